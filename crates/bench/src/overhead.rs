@@ -20,7 +20,7 @@ use memory::Region;
 use progress::{Core, Directory, Policy, Progress};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wire::{Capabilities, Frame, GateId, RailId};
+use wire::{Capabilities, Frame, PeerId, RailId};
 
 use crate::instrument::Case;
 use crate::record::{Clock, Description, Measurement};
@@ -238,7 +238,7 @@ impl Ways {
 
 fn open_rail(name: &str, rank: u32, job: u8, secret: [u8; 32]) -> Result<Box<dyn Rail>, String> {
     let failed = |error: driver::RailError| format!("rail {name}: {error}");
-    let rank = GateId(rank);
+    let rank = PeerId(rank);
     if name == "shm" {
         let rail = ShmRail::new(ShmConfig { rank, job: [job; 16] });
         return Ok(Box::new(rail.map_err(failed)?));
@@ -299,7 +299,7 @@ fn pause(rail: &mut dyn Rail, polls: u32) {
 /// Opens the only link of a rail; rank 0 connects. Answers what it can do.
 fn open_link(rail: &mut dyn Rail, rank: u32, address: &[u8]) -> Result<Capabilities, String> {
     if rank == 0 {
-        rail.connect(GateId(1), address).map_err(|error| error.to_string())?;
+        rail.connect(PeerId(1), address).map_err(|error| error.to_string())?;
     }
     let since = Instant::now();
     let mut link = None;
@@ -322,7 +322,7 @@ fn open_link(rail: &mut dyn Rail, rank: u32, address: &[u8]) -> Result<Capabilit
 /// A rail and nothing else.
 struct Bare {
     rail: Box<dyn Rail>,
-    peer: GateId,
+    peer: PeerId,
     frame: Frame,
     out: Vec<u8>,
     into: Vec<u8>,
@@ -333,7 +333,7 @@ struct Bare {
 impl Bare {
     fn open(mut rail: Box<dyn Rail>, rank: u32, address: &[u8]) -> Result<Self, String> {
         open_link(&mut *rail, rank, address)?;
-        let peer = GateId(1 - rank);
+        let peer = PeerId(1 - rank);
         Ok(Self { rail, peer, frame: Frame::default(), out: Vec::new(), into: Vec::new(), come: 0 })
     }
 
@@ -414,7 +414,7 @@ impl Way for Bare {
 
 /// Messages of the engine, to and fro.
 struct Messages {
-    peer: GateId,
+    peer: PeerId,
     envelope: Envelope,
     selector: Selector,
     out: Region,
@@ -425,7 +425,7 @@ impl Messages {
     fn of(rank: u32) -> Self {
         let peer = 1 - rank;
         Self {
-            peer: GateId(peer),
+            peer: PeerId(peer),
             envelope: Envelope { context: 0, source: rank, tag: 1, is_urgent: false },
             selector: Selector { context: 0, source: Some(peer), tag: Some(1) },
             out: Region::empty(),
@@ -465,7 +465,7 @@ impl Scheduled {
     fn open(mut rail: Box<dyn Rail>, rank: u32, address: &[u8]) -> Result<Self, String> {
         let mut engine = Engine::new(Config { strategy: strategy()?, ..Config::new(2) });
         let capabilities = open_link(&mut *rail, rank, address)?;
-        engine.handle_up(GateId(1 - rank), ONLY, capabilities);
+        engine.handle_up(PeerId(1 - rank), ONLY, capabilities);
         Ok(Self { engine, rail, frame: Frame::default(), messages: Messages::of(rank) })
     }
 
@@ -497,19 +497,19 @@ impl Scheduled {
     }
 
     fn flush(&mut self) {
-        while let Some((gate, rail)) = self.engine.poll_gate() {
-            while self.engine.poll_frame(gate, rail, &mut self.frame) && self.post(gate) {}
+        while let Some((peer, rail)) = self.engine.poll_peer() {
+            while self.engine.poll_frame(peer, rail, &mut self.frame) && self.post(peer) {}
         }
     }
 
     /// Posts the frame; false when the rail has no room.
-    fn post(&mut self, gate: GateId) -> bool {
-        let posted = match self.rail.post(gate, &self.frame) {
+    fn post(&mut self, peer: PeerId) -> bool {
+        let posted = match self.rail.post(peer, &self.frame) {
             Post::Done => Posted::Done,
             Post::Held => Posted::Held,
             Post::Full => Posted::Full,
         };
-        self.engine.handle_posted(gate, ONLY, &mut self.frame, posted);
+        self.engine.handle_posted(peer, ONLY, &mut self.frame, posted);
         posted != Posted::Full
     }
 
@@ -578,7 +578,7 @@ impl Progressed {
     ) -> Result<Self, String> {
         let directory = Box::new(Known { rail: rail.name(), address });
         let engine = Engine::new(Config { strategy: strategy()?, ..Config::new(2) });
-        let core = Core::new(engine, GateId(rank), 2, vec![rail], directory);
+        let core = Core::new(engine, PeerId(rank), 2, vec![rail], directory);
         let progress = Progress::new(core, Policy::for_node(2, cores));
         let progress = progress.map_err(|error| error.to_string())?;
         Ok(Self { progress, messages: Messages::of(rank) })
@@ -633,7 +633,7 @@ struct Known {
 }
 
 impl Directory for Known {
-    fn addresses(&mut self, _peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, _peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![(self.rail.into(), self.address.clone())])
     }
 }

@@ -11,7 +11,7 @@ use topo::cache::Listing;
 use topo::transport::{First, LOSSY, Signs};
 use topo::{Cache, Entry, Ignored, Pair};
 use wire::cost::{Cost, HostCost, are_alike, finish_ns, split};
-use wire::thresholds::{Explained, GATE_BUDGET_BYTES};
+use wire::thresholds::{Explained, PEER_BUDGET_BYTES};
 use wire::traffic::Traffic;
 
 use crate::limits::{self, System};
@@ -258,7 +258,7 @@ fn link(cost: &Cost, host: &HostCost) -> String {
         text += &format!("; {} at {rate:.0} MB/s", size(bytes));
     }
     text.push('\n');
-    let explained = Explained::derive(cost, host, GATE_BUDGET_BYTES);
+    let explained = Explained::derive(cost, host, PEER_BUDGET_BYTES);
     for (name, limit) in explained.all() {
         text += &format!("  {name:<14}{:>8}  {}\n", size(limit.bytes), limit.because);
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
-use wire::{Capabilities, Frame, GateId};
+use wire::{Capabilities, Frame, PeerId};
 
 use crate::memory::Own;
 use crate::rail::{Event, Post, Puller, Rail, RailError};
@@ -13,7 +13,7 @@ use crate::rail::{Event, Post, Puller, Rail, RailError};
 /// A bounded queue of frames from this process to itself.
 #[derive(Debug)]
 pub struct OwnRail {
-    rank: GateId,
+    rank: PeerId,
     queue: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     opened: bool,
@@ -37,7 +37,7 @@ impl OwnRail {
     ///
     /// # Errors
     /// When the kernel gives no event descriptor.
-    pub fn new(rank: GateId) -> Result<Self, RailError> {
+    pub fn new(rank: PeerId) -> Result<Self, RailError> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let failed = |error: rustix::io::Errno| RailError::System {
             call: "eventfd for messages to oneself",
@@ -75,7 +75,7 @@ impl Rail for OwnRail {
         self.rank.0.to_le_bytes().to_vec()
     }
 
-    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+    fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError> {
         if peer != self.rank || address != self.rank.0.to_le_bytes() {
             return Err(RailError::Unreachable("another process".into()));
         }
@@ -84,11 +84,11 @@ impl Rail for OwnRail {
         Ok(())
     }
 
-    fn disconnect(&mut self, _peer: GateId) {
+    fn disconnect(&mut self, _peer: PeerId) {
         self.queue.clear();
     }
 
-    fn post(&mut self, _peer: GateId, frame: &Frame) -> Post {
+    fn post(&mut self, _peer: PeerId, frame: &Frame) -> Post {
         if self.queue.len() == DEPTH {
             self.refused = true;
             return Post::Full;
@@ -122,7 +122,7 @@ impl Rail for OwnRail {
         true
     }
 
-    fn puller(&self, _peer: GateId) -> Option<Arc<dyn Puller>> {
+    fn puller(&self, _peer: PeerId) -> Option<Arc<dyn Puller>> {
         Some(Arc::new(Own))
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory::Region;
-use wire::{Capabilities, Cost, Frame, FrameToken, GateId, RemoteRegion};
+use wire::{Capabilities, Cost, Frame, FrameToken, PeerId, RemoteRegion};
 
 use crate::lookout::Lookout;
 use crate::tcp::Refusal;
@@ -37,22 +37,22 @@ pub trait Rail: Send {
     /// # Errors
     /// When it is known at once that the peer cannot be reached by this rail (another node, a
     /// malformed address): `progress` then tries the next rail.
-    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError>;
+    fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError>;
 
     /// Ends the link to `peer` at once: it has sent what no rank sends. Nothing more is reported of it,
     /// not even that it is down.
-    fn disconnect(&mut self, peer: GateId);
+    fn disconnect(&mut self, peer: PeerId);
 
     /// Hands a frame to an open link. Never blocks. The head is always copied or sent before the
     /// call returns; the body's memory may still be in use when the answer is [`Post::Held`].
-    fn post(&mut self, peer: GateId, frame: &Frame) -> Post;
+    fn post(&mut self, peer: PeerId, frame: &Frame) -> Post;
 
     /// Looks for news on all links, moves posted bytes on, and reports at most a bounded number of
     /// events to `sink`. Returns whether anything happened.
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool;
 
     /// What copies from the memory of `peer`; only of links whose capabilities include `pull`.
-    fn puller(&self, _peer: GateId) -> Option<Arc<dyn Puller>> {
+    fn puller(&self, _peer: PeerId) -> Option<Arc<dyn Puller>> {
         None
     }
 
@@ -64,7 +64,7 @@ pub trait Rail: Send {
 
     /// Wakes `peer`, whose rail published what `address` answers, if it sleeps on this rail's descriptors: it was
     /// left something that is no frame. Whether this rail leads there.
-    fn wake(&mut self, _peer: GateId, _address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool {
+    fn wake(&mut self, _peer: PeerId, _address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool {
         false
     }
 
@@ -74,7 +74,7 @@ pub trait Rail: Send {
 
     /// Whether `peer` stands by to send the `bytes` it has offered: then asking for them is faster than a pull,
     /// for two processes copy, one behind the other, in user space. One that sleeps has to be woken first.
-    fn is_attentive(&self, _peer: GateId, _bytes: u64) -> bool {
+    fn is_attentive(&self, _peer: PeerId, _bytes: u64) -> bool {
         false
     }
 
@@ -158,14 +158,14 @@ pub enum Event<'a> {
     /// The link to a peer is open.
     Up {
         /// The peer, proved to be who it says.
-        peer: GateId,
+        peer: PeerId,
         /// What the link can do.
         capabilities: Capabilities,
     },
     /// A frame has arrived, whole; frames of one peer arrive in the order they were posted.
     Frame {
         /// Who posted it.
-        peer: GateId,
+        peer: PeerId,
         /// Its bytes, valid during the call.
         bytes: &'a [u8],
     },
@@ -173,7 +173,7 @@ pub enum Event<'a> {
     /// its peer.
     Begun {
         /// Who posted it.
-        peer: GateId,
+        peer: PeerId,
         /// Its first bytes, valid during the call: at least the head, unless that is longer than its first line.
         bytes: &'a [u8],
         /// How many there are in all.
@@ -185,26 +185,26 @@ pub enum Event<'a> {
     /// The next bytes of a frame whose beginning was taken.
     Rest {
         /// Who posted it.
-        peer: GateId,
+        peer: PeerId,
         /// The bytes, valid during the call.
         bytes: &'a [u8],
     },
     /// The memory of a frame that was [`Post::Held`] may be reused.
     Sent {
         /// Where it went.
-        peer: GateId,
+        peer: PeerId,
         /// The frame's token.
         token: FrameToken,
     },
     /// A link that was [`Post::Full`] can take frames again.
     Room {
         /// The peer behind the link.
-        peer: GateId,
+        peer: PeerId,
     },
     /// What an open link costs, as far as the rail knows: told after [`Event::Up`] and when it has changed.
     Cost {
         /// The peer behind the link.
-        peer: GateId,
+        peer: PeerId,
         /// What is predicted of frames posted from now on.
         cost: Cost,
     },
@@ -224,7 +224,7 @@ pub enum Event<'a> {
     /// later poll: whoever hears of an end acts on it after the report.
     Down {
         /// The peer behind the link.
-        peer: GateId,
+        peer: PeerId,
         /// Why.
         fault: Fault,
     },

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use memory::Region;
-use wire::{Capabilities, Cost, Frame, FrameToken, GateId, RemoteRegion};
+use wire::{Capabilities, Cost, Frame, FrameToken, PeerId, RemoteRegion};
 
 use crate::rail::{Event, Fault, Post, Puller, Rail, RailError};
 
@@ -108,7 +108,7 @@ pub struct SimNetwork {
 /// One endpoint of a [`SimNetwork`].
 #[derive(Debug)]
 pub struct SimRail {
-    rank: GateId,
+    rank: PeerId,
     network: SimNetwork,
 }
 
@@ -119,11 +119,11 @@ struct State {
     now: Duration,
     serial: u64,
     usual: SimPath,
-    paths: BTreeMap<(GateId, GateId), SimPath>,
+    paths: BTreeMap<(PeerId, PeerId), SimPath>,
     /// Pairs of endpoints, the lower first, that have a link or are getting one.
-    links: BTreeSet<(GateId, GateId)>,
-    lanes: BTreeMap<(GateId, GateId), Lane>,
-    endpoints: BTreeMap<GateId, VecDeque<News>>,
+    links: BTreeSet<(PeerId, PeerId)>,
+    lanes: BTreeMap<(PeerId, PeerId), Lane>,
+    endpoints: BTreeMap<PeerId, VecDeque<News>>,
     /// What will happen, by time and then by the order in which it was decided.
     agenda: BTreeMap<(Duration, u64), Happening>,
 }
@@ -157,16 +157,16 @@ struct Waiting {
 #[derive(Debug)]
 enum Happening {
     /// The first frame of the lane has left.
-    Departure(GateId, GateId),
+    Departure(PeerId, PeerId),
     /// Consumed bytes become known to the sender.
     Credit {
-        from: GateId,
-        to: GateId,
+        from: PeerId,
+        to: PeerId,
         lane: u64,
         bytes: usize,
     },
     Arrival {
-        at: GateId,
+        at: PeerId,
         news: News,
     },
 }
@@ -174,11 +174,11 @@ enum Happening {
 /// What an endpoint will report, in the order of its arrival.
 #[derive(Debug)]
 enum News {
-    Up { peer: GateId, lane: u64, capabilities: Capabilities },
-    Frame { from: GateId, lane: u64, bytes: Vec<u8> },
-    Sent(GateId, FrameToken),
-    Room(GateId),
-    Down(GateId, Fault),
+    Up { peer: PeerId, lane: u64, capabilities: Capabilities },
+    Frame { from: PeerId, lane: u64, bytes: Vec<u8> },
+    Sent(PeerId, FrameToken),
+    Room(PeerId),
+    Down(PeerId, Fault),
 }
 
 impl SimNetwork {
@@ -199,7 +199,7 @@ impl SimNetwork {
     }
 
     /// The endpoint of process `rank`. There is one of each rank at a time.
-    pub fn rail(&self, rank: GateId) -> SimRail {
+    pub fn rail(&self, rank: PeerId) -> SimRail {
         self.lock().endpoints.insert(rank, VecDeque::new());
         SimRail { rank, network: self.clone() }
     }
@@ -210,7 +210,7 @@ impl SimNetwork {
     }
 
     /// What the path `from` → `to` is like from now on.
-    pub fn set_path(&self, from: GateId, to: GateId, path: SimPath) {
+    pub fn set_path(&self, from: PeerId, to: PeerId, path: SimPath) {
         self.lock().paths.insert((from, to), path);
     }
 
@@ -236,12 +236,12 @@ impl SimNetwork {
 
     /// Ends the link between two endpoints: what is under way is lost, and both ends notice it one
     /// latency later. A new link can be opened.
-    pub fn cut(&self, one: GateId, other: GateId) {
+    pub fn cut(&self, one: PeerId, other: PeerId) {
         self.lock().cut(one, other, "the network was cut");
     }
 
     /// The process `rank` dies: its links end, and nothing of it is heard again.
-    pub fn kill(&self, rank: GateId) {
+    pub fn kill(&self, rank: PeerId) {
         let mut state = self.lock();
         state.end_links(rank, |_| Fault::Lost(format!("process {} has ended", rank.0)));
     }
@@ -252,7 +252,7 @@ impl SimNetwork {
 }
 
 impl State {
-    fn path(&self, from: GateId, to: GateId) -> &SimPath {
+    fn path(&self, from: PeerId, to: PeerId) -> &SimPath {
         self.paths.get(&(from, to)).unwrap_or(&self.usual)
     }
 
@@ -293,14 +293,14 @@ impl State {
         true
     }
 
-    fn tell(&mut self, at: GateId, news: News) {
+    fn tell(&mut self, at: PeerId, news: News) {
         if let Some(endpoint) = self.endpoints.get_mut(&at) {
             endpoint.push_back(news);
         }
     }
 
     /// Asks for a link: the asked end knows of it one latency later, the asking one after two.
-    fn open(&mut self, from: GateId, to: GateId) {
+    fn open(&mut self, from: PeerId, to: PeerId) {
         if self.links.contains(&pair(from, to)) {
             if let Some(lane) = self.lanes.get_mut(&(from, to)) {
                 lane.known = true;
@@ -322,7 +322,7 @@ impl State {
             let lane = Lane { known: one == from, ..Lane::new(self.serial, random) };
             self.lanes.insert((one, other), lane);
         }
-        let news = |at: GateId, peer: GateId| {
+        let news = |at: PeerId, peer: PeerId| {
             let lane = self.lanes.get(&(at, peer)).map_or(0, |lane| lane.number);
             News::Up { peer, lane, capabilities: self.path(at, peer).capabilities }
         };
@@ -331,7 +331,7 @@ impl State {
         self.plan(known, Happening::Arrival { at: from, news: up_here });
     }
 
-    fn post(&mut self, from: GateId, to: GateId, frame: &Frame) -> Post {
+    fn post(&mut self, from: PeerId, to: PeerId, frame: &Frame) -> Post {
         let depth = self.path(from, to).depth;
         let lane = self.lanes.get_mut(&(from, to)).filter(|lane| lane.open);
         let Some(lane) = lane else { return Post::Full };
@@ -357,7 +357,7 @@ impl State {
     }
 
     /// Whether the window has room for the first frame of the lane.
-    fn fits(&self, from: GateId, to: GateId) -> bool {
+    fn fits(&self, from: PeerId, to: PeerId) -> bool {
         let window = self.path(from, to).window_bytes;
         self.lanes.get(&(from, to)).is_some_and(|lane| {
             let first = lane.queue.front().map(Waiting::len);
@@ -366,7 +366,7 @@ impl State {
     }
 
     /// Puts the first frame of the lane on the line, if both are ready.
-    fn kick(&mut self, from: GateId, to: GateId) {
+    fn kick(&mut self, from: PeerId, to: PeerId) {
         if !self.fits(from, to) {
             return;
         }
@@ -381,7 +381,7 @@ impl State {
     }
 
     /// The last byte of the lane's first frame leaves.
-    fn depart(&mut self, from: GateId, to: GateId) {
+    fn depart(&mut self, from: PeerId, to: PeerId) {
         let SimPath { latency, depth, loss, .. } = *self.path(from, to);
         let now = self.now;
         let Some(lane) = self.lanes.get_mut(&(from, to)) else { return };
@@ -417,7 +417,7 @@ impl State {
         self.plan(arrival, Happening::Arrival { at: to, news });
     }
 
-    fn cut(&mut self, one: GateId, other: GateId, why: &str) {
+    fn cut(&mut self, one: PeerId, other: PeerId, why: &str) {
         if !self.links.remove(&pair(one, other)) {
             return;
         }
@@ -432,7 +432,7 @@ impl State {
     }
 
     /// Forgets everything under way between two endpoints, but that earlier links have ended.
-    fn clear(&mut self, one: GateId, other: GateId) {
+    fn clear(&mut self, one: PeerId, other: PeerId) {
         self.agenda.retain(|_, happening| {
             let between = match happening {
                 Happening::Departure(from, to) | Happening::Credit { from, to, .. } => {
@@ -448,8 +448,8 @@ impl State {
     }
 
     /// Takes the endpoint `rank` away. A link on which nothing waits ends behind what was sent.
-    fn end_links(&mut self, rank: GateId, fault: impl Fn(bool) -> Fault) {
-        let ended = |(low, high): &(GateId, GateId)| *low == rank || *high == rank;
+    fn end_links(&mut self, rank: PeerId, fault: impl Fn(bool) -> Fault) {
+        let ended = |(low, high): &(PeerId, PeerId)| *low == rank || *high == rank;
         let pairs: Vec<_> = self.links.iter().filter(|pair| ended(pair)).copied().collect();
         self.agenda.retain(|_, happening| match happening {
             Happening::Departure(from, to) => *from != rank && *to != rank,
@@ -472,7 +472,7 @@ impl State {
 
     /// The news of one endpoint, at most a burst, and nothing behind the end of a link: whoever hears of it acts on it
     /// first. Consumed bytes are credited to their senders.
-    fn take(&mut self, at: GateId) -> Vec<News> {
+    fn take(&mut self, at: PeerId) -> Vec<News> {
         let Some(endpoint) = self.endpoints.get_mut(&at) else { return Vec::new() };
         let end = endpoint.iter().position(|news| matches!(news, News::Down(..)));
         let count = end.map_or(endpoint.len(), |end| end + 1).min(BURST);
@@ -534,7 +534,7 @@ impl Waiting {
 }
 
 impl News {
-    fn peer(&self) -> GateId {
+    fn peer(&self) -> PeerId {
         match self {
             Self::Up { peer, .. }
             | Self::Frame { from: peer, .. }
@@ -566,7 +566,7 @@ impl Rail for SimRail {
         self.rank.0.to_le_bytes().to_vec()
     }
 
-    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+    fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError> {
         if address != peer.0.to_le_bytes() || peer == self.rank {
             return Err(RailError::Unreachable("no address of this network".into()));
         }
@@ -574,7 +574,7 @@ impl Rail for SimRail {
         Ok(())
     }
 
-    fn disconnect(&mut self, peer: GateId) {
+    fn disconnect(&mut self, peer: PeerId) {
         let mut state = self.network.lock();
         state.cut(self.rank, peer, "the other end closed it");
         let own = self.rank;
@@ -587,7 +587,7 @@ impl Rail for SimRail {
         }
     }
 
-    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+    fn post(&mut self, peer: PeerId, frame: &Frame) -> Post {
         self.network.lock().post(self.rank, peer, frame)
     }
 
@@ -599,7 +599,7 @@ impl Rail for SimRail {
         !news.is_empty()
     }
 
-    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
+    fn puller(&self, peer: PeerId) -> Option<Arc<dyn Puller>> {
         let can = self.network.lock().path(self.rank, peer).capabilities.pull;
         can.then(|| -> Arc<dyn Puller> {
             Arc::new(Fetch { network: self.network.clone(), to: self.rank, from: peer })
@@ -625,8 +625,8 @@ impl Rail for SimRail {
 /// Copies from an endpoint's memory as long as the link to it is open.
 struct Fetch {
     network: SimNetwork,
-    to: GateId,
-    from: GateId,
+    to: PeerId,
+    from: PeerId,
 }
 
 impl Puller for Fetch {
@@ -648,13 +648,13 @@ impl Drop for SimRail {
     }
 }
 
-fn pair(one: GateId, other: GateId) -> (GateId, GateId) {
+fn pair(one: PeerId, other: PeerId) -> (PeerId, PeerId) {
     (one.min(other), one.max(other))
 }
 
 /// One step of splitmix64 (Steele, Lea, Flood 2014).
 /// A long frame is shown piece by piece to who takes it so.
-fn show_frame(peer: GateId, bytes: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
+fn show_frame(peer: PeerId, bytes: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
     let len = bytes.len();
     let mut taken = false;
     let (beginning, rest) = bytes.split_at(len.min(BEGINNING));
@@ -693,8 +693,8 @@ mod tests {
     use super::*;
     use wire::Body;
 
-    const A: GateId = GateId(0);
-    const B: GateId = GateId(1);
+    const A: PeerId = PeerId(0);
+    const B: PeerId = PeerId(1);
 
     /// 1 ms there and back again, 1 byte in a microsecond.
     fn slow() -> SimPath {

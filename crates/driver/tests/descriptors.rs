@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use driver::{Event, Rail, Refusal, TcpConfig, TcpRail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn connections_wait_for_descriptors_without_keeping_the_process_awake() {
     let mut rail = TcpRail::new(TcpConfig {
         interface: Some("127.0.0.1".into()),
         connect_timeout: Duration::from_secs(10),
-        ..TcpConfig::new(GateId(0), 7, [1; 32])
+        ..TcpConfig::new(PeerId(0), 7, [1; 32])
     })
     .expect("sockets");
     let address = rail.address();

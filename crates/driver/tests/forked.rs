@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use driver::{Event, Rail, TcpConfig, TcpRail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn a_connection_ends_though_a_copy_of_the_process_lives() {
     let mut rails = [0, 1].map(rail);
     let lookout = rails[0].lookout().expect("a lookout");
     let address = rails[1].address();
-    rails[0].connect(GateId(1), &address).unwrap();
+    rails[0].connect(PeerId(1), &address).unwrap();
     let mut up = 0;
     until("both are up", || {
         for rail in &mut rails {
@@ -44,7 +44,7 @@ fn rail(rank: u32) -> TcpRail {
     let config = TcpConfig {
         interface: Some("127.0.0.1".into()),
         connect_timeout: PATIENCE,
-        ..TcpConfig::new(GateId(rank), 7, [9; 32])
+        ..TcpConfig::new(PeerId(rank), 7, [9; 32])
     };
     TcpRail::new(config).expect("a rail over the loopback")
 }

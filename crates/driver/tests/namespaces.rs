@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use driver::{Event, Rail, TcpConfig, TcpRail};
 use nodes::Meeting;
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 #[test]
 fn addresses_that_both_nodes_have_are_passed_over() {
@@ -25,10 +25,10 @@ fn addresses_that_both_nodes_have_are_passed_over() {
 #[ignore = "a part in the test of namespaces, which starts it"]
 fn a_node() {
     let rank: u32 = std::env::var("NODE").expect("run by the test of namespaces").parse().unwrap();
-    let peer = GateId(1 - rank);
+    let peer = PeerId(1 - rank);
     let mut rail = TcpRail::new(TcpConfig {
         connect_timeout: Duration::from_secs(10),
-        ..TcpConfig::new(GateId(rank), 1, [1; 32])
+        ..TcpConfig::new(PeerId(rank), 1, [1; 32])
     })
     .expect("sockets");
     let meeting = Meeting::of_script();

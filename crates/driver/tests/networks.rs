@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use driver::{Event, Fault, Post, Rail, TcpConfig, TcpNetworks, TcpRail};
 use nodes::Meeting;
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 #[test]
 fn each_rail_goes_by_its_own_network() {
@@ -127,10 +127,10 @@ fn a_node() {
     meeting.leave(&format!("card{rank}"), card(&rails).as_bytes());
     meeting.wait("go");
     let card = String::from_utf8(meeting.wait(&format!("card{}", 1 - rank))).expect("a card");
-    connect(&mut rails, networks.pair(addresses(&card)), GateId(1 - rank));
+    connect(&mut rails, networks.pair(addresses(&card)), PeerId(1 - rank));
     let mut over = false;
     while !over || meeting.find(&format!("done{}", 1 - rank)).is_none() {
-        rails.iter_mut().for_each(|one| one.poll(GateId(1 - rank)));
+        rails.iter_mut().for_each(|one| one.poll(PeerId(1 - rank)));
         if !over && rails.iter().all(|one| one.outcome.is_some()) {
             over = true;
             report(rank);
@@ -152,7 +152,7 @@ struct Way {
 
 impl Way {
     /// Sends as many bytes as the rail is for, and counts what comes.
-    fn poll(&mut self, peer: GateId) {
+    fn poll(&mut self, peer: PeerId) {
         let name = self.rail.name();
         let Self { rail, heard, up, outcome, .. } = self;
         rail.poll(&mut |event| match event {
@@ -185,7 +185,7 @@ impl Way {
 fn open(rank: u32, networks: &TcpNetworks) -> Vec<Way> {
     let config = TcpConfig {
         connect_timeout: Duration::from_secs(20),
-        ..TcpConfig::new(GateId(rank), 1, [1; 32])
+        ..TcpConfig::new(PeerId(rank), 1, [1; 32])
     };
     let mut rails = vec![TcpRail::new(config.clone()).expect("sockets")];
     let further = networks.all().iter().skip(1);
@@ -194,7 +194,7 @@ fn open(rank: u32, networks: &TcpNetworks) -> Vec<Way> {
     rails.into_iter().map(way).collect()
 }
 
-fn connect(rails: &mut [Way], addresses: Vec<(String, Vec<u8>)>, peer: GateId) {
+fn connect(rails: &mut [Way], addresses: Vec<(String, Vec<u8>)>, peer: PeerId) {
     for (name, address) in addresses {
         let rail = rails.iter_mut().find(|one| one.rail.name() == name).expect("a rail of ours");
         rail.rail.connect(peer, &address).expect("an address to try");

@@ -6,7 +6,7 @@
 
 use engine::{Config, Engine, Envelope, Outcome, Posted, Selector, SendMode};
 use memory::Region;
-use wire::{Capabilities, Cost, Frame, GateId, RailId};
+use wire::{Capabilities, Cost, Frame, PeerId, RailId};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -51,7 +51,7 @@ fn main() {
 /// A process, and what it has posted.
 struct End {
     engine: Engine,
-    peer: GateId,
+    peer: PeerId,
     frame: Frame,
     posted: Vec<(RailId, Vec<u8>)>,
     now_ns: u64,
@@ -62,7 +62,7 @@ impl End {
         let engine = Engine::new(Config::new(2));
         Self {
             engine,
-            peer: GateId(1 - rank),
+            peer: PeerId(1 - rank),
             frame: Frame::default(),
             posted: Vec::new(),
             now_ns: 0,
@@ -97,8 +97,8 @@ impl End {
             assert_eq!(self.engine.handle_time(self.now_ns), None);
         }
         while self.engine.poll_connect().is_some() {}
-        while let Some((gate, rail)) = self.engine.poll_gate() {
-            while self.engine.poll_frame(gate, rail, &mut self.frame) {
+        while let Some((peer, rail)) = self.engine.poll_peer() {
+            while self.engine.poll_frame(peer, rail, &mut self.frame) {
                 self.post(rail);
             }
         }

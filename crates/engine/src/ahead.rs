@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::engine::PeerError;
-use crate::gate::charge;
 use crate::op::{OpId, Ops, receive_piece};
+use crate::peer::charge;
 
-/// The messages of one gate that come ahead, by sequence.
+/// The messages of one peer that come ahead, by sequence.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals(BTreeMap<u32, Arrival>);
 
@@ -36,7 +36,7 @@ enum Target {
     Receive(OpId),
 }
 
-/// What a step means for the gate's accounts, in bytes.
+/// What a step means for the peer's accounts, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settled {
     /// Waiting now that were not before.

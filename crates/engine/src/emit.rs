@@ -1,4 +1,4 @@
-//! Frames: what was chosen of a gate's window, as bytes.
+//! Frames: what was chosen of a peer's window, as bytes.
 
 use std::num::NonZeroU64;
 
@@ -8,18 +8,23 @@ use wire::packet::{self, Header, Way};
 use wire::{Body, Frame, FrameToken};
 
 use crate::engine::Counters;
-use crate::gate::{Control, EARLY_MAX, Gate, Pending, charge};
 use crate::ledger::{Keeping, NOBODY, PROMPT_BYTES, PROMPT_BYTES_FAR};
 use crate::link::Link;
 use crate::op::{Envelope, Op, OpId, OpState, Ops, SendState};
+use crate::peer::{Control, EARLY_MAX, PeerState, Pending, charge};
 use crate::strategy::{Carry, Choice, Piece};
 
 /// Appends a whole message to a frame's head.
 #[inline]
-pub(crate) fn emit_whole(way: &mut Gate, envelope: Envelope, data: &Region, head: &mut Vec<u8>) {
+pub(crate) fn emit_whole(
+    state: &mut PeerState,
+    envelope: Envelope,
+    data: &Region,
+    head: &mut Vec<u8>,
+) {
     let len = data.len();
-    way.credit -= charge(len);
-    let header = next_header(way, envelope);
+    state.credit -= charge(len);
+    let header = next_header(state, envelope);
     packet::emit_eager(head, &header, None, len as u32);
     data.append_to(head);
 }
@@ -27,35 +32,40 @@ pub(crate) fn emit_whole(way: &mut Gate, envelope: Envelope, data: &Region, head
 /// As [`emit_whole`], with the message as the frame's body, which lasts as long as the call: it is not held, and where the
 /// frame is not taken it is copied.
 #[inline(never)]
-pub(crate) fn emit_lent(way: &mut Gate, envelope: Envelope, data: &Region, frame: &mut Frame) {
+pub(crate) fn emit_lent(
+    state: &mut PeerState,
+    envelope: Envelope,
+    data: &Region,
+    frame: &mut Frame,
+) {
     let len = data.len();
-    way.credit -= charge(len);
-    let header = next_header(way, envelope);
+    state.credit -= charge(len);
+    let header = next_header(state, envelope);
     packet::emit_eager(&mut frame.head, &header, None, len as u32);
     frame.body = Some(Body { region: data.clone() });
 }
 
-/// Builds the frame of a short message that goes whole, where frames are kept, and answers how; the gate has `room`
+/// Builds the frame of a short message that goes whole, where frames are kept, and answers how; the peer has `room`
 /// for so many more messages in order.
 #[inline]
 pub(crate) fn emit_short(
-    way: &mut Gate,
+    state: &mut PeerState,
     link: usize,
     room: usize,
     (envelope, data): (Envelope, &Region),
     frame: &mut Frame,
 ) -> Option<Keeping> {
-    let sequence = way.sequence_out;
+    let sequence = state.sequence_out;
     let (mut is_prompt, mut from) = (false, 0);
-    if let Some(ledger) = &mut way.links[link].ledger {
+    if let Some(ledger) = &mut state.links[link].ledger {
         is_prompt = room <= EARLY_MAX / 2 || ledger.is_prompt(PROMPT_BYTES);
         if is_prompt || ledger.may_tell() {
             ledger.tell(&mut frame.head, is_prompt);
             from = frame.head.len();
         }
     }
-    emit_whole(way, envelope, data, &mut frame.head);
-    way.links[link].ledger.is_some().then_some(Keeping { from, sequence, is_prompt })
+    emit_whole(state, envelope, data, &mut frame.head);
+    state.links[link].ledger.is_some().then_some(Keeping { from, sequence, is_prompt })
 }
 
 /// A frame that was begun.
@@ -69,26 +79,31 @@ pub(crate) struct Begun {
 }
 
 /// Begins a frame: what has arrived over the link where frames are kept, what was gathered, and credit. The
-/// gate has `room` for so many more messages in order.
+/// peer has `room` for so many more messages in order.
 #[inline]
-pub(crate) fn emit_begin(way: &mut Gate, link: usize, room: usize, frame: &mut Frame) -> Begun {
-    let (head, link) = (&mut frame.head, &mut way.links[link]);
+pub(crate) fn emit_begin(
+    state: &mut PeerState,
+    link: usize,
+    room: usize,
+    frame: &mut Frame,
+) -> Begun {
+    let (head, link) = (&mut frame.head, &mut state.links[link]);
     if let Some(ledger) = &link.ledger {
         packet::emit_arrived(head, ledger.received(), false);
     }
     let from = head.len();
-    let mut sequence = way.sequence_out;
-    if !way.gathered.is_empty() {
-        sequence = way.gathered_from;
+    let mut sequence = state.sequence_out;
+    if !state.gathered.is_empty() {
+        sequence = state.gathered_from;
         if head.is_empty() {
-            std::mem::swap(head, &mut way.gathered);
+            std::mem::swap(head, &mut state.gathered);
         } else {
-            head.append(&mut way.gathered);
+            head.append(&mut state.gathered);
         }
     }
-    way.released = false;
-    if way.may_return_credit() {
-        let bytes = way.return_credit();
+    state.released = false;
+    if state.may_return_credit() {
+        let bytes = state.return_credit();
         packet::emit_credit(&mut frame.head, bytes);
     }
     Begun { from, sequence, room }
@@ -96,17 +111,17 @@ pub(crate) fn emit_begin(way: &mut Gate, link: usize, room: usize, frame: &mut F
 
 /// Ends a frame, and answers how it is kept: one that may be lost with its link is, until it has arrived.
 pub(crate) fn emit_end(
-    way: &mut Gate,
+    state: &mut PeerState,
     link: usize,
     begun: Begun,
     frame: &mut Frame,
 ) -> Option<Keeping> {
     let Begun { from, sequence, room } = begun;
-    way.links[link].ledger.as_ref()?;
+    state.links[link].ledger.as_ref()?;
     // Nobody waits for word of a long frame before the next where copies are kept.
     let is_followed =
-        way.has_one_carrier() && way.links[link].keeps_copies() && !way.streams.is_empty();
-    let ledger = way.links[link].ledger.as_mut()?;
+        state.has_one_carrier() && state.links[link].keeps_copies() && !state.streams.is_empty();
+    let ledger = state.links[link].ledger.as_mut()?;
     let unprompted_max = match frame.body.is_some() || ledger.has_unprompted_long() {
         true if is_followed => PROMPT_BYTES_FAR,
         true => 0,
@@ -127,7 +142,7 @@ pub(crate) fn emit_end(
     }
     ledger.note_told();
     // Before the peer's patience with what overtakes is used up, it is asked what has arrived.
-    let messages = way.sequence_out.wrapping_sub(sequence) as usize;
+    let messages = state.sequence_out.wrapping_sub(sequence) as usize;
     let is_pressing = room.saturating_sub(messages) < EARLY_MAX / 2;
     let is_prompt = probes || is_pressing || ledger.is_prompt(unprompted_max);
     if is_prompt {
@@ -137,11 +152,11 @@ pub(crate) fn emit_end(
 }
 
 /// Sends a frame over a link that another has lost.
-pub(crate) fn emit_lost(way: &mut Gate, link: usize, frame: &mut Frame) -> bool {
-    let Link { capabilities, ledger: Some(ledger), .. } = &mut way.links[link] else {
+pub(crate) fn emit_lost(state: &mut PeerState, link: usize, frame: &mut Frame) -> bool {
+    let Link { capabilities, ledger: Some(ledger), .. } = &mut state.links[link] else {
         return false;
     };
-    let Some(lost) = way.lost.pop_front_if(|lost| lost.fits(capabilities.frame_max)) else {
+    let Some(lost) = state.lost.pop_front_if(|lost| lost.fits(capabilities.frame_max)) else {
         return false;
     };
     ledger.tell(&mut frame.head, true);
@@ -154,7 +169,7 @@ pub(crate) fn emit_lost(way: &mut Gate, link: usize, frame: &mut Frame) -> bool 
 
 /// Appends what was chosen.
 pub(crate) fn emit_choice(
-    way: &mut Gate,
+    state: &mut PeerState,
     link: usize,
     ops: &mut Ops,
     choice: &Choice,
@@ -162,7 +177,7 @@ pub(crate) fn emit_choice(
     (counters, packer): (&mut Counters, &mut Packer),
 ) {
     for _ in 0..choice.controls {
-        match way.control.pop_front() {
+        match state.control.pop_front() {
             Some(Control::Clear { op, receiver, wanted }) => {
                 counters.answers += 1;
                 packet::emit_clear(&mut frame.head, op, receiver, wanted);
@@ -182,15 +197,15 @@ pub(crate) fn emit_choice(
         }
     }
     if !choice.messages.is_empty() {
-        emit_messages(way, link, ops, choice, frame, counters);
+        emit_messages(state, link, ops, choice, frame, counters);
     }
     if let Some(piece) = choice.piece {
-        emit_piece(way, link, ops, piece, frame, (counters, packer));
+        emit_piece(state, link, ops, piece, frame, (counters, packer));
     }
 }
 
 fn emit_messages(
-    way: &mut Gate,
+    state: &mut PeerState,
     link: usize,
     ops: &mut Ops,
     choice: &Choice,
@@ -199,9 +214,9 @@ fn emit_messages(
 ) {
     // Those that go whole come first in the account: what goes ahead takes what they leave.
     let whole = choice.messages.iter().filter(|(_, carry)| *carry != Carry::Asked);
-    way.credit -= whole.map(|&(at, _)| charge(way.window[at].bytes)).sum::<usize>();
+    state.credit -= whole.map(|&(at, _)| charge(state.window[at].bytes)).sum::<usize>();
     for &(at, carry) in &choice.messages {
-        let pending = way.window[at];
+        let pending = state.window[at];
         let Some(Op { region, state: OpState::Send(send), .. }) = ops.find_mut(pending.id) else {
             continue;
         };
@@ -209,22 +224,22 @@ fn emit_messages(
             Carry::Asked => {
                 counters.rendezvous += 1;
                 counters.out_of_credit +=
-                    u64::from(pending.bytes <= way.links[link].capabilities.eager_max);
-                emit_request(way, link, pending, region, send, frame);
+                    u64::from(pending.bytes <= state.links[link].capabilities.eager_max);
+                emit_request(state, link, pending, region, send, frame);
                 ops.offers += 1;
             }
             Carry::Copied | Carry::Gathered => {
                 counters.eager += 1;
-                emit_eager(way, pending, region, send, carry, frame);
+                emit_eager(state, pending, region, send, carry, frame);
                 ops.complete_send_if_done(pending.id.index);
             }
         }
     }
-    leave_window(way, choice);
+    leave_window(state, choice);
 }
 
 fn emit_eager(
-    way: &mut Gate,
+    state: &mut PeerState,
     pending: Pending,
     region: &Region,
     send: &mut SendState,
@@ -233,12 +248,12 @@ fn emit_eager(
 ) {
     send.to_emit = false;
     let acknowledge = send.awaiting.then_some(pending.id.index);
-    let header = next_header(way, send.envelope);
+    let header = next_header(state, send.envelope);
     packet::emit_eager(&mut frame.head, &header, acknowledge, pending.bytes as u32);
     if carry == Carry::Copied {
         region.append_to(&mut frame.head);
     } else {
-        way.packing.pass();
+        state.packing.pass();
         send.held += 1;
         frame.body = Some(Body { region: region.clone() });
         frame.token = Some(token(pending.id));
@@ -246,7 +261,7 @@ fn emit_eager(
 }
 
 fn emit_request(
-    way: &mut Gate,
+    state: &mut PeerState,
     link: usize,
     pending: Pending,
     region: &Region,
@@ -254,23 +269,23 @@ fn emit_request(
     frame: &mut Frame,
 ) {
     let Pending { id, bytes, .. } = pending;
-    let header = next_header(way, send.envelope);
-    let ahead = ahead_len(bytes, way, link);
+    let header = next_header(state, send.envelope);
+    let ahead = ahead_len(bytes, state, link);
     send.sequence = header.sequence;
     let approach = if ahead > 0 {
-        way.credit -= charge(ahead);
+        state.credit -= charge(ahead);
         send.ahead = ahead as u64;
         send.end = send.ahead;
         send.awaiting |= ahead < bytes;
-        way.streams.push_back(id);
+        state.streams.push_back(id);
         Way::Ahead { bytes: ahead as u64, clear: send.awaiting }
     } else {
         send.to_emit = false;
         // One that awaits its match already is synchronous.
-        let is_short = bytes <= way.carrier_beside(link).capabilities.eager_max;
+        let is_short = bytes <= state.carrier_beside(link).capabilities.eager_max;
         send.may_be_taken = is_short && !send.awaiting;
         send.awaiting = true;
-        let span = region.as_span().filter(|_| way.can_fetch());
+        let span = region.as_span().filter(|_| state.can_fetch());
         let address = span.map(|span| span.address as u64);
         match address {
             _ if send.may_be_taken => Way::Short(address.and_then(NonZeroU64::new)),
@@ -284,18 +299,18 @@ fn emit_request(
 
 /// Takes the messages that have left out of the window, and counts for the others how many left before
 /// them.
-fn leave_window(way: &mut Gate, choice: &Choice) {
+fn leave_window(state: &mut PeerState, choice: &Choice) {
     let in_order = choice.messages.iter().enumerate().all(|(index, &(at, _))| index == at);
     if in_order {
-        way.window.drain(..choice.messages.len());
+        state.window.drain(..choice.messages.len());
         return;
     }
     let mut places: Vec<usize> = choice.messages.iter().map(|&(at, _)| at).collect();
     places.sort_unstable();
     while let Some(place) = places.pop() {
-        way.window.remove(place);
+        state.window.remove(place);
         // Those that are left before this place: the chosen ones among them are still to be removed.
-        for older in way.window.range_mut(..place) {
+        for older in state.window.range_mut(..place) {
             older.overtaken = older.overtaken.saturating_add(1);
         }
     }
@@ -303,32 +318,32 @@ fn leave_window(way: &mut Gate, choice: &Choice) {
 
 /// Ends the frame with the next piece of a message.
 fn emit_piece(
-    way: &mut Gate,
+    state: &mut PeerState,
     link: usize,
     ops: &mut Ops,
     piece: Piece,
     frame: &mut Frame,
     (counters, packer): (&mut Counters, &mut Packer),
 ) {
-    let frame_max = way.links[link].capabilities.frame_max;
+    let frame_max = state.links[link].capabilities.frame_max;
     let room = frame_max.saturating_sub(frame.head.len() + packet::DATA_LEN);
-    let Some(id) = way.streams.remove(piece.stream) else { return };
+    let Some(id) = state.streams.remove(piece.stream) else { return };
     let Some(Op { region, state: OpState::Send(send), .. }) = ops.find_mut(id) else { return };
     let is_ahead = send.next < send.ahead;
     let until = if is_ahead { send.ahead } else { send.end };
     let len = (until - send.next).min(piece.len.min(room) as u64);
     if len == 0 {
-        way.streams.insert(piece.stream, id);
+        state.streams.insert(piece.stream, id);
         return;
     }
     let plain = region.slice(send.next as usize, len as usize);
     // What was reckoned for the longest piece holds in proportion.
     let packed_max = (piece.packed_max as u64 * len / piece.len as u64) as usize;
     let packed = if packed_max == 0 {
-        way.packing.pass();
+        state.packing.pass();
         None
     } else {
-        way.packing.pack(packer, &plain, packed_max, counters)
+        state.packing.pack(packer, &plain, packed_max, counters)
     };
     counters.pieces += 1;
     let (head, at, bytes) = (&mut frame.head, send.next, len as u32);
@@ -351,25 +366,25 @@ fn emit_piece(
         send.to_emit = false;
     } else if send.envelope.is_urgent {
         // Who asks for them works on the first while the others come.
-        way.streams.insert(piece.stream, id);
+        state.streams.insert(piece.stream, id);
     } else {
-        way.streams.push_back(id);
+        state.streams.push_back(id);
     }
 }
 
-fn next_header(way: &mut Gate, envelope: Envelope) -> Header {
+fn next_header(state: &mut PeerState, envelope: Envelope) -> Header {
     let Envelope { context, source, tag, .. } = envelope;
-    let header = Header { context, source, tag, sequence: way.sequence_out };
-    way.sequence_out = way.sequence_out.wrapping_add(1);
+    let header = Header { context, source, tag, sequence: state.sequence_out };
+    state.sequence_out = state.sequence_out.wrapping_add(1);
     header
 }
 
 /// How much of a message of `len` bytes goes with its request: all or a good part, as credits allow. Some is left for
 /// short messages behind it, which would have to ask: the peer may have granted less than the link is worth.
-fn ahead_len(len: usize, way: &Gate, link: usize) -> usize {
-    let capabilities = &way.carrier_beside(link).capabilities;
-    let left = (way.credit / CREDIT_LEFT).max(charge(0));
-    let ahead = len.min(capabilities.ahead_max).min(way.credit.saturating_sub(left));
+fn ahead_len(len: usize, state: &PeerState, link: usize) -> usize {
+    let capabilities = &state.carrier_beside(link).capabilities;
+    let left = (state.credit / CREDIT_LEFT).max(charge(0));
+    let ahead = len.min(capabilities.ahead_max).min(state.credit.saturating_sub(left));
     if ahead == len || ahead > capabilities.eager_max { ahead } else { 0 }
 }
 

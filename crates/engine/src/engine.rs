@@ -15,23 +15,23 @@ use std::ops::Add;
 
 use memory::Region;
 use wire::pack::Packer;
-use wire::{FrameToken, GateId, HostCost, RailId, RemoteRegion};
+use wire::{FrameToken, HostCost, PeerId, RailId, RemoteRegion};
 
 pub use closing::CLOSES;
 pub use error::PeerError;
 pub use links::{Loss, Overdue};
 
-use crate::gate::{Gate, Pending, Reach};
 use crate::ledger::Keeping;
 use crate::matching::{Matched, Matching};
 use crate::op::{Completion, Op, OpId, OpState, Ops, Outcome};
+use crate::peer::{PeerState, Pending, Reach};
 use crate::strategy::{Auto, Choice, Invalid, Strategy};
 use crate::witness::Witness;
 
 /// What does not follow from the links.
 #[derive(Debug)]
 pub struct Config {
-    /// Number of processes in the job: gates are `0..size`.
+    /// Number of processes in the job: peers are `0..size`.
     pub size: usize,
     /// How much memory unmatched messages may take beyond what every link accepts from the beginning.
     pub budget_bytes: usize,
@@ -94,7 +94,7 @@ pub struct Pull {
     /// Names it in [`Engine::handle_pulled`].
     pub id: PullId,
     /// The peer.
-    pub gate: GateId,
+    pub peer: PeerId,
     /// The rail that reaches its memory.
     pub rail: RailId,
     /// Its memory.
@@ -172,25 +172,25 @@ impl Add for Counters {
 /// The communication engine of one process; see the crate's documentation for the order of calls.
 #[derive(Debug)]
 pub struct Engine {
-    gates: Vec<Option<Box<Gate>>>,
+    peers: Vec<Option<Box<PeerState>>>,
     ops: Ops,
     matching: Matching,
     matched: Matched,
-    ready: VecDeque<(GateId, RailId)>,
-    wanted: VecDeque<GateId>,
+    ready: VecDeque<(PeerId, RailId)>,
+    wanted: VecDeque<PeerId>,
     pulls: VecDeque<OpId>,
     unexpected_bytes: usize,
     /// Gates whose links are looked at beside one another, or waited for.
-    watched: Vec<GateId>,
+    watched: Vec<PeerId>,
     /// A long frame has left for one of these, or one is waited for.
     is_timed: bool,
     now_ns: u64,
     /// How often in a row the engine did not want to know it.
     untimed: u32,
     /// Links that the peer has given up: to be closed.
-    severed: VecDeque<(GateId, RailId)>,
+    severed: VecDeque<(PeerId, RailId)>,
     /// Contexts that are closed, because of whom; and those of which peers have told, still to be told on.
-    closed: BTreeMap<u64, GateId>,
+    closed: BTreeMap<u64, PeerId>,
     heard_closed: VecDeque<u64>,
     /// How the frame that is being posted is kept: done afterwards, when it is on its way.
     keeping: Option<Keeping>,
@@ -215,10 +215,10 @@ pub struct Engine {
 impl Engine {
     /// An engine without links.
     pub fn new(config: Config) -> Self {
-        let mut gates = Vec::new();
-        gates.resize_with(config.size, || None);
+        let mut peers = Vec::new();
+        peers.resize_with(config.size, || None);
         Self {
-            gates,
+            peers,
             ops: Ops::default(),
             matching: Matching::new(),
             matched: Matched::default(),
@@ -311,19 +311,19 @@ impl Engine {
 
     /// Whether nothing is left to send and nobody waits for this process's data.
     pub fn is_idle(&self) -> bool {
-        let gates_idle = self.gates.iter().flatten().all(|gate| gate.is_idle());
-        gates_idle && self.pulls.is_empty() && self.ops.sends_pending() == 0
+        let peers_idle = self.peers.iter().flatten().all(|peer| peer.is_idle());
+        peers_idle && self.pulls.is_empty() && self.ops.sends_pending() == 0
     }
 
     /// As [`Engine::is_idle`], but for what would be said in closed contexts to peers to which no way is found yet.
     pub fn is_idle_but_for_closed(&self) -> bool {
         let mut unsaid = 0;
-        let mut gates = self.gates.iter().flatten();
-        let are_idle = gates.all(|gate| {
+        let mut peers = self.peers.iter().flatten();
+        let are_idle = peers.all(|peer| {
             let is_closed = |send: &Pending| self.closed.contains_key(&send.context);
-            let waits = gate.reach == Reach::Wanted && gate.window.iter().all(is_closed);
-            unsaid += if waits { gate.window.len() } else { 0 };
-            waits || gate.is_idle()
+            let waits = peer.reach == Reach::Wanted && peer.window.iter().all(is_closed);
+            unsaid += if waits { peer.window.len() } else { 0 };
+            waits || peer.is_idle()
         });
         are_idle && self.pulls.is_empty() && self.ops.sends_pending() == unsaid
     }
@@ -334,37 +334,37 @@ impl Engine {
     }
 
     #[inline]
-    fn gate(&mut self, gate: GateId) -> &mut Gate {
-        self.gates[gate.0 as usize].get_or_insert_with(new_gate)
+    fn peer(&mut self, peer: PeerId) -> &mut PeerState {
+        self.peers[peer.0 as usize].get_or_insert_with(new_peer)
     }
 
     /// Whether the peer is gone, or there is no way to it: nothing more comes from there.
-    pub fn is_failed(&self, gate: GateId) -> bool {
-        self.gates[gate.0 as usize].as_ref().is_some_and(|gate| gate.reach.is_failed())
+    pub fn is_failed(&self, peer: PeerId) -> bool {
+        self.peers[peer.0 as usize].as_ref().is_some_and(|peer| peer.reach.is_failed())
     }
 
     /// A peer that has failed, if any has.
-    pub fn first_failed(&self) -> Option<GateId> {
-        (0..self.gates.len() as u32).map(GateId).find(|gate| self.is_failed(*gate))
+    pub fn first_failed(&self) -> Option<PeerId> {
+        (0..self.peers.len() as u32).map(PeerId).find(|peer| self.is_failed(*peer))
     }
 
-    /// Notes that a gate has work.
+    /// Notes that a peer has work.
     #[inline]
-    fn list(&mut self, id: GateId) {
-        let Self { gates, ready, wanted, .. } = self;
-        let way = gates[id.0 as usize].get_or_insert_with(new_gate);
-        match way.reach {
+    fn list(&mut self, id: PeerId) {
+        let Self { peers, ready, wanted, .. } = self;
+        let state = peers[id.0 as usize].get_or_insert_with(new_peer);
+        match state.reach {
             Reach::Closed => {
-                way.reach = Reach::Wanted;
+                state.reach = Reach::Wanted;
                 wanted.push_back(id);
             }
             Reach::Up => {
-                for link in way.links.iter_mut().filter(|link| !link.full && !link.listed) {
+                for link in state.links.iter_mut().filter(|link| !link.full && !link.listed) {
                     link.listed = true;
                     ready.push_back((id, link.rail));
                 }
-                if !way.apart.is_empty() {
-                    way.list_greetings(|rail| ready.push_back((id, rail)));
+                if !state.apart.is_empty() {
+                    state.list_greetings(|rail| ready.push_back((id, rail)));
                 }
             }
             Reach::Wanted | Reach::Unreachable | Reach::Gone => {}
@@ -389,6 +389,6 @@ fn free(ops: &mut Ops, token: FrameToken) {
 /// Once for each peer that is spoken to.
 #[cold]
 #[inline(never)]
-fn new_gate() -> Box<Gate> {
-    Box::new(Gate::new())
+fn new_peer() -> Box<PeerState> {
+    Box::new(PeerState::new())
 }

@@ -1,4 +1,4 @@
-//! A link: the way to a gate's peer over one rail, and what is under way on it.
+//! A link: the way to a peer's peer over one rail, and what is under way on it.
 
 use wire::{Capabilities, Cost, Frame, FrameToken, HostCost, RailId, Thresholds, packet};
 
@@ -156,7 +156,7 @@ impl Link {
         !self.full && self.ledger.as_ref().is_none_or(|ledger| ledger.has_room())
     }
 
-    /// Whether the link has something to send that is its own, not the gate's.
+    /// Whether the link has something to send that is its own, not the peer's.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.stalled.is_some() || self.ledger.as_ref().is_some_and(|ledger| ledger.has_errand())
@@ -223,7 +223,7 @@ pub(crate) enum State {
     },
 }
 
-/// Judges the links of a gate beside one another at a moment: the rail of one that is late, to be given
+/// Judges the links of a peer beside one another at a moment: the rail of one that is late, to be given
 /// up. A peer that computes is late on all links; one link is, when frames that left much later over
 /// another have arrived, and then a sign of life that was asked for over it does not come either. Where
 /// there were none, the peer is asked for a sign of life over the others.

@@ -7,7 +7,7 @@
 //! the oldest it accepts at the head of one queue. What a step costs does not depend on how many
 //! receives and messages there are; the only one there is needs no queue.
 //!
-//! A receive that names its source names the source's gate too: a message that merely says it is
+//! A receive that names its source names the source's peer too: a message that merely says it is
 //! from that source, but came from another peer, does not match.
 
 mod blocks;
@@ -22,7 +22,7 @@ mod waiting;
 use std::collections::BTreeMap;
 
 use memory::Region;
-use wire::GateId;
+use wire::PeerId;
 use wire::packet::{Header, Way};
 
 use crate::op::OpId;
@@ -59,7 +59,7 @@ pub struct MatchedId(pub(crate) u64);
 /// A message without a receive.
 #[derive(Debug)]
 pub(crate) struct Unexpected {
-    pub gate: GateId,
+    pub peer: PeerId,
     pub header: Header,
     pub content: Content,
 }
@@ -99,14 +99,14 @@ impl Matching {
 
     /// Adds a receive that no waiting message matches.
     #[inline]
-    pub fn post(&mut self, gate: Option<GateId>, selector: Selector, op: OpId) {
-        self.posted.post(gate, &selector, op);
+    pub fn post(&mut self, peer: Option<PeerId>, selector: Selector, op: OpId) {
+        self.posted.post(peer, &selector, op);
     }
 
-    /// Takes the oldest receive that accepts a message of `gate`.
+    /// Takes the oldest receive that accepts a message of `peer`.
     #[inline]
-    pub fn take_posted(&mut self, gate: GateId, header: &Header) -> Option<OpId> {
-        self.posted.take(gate, header)
+    pub fn take_posted(&mut self, peer: PeerId, header: &Header) -> Option<OpId> {
+        self.posted.take(peer, header)
     }
 
     /// The receives of a context.
@@ -114,8 +114,8 @@ impl Matching {
         self.posted.of_context(context)
     }
 
-    /// The gates that receives name, and their contexts.
-    pub fn awaited(&self) -> Vec<(GateId, u64)> {
+    /// The peers that receives name, and their contexts.
+    pub fn awaited(&self) -> Vec<(PeerId, u64)> {
         self.posted.named()
     }
 
@@ -130,32 +130,32 @@ impl Matching {
         self.waiting.arrive(message);
     }
 
-    /// The oldest message a selector accepts, of `gate` if there is one, left in place.
-    pub fn peek(&mut self, gate: Option<GateId>, selector: &Selector) -> Option<&Unexpected> {
-        let slot = self.waiting.find(gate, selector)?;
+    /// The oldest message a selector accepts, of `peer` if there is one, left in place.
+    pub fn peek(&mut self, peer: Option<PeerId>, selector: &Selector) -> Option<&Unexpected> {
+        let slot = self.waiting.find(peer, selector)?;
         self.waiting.message(slot)
     }
 
-    /// Takes the oldest message a selector accepts, of `gate` if there is one.
+    /// Takes the oldest message a selector accepts, of `peer` if there is one.
     #[inline]
     pub fn take_waiting(
         &mut self,
-        gate: Option<GateId>,
+        peer: Option<PeerId>,
         selector: &Selector,
     ) -> Option<Unexpected> {
-        let slot = self.waiting.find(gate, selector)?;
+        let slot = self.waiting.find(peer, selector)?;
         Some(self.waiting.remove(slot))
     }
 
-    /// All waiting messages, in no order; their gates and headers are to stay as they are.
+    /// All waiting messages, in no order; their peers and headers are to stay as they are.
     pub fn messages_mut(&mut self) -> impl Iterator<Item = &mut Unexpected> {
         self.waiting.messages_mut()
     }
 
-    /// Drops the requests of a gate that is gone; whole messages stay.
-    pub fn drop_requests(&mut self, gate: GateId) {
+    /// Drops the requests of a peer that is gone; whole messages stay.
+    pub fn drop_requests(&mut self, peer: PeerId) {
         self.waiting.take_where(|message| {
-            message.gate == gate && matches!(message.content, Content::Request { .. })
+            message.peer == peer && matches!(message.content, Content::Request { .. })
         });
     }
 

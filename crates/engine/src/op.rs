@@ -1,7 +1,7 @@
 //! Operations: sends and receives on their way.
 
 use memory::Region;
-use wire::GateId;
+use wire::PeerId;
 
 /// Names an operation until its completion is taken. Stale names are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,7 +79,7 @@ pub struct Completion {
 #[derive(Debug)]
 pub(crate) struct Op {
     pub generation: u32,
-    pub gate: Option<GateId>,
+    pub peer: Option<PeerId>,
     pub region: Region,
     pub state: OpState,
     /// Nobody will take the completion.
@@ -91,8 +91,8 @@ pub(crate) struct Op {
 }
 
 impl Op {
-    fn new(generation: u32, gate: Option<GateId>, region: Region, state: OpState) -> Self {
-        Self { generation, gate, region, state, released: false, note: 0, is_listed: false }
+    fn new(generation: u32, peer: Option<PeerId>, region: Region, state: OpState) -> Self {
+        Self { generation, peer, region, state, released: false, note: 0, is_listed: false }
     }
 }
 
@@ -195,18 +195,18 @@ pub(crate) struct Ops {
 
 impl Ops {
     #[inline]
-    pub fn insert(&mut self, gate: Option<GateId>, region: Region, state: OpState) -> OpId {
+    pub fn insert(&mut self, peer: Option<PeerId>, region: Region, state: OpState) -> OpId {
         self.pending += 1;
         if let Some(index) = self.free.pop() {
             let op = &mut self.slots[index as usize];
-            op.gate = gate;
+            op.peer = peer;
             op.region = region;
             op.state = state;
             op.released = false;
             return OpId { index, generation: op.generation };
         }
         let index = self.slots.len() as u32;
-        self.slots.push(Op::new(0, gate, region, state));
+        self.slots.push(Op::new(0, peer, region, state));
         OpId { index, generation: 0 }
     }
 
@@ -223,14 +223,14 @@ impl Ops {
     pub fn insert_reserved(
         &mut self,
         id: OpId,
-        gate: Option<GateId>,
+        peer: Option<PeerId>,
         region: Region,
         state: OpState,
     ) {
         self.pending += 1;
         let op = &mut self.slots[id.index as usize];
         debug_assert!(op.generation == id.generation && matches!(op.state, OpState::Free));
-        *op = Op::new(id.generation, gate, region, state);
+        *op = Op::new(id.generation, peer, region, state);
     }
 
     pub fn at(&mut self, index: u32) -> Option<&mut Op> {
@@ -305,12 +305,12 @@ impl Ops {
         self.slots.iter().filter(|op| matches!(op.state, OpState::Send(_))).count()
     }
 
-    /// Indices of unfinished operations with `gate`.
-    pub fn of_gate(&self, gate: GateId) -> Vec<u32> {
+    /// Indices of unfinished operations with `peer`.
+    pub fn of_peer(&self, peer: PeerId) -> Vec<u32> {
         let unfinished = |op: &Op| !matches!(op.state, OpState::Free | OpState::Done(_));
         (0u32..)
             .zip(&self.slots)
-            .filter(|(_, op)| op.gate == Some(gate) && unfinished(op))
+            .filter(|(_, op)| op.peer == Some(peer) && unfinished(op))
             .map(|(index, _)| index)
             .collect()
     }

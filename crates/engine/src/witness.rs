@@ -2,12 +2,12 @@
 
 use std::fmt::Debug;
 
-use wire::GateId;
+use wire::PeerId;
 
 use crate::op::Envelope;
 
 /// Is told of every message when it is submitted.
 pub trait Witness: Send + Debug {
-    /// A message of so many bytes is for `gate`.
-    fn note_send(&mut self, gate: GateId, envelope: Envelope, bytes: u64);
+    /// A message of so many bytes is for `peer`.
+    fn note_send(&mut self, peer: PeerId, envelope: Envelope, bytes: u64);
 }

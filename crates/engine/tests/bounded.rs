@@ -4,11 +4,11 @@ mod network;
 
 use engine::{Config, Engine, Envelope, Loss, Posted, Selector, SendMode};
 use memory::Region;
-use network::{NEAR, RAIL, Random, corpus, for_seeds, gate, mutate};
+use network::{NEAR, RAIL, Random, corpus, for_seeds, mutate, peer_id};
 use peak_alloc::PeakAlloc;
 use wire::pack::{Packer, UNPACKED_MAX};
 use wire::packet::{self, Header, Way};
-use wire::{Capabilities, Frame, GateId, RailId};
+use wire::{Capabilities, Frame, PeerId, RailId};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
@@ -47,11 +47,11 @@ fn what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends() {
             .collect();
         let before = ALLOCATOR.current_usage();
         let mut engine = Engine::new(Config::new(2));
-        engine.handle_up(gate(1), RAIL, NEAR.capabilities);
+        engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
         let mut fed = 0;
         for frame in &frames {
             fed += frame.len();
-            let _ = engine.handle_frame(gate(1), RAIL, frame);
+            let _ = engine.handle_frame(peer_id(1), RAIL, frame);
             let taken = ALLOCATOR.current_usage() - before;
             assert!(taken <= TABLES_BYTES + 8 * fed, "{taken} bytes for {fed} received");
         }
@@ -60,14 +60,14 @@ fn what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends() {
 
 fn requests_for_more_than_there_is_allocate_nothing() {
     let mut engine = Engine::new(Config::new(2));
-    engine.handle_up(gate(1), RAIL, NEAR.capabilities);
+    engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
     let selector = Selector { context: 0, source: Some(1), tag: Some(0) };
     let into = Region::owned(64);
-    engine.submit_receive(Some(gate(1)), selector, &into);
+    engine.submit_receive(Some(peer_id(1)), selector, &into);
     let mut request = Vec::new();
     packet::emit_request(&mut request, &header(0), 0, u64::MAX, Way::Ask);
     let before = ALLOCATOR.current_usage();
-    engine.handle_frame(gate(1), RAIL, &request).expect("any length may be announced");
+    engine.handle_frame(peer_id(1), RAIL, &request).expect("any length may be announced");
     assert!(ALLOCATOR.current_usage() - before < 4096);
 }
 
@@ -76,13 +76,13 @@ fn packed_pieces_of_more_than_there_is_room_for_allocate_nothing() {
     let bomb = packer.pack(&vec![0; UNPACKED_MAX], 4096).expect("zeros are short");
     drop(packer);
     let mut engine = Engine::new(Config::new(2));
-    engine.handle_up(gate(1), RAIL, NEAR.capabilities);
+    engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
     let selector = Selector { context: 0, source: Some(1), tag: Some(0) };
     let into = Region::owned(64);
-    engine.submit_receive(Some(gate(1)), selector, &into);
+    engine.submit_receive(Some(peer_id(1)), selector, &into);
     let mut request = Vec::new();
     packet::emit_request(&mut request, &header(0), 0, u64::MAX, Way::Ask);
-    engine.handle_frame(gate(1), RAIL, &request).expect("any length may be announced");
+    engine.handle_frame(peer_id(1), RAIL, &request).expect("any length may be announced");
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
     for bytes in [64, 65, 100_000, UNPACKED_MAX as u32, u32::MAX] {
@@ -90,7 +90,7 @@ fn packed_pieces_of_more_than_there_is_room_for_allocate_nothing() {
         packet::emit_packed_data(&mut data, 0, 0, bytes, bomb.len() as u32);
         packet::emit_packed_ahead(&mut ahead, 1, 0, bytes, bomb.len() as u32);
         for frame in [data, ahead] {
-            let heard = engine.handle_frame(gate(1), RAIL, &[&frame[..], &bomb].concat());
+            let heard = engine.handle_frame(peer_id(1), RAIL, &[&frame[..], &bomb].concat());
             assert!(heard.is_err(), "{bytes} bytes of a bomb");
         }
     }
@@ -128,12 +128,12 @@ fn pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for() {
     ];
     for (attack, frames) in attacks.iter().enumerate() {
         let mut engine = Engine::new(Config::new(2));
-        engine.handle_up(gate(1), RAIL, NEAR.capabilities);
+        engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
         let before = ALLOCATOR.current_usage();
         let mut fed = 0;
         for frame in frames {
             fed += frame.len();
-            if engine.handle_frame(gate(1), RAIL, frame).is_err() {
+            if engine.handle_frame(peer_id(1), RAIL, frame).is_err() {
                 break;
             }
             let taken = ALLOCATOR.current_usage() - before;
@@ -146,7 +146,7 @@ fn pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for() {
 fn unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back() {
     for bytes in [0, 8, 100, 1000] {
         let mut engine = Engine::new(Config::new(2));
-        engine.handle_up(gate(1), RAIL, NEAR.capabilities);
+        engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
         let frame = vec![0; packet::EAGER_LEN + bytes];
         let before = ALLOCATOR.current_usage();
         let mut after_first = None;
@@ -158,7 +158,7 @@ fn unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back() {
                 let mut head = Vec::new();
                 packet::emit_eager(&mut head, &header(sequence), None, bytes as u32);
                 frame[..head.len()].copy_from_slice(&head);
-                engine.handle_frame(gate(1), RAIL, &frame).expect("within the credits");
+                engine.handle_frame(peer_id(1), RAIL, &frame).expect("within the credits");
                 sequence += 1;
             }
             let full = ALLOCATOR.current_usage() - before;
@@ -174,7 +174,7 @@ fn unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back() {
 
 fn operations_leave_nothing_behind() {
     let mut engine = Engine::new(Config::new(1));
-    engine.handle_up(gate(0), RAIL, NEAR.capabilities);
+    engine.handle_up(peer_id(0), RAIL, NEAR.capabilities);
     let (data, into) = (Region::owned(5000), Region::owned(5000));
     let mut after_first = None;
     for round in 0..3000 {
@@ -182,11 +182,11 @@ fn operations_leave_nothing_behind() {
         let tag = (round % 16) as i32;
         let envelope = Envelope { context: 0, source: 0, tag, is_urgent: false };
         let mode = [SendMode::Standard, SendMode::Synchronous][round / 4 % 2];
-        let send = engine.submit_send(gate(0), envelope, &data.slice(0, bytes), mode);
+        let send = engine.submit_send(peer_id(0), envelope, &data.slice(0, bytes), mode);
         let selector =
             Selector { context: 0, source: Some(0), tag: (round % 3 > 0).then_some(tag) };
-        let receive = engine.submit_receive(Some(gate(0)), selector, &into);
-        let cancelled = engine.submit_receive(Some(gate(0)), selector, &into);
+        let receive = engine.submit_receive(Some(peer_id(0)), selector, &into);
+        let cancelled = engine.submit_receive(Some(peer_id(0)), selector, &into);
         speak_to_itself(&mut engine);
         assert!(engine.submit_cancel(cancelled));
         for op in [send, receive, cancelled] {
@@ -202,16 +202,16 @@ fn operations_leave_nothing_behind() {
 
 fn a_message_that_nobody_wants_does_not_make_the_others_pile_up() {
     let mut engine = Engine::new(Config::new(2));
-    engine.handle_up(gate(1), RAIL, NEAR.capabilities);
+    engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
     let into = Region::empty();
     let before = ALLOCATOR.current_usage();
     for sequence in 0..20_000 {
         let tag = i32::from(sequence > 0);
         let mut frame = Vec::new();
         packet::emit_eager(&mut frame, &Header { tag, ..header(sequence) }, None, 0);
-        engine.handle_frame(gate(1), RAIL, &frame).expect("within the credits");
+        engine.handle_frame(peer_id(1), RAIL, &frame).expect("within the credits");
         let wanted = Selector { context: 0, source: Some(1), tag: Some(1) };
-        let op = engine.submit_receive(Some(gate(1)), wanted, &into);
+        let op = engine.submit_receive(Some(peer_id(1)), wanted, &into);
         assert_eq!(engine.take(op).is_some(), sequence > 0);
         if sequence == 0 {
             assert!(engine.submit_cancel(op) && engine.take(op).is_some());
@@ -236,7 +236,7 @@ fn a_short_unexpected_message_takes_a_few_words() {
         // Receives of no pattern, of some, of all: each pattern has its queues.
         for patterns in [0, 2, 4] {
             let mut engine = Engine::new(Config::new(2));
-            engine.handle_up(gate(1), RAIL, ROOMY);
+            engine.handle_up(peer_id(1), RAIL, ROOMY);
             let before = ALLOCATOR.current_usage();
             ALLOCATOR.reset_peak_usage();
             for sequence in 0..MESSAGES {
@@ -244,10 +244,10 @@ fn a_short_unexpected_message_takes_a_few_words() {
                 let header = Header { tag: sequence as i32, ..header(sequence) };
                 packet::emit_eager(&mut frame, &header, None, bytes as u32);
                 frame.resize(frame.len() + bytes, 7);
-                engine.handle_frame(gate(1), RAIL, &frame).expect("within the credits");
+                engine.handle_frame(peer_id(1), RAIL, &frame).expect("within the credits");
                 for (source, tag) in PATTERNS.into_iter().take(patterns) {
                     let selector = selecting(source, tag.then_some(header.tag));
-                    assert!(engine.probe(source.then_some(gate(1)), selector).is_some());
+                    assert!(engine.probe(source.then_some(peer_id(1)), selector).is_some());
                 }
             }
             let each = (ALLOCATOR.current_usage() - before) / MESSAGES as usize;
@@ -265,7 +265,7 @@ fn a_short_message_that_is_taken_in_takes_little_more() {
     const MESSAGES: u32 = 20_000;
     for bytes in [0, 8, 1000] {
         let mut engine = Engine::new(Config::new(2));
-        engine.handle_up(gate(1), RAIL, NEAR.capabilities);
+        engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
         let before = ALLOCATOR.current_usage();
         for round in 0..3 {
             for sequence in round * MESSAGES..(round + 1) * MESSAGES {
@@ -276,7 +276,7 @@ fn a_short_message_that_is_taken_in_takes_little_more() {
                     packet::emit_ahead(&mut frame, sequence, 0, bytes as u32);
                     frame.resize(frame.len() + bytes, 7);
                 }
-                engine.handle_frame(gate(1), RAIL, &frame).expect("within the budget");
+                engine.handle_frame(peer_id(1), RAIL, &frame).expect("within the budget");
                 return_credit(&mut engine);
             }
             let each = (ALLOCATOR.current_usage() - before) / MESSAGES as usize;
@@ -291,7 +291,7 @@ fn a_short_message_that_is_taken_in_takes_little_more() {
 
 fn short_messages_and_their_receives_allocate_nothing() {
     let mut engine = Engine::new(Config::new(2));
-    engine.handle_up(gate(1), RAIL, NEAR.capabilities);
+    engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
     let into = Region::owned(8);
     let mut frame = Vec::with_capacity(packet::EAGER_LEN + 8);
     for sequence in 0..10_000 {
@@ -306,11 +306,11 @@ fn short_messages_and_their_receives_allocate_nothing() {
         frame.resize(packet::EAGER_LEN + 8, 7);
         let posted_first = sequence / 4 % 2 == 0;
         if !posted_first {
-            engine.handle_frame(gate(1), RAIL, &frame).expect("within the credits");
+            engine.handle_frame(peer_id(1), RAIL, &frame).expect("within the credits");
         }
-        let op = engine.submit_receive(source.then_some(gate(1)), selector, &into);
+        let op = engine.submit_receive(source.then_some(peer_id(1)), selector, &into);
         if posted_first {
-            engine.handle_frame(gate(1), RAIL, &frame).expect("within the credits");
+            engine.handle_frame(peer_id(1), RAIL, &frame).expect("within the credits");
         }
         assert!(engine.take(op).is_some());
         if sequence % 64 == 0 {
@@ -324,7 +324,7 @@ fn short_messages_and_their_receives_allocate_nothing() {
 
 fn keys_that_come_and_go_leave_nothing() {
     let mut engine = Engine::new(Config::new(2));
-    engine.handle_up(gate(1), RAIL, NEAR.capabilities);
+    engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
     let into = Region::owned(8);
     let mut after_first = None;
     for sequence in 0..200_000 {
@@ -333,9 +333,9 @@ fn keys_that_come_and_go_leave_nothing() {
         packet::emit_eager(&mut frame, &header, None, 0);
         let selector = selecting(true, Some(header.tag));
         let posted_first = sequence % 2 == 0;
-        let posted = posted_first.then(|| engine.submit_receive(Some(gate(1)), selector, &into));
-        engine.handle_frame(gate(1), RAIL, &frame).expect("within the credits");
-        let op = posted.unwrap_or_else(|| engine.submit_receive(Some(gate(1)), selector, &into));
+        let posted = posted_first.then(|| engine.submit_receive(Some(peer_id(1)), selector, &into));
+        engine.handle_frame(peer_id(1), RAIL, &frame).expect("within the credits");
+        let op = posted.unwrap_or_else(|| engine.submit_receive(Some(peer_id(1)), selector, &into));
         assert!(engine.take(op).is_some());
         if sequence % 100 == 99 {
             return_credit(&mut engine);
@@ -360,7 +360,7 @@ fn long_messages_head_to_head_take_no_memory_of_their_own() {
     ALLOCATOR.reset_peak_usage();
     let mut ops = Vec::new();
     for (rank, engine) in engines.iter_mut().enumerate() {
-        let peer = gate(1 - rank);
+        let peer = peer_id(1 - rank);
         RAILS.iter().for_each(|&rail| engine.handle_up(peer, rail, capabilities));
         let envelope = Envelope { context: 0, source: rank as u32, tag: 0, is_urgent: false };
         ops.push((rank, engine.submit_send(peer, envelope, &data[rank], SendMode::Standard)));
@@ -371,7 +371,7 @@ fn long_messages_head_to_head_take_no_memory_of_their_own() {
     while ops.iter().any(|&(rank, op)| !engines[rank].is_complete(op)) {
         let moved_before = (moved_bytes, lost);
         for (from, rail) in [(0, RAILS[0]), (0, RAILS[1]), (1, RAILS[0]), (1, RAILS[1])] {
-            if !next_frame(&mut engines[from], gate(1 - from), rail, &mut wire) {
+            if !next_frame(&mut engines[from], peer_id(1 - from), rail, &mut wire) {
                 continue;
             }
             // In the middle, one link swallows what it is given, and dies of it.
@@ -380,11 +380,11 @@ fn long_messages_head_to_head_take_no_memory_of_their_own() {
                 continue;
             }
             moved_bytes += wire.len();
-            engines[1 - from].handle_frame(gate(from), rail, &wire).expect("it is in order");
+            engines[1 - from].handle_frame(peer_id(from), rail, &wire).expect("it is in order");
         }
         if lost == 40 {
             for (rank, engine) in engines.iter_mut().enumerate() {
-                let loss = engine.handle_link_down(gate(1 - rank), RAILS[1], false);
+                let loss = engine.handle_link_down(peer_id(1 - rank), RAILS[1], false);
                 assert_eq!(loss, Loss::Borne, "another is left");
             }
         }
@@ -415,13 +415,13 @@ fn receive_all(engine: &mut Engine, messages: usize, bytes: usize) {
 
 fn return_credit(engine: &mut Engine) {
     let mut frame = Frame::default();
-    while engine.poll_frame(gate(1), RAIL, &mut frame) {
-        engine.handle_posted(gate(1), RAIL, &mut frame, Posted::Done);
+    while engine.poll_frame(peer_id(1), RAIL, &mut frame) {
+        engine.handle_posted(peer_id(1), RAIL, &mut frame, Posted::Done);
     }
 }
 
 /// Takes an engine's next frame for a link, as bytes; false if it has none.
-fn next_frame(engine: &mut Engine, peer: GateId, rail: RailId, wire: &mut Vec<u8>) -> bool {
+fn next_frame(engine: &mut Engine, peer: PeerId, rail: RailId, wire: &mut Vec<u8>) -> bool {
     let mut frame = Frame::default();
     let is_built = engine.poll_frame(peer, rail, &mut frame);
     if is_built {
@@ -436,11 +436,11 @@ fn next_frame(engine: &mut Engine, peer: GateId, rail: RailId, wire: &mut Vec<u8
 /// Hands an engine its own frames.
 fn speak_to_itself(engine: &mut Engine) {
     let mut frame = Frame::default();
-    while engine.poll_frame(gate(0), RAIL, &mut frame) {
+    while engine.poll_frame(peer_id(0), RAIL, &mut frame) {
         let body = frame.body.as_ref().map_or(Vec::new(), |body| body.region.to_vec());
         let bytes = [&frame.head[..], &body].concat();
-        engine.handle_posted(gate(0), RAIL, &mut frame, Posted::Done);
-        engine.handle_frame(gate(0), RAIL, &bytes).expect("engines speak the protocol");
+        engine.handle_posted(peer_id(0), RAIL, &mut frame, Posted::Done);
+        engine.handle_frame(peer_id(0), RAIL, &bytes).expect("engines speak the protocol");
     }
 }
 

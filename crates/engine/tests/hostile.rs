@@ -10,7 +10,7 @@ use engine::{
 };
 use memory::Region;
 use network::{
-    AHEAD, NEAR, Network, RAIL, Random, Receive, Send, Shape, corpus, for_seeds, gate, mutate,
+    AHEAD, NEAR, Network, RAIL, Random, Receive, Send, Shape, corpus, for_seeds, mutate, peer_id,
 };
 use proptest::prelude::*;
 use wire::pack::{Packer, UNPACKED_MAX};
@@ -23,7 +23,7 @@ const HONEST: usize = 2;
 #[test]
 fn bytes_that_are_no_frame_are_refused() {
     for bytes in [&[0][..], &[0xff; 64], &[0x11; 31], &[0x11; 33], &[0x16, 0, 0], &[0x17; 7]] {
-        let error = Victim::new().engine.handle_frame(gate(HOSTILE), RAIL, bytes).unwrap_err();
+        let error = Victim::new().engine.handle_frame(peer_id(HOSTILE), RAIL, bytes).unwrap_err();
         assert!(matches!(error, PeerError::Frame(_)), "{bytes:?}: {error}");
     }
 }
@@ -43,8 +43,8 @@ fn a_frame_cut_anywhere_harms_nobody() {
 fn a_replayed_message_is_refused() {
     let mut victim = Victim::new();
     let frame = eager(HOSTILE, 77, 0, b"once");
-    assert_eq!(victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame), Ok(()));
-    let error = victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame).unwrap_err();
+    assert_eq!(victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame), Ok(()));
+    let error = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame).unwrap_err();
     assert_eq!(error, PeerError::Sequence { expected: 1, got: 0 });
     victim.assert_unharmed();
 }
@@ -54,7 +54,7 @@ fn a_message_too_far_ahead_is_refused() {
     let mut victim = Victim::new();
     let error = victim
         .engine
-        .handle_frame(gate(HOSTILE), RAIL, &eager(HOSTILE, 77, 5000, b""))
+        .handle_frame(peer_id(HOSTILE), RAIL, &eager(HOSTILE, 77, 5000, b""))
         .unwrap_err();
     assert_eq!(error, PeerError::Sequence { expected: 0, got: 5000 });
 }
@@ -68,7 +68,7 @@ fn more_than_the_credit_is_refused() {
         sent += 1000;
         victim
             .engine
-            .handle_frame(gate(HOSTILE), RAIL, &eager(HOSTILE, 77, sequence, &[0; 1000]))
+            .handle_frame(peer_id(HOSTILE), RAIL, &eager(HOSTILE, 77, sequence, &[0; 1000]))
             .err()
     });
     assert!(matches!(error, Some(PeerError::Credit { .. })), "{error:?}");
@@ -82,12 +82,15 @@ fn data_outside_what_was_asked_for_is_refused() {
         let mut victim = Victim::new();
         let mut request = Vec::new();
         packet::emit_request(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, Way::Ask);
-        victim.engine.handle_frame(gate(HOSTILE), RAIL, &request).expect("a request is in order");
+        victim
+            .engine
+            .handle_frame(peer_id(HOSTILE), RAIL, &request)
+            .expect("a request is in order");
         let receiver = victim.cleared(HOSTILE);
         let mut data = Vec::new();
         packet::emit_data(&mut data, receiver, offset, len);
         data.resize(data.len() + len as usize, 1);
-        let error = victim.engine.handle_frame(gate(HOSTILE), RAIL, &data).unwrap_err();
+        let error = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &data).unwrap_err();
         assert_eq!(error, PeerError::Range { offset, len: len as usize, wanted: 5000 });
         victim.assert_unharmed();
     }
@@ -99,7 +102,7 @@ fn a_clear_for_more_than_there_is_is_refused() {
     let long = victim.hostile_request;
     let mut frame = Vec::new();
     packet::emit_clear(&mut frame, long, 0, LONG_BYTES as u64 + 1);
-    let error = victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame).unwrap_err();
+    let error = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame).unwrap_err();
     assert!(matches!(error, PeerError::Range { .. }), "{error}");
     victim.assert_unharmed();
 }
@@ -120,7 +123,7 @@ fn words_about_operations_of_others_are_refused() {
                 2 => take(&mut frame, op),
                 _ => packet::emit_data(&mut frame, op, 0, 0),
             }
-            let error = victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame).unwrap_err();
+            let error = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame).unwrap_err();
             assert!(matches!(error, PeerError::Operation { .. }), "{error}");
         }
         victim.assert_unharmed();
@@ -133,7 +136,7 @@ fn only_short_messages_that_wait_without_a_receive_are_taken_and_only_once() {
     let hear = |victim: &mut Victim, emit: &dyn Fn(&mut Vec<u8>)| {
         let mut frame = Vec::new();
         emit(&mut frame);
-        victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame)
+        victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame)
     };
     // These use up the credit, to the last word.
     for bytes in [1000, 0] {
@@ -190,12 +193,12 @@ fn data_for_a_message_of_another_peer_is_refused() {
     let mut victim = Victim::new();
     let mut request = Vec::new();
     packet::emit_request(&mut request, &header(HONEST, LONG, 0), 3, 5000, Way::Ask);
-    victim.engine.handle_frame(gate(HONEST), RAIL, &request).expect("a request is in order");
+    victim.engine.handle_frame(peer_id(HONEST), RAIL, &request).expect("a request is in order");
     let receiver = victim.cleared(HONEST);
     let mut data = Vec::new();
     packet::emit_data(&mut data, receiver, 0, 8);
     data.extend(b"forged!!");
-    let error = victim.engine.handle_frame(gate(HOSTILE), RAIL, &data).unwrap_err();
+    let error = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &data).unwrap_err();
     assert_eq!(error, PeerError::Operation { what: "data", op: receiver });
 }
 
@@ -288,10 +291,13 @@ fn packed_pieces_that_lie_are_refused() {
         let mut victim = Victim::new();
         let mut request = Vec::new();
         packet::emit_request(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, Way::Ask);
-        assert_eq!(victim.engine.handle_frame(gate(HOSTILE), RAIL, &request), Ok(()));
+        assert_eq!(victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &request), Ok(()));
         let receiver = victim.cleared(HOSTILE);
-        let heard =
-            victim.engine.handle_frame(gate(HOSTILE), RAIL, &data(receiver, offset, bytes, packed));
+        let heard = victim.engine.handle_frame(
+            peer_id(HOSTILE),
+            RAIL,
+            &data(receiver, offset, bytes, packed),
+        );
         match heard {
             Err(PeerError::Packed { .. }) => assert!(at < 5, "lie {at}"),
             Err(PeerError::Range { .. }) => assert!(at >= 5, "lie {at}"),
@@ -305,7 +311,7 @@ fn packed_pieces_that_lie_are_refused() {
         assert_eq!(Victim::new().suffer(&[frame]).is_err(), at != 5, "lie {at}, ahead");
     }
     let mut victim = Victim::new();
-    let unasked = victim.engine.handle_frame(gate(HOSTILE), RAIL, &data(0, 0, 5000, &whole));
+    let unasked = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &data(0, 0, 5000, &whole));
     assert!(matches!(unasked, Err(PeerError::Operation { .. })), "{unasked:?}");
     victim.assert_unharmed();
 }
@@ -322,14 +328,16 @@ fn packed_pieces_count_unpacked() {
         [&frame[..], &packed].concat()
     };
     let mut victim = Victim::new();
-    assert_eq!(victim.engine.handle_frame(gate(HOSTILE), RAIL, &ahead(0)), Ok(()));
+    assert_eq!(victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &ahead(0)), Ok(()));
     assert!(victim.engine.is_complete(victim.exposed[3]), "the long receive has it all");
     // With it, three fit what is accepted, in whatever length they come.
     let heard: Vec<_> = (1..6)
-        .map(|sequence| victim.engine.handle_frame(gate(HOSTILE), RAIL, &ahead(sequence)).is_ok())
+        .map(|sequence| {
+            victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &ahead(sequence)).is_ok()
+        })
         .collect();
     assert_eq!(heard, [true, true, false, false, false]);
-    victim.engine.handle_down(gate(HOSTILE));
+    victim.engine.handle_down(peer_id(HOSTILE));
     victim.assert_unharmed();
 }
 
@@ -339,7 +347,7 @@ fn a_forged_source_takes_no_receive_that_names_another_peer() {
     let forged = eager(HONEST, SHORT, 0, b"forged!!");
     victim
         .engine
-        .handle_frame(gate(HOSTILE), RAIL, &forged)
+        .handle_frame(peer_id(HOSTILE), RAIL, &forged)
         .expect("nothing is wrong with the frame");
     victim.assert_unharmed();
 }
@@ -353,12 +361,12 @@ fn a_forged_message_that_waits_is_not_received_from_another_peer() {
         packet::emit_eager(&mut frame, &elsewhere, None, payload.len() as u32);
         [&frame[..], payload].concat()
     };
-    let forged = victim.engine.handle_frame(gate(HOSTILE), RAIL, &message(b"forged!!"));
+    let forged = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &message(b"forged!!"));
     assert_eq!(forged, Ok(()), "nothing is wrong with the frame itself");
     for tag in [None, Some(0)] {
         let selector = Selector { context: 7, source: Some(HONEST as u32), tag };
         let into = Region::owned(8);
-        let op = victim.engine.submit_receive(Some(gate(HONEST)), selector, &into);
+        let op = victim.engine.submit_receive(Some(peer_id(HONEST)), selector, &into);
         assert_eq!(victim.engine.take(op), None);
         assert!(victim.engine.submit_cancel(op));
     }
@@ -373,7 +381,7 @@ fn no_more_contexts_are_closed_than_are_remembered() {
             Header { context: 8 + u64::from(sequence), ..header(HOSTILE, CLOSES, sequence) };
         let mut frame = Vec::new();
         packet::emit_eager(&mut frame, &closing, None, 0);
-        let heard = victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame);
+        let heard = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame);
         victim.drain(HOSTILE);
         heard.err().map(|error| (sequence, error))
     });
@@ -386,13 +394,13 @@ fn a_peer_that_is_gone_is_not_heard() {
     let mut victim = Victim::new();
     let any = Selector { context: 0, source: None, tag: None };
     let op = victim.engine.submit_receive(None, any, &Region::owned(8));
-    victim.engine.handle_down(gate(HOSTILE));
+    victim.engine.handle_down(peer_id(HOSTILE));
     let mut request = Vec::new();
     packet::emit_request(&mut request, &header(HOSTILE, 5, 0), 3, 8, Way::Ask);
     let mut credit = Vec::new();
     packet::emit_credit(&mut credit, 8);
     for frame in [eager(HOSTILE, 5, 0, b""), request, credit] {
-        let heard = victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame);
+        let heard = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame);
         assert_eq!(heard, Err(PeerError::NotConnected));
     }
     assert_eq!(victim.engine.take(op), None, "no ghost has taken it");
@@ -403,19 +411,19 @@ fn a_peer_that_is_gone_is_not_heard() {
 fn a_peer_that_is_gone_does_not_come_back() {
     let mut victim = Victim::new();
     let message = eager(HOSTILE, 900, 0, &[1; 900]);
-    victim.engine.handle_frame(gate(HOSTILE), RAIL, &message).expect("a message in order");
-    victim.engine.handle_down(gate(HOSTILE));
-    victim.engine.handle_up(gate(HOSTILE), RAIL, NEAR.capabilities);
+    victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &message).expect("a message in order");
+    victim.engine.handle_down(peer_id(HOSTILE));
+    victim.engine.handle_up(peer_id(HOSTILE), RAIL, NEAR.capabilities);
     let selector = Selector { context: 0, source: Some(HOSTILE as u32), tag: Some(900) };
     for _ in 0..2 {
         let into = Region::owned(900);
-        let op = victim.engine.submit_receive(Some(gate(HOSTILE)), selector, &into);
+        let op = victim.engine.submit_receive(Some(peer_id(HOSTILE)), selector, &into);
         victim.drain(HOSTILE);
         assert!(victim.engine.take(op).is_some(), "what came before is received, then no more");
     }
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
     let data = Region::owned(8);
-    let op = victim.engine.submit_send(gate(HOSTILE), envelope, &data, SendMode::Standard);
+    let op = victim.engine.submit_send(peer_id(HOSTILE), envelope, &data, SendMode::Standard);
     assert_eq!(victim.engine.take(op).map(|end| end.outcome), Some(Outcome::PeerFailed));
     victim.assert_unharmed();
 }
@@ -424,10 +432,10 @@ fn a_peer_that_is_gone_does_not_come_back() {
 fn what_is_fetched_from_a_peer_that_is_gone_ends_when_nothing_is_written_any_more() {
     for (is_copied, outcome) in [(true, Outcome::Ok), (false, Outcome::PeerFailed)] {
         let mut engine = Engine::new(Config::new(2));
-        engine.handle_up(gate(1), RAIL, Capabilities { pull: true, ..NEAR.capabilities });
+        engine.handle_up(peer_id(1), RAIL, Capabilities { pull: true, ..NEAR.capabilities });
         let selector = Selector { context: 0, source: Some(1), tag: Some(LONG) };
         let receive = |engine: &mut Engine| {
-            engine.submit_receive(Some(gate(1)), selector, &Region::owned(5000))
+            engine.submit_receive(Some(peer_id(1)), selector, &Region::owned(5000))
         };
         let [fetched, listed] = [(); 2].map(|()| receive(&mut engine));
         let request = |sequence| {
@@ -436,10 +444,10 @@ fn what_is_fetched_from_a_peer_that_is_gone_ends_when_nothing_is_written_any_mor
             packet::emit_request(&mut frame, &header(1, LONG, sequence), 3, 5000, way);
             frame
         };
-        engine.handle_frame(gate(1), RAIL, &request(0)).expect("a message in order");
+        engine.handle_frame(peer_id(1), RAIL, &request(0)).expect("a message in order");
         let pull = engine.poll_pull().expect("a peer that can be read");
-        engine.handle_frame(gate(1), RAIL, &request(1)).expect("a message in order");
-        engine.handle_down(gate(1));
+        engine.handle_frame(peer_id(1), RAIL, &request(1)).expect("a message in order");
+        engine.handle_down(peer_id(1));
         let outcome_of = |end: Option<engine::Completion>| end.map(|end| end.outcome);
         assert_eq!(outcome_of(engine.take(listed)), Some(Outcome::PeerFailed), "nobody has begun");
         assert_eq!(engine.take(fetched), None, "its memory is written to");
@@ -454,18 +462,18 @@ fn a_peer_that_could_not_be_reached_may_reach_us() {
     let mut engine = Engine::new(Config::new(2));
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
     let data = Region::owned(8);
-    engine.submit_send(gate(1), envelope, &data, SendMode::Standard);
-    assert_eq!(engine.poll_connect(), Some(gate(1)));
-    engine.handle_down(gate(1));
-    engine.handle_up(gate(1), RAIL, NEAR.capabilities);
-    engine.submit_send(gate(1), envelope, &data, SendMode::Standard);
-    assert_eq!(engine.poll_gate(), Some((gate(1), RAIL)));
+    engine.submit_send(peer_id(1), envelope, &data, SendMode::Standard);
+    assert_eq!(engine.poll_connect(), Some(peer_id(1)));
+    engine.handle_down(peer_id(1));
+    engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
+    engine.submit_send(peer_id(1), envelope, &data, SendMode::Standard);
+    assert_eq!(engine.poll_peer(), Some((peer_id(1), RAIL)));
 }
 
 #[test]
-fn a_gate_outside_the_job_is_refused() {
+fn a_peer_outside_the_job_is_refused() {
     let mut victim = Victim::new();
-    assert_eq!(victim.engine.handle_frame(gate(7), RAIL, &[]), Err(PeerError::Gate(7)));
+    assert_eq!(victim.engine.handle_frame(peer_id(7), RAIL, &[]), Err(PeerError::Unknown(7)));
 }
 
 #[test]
@@ -569,8 +577,8 @@ impl Victim {
         let mut engine = Engine::new(Config::new(3));
         let mut submitted = Vec::new();
         for peer in [HOSTILE, HONEST] {
-            engine.handle_up(gate(peer), RAIL, VICTIM);
-            let to = gate(peer);
+            engine.handle_up(peer_id(peer), RAIL, VICTIM);
+            let to = peer_id(peer);
             let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
             let (short, long) = (Region::owned(8), Region::owned(LONG_BYTES));
             let synchronous = engine.submit_send(to, envelope, &short, SendMode::Synchronous);
@@ -622,7 +630,7 @@ impl Victim {
     /// Sends to the peer that lies.
     fn submit(&mut self, bytes: usize, mode: SendMode) -> OpId {
         let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
-        self.engine.submit_send(gate(HOSTILE), envelope, &Region::owned(bytes), mode)
+        self.engine.submit_send(peer_id(HOSTILE), envelope, &Region::owned(bytes), mode)
     }
 
     /// The requests that the peer that lies has of what was submitted.
@@ -650,13 +658,13 @@ impl Victim {
     /// Hears the liar until it is found out, then does without it.
     fn suffer(&mut self, frames: &[Vec<u8>]) -> Result<(), PeerError> {
         for frame in frames {
-            let heard = self.engine.handle_frame(gate(HOSTILE), RAIL, frame);
+            let heard = self.engine.handle_frame(peer_id(HOSTILE), RAIL, frame);
             self.drain(HOSTILE);
             while let Some(pull) = self.engine.poll_pull() {
                 self.engine.handle_pulled(pull.id, false);
             }
             if heard.is_err() {
-                self.engine.handle_down(gate(HOSTILE));
+                self.engine.handle_down(peer_id(HOSTILE));
                 let left = self.exposed.iter().filter(|&&op| !self.engine.is_complete(op)).count();
                 assert_eq!(left, 0, "operations with a peer that is gone");
                 return heard;
@@ -667,7 +675,7 @@ impl Victim {
 
     /// The honest peer's part of the conversation goes as if nobody had lied.
     fn assert_unharmed(&mut self) {
-        let peer = gate(HONEST);
+        let peer = peer_id(HONEST);
         let heard = self.engine.handle_frame(peer, RAIL, &eager(HONEST, SHORT, 0, b"the real"));
         assert_eq!(heard, Ok(()));
         assert_eq!(self.engine.take(self.receive.0).map(|end| end.outcome), Some(Outcome::Ok));
@@ -687,10 +695,10 @@ impl Victim {
     fn drain(&mut self, peer: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         let mut frame = Frame::default();
-        while self.engine.poll_frame(gate(peer), RAIL, &mut frame) {
+        while self.engine.poll_frame(peer_id(peer), RAIL, &mut frame) {
             let body = frame.body.as_ref().map_or(Vec::new(), |body| body.region.to_vec());
             frames.push([&frame.head[..], &body].concat());
-            self.engine.handle_posted(gate(peer), RAIL, &mut frame, Posted::Done);
+            self.engine.handle_posted(peer_id(peer), RAIL, &mut frame, Posted::Done);
         }
         frames
     }

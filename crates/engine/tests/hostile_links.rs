@@ -7,7 +7,7 @@ use engine::{
     Config, Engine, Envelope, Loss, OpId, Outcome, PeerError, Posted, Selector, SendMode,
 };
 use memory::Region;
-use network::{NEAR, Random, for_seeds, gate};
+use network::{NEAR, Random, for_seeds, peer_id};
 use wire::packet::{self, Header, Incarnation};
 use wire::{Capabilities, Frame, RailId};
 
@@ -17,9 +17,9 @@ const HONEST: usize = 2;
 #[test]
 fn what_comes_before_the_greeting_is_refused() {
     let mut victim = Victim::new();
-    victim.engine.handle_up(gate(HOSTILE), RAILS[0], KEPT);
+    victim.engine.handle_up(peer_id(HOSTILE), RAILS[0], KEPT);
     for frame in [eager(HOSTILE, 0), arrived(0), parted(0, 1, 0), vec![0xff; 12]] {
-        let heard = victim.engine.handle_frame(gate(HOSTILE), RAILS[0], &frame);
+        let heard = victim.engine.handle_frame(peer_id(HOSTILE), RAILS[0], &frame);
         assert_eq!(heard, Err(PeerError::Greeting), "{frame:?}");
     }
     victim.assert_unharmed();
@@ -45,8 +45,8 @@ fn a_word_about_the_link_that_does_not_begin_the_frame_is_refused() {
 #[test]
 fn a_greeting_that_confirms_what_never_left_is_refused() {
     let mut victim = Victim::new();
-    victim.engine.handle_up(gate(HOSTILE), RAILS[0], KEPT);
-    let heard = victim.engine.handle_frame(gate(HOSTILE), RAILS[0], &greeting(0, 1, 3));
+    victim.engine.handle_up(peer_id(HOSTILE), RAILS[0], KEPT);
+    let heard = victim.engine.handle_frame(peer_id(HOSTILE), RAILS[0], &greeting(0, 1, 3));
     assert_eq!(heard, Err(PeerError::Confirmation { sent: 0, got: 3 }));
     victim.assert_unharmed();
 }
@@ -106,12 +106,12 @@ fn a_link_parted_thousands_of_times_is_answered_once_a_frame_at_most() {
 }
 
 #[test]
-fn the_last_link_that_a_peer_parts_ends_no_other_gate() {
+fn the_last_link_that_a_peer_parts_ends_no_other_peer() {
     let mut victim = Victim::met();
     assert_eq!(victim.hear(0, &parted(1, 1, 0)), Ok(()));
     assert_eq!(victim.hear(0, &parted(0, 1, 0)), Ok(()));
     while let Some((peer, rail)) = victim.engine.poll_severed() {
-        assert_eq!(peer, gate(HOSTILE));
+        assert_eq!(peer, peer_id(HOSTILE));
         victim.engine.handle_link_down(peer, rail, true);
     }
     victim.assert_unharmed();
@@ -120,19 +120,19 @@ fn the_last_link_that_a_peer_parts_ends_no_other_gate() {
 #[test]
 fn a_link_that_swallows_what_came_last_is_asked_in_ever_longer_intervals() {
     let mut engine = Engine::new(Config::new(2));
-    engine.handle_up(gate(1), RAILS[0], KEPT);
-    assert_eq!(engine.handle_frame(gate(1), RAILS[0], &greeting(0, 1, 0)), Ok(()));
+    engine.handle_up(peer_id(1), RAILS[0], KEPT);
+    assert_eq!(engine.handle_frame(peer_id(1), RAILS[0], &greeting(0, 1, 0)), Ok(()));
     let mut frame = Frame::default();
     let mut leaves = |engine: &mut Engine| {
         let mut count = 0;
-        while engine.poll_frame(gate(1), RAILS[0], &mut frame) {
-            engine.handle_posted(gate(1), RAILS[0], &mut frame, Posted::Done);
+        while engine.poll_frame(peer_id(1), RAILS[0], &mut frame) {
+            engine.handle_posted(peer_id(1), RAILS[0], &mut frame, Posted::Done);
             count += 1;
         }
         count
     };
     assert_eq!(leaves(&mut engine), 1, "the greeting");
-    engine.submit_send(gate(1), ENVELOPE, &Region::owned(8), SendMode::Standard);
+    engine.submit_send(peer_id(1), ENVELOPE, &Region::owned(8), SendMode::Standard);
     assert_eq!(leaves(&mut engine), 1);
     let mut asked_s = Vec::new();
     for second in 0..600 {
@@ -144,7 +144,7 @@ fn a_link_that_swallows_what_came_last_is_asked_in_ever_longer_intervals() {
     }
     assert!(asked_s.len() >= 8 && asked_s.len() <= 12, "asked at {asked_s:?} s");
     let frames = 1 + asked_s.len() as u32;
-    assert_eq!(engine.handle_frame(gate(1), RAILS[0], &arrived(frames)), Ok(()));
+    assert_eq!(engine.handle_frame(peer_id(1), RAILS[0], &arrived(frames)), Ok(()));
     for second in 600..700 {
         engine.handle_time(second * 1_000_000_000);
         assert_eq!(leaves(&mut engine), 0, "all has arrived");
@@ -183,7 +183,7 @@ impl Victim {
         let mut engine = Engine::new(Config::new(3));
         let selector = Selector { context: 0, source: Some(HONEST as u32), tag: Some(1) };
         let into = Region::owned(4);
-        let receive = engine.submit_receive(Some(gate(HONEST)), selector, &into);
+        let receive = engine.submit_receive(Some(peer_id(HONEST)), selector, &into);
         let mut victim = Self { engine, sequence: 0, honest: (receive, into) };
         victim.meet(HONEST);
         victim
@@ -198,8 +198,8 @@ impl Victim {
 
     fn meet(&mut self, peer: usize) {
         for rail in RAILS {
-            self.engine.handle_up(gate(peer), rail, KEPT);
-            let heard = self.engine.handle_frame(gate(peer), rail, &greeting(rail.0, 1, 0));
+            self.engine.handle_up(peer_id(peer), rail, KEPT);
+            let heard = self.engine.handle_frame(peer_id(peer), rail, &greeting(rail.0, 1, 0));
             assert_eq!(heard, Ok(()));
             let greeted = self.drain(peer, rail.0 as usize);
             assert!(packet::parse_greeting(&greeted[0]).is_some(), "{greeted:?}");
@@ -208,13 +208,13 @@ impl Victim {
 
     /// Hears the liar over one of its links.
     fn hear(&mut self, link: usize, frame: &[u8]) -> Result<(), PeerError> {
-        self.engine.handle_frame(gate(HOSTILE), RAILS[link], frame)
+        self.engine.handle_frame(peer_id(HOSTILE), RAILS[link], frame)
     }
 
     /// Sends a short message to the liar over its first link, which is idle.
     fn send(&mut self) {
         let data = Region::owned(8);
-        self.engine.submit_send(gate(HOSTILE), ENVELOPE, &data, SendMode::Standard);
+        self.engine.submit_send(peer_id(HOSTILE), ENVELOPE, &data, SendMode::Standard);
         assert_eq!(self.drain(HOSTILE, 0).len(), 1);
     }
 
@@ -238,11 +238,11 @@ impl Victim {
             }
             6 => {
                 let ends = random.below(2) == 0;
-                return self.engine.handle_link_down(gate(HOSTILE), RAILS[link], ends)
+                return self.engine.handle_link_down(peer_id(HOSTILE), RAILS[link], ends)
                     != Loss::Final;
             }
             _ => {
-                self.engine.handle_up(gate(HOSTILE), RAILS[link], KEPT);
+                self.engine.handle_up(peer_id(HOSTILE), RAILS[link], KEPT);
                 return true;
             }
         };
@@ -251,18 +251,18 @@ impl Victim {
             self.drain(HOSTILE, link);
         }
         while let Some((peer, rail)) = self.engine.poll_severed() {
-            assert_eq!(peer, gate(HOSTILE), "only the liar's links are given up");
+            assert_eq!(peer, peer_id(HOSTILE), "only the liar's links are given up");
             self.engine.handle_link_down(peer, rail, false);
         }
         if heard.is_err() {
-            self.engine.handle_down(gate(HOSTILE));
+            self.engine.handle_down(peer_id(HOSTILE));
         }
         heard.is_ok()
     }
 
     fn send_any(&mut self) {
         let data = Region::owned(8);
-        self.engine.submit_send(gate(HOSTILE), ENVELOPE, &data, SendMode::Standard);
+        self.engine.submit_send(peer_id(HOSTILE), ENVELOPE, &data, SendMode::Standard);
         for link in 0..RAILS.len() {
             self.drain(HOSTILE, link);
         }
@@ -270,7 +270,7 @@ impl Victim {
 
     /// The other peer's links carry both ways, and what it is told is what has come.
     fn assert_unharmed(&mut self) {
-        let peer = gate(HONEST);
+        let peer = peer_id(HONEST);
         let data = Region::owned(8);
         let sent = self.engine.submit_send(peer, ENVELOPE, &data, SendMode::Synchronous);
         let synchronous = self.drain(HONEST, 0).concat();
@@ -294,9 +294,9 @@ impl Victim {
     fn drain(&mut self, peer: usize, link: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         let mut frame = Frame::default();
-        while self.engine.poll_frame(gate(peer), RAILS[link], &mut frame) {
+        while self.engine.poll_frame(peer_id(peer), RAILS[link], &mut frame) {
             frames.push(frame.head.clone());
-            self.engine.handle_posted(gate(peer), RAILS[link], &mut frame, Posted::Done);
+            self.engine.handle_posted(peer_id(peer), RAILS[link], &mut frame, Posted::Done);
         }
         frames
     }

@@ -6,7 +6,7 @@ use engine::{Config, Engine, Envelope, Posted};
 use memory::Region;
 use network::{NEAR, RAIL};
 use wire::packet::{self, Packet};
-use wire::{Capabilities, Frame, GateId};
+use wire::{Capabilities, Frame, PeerId};
 
 #[test]
 fn the_memory_of_what_is_not_taken_is_free_all_the_same() {
@@ -19,14 +19,14 @@ fn the_memory_of_what_is_not_taken_is_free_all_the_same() {
     data.write(0, &[0xee; LEN]);
     assert_eq!(engine.submit_short(PEER, ENVELOPE, &message(2), &mut frame), None, "it waits");
     engine.handle_room(PEER, RAIL);
-    assert!(engine.poll_gate().is_some() && engine.poll_frame(PEER, RAIL, &mut frame));
+    assert!(engine.poll_peer().is_some() && engine.poll_frame(PEER, RAIL, &mut frame));
     assert!(frame.body.is_none());
     assert_eq!(payload(&frame.head), message(1).to_vec());
     engine.handle_posted(PEER, RAIL, &mut frame, Posted::Done);
     // What was taken is not asked for again.
     assert_eq!(engine.submit_short(PEER, ENVELOPE, &message(3), &mut frame), Some(RAIL));
     engine.handle_posted(PEER, RAIL, &mut frame, Posted::Done);
-    assert!(engine.poll_gate().is_none() && !engine.has_pending());
+    assert!(engine.poll_peer().is_none() && !engine.has_pending());
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn what_is_brief_and_what_a_rail_might_hold_is_copied_into_the_frame() {
     }
 }
 
-const PEER: GateId = GateId(1);
+const PEER: PeerId = PeerId(1);
 const ENVELOPE: Envelope = Envelope { context: 0, source: 0, tag: 3, is_urgent: false };
 const LEN: usize = 3000;
 

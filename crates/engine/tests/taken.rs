@@ -3,7 +3,7 @@
 mod network;
 
 use engine::{Config, Engine, PeerError, Posted};
-use network::{RAIL, SCARCE, gate};
+use network::{RAIL, SCARCE, peer_id};
 use wire::Frame;
 use wire::packet::{self, Header, Packet, Way};
 
@@ -15,14 +15,14 @@ const BYTES: usize = 1000;
 fn what_a_closed_context_has_taken_in_comes_to_its_end_and_its_cost_is_given_back() {
     for pieces_before in 0..=2 {
         let mut engine = Engine::new(Config::new(3));
-        engine.handle_up(gate(PEER), RAIL, SCARCE.capabilities);
+        engine.handle_up(peer_id(PEER), RAIL, SCARCE.capabilities);
         assert_eq!(hear(&mut engine, &request(0, 3, BYTES as u64)), Ok(()));
         assert_eq!(hear(&mut engine, &request(1, 4, 0)), Ok(()));
         assert!(says(&mut engine, &[Packet::Take { op: 3 }, Packet::Take { op: 4 }]));
         let pieces = [piece(0, 0, BYTES / 2), piece(0, BYTES / 2, BYTES / 2)];
         let (before, after) = pieces.split_at(pieces_before);
         before.iter().for_each(|piece| assert_eq!(hear(&mut engine, piece), Ok(())));
-        assert!(engine.submit_close(CONTEXT, gate(2)));
+        assert!(engine.submit_close(CONTEXT, peer_id(2)));
         after.iter().for_each(|piece| assert_eq!(hear(&mut engine, piece), Ok(())));
         let cost = 2 * 64 + BYTES as u32;
         assert!(says(&mut engine, &[Packet::Credit { bytes: cost }]), "{pieces_before} before");
@@ -53,7 +53,7 @@ fn piece(sequence: u32, offset: usize, bytes: usize) -> Vec<u8> {
 }
 
 fn hear(engine: &mut Engine, frame: &[u8]) -> Result<(), PeerError> {
-    engine.handle_frame(gate(PEER), RAIL, frame)
+    engine.handle_frame(peer_id(PEER), RAIL, frame)
 }
 
 /// Whether the engine has this to say and nothing else.
@@ -66,10 +66,10 @@ fn says(engine: &mut Engine, packets: &[Packet<'_>]) -> bool {
 /// What the engine has for the peer.
 fn frames(engine: &mut Engine) -> Vec<u8> {
     let (mut sent, mut frame) = (Vec::new(), Frame::default());
-    while engine.poll_frame(gate(PEER), RAIL, &mut frame) {
+    while engine.poll_frame(peer_id(PEER), RAIL, &mut frame) {
         sent.extend_from_slice(&frame.head);
         frame.body.iter().for_each(|body| body.region.append_to(&mut sent));
-        engine.handle_posted(gate(PEER), RAIL, &mut frame, Posted::Done);
+        engine.handle_posted(peer_id(PEER), RAIL, &mut frame, Posted::Done);
     }
     sent
 }

@@ -6,7 +6,7 @@ use engine::{Completion, Config, Engine, OpId, Outcome, PeerError, Selector};
 use memory::Region;
 use network::{NEAR, RAIL};
 use wire::packet::{self, Header, Way};
-use wire::{Capabilities, Frame, GateId, RailId};
+use wire::{Capabilities, Frame, PeerId, RailId};
 
 #[test]
 fn a_message_whose_receive_waits_is_taken_while_it_comes() {
@@ -74,7 +74,7 @@ fn what_is_not_one_message_in_its_turn_is_awaited_whole() {
     }
     let next = message(0, &pattern());
     assert_eq!(engine.handle_beginning(PEER, RailId(1), &next[..100], next.len()), Ok(false));
-    assert_eq!(engine.handle_beginning(GateId(7), RAIL, &next[..100], next.len()), Ok(false));
+    assert_eq!(engine.handle_beginning(PeerId(7), RAIL, &next[..100], next.len()), Ok(false));
     assert_eq!(engine.handle_beginning(PEER, RAIL, &next[..100], next.len()), Ok(true));
 }
 
@@ -117,7 +117,7 @@ fn a_piece_that_was_asked_for_is_taken_while_it_comes() {
     packet::emit_request(&mut request, &header(0), 3, BYTES as u64, Way::Ask);
     assert_eq!(engine.handle_frame(PEER, RAIL, &request), Ok(()));
     let mut answer = Frame::default();
-    assert_eq!(engine.poll_gate(), Some((PEER, RAIL)));
+    assert_eq!(engine.poll_peer(), Some((PEER, RAIL)));
     assert!(engine.poll_frame(PEER, RAIL, &mut answer));
     let parsed = packet::parse(&mut &answer.head[..]);
     let Ok(Some(packet::Packet::Clear { receiver, .. })) = parsed else { panic!("{parsed:?}") };
@@ -139,7 +139,7 @@ fn a_piece_that_was_asked_for_is_taken_while_it_comes() {
     assert_eq!(region.to_vec(), pattern());
 }
 
-const PEER: GateId = GateId(1);
+const PEER: PeerId = PeerId(1);
 const BYTES: usize = 5000;
 const CAPABILITIES: Capabilities =
     Capabilities { credit_bytes: 1 << 20, credit_wanted: 1 << 20, ..NEAR.capabilities };

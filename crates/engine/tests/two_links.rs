@@ -4,7 +4,7 @@ mod network;
 
 use engine::{Config, Engine, Envelope, Loss, Posted, Selector, SendMode};
 use memory::Region;
-use network::{TWO_LINKS, gate};
+use network::{TWO_LINKS, peer_id};
 use wire::packet::{self, Incarnation};
 use wire::{Capabilities, Frame, RailId};
 
@@ -25,13 +25,13 @@ fn engine_with(links: &[(u8, Capabilities)]) -> Engine {
     let mut frame = Frame::default();
     for &(number, capabilities) in links {
         let rail = RailId(number);
-        engine.handle_up(gate(1), rail, capabilities);
-        assert!(engine.poll_frame(gate(1), rail, &mut frame), "the greeting");
-        engine.handle_posted(gate(1), rail, &mut frame, Posted::Done);
+        engine.handle_up(peer_id(1), rail, capabilities);
+        assert!(engine.poll_frame(peer_id(1), rail, &mut frame), "the greeting");
+        engine.handle_posted(peer_id(1), rail, &mut frame, Posted::Done);
         let mut greeting = Vec::new();
         let name = Incarnation { rail: number, epoch: 1 };
         packet::emit_greeting(&mut greeting, name, 0, true);
-        assert_eq!(engine.handle_frame(gate(1), rail, &greeting), Ok(()));
+        assert_eq!(engine.handle_frame(peer_id(1), rail, &greeting), Ok(()));
     }
     engine
 }
@@ -39,18 +39,18 @@ fn engine_with(links: &[(u8, Capabilities)]) -> Engine {
 /// Sends a short message at once: the link it takes, and the frame.
 fn send(engine: &mut Engine) -> (RailId, Vec<u8>) {
     let mut frame = Frame::default();
-    let rail = engine.submit_short(gate(1), ENVELOPE, &Region::owned(8), &mut frame);
+    let rail = engine.submit_short(peer_id(1), ENVELOPE, &Region::owned(8), &mut frame);
     let rail = rail.expect("a link that is ready, and nothing before the message");
     let head = frame.head.clone();
-    engine.handle_posted(gate(1), rail, &mut frame, Posted::Done);
+    engine.handle_posted(peer_id(1), rail, &mut frame, Posted::Done);
     (rail, head)
 }
 
 /// Takes in a frame with a message that is waited for.
 fn receive(engine: &mut Engine, rail: RailId, frame: &[u8]) {
     let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
-    let op = engine.submit_receive(Some(gate(1)), selector, &Region::owned(8));
-    assert_eq!(engine.handle_frame(gate(1), rail, frame), Ok(()));
+    let op = engine.submit_receive(Some(peer_id(1)), selector, &Region::owned(8));
+    assert_eq!(engine.handle_frame(peer_id(1), rail, frame), Ok(()));
     assert!(engine.take(op).is_some());
 }
 
@@ -73,7 +73,7 @@ fn questions_and_answers_are_all_that_passes() {
         let (rail, answer) = send(&mut other);
         receive(&mut one, rail, &answer);
         for engine in [&mut one, &mut other] {
-            while let Some((peer, rail)) = engine.poll_gate() {
+            while let Some((peer, rail)) = engine.poll_peer() {
                 assert!(!engine.poll_frame(peer, rail, &mut frame), "{frame:?}");
             }
         }
@@ -85,7 +85,7 @@ fn questions_and_answers_are_all_that_passes() {
 fn flush(engine: &mut Engine, room: &mut [usize; 2]) -> [(usize, usize); 2] {
     let mut sent = [(0, 0); 2];
     let mut frame = Frame::default();
-    while let Some((peer, rail)) = engine.poll_gate() {
+    while let Some((peer, rail)) = engine.poll_peer() {
         let at = usize::from(rail.0);
         while engine.poll_frame(peer, rail, &mut frame) {
             if room[at] == 0 {
@@ -111,7 +111,7 @@ fn what_is_short_passes_what_is_long() {
     assert_eq!(send(&mut engine).0, RailId(1), "nothing is to be passed");
 
     let submit = |engine: &mut Engine, bytes: usize| {
-        engine.submit_send(gate(1), ENVELOPE, &Region::owned(bytes), SendMode::Standard)
+        engine.submit_send(peer_id(1), ENVELOPE, &Region::owned(bytes), SendMode::Standard)
     };
     submit(&mut engine, 40_000);
     let [(passed, _), (frames, pieces)] = flush(&mut engine, &mut [ANY, 8]);
@@ -125,7 +125,7 @@ fn what_is_short_passes_what_is_long() {
     let [(passed, bodies), _] = flush(&mut engine, &mut [ANY, 0]);
     assert_eq!((passed, bodies), (1, 0), "so does word of what is long, and what is behind it");
 
-    engine.handle_room(gate(1), RailId(1));
+    engine.handle_room(peer_id(1), RailId(1));
     let [(_, bodies), (_, pieces)] = flush(&mut engine, &mut [ANY, ANY]);
     assert!(bodies == 0 && pieces > 8, "the rest goes where it belongs");
     assert_eq!(send(&mut engine).0, RailId(0), "of which no word has come");
@@ -136,8 +136,8 @@ fn what_is_short_passes_what_is_long() {
 fn a_link_that_passes_another_carries_all_when_that_is_lost() {
     let passing = Capabilities { passes: true, ..CAPABILITIES };
     let mut engine = engine_with(&[(0, passing), (1, CAPABILITIES)]);
-    assert_eq!(engine.handle_link_down(gate(1), RailId(1), true), Loss::Borne);
-    engine.submit_send(gate(1), ENVELOPE, &Region::owned(1000), SendMode::Standard);
+    assert_eq!(engine.handle_link_down(peer_id(1), RailId(1), true), Loss::Borne);
+    engine.submit_send(peer_id(1), ENVELOPE, &Region::owned(1000), SendMode::Standard);
     let [(_, bodies), _] = flush(&mut engine, &mut [usize::MAX; 2]);
     assert_eq!(bodies, 1);
 }

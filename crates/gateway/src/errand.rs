@@ -10,7 +10,7 @@ use driver::relay::{Detour, Request};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
-use wire::GateId;
+use wire::PeerId;
 
 use crate::Desk;
 use crate::leg::{self, Leg};
@@ -28,16 +28,16 @@ pub(crate) struct Reached {
 pub(crate) enum Denial {
     /// The addresses are not of this site.
     #[error("rank {} is on none of its networks ({allowed}); --allow adds one", peer.0)]
-    Forbidden { peer: GateId, allowed: String },
+    Forbidden { peer: PeerId, allowed: String },
     /// The other site's gateways are not to be called.
     #[error("the gateways to rank {} are on no network it may call ({allowed}); --gateways adds one", peer.0)]
-    Estranged { peer: GateId, allowed: String },
+    Estranged { peer: PeerId, allowed: String },
     /// The request has come through as many gateways as it may.
     #[error("rank {} would be behind a third gateway", peer.0)]
-    TooFar { peer: GateId },
+    TooFar { peer: PeerId },
     /// Nobody answers at the addresses.
     #[error("no way to rank {}:{tried}", peer.0)]
-    Unreached { peer: GateId, tried: String },
+    Unreached { peer: PeerId, tried: String },
     /// It carries as much as it may.
     #[error("it carries {} connections, and no more", crate::CARRIED_MAX)]
     Full,

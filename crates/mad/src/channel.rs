@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use engine::{Envelope, MatchedId, Selector};
 use memory::Region;
 use progress::{Core, Progress};
-use wire::GateId;
+use wire::PeerId;
 
 use crate::batch::{Batch, Reader};
 use crate::packing::Reference;
@@ -273,10 +273,10 @@ impl Line {
     }
 
     /// What accepts a message of the engine from the peer.
-    pub fn selector(&self, place: Place, part: Part) -> (Option<GateId>, Selector) {
+    pub fn selector(&self, place: Place, part: Part) -> (Option<PeerId>, Selector) {
         let (context, tag) = self.address(place.sequence, part);
         let selector = Selector { context, source: Some(place.peer), tag: Some(tag) };
-        (Some(GateId(place.peer)), selector)
+        (Some(PeerId(place.peer)), selector)
     }
 
     /// The first batch of the peer's next message, if somebody took it out of matching.

@@ -7,7 +7,7 @@ use engine::{OpId, Outcome, SendMode};
 use lock::{Held, Missing, Turn};
 use memory::Region;
 use progress::Core;
-use wire::GateId;
+use wire::PeerId;
 
 use crate::batch::{Batch, INLINE_MAX};
 use crate::channel::{Line, PACKETS_MAX, Part, Place};
@@ -236,10 +236,10 @@ impl Inner {
             return;
         }
         let Self { line, place, .. } = self;
-        let gate = GateId(place.peer);
+        let peer = PeerId(place.peer);
         let envelope = |part| line.envelope(place.sequence, part);
         let send = |core: &mut Core, part: Part, data: &Region| {
-            core.engine.submit_send(gate, envelope(part), data, SendMode::Standard)
+            core.engine.submit_send(peer, envelope(part), data, SendMode::Standard)
         };
         let written = (!batch.is_empty()).then(|| {
             *batches += 1;
@@ -247,7 +247,7 @@ impl Inner {
         });
         if let Some((part, data)) = &written
             && queued.is_empty()
-            && line.progress.send_short(gate, envelope(*part), data)
+            && line.progress.send_short(peer, envelope(*part), data)
         {
             return batch.clear();
         }

@@ -142,8 +142,8 @@ impl Inner {
     }
 
     fn ask_for_data(&self, core: &mut Core, position: u32, into: &Region) -> OpId {
-        let (gate, selector) = self.line.selector(self.place, Part::Data(position));
-        core.engine.submit_receive(gate, selector, into)
+        let (peer, selector) = self.line.selector(self.place, Part::Data(position));
+        core.engine.submit_receive(peer, selector, into)
     }
 
     fn wait_for_data(&self, position: u32, op: OpId) -> Result<()> {
@@ -321,8 +321,8 @@ impl Intake {
                 return core.engine.submit_matched_receive(id, memory);
             }
         }
-        let (gate, selector) = inner.line.selector(inner.place, Part::Batch(number));
-        Some(core.engine.submit_receive(gate, selector, memory))
+        let (peer, selector) = inner.line.selector(inner.place, Part::Batch(number));
+        Some(core.engine.submit_receive(peer, selector, memory))
     }
 
     /// Takes the packet that is next, outside the core; answers the operation that brings data that come

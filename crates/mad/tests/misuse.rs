@@ -9,7 +9,7 @@ use mad::batch::Batch;
 use mad::{Channel, Constraints, Error, Fault, Next, Receive, Send, Unpacking};
 use memory::Region;
 use processes::{Process, job};
-use wire::GateId;
+use wire::PeerId;
 
 const EXPRESS: Constraints = Constraints { send: Send::Cheaper, receive: Receive::Express };
 const CHEAPER: Constraints = Constraints { send: Send::Cheaper, receive: Receive::Cheaper };
@@ -186,7 +186,7 @@ fn raw(from: &Process, stream: u64, tag: i32, bytes: &[u8]) {
     let envelope = Envelope { context, source: from.node.rank(), tag, is_urgent: false };
     let data = Region::from_box(bytes.into());
     from.progress.submit_and_wait(
-        |core| core.engine.submit_send(GateId(0), envelope, &data, SendMode::Standard),
+        |core| core.engine.submit_send(PeerId(0), envelope, &data, SendMode::Standard),
         |core, &op| core.engine.take(op),
     );
 }

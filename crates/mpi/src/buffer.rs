@@ -172,7 +172,7 @@ pub(crate) fn send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> 
     let place = if comm.buffer().is_attached() { comm.buffer() } else { of_process() };
     let copy = Region::owned(data.len());
     copy.copy_from(data);
-    let gate = comm.gate(to);
+    let peer = comm.peer(to);
     let envelope = Envelope { context: comm.context(), source: comm.rank(), tag, is_urgent: false };
     let send = |core: &mut Core| {
         let mut attached = place.lock();
@@ -180,7 +180,7 @@ pub(crate) fn send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> 
         let attached = attached.as_mut().ok_or_else(none)?;
         let bytes = data.len() + BSEND_OVERHEAD;
         attached.reserve(bytes, lane, core)?;
-        let op = core.engine.submit_send(gate, envelope, &copy, SendMode::Standard);
+        let op = core.engine.submit_send(peer, envelope, &copy, SendMode::Standard);
         attached.sends.push(Sent { lane, op, bytes, serial: attached.serial });
         attached.serial += 1;
         Ok(())

@@ -15,7 +15,7 @@ use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use plan::{Schedule, Span, Step};
 use progress::{Core, Stage, Task};
-use wire::GateId;
+use wire::PeerId;
 
 use crate::board::{FOUNDED_AFTER, Seat};
 use crate::check::{self, Told};
@@ -410,7 +410,7 @@ struct Running<C> {
 struct Begun {
     step: u32,
     /// The other end.
-    peer: GateId,
+    peer: PeerId,
     op: OpId,
     /// How many it moves.
     bytes: u64,
@@ -591,10 +591,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let data = self.collective.memory.stream(span, &self.temporaries);
         let context = comm.collective_context();
         let envelope = Envelope { context, source: comm.rank(), tag: *tag, is_urgent: true };
-        let gate = comm.gate(to);
-        if !core.send_short(gate, envelope, &data) {
-            let op = core.engine.submit_send(gate, envelope, &data, SendMode::Standard);
-            self.note_begun(gate, op, data.len());
+        let peer = comm.peer(to);
+        if !core.send_short(peer, envelope, &data) {
+            let op = core.engine.submit_send(peer, envelope, &data, SendMode::Standard);
+            self.note_begun(peer, op, data.len());
         }
     }
 
@@ -604,13 +604,13 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let into = self.collective.memory.stream(span, &self.temporaries);
         let context = comm.collective_context();
         let selector = Selector { context, source: Some(from), tag: Some(*tag) };
-        let gate = comm.gate(from);
-        let op = core.engine.submit_receive(Some(gate), selector, &into);
-        self.note_begun(gate, op, into.len());
+        let peer = comm.peer(from);
+        let op = core.engine.submit_receive(Some(peer), selector, &into);
+        self.note_begun(peer, op, into.len());
     }
 
     #[inline]
-    fn note_begun(&mut self, peer: GateId, op: OpId, bytes: usize) {
+    fn note_begun(&mut self, peer: PeerId, op: OpId, bytes: usize) {
         self.begun.push(Begun { step: self.at as u32, peer, op, bytes: bytes as u64 });
     }
 
@@ -670,7 +670,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// A member has failed, here or to another: the communicator's collectives are closed.
     #[cold]
-    fn give_up(&mut self, core: &mut Core, failed: GateId) {
+    fn give_up(&mut self, core: &mut Core, failed: PeerId) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
@@ -692,7 +692,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
 }
 
 /// Why a message to or from a peer has failed. An earlier error may have told of the link.
-fn why_gone(peer: GateId, notices: &[String]) -> String {
+fn why_gone(peer: PeerId, notices: &[String]) -> String {
     match notices {
         [] => format!("rank {} cannot be reached any more", peer.0),
         notices => notices.join("; "),
@@ -726,7 +726,7 @@ mod tests {
             (&lost[..], "link to rank 3 lost: no link has opened again in time"),
             (&[], "rank 3 cannot be reached any more"),
         ] {
-            let error = gone(&why_gone(GateId(3), notices));
+            let error = gone(&why_gone(PeerId(3), notices));
             assert_eq!(error.class, ErrorClass::ProcAborted);
             let text = format!("a peer is gone in the middle of a collective ({why})");
             assert_eq!(error.message, text);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use memory::Region;
 use plan::{Groups, Schedule};
 use progress::Progress;
-use wire::GateId;
+use wire::PeerId;
 
 use crate::attribute::Attributes;
 use crate::board::Seat;
@@ -226,8 +226,8 @@ impl Comm {
 
     /// The way to peer `rank`, which is below `peer_count`.
     #[inline]
-    pub fn gate(&self, rank: u32) -> GateId {
-        GateId(self.0.peers.world_rank(rank))
+    pub fn peer(&self, rank: u32) -> PeerId {
+        PeerId(self.0.peers.world_rank(rank))
     }
 
     /// The other group of an intercommunicator.
@@ -732,12 +732,12 @@ pub fn from_int(value: i32) -> Handle {
 }
 
 /// The processes of a communicator whose collectives have this context, as a ring that begins with `own`.
-pub(crate) fn members(context: u64, own: u32) -> Option<Vec<GateId>> {
+pub(crate) fn members(context: u64, own: u32) -> Option<Vec<PeerId>> {
     let is_it = |comm: &Comm| comm.collective_context() == context;
     let comm = COMMS.find_where(is_it)?;
     let comm = comm.joint().unwrap_or(&comm);
     let (size, rank) = (comm.size(), comm.group().rank_of(own)?);
-    Some((0..size).map(|step| comm.gate((rank + step) % size)).collect())
+    Some((0..size).map(|step| comm.peer((rank + step) % size)).collect())
 }
 
 pub(crate) fn draw_context(process: &Process) -> u64 {

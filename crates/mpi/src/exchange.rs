@@ -4,7 +4,7 @@
 use engine::{Envelope, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::Core;
-use wire::GateId;
+use wire::PeerId;
 
 use crate::check::Told;
 use crate::collective::Call;
@@ -31,9 +31,9 @@ impl Span<'_> {
         let region = Region::from_box(bytes.into());
         let envelope =
             Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
-        let gate = GateId(self.group.world_rank(to));
+        let peer = PeerId(self.group.world_rank(to));
         let completion = progress.submit_and_wait(
-            |core| core.engine.submit_send(gate, envelope, &region, SendMode::Standard),
+            |core| core.engine.submit_send(peer, envelope, &region, SendMode::Standard),
             |core, op| core.take_or_await(*op),
         );
         self.checked(completion.outcome, to)
@@ -45,9 +45,9 @@ impl Span<'_> {
         let region = Region::from_box(bytes.into());
         let envelope =
             Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
-        let gate = GateId(self.group.world_rank(with));
+        let peer = PeerId(self.group.world_rank(with));
         let op = progress
-            .submit(|core| core.engine.submit_send(gate, envelope, &region, SendMode::Standard));
+            .submit(|core| core.engine.submit_send(peer, envelope, &region, SendMode::Standard));
         let heard = self.receive(with)?;
         let completion = progress.wait(|core| core.take_or_await(op));
         self.checked(completion.outcome, with)?;
@@ -60,9 +60,9 @@ impl Span<'_> {
         // The longest names all the job's processes.
         let region = Region::owned(NUMBERS_BYTES + 4 * process.size() as usize);
         let selector = Selector { context: self.context, source: Some(from), tag: Some(self.tag) };
-        let gate = GateId(self.group.world_rank(from));
+        let peer = PeerId(self.group.world_rank(from));
         let completion = progress.submit_and_wait(
-            |core| core.engine.submit_receive(Some(gate), selector, &region),
+            |core| core.engine.submit_receive(Some(peer), selector, &region),
             |core, op| core.take_or_await(*op),
         );
         self.checked(completion.outcome, from)?;
@@ -101,7 +101,7 @@ impl Span<'_> {
     fn checked(&self, outcome: Outcome, peer: u32) -> Result<()> {
         match outcome {
             Outcome::Ok => Ok(()),
-            Outcome::PeerFailed => Err(gone(self.close(GateId(self.group.world_rank(peer)))?)),
+            Outcome::PeerFailed => Err(gone(self.close(PeerId(self.group.world_rank(peer)))?)),
             Outcome::Truncated { .. } | Outcome::Cancelled => Err(Error::new(
                 ErrorClass::Intern,
                 "an exchange of the library met a foreign message",
@@ -111,7 +111,7 @@ impl Span<'_> {
 
     /// A peer cannot be reached, or a collective of the communicator has found one that cannot: which. Where the exchange
     /// is one of a communicator's collectives, these are closed.
-    fn close(&self, peer: GateId) -> Result<GateId> {
+    fn close(&self, peer: PeerId) -> Result<PeerId> {
         let context = self.context;
         let close = |core: &mut Core| {
             let failed = core.engine.closed_by(context).unwrap_or(peer);
@@ -184,7 +184,7 @@ fn call_of(comm: &Comm, operation: Operation) -> Call {
 }
 
 #[cold]
-fn gone(failed: GateId) -> Error {
+fn gone(failed: PeerId) -> Error {
     let message = format!("rank {} cannot be reached in an exchange of the library", failed.0);
     Error::new(ErrorClass::ProcAborted, message)
 }

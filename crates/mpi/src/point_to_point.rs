@@ -3,7 +3,7 @@
 use engine::{Envelope, MatchedId, Message, Selector, SendMode};
 use memory::Region;
 use progress::Core;
-use wire::GateId;
+use wire::PeerId;
 
 use crate::buffer;
 use crate::comm::Comm;
@@ -74,14 +74,14 @@ pub fn send(comm: &Comm, to: Option<u32>, tag: i32, data: &Region, mode: Mode) -
         return buffer::send(comm, to, tag, data);
     }
     let progress = comm.progress()?;
-    let (gate, envelope) = (comm.gate(to), envelope(comm, tag));
-    if mode == Mode::Standard && progress.send_short(gate, envelope, data) {
+    let (peer, envelope) = (comm.peer(to), envelope(comm, tag));
+    if mode == Mode::Standard && progress.send_short(peer, envelope, data) {
         return Ok(());
     }
     let mode = engine_mode(mode);
     let operation = |op| Operation::of(comm, op, false);
     let (_, error) = progress.submit_and_wait(
-        |core| core.engine.submit_send(gate, envelope, data, mode),
+        |core| core.engine.submit_send(peer, envelope, data, mode),
         |core, &op| Some(operation(op).interpret(core.take_or_await(op)?, core)),
     );
     error.map_or(Ok(()), Err)
@@ -103,10 +103,10 @@ pub fn receive(
         Ok(progress) => progress,
         Err(error) => return (Status::EMPTY, Some(error)),
     };
-    let gate = selector.source.map(|source| comm.gate(source));
+    let peer = selector.source.map(|source| comm.peer(source));
     let operation = |op| Operation::of(comm, op, true);
     progress.submit_and_wait(
-        |core| core.engine.submit_receive(gate, selector, into),
+        |core| core.engine.submit_receive(peer, selector, into),
         |core, &op| Some(operation(op).interpret(core.take_or_await(op)?, core)),
     )
 }
@@ -128,9 +128,9 @@ pub fn begin_send(
         buffer::send(comm, to, tag, data)?;
         return Ok(Request::Done(Done::Sent));
     }
-    let (gate, envelope) = (comm.gate(to), envelope(comm, tag));
+    let (peer, envelope) = (comm.peer(to), envelope(comm, tag));
     let (progress, note) = (comm.progress()?, comm.handle().0);
-    let begun = progress.begin_send(gate, envelope, data, engine_mode(mode), note);
+    let begun = progress.begin_send(peer, envelope, data, engine_mode(mode), note);
     Ok(match begun {
         None => Request::Done(Done::Sent),
         Some(op) => Request::Operation(Operation::of(comm, op, false)),
@@ -146,8 +146,8 @@ pub fn begin_receive(comm: &Comm, from: From, tag: Option<i32>, into: &Region) -
     let Some(selector) = selector(comm, from, tag) else {
         return Ok(Request::Done(Done::OfNobody));
     };
-    let gate = selector.source.map(|source| comm.gate(source));
-    let op = comm.progress()?.begin_receive(gate, selector, into, comm.handle().0);
+    let peer = selector.source.map(|source| comm.peer(source));
+    let op = comm.progress()?.begin_receive(peer, selector, into, comm.handle().0);
     Ok(Request::Operation(Operation::of(comm, op, true)))
 }
 
@@ -186,11 +186,11 @@ pub fn begin_exchange(send: &Send, receive: &Receive) -> Result<Request> {
 /// When the source is gone.
 pub fn probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Status> {
     let Some(selector) = selector(comm, from, tag) else { return Ok(Status::PROC_NULL) };
-    let gate = selector.source.map(|source| comm.gate(source));
+    let peer = selector.source.map(|source| comm.peer(source));
     let progress = comm.progress()?;
     let message = progress.wait(|core| {
-        let found = core.engine.probe(gate, selector);
-        hope(core, gate, selector, found)
+        let found = core.engine.probe(peer, selector);
+        hope(core, peer, selector, found)
     });
     message.map(status_of)
 }
@@ -198,15 +198,15 @@ pub fn probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Status> {
 /// What a probe has found, or that nothing will come; none as long as it may.
 fn hope<T>(
     core: &mut Core,
-    gate: Option<GateId>,
+    peer: Option<PeerId>,
     selector: Selector,
     found: Option<T>,
 ) -> Option<Result<T>> {
     match found {
         Some(found) => Some(Ok(found)),
-        None if gate.is_some_and(|gate| core.engine.is_failed(gate)) => Some(Err(gone(core))),
+        None if peer.is_some_and(|peer| core.engine.is_failed(peer)) => Some(Err(gone(core))),
         None => {
-            core.await_message(gate, selector);
+            core.await_message(peer, selector);
             None
         }
     }
@@ -218,11 +218,11 @@ fn hope<T>(
 /// When the source is gone.
 pub fn immediate_probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Option<Status>> {
     let Some(selector) = selector(comm, from, tag) else { return Ok(Some(Status::PROC_NULL)) };
-    let gate = selector.source.map(|source| comm.gate(source));
+    let peer = selector.source.map(|source| comm.peer(source));
     let progress = comm.progress()?;
     let message = progress.test(|core| {
-        let found = core.engine.probe(gate, selector);
-        hope(core, gate, selector, found)
+        let found = core.engine.probe(peer, selector);
+        hope(core, peer, selector, found)
     });
     if message.is_none() {
         progress.pause();
@@ -252,11 +252,11 @@ pub fn matched_probe(
     let Some(selector) = selector(comm, from, tag) else {
         return Ok(Some((Matched::NoProc, Status::PROC_NULL)));
     };
-    let gate = selector.source.map(|source| comm.gate(source));
+    let peer = selector.source.map(|source| comm.peer(source));
     let progress = comm.progress()?;
     let take = |core: &mut Core| {
-        let found = core.engine.submit_matched_probe(gate, selector);
-        hope(core, gate, selector, found)
+        let found = core.engine.submit_matched_probe(peer, selector);
+        hope(core, peer, selector, found)
     };
     let found = if waits { Some(progress.wait(take)) } else { progress.test(take) };
     let Some((id, message)) = found.transpose()? else {

@@ -18,7 +18,7 @@ use engine::{Config, Engine};
 use lock::Uncancelled;
 use progress::{Core, Directory, Policy, Progress};
 use topo::sites::{Home, Map, Network};
-use wire::GateId;
+use wire::PeerId;
 
 use crate::comm::{self, Comm};
 use crate::lanes::{self, Lane};
@@ -417,7 +417,7 @@ impl Opened {
         survey: &Survey,
     ) -> Result<Core, String> {
         let Self { rails, teams, networks } = self;
-        let (rank, size) = (GateId(job.rank()), job.size() as usize);
+        let (rank, size) = (PeerId(job.rank()), job.size() as usize);
         let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
         let directory = Box::new(Cards {
             job: Arc::clone(job),
@@ -491,7 +491,7 @@ fn publish_card(
 /// Opens these rails of this process. Settings restrict the networks; which links are between
 /// sites they find in `sites` before the first is opened.
 fn open_rails(job: &Job, wanted: &str, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
-    let rank = GateId(job.rank());
+    let rank = PeerId(job.rank());
     let own = OwnRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
     let mut opened =
         Opened { rails: vec![Box::new(own)], teams: Vec::new(), networks: TcpNetworks::default() };
@@ -551,7 +551,7 @@ fn agree(own: &[(String, Vec<u8>)], addresses: &mut [(String, Vec<u8>)], is_quic
 
 /// Opens the rail over shared memory.
 fn open_shm(job: &Job) -> Result<Box<dyn Rail>, String> {
-    let config = ShmConfig { rank: GateId(job.rank()), job: u128::from(job.id()).to_le_bytes() };
+    let config = ShmConfig { rank: PeerId(job.rank()), job: u128::from(job.id()).to_le_bytes() };
     let rail = ShmRail::new(config).map_err(|error| format!("rail shm: {error}"))?;
     Ok(Box::new(rail))
 }
@@ -567,7 +567,7 @@ fn open_tcp(
         connect_timeout: CONNECT_TIMEOUT,
         encryption: encryption(job, sites)?,
         congestion: congestion(),
-        ..TcpConfig::new(GateId(job.rank()), job.id(), *job.secret().expose())
+        ..TcpConfig::new(PeerId(job.rank()), job.id(), *job.secret().expose())
     };
     let rail = TcpRail::new(config.clone()).map_err(|error| format!("rail tcp: {error}"))?;
     rails.push(Box::new(rail));
@@ -598,7 +598,7 @@ fn encryption(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Encryption, Strin
             let (sites, own, size) = (Arc::clone(sites), job.rank(), job.size());
             let is_here =
                 move |peer: u32, map: &Map| peer < size && map.site(peer) == map.site(own);
-            let covers = move |peer: GateId| !sites.get().is_some_and(|map| is_here(peer.0, map));
+            let covers = move |peer: PeerId| !sites.get().is_some_and(|map| is_here(peer.0, map));
             Ok(Encryption::Some(Arc::new(covers)))
         }
         "all" => Ok(Encryption::All),
@@ -613,7 +613,7 @@ fn encryption(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Encryption, Strin
 /// Opens the rail over UDP, and before it the one that passes it, to be asked first.
 fn open_quic(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<(), String> {
     let config = QuicConfig {
-        rank: GateId(job.rank()),
+        rank: PeerId(job.rank()),
         job: job.id(),
         identity: Identity::of(job.secret().expose(), job.id()),
         interface: interface(),
@@ -705,7 +705,7 @@ struct Cards {
 }
 
 impl Directory for Cards {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         if peer.0 == self.job.rank() {
             return Ok(self.own.clone());
         }
@@ -730,14 +730,14 @@ impl Directory for Cards {
         self.gateways.lead(paired, &far).ok_or_else(nonsense)
     }
 
-    fn note_no_way(&mut self, peer: GateId, rail: &str) {
+    fn note_no_way(&mut self, peer: PeerId, rail: &str) {
         let bar = (self.sites.site(peer.0), rail.to_owned());
         if !self.barred.contains(&bar) {
             self.barred.push(bar);
         }
     }
 
-    fn has_ended(&mut self, peer: GateId) -> bool {
+    fn has_ended(&mut self, peer: PeerId) -> bool {
         self.job.has_ended(peer.0)
     }
 
@@ -745,10 +745,10 @@ impl Directory for Cards {
         Comm::has_collectives_in(context)
     }
 
-    fn members(&mut self, context: u64) -> Option<Vec<GateId>> {
+    fn members(&mut self, context: u64) -> Option<Vec<PeerId>> {
         let (size, own) = (self.job.size(), self.job.rank());
         if context == comm::WORLD_CONTEXT | 1 {
-            return Some((0..size).map(|step| GateId((own + step) % size)).collect());
+            return Some((0..size).map(|step| PeerId((own + step) % size)).collect());
         }
         comm::members(context, own)
     }

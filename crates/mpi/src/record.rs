@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use boot::Job;
 use engine::{Engine, Envelope, Witness};
 use place::traffic::{Counted, Kind, Sent};
-use wire::GateId;
+use wire::PeerId;
 
 use crate::comm::{Comm, WORLD_CONTEXT};
 
@@ -88,9 +88,9 @@ fn record() -> Option<MutexGuard<'static, Record>> {
 struct Counter;
 
 impl Witness for Counter {
-    fn note_send(&mut self, gate: GateId, envelope: Envelope, bytes: u64) {
+    fn note_send(&mut self, peer: PeerId, envelope: Envelope, bytes: u64) {
         if let Some(mut record) = record() {
-            record.count(gate.0, envelope.context, bytes);
+            record.count(peer.0, envelope.context, bytes);
         }
     }
 }

@@ -93,12 +93,12 @@ impl Fetch {
     }
 
     fn take(&mut self) -> Piece {
-        let Pull { id, gate, rail, remote, offset, ref local } = self.pull;
+        let Pull { id, peer, rail, remote, offset, ref local } = self.pull;
         let local = local.slice(self.taken, self.left().min(PIECE));
         let offset = offset + self.taken as u64;
         self.taken += local.len();
         self.in_hand += 1;
-        let pull = Pull { id, gate, rail, remote, offset, local };
+        let pull = Pull { id, peer, rail, remote, offset, local };
         Piece { pull, puller: Arc::clone(&self.puller) }
     }
 }

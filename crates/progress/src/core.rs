@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use driver::{Board, Event, Lookout, Neighbours, Post, Rail};
 use engine::{Completion, Engine, OpId, Posted, Pull, Selector};
 use lock::Lock;
-use wire::{Capabilities, Frame, GateId, RailId};
+use wire::{Capabilities, Frame, PeerId, RailId};
 
 use crate::copies::Copies;
 use crate::counters::Counters;
@@ -39,14 +39,14 @@ pub trait Directory: Send {
     ///
     /// # Errors
     /// One line that says why the peer's addresses cannot be had.
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String>;
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String>;
 
     /// A rail has found no way to a peer: of those that are like it, others may come first.
-    fn note_no_way(&mut self, _peer: GateId, _rail: &str) {}
+    fn note_no_way(&mut self, _peer: PeerId, _rail: &str) {}
 
     /// Whether whoever has started a peer has seen its process end. Asked where no link leads to it, and the answer is
     /// at hand.
-    fn has_ended(&mut self, _peer: GateId) -> bool {
+    fn has_ended(&mut self, _peer: PeerId) -> bool {
         false
     }
 
@@ -57,7 +57,7 @@ pub trait Directory: Send {
 
     /// The processes that messages of a context go between, this one first and the others as in a ring; none if it is not
     /// known here.
-    fn members(&mut self, _context: u64) -> Option<Vec<GateId>> {
+    fn members(&mut self, _context: u64) -> Option<Vec<PeerId>> {
         None
     }
 }
@@ -71,12 +71,12 @@ pub struct Core {
     directory: Box<dyn Directory>,
     frame: Frame,
     /// Gates with messages that wait for company.
-    gathering: Vec<GateId>,
+    gathering: Vec<PeerId>,
     /// Whether somebody sends them if the application stays away.
     may_gather: bool,
-    /// The row of short messages that left at once last, to whatever gates; of rails that gather.
+    /// The row of short messages that left at once last, to whatever peers; of rails that gather.
     row: Row,
-    /// In which row gates were last sent one.
+    /// In which row peers were last sent one.
     posted: Vec<LastShort>,
     /// It has been told that a rail does not lead to a peer, and another is tried.
     has_told_detour: bool,
@@ -85,7 +85,7 @@ pub struct Core {
     /// Rails that others have taken the place of, to be gone back to.
     left: Vec<Left>,
     /// Peers to which the link that passes the others was asked for.
-    passed: BTreeSet<GateId>,
+    passed: BTreeSet<PeerId>,
     /// Peers that are waited for, and were never spoken to.
     seeking: Seeking,
     /// Closed contexts whose members were not known.
@@ -153,7 +153,7 @@ impl Core {
     /// first that reaches it leads, and those of its kind.
     pub fn new(
         engine: Engine,
-        rank: GateId,
+        rank: PeerId,
         size: usize,
         rails: Vec<Box<dyn Rail>>,
         directory: Box<dyn Directory>,
@@ -326,14 +326,14 @@ impl Core {
     }
 
     /// Wakes a process of this node that sleeps.
-    pub fn wake(&mut self, gate: GateId) {
+    pub fn wake(&mut self, peer: PeerId) {
         let Self { rails, directory, .. } = self;
         for Station { rail, name, .. } in rails {
             let mut address = || {
-                let addresses = directory.addresses(gate).ok()?;
+                let addresses = directory.addresses(peer).ok()?;
                 addresses.into_iter().find(|(own, _)| own == name).map(|(_, address)| address)
             };
-            if rail.wake(gate, &mut address) {
+            if rail.wake(peer, &mut address) {
                 return;
             }
         }
@@ -384,16 +384,16 @@ impl Core {
 
     #[inline]
     fn send(&mut self) {
-        while let Some(gate) = self.engine.poll_connect() {
-            self.open(gate, Purpose::Wanted);
+        while let Some(peer) = self.engine.poll_connect() {
+            self.open(peer, Purpose::Wanted);
         }
         // Before the frames: the sender of what was copied is told at once, as the caller may be
         // about to leave the library for long.
         while let Some(pull) = self.engine.poll_pull() {
             self.pull(pull);
         }
-        while let Some((gate, rail)) = self.engine.poll_gate() {
-            self.drain(gate, rail);
+        while let Some((peer, rail)) = self.engine.poll_peer() {
+            self.drain(peer, rail);
         }
     }
 
@@ -477,8 +477,8 @@ impl Core {
     }
 
     /// As [`Core::await_op`], before such a message is there or its peer has failed.
-    pub fn await_message(&mut self, gate: Option<GateId>, selector: Selector) {
-        self.awaited = Awaited::Message(gate, selector);
+    pub fn await_message(&mut self, peer: Option<PeerId>, selector: Selector) {
+        self.awaited = Awaited::Message(peer, selector);
     }
 
     /// Looks whether the rails have taken by now what they had no room for.
@@ -554,9 +554,9 @@ impl Core {
         self.journal.print(&rest);
     }
 
-    /// Which rail frames to `gate` take, once a link is open.
-    pub fn rail_name(&self, gate: GateId) -> Option<&'static str> {
-        match self.routes.get(gate.0 as usize)? {
+    /// Which rail frames to `peer` take, once a link is open.
+    pub fn rail_name(&self, peer: PeerId) -> Option<&'static str> {
+        match self.routes.get(peer.0 as usize)? {
             Route::Open(rails) => Some(self.rails[rails.first.0 as usize].rail.name()),
             Route::Closed | Route::Opening { .. } | Route::Failed => None,
         }
@@ -585,7 +585,7 @@ impl Core {
     }
 
     /// It has slept; `probed` is the peer that the thread waits for a message of which is to wait for its receive.
-    pub(crate) fn finish_sleep(&mut self, probed: Option<GateId>) {
+    pub(crate) fn finish_sleep(&mut self, probed: Option<PeerId>) {
         // Time has passed.
         self.has_loose_ends |= self.engine.is_watching();
         self.seek(probed);
@@ -607,7 +607,7 @@ impl Core {
         let (rail, name) = (RailId(index as u8), station.name);
         let (replay, is_mixed) = (station.has_twin, station.is_mixed);
         let is_passed = station.passed_by.is_some();
-        let mut troubles: Vec<(GateId, Trouble)> = Vec::new();
+        let mut troubles: Vec<(PeerId, Trouble)> = Vec::new();
         let mut may_be_busy = false;
         let moved = station.rail.poll(&mut |event| match event {
             Event::Frame { peer, .. } | Event::Begun { peer, .. }
@@ -694,25 +694,25 @@ impl Core {
         }
     }
 
-    fn drain(&mut self, gate: GateId, rail: RailId) {
-        while self.engine.poll_frame(gate, rail, &mut self.frame) && self.post(gate, rail) {}
+    fn drain(&mut self, peer: PeerId, rail: RailId) {
+        while self.engine.poll_frame(peer, rail, &mut self.frame) && self.post(peer, rail) {}
     }
 
     /// Hands the frame just built to the rail; false when the rail is full.
     #[inline]
-    fn post(&mut self, gate: GateId, rail: RailId) -> bool {
+    fn post(&mut self, peer: PeerId, rail: RailId) -> bool {
         let station = &mut self.rails[rail.0 as usize];
         let buffers = station.buffers;
-        let posted = match station.rail.post(gate, &self.frame) {
+        let posted = match station.rail.post(peer, &self.frame) {
             Post::Done => Posted::Done,
             Post::Held => Posted::Held,
             Post::Full => Posted::Full,
         };
-        self.engine.handle_posted(gate, rail, &mut self.frame, posted);
+        self.engine.handle_posted(peer, rail, &mut self.frame, posted);
         let is_taken = posted != Posted::Full;
         if !is_taken || buffers {
             self.note_backlog(rail, is_taken);
-            self.note_long(gate, rail);
+            self.note_long(peer, rail);
         }
         is_taken
     }
@@ -728,20 +728,20 @@ impl Core {
 
     /// A frame was posted that may be long.
     #[cold]
-    fn note_long(&mut self, gate: GateId, rail: RailId) {
+    fn note_long(&mut self, peer: PeerId, rail: RailId) {
         if let (Some(_), Some(passing)) = (&self.frame.body, self.rails[rail.0 as usize].passed_by)
         {
-            self.open_passing(gate, rail, passing);
+            self.open_passing(peer, rail, passing);
         }
     }
 
     fn pull(&mut self, pull: Pull) {
         let rail = &self.rails[pull.rail.0 as usize].rail;
-        if rail.is_attentive(pull.gate, pull.remote.len) {
+        if rail.is_attentive(pull.peer, pull.remote.len) {
             self.engine.handle_pull_declined(pull.id);
             return;
         }
-        match rail.puller(pull.gate) {
+        match rail.puller(pull.peer) {
             Some(puller) => self.fetch(pull, puller),
             None => self.engine.handle_pulled(pull.id, false),
         }

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use driver::Refusal;
 use lock::Uncancelled;
-use wire::GateId;
+use wire::PeerId;
 
 /// The lines of one process.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    rank: GateId,
+    rank: PeerId,
     /// The reasons that a line has told of, and how many refusals none has.
     untold: HashMap<Refusal, u64>,
     /// Where the last of these came from.
@@ -27,7 +27,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub fn new(rank: GateId) -> Self {
+    pub fn new(rank: PeerId) -> Self {
         let (untold, faults) = (HashMap::new(), Vec::new());
         Self { rank, untold, origin: None, last: Instant::now(), faults }
     }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn repeated_refusals_are_told_once_and_then_counted() {
-        let mut journal = Journal::new(GateId(3));
+        let mut journal = Journal::new(PeerId(3));
         let start = Instant::now();
         let first = journal.note_refusal(start, from("10.0.0.9:1000"), Refusal::Closed);
         assert_eq!(
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_by_an_error_or_after_a_while_on_its_own() {
-        let mut journal = Journal::new(GateId(0));
+        let mut journal = Journal::new(PeerId(0));
         let start = Instant::now();
         journal.note_fault(start, "link to rank 1 lost".into());
         assert!(journal.due(start).is_empty());

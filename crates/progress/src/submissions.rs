@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use engine::{Envelope, OpId, Selector, SendMode};
 use lock::{Clerk, Entered, Seat};
 use memory::{Page, Region};
-use wire::GateId;
+use wire::PeerId;
 
 use crate::core::Core;
 use crate::wait::Progress;
@@ -27,9 +27,9 @@ pub struct Slip {
 /// Memory that is named here is vouched for until the operation ends.
 enum Wish {
     Nothing,
-    Send { gate: GateId, envelope: Envelope, data: Region, mode: SendMode, note: u64 },
-    SendCopy { gate: GateId, envelope: Envelope, len: usize },
-    Receive { gate: Option<GateId>, selector: Selector, into: Region, note: u64 },
+    Send { peer: PeerId, envelope: Envelope, data: Region, mode: SendMode, note: u64 },
+    SendCopy { peer: PeerId, envelope: Envelope, len: usize },
+    Receive { peer: Option<PeerId>, selector: Selector, into: Region, note: u64 },
 }
 
 impl Progress {
@@ -37,34 +37,34 @@ impl Progress {
     #[inline]
     pub fn begin_send(
         &self,
-        gate: GateId,
+        peer: PeerId,
         envelope: Envelope,
         data: &Region,
         mode: SendMode,
         note: u64,
     ) -> Option<OpId> {
         let Some(core) = self.core().take_at_once() else {
-            return self.leave_send(gate, envelope, data, mode, note);
+            return self.leave_send(peer, envelope, data, mode, note);
         };
-        self.send_seated(core, gate, envelope, data, mode, note)
+        self.send_seated(core, peer, envelope, data, mode, note)
     }
 
     #[inline]
     fn send_seated(
         &self,
         mut core: Seat<'_, Core>,
-        gate: GateId,
+        peer: PeerId,
         envelope: Envelope,
         data: &Region,
         mode: SendMode,
         note: u64,
     ) -> Option<OpId> {
-        if mode == SendMode::Standard && core.send_short(gate, envelope, data) {
+        if mode == SendMode::Standard && core.send_short(peer, envelope, data) {
             self.leave_gathered(core);
             return None;
         }
         let submit = |core: &mut Core| {
-            let op = core.engine.submit_send(gate, envelope, data, mode);
+            let op = core.engine.submit_send(peer, envelope, data, mode);
             core.engine.note(op, note);
             op
         };
@@ -75,7 +75,7 @@ impl Progress {
     #[inline(never)]
     fn leave_send(
         &self,
-        gate: GateId,
+        peer: PeerId,
         envelope: Envelope,
         data: &Region,
         mode: SendMode,
@@ -83,14 +83,14 @@ impl Progress {
     ) -> Option<OpId> {
         let fill = |slip: &mut Slip| match mode == SendMode::Standard && self.may_copy(data) {
             true => {
-                slip.send_copy(gate, envelope, data);
+                slip.send_copy(peer, envelope, data);
                 None
             }
-            false => Some(slip.send(gate, envelope, data, mode, note)),
+            false => Some(slip.send(peer, envelope, data, mode, note)),
         };
         match self.core().leave(|| true, fill) {
             Entered::Left(op) => op,
-            Entered::Seated(core) => self.send_seated(core, gate, envelope, data, mode, note),
+            Entered::Seated(core) => self.send_seated(core, peer, envelope, data, mode, note),
         }
     }
 
@@ -98,28 +98,28 @@ impl Progress {
     #[inline]
     pub fn begin_receive(
         &self,
-        gate: Option<GateId>,
+        peer: Option<PeerId>,
         selector: Selector,
         into: &Region,
         note: u64,
     ) -> OpId {
         let Some(core) = self.core().take_at_once() else {
-            return self.leave_receive(gate, selector, into, note);
+            return self.leave_receive(peer, selector, into, note);
         };
-        self.receive_seated(core, gate, selector, into, note)
+        self.receive_seated(core, peer, selector, into, note)
     }
 
     #[inline]
     fn receive_seated(
         &self,
         core: Seat<'_, Core>,
-        gate: Option<GateId>,
+        peer: Option<PeerId>,
         selector: Selector,
         into: &Region,
         note: u64,
     ) -> OpId {
         self.submit_seated(core, |core| {
-            let op = core.engine.submit_receive(gate, selector, into);
+            let op = core.engine.submit_receive(peer, selector, into);
             core.engine.note(op, note);
             op
         })
@@ -129,35 +129,35 @@ impl Progress {
     #[inline(never)]
     fn leave_receive(
         &self,
-        gate: Option<GateId>,
+        peer: Option<PeerId>,
         selector: Selector,
         into: &Region,
         note: u64,
     ) -> OpId {
-        match self.core().leave(|| true, |slip| slip.receive(gate, selector, into, note)) {
+        match self.core().leave(|| true, |slip| slip.receive(peer, selector, into, note)) {
             Entered::Left(op) => op,
-            Entered::Seated(core) => self.receive_seated(core, gate, selector, into, note),
+            Entered::Seated(core) => self.receive_seated(core, peer, selector, into, note),
         }
     }
 
     /// Sends a short message at once, or lays it beside others; see [`Core::send_short`].
     #[inline]
-    pub fn send_short(&self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+    pub fn send_short(&self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
         let Some(core) = self.core().take_at_once() else {
-            return self.leave_short(gate, envelope, data);
+            return self.leave_short(peer, envelope, data);
         };
-        self.send_short_seated(core, gate, envelope, data)
+        self.send_short_seated(core, peer, envelope, data)
     }
 
     #[inline]
     fn send_short_seated(
         &self,
         mut core: Seat<'_, Core>,
-        gate: GateId,
+        peer: PeerId,
         envelope: Envelope,
         data: &Region,
     ) -> bool {
-        let sent = core.send_short(gate, envelope, data);
+        let sent = core.send_short(peer, envelope, data);
         self.leave_gathered(core);
         sent
     }
@@ -166,11 +166,11 @@ impl Progress {
     /// peer turns out to have failed is told by what waits for that one.
     #[cold]
     #[inline(never)]
-    fn leave_short(&self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        let fill = |slip: &mut Slip| slip.send_copy(gate, envelope, data);
+    fn leave_short(&self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
+        let fill = |slip: &mut Slip| slip.send_copy(peer, envelope, data);
         match self.core().leave(|| self.may_copy(data), fill) {
             Entered::Left(()) => true,
-            Entered::Seated(core) => self.send_short_seated(core, gate, envelope, data),
+            Entered::Seated(core) => self.send_short_seated(core, peer, envelope, data),
         }
     }
 
@@ -221,52 +221,52 @@ impl Slip {
 
     fn send(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         envelope: Envelope,
         data: &Region,
         mode: SendMode,
         note: u64,
     ) -> OpId {
-        self.wish = Wish::Send { gate, envelope, data: data.clone(), mode, note };
+        self.wish = Wish::Send { peer, envelope, data: data.clone(), mode, note };
         self.op
     }
 
     /// The message is sent as far as its sender is concerned.
-    fn send_copy(&mut self, gate: GateId, envelope: Envelope, data: &Region) {
+    fn send_copy(&mut self, peer: PeerId, envelope: Envelope, data: &Region) {
         let len = data.len();
         let mut bytes = [0; COPIED_MAX];
         data.read(0, &mut bytes[..len]);
         self.copied.write(0, &bytes[..len]);
-        self.wish = Wish::SendCopy { gate, envelope, len };
+        self.wish = Wish::SendCopy { peer, envelope, len };
     }
 
     fn receive(
         &mut self,
-        gate: Option<GateId>,
+        peer: Option<PeerId>,
         selector: Selector,
         into: &Region,
         note: u64,
     ) -> OpId {
-        self.wish = Wish::Receive { gate, selector, into: into.clone(), note };
+        self.wish = Wish::Receive { peer, selector, into: into.clone(), note };
         self.op
     }
 
     fn submit(&mut self, core: &mut Core) {
         match std::mem::replace(&mut self.wish, Wish::Nothing) {
             Wish::Nothing => {}
-            Wish::Send { gate, envelope, data, mode, note } => {
-                core.engine.submit_reserved_send(self.op, gate, envelope, data, mode);
+            Wish::Send { peer, envelope, data, mode, note } => {
+                core.engine.submit_reserved_send(self.op, peer, envelope, data, mode);
                 core.engine.note(self.op, note);
                 self.op = core.engine.reserve();
             }
-            Wish::SendCopy { gate, envelope, len } => {
+            Wish::SendCopy { peer, envelope, len } => {
                 let data = self.copied.region().slice(0, len);
-                if !core.send_short(gate, envelope, &data) {
-                    core.hold_copy(gate, envelope, &data);
+                if !core.send_short(peer, envelope, &data) {
+                    core.hold_copy(peer, envelope, &data);
                 }
             }
-            Wish::Receive { gate, selector, into, note } => {
-                core.engine.submit_reserved_receive(self.op, gate, selector, into);
+            Wish::Receive { peer, selector, into, note } => {
+                core.engine.submit_reserved_receive(self.op, peer, selector, into);
                 core.engine.note(self.op, note);
                 self.op = core.engine.reserve();
             }
@@ -278,11 +278,11 @@ impl Core {
     /// Submits a message whose slip is needed again before it has left. Until it has, no more are copied: so no more than
     /// there are slips wait.
     #[cold]
-    fn hold_copy(&mut self, gate: GateId, envelope: Envelope, data: &Region) {
+    fn hold_copy(&mut self, peer: PeerId, envelope: Envelope, data: &Region) {
         let mut bytes = vec![0; data.len()];
         data.read(0, &mut bytes);
         let copy = Region::from_box(bytes.into_boxed_slice());
-        let op = self.engine.submit_send(gate, envelope, &copy, SendMode::Standard);
+        let op = self.engine.submit_send(peer, envelope, &copy, SendMode::Standard);
         self.held_copies.push(op);
         self.has_held_copies.store(true, Ordering::Relaxed);
     }
@@ -344,11 +344,11 @@ mod tests {
     struct Own;
 
     impl Directory for Own {
-        fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
             Ok(vec![("self".into(), peer.0.to_le_bytes().to_vec())])
         }
     }
 
-    const HERE: GateId = GateId(0);
+    const HERE: PeerId = PeerId(0);
     const NOTE: u64 = 1;
 }

@@ -13,7 +13,7 @@ use engine::PullId;
 use lock::{Desk, Seat};
 use rustix::event::{PollFd, PollFlags, epoll};
 
-use wire::GateId;
+use wire::PeerId;
 
 use crate::beside::Beside;
 use crate::copies::timed;
@@ -667,7 +667,7 @@ impl Progress {
         core
     }
 
-    fn finish_sleep(&self, core: &mut Core, probed: Option<GateId>) {
+    fn finish_sleep(&self, core: &mut Core, probed: Option<PeerId>) {
         let before = core.engine.news();
         core.finish_sleep(probed);
         self.report(core, before);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{Engine, OpId, Selector};
-use wire::GateId;
+use wire::PeerId;
 
 use crate::sleeper::Sleeper;
 
@@ -40,7 +40,7 @@ pub(crate) enum Awaited {
     Op(OpId),
     AnyOf(Vec<OpId>),
     /// A message that waits for its receive, of one peer or of anybody.
-    Message(Option<GateId>, Selector),
+    Message(Option<PeerId>, Selector),
 }
 
 impl Waiters {
@@ -68,7 +68,7 @@ impl Waiters {
     }
 
     /// Whose messages are waited for that are to wait for their receive.
-    pub fn probed(&self) -> impl Iterator<Item = GateId> {
+    pub fn probed(&self) -> impl Iterator<Item = PeerId> {
         self.asleep.iter().filter_map(|waiter| waiter.awaited.probed())
     }
 
@@ -130,9 +130,9 @@ impl Waiters {
 
 impl Awaited {
     /// Whose message that is to wait for its receive.
-    pub fn probed(&self) -> Option<GateId> {
+    pub fn probed(&self) -> Option<PeerId> {
         match self {
-            Self::Message(gate, _) => *gate,
+            Self::Message(peer, _) => *peer,
             Self::News | Self::Op(_) | Self::AnyOf(_) => None,
         }
     }
@@ -143,9 +143,9 @@ impl Awaited {
             Self::News => true,
             Self::Op(op) => engine.is_complete(*op),
             Self::AnyOf(ops) => ops.iter().any(|&op| engine.is_complete(op)),
-            Self::Message(gate, selector) => {
-                gate.is_some_and(|gate| engine.is_failed(gate))
-                    || engine.probe(*gate, *selector).is_some()
+            Self::Message(peer, selector) => {
+                peer.is_some_and(|peer| engine.is_failed(peer))
+                    || engine.probe(*peer, *selector).is_some()
             }
         }
     }

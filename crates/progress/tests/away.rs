@@ -9,7 +9,7 @@ use engine::{Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use pair::{PATIENCE, pair};
 use progress::Progress;
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn a_long_message_leaves_while_its_sender_computes() {
@@ -65,12 +65,12 @@ fn what_a_full_socket_did_not_take_leaves_while_both_stay_away() {
 
 fn begin_send(progress: &Progress, data: &Region, mode: SendMode) -> OpId {
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
-    progress.submit(|core| core.engine.submit_send(GateId(1), envelope, data, mode))
+    progress.submit(|core| core.engine.submit_send(PeerId(1), envelope, data, mode))
 }
 
 fn begin_receive(progress: &Progress, into: &Region) -> OpId {
     let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
-    progress.submit(|core| core.engine.submit_receive(Some(GateId(0)), selector, into))
+    progress.submit(|core| core.engine.submit_receive(Some(PeerId(0)), selector, into))
 }
 
 const LEN: usize = 3 << 20;

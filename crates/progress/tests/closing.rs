@@ -4,7 +4,7 @@ use driver::{Rail, SimNetwork};
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Directory};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn all_that_live_hear_whoever_else_is_dead() {
@@ -20,7 +20,7 @@ fn all_that_live_hear_whoever_else_is_dead() {
             job.run();
         }
         dead.iter().for_each(|rank| job.kill(*rank));
-        let failed = GateId(dead.first().map_or(99, |rank| *rank as u32));
+        let failed = PeerId(dead.first().map_or(99, |rank| *rank as u32));
         job.cores[knows].close_context(CONTEXT, failed);
         job.run();
         for rank in (0..size).filter(|rank| !dead.contains(rank)) {
@@ -46,7 +46,7 @@ fn messages_of_a_closed_context_end_and_others_arrive() {
             .map(|mode| job.send(0, 1, CONTEXT, bytes, mode))
             .into();
         job.run();
-        job.cores[1].close_context(CONTEXT, GateId(7));
+        job.cores[1].close_context(CONTEXT, PeerId(7));
         let late = job.send(0, 1, CONTEXT, bytes, SendMode::Synchronous);
         let other = job.send(0, 1, 0, bytes, SendMode::Synchronous);
         let into = job.receive_from(1, 0, 0, bytes);
@@ -77,7 +77,7 @@ fn who_leaves_need_not_wait_for_a_way_to_who_is_only_to_be_told() {
     let unwanted = job.send(0, 3, CONTEXT, 8, SendMode::Standard);
     job.cores[0].flush();
     assert_eq!(all_is_out(&job), (false, false));
-    job.cores[0].close_context(CONTEXT, GateId(2));
+    job.cores[0].close_context(CONTEXT, PeerId(2));
     job.cores[0].flush();
     assert_eq!(all_is_out(&job), (false, true));
     let wanted = job.send(0, 3, 0, 8, SendMode::Standard);
@@ -94,13 +94,13 @@ fn who_leaves_need_not_wait_for_a_way_to_who_is_only_to_be_told() {
 fn members_that_are_not_known_yet_are_told_when_they_are() {
     let mut job = Job::new(0, 8);
     let other = CONTEXT + 4;
-    job.cores[3].close_context(other, GateId(1));
+    job.cores[3].close_context(other, PeerId(1));
     job.run();
     let knowing =
         |job: &Job| job.cores.iter().filter(|core| core.engine.closed_by(other).is_some()).count();
     assert_eq!(knowing(&job), 1);
     KNOWS_OTHER.set(true);
-    job.cores[3].close_context(other, GateId(1));
+    job.cores[3].close_context(other, PeerId(1));
     job.run();
     assert_eq!(knowing(&job), 8);
 }
@@ -116,16 +116,16 @@ impl Job {
     fn new(seed: u64, size: usize) -> Self {
         let network = SimNetwork::new(seed);
         let core = |rank| {
-            let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(gate(rank)))];
+            let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(peer_id(rank)))];
             let directory = Box::new(Ring { size, rank });
-            Core::new(Engine::new(Config::new(size)), gate(rank), size, rails, directory)
+            Core::new(Engine::new(Config::new(size)), peer_id(rank), size, rails, directory)
         };
         let cores = (0..size).map(core).collect();
         Self { network, cores, dead: Vec::new() }
     }
 
     fn kill(&mut self, rank: usize) {
-        self.network.kill(gate(rank));
+        self.network.kill(peer_id(rank));
         self.dead.push(rank);
     }
 
@@ -138,12 +138,12 @@ impl Job {
     fn receive_from(&mut self, rank: usize, from: usize, context: u64, bytes: usize) -> OpId {
         let selector = Selector { context, source: Some(from as u32), tag: Some(0) };
         let into = Region::owned(bytes);
-        self.cores[rank].engine.submit_receive(Some(gate(from)), selector, &into)
+        self.cores[rank].engine.submit_receive(Some(peer_id(from)), selector, &into)
     }
 
     fn send(&mut self, from: usize, to: usize, context: u64, bytes: usize, mode: SendMode) -> OpId {
         let envelope = Envelope { context, source: from as u32, tag: 0, is_urgent: false };
-        self.cores[from].engine.submit_send(gate(to), envelope, &Region::owned(bytes), mode)
+        self.cores[from].engine.submit_send(peer_id(to), envelope, &Region::owned(bytes), mode)
     }
 
     /// Until nothing happens any more.
@@ -169,18 +169,18 @@ struct Ring {
 }
 
 impl Directory for Ring {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
     }
 
-    fn members(&mut self, context: u64) -> Option<Vec<GateId>> {
-        let ring = (0..self.size).map(|step| gate((self.rank + step) % self.size));
+    fn members(&mut self, context: u64) -> Option<Vec<PeerId>> {
+        let ring = (0..self.size).map(|step| peer_id((self.rank + step) % self.size));
         (context == CONTEXT || KNOWS_OTHER.get()).then(|| ring.collect())
     }
 }
 
-fn gate(rank: usize) -> GateId {
-    GateId(rank as u32)
+fn peer_id(rank: usize) -> PeerId {
+    PeerId(rank as u32)
 }
 
 /// Those asked for, or many.

@@ -16,7 +16,7 @@ use memory::Region;
 use progress::{Core, Directory, Policy, Progress};
 use simulated::{envelope, process, selector, send};
 use topo::processor::Runnable;
-use wire::{Capabilities, GateId, RemoteRegion};
+use wire::{Capabilities, PeerId, RemoteRegion};
 
 #[test]
 fn threads_that_wait_share_a_long_message_and_copy_each_byte_once() {
@@ -301,7 +301,7 @@ struct Watched {
 impl Rail for Watched {
     passes_on!(rail: name, address, connect, disconnect, post, poll, descriptors, prepare_sleep, finish_sleep, is_flushed);
 
-    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
+    fn puller(&self, peer: PeerId) -> Option<Arc<dyn Puller>> {
         let puller = self.rail.puller(peer)?;
         Some(Arc::new(Gated { puller, shown: Arc::clone(&self.shown) }))
     }
@@ -311,13 +311,13 @@ impl Rail for Watched {
 struct Ranks;
 
 impl Directory for Ranks {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
     }
 }
 
-const SENDER: GateId = GateId(0);
-const RECEIVER: GateId = GateId(1);
+const SENDER: PeerId = PeerId(0);
+const RECEIVER: PeerId = PeerId(1);
 const LONG: i32 = 1;
 const SHORT: i32 = 2;
 /// No whole number of pieces.

@@ -9,7 +9,7 @@ use driver::OwnRail;
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Counters, Directory, Policy, Progress, Stage, Task};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn polls_are_counted_by_who_does_them() {
@@ -129,8 +129,8 @@ fn threads_are_woken_by_what_they_wait_for_only() {
         }),
         waiting(2, |core| {
             QUESTIONS.fetch_add(1, Ordering::Relaxed);
-            let found = core.engine.probe(Some(GateId(0)), selector(PROBED));
-            core.await_message(Some(GateId(0)), selector(PROBED));
+            let found = core.engine.probe(Some(PeerId(0)), selector(PROBED));
+            core.await_message(Some(PeerId(0)), selector(PROBED));
             found.map(drop)
         }),
     ];
@@ -151,14 +151,14 @@ fn threads_are_woken_by_what_they_wait_for_only() {
 /// Begins to receive a message of the process's own.
 fn receive(process: &Progress, tag: i32) -> OpId {
     let into = Region::owned(8);
-    process.submit(|core| core.engine.submit_receive(Some(GateId(0)), selector(tag), &into))
+    process.submit(|core| core.engine.submit_receive(Some(PeerId(0)), selector(tag), &into))
 }
 
 fn send(process: &Progress, tag: i32) {
     let data = Region::owned(8);
     let envelope = Envelope { context: 0, source: 0, tag, is_urgent: false };
     process.submit(|core| {
-        let op = core.engine.submit_send(GateId(0), envelope, &data, SendMode::Standard);
+        let op = core.engine.submit_send(PeerId(0), envelope, &data, SendMode::Standard);
         core.engine.release(op);
     });
 }
@@ -203,9 +203,9 @@ impl Task for Worker {
 
 /// A process alone in its job.
 fn process(policy: Policy) -> Arc<Progress> {
-    let rail = OwnRail::new(GateId(0)).expect("a rail to itself");
+    let rail = OwnRail::new(PeerId(0)).expect("a rail to itself");
     let engine = Engine::new(Config::new(1));
-    let core = Core::new(engine, GateId(0), 1, vec![Box::new(rail)], Box::new(Alone));
+    let core = Core::new(engine, PeerId(0), 1, vec![Box::new(rail)], Box::new(Alone));
     Progress::new(core, policy).expect("descriptors")
 }
 
@@ -227,7 +227,7 @@ fn counters(process: &Progress) -> Counters {
 struct Alone;
 
 impl Directory for Alone {
-    fn addresses(&mut self, _: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, _: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("self".into(), 0u32.to_le_bytes().to_vec())])
     }
 }

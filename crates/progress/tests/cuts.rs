@@ -13,7 +13,7 @@ use engine::{Completion, Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Core, Directory};
 use traffic::{Exchange, Random};
-use wire::{Capabilities, GateId};
+use wire::{Capabilities, PeerId};
 
 #[test]
 fn messages_outlive_the_connections_they_travel_by() {
@@ -56,7 +56,7 @@ fn messages_outlive_the_connections_they_travel_by() {
 fn a_process_that_is_gone_is_not_waited_for() {
     let (cores, scissors) = pair();
     let [mut core, mut other] = cores;
-    let (to, data) = (GateId(1), Region::owned(8));
+    let (to, data) = (PeerId(1), Region::owned(8));
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
     let first = core.engine.submit_send(to, envelope, &data, SendMode::Standard);
     let limit = Instant::now() + PATIENCE;
@@ -93,16 +93,16 @@ fn pair() -> ([Core; 2], [Arc<AtomicBool>; 2]) {
         let config = TcpConfig {
             interface: Some("127.0.0.1".into()),
             connect_timeout: PATIENCE,
-            ..TcpConfig::new(GateId(rank), 7, [9; 32])
+            ..TcpConfig::new(PeerId(rank), 7, [9; 32])
         };
-        let peer = GateId(1 - rank);
+        let peer = PeerId(1 - rank);
         let rail = TcpRail::new(config).expect("a rail over the loopback");
         Cut { rail, peer, is_open: false, scissors: Arc::clone(&scissors[rank as usize]) }
     });
     let addresses = rails.each_ref().map(|cut| cut.rail.address());
     let mut ranks = 0..;
     let cores = rails.map(|rail| {
-        let rank = GateId(ranks.next().unwrap_or(0));
+        let rank = PeerId(ranks.next().unwrap_or(0));
         let directory = Box::new(Both(addresses.clone()));
         Core::new(Engine::new(Config::new(2)), rank, 2, vec![Box::new(rail)], directory)
     });
@@ -112,7 +112,7 @@ fn pair() -> ([Core; 2], [Arc<AtomicBool>; 2]) {
 /// A rail whose link is cut when somebody says so, and whose frames are kept though it is not far.
 struct Cut {
     rail: TcpRail,
-    peer: GateId,
+    peer: PeerId,
     is_open: bool,
     scissors: Arc<AtomicBool>,
 }
@@ -120,7 +120,7 @@ struct Cut {
 impl Rail for Cut {
     passes_on!(rail: name, address, connect, post, puller, descriptors, prepare_sleep, finish_sleep, is_flushed);
 
-    fn disconnect(&mut self, peer: GateId) {
+    fn disconnect(&mut self, peer: PeerId) {
         self.is_open = false;
         self.rail.disconnect(peer);
     }
@@ -151,7 +151,7 @@ impl Rail for Cut {
 struct Both([Vec<u8>; 2]);
 
 impl Directory for Both {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("tcp".into(), self.0[peer.0 as usize].clone())])
     }
 }

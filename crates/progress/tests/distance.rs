@@ -14,7 +14,7 @@ use std::time::Duration;
 use driver::{Event, Post, Rail, SimNetwork, SimPath, SimRail};
 use engine::{BUDGET_BYTES, Config, Engine, Envelope, OpId, Outcome, Posted, Selector, SendMode};
 use memory::Region;
-use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId, RailId};
+use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId, RailId};
 
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/distance.txt");
 
@@ -26,8 +26,8 @@ struct End {
 }
 
 impl End {
-    fn peer(&self) -> GateId {
-        GateId(1 - u32::from_le_bytes(self.rail.address().try_into().expect("a rank")))
+    fn peer(&self) -> PeerId {
+        PeerId(1 - u32::from_le_bytes(self.rail.address().try_into().expect("a rank")))
     }
 
     /// Takes in what has come and sends what follows, as `progress` does; whether anything has come.
@@ -57,17 +57,17 @@ impl End {
 
     fn flush(&mut self) {
         let Self { engine, rail, frame } = self;
-        while let Some(gate) = engine.poll_connect() {
-            rail.connect(gate, &gate.0.to_le_bytes()).expect("a link");
+        while let Some(peer) = engine.poll_connect() {
+            rail.connect(peer, &peer.0.to_le_bytes()).expect("a link");
         }
-        while let Some((gate, rail_id)) = engine.poll_gate() {
-            while engine.poll_frame(gate, rail_id, frame) {
-                let posted = match rail.post(gate, frame) {
+        while let Some((peer, rail_id)) = engine.poll_peer() {
+            while engine.poll_frame(peer, rail_id, frame) {
+                let posted = match rail.post(peer, frame) {
                     Post::Done => Posted::Done,
                     Post::Held => Posted::Held,
                     Post::Full => Posted::Full,
                 };
-                engine.handle_posted(gate, rail_id, frame, posted);
+                engine.handle_posted(peer, rail_id, frame, posted);
                 if posted == Posted::Full {
                     break;
                 }
@@ -132,7 +132,7 @@ impl Pair {
         network.set_usual_path(path.clone());
         let end = |rank| End {
             engine: Engine::new(Config { budget_bytes, ..Config::new(2) }),
-            rail: network.rail(GateId(rank)),
+            rail: network.rail(PeerId(rank)),
             frame: Frame::default(),
         };
         let ends = [end(0), end(1)];

@@ -13,7 +13,7 @@ use engine::{Envelope, Selector, SendMode};
 use memory::Region;
 use pair::{PATIENCE, group, pair};
 use progress::{Core, Progress};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn what_is_gathered_leaves_though_the_sender_stays_away() {
@@ -26,13 +26,13 @@ fn what_is_gathered_leaves_though_the_sender_stays_away() {
     let data: Vec<_> = (1..=MESSAGES).map(|number| Region::from_box([number; 8].into())).collect();
     let (alone, together) = data.split_at(data.len() / 2);
     for (data, number) in alone.iter().zip(1..) {
-        if !sender.send_short(GateId(1), envelope(), data) {
+        if !sender.send_short(PeerId(1), envelope(), data) {
             send(&sender, number);
         }
     }
     // Where a call takes longer than a message waits for company, only these have some.
     sender.submit(|core| {
-        assert!(together.iter().all(|data| core.send_short(GateId(1), envelope(), data)));
+        assert!(together.iter().all(|data| core.send_short(PeerId(1), envelope(), data)));
     });
     // No call of the sender's from here on.
     assert!(other.join().unwrap(), "all messages arrive, in order");
@@ -58,7 +58,7 @@ fn what_is_gathered_leaves_before_its_thread_waits_beside_a_sleeper() {
             if let Some(gathered) = gathered.take() {
                 let data = Region::owned(8);
                 let mut follows = || {
-                    core.send_short(GateId(1), envelope(), &data);
+                    core.send_short(PeerId(1), envelope(), &data);
                     core.is_gathering()
                 };
                 let follows = (0..MESSAGES).any(|_| follows());
@@ -75,19 +75,19 @@ fn what_is_gathered_leaves_before_its_thread_waits_beside_a_sleeper() {
 #[test]
 fn what_goes_to_several_in_turn_shares_frames_from_the_third_on() {
     let [sender, one, other] = group(|rail| Box::new(Slow { rail }));
-    let all = [GateId(1), GateId(2)];
+    let all = [PeerId(1), PeerId(2)];
     let receivers = [one, other].map(|receiver| {
         thread::spawn(move || {
             (0..=MESSAGES).all(|number| receive(&receiver).is_some_and(|got| got == [number; 8]))
         })
     });
-    all.into_iter().for_each(|gate| send_to(&sender, gate, 0));
+    all.into_iter().for_each(|peer| send_to(&sender, peer, 0));
     let before = sender.look(|core| core.engine.counters());
     let data: Vec<_> = (1..=MESSAGES).map(|number| Region::from_box([number; 8].into())).collect();
     sender.submit(|core| {
         for (data, number) in data.iter().zip(1..) {
-            for gate in all {
-                assert!(core.send_short(gate, envelope(), data));
+            for peer in all {
+                assert!(core.send_short(peer, envelope(), data));
                 assert!(number > 2 || !core.is_gathering(), "two leave at once");
             }
         }
@@ -121,14 +121,14 @@ fn nothing(core: &mut Core) -> Option<()> {
 }
 
 fn send(progress: &Progress, number: u8) {
-    send_to(progress, GateId(1), number);
+    send_to(progress, PeerId(1), number);
 }
 
-fn send_to(progress: &Progress, gate: GateId, number: u8) {
+fn send_to(progress: &Progress, peer: PeerId, number: u8) {
     let data = Region::from_box([number; 8].into());
     let mode = SendMode::Standard;
     progress.submit_and_wait(
-        |core| core.engine.submit_send(gate, envelope(), &data, mode),
+        |core| core.engine.submit_send(peer, envelope(), &data, mode),
         |core, &op| core.engine.take(op),
     );
 }
@@ -136,7 +136,7 @@ fn send_to(progress: &Progress, gate: GateId, number: u8) {
 fn receive(progress: &Progress) -> Option<Vec<u8>> {
     let into = Region::owned(8);
     let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
-    let op = progress.submit(|core| core.engine.submit_receive(Some(GateId(0)), selector, &into));
+    let op = progress.submit(|core| core.engine.submit_receive(Some(PeerId(0)), selector, &into));
     progress.wait_for(PATIENCE, |core| core.engine.take(op))?;
     Some(into.to_vec())
 }

@@ -15,14 +15,14 @@ use engine::{Config, Engine, Selector};
 use memory::Region;
 use nowhere::Nowhere;
 use progress::{Core, Directory, Policy, Progress};
-use wire::{Cost, GateId};
+use wire::{Cost, PeerId};
 
 #[test]
 fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
     let rail = Arc::new(Shown::default());
     let core = Core::new(
         Engine::new(Config::new(2)),
-        GateId(0),
+        PeerId(0),
         2,
         vec![Box::new(Quiet { rail: Nowhere, shown: Arc::clone(&rail) })],
         Box::new(Nobody),
@@ -31,7 +31,7 @@ fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
     // Something is left behind, for the thread that stands by to look after.
     let into = Region::owned(8);
     let selector = Selector { context: 0, source: Some(1), tag: None };
-    let op = progress.submit(|core| core.engine.submit_receive(Some(GateId(1)), selector, &into));
+    let op = progress.submit(|core| core.engine.submit_receive(Some(PeerId(1)), selector, &into));
     let seldom_woken = (0..ATTEMPTS).any(|_| {
         until(PATIENCE, || rail.is_raised());
         rail.has_news.store(true, Ordering::SeqCst);
@@ -51,7 +51,7 @@ fn what_a_rail_does_of_its_own_accord_goes_on_while_the_application_computes() {
     shown.tells_cost.store(true, Ordering::SeqCst);
     let rails: Vec<Box<dyn Rail>> =
         vec![Box::new(Quiet { rail: Nowhere, shown: Arc::clone(&shown) })];
-    let core = Core::new(Engine::new(Config::new(2)), GateId(0), 2, rails, Box::new(Nobody));
+    let core = Core::new(Engine::new(Config::new(2)), PeerId(0), 2, rails, Box::new(Nobody));
     let progress = Progress::new(core, Policy::for_node(2, 1)).expect("descriptors");
     // The call in which it begins, and nothing after it.
     shown.is_busy.store(true, Ordering::SeqCst);
@@ -111,7 +111,7 @@ impl Rail for Quiet {
         self.shown.polls.fetch_add(1, Ordering::SeqCst);
         let tells = self.shown.tells_cost.swap(false, Ordering::SeqCst);
         if tells {
-            sink(Event::Cost { peer: GateId(1), cost: Cost::linear(1, 1, 1) });
+            sink(Event::Cost { peer: PeerId(1), cost: Cost::linear(1, 1, 1) });
         }
         tells || self.shown.is_busy.load(Ordering::SeqCst)
     }
@@ -135,7 +135,7 @@ impl Rail for Quiet {
 struct Nobody;
 
 impl Directory for Nobody {
-    fn addresses(&mut self, _: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, _: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(Vec::new())
     }
 }

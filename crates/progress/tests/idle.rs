@@ -17,7 +17,7 @@ use nowhere::Nowhere;
 use progress::{Core, Directory, Policy, Progress};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn who_sleeps_is_rung_for_by_who_looks_on() {
@@ -140,7 +140,7 @@ fn meet(sender: &Progress, receiver: &Progress, round: u8) {
     }
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
     let send = sender
-        .submit(|core| core.engine.submit_send(GateId(1), envelope, &data, SendMode::Synchronous));
+        .submit(|core| core.engine.submit_send(PeerId(1), envelope, &data, SendMode::Synchronous));
     // Looking is not polling.
     let is_over = |process: &Progress, op| process.look(|core| core.engine.is_complete(op));
     until("it arrives", || is_over(receiver, receive) && is_over(sender, send));
@@ -216,27 +216,27 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 fn begin_receive(process: &Progress, into: &Region) -> OpId {
     let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
-    process.submit(|core| core.engine.submit_receive(Some(GateId(0)), selector, into))
+    process.submit(|core| core.engine.submit_receive(Some(PeerId(0)), selector, into))
 }
 
 /// Rank 1 of two, over a rail that rings for nobody.
 fn process(shown: &Arc<Shown>, policy: Policy) -> Arc<Progress> {
     let rails: Vec<Box<dyn Rail>> =
         vec![Box::new(Mute { rail: Nowhere, shown: Arc::clone(shown) })];
-    let core = Core::new(Engine::new(Config::new(2)), GateId(1), 2, rails, Box::new(All(vec![])));
+    let core = Core::new(Engine::new(Config::new(2)), PeerId(1), 2, rails, Box::new(All(vec![])));
     Progress::new(core, policy).expect("descriptors")
 }
 
 /// Two processes on one node, as if with three cores for each.
 fn neighbours() -> [Arc<Progress>; 2] {
     let rails = [0, 1].map(|rank| {
-        let config = ShmConfig { rank: GateId(rank), job: [5; 16] };
+        let config = ShmConfig { rank: PeerId(rank), job: [5; 16] };
         ShmRail::new(config).expect("shared memory")
     });
     let addresses = rails.each_ref().map(Rail::address);
     let mut ranks = 0..;
     rails.map(|rail| {
-        let rank = GateId(ranks.next().unwrap_or(0));
+        let rank = PeerId(ranks.next().unwrap_or(0));
         let directory = Box::new(All(addresses.to_vec()));
         let engine = Engine::new(Config::new(2));
         let core = Core::new(engine, rank, 2, vec![Box::new(rail)], directory);
@@ -288,7 +288,7 @@ impl Rail for Mute {
 struct All(Vec<Vec<u8>>);
 
 impl Directory for All {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         let address = self.0.get(peer.0 as usize).ok_or("no such peer")?;
         Ok(vec![("shm".into(), address.clone())])
     }

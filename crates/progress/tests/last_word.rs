@@ -4,7 +4,7 @@ use driver::{Rail, SimNetwork, SimPath};
 use engine::{Config, Engine, Envelope, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Directory};
-use wire::{Capabilities, GateId};
+use wire::{Capabilities, PeerId};
 
 #[test]
 fn whoever_has_fetched_a_message_has_told_its_sender() {
@@ -13,15 +13,15 @@ fn whoever_has_fetched_a_message_has_told_its_sender() {
         let usual = SimPath::default();
         let capabilities = Capabilities { pull, ..usual.capabilities };
         network.set_usual_path(SimPath { capabilities, ..usual });
-        let [mut sender, mut receiver] = [0, 1].map(|rank| core(&network, GateId(rank)));
+        let [mut sender, mut receiver] = [0, 1].map(|rank| core(&network, PeerId(rank)));
 
         let data = Region::from_box(vec![7; BYTES].into());
         let into = Region::owned(BYTES);
         let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
         let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
         let early = received_first
-            .then(|| receiver.engine.submit_receive(Some(GateId(0)), selector, &into));
-        let send = sender.engine.submit_send(GateId(1), envelope, &data, SendMode::Synchronous);
+            .then(|| receiver.engine.submit_receive(Some(PeerId(0)), selector, &into));
+        let send = sender.engine.submit_send(PeerId(1), envelope, &data, SendMode::Synchronous);
         sender.flush();
         if !received_first {
             turns(&network, |_| {
@@ -30,7 +30,7 @@ fn whoever_has_fetched_a_message_has_told_its_sender() {
             });
         }
         let receive = early
-            .unwrap_or_else(|| receiver.engine.submit_receive(Some(GateId(0)), selector, &into));
+            .unwrap_or_else(|| receiver.engine.submit_receive(Some(PeerId(0)), selector, &into));
         receiver.flush();
         turns(&network, |_| {
             sender.advance();
@@ -52,7 +52,7 @@ fn turns(network: &SimNetwork, mut act: impl FnMut(usize)) {
     }
 }
 
-fn core(network: &SimNetwork, rank: GateId) -> Core {
+fn core(network: &SimNetwork, rank: PeerId) -> Core {
     let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(rank))];
     Core::new(Engine::new(Config::new(2)), rank, 2, rails, Box::new(Ranks))
 }
@@ -61,7 +61,7 @@ fn core(network: &SimNetwork, rank: GateId) -> Core {
 struct Ranks;
 
 impl Directory for Ranks {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
     }
 }

@@ -3,18 +3,18 @@
 use driver::{Event, Rail, SimNetwork};
 use engine::{Config, Engine};
 use progress::{Core, Directory};
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 #[test]
 fn nonsense_costs_its_sender_the_link_and_nobody_else() {
     for seed in 0..200u64 {
         let network = SimNetwork::new(seed);
         let engine = Engine::new(Config::new(3));
-        let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(GateId(0)))];
-        let mut core = Core::new(engine, GateId(0), 3, rails, Box::new(Nobody));
-        let mut peers = [1, 2].map(|rank| network.rail(GateId(rank)));
+        let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(PeerId(0)))];
+        let mut core = Core::new(engine, PeerId(0), 3, rails, Box::new(Nobody));
+        let mut peers = [1, 2].map(|rank| network.rail(PeerId(rank)));
         for peer in &mut peers {
-            peer.connect(GateId(0), &0u32.to_le_bytes()).expect("the way");
+            peer.connect(PeerId(0), &0u32.to_le_bytes()).expect("the way");
         }
         let mut down = [false; 2];
         let mut posted = false;
@@ -28,12 +28,12 @@ fn nonsense_costs_its_sender_the_link_and_nobody_else() {
                 posted = true;
                 for number in 0..3 {
                     let noise = noise(seed.wrapping_mul(31) + number, 1 + seed as usize % 90);
-                    peers[0].post(GateId(0), &Frame { head: noise, body: None, token: None });
+                    peers[0].post(PeerId(0), &Frame { head: noise, body: None, token: None });
                 }
             }
         }
         assert_eq!(down, [true, false], "seed {seed}");
-        assert_eq!((core.rail_name(GateId(1)), core.rail_name(GateId(2))), (None, Some("sim")));
+        assert_eq!((core.rail_name(PeerId(1)), core.rail_name(PeerId(2))), (None, Some("sim")));
         let told = core.take_notices();
         assert_eq!(told.len(), 1, "seed {seed}: {told:?}");
         assert!(told[0].starts_with("rank 1 sent what no rank sends"), "{told:?}");
@@ -56,7 +56,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 struct Nobody;
 
 impl Directory for Nobody {
-    fn addresses(&mut self, _: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, _: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Err("nobody is asked for".into())
     }
 }

@@ -12,22 +12,22 @@ use engine::{Config, Engine, Envelope, Outcome, Selector, SendMode};
 use memory::Region;
 use nowhere::Nowhere;
 use progress::{Core, Directory};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn the_next_rail_carries_what_the_first_could_not() {
     let network = SimNetwork::new(0);
     let refused = Refused::default();
     let [mut sender, mut receiver] = [0, 1].map(|rank| {
-        let rail = Box::new(network.rail(GateId(rank)));
+        let rail = Box::new(network.rail(PeerId(rank)));
         let rails: Vec<Box<dyn Rail>> =
             vec![Box::new(Refusing::new("one")), Box::new(Refusing::new("two")), rail];
-        core(GateId(rank), rails, &refused)
+        core(PeerId(rank), rails, &refused)
     });
     let into = Region::owned(5);
-    let receive = receiver.engine.submit_receive(Some(GateId(0)), SELECTOR, &into);
+    let receive = receiver.engine.submit_receive(Some(PeerId(0)), SELECTOR, &into);
     let data = Region::from_box(Box::new(*b"hello"));
-    let send = sender.engine.submit_send(GateId(1), ENVELOPE, &data, SendMode::Synchronous);
+    let send = sender.engine.submit_send(PeerId(1), ENVELOPE, &data, SendMode::Synchronous);
     for core in [&mut sender, &mut receiver] {
         core.flush();
     }
@@ -39,19 +39,19 @@ fn the_next_rail_carries_what_the_first_could_not() {
     assert_eq!(into.to_vec(), b"hello");
     assert_eq!(sender.engine.take(send).map(|sent| sent.outcome), Some(Outcome::Ok));
     assert!(receiver.engine.take(receive).is_some());
-    assert_eq!(sender.rail_name(GateId(1)), Some("sim"));
+    assert_eq!(sender.rail_name(PeerId(1)), Some("sim"));
     assert_eq!(sender.take_notices(), [""; 0], "what was found another way is no fault");
     let refused = refused.lock().unwrap();
-    assert_eq!(*refused, [(GateId(1), "one".to_owned()), (GateId(1), "two".to_owned())]);
+    assert_eq!(*refused, [(PeerId(1), "one".to_owned()), (PeerId(1), "two".to_owned())]);
 }
 
 #[test]
 fn when_no_rail_is_left_all_reasons_are_told() {
     let rails: Vec<Box<dyn Rail>> =
         vec![Box::new(Refusing::new("one")), Box::new(Refusing::new("two"))];
-    let mut sender = core(GateId(0), rails, &Refused::default());
+    let mut sender = core(PeerId(0), rails, &Refused::default());
     let data = Region::from_box(Box::new(*b"hello"));
-    let send = sender.engine.submit_send(GateId(1), ENVELOPE, &data, SendMode::Synchronous);
+    let send = sender.engine.submit_send(PeerId(1), ENVELOPE, &data, SendMode::Synchronous);
     sender.flush();
     for _ in 0..10 {
         sender.advance();
@@ -66,7 +66,7 @@ fn when_no_rail_is_left_all_reasons_are_told() {
 struct Refusing {
     rail: Nowhere,
     name: &'static str,
-    asked: VecDeque<GateId>,
+    asked: VecDeque<PeerId>,
 }
 
 impl Refusing {
@@ -82,7 +82,7 @@ impl Rail for Refusing {
         self.name
     }
 
-    fn connect(&mut self, peer: GateId, _: &[u8]) -> Result<(), RailError> {
+    fn connect(&mut self, peer: PeerId, _: &[u8]) -> Result<(), RailError> {
         self.asked.push_back(peer);
         Ok(())
     }
@@ -99,24 +99,24 @@ impl Rail for Refusing {
     }
 }
 
-fn core(rank: GateId, rails: Vec<Box<dyn Rail>>, refused: &Refused) -> Core {
+fn core(rank: PeerId, rails: Vec<Box<dyn Rail>>, refused: &Refused) -> Core {
     let ranks = Box::new(Ranks(Arc::clone(refused)));
     Core::new(Engine::new(Config::new(2)), rank, 2, rails, ranks)
 }
 
 /// To whom no way was found, and by which rails.
-type Refused = Arc<Mutex<Vec<(GateId, String)>>>;
+type Refused = Arc<Mutex<Vec<(PeerId, String)>>>;
 
 /// Where a rank may be found: by the rails that refuse, then by the simulated one.
 struct Ranks(Refused);
 
 impl Directory for Ranks {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         let rails = ["one", "two", "sim"];
         Ok(rails.map(|rail| (rail.into(), peer.0.to_le_bytes().into())).into())
     }
 
-    fn note_no_way(&mut self, peer: GateId, rail: &str) {
+    fn note_no_way(&mut self, peer: PeerId, rail: &str) {
         self.0.lock().unwrap().push((peer, rail.to_owned()));
     }
 }

@@ -13,7 +13,7 @@ use engine::SendMode;
 use memory::Region;
 use progress::Progress;
 use simulated::{envelope, process, selector, send};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn a_message_nobody_takes_wakes_who_probes_for_it() {
@@ -78,7 +78,7 @@ fn what_is_submitted_while_waiting_is_sent() {
     // No other call of the sender's follows.
     sender.wait_for(PATIENCE, |core| {
         let mode = SendMode::Standard;
-        sent.get_or_insert_with(|| core.engine.submit_send(GateId(1), envelope(1), &data, mode));
+        sent.get_or_insert_with(|| core.engine.submit_send(PeerId(1), envelope(1), &data, mode));
         network.step();
         turns += 1;
         (turns == TURNS).then_some(())
@@ -101,7 +101,7 @@ fn what_ends_while_its_own_thread_goes_to_sleep_is_seen() {
         let mut begun = None;
         sender.wait(|core| {
             let op = *begun.get_or_insert_with(|| {
-                core.engine.submit_send(GateId(1), envelope(3), &data, SendMode::Standard)
+                core.engine.submit_send(PeerId(1), envelope(3), &data, SendMode::Standard)
             });
             core.engine.take(op)
         });
@@ -124,7 +124,7 @@ fn what_ends_before_its_own_thread_gives_way_is_seen() {
                 return None;
             }
             let op = *begun.get_or_insert_with(|| {
-                core.engine.submit_send(GateId(1), envelope(3), &data, SendMode::Standard)
+                core.engine.submit_send(PeerId(1), envelope(3), &data, SendMode::Standard)
             });
             core.engine.take(op)
         });

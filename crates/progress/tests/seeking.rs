@@ -10,7 +10,7 @@ use driver::{Rail, SimNetwork, SimPath};
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Directory, Policy, Progress};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn whoever_waits_finds_out_that_a_peer_it_never_spoke_to_is_gone() {
@@ -123,7 +123,7 @@ fn submit(waiter: &Progress, context: u64) -> OpId {
         .submit(|core| core.engine.submit_receive(Some(PEER), selector(context), &Region::owned(8)))
 }
 
-fn submit_send(sender: &Progress, to: GateId, context: u64) -> OpId {
+fn submit_send(sender: &Progress, to: PeerId, context: u64) -> OpId {
     let source = if to == ME { PEER } else { ME };
     let envelope = Envelope { context, source: source.0, tag: 0, is_urgent: false };
     let data = Region::owned(8);
@@ -257,12 +257,12 @@ struct Ranks {
 }
 
 impl Directory for Ranks {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         self.sought.fetch_add(u32::from(peer == PEER), Ordering::Relaxed);
         Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
     }
 
-    fn has_ended(&mut self, _: GateId) -> bool {
+    fn has_ended(&mut self, _: PeerId) -> bool {
         self.has_ended.load(Ordering::Relaxed)
     }
 
@@ -271,6 +271,6 @@ impl Directory for Ranks {
     }
 }
 
-const ME: GateId = GateId(0);
-const PEER: GateId = GateId(1);
+const ME: PeerId = PeerId(0);
+const PEER: PeerId = PeerId(1);
 const SOON: u64 = 5;

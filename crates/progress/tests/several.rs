@@ -8,7 +8,7 @@ use driver::OwnRail;
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Directory, Policy, Progress};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn what_comes_to_any_wakes_the_thread_that_waits_for_all() {
@@ -84,12 +84,12 @@ fn send(lane: &Progress) {
 struct Own;
 
 impl Directory for Own {
-    fn addresses(&mut self, _: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, _: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("self".into(), HERE.0.to_le_bytes().to_vec())])
     }
 }
 
-const HERE: GateId = GateId(0);
+const HERE: PeerId = PeerId(0);
 const SELECTOR: Selector = Selector { context: 0, source: Some(0), tag: None };
 const NOTE: u64 = 1;
 const LANES: usize = 3;

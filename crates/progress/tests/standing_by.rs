@@ -11,7 +11,7 @@ use engine::{Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use pair::{PATIENCE, cores, policy};
 use progress::Progress;
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn what_several_communications_have_left_behind_comes_to_its_end() {
@@ -96,12 +96,12 @@ fn threads() -> usize {
 fn send(progress: &Progress, data: &Region) -> OpId {
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
     progress
-        .submit(|core| core.engine.submit_send(GateId(1), envelope, data, SendMode::Synchronous))
+        .submit(|core| core.engine.submit_send(PeerId(1), envelope, data, SendMode::Synchronous))
 }
 
 fn receive(progress: &Progress, into: &Region) -> OpId {
     let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
-    progress.submit(|core| core.engine.submit_receive(Some(GateId(0)), selector, into))
+    progress.submit(|core| core.engine.submit_receive(Some(PeerId(0)), selector, into))
 }
 
 const LANES: usize = 4;

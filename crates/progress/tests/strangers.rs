@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use driver::{Event, Identity, QuicConfig, QuicRail, Rail, TcpConfig, TcpRail};
 use engine::{Config, Engine};
 use progress::{Core, Directory};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn each_reason_is_told_once_and_the_rest_counted() {
@@ -54,7 +54,7 @@ fn the_key_of_a_job_that_has_ended_is_refused_and_told_of_once() {
     for rank in 1..4 {
         let rails: [Box<dyn Rail>; 2] = [tcp(rank, ended), quic(rank, ended)];
         for (mut rail, address) in rails.into_iter().zip(&process.addresses) {
-            rail.connect(GateId(0), address).expect("an address");
+            rail.connect(PeerId(0), address).expect("an address");
             // Until it has been refused for some times: it tries again.
             let end = Instant::now() + Duration::from_millis(300);
             while Instant::now() < end {
@@ -125,7 +125,7 @@ fn the_process() {
         println!("\naddress {}", bytes.join(" "));
     }
     let engine = Engine::new(Config::new(2));
-    let mut core = Core::new(engine, GateId(0), 2, rails.into(), Box::new(Nobody));
+    let mut core = Core::new(engine, PeerId(0), 2, rails.into(), Box::new(Nobody));
     let end = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
     let limit = Instant::now() + Duration::from_secs(120);
     // What came before the end is seen before the end.
@@ -141,14 +141,14 @@ fn tcp(rank: u32, (job, secret): (u64, [u8; 32])) -> Box<TcpRail> {
     let config = TcpConfig {
         interface: Some("127.0.0.1".into()),
         connect_timeout: Duration::from_secs(10),
-        ..TcpConfig::new(GateId(rank), job, secret)
+        ..TcpConfig::new(PeerId(rank), job, secret)
     };
     Box::new(TcpRail::new(config).expect("sockets"))
 }
 
 fn quic(rank: u32, (job, secret): (u64, [u8; 32])) -> Box<QuicRail> {
     let config = QuicConfig {
-        rank: GateId(rank),
+        rank: PeerId(rank),
         job,
         identity: Identity::of(&secret, job),
         interface: Some("127.0.0.1".into()),
@@ -161,7 +161,7 @@ fn quic(rank: u32, (job, secret): (u64, [u8; 32])) -> Box<QuicRail> {
 struct Nobody;
 
 impl Directory for Nobody {
-    fn addresses(&mut self, _: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, _: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Err("nobody is there".into())
     }
 }

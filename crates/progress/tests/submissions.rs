@@ -9,7 +9,7 @@ use driver::OwnRail;
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Directory, Policy, Progress};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn who_finds_the_core_taken_leaves_what_it_begins_and_goes() {
@@ -78,7 +78,7 @@ fn who_finds_no_slip_waits() {
 #[test]
 fn what_cannot_be_sent_ends_so() {
     let process = process();
-    let nobody = GateId(1);
+    let nobody = PeerId(1);
     let op = process.look(|_| {
         beside(&process, |process| {
             assert!(process.send_short(nobody, envelope(0), &message(0, 8)), "as far as it knows");
@@ -133,7 +133,7 @@ fn envelope(number: usize) -> Envelope {
 struct Own;
 
 impl Directory for Own {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         match peer {
             HERE => Ok(vec![("self".into(), HERE.0.to_le_bytes().to_vec())]),
             _ => Err("nobody has that address".into()),
@@ -141,7 +141,7 @@ impl Directory for Own {
     }
 }
 
-const HERE: GateId = GateId(0);
+const HERE: PeerId = PeerId(0);
 const SELECTOR: Selector = Selector { context: 0, source: Some(0), tag: None };
 const MODE: SendMode = SendMode::Standard;
 const NOTE: u64 = 1;

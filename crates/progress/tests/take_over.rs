@@ -15,7 +15,7 @@ use engine::{Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Core, Directory};
 use traffic::{Exchange, Random};
-use wire::{Capabilities, Cost, Frame, GateId, RailId};
+use wire::{Capabilities, Cost, Frame, PeerId, RailId};
 
 #[test]
 fn the_rail_that_leads_there_takes_over() {
@@ -91,7 +91,7 @@ fn a_link_that_passes_another_opens_when_that_carries_what_is_long() {
         exchange(&mut job, 400_000);
     }
     assert_eq!(asked(&job), 1, "once, by who sends");
-    let carries = |core: &Core, rank: u32| core.engine.carries(GateId(1 - rank), RailId(1));
+    let carries = |core: &Core, rank: u32| core.engine.carries(PeerId(1 - rank), RailId(1));
     job.run(|job| [0, 1].iter().all(|&rank| carries(&job.cores[rank], rank as u32)));
 }
 
@@ -103,7 +103,7 @@ fn who_is_refused_everywhere_is_waited_for_as_long_as_who_is_not_answered() {
     job.walls.iter().for_each(|wall| wall.set(Kind::Refuses));
     let data = Region::owned(8);
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
-    let send = job.cores[0].engine.submit_send(GateId(1), envelope, &data, SendMode::Synchronous);
+    let send = job.cores[0].engine.submit_send(PeerId(1), envelope, &data, SendMode::Synchronous);
     let mut outcome = None;
     job.run(|job| {
         outcome = outcome.or(job.cores[0].engine.take(send).map(|end| end.outcome));
@@ -166,8 +166,8 @@ impl Job {
         let cores = [0, 1].map(|rank| {
             let rail = |at: usize| Walled {
                 name: NAMES[at],
-                rail: networks[at].rail(GateId(rank)),
-                peer: GateId(1 - rank),
+                rail: networks[at].rail(PeerId(rank)),
+                peer: PeerId(1 - rank),
                 wall: Arc::clone(&walls[WALLS[at]]),
                 passing: (at == PASSING).then(|| Arc::clone(&passing)),
                 is_open: false,
@@ -181,7 +181,7 @@ impl Job {
             let config = Config { detour_ns: 3_000_000, patience_ns, ..Config::new(2) };
             Core::new(
                 Engine::new(config),
-                GateId(rank),
+                PeerId(rank),
                 2,
                 rails.into(),
                 Box::new(Both(Arc::clone(&has_ended))),
@@ -200,7 +200,7 @@ impl Job {
     }
 
     fn names(&self) -> [Option<&'static str>; 2] {
-        [0, 1].map(|rank| self.cores[rank].rail_name(GateId(1 - rank as u32)))
+        [0, 1].map(|rank| self.cores[rank].rail_name(PeerId(1 - rank as u32)))
     }
 
     /// A wall falls.
@@ -276,7 +276,7 @@ impl Wall {
 struct Walled {
     name: &'static str,
     rail: SimRail,
-    peer: GateId,
+    peer: PeerId,
     wall: Arc<Wall>,
     /// Of a rail that passes others, how often its link was asked for.
     passing: Option<Arc<AtomicUsize>>,
@@ -331,19 +331,19 @@ impl Rail for Walled {
         self.passing.is_some()
     }
 
-    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+    fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError> {
         self.is_asked = true;
         self.passing.iter().for_each(|asked| _ = asked.fetch_add(1, Ordering::Relaxed));
         if self.is_walled() { Ok(()) } else { self.rail.connect(peer, address) }
     }
 
-    fn disconnect(&mut self, peer: GateId) {
+    fn disconnect(&mut self, peer: PeerId) {
         (self.is_open, self.is_asked) = (false, false);
         (self.notices_in, self.refuses_in) = (None, None);
         self.rail.disconnect(peer);
     }
 
-    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+    fn post(&mut self, peer: PeerId, frame: &Frame) -> Post {
         if self.notices_in.is_some() { Post::Done } else { self.rail.post(peer, frame) }
     }
 
@@ -402,11 +402,11 @@ impl Rail for Walled {
 struct Both(Arc<AtomicBool>);
 
 impl Directory for Both {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(NAMES.map(|name| (name.into(), peer.0.to_le_bytes().into())).into())
     }
 
-    fn has_ended(&mut self, _: GateId) -> bool {
+    fn has_ended(&mut self, _: PeerId) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

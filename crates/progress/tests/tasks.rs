@@ -12,7 +12,7 @@ use engine::{Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Progress, Stage, Task};
 use simulated::{envelope, process, selector, send};
-use wire::GateId;
+use wire::PeerId;
 
 #[test]
 fn a_task_goes_on_while_a_thread_waits_for_something_else() {
@@ -113,15 +113,15 @@ impl Task for Relay {
                 let envelope = Envelope { source: 1, ..envelope(self.tag) };
                 let data = Region::owned(8);
                 let mode = SendMode::Standard;
-                let op = core.engine.submit_send(GateId(0), envelope, &data, mode);
+                let op = core.engine.submit_send(PeerId(0), envelope, &data, mode);
                 core.engine.release(op);
                 self.tag += 1;
                 self.received = None;
                 continue;
             }
             let received = *self.received.get_or_insert_with(|| {
-                let gate = Some(GateId(0));
-                core.engine.submit_receive(gate, selector(self.tag), &Region::owned(8))
+                let peer = Some(PeerId(0));
+                core.engine.submit_receive(peer, selector(self.tag), &Region::owned(8))
             });
             return match core.engine.take(received) {
                 Some(_) => Stage::Works,
@@ -157,7 +157,7 @@ fn until<T>(
 
 fn receive(progress: &Progress, tag: i32) -> OpId {
     let from = Selector { source: Some(1), ..selector(tag) };
-    progress.submit(|core| core.engine.submit_receive(Some(GateId(1)), from, &Region::owned(8)))
+    progress.submit(|core| core.engine.submit_receive(Some(PeerId(1)), from, &Region::owned(8)))
 }
 
 const LAST: i32 = 5;

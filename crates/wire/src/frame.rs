@@ -2,9 +2,9 @@
 
 use memory::Region;
 
-/// A peer process: its rank in the job. The gate is everything known about the way there.
+/// A peer process: its rank in the job. The peer is everything known about the way there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct GateId(pub u32);
+pub struct PeerId(pub u32);
 
 /// One of the rails of this process, by the order in which they were opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -15,7 +15,7 @@ pub mod traffic;
 
 pub use cost::{Cost, HostCost};
 pub use frame::{
-    Body, Capabilities, FIRST_CREDIT_BYTES, Frame, FrameToken, GateId, RailId, RemoteRegion,
+    Body, Capabilities, FIRST_CREDIT_BYTES, Frame, FrameToken, PeerId, RailId, RemoteRegion,
 };
 pub use thresholds::Thresholds;
 pub use traffic::Traffic;

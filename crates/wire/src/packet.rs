@@ -1,7 +1,7 @@
 //! Packets: what the engines of two ranks say to each other.
 //!
 //! All numbers are little-endian. A packet begins with its kind; a payload follows its header
-//! directly. `sequence` counts the matching-bearing packets (`Eager`, `Request`) of a gate.
+//! directly. `sequence` counts the matching-bearing packets (`Eager`, `Request`) of a peer.
 
 use std::num::NonZeroU64;
 
@@ -14,7 +14,7 @@ pub struct Header {
     pub source: u32,
     /// The tag.
     pub tag: i32,
-    /// Position among the messages of this gate, wrapping.
+    /// Position among the messages of this peer, wrapping.
     pub sequence: u32,
 }
 
@@ -43,7 +43,7 @@ pub enum Packet<'a> {
     },
     /// A piece of the beginning of a message, sent ahead of the receiver's clear, or because it is taken in.
     Ahead {
-        /// The message's position among those of this gate, as in its request.
+        /// The message's position among those of this peer, as in its request.
         sequence: u32,
         /// Where the piece begins in the message.
         offset: u64,
@@ -87,7 +87,7 @@ pub enum Packet<'a> {
     },
     /// As `Ahead`, packed ([`crate::pack`]).
     PackedAhead {
-        /// The message's position among those of this gate, as in its request.
+        /// The message's position among those of this peer, as in its request.
         sequence: u32,
         /// Where the piece begins in the message.
         offset: u64,

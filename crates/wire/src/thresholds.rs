@@ -9,7 +9,7 @@ use std::fmt;
 
 use crate::cost::{Cost, HostCost};
 
-/// The sizes by which a gate decides how messages travel on a link, in bytes.
+/// The sizes by which a peer decides how messages travel on a link, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
     /// How many unmatched bytes the peer accepts.
@@ -44,7 +44,7 @@ pub struct Limit {
 pub enum Because {
     /// Four times what is under way on the link in a round trip.
     RoundTrips,
-    /// The share of the job's memory that this gate may use.
+    /// The share of the job's memory that this peer may use.
     Budget,
     /// Less would not carry a few messages.
     Least,
@@ -71,7 +71,7 @@ pub enum Because {
 }
 
 impl Thresholds {
-    /// What follows for a link, when its gate may use `budget_bytes` of the receiver's memory.
+    /// What follows for a link, when its peer may use `budget_bytes` of the receiver's memory.
     pub fn derive(cost: &Cost, host: &HostCost, budget_bytes: u64) -> Self {
         let explained = Explained::derive(cost, host, budget_bytes);
         let bytes = |limit: Limit| usize::try_from(limit.bytes).unwrap_or(usize::MAX);
@@ -246,7 +246,7 @@ impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::RoundTrips => "four times what the link carries in a round trip",
-            Self::Budget => "this gate's share of the job's memory",
+            Self::Budget => "this peer's share of the job's memory",
             Self::Least => "less is not worth the trouble on any link",
             Self::Most => "more brings nothing on any link",
             Self::Latency => "what the link carries within its latency",
@@ -272,8 +272,8 @@ fn next_power(bytes: u64) -> u64 {
     bytes.checked_next_power_of_two().unwrap_or(CHUNK_MAX)
 }
 
-/// What a gate may use of the receiver's memory where nothing else is said.
-pub const GATE_BUDGET_BYTES: u64 = 16 << 20;
+/// What a peer may use of the receiver's memory where nothing else is said.
+pub const PEER_BUDGET_BYTES: u64 = 16 << 20;
 
 /// A wake-up at the receiver is to bring more than a page.
 const PIECE_MIN: u64 = 16 << 10;
@@ -289,11 +289,11 @@ const MESSAGES: u64 = 16;
 const HOLD_NS: u64 = 100;
 /// What it takes until a process runs again that sleeps in the kernel.
 const WAKE_NS: u64 = 100_000;
-/// No gate does with less, whatever the budget.
+/// No peer does with less, whatever the budget.
 const CREDIT_MIN: u64 = 64 << 10;
 /// A receiver that computes for a while should not stop its senders at once.
 const CREDIT_FLOOR: u64 = 4 << 20;
-/// One gate does not take more of a usual budget; of a greater one a quarter.
+/// One peer does not take more of a usual budget; of a greater one a quarter.
 const CREDIT_MAX: u64 = 64 << 20;
 /// Beyond this, frames are not sent faster, and receivers cannot copy while the sender does.
 const CHUNK_MAX: u64 = 1 << 20;
@@ -315,7 +315,7 @@ mod tests {
     const BUDGET: u64 = 64 << 20;
 
     #[test]
-    fn one_gate_takes_a_quarter_of_a_great_budget_where_the_link_holds_so_much() {
+    fn one_peer_takes_a_quarter_of_a_great_budget_where_the_link_holds_so_much() {
         let far = Cost::linear(150_000_000, 2000, 1_250 * MB);
         let of =
             |cost: &Cost, budget| Thresholds::derive(cost, &host(), budget).credit_bytes as u64;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use quinn_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamEvent, Transmit};
-use wire::{Frame, GateId, Traffic};
+use wire::{Frame, PeerId, Traffic};
 
 use super::congestion::Path;
 use super::controller::SharedGate;
@@ -133,7 +133,7 @@ impl World {
         let config = first.keys.client(&gate, known);
         let (handle, connection) =
             first.endpoint.connect(start, config, address(1), "test").unwrap();
-        let stage = Stage::Dialled { peer: GateId(1) };
+        let stage = Stage::Dialled { peer: PeerId(1) };
         first.line = Some((handle, Line::new(connection, 0, stage, gate, start)));
         world.pump(0);
         world.until(|world| world.ends.iter().all(|end| end.is_up()));

@@ -18,7 +18,7 @@ use quinn_proto::{
 };
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
-use wire::{Capabilities, Cost, Frame, GateId};
+use wire::{Capabilities, Cost, Frame, PeerId};
 
 use super::frames::FRAME_MAX;
 use super::hello::Myself;
@@ -44,9 +44,9 @@ pub(super) struct Core {
     pub(super) batch: Vec<u8>,
     pub(super) epoll: Arc<OwnedFd>,
     pub(super) lines: FxHashMap<usize, Line>,
-    pub(super) links: FxHashMap<GateId, Link>,
+    pub(super) links: FxHashMap<PeerId, Link>,
     /// Of links that have been open, the last opening that may have come about.
-    pub(super) generations: FxHashMap<GateId, u32>,
+    pub(super) generations: FxHashMap<PeerId, u32>,
     /// Lines that may have something to send, or to read.
     pub(super) to_serve: Vec<usize>,
     pub(super) to_read: VecDeque<usize>,
@@ -79,10 +79,10 @@ pub(super) enum Link {
 
 /// What has happened and was not told.
 pub(super) enum News {
-    Up { peer: GateId },
-    Room { peer: GateId },
-    Cost { peer: GateId, cost: Cost },
-    Down { peer: GateId, fault: Fault },
+    Up { peer: PeerId },
+    Room { peer: PeerId },
+    Cost { peer: PeerId, cost: Cost },
+    Down { peer: PeerId, fault: Fault },
     Refused { from: SocketAddr, reason: Refusal },
     Hampered { reason: String },
 }
@@ -155,7 +155,7 @@ impl Core {
     }
 
     /// Ends what leads to `peer`, without a word to the engine.
-    pub fn disconnect(&mut self, peer: GateId, now: Instant) {
+    pub fn disconnect(&mut self, peer: PeerId, now: Instant) {
         match self.links.remove(&peer) {
             Some(Link::Dialling(_)) => {
                 self.dialled -= 1;
@@ -184,7 +184,7 @@ impl Core {
     }
 
     /// Takes a frame, and says whether some of what was posted on its link has to wait for the pace.
-    pub fn post(&mut self, peer: GateId, frame: &Frame, now: Instant) -> (Post, bool) {
+    pub fn post(&mut self, peer: PeerId, frame: &Frame, now: Instant) -> (Post, bool) {
         let Some(Link::Open { key }) = self.links.get(&peer) else { return (Post::Full, false) };
         let key = *key;
         let Some(line) = self.lines.get_mut(&key) else { return (Post::Full, false) };
@@ -199,7 +199,7 @@ impl Core {
     }
 
     /// Where the peer behind an open link is.
-    pub fn address_of(&self, peer: GateId) -> Option<SocketAddr> {
+    pub fn address_of(&self, peer: PeerId) -> Option<SocketAddr> {
         let Some(Link::Open { key }) = self.links.get(&peer) else { return None };
         self.lines.get(key).map(|line| line.connection.remote_address())
     }
@@ -659,7 +659,7 @@ impl Core {
 }
 
 impl News {
-    fn peer(&self) -> Option<GateId> {
+    fn peer(&self) -> Option<PeerId> {
         match self {
             Self::Up { peer }
             | Self::Room { peer }

@@ -4,14 +4,14 @@
 //! the connection says who it is and whom it looks for, and which opening of the link between the two this is; the
 //! other answers that this connection is the link, and which opening it counts, or closes it.
 
-use wire::GateId;
+use wire::PeerId;
 
 use crate::tcp::Refusal;
 
 /// Who this process is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Myself {
-    pub rank: GateId,
+    pub rank: PeerId,
     pub job: u64,
     /// Gateways are looked for by their addresses, whatever number they have given themselves.
     pub is_gateway: bool,
@@ -20,7 +20,7 @@ pub(super) struct Myself {
 /// A hello that was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Caller {
-    pub rank: GateId,
+    pub rank: PeerId,
     /// Which opening of the link it has in mind.
     pub generation: u32,
 }
@@ -44,7 +44,7 @@ pub(super) fn accepted(verdict: [u8; VERDICT_LEN]) -> Option<u32> {
 
 impl Myself {
     /// What is said to `peer`.
-    pub fn hello(&self, peer: GateId, generation: u32) -> [u8; HELLO_LEN] {
+    pub fn hello(&self, peer: PeerId, generation: u32) -> [u8; HELLO_LEN] {
         let mut hello = [0; HELLO_LEN];
         hello[..8].copy_from_slice(MAGIC);
         hello[8..16].copy_from_slice(&self.job.to_le_bytes());
@@ -72,7 +72,7 @@ impl Myself {
         if hello[8..16] != self.job.to_le_bytes() || word(20) != own {
             return Err(Refusal::Job);
         }
-        Ok(Caller { rank: GateId(word(16)), generation: word(24) })
+        Ok(Caller { rank: PeerId(word(16)), generation: word(24) })
     }
 }
 
@@ -86,25 +86,25 @@ mod tests {
     use super::*;
 
     fn side(rank: u32, job: u64) -> Myself {
-        Myself { rank: GateId(rank), job, is_gateway: false }
+        Myself { rank: PeerId(rank), job, is_gateway: false }
     }
 
     #[test]
     fn gateways_look_for_gateways_and_for_nobody_else() {
         let [one, other] = [5, 6].map(|rank| Myself { is_gateway: true, ..side(rank, 9) });
-        let caller = Caller { rank: GateId(5), generation: 1 };
-        assert_eq!(other.check(&one.hello(GateId(0), 1)), Ok(caller));
-        assert_eq!(side(0, 9).check(&one.hello(GateId(0), 1)), Err(Refusal::Job));
-        assert_eq!(other.check(&side(0, 9).hello(GateId(6), 1)), Err(Refusal::Job));
+        let caller = Caller { rank: PeerId(5), generation: 1 };
+        assert_eq!(other.check(&one.hello(PeerId(0), 1)), Ok(caller));
+        assert_eq!(side(0, 9).check(&one.hello(PeerId(0), 1)), Err(Refusal::Job));
+        assert_eq!(other.check(&side(0, 9).hello(PeerId(6), 1)), Err(Refusal::Job));
     }
 
     #[test]
     fn only_one_of_the_job_who_looks_for_this_rank_is_heard() {
         let own = side(1, 9);
-        let caller = Caller { rank: GateId(0), generation: 4 };
-        assert_eq!(own.check(&side(0, 9).hello(GateId(1), 4)), Ok(caller));
-        assert_eq!(own.check(&side(0, 8).hello(GateId(1), 4)), Err(Refusal::Job));
-        assert_eq!(own.check(&side(0, 9).hello(GateId(2), 4)), Err(Refusal::Job));
+        let caller = Caller { rank: PeerId(0), generation: 4 };
+        assert_eq!(own.check(&side(0, 9).hello(PeerId(1), 4)), Ok(caller));
+        assert_eq!(own.check(&side(0, 8).hello(PeerId(1), 4)), Err(Refusal::Job));
+        assert_eq!(own.check(&side(0, 9).hello(PeerId(2), 4)), Err(Refusal::Job));
         assert_eq!(own.check(&[7; HELLO_LEN]), Err(Refusal::Protocol));
     }
 

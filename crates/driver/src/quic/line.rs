@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quinn_proto::{Connection, ReadError, StreamId, Transmit, VarInt, WriteError};
-use wire::GateId;
+use wire::PeerId;
 
 use super::controller::SharedGate;
 use super::echo::{self, Heard, Tail};
@@ -34,13 +34,13 @@ pub(super) trait Outlet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// This process has opened it to reach `peer`; the protocol's handshake is under way.
-    Dialled { peer: GateId },
+    Dialled { peer: PeerId },
     /// This process has said hello to `peer`, whose verdict is awaited.
-    Asked { peer: GateId },
+    Asked { peer: PeerId },
     /// Somebody has opened it, and has not said hello yet.
     Strange,
     /// It is the link to `peer`.
-    Open { peer: GateId },
+    Open { peer: PeerId },
     /// It is closed, and lingers until the other end knows.
     Closing,
 }
@@ -154,7 +154,7 @@ impl Line {
     }
 
     /// The peer behind the link, if this is one.
-    pub fn peer(&self) -> Option<GateId> {
+    pub fn peer(&self) -> Option<PeerId> {
         match self.stage {
             Stage::Open { peer } => Some(peer),
             Stage::Dialled { .. } | Stage::Asked { .. } | Stage::Strange | Stage::Closing => None,
@@ -162,7 +162,7 @@ impl Line {
     }
 
     /// Whom this process wants to reach by it, if it has not yet.
-    pub fn dials(&self) -> Option<GateId> {
+    pub fn dials(&self) -> Option<PeerId> {
         match self.stage {
             Stage::Dialled { peer } | Stage::Asked { peer } => Some(peer),
             Stage::Strange | Stage::Open { .. } | Stage::Closing => None,

@@ -56,7 +56,7 @@ use rustix::time::{
 };
 #[cfg(doc)]
 use wire::Capabilities;
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 use crate::identity::Identity;
 use crate::lookout::{Lookout, Sockets};
@@ -77,7 +77,7 @@ use self::socket::Socket;
 #[derive(Clone, Debug)]
 pub struct QuicConfig {
     /// This process.
-    pub rank: GateId,
+    pub rank: PeerId,
     /// The job's number, the same in all its processes.
     pub job: u64,
     /// What the job's processes know one another by.
@@ -110,7 +110,7 @@ pub struct QuicRail {
 #[derive(Debug)]
 pub struct TrunkConfig {
     /// The number that this gateway has given itself.
-    pub own: GateId,
+    pub own: PeerId,
     /// The job's number.
     pub job: u64,
     /// What the job's processes know one another by.
@@ -194,12 +194,12 @@ impl QuicRail {
     }
 
     /// Calls a gateway, which is `peer` from now on, as [`Rail::connect`] does.
-    pub fn call(&mut self, peer: GateId, gateway: SocketAddr) {
+    pub fn call(&mut self, peer: PeerId, gateway: SocketAddr) {
         self.core().connect(peer, vec![gateway], Duration::MAX);
     }
 
     /// Where the peer behind an open link is.
-    pub fn address_of(&self, peer: GateId) -> Option<SocketAddr> {
+    pub fn address_of(&self, peer: PeerId) -> Option<SocketAddr> {
         self.core().address_of(peer)
     }
 
@@ -238,7 +238,7 @@ impl Rail for QuicRail {
         self.address.clone()
     }
 
-    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+    fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError> {
         let _uncancelled = Uncancelled::begin();
         let malformed = || RailError::Unreachable("a malformed address".into());
         let (ways, published) = Ways::parse(address).ok_or_else(malformed)?;
@@ -257,12 +257,12 @@ impl Rail for QuicRail {
         Ok(())
     }
 
-    fn disconnect(&mut self, peer: GateId) {
+    fn disconnect(&mut self, peer: PeerId) {
         let _uncancelled = Uncancelled::begin();
         self.core().disconnect(peer, Instant::now());
     }
 
-    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+    fn post(&mut self, peer: PeerId, frame: &Frame) -> Post {
         let _uncancelled = Uncancelled::begin();
         let (post, waits) = self.core().post(peer, frame, Instant::now());
         if let Some(keeper) = self.keeper.as_ref().filter(|_| waits) {

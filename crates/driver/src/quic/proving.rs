@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use quinn_proto::{ConnectionError, ConnectionHandle, Dir, Incoming, TransportErrorCode};
-use wire::GateId;
+use wire::PeerId;
 
 use super::congestion::Path;
 use super::controller::SharedGate;
@@ -20,7 +20,7 @@ impl Core {
     /// Begins to look for `peer` at these addresses, for as long as `patience` at most where it has never been met.
     pub(super) fn connect(
         &mut self,
-        peer: GateId,
+        peer: PeerId,
         candidates: Vec<SocketAddr>,
         patience: Duration,
     ) {
@@ -38,7 +38,7 @@ impl Core {
         self.dial(Instant::now());
     }
 
-    pub(super) fn is_known(&self, peer: GateId) -> bool {
+    pub(super) fn is_known(&self, peer: PeerId) -> bool {
         self.links.contains_key(&peer)
     }
 
@@ -137,7 +137,7 @@ impl Core {
         self.serve_lines(at);
     }
 
-    pub(super) fn dial_one(&mut self, peer: GateId, address: SocketAddr, now: Instant) {
+    pub(super) fn dial_one(&mut self, peer: PeerId, address: SocketAddr, now: Instant) {
         let Some(Link::Dialling(dialling)) = self.links.get(&peer) else { return };
         let patience = dialling.try_timeout().min(self.connect_timeout);
         let Some(index) = self.way_to(address) else {
@@ -178,7 +178,7 @@ impl Core {
 
     pub(super) fn note_failure(
         &mut self,
-        peer: GateId,
+        peer: PeerId,
         address: SocketAddr,
         failure: (String, bool),
         at: Instant,
@@ -191,7 +191,7 @@ impl Core {
     }
 
     /// Closes this side's own attempts to reach `peer`.
-    pub(super) fn drop_dials(&mut self, peer: GateId, now: Instant) {
+    pub(super) fn drop_dials(&mut self, peer: PeerId, now: Instant) {
         let is_dial = |line: &Line| line.dials() == Some(peer);
         let dials: Vec<usize> =
             self.lines.iter().filter(|(_, line)| is_dial(line)).map(|(&key, _)| key).collect();
@@ -201,7 +201,7 @@ impl Core {
     }
 
     /// Whether this side has said hello to `peer` and waits for the verdict: that may be the link.
-    pub(super) fn has_asked(&self, peer: GateId) -> bool {
+    pub(super) fn has_asked(&self, peer: PeerId) -> bool {
         self.lines.values().any(|line| line.stage == Stage::Asked { peer })
     }
 
@@ -236,7 +236,7 @@ impl Core {
 
     /// Which opening of the link to a peer is tried: the first until one has come about, then one more than any
     /// that may have come about at either end.
-    fn next_generation(&mut self, peer: GateId) -> u32 {
+    fn next_generation(&mut self, peer: PeerId) -> u32 {
         let others_ask = self.has_asked(peer);
         let Some(known) = self.generations.get_mut(&peer) else { return 1 };
         if !others_ask {
@@ -290,7 +290,7 @@ impl Core {
     }
 
     /// The peer has lost the link, if it is open here.
-    fn give_way(&mut self, peer: GateId, now: Instant) {
+    fn give_way(&mut self, peer: PeerId, now: Instant) {
         let Some(&Link::Open { key }) = self.links.get(&peer) else { return };
         self.links.remove(&peer);
         self.learn(key);
@@ -299,7 +299,7 @@ impl Core {
         self.news.push_back(News::Down { peer, fault });
     }
 
-    pub(super) fn hear_verdict(&mut self, key: usize, peer: GateId, now: Instant) {
+    pub(super) fn hear_verdict(&mut self, key: usize, peer: PeerId, now: Instant) {
         let Some(line) = self.lines.get_mut(&key) else { return };
         let Some(verdict) = line.hear::<VERDICT_LEN>() else { return };
         match accepted(verdict) {
@@ -312,7 +312,7 @@ impl Core {
         }
     }
 
-    pub(super) fn open(&mut self, key: usize, peer: GateId, now: Instant) {
+    pub(super) fn open(&mut self, key: usize, peer: PeerId, now: Instant) {
         if let Some(Link::Dialling(_)) = self.links.insert(peer, Link::Open { key }) {
             self.dialled -= 1;
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 use super::core::Link;
 use super::vigil::UNANSWERED_MAX;
@@ -33,7 +33,7 @@ impl Pair {
     fn new() -> Self {
         let rails = [0, 1].map(|rank| {
             QuicRail::new(QuicConfig {
-                rank: GateId(rank),
+                rank: PeerId(rank),
                 job: 3,
                 identity: Identity::of(&[8; 32], 3),
                 interface: Some("127.0.0.1".into()),
@@ -52,7 +52,7 @@ impl Pair {
     /// One rank dials the other by way of an address.
     fn connect_by(&mut self, dialler: usize, address: SocketAddr) {
         let address = interfaces::emit(self.rails[1 - dialler].network, &[address]);
-        self.rails[dialler].connect(GateId(1 - dialler as u32), &address).unwrap();
+        self.rails[dialler].connect(PeerId(1 - dialler as u32), &address).unwrap();
     }
 
     fn poll(&mut self) {
@@ -102,7 +102,7 @@ impl Pair {
 
     fn post(&mut self, from: usize) {
         let frame = Frame { head: vec![from as u8; 9], ..Frame::default() };
-        assert_eq!(self.rails[from].post(GateId(1 - from as u32), &frame), Post::Done);
+        assert_eq!(self.rails[from].post(PeerId(1 - from as u32), &frame), Post::Done);
     }
 
     /// Sends a frame each way.
@@ -114,7 +114,7 @@ impl Pair {
 
     fn is_open(&self, rank: usize) -> bool {
         let core = self.rails[rank].core();
-        matches!(core.links.get(&GateId(1 - rank as u32)), Some(Link::Open { .. }))
+        matches!(core.links.get(&PeerId(1 - rank as u32)), Some(Link::Open { .. }))
     }
 
     /// Takes the link for a long way from now on.
@@ -131,7 +131,7 @@ fn a_link_that_was_lost_is_opened_anew_by_either_end() {
     pair.connect_by(0, pair.door(1));
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     for dialler in [0, 1, 1, 0] {
-        pair.rails[0].disconnect(GateId(1));
+        pair.rails[0].disconnect(PeerId(1));
         pair.expect([&[], &[Seen::Lost]]);
         pair.connect_by(dialler, pair.door(1 - dialler));
         pair.expect([&[Seen::Up], &[Seen::Up]]);
@@ -145,7 +145,7 @@ fn a_link_that_both_ends_open_anew_comes_up_once() {
     pair.connect_by(0, pair.door(1));
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     for _ in 0..4 {
-        pair.rails[1].disconnect(GateId(0));
+        pair.rails[1].disconnect(PeerId(0));
         pair.expect([&[Seen::Lost], &[]]);
         pair.connect_by(0, pair.door(1));
         pair.connect_by(1, pair.door(0));
@@ -163,7 +163,7 @@ fn one_that_only_one_end_has_lost_gives_way_to_the_newcomer() {
     for _ in 0..3 {
         pair.exchange();
         relay.set_cut(true);
-        pair.rails[0].disconnect(GateId(1));
+        pair.rails[0].disconnect(PeerId(1));
         pair.expect([&[], &[]]);
         relay.settle();
         relay.set_cut(false);
@@ -214,7 +214,7 @@ fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
     let mut pair = Pair::new();
     pair.connect_by(0, pair.door(1));
     pair.expect([&[Seen::Up], &[Seen::Up]]);
-    pair.rails[0].disconnect(GateId(1));
+    pair.rails[0].disconnect(PeerId(1));
     pair.expect([&[], &[Seen::Lost]]);
     // The connection to where the peer was has to be over: the host's word could be meant for it.
     let limit = Instant::now() + PATIENCE;
@@ -231,7 +231,7 @@ fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
     pair.connect_by(0, silent.local_addr().unwrap());
     pair.expect_nothing_for(2, || u32::from(silent.recv(&mut [0; 1 << 11]).is_ok()));
     let core = pair.rails[0].core();
-    assert!(matches!(core.links.get(&GateId(1)), Some(Link::Dialling(_))));
+    assert!(matches!(core.links.get(&PeerId(1)), Some(Link::Dialling(_))));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 use super::{QuicConfig, QuicRail};
 use crate::identity::Identity;
@@ -24,7 +24,7 @@ fn rail(rank: u32, secret: u8, job: u64) -> QuicRail {
 
 fn patient_rail(rank: u32, secret: u8, job: u64, connect_timeout: Duration) -> QuicRail {
     QuicRail::new(QuicConfig {
-        rank: GateId(rank),
+        rank: PeerId(rank),
         job,
         identity: Identity::of(&[secret; 32], job),
         interface: Some("127.0.0.1".into()),
@@ -39,7 +39,7 @@ impl Exchange {
         let rails = [0, 1].map(|rank| rail(rank, 3, 9));
         let mut exchange = Self { rails, up: [false; 2], rounds: 0, refused: Vec::new() };
         let address = exchange.rails[1].address();
-        exchange.rails[0].connect(GateId(1), &address).unwrap();
+        exchange.rails[0].connect(PeerId(1), &address).unwrap();
         exchange.until("up", |exchange| exchange.up == [true; 2]);
         exchange.send(0, 0);
         exchange
@@ -48,7 +48,7 @@ impl Exchange {
     fn send(&mut self, from: usize, number: u32) {
         let head = [number.to_le_bytes().to_vec(), vec![7; number as usize % 5000]].concat();
         let frame = Frame { head, body: None, token: None };
-        assert_eq!(self.rails[from].post(GateId(1 - from as u32), &frame), Post::Done);
+        assert_eq!(self.rails[from].post(PeerId(1 - from as u32), &frame), Post::Done);
     }
 
     fn turn(&mut self) {
@@ -58,7 +58,7 @@ impl Exchange {
             rails[rank].poll(&mut |event| match event {
                 Event::Up { .. } => up[rank] = true,
                 Event::Frame { peer, bytes } => {
-                    assert_eq!(peer, GateId(1 - rank as u32));
+                    assert_eq!(peer, PeerId(1 - rank as u32));
                     let number = u32::from_le_bytes(*bytes.first_chunk().unwrap());
                     assert_eq!(bytes.len(), 4 + number as usize % 5000);
                     assert!(arrived.replace(number).is_none(), "one frame is under way");
@@ -69,7 +69,7 @@ impl Exchange {
                 }
                 Event::Cost { .. } => {}
                 // Those that come and go.
-                Event::Down { peer, .. } if peer > GateId(1) => {}
+                Event::Down { peer, .. } if peer > PeerId(1) => {}
                 other => panic!("{other:?}"),
             });
             if let Some(number) = arrived {
@@ -95,7 +95,7 @@ impl Exchange {
     /// How the attempt of a process to reach rank 0 ends, which is not of this job.
     fn fate_of(&mut self, mut stranger: QuicRail) -> Fault {
         let address = self.rails[0].address();
-        stranger.connect(GateId(0), &address).unwrap();
+        stranger.connect(PeerId(0), &address).unwrap();
         let mut fate = None;
         self.until("the stranger gives up", |_| {
             stranger.poll(&mut |event| match event {
@@ -112,7 +112,7 @@ impl Exchange {
 fn whoever_has_no_peer_yet_and_computes_is_reached() {
     let mut rails = [0, 1].map(|rank| rail(rank, 3, 9));
     let address = rails[1].address();
-    rails[0].connect(GateId(1), &address).unwrap();
+    rails[0].connect(PeerId(1), &address).unwrap();
     let limit = Instant::now() + Duration::from_secs(30);
     let mut is_up = false;
     while !is_up {
@@ -170,7 +170,7 @@ fn connections_given_up_by_the_hundred_leave_room_for_the_job() {
             exchange.turn();
         }
         for stranger in &mut strangers {
-            stranger.connect(GateId(0), &target).unwrap();
+            stranger.connect(PeerId(0), &target).unwrap();
         }
         for stranger in strangers {
             exchange.turn();
@@ -180,7 +180,7 @@ fn connections_given_up_by_the_hundred_leave_room_for_the_job() {
     exchange.goes_on();
     let patience = Duration::from_secs(30);
     let mut late = patient_rail(50, 3, 9, patience);
-    late.connect(GateId(0), &target).unwrap();
+    late.connect(PeerId(0), &target).unwrap();
     // It is let in, if only after its address is proved.
     let limit = Instant::now() + patience;
     let mut is_up = false;

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use lock::Uncancelled;
 use memory::Region;
-use wire::{Capabilities, Cost, FIRST_CREDIT_BYTES, Frame, GateId, HostCost, RemoteRegion};
+use wire::{Capabilities, Cost, FIRST_CREDIT_BYTES, Frame, HostCost, PeerId, RemoteRegion};
 
 use crate::lookout::Lookout;
 use crate::memory::OfProcess;
@@ -51,7 +51,7 @@ use sleep::Fences;
 #[derive(Clone, Debug)]
 pub struct ShmConfig {
     /// This process.
-    pub rank: GateId,
+    pub rank: PeerId,
     /// Tells this job from others of the same user.
     pub job: [u8; 16],
 }
@@ -59,7 +59,7 @@ pub struct ShmConfig {
 /// The rail of one process to its neighbours on the node.
 #[derive(Debug)]
 pub struct ShmRail {
-    rank: GateId,
+    rank: PeerId,
     address: Address,
     job: [u8; 16],
     inbox: Segment,
@@ -78,7 +78,7 @@ pub struct ShmRail {
     /// `by_peer[rank]` = index into `links`, plus one.
     by_peer: Vec<u32>,
     /// The bells of neighbours that there is no link to.
-    bells: HashMap<GateId, File>,
+    bells: HashMap<PeerId, File>,
     events: VecDeque<News>,
     /// When to ask next whether the neighbours live.
     next_look: Instant,
@@ -91,7 +91,7 @@ pub struct ShmRail {
 /// A peer.
 #[derive(Debug)]
 struct Link {
-    peer: GateId,
+    peer: PeerId,
     pid: i32,
     life: Life,
     producer: Producer,
@@ -112,8 +112,8 @@ struct Link {
 
 #[derive(Debug)]
 enum News {
-    Up(GateId, Capabilities),
-    Down(GateId, Fault),
+    Up(PeerId, Capabilities),
+    Down(PeerId, Fault),
 }
 
 impl ShmRail {
@@ -175,13 +175,13 @@ impl ShmRail {
         core
     }
 
-    fn link(&self, peer: GateId) -> Option<usize> {
+    fn link(&self, peer: PeerId) -> Option<usize> {
         let index = *self.by_peer.get(peer.0 as usize)?;
         (index as usize).checked_sub(1)
     }
 
     /// Attaches to a peer's inbox and announces a ring there.
-    fn attach(&mut self, peer: GateId, address: &Address) -> Result<usize, RailError> {
+    fn attach(&mut self, peer: PeerId, address: &Address) -> Result<usize, RailError> {
         let _uncancelled = Uncancelled::begin();
         if address.identity != self.address.identity {
             return Err(RailError::Unreachable("another node".into()));
@@ -498,7 +498,7 @@ impl Rail for ShmRail {
         self.address.emit()
     }
 
-    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+    fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError> {
         if self.link(peer).is_some() {
             return Ok(());
         }
@@ -507,7 +507,7 @@ impl Rail for ShmRail {
         self.attach(peer, &address).map(drop)
     }
 
-    fn disconnect(&mut self, peer: GateId) {
+    fn disconnect(&mut self, peer: PeerId) {
         let Some(index) = self.link(peer).filter(|&index| !self.links[index].down) else { return };
         self.links[index].end();
         self.links[index].producer.close();
@@ -516,7 +516,7 @@ impl Rail for ShmRail {
     }
 
     #[inline]
-    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+    fn post(&mut self, peer: PeerId, frame: &Frame) -> Post {
         let Some(index) = self.link(peer) else { return Post::Full };
         let link = &mut self.links[index];
         link.streamed = 0;
@@ -554,12 +554,12 @@ impl Rail for ShmRail {
         moved
     }
 
-    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
+    fn puller(&self, peer: PeerId) -> Option<Arc<dyn Puller>> {
         let link = &self.links[self.link(peer)?];
         link.pull.then(|| -> Arc<dyn Puller> { Arc::new(OfProcess(link.pid)) })
     }
 
-    fn wake(&mut self, peer: GateId, address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool {
+    fn wake(&mut self, peer: PeerId, address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool {
         if let Some(index) = self.link(peer) {
             self.links[index].wake();
             return true;
@@ -582,7 +582,7 @@ impl Rail for ShmRail {
         self.inbox.word32(ATTENTIVE_AT).store(u32::from(attentive), Ordering::Relaxed);
     }
 
-    fn is_attentive(&self, peer: GateId, bytes: u64) -> bool {
+    fn is_attentive(&self, peer: PeerId, bytes: u64) -> bool {
         self.link(peer).is_some_and(|index| {
             let inbox = &self.links[index].inbox;
             let stands_by = inbox.word32(ATTENTIVE_AT).load(Ordering::Relaxed) != 0;
@@ -673,12 +673,12 @@ impl Drop for ShmRail {
     }
 }
 
-fn parse_introduction(header: &[u8]) -> Option<(GateId, Address)> {
+fn parse_introduction(header: &[u8]) -> Option<(PeerId, Address)> {
     let (rank, rest) = header.split_first_chunk::<4>()?;
     let (len, rest) = rest.split_first_chunk::<4>()?;
     let address = Address::parse(rest.get(..u32::from_le_bytes(*len) as usize)?)?;
     let rank = u32::from_le_bytes(*rank);
-    (rank < RANKS_MAX).then_some((GateId(rank), address))
+    (rank < RANKS_MAX).then_some((PeerId(rank), address))
 }
 
 /// Whether the kernel lets us read the peer's memory: tried on its inbox's token, whose address in

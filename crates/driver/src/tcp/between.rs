@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use rustls::ClientConnection;
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 use super::handshake::{Credentials, ENCRYPTS_AT, HELLO_LEN};
 use super::proving::UNPROVED_MAX;
@@ -48,7 +48,7 @@ impl Pair {
 
     fn connect(&mut self, through: SocketAddr) {
         let address = interfaces::emit(self.rails[1].identity, &[through]);
-        self.rails[0].connect(GateId(1), &address).unwrap();
+        self.rails[0].connect(PeerId(1), &address).unwrap();
     }
 
     fn turn(&mut self) {
@@ -69,7 +69,7 @@ impl Pair {
                 other => panic!("{other:?}"),
             });
             if self.up[rank] && self.sent[rank] < self.received[rank] + AHEAD {
-                let to = GateId(1 - rank as u32);
+                let to = PeerId(1 - rank as u32);
                 if self.rails[rank].post(to, &frame(self.sent[rank])) != Post::Full {
                     self.sent[rank] += 1;
                 }
@@ -96,7 +96,7 @@ impl Pair {
 }
 
 fn rail(rank: u32, encryption: Encryption, secret: u8) -> TcpRail {
-    let usual = TcpConfig::new(GateId(rank), JOB, [secret; 32]);
+    let usual = TcpConfig::new(PeerId(rank), JOB, [secret; 32]);
     let interface = Some("127.0.0.1".into());
     let config = TcpConfig { interface, encryption, connect_timeout: PATIENCE, ..usual };
     TcpRail::new(config).unwrap()
@@ -267,8 +267,8 @@ fn connections_cannot_be_spliced() {
     let mut pair = Pair::private();
     let mut third = rail(2, Encryption::All, SECRET);
     let address = interfaces::emit(pair.rails[1].identity, &[splice(pair.target())]);
-    pair.rails[0].connect(GateId(1), &address).unwrap();
-    third.connect(GateId(1), &address).unwrap();
+    pair.rails[0].connect(PeerId(1), &address).unwrap();
+    third.connect(PeerId(1), &address).unwrap();
     let (mut rails, mut from_third, mut lost) = (pair.rails, 0, 0);
     let limit = Instant::now() + Duration::from_secs(30);
     while lost == 0 {
@@ -276,7 +276,7 @@ fn connections_cannot_be_spliced() {
             let mut up = dialler.links.values().any(|link| matches!(link, Link::Open { .. }));
             dialler.poll(&mut |event| up &= !matches!(event, Event::Down { .. }));
             let next = &mut pair.sent[usize::from(dialler.credentials.rank.0 == 2)];
-            if up && dialler.post(GateId(1), &frame(*next)) != Post::Full {
+            if up && dialler.post(PeerId(1), &frame(*next)) != Post::Full {
                 *next += 1;
             }
         }
@@ -286,7 +286,7 @@ fn connections_cannot_be_spliced() {
                 lost += 1;
             }
             Event::Frame { peer, bytes } => {
-                let count = if peer == GateId(2) { &mut from_third } else { &mut pair.received[1] };
+                let count = if peer == PeerId(2) { &mut from_third } else { &mut pair.received[1] };
                 assert_eq!(bytes, frame(*count).head);
                 *count += 1;
             }
@@ -360,7 +360,7 @@ fn another_secret_is_refused_by_whoever_is_called() {
 fn an_older_version_of_tls_is_refused() {
     let mut pair = Pair::private();
     let mut stream = TcpStream::connect(pair.target()).unwrap();
-    let hello = stranger().hello(GateId(1), true, 0, [1; 32]);
+    let hello = stranger().hello(PeerId(1), true, 0, [1; 32]);
     // A hello of TLS 1.2, by its fields: version, random, no session, one cipher, no compression.
     let body = [&[3, 3][..], &[7; 32], &[0], &[0, 2, 0xc0, 0x2b], &[1, 0], &[0, 0]].concat();
     let len = body.len() as u8;
@@ -379,7 +379,7 @@ fn thousands_who_begin_to_agree_on_keys_keep_no_peer_out() {
     let crowd = thread::spawn(move || {
         let identity = Identity::of(&[99; 32], JOB);
         let mut tls = ClientConnection::new(identity.client(), Identity::name()).unwrap();
-        let mut words = stranger().hello(GateId(1), true, 0, [1; 32]).to_vec();
+        let mut words = stranger().hello(PeerId(1), true, 0, [1; 32]).to_vec();
         tls.write_tls(&mut words).unwrap();
         let mut held = std::collections::VecDeque::new();
         for number in 0..2000usize {
@@ -433,7 +433,7 @@ proptest! {
 
 /// One that knows the job's number, and not its secret.
 fn stranger() -> Credentials {
-    Credentials { rank: GateId(2), job: JOB, secret: [0; 32] }
+    Credentials { rank: PeerId(2), job: JOB, secret: [0; 32] }
 }
 
 const JOB: u64 = 78;

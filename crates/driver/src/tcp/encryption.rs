@@ -9,7 +9,7 @@ use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
 
-use wire::GateId;
+use wire::PeerId;
 
 use super::handshake::{Caller, Credentials, Refusal};
 use crate::identity::Identity;
@@ -23,7 +23,7 @@ pub enum Encryption {
     All,
     /// Those to the ranks of which this is true. Where a rank says so of another, the other must say so of
     /// it.
-    Some(Arc<dyn Fn(GateId) -> bool + Send + Sync>),
+    Some(Arc<dyn Fn(PeerId) -> bool + Send + Sync>),
 }
 
 impl fmt::Debug for Encryption {
@@ -48,7 +48,7 @@ impl Rule {
     }
 
     /// Whether the link to `peer` is encrypted.
-    pub fn covers(&self, peer: GateId) -> bool {
+    pub fn covers(&self, peer: PeerId) -> bool {
         match &self.encryption {
             Encryption::None => false,
             Encryption::All => true,

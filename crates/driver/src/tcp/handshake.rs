@@ -11,14 +11,14 @@
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
-use wire::GateId;
+use wire::PeerId;
 
 use super::relay::{DETOUR_LEN, Detour};
 
 /// What both ends of a connection of this job know.
 #[derive(Clone)]
 pub(crate) struct Credentials {
-    pub rank: GateId,
+    pub rank: PeerId,
     pub job: u64,
     pub secret: [u8; 32],
 }
@@ -76,7 +76,7 @@ pub(crate) type Binding = [u8; 32];
 /// Who says hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    pub rank: GateId,
+    pub rank: PeerId,
     /// Whether all that it says after the hello is encrypted.
     pub encrypts: bool,
     /// The way from it to here, if its own connection ends at a gateway.
@@ -87,7 +87,7 @@ pub(crate) struct Caller {
 
 impl Credentials {
     /// The initiator's first word to `peer`.
-    pub fn hello(&self, peer: GateId, encrypts: bool, generation: u32, nonce: Nonce) -> Hello {
+    pub fn hello(&self, peer: PeerId, encrypts: bool, generation: u32, nonce: Nonce) -> Hello {
         let mut hello = [0; HELLO_LEN];
         hello[..8].copy_from_slice(MAGIC);
         hello[8..16].copy_from_slice(&self.job.to_le_bytes());
@@ -120,7 +120,7 @@ impl Credentials {
         if hello[8..16] != self.job.to_le_bytes() || word(20) != self.rank.0 {
             return Err(Refusal::Job);
         }
-        let (rank, encrypts, generation) = (GateId(word(16)), hello[ENCRYPTS_AT] == 1, word(56));
+        let (rank, encrypts, generation) = (PeerId(word(16)), hello[ENCRYPTS_AT] == 1, word(56));
         let way = Detour::parse(word(WAY_AT).to_le_bytes());
         Ok(Caller { rank, encrypts, generation, way })
     }
@@ -225,18 +225,18 @@ mod tests {
     use std::time::Duration;
 
     fn side(rank: u32, job: u64, secret: u8) -> Credentials {
-        Credentials { rank: GateId(rank), job, secret: [secret; 32] }
+        Credentials { rank: PeerId(rank), job, secret: [secret; 32] }
     }
 
     #[test]
     fn two_of_a_job_prove_each_other() {
         for encrypts in [false, true] {
             let (a, b) = (side(0, 9, 1), side(1, 9, 1));
-            let mut hello = a.hello(GateId(1), encrypts, 3, [5; 32]);
+            let mut hello = a.hello(PeerId(1), encrypts, 3, [5; 32]);
             let round_trip = Duration::from_micros(5801);
             let way = Detour { round_trip, is_measured: encrypts };
             Credentials::add_way(&mut hello, way);
-            let caller = Caller { rank: GateId(0), encrypts, generation: 3, way };
+            let caller = Caller { rank: PeerId(0), encrypts, generation: 3, way };
             assert_eq!(b.check_hello(&hello), Ok(caller));
             let answer = b.answer(&hello, &CLEAR, [6; 32]);
             assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Ok(()));
@@ -248,12 +248,12 @@ mod tests {
     #[test]
     fn strangers_are_refused_each_for_its_reason() {
         let b = side(1, 9, 1);
-        let hello = |job, to| side(0, job, 1).hello(GateId(to), false, 1, [0; 32]);
+        let hello = |job, to| side(0, job, 1).hello(PeerId(to), false, 1, [0; 32]);
         assert_eq!(b.check_hello(&hello(8, 1)), Err(Refusal::Job));
         assert_eq!(b.check_hello(&hello(9, 2)), Err(Refusal::Job));
         assert_eq!(b.check_hello(&[b'G'; HELLO_LEN]), Err(Refusal::Protocol));
         let thief = side(0, 9, 2);
-        let hello = thief.hello(GateId(1), false, 1, [5; 32]);
+        let hello = thief.hello(PeerId(1), false, 1, [5; 32]);
         let answer = b.answer(&hello, &CLEAR, [6; 32]);
         assert_eq!(thief.check_answer(&hello, &CLEAR, &answer), Err(Refusal::Secret));
         let proof = thief.proof(&hello, &CLEAR, &answer);
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn a_recorded_proof_does_not_fit_another_nonce() {
         let (a, b) = (side(0, 9, 1), side(1, 9, 1));
-        let hello = a.hello(GateId(1), false, 1, [5; 32]);
+        let hello = a.hello(PeerId(1), false, 1, [5; 32]);
         let proof = a.proof(&hello, &CLEAR, &b.answer(&hello, &CLEAR, [6; 32]));
         let fresh = b.answer(&hello, &CLEAR, [7; 32]);
         assert_eq!(b.check_proof(&hello, &CLEAR, &fresh, &proof), Err(Refusal::Secret));
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn proofs_of_another_connection_or_another_kind_of_connection_do_not_fit() {
         let (a, b) = (side(0, 9, 1), side(1, 9, 1));
-        let hello = a.hello(GateId(1), true, 1, [5; 32]);
+        let hello = a.hello(PeerId(1), true, 1, [5; 32]);
         let (one, other) = ([1; 32], [2; 32]);
         let answer = b.answer(&hello, &one, [6; 32]);
         assert_eq!(a.check_answer(&hello, &one, &answer), Ok(()));

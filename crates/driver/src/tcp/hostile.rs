@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 use super::handshake::{
     ACCEPTED, ANSWER_LEN, Binding, Credentials, ENCRYPTS_AT, HELLO_LEN, PROOF_LEN,
@@ -31,7 +31,7 @@ impl Exchange {
     fn new(patience: Duration) -> Self {
         let rails = [0, 1].map(|rank| {
             let interface = Some("127.0.0.1".into());
-            let rank = GateId(rank);
+            let rank = PeerId(rank);
             let connect_timeout = patience;
             let usual = TcpConfig::new(rank, JOB, SECRET);
             TcpRail::new(TcpConfig { interface, connect_timeout, ..usual }).unwrap()
@@ -39,7 +39,7 @@ impl Exchange {
         let (refused, madman) = (Vec::new(), Vec::new());
         let mut exchange = Self { rails, up: [false; 2], rounds: 0, refused, madman };
         let address = exchange.rails[1].address();
-        exchange.rails[0].connect(GateId(1), &address).unwrap();
+        exchange.rails[0].connect(PeerId(1), &address).unwrap();
         exchange.until(|exchange| exchange.up == [true; 2]);
         exchange.send(0, 0);
         exchange.until(|exchange| exchange.rounds > 0);
@@ -54,7 +54,7 @@ impl Exchange {
     fn send(&mut self, from: usize, number: u32) {
         let head = [number.to_le_bytes().to_vec(), vec![7; number as usize % 5000]].concat();
         let frame = Frame { head, body: None, token: None };
-        let to = GateId(1 - from as u32);
+        let to = PeerId(1 - from as u32);
         assert_eq!(self.rails[from].post(to, &frame), Post::Done);
     }
 
@@ -64,11 +64,11 @@ impl Exchange {
             let mut arrived = None;
             let Self { rails, up, refused, madman, .. } = self;
             rails[rank].poll(&mut |event| match event {
-                Event::Frame { peer: GateId(2), bytes } => {
+                Event::Frame { peer: PeerId(2), bytes } => {
                     madman.push(format!("frame of {}", bytes.len()));
                 }
-                Event::Up { peer: GateId(2), .. } => madman.push("up".into()),
-                Event::Down { peer: GateId(2), fault } => madman.push(match fault {
+                Event::Up { peer: PeerId(2), .. } => madman.push("up".into()),
+                Event::Down { peer: PeerId(2), fault } => madman.push(match fault {
                     Fault::Misbehaved(_) => "misbehaved".into(),
                     Fault::Lost(_) => "lost".into(),
                     other => format!("{other:?}"),
@@ -126,7 +126,7 @@ impl Exchange {
 }
 
 fn credentials(rank: u32) -> Credentials {
-    Credentials { rank: GateId(rank), job: JOB, secret: SECRET }
+    Credentials { rank: PeerId(rank), job: JOB, secret: SECRET }
 }
 
 /// Says `bytes` and waits to be shown the door.
@@ -155,7 +155,7 @@ fn wait_for_end(stream: &mut TcpStream) -> usize {
 fn prove(target: SocketAddr) -> (TcpStream, Vec<u8>) {
     let own = credentials(2);
     let mut stream = TcpStream::connect(target).unwrap();
-    let hello = own.hello(GateId(0), false, 0, [9; 32]);
+    let hello = own.hello(PeerId(0), false, 0, [9; 32]);
     stream.write_all(&hello).unwrap();
     let mut answer = [0; ANSWER_LEN];
     stream.read_exact(&mut answer).unwrap();
@@ -175,7 +175,7 @@ fn garbage_and_other_versions_are_refused() {
         say(target, format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(HELLO_LEN)).as_bytes())
     });
     exchange.suffer(|target| {
-        let mut other_version = credentials(2).hello(GateId(0), false, 0, [1; 32]);
+        let mut other_version = credentials(2).hello(PeerId(0), false, 0, [1; 32]);
         other_version[7] += 1;
         say(target, &other_version);
     });
@@ -188,14 +188,14 @@ fn other_jobs_and_thieves_are_refused() {
     let mut exchange = Exchange::new(PATIENCE);
     exchange.suffer(|target| {
         let other = Credentials { job: JOB + 1, ..credentials(2) };
-        say(target, &other.hello(GateId(0), false, 0, [1; 32]));
-        say(target, &credentials(2).hello(GateId(5), false, 0, [1; 32]));
+        say(target, &other.hello(PeerId(0), false, 0, [1; 32]));
+        say(target, &credentials(2).hello(PeerId(5), false, 0, [1; 32]));
     });
     assert_eq!(exchange.refused, [Refusal::Job; 2]);
     exchange.suffer(|target| {
         let thief = Credentials { secret: [0; 32], ..credentials(2) };
         let mut stream = TcpStream::connect(target).unwrap();
-        let hello = thief.hello(GateId(0), false, 0, [1; 32]);
+        let hello = thief.hello(PeerId(0), false, 0, [1; 32]);
         stream.write_all(&hello).unwrap();
         let mut answer = [0; ANSWER_LEN];
         stream.read_exact(&mut answer).unwrap();
@@ -212,7 +212,7 @@ fn a_handshake_cut_short_is_refused_and_a_recorded_one_too() {
     exchange.suffer(|target| {
         for len in [1, 8, HELLO_LEN - 1] {
             let mut stream = TcpStream::connect(target).unwrap();
-            stream.write_all(&credentials(2).hello(GateId(0), false, 0, [1; 32])[..len]).unwrap();
+            stream.write_all(&credentials(2).hello(PeerId(0), false, 0, [1; 32])[..len]).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
             assert_eq!(wait_for_end(&mut stream), 0);
         }
@@ -221,7 +221,7 @@ fn a_handshake_cut_short_is_refused_and_a_recorded_one_too() {
     // Whoever says a proper hello and leaves may have found a better way.
     exchange.suffer(|target| {
         let mut stream = TcpStream::connect(target).unwrap();
-        stream.write_all(&credentials(2).hello(GateId(0), false, 0, [1; 32])).unwrap();
+        stream.write_all(&credentials(2).hello(PeerId(0), false, 0, [1; 32])).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(wait_for_end(&mut stream), ANSWER_LEN);
     });
@@ -314,7 +314,7 @@ proptest! {
         let mut exchange = Exchange::new(PATIENCE);
         exchange.suffer(move |target| {
             let own = credentials(2);
-            let hello = own.hello(GateId(0), false, 0, [9; 32]);
+            let hello = own.hello(PeerId(0), false, 0, [9; 32]);
             let mut stream = TcpStream::connect(target).unwrap();
             stream.write_all(&hello[..honest.min(HELLO_LEN)]).unwrap();
             let mut due = hello.get(honest).copied();
@@ -344,7 +344,7 @@ proptest! {
     fn only_a_hello_to_this_rank_of_this_job_is_one(hello: [u8; HELLO_LEN], at in 0..HELLO_LEN, flip in 1u8..) {
         let own = credentials(0);
         prop_assert_eq!(own.check_hello(&hello).is_ok(), hello[..8] == *b"canele\x00\x04" && hello[ENCRYPTS_AT] <= 1 && hello[8..16] == JOB.to_le_bytes() && hello[20..24] == [0; 4]);
-        let mut changed = credentials(2).hello(GateId(0), false, 0, [3; 32]);
+        let mut changed = credentials(2).hello(PeerId(0), false, 0, [3; 32]);
         changed[at] ^= flip;
         let checked = own.check_hello(&changed);
         match at {
@@ -361,7 +361,7 @@ proptest! {
     #[test]
     fn no_bit_of_a_handshake_can_be_changed(at in 0..HELLO_LEN + ANSWER_LEN + PROOF_LEN, bit in 0..8u32) {
         let (own, other) = (credentials(2), credentials(0));
-        let hello = own.hello(GateId(0), false, 0, [3; 32]);
+        let hello = own.hello(PeerId(0), false, 0, [3; 32]);
         let answer = other.answer(&hello, &CLEAR, [4; 32]);
         let proof = own.proof(&hello, &CLEAR, &answer);
         let (mut changed_hello, mut changed_answer, mut changed_proof) = (hello, answer, proof);

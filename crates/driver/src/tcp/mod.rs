@@ -55,7 +55,7 @@ use std::time::{Duration, Instant};
 use lock::Uncancelled;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::epoll;
-use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId};
+use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId};
 
 use crate::fork::Unshared;
 use crate::lookout::{Lookout, Sockets};
@@ -90,7 +90,7 @@ use toll::Tolls;
 #[derive(Clone)]
 pub struct TcpConfig {
     /// This process.
-    pub rank: GateId,
+    pub rank: PeerId,
     /// The job's number, the same in all its processes.
     pub job: u64,
     /// The job's secret.
@@ -107,7 +107,7 @@ pub struct TcpConfig {
 
 impl TcpConfig {
     /// All networks, nothing encrypted.
-    pub fn new(rank: GateId, job: u64, secret: [u8; 32]) -> Self {
+    pub fn new(rank: PeerId, job: u64, secret: [u8; 32]) -> Self {
         let connect_timeout = Duration::from_secs(30);
         Self {
             rank,
@@ -137,15 +137,15 @@ pub struct TcpRail {
     clock: Clock,
     sockets: FxHashMap<u64, Socket>,
     next_key: u64,
-    links: FxHashMap<GateId, Link>,
+    links: FxHashMap<PeerId, Link>,
     /// Ways to peers that lead through gateways, and where the peers listen.
-    ways: FxHashMap<GateId, (Ways, Vec<SocketAddr>)>,
+    ways: FxHashMap<PeerId, (Ways, Vec<SocketAddr>)>,
     /// What those cost.
     tolls: Tolls,
     /// Of links that have been open, the last opening that may have come about.
-    generations: FxHashMap<GateId, u32>,
+    generations: FxHashMap<PeerId, u32>,
     /// Peers to which long packets may not pass.
-    narrow: FxHashSet<GateId>,
+    narrow: FxHashSet<PeerId>,
     /// Keys of connections that have replaced a link, to be opened at the next poll.
     newcomers: Vec<u64>,
     speaker: Speaker,
@@ -180,7 +180,7 @@ pub struct TcpRail {
     shortage: Shortage,
     /// When to look next for hosts that have vanished.
     next_vigil: Duration,
-    failed: Vec<(GateId, Fault)>,
+    failed: Vec<(PeerId, Fault)>,
     /// For who looks on: the sockets of open links.
     lookout: Option<Arc<Sockets>>,
 }
@@ -301,7 +301,7 @@ impl TcpRail {
     fn open(
         &mut self,
         key: u64,
-        peer: GateId,
+        peer: PeerId,
         channel: Channel,
         detour: Detour,
         sink: &mut dyn FnMut(Event<'_>),
@@ -450,7 +450,7 @@ impl TcpRail {
     }
 
     /// Closes the connection of an open link; whose it was.
-    fn forget(&mut self, key: u64) -> Option<GateId> {
+    fn forget(&mut self, key: u64) -> Option<PeerId> {
         let Some(Socket::Open(mut open)) = self.sockets.remove(&key) else { return None };
         open.keep(&self.knowledge);
         let was_reopened = self.generations.get(&open.peer).is_some_and(|count| *count > 1);
@@ -648,7 +648,7 @@ impl Rail for TcpRail {
         interfaces::emit(self.identity, &listeners)
     }
 
-    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+    fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError> {
         let _uncancelled = Uncancelled::begin();
         if self.links.contains_key(&peer) {
             return Ok(());
@@ -690,7 +690,7 @@ impl Rail for TcpRail {
         Ok(())
     }
 
-    fn disconnect(&mut self, peer: GateId) {
+    fn disconnect(&mut self, peer: PeerId) {
         let _uncancelled = Uncancelled::begin();
         self.ways.remove(&peer);
         let Some(link) = self.links.remove(&peer) else { return };
@@ -702,7 +702,7 @@ impl Rail for TcpRail {
         }
     }
 
-    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+    fn post(&mut self, peer: PeerId, frame: &Frame) -> Post {
         let _uncancelled = Uncancelled::begin();
         let Some(Link::Open { key }) = self.links.get(&peer) else { return Post::Full };
         let key = *key;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wire::{Cost, GateId};
+use wire::{Cost, PeerId};
 
 use super::knowledge::Knowledge;
 use super::pacing::Pacing;
@@ -11,7 +11,7 @@ use super::stream::FrameStream;
 
 /// A link, as one end has it.
 pub(super) struct Open {
-    pub peer: GateId,
+    pub peer: PeerId,
     pub stream: FrameStream,
     pub pacing: Pacing,
     /// When it opened.

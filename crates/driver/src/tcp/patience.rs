@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use wire::GateId;
+use wire::PeerId;
 
 use super::{Encryption, Link, TcpConfig, TcpRail, interfaces};
 use crate::rail::{Event, Fault, Rail};
@@ -29,7 +29,7 @@ impl Pair {
                 interface: Some("127.0.0.1".into()),
                 connect_timeout,
                 encryption: encryption.clone(),
-                ..TcpConfig::new(GateId(rank), 3, [8; 32])
+                ..TcpConfig::new(PeerId(rank), 3, [8; 32])
             })
             .unwrap()
         });
@@ -38,7 +38,7 @@ impl Pair {
 
     fn connect(&mut self, from: usize) {
         let address = self.rails[1 - from].address();
-        self.rails[from].connect(GateId(1 - from as u32), &address).unwrap();
+        self.rails[from].connect(PeerId(1 - from as u32), &address).unwrap();
     }
 
     fn listener(&self, rank: usize) -> SocketAddr {
@@ -91,7 +91,7 @@ fn a_wrong_address_is_noticed_and_the_next_one_tried() {
     let own = pair.listener(0);
     let offered = [own, closed, silent.local_addr().unwrap(), pair.listener(1)];
     let address = interfaces::emit(pair.rails[1].identity, &offered);
-    pair.rails[0].connect(GateId(1), &address).unwrap();
+    pair.rails[0].connect(PeerId(1), &address).unwrap();
     pair.come_up();
     assert_eq!(pair.refused, [(0, Refusal::Job)]);
     assert_eq!(pair.rails[0].unproved, 0);
@@ -133,7 +133,7 @@ fn a_verdict_is_waited_for_however_long_the_peer_computes_before_it() {
         let mut pair = Pair::with(encryption, PATIENCE);
         pair.connect(0);
         let limit = Instant::now() + Duration::from_secs(20);
-        while !pair.rails[0].has_proved_to(GateId(1)) {
+        while !pair.rails[0].has_proved_to(PeerId(1)) {
             pair.poll(1);
             pair.poll(0);
             assert!(Instant::now() < limit, "no answer");
@@ -141,7 +141,7 @@ fn a_verdict_is_waited_for_however_long_the_peer_computes_before_it() {
         assert_eq!(pair.up, [false; 2]);
         let dialled = pair.rails[0].unproved;
         pair.poll_for(&[0], 6 * PATIENCE);
-        assert!(pair.rails[0].has_proved_to(GateId(1)), "given up: the peer may have taken it");
+        assert!(pair.rails[0].has_proved_to(PeerId(1)), "given up: the peer may have taken it");
         assert_eq!(pair.rails[0].unproved, dialled, "there is no need for another");
         pair.come_up();
         pair.poll_for(&[0, 1], PATIENCE);
@@ -166,7 +166,7 @@ fn nobody_at_home_is_told_with_the_addresses_tried() {
     let mut pair = Pair::with(Encryption::None, PATIENCE);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let address = interfaces::emit(pair.rails[1].identity, &[closed]);
-    pair.rails[0].connect(GateId(1), &address).unwrap();
+    pair.rails[0].connect(PeerId(1), &address).unwrap();
     let limit = Instant::now() + Duration::from_secs(20);
     while pair.down.is_empty() {
         pair.poll_for(&[0], Duration::from_millis(50));
@@ -174,7 +174,7 @@ fn nobody_at_home_is_told_with_the_addresses_tried() {
     }
     let [(0, Fault::Unreachable(text))] = &pair.down[..] else { panic!("{:?}", pair.down) };
     assert!(text.contains(&closed.to_string()) && text.contains("refused"), "{text}");
-    assert!(!pair.rails[0].links.contains_key(&GateId(1)));
+    assert!(!pair.rails[0].links.contains_key(&PeerId(1)));
 }
 
 #[test]
@@ -182,9 +182,9 @@ fn the_higher_rank_connects_where_the_lower_cannot() {
     let mut pair = Pair::new();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let address = interfaces::emit(pair.rails[1].identity, &[closed]);
-    pair.rails[0].connect(GateId(1), &address).unwrap();
+    pair.rails[0].connect(PeerId(1), &address).unwrap();
     pair.connect(1);
-    assert!(matches!(pair.rails[0].links[&GateId(1)], Link::Dialling(_)));
+    assert!(matches!(pair.rails[0].links[&PeerId(1)], Link::Dialling(_)));
     pair.come_up();
 }
 

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rustix::event::epoll;
-use wire::GateId;
+use wire::PeerId;
 
 use super::dial::Due;
 use super::handshake::{
@@ -41,37 +41,37 @@ pub(super) struct Unproved {
 #[derive(Clone, Copy)]
 enum Stage {
     Connect {
-        peer: GateId,
+        peer: PeerId,
     },
     /// A gateway's answer.
     Porter {
-        peer: GateId,
+        peer: PeerId,
         hello: Hello,
     },
     /// What a gateway has reached.
     Reply {
-        peer: GateId,
+        peer: PeerId,
     },
     Answer {
-        peer: GateId,
+        peer: PeerId,
         hello: Hello,
     },
     Verdict {
-        peer: GateId,
+        peer: PeerId,
     },
     Hello,
     Keys {
-        peer: GateId,
+        peer: PeerId,
         hello: Hello,
     },
     Proof {
-        peer: GateId,
+        peer: PeerId,
         hello: Hello,
         answer: Answer,
     },
     /// Proved; the link that it replaces has been closed.
     Proved {
-        peer: GateId,
+        peer: PeerId,
     },
 }
 
@@ -110,7 +110,7 @@ impl TcpRail {
         }
     }
 
-    fn dial_one(&mut self, peer: GateId, address: SocketAddr, now: Duration) {
+    fn dial_one(&mut self, peer: PeerId, address: SocketAddr, now: Duration) {
         match begin_connect(address, self.network.as_ref(), self.narrow.contains(&peer)) {
             Ok(socket) => {
                 let stage = Stage::Connect { peer };
@@ -187,14 +187,14 @@ impl TcpRail {
         }
     }
 
-    fn note_failed_try(&mut self, peer: GateId, one: &Unproved, failure: (String, bool)) {
+    fn note_failed_try(&mut self, peer: PeerId, one: &Unproved, failure: (String, bool)) {
         match peer {
             NOBODY => self.handle_tolls(one.address, &one.about, None),
             peer => self.note_failure(peer, one.address, failure),
         }
     }
 
-    fn note_failure(&mut self, peer: GateId, address: SocketAddr, failure: (String, bool)) {
+    fn note_failure(&mut self, peer: PeerId, address: SocketAddr, failure: (String, bool)) {
         let now = self.clock.now();
         if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
             dialling.handle_failure(address, failure, now);
@@ -203,14 +203,14 @@ impl TcpRail {
 
     /// Whether a socket is an attempt to reach `peer` that can be dropped. What a gateway has been asked for
     /// comes to its end first: the peer is to learn whose connection it was.
-    fn is_dial_to(socket: &Socket, peer: GateId) -> bool {
+    fn is_dial_to(socket: &Socket, peer: PeerId) -> bool {
         let Socket::Unproved(one) = socket else { return false };
         let is_asked_for = matches!(one.stage, Stage::Porter { .. } | Stage::Reply { .. });
         one.dials() == Some(peer) && !is_asked_for
     }
 
     /// Closes this side's own attempts to reach `peer`, and counts anew who is being dialled.
-    pub(super) fn drop_dials(&mut self, peer: GateId) {
+    pub(super) fn drop_dials(&mut self, peer: PeerId) {
         let dials = self.sockets.extract_if(|_, socket| Self::is_dial_to(socket, peer));
         for (_, socket) in dials.collect::<Vec<_>>() {
             self.unproved -= 1;
@@ -234,7 +234,7 @@ impl TcpRail {
 
     /// Which opening of the link to a peer is tried: the first until one has come about, then one more than any
     /// that may have come about at either end.
-    fn next_generation(&mut self, peer: GateId) -> u32 {
+    fn next_generation(&mut self, peer: PeerId) -> u32 {
         let is_asked = |socket: &Socket| match socket {
             Socket::Unproved(one) => matches!(
                 one.stage,
@@ -251,7 +251,7 @@ impl TcpRail {
     }
 
     /// Whether an attempt of this side's to reach `peer` waits for the verdict: it may be the link.
-    pub(super) fn has_proved_to(&self, peer: GateId) -> bool {
+    pub(super) fn has_proved_to(&self, peer: PeerId) -> bool {
         self.sockets.values().any(|socket| {
             let Socket::Unproved(one) = socket else { return false };
             matches!(one.stage, Stage::Verdict { peer: dialled } if dialled == peer)
@@ -536,7 +536,7 @@ impl TcpRail {
     }
 
     /// Says hello to a peer, directly or through a gateway that has reached it.
-    fn greet(&mut self, one: &mut Unproved, peer: GateId) -> Result<Step, Failure> {
+    fn greet(&mut self, one: &mut Unproved, peer: PeerId) -> Result<Step, Failure> {
         let encrypts = self.encryption.covers(peer);
         let nonce = nonce()?;
         let generation = self.next_generation(peer);
@@ -551,7 +551,7 @@ impl TcpRail {
     }
 
     /// What is asked of the one who listens at `address`, if it is a gateway on the way to `peer`.
-    fn request(&self, peer: GateId, address: SocketAddr) -> Option<Request> {
+    fn request(&self, peer: PeerId, address: SocketAddr) -> Option<Request> {
         let (ways, listeners) = self.ways.get(&peer)?;
         let is_gateway = ways.gateways().any(|gateway| gateway == address);
         let known = (&self.tolls, self.credentials.rank);
@@ -559,7 +559,7 @@ impl TcpRail {
     }
 
     /// Whether it is said that nobody listens where a peer did. Of a gateway that says nothing of the peer.
-    fn refuses(&self, peer: GateId, address: SocketAddr, error: &io::Error) -> bool {
+    fn refuses(&self, peer: PeerId, address: SocketAddr, error: &io::Error) -> bool {
         is_refusal(error) && self.request(peer, address).is_none()
     }
 
@@ -609,7 +609,7 @@ impl Unproved {
     }
 
     /// Whom this side wants to reach by it, if it is the initiator.
-    fn dials(&self) -> Option<GateId> {
+    fn dials(&self) -> Option<PeerId> {
         match &self.stage {
             Stage::Connect { peer }
             | Stage::Porter { peer, .. }
@@ -660,9 +660,9 @@ impl Unproved {
 enum Step {
     Wait,
     On,
-    Open(GateId),
+    Open(PeerId),
     /// The link as it is goes first; then this connection is it.
-    Replace(GateId),
+    Replace(PeerId),
     Drop,
 }
 

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hmac::Mac;
-use wire::GateId;
+use wire::PeerId;
 
 use super::handshake::{
     ANSWER_LEN, Answer, Credentials, HELLO_LEN, Hello, PROOF_LEN, Refusal, SEAL_LEN,
@@ -23,15 +23,15 @@ use super::toll::TOLL_LEN;
 pub use super::toll::Toll;
 
 /// In the place of a rank: a gateway, any of the job's.
-pub const GATEWAY: GateId = GateId(u32::MAX);
+pub const GATEWAY: PeerId = PeerId(u32::MAX);
 /// In the place of a rank to be reached: no connection is wanted, but what those to other gateways cost.
-pub const NOBODY: GateId = GateId(u32::MAX - 1);
+pub const NOBODY: PeerId = PeerId(u32::MAX - 1);
 
 /// A connection that somebody wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The rank to be reached.
-    pub peer: GateId,
+    pub peer: PeerId,
     /// Gateways of the peer's site, one of which is to be called; none if this is the peer's own site.
     pub via: Vec<SocketAddr>,
     /// Where the peer listens.
@@ -62,7 +62,7 @@ impl Request {
             return None;
         }
         let via = (0..count).map(|_| parse_one(&mut rest)).collect::<Option<_>>()?;
-        let peer = GateId(u32::from_le_bytes(*peer));
+        let peer = PeerId(u32::from_le_bytes(*peer));
         Some(Self { peer, via, listeners: parse_all(rest)? })
     }
 }
@@ -368,11 +368,11 @@ mod tests {
     fn request() -> Request {
         let parse = |text: &str| text.parse().unwrap();
         let listeners = ["10.0.0.1:5", "[2001:db8::1]:6"].map(parse).to_vec();
-        Request { peer: GateId(9), via: vec![parse("192.0.2.1:7")], listeners }
+        Request { peer: PeerId(9), via: vec![parse("192.0.2.1:7")], listeners }
     }
 
     fn rank(secret: u8) -> Credentials {
-        Credentials { rank: GateId(3), job: 1, secret: [secret; 32] }
+        Credentials { rank: PeerId(3), job: 1, secret: [secret; 32] }
     }
 
     /// The porter's verdict on what `caller` says, each byte of which `alter` may change.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 use super::proving::SHORT_SEGMENT;
 use super::{Link, Socket, TcpConfig, TcpRail, TcpSample, interfaces};
@@ -32,7 +32,7 @@ impl Pair {
             let config = TcpConfig {
                 interface: Some("127.0.0.1".into()),
                 connect_timeout: PATIENCE,
-                ..TcpConfig::new(GateId(rank), 3, [8; 32])
+                ..TcpConfig::new(PeerId(rank), 3, [8; 32])
             };
             TcpRail::new(config).unwrap()
         });
@@ -46,7 +46,7 @@ impl Pair {
     /// Rank 0 dials rank 1 by way of an address.
     fn connect_by(&mut self, address: SocketAddr) {
         let address = interfaces::emit(self.rails[1].identity, &[address]);
-        self.rails[0].connect(GateId(1), &address).unwrap();
+        self.rails[0].connect(PeerId(1), &address).unwrap();
     }
 
     /// Polls until both have reported what is expected, since the last time.
@@ -77,7 +77,7 @@ impl Pair {
     fn exchange(&mut self) {
         for from in [0, 1] {
             let frame = Frame { head: vec![from as u8; 9], ..Frame::default() };
-            assert_eq!(self.rails[from].post(GateId(1 - from as u32), &frame), Post::Done);
+            assert_eq!(self.rails[from].post(PeerId(1 - from as u32), &frame), Post::Done);
         }
         self.expect([&[Seen::Frame(vec![1; 9])], &[Seen::Frame(vec![0; 9])]]);
     }
@@ -91,11 +91,11 @@ fn a_link_that_was_lost_is_opened_anew_by_either_end() {
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     for dialler in [0, 1, 1, 0] {
         // Without a goodbye, as when a process dies or a network does.
-        pair.rails[0].disconnect(GateId(1));
+        pair.rails[0].disconnect(PeerId(1));
         pair.expect([&[], &[Seen::Lost]]);
         let other = 1 - dialler;
         let address = interfaces::emit(pair.rails[other].identity, &[addresses[other]]);
-        pair.rails[dialler].connect(GateId(other as u32), &address).unwrap();
+        pair.rails[dialler].connect(PeerId(other as u32), &address).unwrap();
         pair.expect([&[Seen::Up], &[Seen::Up]]);
         pair.exchange();
     }
@@ -103,7 +103,7 @@ fn a_link_that_was_lost_is_opened_anew_by_either_end() {
 
 /// The longest segment of the link from rank 0 to 1, which is taken for a long way from now on.
 fn segment_bytes(pair: &mut Pair) -> u64 {
-    let Link::Open { key } = pair.rails[0].links[&GateId(1)] else { panic!() };
+    let Link::Open { key } = pair.rails[0].links[&PeerId(1)] else { panic!() };
     let Some(Socket::Open(open)) = pair.rails[0].sockets.get_mut(&key) else { panic!() };
     open.pacing.is_far = true;
     TcpSample::of(&open.stream.channel.socket).unwrap().segment_bytes
@@ -119,7 +119,7 @@ fn a_long_way_on_which_links_live_shortly_gets_short_segments() {
         let is_short = segment_bytes(&mut pair) <= u64::from(SHORT_SEGMENT);
         assert_eq!(is_short, opening == 3, "opening {opening}");
         pair.exchange();
-        pair.rails[0].disconnect(GateId(1));
+        pair.rails[0].disconnect(PeerId(1));
         pair.expect([&[], &[Seen::Lost]]);
     }
 }
@@ -134,7 +134,7 @@ fn one_that_only_one_end_has_lost_gives_way_to_the_newcomer() {
         pair.exchange();
         relay.cut_near();
         pair.expect([&[Seen::Lost], &[]]);
-        assert!(matches!(pair.rails[1].links.get(&GateId(0)), Some(Link::Open { .. })));
+        assert!(matches!(pair.rails[1].links.get(&PeerId(0)), Some(Link::Open { .. })));
         pair.connect_by(relay.address);
         pair.expect([&[Seen::Up], &[Seen::Lost, Seen::Up]]);
     }
@@ -146,7 +146,7 @@ fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
     let mut pair = Pair::new();
     pair.connect_by(pair.listener(1));
     pair.expect([&[Seen::Up], &[Seen::Up]]);
-    pair.rails[0].disconnect(GateId(1));
+    pair.rails[0].disconnect(PeerId(1));
     pair.expect([&[], &[Seen::Lost]]);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     pair.connect_by(closed);
@@ -158,7 +158,7 @@ fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
         pair.expect([&[], &[]]);
         sleep(Duration::from_millis(5));
     }
-    assert!(matches!(pair.rails[0].links.get(&GateId(1)), Some(Link::Dialling(_))));
+    assert!(matches!(pair.rails[0].links.get(&PeerId(1)), Some(Link::Dialling(_))));
 }
 
 /// Passes connections on, and can cut their nearer halves, of which the further ends hear nothing.

@@ -9,7 +9,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use wire::GateId;
+use wire::PeerId;
 
 use super::interfaces::{emit_one, parse_all, parse_one};
 use super::networks::NAMES;
@@ -162,7 +162,7 @@ impl Ways {
 
     /// The gateways in the order in which the pair of ranks calls them. Those of the peer's site are called by others than
     /// its own ranks where this site has none, or none that leads there.
-    pub(super) fn order(&self, tolls: &Tolls, pair: (GateId, GateId)) -> Vec<SocketAddr> {
+    pub(super) fn order(&self, tolls: &Tolls, pair: (PeerId, PeerId)) -> Vec<SocketAddr> {
         let far: Vec<Way> = self.far.iter().map(|far| (*far, None)).collect();
         let through = tolls.order(&self.through(), pair);
         let mut order = Vec::new();
@@ -177,10 +177,10 @@ impl Ways {
     /// What a gateway is asked for.
     pub(super) fn request(
         &self,
-        peer: GateId,
+        peer: PeerId,
         gateway: SocketAddr,
         listeners: &[SocketAddr],
-        (tolls, own): (&Tolls, GateId),
+        (tolls, own): (&Tolls, PeerId),
     ) -> Request {
         let ways = tolls.order(&self.through(), (own, peer)).into_iter();
         let via = ways.filter(|(near, _)| *near == gateway).filter_map(|(_, far)| far).collect();
@@ -233,7 +233,7 @@ mod tests {
 
     /// What `gateway` is asked for where nothing is known of ways.
     fn asked(ways: &Ways, gateway: SocketAddr, listeners: &[SocketAddr]) -> Request {
-        ways.request(GateId(4), gateway, listeners, (&Tolls::default(), GateId(1)))
+        ways.request(PeerId(4), gateway, listeners, (&Tolls::default(), PeerId(1)))
     }
 
     #[test]
@@ -294,11 +294,11 @@ mod tests {
         let mut tolls = Tolls::default();
         tolls.handle_word(near[0], &far, Some(&[costs(40), costs(20)]), Duration::ZERO);
         tolls.handle_word(near[1], &far, Some(&[costs(10), costs(30)]), Duration::ZERO);
-        let pair = (GateId(1), GateId(4));
+        let pair = (PeerId(1), PeerId(4));
         let order = ways.order(&tolls, pair);
         assert_eq!(order[..2], [near[1], near[0]]);
         assert!(far.iter().all(|one| order[2..].contains(one)) && order.len() == 4);
-        let via = |near| ways.request(GateId(4), near, &[], (&tolls, GateId(1))).via;
+        let via = |near| ways.request(PeerId(4), near, &[], (&tolls, PeerId(1))).via;
         assert_eq!(via(near[1]), [far[0], far[1]]);
         assert_eq!(via(near[0]), [far[1], far[0]]);
         assert!(via(far[0]).is_empty());
@@ -312,7 +312,7 @@ mod tests {
         let list = "10.0.0.1:7=192.0.2.1:7,10.0.0.2:7=192.0.2.2:7,10.0.0.3:7=192.0.2.3:7";
         let (_, ways) = ways("", list);
         let mut counts = [0; 3];
-        for pair in (0..8).flat_map(|one| (8..16).map(move |other| (GateId(one), GateId(other)))) {
+        for pair in (0..8).flat_map(|one| (8..16).map(move |other| (PeerId(one), PeerId(other)))) {
             let order = ways.order(&Tolls::default(), pair);
             assert_eq!(order, ways.order(&Tolls::default(), (pair.1, pair.0)));
             let first = ways.far.iter().position(|one| *one == order[0]).unwrap();

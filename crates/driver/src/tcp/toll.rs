@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use wire::{Cost, GateId};
+use wire::{Cost, PeerId};
 
 /// What a way costs from a gateway on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub(super) struct Tolls {
 
 impl Tolls {
     /// These ways in the order in which the pair of ranks takes them.
-    pub fn order(&self, ways: &[Way], pair: (GateId, GateId)) -> Vec<Way> {
+    pub fn order(&self, ways: &[Way], pair: (PeerId, PeerId)) -> Vec<Way> {
         let tolls: Vec<Toll> =
             ways.iter().map(|way| self.heard.get(way).map_or(Toll::Unknown, |one| one.0)).collect();
         order(&tolls, pair).into_iter().map(|at| ways[at]).collect()
@@ -146,7 +146,7 @@ impl Tolls {
 /// The order in which a pair of ranks takes ways that cost so much, by their positions: one of the cheapest, where
 /// pairs take turns by what each of these carries, the others of these, dearer ones, those of which nothing is known, and
 /// those that did not lead.
-fn order(tolls: &[Toll], pair: (GateId, GateId)) -> Vec<usize> {
+fn order(tolls: &[Toll], pair: (PeerId, PeerId)) -> Vec<usize> {
     let known = tolls.iter().copied().filter(|toll| toll.transit_ns().is_some());
     let best = known.min_by_key(|toll| toll.transit_ns()).unwrap_or_default();
     let class = |at: usize| match tolls[at].transit_ns() {
@@ -164,7 +164,7 @@ fn order(tolls: &[Toll], pair: (GateId, GateId)) -> Vec<usize> {
 }
 
 /// Whose turn it is for a pair of ranks, of some with these weights.
-fn turn(weights: impl Iterator<Item = u64> + Clone, (one, other): (GateId, GateId)) -> usize {
+fn turn(weights: impl Iterator<Item = u64> + Clone, (one, other): (PeerId, PeerId)) -> usize {
     let (low, high) = (u64::from(one.0.min(other.0)), u64::from(one.0.max(other.0)));
     // Knuth's multiplier spreads neighbours over the high bits.
     let hash = (low << 32 | high).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -205,8 +205,8 @@ mod tests {
         Toll::Costs { round_trip: Duration::from_micros(micros), bytes_per_s: 125_000_000 }
     }
 
-    fn pairs() -> impl Iterator<Item = (GateId, GateId)> {
-        (0..16).flat_map(|one| (16..32).map(move |other| (GateId(one), GateId(other))))
+    fn pairs() -> impl Iterator<Item = (PeerId, PeerId)> {
+        (0..16).flat_map(|one| (16..32).map(move |other| (PeerId(one), PeerId(other))))
     }
 
     /// How many of the pairs take each way first.
@@ -290,7 +290,7 @@ mod tests {
             one: u32,
             other: u32,
         ) {
-            let pair = (GateId(one), GateId(other));
+            let pair = (PeerId(one), PeerId(other));
             let order = order(&tolls, pair);
             prop_assert_eq!(&order, &super::order(&tolls, (pair.1, pair.0)), "for both ends");
             let mut all = order.clone();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use memory::Region;
 use topo::Cache;
-use wire::{Body, Frame, FrameToken, GateId};
+use wire::{Body, Frame, FrameToken, PeerId};
 
 use super::open::BURST_MIN;
 use super::probe::{LONG, Probe, Way};
@@ -13,7 +13,7 @@ use crate::rail::{Event, Post, Rail};
 
 fn rail(rank: u32) -> TcpRail {
     let interface = Some("127.0.0.1".into());
-    let (rank, connect_timeout) = (GateId(rank), Duration::from_secs(5));
+    let (rank, connect_timeout) = (PeerId(rank), Duration::from_secs(5));
     let usual = TcpConfig::new(rank, 5, [4; 32]);
     TcpRail::new(TcpConfig { interface, connect_timeout, ..usual }).unwrap()
 }
@@ -26,7 +26,7 @@ fn linked() -> [TcpRail; 2] {
         rail.knowledge = Knowledge::at(None, 0);
     }
     let address = rails[1].address();
-    rails[0].connect(GateId(1), &address).unwrap();
+    rails[0].connect(PeerId(1), &address).unwrap();
     let mut up = [false; 2];
     let limit = Instant::now() + Duration::from_secs(20);
     while up != [true; 2] {
@@ -53,7 +53,7 @@ fn what_a_burst_leaves_behind_is_asked_for_at_the_next_poll() {
     let [mut rail, mut other] = linked();
     let frame = long(BURST_MIN / 4);
     for _ in 0..20 {
-        let refused = (0..10).position(|_| rail.post(GateId(1), &frame) == Post::Full);
+        let refused = (0..10).position(|_| rail.post(PeerId(1), &frame) == Post::Full);
         assert!(refused.is_some_and(|taken| taken <= 4), "{refused:?}");
         assert!(!rail.is_flushed() && !rail.prepare_sleep(), "somebody has to poll");
         rail.finish_sleep();
@@ -83,7 +83,7 @@ fn who_sleeps_is_woken_once_by_the_time_to_look_at_what_was_handed_over() {
         let mut bells = [rustix::event::PollFd::new(&rail.epoll, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut bells, timeout.as_ref()) == Ok(1)
     };
-    assert_ne!(rail.post(GateId(1), &long(BURST_MIN / 2)), Post::Full);
+    assert_ne!(rail.post(PeerId(1), &long(BURST_MIN / 2)), Post::Full);
     let is_open =
         |(key, socket): (&u64, &Socket)| matches!(socket, Socket::Open(_)).then_some(*key);
     let key = loop {
@@ -137,9 +137,9 @@ fn of_a_host_s_processes_one_measures_a_way_and_others_widen_their_windows() {
     for rail in first.iter_mut().chain(&mut second) {
         take_for_far(rail, Some(Cache::at(directory.clone())));
     }
-    assert_ne!(first[0].post(GateId(1), &long(LONG)), Post::Full);
+    assert_ne!(first[0].post(PeerId(1), &long(LONG)), Post::Full);
     assert!(probe_of(&mut first[0]).is_running());
-    assert_ne!(second[0].post(GateId(1), &long(LONG)), Post::Full);
+    assert_ne!(second[0].post(PeerId(1), &long(LONG)), Post::Full);
     assert!(probe_of(&mut second[0]).is_due(), "another one measures it");
     settle(&mut first);
     assert!(probe_of(&mut second[0]).is_due());
@@ -149,7 +149,7 @@ fn of_a_host_s_processes_one_measures_a_way_and_others_widen_their_windows() {
             rail.poll(&mut |_| {});
         }
         // Or there is no room at the moment.
-        second[0].post(GateId(1), &long(LONG));
+        second[0].post(PeerId(1), &long(LONG));
         assert!(Instant::now() < limit, "it does not hear of the rate");
     }
     assert!(!probe_of(&mut second[0]).is_running(), "the rate is known");
@@ -167,9 +167,9 @@ fn a_long_way_is_measured_both_ways_after_its_first_long_frame() {
         take_for_far(rail, None);
     }
     let short = Frame { head: vec![2; 100], body: None, token: None };
-    assert_eq!(rails[0].post(GateId(1), &short), Post::Done);
+    assert_eq!(rails[0].post(PeerId(1), &short), Post::Done);
     assert!(!probe_of(&mut rails[0]).is_running(), "short frames are of no consequence");
-    assert_ne!(rails[0].post(GateId(1), &long(LONG)), Post::Full);
+    assert_ne!(rails[0].post(PeerId(1), &long(LONG)), Post::Full);
     assert!(probe_of(&mut rails[0]).is_running());
     let (mut ran, mut frames, mut costs) = ([false; 2], 0, [0; 2]);
     let limit = Instant::now() + Duration::from_secs(20);
@@ -196,7 +196,7 @@ fn a_long_way_is_measured_both_ways_after_its_first_long_frame() {
         }
         assert!(Instant::now() < limit, "something is left behind");
     }
-    assert_ne!(rails[0].post(GateId(1), &long(LONG)), Post::Full);
+    assert_ne!(rails[0].post(PeerId(1), &long(LONG)), Post::Full);
     assert!(matches!(probe_of(&mut rails[0]), Probe::Done), "once is enough");
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use driver::{Event, Fault, Post, Rail};
 use memory::{Layout, Region, Segment};
-use wire::{Body, Capabilities, Cost, Frame, FrameToken, GateId};
+use wire::{Body, Capabilities, Cost, Frame, FrameToken, PeerId};
 
 /// Where scenarios take place: one kind of rail.
 pub trait Ground: Send + Sync {
@@ -37,9 +37,9 @@ pub struct Field {
 
 /// A rail, and everything it has reported.
 pub struct End {
-    pub rank: GateId,
+    pub rank: PeerId,
     pub rail: Box<dyn Rail>,
-    pub peers: BTreeMap<GateId, Seen>,
+    pub peers: BTreeMap<PeerId, Seen>,
 }
 
 /// What an end has seen of one peer.
@@ -58,7 +58,7 @@ pub struct Seen {
 
 impl End {
     pub fn new(rank: u32, rail: Box<dyn Rail>) -> Self {
-        Self { rank: GateId(rank), rail, peers: BTreeMap::new() }
+        Self { rank: PeerId(rank), rail, peers: BTreeMap::new() }
     }
 
     /// Polls once and notes what is reported.
@@ -73,21 +73,21 @@ impl End {
         moved
     }
 
-    pub fn seen(&mut self, peer: GateId) -> &mut Seen {
+    pub fn seen(&mut self, peer: PeerId) -> &mut Seen {
         self.peers.entry(peer).or_default()
     }
 
-    pub fn is_up(&self, peer: GateId) -> bool {
+    pub fn is_up(&self, peer: PeerId) -> bool {
         self.peers.get(&peer).is_some_and(|seen| seen.capabilities.is_some())
     }
 
     /// The longest frame to `peer`.
-    pub fn frame_max(&self, peer: GateId) -> usize {
+    pub fn frame_max(&self, peer: PeerId) -> usize {
         self.peers[&peer].capabilities.expect("the link is up").frame_max
     }
 
     /// Posts a frame; its memory is spoilt as soon as the rail says that it is free.
-    pub fn post(&mut self, peer: GateId, mut load: Load) -> Result<(), Load> {
+    pub fn post(&mut self, peer: PeerId, mut load: Load) -> Result<(), Load> {
         match self.rail.post(peer, &load.frame) {
             Post::Full => return Err(load),
             Post::Done => load.memory.spoil(),
@@ -106,7 +106,7 @@ impl End {
     }
 }
 
-fn note(peers: &mut BTreeMap<GateId, Seen>, event: Event<'_>) {
+fn note(peers: &mut BTreeMap<PeerId, Seen>, event: Event<'_>) {
     match event {
         Event::Up { peer, capabilities } => {
             let seen = peers.entry(peer).or_default();
@@ -156,7 +156,7 @@ fn note(peers: &mut BTreeMap<GateId, Seen>, event: Event<'_>) {
     }
 }
 
-fn open(peers: &mut BTreeMap<GateId, Seen>, peer: GateId) -> &mut Seen {
+fn open(peers: &mut BTreeMap<PeerId, Seen>, peer: PeerId) -> &mut Seen {
     let seen = peers.entry(peer).or_default();
     assert!(seen.capabilities.is_some(), "news of {peer:?} before it is up");
     assert_eq!(seen.down, None, "news of {peer:?} after it went down");

@@ -11,14 +11,14 @@ use driver::{
     SimNetwork, SimPath, TcpConfig, TcpNetworks, TcpRail,
 };
 use kit::{Field, Ground};
-use wire::GateId;
+use wire::PeerId;
 
 /// The rail to oneself.
 struct Own;
 
 impl Ground for Own {
     fn field(&self, _: u32) -> Field {
-        let rail: Box<dyn Rail> = Box::new(OwnRail::new(GateId(0)).expect("an event"));
+        let rail: Box<dyn Rail> = Box::new(OwnRail::new(PeerId(0)).expect("an event"));
         Field { rails: vec![rail], pass: Box::new(|| {}) }
     }
 
@@ -107,7 +107,7 @@ impl Ground for Sim {
         let capabilities = wire::Capabilities { pull: true, ..usual.capabilities };
         network.set_usual_path(SimPath { loss, capabilities, ..usual });
         let rails =
-            (0..count).map(|rank| -> Box<dyn Rail> { Box::new(network.rail(GateId(rank))) });
+            (0..count).map(|rank| -> Box<dyn Rail> { Box::new(network.rail(PeerId(rank))) });
         let rails = rails.collect();
         Field {
             rails,
@@ -119,7 +119,7 @@ impl Ground for Sim {
 }
 
 fn shm_rail(rank: u32) -> Box<dyn Rail> {
-    let rail = ShmRail::new(ShmConfig { rank: GateId(rank), job: [7; 16] });
+    let rail = ShmRail::new(ShmConfig { rank: PeerId(rank), job: [7; 16] });
     Box::new(rail.expect("shared memory"))
 }
 
@@ -140,7 +140,7 @@ fn network_rail(rank: u32) -> Box<dyn Rail> {
 
 fn quic_rail(rank: u32) -> Box<dyn Rail> {
     let rail = QuicRail::new(QuicConfig {
-        rank: GateId(rank),
+        rank: PeerId(rank),
         job: 11,
         identity: Identity::of(&[3; 32], 11),
         interface: Some(LOOPBACK.into()),
@@ -154,7 +154,7 @@ fn tcp_config(rank: u32) -> TcpConfig {
     TcpConfig {
         interface: Some(LOOPBACK.into()),
         connect_timeout: Duration::from_secs(20),
-        ..TcpConfig::new(GateId(rank), 11, [3; 32])
+        ..TcpConfig::new(PeerId(rank), 11, [3; 32])
     }
 }
 

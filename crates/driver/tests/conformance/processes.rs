@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use driver::{Fault, Post, Rail};
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 use crate::kit::{End, Flow, Limit, Load, pattern};
 use crate::scenarios::sleep;
@@ -72,7 +72,7 @@ pub fn play() {
     println!("{ADDRESS}{}", hexadecimal(&end.rail.address()));
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("the other's address");
-    let peer = GateId(0);
+    let peer = PeerId(0);
     end.rail.connect(peer, &bytes_of(line.trim())).expect("the way to the other");
     let limit = Limit::new();
     while !end.is_up(peer) {
@@ -219,7 +219,7 @@ fn bytes_of(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(digits).collect()
 }
 
-const PEER: GateId = GateId(1);
+const PEER: PeerId = PeerId(1);
 const ECHOES: u64 = 3000;
 const FLOOD: u64 = 5;
 const RAIL: &str = "CONFORMANCE_RAIL";

@@ -9,7 +9,7 @@ use driver::{Fault, Neighbours, Puller, Rail};
 use memory::{Layout, Region, Segment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::CpuSet;
-use wire::{Frame, GateId, RemoteRegion};
+use wire::{Frame, PeerId, RemoteRegion};
 
 use crate::kit::{End, Flow, Ground, Limit, Load, PATIENCE, Random, pattern};
 
@@ -66,7 +66,7 @@ impl Stage {
     fn open(&mut self, from: usize, to: usize) {
         self.connect(from, to);
         self.until("links are up", |ends| {
-            ends[from].is_up(GateId(to as u32)) && ends[to].is_up(GateId(from as u32))
+            ends[from].is_up(PeerId(to as u32)) && ends[to].is_up(PeerId(from as u32))
         });
     }
 
@@ -120,7 +120,7 @@ pub fn order(ground: &dyn Ground) {
     for seed in 1..4 {
         println!("seed {seed}");
         let mut stage = Stage::pair(ground);
-        let max = stage.ends[0].frame_max(GateId(stage.other() as u32));
+        let max = stage.ends[0].frame_max(PeerId(stage.other() as u32));
         let mut random = Random(seed);
         let sizes: Vec<usize> = (0..400)
             .map(|_| match random.below(12) {
@@ -137,7 +137,7 @@ pub fn order(ground: &dyn Ground) {
 /// Every length from nothing on, and around every limit up to the longest frame.
 pub fn sizes(ground: &dyn Ground) {
     let mut stage = Stage::pair(ground);
-    let max = stage.ends[0].frame_max(GateId(stage.other() as u32));
+    let max = stage.ends[0].frame_max(PeerId(stage.other() as u32));
     let mut sizes: Vec<usize> = (0..=600).collect();
     let powers = (10..).map(|power| 1usize << power).take_while(|&power| power <= 2 * max);
     for power in powers {
@@ -154,7 +154,7 @@ pub fn sizes(ground: &dyn Ground) {
 pub fn full(ground: &dyn Ground) {
     let mut stage = Stage::pair(ground);
     let other = stage.other();
-    let peer = GateId(other as u32);
+    let peer = PeerId(other as u32);
     let size = stage.ends[0].frame_max(peer).min(64 << 10);
     let mut flow = Flow::new(0, other, vec![size; 1000]);
     if ground.is_alone() {
@@ -239,7 +239,7 @@ pub fn costs(ground: &dyn Ground) {
 /// refused. Elsewhere nothing fetches.
 pub fn pull(ground: &dyn Ground) {
     let stage = Stage::pair(ground);
-    let peer = GateId(stage.other() as u32);
+    let peer = PeerId(stage.other() as u32);
     let source = pattern(1, 1, 50_000);
     let remote = RemoteRegion { address: source.as_ptr() as u64, len: source.len() as u64 };
     let can = stage.ends[0].peers[&peer].capabilities.expect("up").pull;
@@ -258,7 +258,7 @@ pub fn pull(ground: &dyn Ground) {
     assert!(puller.pull(remote, 50_000 - 10, &Region::owned(11)).is_err(), "past the end");
     assert!(puller.pull(remote, u64::MAX, &Region::owned(2)).is_err(), "overflow");
     puller.pull(remote, 50_000, &Region::empty()).expect("nothing, at the end");
-    let stranger = rail.puller(GateId(77));
+    let stranger = rail.puller(PeerId(77));
     let reads = |stranger: &dyn Puller| stranger.pull(remote, 0, &Region::owned(1)).is_ok();
     assert!(!stranger.is_some_and(|stranger| reads(&*stranger)) || ground.is_alone());
 }
@@ -283,11 +283,11 @@ pub fn farewell(ground: &dyn Ground) {
         // Peers are looked for before a sleep at the latest.
         ends[0].rail.prepare_sleep();
         ends[0].rail.finish_sleep();
-        let seen = ends[0].seen(GateId(1));
+        let seen = ends[0].seen(PeerId(1));
         arrived.extend(seen.frames.drain(..));
         seen.down.is_some()
     });
-    assert_eq!(stage.ends[0].seen(GateId(1)).down, Some(Fault::Closed));
+    assert_eq!(stage.ends[0].seen(PeerId(1)).down, Some(Fault::Closed));
     assert_eq!(arrived.len(), 40 - flow.arrived());
     for _ in 0..1000 {
         stage.turn();
@@ -308,16 +308,16 @@ pub fn disconnection(ground: &dyn Ground) {
         flow.arrived() > 0
     });
     flow.check(&mut stage.ends);
-    stage.ends[0].rail.disconnect(GateId(1));
+    stage.ends[0].rail.disconnect(PeerId(1));
     stage.until("the other end is down", |ends| {
         ends[1].rail.prepare_sleep();
         ends[1].rail.finish_sleep();
-        ends[1].seen(GateId(0)).down.is_some()
+        ends[1].seen(PeerId(0)).down.is_some()
     });
     for _ in 0..1000 {
         stage.turn();
     }
-    let seen = stage.ends[0].seen(GateId(1));
+    let seen = stage.ends[0].seen(PeerId(1));
     assert!(seen.frames.is_empty() && seen.down.is_none());
 }
 
@@ -335,8 +335,8 @@ pub fn wake(ground: &dyn Ground) {
     }
     let second = stage.ends.pop().expect("two ends");
     let first = stage.ends.pop().expect("two ends");
-    let mirror = thread::spawn(move || exchange(second, GateId(0), false));
-    exchange(first, GateId(1), true);
+    let mirror = thread::spawn(move || exchange(second, PeerId(0), false));
+    exchange(first, PeerId(1), true);
     mirror.join().expect("the other end");
 }
 
@@ -361,7 +361,7 @@ fn wake_oneself(end: &mut End) {
     }
 }
 
-fn exchange(mut end: End, peer: GateId, begins: bool) {
+fn exchange(mut end: End, peer: PeerId, begins: bool) {
     let mut random = Random(u64::from(begins));
     for round in 0..ROUNDS {
         if begins {
@@ -378,12 +378,12 @@ fn exchange(mut end: End, peer: GateId, begins: bool) {
     }
 }
 
-fn say(end: &mut End, peer: GateId, round: u32) {
+fn say(end: &mut End, peer: PeerId, round: u32) {
     let frame = Frame { head: round.to_le_bytes().into(), body: None, token: None };
     assert_eq!(end.rail.post(peer, &frame), driver::Post::Done);
 }
 
-fn hear(end: &mut End, peer: GateId, round: u32) {
+fn hear(end: &mut End, peer: PeerId, round: u32) {
     let limit = Limit::new();
     loop {
         end.poll();
@@ -454,7 +454,7 @@ pub fn lookout(ground: &dyn Ground) {
     stage.until("all is taken in", |_| !lookout.sees_news());
     for number in 0..10 {
         for from in [0, 2] {
-            let peer = GateId(1);
+            let peer = PeerId(1);
             let mut seen = false;
             let mut posted = 0;
             // What a thread of the rail's own takes in at once is not seen.
@@ -484,12 +484,12 @@ pub fn blindness(ground: &dyn Ground) {
     let mut stage = Stage::pair(ground);
     let lookout = stage.ends[1].rail.lookout().expect("something comes from others");
     stage.until("all is taken in", |_| !lookout.sees_news());
-    assert!(stage.ends[0].post(GateId(1), Load::new(7, 1, 40)).is_ok());
+    assert!(stage.ends[0].post(PeerId(1), Load::new(7, 1, 40)).is_ok());
     while !lookout.sees_news() {
         stage.ends[0].poll();
         stage.limit.check("what has come is seen");
     }
-    stage.ends[1].rail.disconnect(GateId(0));
+    stage.ends[1].rail.disconnect(PeerId(0));
     assert!(!lookout.sees_news(), "nobody takes it in");
 }
 
@@ -499,7 +499,7 @@ pub fn room(ground: &dyn Ground) {
         return full(ground);
     }
     let mut stage = Stage::pair(ground);
-    let size = stage.ends[0].frame_max(GateId(1)).min(64 << 10);
+    let size = stage.ends[0].frame_max(PeerId(1)).min(64 << 10);
     let second = stage.ends.pop().expect("two ends");
     let (stuck, begin) = mpsc::channel();
     let reader = thread::spawn(move || {
@@ -512,7 +512,7 @@ pub fn room(ground: &dyn Ground) {
             if random.below(40) == 0 {
                 thread::sleep(Duration::from_millis(2));
             }
-            while end.seen(GateId(0)).frames.pop_front().is_none() {
+            while end.seen(PeerId(0)).frames.pop_front().is_none() {
                 end.poll();
                 limit.check("the next frame arrives");
             }
@@ -524,13 +524,13 @@ pub fn room(ground: &dyn Ground) {
     for number in 0..ROOM_FRAMES {
         let mut load = Load::new(3, number, size);
         loop {
-            let rooms = end.seen(GateId(1)).rooms;
-            match end.post(GateId(1), load) {
+            let rooms = end.seen(PeerId(1)).rooms;
+            match end.post(PeerId(1), load) {
                 Ok(()) => break,
                 Err(back) => load = back,
             }
-            while end.seen(GateId(1)).rooms == rooms {
-                if !end.poll() && end.seen(GateId(1)).rooms == rooms {
+            while end.seen(PeerId(1)).rooms == rooms {
+                if !end.poll() && end.seen(PeerId(1)).rooms == rooms {
                     if sleeps == 0 {
                         stuck.send(()).expect("the reader waits");
                     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use driver::{Event, Identity, Post, QuicConfig, QuicRail, Rail, Refusal};
 use initials::{AT_ONCE, Strangers};
 use peak_alloc::PeakAlloc;
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
@@ -72,14 +72,14 @@ impl Ranks {
 
     fn add(&mut self, rank: u32) {
         let mut rail = rail(rank);
-        rail.connect(GateId(0), &self.rails[0].address()).unwrap();
+        rail.connect(PeerId(0), &self.rails[0].address()).unwrap();
         self.rails.push(rail);
         self.is_up.push(false);
     }
 
     fn send(&mut self, from: usize) {
         let frame = Frame { head: vec![7; 1000], body: None, token: None };
-        assert_eq!(self.rails[from].post(GateId(1 - from as u32), &frame), Post::Done);
+        assert_eq!(self.rails[from].post(PeerId(1 - from as u32), &frame), Post::Done);
     }
 
     fn take_a_turn(&mut self) {
@@ -111,7 +111,7 @@ impl Ranks {
 
 fn rail(rank: u32) -> QuicRail {
     QuicRail::new(QuicConfig {
-        rank: GateId(rank),
+        rank: PeerId(rank),
         job: JOB,
         identity: Identity::of(&SECRET, JOB),
         interface: Some("127.0.0.1".into()),

@@ -3,83 +3,83 @@
 use std::num::NonZeroU64;
 
 use wire::packet::{self, Header, Packet, Way};
-use wire::{GateId, RailId, RemoteRegion};
+use wire::{PeerId, RailId, RemoteRegion};
 
 use super::{CREDIT_MAX, Engine, PeerError, Pull, PullId};
 use crate::ahead::Settled;
-use crate::gate::{Control, EARLY_MAX, charge};
 use crate::matching::{Content, Unexpected, wanted};
 use crate::op::{Op, OpId, OpState, SendState, receive_piece, received};
+use crate::peer::{Control, EARLY_MAX, charge};
 
 impl Engine {
-    /// Takes in a frame that came over a link of `gate`.
+    /// Takes in a frame that came over a link of `peer`.
     ///
     /// # Errors
     /// When the peer breaks the protocol. Nothing of other peers is touched; the caller closes the
-    /// gate's links and calls [`Engine::handle_down`].
+    /// peer's links and calls [`Engine::handle_down`].
     pub fn handle_frame(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         rail: RailId,
         bytes: &[u8],
     ) -> Result<(), PeerError> {
-        let peer = self.gates.get_mut(gate.0 as usize).ok_or(PeerError::Gate(gate.0))?;
-        let way = peer.as_mut().ok_or(PeerError::NotConnected)?;
-        let mut rest = match way.links.iter().position(|link| link.rail == rail) {
-            Some(at) => match &mut way.links[at].ledger {
+        let entry = self.peers.get_mut(peer.0 as usize).ok_or(PeerError::Unknown(peer.0))?;
+        let state = entry.as_mut().ok_or(PeerError::NotConnected)?;
+        let mut rest = match state.links.iter().position(|link| link.rail == rail) {
+            Some(at) => match &mut state.links[at].ledger {
                 Some(ledger) => {
-                    let is_quiet = !way.is_pressed && ledger.receive_quiet(bytes);
-                    if is_quiet { bytes } else { self.hear(gate, at, bytes)? }
+                    let is_quiet = !state.is_pressed && ledger.receive_quiet(bytes);
+                    if is_quiet { bytes } else { self.hear(peer, at, bytes)? }
                 }
                 None => bytes,
             },
-            None => self.hear_apart(gate, rail, bytes)?,
+            None => self.hear_apart(peer, rail, bytes)?,
         };
         while let Some(packet) = packet::parse(&mut rest)? {
             if let Packet::Eager { header, acknowledge, payload } = packet {
-                self.handle_eager(gate, header, acknowledge, payload)?;
+                self.handle_eager(peer, header, acknowledge, payload)?;
                 continue;
             }
-            self.handle_packet(gate, packet)?;
+            self.handle_packet(peer, packet)?;
         }
         Ok(())
     }
 
     /// Takes in a packet, apart from the way of short messages.
     #[inline(never)]
-    fn handle_packet(&mut self, gate: GateId, packet: Packet<'_>) -> Result<(), PeerError> {
+    fn handle_packet(&mut self, peer: PeerId, packet: Packet<'_>) -> Result<(), PeerError> {
         match packet {
             Packet::Eager { header, acknowledge, payload } => {
-                self.handle_eager(gate, header, acknowledge, payload)
+                self.handle_eager(peer, header, acknowledge, payload)
             }
             Packet::Ahead { sequence, offset, payload } => {
-                self.handle_ahead(gate, sequence, offset, payload)
+                self.handle_ahead(peer, sequence, offset, payload)
             }
             Packet::Request { header, op, bytes, way } => {
                 if let Way::Ahead { bytes: ahead, .. } = way {
-                    self.announce_ahead(gate, header.sequence, ahead, bytes)?;
+                    self.announce_ahead(peer, header.sequence, ahead, bytes)?;
                 }
                 let content = Content::Request { op, bytes, way };
-                self.handle_message(Unexpected { gate, header, content })
+                self.handle_message(Unexpected { peer, header, content })
             }
-            Packet::Clear { op, receiver, wanted } => self.handle_clear(gate, op, receiver, wanted),
-            Packet::Take { op } => self.handle_take(gate, op),
+            Packet::Clear { op, receiver, wanted } => self.handle_clear(peer, op, receiver, wanted),
+            Packet::Take { op } => self.handle_take(peer, op),
             Packet::Data { receiver, offset, payload } => {
-                self.handle_data(gate, receiver, offset, payload)
+                self.handle_data(peer, receiver, offset, payload)
             }
             Packet::PackedAhead { sequence, offset, bytes, payload } => {
-                self.handle_packed_ahead(gate, (sequence, offset), payload, bytes as usize)
+                self.handle_packed_ahead(peer, (sequence, offset), payload, bytes as usize)
             }
             Packet::PackedData { receiver, offset, bytes, payload } => {
-                self.handle_packed_data(gate, (receiver, offset), payload, bytes as usize)
+                self.handle_packed_data(peer, (receiver, offset), payload, bytes as usize)
             }
-            Packet::Finish { op } => self.handle_finish(gate, op),
+            Packet::Finish { op } => self.handle_finish(peer, op),
             Packet::Credit { bytes } => {
-                let way = self.gate(gate);
-                way.credit = CREDIT_MAX.min(way.credit + bytes as usize);
+                let state = self.peer(peer);
+                state.credit = CREDIT_MAX.min(state.credit + bytes as usize);
                 Ok(())
             }
-            Packet::Parted { link, frames } => self.handle_parted(gate, link, frames),
+            Packet::Parted { link, frames } => self.handle_parted(peer, link, frames),
             Packet::Arrived { .. } | Packet::Greeting { .. } => Err(PeerError::Word),
         }
     }
@@ -89,22 +89,22 @@ impl Engine {
     pub fn poll_pull(&mut self) -> Option<Pull> {
         loop {
             let id = self.pulls.pop_front()?;
-            let Self { ops, gates, .. } = self;
+            let Self { ops, peers, .. } = self;
             let Some(op) = ops.find_mut(id) else { continue };
-            let (OpState::Pulling { wanted, address, is_taken, .. }, Some(gate)) =
-                (&mut op.state, op.gate)
+            let (OpState::Pulling { wanted, address, is_taken, .. }, Some(peer)) =
+                (&mut op.state, op.peer)
             else {
                 continue;
             };
             let remote = RemoteRegion { address: *address, len: *wanted };
             let local = op.region.slice(0, *wanted as usize);
-            let way = gates.get(gate.0 as usize).and_then(Option::as_ref);
-            let Some(rail) = way.and_then(|way| way.pulling_rail()) else {
+            let state = peers.get(peer.0 as usize).and_then(Option::as_ref);
+            let Some(rail) = state.and_then(|state| state.pulling_rail()) else {
                 self.handle_pull_declined(PullId(id));
                 continue;
             };
             *is_taken = true;
-            return Some(Pull { id: PullId(id), gate, rail, remote, offset: 0, local });
+            return Some(Pull { id: PullId(id), peer, rail, remote, offset: 0, local });
         }
     }
 
@@ -112,52 +112,52 @@ impl Engine {
     pub fn handle_pulled(&mut self, id: PullId, ok: bool) {
         let PullId(id) = id;
         let Some(op) = self.ops.find_mut(id) else { return };
-        let (&OpState::Pulling { source, tag, bytes, wanted, op: sender, .. }, Some(gate)) =
-            (&op.state, op.gate)
+        let (&OpState::Pulling { source, tag, bytes, wanted, op: sender, .. }, Some(peer)) =
+            (&op.state, op.peer)
         else {
             return;
         };
         if !ok {
-            self.gate(gate).pull_refused = true;
+            self.peer(peer).pull_refused = true;
             return self.handle_pull_declined(PullId(id));
         }
         self.ops.complete(id.index, received(source, tag, bytes, wanted));
-        if self.is_failed(gate) {
+        if self.is_failed(peer) {
             return;
         }
-        self.gate(gate).control.push_back(Control::Finish { op: sender });
-        self.list(gate);
+        self.peer(peer).control.push_back(Control::Finish { op: sender });
+        self.list(peer);
     }
 
     /// A fetch is not wanted this time: the peer is asked to send.
     pub fn handle_pull_declined(&mut self, id: PullId) {
         let PullId(id) = id;
         let Some(op) = self.ops.find_mut(id) else { return };
-        let (&OpState::Pulling { source, tag, bytes, wanted, op: sender, .. }, Some(gate)) =
-            (&op.state, op.gate)
+        let (&OpState::Pulling { source, tag, bytes, wanted, op: sender, .. }, Some(peer)) =
+            (&op.state, op.peer)
         else {
             return;
         };
         op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
-        if self.is_failed(gate) {
+        if self.is_failed(peer) {
             return self.fail(id.index);
         }
         let clear = Control::Clear { op: sender, receiver: id.index, wanted };
-        self.gate(gate).control.push_back(clear);
-        self.list(gate);
+        self.peer(peer).control.push_back(clear);
+        self.list(peer);
     }
 
-    /// Whether a matching-bearing packet is the next of its gate; true takes it.
+    /// Whether a matching-bearing packet is the next of its peer; true takes it.
     #[inline]
-    fn in_sequence(&mut self, gate: GateId, got: u32) -> Result<bool, PeerError> {
-        let way = self.gate(gate);
-        let expected = way.sequence_in;
+    fn in_sequence(&mut self, peer: PeerId, got: u32) -> Result<bool, PeerError> {
+        let state = self.peer(peer);
+        let expected = state.sequence_in;
         if got == expected {
-            way.sequence_in = expected.wrapping_add(1);
+            state.sequence_in = expected.wrapping_add(1);
             return Ok(true);
         }
         let ahead = got.wrapping_sub(expected) as usize;
-        if ahead > EARLY_MAX || way.early.contains_key(&got) {
+        if ahead > EARLY_MAX || state.early.contains_key(&got) {
             return Err(PeerError::Sequence { expected, got });
         }
         Ok(false)
@@ -167,42 +167,42 @@ impl Engine {
     #[inline]
     fn handle_eager(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         header: Header,
         acknowledge: Option<u32>,
         payload: &[u8],
     ) -> Result<(), PeerError> {
-        self.charge(gate, charge(payload.len()))?;
-        let way = self.gate(gate);
-        let overtaken = way.sequence_in != header.sequence || !way.early.is_empty();
-        if !overtaken && let Some(id) = self.matching.take_posted(gate, &header) {
-            self.gate(gate).sequence_in = header.sequence.wrapping_add(1);
-            self.deliver(id, gate, &header, payload, acknowledge);
+        self.charge(peer, charge(payload.len()))?;
+        let state = self.peer(peer);
+        let overtaken = state.sequence_in != header.sequence || !state.early.is_empty();
+        if !overtaken && let Some(id) = self.matching.take_posted(peer, &header) {
+            self.peer(peer).sequence_in = header.sequence.wrapping_add(1);
+            self.deliver(id, peer, &header, payload, acknowledge);
             return Ok(());
         }
         let content = Content::Eager { data: payload.into(), acknowledge };
-        self.handle_message(Unexpected { gate, header, content })
+        self.handle_message(Unexpected { peer, header, content })
     }
 
     /// A message in its turn or ahead of it: matched, or laid aside; then those it held up.
     fn handle_message(&mut self, message: Unexpected) -> Result<(), PeerError> {
-        let gate = message.gate;
+        let peer = message.peer;
         let sequence = message.header.sequence;
-        if !self.in_sequence(gate, sequence)? {
-            self.gate(gate).early.insert(sequence, message);
+        if !self.in_sequence(peer, sequence)? {
+            self.peer(peer).early.insert(sequence, message);
             return Ok(());
         }
         self.match_or_keep(message)?;
         loop {
-            let way = self.gate(gate);
-            let Some(next) = way.early.remove(&way.sequence_in) else { return Ok(()) };
-            way.sequence_in = way.sequence_in.wrapping_add(1);
+            let state = self.peer(peer);
+            let Some(next) = state.early.remove(&state.sequence_in) else { return Ok(()) };
+            state.sequence_in = state.sequence_in.wrapping_add(1);
             self.match_or_keep(next)?;
         }
     }
 
     fn match_or_keep(&mut self, message: Unexpected) -> Result<(), PeerError> {
-        match self.matching.take_posted(message.gate, &message.header) {
+        match self.matching.take_posted(message.peer, &message.header) {
             Some(id) => self.accept(id, message),
             None if self.is_closed_to(&message.header)? => self.discard(message),
             None => {
@@ -224,16 +224,16 @@ impl Engine {
     /// not wait for the receive.
     #[inline(never)]
     fn keep_request(&mut self, mut message: Unexpected) -> Result<(), PeerError> {
-        let Unexpected { gate, header, content } = &mut message;
+        let Unexpected { peer, header, content } = &mut message;
         if let Content::Request { op, bytes, way: approach @ Way::Short(_) } = content
-            && self.grant_message(*gate, *bytes)
+            && self.grant_message(*peer, *bytes)
         {
-            let way = self.gate(*gate);
-            let early = way.arrivals.announce(header.sequence, *bytes)?;
-            way.control.push_back(Control::Take { op: *op });
+            let state = self.peer(*peer);
+            let early = state.arrivals.announce(header.sequence, *bytes)?;
+            state.control.push_back(Control::Take { op: *op });
             *approach = Way::Ahead { bytes: *bytes, clear: false };
-            self.charge(*gate, charge(*bytes as usize) - early)?;
-            self.list(*gate);
+            self.charge(*peer, charge(*bytes as usize) - early)?;
+            self.list(*peer);
         }
         self.matching.arrive(message);
         Ok(())
@@ -253,13 +253,13 @@ impl Engine {
     }
 
     pub(super) fn accept(&mut self, id: OpId, message: Unexpected) {
-        let Unexpected { gate, header, content } = message;
+        let Unexpected { peer, header, content } = message;
         match content {
             Content::Eager { data, acknowledge } => {
-                self.deliver(id, gate, &header, &data, acknowledge);
+                self.deliver(id, peer, &header, &data, acknowledge);
             }
             Content::Request { op, bytes, way } => {
-                self.answer(id, gate, &header, op, bytes, way);
+                self.answer(id, peer, &header, op, bytes, way);
             }
         }
     }
@@ -268,7 +268,7 @@ impl Engine {
     fn deliver(
         &mut self,
         id: OpId,
-        gate: GateId,
+        peer: PeerId,
         header: &Header,
         payload: &[u8],
         acknowledge: Option<u32>,
@@ -278,24 +278,24 @@ impl Engine {
         let wanted = wanted(&op.region, bytes);
         op.region.write(0, &payload[..wanted as usize]);
         self.ops.complete(id.index, received(header.source, header.tag, bytes, wanted));
-        let way = self.gate(gate);
-        if way.reach.is_failed() {
+        let state = self.peer(peer);
+        if state.reach.is_failed() {
             return;
         }
-        way.owed += charge(payload.len());
+        state.owed += charge(payload.len());
         if let Some(op) = acknowledge {
-            way.control.push_back(Control::Finish { op });
-        } else if !way.must_return_credit() {
+            state.control.push_back(Control::Finish { op });
+        } else if !state.must_return_credit() {
             return;
         }
-        self.list(gate);
+        self.list(peer);
     }
 
     /// Answers a request that found its receive: fetch, take what came ahead, clear.
     fn answer(
         &mut self,
         id: OpId,
-        gate: GateId,
+        peer: PeerId,
         header: &Header,
         sender: u32,
         bytes: u64,
@@ -304,10 +304,10 @@ impl Engine {
         let Header { source, tag, sequence, .. } = *header;
         let Some(op) = self.ops.at(id.index) else { return };
         let wanted = wanted(&op.region, bytes);
-        op.gate = Some(gate);
+        op.peer = Some(peer);
         op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
-        let way = self.gate(gate);
-        if way.reach.is_failed() {
+        let state = self.peer(peer);
+        if state.reach.is_failed() {
             return self.fail(id.index);
         }
         let address = match approach {
@@ -315,7 +315,7 @@ impl Engine {
             Way::Short(address) => address.map(NonZeroU64::get),
             Way::Ask | Way::Ahead { .. } => None,
         };
-        if let Some(address) = address.filter(|_| wanted > 0 && way.can_fetch()) {
+        if let Some(address) = address.filter(|_| wanted > 0 && state.can_fetch()) {
             if let Some(op) = self.ops.at(id.index) {
                 let is_taken = false;
                 op.state =
@@ -327,26 +327,26 @@ impl Engine {
         match approach {
             Way::Ahead { clear: false, .. } => {}
             Way::Ask | Way::Fetch(_) | Way::Short(_) | Way::Ahead { clear: true, .. } => {
-                way.control.push_back(Control::Clear { op: sender, receiver: id.index, wanted });
+                state.control.push_back(Control::Clear { op: sender, receiver: id.index, wanted });
             }
         }
         if wanted == 0 {
             self.ops.complete(id.index, received(source, tag, bytes, 0));
         }
         if let Way::Ahead { .. } = approach {
-            self.take_ahead(gate, sequence, id);
+            self.take_ahead(peer, sequence, id);
         }
-        self.list(gate);
+        self.list(peer);
     }
 
     fn handle_clear(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         op: u32,
         receiver: u32,
         wanted: u64,
     ) -> Result<(), PeerError> {
-        let (bytes, send) = self.awaiting_send(gate, op, "clear")?;
+        let (bytes, send) = self.awaiting_send(peer, op, "clear")?;
         if wanted > bytes {
             return Err(PeerError::Range { offset: 0, len: wanted as usize, wanted: bytes });
         }
@@ -359,14 +359,14 @@ impl Engine {
         if !send.to_emit {
             self.ops.complete_send_if_done(op);
         } else if !streams_already {
-            self.stream(gate, op);
+            self.stream(peer, op);
         }
         Ok(())
     }
 
     /// The peer has granted what a message costs, and takes it in.
-    fn handle_take(&mut self, gate: GateId, op: u32) -> Result<(), PeerError> {
-        let (bytes, send) = self.awaiting_send(gate, op, "take")?;
+    fn handle_take(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
+        let (bytes, send) = self.awaiting_send(peer, op, "take")?;
         if !send.may_be_taken {
             return Err(PeerError::Operation { what: "take", op });
         }
@@ -374,7 +374,7 @@ impl Engine {
         (send.ahead, send.end) = (bytes, bytes);
         send.to_emit = bytes > 0;
         if bytes > 0 {
-            self.stream(gate, op);
+            self.stream(peer, op);
         } else {
             self.ops.complete_send_if_done(op);
         }
@@ -382,14 +382,14 @@ impl Engine {
     }
 
     /// Bytes of a message are to go.
-    fn stream(&mut self, gate: GateId, op: u32) {
+    fn stream(&mut self, peer: PeerId, op: u32) {
         let id = self.ops.id(op);
-        self.gate(gate).streams.push_back(id);
-        self.list(gate);
+        self.peer(peer).streams.push_back(id);
+        self.list(peer);
     }
 
-    fn handle_finish(&mut self, gate: GateId, op: u32) -> Result<(), PeerError> {
-        self.awaiting_send(gate, op, "finish")?.1.awaiting = false;
+    fn handle_finish(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
+        self.awaiting_send(peer, op, "finish")?.1.awaiting = false;
         self.ops.complete_send_if_done(op);
         Ok(())
     }
@@ -397,13 +397,13 @@ impl Engine {
     /// A send that waits for a word of this peer, and its message's length in bytes.
     fn awaiting_send(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         op: u32,
         what: &'static str,
     ) -> Result<(u64, &mut SendState), PeerError> {
         match self.ops.at(op) {
-            Some(Op { state: OpState::Send(send), gate: Some(to), region, .. })
-                if *to == gate && send.awaiting && (!send.to_emit || send.ahead > 0) =>
+            Some(Op { state: OpState::Send(send), peer: Some(to), region, .. })
+                if *to == peer && send.awaiting && (!send.to_emit || send.ahead > 0) =>
             {
                 Ok((region.len() as u64, send))
             }
@@ -413,12 +413,12 @@ impl Engine {
 
     fn handle_data(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         receiver: u32,
         offset: u64,
         payload: &[u8],
     ) -> Result<(), PeerError> {
-        let id = self.expect_data(gate, receiver, offset, payload.len())?;
+        let id = self.expect_data(peer, receiver, offset, payload.len())?;
         receive_piece(&mut self.ops, id, offset, payload);
         Ok(())
     }
@@ -427,13 +427,13 @@ impl Engine {
     #[inline]
     pub(super) fn expect_data(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         receiver: u32,
         offset: u64,
         len: usize,
     ) -> Result<OpId, PeerError> {
         let unexpected = PeerError::Operation { what: "data", op: receiver };
-        let op = self.ops.at(receiver).filter(|op| op.gate == Some(gate)).ok_or(unexpected)?;
+        let op = self.ops.at(receiver).filter(|op| op.peer == Some(peer)).ok_or(unexpected)?;
         let OpState::Arriving { wanted, left, .. } = &op.state else {
             return Err(unexpected);
         };
@@ -448,12 +448,12 @@ impl Engine {
     #[cold]
     fn handle_packed_data(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         (receiver, offset): (u32, u64),
         payload: &[u8],
         bytes: usize,
     ) -> Result<(), PeerError> {
-        let id = self.expect_data(gate, receiver, offset, bytes)?;
+        let id = self.expect_data(peer, receiver, offset, bytes)?;
         let Self { packer, ops, .. } = self;
         let wrong = PeerError::Packed { len: payload.len(), bytes };
         receive_piece(ops, id, offset, packer.unpack(payload, bytes).ok_or(wrong)?);
@@ -463,56 +463,56 @@ impl Engine {
     /// A request says how much of its message comes ahead.
     fn announce_ahead(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         sequence: u32,
         ahead: u64,
         bytes: u64,
     ) -> Result<(), PeerError> {
-        let granted = self.gate(gate).accepted as u64;
+        let granted = self.peer(peer).accepted as u64;
         if ahead > bytes || ahead > granted {
             return Err(PeerError::Range { offset: 0, len: ahead as usize, wanted: bytes });
         }
-        let way = self.gate(gate);
-        let expected = way.sequence_in;
+        let state = self.peer(peer);
+        let expected = state.sequence_in;
         if sequence.wrapping_sub(expected) as usize > EARLY_MAX {
             return Err(PeerError::Sequence { expected, got: sequence });
         }
-        let early = way.arrivals.announce(sequence, ahead)?;
-        self.charge(gate, charge(ahead as usize) - early)
+        let early = state.arrivals.announce(sequence, ahead)?;
+        self.charge(peer, charge(ahead as usize) - early)
     }
 
     fn handle_ahead(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         sequence: u32,
         offset: u64,
         payload: &[u8],
     ) -> Result<(), PeerError> {
-        let Self { gates, ops, .. } = self;
-        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return Ok(()) };
-        let is_due = sequence.wrapping_sub(way.sequence_in) as usize <= EARLY_MAX;
-        let limit = way.accepted as u64;
-        let settled = way.arrivals.piece(ops, sequence, (offset, payload), (is_due, limit))?;
-        self.settle(gate, settled);
-        self.charge(gate, settled.early)
+        let Self { peers, ops, .. } = self;
+        let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return Ok(()) };
+        let is_due = sequence.wrapping_sub(state.sequence_in) as usize <= EARLY_MAX;
+        let limit = state.accepted as u64;
+        let settled = state.arrivals.piece(ops, sequence, (offset, payload), (is_due, limit))?;
+        self.settle(peer, settled);
+        self.charge(peer, settled.early)
     }
 
     /// As [`Engine::handle_ahead`]; nothing is unpacked that would not be accepted from any sender.
     #[cold]
     fn handle_packed_ahead(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         (sequence, offset): (u32, u64),
         payload: &[u8],
         bytes: usize,
     ) -> Result<(), PeerError> {
-        let wanted = self.gate(gate).accepted as u64;
+        let wanted = self.peer(peer).accepted as u64;
         if offset.checked_add(bytes as u64).is_none_or(|end| end > wanted) {
             return Err(PeerError::Range { offset, len: bytes, wanted });
         }
         let mut packer = std::mem::take(&mut self.packer);
         let taken = match packer.unpack(payload, bytes) {
-            Some(piece) => self.handle_ahead(gate, sequence, offset, piece),
+            Some(piece) => self.handle_ahead(peer, sequence, offset, piece),
             None => Err(PeerError::Packed { len: payload.len(), bytes }),
         };
         self.packer = packer;
@@ -520,33 +520,33 @@ impl Engine {
     }
 
     /// Gives a receive that matched what came ahead.
-    fn take_ahead(&mut self, gate: GateId, sequence: u32, id: OpId) {
-        let Self { gates, ops, .. } = self;
-        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
-        let settled = way.arrivals.matched(ops, sequence, id);
-        self.settle(gate, settled);
+    fn take_ahead(&mut self, peer: PeerId, sequence: u32, id: OpId) {
+        let Self { peers, ops, .. } = self;
+        let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return };
+        let settled = state.arrivals.matched(ops, sequence, id);
+        self.settle(peer, settled);
     }
 
-    fn settle(&mut self, gate: GateId, settled: Settled) {
+    fn settle(&mut self, peer: PeerId, settled: Settled) {
         self.unexpected_bytes = self.unexpected_bytes + settled.kept - settled.released;
         let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);
         self.counters.unexpected_bytes_max = most;
         if let Some(bytes) = settled.retired {
-            let way = self.gate(gate);
-            way.owed += charge(bytes);
-            if way.must_return_credit() {
-                self.list(gate);
+            let state = self.peer(peer);
+            state.owed += charge(bytes);
+            if state.must_return_credit() {
+                self.list(peer);
             }
         }
     }
 
     /// Keeps the messages of a peer that is gone which came wholly, ahead or because they are empty, and drops the parts
     /// of others.
-    pub(super) fn end_ahead(&mut self, gate: GateId) {
-        let mut arrivals = std::mem::take(&mut self.gate(gate).arrivals);
+    pub(super) fn end_ahead(&mut self, peer: PeerId) {
+        let mut arrivals = std::mem::take(&mut self.peer(peer).arrivals);
         self.unexpected_bytes -= arrivals.waiting_bytes();
         for message in self.matching.messages_mut().chain(self.matched.messages_mut()) {
-            if message.gate == gate
+            if message.peer == peer
                 && let Content::Request { bytes, .. } = message.content
                 && let Some(data) = match bytes {
                     0 => Some(Box::default()),
@@ -560,12 +560,12 @@ impl Engine {
     }
 
     #[inline]
-    fn charge(&mut self, gate: GateId, bytes: usize) -> Result<(), PeerError> {
-        let way = self.gate(gate);
-        way.charged += bytes;
-        let granted = way.accepted;
-        if way.charged > granted {
-            return Err(PeerError::Credit { charged: way.charged, granted });
+    fn charge(&mut self, peer: PeerId, bytes: usize) -> Result<(), PeerError> {
+        let state = self.peer(peer);
+        state.charged += bytes;
+        let granted = state.accepted;
+        if state.charged > granted {
+            return Err(PeerError::Credit { charged: state.charged, granted });
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! its receive before goes to its end: its memory is being written to.
 
 use memory::Region;
-use wire::GateId;
+use wire::PeerId;
 use wire::packet::Header;
 
 use super::{Engine, PeerError};
@@ -20,7 +20,7 @@ impl Engine {
     /// Closes a context because `failed` has: receives without a message, and those to come, complete with
     /// [`Outcome::PeerFailed`](crate::Outcome::PeerFailed). False if it is closed already, or too many are.
     #[cold]
-    pub fn submit_close(&mut self, context: u64, failed: GateId) -> bool {
+    pub fn submit_close(&mut self, context: u64, failed: PeerId) -> bool {
         if self.closed.contains_key(&context) || self.closed.len() == CLOSED_MAX {
             return false;
         }
@@ -38,9 +38,9 @@ impl Engine {
     }
 
     /// Tells a peer that a context is closed. The send ends when the peer has heard.
-    pub fn submit_closing(&mut self, gate: GateId, context: u64, failed: GateId) -> OpId {
+    pub fn submit_closing(&mut self, peer: PeerId, context: u64, failed: PeerId) -> OpId {
         let envelope = Envelope { context, source: failed.0, tag: CLOSES, is_urgent: true };
-        self.submit_send(gate, envelope, &Region::empty(), SendMode::Synchronous)
+        self.submit_send(peer, envelope, &Region::empty(), SendMode::Synchronous)
     }
 
     /// Whether any context is closed.
@@ -51,7 +51,7 @@ impl Engine {
 
     /// The peer because of which a context is closed, if it is.
     #[inline]
-    pub fn closed_by(&self, context: u64) -> Option<GateId> {
+    pub fn closed_by(&self, context: u64) -> Option<PeerId> {
         if self.has_closed() { self.closed.get(&context).copied() } else { None }
     }
 
@@ -72,7 +72,7 @@ impl Engine {
     #[cold]
     fn hear_close(&mut self, header: &Header) -> Result<(), PeerError> {
         let Header { context, source, .. } = *header;
-        if self.submit_close(context, GateId(source)) {
+        if self.submit_close(context, PeerId(source)) {
             self.heard_closed.push_back(context);
         }
         if self.closed.contains_key(&context) { Ok(()) } else { Err(PeerError::Closed(CLOSED_MAX)) }
@@ -81,7 +81,7 @@ impl Engine {
     /// Takes in a message that nobody wants, as if it were received.
     #[cold]
     pub(super) fn discard(&mut self, message: Unexpected) {
-        let id = self.ops.insert(Some(message.gate), Region::empty(), OpState::Posted);
+        let id = self.ops.insert(Some(message.peer), Region::empty(), OpState::Posted);
         self.ops.release(id);
         self.accept(id, message);
     }

@@ -74,8 +74,8 @@ pub enum PeerError {
         got: u32,
     },
     /// A peer that is not in the job.
-    #[error("gate {0} is not in the job")]
-    Gate(u32),
+    #[error("peer {0} is not in the job")]
+    Unknown(u32),
     /// A peer without a link: it is gone, or was never there.
     #[error("a frame over a link that is not open")]
     NotConnected,

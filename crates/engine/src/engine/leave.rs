@@ -1,6 +1,6 @@
 //! What leaves: which link can take a frame, and the frame.
 
-use wire::{Frame, GateId, RailId};
+use wire::{Frame, PeerId, RailId};
 
 use super::{Engine, Posted};
 use crate::emit::{emit_begin, emit_choice, emit_end, emit_lost};
@@ -13,25 +13,25 @@ impl Engine {
         !(self.ready.is_empty() && self.pulls.is_empty() && self.wanted.is_empty())
     }
 
-    /// A gate that has work and no link; each is named once.
+    /// A peer that has work and no link; each is named once.
     #[inline]
-    pub fn poll_connect(&mut self) -> Option<GateId> {
+    pub fn poll_connect(&mut self) -> Option<PeerId> {
         self.wanted.pop_front()
     }
 
-    /// A gate's link that can take a frame which is there to be built.
+    /// A peer's link that can take a frame which is there to be built.
     #[inline]
-    pub fn poll_gate(&mut self) -> Option<(GateId, RailId)> {
+    pub fn poll_peer(&mut self) -> Option<(PeerId, RailId)> {
         while let Some((id, rail)) = self.ready.pop_front() {
-            let gate = self.gate(id);
-            let Some(at) = gate.links.iter().position(|link| link.rail == rail) else {
-                if gate.greets(rail) {
+            let peer = self.peer(id);
+            let Some(at) = peer.links.iter().position(|link| link.rail == rail) else {
+                if peer.greets(rail) {
                     return Some((id, rail));
                 }
                 continue;
             };
-            let has_work = gate.has_work() && gate.is_served_by(at);
-            let link = &mut gate.links[at];
+            let has_work = peer.has_work() && peer.is_served_by(at);
+            let link = &mut peer.links[at];
             link.listed = false;
             if !link.full && (has_work || link.has_work()) {
                 return Some((id, rail));
@@ -40,16 +40,16 @@ impl Engine {
         None
     }
 
-    /// Builds the next frame for a link of `gate` into `frame`; false when there is nothing to send over
+    /// Builds the next frame for a link of `peer` into `frame`; false when there is nothing to send over
     /// it.
     #[inline]
-    pub fn poll_frame(&mut self, gate: GateId, rail: RailId, frame: &mut Frame) -> bool {
+    pub fn poll_frame(&mut self, peer: PeerId, rail: RailId, frame: &mut Frame) -> bool {
         frame.clear();
-        let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return false };
-        let Some(at) = way.links.iter().position(|link| link.rail == rail) else {
-            return self.poll_greeting(gate, rail, frame);
+        let Some(Some(state)) = self.peers.get_mut(peer.0 as usize) else { return false };
+        let Some(at) = state.links.iter().position(|link| link.rail == rail) else {
+            return self.poll_greeting(peer, rail, frame);
         };
-        let link = &mut way.links[at];
+        let link = &mut state.links[at];
         if link.full {
             return false;
         }
@@ -57,12 +57,12 @@ impl Engine {
             *frame = stalled;
             return true;
         }
-        let has_work = way.has_work() && way.is_served_by(at);
-        if !has_work && !way.links[at].has_work() {
+        let has_work = state.has_work() && state.is_served_by(at);
+        if !has_work && !state.links[at].has_work() {
             return false;
         }
-        if way.links[at].ledger.is_none() || !self.emit_kept(gate, at, frame) {
-            self.build(gate, at, frame);
+        if state.links[at].ledger.is_none() || !self.emit_kept(peer, at, frame) {
+            self.build(peer, at, frame);
         }
         self.counters.frames += u64::from(!frame.is_empty());
         !frame.is_empty()
@@ -70,10 +70,10 @@ impl Engine {
 
     /// Where frames are kept: builds one that goes again, or the word that alone can go; false if there is
     /// room for what is new.
-    fn emit_kept(&mut self, gate: GateId, at: usize, frame: &mut Frame) -> bool {
-        let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return true };
-        let may_keep = way.may_keep(at);
-        let Some(ledger) = &mut way.links[at].ledger else { return false };
+    fn emit_kept(&mut self, peer: PeerId, at: usize, frame: &mut Frame) -> bool {
+        let Some(Some(state)) = self.peers.get_mut(peer.0 as usize) else { return true };
+        let may_keep = state.may_keep(at);
+        let Some(ledger) = &mut state.links[at].ledger else { return false };
         if ledger.emit_again(frame) {
             self.counters.resent += 1;
             return true;
@@ -84,74 +84,74 @@ impl Engine {
             }
             return true;
         }
-        let goes_again = !way.lost.is_empty() && emit_lost(way, at, frame);
+        let goes_again = !state.lost.is_empty() && emit_lost(state, at, frame);
         self.counters.resent += u64::from(goes_again);
         self.is_timed |= goes_again;
         goes_again
     }
 
     /// Builds a frame of what the strategy chooses.
-    fn build(&mut self, gate: GateId, link: usize, frame: &mut Frame) {
+    fn build(&mut self, peer: PeerId, link: usize, frame: &mut Frame) {
         let host = (&self.host, self.is_crowded);
-        let Self { gates, ops, counters, packer, strategy, choice, .. } = self;
-        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
-        let begun = emit_begin(way, link, way.order_room(), frame);
+        let Self { peers, ops, counters, packer, strategy, choice, .. } = self;
+        let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return };
+        let begun = emit_begin(state, link, state.order_room(), frame);
         let mut broken = None;
-        if way.has_choice() && way.is_served_by(link) {
+        if state.has_choice() && state.is_served_by(link) {
             choice.clear();
             let taken = frame.head.len();
-            let view = View::new(gate, (way, link), ops, host, (taken, taken == begun.from));
+            let view = View::new(peer, (state, link), ops, host, (taken, taken == begun.from));
             let strategy: &mut dyn Strategy =
-                if way.is_plain { &mut Fifo } else { &mut **strategy };
+                if state.is_plain { &mut Fifo } else { &mut **strategy };
             strategy.choose(&view, choice);
             broken = choice.check(&view).err().map(|rule| (strategy.name(), rule));
             if broken.is_some() {
                 choice.clear();
                 Fifo.choose(&view, choice);
             }
-            emit_choice(way, link, ops, choice, frame, (counters, packer));
-            way.note_built(frame, choice.piece.is_some_and(|piece| piece.stream == 0));
+            emit_choice(state, link, ops, choice, frame, (counters, packer));
+            state.note_built(frame, choice.piece.is_some_and(|piece| piece.stream == 0));
         }
-        self.keeping = emit_end(way, link, begun, frame);
+        self.keeping = emit_end(state, link, begun, frame);
         self.is_timed |= frame.body.is_some();
         if let Some((name, rule)) = broken {
-            self.refuse(gate, name, rule);
+            self.refuse(peer, name, rule);
         }
     }
 
-    /// Gives the strategy up for a gate. What it chooses may depend on what waits there: others keep theirs.
+    /// Gives the strategy up for a peer. What it chooses may depend on what waits there: others keep theirs.
     #[cold]
-    fn refuse(&mut self, gate: GateId, name: &str, broken: Invalid) {
-        self.gate(gate).is_plain = true;
+    fn refuse(&mut self, peer: PeerId, name: &str, broken: Invalid) {
+        self.peer(peer).is_plain = true;
         self.counters.refusals += 1;
         let rule = std::mem::discriminant(&broken);
         if !self.broken.contains(&rule) {
             self.broken.push(rule);
-            let text = format!("strategy {name}: {broken}; to rank {} fifo goes on", gate.0);
+            let text = format!("strategy {name}: {broken}; to rank {} fifo goes on", peer.0);
             self.refusals.push_back(text);
         }
     }
 
-    /// Why the strategy was given up for a gate; of all gates once for each rule.
+    /// Why the strategy was given up for a peer; of all peers once for each rule.
     pub fn poll_refusal(&mut self) -> Option<String> {
         self.refusals.pop_front()
     }
 
     /// What the rail did with the frame that [`Engine::poll_frame`] built.
     #[inline]
-    pub fn handle_posted(&mut self, gate: GateId, rail: RailId, frame: &mut Frame, posted: Posted) {
+    pub fn handle_posted(&mut self, peer: PeerId, rail: RailId, frame: &mut Frame, posted: Posted) {
         if self.keeping.is_some() {
-            self.keep(gate, rail, frame);
+            self.keep(peer, rail, frame);
         }
         match posted {
             Posted::Done => {
                 if let Some(token) = frame.token {
-                    self.handle_sent(gate, rail, token);
+                    self.handle_sent(peer, rail, token);
                 }
             }
             Posted::Held => {}
             Posted::Full => {
-                let Some(link) = self.gate(gate).any_link(rail) else { return };
+                let Some(link) = self.peer(peer).any_link(rail) else { return };
                 link.full = true;
                 // A body without a token was lent for the call.
                 if let (None, None, Some(body)) = (&link.ledger, frame.token, &frame.body) {
@@ -163,25 +163,25 @@ impl Engine {
         }
         // What this link does not take, now that it has more to do, another may.
         if !self.watched.is_empty() || posted == Posted::Full {
-            self.list_if_working(gate);
+            self.list_if_working(peer);
         }
     }
 
     /// Keeps the frame that was posted until it has arrived.
     #[inline(never)]
-    fn keep(&mut self, gate: GateId, rail: RailId, frame: &Frame) {
+    fn keep(&mut self, peer: PeerId, rail: RailId, frame: &Frame) {
         let keeping = self.keeping.take();
-        let ledger = self.gate(gate).link(rail).and_then(|link| link.ledger.as_mut());
+        let ledger = self.peer(peer).link(rail).and_then(|link| link.ledger.as_mut());
         if let (Some(keeping), Some(ledger)) = (keeping, ledger) {
             ledger.keep(frame, keeping);
         }
     }
 
-    /// Lists a gate that has more to send.
+    /// Lists a peer that has more to send.
     #[cold]
-    fn list_if_working(&mut self, gate: GateId) {
-        if self.gate(gate).has_work() {
-            self.list(gate);
+    fn list_if_working(&mut self, peer: PeerId) {
+        if self.peer(peer).has_work() {
+            self.list(peer);
         }
     }
 }

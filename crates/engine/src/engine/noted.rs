@@ -65,7 +65,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use memory::Region;
-    use wire::GateId;
+    use wire::PeerId;
 
     use crate::{Config, Engine, OpId, Outcome, Selector};
 
@@ -74,7 +74,7 @@ mod tests {
         let mut engine = Engine::new(Config::new(2));
         let (noted, other) = (receive(&mut engine), receive(&mut engine));
         engine.note(noted, 7);
-        assert_eq!(engine.take_noted(noted), Some(None), "under way");
+        assert_eq!(engine.take_noted(noted), Some(None), "under state");
         assert_eq!(engine.noted(noted), Some(7));
         assert_eq!(engine.take_noted(other), None, "nothing is noted");
         assert!(engine.submit_cancel(noted) && engine.submit_cancel(other));
@@ -125,6 +125,6 @@ mod tests {
 
     fn receive(engine: &mut Engine) -> OpId {
         let selector = Selector { context: 0, source: Some(1), tag: None };
-        engine.submit_receive(Some(GateId(1)), selector, &Region::owned(8))
+        engine.submit_receive(Some(PeerId(1)), selector, &Region::owned(8))
     }
 }

@@ -1,28 +1,28 @@
 //! What the application asks for: sends, receives, probes.
 
 use memory::Region;
-use wire::{Capabilities, Frame, GateId, RailId, packet};
+use wire::{Capabilities, Frame, PeerId, RailId, packet};
 
 use super::Engine;
 use crate::emit::{BEGIN_MAX, GATHERED_MAX, emit_lent, emit_short, emit_whole};
-use crate::gate::{Pending, charge};
 use crate::matching::{MatchedId, Message, Selector, Unexpected};
 use crate::op::{Completion, Envelope, OpId, OpState, Outcome, SendMode, SendState};
+use crate::peer::{Pending, charge};
 use crate::witness::Witness;
 
 impl Engine {
-    /// Sends `data` to `gate`, one of the job's processes.
+    /// Sends `data` to `peer`, one of the job's processes.
     #[inline]
     pub fn submit_send(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         envelope: Envelope,
         data: &Region,
         mode: SendMode,
     ) -> OpId {
-        self.note_send(gate, envelope, data);
-        let id = self.ops.insert(Some(gate), data.clone(), send_state(envelope, mode));
-        self.line_up(id, gate, envelope, data.len());
+        self.note_send(peer, envelope, data);
+        let id = self.ops.insert(Some(peer), data.clone(), send_state(envelope, mode));
+        self.line_up(id, peer, envelope, data.len());
         id
     }
 
@@ -36,61 +36,61 @@ impl Engine {
     pub fn submit_reserved_send(
         &mut self,
         id: OpId,
-        gate: GateId,
+        peer: PeerId,
         envelope: Envelope,
         data: Region,
         mode: SendMode,
     ) {
-        self.note_send(gate, envelope, &data);
+        self.note_send(peer, envelope, &data);
         let len = data.len();
-        self.ops.insert_reserved(id, Some(gate), data, send_state(envelope, mode));
-        self.line_up(id, gate, envelope, len);
+        self.ops.insert_reserved(id, Some(peer), data, send_state(envelope, mode));
+        self.line_up(id, peer, envelope, len);
     }
 
-    /// A send waits in its gate's window.
+    /// A send waits in its peer's window.
     #[inline(always)]
-    fn line_up(&mut self, id: OpId, gate: GateId, envelope: Envelope, bytes: usize) {
-        let way = self.gate(gate);
-        if way.reach.is_failed() {
+    fn line_up(&mut self, id: OpId, peer: PeerId, envelope: Envelope, bytes: usize) {
+        let state = self.peer(peer);
+        if state.reach.is_failed() {
             return self.fail(id.index);
         }
         let Envelope { context, is_urgent, .. } = envelope;
-        way.window.push_back(Pending { id, bytes, context, is_urgent, overtaken: 0 });
-        self.list(gate);
+        state.window.push_back(Pending { id, bytes, context, is_urgent, overtaken: 0 });
+        self.list(peer);
     }
 
-    /// Builds the frame of a short message that can leave at once, with nothing before it on its gate.
+    /// Builds the frame of a short message that can leave at once, with nothing before it on its peer.
     /// Answers the rail for which `frame` holds it: the message is sent, its memory free, and the frame
     /// is to be posted as one of [`Engine::poll_frame`]. None when it must be submitted as any other.
     #[inline]
     pub fn submit_short(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         envelope: Envelope,
         data: &Region,
         frame: &mut Frame,
     ) -> Option<RailId> {
-        let way = self.gates.get_mut(gate.0 as usize)?.as_mut()?;
-        let [link] = &way.links[..] else {
-            return self.submit_short_kept(gate, envelope, data, frame);
+        let state = self.peers.get_mut(peer.0 as usize)?.as_mut()?;
+        let [link] = &state.links[..] else {
+            return self.submit_short_kept(peer, envelope, data, frame);
         };
         if link.ledger.is_some() {
-            return self.submit_short_kept(gate, envelope, data, frame);
+            return self.submit_short_kept(peer, envelope, data, frame);
         }
         let rail = link.rail;
-        if !link.is_ready() || link.has_work() || !way.takes_short(link, data.len()) {
+        if !link.is_ready() || link.has_work() || !state.takes_short(link, data.len()) {
             return None;
         }
         let is_lent = data.len() > COPIED_TWICE_MAX && link.capabilities.copies;
         frame.clear();
         if is_lent {
-            emit_lent(way, envelope, data, frame);
+            emit_lent(state, envelope, data, frame);
         } else {
-            emit_whole(way, envelope, data, &mut frame.head);
+            emit_whole(state, envelope, data, &mut frame.head);
         }
         self.counters.eager += 1;
         self.counters.frames += 1;
-        self.note_send(gate, envelope, data);
+        self.note_send(peer, envelope, data);
         Some(rail)
     }
 
@@ -98,56 +98,56 @@ impl Engine {
     #[cold]
     fn submit_short_kept(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         envelope: Envelope,
         data: &Region,
         frame: &mut Frame,
     ) -> Option<RailId> {
-        let way = self.gates.get_mut(gate.0 as usize)?.as_mut()?;
-        let at = way.first_ready()?;
-        let link = &way.links[at];
+        let state = self.peers.get_mut(peer.0 as usize)?.as_mut()?;
+        let at = state.first_ready()?;
+        let link = &state.links[at];
         let rail = link.rail;
-        let room = way.order_room();
-        if !way.takes_short(link, data.len()) || room == 0 {
+        let room = state.order_room();
+        if !state.takes_short(link, data.len()) || room == 0 {
             return None;
         }
         frame.clear();
-        self.keeping = emit_short(way, at, room, (envelope, data), frame);
+        self.keeping = emit_short(state, at, room, (envelope, data), frame);
         self.counters.eager += 1;
         self.counters.frames += 1;
-        self.note_send(gate, envelope, data);
+        self.note_send(peer, envelope, data);
         Some(rail)
     }
 
-    /// Lays a short message beside others of its gate, to share a frame with them and with what follows,
-    /// until [`Engine::release_gathered`] or until the gate has something else to send. True when the
+    /// Lays a short message beside others of its peer, to share a frame with them and with what follows,
+    /// until [`Engine::release_gathered`] or until the peer has something else to send. True when the
     /// message is taken: it is sent, its memory free. False when it must be submitted as any other, as
     /// when the frame is full, or the strategy gathers nothing.
-    pub fn submit_gathered(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return false };
-        let Some(link) = way.links.first() else { return false };
+    pub fn submit_gathered(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
+        let Some(Some(state)) = self.peers.get_mut(peer.0 as usize) else { return false };
+        let Some(link) = state.links.first() else { return false };
         let len = data.len();
         let Capabilities { frame_max, inline_max, aggregate_max, .. } = link.capabilities;
         let frame_max = frame_max.saturating_sub(BEGIN_MAX).min(aggregate_max).min(GATHERED_MAX);
         if !self.gathers
-            || way.is_plain
-            || way.is_stream_due()
+            || state.is_plain
+            || state.is_stream_due()
             || len > inline_max
-            || way.gathered.len() + packet::EAGER_LEN + len > frame_max
-            || charge(len) > way.credit
-            || !way.window.is_empty()
-            || way.order_room() == 0
+            || state.gathered.len() + packet::EAGER_LEN + len > frame_max
+            || charge(len) > state.credit
+            || !state.window.is_empty()
+            || state.order_room() == 0
         {
             return false;
         }
-        let mut gathered = std::mem::take(&mut way.gathered);
+        let mut gathered = std::mem::take(&mut state.gathered);
         if gathered.is_empty() {
-            way.gathered_from = way.sequence_out;
+            state.gathered_from = state.sequence_out;
         }
-        emit_whole(way, envelope, data, &mut gathered);
-        way.gathered = gathered;
+        emit_whole(state, envelope, data, &mut gathered);
+        state.gathered = gathered;
         self.counters.eager += 1;
-        self.note_send(gate, envelope, data);
+        self.note_send(peer, envelope, data);
         true
     }
 
@@ -157,39 +157,39 @@ impl Engine {
     }
 
     #[inline]
-    fn note_send(&mut self, gate: GateId, envelope: Envelope, data: &Region) {
+    fn note_send(&mut self, peer: PeerId, envelope: Envelope, data: &Region) {
         if let Some(witness) = &mut self.witness {
-            witness.note_send(gate, envelope, data.len() as u64);
+            witness.note_send(peer, envelope, data.len() as u64);
         }
     }
 
-    /// Whether messages were gathered for a gate that have not left.
+    /// Whether messages were gathered for a peer that have not left.
     #[inline]
-    pub fn has_gathered(&self, gate: GateId) -> bool {
-        let way = self.gates.get(gate.0 as usize).and_then(Option::as_ref);
-        way.is_some_and(|way| !way.gathered.is_empty())
+    pub fn has_gathered(&self, peer: PeerId) -> bool {
+        let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
+        state.is_some_and(|state| !state.gathered.is_empty())
     }
 
-    /// Lets what was gathered for a gate go.
-    pub fn release_gathered(&mut self, gate: GateId) {
-        let way = self.gate(gate);
-        if !way.gathered.is_empty() {
-            way.released = true;
-            self.list(gate);
+    /// Lets what was gathered for a peer go.
+    pub fn release_gathered(&mut self, peer: PeerId) {
+        let state = self.peer(peer);
+        if !state.gathered.is_empty() {
+            state.released = true;
+            self.list(peer);
         }
     }
 
-    /// Receives a message that `selector` accepts into `into`; `gate` is the only process it can come
+    /// Receives a message that `selector` accepts into `into`; `peer` is the only process it can come
     /// from, if it names its source.
     #[inline]
     pub fn submit_receive(
         &mut self,
-        gate: Option<GateId>,
+        peer: Option<PeerId>,
         selector: Selector,
         into: &Region,
     ) -> OpId {
-        let id = self.ops.insert(gate, into.clone(), OpState::Posted);
-        self.match_or_post(id, gate, selector);
+        let id = self.ops.insert(peer, into.clone(), OpState::Posted);
+        self.match_or_post(id, peer, selector);
         id
     }
 
@@ -197,24 +197,24 @@ impl Engine {
     pub fn submit_reserved_receive(
         &mut self,
         id: OpId,
-        gate: Option<GateId>,
+        peer: Option<PeerId>,
         selector: Selector,
         into: Region,
     ) {
-        self.ops.insert_reserved(id, gate, into, OpState::Posted);
-        self.match_or_post(id, gate, selector);
+        self.ops.insert_reserved(id, peer, into, OpState::Posted);
+        self.match_or_post(id, peer, selector);
     }
 
     #[inline(always)]
-    fn match_or_post(&mut self, id: OpId, gate: Option<GateId>, selector: Selector) {
-        if let Some(message) = self.matching.take_waiting(gate, &selector) {
+    fn match_or_post(&mut self, id: OpId, peer: Option<PeerId>, selector: Selector) {
+        if let Some(message) = self.matching.take_waiting(peer, &selector) {
             self.deliver_waiting(id, message);
-        } else if gate.is_some_and(|gate| self.is_failed(gate))
+        } else if peer.is_some_and(|peer| self.is_failed(peer))
             || self.closed_by(selector.context).is_some()
         {
             self.fail(id.index);
         } else {
-            self.matching.post(gate, selector, id);
+            self.matching.post(peer, selector, id);
         }
     }
 
@@ -229,19 +229,19 @@ impl Engine {
         true
     }
 
-    /// The oldest waiting message that `selector` accepts; `gate` is as in [`Engine::submit_receive`].
-    pub fn probe(&mut self, gate: Option<GateId>, selector: Selector) -> Option<Message> {
-        self.matching.peek(gate, &selector).map(Unexpected::message)
+    /// The oldest waiting message that `selector` accepts; `peer` is as in [`Engine::submit_receive`].
+    pub fn probe(&mut self, peer: Option<PeerId>, selector: Selector) -> Option<Message> {
+        self.matching.peek(peer, &selector).map(Unexpected::message)
     }
 
-    /// Takes the oldest waiting message that `selector` accepts out of matching; `gate` is as in
+    /// Takes the oldest waiting message that `selector` accepts out of matching; `peer` is as in
     /// [`Engine::submit_receive`].
     pub fn submit_matched_probe(
         &mut self,
-        gate: Option<GateId>,
+        peer: Option<PeerId>,
         selector: Selector,
     ) -> Option<(MatchedId, Message)> {
-        let message = self.matching.take_waiting(gate, &selector)?;
+        let message = self.matching.take_waiting(peer, &selector)?;
         let described = message.message();
         Some((self.matched.insert(message), described))
     }
@@ -249,7 +249,7 @@ impl Engine {
     /// Receives a message that a matched probe took; `None` if it was received before.
     pub fn submit_matched_receive(&mut self, message: MatchedId, into: &Region) -> Option<OpId> {
         let message = self.matched.take(message)?;
-        let id = self.ops.insert(Some(message.gate), into.clone(), OpState::Posted);
+        let id = self.ops.insert(Some(message.peer), into.clone(), OpState::Posted);
         self.deliver_waiting(id, message);
         Some(id)
     }

@@ -1,12 +1,12 @@
 //! Frames that cut through: taken in while their sender still writes them.
 
 use wire::packet::{self, Header, Packet};
-use wire::{GateId, RailId};
+use wire::{PeerId, RailId};
 
 use super::{Engine, PeerError};
-use crate::gate::{Control, charge};
 use crate::matching::wanted;
 use crate::op::{OpId, OpState, receive_piece, received};
+use crate::peer::{Control, charge};
 
 impl Engine {
     /// Takes in the beginning of a frame of `len` bytes, if it is a message whose receive waits for it, or a piece that was
@@ -17,13 +17,13 @@ impl Engine {
     /// As for [`Engine::handle_frame`].
     pub fn handle_beginning(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         rail: RailId,
         beginning: &[u8],
         len: usize,
     ) -> Result<bool, PeerError> {
-        let way = self.gates.get(gate.0 as usize).and_then(Option::as_ref);
-        let mut links = way.iter().flat_map(|way| &way.links);
+        let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
+        let mut links = state.iter().flat_map(|state| &state.links);
         let is_plain = links.any(|link| link.rail == rail && link.ledger.is_none());
         let Some(packet) = packet::parse_beginning(beginning, len).filter(|_| is_plain) else {
             return Ok(false);
@@ -31,27 +31,27 @@ impl Engine {
         let (id, offset, payload) = match packet {
             Packet::Eager { header, acknowledge, payload } => {
                 let bytes = len - packet::EAGER_LEN;
-                let Some(id) = self.begin_eager(gate, &header, acknowledge, bytes) else {
+                let Some(id) = self.begin_eager(peer, &header, acknowledge, bytes) else {
                     return Ok(false);
                 };
                 (id, 0, payload)
             }
             Packet::Data { receiver, offset, payload } => {
                 let bytes = len - packet::DATA_LEN;
-                (self.expect_data(gate, receiver, offset, bytes)?, offset, payload)
+                (self.expect_data(peer, receiver, offset, bytes)?, offset, payload)
             }
             _ => return Ok(false),
         };
         receive_piece(&mut self.ops, id, offset, payload);
-        self.gate(gate).through = Some((id, offset + payload.len() as u64));
+        self.peer(peer).through = Some((id, offset + payload.len() as u64));
         Ok(true)
     }
 
     /// Takes in the next bytes of a frame whose beginning was taken.
-    pub fn handle_rest(&mut self, gate: GateId, bytes: &[u8]) {
-        let Self { gates, ops, .. } = self;
-        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
-        if let Some((id, at)) = &mut way.through {
+    pub fn handle_rest(&mut self, peer: PeerId, bytes: &[u8]) {
+        let Self { peers, ops, .. } = self;
+        let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return };
+        if let Some((id, at)) = &mut state.through {
             receive_piece(ops, *id, *at, bytes);
             *at += bytes.len() as u64;
         }
@@ -61,36 +61,36 @@ impl Engine {
     /// where its sender has no credit for it.
     fn begin_eager(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         header: &Header,
         acknowledge: Option<u32>,
         bytes: usize,
     ) -> Option<OpId> {
-        let way = self.gate(gate);
-        let is_next = way.sequence_in == header.sequence && way.early.is_empty();
-        if !is_next || way.charged + charge(bytes) > way.accepted {
+        let state = self.peer(peer);
+        let is_next = state.sequence_in == header.sequence && state.early.is_empty();
+        if !is_next || state.charged + charge(bytes) > state.accepted {
             return None;
         }
-        let id = self.matching.take_posted(gate, header)?;
+        let id = self.matching.take_posted(peer, header)?;
         let (source, tag, bytes) = (header.source, header.tag, bytes as u64);
         let op = self.ops.at(id.index)?;
         let wanted = wanted(&op.region, bytes);
-        op.gate = Some(gate);
+        op.peer = Some(peer);
         op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
         if wanted == 0 {
             self.ops.complete(id.index, received(source, tag, bytes, 0));
         }
-        let way = self.gate(gate);
-        way.sequence_in = header.sequence.wrapping_add(1);
+        let state = self.peer(peer);
+        state.sequence_in = header.sequence.wrapping_add(1);
         // It has its receive, and takes nobody's room.
-        way.charged += charge(bytes as usize);
-        way.owed += charge(bytes as usize);
+        state.charged += charge(bytes as usize);
+        state.owed += charge(bytes as usize);
         if let Some(op) = acknowledge {
-            way.control.push_back(Control::Finish { op });
-        } else if !way.must_return_credit() {
+            state.control.push_back(Control::Finish { op });
+        } else if !state.must_return_credit() {
             return Some(id);
         }
-        self.list(gate);
+        self.list(peer);
         Some(id)
     }
 }

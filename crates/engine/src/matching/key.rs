@@ -1,11 +1,11 @@
 //! What receives and messages are matched by.
 
-use wire::GateId;
+use wire::PeerId;
 use wire::packet::Header;
 
 use super::Selector;
 
-/// Which of gate, source and tag a receive names, as a set of bits.
+/// Which of peer, source and tag a receive names, as a set of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pattern(u8);
 
@@ -16,10 +16,10 @@ impl Pattern {
     pub const COUNT: usize = 8;
 
     #[inline]
-    pub fn of(gate: Option<GateId>, selector: &Selector) -> Self {
+    pub fn of(peer: Option<PeerId>, selector: &Selector) -> Self {
         let bit = |is_named: bool, bit: u8| if is_named { bit } else { 0 };
         let source = bit(selector.source.is_some(), SOURCE);
-        Self(bit(gate.is_some(), GATE) | source | bit(selector.tag.is_some(), TAG))
+        Self(bit(peer.is_some(), GATE) | source | bit(selector.tag.is_some(), TAG))
     }
 
     #[inline]
@@ -71,21 +71,21 @@ pub(super) struct Key {
     context: u64,
     /// Source and tag.
     envelope: u64,
-    /// Gate and pattern.
+    /// PeerState and pattern.
     origin: u64,
 }
 
 impl Key {
     #[inline]
-    pub fn of_receive(gate: Option<GateId>, selector: &Selector) -> Self {
-        let pattern = Pattern::of(gate, selector);
+    pub fn of_receive(peer: Option<PeerId>, selector: &Selector) -> Self {
+        let pattern = Pattern::of(peer, selector);
         let (source, tag) = (selector.source.unwrap_or(0), selector.tag.unwrap_or(0));
-        Self::pack(pattern, selector.context, source, tag, gate.map_or(0, |gate| gate.0))
+        Self::pack(pattern, selector.context, source, tag, peer.map_or(0, |peer| peer.0))
     }
 
     #[inline]
-    pub fn of_message(pattern: Pattern, gate: GateId, header: &Header) -> Self {
-        let whole = Self::pack(pattern, header.context, header.source, header.tag, gate.0);
+    pub fn of_message(pattern: Pattern, peer: PeerId, header: &Header) -> Self {
+        let whole = Self::pack(pattern, header.context, header.source, header.tag, peer.0);
         let named = NAMED[pattern.index()];
         Self {
             context: header.context,
@@ -95,17 +95,17 @@ impl Key {
     }
 
     #[inline]
-    const fn pack(pattern: Pattern, context: u64, source: u32, tag: i32, gate: u32) -> Self {
+    const fn pack(pattern: Pattern, context: u64, source: u32, tag: i32, peer: u32) -> Self {
         Self {
             context,
             envelope: (source as u64) << 32 | tag as u32 as u64,
-            origin: (gate as u64) << 32 | pattern.0 as u64,
+            origin: (peer as u64) << 32 | pattern.0 as u64,
         }
     }
 
-    /// The gate, if the pattern names it.
-    pub fn gate(self) -> Option<GateId> {
-        (self.origin as u8 & GATE != 0).then_some(GateId((self.origin >> 32) as u32))
+    /// The peer, if the pattern names it.
+    pub fn peer(self) -> Option<PeerId> {
+        (self.origin as u8 & GATE != 0).then_some(PeerId((self.origin >> 32) as u32))
     }
 
     pub fn context(self) -> u64 {
@@ -118,7 +118,7 @@ impl Key {
     }
 
     /// A number whose highest bits spread regular keys: both halves of a product, folded, and what is
-    /// below them brought up. The gate is left out, as an honest one follows from context and source.
+    /// below them brought up. The peer is left out, as an honest one follows from context and source.
     #[inline]
     pub fn hash(self) -> u64 {
         let mixed = self.envelope ^ self.context.wrapping_mul(MULTIPLIERS[0]);
@@ -137,9 +137,9 @@ const NAMED: [Key; Pattern::COUNT] = {
     let mut pattern = 0;
     while pattern < Pattern::COUNT {
         let bits = pattern as u8;
-        let (source, tag, gate) = (bits & SOURCE != 0, bits & TAG != 0, bits & GATE != 0);
+        let (source, tag, peer) = (bits & SOURCE != 0, bits & TAG != 0, bits & GATE != 0);
         named[pattern].envelope = all(source) << 32 | all(tag);
-        named[pattern].origin |= all(gate) << 32;
+        named[pattern].origin |= all(peer) << 32;
         pattern += 1;
     }
     named

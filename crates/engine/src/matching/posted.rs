@@ -1,6 +1,6 @@
 //! Receives without a message.
 
-use wire::GateId;
+use wire::PeerId;
 use wire::packet::Header;
 
 use super::Selector;
@@ -44,8 +44,8 @@ impl Posted {
     }
 
     #[inline]
-    pub fn post(&mut self, gate: Option<GateId>, selector: &Selector, op: OpId) {
-        let key = Key::of_receive(gate, selector);
+    pub fn post(&mut self, peer: Option<PeerId>, selector: &Selector, op: OpId) {
+        let key = Key::of_receive(peer, selector);
         self.stamp += 1;
         self.entries.reach(op.index);
         debug_assert_eq!(self.entries[op.index].stamp, 0, "an operation is posted once");
@@ -77,31 +77,31 @@ impl Posted {
 
     /// Takes the oldest receive that accepts a message.
     #[inline]
-    pub fn take(&mut self, gate: GateId, header: &Header) -> Option<OpId> {
+    pub fn take(&mut self, peer: PeerId, header: &Header) -> Option<OpId> {
         if self.lone != NONE {
             let Entry { key, .. } = self.entries[self.lone];
-            let accepts = key == Key::of_message(key.pattern(), gate, header);
+            let accepts = key == Key::of_message(key.pattern(), peer, header);
             return accepts.then(|| self.take_lone());
         }
         if self.patterns == Patterns::NONE {
             return None;
         }
         if self.patterns != Patterns::EXACT {
-            return self.take_of_several(gate, header);
+            return self.take_of_several(peer, header);
         }
         let entries = &self.entries;
-        let key = Key::of_message(Pattern::EXACT, gate, header);
+        let key = Key::of_message(Pattern::EXACT, peer, header);
         let index = self.queues.first(key, |slot| entries[slot].key)?;
         Some(self.take_first(index, key))
     }
 
     /// Takes the oldest of those that are the first of their queues.
-    fn take_of_several(&mut self, gate: GateId, header: &Header) -> Option<OpId> {
+    fn take_of_several(&mut self, peer: PeerId, header: &Header) -> Option<OpId> {
         let entries = &self.entries;
         let mut oldest = None;
         let mut least = u64::MAX;
         for pattern in self.patterns {
-            let key = Key::of_message(pattern, gate, header);
+            let key = Key::of_message(pattern, peer, header);
             if let Some(index) = self.queues.first(key, |slot| entries[slot].key)
                 && entries[index].stamp < least
             {
@@ -135,11 +135,11 @@ impl Posted {
         (0..self.entries.len()).filter_map(receive).collect()
     }
 
-    /// The gates that receives name, and their contexts.
-    pub fn named(&self) -> Vec<(GateId, u64)> {
+    /// The peers that receives name, and their contexts.
+    pub fn named(&self) -> Vec<(PeerId, u64)> {
         let named = |index: u32| {
             let Entry { stamp, key, .. } = self.entries[index];
-            key.gate().filter(|_| stamp != 0).map(|gate| (gate, key.context()))
+            key.peer().filter(|_| stamp != 0).map(|peer| (peer, key.context()))
         };
         (0..self.entries.len()).filter_map(named).collect()
     }

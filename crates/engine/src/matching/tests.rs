@@ -13,26 +13,26 @@ use super::*;
 /// The definition: receives and messages in one list each, oldest first.
 #[derive(Default)]
 struct Lists {
-    posted: Vec<(Option<GateId>, Selector, OpId)>,
-    waiting: Vec<(GateId, Header)>,
+    posted: Vec<(Option<PeerId>, Selector, OpId)>,
+    waiting: Vec<(PeerId, Header)>,
 }
 
 impl Lists {
-    fn take_posted(&mut self, gate: GateId, header: &Header) -> Option<OpId> {
-        let takes = |(named, selector, _): &(Option<GateId>, Selector, OpId)| {
-            accepts(*named, selector, gate, header)
+    fn take_posted(&mut self, peer: PeerId, header: &Header) -> Option<OpId> {
+        let takes = |(named, selector, _): &(Option<PeerId>, Selector, OpId)| {
+            accepts(*named, selector, peer, header)
         };
         let at = self.posted.iter().position(takes)?;
         Some(self.posted.remove(at).2)
     }
 
-    fn find(&self, gate: Option<GateId>, selector: &Selector) -> Option<usize> {
-        self.waiting.iter().position(|(from, header)| accepts(gate, selector, *from, header))
+    fn find(&self, peer: Option<PeerId>, selector: &Selector) -> Option<usize> {
+        self.waiting.iter().position(|(from, header)| accepts(peer, selector, *from, header))
     }
 }
 
-fn accepts(named: Option<GateId>, selector: &Selector, gate: GateId, header: &Header) -> bool {
-    named.is_none_or(|named| named == gate)
+fn accepts(named: Option<PeerId>, selector: &Selector, peer: PeerId, header: &Header) -> bool {
+    named.is_none_or(|named| named == peer)
         && selector.context == header.context
         && selector.source.is_none_or(|source| source == header.source)
         && selector.tag.is_none_or(|tag| tag == header.tag)
@@ -48,12 +48,12 @@ struct Pair {
     matching: Matching,
     lists: Lists,
     matched: Matched,
-    taken: Vec<(MatchedId, (GateId, Header))>,
+    taken: Vec<(MatchedId, (PeerId, Header))>,
     /// Operations in use have the generation that is here; the others' indices are free.
     generations: Vec<u32>,
     free: Vec<u32>,
     sequence: u32,
-    /// How many contexts, sources, tags and gates there are: few make much match.
+    /// How many contexts, sources, tags and peers there are: few make much match.
     kinds: [usize; 4],
 }
 
@@ -71,22 +71,22 @@ impl Pair {
         }
     }
 
-    fn selector(&self, random: &mut Random) -> (Option<GateId>, Selector) {
-        let (gate, Header { context, source, tag, .. }) = self.message(random);
+    fn selector(&self, random: &mut Random) -> (Option<PeerId>, Selector) {
+        let (peer, Header { context, source, tag, .. }) = self.message(random);
         let source = (!random.one_in(3)).then_some(source);
         let tag = (!random.one_in(3)).then_some(tag);
         // As MPI does; now and then anything else.
-        let names_gate = if random.one_in(10) { random.one_in(2) } else { source.is_some() };
-        (names_gate.then_some(gate), Selector { context, source, tag })
+        let names_peer = if random.one_in(10) { random.one_in(2) } else { source.is_some() };
+        (names_peer.then_some(peer), Selector { context, source, tag })
     }
 
-    fn message(&self, random: &mut Random) -> (GateId, Header) {
-        let [context, source, tag, gate] = self.kinds.map(|kinds| random.below(kinds));
+    fn message(&self, random: &mut Random) -> (PeerId, Header) {
+        let [context, source, tag, peer] = self.kinds.map(|kinds| random.below(kinds));
         // A few lie about their source.
-        let gate = if random.one_in(8) { gate } else { source };
+        let peer = if random.one_in(8) { peer } else { source };
         let (context, tag) = ((context as u64) << 32, (tag as i32 - 1) << random.pick(&[0, 20]));
         let header = Header { context, source: source as u32, tag, sequence: self.sequence };
-        (GateId(gate as u32), header)
+        (PeerId(peer as u32), header)
     }
 
     fn act(&mut self, random: &mut Random) {
@@ -101,42 +101,42 @@ impl Pair {
     }
 
     fn arrive(&mut self, random: &mut Random) {
-        let (gate, header) = self.message(random);
+        let (peer, header) = self.message(random);
         self.sequence += 1;
-        let found = self.matching.take_posted(gate, &header);
-        assert_eq!(found, self.lists.take_posted(gate, &header), "the receive of {header:?}");
+        let found = self.matching.take_posted(peer, &header);
+        assert_eq!(found, self.lists.take_posted(peer, &header), "the receive of {header:?}");
         match found {
             Some(op) => self.vacate(op),
             None => {
-                self.lists.waiting.push((gate, header));
-                self.matching.arrive(Self::unexpected(random, gate, header));
+                self.lists.waiting.push((peer, header));
+                self.matching.arrive(Self::unexpected(random, peer, header));
             }
         }
     }
 
-    fn unexpected(random: &mut Random, gate: GateId, header: Header) -> Unexpected {
+    fn unexpected(random: &mut Random, peer: PeerId, header: Header) -> Unexpected {
         let content = if is_request(&header) {
             Content::Request { op: header.sequence, bytes: 1 << 20, way: Way::Ask }
         } else {
             let bytes = vec![header.sequence as u8; random.below(64)];
             Content::Eager { data: bytes[..].into(), acknowledge: None }
         };
-        Unexpected { gate, header, content }
+        Unexpected { peer, header, content }
     }
 
     fn receive(&mut self, random: &mut Random) {
-        let (gate, selector) = self.selector(random);
-        let found = self.matching.take_waiting(gate, &selector);
-        let expected = self.lists.find(gate, &selector).map(|at| self.lists.waiting.remove(at));
-        assert_eq!(found.as_ref().map(named), expected, "the message of {gate:?} {selector:?}");
+        let (peer, selector) = self.selector(random);
+        let found = self.matching.take_waiting(peer, &selector);
+        let expected = self.lists.find(peer, &selector).map(|at| self.lists.waiting.remove(at));
+        assert_eq!(found.as_ref().map(named), expected, "the message of {peer:?} {selector:?}");
         if found.is_none() {
             let index = self.free.pop().unwrap_or(self.generations.len() as u32);
             if index as usize == self.generations.len() {
                 self.generations.push(0);
             }
             let op = OpId { index, generation: self.generations[index as usize] };
-            self.matching.post(gate, selector, op);
-            self.lists.posted.push((gate, selector, op));
+            self.matching.post(peer, selector, op);
+            self.lists.posted.push((peer, selector, op));
         }
     }
 
@@ -156,17 +156,17 @@ impl Pair {
     }
 
     fn probe(&mut self, random: &mut Random) {
-        let (gate, selector) = self.selector(random);
-        let expected = self.lists.find(gate, &selector).map(|at| self.lists.waiting[at]);
-        let found = self.matching.peek(gate, &selector).map(named);
-        assert_eq!(found, expected, "what a probe of {gate:?} {selector:?} finds");
+        let (peer, selector) = self.selector(random);
+        let expected = self.lists.find(peer, &selector).map(|at| self.lists.waiting[at]);
+        let found = self.matching.peek(peer, &selector).map(named);
+        assert_eq!(found, expected, "what a probe of {peer:?} {selector:?} finds");
     }
 
     fn matched_probe(&mut self, random: &mut Random) {
-        let (gate, selector) = self.selector(random);
-        let expected = self.lists.find(gate, &selector).map(|at| self.lists.waiting.remove(at));
-        let found = self.matching.take_waiting(gate, &selector);
-        assert_eq!(found.as_ref().map(named), expected, "what {gate:?} {selector:?} takes");
+        let (peer, selector) = self.selector(random);
+        let expected = self.lists.find(peer, &selector).map(|at| self.lists.waiting.remove(at));
+        let found = self.matching.take_waiting(peer, &selector);
+        assert_eq!(found.as_ref().map(named), expected, "what {peer:?} {selector:?} takes");
         self.taken.extend(found.map(|message| (self.matched.insert(message), expected.unwrap())));
     }
 
@@ -180,9 +180,9 @@ impl Pair {
     }
 
     /// A peer is gone, and its requests with it.
-    fn drop_requests(&mut self, gate: GateId) {
-        self.matching.drop_requests(gate);
-        self.lists.waiting.retain(|(from, header)| *from != gate || !is_request(header));
+    fn drop_requests(&mut self, peer: PeerId) {
+        self.matching.drop_requests(peer);
+        self.lists.waiting.retain(|(from, header)| *from != peer || !is_request(header));
     }
 
     fn vacate(&mut self, op: OpId) {
@@ -199,11 +199,11 @@ impl Pair {
     }
 }
 
-fn named(message: &Unexpected) -> (GateId, Header) {
+fn named(message: &Unexpected) -> (PeerId, Header) {
     if let Content::Eager { data, .. } = &message.content {
         assert!(data.iter().all(|byte| *byte == message.header.sequence as u8));
     }
-    (message.gate, message.header)
+    (message.peer, message.header)
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn it_matches_as_lists_do() {
         for _ in 0..random.below(1500) {
             pair.act(&mut random);
             if random.one_in(300) {
-                pair.drop_requests(GateId(random.below(4) as u32));
+                pair.drop_requests(PeerId(random.below(4) as u32));
             }
         }
         pair.check();
@@ -227,10 +227,10 @@ fn distinct(number: u32) -> Header {
 }
 
 /// What a receive asks for that accepts a message: source named or not, tag named or not.
-fn selecting(header: &Header, source: bool, tag: bool) -> (Option<GateId>, Selector) {
+fn selecting(header: &Header, source: bool, tag: bool) -> (Option<PeerId>, Selector) {
     let Header { context, source: from, tag: with, .. } = *header;
     let selector = Selector { context, source: source.then_some(from), tag: tag.then_some(with) };
-    (source.then_some(GateId(from)), selector)
+    (source.then_some(PeerId(from)), selector)
 }
 
 const PATTERNS: [(bool, bool); 4] = [(true, true), (false, true), (true, false), (false, false)];
@@ -265,18 +265,18 @@ fn a_receive_costs_the_same_however_many_are_posted() {
                     let op = OpId { index: number + 1, generation: 0 };
                     let mut header = distinct(number);
                     header.context += u64::from(number);
-                    let (gate, selector) = selecting(&header, others_source, others_tag);
-                    matching.post(gate, selector, op);
+                    let (peer, selector) = selecting(&header, others_source, others_tag);
+                    matching.post(peer, selector, op);
                 }
                 looked_at(1000, |number| {
                     let header = Header { context: 7, ..distinct(number) };
-                    let (gate, selector) = selecting(&header, source, tag);
+                    let (peer, selector) = selecting(&header, source, tag);
                     let op = OpId { index: 0, generation: number };
-                    matching.post(gate, selector, op);
+                    matching.post(peer, selector, op);
                     if number % 2 == 0 {
                         assert!(matching.cancel(op));
                     } else {
-                        assert_eq!(matching.take_posted(GateId(number), &header), Some(op));
+                        assert_eq!(matching.take_posted(PeerId(number), &header), Some(op));
                     }
                 })
             };
@@ -292,19 +292,19 @@ fn a_message_costs_the_same_however_many_wait() {
         let work = |depth| {
             let mut matching = Matching::new();
             for (source, tag) in PATTERNS {
-                let (gate, selector) = selecting(&distinct(0), source, tag);
+                let (peer, selector) = selecting(&distinct(0), source, tag);
                 matching.arrive(unexpected(0, distinct(0)));
-                assert!(matching.peek(gate, &selector).is_some());
+                assert!(matching.peek(peer, &selector).is_some());
             }
             for number in 0..depth {
                 matching.arrive(unexpected(number, distinct(number)));
             }
             looked_at(1000, |number| {
                 let header = Header { context: 7, ..distinct(number) };
-                let (gate, selector) = selecting(&header, source, tag);
+                let (peer, selector) = selecting(&header, source, tag);
                 matching.arrive(unexpected(number, header));
-                assert!(matching.peek(gate, &selector).is_some());
-                let taken = matching.take_waiting(gate, &selector).expect("it has arrived");
+                assert!(matching.peek(peer, &selector).is_some());
+                let taken = matching.take_waiting(peer, &selector).expect("it has arrived");
                 assert_eq!(taken.header, header);
             })
         };
@@ -315,22 +315,22 @@ fn a_message_costs_the_same_however_many_wait() {
 #[test]
 fn those_that_match_alike_are_taken_in_turn_at_the_same_cost() {
     for (source, tag) in PATTERNS {
-        let (gate, selector) = selecting(&distinct(3), source, tag);
+        let (peer, selector) = selecting(&distinct(3), source, tag);
         let work = |depth| {
             let mut matching = Matching::new();
             let op = |index| OpId { index, generation: 0 };
             for number in 0..depth {
-                matching.post(gate, selector, op(number));
+                matching.post(peer, selector, op(number));
             }
             let posted = looked_at(depth, |number| {
-                assert_eq!(matching.take_posted(GateId(3), &distinct(3)), Some(op(number)));
+                assert_eq!(matching.take_posted(PeerId(3), &distinct(3)), Some(op(number)));
             });
             for sequence in 0..depth {
                 matching.arrive(unexpected(3, Header { sequence, ..distinct(3) }));
             }
-            assert!(matching.peek(gate, &selector).is_some());
+            assert!(matching.peek(peer, &selector).is_some());
             let waiting = looked_at(depth, |number| {
-                let taken = matching.take_waiting(gate, &selector).expect("many wait");
+                let taken = matching.take_waiting(peer, &selector).expect("many wait");
                 assert_eq!(taken.header.sequence, number);
             });
             [posted, waiting]
@@ -347,7 +347,7 @@ fn regular_keys_spread_over_the_buckets() {
     const KEYS: u32 = 4096;
     let spreads = |what: String, header: &dyn Fn(u32) -> Header| {
         let mut queues = Queues::new();
-        let key_of = |slot| Key::of_message(Pattern::EXACT, GateId(0), &header(slot));
+        let key_of = |slot| Key::of_message(Pattern::EXACT, PeerId(0), &header(slot));
         for number in 0..KEYS {
             queues.push(number, key_of);
         }
@@ -384,7 +384,7 @@ fn regular_keys_spread_over_the_buckets() {
     }
 }
 
-fn unexpected(gate: u32, header: Header) -> Unexpected {
+fn unexpected(peer: u32, header: Header) -> Unexpected {
     let content = Content::Eager { data: [1; 8][..].into(), acknowledge: None };
-    Unexpected { gate: GateId(gate), header, content }
+    Unexpected { peer: PeerId(peer), header, content }
 }

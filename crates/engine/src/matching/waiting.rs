@@ -1,6 +1,6 @@
 //! Messages without a receive.
 
-use wire::GateId;
+use wire::PeerId;
 
 use super::blocks::Blocks;
 use super::key::{Key, Pattern, Patterns};
@@ -78,13 +78,13 @@ impl Waiting {
         }
     }
 
-    /// The oldest message that a selector accepts, of `gate` if there is one.
+    /// The oldest message that a selector accepts, of `peer` if there is one.
     #[inline]
-    pub fn find(&mut self, gate: Option<GateId>, selector: &Selector) -> Option<u32> {
+    pub fn find(&mut self, peer: Option<PeerId>, selector: &Selector) -> Option<u32> {
         if self.live == 0 {
             return None;
         }
-        let key = Key::of_receive(gate, selector);
+        let key = Key::of_receive(peer, selector);
         let pattern = key.pattern();
         if self.lone != NONE {
             return (key_of(&self.slots, pattern, self.lone) == key).then_some(self.lone);
@@ -191,7 +191,7 @@ fn key_of(slots: &Blocks<Slot>, pattern: Pattern, slot: u32) -> Key {
     let Slot::Taken { message, .. } = &slots[slot] else {
         unreachable!("a slot in a queue holds a message");
     };
-    Key::of_message(pattern, message.gate, &message.header)
+    Key::of_message(pattern, message.peer, &message.header)
 }
 
 impl Default for Slot {

@@ -50,7 +50,7 @@ pub(super) fn serve_stream(view: &View<'_>, choice: &mut Choice, budget: &Budget
     choice.piece.is_some()
 }
 
-/// What is left of a frame's room and of the gate's credit while a frame is being chosen.
+/// What is left of a frame's room and of the peer's credit while a frame is being chosen.
 pub(super) struct Budget {
     pub room: usize,
     credit: usize,

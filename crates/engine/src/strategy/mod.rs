@@ -1,10 +1,10 @@
 //! Strategies: which of the things that wait for a peer go into the next frame of an idle link
 //! (Brunet 2005, §3.1.3 and §4.1).
 //!
-//! A [`Strategy`] is asked when a link can take a frame and the gate has something to send. It sees
+//! A [`Strategy`] is asked when a link can take a frame and the peer has something to send. It sees
 //! what waits, and the links, as a [`View`], and answers a [`Choice`]. The engine checks the choice
 //! against the rules that no strategy may break, builds the frame and accounts for it. A choice that breaks
-//! one is refused with its reason, and the engine goes on with [`Fifo`] on that gate.
+//! one is refused with its reason, and the engine goes on with [`Fifo`] on that peer.
 //!
 //! Each strategy but the first does what the one before it does, and more: [`Fifo`], [`Aggregate`],
 //! [`Reorder`], [`Piggyback`], [`Split`], [`Compress`]; [`Auto`] asks several and takes the best proposal.
@@ -34,13 +34,13 @@ pub use reorder::Reorder;
 pub use split::Split;
 pub use view::{LinkView, Message, Stream, View};
 
-/// Chooses what goes into frames. One object serves all gates of a process.
+/// Chooses what goes into frames. One object serves all peers of a process.
 pub trait Strategy: Send + Debug {
     /// A short name for messages and tables.
     fn name(&self) -> &'static str;
 
     /// Chooses the next frame of the link that asks; `choice` comes empty. Left empty, the link stays
-    /// idle until something changes at the gate, which is refused where nothing is going to
+    /// idle until something changes at the peer, which is refused where nothing is going to
     /// ([`View::is_last`]).
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice);
 

@@ -1,18 +1,18 @@
-//! What a strategy sees: what waits at a gate, and the links it may take.
+//! What a strategy sees: what waits at a peer, and the links it may take.
 
 use wire::packet;
-use wire::{Capabilities, Cost, GateId, HostCost, RailId};
+use wire::{Capabilities, Cost, HostCost, PeerId, RailId};
 
-use crate::gate::{Gate, Pending, charge};
 use crate::link::Link;
 use crate::op::{Op, OpState, Ops};
 use crate::pack::Packing;
+use crate::peer::{PeerState, Pending, charge};
 
-/// What waits at a gate while one of its links asks for a frame.
+/// What waits at a peer while one of its links asks for a frame.
 #[derive(Debug)]
 pub struct View<'a> {
-    id: GateId,
-    way: &'a Gate,
+    id: PeerId,
+    state: &'a PeerState,
     ops: &'a Ops,
     host: &'a HostCost,
     is_crowded: bool,
@@ -51,7 +51,7 @@ pub struct Stream {
     pub rest: usize,
 }
 
-/// A link of the gate.
+/// A link of the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkView<'a> {
     link: &'a Link,
@@ -95,26 +95,26 @@ impl<'a> LinkView<'a> {
 
 impl<'a> View<'a> {
     pub(crate) fn new(
-        id: GateId,
-        (way, link): (&'a Gate, usize),
+        id: PeerId,
+        (state, link): (&'a PeerState, usize),
         ops: &'a Ops,
         (host, is_crowded): (&'a HostCost, bool),
         (taken, is_empty): (usize, bool),
     ) -> Self {
-        let room = way.links[link].capabilities.frame_max.saturating_sub(taken);
-        let is_passing = way.links.len() > 1 && way.is_passed_by(link);
-        Self { id, way, ops, host, is_crowded, link, is_passing, room, is_empty }
+        let room = state.links[link].capabilities.frame_max.saturating_sub(taken);
+        let is_passing = state.links.len() > 1 && state.is_passed_by(link);
+        Self { id, state, ops, host, is_crowded, link, is_passing, room, is_empty }
     }
 
     /// The peer.
-    pub fn gate(&self) -> GateId {
+    pub fn peer(&self) -> PeerId {
         self.id
     }
 
     /// The link that asks.
     #[inline]
     pub fn link(&self) -> LinkView<'a> {
-        LinkView { link: &self.way.links[self.link] }
+        LinkView { link: &self.state.links[self.link] }
     }
 
     /// The place of the one that asks among [`View::links`].
@@ -122,22 +122,22 @@ impl<'a> View<'a> {
         self.visible().position(|(at, _)| at == self.link).unwrap_or(0)
     }
 
-    /// The links of the gate that carry the same as the one that asks, which is among them: all, or it alone where it
+    /// The links of the peer that carry the same as the one that asks, which is among them: all, or it alone where it
     /// passes others ([`Capabilities::passes`]).
     pub fn links(&self) -> impl Iterator<Item = LinkView<'a>> {
         self.visible().map(|(_, link)| LinkView { link })
     }
 
     fn visible(&self) -> impl Iterator<Item = (usize, &'a Link)> + use<'a> {
-        let (own, is_passing, way) = (self.link, self.is_passing, self.way);
-        let all = way.links.iter().enumerate();
+        let (own, is_passing, state) = (self.link, self.is_passing, self.state);
+        let all = state.links.iter().enumerate();
         all.filter(move |&(at, link)| at == own || !(is_passing || link.capabilities.passes))
     }
 
     /// Whether the link that asks shares what waits with no other.
     #[inline]
     pub fn is_alone(&self) -> bool {
-        self.is_passing || self.way.has_one_carrier()
+        self.is_passing || self.state.has_one_carrier()
     }
 
     /// Whether the link that asks carries pieces of long messages.
@@ -158,13 +158,13 @@ impl<'a> View<'a> {
 
     /// What packing has brought on the way to the peer.
     pub fn packing(&self) -> &Packing {
-        &self.way.packing
+        &self.state.packing
     }
 
     /// Whether what waits would wait for ever if the link that asks took nothing: the frame is empty
     /// so far, no other link is full or still to be asked, and no word is due of what is under way.
     pub fn is_last(&self) -> bool {
-        let links = &self.way.links;
+        let links = &self.state.links;
         let is_other = |at: usize| at != self.link;
         let is_busy = |link: &Link| !link.capabilities.passes && (link.full || link.listed);
         let others_go_on = || {
@@ -183,13 +183,13 @@ impl<'a> View<'a> {
     /// How many control packets wait.
     #[inline]
     pub fn controls(&self) -> usize {
-        self.way.control.len()
+        self.state.control.len()
     }
 
     /// What messages that go without asking may cost, in bytes.
     #[inline]
     pub fn credit(&self) -> usize {
-        self.way.credit
+        self.state.credit
     }
 
     /// What a message of `bytes` bytes that goes without asking costs of the credit.
@@ -201,26 +201,26 @@ impl<'a> View<'a> {
     /// The messages of the window, the oldest first; no more than the peer can put in order.
     #[inline]
     pub fn messages(&self) -> impl Iterator<Item = Message> + use<'a> {
-        let seen = self.way.window.iter().take(self.way.order_room());
+        let seen = self.state.window.iter().take(self.state.order_room());
         seen.enumerate().map(|(at, pending)| message(at, pending))
     }
 
     /// Whether there are messages in the window.
     #[inline]
     pub fn has_messages(&self) -> bool {
-        !self.way.window.is_empty()
+        !self.state.window.is_empty()
     }
 
     /// A message of the window.
     pub(crate) fn message(&self, at: usize) -> Option<Message> {
-        self.way.window.get(at).map(|pending| message(at, pending))
+        self.state.window.get(at).map(|pending| message(at, pending))
     }
 
     /// The messages under way in pieces that the link carries, the one that waits longest first.
     pub fn streams(&self) -> impl Iterator<Item = Stream> + use<'a> {
         let ops = self.ops;
         let most = if self.is_passing { 0 } else { usize::MAX };
-        self.way.streams.iter().enumerate().take(most).filter_map(move |(at, id)| {
+        self.state.streams.iter().enumerate().take(most).filter_map(move |(at, id)| {
             let Some(Op { region, state: OpState::Send(send), .. }) = ops.find(*id) else {
                 return None;
             };
@@ -234,12 +234,12 @@ impl<'a> View<'a> {
     /// on four times what they were served.
     #[inline]
     pub fn is_stream_due(&self) -> bool {
-        !self.is_passing && self.way.is_stream_due()
+        !self.is_passing && self.state.is_stream_due()
     }
 
     /// How many of the window's messages may leave, for the peer to be able to put them in order.
     pub fn order_room(&self) -> usize {
-        self.way.order_room()
+        self.state.order_room()
     }
 
     /// Whether no other link that is ready would deliver a short message earlier.

@@ -2,7 +2,7 @@
 
 use engine::{Completion, Outcome, SendMode};
 use memory::{Region, Span};
-use wire::GateId;
+use wire::PeerId;
 
 use super::content::{fill, is_filled};
 use super::{Kind, Network, Send, Sent, Tracked};
@@ -16,7 +16,7 @@ impl Network {
             Kind::Receive { found: Some(message), .. } => {
                 self.check_received(rank, &region, end, message);
             }
-            Kind::Receive { gate, found: None } => self.check_unmatched(rank, gate, end),
+            Kind::Receive { peer, found: None } => self.check_unmatched(rank, peer, end),
         }
     }
 
@@ -57,15 +57,15 @@ impl Network {
         assert!(is_filled(region, bytes, UNTOUCHED), "written past the message");
     }
 
-    fn check_unmatched(&self, rank: usize, gate: Option<GateId>, end: Completion) {
+    fn check_unmatched(&self, rank: usize, peer: Option<PeerId>, end: Completion) {
         match end.outcome {
             Outcome::Cancelled => {}
             Outcome::PeerFailed => {
-                let peer = gate.expect("only a receive that names its source fails with it").0;
-                assert!(self.is_cut(rank, peer as usize), "and not while there is a link");
+                let named = peer.expect("only a receive that names its source fails with it").0;
+                assert!(self.is_cut(rank, named as usize), "and not while there is a link");
             }
             Outcome::Ok | Outcome::Truncated { .. } => {
-                let forged = gate.is_some_and(|peer| self.is_tampered(peer.0 as usize, rank));
+                let forged = peer.is_some_and(|peer| self.is_tampered(peer.0 as usize, rank));
                 assert!(forged, "the model has matched nothing with it: {end:?}");
             }
         }

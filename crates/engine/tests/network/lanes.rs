@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use engine::{Counters, Engine, Loss, Overdue, PeerError, Posted, PullId};
 use memory::{Region, Span};
 use wire::packet::{self, Packet};
-use wire::{Capabilities, Frame, FrameToken, GateId, HostCost, RailId, RemoteRegion};
+use wire::{Capabilities, Frame, FrameToken, HostCost, PeerId, RailId, RemoteRegion};
 
 use super::check::overlaps;
-use super::{Event, Network, Process, Sent, Shape, Tamper, gate};
+use super::{Event, Network, Process, Sent, Shape, Tamper, peer_id};
 
 /// The way from one process to another.
 pub struct Way {
@@ -179,7 +179,7 @@ impl Network {
             self.mending.remove(&(rank.min(peer), rank.max(peer), lane));
         }
         let capabilities = self.capabilities(rank, peer, lane);
-        self.processes[rank].engine.handle_up(gate(peer), rail(lane), capabilities);
+        self.processes[rank].engine.handle_up(peer_id(peer), rail(lane), capabilities);
         if self.is_spare(rank, peer, lane) {
             for other in (0..self.way(rank, peer).lanes.len()).filter(|other| *other != lane) {
                 if self.way(rank, peer).lanes[other].is_known_cut {
@@ -313,13 +313,13 @@ impl Network {
         }
         while let Some(overdue) = self.processes[rank].engine.handle_time(now_ns) {
             match overdue {
-                Overdue::Link(GateId(peer), RailId(lane)) => {
+                Overdue::Link(PeerId(peer), RailId(lane)) => {
                     self.late_links += 1;
                     let loss = self.link_down(rank, peer as usize, lane as usize);
                     assert_eq!(loss, Loss::Borne, "another is left");
                 }
-                Overdue::Peer(GateId(peer)) => self.give_up(rank, peer as usize),
-                Overdue::Way(GateId(peer)) => self.ask_others(rank, peer as usize),
+                Overdue::Peer(PeerId(peer)) => self.give_up(rank, peer as usize),
+                Overdue::Way(PeerId(peer)) => self.ask_others(rank, peer as usize),
             }
         }
     }
@@ -329,7 +329,7 @@ impl Network {
         let way = &mut self.way(rank, peer).lanes[lane];
         (way.state, way.is_known_cut) = (State::Cut, true);
         let ends = self.is_spare(rank, peer, lane) && self.is_open(rank, peer);
-        let loss = self.processes[rank].engine.handle_link_down(gate(peer), rail(lane), ends);
+        let loss = self.processes[rank].engine.handle_link_down(peer_id(peer), rail(lane), ends);
         if loss == Loss::Final {
             self.give_up(rank, peer);
         }
@@ -349,7 +349,7 @@ impl Network {
 
     /// Closes links that peers have given up, as `progress` does.
     fn close_severed(&mut self, rank: usize) {
-        while let Some((GateId(peer), RailId(lane))) = self.processes[rank].engine.poll_severed() {
+        while let Some((PeerId(peer), RailId(lane))) = self.processes[rank].engine.poll_severed() {
             self.link_down(rank, peer as usize, lane as usize);
         }
     }
@@ -361,8 +361,8 @@ impl Network {
             *from != rank || !messages.iter().any(|one| one.send.to == peer && holds(one))
         });
         let process = &mut self.processes[rank];
-        process.reference.fail(gate(peer));
-        process.engine.handle_down(gate(peer));
+        process.reference.fail(peer_id(peer));
+        process.engine.handle_down(peer_id(peer));
         process.watch_all();
         self.settle(rank);
     }
@@ -370,11 +370,11 @@ impl Network {
     /// What `progress` does after every command and event.
     pub(super) fn flush(&mut self, rank: usize) {
         self.processes[rank].flush_due = false;
-        while let Some(GateId(peer)) = self.processes[rank].engine.poll_connect() {
+        while let Some(PeerId(peer)) = self.processes[rank].engine.poll_connect() {
             self.connect(rank, peer as usize);
         }
         let mut frame = Frame::default();
-        while let Some((to, rail)) = self.processes[rank].engine.poll_gate() {
+        while let Some((to, rail)) = self.processes[rank].engine.poll_peer() {
             while self.poll_frame(rank, to, rail, &mut frame) {
                 let posted = self.post(rank, to.0 as usize, rail, &frame);
                 self.processes[rank].engine.handle_posted(to, rail, &mut frame, posted);
@@ -384,7 +384,7 @@ impl Network {
             }
         }
         while let Some(pull) = self.processes[rank].engine.poll_pull() {
-            let from = pull.gate.0 as usize;
+            let from = pull.peer.0 as usize;
             let shape = self.shape(rank, from);
             if shape.pull_works && self.random.one_in(4) {
                 self.processes[rank].engine.handle_pull_declined(pull.id);
@@ -400,7 +400,7 @@ impl Network {
     }
 
     /// Packing takes its time.
-    fn poll_frame(&mut self, rank: usize, to: GateId, rail: RailId, frame: &mut Frame) -> bool {
+    fn poll_frame(&mut self, rank: usize, to: PeerId, rail: RailId, frame: &mut Frame) -> bool {
         let Process { engine, busy_ns, refusals, .. } = &mut self.processes[rank];
         let read = |engine: &Engine| {
             let Counters { packed_from_bytes, packed_in_vain_bytes, .. } = engine.counters();
@@ -515,7 +515,7 @@ impl Network {
             }
         };
         if now_room {
-            self.processes[from].engine.handle_room(gate(to), rail(lane));
+            self.processes[from].engine.handle_room(peer_id(to), rail(lane));
         }
         self.settle(from);
         self.schedule(arrival_ns - self.now_ns, Event::Arrived { passage, bytes });
@@ -534,7 +534,7 @@ impl Network {
         let is_this = |one: &(usize, FrameToken, Span)| *one == (from, token, span);
         if let Some(at) = self.held.iter().position(is_this) {
             self.held.swap_remove(at);
-            self.processes[from].engine.handle_sent(gate(to), rail(lane), token);
+            self.processes[from].engine.handle_sent(peer_id(to), rail(lane), token);
             self.settle(from);
         }
     }
@@ -612,11 +612,11 @@ impl Network {
         // Every other length cuts through.
         let (beginning, rest) = frame.split_at(frame.len().min(32 + frame.len() % 100));
         if !frame.len().is_multiple_of(2)
-            || !engine.handle_beginning(gate(from), rail, beginning, frame.len())?
+            || !engine.handle_beginning(peer_id(from), rail, beginning, frame.len())?
         {
-            return engine.handle_frame(gate(from), rail, frame);
+            return engine.handle_frame(peer_id(from), rail, frame);
         }
-        rest.chunks(700).for_each(|bytes| engine.handle_rest(gate(from), bytes));
+        rest.chunks(700).for_each(|bytes| engine.handle_rest(peer_id(from), bytes));
         Ok(())
     }
 
@@ -627,12 +627,12 @@ impl Network {
                 Packet::Request { header, bytes, .. } => (header, Some(bytes)),
                 Packet::Ahead { sequence, payload, .. } => {
                     let bytes = payload.len() as u64;
-                    self.processes[to].reference.arrive_ahead(gate(from), sequence, bytes);
+                    self.processes[to].reference.arrive_ahead(peer_id(from), sequence, bytes);
                     continue;
                 }
                 Packet::PackedAhead { sequence, bytes, .. } => {
                     let bytes = u64::from(bytes);
-                    self.processes[to].reference.arrive_ahead(gate(from), sequence, bytes);
+                    self.processes[to].reference.arrive_ahead(peer_id(from), sequence, bytes);
                     continue;
                 }
                 Packet::Arrived { .. }
@@ -650,7 +650,7 @@ impl Network {
             };
             let is_new = self.sequences.insert((from, to, header.sequence));
             assert!(is_new, "message {} from {from} to {to} came twice", header.sequence);
-            let pairs = self.processes[to].reference.arrive(gate(from), header, asks);
+            let pairs = self.processes[to].reference.arrive(peer_id(from), header, asks);
             for (receive, message) in pairs {
                 self.pair(to, receive, message);
             }

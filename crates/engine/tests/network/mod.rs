@@ -31,7 +31,7 @@ use engine::{
 };
 use memory::{Region, Span};
 use wire::packet::{self, Packet};
-use wire::{Capabilities, Cost, Frame, FrameToken, GateId, HostCost, RailId, RemoteRegion};
+use wire::{Capabilities, Cost, Frame, FrameToken, HostCost, PeerId, RailId, RemoteRegion};
 
 use agenda::Agenda;
 use check::UNTOUCHED;
@@ -157,7 +157,7 @@ enum Kind {
     },
     /// `found` is the message that the reference model gave it.
     Receive {
-        gate: Option<GateId>,
+        peer: Option<PeerId>,
         found: Option<usize>,
     },
 }
@@ -306,7 +306,7 @@ impl Network {
             return handle;
         }
         let process = &mut self.processes[from];
-        let op = process.engine.submit_send(gate(send.to), envelope, &region, send.mode);
+        let op = process.engine.submit_send(peer_id(send.to), envelope, &region, send.mode);
         let handle = process.track(from, op, region, kind);
         self.settle(from);
         handle
@@ -314,7 +314,7 @@ impl Network {
 
     /// Sends without an operation, where the engine can.
     fn send_short(&mut self, from: usize, send: Send, envelope: Envelope, data: &Region) -> bool {
-        let to = gate(send.to);
+        let to = peer_id(send.to);
         let mut frame = Frame::default();
         let Some(rail) = self.processes[from].engine.submit_short(to, envelope, data, &mut frame)
         else {
@@ -333,7 +333,7 @@ impl Network {
         let region = self.shape(from, to).content.of(message, bytes);
         let mode = SendMode::Standard;
         let send = Send { to, context: 0, tag, bytes, mode };
-        let taken = self.processes[from].engine.submit_gathered(gate(to), envelope, &region);
+        let taken = self.processes[from].engine.submit_gathered(peer_id(to), envelope, &region);
         if taken {
             let sent = Sent { from, send, region, matched: false, complete: true };
             self.messages.push(sent);
@@ -344,7 +344,7 @@ impl Network {
 
     /// Lays a short message beside others, now and then, and releases them after a while.
     fn gather(&mut self, from: usize, send: Send, envelope: Envelope, data: &Region) -> bool {
-        let to = gate(send.to);
+        let to = peer_id(send.to);
         let engine = &mut self.processes[from].engine;
         if !self.random.one_in(2) || !engine.submit_gathered(to, envelope, data) {
             return false;
@@ -367,12 +367,12 @@ impl Network {
 
     pub fn submit_receive(&mut self, rank: usize, receive: Receive) -> Handle {
         let region = filled(receive.capacity, UNTOUCHED);
-        let gate = receive.source.map(gate);
+        let peer = receive.source.map(peer_id);
         let selector = receive.selector();
         let process = &mut self.processes[rank];
-        let op = process.engine.submit_receive(gate, selector, &region);
-        let handle = process.track(rank, op, region, Kind::Receive { gate, found: None });
-        if let Some(message) = process.reference.post(gate, selector, handle.index) {
+        let op = process.engine.submit_receive(peer, selector, &region);
+        let handle = process.track(rank, op, region, Kind::Receive { peer, found: None });
+        if let Some(message) = process.reference.post(peer, selector, handle.index) {
             self.pair(rank, handle.index, message);
         }
         self.settle(rank);
@@ -412,7 +412,7 @@ impl Network {
     /// Probes; the engine must answer as the model does.
     pub fn probe(&mut self, rank: usize, selector: Selector) -> Option<Message> {
         let process = &mut self.processes[rank];
-        let found = process.engine.probe(selector.source.map(GateId), selector);
+        let found = process.engine.probe(selector.source.map(PeerId), selector);
         let expected = process.reference.peek(&selector).copied();
         let expected = expected.map(|waiting| self.described(rank, &waiting));
         assert_eq!(found, expected, "what a probe finds");
@@ -422,7 +422,7 @@ impl Network {
     /// Takes a message out of matching, as the model does.
     pub fn matched_probe(&mut self, rank: usize, selector: Selector) -> Option<(MatchedId, usize)> {
         let process = &mut self.processes[rank];
-        let found = process.engine.submit_matched_probe(selector.source.map(GateId), selector);
+        let found = process.engine.submit_matched_probe(selector.source.map(PeerId), selector);
         let expected = process.reference.take(None, &selector);
         let described = expected.as_ref().map(|waiting| self.described(rank, waiting));
         assert_eq!(found.map(|(_, message)| message), described, "what a matched probe takes");
@@ -441,8 +441,8 @@ impl Network {
         let process = &mut self.processes[rank];
         let op = process.engine.submit_matched_receive(id, &region).expect("taken once");
         let found = Some(message);
-        let gate = Some(gate(self.messages[message].from));
-        let handle = process.track(rank, op, region, Kind::Receive { gate, found });
+        let peer = Some(peer_id(self.messages[message].from));
+        let handle = process.track(rank, op, region, Kind::Receive { peer, found });
         assert_eq!(process.engine.submit_matched_receive(id, &Region::empty()), None);
         self.messages[message].matched = true;
         self.settle(rank);
@@ -549,11 +549,11 @@ impl Network {
                     *state = State::Open;
                     let capabilities = self.capabilities(rank, peer, lane);
                     let engine = &mut self.processes[rank].engine;
-                    engine.handle_up(gate(peer), rail(lane), capabilities);
+                    engine.handle_up(peer_id(peer), rail(lane), capabilities);
                     if shape.capabilities.adapts {
                         let bytes_per_s = shape.bytes_per_us * 1_000_000;
                         let cost = Cost::linear(shape.latency_ns, 1, bytes_per_s);
-                        engine.handle_cost(gate(peer), rail(lane), cost);
+                        engine.handle_cost(peer_id(peer), rail(lane), cost);
                     }
                 }
                 self.settle(rank);
@@ -562,7 +562,7 @@ impl Network {
                 let way = &mut self.way(rank, peer).lanes[lane];
                 if way.state == State::Open {
                     way.refused = false;
-                    self.processes[rank].engine.handle_room(gate(peer), rail(lane));
+                    self.processes[rank].engine.handle_room(peer_id(peer), rail(lane));
                 }
                 self.settle(rank);
             }
@@ -587,7 +587,7 @@ impl Network {
                 self.open_anew((rank, peer), lane, connection, peer_ns);
             }
             Event::Release(rank, peer) => {
-                self.processes[rank].engine.release_gathered(gate(peer));
+                self.processes[rank].engine.release_gathered(peer_id(peer));
                 self.settle(rank);
             }
         }
@@ -636,7 +636,7 @@ impl Network {
     }
 
     fn message_of(&self, rank: usize, waiting: &Waiting) -> usize {
-        let key = (waiting.gate.0 as usize, rank, waiting.header.context);
+        let key = (waiting.peer.0 as usize, rank, waiting.header.context);
         self.order[&key][waiting.number as usize]
     }
 
@@ -698,12 +698,12 @@ impl Process {
     fn describe(&self, index: usize) -> String {
         match self.ops[index].kind {
             Kind::Send { message } => format!("send of message {message}"),
-            Kind::Receive { gate, found: None } => format!("receive from {gate:?}"),
+            Kind::Receive { peer, found: None } => format!("receive from {peer:?}"),
             Kind::Receive { found: Some(_), .. } => "receive of a matched message".into(),
         }
     }
 }
 
-pub fn gate(rank: usize) -> GateId {
-    GateId(rank as u32)
+pub fn peer_id(rank: usize) -> PeerId {
+    PeerId(rank as u32)
 }

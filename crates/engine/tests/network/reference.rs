@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use engine::Selector;
-use wire::GateId;
+use wire::PeerId;
 use wire::packet::Header;
 
 /// The receives and messages of one process, each in one list, oldest first.
@@ -11,25 +11,25 @@ use wire::packet::Header;
 pub struct Reference {
     posted: VecDeque<Posted>,
     waiting: VecDeque<Waiting>,
-    arrived: HashMap<GateId, u32>,
-    /// How many have come of each gate and context.
-    counts: HashMap<(GateId, u64), u32>,
-    early: HashMap<(GateId, u32), (Header, Option<u64>)>,
+    arrived: HashMap<PeerId, u32>,
+    /// How many have come of each peer and context.
+    counts: HashMap<(PeerId, u64), u32>,
+    early: HashMap<(PeerId, u32), (Header, Option<u64>)>,
     /// Bytes that came ahead, by their message's sequence.
-    ahead: HashMap<(GateId, u32), u64>,
+    ahead: HashMap<(PeerId, u32), u64>,
 }
 
 #[derive(Debug)]
 struct Posted {
-    gate: Option<GateId>,
+    peer: Option<PeerId>,
     selector: Selector,
     receive: usize,
 }
 
-/// A message without a receive: `number` counts those of its gate and context.
+/// A message without a receive: `number` counts those of its peer and context.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
-    pub gate: GateId,
+    pub peer: PeerId,
     pub header: Header,
     pub number: u32,
     /// The message's bytes, if it asks.
@@ -40,21 +40,21 @@ impl Reference {
     /// A receive is posted; the message it takes, if one waits.
     pub fn post(
         &mut self,
-        gate: Option<GateId>,
+        peer: Option<PeerId>,
         selector: Selector,
         receive: usize,
     ) -> Option<Waiting> {
-        let found = self.take(gate, &selector);
+        let found = self.take(peer, &selector);
         if found.is_none() {
-            self.posted.push_back(Posted { gate, selector, receive });
+            self.posted.push_back(Posted { peer, selector, receive });
         }
         found
     }
 
     /// The oldest message a receive would take is taken.
-    pub fn take(&mut self, gate: Option<GateId>, selector: &Selector) -> Option<Waiting> {
+    pub fn take(&mut self, peer: Option<PeerId>, selector: &Selector) -> Option<Waiting> {
         let is_match = |waiting: &Waiting| {
-            gate.is_none_or(|gate| gate == waiting.gate) && accepts(selector, &waiting.header)
+            peer.is_none_or(|peer| peer == waiting.peer) && accepts(selector, &waiting.header)
         };
         let at = self.waiting.iter().position(is_match)?;
         self.waiting.remove(at)
@@ -67,20 +67,20 @@ impl Reference {
     /// A message came; the pairs of receives and messages it makes, in order.
     pub fn arrive(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         header: Header,
         asks: Option<u64>,
     ) -> Vec<(usize, Waiting)> {
-        self.early.insert((gate, header.sequence), (header, asks));
+        self.early.insert((peer, header.sequence), (header, asks));
         let mut pairs = Vec::new();
-        let due = self.arrived.entry(gate).or_default();
-        while let Some((header, asks)) = self.early.remove(&(gate, *due)) {
-            let count = self.counts.entry((gate, header.context)).or_default();
-            let message = Waiting { gate, header, number: *count, asks };
+        let due = self.arrived.entry(peer).or_default();
+        while let Some((header, asks)) = self.early.remove(&(peer, *due)) {
+            let count = self.counts.entry((peer, header.context)).or_default();
+            let message = Waiting { peer, header, number: *count, asks };
             *due += 1;
             *count += 1;
             let is_match = |posted: &Posted| {
-                posted.gate.is_none_or(|named| named == gate) && accepts(&posted.selector, &header)
+                posted.peer.is_none_or(|named| named == peer) && accepts(&posted.selector, &header)
             };
             let at = self.posted.iter().position(is_match);
             match at.and_then(|at| self.posted.remove(at)) {
@@ -92,8 +92,8 @@ impl Reference {
     }
 
     /// Bytes of a message came ahead of its clear.
-    pub fn arrive_ahead(&mut self, gate: GateId, sequence: u32, bytes: u64) {
-        *self.ahead.entry((gate, sequence)).or_default() += bytes;
+    pub fn arrive_ahead(&mut self, peer: PeerId, sequence: u32, bytes: u64) {
+        *self.ahead.entry((peer, sequence)).or_default() += bytes;
     }
 
     /// Whether a receive was still without a message; it is no more.
@@ -104,15 +104,15 @@ impl Reference {
     }
 
     /// A peer is gone: with it the receives that name it, and what it has not yet sent whole.
-    pub fn fail(&mut self, gate: GateId) {
-        self.posted.retain(|posted| posted.gate != Some(gate));
+    pub fn fail(&mut self, peer: PeerId) {
+        self.posted.retain(|posted| posted.peer != Some(peer));
         let Self { waiting, ahead, .. } = self;
         waiting.retain(|one| {
-            let here = || ahead.get(&(gate, one.header.sequence)).copied().unwrap_or(0);
-            one.gate != gate || one.asks.is_none_or(|bytes| here() == bytes)
+            let here = || ahead.get(&(peer, one.header.sequence)).copied().unwrap_or(0);
+            one.peer != peer || one.asks.is_none_or(|bytes| here() == bytes)
         });
-        ahead.retain(|(from, _), _| *from != gate);
-        self.early.retain(|(from, _), _| *from != gate);
+        ahead.retain(|(from, _), _| *from != peer);
+        self.early.retain(|(from, _), _| *from != peer);
     }
 }
 

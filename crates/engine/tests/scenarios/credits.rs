@@ -83,7 +83,7 @@ fn what_is_granted_follows_the_link_and_stays_within_the_budget() {
 }
 
 #[test]
-fn all_gates_out_of_credit_at_once_bring_everything_to_late_receivers() {
+fn all_peers_out_of_credit_at_once_bring_everything_to_late_receivers() {
     const SIZE: usize = 4;
     for_seeds(400, |seed| {
         let mut random = Random::new(!seed);
@@ -137,7 +137,7 @@ fn credits_come_back_when_messages_are_received() {
 }
 
 #[test]
-fn the_flood_of_one_gate_leaves_the_others_alone() {
+fn the_flood_of_one_peer_leaves_the_others_alone() {
     for_seeds(6, |seed| {
         let mut network = Network::new(seed, 3, NEAR);
         for tag in 0..300 {

@@ -315,7 +315,7 @@ fn a_strategy_is_given_up_where_it_breaks_a_rule_and_goes_on_elsewhere() {
             "biased"
         }
         fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
-            let peer = view.gate().0 as usize;
+            let peer = view.peer().0 as usize;
             self.0[peer].fetch_add(1, Ordering::Relaxed);
             match peer {
                 1 => choice.controls = view.controls() + 1,

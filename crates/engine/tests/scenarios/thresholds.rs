@@ -6,7 +6,7 @@ use memory::Region;
 use wire::packet::{self, Packet};
 use wire::{Capabilities, Cost, Frame, HostCost, Thresholds};
 
-use crate::network::{NEAR, RAIL, gate};
+use crate::network::{NEAR, RAIL, peer_id};
 
 /// The costs of one link at three times: a site's network, a line between sites, and one with dear frames.
 const COSTS: [(u64, u64, u64); 3] =
@@ -21,12 +21,12 @@ fn sizes_follow_what_the_link_costs_and_change_with_it() {
         ..NEAR.capabilities
     };
     let mut engine = Engine::new(Config { strategy: Box::new(Aggregate), ..Config::new(2) });
-    engine.handle_up(gate(1), RAIL, capabilities);
+    engine.handle_up(peer_id(1), RAIL, capabilities);
     let mut seen = Vec::new();
     for (latency_ns, gap_ns, mb_per_s) in COSTS {
         let cost = Cost::linear(latency_ns, gap_ns, mb_per_s * 1_000_000);
         let sizes = Thresholds::derive(&cost, &HostCost::default(), BUDGET_BYTES as u64);
-        engine.handle_cost(gate(1), RAIL, cost);
+        engine.handle_cost(peer_id(1), RAIL, cost);
         let Thresholds { inline_max, eager_max, aggregate_max, piece_max, ahead_max, .. } = sizes;
 
         let [copied] = &sent(&mut engine, &[inline_max])[..] else { panic!("one frame") };
@@ -56,12 +56,12 @@ fn sizes_follow_what_the_link_costs_and_change_with_it() {
 fn sent(engine: &mut Engine, lengths: &[usize]) -> Vec<Frame> {
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
     for &bytes in lengths {
-        engine.submit_send(gate(1), envelope, &Region::owned(bytes), SendMode::Standard);
+        engine.submit_send(peer_id(1), envelope, &Region::owned(bytes), SendMode::Standard);
     }
     let (mut frames, mut frame) = (Vec::new(), Frame::default());
-    while engine.poll_frame(gate(1), RAIL, &mut frame) {
+    while engine.poll_frame(peer_id(1), RAIL, &mut frame) {
         frames.push(frame.clone());
-        engine.handle_posted(gate(1), RAIL, &mut frame, Posted::Done);
+        engine.handle_posted(peer_id(1), RAIL, &mut frame, Posted::Done);
     }
     frames
 }

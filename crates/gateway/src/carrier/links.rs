@@ -17,7 +17,7 @@ use driver::relay::Toll;
 use driver::{Event, Fault, Post, QuicRail, Rail, Refusal};
 use rustix::event::epoll;
 use tokio::sync::{mpsc, oneshot};
-use wire::{Body, Cost, Frame, GateId};
+use wire::{Body, Cost, Frame, PeerId};
 
 use super::streams::{self, Link, Streams};
 use super::words::{ChannelId, Credit, Word};
@@ -27,7 +27,7 @@ use crate::ledger::Ledger;
 /// A channel of one of the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    peer: GateId,
+    peer: PeerId,
     channel: ChannelId,
 }
 
@@ -65,9 +65,9 @@ struct Wires {
 
 /// What is known of the links.
 struct Book {
-    peers: HashMap<GateId, Peer>,
+    peers: HashMap<PeerId, Peer>,
     /// By which link a gateway is called.
-    gateways: HashMap<SocketAddr, GateId>,
+    gateways: HashMap<SocketAddr, PeerId>,
     /// Gateways to which UDP did not lead; until when they are left alone.
     shunned: HashMap<SocketAddr, Instant>,
     /// Gateways to which a link was lost, and none leads yet.
@@ -83,11 +83,11 @@ struct Book {
 #[derive(Default)]
 struct Errands {
     /// Links that are open since.
-    new: Vec<GateId>,
+    new: Vec<PeerId>,
     /// Links that owe words.
-    owing: Vec<GateId>,
+    owing: Vec<PeerId>,
     /// Links to be dropped.
-    dead: Vec<GateId>,
+    dead: Vec<PeerId>,
     requests: Vec<(Key, Vec<u8>)>,
     /// Places of loads that have been given something, that may say more, or that have broken off.
     given: Vec<usize>,
@@ -400,19 +400,19 @@ impl Book {
     }
 
     /// The other end of a link has said what no gateway says.
-    fn tell_absurd(&self, id: GateId) {
+    fn tell_absurd(&self, id: PeerId) {
         if let Some(from) = self.peers.get(&id).and_then(|peer| peer.address) {
             self.ledger.refuse(from, Refusal::Protocol);
         }
     }
 
     /// The gateway is called by this link from now on.
-    fn note_way(&mut self, gateway: SocketAddr, id: GateId) {
+    fn note_way(&mut self, gateway: SocketAddr, id: PeerId) {
         self.lost.remove(&gateway);
         self.gateways.insert(gateway, id);
     }
 
-    fn handle_up(&mut self, id: GateId) {
+    fn handle_up(&mut self, id: PeerId) {
         let peer = self.peers.entry(id).or_insert_with(Peer::new);
         peer.is_open = true;
         self.errands.new.push(id);
@@ -492,7 +492,7 @@ impl Book {
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             peer.address = Some(address);
             // A gateway calls once from an address: another that has called from there has ended.
-            let is_older = |other: &GateId, peer: &Peer| {
+            let is_older = |other: &PeerId, peer: &Peer| {
                 *other != id && is_caller(*other) && is_caller(id) && peer.address == Some(address)
             };
             let older = self.peers.iter().filter(|(other, peer)| is_older(other, peer));
@@ -530,7 +530,7 @@ impl Book {
         if self.shunned.contains_key(&call.gateway) {
             return call.refuse();
         }
-        let id = GateId(self.called);
+        let id = PeerId(self.called);
         self.called = (self.called + 1) & !NUMBERS;
         let mut peer = Peer::new();
         peer.address = Some(call.gateway);
@@ -540,7 +540,7 @@ impl Book {
         self.peers.insert(id, peer);
     }
 
-    fn open(&mut self, id: GateId, call: Call) {
+    fn open(&mut self, id: PeerId, call: Call) {
         let Some(peer) = self.peers.get_mut(&id) else { return call.refuse() };
         let channel = ChannelId::own(peer.opened);
         peer.opened = peer.opened.wrapping_add(1);
@@ -556,7 +556,7 @@ impl Book {
     }
 
     /// Says what is owed to a link; whether there was room for all.
-    fn settle(&mut self, id: GateId, wires: &mut Wires) -> bool {
+    fn settle(&mut self, id: PeerId, wires: &mut Wires) -> bool {
         let Some(peer) = self.peers.get_mut(&id) else { return true };
         let mut is_said = true;
         while let Some(head) = peer.owed.pop_front_if(|_| is_said) {
@@ -582,7 +582,7 @@ impl Book {
     }
 
     /// The link is no more, and with it goes what it carries.
-    fn drop_peer(&mut self, id: GateId, now: Instant) {
+    fn drop_peer(&mut self, id: PeerId, now: Instant) {
         let Some(peer) = self.peers.remove(&id) else { return };
         let called = self.gateways.extract_if(|_, other| *other == id).map(|(address, _)| address);
         if peer.is_open && self.lost.len() < SHUNNED_MAX {
@@ -613,7 +613,7 @@ impl Errands {
 
 impl Wires {
     /// Takes a word in two parts, which leaves when the link is [flushed](Self::flush).
-    fn post(&mut self, id: GateId, parts: [&[u8]; 2]) -> Post {
+    fn post(&mut self, id: PeerId, parts: [&[u8]; 2]) -> Post {
         match &mut self.rail {
             _ if Streams::has(id) => self.streams.post(id, parts),
             Some(rail) => rail.post(id, &frame(parts)),
@@ -622,13 +622,13 @@ impl Wires {
     }
 
     /// Has leave what was taken; the rail does so by itself.
-    fn flush(&mut self, id: GateId) {
+    fn flush(&mut self, id: PeerId) {
         if Streams::has(id) {
             self.streams.flush(id);
         }
     }
 
-    fn disconnect(&mut self, id: GateId) {
+    fn disconnect(&mut self, id: PeerId) {
         match &mut self.rail {
             _ if Streams::has(id) => self.streams.remove(id),
             Some(rail) => rail.disconnect(id),
@@ -698,7 +698,7 @@ fn frame(parts: [&[u8]; 2]) -> Frame {
 }
 
 /// Whether a link was opened by the other side, which has given itself its number.
-fn is_caller(id: GateId) -> bool {
+fn is_caller(id: PeerId) -> bool {
     id.0 & CALLER != 0
 }
 

@@ -22,7 +22,7 @@ use driver::{FarTcp, Identity, QuicRail, Stalls, Thread, TrunkConfig};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
-use wire::GateId;
+use wire::PeerId;
 
 use self::links::{Answer, CALLER, Call, Key, Links};
 use self::load::{End, Load};
@@ -251,7 +251,7 @@ fn rail(pass: &Pass, sockets: Vec<UdpSocket>) -> io::Result<QuicRail> {
     let mut own = [0; 4];
     getrandom::fill(&mut own).map_err(|error| io::Error::other(error.to_string()))?;
     let config = TrunkConfig {
-        own: GateId(u32::from_le_bytes(own) | CALLER),
+        own: PeerId(u32::from_le_bytes(own) | CALLER),
         job: pass.job,
         identity: Identity::of(&pass.secret, pass.job),
         sockets,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use driver::relay::Session;
 use driver::{Event, FarTcp, Fault, Inbox, Knowledge, Outbox, Post, StallWatch, Stalls, TcpSample};
 use rustix::event::epoll;
-use wire::{Cost, GateId};
+use wire::{Cost, PeerId};
 
 use super::Shared;
 use super::words;
@@ -31,7 +31,7 @@ pub(super) struct Link {
 pub(super) struct Streams {
     shared: Arc<Shared>,
     knowledge: Knowledge,
-    streams: HashMap<GateId, Stream>,
+    streams: HashMap<PeerId, Stream>,
     next: u32,
     /// Links that were given much, to be looked at.
     begun: Vec<u64>,
@@ -62,7 +62,7 @@ impl Streams {
     }
 
     /// Whether it is the number of such a link.
-    pub fn has(id: GateId) -> bool {
+    pub fn has(id: PeerId) -> bool {
         id.0 & NUMBERS == STREAM
     }
 
@@ -70,11 +70,11 @@ impl Streams {
     ///
     /// # Errors
     /// The system's, and when there are too many.
-    pub fn add(&mut self, link: Link) -> io::Result<(GateId, Cost)> {
+    pub fn add(&mut self, link: Link) -> io::Result<(PeerId, Cost)> {
         if self.streams.len() >= STREAMS_MAX {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
-        let id = GateId(STREAM | self.next & !NUMBERS);
+        let id = PeerId(STREAM | self.next & !NUMBERS);
         self.next = self.next.wrapping_add(1);
         let round_trip_ns = TcpSample::of(&link.socket)?.round_trip_ns.unwrap_or(0);
         let round_trip = Duration::from_nanos(round_trip_ns);
@@ -101,7 +101,7 @@ impl Streams {
         Ok((id, cost))
     }
 
-    pub fn remove(&mut self, id: GateId) {
+    pub fn remove(&mut self, id: PeerId) {
         // Its socket closes, and with that epoll forgets it.
         if let Some(mut stream) = self.streams.remove(&id) {
             stream.keep(&self.knowledge);
@@ -114,7 +114,7 @@ impl Streams {
     }
 
     /// Takes a word that lies in two parts, as a rail does; it leaves when the link is [flushed](Self::flush).
-    pub fn post(&mut self, id: GateId, parts: [&[u8]; 2]) -> Post {
+    pub fn post(&mut self, id: PeerId, parts: [&[u8]; 2]) -> Post {
         let Some(stream) = self.streams.get_mut(&id) else { return Post::Full };
         if !stream.outbox.has_room() {
             // A socket that is lost is found so by its reader.
@@ -133,7 +133,7 @@ impl Streams {
     }
 
     /// Has leave what was taken.
-    pub fn flush(&mut self, id: GateId) {
+    pub fn flush(&mut self, id: PeerId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let posted = std::mem::take(&mut stream.posted);
         if let Some(far) = &mut stream.far {
@@ -149,7 +149,7 @@ impl Streams {
     /// Does what a link is ready for.
     pub fn serve(
         &mut self,
-        id: GateId,
+        id: PeerId,
         flags: epoll::EventFlags,
         buffer: &mut [u8],
         sink: &mut dyn FnMut(Event<'_>),
@@ -179,7 +179,7 @@ impl Streams {
     }
 
     /// Pushes a link that does not send what it could; whether it is to be looked at again.
-    pub fn push(&mut self, id: GateId) -> bool {
+    pub fn push(&mut self, id: PeerId) -> bool {
         let Some(Stream { link, far, outbox, stall, .. }) = self.streams.get_mut(&id) else {
             return false;
         };
@@ -213,7 +213,7 @@ impl Stream {
     }
 
     /// Writes what the kernel takes, and waits for room for the rest.
-    fn pump(&mut self, epoll: &OwnedFd, id: GateId) -> io::Result<()> {
+    fn pump(&mut self, epoll: &OwnedFd, id: PeerId) -> io::Result<()> {
         self.flush()?;
         self.watch(epoll, id)
     }
@@ -261,7 +261,7 @@ impl Stream {
     }
 
     /// Has epoll tell when there is room for what waits, here or where it comes from.
-    fn watch(&mut self, epoll: &OwnedFd, id: GateId) -> io::Result<()> {
+    fn watch(&mut self, epoll: &OwnedFd, id: PeerId) -> io::Result<()> {
         let waits = !self.outbox.is_empty() || self.outbox.has_refused() || self.is_padding();
         if std::mem::replace(&mut self.is_watched_for_room, waits) != waits {
             let mut wanted = epoll::EventFlags::IN;
@@ -273,7 +273,7 @@ impl Stream {
 
     fn read(
         &mut self,
-        id: GateId,
+        id: PeerId,
         buffer: &mut [u8],
         sink: &mut dyn FnMut(Event<'_>),
     ) -> io::Result<()> {
@@ -312,7 +312,7 @@ impl Stream {
         Ok(())
     }
 
-    fn look(&mut self, epoll: &OwnedFd, id: GateId, now: Instant) -> io::Result<()> {
+    fn look(&mut self, epoll: &OwnedFd, id: PeerId, now: Instant) -> io::Result<()> {
         if let Some(far) = &mut self.far {
             far.look(&self.link.socket)?;
         }
@@ -337,13 +337,13 @@ fn fault(error: &io::Error) -> Fault {
 }
 
 /// What epoll tells of a link.
-fn key(id: GateId) -> epoll::EventData {
+fn key(id: PeerId) -> epoll::EventData {
     epoll::EventData::new_u64(LINKS | u64::from(id.0))
 }
 
 /// The link that an event is about, if it is about one.
-pub(super) fn of_key(key: u64) -> Option<GateId> {
-    (key & !u64::from(u32::MAX) == LINKS).then_some(GateId(key as u32))
+pub(super) fn of_key(key: u64) -> Option<PeerId> {
+    (key & !u64::from(u32::MAX) == LINKS).then_some(PeerId(key as u32))
 }
 
 /// In epoll, beyond the places of loads.
@@ -375,7 +375,7 @@ mod tests {
     use std::net::TcpListener;
 
     /// A link, and the other end of its connection with what is sealed there.
-    fn link() -> (Streams, GateId, TcpStream, Session) {
+    fn link() -> (Streams, PeerId, TcpStream, Session) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, _) = listener.accept().unwrap();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     /// What a link has to tell, when epoll has something of it.
-    fn told(streams: &mut Streams, id: GateId) -> Vec<String> {
+    fn told(streams: &mut Streams, id: PeerId) -> Vec<String> {
         let nothing = epoll::Event { flags: epoll::EventFlags::empty(), data: key(id) };
         let mut events = [nothing; 4];
         let second = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -414,7 +414,7 @@ mod tests {
     }
 
     /// Says a word, as whoever has nothing more to say.
-    fn post(streams: &mut Streams, id: GateId, word: &[u8]) -> Post {
+    fn post(streams: &mut Streams, id: PeerId, word: &[u8]) -> Post {
         let posted = streams.post(id, [word, &[]]);
         streams.flush(id);
         posted
@@ -442,7 +442,7 @@ mod tests {
     }
 
     /// Has a link looked after as if its way were long; whether the system can measure that.
-    fn take_for_far(streams: &mut Streams, id: GateId) -> bool {
+    fn take_for_far(streams: &mut Streams, id: PeerId) -> bool {
         let remembers = FarTcp::remembers();
         let stream = streams.streams.get_mut(&id).unwrap();
         let (socket, round_trip) = (&stream.link.socket, Duration::from_millis(3));

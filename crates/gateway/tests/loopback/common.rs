@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use driver::relay::{CHALLENGE_LEN, Porter, REPLY_LEN, Reply, Request};
 use gateway::{Between, Config, Gateway, Pass};
 use tokio::sync::oneshot;
-use wire::GateId;
+use wire::PeerId;
 
 /// A gateway in a thread of its own, until it is dropped.
 pub struct Daemon {
@@ -150,7 +150,7 @@ pub fn porter(byte: u8) -> Porter {
 
 /// A request for the host at `address`, through another gateway or not.
 pub fn request(address: SocketAddr, via: &[SocketAddr]) -> Request {
-    Request { peer: GateId(3), via: via.to_vec(), listeners: vec![address] }
+    Request { peer: PeerId(3), via: via.to_vec(), listeners: vec![address] }
 }
 
 /// Calls a gateway; the connection, and what it replies.

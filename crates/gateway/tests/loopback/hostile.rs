@@ -10,7 +10,7 @@ use crate::common::{
 };
 use driver::relay::{GREETING_LEN, Porter, Reply, Request};
 use gateway::Between;
-use wire::GateId;
+use wire::PeerId;
 
 /// Says `bytes` and waits to be shown the door; how much was heard.
 fn say(gateway: SocketAddr, bytes: &[u8]) -> usize {
@@ -144,7 +144,7 @@ fn no_connections_are_opened_but_to_the_sites_own_networks() {
     let text = denied(&request("127.0.5.1:1".parse().unwrap(), &[]));
     assert!(text.contains("127.0.5.1:1") && text.contains("refused"), "{text}");
     gateway.until_told("refused, unreached: 1");
-    let nowhere = Request { peer: GateId(1), via: Vec::new(), listeners: Vec::new() };
+    let nowhere = Request { peer: PeerId(1), via: Vec::new(), listeners: Vec::new() };
     assert!(denied(&nowhere).contains("rank 1"));
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Daemon, PATIENCE};
 use driver::{Encryption, Event, Fault, Gateways, Post, Rail, TcpConfig, TcpRail};
 use gateway::Between;
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 /// Two ranks of job 1, each of a site of its own.
 struct Pair {
@@ -21,7 +21,7 @@ impl Pair {
     /// Ranks whose gateways are listed in the words of the setting.
     fn new(gateways: [String; 2], encryption: Encryption, patience: Duration) -> Self {
         let rails = [0, 1].map(|rank| {
-            let usual = TcpConfig::new(GateId(rank), 1, [7; 32]);
+            let usual = TcpConfig::new(PeerId(rank), 1, [7; 32]);
             let interface = Some("127.0.0.1".into());
             let encryption = encryption.clone();
             let config = TcpConfig { interface, encryption, connect_timeout: patience, ..usual };
@@ -37,7 +37,7 @@ impl Pair {
         let published = vec![("tcp".to_owned(), self.rails[peer].address())];
         let far = self.gateways[peer].publish();
         let led = self.gateways[rank].lead(published, &far).unwrap();
-        self.rails[rank].connect(GateId(peer as u32), &led[0].1).unwrap();
+        self.rails[rank].connect(PeerId(peer as u32), &led[0].1).unwrap();
     }
 
     fn until(&mut self, mut is_so: impl FnMut(&Self) -> bool) {
@@ -68,7 +68,7 @@ impl Pair {
                 let number = self.heard[1 - rank];
                 let head = number.to_le_bytes().to_vec();
                 let frame = Frame { head, body: None, token: None };
-                let peer = GateId(1 - rank as u32);
+                let peer = PeerId(1 - rank as u32);
                 assert_eq!(self.rails[rank].post(peer, &frame), Post::Done);
                 self.until(|pair| pair.heard[1 - rank] > number);
             }

@@ -9,7 +9,7 @@ use driver::{OwnRail, Rail, TcpConfig, TcpRail};
 use engine::{Config, Engine};
 use mad::Node;
 use progress::{Core, Directory, Policy, Progress};
-use wire::GateId;
+use wire::PeerId;
 
 /// A process, and its communication.
 pub struct Process {
@@ -23,14 +23,14 @@ pub fn job(size: u32) -> Vec<Process> {
     let rails: Vec<TcpRail> = (0..size).map(rail).collect();
     let addresses: Vec<Vec<u8>> = rails.iter().map(Rail::address).collect();
     let open = |(rail, rank)| {
-        let gate = GateId(rank);
+        let peer = PeerId(rank);
         let engine = Engine::new(Config::new(size as usize));
-        let own = OwnRail::new(gate).expect("an event");
+        let own = OwnRail::new(peer).expect("an event");
         let mut addresses = addresses.clone();
         addresses[rank as usize] = own.address();
         let directory = Box::new(Loopback { rank, addresses });
         let rails: Vec<Box<dyn Rail>> = vec![Box::new(own), Box::new(rail)];
-        let core = Core::new(engine, gate, size as usize, rails, directory);
+        let core = Core::new(engine, peer, size as usize, rails, directory);
         let progress = Progress::new(core, Policy::for_node(2, 1)).expect("descriptors");
         let progress: &'static Progress = Box::leak(Box::<Arc<Progress>>::new(progress));
         Process { node: Node::new(progress, rank, size), progress }
@@ -61,7 +61,7 @@ fn rail(rank: u32) -> TcpRail {
     let config = TcpConfig {
         interface: Some("127.0.0.1".into()),
         connect_timeout: Duration::from_secs(20),
-        ..TcpConfig::new(GateId(rank), 7, [9; 32])
+        ..TcpConfig::new(PeerId(rank), 7, [9; 32])
     };
     TcpRail::new(config).expect("a rail over the loopback")
 }
@@ -72,7 +72,7 @@ struct Loopback {
 }
 
 impl Directory for Loopback {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         let name = if peer.0 == self.rank { "self" } else { "tcp" };
         Ok(vec![(name.into(), self.addresses[peer.0 as usize].clone())])
     }

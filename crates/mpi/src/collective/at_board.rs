@@ -37,7 +37,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
             let missing = board.lock().missing();
             if let Some(position) = missing {
                 let (comm, rank) = (&self.collective.call.comm, seat.rank(position));
-                core.close_context(comm.collective_context(), comm.gate(rank));
+                core.close_context(comm.collective_context(), comm.peer(rank));
                 self.failure = Some(gone(&format!("rank {rank}'s process has ended")));
                 self.is_over = true;
                 break;
@@ -69,7 +69,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let message = format!("no memory for what is shared with the ranks of this node: {error}");
         self.failure = Some(Error::new(ErrorClass::NoMem, message));
         let comm = &self.collective.call.comm;
-        let own = comm.gate(comm.rank());
+        let own = comm.peer(comm.rank());
         self.give_up(core, own);
     }
 
@@ -136,7 +136,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
     #[inline]
     pub(super) fn tell(&self, core: &mut Core) {
         let (comm, seat) = (&self.collective.call.comm, self.collective.seat());
-        seat.board.lock().tell(|position| core.wake(comm.gate(seat.rank(position))));
+        seat.board.lock().tell(|position| core.wake(comm.peer(seat.rank(position))));
     }
 
     /// Who has failed a call may have made up for it, without room for more yet.

@@ -6,7 +6,7 @@
 //! spreads may somebody not hear.
 
 use engine::{OpId, Outcome};
-use wire::GateId;
+use wire::PeerId;
 
 use super::Core;
 use crate::tasks::{Stage, Task};
@@ -14,7 +14,7 @@ use crate::tasks::{Stage, Task};
 impl Core {
     /// Closes a context because `failed`, one of its members, has failed, and tells the others, unless that was done.
     #[cold]
-    pub fn close_context(&mut self, context: u64, failed: GateId) {
+    pub fn close_context(&mut self, context: u64, failed: PeerId) {
         if self.engine.submit_close(context, failed) || self.untold.remove(&context) {
             self.tell_closed(context);
         }
@@ -42,9 +42,9 @@ impl Core {
 /// A context is closed, and others are told.
 struct Telling {
     context: u64,
-    failed: GateId,
+    failed: PeerId,
     /// The members, this process first.
-    ring: Vec<GateId>,
+    ring: Vec<PeerId>,
     walks: Vec<Walk>,
 }
 
@@ -58,7 +58,7 @@ struct Walk {
 }
 
 impl Telling {
-    fn new(context: u64, failed: GateId, ring: Vec<GateId>) -> Self {
+    fn new(context: u64, failed: PeerId, ring: Vec<PeerId>) -> Self {
         let distances = (0..usize::BITS).map(|bit| 1 << bit).take_while(|at| *at < ring.len());
         let both = |at| [(at, false), (ring.len() - at, true)];
         let walks = distances.flat_map(both).map(|(at, is_back)| {
@@ -85,15 +85,15 @@ impl Telling {
             if walk.at == 0 {
                 return true;
             }
-            let gate = self.ring[walk.at];
-            walk.told = Some(core.engine.submit_closing(gate, self.context, self.failed));
+            let peer = self.ring[walk.at];
+            walk.told = Some(core.engine.submit_closing(peer, self.context, self.failed));
         }
     }
 }
 
 impl Walk {
-    fn may_tell(&self, core: &Core, gate: GateId) -> bool {
-        !core.engine.is_failed(gate) && (self.opens || core.rail_name(gate).is_some())
+    fn may_tell(&self, core: &Core, peer: PeerId) -> bool {
+        !core.engine.is_failed(peer) && (self.opens || core.rail_name(peer).is_some())
     }
 
     fn step(&mut self, len: usize) {

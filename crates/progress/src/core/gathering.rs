@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use engine::Envelope;
 use memory::Region;
-use wire::GateId;
+use wire::PeerId;
 
 use super::{Core, Route};
 
@@ -19,7 +19,7 @@ pub(super) struct Row {
     pub(super) at: Option<Instant>,
 }
 
-/// What left at once for a gate.
+/// What left at once for a peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastShort {
     pub(super) row: u64,
@@ -37,8 +37,8 @@ impl Core {
     /// Lets what was gathered go at the next flush.
     #[inline]
     pub fn release_gathered(&mut self) {
-        while let Some(gate) = self.gathering.pop() {
-            self.engine.release_gathered(gate);
+        while let Some(peer) = self.gathering.pop() {
+            self.engine.release_gathered(peer);
         }
     }
 
@@ -52,37 +52,37 @@ impl Core {
     /// Sends a short message at once, if nothing stands before it, or lays it beside others where the
     /// rail is still at the last; false when it must be submitted as any other.
     #[inline]
-    pub fn send_short(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        let Some(&Route::Open(rails)) = self.routes.get(gate.0 as usize) else { return false };
+    pub fn send_short(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
+        let Some(&Route::Open(rails)) = self.routes.get(peer.0 as usize) else { return false };
         let station = &self.rails[rails.first.0 as usize];
         if station.buffers && self.may_gather {
-            return self.send_or_gather(gate, station.gather_within, envelope, data);
+            return self.send_or_gather(peer, station.gather_within, envelope, data);
         }
-        self.send_at_once(gate, envelope, data)
+        self.send_at_once(peer, envelope, data)
     }
 
     #[inline]
-    pub(super) fn send_at_once(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        let rail = self.engine.submit_short(gate, envelope, data, &mut self.frame);
+    pub(super) fn send_at_once(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
+        let rail = self.engine.submit_short(peer, envelope, data, &mut self.frame);
         if let Some(rail) = rail {
-            self.post(gate, rail);
+            self.post(peer, rail);
         }
         rail.is_some()
     }
 
     fn send_or_gather(
         &mut self,
-        gate: GateId,
+        peer: PeerId,
         within: Duration,
         envelope: Envelope,
         data: &Region,
     ) -> bool {
-        let index = gate.0 as usize;
+        let index = peer.0 as usize;
         if self.posted.len() <= index {
             self.posted.resize(index + 1, LastShort::default());
         }
-        if self.engine.has_gathered(gate) {
-            return self.gather_more(gate, envelope, data);
+        if self.engine.has_gathered(peer) {
+            return self.gather_more(peer, envelope, data);
         }
         let follows = self.row.turn == self.turn;
         if !follows || self.row.at.is_some_and(|at| at.elapsed() >= within) {
@@ -91,8 +91,8 @@ impl Core {
         let LastShort { row, is_repeated } = self.posted[index];
         let is_in_row = row == self.row.number;
         let taken = match is_in_row && is_repeated {
-            true => self.gather_more(gate, envelope, data),
-            false => self.send_at_once(gate, envelope, data),
+            true => self.gather_more(peer, envelope, data),
+            false => self.send_at_once(peer, envelope, data),
         };
         if taken {
             self.row.at = follows.then(Instant::now);
@@ -102,19 +102,19 @@ impl Core {
     }
 
     /// Lays a short message beside others; what there is goes first if that is all a frame takes.
-    fn gather_more(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        if self.gather(gate, envelope, data) {
+    fn gather_more(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
+        if self.gather(peer, envelope, data) {
             return true;
         }
-        self.engine.release_gathered(gate);
+        self.engine.release_gathered(peer);
         self.flush();
-        self.gather(gate, envelope, data)
+        self.gather(peer, envelope, data)
     }
 
-    fn gather(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        let taken = self.engine.submit_gathered(gate, envelope, data);
-        if taken && !self.gathering.contains(&gate) {
-            self.gathering.push(gate);
+    fn gather(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
+        let taken = self.engine.submit_gathered(peer, envelope, data);
+        if taken && !self.gathering.contains(&peer) {
+            self.gathering.push(peer);
             self.has_loose_ends = true;
         }
         taken

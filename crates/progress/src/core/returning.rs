@@ -1,11 +1,11 @@
 //! The way back to a rail that was left: once another has taken over, the preferred one is tried now and then beside it,
 //! and carries again when it leads there.
 //!
-//! Nothing is lost or doubled by that, and nothing overtaken: the link that opens is one more of the gate's, and the one
+//! Nothing is lost or doubled by that, and nothing overtaken: the link that opens is one more of the peer's, and the one
 //! that is left then is lost like any other. A rail that is lost again soon after is tried ever more rarely.
 
 use driver::Fault;
-use wire::{GateId, RailId};
+use wire::{PeerId, RailId};
 
 use super::Core;
 use super::routes::Route;
@@ -13,7 +13,7 @@ use super::routes::Route;
 /// A rail that led to a peer, and that another has taken the place of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
-    peer: GateId,
+    peer: PeerId,
     rail: RailId,
     /// From one try to the next.
     pause_ns: u64,
@@ -40,7 +40,7 @@ impl Left {
 
 impl Core {
     /// Others than the rail's own kind carry what it did.
-    pub(super) fn note_left(&mut self, rail: RailId, peer: GateId) {
+    pub(super) fn note_left(&mut self, rail: RailId, peer: PeerId) {
         let now_ns = self.began.elapsed().as_nanos() as u64;
         let unit_ns = self.engine.detour_ns();
         match self.left.iter_mut().find(|one| (one.peer, one.rail) == (peer, rail)) {
@@ -125,7 +125,7 @@ impl Core {
     }
 
     /// A rail leads to a peer again: those of other kinds are left.
-    fn leave_others(&mut self, rail: RailId, peer: GateId) {
+    fn leave_others(&mut self, rail: RailId, peer: PeerId) {
         let team = |rail: RailId| self.rails[rail.0 as usize].team;
         let Some(Route::Open(rails)) = self.routes.get(peer.0 as usize) else { return };
         let others: Vec<_> = rails.iter().filter(|other| team(*other) != team(rail)).collect();

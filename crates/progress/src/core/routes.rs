@@ -5,7 +5,7 @@ use std::time::Instant;
 use driver::Fault;
 use engine::{Loss, Overdue};
 use lock::Uncancelled;
-use wire::{GateId, RailId};
+use wire::{PeerId, RailId};
 
 use super::{Core, Station};
 
@@ -102,7 +102,7 @@ pub(super) struct Attempt {
 /// A link that is to be opened anew.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reopening {
-    pub(super) peer: GateId,
+    pub(super) peer: PeerId,
     rail: RailId,
     /// What the rail is at.
     stage: Stage,
@@ -119,7 +119,7 @@ enum Stage {
 }
 
 impl Reopening {
-    pub(super) fn is_of(&self, peer: GateId, rail: RailId) -> bool {
+    pub(super) fn is_of(&self, peer: PeerId, rail: RailId) -> bool {
         (self.peer, self.rail) == (peer, rail)
     }
 }
@@ -127,7 +127,7 @@ impl Reopening {
 impl Core {
     /// Does what follows from what has gone wrong on a rail.
     #[cold]
-    pub(super) fn meet(&mut self, rail: RailId, troubles: Vec<(GateId, Trouble)>) {
+    pub(super) fn meet(&mut self, rail: RailId, troubles: Vec<(PeerId, Trouble)>) {
         for (peer, trouble) in troubles {
             match trouble {
                 Trouble::Misbehaved(text) => {
@@ -143,7 +143,7 @@ impl Core {
     }
 
     /// Tries the next rail, and tells of the first peer for which it has to.
-    fn try_another(&mut self, rail: RailId, peer: GateId, attempt: Attempt) {
+    fn try_another(&mut self, rail: RailId, peer: PeerId, attempt: Attempt) {
         self.directory.note_no_way(peer, self.rails[rail.0 as usize].rail.name());
         if let (false, Some((next, _)), Some(refusal)) =
             (self.has_told_detour, attempt.later.first(), attempt.refusals.last())
@@ -184,7 +184,7 @@ impl Core {
     }
 
     /// Closes a link that its rail takes to be open.
-    pub(super) fn close_link(&mut self, rail: RailId, peer: GateId, fault: Fault) {
+    pub(super) fn close_link(&mut self, rail: RailId, peer: PeerId, fault: Fault) {
         self.rails[rail.0 as usize].rail.disconnect(peer);
         self.handle_down(rail, peer, fault);
     }
@@ -197,8 +197,8 @@ impl Core {
         }
     }
 
-    /// A link is gone. Others of the gate carry on, if there are any, or it is opened anew.
-    pub(super) fn handle_down(&mut self, rail: RailId, peer: GateId, fault: Fault) {
+    /// A link is gone. Others of the peer carry on, if there are any, or it is opened anew.
+    pub(super) fn handle_down(&mut self, rail: RailId, peer: PeerId, fault: Fault) {
         if let Fault::Unreachable(text) = &fault
             && self.engine.is_cut_off(peer)
             && let Some(one) = self.reopening.iter_mut().find(|one| one.is_of(peer, rail))
@@ -243,7 +243,7 @@ impl Core {
     }
 
     /// Does without a link, and has it opened anew, if that may be.
-    fn bear(&mut self, rail: RailId, peer: GateId, (loss, was_open): (Loss, bool), fault: &Fault) {
+    fn bear(&mut self, rail: RailId, peer: PeerId, (loss, was_open): (Loss, bool), fault: &Fault) {
         let name = self.rails[rail.0 as usize].rail.name();
         let text = fault.text().unwrap_or("closed");
         self.reopening.retain(|one| !one.is_of(peer, rail));
@@ -266,7 +266,7 @@ impl Core {
 
     /// Has a rail open a link to a peer that was reached before. Where it cannot, the peer may find its way here, or
     /// others carry on.
-    fn open_again(&mut self, rail: RailId, peer: GateId, address: &[u8]) {
+    fn open_again(&mut self, rail: RailId, peer: PeerId, address: &[u8]) {
         if self.rails[rail.0 as usize].rail.connect(peer, address).is_ok() {
             self.reopening.push(Reopening { peer, rail, stage: Stage::Trying });
             self.has_loose_ends = true;
@@ -276,7 +276,7 @@ impl Core {
     /// Somebody says that nobody is where a far peer was: its host, or what stands between, such as a firewall. That
     /// counts as silence does, for the peer may be there and be waited for, unless the launcher knows better; and what
     /// is refused on one rail may pass on others.
-    fn bear_refusal(&mut self, rail: RailId, peer: GateId, text: &str, is_first: bool) {
+    fn bear_refusal(&mut self, rail: RailId, peer: PeerId, text: &str, is_first: bool) {
         if self.directory.has_ended(peer) {
             return self.bury(peer);
         }
@@ -288,12 +288,12 @@ impl Core {
     }
 
     /// A peer that no link leads to has ended, as the launcher says: it is waited for in vain.
-    fn bury(&mut self, peer: GateId) {
+    fn bury(&mut self, peer: PeerId) {
         self.fail(peer, Fault::Lost("its process has ended".into()));
     }
 
     /// Rails that were refused try again.
-    fn ask_again(&mut self, peer: GateId) {
+    fn ask_again(&mut self, peer: PeerId) {
         if !self.reopening.iter().any(|one| one.peer == peer && one.stage == Stage::Refused) {
             return;
         }
@@ -313,7 +313,7 @@ impl Core {
 
     /// A peer has no link, and what opens one anew was swallowed or refused: the rails that have not been asked may
     /// lead there, and the first that does takes over.
-    fn ask_others(&mut self, peer: GateId) {
+    fn ask_others(&mut self, peer: PeerId) {
         for (name, address) in self.directory.addresses(peer).unwrap_or_default() {
             let rail = self.carrier_named(&name);
             let is_known = |rail| self.reopening.iter().any(|one| one.is_of(peer, rail));
@@ -325,7 +325,7 @@ impl Core {
 
     /// A rail leads to a peer: others than those of its team are not waited for any more, and what they have lost
     /// goes by it.
-    fn take_over(&mut self, rail: RailId, peer: GateId) {
+    fn take_over(&mut self, rail: RailId, peer: PeerId) {
         let Station { team, name, .. } = self.rails[rail.0 as usize];
         let rails = &self.rails;
         let is_other =
@@ -342,7 +342,7 @@ impl Core {
     }
 
     /// There is no way to a peer any more.
-    pub(super) fn fail(&mut self, peer: GateId, fault: Fault) {
+    pub(super) fn fail(&mut self, peer: PeerId, fault: Fault) {
         let Some(route) = self.routes.get_mut(peer.0 as usize) else { return };
         if let Route::Open(rails) = std::mem::replace(route, Route::Failed) {
             let opening = self.reopening.extract_if(.., |one| one.peer == peer).map(|one| one.rail);
@@ -365,45 +365,45 @@ impl Core {
     }
 
     /// No way was found to a peer that nothing was to be sent to when the search began.
-    fn give_up_search(&mut self, peer: GateId) {
+    fn give_up_search(&mut self, peer: PeerId) {
         self.routes[peer.0 as usize] = Route::Closed;
         self.engine.handle_no_way(peer);
     }
 
     #[cold]
-    pub(super) fn open(&mut self, gate: GateId, purpose: Purpose) {
+    pub(super) fn open(&mut self, peer: PeerId, purpose: Purpose) {
         let _uncancelled = Uncancelled::begin();
-        let index = gate.0 as usize;
+        let index = peer.0 as usize;
         match self.routes.get(index) {
             Some(Route::Closed) => {}
-            Some(Route::Failed) | None => return self.engine.handle_down(gate),
+            Some(Route::Failed) | None => return self.engine.handle_down(peer),
             Some(Route::Opening { .. } | Route::Open(_)) => return,
         }
-        let candidates = match self.directory.addresses(gate) {
+        let candidates = match self.directory.addresses(peer) {
             Ok(addresses) => addresses
                 .into_iter()
                 .filter_map(|(name, address)| Some((self.carrier_named(&name)?, address)))
                 .collect(),
             Err(text) => {
                 self.journal
-                    .note_fault(Instant::now(), format!("rank {}: no address: {text}", gate.0));
+                    .note_fault(Instant::now(), format!("rank {}: no address: {text}", peer.0));
                 Vec::new()
             }
         };
-        self.connect(gate, Attempt { purpose, later: candidates, refusals: Vec::new() });
+        self.connect(peer, Attempt { purpose, later: candidates, refusals: Vec::new() });
     }
 
     /// Tries the rails that are left in turn until one begins to open; those of its team open beside it.
-    fn connect(&mut self, gate: GateId, attempt: Attempt) {
+    fn connect(&mut self, peer: PeerId, attempt: Attempt) {
         let Attempt { purpose, later, mut refusals } = attempt;
         let mut later = later.into_iter();
         while let Some((rail, address)) = later.next() {
-            match self.rails[rail.0 as usize].rail.connect(gate, &address) {
+            match self.rails[rail.0 as usize].rail.connect(peer, &address) {
                 Ok(()) => {
                     let later: Vec<_> = later.collect();
-                    self.connect_twins(gate, rail, &later);
+                    self.connect_twins(peer, rail, &later);
                     let attempt = Attempt { purpose, later, refusals };
-                    self.routes[gate.0 as usize] = Route::Opening { rail, attempt };
+                    self.routes[peer.0 as usize] = Route::Opening { rail, attempt };
                     return;
                 }
                 Err(error) => {
@@ -413,23 +413,23 @@ impl Core {
             }
         }
         if purpose == Purpose::Sought {
-            return self.give_up_search(gate);
+            return self.give_up_search(peer);
         }
-        self.routes[gate.0 as usize] = Route::Failed;
+        self.routes[peer.0 as usize] = Route::Failed;
         let tried =
             if refusals.is_empty() { "no rail in common".into() } else { refusals.join("; ") };
-        let text = format!("rank {} cannot be reached: {tried}", gate.0);
+        let text = format!("rank {} cannot be reached: {tried}", peer.0);
         self.journal.note_fault(Instant::now(), text);
-        self.engine.handle_down(gate);
+        self.engine.handle_down(peer);
     }
 
     /// Opens the other links of a rail's team; where one cannot, there is one link less.
-    fn connect_twins(&mut self, gate: GateId, rail: RailId, later: &[(RailId, Vec<u8>)]) {
+    fn connect_twins(&mut self, peer: PeerId, rail: RailId, later: &[(RailId, Vec<u8>)]) {
         let team = self.rails[rail.0 as usize].team;
         for (twin, address) in later {
             let station = &mut self.rails[twin.0 as usize];
             if station.team == team {
-                let _ = station.rail.connect(gate, address);
+                let _ = station.rail.connect(peer, address);
             }
         }
     }
@@ -442,16 +442,16 @@ impl Core {
 
     /// What is long goes over a rail: where the frames to the peer are kept, a link of `passing` is opened, once, for
     /// what is not to wait behind that.
-    pub(super) fn open_passing(&mut self, gate: GateId, rail: RailId, passing: RailId) {
-        if !self.engine.keeps(gate, rail) || !self.passed.insert(gate) {
+    pub(super) fn open_passing(&mut self, peer: PeerId, rail: RailId, passing: RailId) {
+        if !self.engine.keeps(peer, rail) || !self.passed.insert(peer) {
             return;
         }
         let _uncancelled = Uncancelled::begin();
-        let addresses = self.directory.addresses(gate).unwrap_or_default();
+        let addresses = self.directory.addresses(peer).unwrap_or_default();
         let Station { rail, name, .. } = &mut self.rails[passing.0 as usize];
         if let Some((_, address)) = addresses.iter().find(|(own, _)| own == name) {
             // Where it cannot be opened, what is short waits behind what is long.
-            let _ = rail.connect(gate, address);
+            let _ = rail.connect(peer, address);
         }
     }
 }
@@ -460,7 +460,7 @@ impl Core {
 pub(super) fn another_way(
     routes: &mut [Route],
     (rail, name): (RailId, &str),
-    peer: GateId,
+    peer: PeerId,
     fault: &Fault,
 ) -> Option<Attempt> {
     let Some(Route::Opening { rail: opening, attempt }) = routes.get_mut(peer.0 as usize) else {

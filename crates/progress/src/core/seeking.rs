@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use driver::Fault;
-use wire::GateId;
+use wire::PeerId;
 
 use super::Core;
 use super::routes::Purpose;
@@ -20,17 +20,17 @@ use super::routes::Purpose;
 /// Who is waited for to whom no link leads, and none was asked for by what is to be sent.
 #[derive(Debug)]
 pub(super) struct Seeking {
-    rank: GateId,
+    rank: PeerId,
     looked: Instant,
     /// For how many looks in a row, since they were sought last.
-    looks: BTreeMap<GateId, u32>,
+    looks: BTreeMap<PeerId, u32>,
     /// To whom a link was to be opened.
-    called: BTreeSet<GateId>,
+    called: BTreeSet<PeerId>,
 }
 
 impl Seeking {
     /// Of the process `rank`.
-    pub fn new(rank: GateId, now: Instant) -> Self {
+    pub fn new(rank: PeerId, now: Instant) -> Self {
         Self { rank, looked: now, looks: BTreeMap::new(), called: BTreeSet::new() }
     }
 
@@ -43,26 +43,26 @@ impl Seeking {
     pub fn look(
         &mut self,
         now: Instant,
-        awaited: impl Iterator<Item = (GateId, bool)>,
-    ) -> Vec<GateId> {
+        awaited: impl Iterator<Item = (PeerId, bool)>,
+    ) -> Vec<PeerId> {
         self.looked = now;
         let before = std::mem::take(&mut self.looks);
         let patience = LOOKS_BEFORE + self.rank.0 / RANKS_AT_A_LOOK;
         let mut due = Vec::new();
-        for (gate, is_late) in awaited {
-            let looks = before.get(&gate).map_or(1, |looks| looks + 1);
-            self.looks.insert(gate, looks);
+        for (peer, is_late) in awaited {
+            let looks = before.get(&peer).map_or(1, |looks| looks + 1);
+            self.looks.insert(peer, looks);
             if is_late || looks > patience {
-                due.push(gate);
+                due.push(peer);
             }
         }
-        due.sort_unstable_by_key(|gate| {
-            (Reverse(self.looks[gate]), gate.0.wrapping_sub(self.rank.0))
+        due.sort_unstable_by_key(|peer| {
+            (Reverse(self.looks[peer]), peer.0.wrapping_sub(self.rank.0))
         });
         due.dedup();
         due.truncate(SOUGHT_AT_A_LOOK);
-        for gate in &due {
-            self.looks.insert(*gate, 0);
+        for peer in &due {
+            self.looks.insert(*peer, 0);
         }
         due
     }
@@ -71,22 +71,22 @@ impl Seeking {
 impl Core {
     /// Seeks those that are waited for, if it is time; `probed` is waited for by who asks.
     #[cold]
-    pub(super) fn seek(&mut self, probed: Option<GateId>) {
+    pub(super) fn seek(&mut self, probed: Option<PeerId>) {
         let now = Instant::now();
         let waits = self.engine.has_pending() || probed.is_some() || !self.waiters.is_empty();
         if !waits || !self.seeking.is_due(now) {
             return;
         }
         let Self { engine, directory, waiters, seeking, .. } = self;
-        let probed = probed.into_iter().chain(waiters.probed()).map(|gate| (gate, false));
+        let probed = probed.into_iter().chain(waiters.probed()).map(|peer| (peer, false));
         let named = engine.awaited().into_iter();
-        let named = named.map(|(gate, context)| (gate, directory.expects_soon(context)));
-        let unknown = named.chain(probed).filter(|(gate, _)| engine.is_untried(*gate));
-        for gate in seeking.look(now, unknown) {
-            if self.directory.has_ended(gate) {
-                self.fail(gate, Fault::Unreachable("its process has ended".into()));
-            } else if self.seeking.called.insert(gate) {
-                self.open(gate, Purpose::Sought);
+        let named = named.map(|(peer, context)| (peer, directory.expects_soon(context)));
+        let unknown = named.chain(probed).filter(|(peer, _)| engine.is_untried(*peer));
+        for peer in seeking.look(now, unknown) {
+            if self.directory.has_ended(peer) {
+                self.fail(peer, Fault::Unreachable("its process has ended".into()));
+            } else if self.seeking.called.insert(peer) {
+                self.open(peer, Purpose::Sought);
             }
         }
     }
@@ -110,19 +110,19 @@ mod tests {
     /// nobody.
     fn sought(rank: u32, awaited: &[(u32, bool)], looks: u32) -> Vec<Vec<u32>> {
         let began = Instant::now();
-        let mut seeking = Seeking::new(GateId(rank), began);
+        let mut seeking = Seeking::new(PeerId(rank), began);
         let look = |at| {
             let now = began + at * LOOK_EVERY;
             assert!(seeking.is_due(now) && !seeking.is_due(now - LOOK_EVERY));
-            let awaited = awaited.iter().map(|&(gate, is_late)| (GateId(gate), is_late));
-            seeking.look(now, awaited).iter().map(|gate| gate.0).collect()
+            let awaited = awaited.iter().map(|&(peer, is_late)| (PeerId(peer), is_late));
+            seeking.look(now, awaited).iter().map(|peer| peer.0).collect()
         };
         (1..=looks).map(look).collect()
     }
 
     /// The look at which each is sought.
-    fn look_of(looks: &[Vec<u32>], gate: u32) -> Option<usize> {
-        looks.iter().position(|sought| sought.contains(&gate))
+    fn look_of(looks: &[Vec<u32>], peer: u32) -> Option<usize> {
+        looks.iter().position(|sought| sought.contains(&peer))
     }
 
     #[test]
@@ -135,9 +135,9 @@ mod tests {
     #[test]
     fn a_wait_that_was_over_begins_anew() {
         let began = Instant::now();
-        let mut seeking = Seeking::new(GateId(0), began);
+        let mut seeking = Seeking::new(PeerId(0), began);
         let mut look = |at: u32, waits: bool| {
-            let awaited = waits.then_some((GateId(1), false));
+            let awaited = waits.then_some((PeerId(1), false));
             seeking.look(began + at * LOOK_EVERY, awaited.into_iter()).len()
         };
         for at in 1..40 {
@@ -148,12 +148,12 @@ mod tests {
     #[test]
     fn who_waits_for_a_thousand_seeks_few_at_a_time_and_all_in_the_end() {
         let all: Vec<_> =
-            (0..1000).filter(|gate| *gate != 7).map(|gate| (gate, gate % 2 == 0)).collect();
+            (0..1000).filter(|peer| *peer != 7).map(|peer| (peer, peer % 2 == 0)).collect();
         // Each receive may be there many times.
         let twice: Vec<_> = all.iter().chain(&all).copied().collect();
         let looks = sought(7, &twice, 100);
         assert!(looks.iter().all(|sought| sought.len() <= SOUGHT_AT_A_LOOK));
-        assert!(all.iter().all(|(gate, _)| look_of(&looks, *gate).is_some()));
+        assert!(all.iter().all(|(peer, _)| look_of(&looks, *peer).is_some()));
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn those_behind_itself_come_first() {
-        let all: Vec<_> = (0..64).map(|gate| (gate, true)).collect();
+        let all: Vec<_> = (0..64).map(|peer| (peer, true)).collect();
         let sought = &sought(60, &all, 1)[0];
         assert_eq!(*sought, (60..64).chain(0..12).collect::<Vec<_>>());
     }

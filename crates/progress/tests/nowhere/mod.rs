@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use driver::{Event, Post, Rail, RailError};
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 /// Nothing comes over it, and nothing may be sent.
 pub struct Nowhere;
@@ -17,13 +17,13 @@ impl Rail for Nowhere {
         Vec::new()
     }
 
-    fn connect(&mut self, _: GateId, _: &[u8]) -> Result<(), RailError> {
+    fn connect(&mut self, _: PeerId, _: &[u8]) -> Result<(), RailError> {
         Ok(())
     }
 
-    fn disconnect(&mut self, _: GateId) {}
+    fn disconnect(&mut self, _: PeerId) {}
 
-    fn post(&mut self, peer: GateId, _: &Frame) -> Post {
+    fn post(&mut self, peer: PeerId, _: &Frame) -> Post {
         panic!("a frame for rank {}", peer.0)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use driver::{Rail, TcpConfig, TcpRail};
 use engine::{Config, Engine};
 use progress::{Core, Directory, Policy, Progress};
-use wire::GateId;
+use wire::PeerId;
 
 /// Two ends of a TCP link over the loopback, in one process.
 pub fn pair() -> [Arc<Progress>; 2] {
@@ -25,14 +25,14 @@ pub fn cores<const SIZE: usize>(over: fn(TcpRail) -> Box<dyn Rail>) -> [Core; SI
         let config = TcpConfig {
             interface: Some("127.0.0.1".into()),
             connect_timeout: PATIENCE,
-            ..TcpConfig::new(GateId(rank as u32), 7, [9; 32])
+            ..TcpConfig::new(PeerId(rank as u32), 7, [9; 32])
         };
         TcpRail::new(config).expect("a rail over the loopback")
     });
     let addresses = rails.each_ref().map(Rail::address);
     let mut ranks = 0..;
     rails.map(|rail| {
-        let rank = GateId(ranks.next().unwrap_or(0));
+        let rank = PeerId(ranks.next().unwrap_or(0));
         let engine = Engine::new(Config::new(SIZE));
         let directory = Box::new(All(addresses.to_vec()));
         Core::new(engine, rank, SIZE, vec![over(rail)], directory)
@@ -47,7 +47,7 @@ pub fn policy(size: usize) -> Policy {
 struct All(Vec<Vec<u8>>);
 
 impl Directory for All {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("tcp".into(), self.0[peer.0 as usize].clone())])
     }
 }

@@ -19,17 +19,17 @@ macro_rules! passed_on {
         }
     };
     ($rail:ident connect) => {
-        fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), driver::RailError> {
+        fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), driver::RailError> {
             self.$rail.connect(peer, address)
         }
     };
     ($rail:ident disconnect) => {
-        fn disconnect(&mut self, peer: GateId) {
+        fn disconnect(&mut self, peer: PeerId) {
             self.$rail.disconnect(peer);
         }
     };
     ($rail:ident post) => {
-        fn post(&mut self, peer: GateId, frame: &wire::Frame) -> driver::Post {
+        fn post(&mut self, peer: PeerId, frame: &wire::Frame) -> driver::Post {
             self.$rail.post(peer, frame)
         }
     };
@@ -39,7 +39,7 @@ macro_rules! passed_on {
         }
     };
     ($rail:ident puller) => {
-        fn puller(&self, peer: GateId) -> Option<std::sync::Arc<dyn driver::Puller>> {
+        fn puller(&self, peer: PeerId) -> Option<std::sync::Arc<dyn driver::Puller>> {
             self.$rail.puller(peer)
         }
     };
@@ -54,7 +54,7 @@ macro_rules! passed_on {
         }
     };
     ($rail:ident is_attentive) => {
-        fn is_attentive(&self, peer: GateId, bytes: u64) -> bool {
+        fn is_attentive(&self, peer: PeerId, bytes: u64) -> bool {
             self.$rail.is_attentive(peer, bytes)
         }
     };

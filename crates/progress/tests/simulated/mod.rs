@@ -6,13 +6,13 @@ use driver::{Rail, SimNetwork};
 use engine::{Config, Engine, Envelope, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Directory, Policy, Progress};
-use wire::GateId;
+use wire::PeerId;
 
 /// Sends 8 bytes from process 0 to process 1, and forgets it.
 pub fn send(progress: &Progress, tag: i32) {
     let data = Region::owned(8);
     progress.submit(|core| {
-        let op = core.engine.submit_send(GateId(1), envelope(tag), &data, SendMode::Standard);
+        let op = core.engine.submit_send(PeerId(1), envelope(tag), &data, SendMode::Standard);
         core.engine.release(op);
     });
 }
@@ -29,8 +29,8 @@ pub fn selector(tag: i32) -> Selector {
 
 /// A process over a network of two.
 pub fn process(network: &SimNetwork, rank: u32) -> Arc<Progress> {
-    let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(GateId(rank)))];
-    let core = Core::new(Engine::new(Config::new(2)), GateId(rank), 2, rails, Box::new(Ranks));
+    let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(PeerId(rank)))];
+    let core = Core::new(Engine::new(Config::new(2)), PeerId(rank), 2, rails, Box::new(Ranks));
     Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")
 }
 
@@ -38,7 +38,7 @@ pub fn process(network: &SimNetwork, rank: u32) -> Arc<Progress> {
 struct Ranks;
 
 impl Directory for Ranks {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
     }
 }

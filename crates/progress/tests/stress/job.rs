@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use driver::Rail;
 use engine::{Config, Engine};
 use progress::{Core, Directory, Policy, Progress};
-use wire::GateId;
+use wire::PeerId;
 
 use crate::member::Pending;
 use crate::plan::{Kind, Lane, Plan};
@@ -62,7 +62,7 @@ impl Job {
             let size = plan.processes as usize;
             let directory = Box::new(Addresses { rank, of: addresses.clone() });
             let engine = Engine::new(Config::new(size));
-            let core = Core::new(engine, GateId(rank), size, rails, directory);
+            let core = Core::new(engine, PeerId(rank), size, rails, directory);
             Process {
                 progress: Progress::new(core, policy).expect("descriptors"),
                 pool: Mutex::default(),
@@ -124,7 +124,7 @@ struct Addresses {
 }
 
 impl Directory for Addresses {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         let own = peer.0 == self.rank;
         let mut known = self.of[peer.0 as usize].clone();
         known.retain(|(name, _)| own == (name == "self"));

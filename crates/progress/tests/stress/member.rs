@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Progress};
-use wire::GateId;
+use wire::PeerId;
 
 use crate::job::{Entry, Job, Process, lock};
 use crate::plan::{
@@ -295,7 +295,7 @@ impl<'a> Member<'a> {
                     _ => len,
                 };
                 Made::Receive {
-                    gate: Some(GateId(lane.from)),
+                    peer: Some(PeerId(lane.from)),
                     selector: exact(lane),
                     into: Region::owned(room),
                     expected: Expected::One(lane, number),
@@ -303,7 +303,7 @@ impl<'a> Member<'a> {
                 }
             }
             Begin::Open { source, tag } => Made::Receive {
-                gate: source.map(GateId),
+                peer: source.map(PeerId),
                 selector: Selector { context: context(Kind::Open, self.number), source, tag },
                 into: Region::owned(OPEN_MAX),
                 expected: Expected::AnyOf(Kind::Open, self.number),
@@ -382,20 +382,20 @@ impl<'a> Member<'a> {
             true => Selector { context, source: None, tag: None },
             false => exact(wanted),
         };
-        let gate = selector.source.map(GateId);
+        let peer = selector.source.map(PeerId);
         if self.random.one_in(2) {
-            let (id, found) = self.seek(|core| core.engine.submit_matched_probe(gate, selector));
+            let (id, found) = self.seek(|core| core.engine.submit_matched_probe(peer, selector));
             let lane = Lane { from: found.source, tag: found.tag, ..wanted };
             let into = Region::owned(found.bytes as usize);
             let op = self.progress.submit(|core| core.engine.submit_matched_receive(id, &into));
             self.finish(op.expect("nobody else has it"), lane, into);
         } else {
-            let found = self.seek(|core| core.engine.probe(gate, selector));
+            let found = self.seek(|core| core.engine.probe(peer, selector));
             let lane = Lane { from: found.source, tag: found.tag, ..wanted };
             let into = Region::owned(found.bytes as usize);
             let selector = exact(lane);
-            let gate = Some(GateId(lane.from));
-            let op = self.progress.submit(|core| core.engine.submit_receive(gate, selector, &into));
+            let peer = Some(PeerId(lane.from));
+            let op = self.progress.submit(|core| core.engine.submit_receive(peer, selector, &into));
             self.finish(op, lane, into);
         }
     }
@@ -435,9 +435,9 @@ impl<'a> Member<'a> {
         let len = self.plan.message(lane, number).len;
         for attempt in 0.. {
             let into = Region::owned(len);
-            let gate = Some(GateId(lane.from));
+            let peer = Some(PeerId(lane.from));
             let op =
-                self.progress.submit(|core| core.engine.submit_receive(gate, exact(lane), &into));
+                self.progress.submit(|core| core.engine.submit_receive(peer, exact(lane), &into));
             self.rest();
             let cancels = attempt < 3 && self.random.one_in(2);
             if cancels && self.progress.submit(|core| core.engine.submit_cancel(op)) {
@@ -456,8 +456,8 @@ impl<'a> Member<'a> {
         let from = self.random.below(self.plan.processes as usize) as u32;
         let source = Some(from).filter(|_| self.random.one_in(2));
         let selector = Selector { context, source, tag: None };
-        let gate = source.map(GateId);
-        let op = self.progress.submit(|core| core.engine.submit_receive(gate, selector, &into));
+        let peer = source.map(PeerId);
+        let op = self.progress.submit(|core| core.engine.submit_receive(peer, selector, &into));
         let limit = Duration::from_micros(self.random.pick(&[0, 100, 2000]));
         assert_eq!(self.progress.wait_for(limit, |core| core.engine.take(op)), None);
         let begin = Instant::now();
@@ -626,7 +626,7 @@ enum Made {
         data: Region,
     },
     Receive {
-        gate: Option<GateId>,
+        peer: Option<PeerId>,
         selector: Selector,
         into: Region,
         expected: Expected,
@@ -638,10 +638,10 @@ impl Made {
     fn submit(&self, core: &mut Core) -> Pending {
         let op = match self {
             Self::Send { lane, envelope, mode, data, .. } => {
-                core.engine.submit_send(GateId(lane.to), *envelope, data, *mode)
+                core.engine.submit_send(PeerId(lane.to), *envelope, data, *mode)
             }
-            Self::Receive { gate, selector, into, .. } => {
-                core.engine.submit_receive(*gate, *selector, into)
+            Self::Receive { peer, selector, into, .. } => {
+                core.engine.submit_receive(*peer, *selector, into)
             }
         };
         Pending { op, what: self.what() }
@@ -651,10 +651,10 @@ impl Made {
     fn begin(&self, progress: &Progress) -> Option<Pending> {
         let op = match self {
             Self::Send { lane, envelope, mode, data, .. } => {
-                progress.begin_send(GateId(lane.to), *envelope, data, *mode, NOTE)?
+                progress.begin_send(PeerId(lane.to), *envelope, data, *mode, NOTE)?
             }
-            Self::Receive { gate, selector, into, .. } => {
-                progress.begin_receive(*gate, *selector, into, NOTE)
+            Self::Receive { peer, selector, into, .. } => {
+                progress.begin_receive(*peer, *selector, into, NOTE)
             }
         };
         Some(Pending { op, what: self.what() })
@@ -664,7 +664,7 @@ impl Made {
     fn send_short(&self, progress: &Progress) -> bool {
         match self {
             Self::Send { lane, envelope, mode: SendMode::Standard, data, .. } => {
-                progress.send_short(GateId(lane.to), *envelope, data)
+                progress.send_short(PeerId(lane.to), *envelope, data)
             }
             Self::Send { .. } | Self::Receive { .. } => false,
         }

@@ -12,7 +12,7 @@ use driver::{
     SimPath, SimRail, TcpConfig, TcpRail,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use wire::{Frame, GateId};
+use wire::{Frame, PeerId};
 
 use crate::job::lock;
 use crate::plan::{Plan, Random};
@@ -53,7 +53,7 @@ pub fn open(kind: Kind, plan: &Plan) -> Rails {
                 names.iter().map(|_| network(&mut random, credit_bytes)).collect();
             let mut ends = Vec::new();
             let mut end = |rank, network: &SimNetwork, name| -> Box<dyn Rail> {
-                let end = Arc::new(End::new(network.rail(GateId(rank))));
+                let end = Arc::new(End::new(network.rail(PeerId(rank))));
                 ends.push(Arc::clone(&end));
                 Box::new(Ringing { name, end })
             };
@@ -73,7 +73,7 @@ pub fn open(kind: Kind, plan: &Plan) -> Rails {
     let attend = |rail| -> Box<dyn Rail> {
         Box::new(Attended { rail, asleep: None, count: Arc::clone(&unrung) })
     };
-    let own = |rank| -> Box<dyn Rail> { Box::new(OwnRail::new(GateId(rank)).expect("an event")) };
+    let own = |rank| -> Box<dyn Rail> { Box::new(OwnRail::new(PeerId(rank)).expect("an event")) };
     let of_rank =
         |(rank, rails): (u32, Vec<_>)| [own(rank)].into_iter().chain(rails).map(attend).collect();
     Rails { of: ranks.zip(between).map(of_rank).collect(), unrung, clock }
@@ -111,13 +111,13 @@ fn tcp(rank: u32) -> Box<dyn Rail> {
     let config = TcpConfig {
         interface: Some("127.0.0.1".into()),
         connect_timeout: Duration::from_secs(20),
-        ..TcpConfig::new(GateId(rank), 7, [9; 32])
+        ..TcpConfig::new(PeerId(rank), 7, [9; 32])
     };
     Box::new(TcpRail::new(config).expect("a rail over the loopback"))
 }
 
 fn shm(rank: u32) -> Box<dyn Rail> {
-    Box::new(ShmRail::new(ShmConfig { rank: GateId(rank), job: [7; 16] }).expect("shared memory"))
+    Box::new(ShmRail::new(ShmConfig { rank: PeerId(rank), job: [7; 16] }).expect("shared memory"))
 }
 
 /// Slow or fast, narrow or wide, with losses or without.
@@ -180,15 +180,15 @@ impl Rail for Ringing {
         lock(&self.end.rail).address()
     }
 
-    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+    fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError> {
         lock(&self.end.rail).connect(peer, address)
     }
 
-    fn disconnect(&mut self, peer: GateId) {
+    fn disconnect(&mut self, peer: PeerId) {
         lock(&self.end.rail).disconnect(peer);
     }
 
-    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+    fn post(&mut self, peer: PeerId, frame: &Frame) -> Post {
         lock(&self.end.rail).post(peer, frame)
     }
 
@@ -196,7 +196,7 @@ impl Rail for Ringing {
         lock(&self.end.rail).poll(sink)
     }
 
-    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
+    fn puller(&self, peer: PeerId) -> Option<Arc<dyn Puller>> {
         lock(&self.end.rail).puller(peer)
     }
 

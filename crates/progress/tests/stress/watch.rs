@@ -106,7 +106,7 @@ fn engine_of(progress: &Arc<Progress>) -> String {
     let Ok(text) = tell.recv_timeout(Duration::from_secs(2)) else {
         return "somebody holds the lock and does not give it back".into();
     };
-    // A line for each gate and each operation under way.
+    // A line for each peer and each operation under way.
     let lines = text.replace("Some(Gate {", "\n  Gate {").replace("Op { ", "\n  Op { ");
     let is_over = |line: &&str| line.contains("state: Free") || line.contains("state: Done");
     let lines = lines.lines().filter(|line| !is_over(line));

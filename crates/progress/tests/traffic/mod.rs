@@ -3,7 +3,7 @@
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::Core;
-use wire::GateId;
+use wire::PeerId;
 
 /// A message on its way.
 pub struct Exchange {
@@ -30,7 +30,7 @@ impl Exchange {
     ) -> Self {
         let data = Region::from_box(content(number, bytes).into());
         let into = Region::owned(bytes);
-        let (sender, receiver) = (GateId(from as u32), GateId(1 - from as u32));
+        let (sender, receiver) = (PeerId(from as u32), PeerId(1 - from as u32));
         let (context, source) = (0, sender.0);
         let envelope = Envelope { context, source, tag, is_urgent: false };
         let selector = Selector { context, source: Some(source), tag: Some(tag) };

@@ -1,4 +1,4 @@
-//! A gate: all that is known about the way to one peer.
+//! A peer: all that is known about the way to one peer.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::matching::Unexpected;
 use crate::op::OpId;
 use crate::pack::Packing;
 
-/// Whether a gate's peer can be reached.
+/// Whether a peer's peer can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// Nothing was ever sent.
@@ -58,7 +58,7 @@ pub(crate) struct Pending {
 }
 
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct PeerState {
     pub reach: Reach,
     /// The links that carry frames to the peer, by their rails.
     pub links: SmallVec<[Link; 1]>,
@@ -112,7 +112,7 @@ pub(crate) struct Gate {
     pub is_plain: bool,
 }
 
-impl Gate {
+impl PeerState {
     pub fn new() -> Self {
         Self {
             reach: Reach::Closed,
@@ -151,7 +151,7 @@ impl Gate {
         self.links.iter_mut().find(|link| link.rail == rail)
     }
 
-    /// As [`Gate::link`], and among those that carry nothing now.
+    /// As [`PeerState::link`], and among those that carry nothing now.
     pub fn any_link(&mut self, rail: RailId) -> Option<&mut Link> {
         let apart = self.apart.iter_mut().map(|apart| &mut apart.link);
         self.links.iter_mut().chain(apart).find(|link| link.rail == rail)
@@ -173,7 +173,7 @@ impl Gate {
         for_ns
     }
 
-    /// Whether links of the gate are looked at beside one another, or waited for, or may swallow what they keep.
+    /// Whether links of the peer are looked at beside one another, or waited for, or may swallow what they keep.
     pub fn is_watched(&self) -> bool {
         !self.apart.is_empty() || self.links.iter().any(|link| link.ledger.is_some())
     }
@@ -265,7 +265,7 @@ impl Gate {
             || self.must_return_credit()
     }
 
-    /// Whether there is nothing to send, of the gate or of its links.
+    /// Whether there is nothing to send, of the peer or of its links.
     #[inline]
     pub fn is_drained(&self) -> bool {
         !self.has_work() && !self.links.iter().any(Link::has_work)
@@ -314,7 +314,7 @@ impl Gate {
         (0..self.links.len()).find(is_ready)
     }
 
-    /// Whether a link only passes what others of the gate are busy with.
+    /// Whether a link only passes what others of the peer are busy with.
     #[inline]
     pub fn is_passed_by(&self, link: usize) -> bool {
         self.links[link].capabilities.passes && self.carriers().next().is_some()
@@ -336,7 +336,7 @@ impl Gate {
         if own.capabilities.passes { self.carriers().next().unwrap_or(own) } else { own }
     }
 
-    /// Whether a link carries what waits at the gate: one that passes others does while all of them are busy, and
+    /// Whether a link carries what waits at the peer: one that passes others does while all of them are busy, and
     /// little at a time.
     #[inline]
     pub fn is_served_by(&self, link: usize) -> bool {
