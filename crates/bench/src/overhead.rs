@@ -17,7 +17,7 @@ use driver::{Event, Post, Rail, ShmConfig, ShmRail, TcpConfig, TcpRail};
 use engine::strategy::{self, Strategy};
 use engine::{Config, Engine, Envelope, OpId, Outcome, Posted, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Directory, Policy, Progress, Worker};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wire::{Capabilities, Frame, PeerId, RailId};
@@ -287,7 +287,7 @@ trait Way {
 }
 
 /// Waits between two polls that have found nothing. As progress does: a peer on the same core can only answer when it
-/// has the core.
+/// holds the worker.
 fn pause(rail: &mut dyn Rail, polls: u32) {
     if polls.is_multiple_of(POLLS_PER_LOOK) && (rail.shares_core() || polls >= POLLS_MAX) {
         std::thread::yield_now();
@@ -578,7 +578,7 @@ impl Progressed {
     ) -> Result<Self, String> {
         let directory = Box::new(Known { rail: rail.name(), address });
         let engine = Engine::new(Config { strategy: strategy()?, ..Config::new(2) });
-        let core = Core::new(engine, PeerId(rank), 2, vec![rail], directory);
+        let core = Worker::new(engine, PeerId(rank), 2, vec![rail], directory);
         let progress = Progress::new(core, Policy::for_node(2, cores));
         let progress = progress.map_err(|error| error.to_string())?;
         Ok(Self { progress, messages: Messages::of(rank) })

@@ -154,7 +154,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     frame_max: 64 << 10,
     inline_max: 4 << 10,
     eager_max: 16 << 10,
-    ahead_max: 0,
+    rts_data_max: 0,
     aggregate_max: 64 << 10,
     piece_min: 64 << 10,
     piece_max: 64 << 10,

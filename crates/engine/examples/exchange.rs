@@ -121,7 +121,7 @@ const LAN: Capabilities = Capabilities {
     frame_max: 256 << 10,
     inline_max: 8 << 10,
     eager_max: 64 << 10,
-    ahead_max: 0,
+    rts_data_max: 0,
     aggregate_max: 64 << 10,
     piece_min: 64 << 10,
     piece_max: 64 << 10,

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use memory::Region;
 use wire::pack::Packer;
-use wire::packet::{self, Header, Way};
+use wire::packet::{self, Header, RndvKind};
 use wire::{Body, Frame, FrameToken};
 
 use crate::engine::Counters;
@@ -89,7 +89,7 @@ pub(crate) fn emit_begin(
 ) -> Begun {
     let (head, link) = (&mut frame.head, &mut state.links[link]);
     if let Some(ledger) = &link.ledger {
-        packet::emit_arrived(head, ledger.received(), false);
+        packet::emit_ack(head, ledger.received(), false);
     }
     let from = head.len();
     let mut sequence = state.sequence_out;
@@ -178,20 +178,20 @@ pub(crate) fn emit_choice(
 ) {
     for _ in 0..choice.controls {
         match state.control.pop_front() {
-            Some(Control::Clear { op, receiver, wanted }) => {
+            Some(Control::Cts { op, receiver, wanted }) => {
                 counters.answers += 1;
-                packet::emit_clear(&mut frame.head, op, receiver, wanted);
+                packet::emit_cts(&mut frame.head, op, receiver, wanted);
             }
-            Some(Control::Take { op }) => {
+            Some(Control::Grant { op }) => {
                 counters.answers += 1;
-                packet::emit_take(&mut frame.head, op);
+                packet::emit_grant(&mut frame.head, op);
             }
-            Some(Control::Finish { op }) => {
+            Some(Control::Fin { op }) => {
                 counters.answers += 1;
-                packet::emit_finish(&mut frame.head, op);
+                packet::emit_fin(&mut frame.head, op);
             }
-            Some(Control::Parted { link, frames }) => {
-                packet::emit_parted(&mut frame.head, link, frames);
+            Some(Control::LinkDown { link, frames }) => {
+                packet::emit_link_down(&mut frame.head, link, frames);
             }
             None => break,
         }
@@ -225,7 +225,7 @@ fn emit_messages(
                 counters.rendezvous += 1;
                 counters.out_of_credit +=
                     u64::from(pending.bytes <= state.links[link].capabilities.eager_max);
-                emit_request(state, link, pending, region, send, frame);
+                emit_rts(state, link, pending, region, send, frame);
                 ops.offers += 1;
             }
             Carry::Copied | Carry::Gathered => {
@@ -260,7 +260,7 @@ fn emit_eager(
     }
 }
 
-fn emit_request(
+fn emit_rts(
     state: &mut PeerState,
     link: usize,
     pending: Pending,
@@ -270,15 +270,15 @@ fn emit_request(
 ) {
     let Pending { id, bytes, .. } = pending;
     let header = next_header(state, send.envelope);
-    let ahead = ahead_len(bytes, state, link);
+    let rts_data = rts_data_len(bytes, state, link);
     send.sequence = header.sequence;
-    let approach = if ahead > 0 {
-        state.credit -= charge(ahead);
-        send.ahead = ahead as u64;
-        send.end = send.ahead;
-        send.awaiting |= ahead < bytes;
+    let approach = if rts_data > 0 {
+        state.credit -= charge(rts_data);
+        send.rts_data = rts_data as u64;
+        send.end = send.rts_data;
+        send.awaiting |= rts_data < bytes;
         state.streams.push_back(id);
-        Way::Ahead { bytes: ahead as u64, clear: send.awaiting }
+        RndvKind::WithData { bytes: rts_data as u64, cts: send.awaiting }
     } else {
         send.to_emit = false;
         // One that awaits its match already is synchronous.
@@ -288,13 +288,13 @@ fn emit_request(
         let span = region.as_span().filter(|_| state.can_fetch());
         let address = span.map(|span| span.address as u64);
         match address {
-            _ if send.may_be_taken => Way::Short(address.and_then(NonZeroU64::new)),
-            Some(address) => Way::Fetch(address),
-            None => Way::Ask,
+            _ if send.may_be_taken => RndvKind::Short(address.and_then(NonZeroU64::new)),
+            Some(address) => RndvKind::Get(address),
+            None => RndvKind::Stream,
         }
     };
     send.offered = true;
-    packet::emit_request(&mut frame.head, &header, id.index, bytes as u64, approach);
+    packet::emit_rts(&mut frame.head, &header, id.index, bytes as u64, approach);
 }
 
 /// Takes the messages that have left out of the window, and counts for the others how many left before
@@ -329,8 +329,8 @@ fn emit_piece(
     let room = frame_max.saturating_sub(frame.head.len() + packet::DATA_LEN);
     let Some(id) = state.streams.remove(piece.stream) else { return };
     let Some(Op { region, state: OpState::Send(send), .. }) = ops.find_mut(id) else { return };
-    let is_ahead = send.next < send.ahead;
-    let until = if is_ahead { send.ahead } else { send.end };
+    let is_rts_data = send.next < send.rts_data;
+    let until = if is_rts_data { send.rts_data } else { send.end };
     let len = (until - send.next).min(piece.len.min(room) as u64);
     if len == 0 {
         state.streams.insert(piece.stream, id);
@@ -347,15 +347,15 @@ fn emit_piece(
     };
     counters.pieces += 1;
     let (head, at, bytes) = (&mut frame.head, send.next, len as u32);
-    let of = if is_ahead { send.sequence } else { send.receiver };
-    match (&packed, is_ahead) {
-        (None, true) => packet::emit_ahead(head, of, at, bytes),
+    let of = if is_rts_data { send.sequence } else { send.receiver };
+    match (&packed, is_rts_data) {
+        (None, true) => packet::emit_rts_data(head, of, at, bytes),
         (None, false) => packet::emit_data(head, of, at, bytes),
         (Some(packed), true) => {
-            packet::emit_packed_ahead(head, of, at, bytes, packed.len() as u32);
+            packet::emit_compressed_rts_data(head, of, at, bytes, packed.len() as u32);
         }
         (Some(packed), false) => {
-            packet::emit_packed_data(head, of, at, bytes, packed.len() as u32);
+            packet::emit_compressed_data(head, of, at, bytes, packed.len() as u32);
         }
     }
     frame.body = Some(Body { region: packed.map_or(plain, Region::from_box) });
@@ -381,11 +381,11 @@ fn next_header(state: &mut PeerState, envelope: Envelope) -> Header {
 
 /// How much of a message of `len` bytes goes with its request: all or a good part, as credits allow. Some is left for
 /// short messages behind it, which would have to ask: the peer may have granted less than the link is worth.
-fn ahead_len(len: usize, state: &PeerState, link: usize) -> usize {
+fn rts_data_len(len: usize, state: &PeerState, link: usize) -> usize {
     let capabilities = &state.carrier_beside(link).capabilities;
     let left = (state.credit / CREDIT_LEFT).max(charge(0));
-    let ahead = len.min(capabilities.ahead_max).min(state.credit.saturating_sub(left));
-    if ahead == len || ahead > capabilities.eager_max { ahead } else { 0 }
+    let rts_data = len.min(capabilities.rts_data_max).min(state.credit.saturating_sub(left));
+    if rts_data == len || rts_data > capabilities.eager_max { rts_data } else { 0 }
 }
 
 /// What goes ahead leaves such a part of the credit.
@@ -395,7 +395,7 @@ const CREDIT_LEFT: usize = 8;
 pub(crate) const GATHERED_MAX: usize = 16 << 10;
 
 /// What a frame may begin with, besides what was chosen and gathered, in bytes.
-pub(crate) const BEGIN_MAX: usize = packet::ARRIVED_LEN + 8;
+pub(crate) const BEGIN_MAX: usize = packet::ACK_LEN + 8;
 
 fn token(id: OpId) -> FrameToken {
     FrameToken(u64::from(id.generation) << 32 | u64::from(id.index))

@@ -364,7 +364,7 @@ impl Engine {
                     ready.push_back((id, link.rail));
                 }
                 if !state.apart.is_empty() {
-                    state.list_greetings(|rail| ready.push_back((id, rail)));
+                    state.list_resumes(|rail| ready.push_back((id, rail)));
                 }
             }
             Reach::Wanted | Reach::Unreachable | Reach::Gone => {}

@@ -129,7 +129,7 @@ impl Lost {
     /// Whether a link whose frames are no longer than this can carry it.
     pub fn fits(&self, frame_max: usize) -> bool {
         let body_len = self.body.as_ref().map_or(0, |body| body.region.len());
-        packet::ARRIVED_LEN + self.head.len() + body_len <= frame_max
+        packet::ACK_LEN + self.head.len() + body_len <= frame_max
     }
 }
 
@@ -339,7 +339,7 @@ impl Ledger {
         self.kept.iter().all(|kept| {
             let long = if kept.is_long { longs.next() } else { None };
             let body_len = long.map_or(0, |long| long.body.region.len());
-            packet::ARRIVED_LEN + kept.head_len as usize + body_len <= frame_max
+            packet::ACK_LEN + kept.head_len as usize + body_len <= frame_max
         })
     }
 
@@ -415,9 +415,9 @@ impl Ledger {
     }
 
     /// Appends the word with which the link begins; this end `keeps` frames, or need not.
-    pub fn emit_greeting(&mut self, head: &mut Vec<u8>, rail: RailId, keeps: bool) {
+    pub fn emit_resume(&mut self, head: &mut Vec<u8>, rail: RailId, keeps: bool) {
         self.keeps |= keeps;
-        packet::emit_greeting(head, self.name(rail), self.received, self.keeps);
+        packet::emit_resume(head, self.name(rail), self.received, self.keeps);
         self.note_told();
     }
 
@@ -487,7 +487,7 @@ impl Ledger {
     /// Counts a frame that says nothing of the link; false if it does.
     #[inline]
     pub fn receive_quiet(&mut self, frame: &[u8]) -> bool {
-        let is_quiet = !frame.is_empty() && packet::split_arrived(frame).is_none();
+        let is_quiet = !frame.is_empty() && packet::split_ack(frame).is_none();
         if is_quiet {
             self.receive(frame.len());
         }
@@ -529,7 +529,7 @@ impl Ledger {
     /// Appends to a frame what has come, and perhaps the question for the same.
     #[inline]
     pub fn tell(&mut self, head: &mut Vec<u8>, is_prompt: bool) {
-        packet::emit_arrived(head, self.received, is_prompt);
+        packet::emit_ack(head, self.received, is_prompt);
         self.note_told();
     }
 

@@ -26,7 +26,6 @@
 //! receiver put in order what several rails delivered.
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod emit;
 mod engine;
 mod ledger;
@@ -35,6 +34,7 @@ mod matching;
 mod op;
 mod pack;
 mod peer;
+mod rts_data;
 pub mod strategy;
 mod witness;
 

@@ -45,7 +45,7 @@ impl Link {
         }
         self.derived_at = self.cost.bytes_per_s(LONG);
         let thresholds = Thresholds::derive(&self.cost, host, budget_bytes);
-        let Thresholds { piece_min, piece_max, eager_max, ahead_max, .. } = thresholds;
+        let Thresholds { piece_min, piece_max, eager_max, rts_data_max, .. } = thresholds;
         let Thresholds { credit_bytes: credit_wanted, aggregate_max, inline_max, .. } = thresholds;
         self.capabilities = Capabilities {
             credit_wanted,
@@ -53,7 +53,7 @@ impl Link {
             piece_min,
             piece_max,
             eager_max,
-            ahead_max,
+            rts_data_max,
             inline_max,
             ..self.capabilities
         };
@@ -147,7 +147,7 @@ impl Link {
     /// What a frame over it begins with, in bytes, where frames are kept.
     #[inline]
     pub fn word_len(&self) -> usize {
-        if self.ledger.is_some() { packet::ARRIVED_LEN } else { 0 }
+        if self.ledger.is_some() { packet::ACK_LEN } else { 0 }
     }
 
     /// Whether a frame could be posted now.
@@ -295,15 +295,22 @@ mod tests {
 
     fn link() -> Link {
         let sizes = [16 << 10; 7];
-        let [inline_max, eager_max, ahead_max, aggregate_max, piece_min, piece_max, credit_bytes] =
-            sizes;
+        let [
+            inline_max,
+            eager_max,
+            rts_data_max,
+            aggregate_max,
+            piece_min,
+            piece_max,
+            credit_bytes,
+        ] = sizes;
         Link::new(
             RailId(0),
             Capabilities {
                 frame_max: 1 << 20,
                 inline_max,
                 eager_max,
-                ahead_max,
+                rts_data_max,
                 aggregate_max,
                 piece_min,
                 piece_max,

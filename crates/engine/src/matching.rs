@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use memory::Region;
 use wire::PeerId;
-use wire::packet::{Header, Way};
+use wire::packet::{Header, RndvKind};
 
 use crate::op::OpId;
 pub(crate) use payload::Payload;
@@ -69,14 +69,14 @@ pub(crate) enum Content {
     /// The whole message, and the sender's operation if it wants to hear of the match.
     Eager { data: Payload, acknowledge: Option<u32> },
     /// A request to send.
-    Request { op: u32, bytes: u64, way: Way },
+    Rts { op: u32, bytes: u64, rndv: RndvKind },
 }
 
 impl Unexpected {
     pub fn bytes(&self) -> u64 {
         match &self.content {
             Content::Eager { data, .. } => data.len() as u64,
-            Content::Request { bytes, .. } => *bytes,
+            Content::Rts { bytes, .. } => *bytes,
         }
     }
 
@@ -153,9 +153,9 @@ impl Matching {
     }
 
     /// Drops the requests of a peer that is gone; whole messages stay.
-    pub fn drop_requests(&mut self, peer: PeerId) {
+    pub fn drop_rts(&mut self, peer: PeerId) {
         self.waiting.take_where(|message| {
-            message.peer == peer && matches!(message.content, Content::Request { .. })
+            message.peer == peer && matches!(message.content, Content::Rts { .. })
         });
     }
 

@@ -137,7 +137,7 @@ pub(crate) struct SendState {
     /// Streaming: the message's sequence and how much of it goes ahead; the receiver's operation once
     /// it has cleared the message; and the bytes `next..end` still to go.
     pub sequence: u32,
-    pub ahead: u64,
+    pub rts_data: u64,
     pub receiver: u32,
     pub next: u64,
     pub end: u64,

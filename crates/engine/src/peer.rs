@@ -6,13 +6,13 @@ use smallvec::SmallVec;
 use wire::packet::{self, Incarnation};
 use wire::{Capabilities, Frame, RailId};
 
-use crate::ahead::Arrivals;
 use crate::emit::BEGIN_MAX;
 use crate::ledger::{Ledger, Lost, PROMPT_BYTES};
 use crate::link::{Apart, Link, State};
 use crate::matching::Unexpected;
 use crate::op::OpId;
 use crate::pack::Packing;
+use crate::rts_data::Arrivals;
 
 /// Whether a peer's peer can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +39,10 @@ impl Reach {
 /// A word for the peer's engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Control {
-    Clear { op: u32, receiver: u32, wanted: u64 },
-    Take { op: u32 },
-    Finish { op: u32 },
-    Parted { link: Incarnation, frames: u32 },
+    Cts { op: u32, receiver: u32, wanted: u64 },
+    Grant { op: u32 },
+    Fin { op: u32 },
+    LinkDown { link: Incarnation, frames: u32 },
 }
 
 /// A send whose envelope has not left.
@@ -179,7 +179,7 @@ impl PeerState {
     }
 
     /// Names the links over which the peer is still to be greeted, once.
-    pub fn list_greetings(&mut self, mut list: impl FnMut(RailId)) {
+    pub fn list_resumes(&mut self, mut list: impl FnMut(RailId)) {
         let apart = self.apart.iter_mut().filter(|apart| !apart.link.listed && apart.greets());
         for apart in apart {
             apart.link.listed = true;
@@ -237,9 +237,10 @@ impl PeerState {
     pub fn tell_parted(&mut self, link: &Link) {
         let Some(ledger) = &link.ledger else { return };
         let name = ledger.name(link.rail);
-        self.control
-            .retain(|word| !matches!(word, Control::Parted { link, .. } if link.rail == name.rail));
-        self.control.push_back(Control::Parted { link: name, frames: ledger.received() });
+        self.control.retain(
+            |word| !matches!(word, Control::LinkDown { link, .. } if link.rail == name.rail),
+        );
+        self.control.push_back(Control::LinkDown { link: name, frames: ledger.received() });
     }
 
     /// Gives what a link has kept, of which the peer has said that it takes no more from there, to those that can

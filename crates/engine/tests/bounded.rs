@@ -7,7 +7,7 @@ use memory::Region;
 use network::{NEAR, RAIL, Random, corpus, for_seeds, mutate, peer_id};
 use peak_alloc::PeakAlloc;
 use wire::pack::{Packer, UNPACKED_MAX};
-use wire::packet::{self, Header, Way};
+use wire::packet::{self, Header, RndvKind};
 use wire::{Capabilities, Frame, PeerId, RailId};
 
 #[global_allocator]
@@ -65,7 +65,7 @@ fn requests_for_more_than_there_is_allocate_nothing() {
     let into = Region::owned(64);
     engine.submit_receive(Some(peer_id(1)), selector, &into);
     let mut request = Vec::new();
-    packet::emit_request(&mut request, &header(0), 0, u64::MAX, Way::Ask);
+    packet::emit_rts(&mut request, &header(0), 0, u64::MAX, RndvKind::Stream);
     let before = ALLOCATOR.current_usage();
     engine.handle_frame(peer_id(1), RAIL, &request).expect("any length may be announced");
     assert!(ALLOCATOR.current_usage() - before < 4096);
@@ -81,15 +81,15 @@ fn packed_pieces_of_more_than_there_is_room_for_allocate_nothing() {
     let into = Region::owned(64);
     engine.submit_receive(Some(peer_id(1)), selector, &into);
     let mut request = Vec::new();
-    packet::emit_request(&mut request, &header(0), 0, u64::MAX, Way::Ask);
+    packet::emit_rts(&mut request, &header(0), 0, u64::MAX, RndvKind::Stream);
     engine.handle_frame(peer_id(1), RAIL, &request).expect("any length may be announced");
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
     for bytes in [64, 65, 100_000, UNPACKED_MAX as u32, u32::MAX] {
-        let (mut data, mut ahead) = (Vec::new(), Vec::new());
-        packet::emit_packed_data(&mut data, 0, 0, bytes, bomb.len() as u32);
-        packet::emit_packed_ahead(&mut ahead, 1, 0, bytes, bomb.len() as u32);
-        for frame in [data, ahead] {
+        let (mut data, mut rts_data) = (Vec::new(), Vec::new());
+        packet::emit_compressed_data(&mut data, 0, 0, bytes, bomb.len() as u32);
+        packet::emit_compressed_rts_data(&mut rts_data, 1, 0, bytes, bomb.len() as u32);
+        for frame in [data, rts_data] {
             let heard = engine.handle_frame(peer_id(1), RAIL, &[&frame[..], &bomb].concat());
             assert!(heard.is_err(), "{bytes} bytes of a bomb");
         }
@@ -102,19 +102,19 @@ fn pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for() {
     let zeros = Packer::default().pack(&[0; 1000], 100).expect("zeros are short");
     let packed = |sequence| {
         let mut frame = Vec::new();
-        packet::emit_packed_ahead(&mut frame, sequence, 0, 1000, zeros.len() as u32);
+        packet::emit_compressed_rts_data(&mut frame, sequence, 0, 1000, zeros.len() as u32);
         [&frame[..], &zeros].concat()
     };
     let piece = |sequence, offset, bytes: usize| {
         let mut frame = Vec::new();
-        packet::emit_ahead(&mut frame, sequence, offset, bytes as u32);
+        packet::emit_rts_data(&mut frame, sequence, offset, bytes as u32);
         frame.resize(frame.len() + bytes, 7);
         frame
     };
-    let request = |sequence, ahead| {
+    let request = |sequence, rts_data| {
         let mut frame = Vec::new();
-        let way = Way::Ahead { bytes: ahead, clear: true };
-        packet::emit_request(&mut frame, &header(sequence), 0, 1 << 30, way);
+        let rndv = RndvKind::WithData { bytes: rts_data, cts: true };
+        packet::emit_rts(&mut frame, &header(sequence), 0, 1 << 30, rndv);
         frame
     };
     let specks = |sequence| (0..200).map(move |at| piece(sequence, 2 * at, 1));
@@ -270,10 +270,10 @@ fn a_short_message_that_is_taken_in_takes_little_more() {
         for round in 0..3 {
             for sequence in round * MESSAGES..(round + 1) * MESSAGES {
                 let mut frame = Vec::new();
-                let way = Way::Short(None);
-                packet::emit_request(&mut frame, &header(sequence), 0, bytes as u64, way);
+                let rndv = RndvKind::Short(None);
+                packet::emit_rts(&mut frame, &header(sequence), 0, bytes as u64, rndv);
                 if bytes > 0 {
-                    packet::emit_ahead(&mut frame, sequence, 0, bytes as u32);
+                    packet::emit_rts_data(&mut frame, sequence, 0, bytes as u32);
                     frame.resize(frame.len() + bytes, 7);
                 }
                 engine.handle_frame(peer_id(1), RAIL, &frame).expect("within the budget");
@@ -391,7 +391,7 @@ fn long_messages_head_to_head_take_no_memory_of_their_own() {
         assert!((moved_bytes, lost) != moved_before, "nothing moves");
     }
     let taken = ALLOCATOR.peak_usage() - before;
-    println!("{taken} bytes for 100 MB each way, {lost} frames lost");
+    println!("{taken} bytes for 100 MB each rndv, {lost} frames lost");
     assert!(lost >= 40 && taken < 64 << 10, "{taken} bytes");
     for into in into {
         assert_eq!(into.slice(BYTES - 3, 3).to_vec(), b"end");

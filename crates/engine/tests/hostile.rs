@@ -14,7 +14,7 @@ use network::{
 };
 use proptest::prelude::*;
 use wire::pack::{Packer, UNPACKED_MAX};
-use wire::packet::{self, Header, Packet, Way};
+use wire::packet::{self, Header, Packet, RndvKind};
 use wire::{Capabilities, Frame};
 
 const HOSTILE: usize = 1;
@@ -81,7 +81,7 @@ fn data_outside_what_was_asked_for_is_refused() {
     for (offset, len) in [(4991, 10), (5000, 1), (u64::MAX, 1), (u64::MAX - 3, 8)] {
         let mut victim = Victim::new();
         let mut request = Vec::new();
-        packet::emit_request(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, Way::Ask);
+        packet::emit_rts(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, RndvKind::Stream);
         victim
             .engine
             .handle_frame(peer_id(HOSTILE), RAIL, &request)
@@ -101,7 +101,7 @@ fn a_clear_for_more_than_there_is_is_refused() {
     let mut victim = Victim::new();
     let long = victim.hostile_request;
     let mut frame = Vec::new();
-    packet::emit_clear(&mut frame, long, 0, LONG_BYTES as u64 + 1);
+    packet::emit_cts(&mut frame, long, 0, LONG_BYTES as u64 + 1);
     let error = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame).unwrap_err();
     assert!(matches!(error, PeerError::Range { .. }), "{error}");
     victim.assert_unharmed();
@@ -109,7 +109,7 @@ fn a_clear_for_more_than_there_is_is_refused() {
 
 #[test]
 fn words_about_operations_of_others_are_refused() {
-    let (finish, take, clear) = (packet::emit_finish, packet::emit_take, packet::emit_clear);
+    let (finish, take, cts) = (packet::emit_fin, packet::emit_grant, packet::emit_cts);
     for op in 0..20 {
         let mut victim = Victim::new();
         if [victim.hostile_request, victim.hostile_synchronous].contains(&op) {
@@ -119,7 +119,7 @@ fn words_about_operations_of_others_are_refused() {
             let mut frame = Vec::new();
             match what {
                 0 => finish(&mut frame, op),
-                1 => clear(&mut frame, op, 0, 1),
+                1 => cts(&mut frame, op, 0, 1),
                 2 => take(&mut frame, op),
                 _ => packet::emit_data(&mut frame, op, 0, 0),
             }
@@ -141,9 +141,9 @@ fn only_short_messages_that_wait_without_a_receive_are_taken_and_only_once() {
     // These use up the credit, to the last word.
     for bytes in [1000, 0] {
         (0..20).for_each(|_| _ = victim.submit(bytes, SendMode::Standard));
-        for (op, way) in victim.requests() {
-            let heard = hear(&mut victim, &|to| packet::emit_take(to, op));
-            assert_eq!(heard.is_ok(), way == SHORT_WAY);
+        for (op, rndv) in victim.requests() {
+            let heard = hear(&mut victim, &|to| packet::emit_grant(to, op));
+            assert_eq!(heard.is_ok(), rndv == SHORT_KIND);
         }
         victim.drain(HOSTILE);
     }
@@ -156,26 +156,26 @@ fn only_short_messages_that_wait_without_a_receive_are_taken_and_only_once() {
     ]
     .map(|(bytes, mode)| victim.submit(bytes, mode));
     let (names, ways): (Vec<_>, Vec<_>) = victim.requests().into_iter().unzip();
-    assert_eq!(ways, [SHORT_WAY, SHORT_WAY, SHORT_WAY, Way::Ask, Way::Ask]);
-    assert_eq!(hear(&mut victim, &|to| packet::emit_take(to, names[0])), Ok(()));
-    assert_eq!(hear(&mut victim, &|to| packet::emit_take(to, names[1])), Ok(()));
-    assert_eq!(hear(&mut victim, &|to| packet::emit_clear(to, names[2], 0, 1000)), Ok(()));
+    assert_eq!(ways, [SHORT_KIND, SHORT_KIND, SHORT_KIND, RndvKind::Stream, RndvKind::Stream]);
+    assert_eq!(hear(&mut victim, &|to| packet::emit_grant(to, names[0])), Ok(()));
+    assert_eq!(hear(&mut victim, &|to| packet::emit_grant(to, names[1])), Ok(()));
+    assert_eq!(hear(&mut victim, &|to| packet::emit_cts(to, names[2], 0, 1000)), Ok(()));
     // Done or under way, without a place, of the other peer, synchronous, long.
     for op in 0..100 {
         let error = PeerError::Operation { what: "take", op };
-        assert_eq!(hear(&mut victim, &|to| packet::emit_take(to, op)), Err(error));
+        assert_eq!(hear(&mut victim, &|to| packet::emit_grant(to, op)), Err(error));
     }
     for op in &names[..3] {
-        let clear = hear(&mut victim, &|to| packet::emit_clear(to, *op, 0, 0));
-        assert_eq!(clear, Err(PeerError::Operation { what: "clear", op: *op }));
-        let finish = hear(&mut victim, &|to| packet::emit_finish(to, *op));
+        let cts = hear(&mut victim, &|to| packet::emit_cts(to, *op, 0, 0));
+        assert_eq!(cts, Err(PeerError::Operation { what: "cts", op: *op }));
+        let finish = hear(&mut victim, &|to| packet::emit_fin(to, *op));
         assert_eq!(finish, Err(PeerError::Operation { what: "finish", op: *op }));
     }
     let frames = victim.drain(HOSTILE).concat();
     let (mut rest, mut sent) = (&frames[..], [0, 0]);
     while let Ok(Some(packet)) = packet::parse(&mut rest) {
         match packet {
-            Packet::Ahead { payload, .. } => sent[0] += payload.len(),
+            Packet::RtsData { payload, .. } => sent[0] += payload.len(),
             Packet::Data { payload, .. } => sent[1] += payload.len(),
             other => panic!("{other:?}, where pieces should be"),
         }
@@ -192,7 +192,7 @@ fn only_short_messages_that_wait_without_a_receive_are_taken_and_only_once() {
 fn data_for_a_message_of_another_peer_is_refused() {
     let mut victim = Victim::new();
     let mut request = Vec::new();
-    packet::emit_request(&mut request, &header(HONEST, LONG, 0), 3, 5000, Way::Ask);
+    packet::emit_rts(&mut request, &header(HONEST, LONG, 0), 3, 5000, RndvKind::Stream);
     victim.engine.handle_frame(peer_id(HONEST), RAIL, &request).expect("a request is in order");
     let receiver = victim.cleared(HONEST);
     let mut data = Vec::new();
@@ -206,20 +206,20 @@ fn data_for_a_message_of_another_peer_is_refused() {
 fn pieces_ahead_of_nothing_are_refused() {
     let piece = |sequence, offset, bytes: usize| {
         let mut frame = Vec::new();
-        packet::emit_ahead(&mut frame, sequence, offset, bytes as u32);
+        packet::emit_rts_data(&mut frame, sequence, offset, bytes as u32);
         [frame, vec![1; bytes]].concat()
     };
-    let request = |sequence, ahead| {
+    let request = |sequence, rts_data| {
         let mut frame = Vec::new();
-        let way = Way::Ahead { bytes: ahead, clear: true };
-        packet::emit_request(&mut frame, &header(HOSTILE, 77, sequence), 3, 5000, way);
+        let rndv = RndvKind::WithData { bytes: rts_data, cts: true };
+        packet::emit_rts(&mut frame, &header(HOSTILE, 77, sequence), 3, 5000, rndv);
         frame
     };
     let short = |bytes| {
         let mut frame = Vec::new();
         // Nobody receives there.
         let header = Header { context: 7, ..header(HOSTILE, 77, 0) };
-        packet::emit_request(&mut frame, &header, 3, bytes, SHORT_WAY);
+        packet::emit_rts(&mut frame, &header, 3, bytes, SHORT_KIND);
         frame
     };
     let past = vec![eager(HOSTILE, 77, 0, b""), piece(0, 0, 8)];
@@ -273,7 +273,7 @@ fn packed_pieces_that_lie_are_refused() {
     let (whole, bomb) = (zeros(5000), zeros(UNPACKED_MAX));
     let data = |receiver, offset, bytes, packed: &[u8]| {
         let mut frame = Vec::new();
-        packet::emit_packed_data(&mut frame, receiver, offset, bytes, packed.len() as u32);
+        packet::emit_compressed_data(&mut frame, receiver, offset, bytes, packed.len() as u32);
         [&frame[..], packed].concat()
     };
     let lies: [(u64, u32, &[u8]); 9] = [
@@ -290,7 +290,7 @@ fn packed_pieces_that_lie_are_refused() {
     for (at, (offset, bytes, packed)) in lies.into_iter().enumerate() {
         let mut victim = Victim::new();
         let mut request = Vec::new();
-        packet::emit_request(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, Way::Ask);
+        packet::emit_rts(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, RndvKind::Stream);
         assert_eq!(victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &request), Ok(()));
         let receiver = victim.cleared(HOSTILE);
         let heard = victim.engine.handle_frame(
@@ -305,10 +305,10 @@ fn packed_pieces_that_lie_are_refused() {
         }
         victim.assert_unharmed();
         let mut frame = Vec::new();
-        packet::emit_packed_ahead(&mut frame, 0, offset, bytes, packed.len() as u32);
+        packet::emit_compressed_rts_data(&mut frame, 0, offset, bytes, packed.len() as u32);
         frame.extend(packed);
         // Ahead of a request, any place within the credit may be right.
-        assert_eq!(Victim::new().suffer(&[frame]).is_err(), at != 5, "lie {at}, ahead");
+        assert_eq!(Victim::new().suffer(&[frame]).is_err(), at != 5, "lie {at}, rts_data");
     }
     let mut victim = Victim::new();
     let unasked = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &data(0, 0, 5000, &whole));
@@ -320,20 +320,20 @@ fn packed_pieces_that_lie_are_refused() {
 fn packed_pieces_count_unpacked() {
     let bytes: Vec<u8> = (0..5000u32).map(|at| (at / 100) as u8).collect();
     let packed = Packer::default().pack(&bytes, 1000).expect("runs are short");
-    let ahead = |sequence| {
+    let rts_data = |sequence| {
         let mut frame = Vec::new();
-        let way = Way::Ahead { bytes: 5000, clear: false };
-        packet::emit_request(&mut frame, &header(HOSTILE, LONG, sequence), 3, 5000, way);
-        packet::emit_packed_ahead(&mut frame, sequence, 0, 5000, packed.len() as u32);
+        let rndv = RndvKind::WithData { bytes: 5000, cts: false };
+        packet::emit_rts(&mut frame, &header(HOSTILE, LONG, sequence), 3, 5000, rndv);
+        packet::emit_compressed_rts_data(&mut frame, sequence, 0, 5000, packed.len() as u32);
         [&frame[..], &packed].concat()
     };
     let mut victim = Victim::new();
-    assert_eq!(victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &ahead(0)), Ok(()));
+    assert_eq!(victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &rts_data(0)), Ok(()));
     assert!(victim.engine.is_complete(victim.exposed[3]), "the long receive has it all");
     // With it, three fit what is accepted, in whatever length they come.
     let heard: Vec<_> = (1..6)
         .map(|sequence| {
-            victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &ahead(sequence)).is_ok()
+            victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &rts_data(sequence)).is_ok()
         })
         .collect();
     assert_eq!(heard, [true, true, false, false, false]);
@@ -396,7 +396,7 @@ fn a_peer_that_is_gone_is_not_heard() {
     let op = victim.engine.submit_receive(None, any, &Region::owned(8));
     victim.engine.handle_down(peer_id(HOSTILE));
     let mut request = Vec::new();
-    packet::emit_request(&mut request, &header(HOSTILE, 5, 0), 3, 8, Way::Ask);
+    packet::emit_rts(&mut request, &header(HOSTILE, 5, 0), 3, 8, RndvKind::Stream);
     let mut credit = Vec::new();
     packet::emit_credit(&mut credit, 8);
     for frame in [eager(HOSTILE, 5, 0, b""), request, credit] {
@@ -440,8 +440,8 @@ fn what_is_fetched_from_a_peer_that_is_gone_ends_when_nothing_is_written_any_mor
         let [fetched, listed] = [(); 2].map(|()| receive(&mut engine));
         let request = |sequence| {
             let mut frame = Vec::new();
-            let way = Way::Fetch(0x1000);
-            packet::emit_request(&mut frame, &header(1, LONG, sequence), 3, 5000, way);
+            let rndv = RndvKind::Get(0x1000);
+            packet::emit_rts(&mut frame, &header(1, LONG, sequence), 3, 5000, rndv);
             frame
         };
         engine.handle_frame(peer_id(1), RAIL, &request(0)).expect("a message in order");
@@ -621,7 +621,7 @@ impl Victim {
         else {
             panic!("the short message goes first");
         };
-        let Ok(Some(Packet::Request { op, .. })) = packet::parse(&mut rest) else {
+        let Ok(Some(Packet::Rts { op, .. })) = packet::parse(&mut rest) else {
             panic!("the long message asks");
         };
         (synchronous, op)
@@ -634,13 +634,13 @@ impl Victim {
     }
 
     /// The requests that the peer that lies has of what was submitted.
-    fn requests(&mut self) -> Vec<(u32, Way)> {
+    fn requests(&mut self) -> Vec<(u32, RndvKind)> {
         let frames = self.drain(HOSTILE).concat();
         let mut rest = &frames[..];
         let mut requests = Vec::new();
         while let Ok(Some(packet)) = packet::parse(&mut rest) {
-            if let Packet::Request { op, way, .. } = packet {
-                requests.push((op, way));
+            if let Packet::Rts { op, rndv, .. } = packet {
+                requests.push((op, rndv));
             }
         }
         requests
@@ -650,8 +650,8 @@ impl Victim {
     fn cleared(&mut self, peer: usize) -> u32 {
         let frames = self.drain(peer).concat();
         match packet::parse(&mut &frames[..]) {
-            Ok(Some(Packet::Clear { receiver, .. })) => receiver,
-            other => panic!("{other:?}, where a clear should be"),
+            Ok(Some(Packet::Cts { receiver, .. })) => receiver,
+            other => panic!("{other:?}, where a cts should be"),
         }
     }
 
@@ -681,13 +681,13 @@ impl Victim {
         assert_eq!(self.engine.take(self.receive.0).map(|end| end.outcome), Some(Outcome::Ok));
         assert_eq!(self.receive.1.to_vec(), b"the real");
         let mut answers = Vec::new();
-        packet::emit_finish(&mut answers, self.honest_synchronous);
-        packet::emit_clear(&mut answers, self.honest_request, 9, LONG_BYTES as u64);
+        packet::emit_fin(&mut answers, self.honest_synchronous);
+        packet::emit_cts(&mut answers, self.honest_request, 9, LONG_BYTES as u64);
         assert_eq!(self.engine.handle_frame(peer, RAIL, &answers), Ok(()));
         assert!(self.engine.take(self.synchronous).is_some());
         let sent: usize =
             self.drain(HONEST).iter().map(|frame| frame.len() - packet::DATA_LEN).sum();
-        assert_eq!(sent, LONG_BYTES - VICTIM.ahead_max);
+        assert_eq!(sent, LONG_BYTES - VICTIM.rts_data_max);
         assert_eq!(self.engine.take(self.long).map(|end| end.outcome), Some(Outcome::Ok));
     }
 
@@ -715,23 +715,35 @@ fn lie() -> impl Strategy<Value = Vec<u8>> {
         |(kind, header, op, other, bytes, offset, payload)| {
             let mut frame = Vec::new();
             let acknowledge = (op % 2 == 0).then_some(op);
-            let way = match op % 5 {
-                0 => Way::Ask,
-                1 => Way::Fetch(offset),
-                2 => Way::Ahead { bytes: offset, clear: true },
-                3 => Way::Short(NonZeroU64::new(offset)),
-                _ => Way::Ahead { bytes, clear: false },
+            let rndv = match op % 5 {
+                0 => RndvKind::Stream,
+                1 => RndvKind::Get(offset),
+                2 => RndvKind::WithData { bytes: offset, cts: true },
+                3 => RndvKind::Short(NonZeroU64::new(offset)),
+                _ => RndvKind::WithData { bytes, cts: false },
             };
             match kind {
                 0 => packet::emit_eager(&mut frame, &header, acknowledge, payload.len() as u32),
-                1 => packet::emit_request(&mut frame, &header, op, bytes, way),
-                2 => packet::emit_clear(&mut frame, op, other, bytes),
+                1 => packet::emit_rts(&mut frame, &header, op, bytes, rndv),
+                2 => packet::emit_cts(&mut frame, op, other, bytes),
                 3 => packet::emit_data(&mut frame, op, offset, payload.len() as u32),
-                4 => packet::emit_finish(&mut frame, op),
-                5 => packet::emit_ahead(&mut frame, op, offset, payload.len() as u32),
-                6 => packet::emit_packed_data(&mut frame, op, offset, other, payload.len() as u32),
-                7 => packet::emit_packed_ahead(&mut frame, op, offset, other, payload.len() as u32),
-                8 => packet::emit_take(&mut frame, op),
+                4 => packet::emit_fin(&mut frame, op),
+                5 => packet::emit_rts_data(&mut frame, op, offset, payload.len() as u32),
+                6 => packet::emit_compressed_data(
+                    &mut frame,
+                    op,
+                    offset,
+                    other,
+                    payload.len() as u32,
+                ),
+                7 => packet::emit_compressed_rts_data(
+                    &mut frame,
+                    op,
+                    offset,
+                    other,
+                    payload.len() as u32,
+                ),
+                8 => packet::emit_grant(&mut frame, op),
                 _ => packet::emit_credit(&mut frame, op),
             }
             if [0, 3, 5, 6, 7].contains(&kind) {
@@ -754,8 +766,8 @@ fn eager(source: usize, tag: i32, sequence: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// What the victim's links can do: its own long messages go ahead in part.
-const VICTIM: Capabilities = Capabilities { ahead_max: 2000, ..NEAR.capabilities };
+const VICTIM: Capabilities = Capabilities { rts_data_max: 2000, ..NEAR.capabilities };
 const SHORT: i32 = 1;
-const SHORT_WAY: Way = Way::Short(None);
+const SHORT_KIND: RndvKind = RndvKind::Short(None);
 const LONG: i32 = 2;
 const LONG_BYTES: usize = 5000;

@@ -202,7 +202,7 @@ impl Victim {
             let heard = self.engine.handle_frame(peer_id(peer), rail, &greeting(rail.0, 1, 0));
             assert_eq!(heard, Ok(()));
             let greeted = self.drain(peer, rail.0 as usize);
-            assert!(packet::parse_greeting(&greeted[0]).is_some(), "{greeted:?}");
+            assert!(packet::parse_resume(&greeted[0]).is_some(), "{greeted:?}");
         }
     }
 
@@ -274,14 +274,14 @@ impl Victim {
         let data = Region::owned(8);
         let sent = self.engine.submit_send(peer, ENVELOPE, &data, SendMode::Synchronous);
         let synchronous = self.drain(HONEST, 0).concat();
-        let (_, _, mut rest) = packet::split_arrived(&synchronous).expect("a word begins it");
+        let (_, _, mut rest) = packet::split_ack(&synchronous).expect("a word begins it");
         let Ok(Some(packet::Packet::Eager { acknowledge: Some(op), .. })) =
             packet::parse(&mut rest)
         else {
             panic!("the message leaves over the first link: {synchronous:?}");
         };
         let mut answer = arrived(1);
-        packet::emit_finish(&mut answer, op);
+        packet::emit_fin(&mut answer, op);
         assert_eq!(self.engine.handle_frame(peer, RAILS[1], &eager(HONEST, 0)), Ok(()));
         assert_eq!(self.engine.handle_frame(peer, RAILS[0], &answer), Ok(()));
         let (receive, into) = &self.honest;
@@ -304,19 +304,19 @@ impl Victim {
 
 fn greeting(rail: u8, epoch: u32, frames: u32) -> Vec<u8> {
     let mut frame = Vec::new();
-    packet::emit_greeting(&mut frame, Incarnation { rail, epoch }, frames, true);
+    packet::emit_resume(&mut frame, Incarnation { rail, epoch }, frames, true);
     frame
 }
 
 fn parted(rail: u8, epoch: u32, frames: u32) -> Vec<u8> {
     let mut frame = Vec::new();
-    packet::emit_parted(&mut frame, Incarnation { rail, epoch }, frames);
+    packet::emit_link_down(&mut frame, Incarnation { rail, epoch }, frames);
     frame
 }
 
 fn arrived(frames: u32) -> Vec<u8> {
     let mut frame = Vec::new();
-    packet::emit_arrived(&mut frame, frames, false);
+    packet::emit_ack(&mut frame, frames, false);
     frame
 }
 

@@ -5,7 +5,7 @@ mod network;
 use engine::{Config, Engine, PeerError, Posted};
 use network::{RAIL, SCARCE, peer_id};
 use wire::Frame;
-use wire::packet::{self, Header, Packet, Way};
+use wire::packet::{self, Header, Packet, RndvKind};
 
 const PEER: usize = 1;
 const CONTEXT: u64 = 7;
@@ -18,7 +18,7 @@ fn what_a_closed_context_has_taken_in_comes_to_its_end_and_its_cost_is_given_bac
         engine.handle_up(peer_id(PEER), RAIL, SCARCE.capabilities);
         assert_eq!(hear(&mut engine, &request(0, 3, BYTES as u64)), Ok(()));
         assert_eq!(hear(&mut engine, &request(1, 4, 0)), Ok(()));
-        assert!(says(&mut engine, &[Packet::Take { op: 3 }, Packet::Take { op: 4 }]));
+        assert!(says(&mut engine, &[Packet::Grant { op: 3 }, Packet::Grant { op: 4 }]));
         let pieces = [piece(0, 0, BYTES / 2), piece(0, BYTES / 2, BYTES / 2)];
         let (before, after) = pieces.split_at(pieces_before);
         before.iter().for_each(|piece| assert_eq!(hear(&mut engine, piece), Ok(())));
@@ -34,20 +34,20 @@ fn what_a_closed_context_has_taken_in_comes_to_its_end_and_its_cost_is_given_bac
         assert_eq!(hear(&mut engine, &request(2, 5, BYTES as u64)), Ok(()));
         let sent = frames(&mut engine);
         let word = packet::parse(&mut &sent[..]);
-        assert!(matches!(word, Ok(Some(Packet::Clear { op: 5, wanted: 0, .. }))), "{word:?}");
+        assert!(matches!(word, Ok(Some(Packet::Cts { op: 5, wanted: 0, .. }))), "{word:?}");
     }
 }
 
 fn request(sequence: u32, op: u32, bytes: u64) -> Vec<u8> {
     let header = Header { context: CONTEXT, source: PEER as u32, tag: 0, sequence };
     let mut frame = Vec::new();
-    packet::emit_request(&mut frame, &header, op, bytes, Way::Short(None));
+    packet::emit_rts(&mut frame, &header, op, bytes, RndvKind::Short(None));
     frame
 }
 
 fn piece(sequence: u32, offset: usize, bytes: usize) -> Vec<u8> {
     let mut frame = Vec::new();
-    packet::emit_ahead(&mut frame, sequence, offset as u64, bytes as u32);
+    packet::emit_rts_data(&mut frame, sequence, offset as u64, bytes as u32);
     frame.resize(frame.len() + bytes, 1);
     frame
 }

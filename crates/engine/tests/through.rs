@@ -5,7 +5,7 @@ mod network;
 use engine::{Completion, Config, Engine, OpId, Outcome, PeerError, Selector};
 use memory::Region;
 use network::{NEAR, RAIL};
-use wire::packet::{self, Header, Way};
+use wire::packet::{self, Header, RndvKind};
 use wire::{Capabilities, Frame, PeerId, RailId};
 
 #[test]
@@ -64,7 +64,7 @@ fn what_is_not_one_message_in_its_turn_is_awaited_whole() {
     let early = message(1, &pattern());
     let two = [message(0, b"first"), message(1, &pattern())].concat();
     let mut request = Vec::new();
-    packet::emit_request(&mut request, &header(0), 3, 1 << 20, Way::Ask);
+    packet::emit_rts(&mut request, &header(0), 3, 1 << 20, RndvKind::Stream);
     let cut = &message(0, &pattern())[..31];
     for (beginning, len) in
         [(&early[..], early.len()), (&two, two.len()), (&request, 5000), (cut, 64)]
@@ -114,13 +114,13 @@ fn a_piece_that_was_asked_for_is_taken_while_it_comes() {
     let mut engine = engine(CAPABILITIES);
     let (op, region) = receive(&mut engine, BYTES);
     let mut request = Vec::new();
-    packet::emit_request(&mut request, &header(0), 3, BYTES as u64, Way::Ask);
+    packet::emit_rts(&mut request, &header(0), 3, BYTES as u64, RndvKind::Stream);
     assert_eq!(engine.handle_frame(PEER, RAIL, &request), Ok(()));
     let mut answer = Frame::default();
     assert_eq!(engine.poll_peer(), Some((PEER, RAIL)));
     assert!(engine.poll_frame(PEER, RAIL, &mut answer));
     let parsed = packet::parse(&mut &answer.head[..]);
-    let Ok(Some(packet::Packet::Clear { receiver, .. })) = parsed else { panic!("{parsed:?}") };
+    let Ok(Some(packet::Packet::Cts { receiver, .. })) = parsed else { panic!("{parsed:?}") };
     let data = |offset: usize, payload: &[u8]| {
         let mut frame = Vec::new();
         packet::emit_data(&mut frame, receiver, offset as u64, payload.len() as u32);

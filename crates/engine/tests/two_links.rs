@@ -30,7 +30,7 @@ fn engine_with(links: &[(u8, Capabilities)]) -> Engine {
         engine.handle_posted(peer_id(1), rail, &mut frame, Posted::Done);
         let mut greeting = Vec::new();
         let name = Incarnation { rail: number, epoch: 1 };
-        packet::emit_greeting(&mut greeting, name, 0, true);
+        packet::emit_resume(&mut greeting, name, 0, true);
         assert_eq!(engine.handle_frame(peer_id(1), rail, &greeting), Ok(()));
     }
     engine
@@ -106,7 +106,7 @@ fn flush(engine: &mut Engine, room: &mut [usize; 2]) -> [(usize, usize); 2] {
 fn what_is_short_passes_what_is_long() {
     const ANY: usize = usize::MAX;
     let passing = Capabilities { eager_max: 128, inline_max: 128, passes: true, ..CAPABILITIES };
-    let carrying = Capabilities { ahead_max: 1 << 20, ..CAPABILITIES };
+    let carrying = Capabilities { rts_data_max: 1 << 20, ..CAPABILITIES };
     let mut engine = engine_with(&[(1, carrying), (0, passing)]);
     assert_eq!(send(&mut engine).0, RailId(1), "nothing is to be passed");
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use driver::Refusal;
 use driver::relay::{
-    CHALLENGE_LEN, Detour, GATEWAY, GREETING_LEN, NOBODY, PROOF_HEAD_LEN, Porter, REPLY_LEN, Reply,
+    CHALLENGE_LEN, Detour, GATEWAY, NOBODY, PROOF_HEAD_LEN, Porter, REPLY_LEN, RESUME_LEN, Reply,
     Request, Session,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -141,7 +141,7 @@ async fn hear(
     greeted: impl FnOnce(),
 ) -> Result<(Request, Session), Refusal> {
     let closed = |_: io::Error| Refusal::Closed;
-    let mut hello = [0; GREETING_LEN];
+    let mut hello = [0; RESUME_LEN];
     stream.read_exact(&mut hello).await.map_err(closed)?;
     let answer = porter.answer(&hello, nonce().map_err(closed)?)?;
     greeted();

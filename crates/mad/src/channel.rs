@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{Envelope, MatchedId, Selector};
 use memory::Region;
-use progress::{Core, Progress};
+use progress::{Progress, Worker};
 use wire::PeerId;
 
 use crate::batch::{Batch, Reader};
@@ -48,7 +48,7 @@ pub(crate) struct Line {
     number: u32,
     /// All there are, this one among them; a process keeps them to its end.
     lines: Arc<Lines>,
-    /// Taken inside the core's lock or alone; the core's is never taken inside.
+    /// Taken inside the worker's lock or alone; the core's is never taken inside.
     state: Mutex<State>,
 }
 
@@ -198,7 +198,7 @@ impl Channel {
     /// When the channel is closed.
     pub fn begin_unpacking(&self) -> Result<Unpacking> {
         drop(self.state()?);
-        let (place, reader, opener) = self.line.wait(|core| self.claim(core).transpose())?;
+        let (place, reader, opener) = self.line.wait(|worker| self.claim(worker).transpose())?;
         let reader = reader.unwrap_or_default();
         Ok(Unpacking::new(Arc::clone(&self.line), place, reader, Some(opener)))
     }
@@ -233,7 +233,7 @@ impl Channel {
     }
 
     /// The first message that waits, of a peer from which none is being unpacked.
-    fn claim(&self, core: &mut Core) -> Result<Option<(Place, Option<Reader>, Opener)>> {
+    fn claim(&self, worker: &mut Worker) -> Result<Option<(Place, Option<Reader>, Opener)>> {
         let mut state = self.state()?;
         loop {
             if let Some(opener) = state.take_first_aside() {
@@ -244,14 +244,14 @@ impl Channel {
                 return Ok(Some((Place { peer, sequence }, reader, opener)));
             }
             let selector = self.line.any_opener();
-            let Some((id, message)) = core.engine.submit_matched_probe(None, selector) else {
+            let Some((id, message)) = worker.engine.submit_matched_probe(None, selector) else {
                 return Ok(None);
             };
             if message.source < self.line.size {
                 state.aside.push_back(Opener { peer: message.source, id });
-            } else if let Some(op) = core.engine.submit_matched_receive(id, &Region::empty()) {
+            } else if let Some(op) = worker.engine.submit_matched_receive(id, &Region::empty()) {
                 // No process of the job sends this.
-                core.engine.release(op);
+                worker.engine.release(op);
             }
         }
     }
@@ -285,7 +285,7 @@ impl Line {
     }
 
     /// Polls until `ready` answers. Before it waits, what was packed leaves: the peer may wait for it.
-    pub fn wait<T>(&self, mut ready: impl FnMut(&mut Core) -> Option<T>) -> T {
+    pub fn wait<T>(&self, mut ready: impl FnMut(&mut Worker) -> Option<T>) -> T {
         if self.lines.packings.load(Ordering::Relaxed) > 0 {
             if let Some(answer) = self.progress.test(&mut ready) {
                 return answer;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use engine::{OpId, Outcome, SendMode};
 use lock::{Held, Missing, Turn};
 use memory::Region;
-use progress::Core;
+use progress::Worker;
 use wire::PeerId;
 
 use crate::batch::{Batch, INLINE_MAX};
@@ -191,7 +191,7 @@ impl Inner {
             self.emit(draft);
         }
         if next == Next::Computing {
-            self.line.progress.submit(Core::release_gathered);
+            self.line.progress.submit(Worker::release_gathered);
         }
         draft.note_others();
         Ok(())
@@ -238,8 +238,8 @@ impl Inner {
         let Self { line, place, .. } = self;
         let peer = PeerId(place.peer);
         let envelope = |part| line.envelope(place.sequence, part);
-        let send = |core: &mut Core, part: Part, data: &Region| {
-            core.engine.submit_send(peer, envelope(part), data, SendMode::Standard)
+        let send = |worker: &mut Worker, part: Part, data: &Region| {
+            worker.engine.submit_send(peer, envelope(part), data, SendMode::Standard)
         };
         let written = (!batch.is_empty()).then(|| {
             *batches += 1;
@@ -255,22 +255,27 @@ impl Inner {
         *batch = Batch::default();
         let apart = queued.drain(..).map(|(position, data)| (Part::Data(position), data));
         let all = written.into_iter().chain(apart);
-        line.progress.submit(|core| ops.extend(all.map(|(part, data)| send(core, part, &data))));
+        line.progress
+            .submit(|worker| ops.extend(all.map(|(part, data)| send(worker, part, &data))));
     }
 
     fn wait(&self, ops: &mut Vec<OpId>) -> Result<()> {
         let mut lost = false;
         if !ops.is_empty() {
-            self.line.wait(|core| {
+            self.line.wait(|worker| {
                 while let Some(&op) = ops.last() {
-                    let completion = core.engine.take(op)?;
+                    let completion = worker.engine.take(op)?;
                     lost |= completion.outcome == Outcome::PeerFailed;
                     ops.pop();
                 }
                 Some(())
             });
         }
-        if lost { Err(self.line.progress.look(|core| gone(core, self.place.peer))) } else { Ok(()) }
+        if lost {
+            Err(self.line.progress.look(|worker| gone(worker, self.place.peer)))
+        } else {
+            Ok(())
+        }
     }
 }
 

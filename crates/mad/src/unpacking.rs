@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::{OpId, Outcome};
 use lock::{Held, Missing, Turn};
 use memory::Region;
-use progress::Core;
+use progress::Worker;
 
 use crate::batch::{Entry, Form, INLINE_MAX, Reader, Record, Strange};
 use crate::channel::{Line, Opener, PACKETS_MAX, Part, Place};
@@ -118,7 +118,7 @@ impl Unpacking {
         let inner = &*self.0;
         let mut intake = inner.take_turn()?;
         let mut left = 0;
-        inner.line.wait(|core| intake.finish(inner, core, &mut left));
+        inner.line.wait(|worker| intake.finish(inner, worker, &mut left));
         let Intake { mut reader, failure, broken, position, .. } = intake.keep();
         reader.open(0);
         inner.line.end_unpacking(inner.place.peer, reader);
@@ -141,22 +141,22 @@ impl Inner {
         })
     }
 
-    fn ask_for_data(&self, core: &mut Core, position: u32, into: &Region) -> OpId {
+    fn ask_for_data(&self, worker: &mut Worker, position: u32, into: &Region) -> OpId {
         let (peer, selector) = self.line.selector(self.place, Part::Data(position));
-        core.engine.submit_receive(peer, selector, into)
+        worker.engine.submit_receive(peer, selector, into)
     }
 
     fn wait_for_data(&self, position: u32, op: OpId) -> Result<()> {
-        self.line.wait(|core| {
-            let completion = core.engine.take(op)?;
-            Some(self.check_data(core, position, completion.outcome))
+        self.line.wait(|worker| {
+            let completion = worker.engine.take(op)?;
+            Some(self.check_data(worker, position, completion.outcome))
         })
     }
 
-    fn check_data(&self, core: &mut Core, position: u32, outcome: Outcome) -> Result<()> {
+    fn check_data(&self, worker: &mut Worker, position: u32, outcome: Outcome) -> Result<()> {
         match outcome {
             Outcome::Ok | Outcome::Cancelled => Ok(()),
-            Outcome::PeerFailed => Err(gone(core, self.place.peer)),
+            Outcome::PeerFailed => Err(gone(worker, self.place.peer)),
             Outcome::Truncated { message_bytes } => {
                 Err(self.strange(&format!("{message_bytes} bytes for packet {position}")))
             }
@@ -189,7 +189,7 @@ impl Intake {
             (Some(op), Receive::Cheaper) => self.ops.push((position, op)),
         }
         if next == Next::Computing {
-            inner.line.progress.test(|core| self.advance(inner, core));
+            inner.line.progress.test(|worker| self.advance(inner, worker));
         }
         Ok(())
     }
@@ -198,12 +198,12 @@ impl Intake {
     fn record(&mut self, inner: &Inner, receive: Receive) -> Result<Option<Record>> {
         if !self.is_ready(inner) {
             match receive {
-                Receive::Express => inner.line.wait(|core| {
-                    self.advance(inner, core);
+                Receive::Express => inner.line.wait(|worker| {
+                    self.advance(inner, worker);
                     self.is_ready(inner).then_some(())
                 }),
                 Receive::Cheaper => {
-                    inner.line.progress.submit(|core| self.advance(inner, core));
+                    inner.line.progress.submit(|worker| self.advance(inner, worker));
                 }
             }
         }
@@ -231,11 +231,11 @@ impl Intake {
         }
         let early = (into.len() > INLINE_MAX).then(|| {
             let position = self.position + self.wanted.len() as u32;
-            inner.line.progress.submit(|core| inner.ask_for_data(core, position, into))
+            inner.line.progress.submit(|worker| inner.ask_for_data(worker, position, into))
         });
         self.wanted.push_back(Wanted { into: into.clone(), constraints, early });
         if next == Next::Computing {
-            inner.line.progress.test(|core| self.advance(inner, core));
+            inner.line.progress.test(|worker| self.advance(inner, worker));
         }
         Ok(())
     }
@@ -264,17 +264,17 @@ impl Intake {
     }
 
     /// Takes in what has come, gives it to the unpacks that wait, and asks for more.
-    fn advance(&mut self, inner: &Inner, core: &mut Core) {
+    fn advance(&mut self, inner: &Inner, worker: &mut Worker) {
         let mut has_asked = false;
         loop {
-            self.open_batch(inner, core);
+            self.open_batch(inner, worker);
             while !self.wanted.is_empty() {
                 match self.head(inner) {
-                    Head::Packet(record) => self.settle(inner, core, &record),
+                    Head::Packet(record) => self.settle(inner, worker, &record),
                     Head::End => {
                         let failure = self.too_many(inner);
                         self.failure.get_or_insert(failure);
-                        self.give_up_wanted(core);
+                        self.give_up_wanted(worker);
                     }
                     Head::Nothing => break,
                 }
@@ -284,21 +284,21 @@ impl Intake {
             if !is_read || self.broken.is_some() || self.arriving.is_some() {
                 break;
             }
-            self.arriving = self.ask(inner, core);
+            self.arriving = self.ask(inner, worker);
             has_asked = true;
         }
         if has_asked {
-            core.flush();
+            worker.flush();
         }
     }
 
     /// Begins to read the batch that has come.
-    fn open_batch(&mut self, inner: &Inner, core: &mut Core) {
-        let Some(completion) = self.arriving.and_then(|op| core.engine.take(op)) else { return };
+    fn open_batch(&mut self, inner: &Inner, worker: &mut Worker) {
+        let Some(completion) = self.arriving.and_then(|op| worker.engine.take(op)) else { return };
         self.arriving = None;
         match completion.outcome {
             Outcome::Ok => self.reader.open(completion.bytes as usize),
-            Outcome::PeerFailed => self.broken = Some(gone(core, inner.place.peer)),
+            Outcome::PeerFailed => self.broken = Some(gone(worker, inner.place.peer)),
             Outcome::Truncated { .. } | Outcome::Cancelled => {
                 self.broken = Some(inner.strange("a batch that is too long"));
             }
@@ -306,7 +306,7 @@ impl Intake {
     }
 
     /// Asks for the next batch.
-    fn ask(&mut self, inner: &Inner, core: &mut Core) -> Option<OpId> {
+    fn ask(&mut self, inner: &Inner, worker: &mut Worker) -> Option<OpId> {
         let number = self.batches;
         if number == PACKETS_MAX {
             self.broken = Some(inner.strange("a message without end"));
@@ -318,11 +318,11 @@ impl Intake {
             let peer = inner.place.peer;
             let opener = self.opener.take().or_else(|| inner.line.take_aside(peer));
             if let Some(Opener { id, .. }) = opener {
-                return core.engine.submit_matched_receive(id, memory);
+                return worker.engine.submit_matched_receive(id, memory);
             }
         }
         let (peer, selector) = inner.line.selector(inner.place, Part::Batch(number));
-        Some(core.engine.submit_receive(peer, selector, memory))
+        Some(worker.engine.submit_receive(peer, selector, memory))
     }
 
     /// Takes the packet that is next, outside the core; answers the operation that brings data that come
@@ -342,7 +342,7 @@ impl Intake {
             }
             Form::Apart => {
                 let progress = inner.line.progress;
-                let ask = |core: &mut Core| inner.ask_for_data(core, self.position, into);
+                let ask = |worker: &mut Worker| inner.ask_for_data(worker, self.position, into);
                 Some(match next {
                     // What this asks of the peer goes with what the next unpack asks.
                     Next::Packet(_) => progress.look(ask),
@@ -355,22 +355,22 @@ impl Intake {
     }
 
     /// Gives the packet that is next to the first unpack that waits. If it does not fit, it is lost.
-    fn settle(&mut self, inner: &Inner, core: &mut Core, record: &Record) {
+    fn settle(&mut self, inner: &Inner, worker: &mut Worker, record: &Record) {
         let Some(Wanted { into, constraints, early }) = self.wanted.pop_front() else { return };
         let position = self.position;
         match (self.check(inner, record, into.len(), constraints), record.form) {
             (Ok(()), Form::Inline) => {
                 self.reader.copy(record, &into);
-                self.give_up(core, early);
+                self.give_up(worker, early);
             }
             (Ok(()), Form::Apart) => {
-                let op = early.unwrap_or_else(|| inner.ask_for_data(core, position, &into));
+                let op = early.unwrap_or_else(|| inner.ask_for_data(worker, position, &into));
                 self.ops.push((position, op));
             }
             (Err(failure), _) => {
                 self.failure.get_or_insert(failure);
-                if !self.give_up(core, early) {
-                    return self.lose(inner, core, record);
+                if !self.give_up(worker, early) {
+                    return self.lose(inner, worker, record);
                 }
             }
         }
@@ -378,28 +378,28 @@ impl Intake {
     }
 
     /// Takes a receive back. True when it has its data, or gets them: the memory is still written.
-    fn give_up(&mut self, core: &mut Core, early: Option<OpId>) -> bool {
+    fn give_up(&mut self, worker: &mut Worker, early: Option<OpId>) -> bool {
         let Some(op) = early else { return false };
-        let is_free = core.engine.submit_cancel(op);
+        let is_free = worker.engine.submit_cancel(op);
         if is_free {
-            core.engine.release(op);
+            worker.engine.release(op);
         } else {
             self.ops.push((self.position, op));
         }
         !is_free
     }
 
-    fn give_up_wanted(&mut self, core: &mut Core) {
+    fn give_up_wanted(&mut self, worker: &mut Worker) {
         for Wanted { early, .. } in std::mem::take(&mut self.wanted) {
-            self.give_up(core, early);
+            self.give_up(worker, early);
         }
     }
 
     /// Passes over a packet that nobody takes; its data are dropped when they come.
-    fn lose(&mut self, inner: &Inner, core: &mut Core, record: &Record) {
+    fn lose(&mut self, inner: &Inner, worker: &mut Worker, record: &Record) {
         if record.form == Form::Apart {
-            let op = inner.ask_for_data(core, self.position, &Region::empty());
-            core.engine.release(op);
+            let op = inner.ask_for_data(worker, self.position, &Region::empty());
+            worker.engine.release(op);
         }
         self.pass(record);
     }
@@ -410,12 +410,12 @@ impl Intake {
     }
 
     /// Brings the message to its end; none until it is there. Counts packets that nobody took.
-    fn finish(&mut self, inner: &Inner, core: &mut Core, left: &mut u32) -> Option<()> {
+    fn finish(&mut self, inner: &Inner, worker: &mut Worker, left: &mut u32) -> Option<()> {
         loop {
-            self.advance(inner, core);
+            self.advance(inner, worker);
             match self.head(inner) {
                 Head::Packet(record) => {
-                    self.lose(inner, core, &record);
+                    self.lose(inner, worker, &record);
                     *left += 1;
                 }
                 Head::Nothing if self.broken.is_none() => return None,
@@ -423,20 +423,20 @@ impl Intake {
             }
         }
         if self.broken.is_some() {
-            self.give_up_wanted(core);
+            self.give_up_wanted(worker);
             let on_their_way = self.ops.iter().map(|(_, op)| *op).chain(self.arriving);
             for op in on_their_way {
-                core.engine.submit_cancel(op);
+                worker.engine.submit_cancel(op);
             }
             if let Some(op) = self.arriving.take() {
-                core.engine.release(op);
+                worker.engine.release(op);
             }
         }
-        core.flush();
+        worker.flush();
         while let Some(&(position, op)) = self.ops.last() {
-            let completion = core.engine.take(op)?;
+            let completion = worker.engine.take(op)?;
             self.ops.pop();
-            if let Err(failure) = inner.check_data(core, position, completion.outcome) {
+            if let Err(failure) = inner.check_data(worker, position, completion.outcome) {
                 self.failure.get_or_insert(failure);
             }
         }
@@ -481,9 +481,9 @@ impl Intake {
 
 /// The error of what needs a peer that is gone.
 #[cold]
-pub(crate) fn gone(core: &mut Core, peer: u32) -> Error {
+pub(crate) fn gone(worker: &mut Worker, peer: u32) -> Error {
     // Another thread may have been told why.
-    let notices = core.take_notices();
+    let notices = worker.take_notices();
     let why = if notices.is_empty() { String::new() } else { format!(" ({})", notices.join("; ")) };
     Error::new(Fault::Peer, format!("process {peer} is gone{why}"))
 }

@@ -35,7 +35,7 @@ fn short_packets_are_one_message_of_the_engine() {
     for round in 1..4 {
         pack(&channel, 0, &packets);
         unpack(&channel, 0, &packets, true);
-        let sent = alone.progress.look(|core| core.engine.counters().eager);
+        let sent = alone.progress.look(|worker| worker.engine.counters().eager);
         assert_eq!(sent, round);
     }
 }

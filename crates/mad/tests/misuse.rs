@@ -149,7 +149,7 @@ fn a_peer_that_is_gone_ends_what_waits_for_it() {
     thread::scope(|scope| {
         scope.spawn(|| {
             send(&there.node.open(2).expect("a channel"), 0, &[b"hello"]);
-            there.progress.look(progress::Core::close);
+            there.progress.look(progress::Worker::close);
         });
         let message = channel.begin_unpacking().expect("a message");
         assert_eq!(take(&message, 5, EXPRESS).expect("a packet"), b"hello");
@@ -186,8 +186,8 @@ fn raw(from: &Process, stream: u64, tag: i32, bytes: &[u8]) {
     let envelope = Envelope { context, source: from.node.rank(), tag, is_urgent: false };
     let data = Region::from_box(bytes.into());
     from.progress.submit_and_wait(
-        |core| core.engine.submit_send(PeerId(0), envelope, &data, SendMode::Standard),
-        |core, &op| core.engine.take(op),
+        |worker| worker.engine.submit_send(PeerId(0), envelope, &data, SendMode::Standard),
+        |worker, &op| worker.engine.take(op),
     );
 }
 

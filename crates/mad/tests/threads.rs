@@ -10,7 +10,7 @@ use std::time::Duration;
 use mad::{Channel, Constraints, Fault, Next, Receive, Send};
 use memory::Region;
 use processes::job;
-use progress::Core;
+use progress::Worker;
 
 #[test]
 fn any_thread_takes_any_message_and_each_peers_come_in_order() {
@@ -91,7 +91,7 @@ fn a_message_that_had_to_wait_for_another_wakes_who_waits_for_any() {
         let polls = scope.spawn(|| other.begin_unpacking().expect("a message").end());
         scope.spawn(|| [0, 1].map(|number| send(&there, 0, number)));
         let first = here.begin_unpacking().expect("the first message");
-        let unexpected = |core: &mut Core| core.engine.counters().unexpected;
+        let unexpected = |worker: &mut Worker| worker.engine.counters().unexpected;
         while processes[0].progress.look(unexpected) < 2 {
             thread::yield_now();
         }

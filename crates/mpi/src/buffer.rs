@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{Envelope, OpId, SendMode};
 use memory::Region;
-use progress::Core;
+use progress::Worker;
 
 use crate::comm::Comm;
 use crate::lanes::{Lane, Lanes, wait_in};
@@ -90,7 +90,8 @@ impl Place {
         }
         let process = process::current()?;
         // What other threads sent meanwhile goes with the buffer.
-        let take = |lane, core: &mut Core| flush.is_done(lane, core).then(|| self.lock().take());
+        let take =
+            |lane, worker: &mut Worker| flush.is_done(lane, worker).then(|| self.lock().take());
         let taken = wait_in(process, Lanes::all(process.lanes()), take);
         taken.map(|attached| attached.buffer).ok_or_else(none)
     }
@@ -103,7 +104,7 @@ impl Place {
         let flush = self.begin_flush();
         let process = process::current()?;
         let all = Lanes::all(process.lanes());
-        wait_in(process, all, |lane, core| flush.is_done(lane, core).then_some(()));
+        wait_in(process, all, |lane, worker| flush.is_done(lane, worker).then_some(()));
         Ok(())
     }
 
@@ -124,17 +125,17 @@ impl Place {
 
 impl Flush {
     /// Whether the messages have left, as far as was asked: for those of each lane its core has to be.
-    pub(crate) fn is_done(&self, lane: Lane, core: &mut Core) -> bool {
+    pub(crate) fn is_done(&self, lane: Lane, worker: &mut Worker) -> bool {
         let mut attached = self.place.lock();
         let Some(attached) = attached.as_mut() else { return true };
-        attached.forget_complete(lane, core);
+        attached.forget_complete(lane, worker);
         attached.sends.iter().all(|sent| sent.serial >= self.before)
     }
 }
 
 impl Attached {
-    fn forget_complete(&mut self, lane: Lane, core: &mut Core) {
-        self.sends.retain(|sent| sent.lane != lane || core.engine.take(sent.op).is_none());
+    fn forget_complete(&mut self, lane: Lane, worker: &mut Worker) {
+        self.sends.retain(|sent| sent.lane != lane || worker.engine.take(sent.op).is_none());
         self.look_at = LOOK_AT_LEAST.max(2 * self.sends.len());
     }
 
@@ -148,10 +149,10 @@ impl Attached {
     }
 
     /// Makes room for a message.
-    fn reserve(&mut self, needed: usize, lane: Lane, core: &mut Core) -> Result<()> {
+    fn reserve(&mut self, needed: usize, lane: Lane, worker: &mut Worker) -> Result<()> {
         if self.sends.len() >= self.look_at || self.free_bytes() < needed {
-            core.advance();
-            self.forget_complete(lane, core);
+            worker.advance();
+            self.forget_complete(lane, worker);
         }
         match (self.buffer, self.free_bytes()) {
             (Buffer::Lent { bytes, .. }, free) if free < needed => {
@@ -174,13 +175,13 @@ pub(crate) fn send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> 
     copy.copy_from(data);
     let peer = comm.peer(to);
     let envelope = Envelope { context: comm.context(), source: comm.rank(), tag, is_urgent: false };
-    let send = |core: &mut Core| {
+    let send = |worker: &mut Worker| {
         let mut attached = place.lock();
         let none = || Error::new(ErrorClass::Buffer, "no buffer is attached for a buffered send");
         let attached = attached.as_mut().ok_or_else(none)?;
         let bytes = data.len() + BSEND_OVERHEAD;
-        attached.reserve(bytes, lane, core)?;
-        let op = core.engine.submit_send(peer, envelope, &copy, SendMode::Standard);
+        attached.reserve(bytes, lane, worker)?;
+        let op = worker.engine.submit_send(peer, envelope, &copy, SendMode::Standard);
         attached.sends.push(Sent { lane, op, bytes, serial: attached.serial });
         attached.serial += 1;
         Ok(())
@@ -191,8 +192,8 @@ pub(crate) fn send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> 
     }
     // There may be room where messages of other lanes have left.
     for other in Lanes::all(process.lanes()).iter().filter(|other| *other != lane) {
-        let forget = |core: &mut Core| {
-            place.lock().iter_mut().for_each(|attached| attached.forget_complete(other, core));
+        let forget = |worker: &mut Worker| {
+            place.lock().iter_mut().for_each(|attached| attached.forget_complete(other, worker));
         };
         process.lane(other).test(forget);
     }

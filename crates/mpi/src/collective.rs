@@ -2,7 +2,7 @@
 //!
 //! A [`Collective`] is what one rank does, with its memory, ready to be carried out: at once, in the
 //! background, or any number of times. All go through one `Running`, which moves on as far as completed
-//! operations allow whenever somebody has the core at hand.
+//! operations allow whenever somebody holds the worker at hand.
 
 mod at_board;
 mod buffers;
@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use plan::{Schedule, Span, Step};
-use progress::{Core, Stage, Task};
+use progress::{Stage, Task, Worker};
 use wire::PeerId;
 
 use crate::board::{FOUNDED_AFTER, Seat};
@@ -215,7 +215,7 @@ impl Collective {
         }
         let progress = self.call.comm.progress()?;
         let mut running = Running::new(self);
-        while progress.wait(|core| running.advance_or_await(core)) == Stage::Works {
+        while progress.wait(|worker| running.advance_or_await(worker)) == Stage::Works {
             running.work();
         }
         running.failure.map_or(Ok(()), Err)
@@ -345,9 +345,9 @@ struct Background {
 }
 
 impl Background {
-    fn stage(&mut self, core: &mut Core) -> Stage {
+    fn stage(&mut self, worker: &mut Worker) -> Stage {
         while let Some((mut running, comparison)) = self.comparison.take() {
-            let stage = running.advance(core);
+            let stage = running.advance(worker);
             if stage != Stage::Ended {
                 self.comparison = Some((running, comparison));
                 return stage;
@@ -360,13 +360,13 @@ impl Background {
                 }
             }
         }
-        self.running.advance(core)
+        self.running.advance(worker)
     }
 }
 
 impl Task for Background {
-    fn advance(&mut self, core: &mut Core) -> Stage {
-        let stage = self.stage(core);
+    fn advance(&mut self, worker: &mut Worker) -> Stage {
+        let stage = self.stage(worker);
         if stage == Stage::Ended {
             let comm = self.running.collective.call.handle();
             let failure = self.running.failure.take().map(|error| error.on(comm));
@@ -430,10 +430,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// As [`Running::advance`], for a thread that waits.
     #[inline]
-    fn advance_or_await(&mut self, core: &mut Core) -> Option<Stage> {
-        let stage = self.advance(core);
+    fn advance_or_await(&mut self, worker: &mut Worker) -> Option<Stage> {
+        let stage = self.advance(worker);
         if stage == Stage::Waits {
-            core.await_op(|| self.awaited());
+            worker.await_op(|| self.awaited());
             return None;
         }
         Some(stage)
@@ -451,31 +451,31 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
     }
 
-    /// Takes steps until one has to wait or is too long for who has the core.
-    fn advance(&mut self, core: &mut Core) -> Stage {
+    /// Takes steps until one has to wait or is too long for who holds the worker.
+    fn advance(&mut self, worker: &mut Worker) -> Stage {
         if std::mem::take(&mut self.has_news) {
-            self.tell(core);
+            self.tell(worker);
         }
-        if core.engine.has_closed()
-            && let Some(failed) = core.engine.closed_by(self.context())
+        if worker.engine.has_closed()
+            && let Some(failed) = worker.engine.closed_by(self.context())
         {
-            self.give_up(core, failed);
-            return self.settle(core);
+            self.give_up(worker, failed);
+            return self.settle(worker);
         }
         while let Some(&step) = self.collective.schedule.steps.get(self.at) {
             match step {
-                Step::Send { to, span } => self.send(core, to, span),
-                Step::Receive { from, span } => self.receive(core, from, span),
-                Step::Wait => match self.settle(core) {
+                Step::Send { to, span } => self.send(worker, to, span),
+                Step::Receive { from, span } => self.receive(worker, from, span),
+                Step::Wait => match self.settle(worker) {
                     Stage::Ended if self.failure.is_none() => {}
                     stage => return stage,
                 },
                 Step::Await { step } => {
-                    if !self.settle_one(core, step) {
+                    if !self.settle_one(worker, step) {
                         return Stage::Waits;
                     }
                     if self.is_over {
-                        return self.settle(core);
+                        return self.settle(worker);
                     }
                 }
                 Step::Copy { from, to } if self.collective.memory.is_brief(to.len) => {
@@ -486,23 +486,23 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 }
                 Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => {
                     let (units, len) = self.posts(step);
-                    let stage = self.await_board(core, |board| board.has_room(len));
+                    let stage = self.await_board(worker, |board| board.has_room(len));
                     if stage != Stage::Ended || self.failure.is_some() {
-                        self.tell_what_was_left_out(core);
+                        self.tell_what_was_left_out(worker);
                         return stage;
                     }
-                    if !self.reserves(core, |board| board.reserve(len)) {
+                    if !self.reserves(worker, |board| board.reserve(len)) {
                         return Stage::Ended;
                     }
                     if !self.collective.memory.is_brief(units) {
                         return Stage::Works;
                     }
                     self.post(step);
-                    self.tell(core);
+                    self.tell(worker);
                 }
                 Step::Meet { .. } if self.untaken().next().is_some() => return Stage::Works,
                 Step::Meet { first, end } => {
-                    let stage = self.await_board(core, |board| board.has(first..end));
+                    let stage = self.await_board(worker, |board| board.has(first..end));
                     if stage == Stage::Waits {
                         if self.comes_first() {
                             continue;
@@ -514,13 +514,13 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     }
                 }
                 Step::Announce { units, reader } => self.announce(units, reader),
-                Step::PostMore { .. } => return self.await_room_for_more(core),
+                Step::PostMore { .. } => return self.await_room_for_more(worker),
                 Step::Release { piece } => {
                     self.release(piece);
-                    self.tell(core);
+                    self.tell(worker);
                 }
                 Step::TakeMore { .. } if self.early.takes(self.at) => {}
-                Step::TakeMore { from, piece, .. } => return self.await_more(core, from, piece),
+                Step::TakeMore { from, piece, .. } => return self.await_more(worker, from, piece),
                 Step::Take { .. } if self.early.takes(self.at) => {}
                 Step::Take { from, at, to } if self.collective.memory.is_brief(to.len) => {
                     self.take(from, at, to);
@@ -538,7 +538,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
             }
             self.at += 1;
         }
-        self.settle(core)
+        self.settle(worker)
     }
 
     /// Takes the steps that need no core.
@@ -586,26 +586,26 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 
     #[inline]
-    fn send(&mut self, core: &mut Core, to: u32, span: Span) {
+    fn send(&mut self, worker: &mut Worker, to: u32, span: Span) {
         let Call { comm, tag, .. } = &self.collective.call;
         let data = self.collective.memory.stream(span, &self.temporaries);
         let context = comm.collective_context();
         let envelope = Envelope { context, source: comm.rank(), tag: *tag, is_urgent: true };
         let peer = comm.peer(to);
-        if !core.send_short(peer, envelope, &data) {
-            let op = core.engine.submit_send(peer, envelope, &data, SendMode::Standard);
+        if !worker.send_short(peer, envelope, &data) {
+            let op = worker.engine.submit_send(peer, envelope, &data, SendMode::Standard);
             self.note_begun(peer, op, data.len());
         }
     }
 
     #[inline]
-    fn receive(&mut self, core: &mut Core, from: u32, span: Span) {
+    fn receive(&mut self, worker: &mut Worker, from: u32, span: Span) {
         let Call { comm, tag, .. } = &self.collective.call;
         let into = self.collective.memory.stream(span, &self.temporaries);
         let context = comm.collective_context();
         let selector = Selector { context, source: Some(from), tag: Some(*tag) };
         let peer = comm.peer(from);
-        let op = core.engine.submit_receive(Some(peer), selector, &into);
+        let op = worker.engine.submit_receive(Some(peer), selector, &into);
         self.note_begun(peer, op, into.len());
     }
 
@@ -616,38 +616,38 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// Whether all that was begun has ended.
     #[inline]
-    fn settle(&mut self, core: &mut Core) -> Stage {
+    fn settle(&mut self, worker: &mut Worker) -> Stage {
         while let Some(&begun) = self.begun.last() {
-            let Some(completion) = core.engine.take(begun.op) else { return Stage::Waits };
+            let Some(completion) = worker.engine.take(begun.op) else { return Stage::Waits };
             self.begun.pop();
-            self.check(begun, completion, core);
+            self.check(begun, completion, worker);
         }
         Stage::Ended
     }
 
     /// Whether what was begun in a step has ended. What fails is told at the next wait for everything:
     /// what else was begun is still under way, and may be what a peer waits for.
-    fn settle_one(&mut self, core: &mut Core, step: u32) -> bool {
+    fn settle_one(&mut self, worker: &mut Worker, step: u32) -> bool {
         let Ok(index) = self.begun.binary_search_by_key(&step, |begun| begun.step) else {
             return true;
         };
         let begun = self.begun[index];
-        let Some(completion) = core.engine.take(begun.op) else { return false };
+        let Some(completion) = worker.engine.take(begun.op) else { return false };
         self.begun.remove(index);
-        self.check(begun, completion, core);
+        self.check(begun, completion, worker);
         true
     }
 
     #[inline]
-    fn check(&mut self, begun: Begun, completion: Completion, core: &mut Core) {
+    fn check(&mut self, begun: Begun, completion: Completion, worker: &mut Worker) {
         if completion.outcome != Outcome::Ok || completion.bytes != begun.bytes {
-            self.note_failure(begun, completion, core);
+            self.note_failure(begun, completion, worker);
         }
     }
 
     /// What was begun in a step has failed. The first that does is told why.
     #[cold]
-    fn note_failure(&mut self, begun: Begun, completion: Completion, core: &mut Core) {
+    fn note_failure(&mut self, begun: Begun, completion: Completion, worker: &mut Worker) {
         if self.failure.is_some() {
             return;
         }
@@ -655,13 +655,13 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let Completion { source, bytes, outcome, .. } = completion;
         let context = self.context();
         self.failure = Some(match outcome {
-            Outcome::PeerFailed if let Some(failed) = core.engine.closed_by(context) => {
-                return self.give_up(core, failed);
+            Outcome::PeerFailed if let Some(failed) = worker.engine.closed_by(context) => {
+                return self.give_up(worker, failed);
             }
             Outcome::PeerFailed => {
                 self.is_over = true;
-                core.close_context(context, peer);
-                gone(&why_gone(peer, &core.take_notices()))
+                worker.close_context(context, peer);
+                gone(&why_gone(peer, &worker.take_notices()))
             }
             Outcome::Truncated { message_bytes } => unfit(source, message_bytes, expected),
             Outcome::Ok | Outcome::Cancelled => unfit(source, bytes, expected),
@@ -670,13 +670,13 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// A member has failed, here or to another: the communicator's collectives are closed.
     #[cold]
-    fn give_up(&mut self, core: &mut Core, failed: PeerId) {
+    fn give_up(&mut self, worker: &mut Worker, failed: PeerId) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
-        core.close_context(self.context(), failed);
+        worker.close_context(self.context(), failed);
         if std::mem::take(&mut self.watches) {
-            core.unwatch(&self.collective.seat().board);
+            worker.unwatch(&self.collective.seat().board);
         }
         self.failure.get_or_insert_with(|| gone(&why_gone(failed, &[])));
     }

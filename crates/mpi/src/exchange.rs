@@ -3,7 +3,7 @@
 
 use engine::{Envelope, Outcome, Selector, SendMode};
 use memory::Region;
-use progress::Core;
+use progress::Worker;
 use wire::PeerId;
 
 use crate::check::Told;
@@ -33,8 +33,8 @@ impl Span<'_> {
             Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
         let peer = PeerId(self.group.world_rank(to));
         let completion = progress.submit_and_wait(
-            |core| core.engine.submit_send(peer, envelope, &region, SendMode::Standard),
-            |core, op| core.take_or_await(*op),
+            |worker| worker.engine.submit_send(peer, envelope, &region, SendMode::Standard),
+            |worker, op| worker.take_or_await(*op),
         );
         self.checked(completion.outcome, to)
     }
@@ -46,10 +46,11 @@ impl Span<'_> {
         let envelope =
             Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
         let peer = PeerId(self.group.world_rank(with));
-        let op = progress
-            .submit(|core| core.engine.submit_send(peer, envelope, &region, SendMode::Standard));
+        let op = progress.submit(|worker| {
+            worker.engine.submit_send(peer, envelope, &region, SendMode::Standard)
+        });
         let heard = self.receive(with)?;
-        let completion = progress.wait(|core| core.take_or_await(op));
+        let completion = progress.wait(|worker| worker.take_or_await(op));
         self.checked(completion.outcome, with)?;
         Ok(heard)
     }
@@ -62,8 +63,8 @@ impl Span<'_> {
         let selector = Selector { context: self.context, source: Some(from), tag: Some(self.tag) };
         let peer = PeerId(self.group.world_rank(from));
         let completion = progress.submit_and_wait(
-            |core| core.engine.submit_receive(Some(peer), selector, &region),
-            |core, op| core.take_or_await(*op),
+            |worker| worker.engine.submit_receive(Some(peer), selector, &region),
+            |worker, op| worker.take_or_await(*op),
         );
         self.checked(completion.outcome, from)?;
         Ok(region.slice(0, completion.bytes as usize).to_vec())
@@ -91,7 +92,7 @@ impl Span<'_> {
 
     /// Whether none of those who take part has failed, as far as known here.
     fn open(&self) -> Result<()> {
-        let closed_by = |core: &mut Core| core.engine.closed_by(self.context);
+        let closed_by = |worker: &mut Worker| worker.engine.closed_by(self.context);
         process::current()?
             .lane(self.lane)
             .look(closed_by)
@@ -113,10 +114,10 @@ impl Span<'_> {
     /// is one of a communicator's collectives, these are closed.
     fn close(&self, peer: PeerId) -> Result<PeerId> {
         let context = self.context;
-        let close = |core: &mut Core| {
-            let failed = core.engine.closed_by(context).unwrap_or(peer);
+        let close = |worker: &mut Worker| {
+            let failed = worker.engine.closed_by(context).unwrap_or(peer);
             if Comm::has_collectives_in(context) {
-                core.close_context(context, failed);
+                worker.close_context(context, failed);
             }
             failed
         };

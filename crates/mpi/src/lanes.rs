@@ -159,10 +159,10 @@ pub(crate) fn wanted(level: ThreadLevel, policy: &Policy) -> std::result::Result
 pub(crate) fn wait_in<T>(
     process: &Process,
     lanes: Lanes,
-    mut ready: impl FnMut(Lane, &mut progress::Core) -> Option<T>,
+    mut ready: impl FnMut(Lane, &mut progress::Worker) -> Option<T>,
 ) -> T {
     if let Some(lane) = lanes.only() {
-        return process.lane(lane).wait(|core| ready(lane, core));
+        return process.lane(lane).wait(|worker| ready(lane, worker));
     }
     let (mut all, mut count) = ([(Lane::FIRST, process.progress()); LANES_MAX], 0);
     for lane in lanes.iter() {
@@ -170,7 +170,7 @@ pub(crate) fn wait_in<T>(
         count += 1;
     }
     let of = all.map(|(_, progress)| progress);
-    Progress::wait_in_any(&of[..count], |index, core| ready(all[index].0, core))
+    Progress::wait_in_any(&of[..count], |index, worker| ready(all[index].0, worker))
 }
 
 #[cfg(test)]

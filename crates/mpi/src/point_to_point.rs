@@ -2,7 +2,7 @@
 
 use engine::{Envelope, MatchedId, Message, Selector, SendMode};
 use memory::Region;
-use progress::Core;
+use progress::Worker;
 use wire::PeerId;
 
 use crate::buffer;
@@ -81,8 +81,8 @@ pub fn send(comm: &Comm, to: Option<u32>, tag: i32, data: &Region, mode: Mode) -
     let mode = engine_mode(mode);
     let operation = |op| Operation::of(comm, op, false);
     let (_, error) = progress.submit_and_wait(
-        |core| core.engine.submit_send(peer, envelope, data, mode),
-        |core, &op| Some(operation(op).interpret(core.take_or_await(op)?, core)),
+        |worker| worker.engine.submit_send(peer, envelope, data, mode),
+        |worker, &op| Some(operation(op).interpret(worker.take_or_await(op)?, worker)),
     );
     error.map_or(Ok(()), Err)
 }
@@ -106,8 +106,8 @@ pub fn receive(
     let peer = selector.source.map(|source| comm.peer(source));
     let operation = |op| Operation::of(comm, op, true);
     progress.submit_and_wait(
-        |core| core.engine.submit_receive(peer, selector, into),
-        |core, &op| Some(operation(op).interpret(core.take_or_await(op)?, core)),
+        |worker| worker.engine.submit_receive(peer, selector, into),
+        |worker, &op| Some(operation(op).interpret(worker.take_or_await(op)?, worker)),
     )
 }
 
@@ -188,25 +188,25 @@ pub fn probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Status> {
     let Some(selector) = selector(comm, from, tag) else { return Ok(Status::PROC_NULL) };
     let peer = selector.source.map(|source| comm.peer(source));
     let progress = comm.progress()?;
-    let message = progress.wait(|core| {
-        let found = core.engine.probe(peer, selector);
-        hope(core, peer, selector, found)
+    let message = progress.wait(|worker| {
+        let found = worker.engine.probe(peer, selector);
+        hope(worker, peer, selector, found)
     });
     message.map(status_of)
 }
 
 /// What a probe has found, or that nothing will come; none as long as it may.
 fn hope<T>(
-    core: &mut Core,
+    worker: &mut Worker,
     peer: Option<PeerId>,
     selector: Selector,
     found: Option<T>,
 ) -> Option<Result<T>> {
     match found {
         Some(found) => Some(Ok(found)),
-        None if peer.is_some_and(|peer| core.engine.is_failed(peer)) => Some(Err(gone(core))),
+        None if peer.is_some_and(|peer| worker.engine.is_failed(peer)) => Some(Err(gone(worker))),
         None => {
-            core.await_message(peer, selector);
+            worker.await_message(peer, selector);
             None
         }
     }
@@ -220,9 +220,9 @@ pub fn immediate_probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Opti
     let Some(selector) = selector(comm, from, tag) else { return Ok(Some(Status::PROC_NULL)) };
     let peer = selector.source.map(|source| comm.peer(source));
     let progress = comm.progress()?;
-    let message = progress.test(|core| {
-        let found = core.engine.probe(peer, selector);
-        hope(core, peer, selector, found)
+    let message = progress.test(|worker| {
+        let found = worker.engine.probe(peer, selector);
+        hope(worker, peer, selector, found)
     });
     if message.is_none() {
         progress.pause();
@@ -254,9 +254,9 @@ pub fn matched_probe(
     };
     let peer = selector.source.map(|source| comm.peer(source));
     let progress = comm.progress()?;
-    let take = |core: &mut Core| {
-        let found = core.engine.submit_matched_probe(peer, selector);
-        hope(core, peer, selector, found)
+    let take = |worker: &mut Worker| {
+        let found = worker.engine.submit_matched_probe(peer, selector);
+        hope(worker, peer, selector, found)
     };
     let found = if waits { Some(progress.wait(take)) } else { progress.test(take) };
     let Some((id, message)) = found.transpose()? else {
@@ -274,9 +274,9 @@ pub fn matched_probe(
 pub fn begin_matched_receive(message: Handle, into: &Region) -> Result<Operation> {
     let (id, comm, lane) = MESSAGES.remove(message)?;
     let progress = process::current()?.lane(lane);
-    let op = progress.submit(|core| {
-        let op = core.engine.submit_matched_receive(id, into)?;
-        core.engine.note(op, comm.0);
+    let op = progress.submit(|worker| {
+        let op = worker.engine.submit_matched_receive(id, into)?;
+        worker.engine.note(op, comm.0);
         Some(op)
     });
     let gone = || Error::new(ErrorClass::Request, "the message was received already");
@@ -289,9 +289,9 @@ pub fn begin_matched_receive(message: Handle, into: &Region) -> Result<Operation
 /// When not initialised.
 pub fn finish(operation: Operation) -> Result<(Status, Option<Error>)> {
     let progress = process::current()?.lane(operation.lane);
-    Ok(progress.wait(|core| {
-        let completion = core.take_or_await(operation.op)?;
-        Some(operation.interpret(completion, core))
+    Ok(progress.wait(|worker| {
+        let completion = worker.take_or_await(operation.op)?;
+        Some(operation.interpret(completion, worker))
     }))
 }
 

@@ -16,7 +16,7 @@ use driver::{
 };
 use engine::{Config, Engine};
 use lock::Uncancelled;
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Directory, Policy, Progress, Worker};
 use topo::sites::{Home, Map, Network};
 use wire::PeerId;
 
@@ -228,7 +228,7 @@ pub fn finalize() -> Result<()> {
 
 /// What the process has counted, once it has joined its job.
 pub fn counters() -> Option<(progress::Counters, engine::Counters)> {
-    let counted = |core: &mut Core| (core.counters(), core.engine.counters());
+    let counted = |worker: &mut Worker| (worker.counters(), worker.engine.counters());
     let all = PROCESS.get()?.all().map(|lane| lane.look(counted));
     all.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
@@ -291,18 +291,18 @@ fn part(process: &Process) -> Result<()> {
     }
     let has_met = meet(process);
     for lane in process.all() {
-        let quiet = |core: &mut Core| core.is_quiet().then_some(());
+        let quiet = |worker: &mut Worker| worker.is_quiet().then_some(());
         if lane.wait_for(WORD_PATIENCE, quiet).is_none() {
-            let quiet = |core: &mut Core| core.is_quiet_but_for_closed().then_some(());
+            let quiet = |worker: &mut Worker| worker.is_quiet_but_for_closed().then_some(());
             lane.wait_for(FINALIZE_PATIENCE, quiet);
         }
     }
     if !has_met? {
         // Those that are left wait for this process's word, and go on when it is gone.
-        process.all().for_each(|lane| lane.look(Core::close));
+        process.all().for_each(|lane| lane.look(Worker::close));
     }
     process.job.fence().map_err(failed)?;
-    process.all().for_each(|lane| lane.look(Core::close));
+    process.all().for_each(|lane| lane.look(Worker::close));
     process.job.finalize().map_err(failed)
 }
 
@@ -310,10 +310,11 @@ fn part(process: &Process) -> Result<()> {
 fn meet(process: &Process) -> Result<bool> {
     let world = &process.world;
     // To try, the ranks that this one would begin with may have to be reached first.
-    let known = process.beside.iter().find_map(|lane| lane.look(|core| core.engine.first_failed()));
-    let failed = process.progress.submit(|core| {
-        let failed = core.engine.first_failed().or(known);
-        failed.inspect(|failed| core.close_context(world.collective_context(), *failed))
+    let known =
+        process.beside.iter().find_map(|lane| lane.look(|worker| worker.engine.first_failed()));
+    let failed = process.progress.submit(|worker| {
+        let failed = worker.engine.first_failed().or(known);
+        failed.inspect(|failed| worker.close_context(world.collective_context(), *failed))
     });
     if failed.is_some() {
         return Ok(false);
@@ -369,13 +370,13 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let shares_machine = survey.is_crowded && survey.sites.nodes() > 1;
     let policy = if shares_machine { policy.among_nodes() } else { policy };
     let policy = policy.in_lanes(survey.lanes);
-    let core = opened.core(&job, (CARD, gateways), &survey).map_err(failed)?;
-    let progress = Progress::new(core, policy).map_err(|error| failed(error.to_string()))?;
+    let worker = opened.worker(&job, (CARD, gateways), &survey).map_err(failed)?;
+    let progress = Progress::new(worker, policy).map_err(|error| failed(error.to_string()))?;
     let begin = |(opened, card): (Opened, String)| {
         // From cores that nobody wants threads look on for the first.
         let policy = policy.without_onlookers();
-        let core = opened.core(&job, (&card, Gateways::default()), &survey).map_err(failed)?;
-        progress.new_beside(core, policy).map_err(|error| failed(error.to_string()))
+        let worker = opened.worker(&job, (&card, Gateways::default()), &survey).map_err(failed)?;
+        progress.new_beside(worker, policy).map_err(|error| failed(error.to_string()))
     };
     let beside = beside.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
     if survey.lanes > 1 {
@@ -410,12 +411,12 @@ struct Opened {
 
 impl Opened {
     /// What communicates with those who have published such a card.
-    fn core(
+    fn worker(
         self,
         job: &Arc<Job>,
         (card, gateways): (&str, Gateways),
         survey: &Survey,
-    ) -> Result<Core, String> {
+    ) -> Result<Worker, String> {
         let Self { rails, teams, networks } = self;
         let (rank, size) = (PeerId(job.rank()), job.size() as usize);
         let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
@@ -437,11 +438,11 @@ impl Opened {
         let usual = Config::new(size);
         let mut engine = Engine::new(Config { budget_bytes, patience_ns, host, strategy, ..usual });
         record::begin(&mut engine, job);
-        let core = Core::new(engine, rank, size, rails, directory);
-        let join = |core: Core, team: &Vec<String>| {
-            core.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())
+        let worker = Worker::new(engine, rank, size, rails, directory);
+        let join = |worker: Worker, team: &Vec<String>| {
+            worker.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())
         };
-        Ok(teams.iter().fold(core, join))
+        Ok(teams.iter().fold(worker, join))
     }
 }
 

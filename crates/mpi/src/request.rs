@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{Completion, OpId, Outcome};
-use progress::Core;
+use progress::Worker;
 
 use crate::buffer::Flush;
 use crate::collective::{Collective, Pending};
@@ -176,17 +176,17 @@ impl Request {
     }
 
     /// The end of the request, once, if it is there, as far as the core of a lane tells.
-    fn poll(&self, lane: Lane, core: &mut Core) -> Option<Ended> {
+    fn poll(&self, lane: Lane, worker: &mut Worker) -> Option<Ended> {
         match self {
             Self::Done(done) => Some(Ended::of(done.status())),
-            Self::Operation(operation) => operation.poll(core, true),
+            Self::Operation(operation) => operation.poll(worker, true),
             Self::Exchange(parts) => {
                 let [receive, send] = &**parts;
-                receive.peek(lane, core).and_then(|_| send.peek(lane, core))?;
-                let (received, sent) = (receive.poll(lane, core)?, send.poll(lane, core)?);
+                receive.peek(lane, worker).and_then(|_| send.peek(lane, worker))?;
+                let (received, sent) = (receive.poll(lane, worker)?, send.poll(lane, worker)?);
                 Some(Ended { error: received.error.or(sent.error), ..received })
             }
-            Self::Flush(flush) => flush.is_done(lane, core).then_some(Ended::of(Status::EMPTY)),
+            Self::Flush(flush) => flush.is_done(lane, worker).then_some(Ended::of(Status::EMPTY)),
             Self::Collective(pending) => {
                 let error = pending.end()?.clone();
                 Some(Ended { error, ..Ended::of(Status::EMPTY) })
@@ -198,7 +198,7 @@ impl Request {
                     Some(Active::Done(done)) => {
                         Ended { status: done.status(), error: None, freed: false }
                     }
-                    Some(Active::Operation(operation)) => operation.poll(core, false)?,
+                    Some(Active::Operation(operation)) => operation.poll(worker, false)?,
                     Some(Active::Collective(pending)) => {
                         let error = pending.end()?.clone();
                         Ended { status: Status::EMPTY, error, freed: false }
@@ -211,20 +211,20 @@ impl Request {
     }
 
     /// The status of the request if it has ended, which is left as it is.
-    fn peek(&self, lane: Lane, core: &mut Core) -> Option<Status> {
+    fn peek(&self, lane: Lane, worker: &mut Worker) -> Option<Status> {
         match self {
             Self::Done(done) => Some(done.status()),
-            Self::Operation(operation) => operation.peek(core),
+            Self::Operation(operation) => operation.peek(worker),
             Self::Exchange(parts) => {
-                let status = parts[0].peek(lane, core)?;
-                parts[1].peek(lane, core).map(|_| status)
+                let status = parts[0].peek(lane, worker)?;
+                parts[1].peek(lane, worker).map(|_| status)
             }
-            Self::Flush(flush) => flush.is_done(lane, core).then_some(Status::EMPTY),
+            Self::Flush(flush) => flush.is_done(lane, worker).then_some(Status::EMPTY),
             Self::Collective(pending) => pending.end().map(|_| Status::EMPTY),
             Self::Persistent(persistent) => match &*persistent.active() {
                 None => Some(Status::EMPTY),
                 Some(Active::Done(done)) => Some(done.status()),
-                Some(Active::Operation(operation)) => operation.peek(core),
+                Some(Active::Operation(operation)) => operation.peek(worker),
                 Some(Active::Collective(pending)) => pending.end().map(|_| Status::EMPTY),
             },
         }
@@ -281,25 +281,29 @@ impl Operation {
     }
 
     #[inline]
-    fn poll(&self, core: &mut Core, freed: bool) -> Option<Ended> {
-        let completion = core.take_or_await(self.op)?;
-        let (status, error) = self.interpret(completion, core);
+    fn poll(&self, worker: &mut Worker, freed: bool) -> Option<Ended> {
+        let completion = worker.take_or_await(self.op)?;
+        let (status, error) = self.interpret(completion, worker);
         Some(Ended { status, error, freed })
     }
 
-    fn peek(&self, core: &mut Core) -> Option<Status> {
-        let completion = core.engine.peek(self.op)?;
-        Some(self.interpret(completion, core).0)
+    fn peek(&self, worker: &mut Worker) -> Option<Status> {
+        let completion = worker.engine.peek(self.op)?;
+        Some(self.interpret(completion, worker).0)
     }
 
     /// What a completion means to the caller.
     #[inline]
-    pub fn interpret(&self, completion: Completion, core: &mut Core) -> (Status, Option<Error>) {
+    pub fn interpret(
+        &self,
+        completion: Completion,
+        worker: &mut Worker,
+    ) -> (Status, Option<Error>) {
         match completion.outcome {
             Outcome::Ok => (self.status(&completion), None),
             Outcome::Cancelled => (Status { cancelled: true, ..Status::EMPTY }, None),
             Outcome::Truncated { .. } | Outcome::PeerFailed => {
-                (self.status(&completion), Some(self.failure(completion, core)))
+                (self.status(&completion), Some(self.failure(completion, worker)))
             }
         }
     }
@@ -315,7 +319,7 @@ impl Operation {
     }
 
     #[cold]
-    fn failure(&self, completion: Completion, core: &mut Core) -> Error {
+    fn failure(&self, completion: Completion, worker: &mut Worker) -> Error {
         let Completion { source, tag, bytes, outcome } = completion;
         let error = match outcome {
             Outcome::Truncated { message_bytes } => {
@@ -324,15 +328,15 @@ impl Operation {
                 );
                 Error::new(ErrorClass::Truncate, message)
             }
-            Outcome::Ok | Outcome::Cancelled | Outcome::PeerFailed => gone(core),
+            Outcome::Ok | Outcome::Cancelled | Outcome::PeerFailed => gone(worker),
         };
         error.on(self.comm)
     }
 }
 
 /// The error of what needs a peer that is gone.
-pub(crate) fn gone(core: &mut progress::Core) -> Error {
-    let notices = core.take_notices().join("; ");
+pub(crate) fn gone(worker: &mut progress::Worker) -> Error {
+    let notices = worker.take_notices().join("; ");
     Error::new(ErrorClass::ProcAborted, format!("the peer is gone ({notices})"))
 }
 
@@ -412,8 +416,8 @@ fn already_active() -> Error {
 pub fn cancel(handle: Handle) -> Result<()> {
     let find = |requests: &mut Objects<Entry>| Ok(requests.find(handle)?.request.operations());
     // One that is matched goes on.
-    act_on(handle, "cancelled", find, |core, op| {
-        core.engine.submit_cancel(op);
+    act_on(handle, "cancelled", find, |worker, op| {
+        worker.engine.submit_cancel(op);
     })
 }
 
@@ -423,7 +427,7 @@ pub fn cancel(handle: Handle) -> Result<()> {
 /// As [`wait`], and for a collective under way.
 pub fn free(handle: Handle) -> Result<()> {
     let remove = |requests: &mut Objects<Entry>| Ok(requests.remove(handle)?.request.operations());
-    act_on(handle, "freed", remove, |core, op| core.engine.release(op))
+    act_on(handle, "freed", remove, |worker, op| worker.engine.release(op))
 }
 
 /// Acts on the engine's operations behind a request; `find` tells those of one that is kept.
@@ -431,16 +435,16 @@ fn act_on(
     handle: Handle,
     what: &str,
     find: impl FnOnce(&mut Objects<Entry>) -> Result<Vec<Operation>>,
-    act: impl Fn(&mut Core, OpId),
+    act: impl Fn(&mut Worker, OpId),
 ) -> Result<()> {
     let process = process::current()?;
     let operations = match Named::of(handle) {
         Named::Null => return Err(unknown(handle)),
         Named::Done(_) => return Ok(()),
         Named::Operation(named) => {
-            return named.progress(process)?.submit(|core| {
-                named.known(core)?;
-                act(core, named.op);
+            return named.progress(process)?.submit(|worker| {
+                named.known(worker)?;
+                act(worker, named.op);
                 Ok(())
             });
         }
@@ -453,7 +457,7 @@ fn act_on(
         }
     };
     for operation in operations {
-        process.lane(operation.lane).submit(|core| act(core, operation.op));
+        process.lane(operation.lane).submit(|worker| act(worker, operation.op));
     }
     Ok(())
 }

@@ -55,14 +55,14 @@ impl Progress {
 
     /// Polls once, if nobody does; whether something has come.
     fn take_in_unasked(&self) -> bool {
-        let Some(mut core) = self.core().try_lock() else { return false };
-        if core.watch.is_polled() || core.watch.is_guarded() {
+        let Some(mut worker) = self.worker().try_lock() else { return false };
+        if worker.watch.is_polled() || worker.watch.is_guarded() {
             return false;
         }
-        let before = core.engine.news();
-        let moved = core.advance();
-        self.report(&mut core, before);
-        self.leave(&mut core);
+        let before = worker.engine.news();
+        let moved = worker.advance();
+        self.report(&mut worker, before);
+        self.leave(&mut worker);
         moved
     }
 }

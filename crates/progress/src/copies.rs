@@ -1,7 +1,7 @@
 //! Long messages that are fetched from their senders' memory: in pieces, and without the core.
 //!
-//! A thread takes a piece under the core's lock, copies it without, and gives it back under it. Who is at a fetch
-//! goes on with it; what nobody is at is for the next that has the core, and who waits and has nothing else to do
+//! A thread takes a piece under the worker's lock, copies it without, and gives it back under it. Who is at a fetch
+//! goes on with it; what nobody is at is for the next that holds the worker, and who waits and has nothing else to do
 //! takes pieces of any (`wait/copying`), of the nearest first (`places`). However it goes, a fetch ends when nothing of it is left and nothing is in
 //! anyone's hands: until then its operation is under way, and the memory is the library's.
 
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use driver::Puller;
 use engine::{Pull, PullId};
 
-use crate::core::Core;
 use crate::places::{Choice, Distance, Place, Places};
+use crate::worker::Worker;
 
 /// The long fetches of a process, the oldest first: no more than it has receives under way.
 #[derive(Default)]
@@ -116,7 +116,7 @@ impl Piece {
     }
 }
 
-impl Core {
+impl Worker {
     /// Copies a short message from its sender's memory, and lays a long one beside for who has the time.
     pub(crate) fn fetch(&mut self, pull: Pull, puller: Arc<dyn Puller>) {
         if pull.local.len() <= IN_PLACE {
@@ -137,7 +137,7 @@ impl Core {
         self.copies.has(at)
     }
 
-    /// Takes that piece, to be given back by [`Core::give_back`].
+    /// Takes that piece, to be given back by [`Worker::give_back`].
     pub(crate) fn take_piece(&mut self, at: Option<PullId>) -> Option<Piece> {
         let Self { copies, places, .. } = self;
         let own = copies.find(places, at);

@@ -1,6 +1,6 @@
 //! What progress has done so far.
 //!
-//! Whoever has the core counts, so all of it is plain additions. No clock is read for it but beside calls of the
+//! Whoever holds the worker counts, so all of it is plain additions. No clock is read for it but beside calls of the
 //! kernel: what a thread spins, or loses by yielding, is known where a wait looks at the clock for its own sake.
 
 use std::ops::Add;
@@ -67,7 +67,7 @@ impl Counters {
     /// Work was taken so far from where it was offered.
     pub(crate) fn note_taken(&mut self, distance: Distance) {
         *match distance {
-            Distance::Core => &mut self.taken_on_core,
+            Distance::Worker => &mut self.taken_on_core,
             Distance::Domain => &mut self.taken_in_domain,
             Distance::Node => &mut self.taken_in_node,
             Distance::Machine => &mut self.taken_afar,

@@ -223,7 +223,7 @@ impl Crowding {
         self.turns.pay(self.us(now))
     }
 
-    /// A thread that does has the core back after so long; whether to go on.
+    /// A thread that does holds the worker back after so long; whether to go on.
     pub fn note_turn(&self, took: Duration, now: Instant) -> bool {
         self.turns.note(took, self.us(now))
     }

@@ -8,7 +8,7 @@
 //! less far for a core where more are busy, with whatever.
 //!
 //! Such a thread may be put aside at any point for as long as others compute, so it holds nothing that anybody waits for:
-//! neither the core's lock nor another. It looks through [`Lookout`]s, and rings once for each sleep. Nobody depends
+//! neither the worker's lock nor another. It looks through [`Lookout`]s, and rings once for each sleep. Nobody depends
 //! on it either: rails ring for who sleeps on them, and who rests between two looks looks again. It looks for some 20 ms
 //! after there was news, and sleeps until it is called; one that was put aside is not called for longer.
 

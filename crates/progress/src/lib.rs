@@ -10,7 +10,6 @@
 
 mod beside;
 mod copies;
-mod core;
 mod cores;
 mod counters;
 mod crowding;
@@ -32,10 +31,11 @@ mod vain;
 mod wait;
 mod waiters;
 mod watch;
+mod worker;
 
-pub use core::{Core, Directory};
 pub use counters::{Counters, TaskSteps};
 pub use explain::{Amount, Explained, may_precede};
 pub use policy::{LANES_MAX, Policy};
 pub use tasks::{Stage, Task};
 pub use wait::Progress;
+pub use worker::{Directory, Worker};

@@ -1,6 +1,6 @@
 //! Where in the machine work is offered, and which of it is nearest to a thread that has the time.
 //!
-//! Pieces of long messages and what tasks have to compute wait under the core's lock for whoever takes them. Each was
+//! Pieces of long messages and what tasks have to compute wait under the worker's lock for whoever takes them. Each was
 //! offered on some core: there its data were last. Who looks for work takes what was offered on its own core, then within
 //! its domain, within its node of memory, and anywhere: what a queue for each core, cache and node would give that
 //! is searched from the inside to the outside. So that none starves where work near by keeps coming, the oldest
@@ -31,7 +31,7 @@ pub(crate) struct Place(Option<usize>);
 /// How far it is from one place to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Distance {
-    Core,
+    Worker,
     /// Both share the last cache, or the whole process is of one domain.
     Domain,
     /// Both are of one node of memory.
@@ -83,7 +83,7 @@ impl Places {
         let (Place(Some(from)), Place(Some(to))) = (from, to) else { return Distance::Domain };
         let location = |core: usize| self.locations.get(core).copied().flatten();
         match (location(from), location(to)) {
-            _ if from == to => Distance::Core,
+            _ if from == to => Distance::Worker,
             (Some(one), Some(other)) if one == other => Distance::Domain,
             (Some(one), Some(other)) if one.node == other.node => Distance::Node,
             _ => Distance::Machine,
@@ -174,7 +174,7 @@ mod tests {
         let places = machine();
         let levels = |core| {
             let far: Vec<_> = (0..16).map(|to| places.distance(at(core), at(to))).collect();
-            [Distance::Core, Distance::Domain, Distance::Node, Distance::Machine]
+            [Distance::Worker, Distance::Domain, Distance::Node, Distance::Machine]
                 .map(|level| far.iter().filter(|one| **one == level).count())
         };
         for core in 0..16 {
@@ -184,7 +184,7 @@ mod tests {
             }
         }
         assert_eq!(places.distance(at(0), at(99)), Distance::Machine, "a core given later");
-        assert_eq!(places.distance(at(99), at(99)), Distance::Core);
+        assert_eq!(places.distance(at(99), at(99)), Distance::Worker);
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn none_starves_where_nearer_work_keeps_coming() {
         let mut choice = Choice::default();
-        let offers = [(0, Distance::Machine), (1, Distance::Core)];
+        let offers = [(0, Distance::Machine), (1, Distance::Worker)];
         for _ in 0..3 {
             for _ in 0..PASSED_MAX {
                 assert_eq!(choice.take(offers.into_iter()), Some(offers[1]));
@@ -216,8 +216,8 @@ mod tests {
     #[test]
     fn a_choice_from_the_newest_on_takes_the_newest_of_the_nearest() {
         let mut choice = Choice::default();
-        let far = [Distance::Core, Distance::Core, Distance::Machine];
+        let far = [Distance::Worker, Distance::Worker, Distance::Machine];
         let newest_first = || far.into_iter().enumerate().rev();
-        assert_eq!(choice.take(newest_first()), Some((1, Distance::Core)));
+        assert_eq!(choice.take(newest_first()), Some((1, Distance::Worker)));
     }
 }

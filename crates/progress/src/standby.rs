@@ -49,7 +49,7 @@ pub(crate) enum Look {
     Gathered,
     /// Somebody else polls: to rest for so long.
     Covered(Duration),
-    /// Another thread has the core.
+    /// Another thread holds the worker.
     Passed,
     /// Somebody else sleeps until a rail rings.
     Relieved,
@@ -98,7 +98,7 @@ impl Rest {
         std::mem::replace(&mut self.period, longer)
     }
 
-    /// Whether this look may be given up, where another thread has the core.
+    /// Whether this look may be given up, where another thread holds the worker.
     pub fn passes(&mut self) -> bool {
         let passes = self.passes > 0;
         self.passes = self.passes.saturating_sub(1);

@@ -1,8 +1,8 @@
 //! What threads submit: at once, or left at the core's desk for who has it.
 //!
-//! A thread that begins a send or a receive while another has the core leaves a slip and goes. Who has the core submits
+//! A thread that begins a send or a receive while another holds the worker leaves a slip and goes. Who holds the worker submits
 //! what was left before it gives it back, and reports what follows from it, as if the other had come just then: so
-//! whoever has the core knows all operations that were begun before, and a thread's submissions stay in order. Where
+//! whoever holds the worker knows all operations that were begun before, and a thread's submissions stay in order. Where
 //! all slips are in use, the thread waits for the core.
 
 use std::sync::atomic::Ordering;
@@ -12,8 +12,8 @@ use lock::{Clerk, Entered, Seat};
 use memory::{Page, Region};
 use wire::PeerId;
 
-use crate::core::Core;
 use crate::wait::Progress;
+use crate::worker::Worker;
 
 /// What a thread leaves that finds the core taken.
 pub struct Slip {
@@ -43,32 +43,32 @@ impl Progress {
         mode: SendMode,
         note: u64,
     ) -> Option<OpId> {
-        let Some(core) = self.core().take_at_once() else {
+        let Some(worker) = self.worker().take_at_once() else {
             return self.leave_send(peer, envelope, data, mode, note);
         };
-        self.send_seated(core, peer, envelope, data, mode, note)
+        self.send_seated(worker, peer, envelope, data, mode, note)
     }
 
     #[inline]
     fn send_seated(
         &self,
-        mut core: Seat<'_, Core>,
+        mut worker: Seat<'_, Worker>,
         peer: PeerId,
         envelope: Envelope,
         data: &Region,
         mode: SendMode,
         note: u64,
     ) -> Option<OpId> {
-        if mode == SendMode::Standard && core.send_short(peer, envelope, data) {
-            self.leave_gathered(core);
+        if mode == SendMode::Standard && worker.send_short(peer, envelope, data) {
+            self.leave_gathered(worker);
             return None;
         }
-        let submit = |core: &mut Core| {
-            let op = core.engine.submit_send(peer, envelope, data, mode);
-            core.engine.note(op, note);
+        let submit = |worker: &mut Worker| {
+            let op = worker.engine.submit_send(peer, envelope, data, mode);
+            worker.engine.note(op, note);
             op
         };
-        Some(self.submit_seated(core, submit))
+        Some(self.submit_seated(worker, submit))
     }
 
     #[cold]
@@ -88,9 +88,9 @@ impl Progress {
             }
             false => Some(slip.send(peer, envelope, data, mode, note)),
         };
-        match self.core().leave(|| true, fill) {
+        match self.worker().leave(|| true, fill) {
             Entered::Left(op) => op,
-            Entered::Seated(core) => self.send_seated(core, peer, envelope, data, mode, note),
+            Entered::Seated(worker) => self.send_seated(worker, peer, envelope, data, mode, note),
         }
     }
 
@@ -103,24 +103,24 @@ impl Progress {
         into: &Region,
         note: u64,
     ) -> OpId {
-        let Some(core) = self.core().take_at_once() else {
+        let Some(worker) = self.worker().take_at_once() else {
             return self.leave_receive(peer, selector, into, note);
         };
-        self.receive_seated(core, peer, selector, into, note)
+        self.receive_seated(worker, peer, selector, into, note)
     }
 
     #[inline]
     fn receive_seated(
         &self,
-        core: Seat<'_, Core>,
+        worker: Seat<'_, Worker>,
         peer: Option<PeerId>,
         selector: Selector,
         into: &Region,
         note: u64,
     ) -> OpId {
-        self.submit_seated(core, |core| {
-            let op = core.engine.submit_receive(peer, selector, into);
-            core.engine.note(op, note);
+        self.submit_seated(worker, |worker| {
+            let op = worker.engine.submit_receive(peer, selector, into);
+            worker.engine.note(op, note);
             op
         })
     }
@@ -134,31 +134,31 @@ impl Progress {
         into: &Region,
         note: u64,
     ) -> OpId {
-        match self.core().leave(|| true, |slip| slip.receive(peer, selector, into, note)) {
+        match self.worker().leave(|| true, |slip| slip.receive(peer, selector, into, note)) {
             Entered::Left(op) => op,
-            Entered::Seated(core) => self.receive_seated(core, peer, selector, into, note),
+            Entered::Seated(worker) => self.receive_seated(worker, peer, selector, into, note),
         }
     }
 
-    /// Sends a short message at once, or lays it beside others; see [`Core::send_short`].
+    /// Sends a short message at once, or lays it beside others; see [`Worker::send_short`].
     #[inline]
     pub fn send_short(&self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
-        let Some(core) = self.core().take_at_once() else {
+        let Some(worker) = self.worker().take_at_once() else {
             return self.leave_short(peer, envelope, data);
         };
-        self.send_short_seated(core, peer, envelope, data)
+        self.send_short_seated(worker, peer, envelope, data)
     }
 
     #[inline]
     fn send_short_seated(
         &self,
-        mut core: Seat<'_, Core>,
+        mut worker: Seat<'_, Worker>,
         peer: PeerId,
         envelope: Envelope,
         data: &Region,
     ) -> bool {
-        let sent = core.send_short(peer, envelope, data);
-        self.leave_gathered(core);
+        let sent = worker.send_short(peer, envelope, data);
+        self.leave_gathered(worker);
         sent
     }
 
@@ -168,9 +168,9 @@ impl Progress {
     #[inline(never)]
     fn leave_short(&self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
         let fill = |slip: &mut Slip| slip.send_copy(peer, envelope, data);
-        match self.core().leave(|| self.may_copy(data), fill) {
+        match self.worker().leave(|| self.may_copy(data), fill) {
             Entered::Left(()) => true,
-            Entered::Seated(core) => self.send_short_seated(core, peer, envelope, data),
+            Entered::Seated(worker) => self.send_short_seated(worker, peer, envelope, data),
         }
     }
 
@@ -180,31 +180,31 @@ impl Progress {
     }
 
     #[inline]
-    fn leave_gathered(&self, mut core: Seat<'_, Core>) {
-        if core.has_loose_ends {
-            self.hand_over(&mut core);
+    fn leave_gathered(&self, mut worker: Seat<'_, Worker>) {
+        if worker.has_loose_ends {
+            self.hand_over(&mut worker);
         }
     }
 
     /// Submits what other threads have left.
-    fn take_in<'a>(&self, core: &mut Core, slips: impl Iterator<Item = &'a mut Slip>) {
-        let before = core.engine.news();
+    fn take_in<'a>(&self, worker: &mut Worker, slips: impl Iterator<Item = &'a mut Slip>) {
+        let before = worker.engine.news();
         for slip in slips {
-            core.counters.left_to_others += 1;
-            slip.submit(core);
+            worker.counters.left_to_others += 1;
+            slip.submit(worker);
         }
-        core.settle();
-        core.look_at_held_copies();
-        self.report(core, before);
-        self.leave(core);
+        worker.settle();
+        worker.look_at_held_copies();
+        self.report(worker, before);
+        self.leave(worker);
     }
 }
 
-impl Clerk for Core {
+impl Clerk for Worker {
     type Slip = Slip;
 
     fn take_in<'a>(&mut self, slips: impl Iterator<Item = &'a mut Slip>) {
-        // Whoever has the core has come by what it is a part of.
+        // Whoever holds the worker has come by what it is a part of.
         if let Some(progress) = self.owner.upgrade() {
             progress.take_in(self, slips);
         }
@@ -213,9 +213,9 @@ impl Clerk for Core {
 
 impl Slip {
     /// As many as there are to be, which is what a desk has room for.
-    pub fn all(core: &mut Core) -> Vec<Self> {
+    pub fn all(worker: &mut Worker) -> Vec<Self> {
         let slip =
-            |_| Self { op: core.engine.reserve(), wish: Wish::Nothing, copied: Page::default() };
+            |_| Self { op: worker.engine.reserve(), wish: Wish::Nothing, copied: Page::default() };
         (0..SLIPS).map(slip).collect()
     }
 
@@ -251,30 +251,30 @@ impl Slip {
         self.op
     }
 
-    fn submit(&mut self, core: &mut Core) {
+    fn submit(&mut self, worker: &mut Worker) {
         match std::mem::replace(&mut self.wish, Wish::Nothing) {
             Wish::Nothing => {}
             Wish::Send { peer, envelope, data, mode, note } => {
-                core.engine.submit_reserved_send(self.op, peer, envelope, data, mode);
-                core.engine.note(self.op, note);
-                self.op = core.engine.reserve();
+                worker.engine.submit_reserved_send(self.op, peer, envelope, data, mode);
+                worker.engine.note(self.op, note);
+                self.op = worker.engine.reserve();
             }
             Wish::SendCopy { peer, envelope, len } => {
                 let data = self.copied.region().slice(0, len);
-                if !core.send_short(peer, envelope, &data) {
-                    core.hold_copy(peer, envelope, &data);
+                if !worker.send_short(peer, envelope, &data) {
+                    worker.hold_copy(peer, envelope, &data);
                 }
             }
             Wish::Receive { peer, selector, into, note } => {
-                core.engine.submit_reserved_receive(self.op, peer, selector, into);
-                core.engine.note(self.op, note);
-                self.op = core.engine.reserve();
+                worker.engine.submit_reserved_receive(self.op, peer, selector, into);
+                worker.engine.note(self.op, note);
+                self.op = worker.engine.reserve();
             }
         }
     }
 }
 
-impl Core {
+impl Worker {
     /// Submits a message whose slip is needed again before it has left. Until it has, no more are copied: so no more than
     /// there are slips wait.
     #[cold]
@@ -300,7 +300,7 @@ impl Core {
 /// A thread that finds the core taken leaves copies of messages up to this length.
 const COPIED_MAX: usize = 256;
 
-/// More than wait at once, unless who has the core has no processor.
+/// More than wait at once, unless who holds the worker has no processor.
 const SLIPS: usize = 64;
 
 #[cfg(test)]
@@ -318,20 +318,20 @@ mod tests {
     fn nothing_is_copied_while_a_copy_waits_for_its_peer() {
         let rail = OwnRail::new(HERE).expect("an event");
         let engine = Engine::new(Config::new(1));
-        let core = Core::new(engine, HERE, 1, vec![Box::new(rail)], Box::new(Own));
-        let process = Progress::new(core, Policy::for_node(1, 2)).expect("descriptors");
+        let worker = Worker::new(engine, HERE, 1, vec![Box::new(rail)], Box::new(Own));
+        let process = Progress::new(worker, Policy::for_node(1, 2)).expect("descriptors");
         let data = Region::owned(8);
         let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
-        // Another thread sends while this one has the core; whether the message is copied.
+        // Another thread sends while this one holds the worker; whether the message is copied.
         let send = || {
             let begin =
                 || process.begin_send(HERE, envelope, &data, SendMode::Standard, NOTE).is_none();
             thread::scope(|scope| scope.spawn(begin).join().expect("it ends well"))
         };
-        process.look(|core| {
+        process.look(|worker| {
             assert!(send());
             // No link is open.
-            core.hold_copy(HERE, envelope, &data);
+            worker.hold_copy(HERE, envelope, &data);
             assert!(!send());
         });
         let begun = Instant::now();

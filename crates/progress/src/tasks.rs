@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
-use crate::core::Core;
 use crate::counters::TaskSteps;
 use crate::places::{Choice, Distance, Place, Places};
 use crate::standby;
+use crate::worker::Worker;
 
 /// What a task does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Stage {
 /// An operation that is made of others.
 pub trait Task: Send {
     /// Goes on as far as completed operations allow.
-    fn advance(&mut self, core: &mut Core) -> Stage;
+    fn advance(&mut self, worker: &mut Worker) -> Stage;
 
     /// Computes what has to be computed before it can go on. Nobody waits for the core meanwhile.
     fn work(&mut self);
@@ -52,7 +52,7 @@ impl Tasks {
     }
 }
 
-impl Core {
+impl Worker {
     /// Whether something has completed for which a task may have waited.
     #[inline]
     pub(crate) fn has_due_tasks(&self) -> bool {
@@ -65,7 +65,7 @@ impl Core {
         !self.tasks.working.is_empty()
     }
 
-    /// The nearest task that has something to compute, of those the newest; to be given back by [`Core::add_task`].
+    /// The nearest task that has something to compute, of those the newest; to be given back by [`Worker::add_task`].
     pub(crate) fn take_work(&mut self) -> Option<Box<dyn Task>> {
         let (distance, task) = self.tasks.take(&self.places, self.places.here())?;
         self.counters.note_taken(distance);
@@ -144,7 +144,7 @@ mod tests {
     struct Numbered(usize, Arc<AtomicUsize>);
 
     impl Task for Numbered {
-        fn advance(&mut self, _: &mut Core) -> Stage {
+        fn advance(&mut self, _: &mut Worker) -> Stage {
             Stage::Ended
         }
 

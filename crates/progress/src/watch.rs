@@ -1,7 +1,7 @@
 //! Who polls, who sleeps, and for whom the rails ring.
 //!
 //! A thread that waits polls for all, and sleeps on the rails when nothing comes. When nobody polls the thread that
-//! stands by does, and the rails ring for it while it sleeps. All changes are made under the core's lock; they say whom
+//! stands by does, and the rails ring for it while it sleeps. All changes are made under the worker's lock; they say whom
 //! to ring for, so that nobody sleeps on rails that ring for somebody else, or through what it waits for. The model runs
 //! under loom.
 

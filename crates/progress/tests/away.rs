@@ -20,9 +20,9 @@ fn a_long_message_leaves_while_its_sender_computes() {
         let send = begin_send(&sender, &data, SendMode::Standard);
         // No call of the sender's from here on.
         let receive = begin_receive(&receiver, &into);
-        assert!(receiver.wait_for(PATIENCE, |core| core.engine.take(receive)).is_some());
+        assert!(receiver.wait_for(PATIENCE, |worker| worker.engine.take(receive)).is_some());
         assert_eq!(into.to_vec(), data.to_vec());
-        assert!(sender.wait_for(PATIENCE, |core| core.engine.take(send)).is_some());
+        assert!(sender.wait_for(PATIENCE, |worker| worker.engine.take(send)).is_some());
     }
 }
 
@@ -37,9 +37,9 @@ fn a_message_is_taken_in_while_its_receiver_computes() {
         thread::sleep(SOME_WHILE * u32::from(round % 4));
         receiver.test(|_| ());
         let send = begin_send(&sender, &data, SendMode::Synchronous);
-        let sent = sender.wait_for(PATIENCE, |core| core.engine.take(send));
+        let sent = sender.wait_for(PATIENCE, |worker| worker.engine.take(send));
         assert!(sent.is_some(), "message {round} is matched without a call of the receiver's");
-        assert!(receiver.wait_for(PATIENCE, |core| core.engine.take(receive)).is_some());
+        assert!(receiver.wait_for(PATIENCE, |worker| worker.engine.take(receive)).is_some());
         assert_eq!(into.to_vec(), data.to_vec());
     }
 }
@@ -53,7 +53,7 @@ fn what_a_full_socket_did_not_take_leaves_while_both_stay_away() {
     let sends: Vec<_> = into.iter().map(|_| begin_send(&one, &data, SendMode::Standard)).collect();
     let begun = std::time::Instant::now();
     let all_done = |process: &Progress, ops: &[OpId]| {
-        process.look(|core| ops.iter().all(|op| core.engine.is_complete(*op)))
+        process.look(|worker| ops.iter().all(|op| worker.engine.is_complete(*op)))
     };
     // Looking is not polling.
     while !(all_done(&one, &sends) && all_done(&other, &receives)) {
@@ -65,12 +65,12 @@ fn what_a_full_socket_did_not_take_leaves_while_both_stay_away() {
 
 fn begin_send(progress: &Progress, data: &Region, mode: SendMode) -> OpId {
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
-    progress.submit(|core| core.engine.submit_send(PeerId(1), envelope, data, mode))
+    progress.submit(|worker| worker.engine.submit_send(PeerId(1), envelope, data, mode))
 }
 
 fn begin_receive(progress: &Progress, into: &Region) -> OpId {
     let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
-    progress.submit(|core| core.engine.submit_receive(Some(PeerId(0)), selector, into))
+    progress.submit(|worker| worker.engine.submit_receive(Some(PeerId(0)), selector, into))
 }
 
 const LEN: usize = 3 << 20;

@@ -3,7 +3,7 @@
 use driver::{Rail, SimNetwork};
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Directory};
+use progress::{Directory, Worker};
 use wire::PeerId;
 
 #[test]
@@ -24,11 +24,11 @@ fn all_that_live_hear_whoever_else_is_dead() {
         job.cores[knows].close_context(CONTEXT, failed);
         job.run();
         for rank in (0..size).filter(|rank| !dead.contains(rank)) {
-            let core = &mut job.cores[rank];
-            assert_eq!(core.engine.closed_by(CONTEXT), Some(failed), "seed {seed}, rank {rank}");
-            let end = core.engine.take(waiting[rank]).map(|end| end.outcome);
+            let worker = &mut job.cores[rank];
+            assert_eq!(worker.engine.closed_by(CONTEXT), Some(failed), "seed {seed}, rank {rank}");
+            let end = worker.engine.take(waiting[rank]).map(|end| end.outcome);
             assert_eq!(end, Some(Outcome::PeerFailed), "seed {seed}, rank {rank}");
-            assert!(core.is_quiet(), "seed {seed}: rank {rank} still tells");
+            assert!(worker.is_quiet(), "seed {seed}: rank {rank} still tells");
             let late = job.receive(rank, CONTEXT);
             assert!(job.cores[rank].engine.is_complete(late), "seed {seed}, rank {rank}");
         }
@@ -70,8 +70,8 @@ fn messages_of_a_closed_context_end_and_others_arrive() {
 fn who_leaves_need_not_wait_for_a_way_to_who_is_only_to_be_told() {
     let mut job = Job::new(0, 4);
     let all_is_out = |job: &Job| {
-        let core = &job.cores[0];
-        (core.is_quiet(), core.is_quiet_but_for_closed())
+        let worker = &job.cores[0];
+        (worker.is_quiet(), worker.is_quiet_but_for_closed())
     };
     // What it has sent in the context is not wanted any more.
     let unwanted = job.send(0, 3, CONTEXT, 8, SendMode::Standard);
@@ -96,8 +96,9 @@ fn members_that_are_not_known_yet_are_told_when_they_are() {
     let other = CONTEXT + 4;
     job.cores[3].close_context(other, PeerId(1));
     job.run();
-    let knowing =
-        |job: &Job| job.cores.iter().filter(|core| core.engine.closed_by(other).is_some()).count();
+    let knowing = |job: &Job| {
+        job.cores.iter().filter(|worker| worker.engine.closed_by(other).is_some()).count()
+    };
     assert_eq!(knowing(&job), 1);
     KNOWS_OTHER.set(true);
     job.cores[3].close_context(other, PeerId(1));
@@ -108,19 +109,19 @@ fn members_that_are_not_known_yet_are_told_when_they_are() {
 /// The processes of a job, in virtual time.
 struct Job {
     network: SimNetwork,
-    cores: Vec<Core>,
+    cores: Vec<Worker>,
     dead: Vec<usize>,
 }
 
 impl Job {
     fn new(seed: u64, size: usize) -> Self {
         let network = SimNetwork::new(seed);
-        let core = |rank| {
+        let worker = |rank| {
             let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(peer_id(rank)))];
             let directory = Box::new(Ring { size, rank });
-            Core::new(Engine::new(Config::new(size)), peer_id(rank), size, rails, directory)
+            Worker::new(Engine::new(Config::new(size)), peer_id(rank), size, rails, directory)
         };
-        let cores = (0..size).map(core).collect();
+        let cores = (0..size).map(worker).collect();
         Self { network, cores, dead: Vec::new() }
     }
 
@@ -151,10 +152,10 @@ impl Job {
         let mut idle = 0;
         while idle < 200 {
             let mut has_moved = self.network.step();
-            for (rank, core) in self.cores.iter_mut().enumerate() {
+            for (rank, worker) in self.cores.iter_mut().enumerate() {
                 if !self.dead.contains(&rank) {
-                    has_moved |= core.advance();
-                    core.flush();
+                    has_moved |= worker.advance();
+                    worker.flush();
                 }
             }
             idle = if has_moved { 0 } else { idle + 1 };

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use driver::{Puller, Rail, RailError, SimNetwork, SimPath, SimRail};
 use engine::{Completion, Config, Engine, OpId, Outcome, SendMode};
 use memory::Region;
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Directory, Policy, Progress, Worker};
 use simulated::{envelope, process, selector, send};
 use topo::processor::Runnable;
 use wire::{Capabilities, PeerId, RemoteRegion};
@@ -56,7 +56,7 @@ fn others_exchange_messages_while_one_copies() {
         send(&stage.sender, tag);
         let mut end = None;
         stage.until("the short message", || {
-            end = stage.receiver.test(|core| core.engine.take(short));
+            end = stage.receiver.test(|worker| worker.engine.take(short));
             end.is_some()
         });
         assert!(end.is_some_and(|end| end.outcome == Outcome::Ok));
@@ -91,10 +91,12 @@ fn a_receive_whose_peer_is_gone_ends_when_nobody_writes_to_its_memory() {
     let _data = stage.send_long();
     stage.until("somebody copies", || stage.shown.in_hand.load(Ordering::SeqCst) == 1);
     stage.network.kill(SENDER);
-    stage.until("the end", || stage.receiver.test(|core| core.engine.is_failed(SENDER)));
-    assert!(!stage.receiver.submit(|core| core.engine.submit_cancel(long)));
+    stage.until("the end", || stage.receiver.test(|worker| worker.engine.is_failed(SENDER)));
+    assert!(!stage.receiver.submit(|worker| worker.engine.submit_cancel(long)));
     thread::sleep(SOON);
-    assert!(!copied.is_finished() && !stage.receiver.look(|core| core.engine.is_complete(long)));
+    assert!(
+        !copied.is_finished() && !stage.receiver.look(|worker| worker.engine.is_complete(long))
+    );
     stage.shown.permit(usize::MAX);
     assert_eq!(stage.until_it_ends(copied).outcome, Outcome::PeerFailed);
     assert_eq!(stage.shown.in_hand.load(Ordering::SeqCst), 0);
@@ -113,12 +115,12 @@ fn a_wait_that_is_over_leaves_the_rest_to_the_thread_that_stands_by() {
     while stage.network.step() {}
     stage.shown.permit(1);
     assert_eq!(stage.until_it_ends(waiting).outcome, Outcome::Ok);
-    let is_complete = || stage.receiver.look(|core| core.engine.is_complete(long));
-    assert!(!is_complete() && !stage.receiver.look(|core| core.is_quiet()));
+    let is_complete = || stage.receiver.look(|worker| worker.engine.is_complete(long));
+    assert!(!is_complete() && !stage.receiver.look(|worker| worker.is_quiet()));
     stage.shown.permit(usize::MAX);
     stage.until("the long message", is_complete);
     assert!(into.to_vec() == data.to_vec());
-    let counters = stage.receiver.look(|core| core.counters());
+    let counters = stage.receiver.look(|worker| worker.counters());
     let pieces = [counters.tasks_of_waits, counters.tasks_of_standby].map(|steps| steps.pieces);
     assert!(pieces[0] >= 1 && pieces[1] > 1, "{counters:?}");
     assert!(!counters.tasks_of_standby.copying.is_zero(), "{counters:?}");
@@ -151,8 +153,8 @@ impl Stage {
         let shown = Arc::new(Shown::default());
         let rail = Watched { rail: network.rail(RECEIVER), shown: Arc::clone(&shown) };
         let rails: Vec<Box<dyn Rail>> = vec![Box::new(rail)];
-        let core = Core::new(Engine::new(Config::new(2)), RECEIVER, 2, rails, Box::new(Ranks));
-        let receiver = Progress::new(core, Policy::for_node(1, 4)).expect("descriptors");
+        let worker = Worker::new(Engine::new(Config::new(2)), RECEIVER, 2, rails, Box::new(Ranks));
+        let receiver = Progress::new(worker, Policy::for_node(1, 4)).expect("descriptors");
         let sender = process(&network, SENDER.0);
         Self { _alone: alone, network, sender, receiver, shown }
     }
@@ -160,15 +162,15 @@ impl Stage {
     fn receive(&self, tag: i32, bytes: usize) -> (OpId, Region) {
         let into = Region::owned(bytes);
         let submit =
-            |core: &mut Core| core.engine.submit_receive(Some(SENDER), selector(tag), &into);
+            |worker: &mut Worker| worker.engine.submit_receive(Some(SENDER), selector(tag), &into);
         (self.receiver.submit(submit), into)
     }
 
     fn send_long(&self) -> Region {
         let data = Region::from_box((0..BYTES).map(|at| (at / 7) as u8).collect());
-        self.sender.submit(|core| {
-            let op = core.engine.submit_send(RECEIVER, envelope(LONG), &data, SendMode::Standard);
-            core.engine.release(op);
+        self.sender.submit(|worker| {
+            let op = worker.engine.submit_send(RECEIVER, envelope(LONG), &data, SendMode::Standard);
+            worker.engine.release(op);
         });
         data
     }
@@ -177,7 +179,7 @@ impl Stage {
     fn wait_for(&self, op: OpId) -> thread::JoinHandle<Completion> {
         let receiver = Arc::clone(&self.receiver);
         thread::spawn(move || {
-            receiver.wait_for(PATIENCE, |core| core.take_or_await(op)).expect("in good time")
+            receiver.wait_for(PATIENCE, |worker| worker.take_or_await(op)).expect("in good time")
         })
     }
 
@@ -238,7 +240,7 @@ impl Shown {
     fn await_permit(&self) {
         let permits = self.permits.lock().unwrap();
         let is_none = |permits: &mut usize| *permits == 0;
-        // Who has the core meanwhile, as it should not, keeps the test from saying so for ever otherwise.
+        // Who holds the worker meanwhile, as it should not, keeps the test from saying so for ever otherwise.
         let waited = self.permitted.wait_timeout_while(permits, PATIENCE, is_none).unwrap();
         let mut permits = waited.0;
         *permits = permits.saturating_sub(1);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use driver::OwnRail;
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Counters, Directory, Policy, Progress, Stage, Task};
+use progress::{Counters, Directory, Policy, Progress, Stage, Task, Worker};
 use wire::PeerId;
 
 #[test]
@@ -83,7 +83,8 @@ fn threads_that_leave_polling_to_others_are_counted_and_woken() {
     let waits = [(); 3].map(|()| {
         let process = Arc::clone(&process);
         thread::spawn(move || {
-            process.wait_for(PATIENCE, |core| (core.counters().polls_by_tests > 0).then_some(()))
+            process
+                .wait_for(PATIENCE, |worker| (worker.counters().polls_by_tests > 0).then_some(()))
         })
     });
     let begun = Instant::now();
@@ -105,7 +106,7 @@ fn threads_that_leave_polling_to_others_are_counted_and_woken() {
 #[test]
 fn threads_are_woken_by_what_they_wait_for_only() {
     let process = process(crowded());
-    let waiting = |count: u64, what: fn(&mut Core) -> Option<()>| {
+    let waiting = |count: u64, what: fn(&mut Worker) -> Option<()>| {
         let waits = {
             let process = Arc::clone(&process);
             thread::spawn(move || process.wait_for(PATIENCE, what))
@@ -119,25 +120,25 @@ fn threads_are_woken_by_what_they_wait_for_only() {
     };
     let [first, second] = [FIRST, SECOND].map(|tag| receive(&process, tag));
     ENDS.get_or_init(|| [first, second]);
-    let polling = waiting(0, |core| (core.counters().polls_by_tests > 0).then_some(()));
+    let polling = waiting(0, |worker| (worker.counters().polls_by_tests > 0).then_some(()));
     let waits = [
-        waiting(1, |core| {
+        waiting(1, |worker| {
             QUESTIONS.fetch_add(1, Ordering::Relaxed);
-            let ended = ENDS.get()?.iter().any(|&op| core.engine.take(op).is_some());
-            core.await_any(|| ENDS.get().map(|ops| ops.to_vec()));
+            let ended = ENDS.get()?.iter().any(|&op| worker.engine.take(op).is_some());
+            worker.await_any(|| ENDS.get().map(|ops| ops.to_vec()));
             ended.then_some(())
         }),
-        waiting(2, |core| {
+        waiting(2, |worker| {
             QUESTIONS.fetch_add(1, Ordering::Relaxed);
-            let found = core.engine.probe(Some(PeerId(0)), selector(PROBED));
-            core.await_message(Some(PeerId(0)), selector(PROBED));
+            let found = worker.engine.probe(Some(PeerId(0)), selector(PROBED));
+            worker.await_message(Some(PeerId(0)), selector(PROBED));
             found.map(drop)
         }),
     ];
     for _ in 0..TESTS {
         let op = receive(&process, OTHER);
         send(&process, OTHER);
-        assert!(process.wait_for(PATIENCE, |core| core.take_or_await(op)).is_some());
+        assert!(process.wait_for(PATIENCE, |worker| worker.take_or_await(op)).is_some());
     }
     assert_eq!(QUESTIONS.load(Ordering::Relaxed), 2, "each has asked when it began to wait");
     send(&process, SECOND);
@@ -151,15 +152,15 @@ fn threads_are_woken_by_what_they_wait_for_only() {
 /// Begins to receive a message of the process's own.
 fn receive(process: &Progress, tag: i32) -> OpId {
     let into = Region::owned(8);
-    process.submit(|core| core.engine.submit_receive(Some(PeerId(0)), selector(tag), &into))
+    process.submit(|worker| worker.engine.submit_receive(Some(PeerId(0)), selector(tag), &into))
 }
 
 fn send(process: &Progress, tag: i32) {
     let data = Region::owned(8);
     let envelope = Envelope { context: 0, source: 0, tag, is_urgent: false };
-    process.submit(|core| {
-        let op = core.engine.submit_send(PeerId(0), envelope, &data, SendMode::Standard);
-        core.engine.release(op);
+    process.submit(|worker| {
+        let op = worker.engine.submit_send(PeerId(0), envelope, &data, SendMode::Standard);
+        worker.engine.release(op);
     });
 }
 
@@ -177,7 +178,7 @@ const OTHER: i32 = 4;
 #[test]
 fn what_tasks_do_is_counted_where_they_do_it() {
     let process = process(crowded());
-    process.begin(Box::new(Worker { left: 3 }));
+    process.begin(Box::new(Work { left: 3 }));
     let Counters { tasks_of_callers, tasks_of_waits, tasks_of_standby, .. } = counters(&process);
     assert_eq!((tasks_of_callers.works, tasks_of_callers.advances), (3, 4));
     assert_eq!((tasks_of_waits.works, tasks_of_standby.works), (0, 0));
@@ -187,12 +188,12 @@ fn what_tasks_do_is_counted_where_they_do_it() {
 }
 
 /// Computes so many times.
-struct Worker {
+struct Work {
     left: u32,
 }
 
-impl Task for Worker {
-    fn advance(&mut self, _: &mut Core) -> Stage {
+impl Task for Work {
+    fn advance(&mut self, _: &mut Worker) -> Stage {
         if self.left > 0 { Stage::Works } else { Stage::Ended }
     }
 
@@ -205,8 +206,8 @@ impl Task for Worker {
 fn process(policy: Policy) -> Arc<Progress> {
     let rail = OwnRail::new(PeerId(0)).expect("a rail to itself");
     let engine = Engine::new(Config::new(1));
-    let core = Core::new(engine, PeerId(0), 1, vec![Box::new(rail)], Box::new(Alone));
-    Progress::new(core, policy).expect("descriptors")
+    let worker = Worker::new(engine, PeerId(0), 1, vec![Box::new(rail)], Box::new(Alone));
+    Progress::new(worker, policy).expect("descriptors")
 }
 
 fn crowded() -> Policy {
@@ -216,12 +217,12 @@ fn crowded() -> Policy {
 /// Waits until it is so; what was counted then, and how long that took.
 fn wait_until(process: &Progress, is_so: fn(&Counters) -> bool) -> (Counters, Duration) {
     let begun = Instant::now();
-    let counted = process.wait_for(PATIENCE, |core| Some(core.counters()).filter(is_so));
+    let counted = process.wait_for(PATIENCE, |worker| Some(worker.counters()).filter(is_so));
     (counted.expect("in good time"), begun.elapsed())
 }
 
 fn counters(process: &Progress) -> Counters {
-    process.look(|core| core.counters())
+    process.look(|worker| worker.counters())
 }
 
 struct Alone;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use driver::{Event, Fault, Rail, TcpConfig, TcpRail};
 use engine::{Completion, Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
-use progress::{Core, Directory};
+use progress::{Directory, Worker};
 use traffic::{Exchange, Random};
 use wire::{Capabilities, PeerId};
 
@@ -26,9 +26,9 @@ fn messages_outlive_the_connections_they_travel_by() {
         for number in 0..MESSAGES {
             ends.push(Exchange::begin(&mut cores, &mut random, number, number as i32));
             for _ in 0..random.below(60) {
-                cores.iter_mut().for_each(|core| {
-                    core.advance();
-                    core.flush();
+                cores.iter_mut().for_each(|worker| {
+                    worker.advance();
+                    worker.flush();
                 });
             }
             if random.below(8) == 0 {
@@ -39,15 +39,15 @@ fn messages_outlive_the_connections_they_travel_by() {
         let limit = Instant::now() + PATIENCE;
         for (number, mut end) in ends.into_iter().enumerate() {
             while !end.has_ended(&mut cores) {
-                for core in &mut cores {
-                    core.advance();
-                    core.flush();
+                for worker in &mut cores {
+                    worker.advance();
+                    worker.flush();
                 }
                 assert!(Instant::now() < limit, "message {number} does not arrive");
             }
             end.check();
         }
-        let resent: u64 = cores.iter().map(|core| core.engine.counters().resent).sum();
+        let resent: u64 = cores.iter().map(|worker| worker.engine.counters().resent).sum();
         println!("{cuts} cuts, {resent} frames sent again");
     }
 }
@@ -55,27 +55,27 @@ fn messages_outlive_the_connections_they_travel_by() {
 #[test]
 fn a_process_that_is_gone_is_not_waited_for() {
     let (cores, scissors) = pair();
-    let [mut core, mut other] = cores;
+    let [mut worker, mut other] = cores;
     let (to, data) = (PeerId(1), Region::owned(8));
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
-    let first = core.engine.submit_send(to, envelope, &data, SendMode::Standard);
+    let first = worker.engine.submit_send(to, envelope, &data, SendMode::Standard);
     let limit = Instant::now() + PATIENCE;
-    while core.engine.take(first).is_none() {
-        core.advance();
-        core.flush();
+    while worker.engine.take(first).is_none() {
+        worker.advance();
+        worker.flush();
         other.advance();
         other.flush();
         assert!(Instant::now() < limit, "no link");
     }
-    let send = core.engine.submit_send(to, envelope, &data, SendMode::Synchronous);
+    let send = worker.engine.submit_send(to, envelope, &data, SendMode::Synchronous);
     // Its connection goes without a goodbye, and nobody listens any more.
     scissors[1].store(true, Ordering::Relaxed);
     other.advance();
     drop(other);
     let outcome = loop {
-        core.advance();
-        core.flush();
-        if let Some(Completion { outcome, .. }) = core.engine.take(send) {
+        worker.advance();
+        worker.flush();
+        if let Some(Completion { outcome, .. }) = worker.engine.take(send) {
             break outcome;
         }
         assert!(
@@ -87,7 +87,7 @@ fn a_process_that_is_gone_is_not_waited_for() {
 }
 
 /// Two processes of a job within one, over the loopback, and what cuts their links.
-fn pair() -> ([Core; 2], [Arc<AtomicBool>; 2]) {
+fn pair() -> ([Worker; 2], [Arc<AtomicBool>; 2]) {
     let scissors = [0; 2].map(|_| Arc::new(AtomicBool::new(false)));
     let rails = [0, 1].map(|rank| {
         let config = TcpConfig {
@@ -104,7 +104,7 @@ fn pair() -> ([Core; 2], [Arc<AtomicBool>; 2]) {
     let cores = rails.map(|rail| {
         let rank = PeerId(ranks.next().unwrap_or(0));
         let directory = Box::new(Both(addresses.clone()));
-        Core::new(Engine::new(Config::new(2)), rank, 2, vec![Box::new(rail)], directory)
+        Worker::new(Engine::new(Config::new(2)), rank, 2, vec![Box::new(rail)], directory)
     });
     (cores, scissors)
 }

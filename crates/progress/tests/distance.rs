@@ -242,7 +242,7 @@ fn flood(pair: &mut Pair, memory: &Memory) -> f64 {
 }
 
 /// What goes unasked without the receiver's leave at most, whatever the link: half of what it accepts.
-fn ahead_max(budget_bytes: usize) -> usize {
+fn rts_data_max(budget_bytes: usize) -> usize {
     (budget_bytes / 4 / 2).max(32 << 20)
 }
 
@@ -267,14 +267,14 @@ fn table() -> String {
                 let _ = writeln!(text, "{link}: {bytes:>9} {first:>8.3} {later:>8.3}");
                 assert!(later > 0.999, "{link}: {bytes} bytes arrive before they can");
                 let in_flight = in_flight(rate, round_trip_us);
-                let is_ahead = bytes.min(in_flight) <= ahead_max(BUDGET_BYTES);
+                let is_ahead = bytes.min(in_flight) <= rts_data_max(BUDGET_BYTES);
                 assert!(later < 1.10 || !is_ahead, "{link}: {bytes} bytes take {later}");
             }
             let (row, flood) = (row(&mut new(), &memory), flood(&mut pair, &memory));
             let _ = writeln!(text, "{link}: {ROW} x {ROW_BYTES} {row:>8.3}");
             let _ = writeln!(text, "{link}: {FLOOD} at once {flood:>8.3}");
             assert!(row < 1.10, "{link}: {ROW} messages take {row}");
-            let is_under_way = in_flight(rate, round_trip_us) <= 2 * ahead_max(BUDGET_BYTES);
+            let is_under_way = in_flight(rate, round_trip_us) <= 2 * rts_data_max(BUDGET_BYTES);
             assert!(flood < 1.10 || !is_under_way, "{link}: {FLOOD} messages at once take {flood}");
         }
     }
@@ -311,11 +311,16 @@ fn thresholds(text: &mut String, memory: &Memory) {
     };
     for threshold in THRESHOLDS {
         for bytes in THRESHOLD_SIZES {
-            let ahead_max = if bytes <= threshold { threshold } else { 0 };
+            let rts_data_max = if bytes <= threshold { threshold } else { 0 };
             let eager_max = CAPABILITIES.eager_max.min(threshold);
             let credit_bytes = 4 * LONGEST;
-            let fixed =
-                Capabilities { eager_max, ahead_max, credit_bytes, adapts: false, ..CAPABILITIES };
+            let fixed = Capabilities {
+                eager_max,
+                rts_data_max,
+                credit_bytes,
+                adapts: false,
+                ..CAPABILITIES
+            };
             write(&threshold.to_string(), bytes, fixed);
         }
     }
@@ -346,7 +351,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     frame_max: 256 << 10,
     inline_max: 8 << 10,
     eager_max: 64 << 10,
-    ahead_max: 2 << 20,
+    rts_data_max: 2 << 20,
     aggregate_max: 64 << 10,
     piece_min: 64 << 10,
     piece_max: 64 << 10,

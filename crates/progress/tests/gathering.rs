@@ -12,7 +12,7 @@ use driver::{Rail, TcpRail};
 use engine::{Envelope, Selector, SendMode};
 use memory::Region;
 use pair::{PATIENCE, group, pair};
-use progress::{Core, Progress};
+use progress::{Progress, Worker};
 use wire::PeerId;
 
 #[test]
@@ -31,12 +31,12 @@ fn what_is_gathered_leaves_though_the_sender_stays_away() {
         }
     }
     // Where a call takes longer than a message waits for company, only these have some.
-    sender.submit(|core| {
-        assert!(together.iter().all(|data| core.send_short(PeerId(1), envelope(), data)));
+    sender.submit(|worker| {
+        assert!(together.iter().all(|data| worker.send_short(PeerId(1), envelope(), data)));
     });
     // No call of the sender's from here on.
     assert!(other.join().unwrap(), "all messages arrive, in order");
-    let counters = sender.look(|core| core.engine.counters());
+    let counters = sender.look(|worker| worker.engine.counters());
     assert_eq!(counters.eager, u64::from(MESSAGES) + 1);
     assert!(counters.frames < counters.eager, "{counters:?}");
 }
@@ -54,22 +54,22 @@ fn what_is_gathered_leaves_before_its_thread_waits_beside_a_sleeper() {
     let (gathered, has_gathered) = mpsc::channel();
     thread::spawn(move || {
         let mut gathered = Some(gathered);
-        waiter.wait(|core| {
+        waiter.wait(|worker| {
             if let Some(gathered) = gathered.take() {
                 let data = Region::owned(8);
                 let mut follows = || {
-                    core.send_short(PeerId(1), envelope(), &data);
-                    core.is_gathering()
+                    worker.send_short(PeerId(1), envelope(), &data);
+                    worker.is_gathering()
                 };
                 let follows = (0..MESSAGES).any(|_| follows());
                 gathered.send(follows).ok();
             }
-            nothing(core)
+            nothing(worker)
         });
     });
     assert_eq!(has_gathered.recv_timeout(PATIENCE), Ok(true));
     // The waiting thread gives the core back when it goes to sleep.
-    assert!(!sender.look(|core| core.is_gathering()));
+    assert!(!sender.look(|worker| worker.is_gathering()));
 }
 
 #[test]
@@ -82,20 +82,20 @@ fn what_goes_to_several_in_turn_shares_frames_from_the_third_on() {
         })
     });
     all.into_iter().for_each(|peer| send_to(&sender, peer, 0));
-    let before = sender.look(|core| core.engine.counters());
+    let before = sender.look(|worker| worker.engine.counters());
     let data: Vec<_> = (1..=MESSAGES).map(|number| Region::from_box([number; 8].into())).collect();
-    sender.submit(|core| {
+    sender.submit(|worker| {
         for (data, number) in data.iter().zip(1..) {
             for peer in all {
-                assert!(core.send_short(peer, envelope(), data));
-                assert!(number > 2 || !core.is_gathering(), "two leave at once");
+                assert!(worker.send_short(peer, envelope(), data));
+                assert!(number > 2 || !worker.is_gathering(), "two leave at once");
             }
         }
     });
     for receiver in receivers {
         assert!(receiver.join().unwrap(), "all messages arrive, in order");
     }
-    let counters = sender.look(|core| core.engine.counters());
+    let counters = sender.look(|worker| worker.engine.counters());
     assert_eq!(counters.eager - before.eager, 2 * u64::from(MESSAGES));
     // Two alone for each, and the others by as many as a frame takes.
     assert!(counters.frames - before.frames < u64::from(MESSAGES) / 4, "{counters:?}");
@@ -115,9 +115,9 @@ impl Rail for Slow {
 }
 
 /// What is waited for in vain.
-fn nothing(core: &mut Core) -> Option<()> {
+fn nothing(worker: &mut Worker) -> Option<()> {
     let selector = Selector { context: 1, source: None, tag: None };
-    core.engine.probe(None, selector).map(drop)
+    worker.engine.probe(None, selector).map(drop)
 }
 
 fn send(progress: &Progress, number: u8) {
@@ -128,16 +128,17 @@ fn send_to(progress: &Progress, peer: PeerId, number: u8) {
     let data = Region::from_box([number; 8].into());
     let mode = SendMode::Standard;
     progress.submit_and_wait(
-        |core| core.engine.submit_send(peer, envelope(), &data, mode),
-        |core, &op| core.engine.take(op),
+        |worker| worker.engine.submit_send(peer, envelope(), &data, mode),
+        |worker, &op| worker.engine.take(op),
     );
 }
 
 fn receive(progress: &Progress) -> Option<Vec<u8>> {
     let into = Region::owned(8);
     let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
-    let op = progress.submit(|core| core.engine.submit_receive(Some(PeerId(0)), selector, &into));
-    progress.wait_for(PATIENCE, |core| core.engine.take(op))?;
+    let op =
+        progress.submit(|worker| worker.engine.submit_receive(Some(PeerId(0)), selector, &into));
+    progress.wait_for(PATIENCE, |worker| worker.engine.take(op))?;
     Some(into.to_vec())
 }
 

@@ -14,24 +14,25 @@ use driver::{Event, Rail};
 use engine::{Config, Engine, Selector};
 use memory::Region;
 use nowhere::Nowhere;
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Directory, Policy, Progress, Worker};
 use wire::{Cost, PeerId};
 
 #[test]
 fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
     let rail = Arc::new(Shown::default());
-    let core = Core::new(
+    let worker = Worker::new(
         Engine::new(Config::new(2)),
         PeerId(0),
         2,
         vec![Box::new(Quiet { rail: Nowhere, shown: Arc::clone(&rail) })],
         Box::new(Nobody),
     );
-    let progress = Progress::new(core, Policy::for_node(2, 1)).expect("descriptors");
+    let progress = Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors");
     // Something is left behind, for the thread that stands by to look after.
     let into = Region::owned(8);
     let selector = Selector { context: 0, source: Some(1), tag: None };
-    let op = progress.submit(|core| core.engine.submit_receive(Some(PeerId(1)), selector, &into));
+    let op =
+        progress.submit(|worker| worker.engine.submit_receive(Some(PeerId(1)), selector, &into));
     let seldom_woken = (0..ATTEMPTS).any(|_| {
         until(PATIENCE, || rail.is_raised());
         rail.has_news.store(true, Ordering::SeqCst);
@@ -42,7 +43,7 @@ fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
         until(Duration::from_millis(200), || rail.is_raised())
     });
     assert!(seldom_woken, "a thread sleeps, and the rail does not ring");
-    progress.submit(|core| core.engine.submit_cancel(op));
+    progress.submit(|worker| worker.engine.submit_cancel(op));
 }
 
 #[test]
@@ -51,8 +52,8 @@ fn what_a_rail_does_of_its_own_accord_goes_on_while_the_application_computes() {
     shown.tells_cost.store(true, Ordering::SeqCst);
     let rails: Vec<Box<dyn Rail>> =
         vec![Box::new(Quiet { rail: Nowhere, shown: Arc::clone(&shown) })];
-    let core = Core::new(Engine::new(Config::new(2)), PeerId(0), 2, rails, Box::new(Nobody));
-    let progress = Progress::new(core, Policy::for_node(2, 1)).expect("descriptors");
+    let worker = Worker::new(Engine::new(Config::new(2)), PeerId(0), 2, rails, Box::new(Nobody));
+    let progress = Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors");
     // The call in which it begins, and nothing after it.
     shown.is_busy.store(true, Ordering::SeqCst);
     progress.wait(|_| (shown.polls.load(Ordering::SeqCst) > 0).then_some(()));

@@ -14,7 +14,7 @@ use driver::{Event, Lookout, Rail, ShmConfig, ShmRail};
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use nowhere::Nowhere;
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Directory, Policy, Progress, Worker};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use wire::PeerId;
@@ -25,20 +25,20 @@ fn who_sleeps_is_rung_for_by_who_looks_on() {
     let shown = Arc::new(Shown::default());
     let process = process(&shown, Policy::for_node(1, 3));
     let op = begin_receive(&process, &Region::owned(8));
-    let rings = || process.look(|core| core.counters().rings_by_idle);
+    let rings = || process.look(|worker| worker.counters().rings_by_idle);
     for _ in 0..ROUNDS {
         let before = rings();
         until("somebody rings", || {
             // Those who look on are called, should they have been put aside.
-            process.submit(|core| core.engine.submit_news());
+            process.submit(|worker| worker.engine.submit_news());
             // Nobody else is told: no descriptor becomes readable.
             shown.has_news.store(true, Ordering::SeqCst);
             rings() > before
         });
         until("somebody polls", || !shown.has_news.load(Ordering::SeqCst));
     }
-    until("looks are counted", || process.look(|core| core.counters().looks_by_idle) > 0);
-    process.submit(|core| core.engine.submit_cancel(op));
+    until("looks are counted", || process.look(|worker| worker.counters().looks_by_idle) > 0);
+    process.submit(|worker| worker.engine.submit_cancel(op));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn nobody_looks_on_where_each_core_has_a_rank_or_that_is_not_wanted() {
         let op = begin_receive(&process, &Region::owned(8));
         until("the thread that stands by sleeps", || shown.is_raised.load(Ordering::SeqCst));
         assert_eq!((threads("canele-standby").len(), threads("canele-idle").len()), (1, 0));
-        process.submit(|core| core.engine.submit_cancel(op));
+        process.submit(|worker| worker.engine.submit_cancel(op));
         drop(process);
         until("it is gone", || threads("canele-standby").is_empty());
     }
@@ -67,10 +67,10 @@ fn who_looks_on_leaves_with_the_last_link_and_with_the_process() {
         let op = begin_receive(&process, &Region::owned(8));
         until("somebody looks on", || threads("canele-idle").len() == 1);
         if closes {
-            process.look(Core::close);
+            process.look(Worker::close);
             until("nobody looks on", || threads("canele-idle").is_empty());
         }
-        process.submit(|core| core.engine.submit_cancel(op));
+        process.submit(|worker| worker.engine.submit_cancel(op));
         drop(process);
         until("all are gone", || threads("canele-").is_empty());
     }
@@ -88,12 +88,12 @@ fn who_looks_on_leaves_when_the_process_has_lost_its_cores() {
     let mut one = CpuSet::new();
     one.set((0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap());
     sched_setaffinity(Some(standby), &one).unwrap();
-    process.submit(|core| core.engine.submit_cancel(op));
+    process.submit(|worker| worker.engine.submit_cancel(op));
     // What is left behind later calls the thread that stands by, which finds out.
     until("nobody looks on", || {
         let op = begin_receive(&process, &Region::owned(8));
         thread::sleep(SOME_WHILE);
-        process.submit(|core| core.engine.submit_cancel(op));
+        process.submit(|worker| worker.engine.submit_cancel(op));
         thread::sleep(SOME_WHILE);
         threads("canele-idle").is_empty()
     });
@@ -101,7 +101,7 @@ fn who_looks_on_leaves_when_the_process_has_lost_its_cores() {
     until("somebody looks on again", || {
         let op = begin_receive(&process, &Region::owned(8));
         thread::sleep(SOME_WHILE);
-        process.submit(|core| core.engine.submit_cancel(op));
+        process.submit(|worker| worker.engine.submit_cancel(op));
         thread::sleep(SOME_WHILE);
         threads("canele-idle").len() == 1
     });
@@ -139,14 +139,15 @@ fn meet(sender: &Progress, receiver: &Progress, round: u8) {
         receiver.test(|_| ());
     }
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
-    let send = sender
-        .submit(|core| core.engine.submit_send(PeerId(1), envelope, &data, SendMode::Synchronous));
+    let send = sender.submit(|worker| {
+        worker.engine.submit_send(PeerId(1), envelope, &data, SendMode::Synchronous)
+    });
     // Looking is not polling.
-    let is_over = |process: &Progress, op| process.look(|core| core.engine.is_complete(op));
+    let is_over = |process: &Progress, op| process.look(|worker| worker.engine.is_complete(op));
     until("it arrives", || is_over(receiver, receive) && is_over(sender, send));
     assert_eq!(into.to_vec(), data.to_vec());
-    assert!(receiver.test(|core| core.engine.take(receive)).is_some());
-    assert!(sender.test(|core| core.engine.take(send)).is_some());
+    assert!(receiver.test(|worker| worker.engine.take(receive)).is_some());
+    assert!(sender.test(|worker| worker.engine.take(send)).is_some());
 }
 
 /// A copy of this process, which lives until it is to end.
@@ -216,15 +217,16 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 fn begin_receive(process: &Progress, into: &Region) -> OpId {
     let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
-    process.submit(|core| core.engine.submit_receive(Some(PeerId(0)), selector, into))
+    process.submit(|worker| worker.engine.submit_receive(Some(PeerId(0)), selector, into))
 }
 
 /// Rank 1 of two, over a rail that rings for nobody.
 fn process(shown: &Arc<Shown>, policy: Policy) -> Arc<Progress> {
     let rails: Vec<Box<dyn Rail>> =
         vec![Box::new(Mute { rail: Nowhere, shown: Arc::clone(shown) })];
-    let core = Core::new(Engine::new(Config::new(2)), PeerId(1), 2, rails, Box::new(All(vec![])));
-    Progress::new(core, policy).expect("descriptors")
+    let worker =
+        Worker::new(Engine::new(Config::new(2)), PeerId(1), 2, rails, Box::new(All(vec![])));
+    Progress::new(worker, policy).expect("descriptors")
 }
 
 /// Two processes on one node, as if with three cores for each.
@@ -239,8 +241,8 @@ fn neighbours() -> [Arc<Progress>; 2] {
         let rank = PeerId(ranks.next().unwrap_or(0));
         let directory = Box::new(All(addresses.to_vec()));
         let engine = Engine::new(Config::new(2));
-        let core = Core::new(engine, rank, 2, vec![Box::new(rail)], directory);
-        Progress::new(core, Policy::for_node(1, 3)).expect("descriptors")
+        let worker = Worker::new(engine, rank, 2, vec![Box::new(rail)], directory);
+        Progress::new(worker, Policy::for_node(1, 3)).expect("descriptors")
     })
 }
 

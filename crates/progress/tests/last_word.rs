@@ -3,7 +3,7 @@
 use driver::{Rail, SimNetwork, SimPath};
 use engine::{Config, Engine, Envelope, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Directory};
+use progress::{Directory, Worker};
 use wire::{Capabilities, PeerId};
 
 #[test]
@@ -13,7 +13,7 @@ fn whoever_has_fetched_a_message_has_told_its_sender() {
         let usual = SimPath::default();
         let capabilities = Capabilities { pull, ..usual.capabilities };
         network.set_usual_path(SimPath { capabilities, ..usual });
-        let [mut sender, mut receiver] = [0, 1].map(|rank| core(&network, PeerId(rank)));
+        let [mut sender, mut receiver] = [0, 1].map(|rank| worker(&network, PeerId(rank)));
 
         let data = Region::from_box(vec![7; BYTES].into());
         let into = Region::owned(BYTES);
@@ -52,9 +52,9 @@ fn turns(network: &SimNetwork, mut act: impl FnMut(usize)) {
     }
 }
 
-fn core(network: &SimNetwork, rank: PeerId) -> Core {
+fn worker(network: &SimNetwork, rank: PeerId) -> Worker {
     let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(rank))];
-    Core::new(Engine::new(Config::new(2)), rank, 2, rails, Box::new(Ranks))
+    Worker::new(Engine::new(Config::new(2)), rank, 2, rails, Box::new(Ranks))
 }
 
 /// On the simulated rail a rank is its own address.

@@ -2,7 +2,7 @@
 
 use driver::{Event, Rail, SimNetwork};
 use engine::{Config, Engine};
-use progress::{Core, Directory};
+use progress::{Directory, Worker};
 use wire::{Frame, PeerId};
 
 #[test]
@@ -11,7 +11,7 @@ fn nonsense_costs_its_sender_the_link_and_nobody_else() {
         let network = SimNetwork::new(seed);
         let engine = Engine::new(Config::new(3));
         let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(PeerId(0)))];
-        let mut core = Core::new(engine, PeerId(0), 3, rails, Box::new(Nobody));
+        let mut worker = Worker::new(engine, PeerId(0), 3, rails, Box::new(Nobody));
         let mut peers = [1, 2].map(|rank| network.rail(PeerId(rank)));
         for peer in &mut peers {
             peer.connect(PeerId(0), &0u32.to_le_bytes()).expect("the way");
@@ -20,7 +20,7 @@ fn nonsense_costs_its_sender_the_link_and_nobody_else() {
         let mut posted = false;
         for turn in 0..400 {
             network.step();
-            core.advance();
+            worker.advance();
             for (peer, down) in peers.iter_mut().zip(&mut down) {
                 peer.poll(&mut |event| *down |= matches!(event, Event::Down { .. }));
             }
@@ -33,8 +33,8 @@ fn nonsense_costs_its_sender_the_link_and_nobody_else() {
             }
         }
         assert_eq!(down, [true, false], "seed {seed}");
-        assert_eq!((core.rail_name(PeerId(1)), core.rail_name(PeerId(2))), (None, Some("sim")));
-        let told = core.take_notices();
+        assert_eq!((worker.rail_name(PeerId(1)), worker.rail_name(PeerId(2))), (None, Some("sim")));
+        let told = worker.take_notices();
         assert_eq!(told.len(), 1, "seed {seed}: {told:?}");
         assert!(told[0].starts_with("rank 1 sent what no rank sends"), "{told:?}");
     }

@@ -11,7 +11,7 @@ use driver::{Event, Fault, Rail, RailError, SimNetwork};
 use engine::{Config, Engine, Envelope, Outcome, Selector, SendMode};
 use memory::Region;
 use nowhere::Nowhere;
-use progress::{Core, Directory};
+use progress::{Directory, Worker};
 use wire::PeerId;
 
 #[test]
@@ -22,14 +22,14 @@ fn the_next_rail_carries_what_the_first_could_not() {
         let rail = Box::new(network.rail(PeerId(rank)));
         let rails: Vec<Box<dyn Rail>> =
             vec![Box::new(Refusing::new("one")), Box::new(Refusing::new("two")), rail];
-        core(PeerId(rank), rails, &refused)
+        worker(PeerId(rank), rails, &refused)
     });
     let into = Region::owned(5);
     let receive = receiver.engine.submit_receive(Some(PeerId(0)), SELECTOR, &into);
     let data = Region::from_box(Box::new(*b"hello"));
     let send = sender.engine.submit_send(PeerId(1), ENVELOPE, &data, SendMode::Synchronous);
-    for core in [&mut sender, &mut receiver] {
-        core.flush();
+    for worker in [&mut sender, &mut receiver] {
+        worker.flush();
     }
     for _ in 0..1000 {
         network.step();
@@ -49,7 +49,7 @@ fn the_next_rail_carries_what_the_first_could_not() {
 fn when_no_rail_is_left_all_reasons_are_told() {
     let rails: Vec<Box<dyn Rail>> =
         vec![Box::new(Refusing::new("one")), Box::new(Refusing::new("two"))];
-    let mut sender = core(PeerId(0), rails, &Refused::default());
+    let mut sender = worker(PeerId(0), rails, &Refused::default());
     let data = Region::from_box(Box::new(*b"hello"));
     let send = sender.engine.submit_send(PeerId(1), ENVELOPE, &data, SendMode::Synchronous);
     sender.flush();
@@ -99,9 +99,9 @@ impl Rail for Refusing {
     }
 }
 
-fn core(rank: PeerId, rails: Vec<Box<dyn Rail>>, refused: &Refused) -> Core {
+fn worker(rank: PeerId, rails: Vec<Box<dyn Rail>>, refused: &Refused) -> Worker {
     let ranks = Box::new(Ranks(Arc::clone(refused)));
-    Core::new(Engine::new(Config::new(2)), rank, 2, rails, ranks)
+    Worker::new(Engine::new(Config::new(2)), rank, 2, rails, ranks)
 }
 
 /// To whom no way was found, and by which rails.

@@ -24,7 +24,8 @@ fn a_message_nobody_takes_wakes_who_probes_for_it() {
     for tag in [1, 2] {
         let (receiver, done) = (Arc::clone(&receiver), done.clone());
         thread::spawn(move || {
-            let found = receiver.wait_for(PATIENCE, |core| core.engine.probe(None, selector(tag)));
+            let found =
+                receiver.wait_for(PATIENCE, |worker| worker.engine.probe(None, selector(tag)));
             done.send((tag, found.is_some())).ok();
         });
         thread::sleep(SOON);
@@ -46,9 +47,9 @@ fn a_thread_that_ends_leaves_polling_to_one_that_waits() {
     let waiting = [1, 2, 3].map(|tag| {
         let receiver = Arc::clone(&receiver);
         let waits = thread::spawn(move || {
-            receiver.wait_for(PATIENCE, |core| {
-                core.await_message(None, selector(tag));
-                core.engine.probe(None, selector(tag))
+            receiver.wait_for(PATIENCE, |worker| {
+                worker.await_message(None, selector(tag));
+                worker.engine.probe(None, selector(tag))
             })
         });
         thread::sleep(SOON);
@@ -61,7 +62,7 @@ fn a_thread_that_ends_leaves_polling_to_one_that_waits() {
         let ends = until(&network, &sender, || waits.is_finished().then_some(()));
         assert!(ends.is_some() && waits.join().unwrap().is_some(), "message {tag}");
     }
-    let is_woken = || receiver.look(|core| core.counters().woken == 2).then_some(());
+    let is_woken = || receiver.look(|worker| worker.counters().woken == 2).then_some(());
     assert!(until(&network, &sender, is_woken).is_some(), "the third polls now");
     send(&sender, 3);
     let last = waiting.next().expect("a thread each");
@@ -76,15 +77,16 @@ fn what_is_submitted_while_waiting_is_sent() {
     let mut sent = None;
     let mut turns = 0;
     // No other call of the sender's follows.
-    sender.wait_for(PATIENCE, |core| {
+    sender.wait_for(PATIENCE, |worker| {
         let mode = SendMode::Standard;
-        sent.get_or_insert_with(|| core.engine.submit_send(PeerId(1), envelope(1), &data, mode));
+        sent.get_or_insert_with(|| worker.engine.submit_send(PeerId(1), envelope(1), &data, mode));
         network.step();
         turns += 1;
         (turns == TURNS).then_some(())
     });
-    let found =
-        until(&network, &receiver, || receiver.test(|core| core.engine.probe(None, selector(1))));
+    let found = until(&network, &receiver, || {
+        receiver.test(|worker| worker.engine.probe(None, selector(1)))
+    });
     assert!(found.is_some(), "sent though nobody flushed");
 }
 
@@ -93,17 +95,17 @@ fn what_ends_while_its_own_thread_goes_to_sleep_is_seen() {
     let (_network, sender, _receiver) = linked();
     // Another polls for all, and hears nothing.
     let poller = Arc::clone(&sender);
-    thread::spawn(move || poller.wait(|core| core.engine.probe(None, selector(2))));
+    thread::spawn(move || poller.wait(|worker| worker.engine.probe(None, selector(2))));
     thread::sleep(SOON);
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || {
         let data = Region::owned(8);
         let mut begun = None;
-        sender.wait(|core| {
+        sender.wait(|worker| {
             let op = *begun.get_or_insert_with(|| {
-                core.engine.submit_send(PeerId(1), envelope(3), &data, SendMode::Standard)
+                worker.engine.submit_send(PeerId(1), envelope(3), &data, SendMode::Standard)
             });
-            core.engine.take(op)
+            worker.engine.take(op)
         });
         done.send(()).ok();
     });
@@ -119,21 +121,21 @@ fn what_ends_before_its_own_thread_gives_way_is_seen() {
     thread::spawn(move || {
         let data = Region::owned(8);
         let mut begun = None;
-        poller.wait(|core| {
+        poller.wait(|worker| {
             if begun.is_none() && may_begin.try_recv().is_err() {
                 return None;
             }
             let op = *begun.get_or_insert_with(|| {
-                core.engine.submit_send(PeerId(1), envelope(3), &data, SendMode::Standard)
+                worker.engine.submit_send(PeerId(1), envelope(3), &data, SendMode::Standard)
             });
-            core.engine.take(op)
+            worker.engine.take(op)
         });
         done.send(()).ok();
     });
     thread::sleep(SOON);
     // Any news may be its: it is due when the send has ended, and the polling thread gives way to it.
     let waiter = Arc::clone(&sender);
-    thread::spawn(move || waiter.wait(|core| core.engine.probe(None, selector(2))));
+    thread::spawn(move || waiter.wait(|worker| worker.engine.probe(None, selector(2))));
     thread::sleep(SOON);
     begin.send(()).expect("it waits");
     assert!(is_done.recv_timeout(PATIENCE).is_ok(), "a send ended, and its thread sleeps");
@@ -160,8 +162,9 @@ fn linked() -> (SimNetwork, Arc<Progress>, Arc<Progress>) {
     network.set_usual_path(SimPath { bandwidth_bytes_per_s: None, ..SimPath::default() });
     let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
     send(&sender, 1);
-    let found =
-        until(&network, &receiver, || receiver.test(|core| core.engine.probe(None, selector(1))));
+    let found = until(&network, &receiver, || {
+        receiver.test(|worker| worker.engine.probe(None, selector(1)))
+    });
     assert!(found.is_some(), "the link is open");
     (network, sender, receiver)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use driver::{Rail, SimNetwork, SimPath};
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 #[test]
@@ -119,35 +119,36 @@ fn receive(waiter: &Progress, context: u64) -> Outcome {
 }
 
 fn submit(waiter: &Progress, context: u64) -> OpId {
-    waiter
-        .submit(|core| core.engine.submit_receive(Some(PEER), selector(context), &Region::owned(8)))
+    waiter.submit(|worker| {
+        worker.engine.submit_receive(Some(PEER), selector(context), &Region::owned(8))
+    })
 }
 
 fn submit_send(sender: &Progress, to: PeerId, context: u64) -> OpId {
     let source = if to == ME { PEER } else { ME };
     let envelope = Envelope { context, source: source.0, tag: 0, is_urgent: false };
     let data = Region::owned(8);
-    sender.submit(|core| core.engine.submit_send(to, envelope, &data, SendMode::Standard))
+    sender.submit(|worker| worker.engine.submit_send(to, envelope, &data, SendMode::Standard))
 }
 
 fn end(waiter: &Progress, op: OpId) -> Outcome {
-    waiter.wait(|core| core.take_or_await(op)).outcome
+    waiter.wait(|worker| worker.take_or_await(op)).outcome
 }
 
 fn probe(waiter: &Progress, context: u64) -> Outcome {
-    waiter.wait(|core| ask_for_message(core, context))
+    waiter.wait(|worker| ask_for_message(worker, context))
 }
 
 fn test_receive(waiter: &Progress) -> Outcome {
     let op = submit(waiter, 0);
-    test(waiter, |core| Some(core.engine.take(op)?.outcome))
+    test(waiter, |worker| Some(worker.engine.take(op)?.outcome))
 }
 
 fn test_probe(waiter: &Progress) -> Outcome {
-    test(waiter, |core| ask_for_message(core, 0))
+    test(waiter, |worker| ask_for_message(worker, 0))
 }
 
-fn test(waiter: &Progress, mut question: impl FnMut(&mut Core) -> Option<Outcome>) -> Outcome {
+fn test(waiter: &Progress, mut question: impl FnMut(&mut Worker) -> Option<Outcome>) -> Outcome {
     loop {
         if let Some(outcome) = waiter.test(&mut question) {
             return outcome;
@@ -156,12 +157,12 @@ fn test(waiter: &Progress, mut question: impl FnMut(&mut Core) -> Option<Outcome
     }
 }
 
-fn ask_for_message(core: &mut Core, context: u64) -> Option<Outcome> {
-    if core.engine.probe(Some(PEER), selector(context)).is_some() {
+fn ask_for_message(worker: &mut Worker, context: u64) -> Option<Outcome> {
+    if worker.engine.probe(Some(PEER), selector(context)).is_some() {
         return Some(Outcome::Ok);
     }
-    core.await_message(Some(PEER), selector(context));
-    core.engine.is_failed(PEER).then_some(Outcome::PeerFailed)
+    worker.await_message(Some(PEER), selector(context));
+    worker.engine.is_failed(PEER).then_some(Outcome::PeerFailed)
 }
 
 fn selector(context: u64) -> Selector {
@@ -185,8 +186,8 @@ impl Job {
             let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(rank))];
             let (sought, has_ended) = (Arc::clone(&sought), Arc::clone(&has_ended));
             let directory = Box::new(Ranks { sought, has_ended });
-            let core = Core::new(Engine::new(Config::new(2)), rank, 2, rails, directory);
-            Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")
+            let worker = Worker::new(Engine::new(Config::new(2)), rank, 2, rails, directory);
+            Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors")
         });
         Self { network, waiter, peer, sought, has_ended }
     }
@@ -219,8 +220,9 @@ impl Job {
     }
 
     fn watch(&self, waiter: &Progress, receives: &[OpId]) {
-        let is_over =
-            |core: &mut Core| receives.iter().any(|op| core.engine.is_complete(*op)).then_some(());
+        let is_over = |worker: &mut Worker| {
+            receives.iter().any(|op| worker.engine.is_complete(*op)).then_some(())
+        };
         assert_eq!(waiter.wait_for(Duration::from_millis(100), is_over), None);
     }
 
@@ -229,7 +231,7 @@ impl Job {
         for _ in 0..count {
             submit_send(&self.peer, ME, context);
         }
-        self.peer.wait(|core| core.is_quiet().then_some(()));
+        self.peer.wait(|worker| worker.is_quiet().then_some(()));
     }
 
     /// What `wait` comes to while time passes.

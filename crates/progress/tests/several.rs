@@ -7,14 +7,14 @@ use std::time::Duration;
 use driver::OwnRail;
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 #[test]
 fn what_comes_to_any_wakes_the_thread_that_waits_for_all() {
     for policy in [Policy::for_node(1, 2), Policy::for_node(4, 2)] {
         let first = process(policy);
-        let others = (1..LANES).map(|_| first.new_beside(core(), policy).expect("descriptors"));
+        let others = (1..LANES).map(|_| first.new_beside(worker(), policy).expect("descriptors"));
         let lanes: Vec<_> = others.chain([Arc::clone(&first)]).collect();
         let all: Vec<&Progress> = lanes.iter().map(|lane| &**lane).collect();
         Progress::put_beside(&all);
@@ -27,14 +27,14 @@ fn what_comes_to_any_wakes_the_thread_that_waits_for_all() {
                     thread::sleep(pause);
                     send(all[lane]);
                 });
-                let came = Progress::wait_in_any(&all, |index, core| {
-                    core.take_or_await(ops[index]).map(|_| index)
+                let came = Progress::wait_in_any(&all, |index, worker| {
+                    worker.take_or_await(ops[index]).map(|_| index)
                 });
                 assert_eq!(came, lane, "turn {turn}");
             });
             for (index, lane) in all.iter().enumerate().filter(|(index, _)| *index != lane) {
                 send(lane);
-                let came = lane.wait_for(PATIENCE, |core| core.take_or_await(ops[index]));
+                let came = lane.wait_for(PATIENCE, |worker| worker.take_or_await(ops[index]));
                 assert!(came.is_some(), "what was not waited for is there still");
             }
         }
@@ -49,26 +49,26 @@ fn who_sleeps_in_one_takes_in_what_comes_to_the_others() {
     // More than there is room for, until somebody polls: the last waits to leave.
     let op = receive(all[1]);
     send(all[1]);
-    assert!(all[1].wait_for(PATIENCE, |core| core.take_or_await(op)).is_some());
+    assert!(all[1].wait_for(PATIENCE, |worker| worker.take_or_await(op)).is_some());
     for _ in 0..ROOM {
         send(all[1]);
     }
-    let has_come = || all[1].look(|core| core.engine.probe(Some(HERE), SELECTOR).is_some());
+    let has_come = || all[1].look(|worker| worker.engine.probe(Some(HERE), SELECTOR).is_some());
     assert!(!has_come(), "nobody has polled");
     let op = receive(all[0]);
-    assert!(all[0].wait_for(AWHILE, |core| core.take_or_await(op)).is_none());
+    assert!(all[0].wait_for(AWHILE, |worker| worker.take_or_await(op)).is_none());
     assert!(has_come(), "who has slept in the first lane has polled the second");
     send(all[0]);
-    assert!(all[0].wait_for(PATIENCE, |core| core.take_or_await(op)).is_some());
+    assert!(all[0].wait_for(PATIENCE, |worker| worker.take_or_await(op)).is_some());
 }
 
 fn process(policy: Policy) -> Arc<Progress> {
-    Progress::new(core(), policy).expect("descriptors")
+    Progress::new(worker(), policy).expect("descriptors")
 }
 
-fn core() -> Core {
+fn worker() -> Worker {
     let rail = OwnRail::new(HERE).expect("an event");
-    Core::new(Engine::new(Config::new(1)), HERE, 1, vec![Box::new(rail)], Box::new(Own))
+    Worker::new(Engine::new(Config::new(1)), HERE, 1, vec![Box::new(rail)], Box::new(Own))
 }
 
 fn receive(lane: &Progress) -> OpId {

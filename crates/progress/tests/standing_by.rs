@@ -41,7 +41,7 @@ fn what_several_communications_have_left_behind_comes_to_its_end() {
         // Looking is not polling.
         let begun = Instant::now();
         let has_ended = |(progress, op): &(&Arc<Progress>, OpId)| {
-            progress.look(|core| core.engine.is_complete(*op))
+            progress.look(|worker| worker.engine.is_complete(*op))
         };
         while !(sends.iter().all(has_ended) && receives.iter().all(has_ended)) {
             assert!(begun.elapsed() < PATIENCE, "round {round}: all ends though nobody polls");
@@ -49,7 +49,7 @@ fn what_several_communications_have_left_behind_comes_to_its_end() {
         }
         assert!(threads() <= 2, "one for each process");
         for (progress, op) in sends.into_iter().chain(receives) {
-            assert!(progress.look(|core| core.engine.take(op)).is_some());
+            assert!(progress.look(|worker| worker.engine.take(op)).is_some());
         }
         for (&lane, into) in lanes.iter().zip(&into) {
             assert_eq!(into.slice(0, 8).to_vec(), [(round + lane) as u8; 8]);
@@ -62,7 +62,7 @@ fn what_several_communications_have_left_behind_comes_to_its_end() {
     let into = Region::owned(8);
     let received = receive(&receivers[1], &into);
     send(&senders[0], &Region::from_box(Box::new([5; 8])));
-    let received = receivers[1].wait_for(PATIENCE, |core| core.take_or_await(received));
+    let received = receivers[1].wait_for(PATIENCE, |worker| worker.take_or_await(received));
     assert!(received.is_some());
     drop((senders, receivers));
     let begun = Instant::now();
@@ -76,10 +76,10 @@ fn what_several_communications_have_left_behind_comes_to_its_end() {
 fn processes() -> [Vec<Arc<Progress>>; 2] {
     let mut processes: [Vec<Arc<Progress>>; 2] = Default::default();
     for _ in 0..LANES {
-        for (process, core) in processes.iter_mut().zip(cores::<2>(|rail| Box::new(rail))) {
+        for (process, worker) in processes.iter_mut().zip(cores::<2>(|rail| Box::new(rail))) {
             let begun = match process.first() {
-                None => Progress::new(core, policy(2)),
-                Some(first) => first.new_beside(core, policy(2)),
+                None => Progress::new(worker, policy(2)),
+                Some(first) => first.new_beside(worker, policy(2)),
             };
             process.push(begun.expect("descriptors"));
         }
@@ -95,13 +95,14 @@ fn threads() -> usize {
 
 fn send(progress: &Progress, data: &Region) -> OpId {
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
-    progress
-        .submit(|core| core.engine.submit_send(PeerId(1), envelope, data, SendMode::Synchronous))
+    progress.submit(|worker| {
+        worker.engine.submit_send(PeerId(1), envelope, data, SendMode::Synchronous)
+    })
 }
 
 fn receive(progress: &Progress, into: &Region) -> OpId {
     let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
-    progress.submit(|core| core.engine.submit_receive(Some(PeerId(0)), selector, into))
+    progress.submit(|worker| worker.engine.submit_receive(Some(PeerId(0)), selector, into))
 }
 
 const LANES: usize = 4;

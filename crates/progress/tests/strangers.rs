@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use driver::{Event, Identity, QuicConfig, QuicRail, Rail, TcpConfig, TcpRail};
 use engine::{Config, Engine};
-use progress::{Core, Directory};
+use progress::{Directory, Worker};
 use wire::PeerId;
 
 #[test]
@@ -125,16 +125,16 @@ fn the_process() {
         println!("\naddress {}", bytes.join(" "));
     }
     let engine = Engine::new(Config::new(2));
-    let mut core = Core::new(engine, PeerId(0), 2, rails.into(), Box::new(Nobody));
+    let mut worker = Worker::new(engine, PeerId(0), 2, rails.into(), Box::new(Nobody));
     let end = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
     let limit = Instant::now() + Duration::from_secs(120);
     // What came before the end is seen before the end.
     let mut quiet = 0;
     while quiet < 1000 {
-        quiet = if core.advance() || !end.is_finished() { 0 } else { quiet + 1 };
+        quiet = if worker.advance() || !end.is_finished() { 0 } else { quiet + 1 };
         assert!(Instant::now() < limit);
     }
-    core.close();
+    worker.close();
 }
 
 fn tcp(rank: u32, (job, secret): (u64, [u8; 32])) -> Box<TcpRail> {

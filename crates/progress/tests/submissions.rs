@@ -1,4 +1,4 @@
-//! What threads begin while another has the core.
+//! What threads begin while another holds the worker.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use driver::OwnRail;
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 #[test]
@@ -16,9 +16,9 @@ fn who_finds_the_core_taken_leaves_what_it_begins_and_goes() {
     let process = process();
     connect(&process);
     let into: Vec<_> = (0..COUNT).map(|_| Region::owned(LONGEST)).collect();
-    // What is begun has its names while another thread has the core, and ends once that has given it back.
-    let (ops, before) = process.look(|core| {
-        let before = core.counters().left_to_others;
+    // What is begun has its names while another thread holds the worker, and ends once that has given it back.
+    let (ops, before) = process.look(|worker| {
+        let before = worker.counters().left_to_others;
         let ops: Vec<OpId> = beside(&process, |process| {
             for (number, len) in lengths() {
                 let (data, note) = (message(number, len), number as u64 + 1);
@@ -29,18 +29,18 @@ fn who_finds_the_core_taken_leaves_what_it_begins_and_goes() {
             into.map(|(into, note)| process.begin_receive(Some(HERE), SELECTOR, into, note))
                 .collect()
         });
-        assert_eq!(core.counters().left_to_others, before, "nobody has seen to it yet");
+        assert_eq!(worker.counters().left_to_others, before, "nobody has seen to it yet");
         (ops, before)
     });
     for (op, ((number, len), into)) in ops.into_iter().zip(lengths().zip(&into)) {
-        let end = |core: &mut Core| core.take_noted_or_await(op).ok_or("unknown").transpose();
+        let end = |worker: &mut Worker| worker.take_noted_or_await(op).ok_or("unknown").transpose();
         let ended = process.wait_for(PATIENCE, end);
         let (completion, note) = ended.expect("in good time").expect("it is known by its note");
         assert_eq!((completion.tag, completion.outcome), (number as i32, Outcome::Ok));
         assert_eq!(note, number as u64 + 1);
         assert_eq!(content(into, len), content(&message(number, len), len), "in its order");
     }
-    let left = process.look(|core| core.counters().left_to_others);
+    let left = process.look(|worker| worker.counters().left_to_others);
     assert_eq!(left - before, 2 * COUNT as u64);
 }
 
@@ -69,7 +69,7 @@ fn who_finds_no_slip_waits() {
     for number in 0..MANY {
         let into = Region::owned(8);
         let op = process.begin_receive(Some(HERE), SELECTOR, &into, NOTE);
-        let completion = process.wait_for(PATIENCE, |core| core.take_or_await(op));
+        let completion = process.wait_for(PATIENCE, |worker| worker.take_or_await(op));
         assert_eq!(completion.expect("in good time").tag, number as i32);
     }
     sender.join().expect("it has sent all");
@@ -86,7 +86,7 @@ fn what_cannot_be_sent_ends_so() {
         })
     });
     let op = op.expect("an operation, for it is long");
-    let completion = process.wait_for(PATIENCE, |core| core.take_or_await(op));
+    let completion = process.wait_for(PATIENCE, |worker| worker.take_or_await(op));
     assert_eq!(completion.expect("in good time").outcome, Outcome::PeerFailed);
 }
 
@@ -97,8 +97,9 @@ fn beside<T: Send>(process: &Arc<Progress>, act: impl FnOnce(&Progress) -> T + S
 
 fn process() -> Arc<Progress> {
     let rail = OwnRail::new(HERE).expect("an event");
-    let core = Core::new(Engine::new(Config::new(2)), HERE, 2, vec![Box::new(rail)], Box::new(Own));
-    Progress::new(core, Policy::for_node(1, 2)).expect("descriptors")
+    let worker =
+        Worker::new(Engine::new(Config::new(2)), HERE, 2, vec![Box::new(rail)], Box::new(Own));
+    Progress::new(worker, Policy::for_node(1, 2)).expect("descriptors")
 }
 
 /// The first message opens the link.
@@ -107,7 +108,7 @@ fn connect(process: &Progress) {
     let op = process.begin_receive(Some(HERE), SELECTOR, &into, NOTE);
     let sent = process.begin_send(HERE, envelope(0), &message(0, 8), MODE, NOTE);
     for op in [Some(op), sent].into_iter().flatten() {
-        assert!(process.wait_for(PATIENCE, |core| core.take_or_await(op)).is_some());
+        assert!(process.wait_for(PATIENCE, |worker| worker.take_or_await(op)).is_some());
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use driver::{Event, Fault, Post, Rail, RailError, SimNetwork, SimRail};
 use engine::{Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
-use progress::{Core, Directory};
+use progress::{Directory, Worker};
 use traffic::{Exchange, Random};
 use wire::{Capabilities, Cost, Frame, PeerId, RailId};
 
@@ -91,7 +91,7 @@ fn a_link_that_passes_another_opens_when_that_carries_what_is_long() {
         exchange(&mut job, 400_000);
     }
     assert_eq!(asked(&job), 1, "once, by who sends");
-    let carries = |core: &Core, rank: u32| core.engine.carries(PeerId(1 - rank), RailId(1));
+    let carries = |worker: &Worker, rank: u32| worker.engine.carries(PeerId(1 - rank), RailId(1));
     job.run(|job| [0, 1].iter().all(|&rank| carries(&job.cores[rank], rank as u32)));
 }
 
@@ -128,7 +128,7 @@ fn a_process_that_has_ended_is_not_waited_for() {
     job.run(|job| {
         told.iter_mut()
             .zip(&mut job.cores)
-            .for_each(|(told, core)| told.extend(core.take_notices()));
+            .for_each(|(told, worker)| told.extend(worker.take_notices()));
         told.iter().all(|told| !told.is_empty())
     });
     for (rank, told) in told.iter().enumerate() {
@@ -143,7 +143,7 @@ fn seeds() -> RangeInclusive<u64> {
 
 /// Two processes of a job, what is between them, and what they have begun.
 struct Job {
-    cores: [Core; 2],
+    cores: [Worker; 2],
     networks: [SimNetwork; 3],
     walls: [Arc<Wall>; 2],
     /// How often a link that passes others was asked for.
@@ -179,7 +179,7 @@ impl Job {
             let rails = [0, 1, 2].map(rail).map(|rail| Box::new(rail) as Box<dyn Rail>);
             let patience_ns = patience.as_nanos() as u64;
             let config = Config { detour_ns: 3_000_000, patience_ns, ..Config::new(2) };
-            Core::new(
+            Worker::new(
                 Engine::new(config),
                 PeerId(rank),
                 2,
@@ -240,9 +240,9 @@ impl Job {
 
     fn step(&mut self) {
         self.networks.iter().for_each(|network| _ = network.step());
-        for core in &mut self.cores {
-            core.advance();
-            core.flush();
+        for worker in &mut self.cores {
+            worker.advance();
+            worker.flush();
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use driver::SimNetwork;
 use engine::{Envelope, OpId, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Progress, Stage, Task};
+use progress::{Progress, Stage, Task, Worker};
 use simulated::{envelope, process, selector, send};
 use wire::PeerId;
 
@@ -22,19 +22,19 @@ fn a_task_goes_on_while_a_thread_waits_for_something_else() {
     receiver.begin(Box::new(Relay::new(&receiver, &told)));
     let other = Arc::clone(&receiver);
     let waiting = thread::spawn(move || {
-        other.wait_for(PATIENCE, |core| core.engine.probe(None, selector(LAST + 1))).is_some()
+        other.wait_for(PATIENCE, |worker| worker.engine.probe(None, selector(LAST + 1))).is_some()
     });
     for tag in 1..=LAST {
         let answer = receive(&sender, tag);
         send(&sender, tag);
         let answered = until(&network, &sender, || {
-            sender.look(|core| core.engine.take(answer)).map(|completion| completion.tag)
+            sender.look(|worker| worker.engine.take(answer)).map(|completion| completion.tag)
         });
         assert_eq!(answered, Some(tag), "nobody but the waiting thread polls");
     }
     assert!(told.ended.load(Ordering::Acquire));
     assert_eq!(told.works.load(Ordering::Acquire), LAST as u32);
-    let counters = receiver.look(|core| core.counters());
+    let counters = receiver.look(|worker| worker.counters());
     let tasks = [counters.tasks_of_callers, counters.tasks_of_waits, counters.tasks_of_standby];
     assert!(tasks[1].works > 0, "{counters:?}");
     assert_eq!(tasks.iter().map(|of| of.works).sum::<u64>(), LAST as u64, "{counters:?}");
@@ -54,9 +54,9 @@ fn the_end_of_a_task_wakes_threads_that_wait_while_another_polls() {
     for waits_for_task in [false, true] {
         let (receiver, told, done) = (Arc::clone(&receiver), Arc::clone(&told), done.clone());
         thread::spawn(move || {
-            let found = receiver.wait_for(PATIENCE, |core| match waits_for_task {
+            let found = receiver.wait_for(PATIENCE, |worker| match waits_for_task {
                 true => told.ended.load(Ordering::Acquire).then_some(()),
-                false => core.engine.probe(None, selector(LAST + 1)).map(drop),
+                false => worker.engine.probe(None, selector(LAST + 1)).map(drop),
             });
             done.send(found.is_some()).ok();
         });
@@ -67,7 +67,7 @@ fn the_end_of_a_task_wakes_threads_that_wait_while_another_polls() {
     assert_eq!(until(&network, &sender, || all_done.try_recv().ok()), Some(true));
     assert!(told.ended.load(Ordering::Acquire), "the one that waits for the task was woken");
     for answer in answers {
-        until(&network, &sender, || sender.look(|core| core.engine.take(answer)));
+        until(&network, &sender, || sender.look(|worker| worker.engine.take(answer)));
     }
     send(&sender, LAST + 1);
     assert_eq!(until(&network, &sender, || all_done.try_recv().ok()), Some(true));
@@ -107,23 +107,23 @@ impl Relay {
 }
 
 impl Task for Relay {
-    fn advance(&mut self, core: &mut Core) -> Stage {
+    fn advance(&mut self, worker: &mut Worker) -> Stage {
         while self.tag <= LAST {
             if std::mem::take(&mut self.has_worked) {
                 let envelope = Envelope { source: 1, ..envelope(self.tag) };
                 let data = Region::owned(8);
                 let mode = SendMode::Standard;
-                let op = core.engine.submit_send(PeerId(0), envelope, &data, mode);
-                core.engine.release(op);
+                let op = worker.engine.submit_send(PeerId(0), envelope, &data, mode);
+                worker.engine.release(op);
                 self.tag += 1;
                 self.received = None;
                 continue;
             }
             let received = *self.received.get_or_insert_with(|| {
                 let peer = Some(PeerId(0));
-                core.engine.submit_receive(peer, selector(self.tag), &Region::owned(8))
+                worker.engine.submit_receive(peer, selector(self.tag), &Region::owned(8))
             });
-            return match core.engine.take(received) {
+            return match worker.engine.take(received) {
                 Some(_) => Stage::Works,
                 None => Stage::Waits,
             };
@@ -157,7 +157,7 @@ fn until<T>(
 
 fn receive(progress: &Progress, tag: i32) -> OpId {
     let from = Selector { source: Some(1), ..selector(tag) };
-    progress.submit(|core| core.engine.submit_receive(Some(PeerId(1)), from, &Region::owned(8)))
+    progress.submit(|worker| worker.engine.submit_receive(Some(PeerId(1)), from, &Region::owned(8)))
 }
 
 const LAST: i32 = 5;

@@ -63,7 +63,7 @@ pub struct Capabilities {
     pub eager_max: usize,
     /// How many bytes of a longer message go with its request, before the receiver has cleared it, as
     /// far as credits allow; 0 where asking costs little.
-    pub ahead_max: usize,
+    pub rts_data_max: usize,
     /// So much of short messages is copied into one frame.
     pub aggregate_max: usize,
     /// The shortest piece of a long message that is worth a frame of its own.

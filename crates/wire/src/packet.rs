@@ -31,7 +31,7 @@ pub enum Packet<'a> {
         payload: &'a [u8],
     },
     /// A message asks to be sent (rendezvous): a long one, or a short one for want of credit.
-    Request {
+    Rts {
         /// Whose message.
         header: Header,
         /// The sender's operation.
@@ -39,10 +39,10 @@ pub enum Packet<'a> {
         /// Length of the message in bytes.
         bytes: u64,
         /// How its data may come.
-        way: Way,
+        rndv: RndvKind,
     },
     /// A piece of the beginning of a message, sent ahead of the receiver's clear, or because it is taken in.
-    Ahead {
+    RtsData {
         /// The message's position among those of this peer, as in its request.
         sequence: u32,
         /// Where the piece begins in the message.
@@ -51,7 +51,7 @@ pub enum Packet<'a> {
         payload: &'a [u8],
     },
     /// The receiver asks for the data of a request.
-    Clear {
+    Cts {
         /// The sender's operation.
         op: u32,
         /// The receiver's operation.
@@ -61,7 +61,7 @@ pub enum Packet<'a> {
     },
     /// The receiver takes a short message in before a receive wants it, and has granted what it costs: all of it is to
     /// come ahead.
-    Take {
+    Grant {
         /// The sender's operation.
         op: u32,
     },
@@ -75,7 +75,7 @@ pub enum Packet<'a> {
         payload: &'a [u8],
     },
     /// As `Data`, packed ([`crate::pack`]).
-    PackedData {
+    CompressedData {
         /// The receiver's operation.
         receiver: u32,
         /// Where the piece begins in the message.
@@ -86,7 +86,7 @@ pub enum Packet<'a> {
         payload: &'a [u8],
     },
     /// As `Ahead`, packed ([`crate::pack`]).
-    PackedAhead {
+    CompressedRtsData {
         /// The message's position among those of this peer, as in its request.
         sequence: u32,
         /// Where the piece begins in the message.
@@ -97,12 +97,12 @@ pub enum Packet<'a> {
         payload: &'a [u8],
     },
     /// The message of a sender's operation was matched, or fetched whole.
-    Finish {
+    Fin {
         /// The sender's operation.
         op: u32,
     },
     /// The first word over a link whose frames may be kept until they have arrived, each time it opens.
-    Greeting {
+    Resume {
         /// The sender's name for the link.
         link: Incarnation,
         /// Counted frames that have arrived over it, in all its incarnations, wrapping.
@@ -112,14 +112,14 @@ pub enum Packet<'a> {
     },
     /// At the beginning of a frame: so many counted frames have arrived over this link. A frame counts if
     /// there is anything in it besides such words.
-    Arrived {
+    Ack {
         /// Their count over all incarnations of the link, wrapping.
         frames: u32,
         /// Whether the sender waits to hear how many of its own have arrived.
         prompt: bool,
     },
     /// No more frames are taken from a link, of whose frames so many have arrived, before it greets anew.
-    Parted {
+    LinkDown {
         /// The sender's name for the link.
         link: Incarnation,
         /// Counted frames that have arrived over it, in all its incarnations, wrapping.
@@ -141,23 +141,22 @@ pub struct Incarnation {
     pub epoch: u32,
 }
 
-/// How the data of a request comes.
+/// How the data of a rendezvous travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// When the receiver clears it.
-    Ask,
-    /// The receiver may fetch it, from this address in the sender's memory; else as `Ask`.
-    Fetch(u64),
-    /// As `Fetch`, where there is an address, else as `Ask`. Besides, the receiver may take the message in before a
-    /// receive wants it ([`Packet::Take`]): it is short, and its sender waits for nothing but its memory.
+pub enum RndvKind {
+    /// The sender streams it after the CTS.
+    Stream,
+    /// The receiver may read it at this address of the sender's memory; else as `Stream`.
+    Get(u64),
+    /// As `Get` if there is an address, else as `Stream`. The message is short and its sender waits for memory only:
+    /// the receiver may accept it before a receive matches ([`Packet::Grant`]).
     Short(Option<NonZeroU64>),
-    /// So many bytes follow unasked, and the rest when the receiver clears it. Unless `clear`, the
-    /// sender does not wait to be cleared: nothing is left.
-    Ahead {
+    /// The first bytes follow the RTS at once, the rest after the CTS. Without `cts` there is no rest.
+    WithData {
         /// Bytes from the beginning of the message.
         bytes: u64,
-        /// Whether a clear is awaited.
-        clear: bool,
+        /// True if the sender waits for a CTS.
+        cts: bool,
     },
 }
 
@@ -180,39 +179,39 @@ pub enum FrameError {
 
 const EAGER: u8 = 0x11;
 const EAGER_ACKNOWLEDGED: u8 = 0x12;
-const REQUEST: u8 = 0x13;
-const REQUEST_FETCHABLE: u8 = 0x14;
-const CLEAR: u8 = 0x15;
+const RTS: u8 = 0x13;
+const RTS_GET: u8 = 0x14;
+const CTS: u8 = 0x15;
 const DATA: u8 = 0x16;
-const FINISH: u8 = 0x17;
+const FIN: u8 = 0x17;
 const CREDIT: u8 = 0x18;
-const REQUEST_AHEAD: u8 = 0x19;
-const REQUEST_AHEAD_WHOLE: u8 = 0x1a;
-const AHEAD: u8 = 0x1b;
-const GREETING: u8 = 0x1c;
-const ARRIVED_PROMPT: u8 = 0x1d;
-const ARRIVED: u8 = 0x1e;
-const DATA_PACKED: u8 = 0x1f;
-const AHEAD_PACKED: u8 = 0x20;
-const PARTED: u8 = 0x21;
-const GREETING_KEEPS: u8 = 0x22;
-const REQUEST_SHORT: u8 = 0x23;
-const TAKE: u8 = 0x24;
+const RTS_WITH_DATA: u8 = 0x19;
+const RTS_ALL_DATA: u8 = 0x1a;
+const RTS_DATA: u8 = 0x1b;
+const RESUME: u8 = 0x1c;
+const ACK_PROMPT: u8 = 0x1d;
+const ACK: u8 = 0x1e;
+const DATA_COMPRESSED: u8 = 0x1f;
+const RTS_DATA_COMPRESSED: u8 = 0x20;
+const LINK_DOWN: u8 = 0x21;
+const RESUME_KEEPS: u8 = 0x22;
+const RTS_SHORT: u8 = 0x23;
+const GRANT: u8 = 0x24;
 
 /// Length of an eager packet's header in bytes.
 pub const EAGER_LEN: usize = 32;
 /// Length of a request in bytes.
-pub const REQUEST_LEN: usize = 44;
+pub const RTS_LEN: usize = 44;
 /// Length of the header of a data packet, and of one sent ahead, in bytes.
 pub const DATA_LEN: usize = 20;
 /// Length of the header of either, packed, in bytes.
 pub const PACKED_LEN: usize = 24;
 /// Length of the word that says what has arrived, in bytes.
-pub const ARRIVED_LEN: usize = 8;
+pub const ACK_LEN: usize = 8;
 /// Length of a greeting, and of the word that a link is parted, in bytes.
 pub const INCARNATION_LEN: usize = 12;
 /// The longest packet without payload, in bytes.
-pub const CONTROL_MAX: usize = REQUEST_LEN;
+pub const CONTROL_MAX: usize = RTS_LEN;
 
 /// Appends the header of an eager packet whose payload of `len` bytes follows.
 #[inline]
@@ -226,15 +225,15 @@ pub fn emit_eager(to: &mut Vec<u8>, header: &Header, acknowledge: Option<u32>, l
 }
 
 /// Appends a request to send `bytes` bytes.
-pub fn emit_request(to: &mut Vec<u8>, header: &Header, op: u32, bytes: u64, way: Way) {
-    let (kind, detail) = match way {
-        Way::Ask => (REQUEST, 0),
-        Way::Fetch(address) => (REQUEST_FETCHABLE, address),
-        Way::Short(address) => (REQUEST_SHORT, address.map_or(0, NonZeroU64::get)),
-        Way::Ahead { bytes, clear: true } => (REQUEST_AHEAD, bytes),
-        Way::Ahead { bytes, clear: false } => (REQUEST_AHEAD_WHOLE, bytes),
+pub fn emit_rts(to: &mut Vec<u8>, header: &Header, op: u32, bytes: u64, rndv: RndvKind) {
+    let (kind, detail) = match rndv {
+        RndvKind::Stream => (RTS, 0),
+        RndvKind::Get(address) => (RTS_GET, address),
+        RndvKind::Short(address) => (RTS_SHORT, address.map_or(0, NonZeroU64::get)),
+        RndvKind::WithData { bytes, cts: true } => (RTS_WITH_DATA, bytes),
+        RndvKind::WithData { bytes, cts: false } => (RTS_ALL_DATA, bytes),
     };
-    let mut packet = [0; REQUEST_LEN];
+    let mut packet = [0; RTS_LEN];
     packet[0] = kind;
     packet[4..8].copy_from_slice(&op.to_le_bytes());
     put_header(&mut packet[8..28], header);
@@ -249,8 +248,8 @@ pub fn emit_data(to: &mut Vec<u8>, receiver: u32, offset: u64, len: u32) {
 }
 
 /// Appends the header of a piece sent ahead, whose payload of `len` bytes follows.
-pub fn emit_ahead(to: &mut Vec<u8>, sequence: u32, offset: u64, len: u32) {
-    emit_piece(to, AHEAD, sequence, offset, len);
+pub fn emit_rts_data(to: &mut Vec<u8>, sequence: u32, offset: u64, len: u32) {
+    emit_piece(to, RTS_DATA, sequence, offset, len);
 }
 
 fn emit_piece(to: &mut Vec<u8>, kind: u8, of: u32, offset: u64, len: u32) {
@@ -263,14 +262,20 @@ fn emit_piece(to: &mut Vec<u8>, kind: u8, of: u32, offset: u64, len: u32) {
 }
 
 /// Appends the header of a data packet of `bytes` bytes, whose packed payload of `len` bytes follows.
-pub fn emit_packed_data(to: &mut Vec<u8>, receiver: u32, offset: u64, bytes: u32, len: u32) {
-    emit_packed(to, DATA_PACKED, receiver, offset, bytes, len);
+pub fn emit_compressed_data(to: &mut Vec<u8>, receiver: u32, offset: u64, bytes: u32, len: u32) {
+    emit_packed(to, DATA_COMPRESSED, receiver, offset, bytes, len);
 }
 
 /// Appends the header of a piece of `bytes` bytes sent ahead, whose packed payload of `len` bytes
 /// follows.
-pub fn emit_packed_ahead(to: &mut Vec<u8>, sequence: u32, offset: u64, bytes: u32, len: u32) {
-    emit_packed(to, AHEAD_PACKED, sequence, offset, bytes, len);
+pub fn emit_compressed_rts_data(
+    to: &mut Vec<u8>,
+    sequence: u32,
+    offset: u64,
+    bytes: u32,
+    len: u32,
+) {
+    emit_packed(to, RTS_DATA_COMPRESSED, sequence, offset, bytes, len);
 }
 
 fn emit_packed(to: &mut Vec<u8>, kind: u8, of: u32, offset: u64, bytes: u32, len: u32) {
@@ -279,9 +284,9 @@ fn emit_packed(to: &mut Vec<u8>, kind: u8, of: u32, offset: u64, bytes: u32, len
 }
 
 /// Appends a clear to send.
-pub fn emit_clear(to: &mut Vec<u8>, op: u32, receiver: u32, wanted: u64) {
+pub fn emit_cts(to: &mut Vec<u8>, op: u32, receiver: u32, wanted: u64) {
     let mut packet = [0; 20];
-    packet[0] = CLEAR;
+    packet[0] = CTS;
     packet[4..8].copy_from_slice(&op.to_le_bytes());
     packet[8..12].copy_from_slice(&receiver.to_le_bytes());
     packet[12..20].copy_from_slice(&wanted.to_le_bytes());
@@ -289,14 +294,14 @@ pub fn emit_clear(to: &mut Vec<u8>, op: u32, receiver: u32, wanted: u64) {
 }
 
 /// Appends the word that a short message is taken in.
-pub fn emit_take(to: &mut Vec<u8>, op: u32) {
-    to.extend_from_slice(&[TAKE, 0, 0, 0]);
+pub fn emit_grant(to: &mut Vec<u8>, op: u32) {
+    to.extend_from_slice(&[GRANT, 0, 0, 0]);
     to.extend_from_slice(&op.to_le_bytes());
 }
 
 /// Appends a finish.
-pub fn emit_finish(to: &mut Vec<u8>, op: u32) {
-    to.extend_from_slice(&[FINISH, 0, 0, 0]);
+pub fn emit_fin(to: &mut Vec<u8>, op: u32) {
+    to.extend_from_slice(&[FIN, 0, 0, 0]);
     to.extend_from_slice(&op.to_le_bytes());
 }
 
@@ -308,9 +313,9 @@ pub fn emit_credit(to: &mut Vec<u8>, bytes: u32) {
 
 /// Appends how many counted frames have arrived over this link, and perhaps the question for the peer's word.
 #[inline]
-pub fn emit_arrived(to: &mut Vec<u8>, frames: u32, prompt: bool) {
-    let mut packet = [0; ARRIVED_LEN];
-    packet[0] = if prompt { ARRIVED_PROMPT } else { ARRIVED };
+pub fn emit_ack(to: &mut Vec<u8>, frames: u32, prompt: bool) {
+    let mut packet = [0; ACK_LEN];
+    packet[0] = if prompt { ACK_PROMPT } else { ACK };
     packet[4..].copy_from_slice(&frames.to_le_bytes());
     to.extend_from_slice(&packet);
 }
@@ -318,43 +323,43 @@ pub fn emit_arrived(to: &mut Vec<u8>, frames: u32, prompt: bool) {
 /// Asks the receiver of a frame that begins with what has arrived to say the same at once.
 pub fn ask_prompt(frame: &mut [u8]) {
     if let Some(kind) = frame.first_mut()
-        && *kind == ARRIVED
+        && *kind == ACK
     {
-        *kind = ARRIVED_PROMPT;
+        *kind = ACK_PROMPT;
     }
 }
 
 /// What has arrived, as a frame's first word says, whether the peer's word is awaited, and the rest of the
 /// frame; none where it begins with something else.
 #[inline]
-pub fn split_arrived(frame: &[u8]) -> Option<(u32, bool, &[u8])> {
-    let (word, rest) = frame.split_first_chunk::<ARRIVED_LEN>()?;
+pub fn split_ack(frame: &[u8]) -> Option<(u32, bool, &[u8])> {
+    let (word, rest) = frame.split_first_chunk::<ACK_LEN>()?;
     match word[0] {
-        ARRIVED => Some((u32_at(word, 4), false, rest)),
-        ARRIVED_PROMPT => Some((u32_at(word, 4), true, rest)),
+        ACK => Some((u32_at(word, 4), false, rest)),
+        ACK_PROMPT => Some((u32_at(word, 4), true, rest)),
         _ => None,
     }
 }
 
 /// The greeting that a frame is, as its packet says it; none if it is anything else.
-pub fn parse_greeting(frame: &[u8]) -> Option<(Incarnation, u32, bool)> {
+pub fn parse_resume(frame: &[u8]) -> Option<(Incarnation, u32, bool)> {
     let word: &[u8; INCARNATION_LEN] = frame.try_into().ok()?;
     let keeps = match word[0] {
-        GREETING => false,
-        GREETING_KEEPS => true,
+        RESUME => false,
+        RESUME_KEEPS => true,
         _ => return None,
     };
     Some((Incarnation { rail: word[1], epoch: u32_at(word, 4) }, u32_at(word, 8), keeps))
 }
 
 /// Appends a greeting: the first word over a link.
-pub fn emit_greeting(to: &mut Vec<u8>, link: Incarnation, frames: u32, keeps: bool) {
-    emit_incarnation(to, if keeps { GREETING_KEEPS } else { GREETING }, link, frames);
+pub fn emit_resume(to: &mut Vec<u8>, link: Incarnation, frames: u32, keeps: bool) {
+    emit_incarnation(to, if keeps { RESUME_KEEPS } else { RESUME }, link, frames);
 }
 
 /// Appends the word that a link is parted.
-pub fn emit_parted(to: &mut Vec<u8>, link: Incarnation, frames: u32) {
-    emit_incarnation(to, PARTED, link, frames);
+pub fn emit_link_down(to: &mut Vec<u8>, link: Incarnation, frames: u32) {
+    emit_incarnation(to, LINK_DOWN, link, frames);
 }
 
 fn emit_incarnation(to: &mut Vec<u8>, kind: u8, link: Incarnation, frames: u32) {
@@ -379,55 +384,55 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
             let acknowledge = (kind == EAGER_ACKNOWLEDGED).then(|| u32_at(bytes, 28));
             Packet::Eager { header: header_at(bytes, 8), acknowledge, payload }
         }
-        REQUEST | REQUEST_FETCHABLE | REQUEST_SHORT | REQUEST_AHEAD | REQUEST_AHEAD_WHOLE => {
-            let packet = take::<REQUEST_LEN>(frame)?;
+        RTS | RTS_GET | RTS_SHORT | RTS_WITH_DATA | RTS_ALL_DATA => {
+            let packet = take::<RTS_LEN>(frame)?;
             let detail = u64_at(packet, 36);
-            let way = match kind {
-                REQUEST => Way::Ask,
-                REQUEST_FETCHABLE => Way::Fetch(detail),
-                REQUEST_SHORT => Way::Short(NonZeroU64::new(detail)),
-                _ => Way::Ahead { bytes: detail, clear: kind == REQUEST_AHEAD },
+            let rndv = match kind {
+                RTS => RndvKind::Stream,
+                RTS_GET => RndvKind::Get(detail),
+                RTS_SHORT => RndvKind::Short(NonZeroU64::new(detail)),
+                _ => RndvKind::WithData { bytes: detail, cts: kind == RTS_WITH_DATA },
             };
             let (header, op) = (header_at(packet, 8), u32_at(packet, 4));
-            Packet::Request { header, op, bytes: u64_at(packet, 28), way }
+            Packet::Rts { header, op, bytes: u64_at(packet, 28), rndv }
         }
-        CLEAR => {
+        CTS => {
             let bytes = take::<20>(frame)?;
             let (op, receiver) = (u32_at(bytes, 4), u32_at(bytes, 8));
-            Packet::Clear { op, receiver, wanted: u64_at(bytes, 12) }
+            Packet::Cts { op, receiver, wanted: u64_at(bytes, 12) }
         }
-        DATA | AHEAD => {
+        DATA | RTS_DATA => {
             let bytes = take::<DATA_LEN>(frame)?;
             let payload = take_payload(frame, u32_at(bytes, 16) as usize)?;
             let (of, offset) = (u32_at(bytes, 4), u64_at(bytes, 8));
             match kind {
                 DATA => Packet::Data { receiver: of, offset, payload },
-                _ => Packet::Ahead { sequence: of, offset, payload },
+                _ => Packet::RtsData { sequence: of, offset, payload },
             }
         }
-        DATA_PACKED | AHEAD_PACKED => {
+        DATA_COMPRESSED | RTS_DATA_COMPRESSED => {
             let packet = take::<PACKED_LEN>(frame)?;
             let payload = take_payload(frame, u32_at(packet, 16) as usize)?;
             let (of, offset, bytes) = (u32_at(packet, 4), u64_at(packet, 8), u32_at(packet, 20));
             match kind {
-                DATA_PACKED => Packet::PackedData { receiver: of, offset, bytes, payload },
-                _ => Packet::PackedAhead { sequence: of, offset, bytes, payload },
+                DATA_COMPRESSED => Packet::CompressedData { receiver: of, offset, bytes, payload },
+                _ => Packet::CompressedRtsData { sequence: of, offset, bytes, payload },
             }
         }
-        TAKE => Packet::Take { op: u32_at(take::<8>(frame)?, 4) },
-        FINISH => Packet::Finish { op: u32_at(take::<8>(frame)?, 4) },
+        GRANT => Packet::Grant { op: u32_at(take::<8>(frame)?, 4) },
+        FIN => Packet::Fin { op: u32_at(take::<8>(frame)?, 4) },
         CREDIT => Packet::Credit { bytes: u32_at(take::<8>(frame)?, 4) },
-        ARRIVED | ARRIVED_PROMPT => {
-            let frames = u32_at(take::<ARRIVED_LEN>(frame)?, 4);
-            Packet::Arrived { frames, prompt: kind == ARRIVED_PROMPT }
+        ACK | ACK_PROMPT => {
+            let frames = u32_at(take::<ACK_LEN>(frame)?, 4);
+            Packet::Ack { frames, prompt: kind == ACK_PROMPT }
         }
-        GREETING | GREETING_KEEPS | PARTED => {
+        RESUME | RESUME_KEEPS | LINK_DOWN => {
             let word = take::<INCARNATION_LEN>(frame)?;
             let link = Incarnation { rail: word[1], epoch: u32_at(word, 4) };
             let frames = u32_at(word, 8);
             match kind {
-                PARTED => Packet::Parted { link, frames },
-                _ => Packet::Greeting { link, frames, keeps: kind == GREETING_KEEPS },
+                LINK_DOWN => Packet::LinkDown { link, frames },
+                _ => Packet::Resume { link, frames, keeps: kind == RESUME_KEEPS },
             }
         }
         kind => return Err(FrameError::Kind { kind }),
@@ -517,56 +522,56 @@ mod tests {
         bytes.extend([8, 9]);
         emit_eager(&mut bytes, &header, Some(0), 0);
         let ways = [
-            Way::Ask,
-            Way::Fetch(0x7fff_0000_0000),
-            Way::Short(None),
-            Way::Short(NonZeroU64::new(0x7fff_0000_0000)),
-            Way::Ahead { bytes: 1 << 20, clear: true },
-            Way::Ahead { bytes: 1 << 33, clear: false },
+            RndvKind::Stream,
+            RndvKind::Get(0x7fff_0000_0000),
+            RndvKind::Short(None),
+            RndvKind::Short(NonZeroU64::new(0x7fff_0000_0000)),
+            RndvKind::WithData { bytes: 1 << 20, cts: true },
+            RndvKind::WithData { bytes: 1 << 33, cts: false },
         ];
-        for way in ways {
-            emit_request(&mut bytes, &header, 5, 1 << 33, way);
+        for rndv in ways {
+            emit_rts(&mut bytes, &header, 5, 1 << 33, rndv);
         }
-        emit_clear(&mut bytes, 5, 6, 77);
-        emit_take(&mut bytes, 8);
-        emit_finish(&mut bytes, 9);
+        emit_cts(&mut bytes, 5, 6, 77);
+        emit_grant(&mut bytes, 8);
+        emit_fin(&mut bytes, 9);
         emit_credit(&mut bytes, 4096);
         emit_data(&mut bytes, 6, 1 << 32, 1);
         bytes.push(1);
-        emit_ahead(&mut bytes, 7, 3, 2);
+        emit_rts_data(&mut bytes, 7, 3, 2);
         bytes.extend([2, 3]);
-        emit_packed_data(&mut bytes, 6, 1 << 32, 1 << 20, 1);
+        emit_compressed_data(&mut bytes, 6, 1 << 32, 1 << 20, 1);
         bytes.push(4);
-        emit_packed_ahead(&mut bytes, 7, 3, u32::MAX, 2);
+        emit_compressed_rts_data(&mut bytes, 7, 3, u32::MAX, 2);
         bytes.extend([5, 6]);
         let link = Incarnation { rail: 3, epoch: u32::MAX };
-        emit_arrived(&mut bytes, 17, false);
-        emit_arrived(&mut bytes, u32::MAX, true);
-        emit_greeting(&mut bytes, link, 1 << 31, false);
-        emit_greeting(&mut bytes, link, 0, true);
-        emit_parted(&mut bytes, link, 6);
+        emit_ack(&mut bytes, 17, false);
+        emit_ack(&mut bytes, u32::MAX, true);
+        emit_resume(&mut bytes, link, 1 << 31, false);
+        emit_resume(&mut bytes, link, 0, true);
+        emit_link_down(&mut bytes, link, 6);
         let expected = [
             Packet::Eager { header, acknowledge: None, payload: &[8, 9] },
             Packet::Eager { header, acknowledge: Some(0), payload: &[] },
-            Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[0] },
-            Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[1] },
-            Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[2] },
-            Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[3] },
-            Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[4] },
-            Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[5] },
-            Packet::Clear { op: 5, receiver: 6, wanted: 77 },
-            Packet::Take { op: 8 },
-            Packet::Finish { op: 9 },
+            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: ways[0] },
+            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: ways[1] },
+            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: ways[2] },
+            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: ways[3] },
+            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: ways[4] },
+            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: ways[5] },
+            Packet::Cts { op: 5, receiver: 6, wanted: 77 },
+            Packet::Grant { op: 8 },
+            Packet::Fin { op: 9 },
             Packet::Credit { bytes: 4096 },
             Packet::Data { receiver: 6, offset: 1 << 32, payload: &[1] },
-            Packet::Ahead { sequence: 7, offset: 3, payload: &[2, 3] },
-            Packet::PackedData { receiver: 6, offset: 1 << 32, bytes: 1 << 20, payload: &[4] },
-            Packet::PackedAhead { sequence: 7, offset: 3, bytes: u32::MAX, payload: &[5, 6] },
-            Packet::Arrived { frames: 17, prompt: false },
-            Packet::Arrived { frames: u32::MAX, prompt: true },
-            Packet::Greeting { link, frames: 1 << 31, keeps: false },
-            Packet::Greeting { link, frames: 0, keeps: true },
-            Packet::Parted { link, frames: 6 },
+            Packet::RtsData { sequence: 7, offset: 3, payload: &[2, 3] },
+            Packet::CompressedData { receiver: 6, offset: 1 << 32, bytes: 1 << 20, payload: &[4] },
+            Packet::CompressedRtsData { sequence: 7, offset: 3, bytes: u32::MAX, payload: &[5, 6] },
+            Packet::Ack { frames: 17, prompt: false },
+            Packet::Ack { frames: u32::MAX, prompt: true },
+            Packet::Resume { link, frames: 1 << 31, keeps: false },
+            Packet::Resume { link, frames: 0, keeps: true },
+            Packet::LinkDown { link, frames: 6 },
         ];
         let mut rest = &bytes[..];
         for packet in expected {
@@ -580,32 +585,32 @@ mod tests {
         let link = Incarnation { rail: 2, epoch: 7 };
         for keeps in [false, true] {
             let mut bytes = Vec::new();
-            emit_greeting(&mut bytes, link, 9, keeps);
-            assert_eq!(parse_greeting(&bytes), Some((link, 9, keeps)));
-            assert_eq!(parse_greeting(&bytes[1..]), None);
+            emit_resume(&mut bytes, link, 9, keeps);
+            assert_eq!(parse_resume(&bytes), Some((link, 9, keeps)));
+            assert_eq!(parse_resume(&bytes[1..]), None);
             bytes.push(0);
-            assert_eq!(parse_greeting(&bytes), None);
+            assert_eq!(parse_resume(&bytes), None);
         }
         let mut other = Vec::new();
-        emit_parted(&mut other, link, 9);
-        assert_eq!(parse_greeting(&other), None);
+        emit_link_down(&mut other, link, 9);
+        assert_eq!(parse_resume(&other), None);
     }
 
     #[test]
     fn a_frame_that_begins_with_what_has_arrived_is_split_behind_it() {
         for prompt in [false, true] {
             let mut bytes = Vec::new();
-            emit_arrived(&mut bytes, 9, prompt);
-            assert_eq!(split_arrived(&bytes[..7]), None);
+            emit_ack(&mut bytes, 9, prompt);
+            assert_eq!(split_ack(&bytes[..7]), None);
             bytes.push(5);
-            assert_eq!(split_arrived(&bytes), Some((9, prompt, &[5][..])));
+            assert_eq!(split_ack(&bytes), Some((9, prompt, &[5][..])));
             ask_prompt(&mut bytes);
-            assert_eq!(split_arrived(&bytes), Some((9, true, &[5][..])));
+            assert_eq!(split_ack(&bytes), Some((9, true, &[5][..])));
         }
         let mut other = Vec::new();
         emit_credit(&mut other, 9);
         ask_prompt(&mut other);
-        assert_eq!(split_arrived(&other), None);
+        assert_eq!(split_ack(&other), None);
         assert_eq!(parse(&mut &other[..]), Ok(Some(Packet::Credit { bytes: 9 })));
     }
 

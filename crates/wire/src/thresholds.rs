@@ -23,7 +23,7 @@ pub struct Thresholds {
     /// Messages up to this length go without asking.
     pub eager_max: usize,
     /// How much of a longer message goes with its request.
-    pub ahead_max: usize,
+    pub rts_data_max: usize,
     /// So much of short messages is copied into one frame.
     pub aggregate_max: usize,
     /// Payloads up to this length are copied into the frame's head; longer ones are gathered.
@@ -81,7 +81,7 @@ impl Thresholds {
             piece_min: bytes(explained.piece_min),
             piece_max: bytes(explained.piece_max),
             eager_max: bytes(explained.eager_max),
-            ahead_max: bytes(explained.ahead_max),
+            rts_data_max: bytes(explained.rts_data_max),
             aggregate_max: bytes(explained.aggregate_max),
             inline_max: bytes(explained.inline_max),
         }
@@ -101,8 +101,8 @@ pub struct Explained {
     pub piece_max: Limit,
     /// See [`Thresholds::eager_max`].
     pub eager_max: Limit,
-    /// See [`Thresholds::ahead_max`].
-    pub ahead_max: Limit,
+    /// See [`Thresholds::rts_data_max`].
+    pub rts_data_max: Limit,
     /// See [`Thresholds::aggregate_max`].
     pub aggregate_max: Limit,
     /// See [`Thresholds::inline_max`].
@@ -122,7 +122,7 @@ impl Explained {
             piece_min,
             piece_max: longest_piece(cost, piece_min),
             eager_max,
-            ahead_max: ahead(cost, host, credit_bytes, eager_max),
+            rts_data_max: rts_data(cost, host, credit_bytes, eager_max),
             aggregate_max: aggregate(cost, host, chunk),
             inline_max: inline(host, chunk),
         }
@@ -136,7 +136,7 @@ impl Explained {
             ("piece_min", self.piece_min),
             ("piece_max", self.piece_max),
             ("eager_max", self.eager_max),
-            ("ahead_max", self.ahead_max),
+            ("rts_data_max", self.rts_data_max),
             ("aggregate_max", self.aggregate_max),
             ("inline_max", self.inline_max),
         ]
@@ -197,7 +197,7 @@ fn eager(cost: &Cost, host: &HostCost, credit: Limit, chunk: Limit) -> Limit {
 
 /// As `eager`, for what travels in pieces: worth it where copies are far from being as dear as asking,
 /// and half of the credit is left for others.
-fn ahead(cost: &Cost, host: &HostCost, credit: Limit, eager: Limit) -> Limit {
+fn rts_data(cost: &Cost, host: &HostCost, credit: Limit, eager: Limit) -> Limit {
     // To ask over a network takes a system call on either side, and may have to wake the receiver.
     let woken_ns = if cost.latency_ns() < host.call_ns { 0 } else { WAKE_NS };
     let asking_ns = cost.round_trip_ns().saturating_add(woken_ns);
@@ -347,7 +347,7 @@ mod tests {
     fn shared_memory_asks_for_what_is_long() {
         let shm = derive(host().shared_memory(190));
         assert!((8 * KB..=64 * KB).contains(&shm.eager_max), "{shm:?}");
-        assert_eq!(shm.ahead_max, 0);
+        assert_eq!(shm.rts_data_max, 0);
         assert!((4 * KB..=128 * KB).contains(&shm.piece_min), "{shm:?}");
         assert!((2 * KB..=8 * KB).contains(&shm.inline_max), "{shm:?}");
         assert_eq!(shm.credit_bytes, 4 << 20);
@@ -358,7 +358,7 @@ mod tests {
         for mb_per_s in [118, 1_180, 4_000] {
             let lan = derive(Cost::linear(8_000, 2_000, mb_per_s * MB));
             assert!((16 * KB..=128 * KB).contains(&lan.eager_max), "{lan:?}");
-            assert!((256 * KB..=2048 * KB).contains(&lan.ahead_max), "{lan:?}");
+            assert!((256 * KB..=2048 * KB).contains(&lan.rts_data_max), "{lan:?}");
             assert!((4 * KB..=128 * KB).contains(&lan.piece_min), "{lan:?}");
             assert!((8 * KB..=128 * KB).contains(&lan.aggregate_max), "{lan:?}");
             assert_eq!(lan.credit_bytes, 4 << 20, "{lan:?}");
@@ -371,7 +371,7 @@ mod tests {
         let wan = derive(Cost::linear(5_800_000, 2_000, 118 * MB));
         let flight = 118 * 11_600;
         assert!((4 * flight..=8 * flight).contains(&wan.credit_bytes), "{wan:?}");
-        assert!(wan.ahead_max >= flight, "{wan:?}");
+        assert!(wan.rts_data_max >= flight, "{wan:?}");
         assert!((64 * KB..=256 * KB).contains(&wan.eager_max), "{wan:?}");
         assert!((256 * KB..=1024 * KB).contains(&wan.chunk), "{wan:?}");
         assert!((256 * KB..=1024 * KB).contains(&wan.piece_max), "{wan:?}");
@@ -383,7 +383,7 @@ mod tests {
         let poor = Explained::derive(&wan, &host(), 300_000);
         assert_eq!(poor.credit_bytes, Limit { bytes: 256 << 10, because: Because::Budget });
         assert_eq!(poor.eager_max, Limit { bytes: 16 << 10, because: Because::Credit });
-        assert_eq!(poor.ahead_max, Limit { bytes: 128 << 10, because: Because::Credit });
+        assert_eq!(poor.rts_data_max, Limit { bytes: 128 << 10, because: Because::Credit });
         let none = Thresholds::derive(&wan, &host(), 0);
         assert_eq!((none.credit_bytes, none.eager_max), (64 * KB, 4 * KB));
     }
@@ -397,7 +397,7 @@ mod tests {
                 let all = Explained::derive(&cost, &host(), BUDGET);
                 let told = format!("2^{latency} ns, 2^{gap} ns, 2^{rate} B/s: {all:?}");
                 assert!(all.eager_max.bytes * MESSAGES <= all.credit_bytes.bytes, "{told}");
-                assert!(all.ahead_max.bytes * 2 <= all.credit_bytes.bytes, "{told}");
+                assert!(all.rts_data_max.bytes * 2 <= all.credit_bytes.bytes, "{told}");
                 assert!(all.piece_min.bytes <= all.chunk.bytes, "{told}");
                 assert!(all.piece_min.bytes <= all.piece_max.bytes, "{told}");
                 assert!((PIECE_MIN..=CHUNK_MAX).contains(&all.chunk.bytes), "{told}");

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use proptest::prelude::*;
-use wire::packet::{self, FrameError, Header, Incarnation, Packet, Way};
+use wire::packet::{self, FrameError, Header, Incarnation, Packet, RndvKind};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..<_>::default() })]
@@ -68,26 +68,26 @@ fn lengths_are_those_that_the_engine_reckons_with() {
     };
     let eager = lengths(&|to| packet::emit_eager(to, &header, Some(1), 0));
     let data = lengths(&|to| packet::emit_data(to, 1, 2, 0));
-    let ahead = lengths(&|to| packet::emit_ahead(to, 1, 2, 0));
+    let rts_data = lengths(&|to| packet::emit_rts_data(to, 1, 2, 0));
     let packed = [
-        lengths(&|to| packet::emit_packed_data(to, 1, 2, 3, 0)),
-        lengths(&|to| packet::emit_packed_ahead(to, 1, 2, 3, 0)),
+        lengths(&|to| packet::emit_compressed_data(to, 1, 2, 3, 0)),
+        lengths(&|to| packet::emit_compressed_rts_data(to, 1, 2, 3, 0)),
     ];
     assert_eq!(packed, [packet::PACKED_LEN; 2]);
-    assert_eq!((eager, data, ahead), (packet::EAGER_LEN, packet::DATA_LEN, packet::DATA_LEN));
+    assert_eq!((eager, data, rts_data), (packet::EAGER_LEN, packet::DATA_LEN, packet::DATA_LEN));
     let controls = [
-        lengths(&|to| packet::emit_request(to, &header, 1, 2, Way::Fetch(3))),
-        lengths(&|to| packet::emit_clear(to, 1, 2, 3)),
-        lengths(&|to| packet::emit_finish(to, 1)),
-        lengths(&|to| packet::emit_take(to, 1)),
+        lengths(&|to| packet::emit_rts(to, &header, 1, 2, RndvKind::Get(3))),
+        lengths(&|to| packet::emit_cts(to, 1, 2, 3)),
+        lengths(&|to| packet::emit_fin(to, 1)),
+        lengths(&|to| packet::emit_grant(to, 1)),
         lengths(&|to| packet::emit_credit(to, 1)),
-        lengths(&|to| packet::emit_arrived(to, 1, true)),
-        lengths(&|to| packet::emit_greeting(to, LINK, 1, true)),
-        lengths(&|to| packet::emit_parted(to, LINK, 1)),
+        lengths(&|to| packet::emit_ack(to, 1, true)),
+        lengths(&|to| packet::emit_resume(to, LINK, 1, true)),
+        lengths(&|to| packet::emit_link_down(to, LINK, 1)),
     ];
-    assert_eq!(controls[5], packet::ARRIVED_LEN);
+    assert_eq!(controls[5], packet::ACK_LEN);
     assert_eq!(controls[6..], [packet::INCARNATION_LEN; 2]);
-    assert_eq!(controls[0], packet::REQUEST_LEN);
+    assert_eq!(controls[0], packet::RTS_LEN);
     assert_eq!(controls.iter().max(), Some(&packet::CONTROL_MAX));
 }
 
@@ -106,7 +106,7 @@ const LINK: Incarnation = Incarnation { rail: 1, epoch: 2 };
 #[derive(Clone, Debug)]
 enum Owned {
     Eager(Header, Option<u32>, Vec<u8>),
-    Request(Header, u32, u64, Way),
+    Request(Header, u32, u64, RndvKind),
     Clear(u32, u32, u64),
     Take(u32),
     Data(u32, u64, Vec<u8>),
@@ -127,8 +127,8 @@ fn owned() -> impl Strategy<Value = Owned> {
     prop_oneof![
         (header.clone(), any::<Option<u32>>(), payload())
             .prop_map(|(header, acknowledge, data)| Owned::Eager(header, acknowledge, data)),
-        (header, any::<u32>(), any::<u64>(), way())
-            .prop_map(|(header, op, bytes, way)| Owned::Request(header, op, bytes, way)),
+        (header, any::<u32>(), any::<u64>(), rndv())
+            .prop_map(|(header, op, bytes, rndv)| Owned::Request(header, op, bytes, rndv)),
         any::<(u32, u32, u64)>()
             .prop_map(|(op, receiver, wanted)| Owned::Clear(op, receiver, wanted)),
         (any::<u32>(), any::<u64>(), payload())
@@ -153,13 +153,13 @@ fn link() -> impl Strategy<Value = Incarnation> {
     any::<(u8, u32)>().prop_map(|(rail, epoch)| Incarnation { rail, epoch })
 }
 
-fn way() -> impl Strategy<Value = Way> {
+fn rndv() -> impl Strategy<Value = RndvKind> {
     prop_oneof![
-        Just(Way::Ask),
-        any::<u64>().prop_map(Way::Fetch),
-        any::<u64>().prop_map(|address| Way::Short(NonZeroU64::new(address))),
-        Just(Way::Short(None)),
-        any::<(u64, bool)>().prop_map(|(bytes, clear)| Way::Ahead { bytes, clear }),
+        Just(RndvKind::Stream),
+        any::<u64>().prop_map(RndvKind::Get),
+        any::<u64>().prop_map(|address| RndvKind::Short(NonZeroU64::new(address))),
+        Just(RndvKind::Short(None)),
+        any::<(u64, bool)>().prop_map(|(bytes, cts)| RndvKind::WithData { bytes, cts }),
     ]
 }
 
@@ -169,34 +169,34 @@ impl Owned {
             Self::Eager(header, acknowledge, payload) => {
                 Packet::Eager { header: *header, acknowledge: *acknowledge, payload }
             }
-            Self::Request(header, op, bytes, way) => {
-                Packet::Request { header: *header, op: *op, bytes: *bytes, way: *way }
+            Self::Request(header, op, bytes, rndv) => {
+                Packet::Rts { header: *header, op: *op, bytes: *bytes, rndv: *rndv }
             }
             Self::Clear(op, receiver, wanted) => {
-                Packet::Clear { op: *op, receiver: *receiver, wanted: *wanted }
+                Packet::Cts { op: *op, receiver: *receiver, wanted: *wanted }
             }
             Self::Data(receiver, offset, payload) => {
                 Packet::Data { receiver: *receiver, offset: *offset, payload }
             }
             Self::Ahead(sequence, offset, payload) => {
-                Packet::Ahead { sequence: *sequence, offset: *offset, payload }
+                Packet::RtsData { sequence: *sequence, offset: *offset, payload }
             }
             Self::PackedData(receiver, offset, bytes, payload) => {
                 let (receiver, offset, bytes) = (*receiver, *offset, *bytes);
-                Packet::PackedData { receiver, offset, bytes, payload }
+                Packet::CompressedData { receiver, offset, bytes, payload }
             }
             Self::PackedAhead(sequence, offset, bytes, payload) => {
                 let (sequence, offset, bytes) = (*sequence, *offset, *bytes);
-                Packet::PackedAhead { sequence, offset, bytes, payload }
+                Packet::CompressedRtsData { sequence, offset, bytes, payload }
             }
-            Self::Take(op) => Packet::Take { op: *op },
-            Self::Finish(op) => Packet::Finish { op: *op },
+            Self::Take(op) => Packet::Grant { op: *op },
+            Self::Finish(op) => Packet::Fin { op: *op },
             Self::Credit(bytes) => Packet::Credit { bytes: *bytes },
-            Self::Arrived(frames, prompt) => Packet::Arrived { frames: *frames, prompt: *prompt },
+            Self::Arrived(frames, prompt) => Packet::Ack { frames: *frames, prompt: *prompt },
             Self::Greeting(link, frames, keeps) => {
-                Packet::Greeting { link: *link, frames: *frames, keeps: *keeps }
+                Packet::Resume { link: *link, frames: *frames, keeps: *keeps }
             }
-            Self::Parted(link, frames) => Packet::Parted { link: *link, frames: *frames },
+            Self::Parted(link, frames) => Packet::LinkDown { link: *link, frames: *frames },
         }
     }
 
@@ -227,38 +227,38 @@ fn emit_all(frame: &[Owned]) -> Vec<u8> {
                 packet::emit_eager(&mut bytes, header, *acknowledge, payload.len() as u32);
                 bytes.extend(payload);
             }
-            Owned::Request(header, op, len, way) => {
-                packet::emit_request(&mut bytes, header, *op, *len, *way);
+            Owned::Request(header, op, len, rndv) => {
+                packet::emit_rts(&mut bytes, header, *op, *len, *rndv);
             }
             Owned::Clear(op, receiver, wanted) => {
-                packet::emit_clear(&mut bytes, *op, *receiver, *wanted);
+                packet::emit_cts(&mut bytes, *op, *receiver, *wanted);
             }
             Owned::Data(receiver, offset, payload) => {
                 packet::emit_data(&mut bytes, *receiver, *offset, payload.len() as u32);
                 bytes.extend(payload);
             }
             Owned::Ahead(sequence, offset, payload) => {
-                packet::emit_ahead(&mut bytes, *sequence, *offset, payload.len() as u32);
+                packet::emit_rts_data(&mut bytes, *sequence, *offset, payload.len() as u32);
                 bytes.extend(payload);
             }
             Owned::PackedData(receiver, offset, len, payload) => {
                 let packed = payload.len() as u32;
-                packet::emit_packed_data(&mut bytes, *receiver, *offset, *len, packed);
+                packet::emit_compressed_data(&mut bytes, *receiver, *offset, *len, packed);
                 bytes.extend(payload);
             }
             Owned::PackedAhead(sequence, offset, len, payload) => {
                 let packed = payload.len() as u32;
-                packet::emit_packed_ahead(&mut bytes, *sequence, *offset, *len, packed);
+                packet::emit_compressed_rts_data(&mut bytes, *sequence, *offset, *len, packed);
                 bytes.extend(payload);
             }
-            Owned::Take(op) => packet::emit_take(&mut bytes, *op),
-            Owned::Finish(op) => packet::emit_finish(&mut bytes, *op),
+            Owned::Take(op) => packet::emit_grant(&mut bytes, *op),
+            Owned::Finish(op) => packet::emit_fin(&mut bytes, *op),
             Owned::Credit(credit) => packet::emit_credit(&mut bytes, *credit),
-            Owned::Arrived(frames, prompt) => packet::emit_arrived(&mut bytes, *frames, *prompt),
+            Owned::Arrived(frames, prompt) => packet::emit_ack(&mut bytes, *frames, *prompt),
             Owned::Greeting(link, frames, keeps) => {
-                packet::emit_greeting(&mut bytes, *link, *frames, *keeps);
+                packet::emit_resume(&mut bytes, *link, *frames, *keeps);
             }
-            Owned::Parted(link, frames) => packet::emit_parted(&mut bytes, *link, *frames),
+            Owned::Parted(link, frames) => packet::emit_link_down(&mut bytes, *link, *frames),
         }
     }
     bytes

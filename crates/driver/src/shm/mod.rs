@@ -765,7 +765,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     frame_max: CHUNK_FRAME_MAX,
     inline_max: 4 << 10,
     eager_max: 64 << 10,
-    ahead_max: 0,
+    rts_data_max: 0,
     aggregate_max: CHUNK_FRAME_MAX,
     piece_min: CHUNK_FRAME_MAX,
     piece_max: CHUNK_FRAME_MAX,

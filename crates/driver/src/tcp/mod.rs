@@ -848,7 +848,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     frame_max: FRAME_MAX,
     inline_max: 8 << 10,
     eager_max: 64 << 10,
-    ahead_max: 2 << 20,
+    rts_data_max: 2 << 20,
     aggregate_max: 64 << 10,
     piece_min: 64 << 10,
     piece_max: 64 << 10,

@@ -336,7 +336,7 @@ pub(super) fn ask(
 }
 
 /// Length of a hello to a gateway.
-pub const GREETING_LEN: usize = HELLO_LEN;
+pub const RESUME_LEN: usize = HELLO_LEN;
 /// Length of a gateway's answer to it.
 pub const CHALLENGE_LEN: usize = ANSWER_LEN;
 /// Length of what is read behind the answer: a proof, and the length of the request.

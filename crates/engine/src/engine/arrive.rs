@@ -2,14 +2,14 @@
 
 use std::num::NonZeroU64;
 
-use wire::packet::{self, Header, Packet, Way};
+use wire::packet::{self, Header, Packet, RndvKind};
 use wire::{PeerId, RailId, RemoteRegion};
 
 use super::{CREDIT_MAX, Engine, PeerError, Pull, PullId};
-use crate::ahead::Settled;
 use crate::matching::{Content, Unexpected, wanted};
 use crate::op::{Op, OpId, OpState, SendState, receive_piece, received};
 use crate::peer::{Control, EARLY_MAX, charge};
+use crate::rts_data::Settled;
 
 impl Engine {
     /// Takes in a frame that came over a link of `peer`.
@@ -52,35 +52,35 @@ impl Engine {
             Packet::Eager { header, acknowledge, payload } => {
                 self.handle_eager(peer, header, acknowledge, payload)
             }
-            Packet::Ahead { sequence, offset, payload } => {
-                self.handle_ahead(peer, sequence, offset, payload)
+            Packet::RtsData { sequence, offset, payload } => {
+                self.handle_rts_data(peer, sequence, offset, payload)
             }
-            Packet::Request { header, op, bytes, way } => {
-                if let Way::Ahead { bytes: ahead, .. } = way {
-                    self.announce_ahead(peer, header.sequence, ahead, bytes)?;
+            Packet::Rts { header, op, bytes, rndv } => {
+                if let RndvKind::WithData { bytes: rts_data, .. } = rndv {
+                    self.announce_rts_data(peer, header.sequence, rts_data, bytes)?;
                 }
-                let content = Content::Request { op, bytes, way };
+                let content = Content::Rts { op, bytes, rndv };
                 self.handle_message(Unexpected { peer, header, content })
             }
-            Packet::Clear { op, receiver, wanted } => self.handle_clear(peer, op, receiver, wanted),
-            Packet::Take { op } => self.handle_take(peer, op),
+            Packet::Cts { op, receiver, wanted } => self.handle_cts(peer, op, receiver, wanted),
+            Packet::Grant { op } => self.handle_grant(peer, op),
             Packet::Data { receiver, offset, payload } => {
                 self.handle_data(peer, receiver, offset, payload)
             }
-            Packet::PackedAhead { sequence, offset, bytes, payload } => {
-                self.handle_packed_ahead(peer, (sequence, offset), payload, bytes as usize)
+            Packet::CompressedRtsData { sequence, offset, bytes, payload } => {
+                self.handle_compressed_rts_data(peer, (sequence, offset), payload, bytes as usize)
             }
-            Packet::PackedData { receiver, offset, bytes, payload } => {
-                self.handle_packed_data(peer, (receiver, offset), payload, bytes as usize)
+            Packet::CompressedData { receiver, offset, bytes, payload } => {
+                self.handle_compressed_data(peer, (receiver, offset), payload, bytes as usize)
             }
-            Packet::Finish { op } => self.handle_finish(peer, op),
+            Packet::Fin { op } => self.handle_fin(peer, op),
             Packet::Credit { bytes } => {
                 let state = self.peer(peer);
                 state.credit = CREDIT_MAX.min(state.credit + bytes as usize);
                 Ok(())
             }
-            Packet::Parted { link, frames } => self.handle_parted(peer, link, frames),
-            Packet::Arrived { .. } | Packet::Greeting { .. } => Err(PeerError::Word),
+            Packet::LinkDown { link, frames } => self.handle_link_down_packet(peer, link, frames),
+            Packet::Ack { .. } | Packet::Resume { .. } => Err(PeerError::Word),
         }
     }
 
@@ -125,7 +125,7 @@ impl Engine {
         if self.is_failed(peer) {
             return;
         }
-        self.peer(peer).control.push_back(Control::Finish { op: sender });
+        self.peer(peer).control.push_back(Control::Fin { op: sender });
         self.list(peer);
     }
 
@@ -142,8 +142,8 @@ impl Engine {
         if self.is_failed(peer) {
             return self.fail(id.index);
         }
-        let clear = Control::Clear { op: sender, receiver: id.index, wanted };
-        self.peer(peer).control.push_back(clear);
+        let cts = Control::Cts { op: sender, receiver: id.index, wanted };
+        self.peer(peer).control.push_back(cts);
         self.list(peer);
     }
 
@@ -156,8 +156,8 @@ impl Engine {
             state.sequence_in = expected.wrapping_add(1);
             return Ok(true);
         }
-        let ahead = got.wrapping_sub(expected) as usize;
-        if ahead > EARLY_MAX || state.early.contains_key(&got) {
+        let rts_data = got.wrapping_sub(expected) as usize;
+        if rts_data > EARLY_MAX || state.early.contains_key(&got) {
             return Err(PeerError::Sequence { expected, got });
         }
         Ok(false)
@@ -209,7 +209,7 @@ impl Engine {
                 self.counters.unexpected += 1;
                 self.ops.news += 1;
                 let Content::Eager { data, .. } = &message.content else {
-                    return self.keep_request(message);
+                    return self.keep_rts(message);
                 };
                 self.unexpected_bytes += data.len();
                 let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);
@@ -223,15 +223,15 @@ impl Engine {
     /// A message that asks, and that nobody waits for. A short one comes ahead where the budget allows: its sender does
     /// not wait for the receive.
     #[inline(never)]
-    fn keep_request(&mut self, mut message: Unexpected) -> Result<(), PeerError> {
+    fn keep_rts(&mut self, mut message: Unexpected) -> Result<(), PeerError> {
         let Unexpected { peer, header, content } = &mut message;
-        if let Content::Request { op, bytes, way: approach @ Way::Short(_) } = content
+        if let Content::Rts { op, bytes, rndv: approach @ RndvKind::Short(_) } = content
             && self.grant_message(*peer, *bytes)
         {
             let state = self.peer(*peer);
             let early = state.arrivals.announce(header.sequence, *bytes)?;
-            state.control.push_back(Control::Take { op: *op });
-            *approach = Way::Ahead { bytes: *bytes, clear: false };
+            state.control.push_back(Control::Grant { op: *op });
+            *approach = RndvKind::WithData { bytes: *bytes, cts: false };
             self.charge(*peer, charge(*bytes as usize) - early)?;
             self.list(*peer);
         }
@@ -258,8 +258,8 @@ impl Engine {
             Content::Eager { data, acknowledge } => {
                 self.deliver(id, peer, &header, &data, acknowledge);
             }
-            Content::Request { op, bytes, way } => {
-                self.answer(id, peer, &header, op, bytes, way);
+            Content::Rts { op, bytes, rndv } => {
+                self.answer(id, peer, &header, op, bytes, rndv);
             }
         }
     }
@@ -284,7 +284,7 @@ impl Engine {
         }
         state.owed += charge(payload.len());
         if let Some(op) = acknowledge {
-            state.control.push_back(Control::Finish { op });
+            state.control.push_back(Control::Fin { op });
         } else if !state.must_return_credit() {
             return;
         }
@@ -299,7 +299,7 @@ impl Engine {
         header: &Header,
         sender: u32,
         bytes: u64,
-        approach: Way,
+        approach: RndvKind,
     ) {
         let Header { source, tag, sequence, .. } = *header;
         let Some(op) = self.ops.at(id.index) else { return };
@@ -311,9 +311,9 @@ impl Engine {
             return self.fail(id.index);
         }
         let address = match approach {
-            Way::Fetch(address) => Some(address),
-            Way::Short(address) => address.map(NonZeroU64::get),
-            Way::Ask | Way::Ahead { .. } => None,
+            RndvKind::Get(address) => Some(address),
+            RndvKind::Short(address) => address.map(NonZeroU64::get),
+            RndvKind::Stream | RndvKind::WithData { .. } => None,
         };
         if let Some(address) = address.filter(|_| wanted > 0 && state.can_fetch()) {
             if let Some(op) = self.ops.at(id.index) {
@@ -325,35 +325,38 @@ impl Engine {
             return;
         }
         match approach {
-            Way::Ahead { clear: false, .. } => {}
-            Way::Ask | Way::Fetch(_) | Way::Short(_) | Way::Ahead { clear: true, .. } => {
-                state.control.push_back(Control::Clear { op: sender, receiver: id.index, wanted });
+            RndvKind::WithData { cts: false, .. } => {}
+            RndvKind::Stream
+            | RndvKind::Get(_)
+            | RndvKind::Short(_)
+            | RndvKind::WithData { cts: true, .. } => {
+                state.control.push_back(Control::Cts { op: sender, receiver: id.index, wanted });
             }
         }
         if wanted == 0 {
             self.ops.complete(id.index, received(source, tag, bytes, 0));
         }
-        if let Way::Ahead { .. } = approach {
-            self.take_ahead(peer, sequence, id);
+        if let RndvKind::WithData { .. } = approach {
+            self.take_rts_data(peer, sequence, id);
         }
         self.list(peer);
     }
 
-    fn handle_clear(
+    fn handle_cts(
         &mut self,
         peer: PeerId,
         op: u32,
         receiver: u32,
         wanted: u64,
     ) -> Result<(), PeerError> {
-        let (bytes, send) = self.awaiting_send(peer, op, "clear")?;
+        let (bytes, send) = self.awaiting_send(peer, op, "cts")?;
         if wanted > bytes {
             return Err(PeerError::Range { offset: 0, len: wanted as usize, wanted: bytes });
         }
         send.awaiting = false;
         send.receiver = receiver;
         // What was promised ahead goes whole, wanted or not.
-        send.end = wanted.max(send.ahead);
+        send.end = wanted.max(send.rts_data);
         let streams_already = send.to_emit;
         send.to_emit = send.next < send.end;
         if !send.to_emit {
@@ -365,13 +368,13 @@ impl Engine {
     }
 
     /// The peer has granted what a message costs, and takes it in.
-    fn handle_take(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
+    fn handle_grant(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
         let (bytes, send) = self.awaiting_send(peer, op, "take")?;
         if !send.may_be_taken {
             return Err(PeerError::Operation { what: "take", op });
         }
         send.awaiting = false;
-        (send.ahead, send.end) = (bytes, bytes);
+        (send.rts_data, send.end) = (bytes, bytes);
         send.to_emit = bytes > 0;
         if bytes > 0 {
             self.stream(peer, op);
@@ -388,7 +391,7 @@ impl Engine {
         self.list(peer);
     }
 
-    fn handle_finish(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
+    fn handle_fin(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
         self.awaiting_send(peer, op, "finish")?.1.awaiting = false;
         self.ops.complete_send_if_done(op);
         Ok(())
@@ -403,7 +406,7 @@ impl Engine {
     ) -> Result<(u64, &mut SendState), PeerError> {
         match self.ops.at(op) {
             Some(Op { state: OpState::Send(send), peer: Some(to), region, .. })
-                if *to == peer && send.awaiting && (!send.to_emit || send.ahead > 0) =>
+                if *to == peer && send.awaiting && (!send.to_emit || send.rts_data > 0) =>
             {
                 Ok((region.len() as u64, send))
             }
@@ -446,7 +449,7 @@ impl Engine {
 
     /// As [`Engine::handle_data`]; nothing is unpacked that was not asked for.
     #[cold]
-    fn handle_packed_data(
+    fn handle_compressed_data(
         &mut self,
         peer: PeerId,
         (receiver, offset): (u32, u64),
@@ -461,27 +464,27 @@ impl Engine {
     }
 
     /// A request says how much of its message comes ahead.
-    fn announce_ahead(
+    fn announce_rts_data(
         &mut self,
         peer: PeerId,
         sequence: u32,
-        ahead: u64,
+        rts_data: u64,
         bytes: u64,
     ) -> Result<(), PeerError> {
         let granted = self.peer(peer).accepted as u64;
-        if ahead > bytes || ahead > granted {
-            return Err(PeerError::Range { offset: 0, len: ahead as usize, wanted: bytes });
+        if rts_data > bytes || rts_data > granted {
+            return Err(PeerError::Range { offset: 0, len: rts_data as usize, wanted: bytes });
         }
         let state = self.peer(peer);
         let expected = state.sequence_in;
         if sequence.wrapping_sub(expected) as usize > EARLY_MAX {
             return Err(PeerError::Sequence { expected, got: sequence });
         }
-        let early = state.arrivals.announce(sequence, ahead)?;
-        self.charge(peer, charge(ahead as usize) - early)
+        let early = state.arrivals.announce(sequence, rts_data)?;
+        self.charge(peer, charge(rts_data as usize) - early)
     }
 
-    fn handle_ahead(
+    fn handle_rts_data(
         &mut self,
         peer: PeerId,
         sequence: u32,
@@ -497,9 +500,9 @@ impl Engine {
         self.charge(peer, settled.early)
     }
 
-    /// As [`Engine::handle_ahead`]; nothing is unpacked that would not be accepted from any sender.
+    /// As [`Engine::handle_rts_data`]; nothing is unpacked that would not be accepted from any sender.
     #[cold]
-    fn handle_packed_ahead(
+    fn handle_compressed_rts_data(
         &mut self,
         peer: PeerId,
         (sequence, offset): (u32, u64),
@@ -512,7 +515,7 @@ impl Engine {
         }
         let mut packer = std::mem::take(&mut self.packer);
         let taken = match packer.unpack(payload, bytes) {
-            Some(piece) => self.handle_ahead(peer, sequence, offset, piece),
+            Some(piece) => self.handle_rts_data(peer, sequence, offset, piece),
             None => Err(PeerError::Packed { len: payload.len(), bytes }),
         };
         self.packer = packer;
@@ -520,7 +523,7 @@ impl Engine {
     }
 
     /// Gives a receive that matched what came ahead.
-    fn take_ahead(&mut self, peer: PeerId, sequence: u32, id: OpId) {
+    fn take_rts_data(&mut self, peer: PeerId, sequence: u32, id: OpId) {
         let Self { peers, ops, .. } = self;
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return };
         let settled = state.arrivals.matched(ops, sequence, id);
@@ -542,12 +545,12 @@ impl Engine {
 
     /// Keeps the messages of a peer that is gone which came wholly, ahead or because they are empty, and drops the parts
     /// of others.
-    pub(super) fn end_ahead(&mut self, peer: PeerId) {
+    pub(super) fn end_rts_data(&mut self, peer: PeerId) {
         let mut arrivals = std::mem::take(&mut self.peer(peer).arrivals);
         self.unexpected_bytes -= arrivals.waiting_bytes();
         for message in self.matching.messages_mut().chain(self.matched.messages_mut()) {
             if message.peer == peer
-                && let Content::Request { bytes, .. } = message.content
+                && let Content::Rts { bytes, .. } = message.content
                 && let Some(data) = match bytes {
                     0 => Some(Box::default()),
                     _ => arrivals.take_whole(message.header.sequence, bytes),

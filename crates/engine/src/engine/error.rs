@@ -43,7 +43,7 @@ pub enum PeerError {
         wanted: u64,
     },
     /// A piece sent ahead of a clear belongs to no message under way, or comes twice.
-    #[error("data ahead of message {sequence}, of which none is due")]
+    #[error("data rts_data of message {sequence}, of which none is due")]
     Ahead {
         /// The message's sequence.
         sequence: u32,

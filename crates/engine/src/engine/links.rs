@@ -248,7 +248,7 @@ impl Engine {
     /// [`Outcome::PeerFailed`](crate::Outcome::PeerFailed), those that are being fetched when
     /// [`Engine::handle_pulled`] says that the fetch has ended.
     pub fn handle_down(&mut self, peer: PeerId) {
-        self.end_ahead(peer);
+        self.end_rts_data(peer);
         self.ops.news += 1;
         let state = self.peer(peer);
         let reach = match state.reach {
@@ -258,7 +258,7 @@ impl Engine {
         let granted = state.granted;
         *state = PeerState { reach, ..PeerState::new() };
         self.granted_bytes -= granted;
-        self.matching.drop_requests(peer);
+        self.matching.drop_rts(peer);
         for index in self.ops.of_peer(peer) {
             if self.ops.is_being_fetched(index) {
                 continue;
@@ -349,7 +349,7 @@ impl Engine {
         let (mut rest, mut is_asked, mut is_told) = (bytes, false, false);
         let mut has_changed = None;
         let link = &mut state.links[at];
-        if let Some((frames, prompt, behind)) = packet::split_arrived(bytes) {
+        if let Some((frames, prompt, behind)) = packet::split_ack(bytes) {
             (rest, is_asked, is_told) = (behind, prompt, true);
             let changes = link.confirm(frames, *now_ns, |token| free(ops, token))?;
             has_changed = changes.then_some(link.rail);
@@ -396,7 +396,7 @@ impl Engine {
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return Ok(&[]) };
         let apart = state.apart(rail).ok_or(PeerError::NotConnected)?;
         let State::Open { has_greeted, is_greeted: false } = apart.state else { return Ok(&[]) };
-        let (link, frames, keeps) = packet::parse_greeting(bytes).ok_or(PeerError::Greeting)?;
+        let (link, frames, keeps) = packet::parse_resume(bytes).ok_or(PeerError::Greeting)?;
         apart.link.confirm(frames, *now_ns, |token| free(ops, token))?;
         if !apart.link.ledger.as_mut().is_some_and(|ledger| ledger.meet(link)) {
             severed.push_back((peer, rail));
@@ -426,7 +426,7 @@ impl Engine {
         else {
             return false;
         };
-        ledger.emit_greeting(&mut frame.head, rail, keeps);
+        ledger.emit_resume(&mut frame.head, rail, keeps);
         apart.state = State::Open { has_greeted: true, is_greeted };
         if is_greeted {
             self.introduce(peer, rail);
@@ -455,7 +455,7 @@ impl Engine {
     /// The peer takes no more frames from a link, of which it has taken so many: what was sent after them goes
     /// another way.
     #[cold]
-    pub(super) fn handle_parted(
+    pub(super) fn handle_link_down_packet(
         &mut self,
         peer: PeerId,
         name: Incarnation,

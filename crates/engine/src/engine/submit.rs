@@ -265,7 +265,7 @@ fn send_state(envelope: Envelope, mode: SendMode) -> OpState {
         held: 0,
         awaiting: mode == SendMode::Synchronous,
         sequence: 0,
-        ahead: 0,
+        rts_data: 0,
         receiver: 0,
         next: 0,
         end: 0,

@@ -86,7 +86,7 @@ impl Engine {
         state.charged += charge(bytes as usize);
         state.owed += charge(bytes as usize);
         if let Some(op) = acknowledge {
-            state.control.push_back(Control::Finish { op });
+            state.control.push_back(Control::Fin { op });
         } else if !state.must_return_credit() {
             return Some(id);
         }

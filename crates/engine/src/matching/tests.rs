@@ -39,7 +39,7 @@ fn accepts(named: Option<PeerId>, selector: &Selector, peer: PeerId, header: &He
 }
 
 /// Every fourth message asks to be sent.
-fn is_request(header: &Header) -> bool {
+fn is_rts(header: &Header) -> bool {
     header.sequence.is_multiple_of(4)
 }
 
@@ -115,8 +115,8 @@ impl Pair {
     }
 
     fn unexpected(random: &mut Random, peer: PeerId, header: Header) -> Unexpected {
-        let content = if is_request(&header) {
-            Content::Request { op: header.sequence, bytes: 1 << 20, way: Way::Ask }
+        let content = if is_rts(&header) {
+            Content::Rts { op: header.sequence, bytes: 1 << 20, rndv: RndvKind::Stream }
         } else {
             let bytes = vec![header.sequence as u8; random.below(64)];
             Content::Eager { data: bytes[..].into(), acknowledge: None }
@@ -180,9 +180,9 @@ impl Pair {
     }
 
     /// A peer is gone, and its requests with it.
-    fn drop_requests(&mut self, peer: PeerId) {
-        self.matching.drop_requests(peer);
-        self.lists.waiting.retain(|(from, header)| *from != peer || !is_request(header));
+    fn drop_rts(&mut self, peer: PeerId) {
+        self.matching.drop_rts(peer);
+        self.lists.waiting.retain(|(from, header)| *from != peer || !is_rts(header));
     }
 
     fn vacate(&mut self, op: OpId) {
@@ -214,7 +214,7 @@ fn it_matches_as_lists_do() {
         for _ in 0..random.below(1500) {
             pair.act(&mut random);
             if random.one_in(300) {
-                pair.drop_requests(PeerId(random.below(4) as u32));
+                pair.drop_rts(PeerId(random.below(4) as u32));
             }
         }
         pair.check();

@@ -86,7 +86,7 @@ impl Budget {
     #[inline]
     pub fn take(&mut self, choice: &mut Choice, at: usize, bytes: usize, carry: Carry) -> bool {
         let needed = match carry {
-            Carry::Asked => packet::REQUEST_LEN,
+            Carry::Asked => packet::RTS_LEN,
             Carry::Copied | Carry::Gathered => packet::EAGER_LEN + bytes,
         };
         // What is longer than that goes alone.
@@ -110,7 +110,7 @@ impl Budget {
     /// The message of so many bytes that ended the frame is announced instead. Its credit stays taken, for what goes
     /// ahead.
     pub fn reopen(&mut self, bytes: usize) {
-        self.room += packet::EAGER_LEN + bytes - packet::REQUEST_LEN;
+        self.room += packet::EAGER_LEN + bytes - packet::RTS_LEN;
         self.ended = false;
     }
 

@@ -95,7 +95,7 @@ impl Load {
     }
 
     fn announce(&mut self, bytes: usize) {
-        self.frame_bytes += packet::REQUEST_LEN;
+        self.frame_bytes += packet::RTS_LEN;
         self.streams += 1;
         self.stream_bytes += bytes;
     }

@@ -185,7 +185,7 @@ impl Choice {
                 self.check_order(view, index, at)?;
             }
             bytes += match carry {
-                Carry::Asked => packet::REQUEST_LEN,
+                Carry::Asked => packet::RTS_LEN,
                 Carry::Copied | Carry::Gathered => {
                     let credit = view.credit();
                     charged += View::cost_bytes(message.bytes);

@@ -46,15 +46,15 @@ pub(super) fn pack_message(view: &View<'_>, choice: &mut Choice) {
     }
     let Some(message) = view.message(at) else { return };
     let shares = |&(at, carry): &(usize, Carry)| match carry {
-        Carry::Asked => packet::REQUEST_LEN,
+        Carry::Asked => packet::RTS_LEN,
         Carry::Copied | Carry::Gathered => {
             packet::EAGER_LEN + view.message(at).map_or(0, |message| message.bytes)
         }
     };
     let others = before.iter().map(shares).sum::<usize>() + choice.controls * packet::CONTROL_MAX;
     let len = message.bytes;
-    let fits = others + packet::REQUEST_LEN + packet::DATA_LEN + len <= view.room();
-    if !fits || len > view.link().capabilities().ahead_max {
+    let fits = others + packet::RTS_LEN + packet::DATA_LEN + len <= view.room();
+    if !fits || len > view.link().capabilities().rts_data_max {
         return;
     }
     let packed_max = packed_max(view, len);

@@ -63,7 +63,7 @@ fn choose_pass(
     window: &[Message],
     wanted: impl Fn(&Message) -> bool,
 ) {
-    let may_go_ahead = view.link().capabilities().ahead_max > 0;
+    let may_send_rts_data = view.link().capabilities().rts_data_max > 0;
     let mut held: SmallVec<[u64; 8]> = SmallVec::new();
     let mut last = None;
     for message in window {
@@ -78,7 +78,7 @@ fn choose_pass(
             continue;
         }
         match budget.carry(view, message.bytes) {
-            Carry::Gathered if may_go_ahead && message.at + 1 < window.len() => {
+            Carry::Gathered if may_send_rts_data && message.at + 1 < window.len() => {
                 if !budget.take(choice, message.at, message.bytes, Carry::Asked) {
                     held.push(message.context);
                 }

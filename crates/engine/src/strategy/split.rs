@@ -45,8 +45,8 @@ impl Strategy for Split {
 fn share_last(view: &View<'_>, choice: &mut Choice, budget: &mut Budget) {
     let Some((at, carry @ Carry::Gathered)) = choice.messages.last_mut() else { return };
     let Some(bytes) = view.message(*at).map(|message| message.bytes) else { return };
-    let Capabilities { ahead_max, piece_min, .. } = *view.link().capabilities();
-    let is_possible = bytes <= ahead_max && bytes >= 2 * piece_min;
+    let Capabilities { rts_data_max, piece_min, .. } = *view.link().capabilities();
+    let is_possible = bytes <= rts_data_max && bytes >= 2 * piece_min;
     if is_possible && view.streams().next().is_none() && pays(view, bytes as u64) {
         *carry = Carry::Asked;
         budget.reopen(bytes);

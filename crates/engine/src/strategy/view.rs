@@ -224,7 +224,7 @@ impl<'a> View<'a> {
             let Some(Op { region, state: OpState::Send(send), .. }) = ops.find(*id) else {
                 return None;
             };
-            let until = if send.next < send.ahead { send.ahead } else { send.end };
+            let until = if send.next < send.rts_data { send.rts_data } else { send.end };
             let (bytes, next) = (region.len(), send.next as usize);
             Some(Stream { at, bytes, left: until as usize - next, rest: bytes - next })
         })

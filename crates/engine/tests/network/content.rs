@@ -69,17 +69,17 @@ pub fn is_filled(region: &Region, begin: usize, value: u8) -> bool {
 
 /// Overwrites a region with one value.
 pub fn fill(region: &Region, value: u8) {
-    let part = [value; PART_LEN];
-    for at in (0..region.len()).step_by(PART_LEN) {
-        region.write(at, &part[..PART_LEN.min(region.len() - at)]);
+    let part = [value; LINK_DOWN_LEN];
+    for at in (0..region.len()).step_by(LINK_DOWN_LEN) {
+        region.write(at, &part[..LINK_DOWN_LEN.min(region.len() - at)]);
     }
 }
 
 /// Whether all parts of a range of a region are right, looked at one after the other.
 fn in_parts(region: &Region, range: Range<usize>, mut is_right: impl FnMut(&[u8]) -> bool) -> bool {
-    let mut part = [0; PART_LEN];
-    range.clone().step_by(PART_LEN).all(|at| {
-        let part = &mut part[..PART_LEN.min(range.end - at)];
+    let mut part = [0; LINK_DOWN_LEN];
+    range.clone().step_by(LINK_DOWN_LEN).all(|at| {
+        let part = &mut part[..LINK_DOWN_LEN.min(range.end - at)];
         region.read(at, part);
         is_right(part)
     })
@@ -88,4 +88,4 @@ fn in_parts(region: &Region, range: Range<usize>, mut is_right: impl FnMut(&[u8]
 const WORD_LEN: usize = 8;
 
 /// Whole words.
-const PART_LEN: usize = 4096;
+const LINK_DOWN_LEN: usize = 4096;

@@ -602,7 +602,9 @@ impl Network {
         }
         let mut rest = frame;
         while let Ok(Some(packet)) = packet::parse(&mut rest) {
-            if let Packet::PackedData { bytes, .. } | Packet::PackedAhead { bytes, .. } = packet {
+            if let Packet::CompressedData { bytes, .. } | Packet::CompressedRtsData { bytes, .. } =
+                packet
+            {
                 let unpacking_ns = u64::from(bytes) * HostCost::default().unpack_ps_per_byte / 1000;
                 let busy_ns = &mut self.processes[to].busy_ns;
                 *busy_ns = self.now_ns.max(*busy_ns) + unpacking_ns;
@@ -624,26 +626,26 @@ impl Network {
         while let Some(packet) = packet::parse(&mut frame).expect("engines send frames") {
             let (header, asks) = match packet {
                 Packet::Eager { header, .. } => (header, None),
-                Packet::Request { header, bytes, .. } => (header, Some(bytes)),
-                Packet::Ahead { sequence, payload, .. } => {
+                Packet::Rts { header, bytes, .. } => (header, Some(bytes)),
+                Packet::RtsData { sequence, payload, .. } => {
                     let bytes = payload.len() as u64;
-                    self.processes[to].reference.arrive_ahead(peer_id(from), sequence, bytes);
+                    self.processes[to].reference.arrive_rts_data(peer_id(from), sequence, bytes);
                     continue;
                 }
-                Packet::PackedAhead { sequence, bytes, .. } => {
+                Packet::CompressedRtsData { sequence, bytes, .. } => {
                     let bytes = u64::from(bytes);
-                    self.processes[to].reference.arrive_ahead(peer_id(from), sequence, bytes);
+                    self.processes[to].reference.arrive_rts_data(peer_id(from), sequence, bytes);
                     continue;
                 }
-                Packet::Arrived { .. }
-                | Packet::Greeting { .. }
-                | Packet::Parted { .. }
-                | Packet::Clear { .. }
+                Packet::Ack { .. }
+                | Packet::Resume { .. }
+                | Packet::LinkDown { .. }
+                | Packet::Cts { .. }
                 | Packet::Data { .. }
-                | Packet::PackedData { .. }
-                | Packet::Finish { .. }
+                | Packet::CompressedData { .. }
+                | Packet::Fin { .. }
                 | Packet::Credit { .. } => continue,
-                Packet::Take { .. } => {
+                Packet::Grant { .. } => {
                     self.taken += 1;
                     continue;
                 }

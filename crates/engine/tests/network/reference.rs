@@ -16,7 +16,7 @@ pub struct Reference {
     counts: HashMap<(PeerId, u64), u32>,
     early: HashMap<(PeerId, u32), (Header, Option<u64>)>,
     /// Bytes that came ahead, by their message's sequence.
-    ahead: HashMap<(PeerId, u32), u64>,
+    rts_data: HashMap<(PeerId, u32), u64>,
 }
 
 #[derive(Debug)]
@@ -92,8 +92,8 @@ impl Reference {
     }
 
     /// Bytes of a message came ahead of its clear.
-    pub fn arrive_ahead(&mut self, peer: PeerId, sequence: u32, bytes: u64) {
-        *self.ahead.entry((peer, sequence)).or_default() += bytes;
+    pub fn arrive_rts_data(&mut self, peer: PeerId, sequence: u32, bytes: u64) {
+        *self.rts_data.entry((peer, sequence)).or_default() += bytes;
     }
 
     /// Whether a receive was still without a message; it is no more.
@@ -106,12 +106,12 @@ impl Reference {
     /// A peer is gone: with it the receives that name it, and what it has not yet sent whole.
     pub fn fail(&mut self, peer: PeerId) {
         self.posted.retain(|posted| posted.peer != Some(peer));
-        let Self { waiting, ahead, .. } = self;
+        let Self { waiting, rts_data, .. } = self;
         waiting.retain(|one| {
-            let here = || ahead.get(&(peer, one.header.sequence)).copied().unwrap_or(0);
+            let here = || rts_data.get(&(peer, one.header.sequence)).copied().unwrap_or(0);
             one.peer != peer || one.asks.is_none_or(|bytes| here() == bytes)
         });
-        ahead.retain(|(from, _), _| *from != peer);
+        rts_data.retain(|(from, _), _| *from != peer);
         self.early.retain(|(from, _), _| *from != peer);
     }
 }

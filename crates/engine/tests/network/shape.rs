@@ -56,7 +56,7 @@ pub const NEAR: Shape = Shape {
         frame_max: 4096,
         inline_max: 256,
         eager_max: 1024,
-        ahead_max: 0,
+        rts_data_max: 0,
         aggregate_max: 4096,
         piece_min: 256,
         piece_max: 4096,
@@ -95,7 +95,7 @@ pub const GREETED: Shape =
 /// Where asking takes long.
 pub const AHEAD: Shape = Shape {
     latency_ns: 100_000,
-    capabilities: Capabilities { ahead_max: 6000, ..NEAR.capabilities },
+    capabilities: Capabilities { rts_data_max: 6000, ..NEAR.capabilities },
     ..NEAR
 };
 

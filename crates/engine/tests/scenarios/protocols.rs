@@ -299,7 +299,7 @@ fn far_away_a_long_message_is_confirmed_now_and_then() {
         piece_max: PIECE,
         credit_bytes: 4 << 20,
         credit_wanted: 4 << 20,
-        ahead_max: 4 << 20,
+        rts_data_max: 4 << 20,
         replay: true,
         ..NEAR.capabilities
     };
@@ -322,7 +322,7 @@ fn where_a_network_is_near_a_short_message_waits_for_short_pieces() {
     let capabilities = Capabilities {
         frame_max: 256 << 10,
         adapts: true,
-        ahead_max: 2 << 20,
+        rts_data_max: 2 << 20,
         ..NEAR.capabilities
     };
     let shape = Shape { latency_ns: 20_000, bytes_per_us: 125, capabilities, ..NEAR };
@@ -415,7 +415,7 @@ fn what_goes_ahead_far_away_leaves_credit_for_what_is_short() {
         let capabilities = Capabilities {
             frame_max: 256 << 10,
             piece_max: 64 << 10,
-            ahead_max: 4 << 20,
+            rts_data_max: 4 << 20,
             credit_bytes,
             credit_wanted: credit_bytes,
             ..NEAR.capabilities

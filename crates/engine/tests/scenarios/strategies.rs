@@ -40,7 +40,7 @@ fn what_could_go_whole_is_shared_where_that_is_sooner() {
     let near = Capabilities {
         frame_max: 256 * KB,
         eager_max: 128 * KB,
-        ahead_max: 256 * KB,
+        rts_data_max: 256 * KB,
         piece_min: 16 * KB,
         piece_max: 64 * KB,
         credit_bytes: 1 << 20,

@@ -27,7 +27,8 @@ fn sizes_follow_what_the_link_costs_and_change_with_it() {
         let cost = Cost::linear(latency_ns, gap_ns, mb_per_s * 1_000_000);
         let sizes = Thresholds::derive(&cost, &HostCost::default(), BUDGET_BYTES as u64);
         engine.handle_cost(peer_id(1), RAIL, cost);
-        let Thresholds { inline_max, eager_max, aggregate_max, piece_max, ahead_max, .. } = sizes;
+        let Thresholds { inline_max, eager_max, aggregate_max, piece_max, rts_data_max, .. } =
+            sizes;
 
         let [copied] = &sent(&mut engine, &[inline_max])[..] else { panic!("one frame") };
         assert!(copied.body.is_none(), "{sizes:?}");
@@ -37,7 +38,7 @@ fn sizes_follow_what_the_link_costs_and_change_with_it() {
         assert!(!asks(&sent(&mut engine, &[eager_max])[0]), "{sizes:?}");
         let long = sent(&mut engine, &[eager_max + 1]);
         assert!(asks(&long[0]), "{sizes:?}");
-        assert_eq!(long.len() > 1, ahead_max > 0, "{sizes:?}");
+        assert_eq!(long.len() > 1, rts_data_max > 0, "{sizes:?}");
 
         let short = sent(&mut engine, &[500; 2000]);
         let most = short.iter().map(|frame| frame.head.len()).max().unwrap_or(0);
@@ -74,7 +75,7 @@ fn asks(frame: &Frame) -> bool {
     loop {
         match packet::parse(&mut rest) {
             Ok(Some(Packet::Credit { .. })) => {}
-            Ok(Some(packet)) => return matches!(packet, Packet::Request { .. }),
+            Ok(Some(packet)) => return matches!(packet, Packet::Rts { .. }),
             other => panic!("{other:?}"),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::{
     Daemon, PATIENCE, Process, SECRET, call, call_as, echo, exchange, open, porter, request,
 };
-use driver::relay::{GREETING_LEN, Porter, Reply, Request};
+use driver::relay::{Porter, RESUME_LEN, Reply, Request};
 use gateway::Between;
 use wire::PeerId;
 
@@ -87,7 +87,7 @@ fn greet(gateway: &Daemon) -> (TcpStream, Vec<u8>) {
 fn garbage_other_jobs_and_thieves_are_refused() {
     let gateway = Daemon::start(Between::Auto);
     suffer(&gateway, |target| {
-        let http = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(driver::relay::GREETING_LEN));
+        let http = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(driver::relay::RESUME_LEN));
         assert_eq!(say(target, http.as_bytes()), 0);
         assert_eq!(say(target, &vec![0xff; 1 << 20]), 0);
         let other = driver::relay::Porter::new(2, [7; 32]);
@@ -158,7 +158,7 @@ fn the_half_open_are_bounded_in_number() {
             if number % 2 == 0 {
                 let hello = porter(7).hello([number as u8; 32]);
                 // Pushed out already, perhaps.
-                let _ = stream.write_all(&hello[..number % GREETING_LEN]);
+                let _ = stream.write_all(&hello[..number % RESUME_LEN]);
             }
             strangers.push(stream);
             if strangers.len() == 400 {

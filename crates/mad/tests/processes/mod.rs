@@ -8,7 +8,7 @@ use std::time::Duration;
 use driver::{OwnRail, Rail, TcpConfig, TcpRail};
 use engine::{Config, Engine};
 use mad::Node;
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 /// A process, and its communication.
@@ -30,8 +30,8 @@ pub fn job(size: u32) -> Vec<Process> {
         addresses[rank as usize] = own.address();
         let directory = Box::new(Loopback { rank, addresses });
         let rails: Vec<Box<dyn Rail>> = vec![Box::new(own), Box::new(rail)];
-        let core = Core::new(engine, peer, size as usize, rails, directory);
-        let progress = Progress::new(core, Policy::for_node(2, 1)).expect("descriptors");
+        let worker = Worker::new(engine, peer, size as usize, rails, directory);
+        let progress = Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors");
         let progress: &'static Progress = Box::leak(Box::<Arc<Progress>>::new(progress));
         Process { node: Node::new(progress, rank, size), progress }
     };

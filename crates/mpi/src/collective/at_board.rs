@@ -7,7 +7,7 @@ use driver::Board;
 use lock::Lock;
 use memory::Region;
 use plan::{Span, Step};
-use progress::{Core, Stage};
+use progress::{Stage, Worker};
 
 use super::{Collective, Running, gone, unfit};
 use crate::board::Seat;
@@ -18,7 +18,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
     #[inline]
     pub(super) fn await_board(
         &mut self,
-        core: &mut Core,
+        worker: &mut Worker,
         mut is_there: impl FnMut(&mut Board) -> bool,
     ) -> Stage {
         let seat = self.collective.seat();
@@ -37,18 +37,18 @@ impl<C: Deref<Target = Collective>> Running<C> {
             let missing = board.lock().missing();
             if let Some(position) = missing {
                 let (comm, rank) = (&self.collective.call.comm, seat.rank(position));
-                core.close_context(comm.collective_context(), comm.peer(rank));
+                worker.close_context(comm.collective_context(), comm.peer(rank));
                 self.failure = Some(gone(&format!("rank {rank}'s process has ended")));
                 self.is_over = true;
                 break;
             }
             self.watches = true;
-            if core.watch(board) {
+            if worker.watch(board) {
                 return Stage::Waits;
             }
         }
         if std::mem::take(&mut self.watches) {
-            core.unwatch(board);
+            worker.unwatch(board);
         }
         Stage::Ended
     }
@@ -57,20 +57,20 @@ impl<C: Deref<Target = Collective>> Running<C> {
     #[inline]
     pub(super) fn reserves(
         &mut self,
-        core: &mut Core,
+        worker: &mut Worker,
         reserve: impl FnOnce(&mut Board) -> io::Result<()>,
     ) -> bool {
         let reserved = reserve(&mut self.collective.seat().board.lock());
-        reserved.map_err(|error| self.go_without(core, &error)).is_ok()
+        reserved.map_err(|error| self.go_without(worker, &error)).is_ok()
     }
 
     #[cold]
-    fn go_without(&mut self, core: &mut Core, error: &io::Error) {
+    fn go_without(&mut self, worker: &mut Worker, error: &io::Error) {
         let message = format!("no memory for what is shared with the ranks of this node: {error}");
         self.failure = Some(Error::new(ErrorClass::NoMem, message));
         let comm = &self.collective.call.comm;
         let own = comm.peer(comm.rank());
-        self.give_up(core, own);
+        self.give_up(worker, own);
     }
 
     /// How many units a step posts, and how many bytes.
@@ -134,34 +134,34 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// Wakes those who sleep until what was posted.
     #[inline]
-    pub(super) fn tell(&self, core: &mut Core) {
+    pub(super) fn tell(&self, worker: &mut Worker) {
         let (comm, seat) = (&self.collective.call.comm, self.collective.seat());
-        seat.board.lock().tell(|position| core.wake(comm.peer(seat.rank(position))));
+        seat.board.lock().tell(|position| worker.wake(comm.peer(seat.rank(position))));
     }
 
     /// Who has failed a call may have made up for it, without room for more yet.
     #[cold]
-    pub(super) fn tell_what_was_left_out(&self, core: &mut Core) {
-        self.tell(core);
+    pub(super) fn tell_what_was_left_out(&self, worker: &mut Worker) {
+        self.tell(worker);
     }
 
     /// What is long has time for a call, which keeps short what all go through.
     #[inline(never)]
-    pub(super) fn await_room_for_more(&mut self, core: &mut Core) -> Stage {
-        let stage = self.await_board(core, Board::has_room_for_more);
+    pub(super) fn await_room_for_more(&mut self, worker: &mut Worker) -> Stage {
+        let stage = self.await_board(worker, Board::has_room_for_more);
         if stage != Stage::Ended || self.failure.is_some() {
             return stage;
         }
-        match self.reserves(core, Board::reserve_more) {
+        match self.reserves(worker, Board::reserve_more) {
             true => Stage::Works,
             false => Stage::Ended,
         }
     }
 
     #[inline(never)]
-    pub(super) fn await_more(&mut self, core: &mut Core, from: u32, piece: u32) -> Stage {
+    pub(super) fn await_more(&mut self, worker: &mut Worker, from: u32, piece: u32) -> Stage {
         if !self.has_more(from, piece) && self.untaken().next().is_none() {
-            let stage = self.await_board(core, |board| board.has_more(from, piece));
+            let stage = self.await_board(worker, |board| board.has_more(from, piece));
             if stage != Stage::Ended || self.failure.is_some() {
                 return stage;
             }

@@ -230,7 +230,7 @@ impl Elements {
     }
 }
 
-/// What is copied or combined under the core's lock at most: a microsecond's work.
+/// What is copied or combined under the worker's lock at most: a microsecond's work.
 const BRIEF_BYTES: u64 = 4 << 10;
 
 /// Temporaries are aligned as the application's memory is, as far as vector instructions care.

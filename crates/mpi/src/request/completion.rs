@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use engine::OpId;
-use progress::Core;
+use progress::Worker;
 
 use super::named::{Named, unknown};
 use super::requests::REQUESTS;
@@ -23,10 +23,10 @@ pub fn wait(handle: Handle) -> Result<Ended> {
         Named::Null => Err(unknown(handle)),
         Named::Done(done) => Ok(Ended::of(done.status())),
         Named::Operation(named) => {
-            named.progress(process)?.wait(|core| named.end(core).transpose())
+            named.progress(process)?.wait(|worker| named.end(worker).transpose())
         }
-        Named::Kept(lane) => wait_in(process, lanes_of(process, lane, handle)?, |lane, core| {
-            end((lane, core), handle).transpose()
+        Named::Kept(lane) => wait_in(process, lanes_of(process, lane, handle)?, |lane, worker| {
+            end((lane, worker), handle).transpose()
         }),
     }
 }
@@ -51,7 +51,7 @@ pub fn peek(handle: Handle) -> Result<Option<Status>> {
 #[inline]
 fn ask<T>(
     handle: Handle,
-    mut question: impl FnMut((Lane, &mut Core)) -> Result<Option<T>>,
+    mut question: impl FnMut((Lane, &mut Worker)) -> Result<Option<T>>,
     done: impl FnOnce(Status) -> T,
 ) -> Result<Option<T>> {
     let process = process::current()?;
@@ -61,7 +61,7 @@ fn ask<T>(
         Named::Operation(named) => named.progress(process).map(|_| Lanes::NONE.with(named.lane))?,
         Named::Kept(lane) => lanes_of(process, lane, handle)?,
     };
-    let answer = test_in(process, lanes, |lane, core| question((lane, core)))?;
+    let answer = test_in(process, lanes, |lane, worker| question((lane, worker)))?;
     if answer.is_none() {
         process.lane(lanes.first()).pause();
     }
@@ -77,11 +77,11 @@ pub fn peek_all(handles: &[Cell<Handle>]) -> Result<Vec<Peeked>> {
     let process = process::current()?;
     let mut list = List::of(process, handles)?;
     let (lanes, mut all) = (list.lanes, vec![Peeked::Inactive; handles.len()]);
-    test_in(process, lanes, |lane, core| {
-        list.check(lane, core)?;
+    test_in(process, lanes, |lane, worker| {
+        list.check(lane, worker)?;
         list.each_active(lane, |index| {
             if !matches!(all[index], Peeked::Ended(_)) {
-                let status = status((lane, core), handles[index].get())?;
+                let status = status((lane, worker), handles[index].get())?;
                 all[index] = status.map_or(Peeked::Active, Peeked::Ended);
             }
             Ok(true)
@@ -120,9 +120,9 @@ pub fn wait_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) 
         return wait_all_in_lanes(process, &list, &mut report);
     };
     let mut open = handles;
-    process.lane(lane).wait(|core| {
-        let checked = list.check(lane, core);
-        checked.and_then(|()| end_all(&mut open, (lane, core), &mut report)).transpose()
+    process.lane(lane).wait(|worker| {
+        let checked = list.check(lane, worker);
+        checked.and_then(|()| end_all(&mut open, (lane, worker), &mut report)).transpose()
     })
 }
 
@@ -134,8 +134,8 @@ fn wait_all_in_lanes(
     report: &mut impl FnMut(usize, Ended),
 ) -> Result<()> {
     let mut left = list.report_inactive(report)?;
-    wait_in(process, list.lanes, |lane, core| {
-        let ended = list.end_some(lane, core, usize::MAX, report);
+    wait_in(process, list.lanes, |lane, worker| {
+        let ended = list.end_some(lane, worker, usize::MAX, report);
         let is_over = |ended| {
             left -= ended;
             (left == 0).then_some(())
@@ -157,15 +157,15 @@ pub fn test_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) 
     let Some(lane) = list.lanes.only() else {
         return test_all_in_lanes(process, &list, &mut report);
     };
-    let all_done = process.lane(lane).test(|core| {
-        list.check(lane, core)?;
+    let all_done = process.lane(lane).test(|worker| {
+        list.check(lane, worker)?;
         for handle in handles.iter().map(Cell::get).filter(|handle| *handle != NULL) {
-            if status((lane, core), handle)?.is_none() {
+            if status((lane, worker), handle)?.is_none() {
                 return Ok(false);
             }
         }
         let mut open = handles;
-        end_all(&mut open, (lane, core), &mut report).map(|end| end.is_some())
+        end_all(&mut open, (lane, worker), &mut report).map(|end| end.is_some())
     })?;
     if !all_done {
         process.lane(lane).pause();
@@ -183,8 +183,8 @@ fn test_all_in_lanes(
         return Ok(false);
     }
     list.report_inactive(report)?;
-    test_in(process, list.lanes, |lane, core| {
-        list.end_some(lane, core, usize::MAX, report)?;
+    test_in(process, list.lanes, |lane, worker| {
+        list.end_some(lane, worker, usize::MAX, report)?;
         Ok(None::<()>)
     })?;
     Ok(true)
@@ -212,14 +212,14 @@ fn report_done(handles: &[Cell<Handle>], report: &mut impl FnMut(usize, Ended)) 
 #[inline]
 fn end_all(
     open: &mut &[Cell<Handle>],
-    (lane, core): (Lane, &mut Core),
+    (lane, worker): (Lane, &mut Worker),
     report: &mut impl FnMut(usize, Ended),
 ) -> Result<Option<()>> {
     while let Some((handle, before)) = open.split_last() {
         let ended = if handle.get() == NULL {
             Ended::of(Status::EMPTY)
         } else {
-            let ended = end((lane, core), handle.get())?;
+            let ended = end((lane, worker), handle.get())?;
             let Some(ended) = ended else { return Ok(None) };
             if ended.freed {
                 handle.set(NULL);
@@ -266,15 +266,15 @@ fn some(
     let process = process::current()?;
     let mut list = List::of(process, handles)?;
     let (lanes, mut is_active) = (list.lanes, true);
-    let look = |lane, core: &mut Core| {
-        list.check(lane, core)?;
+    let look = |lane, worker: &mut Worker| {
+        list.check(lane, worker)?;
         if !list.is_active {
             is_active = false;
             return Ok(Some(()));
         }
-        let found = list.end_some(lane, core, most, &mut report)?;
+        let found = list.end_some(lane, worker, most, &mut report)?;
         if found == 0 {
-            core.await_any(|| list.ends(lane));
+            worker.await_any(|| list.ends(lane));
         }
         Ok((found > 0).then_some(()))
     };
@@ -290,9 +290,9 @@ fn some(
 
 /// An answer that may be an error, as a wait takes it.
 fn transposed<T>(
-    mut look: impl FnMut(Lane, &mut Core) -> Result<Option<T>>,
-) -> impl FnMut(Lane, &mut Core) -> Option<Result<T>> {
-    move |lane, core| look(lane, core).transpose()
+    mut look: impl FnMut(Lane, &mut Worker) -> Result<Option<T>>,
+) -> impl FnMut(Lane, &mut Worker) -> Option<Result<T>> {
+    move |lane, worker| look(lane, worker).transpose()
 }
 
 /// Requests that a call names together.
@@ -334,7 +334,7 @@ impl<'a> List<'a> {
         }
         if self.lanes.only().is_none() {
             for lane in self.lanes.iter() {
-                process.lane(lane).look(|core| self.check_in(lane, core))?;
+                process.lane(lane).look(|worker| self.check_in(lane, worker))?;
             }
             self.is_checked = true;
         }
@@ -343,20 +343,20 @@ impl<'a> List<'a> {
 
     /// Checks, if nobody has, that all handles are null or live, and none is listed twice: a request can end only once.
     #[inline]
-    fn check(&mut self, lane: Lane, core: &mut Core) -> Result<()> {
+    fn check(&mut self, lane: Lane, worker: &mut Worker) -> Result<()> {
         if self.is_checked {
             return Ok(());
         }
         self.is_checked = true;
-        self.check_in(lane, core)
+        self.check_in(lane, worker)
     }
 
     /// Checks those of a lane: puts each on its list, and takes all off again.
     #[inline]
-    fn check_in(&mut self, lane: Lane, core: &mut Core) -> Result<()> {
+    fn check_in(&mut self, lane: Lane, worker: &mut Worker) -> Result<()> {
         let (mut listed, mut checked) = (0, Ok(()));
         for handle in self.handles {
-            match self.enlist(lane, core, handle.get()) {
+            match self.enlist(lane, worker, handle.get()) {
                 Ok(Some(is_active)) => self.is_active |= is_active,
                 Ok(None) => checked = Err(listed_twice(self.handles, listed)),
                 Err(error) => checked = Err(error.about(entry(listed))),
@@ -367,14 +367,14 @@ impl<'a> List<'a> {
             listed += 1;
         }
         for handle in &self.handles[..listed] {
-            strike(lane, core, handle.get());
+            strike(lane, worker, handle.get());
         }
         checked
     }
 
     /// Puts a request of a lane on the list; whether it is active, and none if it is there already.
     #[inline]
-    fn enlist(&self, lane: Lane, core: &mut Core, handle: Handle) -> Result<Option<bool>> {
+    fn enlist(&self, lane: Lane, worker: &mut Worker, handle: Handle) -> Result<Option<bool>> {
         let named = Named::of(handle);
         match named.lane() {
             Some(of) if of != lane && self.lanes.only().is_some() => return Err(unknown(handle)),
@@ -385,7 +385,7 @@ impl<'a> List<'a> {
             Named::Null => (true, false),
             Named::Done(_) => (true, true),
             Named::Operation(named) => {
-                (core.engine.enlist(named.op).ok_or_else(|| unknown(handle))?, true)
+                (worker.engine.enlist(named.op).ok_or_else(|| unknown(handle))?, true)
             }
             Named::Kept(lane) => {
                 let mut requests = REQUESTS.of(lane).lock();
@@ -415,14 +415,14 @@ impl<'a> List<'a> {
     fn end_some(
         &self,
         lane: Lane,
-        core: &mut Core,
+        worker: &mut Worker,
         most: usize,
         report: &mut impl FnMut(usize, Ended),
     ) -> Result<usize> {
         let mut found = 0;
         self.each_active(lane, |index| {
             let handle = &self.handles[index];
-            if let Some(ended) = end((lane, core), handle.get())? {
+            if let Some(ended) = end((lane, worker), handle.get())? {
                 if ended.freed {
                     handle.set(NULL);
                 }
@@ -476,9 +476,9 @@ impl<'a> List<'a> {
 
 /// Takes a request of a lane off the list.
 #[inline]
-fn strike(lane: Lane, core: &mut Core, handle: Handle) {
+fn strike(lane: Lane, worker: &mut Worker, handle: Handle) {
     match Named::of(handle) {
-        Named::Operation(named) if named.lane == lane => core.engine.strike(named.op),
+        Named::Operation(named) if named.lane == lane => worker.engine.strike(named.op),
         Named::Kept(of) if of == lane => {
             if let Ok(kept) = REQUESTS.of(lane).lock().find(handle) {
                 kept.is_listed = false;
@@ -493,7 +493,7 @@ pub(super) fn check_now(handles: &[Cell<Handle>]) -> Result<()> {
     let process = process::current()?;
     let mut list = List::of(process, handles)?;
     let lane = list.lanes.first();
-    process.lane(lane).look(|core| list.check(lane, core))
+    process.lane(lane).look(|worker| list.check(lane, worker))
 }
 
 /// Asks each of several lanes of a process once, until one answers.
@@ -501,13 +501,13 @@ pub(super) fn check_now(handles: &[Cell<Handle>]) -> Result<()> {
 fn test_in<T>(
     process: &Process,
     lanes: Lanes,
-    mut ask: impl FnMut(Lane, &mut Core) -> Result<Option<T>>,
+    mut ask: impl FnMut(Lane, &mut Worker) -> Result<Option<T>>,
 ) -> Result<Option<T>> {
     if let Some(lane) = lanes.only() {
-        return process.lane(lane).test(|core| ask(lane, core));
+        return process.lane(lane).test(|worker| ask(lane, worker));
     }
     for lane in lanes.iter() {
-        let answer = process.lane(lane).test(|core| ask(lane, core))?;
+        let answer = process.lane(lane).test(|worker| ask(lane, worker))?;
         if answer.is_some() {
             return Ok(answer);
         }
@@ -545,29 +545,33 @@ fn is_active(handle: Handle) -> Result<bool> {
 /// The end of the request behind a handle, once, if it is there, as far as the core of a lane tells, which is that of an
 /// operation; with it the request is gone, unless it can be started again.
 #[inline(always)]
-fn end((lane, core): (Lane, &mut Core), handle: Handle) -> Result<Option<Ended>> {
+fn end((lane, worker): (Lane, &mut Worker), handle: Handle) -> Result<Option<Ended>> {
     match Named::of(handle) {
         Named::Null => Err(unknown(handle)),
         Named::Done(done) => Ok(Some(Ended::of(done.status()))),
-        Named::Operation(named) => named.end(core),
-        Named::Kept(of) => end_kept(of, (lane, core), handle),
+        Named::Operation(named) => named.end(worker),
+        Named::Kept(of) => end_kept(of, (lane, worker), handle),
     }
 }
 
 #[inline(never)]
-fn end_kept(of: Lane, (lane, core): (Lane, &mut Core), handle: Handle) -> Result<Option<Ended>> {
+fn end_kept(
+    of: Lane,
+    (lane, worker): (Lane, &mut Worker),
+    handle: Handle,
+) -> Result<Option<Ended>> {
     let is_gone = |end: &Option<Ended>| end.as_ref().is_some_and(|ended| ended.freed);
-    REQUESTS.of(of).lock().ask(handle, |kept| kept.request.poll(lane, core), is_gone)
+    REQUESTS.of(of).lock().ask(handle, |kept| kept.request.poll(lane, worker), is_gone)
 }
 
 /// The status of a request that has ended, which is left as it is, as far as the core of a lane tells.
-fn status((lane, core): (Lane, &mut Core), handle: Handle) -> Result<Option<Status>> {
+fn status((lane, worker): (Lane, &mut Worker), handle: Handle) -> Result<Option<Status>> {
     match Named::of(handle) {
         Named::Null => Err(unknown(handle)),
         Named::Done(done) => Ok(Some(done.status())),
-        Named::Operation(named) => named.peek(core),
+        Named::Operation(named) => named.peek(worker),
         Named::Kept(of) => {
-            REQUESTS.of(of).lock().find(handle).map(|kept| kept.request.peek(lane, core))
+            REQUESTS.of(of).lock().find(handle).map(|kept| kept.request.peek(lane, worker))
         }
     }
 }

@@ -2,7 +2,7 @@
 //! stands between the two but the engine's lock.
 
 use engine::OpId;
-use progress::{Core, Progress};
+use progress::{Progress, Worker};
 
 use super::requests::REQUESTS;
 use super::{Done, Ended, NULL, Operation, Status};
@@ -75,23 +75,23 @@ impl NamedOperation {
 
     /// Its end, once, if it is there.
     #[inline(always)]
-    pub fn end(self, core: &mut Core) -> Result<Option<Ended>> {
-        let taken = core.take_noted_or_await(self.op);
+    pub fn end(self, worker: &mut Worker) -> Result<Option<Ended>> {
+        let taken = worker.take_noted_or_await(self.op);
         let Some((completion, note)) = taken.ok_or_else(|| unknown(self.handle))? else {
             return Ok(None);
         };
-        let (status, error) = self.operation(note).interpret(completion, core);
+        let (status, error) = self.operation(note).interpret(completion, worker);
         Ok(Some(Ended { status, error, freed: true }))
     }
 
     /// The status if it has ended, which is left as it is.
-    pub fn peek(self, core: &mut Core) -> Result<Option<Status>> {
-        self.known(core).map(|operation| operation.peek(core))
+    pub fn peek(self, worker: &mut Worker) -> Result<Option<Status>> {
+        self.known(worker).map(|operation| operation.peek(worker))
     }
 
     /// The operation, if it is one that has not been told the end of.
-    pub fn known(self, core: &Core) -> Result<Operation> {
-        let note = core.engine.noted(self.op);
+    pub fn known(self, worker: &Worker) -> Result<Operation> {
+        let note = worker.engine.noted(self.op);
         note.map(|note| self.operation(note)).ok_or_else(|| unknown(self.handle))
     }
 
@@ -138,7 +138,8 @@ pub fn from_int(value: i32) -> Handle {
         Named::Operation(named) => {
             let place = named.op.to_bits() as u32;
             let progress = process::current().and_then(|process| named.progress(process));
-            let known = progress.ok().and_then(|it| it.look(|core| core.engine.noted_at(place)));
+            let known =
+                progress.ok().and_then(|it| it.look(|worker| worker.engine.noted_at(place)));
             known.map_or(low, |op| low.again((op.to_bits() >> 32) as u32))
         }
     }

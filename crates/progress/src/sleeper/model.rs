@@ -8,15 +8,15 @@ use loom::thread;
 
 use super::{Heard, Nap};
 
-/// What the core's lock guards.
+/// What the worker's lock guards.
 #[derive(Default)]
-struct Core {
+struct Worker {
     is_due: bool,
     is_moved: bool,
 }
 
 struct Process {
-    core: Mutex<Core>,
+    worker: Mutex<Worker>,
     nap: Nap<AtomicU8>,
     /// Calls in the pipe.
     calls: Mutex<u32>,
@@ -27,8 +27,8 @@ struct Process {
 impl Process {
     fn new() -> Arc<Self> {
         let (calls, changed) = (Mutex::new(0), Condvar::new());
-        let core = Mutex::new(Core { is_due: true, is_moved: false });
-        Arc::new(Self { core, nap: Nap::new(), calls, changed, is_over: AtomicBool::new(false) })
+        let worker = Mutex::new(Worker { is_due: true, is_moved: false });
+        Arc::new(Self { worker, nap: Nap::new(), calls, changed, is_over: AtomicBool::new(false) })
     }
 
     fn wake(&self) {
@@ -109,9 +109,9 @@ fn time_ends_meanwhile(sleep: fn(&Process) -> bool) -> impl Fn() + Sync + Send +
 #[test]
 fn who_goes_on_is_not_moved_any_more() {
     loom::model(a_thread_gives_way(|process| {
-        let mut core = process.core.lock().unwrap();
-        let is_due = std::mem::take(&mut core.is_due);
-        core.is_moved = is_due;
+        let mut worker = process.worker.lock().unwrap();
+        let is_due = std::mem::take(&mut worker.is_due);
+        worker.is_moved = is_due;
         is_due
     }));
 }
@@ -119,9 +119,9 @@ fn who_goes_on_is_not_moved_any_more() {
 #[test]
 fn the_model_notices_who_is_moved_when_it_has_gone_on() {
     let flawed = a_thread_gives_way(|process| {
-        let is_due = std::mem::take(&mut process.core.lock().unwrap().is_due);
+        let is_due = std::mem::take(&mut process.worker.lock().unwrap().is_due);
         // As if that took no lock.
-        process.core.lock().unwrap().is_moved = is_due;
+        process.worker.lock().unwrap().is_moved = is_due;
         is_due
     });
     assert!(catch_unwind(AssertUnwindSafe(|| loom::model(flawed))).is_err());
@@ -140,12 +140,12 @@ fn a_thread_gives_way(take: fn(&Process) -> bool) -> impl Fn() + Sync + Send + '
         let clock = thread::spawn(move || clock.end_time());
         process.nap.sleep(|is_timed| process.listen(is_timed));
         {
-            let mut core = process.core.lock().unwrap();
-            core.is_due = false;
-            core.is_moved = false;
+            let mut worker = process.worker.lock().unwrap();
+            worker.is_due = false;
+            worker.is_moved = false;
         }
         waker.join().unwrap();
         clock.join().unwrap();
-        assert!(!process.core.lock().unwrap().is_moved);
+        assert!(!process.worker.lock().unwrap().is_moved);
     }
 }

@@ -32,14 +32,14 @@ struct Process {
 
 #[derive(Default)]
 struct Lane {
-    core: Mutex<Core>,
+    worker: Mutex<Worker>,
     ended: Condvar,
     awake: AtomicBool,
 }
 
 /// What a core's lock guards.
 #[derive(Default)]
-struct Core {
+struct Worker {
     is_left_behind: bool,
     /// It cannot end before its rail has rung.
     needs_rail: bool,
@@ -69,9 +69,9 @@ impl Process {
 
     /// A call leaves something behind.
     fn leave(&self, lane: usize, needs_rail: bool) {
-        let Lane { core, awake, .. } = &self.lanes[lane];
-        let mut core = core.lock().unwrap();
-        *core = Core { is_left_behind: true, needs_rail, has_ended: false };
+        let Lane { worker, awake, .. } = &self.lanes[lane];
+        let mut worker = worker.lock().unwrap();
+        *worker = Worker { is_left_behind: true, needs_rail, has_ended: false };
         if !awake.load(Ordering::Relaxed) && !awake.swap(true, Ordering::AcqRel) {
             self.ring(|bells| bells.call = true);
         }
@@ -79,10 +79,10 @@ impl Process {
 
     /// It has come to its end without another call.
     fn compute(&self, lane: usize) {
-        let Lane { core, ended, .. } = &self.lanes[lane];
-        let mut core = core.lock().unwrap();
-        while !core.has_ended {
-            core = ended.wait(core).unwrap();
+        let Lane { worker, ended, .. } = &self.lanes[lane];
+        let mut worker = worker.lock().unwrap();
+        while !worker.has_ended {
+            worker = ended.wait(worker).unwrap();
         }
     }
 
@@ -130,25 +130,25 @@ impl Process {
     }
 
     fn look_if_due(&self, lane: usize, state: State) -> State {
-        let Lane { core, ended, awake } = &self.lanes[lane];
+        let Lane { worker, ended, awake } = &self.lanes[lane];
         match state {
             State::Guards => return State::Guards,
             State::Sleeps if !awake.load(Ordering::Relaxed) => return State::Sleeps,
             State::Sleeps => drop(awake.swap(true, Ordering::AcqRel)),
             State::Due => {}
         }
-        let mut core = core.lock().unwrap();
-        if core.is_left_behind {
-            if core.needs_rail && !self.bells.lock().unwrap().rails[lane] {
+        let mut worker = worker.lock().unwrap();
+        if worker.is_left_behind {
+            if worker.needs_rail && !self.bells.lock().unwrap().rails[lane] {
                 return State::Guards;
             }
-            (core.is_left_behind, core.has_ended) = (false, true);
+            (worker.is_left_behind, worker.has_ended) = (false, true);
             ended.notify_all();
             return State::Due;
         }
-        drop(core);
+        drop(worker);
         awake.store(false, Ordering::Release);
-        let is_deserted = self.lanes[lane].core.lock().unwrap().is_left_behind;
+        let is_deserted = self.lanes[lane].worker.lock().unwrap().is_left_behind;
         let looks = self.flaw != Flaw::LooksNoMore;
         if looks && is_deserted && !awake.swap(true, Ordering::AcqRel) {
             return State::Due;

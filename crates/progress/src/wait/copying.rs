@@ -5,81 +5,81 @@ use lock::Seat;
 
 use super::{Progress, Wait};
 use crate::copies::{PIECE, Piece};
-use crate::core::Core;
+use crate::worker::Worker;
 
 impl Progress {
     /// Copies the next piece for a thread that is `at` a fetch, or at none.
     pub(super) fn copy_next<'a>(
         &'a self,
-        mut core: Seat<'a, Core>,
+        mut worker: Seat<'a, Worker>,
         at: &mut Option<PullId>,
-    ) -> Seat<'a, Core> {
-        let Some(piece) = core.take_piece(*at) else { return core };
+    ) -> Seat<'a, Worker> {
+        let Some(piece) = worker.take_piece(*at) else { return worker };
         *at = Some(piece.of());
-        self.copy(core, &piece)
+        self.copy(worker, &piece)
     }
 
     /// Copies a piece of what others are at.
     #[cold]
-    pub(super) fn help<'a>(&'a self, mut core: Seat<'a, Core>) -> Seat<'a, Core> {
-        let Some(piece) = core.take_any_piece() else { return core };
-        self.copy(core, &piece)
+    pub(super) fn help<'a>(&'a self, mut worker: Seat<'a, Worker>) -> Seat<'a, Worker> {
+        let Some(piece) = worker.take_any_piece() else { return worker };
+        self.copy(worker, &piece)
     }
 
     /// As [`Progress::help`], by the thread that polls: it has a fresh patience afterwards.
     #[cold]
     pub(super) fn help_while_waiting<'a>(
         &'a self,
-        core: Seat<'a, Core>,
+        worker: Seat<'a, Worker>,
         wait: &mut Wait<'_>,
-    ) -> Seat<'a, Core> {
-        let core = self.help(core);
+    ) -> Seat<'a, Worker> {
+        let worker = self.help(worker);
         wait.patience.renew(&self.crowding, true);
-        core
+        worker
     }
 
     /// Whether a thread that waits is to compute, or to copy.
     #[cold]
     #[inline(never)]
-    pub(super) fn is_wanted(&self, core: &Core, wait: &Wait<'_>) -> bool {
-        core.has_work() || core.has_pieces(wait.copies)
+    pub(super) fn is_wanted(&self, worker: &Worker, wait: &Wait<'_>) -> bool {
+        worker.has_work() || worker.has_pieces(wait.copies)
     }
 
     /// Whether a thread that has nothing else to do copies as well: it has a core beside those who are at it.
     #[cold]
     #[inline(never)]
-    pub(super) fn may_help(&self, core: &Core) -> bool {
-        core.copies.left_bytes() > 0
-            && core.copies.in_hand() < self.cores.threads()
+    pub(super) fn may_help(&self, worker: &Worker) -> bool {
+        worker.copies.left_bytes() > 0
+            && worker.copies.in_hand() < self.cores.threads()
             && self.has_a_core()
     }
 
     /// Copies a piece while others have the core. Who waits or stands by polls afterwards, if nobody else does: a long
     /// message holds up nothing for longer than a piece takes.
-    fn copy<'a>(&'a self, mut core: Seat<'a, Core>, piece: &Piece) -> Seat<'a, Core> {
-        self.call_for_help(&mut core);
-        let is_in_call = std::mem::take(&mut core.is_in_call);
-        drop(core);
+    fn copy<'a>(&'a self, mut worker: Seat<'a, Worker>, piece: &Piece) -> Seat<'a, Worker> {
+        self.call_for_help(&mut worker);
+        let is_in_call = std::mem::take(&mut worker.is_in_call);
+        drop(worker);
         let (is_copied, took) = piece.copy();
-        let mut core = self.lock();
-        core.is_in_call = is_in_call;
-        let before = core.engine.news();
-        core.give_back(piece, is_copied, took);
-        if !is_in_call && !core.watch.is_polled() {
-            core.advance();
+        let mut worker = self.lock();
+        worker.is_in_call = is_in_call;
+        let before = worker.engine.news();
+        worker.give_back(piece, is_copied, took);
+        if !is_in_call && !worker.watch.is_polled() {
+            worker.advance();
         }
-        self.report(&mut core, before);
-        core
+        self.report(&mut worker, before);
+        worker
     }
 
     /// Wakes one that sleeps, where so much is left that it comes in time. Who is awake sees for itself.
-    fn call_for_help(&self, core: &mut Core) {
-        if core.copies.left_bytes() < WORTH_WAKING || !self.may_help(core) {
+    fn call_for_help(&self, worker: &mut Worker) {
+        if worker.copies.left_bytes() < WORTH_WAKING || !self.may_help(worker) {
             return;
         }
-        match core.watch.hears_news() {
-            None => core.waiters.wake_one(),
-            bell => self.ring(core, bell),
+        match worker.watch.hears_news() {
+            None => worker.waiters.wake_one(),
+            bell => self.ring(worker, bell),
         }
     }
 }

@@ -5,16 +5,16 @@
 
 use std::time::{Duration, Instant};
 
-use crate::core::Core;
 use crate::sleeper::Sleeper;
 use crate::wait::{MAX_SLEEP, Progress};
 use crate::waiters::Awaited;
+use crate::worker::Worker;
 
 impl Progress {
     /// Polls each of `all`, which are 64 at most, until `ready` answers, which is told which it asks.
     pub fn wait_in_any<T>(
         all: &[&Self],
-        mut ready: impl FnMut(usize, &mut Core) -> Option<T>,
+        mut ready: impl FnMut(usize, &mut Worker) -> Option<T>,
     ) -> T {
         // Those whose peers know that this thread stays until what it has offered is sent.
         let mut attentive = 0u64;
@@ -38,10 +38,10 @@ impl Progress {
 
     /// Tells peers, if they have been offered something, that this thread stays until that is sent; whether it has.
     fn begin_to_attend(&self) -> bool {
-        let mut core = self.lock();
-        let has_offers = core.engine.has_offers();
+        let mut worker = self.lock();
+        let has_offers = worker.engine.has_offers();
         if has_offers {
-            core.set_attentive(true);
+            worker.set_attentive(true);
         }
         has_offers
     }
@@ -49,12 +49,12 @@ impl Progress {
     /// Polls each in turn for as long as a thread polls before it sleeps.
     fn poll_all<T>(
         all: &[&Self],
-        ready: &mut impl FnMut(usize, &mut Core) -> Option<T>,
+        ready: &mut impl FnMut(usize, &mut Worker) -> Option<T>,
     ) -> Option<T> {
         let mut began = None;
         loop {
             for (index, one) in all.iter().enumerate() {
-                let answer = one.test(|core| ready(index, core));
+                let answer = one.test(|worker| ready(index, worker));
                 if answer.is_some() {
                     return answer;
                 }
@@ -72,27 +72,27 @@ impl Progress {
     /// Sleeps until what `ready` asks for may have come to one of them, unless it is there already.
     fn sleep_in_all<T>(
         all: &[&Self],
-        ready: &mut impl FnMut(usize, &mut Core) -> Option<T>,
+        ready: &mut impl FnMut(usize, &mut Worker) -> Option<T>,
     ) -> Option<T> {
         let sleeper = Sleeper::of_this_thread();
         let mut answer = None;
         let mut asleep = 0;
         for (index, one) in all.iter().enumerate() {
-            let mut core = one.lock();
-            let before = core.engine.news();
-            core.awaited = Awaited::News;
-            core.asker_polls = false;
-            answer = ready(index, &mut core);
-            core.settle();
-            one.report(&mut core, before);
+            let mut worker = one.lock();
+            let before = worker.engine.news();
+            worker.awaited = Awaited::News;
+            worker.asker_polls = false;
+            answer = ready(index, &mut worker);
+            worker.settle();
+            one.report(&mut worker, before);
             if answer.is_none() {
-                let awaited = std::mem::take(&mut core.awaited);
-                core.waiters.add(&sleeper, awaited);
-                core.counters.waits_for_others += 1;
+                let awaited = std::mem::take(&mut worker.awaited);
+                worker.waiters.add(&sleeper, awaited);
+                worker.counters.waits_for_others += 1;
                 asleep += 1;
             }
-            one.leave(&mut core);
-            drop(core);
+            one.leave(&mut worker);
+            drop(worker);
             if answer.is_some() {
                 break;
             }

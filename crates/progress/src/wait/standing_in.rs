@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use lock::Seat;
 
 use super::{AWAY, CROWDED_AWAY, Progress};
-use crate::core::Core;
 use crate::event;
 use crate::places::Places;
 use crate::standby::{Cause, Look, Rest};
+use crate::worker::Worker;
 
 impl Progress {
     /// One look of the thread that stands by, after which `seen` is the turn of the core; where nobody
@@ -24,40 +24,40 @@ impl Progress {
         is_shared: bool,
     ) -> Look {
         let is_rung = cause == Cause::Rung;
-        let mut core = match cause {
+        let mut worker = match cause {
             Cause::Slept(slept) => self.end_guard(slept),
             Cause::Due | Cause::Rung => match self.begin_look(seen, is_rung, rest) {
-                Ok(core) => core,
+                Ok(worker) => worker,
                 Err(look) => return look,
             },
         };
         let (mut copies, mut has_moved) = (None, false);
         loop {
-            core.look_at_backlog();
-            if !core.is_left_behind() {
+            worker.look_at_backlog();
+            if !worker.is_left_behind() {
                 return Look::Idle;
             }
             // Who polls copies it next.
-            if !core.watch.is_polled_now() && core.has_pieces(copies) {
-                core = self.copy_next(core, &mut copies);
+            if !worker.watch.is_polled_now() && worker.has_pieces(copies) {
+                worker = self.copy_next(worker, &mut copies);
                 continue;
             }
-            if core.watch.is_asleep() {
+            if worker.watch.is_asleep() {
                 return Look::Relieved;
             }
-            if core.watch.is_polled() || core.turn() != *seen {
-                *seen = core.turn();
+            if worker.watch.is_polled() || worker.turn() != *seen {
+                *seen = worker.turn();
                 if is_rung && !has_moved {
                     self.idle.learn(false);
                 }
-                return Look::Covered(self.rest_after(&core, rest));
+                return Look::Covered(self.rest_after(&worker, rest));
             }
-            let before = core.engine.news();
-            core.counters.polls_by_standby += 1;
-            let moved = core.advance();
-            core = self.work(core);
-            *seen = core.turn();
-            self.report(&mut core, before);
+            let before = worker.engine.news();
+            worker.counters.polls_by_standby += 1;
+            let moved = worker.advance();
+            worker = self.work(worker);
+            *seen = worker.turn();
+            self.report(&mut worker, before);
             if moved {
                 self.idle.call();
             }
@@ -65,15 +65,15 @@ impl Progress {
                 self.idle.learn(moved);
             }
             has_moved |= moved;
-            if is_rung && !moved && !core.has_pieces(copies) {
-                return Look::Covered(self.rest_after(&core, rest));
+            if is_rung && !moved && !worker.has_pieces(copies) {
+                return Look::Covered(self.rest_after(&worker, rest));
             }
-            core = match moved || core.has_pieces(copies) {
+            worker = match moved || worker.has_pieces(copies) {
                 true if is_shared && !is_rung => return Look::Moved,
-                true => self.breathe(core, std::hint::spin_loop),
-                false => match self.begin_guard(core) {
+                true => self.breathe(worker, std::hint::spin_loop),
+                false => match self.begin_guard(worker) {
                     None => return Look::Guards,
-                    Some(core) => core,
+                    Some(worker) => worker,
                 },
             };
         }
@@ -85,34 +85,34 @@ impl Progress {
         seen: &mut u64,
         is_rung: bool,
         rest: &mut Rest,
-    ) -> Result<Seat<'_, Core>, Look> {
-        let mut core = self.core_for_look(is_rung, rest).ok_or(Look::Passed)?;
-        core.counters.looks_by_standby += 1;
-        self.idle.call_for(core.engine.news());
-        core.precedence.look();
-        if core.is_gathering() {
-            let before = core.engine.news();
-            core.release_gathered();
-            core.flush();
-            self.report(&mut core, before);
+    ) -> Result<Seat<'_, Worker>, Look> {
+        let mut worker = self.core_for_look(is_rung, rest).ok_or(Look::Passed)?;
+        worker.counters.looks_by_standby += 1;
+        self.idle.call_for(worker.engine.news());
+        worker.precedence.look();
+        if worker.is_gathering() {
+            let before = worker.engine.news();
+            worker.release_gathered();
+            worker.flush();
+            self.report(&mut worker, before);
             return Err(Look::Gathered);
         }
         // Who polls is at times between two waits.
         if is_rung {
-            *seen = core.turn();
+            *seen = worker.turn();
         }
-        let is_polled = core.watch.is_polled() || core.turn() != *seen;
-        if core.waiters.relieve(is_polled, Instant::now()) {
+        let is_polled = worker.watch.is_polled() || worker.turn() != *seen;
+        if worker.waiters.relieve(is_polled, Instant::now()) {
             rest.shorten();
         }
-        Ok(core)
+        Ok(worker)
     }
 
     /// Who looks in vain at a core whose holder it has put aside on their only processor would wait for it.
-    fn core_for_look(&self, is_rung: bool, rest: &mut Rest) -> Option<Seat<'_, Core>> {
-        match self.core.try_lock() {
+    fn core_for_look(&self, is_rung: bool, rest: &mut Rest) -> Option<Seat<'_, Worker>> {
+        match self.worker.try_lock() {
             None if !is_rung && rest.passes() => None,
-            Some(core) => Some(core),
+            Some(worker) => Some(worker),
             None => Some(self.lock()),
         }
     }
@@ -140,34 +140,34 @@ impl Progress {
     /// Whether something is left behind and nobody sleeps until a rail rings; and if a thread goes before others, how
     /// long until it is looked at.
     pub(crate) fn is_deserted(&self) -> (bool, Option<Duration>) {
-        let core = self.lock();
+        let worker = self.lock();
         // Who sleeps does not look at what others gather.
-        let is_watched = core.watch.is_asleep() && !core.is_gathering();
-        (core.is_left_behind() && !is_watched, core.precedence.rest())
+        let is_watched = worker.watch.is_asleep() && !worker.is_gathering();
+        (worker.is_left_behind() && !is_watched, worker.precedence.rest())
     }
 
     /// Has the rails ring for the thread that stands by, which is about to sleep; the core where one has news already.
-    fn begin_guard<'a>(&'a self, mut core: Seat<'a, Core>) -> Option<Seat<'a, Core>> {
-        if !core.prepare_sleep() {
-            self.finish_sleep(&mut core, None);
-            return Some(core);
+    fn begin_guard<'a>(&'a self, mut worker: Seat<'a, Worker>) -> Option<Seat<'a, Worker>> {
+        if !worker.prepare_sleep() {
+            self.finish_sleep(&mut worker, None);
+            return Some(worker);
         }
-        core.watch.begin_guard();
-        drop(core);
+        worker.watch.begin_guard();
+        drop(worker);
         self.idle.guarded.open();
         None
     }
 
     /// It has slept for so long.
-    fn end_guard(&self, slept: Duration) -> Seat<'_, Core> {
+    fn end_guard(&self, slept: Duration) -> Seat<'_, Worker> {
         self.idle.guarded.close();
-        let mut core = self.lock();
-        core.counters.sleeps_of_standby += 1;
-        core.counters.standby_sleeping += slept;
-        if core.watch.end_guard() {
-            self.finish_sleep(&mut core, None);
+        let mut worker = self.lock();
+        worker.counters.sleeps_of_standby += 1;
+        worker.counters.standby_sleeping += slept;
+        if worker.watch.end_guard() {
+            self.finish_sleep(&mut worker, None);
         }
-        core
+        worker
     }
 
     /// What wakes the thread that stands by while it sleeps on the rails: they, and other threads.
@@ -188,9 +188,9 @@ impl Progress {
     /// How long the thread that stands by rests while others poll: as long as nobody has to poll for the application
     /// to be away. Where ranks share cores one that waits for its turn is not away; but what a rail had no room for leaves
     /// the link idle soon.
-    fn rest_after(&self, core: &Core, rest: &mut Rest) -> Duration {
-        let is_soon = core.has_backlog() || self.has_a_core();
-        match core.waiters.is_empty() {
+    fn rest_after(&self, worker: &Worker, rest: &mut Rest) -> Duration {
+        let is_soon = worker.has_backlog() || self.has_a_core();
+        match worker.waiters.is_empty() {
             false => return rest.lengthen(),
             true => rest.shorten(),
         }

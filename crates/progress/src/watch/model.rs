@@ -38,7 +38,7 @@ enum Flaw {
 /// A process with a thread that stands by.
 struct Process {
     flaw: Flaw,
-    core: Mutex<Core>,
+    worker: Mutex<Worker>,
     /// Something has ended, or has left: for who only looks at that.
     moved: Condvar,
     rail: Mutex<Rail>,
@@ -57,7 +57,7 @@ struct Process {
 
 /// What the lock guards.
 #[derive(Default)]
-struct Core {
+struct Worker {
     watch: Watch,
     /// Messages that are to come, and that have been taken in.
     begun: u32,
@@ -101,7 +101,7 @@ enum Look {
     Over,
 }
 
-impl Core {
+impl Worker {
     fn is_left_behind(&self) -> bool {
         self.begun > self.ended || self.has_backlog
     }
@@ -114,7 +114,7 @@ impl Process {
             is_seen,
             is_over: AtomicBool::new(false),
             ears: Ears { away: Ear::new(), guarded: Ear::new() },
-            core: Mutex::new(Core::default()),
+            worker: Mutex::new(Worker::default()),
             moved: Condvar::new(),
             rail: Mutex::new(Rail::default()),
             events: Mutex::new(Events::default()),
@@ -126,17 +126,17 @@ impl Process {
         })
     }
 
-    fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap()
+    fn worker(&self) -> MutexGuard<'_, Worker> {
+        self.worker.lock().unwrap()
     }
 
     /// Polls; whether anything moved.
-    fn advance(&self, core: &mut Core) -> bool {
-        core.turn += 1;
-        let left = std::mem::take(&mut core.has_backlog);
-        core.has_left |= left;
+    fn advance(&self, worker: &mut Worker) -> bool {
+        worker.turn += 1;
+        let left = std::mem::take(&mut worker.has_backlog);
+        worker.has_left |= left;
         let arrived = std::mem::take(&mut self.rail.lock().unwrap().arrived);
-        core.ended += arrived;
+        worker.ended += arrived;
         left || arrived > 0
     }
 
@@ -149,80 +149,80 @@ impl Process {
 
     /// Begins to receive a message, or leaves behind what a rail has no room for.
     fn submit(&self, has_room: bool) {
-        let mut core = self.core();
-        core.begun += u32::from(has_room);
-        core.has_backlog |= !has_room;
-        self.leave(&core);
+        let mut worker = self.worker();
+        worker.begun += u32::from(has_room);
+        worker.has_backlog |= !has_room;
+        self.leave(&worker);
     }
 
     /// Polls, and computes on.
     fn poll_once(&self) {
-        let mut core = self.core();
-        if self.advance(&mut core) {
-            self.report(&core);
+        let mut worker = self.worker();
+        if self.advance(&mut worker) {
+            self.report(&worker);
         }
     }
 
     /// Sends a message to its own process.
     fn send_here(&self) {
-        let mut core = self.core();
-        core.ended += 1;
-        self.report(&core);
-        self.leave(&core);
+        let mut worker = self.worker();
+        worker.ended += 1;
+        self.report(&worker);
+        self.leave(&worker);
     }
 
     /// Waits until so many messages have come.
     fn wait(&self, messages: u32) {
-        let mut core = self.core();
-        while core.ended < messages {
-            core.watch.begin_polling();
-            if self.advance(&mut core) {
+        let mut worker = self.worker();
+        while worker.ended < messages {
+            worker.watch.begin_polling();
+            if self.advance(&mut worker) {
                 self.moved.notify_all();
             } else {
-                core = self.sleep(core);
+                worker = self.sleep(worker);
             }
         }
-        core.watch.stop_polling();
-        self.leave(&core);
+        worker.watch.stop_polling();
+        self.leave(&worker);
     }
 
-    fn sleep<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
+    fn sleep<'a>(&'a self, mut worker: MutexGuard<'a, Worker>) -> MutexGuard<'a, Worker> {
         if self.prepare_sleep() {
-            let relieved = core.watch.lie_down();
+            let relieved = worker.watch.lie_down();
             self.ring(relieved.filter(|_| self.flaw != Flaw::Unrelieved));
-            drop(core);
+            drop(worker);
             self.sleep_on(Bell::Wake);
-            core = self.core();
-            core.watch.get_up();
-        } else if core.watch.is_guarded() && self.flaw != Flaw::Silences {
-            return core;
+            worker = self.worker();
+            worker.watch.get_up();
+        } else if worker.watch.is_guarded() && self.flaw != Flaw::Silences {
+            return worker;
         }
         self.finish_sleep();
-        core
+        worker
     }
 
     /// Computes, without a call, until so many messages have come.
     fn compute(&self, messages: u32) {
-        let mut core = self.core();
-        while core.ended < messages {
-            core = self.moved.wait(core).unwrap();
+        let mut worker = self.worker();
+        while worker.ended < messages {
+            worker = self.moved.wait(worker).unwrap();
         }
     }
 
-    fn leave(&self, core: &Core) {
+    fn leave(&self, worker: &Worker) {
         let is_called = self.is_called.load(Ordering::Relaxed);
-        if core.is_left_behind() && !is_called && !self.is_called.swap(true, Ordering::AcqRel) {
+        if worker.is_left_behind() && !is_called && !self.is_called.swap(true, Ordering::AcqRel) {
             self.call();
         }
-        if core.has_backlog && self.flaw != Flaw::Unasked {
-            self.ring(core.watch.hears_backlog());
+        if worker.has_backlog && self.flaw != Flaw::Unasked {
+            self.ring(worker.watch.hears_backlog());
         }
     }
 
-    fn report(&self, core: &Core) {
+    fn report(&self, worker: &Worker) {
         self.moved.notify_all();
         if self.flaw != Flaw::Unheard {
-            self.ring(core.watch.hears_news());
+            self.ring(worker.watch.hears_news());
         }
     }
 
@@ -283,56 +283,56 @@ impl Process {
     }
 
     fn stand_in(&self, seen: &mut u32, is_rung: bool) -> Look {
-        let mut core = self.core();
+        let mut worker = self.worker();
         if is_rung {
-            *seen = core.turn;
+            *seen = worker.turn;
         }
         loop {
-            if core.is_over {
+            if worker.is_over {
                 return Look::Over;
             }
-            if !core.is_left_behind() || core.watch.is_asleep() {
+            if !worker.is_left_behind() || worker.watch.is_asleep() {
                 return Look::Rests;
             }
-            if core.watch.is_polled() || core.turn != *seen {
-                *seen = core.turn;
+            if worker.watch.is_polled() || worker.turn != *seen {
+                *seen = worker.turn;
                 return Look::Covered;
             }
-            let moved = self.advance(&mut core);
-            *seen = core.turn;
+            let moved = self.advance(&mut worker);
+            *seen = worker.turn;
             if is_rung && !moved {
                 return Look::Covered;
             }
             if moved {
-                self.report(&core);
-                drop(core);
-                core = self.core();
+                self.report(&worker);
+                drop(worker);
+                worker = self.worker();
             } else {
-                core = self.guard(core);
+                worker = self.guard(worker);
             }
         }
     }
 
-    fn guard<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
+    fn guard<'a>(&'a self, mut worker: MutexGuard<'a, Worker>) -> MutexGuard<'a, Worker> {
         if self.prepare_sleep() {
-            core.watch.begin_guard();
-            drop(core);
+            worker.watch.begin_guard();
+            drop(worker);
             self.ears.guarded.open();
             self.sleep_on(Bell::Relief);
             self.ears.guarded.close();
-            core = self.core();
-            if !core.watch.end_guard() {
-                return core;
+            worker = self.worker();
+            if !worker.watch.end_guard() {
+                return worker;
             }
         }
         self.finish_sleep();
-        core
+        worker
     }
 
     fn is_deserted(&self) -> bool {
-        let core = self.core();
-        let is_watched = core.watch.is_asleep();
-        core.is_left_behind() && !is_watched && self.flaw != Flaw::LooksNoMore
+        let worker = self.worker();
+        let is_watched = worker.watch.is_asleep();
+        worker.is_left_behind() && !is_watched && self.flaw != Flaw::LooksNoMore
     }
 
     fn finish_sleep(&self) {
@@ -388,17 +388,17 @@ impl Process {
 
     /// The peer's answer to what had no room.
     fn answer(&self) {
-        let mut core = self.core();
-        while !core.has_left {
-            core = self.moved.wait(core).unwrap();
+        let mut worker = self.worker();
+        while !worker.has_left {
+            worker = self.moved.wait(worker).unwrap();
         }
-        drop(core);
+        drop(worker);
         self.arrive();
     }
 
     /// Ends the thread that stands by.
     fn end(&self) {
-        self.core().is_over = true;
+        self.worker().is_over = true;
         self.is_over.store(true, Ordering::Release);
         self.hail();
         self.ring(Some(Bell::Relief));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use driver::{Rail, TcpConfig, TcpRail};
 use engine::{Config, Engine};
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 /// Two ends of a TCP link over the loopback, in one process.
@@ -16,11 +16,11 @@ pub fn pair() -> [Arc<Progress>; 2] {
 
 /// The same with a link between any two of several, each rail made `over` one of TCP.
 pub fn group<const SIZE: usize>(over: fn(TcpRail) -> Box<dyn Rail>) -> [Arc<Progress>; SIZE] {
-    cores(over).map(|core| Progress::new(core, policy(SIZE)).expect("descriptors"))
+    cores(over).map(|worker| Progress::new(worker, policy(SIZE)).expect("descriptors"))
 }
 
 /// What they are made of.
-pub fn cores<const SIZE: usize>(over: fn(TcpRail) -> Box<dyn Rail>) -> [Core; SIZE] {
+pub fn cores<const SIZE: usize>(over: fn(TcpRail) -> Box<dyn Rail>) -> [Worker; SIZE] {
     let rails: [TcpRail; SIZE] = std::array::from_fn(|rank| {
         let config = TcpConfig {
             interface: Some("127.0.0.1".into()),
@@ -35,7 +35,7 @@ pub fn cores<const SIZE: usize>(over: fn(TcpRail) -> Box<dyn Rail>) -> [Core; SI
         let rank = PeerId(ranks.next().unwrap_or(0));
         let engine = Engine::new(Config::new(SIZE));
         let directory = Box::new(All(addresses.to_vec()));
-        Core::new(engine, rank, SIZE, vec![over(rail)], directory)
+        Worker::new(engine, rank, SIZE, vec![over(rail)], directory)
     })
 }
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use driver::{Rail, SimNetwork};
 use engine::{Config, Engine, Envelope, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 /// Sends 8 bytes from process 0 to process 1, and forgets it.
 pub fn send(progress: &Progress, tag: i32) {
     let data = Region::owned(8);
-    progress.submit(|core| {
-        let op = core.engine.submit_send(PeerId(1), envelope(tag), &data, SendMode::Standard);
-        core.engine.release(op);
+    progress.submit(|worker| {
+        let op = worker.engine.submit_send(PeerId(1), envelope(tag), &data, SendMode::Standard);
+        worker.engine.release(op);
     });
 }
 
@@ -30,8 +30,8 @@ pub fn selector(tag: i32) -> Selector {
 /// A process over a network of two.
 pub fn process(network: &SimNetwork, rank: u32) -> Arc<Progress> {
     let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(PeerId(rank)))];
-    let core = Core::new(Engine::new(Config::new(2)), PeerId(rank), 2, rails, Box::new(Ranks));
-    Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")
+    let worker = Worker::new(Engine::new(Config::new(2)), PeerId(rank), 2, rails, Box::new(Ranks));
+    Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors")
 }
 
 /// On the simulated rail a rank is its own address.

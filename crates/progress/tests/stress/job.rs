@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use driver::Rail;
 use engine::{Config, Engine};
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 use crate::member::Pending;
@@ -62,9 +62,9 @@ impl Job {
             let size = plan.processes as usize;
             let directory = Box::new(Addresses { rank, of: addresses.clone() });
             let engine = Engine::new(Config::new(size));
-            let core = Core::new(engine, PeerId(rank), size, rails, directory);
+            let worker = Worker::new(engine, PeerId(rank), size, rails, directory);
             Process {
-                progress: Progress::new(core, policy).expect("descriptors"),
+                progress: Progress::new(worker, policy).expect("descriptors"),
                 pool: Mutex::default(),
                 tickets: (0..plan.windows).map(|_| AtomicU32::new(0)).collect(),
                 ledger: Mutex::default(),
@@ -102,7 +102,7 @@ impl Job {
     /// Nothing waits to be sent, and nobody for anything.
     pub fn check_nothing_is_left(&self) {
         let begin = Instant::now();
-        let is_busy = |process: &&Process| !process.progress.test(|core| core.is_quiet());
+        let is_busy = |process: &&Process| !process.progress.test(|worker| worker.is_quiet());
         // All are asked: each makes progress by it.
         while self.processes.iter().filter(is_busy).count() > 0 {
             assert!(begin.elapsed() < QUIET_PATIENCE, "something is left to send");

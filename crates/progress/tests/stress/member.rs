@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Progress};
+use progress::{Progress, Worker};
 use wire::PeerId;
 
 use crate::job::{Entry, Job, Process, lock};
@@ -242,14 +242,15 @@ impl<'a> Member<'a> {
     /// Begins some of one queue, in one of the ways there are.
     fn begin(&mut self, some: &[Begin]) -> Vec<Pending> {
         let made: Vec<Made> = some.iter().map(|one| self.make(*one)).collect();
-        let submit = |core: &mut Core| made.iter().map(|one| one.submit(core)).collect::<Vec<_>>();
+        let submit =
+            |worker: &mut Worker| made.iter().map(|one| one.submit(worker)).collect::<Vec<_>>();
         let ops = match self.random.below(8) {
             0 => self.progress.test(submit),
             1 => {
                 // While waiting for something else.
                 let (mut ops, mut turns) = (None, 0);
-                self.progress.wait_for(Duration::from_millis(1), |core| {
-                    ops.get_or_insert_with(|| submit(core));
+                self.progress.wait_for(Duration::from_millis(1), |worker| {
+                    ops.get_or_insert_with(|| submit(worker));
                     turns += 1;
                     (turns == 3).then_some(())
                 });
@@ -258,10 +259,10 @@ impl<'a> Member<'a> {
             2 => made
                 .iter()
                 .filter(|one| !one.send_short(self.progress))
-                .map(|one| self.progress.submit(|core| one.submit(core)))
+                .map(|one| self.progress.submit(|worker| one.submit(worker)))
                 .collect(),
             3 | 4 => self.progress.submit(submit),
-            // Left to who has the core, where somebody has.
+            // Left to who holds the worker, where somebody has.
             _ => made.iter().filter_map(|one| one.begin(self.progress)).collect(),
         };
         ops.into_iter().collect()
@@ -316,18 +317,18 @@ impl<'a> Member<'a> {
     fn wait_for_some(&mut self, mut some: Vec<Pending>) -> Vec<Pending> {
         let mut ended = Vec::new();
         match self.random.below(6) {
-            0 => ended.push(self.progress.wait(|core| take_any(core, &mut some))),
+            0 => ended.push(self.progress.wait(|worker| take_any(worker, &mut some))),
             1 => {
                 // All.
-                let done = |core: &mut Core, one: &Pending| core.engine.is_complete(one.op);
-                self.progress.wait(|core| some.iter().all(|one| done(core, one)).then_some(()));
+                let done = |worker: &mut Worker, one: &Pending| worker.engine.is_complete(one.op);
+                self.progress.wait(|worker| some.iter().all(|one| done(worker, one)).then_some(()));
                 let all = std::mem::take(&mut some);
-                ended = self.progress.look(|core| {
-                    all.into_iter().map(|one| taken(core, one).expect("it was done")).collect()
+                ended = self.progress.look(|worker| {
+                    all.into_iter().map(|one| taken(worker, one).expect("it was done")).collect()
                 });
             }
             2 => loop {
-                if let Some(one) = self.progress.test(|core| take_any(core, &mut some)) {
+                if let Some(one) = self.progress.test(|worker| take_any(worker, &mut some)) {
                     break ended.push(one);
                 }
                 self.progress.pause();
@@ -337,14 +338,14 @@ impl<'a> Member<'a> {
             },
             3 => loop {
                 let limit = Duration::from_micros(self.random.pick(&[0, 10, 300, 3000]));
-                let one = self.progress.wait_for(limit, |core| take_any(core, &mut some));
+                let one = self.progress.wait_for(limit, |worker| take_any(worker, &mut some));
                 if let Some(one) = one {
                     break ended.push(one);
                 }
             },
             _ => {
                 let first = some.swap_remove(0);
-                let completion = self.progress.wait(|core| core.take_or_await(first.op));
+                let completion = self.progress.wait(|worker| worker.take_or_await(first.op));
                 ended.push((first, completion));
             }
         }
@@ -384,24 +385,26 @@ impl<'a> Member<'a> {
         };
         let peer = selector.source.map(PeerId);
         if self.random.one_in(2) {
-            let (id, found) = self.seek(|core| core.engine.submit_matched_probe(peer, selector));
+            let (id, found) =
+                self.seek(|worker| worker.engine.submit_matched_probe(peer, selector));
             let lane = Lane { from: found.source, tag: found.tag, ..wanted };
             let into = Region::owned(found.bytes as usize);
-            let op = self.progress.submit(|core| core.engine.submit_matched_receive(id, &into));
+            let op = self.progress.submit(|worker| worker.engine.submit_matched_receive(id, &into));
             self.finish(op.expect("nobody else has it"), lane, into);
         } else {
-            let found = self.seek(|core| core.engine.probe(peer, selector));
+            let found = self.seek(|worker| worker.engine.probe(peer, selector));
             let lane = Lane { from: found.source, tag: found.tag, ..wanted };
             let into = Region::owned(found.bytes as usize);
             let selector = exact(lane);
             let peer = Some(PeerId(lane.from));
-            let op = self.progress.submit(|core| core.engine.submit_receive(peer, selector, &into));
+            let op =
+                self.progress.submit(|worker| worker.engine.submit_receive(peer, selector, &into));
             self.finish(op, lane, into);
         }
     }
 
     /// Waits or tests until there is an answer.
-    fn seek<T>(&mut self, mut question: impl FnMut(&mut Core) -> Option<T>) -> T {
+    fn seek<T>(&mut self, mut question: impl FnMut(&mut Worker) -> Option<T>) -> T {
         match self.random.below(3) {
             0 => loop {
                 if let Some(answer) = self.progress.test(&mut question) {
@@ -425,7 +428,7 @@ impl<'a> Member<'a> {
         self.serial += 1;
         let expected = Expected::One(lane, number);
         let pending = Pending { op, what: What::Receive { into, expected, serial: self.serial } };
-        let completion = self.progress.wait(|core| core.engine.take(op));
+        let completion = self.progress.wait(|worker| worker.engine.take(op));
         self.check(&pending, completion);
     }
 
@@ -436,12 +439,13 @@ impl<'a> Member<'a> {
         for attempt in 0.. {
             let into = Region::owned(len);
             let peer = Some(PeerId(lane.from));
-            let op =
-                self.progress.submit(|core| core.engine.submit_receive(peer, exact(lane), &into));
+            let op = self
+                .progress
+                .submit(|worker| worker.engine.submit_receive(peer, exact(lane), &into));
             self.rest();
             let cancels = attempt < 3 && self.random.one_in(2);
-            if cancels && self.progress.submit(|core| core.engine.submit_cancel(op)) {
-                let completion = self.progress.wait(|core| core.engine.take(op));
+            if cancels && self.progress.submit(|worker| worker.engine.submit_cancel(op)) {
+                let completion = self.progress.wait(|worker| worker.engine.take(op));
                 assert_eq!(completion.outcome, Outcome::Cancelled, "{lane:?}");
                 continue;
             }
@@ -457,12 +461,12 @@ impl<'a> Member<'a> {
         let source = Some(from).filter(|_| self.random.one_in(2));
         let selector = Selector { context, source, tag: None };
         let peer = source.map(PeerId);
-        let op = self.progress.submit(|core| core.engine.submit_receive(peer, selector, &into));
+        let op = self.progress.submit(|worker| worker.engine.submit_receive(peer, selector, &into));
         let limit = Duration::from_micros(self.random.pick(&[0, 100, 2000]));
-        assert_eq!(self.progress.wait_for(limit, |core| core.engine.take(op)), None);
+        assert_eq!(self.progress.wait_for(limit, |worker| worker.engine.take(op)), None);
         let begin = Instant::now();
-        assert!(self.progress.submit(|core| core.engine.submit_cancel(op)));
-        let completion = self.progress.wait(|core| core.engine.take(op));
+        assert!(self.progress.submit(|worker| worker.engine.submit_cancel(op)));
+        let completion = self.progress.wait(|worker| worker.engine.take(op));
         assert_eq!(completion.outcome, Outcome::Cancelled, "after {:?}", begin.elapsed());
     }
 
@@ -475,14 +479,15 @@ impl<'a> Member<'a> {
         while tickets.fetch_add(1, Ordering::Relaxed) < sent {
             let context = shared_context(self.window);
             let selector = Selector { context, source: None, tag: None };
-            let (id, found) = self.seek(|core| core.engine.submit_matched_probe(None, selector));
+            let (id, found) =
+                self.seek(|worker| worker.engine.submit_matched_probe(None, selector));
             let into = Region::owned(found.bytes as usize);
-            let op = self.progress.submit(|core| core.engine.submit_matched_receive(id, &into));
+            let op = self.progress.submit(|worker| worker.engine.submit_matched_receive(id, &into));
             let op = op.expect("nobody else has it");
             self.serial += 1;
             let expected = Expected::AnyOf(Kind::Shared, 0);
             let what = What::Receive { into, expected, serial: self.serial };
-            let completion = self.progress.wait(|core| core.engine.take(op));
+            let completion = self.progress.wait(|worker| worker.engine.take(op));
             self.check(&Pending { op, what }, completion);
         }
     }
@@ -526,23 +531,23 @@ impl<'a> Member<'a> {
 
     /// As calls that wait do, or as collectives do, which begin what follows while they wait.
     fn begin_and_wait(&mut self, made: &Made) {
-        let take = |core: &mut Core, op: OpId, awaits: bool| match awaits {
-            true => core.take_or_await(op),
-            false => core.engine.take(op),
+        let take = |worker: &mut Worker, op: OpId, awaits: bool| match awaits {
+            true => worker.take_or_await(op),
+            false => worker.engine.take(op),
         };
         let awaits = self.random.one_in(2);
         let (pending, completion) = if self.random.one_in(2) {
             let mut begun = None;
-            let completion = self.progress.wait(|core| {
-                let pending = begun.get_or_insert_with(|| made.submit(core));
-                take(core, pending.op, awaits)
+            let completion = self.progress.wait(|worker| {
+                let pending = begun.get_or_insert_with(|| made.submit(worker));
+                take(worker, pending.op, awaits)
             });
             (begun.expect("it has ended"), completion)
         } else {
             self.progress.submit_and_wait(
-                |core| made.submit(core),
-                |core, pending| {
-                    let completion = take(core, pending.op, awaits)?;
+                |worker| made.submit(worker),
+                |worker, pending| {
+                    let completion = take(worker, pending.op, awaits)?;
                     Some((Pending { op: pending.op, what: made.what() }, completion))
                 },
             )
@@ -553,7 +558,7 @@ impl<'a> Member<'a> {
     /// An operation has ended as it should have.
     fn check(&mut self, pending: &Pending, completion: Completion) {
         if completion.outcome == Outcome::PeerFailed {
-            let notices = |process: &Process| process.progress.look(Core::take_notices);
+            let notices = |process: &Process| process.progress.look(Worker::take_notices);
             let why: Vec<_> = self.job.processes.iter().map(notices).collect();
             panic!("{pending:?}: {why:?}");
         }
@@ -635,13 +640,13 @@ enum Made {
 }
 
 impl Made {
-    fn submit(&self, core: &mut Core) -> Pending {
+    fn submit(&self, worker: &mut Worker) -> Pending {
         let op = match self {
             Self::Send { lane, envelope, mode, data, .. } => {
-                core.engine.submit_send(PeerId(lane.to), *envelope, data, *mode)
+                worker.engine.submit_send(PeerId(lane.to), *envelope, data, *mode)
             }
             Self::Receive { peer, selector, into, .. } => {
-                core.engine.submit_receive(*peer, *selector, into)
+                worker.engine.submit_receive(*peer, *selector, into)
             }
         };
         Pending { op, what: self.what() }
@@ -680,13 +685,13 @@ impl Made {
     }
 }
 
-fn take_any(core: &mut Core, some: &mut Vec<Pending>) -> Option<(Pending, Completion)> {
-    let at = some.iter().position(|one| core.engine.is_complete(one.op))?;
-    taken(core, some.swap_remove(at)).ok()
+fn take_any(worker: &mut Worker, some: &mut Vec<Pending>) -> Option<(Pending, Completion)> {
+    let at = some.iter().position(|one| worker.engine.is_complete(one.op))?;
+    taken(worker, some.swap_remove(at)).ok()
 }
 
-fn taken(core: &mut Core, one: Pending) -> Result<(Pending, Completion), Pending> {
-    match core.engine.take(one.op) {
+fn taken(worker: &mut Worker, one: Pending) -> Result<(Pending, Completion), Pending> {
+    match worker.engine.take(one.op) {
         Some(completion) => Ok((one, completion)),
         None => Err(one),
     }

@@ -127,7 +127,7 @@ fn network(random: &mut Random, credit_bytes: usize) -> SimNetwork {
     let late = SimLoss::Delays { per_million: 20_000, by: Duration::from_millis(2) };
     let capabilities = wire::Capabilities {
         pull: random.one_in(2),
-        ahead_max: random.pick(&[0, 100_000]),
+        rts_data_max: random.pick(&[0, 100_000]),
         credit_bytes,
         ..usual.capabilities
     };

@@ -101,7 +101,7 @@ fn engine_of(progress: &Arc<Progress>) -> String {
     let (told, tell) = mpsc::channel();
     let progress = Arc::clone(progress);
     thread::spawn(move || {
-        told.send(progress.look(|core| format!("{:?}", core.engine))).ok();
+        told.send(progress.look(|worker| format!("{:?}", worker.engine))).ok();
     });
     let Ok(text) = tell.recv_timeout(Duration::from_secs(2)) else {
         return "somebody holds the lock and does not give it back".into();

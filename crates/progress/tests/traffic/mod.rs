@@ -2,7 +2,7 @@
 
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
-use progress::Core;
+use progress::Worker;
 use wire::PeerId;
 
 /// A message on its way.
@@ -16,7 +16,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// Begins to send a message, the one way or the other.
-    pub fn begin(cores: &mut [Core; 2], random: &mut Random, number: usize, tag: i32) -> Self {
+    pub fn begin(cores: &mut [Worker; 2], random: &mut Random, number: usize, tag: i32) -> Self {
         let from = random.below(2);
         let bytes = [0, 8, 5000, 70_000, 400_000][random.below(5)];
         Self::of(cores, (number, tag), (from, bytes))
@@ -24,7 +24,7 @@ impl Exchange {
 
     /// Begins to send a message of so many bytes from one.
     pub fn of(
-        cores: &mut [Core; 2],
+        cores: &mut [Worker; 2],
         (number, tag): (usize, i32),
         (from, bytes): (usize, usize),
     ) -> Self {
@@ -41,7 +41,7 @@ impl Exchange {
     }
 
     /// Whether both ends have.
-    pub fn has_ended(&mut self, cores: &mut [Core; 2]) -> bool {
+    pub fn has_ended(&mut self, cores: &mut [Worker; 2]) -> bool {
         for (end, (rank, op)) in self.ends.iter_mut().zip(self.ops) {
             *end = end.take().or_else(|| cores[rank].engine.take(op));
         }

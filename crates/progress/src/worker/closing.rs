@@ -8,10 +8,10 @@
 use engine::{OpId, Outcome};
 use wire::PeerId;
 
-use super::Core;
+use super::Worker;
 use crate::tasks::{Stage, Task};
 
-impl Core {
+impl Worker {
     /// Closes a context because `failed`, one of its members, has failed, and tells the others, unless that was done.
     #[cold]
     pub fn close_context(&mut self, context: u64, failed: PeerId) {
@@ -70,30 +70,30 @@ impl Telling {
     }
 
     /// Whether somebody on the way has been told, or there is nobody.
-    fn go_on(&self, walk: &mut Walk, core: &mut Core) -> bool {
+    fn go_on(&self, walk: &mut Walk, worker: &mut Worker) -> bool {
         loop {
             if let Some(op) = walk.told {
-                match core.engine.take(op) {
+                match worker.engine.take(op) {
                     None => return false,
                     Some(end) if end.outcome == Outcome::Ok => return true,
                     Some(_) => walk.step(self.ring.len()),
                 }
             }
-            while walk.at != 0 && !walk.may_tell(core, self.ring[walk.at]) {
+            while walk.at != 0 && !walk.may_tell(worker, self.ring[walk.at]) {
                 walk.step(self.ring.len());
             }
             if walk.at == 0 {
                 return true;
             }
             let peer = self.ring[walk.at];
-            walk.told = Some(core.engine.submit_closing(peer, self.context, self.failed));
+            walk.told = Some(worker.engine.submit_closing(peer, self.context, self.failed));
         }
     }
 }
 
 impl Walk {
-    fn may_tell(&self, core: &Core, peer: PeerId) -> bool {
-        !core.engine.is_failed(peer) && (self.opens || core.rail_name(peer).is_some())
+    fn may_tell(&self, worker: &Worker, peer: PeerId) -> bool {
+        !worker.engine.is_failed(peer) && (self.opens || worker.rail_name(peer).is_some())
     }
 
     fn step(&mut self, len: usize) {
@@ -103,9 +103,9 @@ impl Walk {
 }
 
 impl Task for Telling {
-    fn advance(&mut self, core: &mut Core) -> Stage {
+    fn advance(&mut self, worker: &mut Worker) -> Stage {
         let mut walks = std::mem::take(&mut self.walks);
-        walks.retain_mut(|walk| !self.go_on(walk, core));
+        walks.retain_mut(|walk| !self.go_on(walk, worker));
         self.walks = walks;
         if self.walks.is_empty() { Stage::Ended } else { Stage::Waits }
     }

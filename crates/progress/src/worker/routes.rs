@@ -7,7 +7,7 @@ use engine::{Loss, Overdue};
 use lock::Uncancelled;
 use wire::{PeerId, RailId};
 
-use super::{Core, Station};
+use super::{Station, Worker};
 
 /// The way to one peer.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +124,7 @@ impl Reopening {
     }
 }
 
-impl Core {
+impl Worker {
     /// Does what follows from what has gone wrong on a rail.
     #[cold]
     pub(super) fn meet(&mut self, rail: RailId, troubles: Vec<(PeerId, Trouble)>) {

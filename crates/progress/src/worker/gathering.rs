@@ -6,7 +6,7 @@ use engine::Envelope;
 use memory::Region;
 use wire::PeerId;
 
-use super::{Core, Route};
+use super::{Route, Worker};
 
 /// Short messages that leave one behind the other: in the same turn, and each as soon after the one before as
 /// rails still are at that.
@@ -27,7 +27,7 @@ pub(super) struct LastShort {
     pub(super) is_repeated: bool,
 }
 
-impl Core {
+impl Worker {
     /// Whether messages wait for company.
     #[inline]
     pub fn is_gathering(&self) -> bool {

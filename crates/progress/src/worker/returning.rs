@@ -7,7 +7,7 @@
 use driver::Fault;
 use wire::{PeerId, RailId};
 
-use super::Core;
+use super::Worker;
 use super::routes::Route;
 
 /// A rail that led to a peer, and that another has taken the place of.
@@ -38,7 +38,7 @@ impl Left {
     }
 }
 
-impl Core {
+impl Worker {
     /// Others than the rail's own kind carry what it did.
     pub(super) fn note_left(&mut self, rail: RailId, peer: PeerId) {
         let now_ns = self.began.elapsed().as_nanos() as u64;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use driver::Fault;
 use wire::PeerId;
 
-use super::Core;
+use super::Worker;
 use super::routes::Purpose;
 
 /// Who is waited for to whom no link leads, and none was asked for by what is to be sent.
@@ -68,7 +68,7 @@ impl Seeking {
     }
 }
 
-impl Core {
+impl Worker {
     /// Seeks those that are waited for, if it is time; `probed` is waited for by who asks.
     #[cold]
     pub(super) fn seek(&mut self, probed: Option<PeerId>) {

@@ -63,8 +63,8 @@ pub trait Directory: Send {
 }
 
 /// The engine, the rails, and which rail leads to which peer.
-pub struct Core {
-    /// The engine; commands go to it directly, followed by [`Core::flush`].
+pub struct Worker {
+    /// The engine; commands go to it directly, followed by [`Worker::flush`].
     pub engine: Engine,
     rails: Vec<Station>,
     routes: Vec<Route>,
@@ -148,7 +148,7 @@ struct Station {
     skip: u32,
 }
 
-impl Core {
+impl Worker {
     /// The engine of process `rank` in a job of `size` over `rails`, the preferred ones first. To a peer the
     /// first that reaches it leads, and those of its kind.
     pub fn new(
@@ -178,7 +178,7 @@ impl Core {
             }
         };
         let rails = rails.into_iter().map(station).collect();
-        let mut core = Self {
+        let mut worker = Self {
             engine,
             rails,
             routes: vec![Route::Closed; size],
@@ -217,8 +217,8 @@ impl Core {
             awaited: Awaited::News,
             asker_polls: false,
         };
-        core.count_teams();
-        core
+        worker.count_teams();
+        worker
     }
 
     /// Lets the rails of some kinds carry for a peer together, each as it can.
@@ -272,7 +272,7 @@ impl Core {
         moved
     }
 
-    /// As [`Core::advance`], for a thread that is about to leave its processor's core to those who post on a board what it waits
+    /// As [`Worker::advance`], for a thread that is about to leave its processor's core to those who post on a board what it waits
     /// for. While nothing is under way on the rails they are asked only where that has been put off again and again.
     #[inline]
     pub(crate) fn advance_at_board(&mut self) -> bool {
@@ -442,7 +442,7 @@ impl Core {
         completion
     }
 
-    /// As [`Core::take_or_await`], of an operation with a note; none at all where the name is of no such operation.
+    /// As [`Worker::take_or_await`], of an operation with a note; none at all where the name is of no such operation.
     #[inline]
     pub fn take_noted_or_await(&mut self, op: OpId) -> Option<Option<(Completion, u64)>> {
         let taken = self.engine.take_noted(op)?;
@@ -461,7 +461,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::await_op`], before any of these has ended.
+    /// As [`Worker::await_op`], before any of these has ended.
     #[inline]
     pub fn await_any(&mut self, ops: impl FnOnce() -> Option<Vec<OpId>>) {
         let ops = if self.has_company() { ops() } else { None };
@@ -476,7 +476,7 @@ impl Core {
             || (!self.asker_polls && self.watch.is_polled())
     }
 
-    /// As [`Core::await_op`], before such a message is there or its peer has failed.
+    /// As [`Worker::await_op`], before such a message is there or its peer has failed.
     pub fn await_message(&mut self, peer: Option<PeerId>, selector: Selector) {
         self.awaited = Awaited::Message(peer, selector);
     }
@@ -532,7 +532,7 @@ impl Core {
         self.engine.is_idle() && self.is_flushed()
     }
 
-    /// As [`Core::is_quiet`], but for what would be said in closed contexts to peers to which no way is found yet.
+    /// As [`Worker::is_quiet`], but for what would be said in closed contexts to peers to which no way is found yet.
     pub fn is_quiet_but_for_closed(&self) -> bool {
         self.engine.is_idle_but_for_closed() && self.is_flushed()
     }
