@@ -30,7 +30,7 @@ assert report["environment"]["cores"] >= 1
 PYTHON
 timeout 120 "$canele" bench burst --seconds 0.01 --messages 100 --sizes 8 --output "$work" >table 2>progress
 grep -q ' 8 B' table
-timeout 120 "$canele" bench crowd --ranks 2,3 --seconds 0.01 --output "$work" >table 2>progress
+timeout 120 "$canele" bench oversubscribed --ranks 2,3 --seconds 0.01 --output "$work" >table 2>progress
 [ "$(grep -c 'ping-pong of pairs' table)" = 2 ]
 
 # The experiments on the window, small: a table, a document that is whole, and a plot each.
@@ -97,9 +97,9 @@ for read in (read for entry in entries for round in entry["rounds"] for read in 
 PYTHON
 experiment coll 'at random' 81 --place shm --ranks 3 --sizes 0,1,8
 for form in scan exscan allgatherv alltoallv gatherv scatterv; do grep -q "  $form " progress; done
-timeout 120 "$canele" bench crowd --ranks 2 --seconds 0.005 --beside 2 --output "$work" >table 2>progress
+timeout 120 "$canele" bench oversubscribed --ranks 2 --seconds 0.005 --beside 2 --output "$work" >table 2>progress
 grep -q 'beside 2 busy programs' table
-[ -s crowd-shm-beside2.json ]
+[ -s oversubscribed-shm-beside2.json ]
 [ "$(pgrep -cf "^$work/programs/busy" || true)" = 0 ]
 
 experiment overhead 'less bare' 6 --rounds 2

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use datatype::Datatype;
-use lock::Places;
+use lock::ThreadSlots;
 use memory::Region;
 use mpi::comm::{self, Comm, CommRef};
 use mpi::objects;
@@ -72,7 +72,7 @@ fn find(raw: RawHandle) -> Result<CommRef> {
 }
 
 /// The communicator that a thread has named last.
-static LAST: Places<(RawHandle, Rc<Comm>)> = Places::new();
+static LAST: ThreadSlots<(RawHandle, Rc<Comm>)> = ThreadSlots::new();
 
 /// A communicator of one group.
 pub(crate) fn intra(raw: RawHandle) -> Result<CommRef> {

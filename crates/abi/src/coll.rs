@@ -15,10 +15,10 @@ use memory::Region;
 use mpi::check::{Lengths, Told};
 use mpi::collective::{Call, Collective, Elements};
 pub(crate) use mpi::comm::Form;
-use mpi::lanes::Lane;
 use mpi::neighbourhood::Neighbourhood;
 use mpi::plans::{Listed, Operation, Shape};
 use mpi::request::Request;
+use mpi::vci::Vci;
 use plan::{Operands, Schedule, Topology};
 
 use crate::arguments::{
@@ -55,7 +55,7 @@ pub(crate) fn run(collective: Result<Collective>) -> Result<()> {
 pub(crate) unsafe fn begin(collective: Result<Collective>, request: *mut RawHandle) -> Result<()> {
     let collective = collective?;
     // SAFETY: as the body's.
-    unsafe { give(request, collective.lane(), || collective.begin()) }
+    unsafe { give(request, collective.vci(), || collective.begin()) }
 }
 
 /// Keeps a collective, to be started again and again: the form `MPI_…_init`. No hints are known.
@@ -67,18 +67,18 @@ pub(crate) unsafe fn keep(
     let collective = collective?;
     crate::info::optional(info)?;
     // SAFETY: as the body's.
-    unsafe { give(request, collective.lane(), || Ok(collective.persistent())) }
+    unsafe { give(request, collective.vci(), || Ok(collective.persistent())) }
 }
 
 /// The place is looked at last: a call counts whatever is wrong with its arguments.
 unsafe fn give(
     place: *mut RawHandle,
-    lane: Lane,
+    vci: Vci,
     request: impl FnOnce() -> Result<Request>,
 ) -> Result<()> {
     leads_somewhere("request", place)?;
     // SAFETY: as the body's.
-    unsafe { put(place, raw(request()?.register(lane)?)) }
+    unsafe { put(place, raw(request()?.register(vci)?)) }
 }
 
 /// A call on a communicator, counted.

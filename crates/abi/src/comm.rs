@@ -101,7 +101,7 @@ unsafe fn begin_duplicate(
     // SAFETY: as the body's.
     unsafe {
         attribute::copy_comm(comm, &made)?;
-        put(request, raw(begun.register(comm.lane())?))?;
+        put(request, raw(begun.register(comm.vci())?))?;
         give(Some(made), copy)
     }
 }

@@ -47,7 +47,7 @@ pub(crate) unsafe fn get_library_version(text: *mut c_char, len: *mut c_int) -> 
     let version = concat!(
         "Canele ",
         env!("CARGO_PKG_VERSION"),
-        ", an MPI for machines that are far apart, and for machines that are crowded (MPI 5.0, ABI 1.0)"
+        ", an MPI for machines that are far apart, and for machines that are oversubscribed (MPI 5.0, ABI 1.0)"
     );
     // SAFETY: as the body's: a place for MPI_MAX_LIBRARY_VERSION_STRING bytes.
     unsafe { write_string(version, 8192, text, len) }

@@ -4,9 +4,9 @@ use std::ffi::{c_int, c_void};
 
 use memory::Region;
 use mpi::buffer::{self, Buffer};
-use mpi::lanes::Lane;
 use mpi::point_to_point::{self as p2p, Matched, Mode, Receive, Send};
 use mpi::request::{self, Done, Request, Template};
+use mpi::vci::Vci;
 
 use crate::arguments::{
     BUF, Names, RECV, SEND, buffer as data, comm, destination, distinct, length, source, tag,
@@ -88,14 +88,14 @@ unsafe fn begin_send(
     // SAFETY: as the body's.
     unsafe {
         let data = data(&BUF, buf, count, datatype)?;
-        give(p2p::begin_send(&comm, to, tagged, &data, mode)?, comm.lane(), request)
+        give(p2p::begin_send(&comm, to, tagged, &data, mode)?, comm.vci(), request)
     }
 }
 
 #[inline(always)]
-unsafe fn give(request: Request, lane: Lane, place: *mut RawHandle) -> Result<()> {
+unsafe fn give(request: Request, vci: Vci, place: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { put(place, raw(request.register(lane)?)) }
+    unsafe { put(place, raw(request.register(vci)?)) }
 }
 
 macro_rules! sends {
@@ -140,8 +140,8 @@ macro_rules! sends {
             unsafe {
                 let names = (&BUF, "tag");
                 let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode, names)?;
-                let lane = send.comm.lane();
-                give(Request::persistent(Template::Send(send)), lane, request)
+                let vci = send.comm.vci();
+                give(Request::persistent(Template::Send(send)), vci, request)
             }
         }
     )*};
@@ -192,7 +192,7 @@ pub(crate) unsafe fn irecv(
     // SAFETY: as the body's.
     unsafe {
         let into = data(&BUF, buf, count, datatype)?;
-        give(p2p::begin_receive(&comm, from, tagged, &into)?, comm.lane(), request)
+        give(p2p::begin_receive(&comm, from, tagged, &into)?, comm.vci(), request)
     }
 }
 
@@ -209,8 +209,8 @@ pub(crate) unsafe fn recv_init(
     unsafe {
         let names = (&BUF, "tag");
         let receive = receive_later(buf, count, datatype, source, tag, comm, names)?;
-        let lane = receive.comm.lane();
-        give(Request::persistent(Template::Receive(receive)), lane, request)
+        let vci = receive.comm.vci();
+        give(Request::persistent(Template::Receive(receive)), vci, request)
     }
 }
 
@@ -326,15 +326,15 @@ pub(crate) unsafe fn imrecv(
     // SAFETY: as the body's.
     unsafe {
         let into = data(&BUF, buf, count, datatype)?;
-        let (begun, lane) = if *message == MESSAGE_NO_PROC {
-            (Request::Done(Done::OfNobody), Lane::FIRST)
+        let (begun, vci) = if *message == MESSAGE_NO_PROC {
+            (Request::Done(Done::OfNobody), Vci::FIRST)
         } else {
             let begun = p2p::begin_matched_receive(handle(*message), &into);
             let operation = named("message", begun)?;
-            (Request::Operation(operation), operation.lane)
+            (Request::Operation(operation), operation.vci)
         };
         *message = MESSAGE_NULL;
-        give(begun, lane, request)
+        give(begun, vci, request)
     }
 }
 
@@ -424,7 +424,7 @@ pub(crate) unsafe fn isendrecv(
         let names = (&RECV, "recvtag");
         let receive = receive_later(recvbuf, recvcount, recvtype, source, recvtag, comm, names)?;
         distinct("sendbuf", &send.data, "recvbuf", &receive.into)?;
-        give(p2p::begin_exchange(&send, &receive)?, send.comm.lane(), request)
+        give(p2p::begin_exchange(&send, &receive)?, send.comm.vci(), request)
     }
 }
 
@@ -446,7 +446,7 @@ pub(crate) unsafe fn isendrecv_replace(
         send.data = copy_of(&send.data);
         let names = (&BUF, "recvtag");
         let receive = receive_later(buf, count, datatype, source, recvtag, comm, names)?;
-        give(p2p::begin_exchange(&send, &receive)?, send.comm.lane(), request)
+        give(p2p::begin_exchange(&send, &receive)?, send.comm.vci(), request)
     }
 }
 
@@ -496,7 +496,7 @@ pub(crate) unsafe fn buffer_flush() -> Result<()> {
 
 pub(crate) unsafe fn buffer_iflush(request: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { give(Request::Flush(buffer::of_process().begin_flush()), Lane::FIRST, request) }
+    unsafe { give(Request::Flush(buffer::of_process().begin_flush()), Vci::FIRST, request) }
 }
 
 pub(crate) unsafe fn comm_attach_buffer(
@@ -522,7 +522,7 @@ pub(crate) unsafe fn comm_flush_buffer(on: RawHandle) -> Result<()> {
 
 pub(crate) unsafe fn comm_iflush_buffer(on: RawHandle, request: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { give(Request::Flush(comm(on)?.buffer().begin_flush()), Lane::FIRST, request) }
+    unsafe { give(Request::Flush(comm(on)?.buffer().begin_flush()), Vci::FIRST, request) }
 }
 
 /// `MPI_BUFFER_AUTOMATIC`.

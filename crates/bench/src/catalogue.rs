@@ -104,11 +104,11 @@ pub static BURST: Description = Description {
     ..PLAIN
 };
 
-pub static CROWD: Description = Description {
-    name: "crowd",
+pub static OVERSUBSCRIBED: Description = Description {
+    name: "oversubscribed",
     about: "Barrier, 8-byte allreduce, 1 KiB alltoall and the ping-pong of all pairs at once, on many ranks, in µs an operation",
-    program: "crowd",
-    title: "Crowd: a collective operation, or half a round trip of pairs",
+    program: "oversubscribed",
+    title: "Oversubscribed: a collective operation, or half a round trip of pairs",
     time: "time of the operation",
     ranks: Some(Numbers { default: "2,4,8,16,32", quick: "2,8", ..RANKS }),
     operations: |_| 4,

@@ -236,7 +236,7 @@ impl Subcommand for Asked {
 struct CompareOptions {
     /// Instruments, each at a place: pingpong@wan, burst@lan…; without a place at its own (see --place of each);
     /// a place alone is a ping-pong there
-    #[arg(default_values = ["shm", "lan", "wan", "crowd"])]
+    #[arg(default_values = ["shm", "lan", "wan", "oversubscribed"])]
     what: Vec<Subject>,
     /// Sizes such as 1,16,64k,4M instead of each instrument's own
     #[arg(long)]
@@ -609,11 +609,11 @@ mod tests {
             "clock",
             "pingpong --place lan --sizes 1,64k",
             "burst --messages 10",
-            "crowd --ranks 4,32",
-            "compare crowd --ranks 8",
+            "oversubscribed --ranks 4,32",
+            "compare oversubscribed --ranks 8",
             "progress --sizes 0,1M --computing 1000 --ranks 4",
             "compare",
-            "compare wan crowd burst@lan crowd@wan --rounds 2",
+            "compare wan oversubscribed burst@lan oversubscribed@wan --rounds 2",
             "burst --variant auto --variant fifo:CANELE_STRATEGY=fifo",
             "cut --sizes 64 --packets 1,8",
             "behind --long 0,64k",
@@ -634,7 +634,7 @@ mod tests {
             "compare coll coll@lan wan@wan",
             "coll --sizes 4 --ranks 5,6,7,8 --place lan --nodes 4",
             "torres --ranks 5,8 --peers build/peers",
-            "crowd --ranks 8,16 --beside 4",
+            "oversubscribed --ranks 8,16 --beside 4",
             "wan --rtt 1ms,11.6ms,300ms --rate 100Mbit,1Gbit --buffer 500kB,2MB",
             "compare wan slowstart --rtt 50ms",
             "wan --socket-max 64kB,4MB",
@@ -652,11 +652,11 @@ mod tests {
             ("burst --sizes 1M", "64k"),
             ("burst --messages 0", "0"),
             ("burst --ranks 2", "--ranks"),
-            ("crowd --sizes 8", "--sizes"),
+            ("oversubscribed --sizes 8", "--sizes"),
             ("burst --variant x:y", "KEY=VALUE"),
             ("burst --variant x --on-off", "--on-off"),
             ("wan --variant x:gateways=3", "0, 1 or 2"),
-            ("crowd --ranks 1", "1"),
+            ("oversubscribed --ranks 1", "1"),
             ("compare mars", "mars"),
             ("wan --long --quick", "--quick"),
             ("wan --loss 2", "2"),
@@ -668,7 +668,7 @@ mod tests {
             ("wan --rate 1bit", "1bit"),
             ("wan --buffer much", "much"),
             ("wan --rtt 50ms --lab far", "--lab"),
-            ("compare crowd@mars", "mars"),
+            ("compare oversubscribed@mars", "mars"),
             ("compare --by luck", "luck"),
             ("compare --rounds 0", "0"),
             ("pingpong --seconds -1", "-1"),

@@ -21,7 +21,7 @@ pub enum Instrument {
     /// Many messages at once between two ranks.
     Burst,
     /// Collective operations and ping-pongs of pairs on many ranks.
-    Crowd,
+    Oversubscribed,
     /// A message in one packet, and the same in many.
     Cut,
     /// A short message behind a long one.
@@ -406,7 +406,7 @@ impl Instrument {
     pub const ALL: [Self; 21] = [
         Self::Pingpong,
         Self::Burst,
-        Self::Crowd,
+        Self::Oversubscribed,
         Self::Cut,
         Self::Behind,
         Self::Queues,
@@ -432,7 +432,7 @@ impl Instrument {
         match self {
             Self::Pingpong => &catalogue::PINGPONG,
             Self::Burst => &catalogue::BURST,
-            Self::Crowd => &catalogue::CROWD,
+            Self::Oversubscribed => &catalogue::OVERSUBSCRIBED,
             Self::Cut => &catalogue::CUT,
             Self::Behind => &catalogue::BEHIND,
             Self::Queues => &catalogue::QUEUES,
@@ -684,11 +684,14 @@ mod tests {
             ..Workload::new(Instrument::Cut)
         };
         assert_eq!(cut.arguments(1.0), ["1", "2/1", "2/2", "64/1", "64/2", "64/4"]);
-        let mut crowd = Workload::new(Instrument::Crowd);
-        assert_eq!((crowd.arguments(1.0), crowd.measurements()), (vec!["1".to_owned()], 4));
-        assert!(!crowd.title().contains("ranks"));
-        crowd.run_on(&[16]);
-        assert!(crowd.title().contains("16 ranks"));
+        let mut oversubscribed = Workload::new(Instrument::Oversubscribed);
+        assert_eq!(
+            (oversubscribed.arguments(1.0), oversubscribed.measurements()),
+            (vec!["1".to_owned()], 4)
+        );
+        assert!(!oversubscribed.title().contains("ranks"));
+        oversubscribed.run_on(&[16]);
+        assert!(oversubscribed.title().contains("16 ranks"));
         let progress = Workload {
             sizes: vec![0, 8],
             counts: vec![100],

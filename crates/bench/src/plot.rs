@@ -714,7 +714,7 @@ mod tests {
         let round =
             vec![measurement("barrier", case(0), 60.0), measurement("allreduce", case(8), 70.0)];
         let report = Report {
-            workload: Workload::new(Instrument::Crowd),
+            workload: Workload::new(Instrument::Oversubscribed),
             entries: vec![Entry { rounds: vec![round], ..Entry::new(Kind::Canele, None) }],
             ..sample()
         };

@@ -156,7 +156,7 @@ const SOURCES: [(&str, &str); 29] = [
     ("coll.c", include_str!("../../../bench/coll.c")),
     ("busy.c", include_str!("../../../bench/busy.c")),
     ("burst.c", include_str!("../../../bench/burst.c")),
-    ("crowd.c", include_str!("../../../bench/crowd.c")),
+    ("oversubscribed.c", include_str!("../../../bench/oversubscribed.c")),
     ("cut.c", include_str!("../../../bench/cut.c")),
     ("behind.c", include_str!("../../../bench/behind.c")),
     ("queues.c", include_str!("../../../bench/queues.c")),

@@ -71,7 +71,8 @@ impl Found {
             String::new()
         };
         let runnable = self.runnable.map_or("not told".into(), |threads| {
-            let wanted = if threads > *machine { "more than there are cores" } else { "no crowd" };
+            let wanted =
+                if threads > *machine { "more than there are cores" } else { "no oversubscribed" };
             format!("{threads} run or could run now: {wanted}")
         });
         let wake = self.wake.map_or("not measured".into(), |Wake { least, median }| {
@@ -119,8 +120,8 @@ impl Found {
     }
 
     /// How many threads of such a policy look on, and where, or why none.
-    fn onlookers(&self, policy: &Policy, ranks: usize) -> (String, String) {
-        let many = policy.onlookers.min(self.domains.len());
+    fn idle_pollers(&self, policy: &Policy, ranks: usize) -> (String, String) {
+        let many = policy.idle_pollers.min(self.domains.len());
         let none = "never".into();
         if self.leaves_idle_cores {
             return (none, format!("{} says so", settings::IDLE_CORES.variable()));
@@ -150,7 +151,7 @@ impl Found {
             };
             text += &format!("  {name:<10}{amount:>9}  {because}\n");
         }
-        let (amount, because) = self.onlookers(&policy, ranks);
+        let (amount, because) = self.idle_pollers(&policy, ranks);
         text + &format!("  looks on  {amount:>9}  {because}\n")
     }
 }
@@ -235,7 +236,7 @@ mod tests {
     #[test]
     fn who_looks_on_is_told_where_and_why_not() {
         let many = Found { shared: 16, ..found(Some(4)) };
-        let (amount, because) = many.onlookers(&Policy::for_node(4, 16), 4);
+        let (amount, because) = many.idle_pollers(&Policy::for_node(4, 16), 4);
         assert_eq!(amount, "2", "one for each domain");
         assert!(
             because.contains("with up to 5 ranks, where nobody wants cores 0-2 | 8"),

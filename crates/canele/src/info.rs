@@ -35,7 +35,7 @@ pub struct Arguments {
     on: crate::plan::Grid,
     /// All of them on one machine, as in containers, and more ranks than it has cores
     #[arg(long, requires = "plan")]
-    crowded: bool,
+    oversubscribed: bool,
     /// The round trip between two of the sites, and the rate, if they are others than between most, such as
     /// 0-2=40ms or 0-2=40ms,20Mbit; may be given several times
     #[arg(long = "pair", value_name = "SITE-SITE=RTT,RATE", requires = "plan")]
@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let told = match &arguments.link {
         None if let Some([operation, bytes]) = arguments.plan.as_deref() => {
             let here = crate::plan::Here::remembered(Cache::of_environment().as_ref());
-            let grid = arguments.on.in_a_crowd(arguments.crowded);
+            let grid = arguments.on.when_oversubscribed(arguments.oversubscribed);
             crate::plan::text(operation, bytes, grid, &arguments.pairs, &here)
         }
         None if arguments.progress => Ok(format!("{}\n{}", crate::board::text(), knobs())),

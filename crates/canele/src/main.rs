@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-/// Canele: an MPI for machines that are far apart, and for machines that are crowded.
+/// Canele: an MPI for machines that are far apart, and for machines that are oversubscribed.
 #[derive(Debug, Parser)]
 #[command(name = "canele", version)]
 struct Cli {

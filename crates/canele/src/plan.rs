@@ -22,7 +22,7 @@ pub struct Grid {
     nodes: u32,
     ranks: u32,
     /// All on one machine, and more ranks than it has cores.
-    is_crowded: bool,
+    is_oversubscribed: bool,
 }
 
 impl FromStr for Grid {
@@ -39,7 +39,7 @@ impl FromStr for Grid {
         if size > RANKS_MAX {
             return Err(format!("`{text}` are {size} ranks, more than {RANKS_MAX}"));
         }
-        Ok(Self { sites, nodes, ranks, is_crowded: false })
+        Ok(Self { sites, nodes, ranks, is_oversubscribed: false })
     }
 }
 
@@ -120,8 +120,8 @@ impl Pair {
 
 impl Grid {
     /// The same, all on one machine whose cores the ranks outnumber.
-    pub fn in_a_crowd(self, is_crowded: bool) -> Self {
-        Self { is_crowded, ..self }
+    pub fn when_oversubscribed(self, is_oversubscribed: bool) -> Self {
+        Self { is_oversubscribed, ..self }
     }
 
     fn topology(self, pairs: &[Pair], costs: Costs) -> Topology {
@@ -133,9 +133,9 @@ impl Grid {
             (0..self.sites * self.nodes * self.ranks).map(location).collect();
         let pair = |pair: &Pair| (pair.sites[0], pair.sites[1], pair.cost(costs.wide));
         let pairs = Pairs::new(pairs.iter().map(pair));
-        let topology = Topology::with_pairs(&locations, self.is_crowded, costs, &pairs);
+        let topology = Topology::with_pairs(&locations, self.is_oversubscribed, costs, &pairs);
         match plan::page_bytes(topology.node_ranks()) {
-            Some(page_bytes) => topology.with_board(page_bytes),
+            Some(page_bytes) => topology.with_shm_coll(page_bytes),
             None => topology,
         }
     }
@@ -162,10 +162,10 @@ pub fn text(
     let schedules: Vec<Schedule> = (0..topology.size()).map(|rank| make(rank, &topology)).collect();
     let mut deeds = Vec::new();
     let found = watch(&schedules, &topology, unit, &mut |deed| deeds.push(deed));
-    let Grid { sites, nodes, ranks, is_crowded } = grid;
-    let crowd = if is_crowded { ", more than cores" } else { "" };
+    let Grid { sites, nodes, ranks, is_oversubscribed } = grid;
+    let oversubscribed = if is_oversubscribed { ", more than cores" } else { "" };
     let mut text = format!(
-        "{operation} of {bytes} bytes on {sites} x {nodes} x {ranks} ranks{crowd}\n  \
+        "{operation} of {bytes} bytes on {sites} x {nodes} x {ranks} ranks{oversubscribed}\n  \
          predicted      {:.3} ms, all ranks beginning at once\n  \
          between sites  {} messages, {} bytes\n  \
          between nodes  {} messages, those included\n",
@@ -407,22 +407,29 @@ mod tests {
     #[test]
     fn in_a_crowd_messages_are_dear() {
         let grid: Grid = "2x2x2".parse().unwrap();
-        let plan = |is_crowded| text("allreduce", "1M", grid.in_a_crowd(is_crowded), &[]).unwrap();
-        let [alone, crowd] = [false, true].map(plan);
+        let plan = |is_oversubscribed| {
+            text("allreduce", "1M", grid.when_oversubscribed(is_oversubscribed), &[]).unwrap()
+        };
+        let [alone, oversubscribed] = [false, true].map(plan);
         assert!(
-            crowd.starts_with("allreduce of 1048576 bytes on 2 x 2 x 2 ranks, more than cores\n")
+            oversubscribed
+                .starts_with("allreduce of 1048576 bytes on 2 x 2 x 2 ranks, more than cores\n")
         );
         let work = |text: &str, us: u64| {
             text.contains(&format!("\n  in a site      20 us, 117 MB/s, {us} us of work a message"))
         };
-        assert!(work(&alone, 4) && work(&crowd, 16), "{crowd}");
+        assert!(work(&alone, 4) && work(&oversubscribed, 16), "{oversubscribed}");
         let messages = |text: &str| -> u64 {
             let line = text.lines().find(|line| line.starts_with("  between nodes")).unwrap();
             line.split_whitespace().nth(2).unwrap().parse().unwrap()
         };
-        assert!(messages(&crowd) * 2 < messages(&alone) + 8, "{crowd}");
+        assert!(messages(&oversubscribed) * 2 < messages(&alone) + 8, "{oversubscribed}");
         let one: Grid = "1x1x8".parse().unwrap();
-        assert!(text("barrier", "0", one.in_a_crowd(true), &[]).unwrap().contains("\n* board "));
+        assert!(
+            text("barrier", "0", one.when_oversubscribed(true), &[])
+                .unwrap()
+                .contains("\n* board ")
+        );
     }
 
     #[test]

@@ -9,12 +9,12 @@
 mod fairness;
 mod fork;
 mod identity;
-mod lookout;
 mod memory;
 mod own;
 mod precedence;
 mod quic;
 mod rail;
+mod readiness_probe;
 mod shm;
 mod sim;
 mod spread;
@@ -22,13 +22,13 @@ mod tcp;
 
 pub use fork::tell_forked;
 pub use identity::Identity;
-pub use lookout::Lookout;
 pub use own::OwnRail;
 pub use precedence::{Thread, poll_when_idle};
 pub use quic::{Inbox, Outbox, QuicBuffers, QuicConfig, QuicNeeds, QuicRail, TrunkConfig};
-pub use rail::{Event, Fault, Neighbours, Post, Puller, Rail, RailError};
+pub use rail::{Event, Fault, Neighbours, Post, Rail, RailError, RemoteReader};
+pub use readiness_probe::ReadinessProbe;
 pub use shm::{
-    Board, BoardDoor, FRAME_MAX_OF_ALL, Operations, ShmConfig, ShmRail, machine_identity,
+    FRAME_MAX_OF_ALL, Operations, ShmColl, ShmCollInvitation, ShmConfig, ShmRail, machine_identity,
     node_identity,
 };
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};

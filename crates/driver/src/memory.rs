@@ -5,13 +5,18 @@ use std::io;
 use memory::Region;
 use wire::RemoteRegion;
 
-use crate::rail::{Puller, RailError};
+use crate::rail::{RailError, RemoteReader};
 
 /// This process's own memory: the peer of a pull is this process.
 pub(crate) struct Own;
 
-impl Puller for Own {
-    fn pull(&self, remote: RemoteRegion, offset: u64, local: &Region) -> Result<(), RailError> {
+impl RemoteReader for Own {
+    fn remote_read(
+        &self,
+        remote: RemoteRegion,
+        offset: u64,
+        local: &Region,
+    ) -> Result<(), RailError> {
         copy_own(remote, offset, local)
     }
 }
@@ -19,8 +24,13 @@ impl Puller for Own {
 /// The memory of the process of this number.
 pub(crate) struct OfProcess(pub i32);
 
-impl Puller for OfProcess {
-    fn pull(&self, remote: RemoteRegion, offset: u64, local: &Region) -> Result<(), RailError> {
+impl RemoteReader for OfProcess {
+    fn remote_read(
+        &self,
+        remote: RemoteRegion,
+        offset: u64,
+        local: &Region,
+    ) -> Result<(), RailError> {
         copy_from_process(self.0, remote, offset, local)
     }
 }

@@ -8,7 +8,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use wire::{Capabilities, Frame, PeerId};
 
 use crate::memory::Own;
-use crate::rail::{Event, Post, Puller, Rail, RailError};
+use crate::rail::{Event, Post, Rail, RailError, RemoteReader};
 
 /// A bounded queue of frames from this process to itself.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Rail for OwnRail {
         true
     }
 
-    fn puller(&self, _peer: PeerId) -> Option<Arc<dyn Puller>> {
+    fn remote_reader(&self, _peer: PeerId) -> Option<Arc<dyn RemoteReader>> {
         Some(Arc::new(Own))
     }
 
@@ -160,7 +160,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     piece_max: 64 << 10,
     credit_bytes: 1 << 20,
     credit_wanted: 1 << 20,
-    pull: true,
+    remote_read: true,
     adapts: false,
     replay: false,
     reopens: false,

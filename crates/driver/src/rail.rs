@@ -8,7 +8,7 @@ use std::time::Duration;
 use memory::Region;
 use wire::{Capabilities, Cost, Frame, FrameToken, PeerId, RemoteRegion};
 
-use crate::lookout::Lookout;
+use crate::readiness_probe::ReadinessProbe;
 use crate::tcp::Refusal;
 
 /// One way to reach peers.
@@ -52,13 +52,13 @@ pub trait Rail: Send {
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool;
 
     /// What copies from the memory of `peer`; only of links whose capabilities include `pull`.
-    fn puller(&self, _peer: PeerId) -> Option<Arc<dyn Puller>> {
+    fn remote_reader(&self, _peer: PeerId) -> Option<Arc<dyn RemoteReader>> {
         None
     }
 
     /// How soon after a short frame the next would find the rail still busy: short messages that follow
     /// within this time are better gathered in one frame. Zero where a frame costs next to nothing.
-    fn gather_within(&self) -> Duration {
+    fn coalesce_within(&self) -> Duration {
         Duration::ZERO
     }
 
@@ -101,7 +101,7 @@ pub trait Rail: Send {
 
     /// What sees, without this rail, that something has come for it; from the first call on it is kept up. None where
     /// nothing comes but by this process's own hand.
-    fn lookout(&mut self) -> Option<Arc<dyn Lookout>> {
+    fn readiness_probe(&mut self) -> Option<Arc<dyn ReadinessProbe>> {
         None
     }
 
@@ -133,12 +133,17 @@ pub struct Neighbours {
 
 /// What copies from a peer's memory, by several threads at once and without the rail. It does so, or fails, also when
 /// the link has ended meanwhile.
-pub trait Puller: Send + Sync {
+pub trait RemoteReader: Send + Sync {
     /// Copies `local.len()` bytes, starting `offset` bytes into `remote`, into `local`.
     ///
     /// # Errors
     /// When the system refuses: the engine then asks the peer to send the data instead.
-    fn pull(&self, remote: RemoteRegion, offset: u64, local: &Region) -> Result<(), RailError>;
+    fn remote_read(
+        &self,
+        remote: RemoteRegion,
+        offset: u64,
+        local: &Region,
+    ) -> Result<(), RailError>;
 }
 
 /// What became of a posted frame.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use memory::Region;
 use wire::{Capabilities, Cost, Frame, FrameToken, PeerId, RemoteRegion};
 
-use crate::rail::{Event, Fault, Post, Puller, Rail, RailError};
+use crate::rail::{Event, Fault, Post, Rail, RailError, RemoteReader};
 
 /// One direction between two endpoints.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,7 +77,7 @@ impl Default for SimPath {
                 piece_max: 64 << 10,
                 credit_bytes: 1 << 20,
                 credit_wanted: 1 << 20,
-                pull: false,
+                remote_read: false,
                 adapts: false,
                 replay: false,
                 reopens: false,
@@ -123,7 +123,7 @@ struct State {
     /// Pairs of endpoints, the lower first, that have a link or are getting one.
     links: BTreeSet<(PeerId, PeerId)>,
     lanes: BTreeMap<(PeerId, PeerId), Lane>,
-    endpoints: BTreeMap<PeerId, VecDeque<News>>,
+    endpoints: BTreeMap<PeerId, VecDeque<Report>>,
     /// What will happen, by time and then by the order in which it was decided.
     agenda: BTreeMap<(Duration, u64), Happening>,
 }
@@ -167,13 +167,13 @@ enum Happening {
     },
     Arrival {
         at: PeerId,
-        news: News,
+        reports: Report,
     },
 }
 
 /// What an endpoint will report, in the order of its arrival.
 #[derive(Debug)]
-enum News {
+enum Report {
     Up { peer: PeerId, lane: u64, capabilities: Capabilities },
     Frame { from: PeerId, lane: u64, bytes: Vec<u8> },
     Sent(PeerId, FrameToken),
@@ -280,22 +280,22 @@ impl State {
                     self.kick(from, to);
                 }
             }
-            Happening::Arrival { at, news } => {
-                if let News::Up { peer, lane: number, .. } = &news
+            Happening::Arrival { at, reports } => {
+                if let Report::Up { peer, lane: number, .. } = &reports
                     && self.endpoints.contains_key(&at)
                     && let Some(lane) = self.lanes.get_mut(&(at, *peer))
                 {
                     lane.known |= lane.number == *number;
                 }
-                self.tell(at, news);
+                self.tell(at, reports);
             }
         }
         true
     }
 
-    fn tell(&mut self, at: PeerId, news: News) {
+    fn tell(&mut self, at: PeerId, reports: Report) {
         if let Some(endpoint) = self.endpoints.get_mut(&at) {
-            endpoint.push_back(news);
+            endpoint.push_back(reports);
         }
     }
 
@@ -312,8 +312,9 @@ impl State {
         let (up, known) = (self.now + there, self.now + there + back);
         if !self.path(from, to).reachable || !self.endpoints.contains_key(&to) {
             let fault = Fault::Unreachable(format!("no answer from rank {}", to.0));
-            let news = News::Down(to, fault);
-            return self.plan(self.now + CONNECT_PATIENCE, Happening::Arrival { at: from, news });
+            let reports = Report::Down(to, fault);
+            return self
+                .plan(self.now + CONNECT_PATIENCE, Happening::Arrival { at: from, reports });
         }
         self.links.insert(pair(from, to));
         for (one, other) in [(from, to), (to, from)] {
@@ -322,13 +323,13 @@ impl State {
             let lane = Lane { known: one == from, ..Lane::new(self.serial, random) };
             self.lanes.insert((one, other), lane);
         }
-        let news = |at: PeerId, peer: PeerId| {
+        let reports = |at: PeerId, peer: PeerId| {
             let lane = self.lanes.get(&(at, peer)).map_or(0, |lane| lane.number);
-            News::Up { peer, lane, capabilities: self.path(at, peer).capabilities }
+            Report::Up { peer, lane, capabilities: self.path(at, peer).capabilities }
         };
-        let (up_there, up_here) = (news(to, from), news(from, to));
-        self.plan(up, Happening::Arrival { at: to, news: up_there });
-        self.plan(known, Happening::Arrival { at: from, news: up_here });
+        let (up_there, up_here) = (reports(to, from), reports(from, to));
+        self.plan(up, Happening::Arrival { at: to, reports: up_there });
+        self.plan(known, Happening::Arrival { at: from, reports: up_here });
     }
 
     fn post(&mut self, from: PeerId, to: PeerId, frame: &Frame) -> Post {
@@ -405,16 +406,16 @@ impl State {
         let room = lane.refused && lane.queue.len() < depth;
         lane.refused &= !room;
         if let Some(token) = first.token {
-            self.tell(from, News::Sent(to, token));
+            self.tell(from, Report::Sent(to, token));
         }
         if room {
-            self.tell(from, News::Room(to));
+            self.tell(from, Report::Room(to));
         }
         if cut {
             return self.cut(from, to, "a frame was lost for good");
         }
-        let news = News::Frame { from, lane: number, bytes };
-        self.plan(arrival, Happening::Arrival { at: to, news });
+        let reports = Report::Frame { from, lane: number, bytes };
+        self.plan(arrival, Happening::Arrival { at: to, reports });
     }
 
     fn cut(&mut self, one: PeerId, other: PeerId, why: &str) {
@@ -427,7 +428,7 @@ impl State {
         for ((at, peer), _) in ends.into_iter().filter(|(_, known)| *known) {
             let time = self.now + self.path(peer, at).latency;
             let fault = Fault::Lost(format!("ranks {} and {}: {why}", at.0, peer.0));
-            self.plan(time, Happening::Arrival { at, news: News::Down(peer, fault) });
+            self.plan(time, Happening::Arrival { at, reports: Report::Down(peer, fault) });
         }
     }
 
@@ -438,8 +439,8 @@ impl State {
                 Happening::Departure(from, to) | Happening::Credit { from, to, .. } => {
                     pair(*from, *to)
                 }
-                Happening::Arrival { news: News::Down(..), .. } => return true,
-                Happening::Arrival { at, news } => pair(*at, news.peer()),
+                Happening::Arrival { reports: Report::Down(..), .. } => return true,
+                Happening::Arrival { at, reports } => pair(*at, reports.peer()),
             };
             between != pair(one, other)
         });
@@ -464,33 +465,33 @@ impl State {
             let flushed = lane.as_ref().is_none_or(|lane| lane.queue.is_empty());
             let behind = lane.map_or(Duration::ZERO, |lane| lane.last_arrival);
             let time = behind.max(self.now + self.path(rank, peer).latency);
-            let news = News::Down(rank, fault(flushed));
-            self.plan(time, Happening::Arrival { at: peer, news });
+            let reports = Report::Down(rank, fault(flushed));
+            self.plan(time, Happening::Arrival { at: peer, reports });
         }
         self.endpoints.remove(&rank);
     }
 
     /// The news of one endpoint, at most a burst, and nothing behind the end of a link: whoever hears of it acts on it
     /// first. Consumed bytes are credited to their senders.
-    fn take(&mut self, at: PeerId) -> Vec<News> {
+    fn take(&mut self, at: PeerId) -> Vec<Report> {
         let Some(endpoint) = self.endpoints.get_mut(&at) else { return Vec::new() };
-        let end = endpoint.iter().position(|news| matches!(news, News::Down(..)));
+        let end = endpoint.iter().position(|reports| matches!(reports, Report::Down(..)));
         let count = end.map_or(endpoint.len(), |end| end + 1).min(BURST);
-        let taken: Vec<News> = endpoint.drain(..count).collect();
-        for news in &taken {
-            match news {
-                News::Frame { from, lane, bytes } => {
+        let taken: Vec<Report> = endpoint.drain(..count).collect();
+        for reports in &taken {
+            match reports {
+                Report::Frame { from, lane, bytes } => {
                     let time = self.now + self.path(at, *from).latency;
                     let (from, lane, bytes) = (*from, *lane, bytes.len());
                     self.plan(time, Happening::Credit { from, to: at, lane, bytes });
                 }
                 // One whose end is told next has no lane any more: the next link has its own.
-                News::Up { peer, lane: number, .. } => {
+                Report::Up { peer, lane: number, .. } => {
                     if let Some(lane) = self.lanes.get_mut(&(at, *peer)) {
                         lane.open |= lane.number == *number;
                     }
                 }
-                News::Sent(..) | News::Room(_) | News::Down(..) => {}
+                Report::Sent(..) | Report::Room(_) | Report::Down(..) => {}
             }
         }
         taken
@@ -533,7 +534,7 @@ impl Waiting {
     }
 }
 
-impl News {
+impl Report {
     fn peer(&self) -> PeerId {
         match self {
             Self::Up { peer, .. }
@@ -579,11 +580,11 @@ impl Rail for SimRail {
         state.cut(self.rank, peer, "the other end closed it");
         let own = self.rank;
         state.agenda.retain(|_, happening| match happening {
-            Happening::Arrival { at, news } => *at != own || news.peer() != peer,
+            Happening::Arrival { at, reports } => *at != own || reports.peer() != peer,
             Happening::Departure(..) | Happening::Credit { .. } => true,
         });
         if let Some(endpoint) = state.endpoints.get_mut(&own) {
-            endpoint.retain(|news| news.peer() != peer);
+            endpoint.retain(|reports| reports.peer() != peer);
         }
     }
 
@@ -592,16 +593,16 @@ impl Rail for SimRail {
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
-        let news = self.network.lock().take(self.rank);
-        for one in &news {
+        let reports = self.network.lock().take(self.rank);
+        for one in &reports {
             one.show(sink);
         }
-        !news.is_empty()
+        !reports.is_empty()
     }
 
-    fn puller(&self, peer: PeerId) -> Option<Arc<dyn Puller>> {
-        let can = self.network.lock().path(self.rank, peer).capabilities.pull;
-        can.then(|| -> Arc<dyn Puller> {
+    fn remote_reader(&self, peer: PeerId) -> Option<Arc<dyn RemoteReader>> {
+        let can = self.network.lock().path(self.rank, peer).capabilities.remote_read;
+        can.then(|| -> Arc<dyn RemoteReader> {
             Arc::new(Fetch { network: self.network.clone(), to: self.rank, from: peer })
         })
     }
@@ -629,8 +630,13 @@ struct Fetch {
     from: PeerId,
 }
 
-impl Puller for Fetch {
-    fn pull(&self, remote: RemoteRegion, offset: u64, local: &Region) -> Result<(), RailError> {
+impl RemoteReader for Fetch {
+    fn remote_read(
+        &self,
+        remote: RemoteRegion,
+        offset: u64,
+        local: &Region,
+    ) -> Result<(), RailError> {
         // Who ends the link waits until it is copied.
         let state = self.network.lock();
         if !state.lanes.get(&(self.to, self.from)).is_some_and(|lane| lane.open) {

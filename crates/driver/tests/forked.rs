@@ -11,7 +11,7 @@ use wire::PeerId;
 #[test]
 fn a_connection_ends_though_a_copy_of_the_process_lives() {
     let mut rails = [0, 1].map(rail);
-    let lookout = rails[0].lookout().expect("a lookout");
+    let readiness_probe = rails[0].readiness_probe().expect("a readiness_probe");
     let address = rails[1].address();
     rails[0].connect(PeerId(1), &address).unwrap();
     let mut up = 0;
@@ -35,7 +35,7 @@ fn a_connection_ends_though_a_copy_of_the_process_lives() {
         rail.poll(&mut |_| ());
         !is_readable(rail.descriptors()[0])
     });
-    assert!(!lookout.sees_news());
+    assert!(!readiness_probe.sees_events());
     assert!(TcpStream::connect(port).is_err(), "somebody listens");
     drop(copy);
 }

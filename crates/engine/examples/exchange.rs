@@ -127,7 +127,7 @@ const LAN: Capabilities = Capabilities {
     piece_max: 64 << 10,
     credit_bytes: 64 << 10,
     credit_wanted: 4 << 20,
-    pull: false,
+    remote_read: false,
     adapts: true,
     replay: false,
     reopens: false,

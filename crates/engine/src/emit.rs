@@ -1,4 +1,4 @@
-//! Frames: what was chosen of a peer's window, as bytes.
+//! Frames: what was chosen of a peer's send_queue, as bytes.
 
 use std::num::NonZeroU64;
 
@@ -8,10 +8,10 @@ use wire::packet::{self, Header, RndvKind};
 use wire::{Body, Frame, FrameToken};
 
 use crate::engine::Counters;
-use crate::ledger::{Keeping, NOBODY, PROMPT_BYTES, PROMPT_BYTES_FAR};
 use crate::link::Link;
 use crate::op::{Envelope, Op, OpId, OpState, Ops, SendState};
 use crate::peer::{Control, EARLY_MAX, PeerState, Pending, charge};
+use crate::replay_buffer::{Keeping, NOBODY, PROMPT_BYTES, PROMPT_BYTES_FAR};
 use crate::strategy::{Carry, Choice, Piece};
 
 /// Appends a whole message to a frame's head.
@@ -57,15 +57,15 @@ pub(crate) fn emit_short(
 ) -> Option<Keeping> {
     let sequence = state.sequence_out;
     let (mut is_prompt, mut from) = (false, 0);
-    if let Some(ledger) = &mut state.links[link].ledger {
-        is_prompt = room <= EARLY_MAX / 2 || ledger.is_prompt(PROMPT_BYTES);
-        if is_prompt || ledger.may_tell() {
-            ledger.tell(&mut frame.head, is_prompt);
+    if let Some(replay_buffer) = &mut state.links[link].replay_buffer {
+        is_prompt = room <= EARLY_MAX / 2 || replay_buffer.is_prompt(PROMPT_BYTES);
+        if is_prompt || replay_buffer.may_tell() {
+            replay_buffer.tell(&mut frame.head, is_prompt);
             from = frame.head.len();
         }
     }
     emit_whole(state, envelope, data, &mut frame.head);
-    state.links[link].ledger.is_some().then_some(Keeping { from, sequence, is_prompt })
+    state.links[link].replay_buffer.is_some().then_some(Keeping { from, sequence, is_prompt })
 }
 
 /// A frame that was begun.
@@ -78,7 +78,7 @@ pub(crate) struct Begun {
     room: usize,
 }
 
-/// Begins a frame: what has arrived over the link where frames are kept, what was gathered, and credit. The
+/// Begins a frame: what has arrived over the link where frames are kept, what was coalesced, and credit. The
 /// peer has `room` for so many more messages in order.
 #[inline]
 pub(crate) fn emit_begin(
@@ -88,17 +88,17 @@ pub(crate) fn emit_begin(
     frame: &mut Frame,
 ) -> Begun {
     let (head, link) = (&mut frame.head, &mut state.links[link]);
-    if let Some(ledger) = &link.ledger {
-        packet::emit_ack(head, ledger.received(), false);
+    if let Some(replay_buffer) = &link.replay_buffer {
+        packet::emit_ack(head, replay_buffer.received(), false);
     }
     let from = head.len();
     let mut sequence = state.sequence_out;
-    if !state.gathered.is_empty() {
-        sequence = state.gathered_from;
+    if !state.coalesced.is_empty() {
+        sequence = state.coalesced_from;
         if head.is_empty() {
-            std::mem::swap(head, &mut state.gathered);
+            std::mem::swap(head, &mut state.coalesced);
         } else {
-            head.append(&mut state.gathered);
+            head.append(&mut state.coalesced);
         }
     }
     state.released = false;
@@ -117,21 +117,21 @@ pub(crate) fn emit_end(
     frame: &mut Frame,
 ) -> Option<Keeping> {
     let Begun { from, sequence, room } = begun;
-    state.links[link].ledger.as_ref()?;
+    state.links[link].replay_buffer.as_ref()?;
     // Nobody waits for word of a long frame before the next where copies are kept.
     let is_followed =
         state.has_one_carrier() && state.links[link].keeps_copies() && !state.streams.is_empty();
-    let ledger = state.links[link].ledger.as_mut()?;
-    let unprompted_max = match frame.body.is_some() || ledger.has_unprompted_long() {
+    let replay_buffer = state.links[link].replay_buffer.as_mut()?;
+    let unprompted_max = match frame.body.is_some() || replay_buffer.has_unprompted_long() {
         true if is_followed => PROMPT_BYTES_FAR,
         true => 0,
         false => PROMPT_BYTES,
     };
-    let probes = ledger.take_probe();
+    let probes = replay_buffer.take_probe();
     if frame.head.len() == from && frame.body.is_none() {
         if !probes {
-            if ledger.is_asked() {
-                ledger.note_told();
+            if replay_buffer.is_asked() {
+                replay_buffer.note_told();
             } else {
                 frame.head.clear();
             }
@@ -140,11 +140,11 @@ pub(crate) fn emit_end(
         // A frame that counts, and says nothing.
         packet::emit_credit(&mut frame.head, 0);
     }
-    ledger.note_told();
+    replay_buffer.note_told();
     // Before the peer's patience with what overtakes is used up, it is asked what has arrived.
     let messages = state.sequence_out.wrapping_sub(sequence) as usize;
     let is_pressing = room.saturating_sub(messages) < EARLY_MAX / 2;
-    let is_prompt = probes || is_pressing || ledger.is_prompt(unprompted_max);
+    let is_prompt = probes || is_pressing || replay_buffer.is_prompt(unprompted_max);
     if is_prompt {
         packet::ask_prompt(&mut frame.head);
     }
@@ -153,17 +153,18 @@ pub(crate) fn emit_end(
 
 /// Sends a frame over a link that another has lost.
 pub(crate) fn emit_lost(state: &mut PeerState, link: usize, frame: &mut Frame) -> bool {
-    let Link { capabilities, ledger: Some(ledger), .. } = &mut state.links[link] else {
+    let Link { capabilities, replay_buffer: Some(replay_buffer), .. } = &mut state.links[link]
+    else {
         return false;
     };
     let Some(lost) = state.lost.pop_front_if(|lost| lost.fits(capabilities.frame_max)) else {
         return false;
     };
-    ledger.tell(&mut frame.head, true);
+    replay_buffer.tell(&mut frame.head, true);
     frame.head.extend_from_slice(&lost.head);
     frame.body = lost.body.clone();
     frame.token = lost.body.is_some().then(|| lost.token.unwrap_or(NOBODY));
-    ledger.keep_lost(lost);
+    replay_buffer.keep_lost(lost);
     true
 }
 
@@ -214,9 +215,9 @@ fn emit_messages(
 ) {
     // Those that go whole come first in the account: what goes ahead takes what they leave.
     let whole = choice.messages.iter().filter(|(_, carry)| *carry != Carry::Asked);
-    state.credit -= whole.map(|&(at, _)| charge(state.window[at].bytes)).sum::<usize>();
+    state.credit -= whole.map(|&(at, _)| charge(state.send_queue[at].bytes)).sum::<usize>();
     for &(at, carry) in &choice.messages {
-        let pending = state.window[at];
+        let pending = state.send_queue[at];
         let Some(Op { region, state: OpState::Send(send), .. }) = ops.find_mut(pending.id) else {
             continue;
         };
@@ -228,7 +229,7 @@ fn emit_messages(
                 emit_rts(state, link, pending, region, send, frame);
                 ops.offers += 1;
             }
-            Carry::Copied | Carry::Gathered => {
+            Carry::Copied | Carry::Coalesced => {
                 counters.eager += 1;
                 emit_eager(state, pending, region, send, carry, frame);
                 ops.complete_send_if_done(pending.id.index);
@@ -297,20 +298,20 @@ fn emit_rts(
     packet::emit_rts(&mut frame.head, &header, id.index, bytes as u64, approach);
 }
 
-/// Takes the messages that have left out of the window, and counts for the others how many left before
+/// Takes the messages that have left out of the send_queue, and counts for the others how many left before
 /// them.
 fn leave_window(state: &mut PeerState, choice: &Choice) {
     let in_order = choice.messages.iter().enumerate().all(|(index, &(at, _))| index == at);
     if in_order {
-        state.window.drain(..choice.messages.len());
+        state.send_queue.drain(..choice.messages.len());
         return;
     }
     let mut places: Vec<usize> = choice.messages.iter().map(|&(at, _)| at).collect();
     places.sort_unstable();
     while let Some(place) = places.pop() {
-        state.window.remove(place);
+        state.send_queue.remove(place);
         // Those that are left before this place: the chosen ones among them are still to be removed.
-        for older in state.window.range_mut(..place) {
+        for older in state.send_queue.range_mut(..place) {
             older.overtaken = older.overtaken.saturating_add(1);
         }
     }
@@ -390,11 +391,11 @@ fn rts_data_len(len: usize, state: &PeerState, link: usize) -> usize {
 
 /// What goes ahead leaves such a part of the credit.
 const CREDIT_LEFT: usize = 8;
-/// Messages gathered for one frame, in bytes: some hundred short ones, so that the receiver takes in one
+/// Messages coalesced for one frame, in bytes: some hundred short ones, so that the receiver takes in one
 /// frame while the next is filled.
-pub(crate) const GATHERED_MAX: usize = 16 << 10;
+pub(crate) const COALESCED_MAX: usize = 16 << 10;
 
-/// What a frame may begin with, besides what was chosen and gathered, in bytes.
+/// What a frame may begin with, besides what was chosen and coalesced, in bytes.
 pub(crate) const BEGIN_MAX: usize = packet::ACK_LEN + 8;
 
 fn token(id: OpId) -> FrameToken {

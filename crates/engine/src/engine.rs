@@ -21,12 +21,12 @@ pub use closing::CLOSES;
 pub use error::PeerError;
 pub use links::{Loss, Overdue};
 
-use crate::ledger::Keeping;
 use crate::matching::{Matched, Matching};
 use crate::op::{Completion, Op, OpId, OpState, Ops, Outcome};
 use crate::peer::{PeerState, Pending, Reach};
+use crate::replay_buffer::Keeping;
+use crate::send_observer::SendObserver;
 use crate::strategy::{Auto, Choice, Invalid, Strategy};
-use crate::witness::Witness;
 
 /// What does not follow from the links.
 #[derive(Debug)]
@@ -86,13 +86,13 @@ pub enum Posted {
 
 /// Names a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PullId(OpId);
+pub struct RemoteReadId(OpId);
 
 /// Memory of a peer to be copied here.
 #[derive(Clone, Debug)]
-pub struct Pull {
-    /// Names it in [`Engine::handle_pulled`].
-    pub id: PullId,
+pub struct RemoteRead {
+    /// Names it in [`Engine::handle_remote_read_done`].
+    pub id: RemoteReadId,
     /// The peer.
     pub peer: PeerId,
     /// The rail that reaches its memory.
@@ -178,7 +178,7 @@ pub struct Engine {
     matched: Matched,
     ready: VecDeque<(PeerId, RailId)>,
     wanted: VecDeque<PeerId>,
-    pulls: VecDeque<OpId>,
+    remote_reads: VecDeque<OpId>,
     unexpected_bytes: usize,
     /// Gates whose links are looked at beside one another, or waited for.
     watched: Vec<PeerId>,
@@ -197,19 +197,19 @@ pub struct Engine {
     patience_ns: u64,
     detour_ns: u64,
     host: HostCost,
-    is_crowded: bool,
+    is_oversubscribed: bool,
     budget_bytes: usize,
     granted_bytes: usize,
     counters: Counters,
     packer: Packer,
     strategy: Box<dyn Strategy>,
-    /// Whether it gathers.
-    gathers: bool,
+    /// Whether it coalesces.
+    coalesces: bool,
     choice: Choice,
     /// Which rules the strategy broke, and which of that is still to be told.
     broken: Vec<Discriminant<Invalid>>,
     refusals: VecDeque<String>,
-    witness: Option<Box<dyn Witness>>,
+    send_observer: Option<Box<dyn SendObserver>>,
 }
 
 impl Engine {
@@ -224,7 +224,7 @@ impl Engine {
             matched: Matched::default(),
             ready: VecDeque::new(),
             wanted: VecDeque::new(),
-            pulls: VecDeque::new(),
+            remote_reads: VecDeque::new(),
             unexpected_bytes: 0,
             watched: Vec::new(),
             is_timed: false,
@@ -237,17 +237,17 @@ impl Engine {
             patience_ns: config.patience_ns,
             detour_ns: config.detour_ns,
             host: config.host,
-            is_crowded: false,
+            is_oversubscribed: false,
             budget_bytes: config.budget_bytes,
             granted_bytes: 0,
             counters: Counters::default(),
             packer: Packer::default(),
-            gathers: config.strategy.gathers(),
+            coalesces: config.strategy.coalesces(),
             strategy: config.strategy,
             choice: Choice::default(),
             broken: Vec::new(),
             refusals: VecDeque::new(),
-            witness: None,
+            send_observer: None,
         }
     }
 
@@ -259,8 +259,8 @@ impl Engine {
 
     /// Whether others want this host's cores: processor time that is free elsewhere is not.
     #[inline]
-    pub fn set_crowded(&mut self, is_crowded: bool) {
-        self.is_crowded = is_crowded;
+    pub fn set_oversubscribed(&mut self, is_oversubscribed: bool) {
+        self.is_oversubscribed = is_oversubscribed;
     }
 
     /// Whether [`Engine::take`] would answer.
@@ -275,7 +275,7 @@ impl Engine {
             OpState::Free
             | OpState::Posted
             | OpState::Arriving { .. }
-            | OpState::Pulling { .. }
+            | OpState::RemoteReading { .. }
             | OpState::Send(_) => None,
         }
     }
@@ -286,15 +286,15 @@ impl Engine {
     }
 
     /// Counts news that the engine does not know of: the end of something made of several operations.
-    pub fn submit_news(&mut self) {
-        self.ops.news += 1;
+    pub fn submit_event(&mut self) {
+        self.ops.event_count += 1;
     }
 
     /// Grows with whatever a thread may wait for: operations that complete, messages that come before
     /// their receive, peers that fail, and what was submitted as news.
     #[inline]
-    pub fn news(&self) -> u64 {
-        self.ops.news
+    pub fn event_count(&self) -> u64 {
+        self.ops.event_count
     }
 
     /// Whether operations are under way.
@@ -312,7 +312,7 @@ impl Engine {
     /// Whether nothing is left to send and nobody waits for this process's data.
     pub fn is_idle(&self) -> bool {
         let peers_idle = self.peers.iter().flatten().all(|peer| peer.is_idle());
-        peers_idle && self.pulls.is_empty() && self.ops.sends_pending() == 0
+        peers_idle && self.remote_reads.is_empty() && self.ops.sends_pending() == 0
     }
 
     /// As [`Engine::is_idle`], but for what would be said in closed contexts to peers to which no way is found yet.
@@ -321,11 +321,11 @@ impl Engine {
         let mut peers = self.peers.iter().flatten();
         let are_idle = peers.all(|peer| {
             let is_closed = |send: &Pending| self.closed.contains_key(&send.context);
-            let waits = peer.reach == Reach::Wanted && peer.window.iter().all(is_closed);
-            unsaid += if waits { peer.window.len() } else { 0 };
+            let waits = peer.reach == Reach::Wanted && peer.send_queue.iter().all(is_closed);
+            unsaid += if waits { peer.send_queue.len() } else { 0 };
             waits || peer.is_idle()
         });
-        are_idle && self.pulls.is_empty() && self.ops.sends_pending() == unsaid
+        are_idle && self.remote_reads.is_empty() && self.ops.sends_pending() == unsaid
     }
 
     /// What was done so far.

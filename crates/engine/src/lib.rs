@@ -7,8 +7,8 @@
 //!   was submitted until [`Engine::take`] returns its [`Completion`].
 //! * Outputs, asked for after every command and event: [`Engine::poll_connect`],
 //!   [`Engine::poll_peer`] with [`Engine::poll_frame`] and [`Engine::handle_posted`],
-//!   [`Engine::poll_pull`].
-//! * Events: `handle_up`, `handle_frame`, `handle_sent`, `handle_room`, `handle_pulled`,
+//!   [`Engine::poll_remote_read`].
+//! * Events: `handle_up`, `handle_frame`, `handle_sent`, `handle_room`, `handle_remote_read_done`,
 //!   `handle_down`.
 //!
 //! # A message
@@ -17,7 +17,7 @@
 //! before its receive if the process's budget allows. A long one asks first (*rendezvous*): the receiver,
 //! once matched, fetches it from the sender's memory where the rail can, or clears the sender to
 //! stream it; on links where asking takes long, its beginning goes ahead of the clear, as far as credits
-//! allow. Everything for one peer passes the peer's window, from which an idle rail takes the
+//! allow. Everything for one peer passes the peer's send_queue, from which an idle rail takes the
 //! next frame: control first, then short messages together, then one long piece at the end.
 //!
 //! # Order
@@ -28,20 +28,20 @@
 
 mod emit;
 mod engine;
-mod ledger;
 mod link;
 mod matching;
 mod op;
 mod pack;
 mod peer;
+mod replay_buffer;
 mod rts_data;
+mod send_observer;
 pub mod strategy;
-mod witness;
 
 pub use engine::{
     BUDGET_BYTES, CLOSES, Config, Counters, Engine, Loss, Overdue, PATIENCE_NS, PeerError, Posted,
-    Pull, PullId,
+    RemoteRead, RemoteReadId,
 };
 pub use matching::{MatchedId, Message, Selector};
 pub use op::{Completion, Envelope, OpId, Outcome, SendMode};
-pub use witness::Witness;
+pub use send_observer::SendObserver;

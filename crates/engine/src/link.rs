@@ -3,7 +3,7 @@
 use wire::{Capabilities, Cost, Frame, FrameToken, HostCost, RailId, Thresholds, packet};
 
 use crate::engine::PeerError;
-use crate::ledger::Ledger;
+use crate::replay_buffer::ReplayBuffer;
 
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -20,7 +20,7 @@ pub(crate) struct Link {
     /// A frame the rail had no room for: the first to go.
     pub stalled: Option<Frame>,
     /// What has passed over a link whose frames are kept; none on another.
-    pub ledger: Option<Box<Ledger>>,
+    pub replay_buffer: Option<Box<ReplayBuffer>>,
 }
 
 impl Link {
@@ -34,7 +34,7 @@ impl Link {
             full: false,
             listed: false,
             stalled: None,
-            ledger: is_kept.then(Box::<Ledger>::default),
+            replay_buffer: is_kept.then(Box::<ReplayBuffer>::default),
         }
     }
 
@@ -74,15 +74,15 @@ impl Link {
         now_ns: u64,
         mut arrived: impl FnMut(FrameToken),
     ) -> Result<bool, PeerError> {
-        let Some(ledger) = &mut self.ledger else {
+        let Some(replay_buffer) = &mut self.replay_buffer else {
             return Err(PeerError::Confirmation { sent: 0, got: frames });
         };
-        let before = ledger.bytes();
-        ledger.confirm(frames, now_ns, &mut arrived)?;
-        if ledger.wants_copies() {
-            ledger.copy_others(self.capabilities.credit_wanted, arrived);
+        let before = replay_buffer.bytes();
+        replay_buffer.confirm(frames, now_ns, &mut arrived)?;
+        if replay_buffer.wants_copies() {
+            replay_buffer.copy_others(self.capabilities.credit_wanted, arrived);
         }
-        let observed = ledger.observe((before - ledger.bytes()) as u64, now_ns);
+        let observed = replay_buffer.observe((before - replay_buffer.bytes()) as u64, now_ns);
         let Some((bytes, took_ns)) = observed else { return Ok(false) };
         self.cost.learn(bytes, took_ns);
         Ok(self.has_changed())
@@ -93,8 +93,8 @@ impl Link {
     /// round trips, as the credit does.
     pub fn copies(&mut self, token: FrameToken) -> bool {
         let keeps_copies = self.keeps_copies();
-        let Some(ledger) = &mut self.ledger else { return true };
-        keeps_copies && ledger.copy(token, self.capabilities.credit_wanted)
+        let Some(replay_buffer) = &mut self.replay_buffer else { return true };
+        keeps_copies && replay_buffer.copy(token, self.capabilities.credit_wanted)
     }
 
     /// Whether what has left is copied rather than waited for.
@@ -104,14 +104,14 @@ impl Link {
 
     /// It is so late: what has left since the time was told before has left by now.
     pub fn stamp(&mut self, now_ns: u64) {
-        if let Some(ledger) = &mut self.ledger {
-            ledger.stamp(now_ns);
+        if let Some(replay_buffer) = &mut self.replay_buffer {
+            replay_buffer.stamp(now_ns);
         }
     }
 
     /// Takes what the rail predicts, as far as the traffic has not shown it.
     pub fn predict(&mut self, cost: Cost) {
-        if self.ledger.as_ref().is_some_and(|ledger| ledger.has_learned) {
+        if self.replay_buffer.as_ref().is_some_and(|replay_buffer| replay_buffer.has_learned) {
             self.cost.learn_latency(cost.latency_ns());
         } else {
             self.cost = cost;
@@ -122,8 +122,8 @@ impl Link {
     /// one that has swallowed it fails when more follows.
     pub fn ask_if_late(&mut self, now_ns: u64) {
         let patience_ns = self.patience_ns();
-        if let Some(ledger) = &mut self.ledger {
-            ledger.probe_after(patience_ns, now_ns);
+        if let Some(replay_buffer) = &mut self.replay_buffer {
+            replay_buffer.probe_after(patience_ns, now_ns);
         }
     }
 
@@ -147,46 +147,48 @@ impl Link {
     /// What a frame over it begins with, in bytes, where frames are kept.
     #[inline]
     pub fn word_len(&self) -> usize {
-        if self.ledger.is_some() { packet::ACK_LEN } else { 0 }
+        if self.replay_buffer.is_some() { packet::ACK_LEN } else { 0 }
     }
 
     /// Whether a frame could be posted now.
     #[inline]
     pub fn is_ready(&self) -> bool {
-        !self.full && self.ledger.as_ref().is_none_or(|ledger| ledger.has_room())
+        !self.full
+            && self.replay_buffer.as_ref().is_none_or(|replay_buffer| replay_buffer.has_room())
     }
 
     /// Whether the link has something to send that is its own, not the peer's.
     #[inline]
     pub fn has_work(&self) -> bool {
-        self.stalled.is_some() || self.ledger.as_ref().is_some_and(|ledger| ledger.has_errand())
+        self.stalled.is_some()
+            || self.replay_buffer.as_ref().is_some_and(|replay_buffer| replay_buffer.has_errand())
     }
 
     /// Whether a long frame is under way of which the peer is to say that it has arrived.
     pub fn has_longs(&self) -> bool {
-        self.ledger.as_ref().is_some_and(|ledger| ledger.has_longs())
+        self.replay_buffer.as_ref().is_some_and(|replay_buffer| replay_buffer.has_longs())
     }
 
     /// Whether nothing is under way that an operation waits for.
     pub fn is_settled(&self) -> bool {
-        self.ledger.as_ref().is_none_or(|ledger| ledger.is_settled())
+        self.replay_buffer.as_ref().is_none_or(|replay_buffer| replay_buffer.is_settled())
     }
 
     /// Whether the peer is to say that something has arrived, and has not.
     pub fn awaits_word(&self) -> bool {
-        self.ledger.as_ref().is_some_and(|ledger| ledger.awaits_word())
+        self.replay_buffer.as_ref().is_some_and(|replay_buffer| replay_buffer.awaits_word())
     }
 
     /// Bytes posted of which the peer has not yet said that they have arrived; 0 where it does not say.
     pub fn backlog_bytes(&self) -> usize {
-        self.ledger.as_ref().map_or(0, |ledger| ledger.bytes())
+        self.replay_buffer.as_ref().map_or(0, |replay_buffer| replay_buffer.bytes())
     }
 
     /// What the rail has not taken has to go another way, and nothing is known of its room any more.
     pub fn close(&mut self) {
         (self.stalled, self.full, self.listed) = (None, false, false);
-        if let Some(ledger) = &mut self.ledger {
-            ledger.close();
+        if let Some(replay_buffer) = &mut self.replay_buffer {
+            replay_buffer.close();
         }
     }
 }
@@ -229,37 +231,38 @@ pub(crate) enum State {
 /// there were none, the peer is asked for a sign of life over the others.
 pub(crate) fn judge(links: &mut [Link], now_ns: u64) -> Option<RailId> {
     for at in 0..links.len() {
-        let Some(since_ns) = links[at].ledger.as_ref().and_then(|own| own.waits_since_ns()) else {
+        let Some(since_ns) = links[at].replay_buffer.as_ref().and_then(|own| own.waits_since_ns())
+        else {
             continue;
         };
         let late_ns = since_ns.saturating_add(links[at].patience_ns());
         if now_ns <= late_ns {
-            if let Some(ledger) = &mut links[at].ledger {
-                ledger.suspected_ns = None;
+            if let Some(replay_buffer) = &mut links[at].replay_buffer {
+                replay_buffer.suspected_ns = None;
             }
             continue;
         }
         let others = || (0..links.len()).filter(|&other| other != at);
-        let of = |at: usize| links[at].ledger.as_ref();
+        let of = |at: usize| links[at].replay_buffer.as_ref();
         let is_outrun =
             others().any(|other| of(other).is_some_and(|it| it.confirmed_ns() > late_ns));
         if is_outrun {
             let grace_ns = links[at].patience_ns();
-            let ledger = links[at].ledger.as_mut()?;
-            if let Some(suspected_ns) = ledger.suspected_ns {
+            let replay_buffer = links[at].replay_buffer.as_mut()?;
+            if let Some(suspected_ns) = replay_buffer.suspected_ns {
                 if now_ns - suspected_ns > grace_ns {
                     return Some(links[at].rail);
                 }
             } else {
                 // Its peer may have had no reason to say what has come.
-                ledger.suspected_ns = Some(now_ns);
-                ledger.probes = true;
+                replay_buffer.suspected_ns = Some(now_ns);
+                replay_buffer.probes = true;
             }
             continue;
         }
         for other in (0..links.len()).filter(|&other| other != at) {
-            if let Some(ledger) = &mut links[other].ledger {
-                ledger.probes |= !ledger.has_sent_since(late_ns);
+            if let Some(replay_buffer) = &mut links[other].replay_buffer {
+                replay_buffer.probes |= !replay_buffer.has_sent_since(late_ns);
             }
         }
     }
@@ -289,7 +292,7 @@ mod tests {
     use wire::Body;
 
     use super::*;
-    use crate::ledger::Keeping;
+    use crate::replay_buffer::Keeping;
 
     const PIECE: usize = 256 << 10;
 
@@ -316,7 +319,7 @@ mod tests {
                 piece_max,
                 credit_bytes,
                 credit_wanted: credit_bytes,
-                pull: false,
+                remote_read: false,
                 adapts: true,
                 replay: true,
                 reopens: false,
@@ -330,7 +333,7 @@ mod tests {
         let body = Some(Body { region: Region::owned(PIECE) });
         let frame = Frame { head: vec![0; 20], body, token: Some(FrameToken(u64::from(number))) };
         let keeping = Keeping { from: 0, sequence: number, is_prompt: true };
-        link.ledger.as_mut().expect("frames are kept").keep(&frame, keeping);
+        link.replay_buffer.as_mut().expect("frames are kept").keep(&frame, keeping);
     }
 
     /// Pieces arrive one by one at a rate in bytes a second, and the link adapts; how often it has.

@@ -111,7 +111,7 @@ pub(crate) enum OpState {
     },
     /// A matched receive that `progress` fetches; `op` is the sender's. Once it is taken it ends with its fetch,
     /// which writes to its memory.
-    Pulling {
+    RemoteReading {
         source: u32,
         tag: i32,
         bytes: u64,
@@ -128,7 +128,7 @@ pub(crate) enum OpState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendState {
     pub envelope: Envelope,
-    /// Still in the window, or being streamed.
+    /// Still in the send_queue, or being streamed.
     pub to_emit: bool,
     /// Frames with its memory that a rail holds.
     pub held: u32,
@@ -190,7 +190,7 @@ pub(crate) struct Ops {
     /// Operations under way.
     pub pending: usize,
     /// Grows with every completion, and with what else a thread may wait for.
-    pub news: u64,
+    pub event_count: u64,
 }
 
 impl Ops {
@@ -266,7 +266,7 @@ impl Ops {
         }
         op.region = Region::empty();
         self.pending -= 1;
-        self.news += 1;
+        self.event_count += 1;
         op.state = OpState::Done(completion);
         if op.released {
             self.vacate(index);
@@ -317,7 +317,7 @@ impl Ops {
 
     /// Whether memory of an operation is written to by a fetch.
     pub fn is_being_fetched(&self, index: u32) -> bool {
-        matches!(self.slots[index as usize].state, OpState::Pulling { is_taken: true, .. })
+        matches!(self.slots[index as usize].state, OpState::RemoteReading { is_taken: true, .. })
     }
 
     #[inline]

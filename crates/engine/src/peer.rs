@@ -7,11 +7,11 @@ use wire::packet::{self, Incarnation};
 use wire::{Capabilities, Frame, RailId};
 
 use crate::emit::BEGIN_MAX;
-use crate::ledger::{Ledger, Lost, PROMPT_BYTES};
 use crate::link::{Apart, Link, State};
 use crate::matching::Unexpected;
 use crate::op::OpId;
 use crate::pack::Packing;
+use crate::replay_buffer::{Lost, PROMPT_BYTES, ReplayBuffer};
 use crate::rts_data::Arrivals;
 
 /// Whether a peer's peer can be reached.
@@ -70,15 +70,15 @@ pub(crate) struct PeerState {
     pub detours: u64,
     pub control: VecDeque<Control>,
     /// Sends whose envelope has not left yet, in order.
-    pub window: VecDeque<Pending>,
+    pub send_queue: VecDeque<Pending>,
     /// Sends being streamed, served in turn.
     pub streams: VecDeque<OpId>,
     /// How much others have left while these waited, in bytes, beyond the share that is theirs.
     pub passed_bytes: usize,
-    /// Short messages, as they will stand in a frame, before all that is in the window.
-    pub gathered: Vec<u8>,
+    /// Short messages, as they will stand in a frame, before all that is in the send_queue.
+    pub coalesced: Vec<u8>,
     /// The sequence of the first of them.
-    pub gathered_from: u32,
+    pub coalesced_from: u32,
     /// They need not wait for more.
     pub released: bool,
     pub sequence_out: u32,
@@ -107,7 +107,7 @@ pub(crate) struct PeerState {
     /// What packing has brought.
     pub packing: Packing,
     /// Fetching from this peer was refused once.
-    pub pull_refused: bool,
+    pub remote_read_refused: bool,
     /// The strategy broke a rule here: `fifo` goes on.
     pub is_plain: bool,
 }
@@ -121,11 +121,11 @@ impl PeerState {
             parted_for_ns: None,
             detours: 0,
             control: VecDeque::new(),
-            window: VecDeque::new(),
+            send_queue: VecDeque::new(),
             streams: VecDeque::new(),
             passed_bytes: 0,
-            gathered: Vec::new(),
-            gathered_from: 0,
+            coalesced: Vec::new(),
+            coalesced_from: 0,
             released: false,
             sequence_out: 0,
             sequence_in: 0,
@@ -141,7 +141,7 @@ impl PeerState {
             charged: 0,
             owed: 0,
             packing: Packing::default(),
-            pull_refused: false,
+            remote_read_refused: false,
             is_plain: false,
         }
     }
@@ -175,7 +175,7 @@ impl PeerState {
 
     /// Whether links of the peer are looked at beside one another, or waited for, or may swallow what they keep.
     pub fn is_watched(&self) -> bool {
-        !self.apart.is_empty() || self.links.iter().any(|link| link.ledger.is_some())
+        !self.apart.is_empty() || self.links.iter().any(|link| link.replay_buffer.is_some())
     }
 
     /// Names the links over which the peer is still to be greeted, once.
@@ -210,9 +210,9 @@ impl PeerState {
     pub fn can_recover(&self) -> bool {
         let Some(frame_max) = self.frame_max() else { return false };
         let gone = self.apart.iter().filter(|apart| apart.state == State::Gone);
-        let mut ledgers = gone.filter_map(|apart| apart.link.ledger.as_ref());
+        let mut replay_buffers = gone.filter_map(|apart| apart.link.replay_buffer.as_ref());
         self.lost.iter().all(|lost| lost.fits(frame_max))
-            && ledgers.all(|ledger| ledger.fits(frame_max))
+            && replay_buffers.all(|replay_buffer| replay_buffer.fits(frame_max))
     }
 
     /// A link carries frames from now on. Both ends have their links in the same order, whichever opened first:
@@ -220,8 +220,9 @@ impl PeerState {
     /// kernel's word that the question has arrived, for which it sends a packet otherwise.
     pub fn join(&mut self, link: Link) {
         // What was to be asked behind a long frame may go over this one now.
-        let ledgers = self.links.iter_mut().filter_map(|link| link.ledger.as_mut());
-        ledgers.for_each(|ledger| ledger.probes |= ledger.has_unprompted_long());
+        let replay_buffers = self.links.iter_mut().filter_map(|link| link.replay_buffer.as_mut());
+        replay_buffers
+            .for_each(|replay_buffer| replay_buffer.probes |= replay_buffer.has_unprompted_long());
         let behind = self.links.iter().position(|other| other.rail > link.rail);
         self.links.insert(behind.unwrap_or(self.links.len()), link);
     }
@@ -235,12 +236,12 @@ impl PeerState {
 
     /// Has the peer told, over another link, that no more is taken from this one.
     pub fn tell_parted(&mut self, link: &Link) {
-        let Some(ledger) = &link.ledger else { return };
-        let name = ledger.name(link.rail);
+        let Some(replay_buffer) = &link.replay_buffer else { return };
+        let name = replay_buffer.name(link.rail);
         self.control.retain(
             |word| !matches!(word, Control::LinkDown { link, .. } if link.rail == name.rail),
         );
-        self.control.push_back(Control::LinkDown { link: name, frames: ledger.received() });
+        self.control.push_back(Control::LinkDown { link: name, frames: replay_buffer.received() });
     }
 
     /// Gives what a link has kept, of which the peer has said that it takes no more from there, to those that can
@@ -249,16 +250,18 @@ impl PeerState {
         let Some(frame_max) = self.frame_max() else { return };
         let lost = &mut self.lost;
         let mut own = self.apart.iter_mut().filter(|apart| apart.link.rail == rail);
-        let ledger = own.next().and_then(|apart| apart.link.ledger.as_mut());
-        if let Some(ledger) = ledger.filter(|ledger| ledger.fits(frame_max)) {
-            ledger.take_lost(lost);
+        let replay_buffer = own.next().and_then(|apart| apart.link.replay_buffer.as_mut());
+        if let Some(replay_buffer) =
+            replay_buffer.filter(|replay_buffer| replay_buffer.fits(frame_max))
+        {
+            replay_buffer.take_lost(lost);
         }
     }
 
     /// Whether there is something to send that any link may carry.
     #[inline]
     pub fn has_work(&self) -> bool {
-        !self.window.is_empty()
+        !self.send_queue.is_empty()
             || !self.streams.is_empty()
             || !self.control.is_empty()
             || !self.lost.is_empty()
@@ -274,7 +277,7 @@ impl PeerState {
 
     /// Whether there is something for a strategy to choose from.
     pub fn has_choice(&self) -> bool {
-        !(self.window.is_empty() && self.streams.is_empty() && self.control.is_empty())
+        !(self.send_queue.is_empty() && self.streams.is_empty() && self.control.is_empty())
     }
 
     /// A frame was built of what was chosen; it may hold a piece of the long message whose turn it was.
@@ -302,7 +305,7 @@ impl PeerState {
         len <= inline_max
             && BEGIN_MAX + packet::EAGER_LEN + len <= frame_max
             && charge(len) <= self.credit
-            && self.gathered.is_empty()
+            && self.coalesced.is_empty()
             && !self.has_work()
     }
 
@@ -354,12 +357,12 @@ impl PeerState {
 
     /// Whether one of the two processes can read the other's memory.
     pub fn can_fetch(&self) -> bool {
-        !self.pull_refused && self.pulling_rail().is_some()
+        !self.remote_read_refused && self.remote_read_rail().is_some()
     }
 
     /// The rail by which one can.
-    pub fn pulling_rail(&self) -> Option<RailId> {
-        self.links.iter().find(|link| link.capabilities.pull).map(|link| link.rail)
+    pub fn remote_read_rail(&self) -> Option<RailId> {
+        self.links.iter().find(|link| link.capabilities.remote_read).map(|link| link.rail)
     }
 
     /// How many more messages may leave before the oldest that is under way has arrived: the peer puts
@@ -372,7 +375,8 @@ impl PeerState {
     }
 
     fn order_room_of_many(&self) -> usize {
-        let oldest = |link: &Link| link.ledger.as_deref().and_then(Ledger::oldest_sequence);
+        let oldest =
+            |link: &Link| link.replay_buffer.as_deref().and_then(ReplayBuffer::oldest_sequence);
         let spread = |oldest: u32| self.sequence_out.wrapping_sub(oldest);
         let mut most = 0;
         for link in &self.links {
@@ -412,7 +416,7 @@ impl PeerState {
     pub fn is_idle(&self) -> bool {
         self.reach.is_failed()
             || (self.is_drained()
-                && self.gathered.is_empty()
+                && self.coalesced.is_empty()
                 && self.links.iter().all(Link::is_settled)
                 && self.apart.iter().all(|apart| apart.link.backlog_bytes() == 0))
     }

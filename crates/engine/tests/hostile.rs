@@ -432,7 +432,7 @@ fn a_peer_that_is_gone_does_not_come_back() {
 fn what_is_fetched_from_a_peer_that_is_gone_ends_when_nothing_is_written_any_more() {
     for (is_copied, outcome) in [(true, Outcome::Ok), (false, Outcome::PeerFailed)] {
         let mut engine = Engine::new(Config::new(2));
-        engine.handle_up(peer_id(1), RAIL, Capabilities { pull: true, ..NEAR.capabilities });
+        engine.handle_up(peer_id(1), RAIL, Capabilities { remote_read: true, ..NEAR.capabilities });
         let selector = Selector { context: 0, source: Some(1), tag: Some(LONG) };
         let receive = |engine: &mut Engine| {
             engine.submit_receive(Some(peer_id(1)), selector, &Region::owned(5000))
@@ -445,15 +445,15 @@ fn what_is_fetched_from_a_peer_that_is_gone_ends_when_nothing_is_written_any_mor
             frame
         };
         engine.handle_frame(peer_id(1), RAIL, &request(0)).expect("a message in order");
-        let pull = engine.poll_pull().expect("a peer that can be read");
+        let remote_read = engine.poll_remote_read().expect("a peer that can be read");
         engine.handle_frame(peer_id(1), RAIL, &request(1)).expect("a message in order");
         engine.handle_down(peer_id(1));
         let outcome_of = |end: Option<engine::Completion>| end.map(|end| end.outcome);
         assert_eq!(outcome_of(engine.take(listed)), Some(Outcome::PeerFailed), "nobody has begun");
         assert_eq!(engine.take(fetched), None, "its memory is written to");
-        engine.handle_pulled(pull.id, is_copied);
+        engine.handle_remote_read_done(remote_read.id, is_copied);
         assert_eq!(outcome_of(engine.take(fetched)), Some(outcome));
-        assert!(engine.poll_pull().is_none() && engine.is_idle() && !engine.has_pending());
+        assert!(engine.poll_remote_read().is_none() && engine.is_idle() && !engine.has_pending());
     }
 }
 
@@ -481,8 +481,8 @@ fn links_that_mangle_one_peer_leave_the_others_their_traffic() {
     let mut accused = 0;
     for_seeds(400, |seed| {
         let mut random = Random::new(!seed);
-        let pull = Shape { pull_works: true, ..NEAR };
-        let mut network = Network::new(seed, 3, random.pick(&[NEAR, pull, AHEAD]));
+        let remote_read = Shape { remote_read_works: true, ..NEAR };
+        let mut network = Network::new(seed, 3, random.pick(&[NEAR, remote_read, AHEAD]));
         let mut seen: Vec<Vec<u8>> = Vec::new();
         let rate = random.pick(&[1, 3, 10]);
         let mangle = move |random: &mut Random, frame: Vec<u8>| {
@@ -660,8 +660,8 @@ impl Victim {
         for frame in frames {
             let heard = self.engine.handle_frame(peer_id(HOSTILE), RAIL, frame);
             self.drain(HOSTILE);
-            while let Some(pull) = self.engine.poll_pull() {
-                self.engine.handle_pulled(pull.id, false);
+            while let Some(remote_read) = self.engine.poll_remote_read() {
+                self.engine.handle_remote_read_done(remote_read.id, false);
             }
             if heard.is_err() {
                 self.engine.handle_down(peer_id(HOSTILE));

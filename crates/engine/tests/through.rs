@@ -16,9 +16,9 @@ fn a_message_whose_receive_waits_is_taken_while_it_comes() {
     let (beginning, rest) = frame.split_at(100);
     assert_eq!(engine.handle_beginning(PEER, RAIL, beginning, frame.len()), Ok(true));
     assert!(engine.take(op).is_none());
-    let news = engine.news();
+    let event_count = engine.event_count();
     for piece in rest.chunks(300) {
-        assert!(engine.take(op).is_none() && engine.news() == news);
+        assert!(engine.take(op).is_none() && engine.event_count() == event_count);
         engine.handle_rest(PEER, piece);
     }
     assert_eq!(ended(&mut engine, op), (BYTES as u64, Outcome::Ok));

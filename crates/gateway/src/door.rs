@@ -109,7 +109,7 @@ async fn admit(desk: Arc<Desk>, mut stream: TcpStream, from: SocketAddr, number:
             let _ = begin_link(&desk, stream, session, request.listeners).await;
         }
         Ok((request, _)) if request.peer == NOBODY => {
-            let reply = Reply::Tolls(trunk::tolls(&desk, &request.via).await);
+            let reply = Reply::PathCosts(trunk::path_costs(&desk, &request.via).await);
             // Who does not stay to hear it goes by what it knows.
             let _ = stream.write_all(&reply.emit()).await;
         }
@@ -158,7 +158,7 @@ async fn hear(
 pub(crate) async fn serve(desk: &Arc<Desk>, mut caller: Leg, from: SocketAddr, request: &Request) {
     if request.peer == NOBODY {
         // Another gateway wanted the link, and has it.
-        let _ = say(&mut caller, &Reply::Tolls(Vec::new())).await;
+        let _ = say(&mut caller, &Reply::PathCosts(Vec::new())).await;
         return;
     }
     let opened = match enter(desk) {

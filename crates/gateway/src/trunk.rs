@@ -13,7 +13,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use driver::relay::{GATEWAY, REPLY_LEN, Reply, Request, Toll};
+use driver::relay::{GATEWAY, PathCost, REPLY_LEN, Reply, Request};
 use driver::{FarTcp, Knowledge, Refusal};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{sleep, timeout};
@@ -98,26 +98,26 @@ pub(crate) async fn call(
 
 /// What the ways to other gateways cost. Links that there are not yet are opened from now on, one after the other, so
 /// that what each carries is known to those who ask later.
-pub(crate) async fn tolls(desk: &Arc<Desk>, gateways: &[SocketAddr]) -> Vec<Toll> {
+pub(crate) async fn path_costs(desk: &Arc<Desk>, gateways: &[SocketAddr]) -> Vec<PathCost> {
     let allowed = Net::allowed(&desk.gateways, gateways);
-    let mut tolls = desk.carrier.costs(gateways.to_vec()).await;
+    let mut path_costs = desk.carrier.costs(gateways.to_vec()).await;
     let mut missing = Vec::new();
-    for (gateway, toll) in gateways.iter().zip(&mut tolls) {
-        match toll {
-            _ if !allowed.contains(gateway) => *toll = Toll::Closed,
-            Toll::Costs { .. } => {}
-            _ if desk.trunks.has_failed(*gateway) => *toll = Toll::Closed,
-            Toll::Unknown | Toll::Closed => missing.push(*gateway),
+    for (gateway, path_cost) in gateways.iter().zip(&mut path_costs) {
+        match path_cost {
+            _ if !allowed.contains(gateway) => *path_cost = PathCost::Closed,
+            PathCost::Costs { .. } => {}
+            _ if desk.trunks.has_failed(*gateway) => *path_cost = PathCost::Closed,
+            PathCost::Unknown | PathCost::Closed => missing.push(*gateway),
         }
-        if *toll == Toll::Unknown {
+        if *path_cost == PathCost::Unknown {
             let remembered = desk.trunks.knowledge.of_way(*gateway);
-            *toll = remembered.map_or(Toll::Unknown, |cost| Toll::of(&cost));
+            *path_cost = remembered.map_or(PathCost::Unknown, |cost| PathCost::of(&cost));
         }
     }
     if !missing.is_empty() {
         tokio::spawn(explore(Arc::clone(desk), missing));
     }
-    tolls
+    path_costs
 }
 
 /// Opens links to gateways, so that what they cost becomes known.
@@ -129,7 +129,7 @@ async fn explore(desk: Arc<Desk>, gateways: Vec<SocketAddr>) {
             // Its own ranks have it call, mostly; of two links each would measure what the other leaves.
             sleep(OTHERS_TURN).await;
         }
-        let question = Request::of_tolls(Vec::new());
+        let question = Request::of_path_costs(Vec::new());
         let found = find(&desk, gateway, &question).await;
         desk.trunks.note(gateway, found.is_ok());
         sleep(MEASURING).await;
@@ -186,7 +186,7 @@ fn reached(Called { end, reply, round_trip }: Called) -> Result<Reached, String>
             Ok(Reached { leg: Leg::Trunk(end), beyond: beyond.behind_link(round_trip) })
         }
         Some(Reply::Refused(text)) => Err(text),
-        Some(Reply::Tolls(_)) | None => Err("its reply is none".into()),
+        Some(Reply::PathCosts(_)) | None => Err("its reply is none".into()),
     }
 }
 
@@ -209,7 +209,7 @@ async fn open(desk: &Arc<Desk>, gateway: SocketAddr) -> io::Result<()> {
             desk.carrier.link(stream, session, vec![gateway])
         }
         (Reply::Refused(text), _) => Err(io::Error::other(text)),
-        (Reply::Tolls(_), _) => Err(io::Error::other("its reply is none")),
+        (Reply::PathCosts(_), _) => Err(io::Error::other("its reply is none")),
     }
 }
 

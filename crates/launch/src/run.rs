@@ -59,8 +59,8 @@ fn tell(text: &str) -> ExitCode {
     }
 }
 
-/// News for the loop.
-enum News {
+/// An event that the loop handles.
+enum RunEvent {
     /// From one of the agents.
     From(usize, Report),
     /// A piece of our own standard input; empty at its end.
@@ -74,7 +74,7 @@ struct Run {
     /// What messages call each rank's host.
     hosts: Vec<String>,
     server: Server,
-    news: Receiver<News>,
+    events: Receiver<RunEvent>,
     outputs: Outputs,
     left: usize,
     ended: Vec<bool>,
@@ -121,12 +121,12 @@ impl Run {
         if let Some(placing) = options.placing.as_ref().filter(|_| options.verbose) {
             tell!("mpiexec: {}", placing.summary);
         }
-        let (sender, news) = mpsc::sync_channel(NEWS_MAX);
+        let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
         let mut nodes: Vec<Node> = Vec::new();
         for (index, branch) in tree.branches.iter().enumerate() {
-            let news = sender.clone();
+            let events = sender.clone();
             // The loop may have ended before: then nobody wants to know.
-            let report = move |report| news.send(News::From(index, report)).is_ok();
+            let report = move |report| events.send(RunEvent::From(index, report)).is_ok();
             nodes.push(Node::start(branch, report)?);
         }
         let Tree { ways, hosts, nodes: homes, gateways, .. } = tree;
@@ -143,7 +143,7 @@ impl Run {
             ways,
             hosts,
             server: Server::new(name, programs, values),
-            news,
+            events,
             outputs: Outputs::new(options.label),
             left: homes.len(),
             ended: vec![false; homes.len()],
@@ -168,14 +168,14 @@ impl Run {
     fn finish(mut self) -> u8 {
         let mut looked = Instant::now();
         while self.left > 0 {
-            match self.news.recv_timeout(TICK) {
-                Ok(News::From(node, Report::Message(message))) => self.handle(node, message),
-                Ok(News::From(node, Report::Closed)) => self.lose(node),
-                Ok(News::From(node, Report::Strange(said))) => {
+            match self.events.recv_timeout(TICK) {
+                Ok(RunEvent::From(node, Report::Message(message))) => self.handle(node, message),
+                Ok(RunEvent::From(node, Report::Closed)) => self.lose(node),
+                Ok(RunEvent::From(node, Report::Strange(said))) => {
                     let text = self.nodes[node].stranger(&said);
                     self.give_up(&self.nodes[node].ranks.clone(), &text);
                 }
-                Ok(News::Input(piece)) => self.send(0, Kind::Input, piece),
+                Ok(RunEvent::Input(piece)) => self.send(0, Kind::Input, piece),
                 Err(RecvTimeoutError::Timeout) => self.outputs.flush_prompts(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -553,14 +553,14 @@ fn agent_path() -> Result<String, String> {
 }
 
 /// Reads our standard input, a piece at a time: the next one when the rank has taken the last.
-fn read_input(sender: SyncSender<News>) -> Result<Sender<()>, String> {
+fn read_input(sender: SyncSender<RunEvent>) -> Result<Sender<()>, String> {
     let (permits, taken) = mpsc::channel();
     system::start_thread(move || {
         let mut input = std::io::stdin().lock();
         let mut piece = vec![0; INPUT_PIECE];
         loop {
             let count = input.read(&mut piece).unwrap_or(0);
-            let sent = sender.send(News::Input(piece[..count].to_vec()));
+            let sent = sender.send(RunEvent::Input(piece[..count].to_vec()));
             if sent.is_err() || count == 0 || taken.recv().is_err() {
                 return;
             }
@@ -636,8 +636,8 @@ const UNHEARD: Duration = Duration::from_secs(5);
 const REVELATION: Duration = Duration::from_millis(250);
 /// How often time is looked at.
 const TICK: Duration = Duration::from_millis(50);
-/// News that wait for the loop; agents wait with theirs beyond.
-const NEWS_MAX: usize = 256;
+/// Events that wait for the loop; agents wait with theirs beyond.
+const EVENTS_MAX: usize = 256;
 const INPUT_PIECE: usize = 16 << 10;
 
 #[cfg(test)]

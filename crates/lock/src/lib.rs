@@ -3,14 +3,14 @@
 //! An atomic exchange makes the core wait until all it has written before is visible to others. Behind a
 //! short message that wait is as long as a cache line's way from the peer's core, which is most of what
 //! the message takes. As long as the C library knows of a single thread, taking and giving back the lock
-//! are plain writes, and the line travels while the next message is made. With it come a desk, where who finds it held
-//! leaves a slip instead of waiting, turns, places for what is a thread's own, and what keeps a thread from being cancelled.
+//! are plain writes, and the line travels while the next message is made. With it come a combining_lock, where who finds it held
+//! leaves a record instead of waiting, turns, places for what is a thread's own, and what keeps a thread from being cancelled.
 //!
 //! This is an unsafe zone: the locks give out references to what they guard.
 
 mod alone;
 mod cancel;
-mod desk;
+mod combining_lock;
 mod latch;
 #[cfg(test)]
 mod model;
@@ -21,10 +21,10 @@ mod tests;
 mod turn;
 
 pub use cancel::Uncancelled;
-pub use desk::{Clerk, Desk, Entered, Seat};
+pub use combining_lock::{Combiner, CombiningGuard, CombiningLock, Entered};
 pub use mutual::{Guard, Lock};
-pub use places::Places;
-pub use turn::{Held, Missing, Turn};
+pub use places::ThreadSlots;
+pub use turn::{Held, Missing, OwnedCell};
 
 /// What the locks are made of. Their model is made of others.
 mod parts {
@@ -50,13 +50,13 @@ impl<T> Lock<T> {
     }
 }
 
-impl<T: Clerk> Desk<T> {
-    /// A desk that nobody has, with these slips, which are 64 at most.
-    pub fn new(slips: impl IntoIterator<Item = T::Slip>, value: T) -> Self {
-        let slips: Vec<_> = slips.into_iter().take(desk::SLIPS_MAX).collect();
+impl<T: Combiner> CombiningLock<T> {
+    /// A combining_lock that nobody has, with these records, which are 64 at most.
+    pub fn new(records: impl IntoIterator<Item = T::Record>, value: T) -> Self {
+        let records: Vec<_> = records.into_iter().take(combining_lock::RECORDS_MAX).collect();
         let befores = std::iter::repeat_with(|| parts::AtomicU32::new(0));
-        let free = slips.iter().fold(0, |bits, _| bits << 1 | 1);
-        Self::of(latch(), (parts::AtomicU64::new(free), befores), slips, value)
+        let free = records.iter().fold(0, |bits, _| bits << 1 | 1);
+        Self::of(latch(), (parts::AtomicU64::new(free), befores), records, value)
     }
 }
 
@@ -65,7 +65,7 @@ const fn latch() -> latch::Latch {
     latch::Latch::of(AtomicU32::new(0), Mutex::new(()), Condvar::new())
 }
 
-impl<T> Turn<T> {
+impl<T> OwnedCell<T> {
     /// A turn that nobody has.
     pub const fn new(value: T) -> Self {
         Self::of(parts::AtomicU32::new(0), value)

@@ -13,18 +13,18 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::thread::{self, JoinHandle};
 
-use desk::{Clerk, Desk, Entered};
+use combining_lock::{Combiner, CombiningLock, Entered};
 use latch::Latch;
 use mutual::Lock;
 use parts::{AtomicU32, AtomicU64, Condvar, Mutex};
-use turn::{Missing, Turn};
+use turn::{Missing, OwnedCell};
 
-#[path = "desk.rs"]
+#[path = "combining_lock.rs"]
 #[allow(
     clippy::duplicate_mod,
     reason = "the locks' own source again, here with loom's atomics for `parts`"
 )]
-mod desk;
+mod combining_lock;
 #[path = "latch.rs"]
 #[allow(
     clippy::duplicate_mod,
@@ -184,7 +184,7 @@ fn latch() -> Latch {
     Latch::of(AtomicU32::new(0), Mutex::new(()), Condvar::new())
 }
 
-/// What was done at a desk, in its order; each thing by a thread, and the how manieth of its own.
+/// What was done at a combining_lock, in its order; each thing by a thread, and the how manieth of its own.
 #[derive(Default)]
 struct Done {
     list: UnsafeCell<Vec<(u32, u32)>>,
@@ -197,56 +197,58 @@ impl Done {
     }
 }
 
-impl Clerk for Done {
-    type Slip = UnsafeCell<(u32, u32)>;
+impl Combiner for Done {
+    type Record = UnsafeCell<(u32, u32)>;
 
-    fn take_in<'a>(&mut self, slips: impl Iterator<Item = &'a mut Self::Slip>)
+    fn take_in<'a>(&mut self, records: impl Iterator<Item = &'a mut Self::Record>)
     where
-        Self::Slip: 'a,
+        Self::Record: 'a,
     {
-        for slip in slips {
+        for record in records {
             // SAFETY: as above.
-            let (thread, number) = slip.with(|slip| unsafe { *slip });
+            let (thread, number) = record.with(|record| unsafe { *record });
             self.note(thread, number);
         }
     }
 }
 
-/// A desk with so many slips.
-fn desk(slips: u32) -> Desk<Done> {
+/// A combining_lock with so many records.
+fn combining_lock(records: u32) -> CombiningLock<Done> {
     let befores = std::iter::repeat_with(|| AtomicU32::new(0));
-    let contents = (0..slips).map(|_| UnsafeCell::new((0, 0)));
-    let free = AtomicU64::new((1 << slips) - 1);
-    Desk::of(latch(), (free, befores), contents, Done::default())
+    let contents = (0..records).map(|_| UnsafeCell::new((0, 0)));
+    let free = AtomicU64::new((1 << records) - 1);
+    CombiningLock::of(latch(), (free, befores), contents, Done::default())
 }
 
-/// A thread has something done, or leaves it to who is at the desk.
-fn have_done(desk: &Desk<Done>, thread: u32, number: u32) {
+/// A thread has something done, or leaves it to who is at the combining_lock.
+fn have_done(combining_lock: &CombiningLock<Done>, thread: u32, number: u32) {
     // SAFETY: as above.
-    let fill = |slip: &mut UnsafeCell<_>| slip.with_mut(|slip| unsafe { *slip = (thread, number) });
-    let seat = match desk.take_at_once() {
-        Some(seat) => seat,
-        None => match desk.leave(|| true, fill) {
-            Entered::Seated(seat) => seat,
+    let fill = |record: &mut UnsafeCell<_>| {
+        record.with_mut(|record| unsafe { *record = (thread, number) })
+    };
+    let guard = match combining_lock.take_at_once() {
+        Some(guard) => guard,
+        None => match combining_lock.leave(|| true, fill) {
+            Entered::Seated(guard) => guard,
             Entered::Left(()) => return,
         },
     };
-    seat.note(thread, number);
+    guard.note(thread, number);
 }
 
-/// Whoever comes to the desk finds done all that these threads had wanted, each one's in its order.
-fn check(desk: &Desk<Done>, wanted: &[(u32, u32)]) {
-    let seat = desk.lock();
+/// Whoever comes to the combining_lock finds done all that these threads had wanted, each one's in its order.
+fn check(combining_lock: &CombiningLock<Done>, wanted: &[(u32, u32)]) {
+    let guard = combining_lock.lock();
     // SAFETY: as above.
-    let done = seat.list.with(|list| unsafe { (*list).clone() });
+    let done = guard.list.with(|list| unsafe { (*list).clone() });
     for (thread, most) in wanted {
         let of_thread = done.iter().filter(|(who, _)| who == thread).map(|(_, number)| *number);
         assert_eq!(of_thread.collect::<Vec<_>>(), Vec::from_iter(0..*most), "of thread {thread}");
     }
 }
 
-fn turn() -> Turn<Value> {
-    Turn::of(AtomicU32::new(0), Value::new(0))
+fn turn() -> OwnedCell<Value> {
+    OwnedCell::of(AtomicU32::new(0), Value::new(0))
 }
 
 fn add(value: &Value) {
@@ -328,38 +330,38 @@ fn who_does_not_wait_takes_what_is_free() {
     assert!((1..=3).contains(&sum(&lock.lock())));
 }
 
-/// Two threads want something done twice, and look themselves, when they want it or later; there are as many slips.
-fn what_is_left_is_done_in_order(slips: u32) {
-    let desk = Arc::new(desk(slips));
-    let for_other = Arc::clone(&desk);
+/// Two threads want something done twice, and look themselves, when they want it or later; there are as many records.
+fn what_is_left_is_done_in_order(records: u32) {
+    let combining_lock = Arc::new(combining_lock(records));
+    let for_other = Arc::clone(&combining_lock);
     let other = born(move || {
         have_done(&for_other, 1, 0);
         have_done(&for_other, 1, 1);
     });
-    have_done(&desk, 0, 0);
-    check(&desk, &[(0, 1)]);
-    have_done(&desk, 0, 1);
+    have_done(&combining_lock, 0, 0);
+    check(&combining_lock, &[(0, 1)]);
+    have_done(&combining_lock, 0, 1);
     joined([other]);
-    check(&desk, &[(0, 2), (1, 2)]);
+    check(&combining_lock, &[(0, 2), (1, 2)]);
 }
 
-/// Three threads, of which one only waits for the desk, or has it if nobody else does: nobody is left waiting, and nothing
+/// Three threads, of which one only waits for the combining_lock, or has it if nobody else does: nobody is left waiting, and nothing
 /// is left.
 fn who_waits_and_who_leaves_do_not_meet() {
-    let desk = Arc::new(desk(2));
+    let combining_lock = Arc::new(combining_lock(2));
     let [other, waiting] = [0, 1].map(|which| {
-        let desk = Arc::clone(&desk);
+        let combining_lock = Arc::clone(&combining_lock);
         born(move || {
             if which == 0 {
-                have_done(&desk, 1, 0)
+                have_done(&combining_lock, 1, 0)
             } else {
-                drop((desk.try_lock().is_none()).then(|| desk.lock()))
+                drop((combining_lock.try_lock().is_none()).then(|| combining_lock.lock()))
             }
         })
     });
-    have_done(&desk, 0, 0);
+    have_done(&combining_lock, 0, 0);
     joined([other, waiting]);
-    check(&desk, &[(0, 1), (1, 1)]);
+    check(&combining_lock, &[(0, 1), (1, 1)]);
 }
 
 /// A user, and a helper that acts for it; what is kept is seen whole.

@@ -8,8 +8,8 @@
 use std::cell::{RefCell, UnsafeCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Places for a value each.
-pub struct Places<T>([Place<T>; PLACES]);
+/// ThreadSlots for a value each.
+pub struct ThreadSlots<T>([Place<T>; PLACES]);
 
 /// On cache lines of its own.
 #[repr(align(128))]
@@ -21,10 +21,10 @@ struct Place<T> {
 
 // SAFETY: a value comes from the thread alone that has its place, and is asked and dropped there, as one of a
 // `thread_local!`; the place changes hands by an atomic word, which the one releases and the next acquires.
-unsafe impl<T> Sync for Places<T> {}
+unsafe impl<T> Sync for ThreadSlots<T> {}
 
-impl<T> Places<T> {
-    /// Places that nobody has.
+impl<T> ThreadSlots<T> {
+    /// ThreadSlots that nobody has.
     pub const fn new() -> Self {
         Self(
             [const { Place { thread: AtomicUsize::new(0), value: UnsafeCell::new(None) } }; PLACES],
@@ -34,7 +34,7 @@ impl<T> Places<T> {
     /// Asks the calling thread's value, if it has one.
     ///
     /// # Safety
-    /// The question does not come back to [`Places::set`].
+    /// The question does not come back to [`ThreadSlots::set`].
     #[inline(always)]
     pub unsafe fn ask<A>(&self, question: impl FnOnce(&T) -> A) -> Option<A> {
         let thread = this_thread();
@@ -77,18 +77,18 @@ impl<T> Places<T> {
     }
 }
 
-impl<T> Default for Places<T> {
+impl<T> Default for ThreadSlots<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// Places that are left at the end of a thread.
+/// ThreadSlots that are left at the end of a thread.
 trait Leave {
     fn leave(&self, at: usize);
 }
 
-impl<T> Leave for Places<T> {
+impl<T> Leave for ThreadSlots<T> {
     fn leave(&self, at: usize) {
         let place = &self.0[at];
         // SAFETY: the place is this thread's, which is at its end, and so in no question.
@@ -151,14 +151,14 @@ mod tests {
 
     use super::*;
 
-    fn value(places: &'static Places<Arc<u32>>) -> Option<u32> {
+    fn value(places: &'static ThreadSlots<Arc<u32>>) -> Option<u32> {
         // SAFETY: the question only reads.
         unsafe { places.ask(|value| **value) }
     }
 
     #[test]
     fn every_thread_finds_its_own_value_or_none() {
-        static PLACES: Places<Arc<u32>> = Places::new();
+        static PLACES: ThreadSlots<Arc<u32>> = ThreadSlots::new();
         let threads: Vec<_> = (0..100u32)
             .map(|number| {
                 std::thread::spawn(move || {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_ends_leaves_its_place_and_its_value() {
-        static PLACES: Places<Arc<u32>> = Places::new();
+        static PLACES: ThreadSlots<Arc<u32>> = ThreadSlots::new();
         let shared = Arc::new(5);
         for _ in 0..200 {
             let given = Arc::clone(&shared);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::{Lock, Missing, Turn};
+use crate::{Lock, Missing, OwnedCell};
 
 #[test]
 fn one_thread_at_a_time_holds_it() {
@@ -46,7 +46,7 @@ fn sleepers_are_woken_one_by_one() {
 
 #[test]
 fn one_user_at_a_time() {
-    let turn = Turn::new(1);
+    let turn = OwnedCell::new(1);
     let held = turn.take().expect("a free turn");
     assert_eq!(turn.take().err(), Some(Missing::Used));
     drop(held);
@@ -57,7 +57,7 @@ fn one_user_at_a_time() {
 
 #[test]
 fn who_does_not_wait_leaves_the_turn_to_who_has_it() {
-    let turn = Turn::new(0);
+    let turn = OwnedCell::new(0);
     let held = turn.take_at_once().expect("nobody has it");
     assert!(turn.take_at_once().is_none() && turn.take_at_once().is_none(), "another has it");
     assert_eq!(turn.take().err(), Some(Missing::Used));
@@ -68,7 +68,7 @@ fn who_does_not_wait_leaves_the_turn_to_who_has_it() {
 
 #[test]
 fn users_and_helpers_exclude_each_other_and_helpers_miss_nothing() {
-    let (turn, inside) = (Turn::new(0), AtomicBool::new(false));
+    let (turn, inside) = (OwnedCell::new(0), AtomicBool::new(false));
     let (seen, done) = (AtomicU32::new(0), AtomicBool::new(false));
     let alone = |step: &mut dyn FnMut()| {
         assert!(!inside.swap(true, Ordering::Relaxed));
@@ -103,7 +103,7 @@ fn users_and_helpers_exclude_each_other_and_helpers_miss_nothing() {
 #[test]
 fn what_is_kept_is_dropped_once_and_the_rest_too() {
     let value = Arc::new(());
-    let [kept, left] = [0, 1].map(|_| Turn::new(Arc::clone(&value)));
+    let [kept, left] = [0, 1].map(|_| OwnedCell::new(Arc::clone(&value)));
     let kept_value = kept.take().expect("a free turn").keep();
     drop(kept);
     assert_eq!(Arc::strong_count(&value), 3);

@@ -11,7 +11,7 @@ use super::parts::{AtomicU32, SPINS, has_one_thread, is_known_alone, spin_loop, 
 /// Guards a value that has users, of which there must be one at a time, and helpers, which act for the
 /// user while it is away. To take it costs an atomic exchange, or less while the process has one
 /// thread; to give it back, a plain write. So nobody sleeps for it: it is held for short.
-pub struct Turn<T> {
+pub struct OwnedCell<T> {
     /// [`FREE`], [`USED`], [`HELPED`] or [`EMPTY`]; the value is there unless it is empty. Who takes it
     /// acquires what the one before has released.
     state: AtomicU32,
@@ -21,7 +21,7 @@ pub struct Turn<T> {
 /// The value, until it is dropped.
 #[derive(Debug)]
 pub struct Held<'a, T> {
-    turn: &'a Turn<T>,
+    turn: &'a OwnedCell<T>,
 }
 
 /// Why a user cannot have the value.
@@ -34,13 +34,13 @@ pub enum Missing {
 }
 
 // SAFETY: a turn hands its value to one thread at a time, so the value needs to bear being handed over.
-unsafe impl<T: Send> Sync for Turn<T> {}
+unsafe impl<T: Send> Sync for OwnedCell<T> {}
 // SAFETY: the value is the turn's own.
-unsafe impl<T: Send> Send for Turn<T> {}
+unsafe impl<T: Send> Send for OwnedCell<T> {}
 // SAFETY: what is shared between threads gives out shared references only.
 unsafe impl<T: Sync> Sync for Held<'_, T> {}
 
-impl<T> Turn<T> {
+impl<T> OwnedCell<T> {
     /// A turn that nobody has, made of a zero.
     pub(super) const fn of(state: AtomicU32, value: T) -> Self {
         Self { state, value: UnsafeCell::new(MaybeUninit::new(value)) }
@@ -143,7 +143,7 @@ impl<T> Drop for Held<'_, T> {
     }
 }
 
-impl<T> Drop for Turn<T> {
+impl<T> Drop for OwnedCell<T> {
     fn drop(&mut self) {
         if self.state.load(Ordering::Relaxed) != EMPTY {
             // SAFETY: the value is there, and nobody has it.
@@ -152,9 +152,9 @@ impl<T> Drop for Turn<T> {
     }
 }
 
-impl<T> fmt::Debug for Turn<T> {
+impl<T> fmt::Debug for OwnedCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("OwnedCell").field("state", &self.state).finish_non_exhaustive()
     }
 }
 

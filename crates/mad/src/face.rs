@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
 
-use lock::Places;
+use lock::ThreadSlots;
 use memory::Region;
 use mpi::ErrorClass;
 use mpi::table::{Handle, Kind, Table};
@@ -407,7 +407,7 @@ fn find<T: Clone>(table: &Table<T>, name: &str, handle: RawHandle) -> Result<T> 
 /// Asks the message that the thread has called last; false when this is another one.
 #[inline(always)]
 fn try_last<T: std::marker::Send>(
-    last: &Places<(RawHandle, T)>,
+    last: &ThreadSlots<(RawHandle, T)>,
     handle: RawHandle,
     question: impl FnOnce(&T) -> bool,
 ) -> bool {
@@ -419,7 +419,7 @@ fn try_last<T: std::marker::Send>(
 /// Calls a message, which the thread has called last from now on.
 fn with<T: Clone + std::marker::Send>(
     table: &Table<T>,
-    last: &'static Places<(RawHandle, T)>,
+    last: &'static ThreadSlots<(RawHandle, T)>,
     handle: RawHandle,
     call: impl FnOnce(&T) -> Result<()>,
 ) -> Result<()> {
@@ -477,8 +477,8 @@ static CHANNELS: Table<Channel> = Table::new(Kind::Channel, ErrorClass::Arg);
 static PACKINGS: Table<Packing> = Table::new(Kind::Packing, ErrorClass::Arg);
 static UNPACKINGS: Table<Unpacking> = Table::new(Kind::Unpacking, ErrorClass::Arg);
 
-static PACKED: Places<(RawHandle, Packing)> = Places::new();
-static UNPACKED: Places<(RawHandle, Unpacking)> = Places::new();
+static PACKED: ThreadSlots<(RawHandle, Packing)> = ThreadSlots::new();
+static UNPACKED: ThreadSlots<(RawHandle, Unpacking)> = ThreadSlots::new();
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();

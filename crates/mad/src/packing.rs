@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use engine::{OpId, Outcome, SendMode};
-use lock::{Held, Missing, Turn};
+use lock::{Held, Missing, OwnedCell};
 use memory::Region;
 use progress::Worker;
 use wire::PeerId;
@@ -28,7 +28,7 @@ struct Inner {
     line: Arc<Line>,
     place: Place,
     /// Used by the thread that packs. Others, before they wait, let what is packed leave.
-    draft: Turn<Draft>,
+    draft: OwnedCell<Draft>,
     has_ended: AtomicBool,
 }
 
@@ -70,7 +70,7 @@ impl Packing {
             ops: Vec::new(),
         };
         let has_ended = AtomicBool::new(false);
-        Self(Arc::new(Inner { line, place, draft: Turn::new(draft), has_ended }))
+        Self(Arc::new(Inner { line, place, draft: OwnedCell::new(draft), has_ended }))
     }
 
     pub(crate) fn reference(&self) -> Reference {
@@ -191,7 +191,7 @@ impl Inner {
             self.emit(draft);
         }
         if next == Next::Computing {
-            self.line.progress.submit(Worker::release_gathered);
+            self.line.progress.submit(Worker::release_coalesced);
         }
         draft.note_others();
         Ok(())

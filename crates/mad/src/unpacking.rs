@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use engine::{OpId, Outcome};
-use lock::{Held, Missing, Turn};
+use lock::{Held, Missing, OwnedCell};
 use memory::Region;
 use progress::Worker;
 
@@ -22,7 +22,7 @@ pub struct Unpacking(Arc<Inner>);
 struct Inner {
     line: Arc<Line>,
     place: Place,
-    intake: Turn<Intake>,
+    intake: OwnedCell<Intake>,
 }
 
 /// A message until its end.
@@ -82,7 +82,7 @@ impl Unpacking {
             failure: None,
             broken: None,
         };
-        Self(Arc::new(Inner { line, place, intake: Turn::new(intake) }))
+        Self(Arc::new(Inner { line, place, intake: OwnedCell::new(intake) }))
     }
 
     /// From whom it comes.

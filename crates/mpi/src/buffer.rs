@@ -10,8 +10,8 @@ use memory::Region;
 use progress::Worker;
 
 use crate::comm::Comm;
-use crate::lanes::{Lane, Lanes, wait_in};
 use crate::process;
+use crate::vci::{Vci, VciSet, wait_in};
 use crate::{Error, ErrorClass, Result};
 
 /// A place where a buffer can be attached. Clones are the same place.
@@ -45,7 +45,7 @@ struct Attached {
 /// A message that may be on its way still.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    lane: Lane,
+    vci: Vci,
     op: OpId,
     bytes: usize,
     serial: u64,
@@ -91,8 +91,8 @@ impl Place {
         let process = process::current()?;
         // What other threads sent meanwhile goes with the buffer.
         let take =
-            |lane, worker: &mut Worker| flush.is_done(lane, worker).then(|| self.lock().take());
-        let taken = wait_in(process, Lanes::all(process.lanes()), take);
+            |vci, worker: &mut Worker| flush.is_done(vci, worker).then(|| self.lock().take());
+        let taken = wait_in(process, VciSet::all(process.vcis()), take);
         taken.map(|attached| attached.buffer).ok_or_else(none)
     }
 
@@ -103,8 +103,8 @@ impl Place {
     pub fn flush(&self) -> Result<()> {
         let flush = self.begin_flush();
         let process = process::current()?;
-        let all = Lanes::all(process.lanes());
-        wait_in(process, all, |lane, worker| flush.is_done(lane, worker).then_some(()));
+        let all = VciSet::all(process.vcis());
+        wait_in(process, all, |vci, worker| flush.is_done(vci, worker).then_some(()));
         Ok(())
     }
 
@@ -124,18 +124,18 @@ impl Place {
 }
 
 impl Flush {
-    /// Whether the messages have left, as far as was asked: for those of each lane its core has to be.
-    pub(crate) fn is_done(&self, lane: Lane, worker: &mut Worker) -> bool {
+    /// Whether the messages have left, as far as was asked: for those of each vci its core has to be.
+    pub(crate) fn is_done(&self, vci: Vci, worker: &mut Worker) -> bool {
         let mut attached = self.place.lock();
         let Some(attached) = attached.as_mut() else { return true };
-        attached.forget_complete(lane, worker);
+        attached.forget_complete(vci, worker);
         attached.sends.iter().all(|sent| sent.serial >= self.before)
     }
 }
 
 impl Attached {
-    fn forget_complete(&mut self, lane: Lane, worker: &mut Worker) {
-        self.sends.retain(|sent| sent.lane != lane || worker.engine.take(sent.op).is_none());
+    fn forget_complete(&mut self, vci: Vci, worker: &mut Worker) {
+        self.sends.retain(|sent| sent.vci != vci || worker.engine.take(sent.op).is_none());
         self.look_at = LOOK_AT_LEAST.max(2 * self.sends.len());
     }
 
@@ -149,10 +149,10 @@ impl Attached {
     }
 
     /// Makes room for a message.
-    fn reserve(&mut self, needed: usize, lane: Lane, worker: &mut Worker) -> Result<()> {
+    fn reserve(&mut self, needed: usize, vci: Vci, worker: &mut Worker) -> Result<()> {
         if self.sends.len() >= self.look_at || self.free_bytes() < needed {
             worker.advance();
-            self.forget_complete(lane, worker);
+            self.forget_complete(vci, worker);
         }
         match (self.buffer, self.free_bytes()) {
             (Buffer::Lent { bytes, .. }, free) if free < needed => {
@@ -169,7 +169,7 @@ impl Attached {
 /// Sends a copy of the data, which counts in the communicator's buffer or, where it has none, in the
 /// process's.
 pub(crate) fn send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> {
-    let (process, lane) = (process::current()?, comm.lane());
+    let (process, vci) = (process::current()?, comm.vci());
     let place = if comm.buffer().is_attached() { comm.buffer() } else { of_process() };
     let copy = Region::owned(data.len());
     copy.copy_from(data);
@@ -180,24 +180,24 @@ pub(crate) fn send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> 
         let none = || Error::new(ErrorClass::Buffer, "no buffer is attached for a buffered send");
         let attached = attached.as_mut().ok_or_else(none)?;
         let bytes = data.len() + BSEND_OVERHEAD;
-        attached.reserve(bytes, lane, worker)?;
+        attached.reserve(bytes, vci, worker)?;
         let op = worker.engine.submit_send(peer, envelope, &copy, SendMode::Standard);
-        attached.sends.push(Sent { lane, op, bytes, serial: attached.serial });
+        attached.sends.push(Sent { vci, op, bytes, serial: attached.serial });
         attached.serial += 1;
         Ok(())
     };
-    let sent = process.lane(lane).submit(send);
-    if sent.is_ok() || process.lanes() == 1 {
+    let sent = process.vci(vci).submit(send);
+    if sent.is_ok() || process.vcis() == 1 {
         return sent;
     }
-    // There may be room where messages of other lanes have left.
-    for other in Lanes::all(process.lanes()).iter().filter(|other| *other != lane) {
+    // There may be room where messages of other vcis have left.
+    for other in VciSet::all(process.vcis()).iter().filter(|other| *other != vci) {
         let forget = |worker: &mut Worker| {
             place.lock().iter_mut().for_each(|attached| attached.forget_complete(other, worker));
         };
-        process.lane(other).test(forget);
+        process.vci(other).test(forget);
     }
-    process.lane(lane).submit(send)
+    process.vci(vci).submit(send)
 }
 
 /// `MPI_BSEND_OVERHEAD`.

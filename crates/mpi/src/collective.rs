@@ -4,9 +4,9 @@
 //! background, or any number of times. All go through one `Running`, which moves on as far as completed
 //! operations allow whenever somebody holds the worker at hand.
 
-mod at_board;
 mod buffers;
 mod combining;
+mod in_shm_coll;
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -17,17 +17,17 @@ use plan::{Schedule, Span, Step};
 use progress::{Stage, Task, Worker};
 use wire::PeerId;
 
-use crate::board::{FOUNDED_AFTER, Seat};
 use crate::check::{self, Told};
 use crate::comm::{Comm, CommRef, Form};
-use crate::lanes::Lane;
 use crate::plans::{Listed, Operation, Shape};
 use crate::request::{Request, Template};
+use crate::shm_coll::{FOUNDED_AFTER, Seat};
+use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
-use at_board::Early;
 pub use buffers::Elements;
 use buffers::Memory;
+use in_shm_coll::Early;
 
 /// Waits until all processes of the communicator have called.
 ///
@@ -67,8 +67,8 @@ impl Call {
     /// Counts a call on `comm`.
     #[inline]
     pub fn new(comm: CommRef, form: Form) -> Self {
-        let comm = match comm.joint() {
-            Some(joint) => CommRef::Derived(joint.clone()),
+        let comm = match comm.merged() {
+            Some(merged) => CommRef::Derived(merged.clone()),
             None => comm,
         };
         // Processes that are compared may differ in that too: the two count as one.
@@ -78,7 +78,7 @@ impl Call {
         };
         let tag = comm.next_collective(form);
         if tag == FOUNDED_AFTER && form == Form::Blocking {
-            comm.found_board(tag);
+            comm.found_shm_coll(tag);
         }
         Self { comm, tag, form, told: OnceLock::new() }
     }
@@ -93,7 +93,7 @@ impl Call {
         self.tag
     }
 
-    /// As [`Comm::plan`]; blocking calls may use the board.
+    /// As [`Comm::plan`]; blocking calls may use the shared segment.
     ///
     /// # Errors
     /// When not initialised.
@@ -103,8 +103,8 @@ impl Call {
         shape: Shape,
         make: impl FnOnce(u32, &plan::Topology) -> Schedule,
     ) -> Result<Arc<Schedule>> {
-        let at_board = self.at_board().is_some();
-        self.comm.plan(Shape { at_board, ..shape }, make)
+        let in_shm_coll = self.in_shm_coll().is_some();
+        self.comm.plan(Shape { in_shm_coll, ..shape }, make)
     }
 
     /// As [`Call::plan`], of blocks of such lengths.
@@ -117,12 +117,12 @@ impl Call {
         listed: Listed<'_>,
         make: impl FnOnce(u32, &plan::Topology) -> Schedule,
     ) -> Result<Arc<Schedule>> {
-        let at_board = self.at_board().is_some();
-        self.comm.plan_listed(Shape { at_board, ..shape }, listed, make)
+        let in_shm_coll = self.in_shm_coll().is_some();
+        self.comm.plan_listed(Shape { in_shm_coll, ..shape }, listed, make)
     }
 
     #[inline]
-    fn at_board(&self) -> Option<&Seat> {
+    fn in_shm_coll(&self) -> Option<&Seat> {
         if self.form == Form::Blocking { self.comm.seat() } else { None }
     }
 
@@ -180,9 +180,9 @@ impl Deref for Call {
 }
 
 impl Collective {
-    /// The lane of its messages.
-    pub fn lane(&self) -> Lane {
-        self.call.comm.lane()
+    /// The vci of its messages.
+    pub fn vci(&self) -> Vci {
+        self.call.comm.vci()
     }
 
     /// Carries it out.
@@ -258,12 +258,12 @@ impl Collective {
         Ok(Some(Comparison::new(&self.call, calls, said, Compared::Calls(then))))
     }
 
-    /// The seat at the board that its plan goes by.
+    /// The seat at the shared segment that its plan goes by.
     #[inline]
     fn seat(&self) -> &Seat {
         match self.call.comm.seat() {
             Some(seat) => seat,
-            None => unreachable!("plans go by the board of communicators that have one"),
+            None => unreachable!("plans go by the shm_coll of communicators that have one"),
         }
     }
 
@@ -395,9 +395,9 @@ struct Running<C> {
     at: usize,
     /// Operations that have to end before the next wait does, in the order of their steps.
     begun: Vec<Begun>,
-    /// Something was posted on the board, and nobody told.
-    has_news: bool,
-    /// The board is watched for it.
+    /// Something was posted on the shared segment, and nobody told.
+    has_events: bool,
+    /// The shared segment is watched for it.
     watches: bool,
     early: Early,
     failure: Option<Error>,
@@ -422,10 +422,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let temporaries = &collective.schedule.temporaries;
         let temporaries = temporaries.iter().map(|&units| collective.memory.temporary(units));
         let temporaries = temporaries.collect();
-        let (has_news, watches, is_over) = (false, false, false);
+        let (has_events, watches, is_over) = (false, false, false);
         let (begun, failure) = (Vec::new(), None);
         let early = Early::default();
-        Self { collective, temporaries, at: 0, begun, has_news, watches, early, failure, is_over }
+        Self { collective, temporaries, at: 0, begun, has_events, watches, early, failure, is_over }
     }
 
     /// As [`Running::advance`], for a thread that waits.
@@ -453,7 +453,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// Takes steps until one has to wait or is too long for who holds the worker.
     fn advance(&mut self, worker: &mut Worker) -> Stage {
-        if std::mem::take(&mut self.has_news) {
+        if std::mem::take(&mut self.has_events) {
             self.tell(worker);
         }
         if worker.engine.has_closed()
@@ -486,12 +486,12 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 }
                 Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => {
                     let (units, len) = self.posts(step);
-                    let stage = self.await_board(worker, |board| board.has_room(len));
+                    let stage = self.await_shm_coll(worker, |shm_coll| shm_coll.has_room(len));
                     if stage != Stage::Ended || self.failure.is_some() {
                         self.tell_what_was_left_out(worker);
                         return stage;
                     }
-                    if !self.reserves(worker, |board| board.reserve(len)) {
+                    if !self.reserves(worker, |shm_coll| shm_coll.reserve(len)) {
                         return Stage::Ended;
                     }
                     if !self.collective.memory.is_brief(units) {
@@ -502,7 +502,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 }
                 Step::Meet { .. } if self.untaken().next().is_some() => return Stage::Works,
                 Step::Meet { first, end } => {
-                    let stage = self.await_board(worker, |board| board.has(first..end));
+                    let stage = self.await_shm_coll(worker, |shm_coll| shm_coll.has(first..end));
                     if stage == Stage::Waits {
                         if self.comes_first() {
                             continue;
@@ -553,12 +553,12 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     if self.at == first =>
                 {
                     self.post(step);
-                    self.has_news = true;
+                    self.has_events = true;
                 }
                 Step::Meet { .. } if self.at == first => return self.take_early(),
                 Step::PostMore { piece, span } if self.at == first => {
                     self.post_more(piece, span);
-                    self.has_news = true;
+                    self.has_events = true;
                 }
                 Step::TakeMore { .. } if self.early.takes(self.at) => {}
                 Step::TakeMore { from, piece, to } if self.has_more(from, piece) => {
@@ -676,7 +676,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
         worker.close_context(self.context(), failed);
         if std::mem::take(&mut self.watches) {
-            worker.unwatch(&self.collective.seat().board);
+            worker.unwatch(&self.collective.seat().shm_coll);
         }
         self.failure.get_or_insert_with(|| gone(&why_gone(failed, &[])));
     }

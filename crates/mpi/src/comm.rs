@@ -11,7 +11,6 @@ use progress::Progress;
 use wire::PeerId;
 
 use crate::attribute::Attributes;
-use crate::board::Seat;
 use crate::buffer;
 use crate::check::Told;
 use crate::collective::Call;
@@ -20,13 +19,14 @@ use crate::exchange::{self, Span};
 use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::inter::Pair;
-use crate::lanes::{Lane, Place};
 use crate::plans::{Listed, Operation, Plans, Shape};
 use crate::process::{self, Process};
 use crate::record;
 use crate::request::Request;
+use crate::shm_coll::Seat;
 use crate::table::{Handle, Kind, Table};
 use crate::topology::Topology;
+use crate::vci::{Place, Vci};
 use crate::{Error, ErrorClass, Result};
 
 /// A communicator of this process. Clones are the same communicator.
@@ -49,9 +49,9 @@ struct Inner {
     peers: Group,
     /// As `peers` say.
     peer_count: u32,
-    /// Of an intercommunicator: its two groups, and the joint communicator.
+    /// Of an intercommunicator: its two groups, and the merged communicator.
     inter: Option<(Pair, Comm)>,
-    /// Of a joint communicator: which ranks are whose.
+    /// Of a merged communicator: which ranks are whose.
     halves: Option<Groups>,
     /// How many collectives there were, by their form.
     collectives: [AtomicI32; 3],
@@ -62,7 +62,7 @@ struct Inner {
     topology: OnceLock<Arc<Topology>>,
     places: OnceLock<plan::Topology>,
     plans: Plans,
-    /// The seat at its board, once that was to be founded, if it was.
+    /// The seat at its shared segment, once that was to be founded, if it was.
     seat: OnceLock<Option<Seat>>,
     details: Mutex<Details>,
 }
@@ -107,8 +107,8 @@ impl Comm {
         let (group, peers, halves) = (pair.local().clone(), pair.remote().clone(), pair.halves());
         let own = process::current().map_or(0, |process| process.rank());
         let rank = group.rank_of(own).unwrap_or(0);
-        let (all, place) = (pair.joint(), halves.local.start + rank);
-        let joint = Self::assemble(
+        let (all, place) = (pair.merged(), halves.local.start + rank);
+        let merged = Self::assemble(
             context,
             (all.clone(), place),
             all,
@@ -116,7 +116,7 @@ impl Comm {
             Some(halves),
             errhandler.clone(),
         );
-        Self::assemble(context, (group, rank), peers, Some((pair, joint)), None, errhandler)
+        Self::assemble(context, (group, rank), peers, Some((pair, merged)), None, errhandler)
     }
 
     fn assemble(
@@ -152,7 +152,7 @@ impl Comm {
                 assertions: [false; ASSERTIONS.len()],
             }),
         }));
-        comm.find_lane();
+        comm.find_vci();
         comm
     }
 
@@ -162,10 +162,10 @@ impl Comm {
         self.0.context.load(Ordering::Relaxed)
     }
 
-    /// The lane of its messages.
+    /// The vci of its messages.
     #[inline]
-    pub fn lane(&self) -> Lane {
-        self.0.place.lane()
+    pub fn vci(&self) -> Vci {
+        self.0.place.vci()
     }
 
     /// What its messages go by.
@@ -178,10 +178,10 @@ impl Comm {
     }
 
     /// Those that there are from the beginning are in the first, for the process is not in its job yet.
-    fn find_lane(&self) {
+    fn find_vci(&self) {
         let Ok(process) = process::current() else { return };
         let ranks = self.group().iter().chain(self.0.peers.iter());
-        self.0.place.settle(Lane::of(process, self.context(), ranks));
+        self.0.place.settle(Vci::of(process, self.context(), ranks));
     }
 
     /// The context of collective messages.
@@ -242,8 +242,8 @@ impl Comm {
 
     /// What the collectives of an intercommunicator run on.
     #[inline]
-    pub(crate) fn joint(&self) -> Option<&Self> {
-        self.0.inter.as_ref().map(|(_, joint)| joint)
+    pub(crate) fn merged(&self) -> Option<&Self> {
+        self.0.inter.as_ref().map(|(_, merged)| merged)
     }
 
     /// Which ranks are of which group, where this is what the collectives of an intercommunicator run on.
@@ -254,8 +254,8 @@ impl Comm {
 
     /// Point-to-point messages of the library's own: to peer `with`, and from it.
     pub(crate) fn swap(&self, with: u32, tag: i32, bytes: &[u8]) -> Result<Vec<u8>> {
-        let (lane, context) = (self.lane(), self.context() | GROUP_CONTEXT);
-        Span { lane, context, tag, group: &self.0.peers, rank: self.rank() }.swap(with, bytes)
+        let (vci, context) = (self.vci(), self.context() | GROUP_CONTEXT);
+        Span { vci, context, tag, group: &self.0.peers, rank: self.rank() }.swap(with, bytes)
     }
 
     /// The communicator's handle.
@@ -383,21 +383,21 @@ impl Comm {
 
     #[inline]
     fn places_of(&self, shape: Shape) -> Result<&plan::Topology> {
-        match shape.at_board.then(|| self.seat()).flatten() {
+        match shape.in_shm_coll.then(|| self.seat()).flatten() {
             Some(seat) => Ok(&seat.places),
             None => self.places(),
         }
     }
 
-    /// Founds a board with all processes, if it can be, in their collective `tag`.
-    pub(crate) fn found_board(&self, tag: i32) {
+    /// Founds a shared segment with all processes, if it can be, in their collective `tag`.
+    pub(crate) fn found_shm_coll(&self, tag: i32) {
         if self.0.seat.get().is_none() {
             // One thread at a time calls collectives on a communicator.
             let _ = self.0.seat.set(Seat::found(self, tag));
         }
     }
 
-    /// This process's seat at the board, if there is one.
+    /// This process's seat at the shared segment, if there is one.
     #[inline]
     pub(crate) fn seat(&self) -> Option<&Seat> {
         self.0.seat.get().and_then(Option::as_ref)
@@ -406,15 +406,15 @@ impl Comm {
     #[cold]
     fn find_places(&self) -> Result<&plan::Topology> {
         let process = process::current()?;
-        let (map, is_crowded) = (process.sites(), process.is_crowded());
+        let (map, is_oversubscribed) = (process.sites(), process.is_oversubscribed());
         let find = || {
             let costs = *process.costs();
             let places = if map.nodes() == 1 {
-                plan::Topology::flat(self.size(), is_crowded, costs)
+                plan::Topology::flat(self.size(), is_oversubscribed, costs)
             } else {
                 let locate = |rank| plan::Location { node: map.node(rank), site: map.site(rank) };
                 let locations: Vec<plan::Location> = self.group().iter().map(locate).collect();
-                plan::Topology::with_pairs(&locations, is_crowded, costs, process.pairs())
+                plan::Topology::with_pairs(&locations, is_oversubscribed, costs, process.pairs())
             };
             places.with_plans(process.plans().clone())
         };
@@ -499,9 +499,9 @@ impl Comm {
     fn settle_context(&self, context: u64) {
         // Whoever uses the communicator has seen the end of what made it.
         self.0.context.store(context, Ordering::Relaxed);
-        self.find_lane();
-        if let Some(joint) = self.joint() {
-            joint.settle_context(context);
+        self.find_vci();
+        if let Some(merged) = self.merged() {
+            merged.settle_context(context);
         }
     }
 
@@ -515,7 +515,7 @@ impl Comm {
             let message = format!("process {stranger} of the group is not in the communicator");
             return Err(Error::new(ErrorClass::Group, message));
         }
-        if self.joint().is_some() {
+        if self.merged().is_some() {
             return self.create_between(group);
         }
         self.create_distinct(group)
@@ -539,7 +539,7 @@ impl Comm {
         members.sort_unstable();
         let ranks: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
         let drawn = |rank: u32| all[rank as usize].context;
-        if self.joint().is_some() {
+        if self.merged().is_some() {
             return self.select(&ranks, drawn);
         }
         let context = ranks.first().map_or(context, |&leader| drawn(leader));
@@ -574,8 +574,8 @@ impl Comm {
             return Err(Error::new(ErrorClass::Group, message));
         }
         let mine = if rank == 0 { draw_context(process).to_le_bytes() } else { [0; 8] };
-        let (lane, context) = (self.lane(), self.context() | GROUP_CONTEXT);
-        let span = Span { lane, context, tag, group, rank };
+        let (vci, context) = (self.vci(), self.context() | GROUP_CONTEXT);
+        let span = Span { vci, context, tag, group, rank };
         let context = span.broadcast(&mine)?;
         let context = u64::from_le_bytes(context.try_into().map_err(|_| strange_length())?);
         let comm = Self::new(context, group.clone(), rank, self.errhandler());
@@ -603,9 +603,9 @@ impl Comm {
         // A new communicator has no handle yet.
         let _ = self.0.handle.set(handle);
         record::note_comm(&self);
-        if let Some(joint) = self.joint() {
+        if let Some(merged) = self.merged() {
             // Its failures are those of the intercommunicator.
-            let _ = joint.0.handle.set(handle);
+            let _ = merged.0.handle.set(handle);
         }
         Ok(self)
     }
@@ -735,7 +735,7 @@ pub fn from_int(value: i32) -> Handle {
 pub(crate) fn members(context: u64, own: u32) -> Option<Vec<PeerId>> {
     let is_it = |comm: &Comm| comm.collective_context() == context;
     let comm = COMMS.find_where(is_it)?;
-    let comm = comm.joint().unwrap_or(&comm);
+    let comm = comm.merged().unwrap_or(&comm);
     let (size, rank) = (comm.size(), comm.group().rank_of(own)?);
     Some((0..size).map(|step| comm.peer((rank + step) % size)).collect())
 }

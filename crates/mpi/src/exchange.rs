@@ -10,14 +10,14 @@ use crate::check::Told;
 use crate::collective::Call;
 use crate::comm::{Comm, CommRef, Form};
 use crate::group::Group;
-use crate::lanes::Lane;
 use crate::plans::{Operation, Shape};
 use crate::process;
+use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
 /// Whom an exchange runs among, and how its messages are told from others.
 pub(crate) struct Span<'a> {
-    pub lane: Lane,
+    pub vci: Vci,
     pub context: u64,
     pub tag: i32,
     pub group: &'a Group,
@@ -27,7 +27,7 @@ pub(crate) struct Span<'a> {
 
 impl Span<'_> {
     fn send(&self, to: u32, bytes: &[u8]) -> Result<()> {
-        let progress = process::current()?.lane(self.lane);
+        let progress = process::current()?.vci(self.vci);
         let region = Region::from_box(bytes.into());
         let envelope =
             Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
@@ -41,7 +41,7 @@ impl Span<'_> {
 
     /// Sends to a rank while it sends as well, and gives what has come.
     pub fn swap(&self, with: u32, bytes: &[u8]) -> Result<Vec<u8>> {
-        let progress = process::current()?.lane(self.lane);
+        let progress = process::current()?.vci(self.vci);
         let region = Region::from_box(bytes.into());
         let envelope =
             Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
@@ -57,7 +57,7 @@ impl Span<'_> {
 
     fn receive(&self, from: u32) -> Result<Vec<u8>> {
         let process = process::current()?;
-        let progress = process.lane(self.lane);
+        let progress = process.vci(self.vci);
         // The longest names all the job's processes.
         let region = Region::owned(NUMBERS_BYTES + 4 * process.size() as usize);
         let selector = Selector { context: self.context, source: Some(from), tag: Some(self.tag) };
@@ -93,10 +93,7 @@ impl Span<'_> {
     /// Whether none of those who take part has failed, as far as known here.
     fn open(&self) -> Result<()> {
         let closed_by = |worker: &mut Worker| worker.engine.closed_by(self.context);
-        process::current()?
-            .lane(self.lane)
-            .look(closed_by)
-            .map_or(Ok(()), |failed| Err(gone(failed)))
+        process::current()?.vci(self.vci).look(closed_by).map_or(Ok(()), |failed| Err(gone(failed)))
     }
 
     fn checked(&self, outcome: Outcome, peer: u32) -> Result<()> {
@@ -121,7 +118,7 @@ impl Span<'_> {
             }
             failed
         };
-        Ok(process::current()?.lane(self.lane).submit(close))
+        Ok(process::current()?.vci(self.vci).submit(close))
     }
 }
 

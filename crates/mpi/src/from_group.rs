@@ -7,8 +7,8 @@ use crate::comm::{Comm, draw_context};
 use crate::errhandler::Errhandler;
 use crate::exchange::Span;
 use crate::group::Group;
-use crate::lanes::Lane;
 use crate::process::{self, Process};
+use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
 /// A group, and the rank in it that speaks for it.
@@ -52,9 +52,9 @@ impl Comm {
         let comm = found.comm(string, errhandler)?;
         let told = if comm.rank() == local.leader {
             let world = found.process.world();
-            let (lane, context) = (Lane::FIRST, STRINGS_CONTEXT);
+            let (vci, context) = (Vci::FIRST, STRINGS_CONTEXT);
             let (group, rank) = (world.group(), found.process.rank());
-            let span = Span { lane, context, tag: tag_of(string), group, rank };
+            let span = Span { vci, context, tag: tag_of(string), group, rank };
             let other = remote.group.world_rank(remote.leader);
             comm.meet(|mine| match local.group.rank_of(other) {
                 // Who meets its own group has it told that both have processes in common.
@@ -94,8 +94,8 @@ impl<'a> Found<'a> {
     fn comm(&self, string: &str, errhandler: Errhandler) -> Result<Comm> {
         let mut mine = draw_context(self.process).to_le_bytes().to_vec();
         mine.extend(hash(string).to_le_bytes());
-        let (lane, context, group) = (Lane::FIRST, STRINGS_CONTEXT, self.group);
-        let span = Span { lane, context, tag: tag_of(string), group, rank: self.rank };
+        let (vci, context, group) = (Vci::FIRST, STRINGS_CONTEXT, self.group);
+        let span = Span { vci, context, tag: tag_of(string), group, rank: self.rank };
         let told = span.broadcast(&mine)?;
         let (Some((context, rest)), true) = (told.split_first_chunk::<8>(), told.len() == 16)
         else {

@@ -1,6 +1,6 @@
 //! Intercommunicators: two groups that talk to each other (MPI-5.0 §7.6).
 //!
-//! Point-to-point messages go to the other group. Collectives run on the *joint* communicator of both groups,
+//! Point-to-point messages go to the other group. Collectives run on the *merged* communicator of both groups,
 //! the first before the second, which carries the same context and is nobody's to see.
 
 use plan::Groups;
@@ -44,12 +44,12 @@ impl Pair {
     }
 
     /// Both as one.
-    pub fn joint(&self) -> Group {
+    pub fn merged(&self) -> Group {
         let [first, second] = &self.groups;
         Group::of(first.iter().chain(second.iter()).collect())
     }
 
-    /// Which ranks of the joint group are whose.
+    /// Which ranks of the merged group are whose.
     pub fn halves(&self) -> Groups {
         let (first, all) = (self.groups[0].size(), self.groups[0].size() + self.groups[1].size());
         match self.is_second {
@@ -83,8 +83,8 @@ impl Comm {
         let turned = (0..size).map(|rank| self.group().world_rank((rank + leader) % size));
         let group = &Group::of(turned.collect());
         let rank = (self.rank() + size - leader) % size;
-        let (lane, context) = (self.lane(), self.collective_context());
-        let told = Span { lane, context, tag, group, rank }.broadcast(told)?;
+        let (vci, context) = (self.vci(), self.collective_context());
+        let told = Span { vci, context, tag, group, rank }.broadcast(told)?;
         let (context, is_second, other) = parse(&told).ok_or_else(malformed)?;
         if let Some(common) = other.iter().find(|&world| self.group().rank_of(world).is_some()) {
             let message = format!("process {common} of the job is in both groups");
@@ -116,32 +116,32 @@ impl Comm {
     /// # Errors
     /// `MPI_ERR_COMM` for a communicator of one group.
     pub fn merge(&self, is_high: bool) -> Result<Self> {
-        let (joint, pair) = self.joint().zip(self.pair()).ok_or_else(not_inter)?;
+        let (merged, pair) = self.merged().zip(self.pair()).ok_or_else(not_inter)?;
         let mine = (u32::from(is_high), draw_context(process::current()?));
-        let all = exchange::allgather(joint, Operation::IntercommMerge, emit_place(mine))?;
+        let all = exchange::allgather(merged, Operation::IntercommMerge, emit_place(mine))?;
         let told = |rank: u32| all.get(rank as usize).map_or((0, 0), parse_place);
         let [first, second] = &pair.groups;
         let (leader, group) = match told(0).0 > told(first.size()).0 {
             true => (first.size(), Group::of(second.iter().chain(first.iter()).collect())),
-            false => (0, pair.joint()),
+            false => (0, pair.merged()),
         };
-        let made = joint.part(told(leader).1, &group)?.ok_or_else(malformed)?;
+        let made = merged.part(told(leader).1, &group)?.ok_or_else(malformed)?;
         made.set_errhandler(self.errhandler());
         Ok(made)
     }
 
-    /// An intercommunicator of those ranks of the joint communicator, in order; none where a group has none,
+    /// An intercommunicator of those ranks of the merged communicator, in order; none where a group has none,
     /// or not this process. `drawn` are the context numbers that the ranks have drawn.
     pub(crate) fn select(&self, ranks: &[u32], drawn: impl Fn(u32) -> u64) -> Result<Option<Self>> {
-        let (joint, pair) = self.joint().zip(self.pair()).ok_or_else(not_inter)?;
+        let (merged, pair) = self.merged().zip(self.pair()).ok_or_else(not_inter)?;
         let (first, second): (Vec<u32>, Vec<u32>) =
             ranks.iter().partition(|&&rank| rank < pair.groups[0].size());
-        if first.is_empty() || second.is_empty() || !ranks.contains(&joint.rank()) {
+        if first.is_empty() || second.is_empty() || !ranks.contains(&merged.rank()) {
             return Ok(None);
         }
         let context = drawn(first[0]);
         let group = |ranks: Vec<u32>| {
-            Group::of(ranks.into_iter().map(|rank| joint.group().world_rank(rank)).collect())
+            Group::of(ranks.into_iter().map(|rank| merged.group().world_rank(rank)).collect())
         };
         let pair = Pair { groups: [group(first), group(second)], is_second: pair.is_second };
         Self::between(context, pair, self.errhandler()).register().map(Some)
@@ -149,10 +149,10 @@ impl Comm {
 
     /// As [`Comm::create`]: each group names those of its own.
     pub(crate) fn create_between(&self, group: &Group) -> Result<Option<Self>> {
-        let joint = self.joint().ok_or_else(not_inter)?;
+        let merged = self.merged().ok_or_else(not_inter)?;
         let process = process::current()?;
         let mine = (group.rank_of(process.rank()).unwrap_or(u32::MAX), draw_context(process));
-        let all = exchange::allgather(joint, Operation::CommCreate, emit_place(mine))?;
+        let all = exchange::allgather(merged, Operation::CommCreate, emit_place(mine))?;
         let places: Vec<(u32, u64)> = all.iter().map(parse_place).collect();
         let mut chosen: Vec<(u32, u32)> = (0..)
             .zip(&places)

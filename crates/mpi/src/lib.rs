@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod attribute;
-mod board;
 pub mod buffer;
 pub mod check;
 pub mod collective;
@@ -15,7 +14,6 @@ pub mod from_group;
 pub mod group;
 pub mod info;
 pub mod inter;
-pub mod lanes;
 pub mod neighbourhood;
 pub mod objects;
 pub mod plans;
@@ -23,10 +21,12 @@ pub mod point_to_point;
 pub mod process;
 pub mod record;
 pub mod request;
+mod shm_coll;
 pub mod strategy;
 mod survey;
 pub mod table;
 pub mod tool;
 pub mod topology;
+pub mod vci;
 
 pub use error::{Error, ErrorClass, Result};

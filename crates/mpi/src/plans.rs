@@ -22,8 +22,8 @@ pub struct Shape {
     pub is_exact: bool,
     /// Whether it works in place.
     pub in_place: bool,
-    /// Whether it may use the communicator's board.
-    pub at_board: bool,
+    /// Whether it may use the communicator's shared segment.
+    pub in_shm_coll: bool,
 }
 
 /// The operations. The plans of those that have neighbours follow from more.
@@ -63,7 +63,7 @@ impl Shape {
             commutes: false,
             is_exact: false,
             in_place: false,
-            at_board: false,
+            in_shm_coll: false,
         }
     }
 

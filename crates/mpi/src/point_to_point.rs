@@ -7,10 +7,10 @@ use wire::PeerId;
 
 use crate::buffer;
 use crate::comm::Comm;
-use crate::lanes::Lane;
 use crate::process;
 use crate::request::{Done, Operation, Request, Source, Status, gone};
 use crate::table::{Handle, Kind, Table};
+use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
 /// A send, ready to begin.
@@ -263,7 +263,7 @@ pub fn matched_probe(
         progress.pause();
         return Ok(None);
     };
-    let handle = MESSAGES.insert((id, comm.handle(), comm.lane()))?;
+    let handle = MESSAGES.insert((id, comm.handle(), comm.vci()))?;
     Ok(Some((Matched::Message(handle), status_of(message))))
 }
 
@@ -272,15 +272,15 @@ pub fn matched_probe(
 /// # Errors
 /// `MPI_ERR_REQUEST` for a handle that names no such message.
 pub fn begin_matched_receive(message: Handle, into: &Region) -> Result<Operation> {
-    let (id, comm, lane) = MESSAGES.remove(message)?;
-    let progress = process::current()?.lane(lane);
+    let (id, comm, vci) = MESSAGES.remove(message)?;
+    let progress = process::current()?.vci(vci);
     let op = progress.submit(|worker| {
         let op = worker.engine.submit_matched_receive(id, into)?;
         worker.engine.note(op, comm.0);
         Some(op)
     });
     let gone = || Error::new(ErrorClass::Request, "the message was received already");
-    Ok(Operation { op: op.ok_or_else(gone)?, receives: true, lane, comm })
+    Ok(Operation { op: op.ok_or_else(gone)?, receives: true, vci, comm })
 }
 
 /// Waits for an operation.
@@ -288,7 +288,7 @@ pub fn begin_matched_receive(message: Handle, into: &Region) -> Result<Operation
 /// # Errors
 /// When not initialised.
 pub fn finish(operation: Operation) -> Result<(Status, Option<Error>)> {
-    let progress = process::current()?.lane(operation.lane);
+    let progress = process::current()?.vci(operation.vci);
     Ok(progress.wait(|worker| {
         let completion = worker.take_or_await(operation.op)?;
         Some(operation.interpret(completion, worker))
@@ -327,4 +327,4 @@ fn status_of(message: Message) -> Status {
     Status { source: Source::Rank(source), tag: Some(tag), bytes, cancelled: false }
 }
 
-static MESSAGES: Table<(MatchedId, Handle, Lane)> = Table::new(Kind::Message, ErrorClass::Request);
+static MESSAGES: Table<(MatchedId, Handle, Vci)> = Table::new(Kind::Message, ErrorClass::Request);

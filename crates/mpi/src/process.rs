@@ -21,8 +21,8 @@ use topo::sites::{Home, Map, Network};
 use wire::PeerId;
 
 use crate::comm::{self, Comm};
-use crate::lanes::{self, Lane};
 use crate::survey::{self, QuicFirst, Survey, survey};
+use crate::vci::{self, Vci};
 use crate::{Error, ErrorClass, Result, record, strategy};
 
 /// How threads may call (MPI-5.0 §11.6).
@@ -44,7 +44,7 @@ pub struct Process {
     size: u32,
     job: Arc<Job>,
     progress: Arc<Progress>,
-    /// The lanes after the first.
+    /// The vcis after the first.
     beside: Vec<Arc<Progress>>,
     world: Comm,
     myself: Comm,
@@ -65,33 +65,33 @@ impl Process {
         self.size
     }
 
-    /// Its communication: the first lane, in which all is that belongs to none.
+    /// Its communication: the first vci, in which all is that belongs to none.
     #[inline]
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// That of a lane.
+    /// That of a vci.
     #[inline]
-    pub fn lane(&self, lane: Lane) -> &Progress {
-        if lane == Lane::FIRST { &self.progress } else { self.lane_beside(lane) }
+    pub fn vci(&self, vci: Vci) -> &Progress {
+        if vci == Vci::FIRST { &self.progress } else { self.vci_beside(vci) }
     }
 
     /// Out of the way of most.
     #[inline(never)]
-    fn lane_beside(&self, lane: Lane) -> &Progress {
-        &self.beside[lane.number() - 1]
+    fn vci_beside(&self, vci: Vci) -> &Progress {
+        &self.beside[vci.number() - 1]
     }
 
-    /// How many lanes there are; all processes say the same.
+    /// How many vcis there are; all processes say the same.
     #[inline]
-    pub fn lanes(&self) -> usize {
+    pub fn vcis(&self) -> usize {
         1 + self.beside.len()
     }
 
-    /// The communication of all lanes.
+    /// The communication of all vcis.
     fn all(&self) -> impl Iterator<Item = &Progress> {
-        std::iter::once(&*self.progress).chain(self.beside.iter().map(|lane| &**lane))
+        std::iter::once(&*self.progress).chain(self.beside.iter().map(|vci| &**vci))
     }
 
     /// `MPI_COMM_WORLD`.
@@ -106,8 +106,8 @@ impl Process {
     }
 
     /// Whether the whole job is on one node, with more ranks than cores; all processes say the same.
-    pub fn is_crowded(&self) -> bool {
-        self.survey.is_crowded
+    pub fn is_oversubscribed(&self) -> bool {
+        self.survey.is_oversubscribed
     }
 
     /// The nodes and sites of the job's ranks; all processes say the same.
@@ -229,7 +229,7 @@ pub fn finalize() -> Result<()> {
 /// What the process has counted, once it has joined its job.
 pub fn counters() -> Option<(progress::Counters, engine::Counters)> {
     let counted = |worker: &mut Worker| (worker.counters(), worker.engine.counters());
-    let all = PROCESS.get()?.all().map(|lane| lane.look(counted));
+    let all = PROCESS.get()?.all().map(|vci| vci.look(counted));
     all.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
@@ -290,19 +290,19 @@ fn part(process: &Process) -> Result<()> {
         process.job.publish(boot::TRAFFIC_KEY, &counted).map_err(failed)?;
     }
     let has_met = meet(process);
-    for lane in process.all() {
+    for vci in process.all() {
         let quiet = |worker: &mut Worker| worker.is_quiet().then_some(());
-        if lane.wait_for(WORD_PATIENCE, quiet).is_none() {
+        if vci.wait_for(WORD_PATIENCE, quiet).is_none() {
             let quiet = |worker: &mut Worker| worker.is_quiet_but_for_closed().then_some(());
-            lane.wait_for(FINALIZE_PATIENCE, quiet);
+            vci.wait_for(FINALIZE_PATIENCE, quiet);
         }
     }
     if !has_met? {
         // Those that are left wait for this process's word, and go on when it is gone.
-        process.all().for_each(|lane| lane.look(Worker::close));
+        process.all().for_each(|vci| vci.look(Worker::close));
     }
     process.job.fence().map_err(failed)?;
-    process.all().for_each(|lane| lane.look(Worker::close));
+    process.all().for_each(|vci| vci.look(Worker::close));
     process.job.finalize().map_err(failed)
 }
 
@@ -311,7 +311,7 @@ fn meet(process: &Process) -> Result<bool> {
     let world = &process.world;
     // To try, the ranks that this one would begin with may have to be reached first.
     let known =
-        process.beside.iter().find_map(|lane| lane.look(|worker| worker.engine.first_failed()));
+        process.beside.iter().find_map(|vci| vci.look(|worker| worker.engine.first_failed()));
     let failed = process.progress.submit(|worker| {
         let failed = worker.engine.first_failed().or(known);
         failed.inspect(|failed| worker.close_context(world.collective_context(), *failed))
@@ -353,33 +353,33 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let (rank, size) = (job.rank(), job.size());
     let failed = |text: String| Error::new(ErrorClass::Other, text);
     let known_sites = Arc::new(OnceLock::new());
-    let policy = onlookers(policy(size)).map_err(failed)?;
-    let own_lanes = lanes::wanted(level, &policy).map_err(failed)?;
+    let policy = idle_pollers(policy(size)).map_err(failed)?;
+    let own_vcis = vci::wanted(level, &policy).map_err(failed)?;
     let opened = open_rails(&job, &wanted_rails(), &known_sites).map_err(failed)?;
     let home = home(&opened.networks).map_err(failed)?;
     let gateways = gateways().map_err(failed)?;
     publish_card(&job, CARD, &opened, &home, &gateways).map_err(failed)?;
     let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
-    survey::publish_word(&job, &home, &host, own_lanes).map_err(failed)?;
+    survey::publish_word(&job, &home, &host, own_vcis).map_err(failed)?;
     job.fence().map_err(|error| failed(error.to_string()))?;
-    let survey = survey(&job, &home, own_lanes, |rank| home_of(&job, rank)).map_err(failed)?;
+    let survey = survey(&job, &home, own_vcis, |rank| home_of(&job, rank)).map_err(failed)?;
     known_sites.get_or_init(|| survey.sites.clone());
     let beside = open_beside(&job, &survey, &home, &known_sites).map_err(failed)?;
     let job = Arc::new(job);
     let policy = policy.woken_in(Duration::from_nanos(host.wake_ns));
-    let shares_machine = survey.is_crowded && survey.sites.nodes() > 1;
+    let shares_machine = survey.is_oversubscribed && survey.sites.nodes() > 1;
     let policy = if shares_machine { policy.among_nodes() } else { policy };
-    let policy = policy.in_lanes(survey.lanes);
+    let policy = policy.in_vcis(survey.vcis);
     let worker = opened.worker(&job, (CARD, gateways), &survey).map_err(failed)?;
     let progress = Progress::new(worker, policy).map_err(|error| failed(error.to_string()))?;
     let begin = |(opened, card): (Opened, String)| {
         // From cores that nobody wants threads look on for the first.
-        let policy = policy.without_onlookers();
+        let policy = policy.without_idle_pollers();
         let worker = opened.worker(&job, (&card, Gateways::default()), &survey).map_err(failed)?;
         progress.new_beside(worker, policy).map_err(|error| failed(error.to_string()))
     };
     let beside = beside.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
-    if survey.lanes > 1 {
+    if survey.vcis > 1 {
         let all: Vec<&Progress> =
             std::iter::once(&progress).chain(&beside).map(|it| &**it).collect();
         Progress::put_beside(&all);
@@ -432,7 +432,7 @@ impl Opened {
         });
         let strategy = strategy::of_environment()?;
         let number = |setting: &settings::Setting| setting.number().map_err(|it| it.to_string());
-        let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / survey.lanes;
+        let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / survey.vcis;
         let patience_ns = number(&settings::LINK_PATIENCE)?.saturating_mul(1_000_000_000);
         let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
         let usual = Config::new(size);
@@ -446,25 +446,25 @@ impl Opened {
     }
 }
 
-/// Opens the rails of the lanes beside the first, and tells the others.
+/// Opens the rails of the vcis beside the first, and tells the others.
 fn open_beside(
     job: &Job,
     survey: &Survey,
     home: &Home,
     sites: &Arc<OnceLock<Map>>,
 ) -> Result<Vec<(Opened, String)>, String> {
-    if survey.lanes == 1 {
+    if survey.vcis == 1 {
         return Ok(Vec::new());
     }
     // They do not lead to other sites, as far as that is for the library to say.
     let rails = if settings::RAILS.given().is_some() { wanted_rails() } else { "shm,tcp".into() };
-    let open = |lane: usize| {
-        let card = format!("{CARD}-{lane}");
+    let open = |vci: usize| {
+        let card = format!("{CARD}-{vci}");
         let opened = open_rails(job, &rails, sites)?;
         publish_card(job, &card, &opened, home, &Gateways::default())?;
         Ok((opened, card))
     };
-    let beside = (1..survey.lanes).map(open).collect::<Result<_, String>>()?;
+    let beside = (1..survey.vcis).map(open).collect::<Result<_, String>>()?;
     job.fence().map_err(|error| error.to_string())?;
     Ok(beside)
 }
@@ -641,11 +641,11 @@ fn policy(size: u32) -> Policy {
 }
 
 /// The same, where cores that nobody wants are left alone if the user says so.
-fn onlookers(policy: Policy) -> Result<Policy, String> {
+fn idle_pollers(policy: Policy) -> Result<Policy, String> {
     let wanted = settings::IDLE_CORES.text();
     match wanted.trim() {
         "auto" => Ok(policy),
-        "leave" => Ok(policy.without_onlookers()),
+        "leave" => Ok(policy.without_idle_pollers()),
         _ => {
             let variable = settings::IDLE_CORES.variable();
             Err(format!("{variable}={wanted}: `auto` or `leave` is needed"))

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use boot::Job;
-use engine::{Engine, Envelope, Witness};
+use engine::{Engine, Envelope, SendObserver};
 use place::traffic::{Counted, Kind, Sent};
 use wire::PeerId;
 
@@ -35,7 +35,7 @@ pub(crate) fn begin(engine: &mut Engine, job: &Job) {
     let (levels, of_all) = (BTreeSet::from([FIRST_LEVEL]), BTreeSet::from([WORLD_CONTEXT]));
     let record = Record { rank, size, level: FIRST_LEVEL, levels, of_all, ..Record::default() };
     if RECORD.set(Mutex::new(record)).is_ok() {
-        engine.set_witness(Box::new(Counter));
+        engine.set_send_observer(Box::new(Counter));
     }
 }
 
@@ -87,7 +87,7 @@ fn record() -> Option<MutexGuard<'static, Record>> {
 #[derive(Debug)]
 struct Counter;
 
-impl Witness for Counter {
+impl SendObserver for Counter {
     fn note_send(&mut self, peer: PeerId, envelope: Envelope, bytes: u64) {
         if let Some(mut record) = record() {
             record.count(peer.0, envelope.context, bytes);

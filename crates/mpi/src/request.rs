@@ -13,10 +13,10 @@ use progress::Worker;
 use crate::buffer::Flush;
 use crate::collective::{Collective, Pending};
 use crate::comm::Comm;
-use crate::lanes::Lane;
 use crate::point_to_point::{Receive, Send};
 use crate::process;
 use crate::table::{Handle, Objects};
+use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
 pub use completion::{
@@ -123,7 +123,7 @@ pub struct Operation {
     /// Whether it is a receive, whose status tells of a message.
     pub receives: bool,
     /// Where it is under way.
-    pub lane: Lane,
+    pub vci: Vci,
     /// The communicator whose handler gets its errors.
     pub comm: Handle,
 }
@@ -155,17 +155,17 @@ enum Active {
 }
 
 impl Request {
-    /// Gives the request a handle, among those of the lane that it is under way in.
+    /// Gives the request a handle, among those of the vci that it is under way in.
     ///
     /// # Errors
     /// When no more requests fit.
     #[inline(always)]
-    pub fn register(self, lane: Lane) -> Result<Handle> {
+    pub fn register(self, vci: Vci) -> Result<Handle> {
         match self {
             Self::Done(done) => Ok(done.handle()),
             Self::Operation(operation) => operation.handle(),
             Self::Exchange(_) | Self::Flush(_) | Self::Collective(_) | Self::Persistent(_) => {
-                REQUESTS.of(lane).insert(Entry { request: self, is_listed: false })
+                REQUESTS.of(vci).insert(Entry { request: self, is_listed: false })
             }
         }
     }
@@ -175,18 +175,18 @@ impl Request {
         Self::Persistent(Arc::new(Persistent { template, active: Mutex::new(None) }))
     }
 
-    /// The end of the request, once, if it is there, as far as the core of a lane tells.
-    fn poll(&self, lane: Lane, worker: &mut Worker) -> Option<Ended> {
+    /// The end of the request, once, if it is there, as far as the core of a vci tells.
+    fn poll(&self, vci: Vci, worker: &mut Worker) -> Option<Ended> {
         match self {
             Self::Done(done) => Some(Ended::of(done.status())),
             Self::Operation(operation) => operation.poll(worker, true),
             Self::Exchange(parts) => {
                 let [receive, send] = &**parts;
-                receive.peek(lane, worker).and_then(|_| send.peek(lane, worker))?;
-                let (received, sent) = (receive.poll(lane, worker)?, send.poll(lane, worker)?);
+                receive.peek(vci, worker).and_then(|_| send.peek(vci, worker))?;
+                let (received, sent) = (receive.poll(vci, worker)?, send.poll(vci, worker)?);
                 Some(Ended { error: received.error.or(sent.error), ..received })
             }
-            Self::Flush(flush) => flush.is_done(lane, worker).then_some(Ended::of(Status::EMPTY)),
+            Self::Flush(flush) => flush.is_done(vci, worker).then_some(Ended::of(Status::EMPTY)),
             Self::Collective(pending) => {
                 let error = pending.end()?.clone();
                 Some(Ended { error, ..Ended::of(Status::EMPTY) })
@@ -211,15 +211,15 @@ impl Request {
     }
 
     /// The status of the request if it has ended, which is left as it is.
-    fn peek(&self, lane: Lane, worker: &mut Worker) -> Option<Status> {
+    fn peek(&self, vci: Vci, worker: &mut Worker) -> Option<Status> {
         match self {
             Self::Done(done) => Some(done.status()),
             Self::Operation(operation) => operation.peek(worker),
             Self::Exchange(parts) => {
-                let status = parts[0].peek(lane, worker)?;
-                parts[1].peek(lane, worker).map(|_| status)
+                let status = parts[0].peek(vci, worker)?;
+                parts[1].peek(vci, worker).map(|_| status)
             }
-            Self::Flush(flush) => flush.is_done(lane, worker).then_some(Status::EMPTY),
+            Self::Flush(flush) => flush.is_done(vci, worker).then_some(Status::EMPTY),
             Self::Collective(pending) => pending.end().map(|_| Status::EMPTY),
             Self::Persistent(persistent) => match &*persistent.active() {
                 None => Some(Status::EMPTY),
@@ -242,8 +242,8 @@ impl Request {
         }
     }
 
-    /// Whether its end shows only where each lane has been asked.
-    fn is_of_all_lanes(&self) -> bool {
+    /// Whether its end shows only where each vci has been asked.
+    fn is_of_all_vcis(&self) -> bool {
         matches!(self, Self::Flush(_))
     }
 
@@ -277,7 +277,7 @@ impl Operation {
     /// One on a communicator.
     #[inline]
     pub(crate) fn of(comm: &Comm, op: OpId, receives: bool) -> Self {
-        Self { op, receives, lane: comm.lane(), comm: comm.handle() }
+        Self { op, receives, vci: comm.vci(), comm: comm.handle() }
     }
 
     #[inline]
@@ -389,8 +389,8 @@ pub fn start_all(handles: &[Cell<Handle>]) -> Result<()> {
 }
 
 fn startable(handle: Handle) -> Result<Arc<Persistent>> {
-    let Named::Kept(lane) = Named::of(handle) else { return Err(not_persistent()) };
-    match &REQUESTS.of(lane).lock().find(handle)?.request {
+    let Named::Kept(vci) = Named::of(handle) else { return Err(not_persistent()) };
+    match &REQUESTS.of(vci).lock().find(handle)?.request {
         Request::Persistent(persistent) if persistent.active().is_some() => Err(already_active()),
         Request::Persistent(persistent) => Ok(Arc::clone(persistent)),
         Request::Done(_)
@@ -448,8 +448,8 @@ fn act_on(
                 Ok(())
             });
         }
-        Named::Kept(lane) => {
-            let mut requests = REQUESTS.of(lane).lock();
+        Named::Kept(vci) => {
+            let mut requests = REQUESTS.of(vci).lock();
             if requests.find(handle)?.request.is_begun_collective() {
                 return Err(begun_collective(what));
             }
@@ -457,7 +457,7 @@ fn act_on(
         }
     };
     for operation in operations {
-        process.lane(operation.lane).submit(|worker| act(worker, operation.op));
+        process.vci(operation.vci).submit(|worker| act(worker, operation.op));
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use topo::transport::Sockets;
 use topo::{Between, Cache, Known, Links};
 use wire::HostCost;
 
-use crate::lanes::LANES_MAX;
+use crate::vci::VCIS_MAX;
 
 /// Which two sites each, the lower first, try each other over QUIC first, for what is known of the ways between them.
 pub(crate) type QuicFirst = BTreeSet<(u32, u32)>;
@@ -25,9 +25,9 @@ pub(crate) type QuicFirst = BTreeSet<(u32, u32)>;
 #[derive(Clone, Debug)]
 pub(crate) struct Survey {
     /// Whether the whole job is on one machine, with more ranks than cores.
-    pub is_crowded: bool,
-    /// How many lanes a process has.
-    pub lanes: usize,
+    pub is_oversubscribed: bool,
+    /// How many vcis a process has.
+    pub vcis: usize,
     /// Nodes and sites.
     pub sites: Map,
     /// What messages cost.
@@ -46,7 +46,7 @@ pub(crate) fn publish_word(
     job: &Job,
     home: &Home,
     host: &HostCost,
-    lanes: usize,
+    vcis: usize,
 ) -> Result<(), String> {
     if job.rank() != 0 {
         let is_one_node = boot::local_ranks() == Some(job.size() as usize);
@@ -64,7 +64,7 @@ pub(crate) fn publish_word(
     let cores = [boot::node_cores(), topo::processor::cores().machine];
     let mut word = cores.map(|cores| (cores as u32).to_le_bytes()).concat();
     word.push(u8::from(home.site.is_some()));
-    word.push(lanes as u8);
+    word.push(vcis as u8);
     word.extend(within_a_node(host).emit());
     word.extend(plans.to_string().into_bytes());
     job.publish(WORD, &word).map_err(|error| error.to_string())
@@ -75,17 +75,17 @@ pub(crate) fn publish_word(
 pub(crate) fn survey(
     job: &Job,
     home: &Home,
-    own_lanes: usize,
+    own_vcis: usize,
     home_of: impl Fn(u32) -> Result<Home, String>,
 ) -> Result<Survey, String> {
     if job.size() == 1 {
         let (costs, pairs, plans) = (Costs::default(), Pairs::default(), Arc::default());
         let (sites, quic_first) = (Map::flat(), QuicFirst::new());
-        let (is_crowded, lanes) = (false, own_lanes);
-        return Ok(Survey { is_crowded, lanes, sites, costs, pairs, quic_first, plans });
+        let (is_oversubscribed, vcis) = (false, own_vcis);
+        return Ok(Survey { is_oversubscribed, vcis, sites, costs, pairs, quic_first, plans });
     }
     let word = job.fetch(0, WORD).map_err(|error| error.to_string())?;
-    let Word { cores, machine_cores, is_named, lanes, costs, plans } =
+    let Word { cores, machine_cores, is_named, vcis, costs, plans } =
         Word::parse(&word).ok_or(NONSENSE)?;
     let is_one_node = boot::local_ranks() == Some(job.size() as usize);
     let (sites, costs, pairs, quic_first) = match (is_one_node, is_named, &home.site) {
@@ -100,8 +100,8 @@ pub(crate) fn survey(
     };
     // Each of several nodes may be held to cores of its own.
     let cores = if sites.nodes() == 1 { cores } else { machine_cores };
-    let is_crowded = sites.is_one_machine() && job.size() > cores;
-    Ok(Survey { is_crowded, lanes, sites, costs, pairs, quic_first, plans })
+    let is_oversubscribed = sites.is_one_machine() && job.size() > cores;
+    Ok(Survey { is_oversubscribed, vcis, sites, costs, pairs, quic_first, plans })
 }
 
 /// What rank 0 said before it knew of the others.
@@ -110,7 +110,7 @@ struct Word {
     cores: u32,
     machine_cores: u32,
     is_named: bool,
-    lanes: usize,
+    vcis: usize,
     costs: Costs,
     plans: Arc<Plans>,
 }
@@ -119,16 +119,16 @@ impl Word {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (cores, rest) = bytes.split_first_chunk::<4>()?;
         let (machine_cores, rest) = rest.split_first_chunk::<4>()?;
-        let (&[is_named, lanes], rest) = rest.split_first_chunk::<2>()?;
-        let lanes = usize::from(lanes);
-        let is_known = lanes.is_power_of_two() && lanes <= LANES_MAX;
+        let (&[is_named, vcis], rest) = rest.split_first_chunk::<2>()?;
+        let vcis = usize::from(vcis);
+        let is_known = vcis.is_power_of_two() && vcis <= VCIS_MAX;
         let (costs, plans) = rest.split_at_checked(Costs::LEN)?;
         let plans = std::str::from_utf8(plans).ok()?.parse().ok()?;
         Some(Self {
             cores: u32::from_le_bytes(*cores),
             machine_cores: u32::from_le_bytes(*machine_cores),
             is_named: is_named != 0,
-            lanes: is_known.then_some(lanes)?,
+            vcis: is_known.then_some(vcis)?,
             costs: Costs::parse(costs)?,
             plans: Arc::new(plans),
         })
@@ -254,7 +254,7 @@ const PLANS_LEN_MAX: u64 = 64 << 10;
 
 const NONSENSE: &str = "rank 0 published nonsense";
 
-/// What rank 0 says before it knows the others: the cores of its node and of its machine, whether it has a site's name, in how many lanes communicators lie, what messages cost on
+/// What rank 0 says before it knows the others: the cores of its node and of its machine, whether it has a site's name, in how many vcis communicators lie, what messages cost on
 /// its node, and what the user wants for collectives.
 const WORD: &str = "word";
 const SITES: &str = "sites";
@@ -274,9 +274,9 @@ mod tests {
             [&[7, 0, 0, 0, 9, 0, 0, 0][..], &[1, 4], &costs.emit(), table.as_bytes()].concat();
         let read = Word::parse(&word).unwrap();
         assert_eq!((read.cores, read.machine_cores), (7, 9));
-        assert_eq!((read.is_named, read.lanes, read.costs), (true, 4, costs));
+        assert_eq!((read.is_named, read.vcis, read.costs), (true, 4, costs));
         let strange = [&word[..9], &[3], &word[10..]].concat();
-        assert!(Word::parse(&strange).is_none(), "three lanes");
+        assert!(Word::parse(&strange).is_none(), "three vcis");
         assert_eq!(*read.plans, table.parse().unwrap());
         assert!(Word::parse(&word[..20]).is_none() && Word::parse(&[]).is_none());
         assert!(Word::parse(&word[..word.len() - 3]).is_none(), "`cha` is no algorithm");

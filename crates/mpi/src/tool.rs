@@ -332,13 +332,13 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     counts("polls", |all| all.progress.polls, "looks at all rails for news"),
     counts("polls_by_tests", |all| all.progress.polls_by_tests, "looks by calls that test"),
     counts(
-        "polls_by_standby",
-        |all| all.progress.polls_by_standby,
+        "polls_by_progress_thread",
+        |all| all.progress.polls_by_progress_thread,
         "looks by the thread that stands by while the application is away",
     ),
     counts(
-        "looks_by_standby",
-        |all| all.progress.looks_by_standby,
+        "looks_by_progress_thread",
+        |all| all.progress.looks_by_progress_thread,
         "times that the thread that stands by looked whether it is needed",
     ),
     times(
@@ -363,13 +363,13 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     ),
     times("time_sleeping", |all| all.progress.sleeping.as_nanos() as u64, "time they took"),
     counts(
-        "sleeps_of_standby",
-        |all| all.progress.sleeps_of_standby,
+        "sleeps_of_progress_thread",
+        |all| all.progress.sleeps_of_progress_thread,
         "sleeps in the kernel of the thread that stands by, while something is left to it",
     ),
     times(
-        "time_standby_sleeping",
-        |all| all.progress.standby_sleeping.as_nanos() as u64,
+        "time_progress_thread_sleeping",
+        |all| all.progress.progress_thread_sleeping.as_nanos() as u64,
         "time they took",
     ),
     counts(
@@ -418,8 +418,8 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         "times that a begun collective was looked after by threads that wait",
     ),
     counts(
-        "task_steps_by_standby",
-        |all| all.progress.tasks_of_standby.advances,
+        "task_steps_by_progress_thread",
+        |all| all.progress.tasks_of_progress_thread.advances,
         "times that a begun collective was looked after by the thread that stands by",
     ),
     counts(
@@ -433,8 +433,8 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         "times that a begun collective computed in threads that wait",
     ),
     counts(
-        "task_works_by_standby",
-        |all| all.progress.tasks_of_standby.works,
+        "task_works_by_progress_thread",
+        |all| all.progress.tasks_of_progress_thread.works,
         "times that a begun collective computed in the thread that stands by",
     ),
     times(
@@ -448,8 +448,8 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         "time that begun collectives computed in threads that wait",
     ),
     times(
-        "time_task_works_by_standby",
-        |all| all.progress.tasks_of_standby.working.as_nanos() as u64,
+        "time_task_works_by_progress_thread",
+        |all| all.progress.tasks_of_progress_thread.working.as_nanos() as u64,
         "time that begun collectives computed in the thread that stands by",
     ),
     counts(
@@ -463,8 +463,8 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         "pieces of messages copied from a neighbour's memory by threads that wait",
     ),
     counts(
-        "pieces_copied_by_standby",
-        |all| all.progress.tasks_of_standby.pieces,
+        "pieces_copied_by_progress_thread",
+        |all| all.progress.tasks_of_progress_thread.pieces,
         "pieces of messages copied from a neighbour's memory by the thread that stands by",
     ),
     times(
@@ -478,8 +478,8 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         "time that these copies took in threads that wait",
     ),
     times(
-        "time_copying_by_standby",
-        |all| all.progress.tasks_of_standby.copying.as_nanos() as u64,
+        "time_copying_by_progress_thread",
+        |all| all.progress.tasks_of_progress_thread.copying.as_nanos() as u64,
         "time that these copies took in the thread that stands by",
     ),
     counts(

@@ -205,11 +205,11 @@ fn behind_root(role: Role, sizes: &[u64], rank: u32) -> u64 {
 fn part(topology: &Topology, ranks: impl IntoIterator<Item = u32>) -> Topology {
     if topology.nodes() == 1 {
         let size = ranks.into_iter().count() as u32;
-        return Topology::flat(size, topology.is_crowded(), *topology.costs());
+        return Topology::flat(size, topology.is_oversubscribed(), *topology.costs());
     }
     let locations: Vec<_> = ranks.into_iter().map(|rank| topology.location(rank)).collect();
-    let is_crowded = topology.outnumbers_cores();
-    Topology::with_pairs(&locations, is_crowded, *topology.costs(), &topology.pairs())
+    let is_oversubscribed = topology.outnumbers_cores();
+    Topology::with_pairs(&locations, is_oversubscribed, *topology.costs(), &topology.pairs())
 }
 
 impl Schedule {
@@ -247,7 +247,7 @@ impl Schedule {
             | Step::TakeBlock { .. }
             | Step::TakeMore { .. }
             | Step::Release { .. }
-            | Step::Combine { .. } => unreachable!("groups have no board"),
+            | Step::Combine { .. } => unreachable!("groups have no shmem"),
             Step::Reduce { input, inout } => {
                 Step::Reduce { input: moved(input), inout: moved(inout) }
             }

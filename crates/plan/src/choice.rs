@@ -71,8 +71,8 @@ pub enum Algorithm {
     Sites,
     /// The same with the blocks of all ranks of a site together.
     Bundles,
-    /// On a board that all ranks of a node read.
-    Board,
+    /// On a shmem that all ranks of a node read.
+    Shmem,
 }
 
 /// What is asked for.
@@ -217,7 +217,7 @@ impl Algorithm {
             Self::Levels => "levels",
             Self::Sites => "sites",
             Self::Bundles => "bundles",
-            Self::Board => "board",
+            Self::Shmem => "shmem",
         }
     }
 }
@@ -332,7 +332,7 @@ mod tests {
         let told = reason("barrier * ring");
         assert!(
             told.ends_with(
-                "no `ring` for barrier: linear, dissemination, tournament, heads, levels, sites, board"
+                "no `ring` for barrier: linear, dissemination, tournament, heads, levels, sites, shmem"
             ),
             "{told}"
         );

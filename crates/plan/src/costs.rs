@@ -47,8 +47,8 @@ impl Costs {
 
     /// The same where so many ranks, on several nodes, share the cores of one machine: who works on a message keeps the
     /// others of its core from theirs.
-    pub(crate) fn in_a_crowd(self, ranks: u32) -> Self {
-        let turns = (u64::from(ranks) / CROWD_CORES).max(1);
+    pub(crate) fn when_oversubscribed(self, ranks: u32) -> Self {
+        let turns = (u64::from(ranks) / OVERSUBSCRIBED_CORES).max(1);
         let of = |cost: Cost| Cost { overhead_ns: cost.overhead_ns.saturating_mul(turns), ..cost };
         Self { site: of(self.site).bounded(), wide: of(self.wide).bounded(), ..self }
     }
@@ -151,8 +151,8 @@ impl Cost {
     }
 }
 
-/// Cores that a crowd shares, at least.
-pub(crate) const CROWD_CORES: u64 = 2;
+/// Cores that a oversubscribed shares, at least.
+pub(crate) const OVERSUBSCRIBED_CORES: u64 = 2;
 
 /// A minute: no message takes longer.
 const TIME_MAX_NS: u64 = 60_000_000_000;

@@ -27,7 +27,7 @@ pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
             levels::barrier(&mut schedule, topology, rank, seat(Algorithm::Levels));
         }
         Barrier::Tournament => tournament::barrier(&mut schedule, team),
-        Barrier::Board => topology.seat(rank, 1).barrier(&mut schedule),
+        Barrier::Shmem => topology.seat(rank, 1).barrier(&mut schedule),
         Barrier::Linear => linear::barrier(&mut schedule, team),
         Barrier::Dissemination => dissemination::barrier(&mut schedule, team),
     }
@@ -50,7 +50,7 @@ pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedul
             let seat = seat(Algorithm::Levels);
             levels::broadcast(&mut schedule, topology, rank, root, span, seat);
         }
-        Broadcast::Board => topology.seat(rank, 1).broadcast(&mut schedule, root, span),
+        Broadcast::Shmem => topology.seat(rank, 1).broadcast(&mut schedule, root, span),
         Broadcast::Linear => linear::broadcast(&mut schedule, team, span),
         Broadcast::VanDeGeijn => van_de_geijn::broadcast(&mut schedule, team, span),
         Broadcast::Chain => {
@@ -97,7 +97,7 @@ pub fn gather(
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
             tree.gather(&mut schedule, is_aside);
         }
-        Gather::Board => {
+        Gather::Shmem => {
             let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
             let own = Buffer::Input.span(0, sizes(rank));
             let place = |from: u32| Buffer::Output.span(starts[from as usize], sizes(from));
@@ -150,7 +150,7 @@ pub fn scatter(
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
             tree.scatter(&mut schedule, is_aside);
         }
-        Gather::Board if !uniform => {
+        Gather::Shmem if !uniform => {
             let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
             let place = |to: u32| Buffer::Input.span(starts[to as usize], sizes(to));
             let own = Buffer::Output.span(0, sizes(rank));
@@ -159,7 +159,7 @@ pub fn scatter(
                 schedule.copy(place(root), own);
             }
         }
-        Gather::Board => {
+        Gather::Shmem => {
             let len = sizes(rank);
             let whole = Buffer::Input.span(0, u64::from(topology.size()) * len);
             let own = Buffer::Output.span(0, len);
@@ -229,7 +229,7 @@ pub fn allgather(
             linear::gather(&mut schedule, team, &block);
             linear::broadcast(&mut schedule, team, Buffer::Output.span(0, total));
         }
-        Allgather::Board => {
+        Allgather::Shmem => {
             topology.seat(rank, 1).allgather(&mut schedule, (block(rank), longest), &block);
         }
         Allgather::Pairwise => {
@@ -271,7 +271,7 @@ fn run(starts: &[u64], last: u32, count: u32) -> [Option<Span>; 2] {
 }
 
 /// Block `i` of everyone's input to rank `i`'s output. `sends` and `receives` are the blocks' lengths;
-/// `uniform` says that all of all ranks are equal; if not, they go straight, or by the board: nobody knows what others have
+/// `uniform` says that all of all ranks are equal; if not, they go straight, or by the shmem: nobody knows what others have
 /// for each other, and most often most have nothing. In place, the input is a copy of the output that
 /// the caller made.
 pub fn alltoall(
@@ -288,7 +288,7 @@ pub fn alltoall(
         Alltoall::Heads | Alltoall::Bundles => {
             exchange::alltoall(&mut schedule, &topology.across().short, rank, len);
         }
-        Alltoall::Board if uniform => {
+        Alltoall::Shmem if uniform => {
             let whole = Buffer::Input.span(0, u64::from(topology.size()) * len);
             let place = |from: u32| even(Buffer::Output, from);
             schedule.copy(even(Buffer::Input, rank), place(rank));
@@ -300,14 +300,14 @@ pub fn alltoall(
             let output = |from: u32| even(Buffer::Output, team.rank(from));
             bruck::alltoall(&mut schedule, team, len, &input, &output);
         }
-        way @ (Alltoall::Board | Alltoall::Pairwise) => {
+        way @ (Alltoall::Shmem | Alltoall::Pairwise) => {
             let (outs, ins) = (all_starts(topology, sends), all_starts(topology, receives));
             let input = |to: u32| Buffer::Input.span(outs[to as usize], sends(to));
             let output = |from: u32| Buffer::Output.span(ins[from as usize], receives(from));
             let own = input(rank);
             schedule.copy(own, output(rank).part(0, own.len));
             match way {
-                Alltoall::Board => {
+                Alltoall::Shmem => {
                     topology.seat(rank, 1).alltoall_blocks(&mut schedule, &input, &output);
                 }
                 _ => pairwise::alltoall(&mut schedule, topology.by_rank(rank), &input, &output),

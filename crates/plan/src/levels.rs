@@ -1,7 +1,7 @@
 //! Operations by levels within one site: ranks of a node work with their head, and the heads of all nodes are
 //! a team of their own.
 
-use crate::pieces::board::Seat;
+use crate::pieces::shmem::Seat;
 use crate::pieces::{binomial, dissemination, doubling, linear, ring, two_tree};
 use crate::schedule::{Buffer, Schedule, Span};
 use crate::team::Team;
@@ -17,7 +17,7 @@ struct Nodes<'a> {
     heads: Vec<u32>,
 }
 
-/// `len` bytes of the output of each node's first rank to all of that node: what founds their boards.
+/// `len` bytes of the output of each node's first rank to all of that node: what founds their shared segments.
 pub fn tell_neighbours(rank: u32, topology: &Topology, len: u64) -> Schedule {
     let mut schedule = Schedule::default();
     let ranks = topology.neighbours(rank);
@@ -27,7 +27,7 @@ pub fn tell_neighbours(rank: u32, topology: &Topology, len: u64) -> Schedule {
     schedule
 }
 
-/// Nobody leaves before all have come. At the board of its node, if the rank has a `seat` there: all of a node have.
+/// Nobody leaves before all have come. At the shmem of its node, if the rank has a `seat` there: all of a node have.
 pub(crate) fn barrier(schedule: &mut Schedule, topology: &Topology, me: u32, seat: Option<Seat>) {
     let Some(nodes) = Nodes::new(topology, me, None) else { return };
     match seat {

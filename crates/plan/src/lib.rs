@@ -36,7 +36,7 @@ pub use crossings::Pairs;
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
 pub use direct::direct;
 pub use levels::tell_neighbours;
-pub use pieces::board::page_bytes;
+pub use pieces::shmem::page_bytes;
 pub use predict::{Deed, Doing, Prediction, predict, watch};
 pub use reduction::{Operands, allreduce, exscan, reduce, reduce_scatter, scan};
 pub use schedule::{Buffer, Fold, Operand, Schedule, Span, Step};

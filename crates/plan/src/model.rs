@@ -6,13 +6,13 @@
 //! `tests/choice.rs` holds it against the simulation.
 
 mod across;
-mod board;
-mod crowd;
+mod oversubscribed;
+mod shmem;
 
 use std::sync::Arc;
 
 use crate::choice::{Algorithm, Call, Operation};
-use crate::costs::{CROWD_CORES, Cost, Costs};
+use crate::costs::{Cost, Costs, OVERSUBSCRIBED_CORES};
 use crate::crossings::Crossings;
 use crate::ways::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
@@ -29,7 +29,7 @@ pub(crate) struct Model {
     wide: Way,
     crossings: Arc<Crossings>,
     wake_ns: u64,
-    /// Of boards, by which goes what happens within each of several nodes, or along a chain on one.
+    /// Of shared segments, by which goes what happens within each of several nodes, or along a chain on one.
     page_bytes: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Shape {
     /// Whether ranks of a node, and of a site, are neighbours in the order of ranks.
     pub is_in_order: bool,
     /// Whether ranks outnumber the cores of their one node.
-    pub is_crowded: bool,
+    pub is_oversubscribed: bool,
     /// Whether several nodes of one site are on one machine, and ranks outnumber its cores.
     pub is_shared: bool,
     /// Whether what is short goes through the heads of nodes, where there are several.
@@ -117,7 +117,7 @@ impl Model {
         &self.shape
     }
 
-    /// As [`Self::predicted_ns`] where the ranks of each node have a board of such pages, if they do; and whether what
+    /// As [`Self::predicted_ns`] where the ranks of each node have a shmem of such pages, if they do; and whether what
     /// happens within several nodes, or at one all of them, had better go by that.
     pub(crate) fn soonest_ns(
         &self,
@@ -126,18 +126,18 @@ impl Model {
         home: Option<u32>,
         page_bytes: Option<u64>,
     ) -> Option<(u64, bool)> {
-        if algorithm == Algorithm::Board {
+        if algorithm == Algorithm::Shmem {
             let page_bytes = page_bytes.filter(|_| self.shape.nodes == 1)?;
-            return Some((self.board_ns(call, page_bytes)?.0, true));
+            return Some((self.shmem_ns(call, page_bytes)?.0, true));
         }
         let by_messages_ns = self.predicted_ns(call, algorithm, home)?;
-        let page_bytes = page_bytes.filter(|bytes| self.fits_boards(call, algorithm, *bytes));
-        let by_boards_ns = page_bytes.and_then(|_| {
-            let by_boards = Self { page_bytes, ..self.clone() };
-            by_boards.predicted_ns(call, algorithm, home)
+        let page_bytes = page_bytes.filter(|bytes| self.fits_shmem(call, algorithm, *bytes));
+        let by_shmem_ns = page_bytes.and_then(|_| {
+            let by_shmem = Self { page_bytes, ..self.clone() };
+            by_shmem.predicted_ns(call, algorithm, home)
         });
-        Some(match by_boards_ns {
-            Some(by_boards_ns) if by_boards_ns < by_messages_ns => (by_boards_ns, true),
+        Some(match by_shmem_ns {
+            Some(by_shmem_ns) if by_shmem_ns < by_messages_ns => (by_shmem_ns, true),
             Some(_) | None => (by_messages_ns, false),
         })
     }
@@ -150,15 +150,15 @@ impl Model {
         algorithm: Algorithm,
         home: Option<u32>,
     ) -> Option<u64> {
-        let Shape { sites, nodes, is_crowded, is_shared, .. } = self.shape;
+        let Shape { sites, nodes, is_oversubscribed, is_shared, .. } = self.shape;
         if nodes == 1 && matches!(algorithm, Algorithm::Heads | Algorithm::Levels) {
             return None;
         }
         if sites > 1 {
             return self.across_ns(call, algorithm, home);
         }
-        if is_crowded {
-            return self.crowd_ns(call, algorithm);
+        if is_oversubscribed {
+            return self.oversubscribed_ns(call, algorithm);
         }
         let alone_ns = self.beside_ns(call, algorithm)?;
         Some(if is_shared { alone_ns.max(self.shared_ns(call, algorithm)) } else { alone_ns })
@@ -188,7 +188,7 @@ impl Model {
     pub(crate) fn chain_segments(&self, bytes: u64) -> u64 {
         let best = segments(self.farthest(), self.shape.ranks.saturating_sub(2), bytes);
         // No more of them are worked on at once than there are cores, and each is waited for.
-        if self.shape.is_crowded { best.min(CROWD_CORES) } else { best }
+        if self.shape.is_oversubscribed { best.min(OVERSUBSCRIBED_CORES) } else { best }
     }
 
     /// In how many segments half of so many bytes goes along each of two trees, of the ranks of a node, and of nodes:
@@ -208,7 +208,7 @@ impl Model {
             Barrier::Tournament => 2 * self.tree_ns(&self.by_place, 0),
             Barrier::Heads => legs + self.far.hop_ns(0) + 2 * (nodes - 1) * self.far.work_ns,
             Barrier::Levels => legs + levels(nodes) * self.far.hop_ns(0),
-            Barrier::Sites | Barrier::Board => return None,
+            Barrier::Sites | Barrier::Shmem => return None,
         })
     }
 
@@ -232,7 +232,7 @@ impl Model {
                     + (nodes - 1) * self.far.work_ns
             }
             Broadcast::Levels => levels(nodes) * self.far.hop_ns(bytes) + self.star_ns(bytes),
-            Broadcast::TwoTree | Broadcast::VanDeGeijn | Broadcast::Sites | Broadcast::Board => {
+            Broadcast::TwoTree | Broadcast::VanDeGeijn | Broadcast::Sites | Broadcast::Shmem => {
                 return None;
             }
         })
@@ -257,7 +257,7 @@ impl Model {
                     self.blocks_ns(bytes) + self.far.hop_ns(0) + (nodes - 1) * self.far.work_ns;
                 legs + foreign + copies
             }
-            Gather::Binomial | Gather::Heads | Gather::Bundles | Gather::Board => return None,
+            Gather::Binomial | Gather::Heads | Gather::Bundles | Gather::Shmem => return None,
         })
     }
 
@@ -297,7 +297,7 @@ impl Model {
             | Allgather::Pairwise
             | Allgather::Bundles
             | Allgather::Sites
-            | Allgather::Board => return None,
+            | Allgather::Shmem => return None,
         })
     }
 
@@ -326,7 +326,7 @@ impl Model {
                 let work = 2 * (nodes - 1) * self.far.work_ns;
                 legs + self.far.hop_ns(0) + work + crossing + copies + steps
             }
-            Alltoall::Bruck | Alltoall::Heads | Alltoall::Bundles | Alltoall::Board => return None,
+            Alltoall::Bruck | Alltoall::Heads | Alltoall::Bundles | Alltoall::Shmem => return None,
         })
     }
 
@@ -357,7 +357,7 @@ impl Model {
             | Reduce::Levels
             | Reduce::Pairwise
             | Reduce::Sites
-            | Reduce::Board => return None,
+            | Reduce::Shmem => return None,
         })
     }
 
@@ -411,7 +411,7 @@ impl Model {
             | Allreduce::Levels
             | Allreduce::Pairwise
             | Allreduce::Sites
-            | Allreduce::Board => return None,
+            | Allreduce::Shmem => return None,
         })
     }
 
@@ -440,7 +440,7 @@ impl Model {
             ReduceScatter::Ring
             | ReduceScatter::Pairwise
             | ReduceScatter::Sites
-            | ReduceScatter::Board => return None,
+            | ReduceScatter::Shmem => return None,
         })
     }
 
@@ -474,7 +474,7 @@ impl Model {
                 self.shifts_ns(&self.by_rank, |_| bytes) + combined
             }
             Prefix::Chain if let Some(page_bytes) = self.page_bytes => {
-                self.chain_at_board_ns(bytes, page_bytes)
+                self.chain_in_shmem_ns(bytes, page_bytes)
             }
             Prefix::Chain if self.shape.is_in_order => self.chain_ns(bytes, 2),
             Prefix::Heads => {
@@ -483,7 +483,7 @@ impl Model {
                 let combined = (2 * node_ranks + nodes * node_runs) * self.compute_ns(bytes);
                 2 * self.star_ns(bytes) + self.far.hop_ns(0) + work + crossing + combined
             }
-            Prefix::Chain | Prefix::Sites | Prefix::Board => return None,
+            Prefix::Chain | Prefix::Sites | Prefix::Shmem => return None,
         })
     }
 

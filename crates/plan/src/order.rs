@@ -1,13 +1,13 @@
 //! In which order operands are combined where the result's last bits follow from it.
 //!
-//! What messages cost is measured anew in every run, and a board is there or not; the result of a call on the same
+//! What messages cost is measured anew in every run, and a shmem is there or not; the result of a call on the same
 //! ranks in the same places is the same to the last bit. So its order is that of the algorithm which *nominal* costs
-//! choose, as if the ranks of a node always had a board, and what was measured chooses among all that combine in that
+//! choose, as if the ranks of a node always had a shmem, and what was measured chooses among all that combine in that
 //! order: most do.
 
 use crate::choice::{Algorithm, Call};
 use crate::costs::{Cost, Costs};
-use crate::pieces::board::page_bytes;
+use crate::pieces::shmem::page_bytes;
 use crate::topology::Topology;
 
 /// What stands for what messages cost: none of it was measured. Between nodes it is in the middle of what networks are
@@ -27,7 +27,7 @@ impl Topology {
         }
         let nominal = self.model().with_costs(&NOMINAL);
         let (home, page_bytes) = (self.home(call), page_bytes(self.node_ranks()));
-        // Prefixes along a chain come out alike by messages and by a board.
+        // Prefixes along a chain come out alike by messages and by a shmem.
         let pages = |algorithm| page_bytes.filter(|_| algorithm != Algorithm::Chain);
         let nominal_ns =
             |algorithm| Some(nominal.soonest_ns(call, algorithm, home, pages(algorithm))?.0);
@@ -52,7 +52,7 @@ impl Algorithm {
             | Self::Butterfly
             | Self::Doubling
             | Self::Halving
-            | Self::Board => true,
+            | Self::Shmem => true,
             Self::Tournament
             | Self::Dissemination
             | Self::Chain

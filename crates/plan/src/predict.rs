@@ -92,7 +92,7 @@ struct World<'a> {
     /// When nodes have sent, and received, what they had to; and when sites have sent to each other.
     lines: HashMap<Line, u64>,
     prediction: Prediction,
-    /// The ranks at the board of each rank's node, by their positions.
+    /// The ranks at the shmem of each rank's node, by their positions.
     seated: Vec<Vec<u32>>,
     /// How many messages there were.
     sent: u64,
@@ -106,7 +106,7 @@ struct Rank {
     /// Whether it is among those that can go on.
     is_ready: bool,
     begun: Vec<Begun>,
-    /// When it posted on the board, round by round.
+    /// When it posted on the shmem, round by round.
     posts: Vec<u64>,
     /// When it posted further pieces, and released those of others, by round and piece.
     pieces: Pieces,
@@ -303,7 +303,7 @@ impl<'a> World<'a> {
         steps.iter().rev().find_map(announced).unwrap_or(0)
     }
 
-    /// Those that wait at the board for a rank look again.
+    /// Those that wait at the shmem for a rank look again.
     fn let_go_on(&mut self, me: u32) {
         for position in 0..self.seated[me as usize].len() {
             let other = self.seated[me as usize][position];

@@ -87,9 +87,9 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
             let (across, seat) = (topology.across(), near_seat(topology.heads()));
             across::reduce(&mut schedule, across, rank, root, operands, seat);
         }
-        Reduce::Board => {
+        Reduce::Shmem => {
             let first = if commutes { root } else { 0 };
-            let is_shared = topology.shares_at_board(&call);
+            let is_shared = topology.shares_in_shmem(&call);
             let seat = topology.seat(rank, operands.element);
             seat.reduce(&mut schedule, (root, first), (own, output), is_shared);
         }
@@ -241,7 +241,7 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
     let near_seat = |algorithm| topology.near_seat(rank, operands.element, &call, algorithm);
     let way = Allreduce::of(topology, &call);
     match way {
-        Allreduce::Heads | Allreduce::Sites | Allreduce::Pairwise | Allreduce::Board => {}
+        Allreduce::Heads | Allreduce::Sites | Allreduce::Pairwise | Allreduce::Shmem => {}
         Allreduce::Linear
         | Allreduce::Doubling
         | Allreduce::Butterfly
@@ -267,8 +267,8 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
             schedule.copy(mine, block(whole, rank));
             pairwise::allgather(&mut schedule, team, mine, &|of| block(whole, of));
         }
-        Allreduce::Board => {
-            let is_shared = topology.shares_at_board(&call);
+        Allreduce::Shmem => {
+            let is_shared = topology.shares_in_shmem(&call);
             let seat = topology.seat(rank, operands.element);
             seat.allreduce(&mut schedule, own, whole, is_shared);
         }
@@ -315,7 +315,7 @@ pub fn reduce_scatter(
             let seat = topology.near_seat(rank, operands.element, &call, topology.heads());
             across::reduce_scatter(&mut schedule, across, rank, &lies, operands, seat);
         }
-        ReduceScatter::Board => {
+        ReduceScatter::Shmem => {
             let lies = |rank: u32| (starts[rank as usize], counts(rank));
             let seat = topology.seat(rank, operands.element);
             seat.reduce_scatter(&mut schedule, all, &lies, own);
@@ -361,7 +361,7 @@ pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
             let (across, prefix) = (topology.across(), sites::Prefix::Scan);
             sites::prefix(&mut schedule, across, rank, prefix, own, element);
         }
-        Prefix::Board => {
+        Prefix::Shmem => {
             let own = if in_place { result } else { Buffer::Input.span(0, len) };
             topology.seat(rank, element).prefix(&mut schedule, own, true, result);
         }
@@ -405,7 +405,7 @@ pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
             let (across, prefix) = (topology.across(), sites::Prefix::Exscan);
             sites::prefix(&mut schedule, across, rank, prefix, own, element);
         }
-        Prefix::Board => {
+        Prefix::Shmem => {
             let own = if in_place { result } else { Buffer::Input.span(0, len) };
             topology.seat(rank, element).prefix(&mut schedule, own, false, result);
         }

@@ -53,7 +53,7 @@ pub enum Step {
         /// To here, as many units.
         to: Span,
     },
-    /// Begin a round at the board, and post what others may need, if that has a place: some rounds before, all have
+    /// Begin a round at the shmem, and post what others may need, if that has a place: some rounds before, all have
     /// begun the next one by then.
     Post {
         /// These units.
@@ -82,7 +82,7 @@ pub enum Step {
         /// These units: a page, or what is left.
         span: Span,
     },
-    /// Wait until ranks have posted in this round. Ranks are named by their positions at the board, which is that of
+    /// Wait until ranks have posted in this round. Ranks are named by their positions at the shmem, which is that of
     /// their node: on one node, by their ranks.
     Meet {
         /// From this one on…
@@ -164,7 +164,7 @@ pub enum Fold {
     Join,
 }
 
-/// An operand at a board.
+/// An operand at a shmem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// This rank's, where it is.

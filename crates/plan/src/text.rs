@@ -1,7 +1,7 @@
 //! A topology as a line of text, by which tools plan what a job plans:
 //! `0.0*4,1.0*4 roomy 600,4000000000,…`, which are the ranks' nodes and sites in runs, whether ranks outnumber
 //! the cores, and the costs; besides what messages cost between sites that are not alike:
-//! `0-1:5000000,117000000,4000;0-2:…`, and the bytes of a page of the board that the ranks of each node have, if they do.
+//! `0-1:5000000,117000000,4000;0-2:…`, and the bytes of a page of the shmem that the ranks of each node have, if they do.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ impl fmt::Display for Topology {
             rank = end;
         }
         let numbers = self.costs().numbers().map(|number| number.to_string()).join(",");
-        write!(f, " {} {numbers}", if self.outnumbers_cores() { CROWDED } else { ROOMY })?;
+        write!(f, " {} {numbers}", if self.outnumbers_cores() { OVERSUBSCRIBED } else { ROOMY })?;
         for (index, (one, other, cost)) in self.pairs().iter().enumerate() {
             let Cost { latency_ns, bytes_per_s, overhead_ns } = cost;
             let begin = if index == 0 { ' ' } else { ';' };
@@ -49,8 +49,8 @@ impl FromStr for Topology {
         let pairs =
             pairs.map(pairs_of).unwrap_or_else(|| Some(Pairs::default())).ok_or_else(wrong)?;
         let page_bytes = page_bytes.map(|bytes| bytes.parse::<u64>().map_err(|_| wrong()));
-        let is_crowded = match *room {
-            CROWDED => true,
+        let is_oversubscribed = match *room {
+            OVERSUBSCRIBED => true,
             ROOMY => false,
             _ => return Err(wrong()),
         };
@@ -65,9 +65,9 @@ impl FromStr for Topology {
         let costs = costs.split(',').map(|number| number.parse::<u64>().map(u64::to_le_bytes));
         let costs: Vec<[u8; 8]> = costs.collect::<Result<_, _>>().map_err(|_| wrong())?;
         let costs = Costs::parse(costs.as_flattened()).ok_or_else(wrong)?;
-        let topology = Self::with_pairs(&locations, is_crowded, costs, &pairs);
+        let topology = Self::with_pairs(&locations, is_oversubscribed, costs, &pairs);
         Ok(match page_bytes.transpose()? {
-            Some(page_bytes) => topology.with_board(page_bytes),
+            Some(page_bytes) => topology.with_shm_coll(page_bytes),
             None => topology,
         })
     }
@@ -93,7 +93,7 @@ fn pairs_of(text: &str) -> Option<Pairs> {
     Some(Pairs::new(text.split(';').map(pair).collect::<Option<Vec<_>>>()?))
 }
 
-const CROWDED: &str = "crowded";
+const OVERSUBSCRIBED: &str = "oversubscribed";
 
 const ROOMY: &str = "roomy";
 
@@ -111,16 +111,19 @@ mod tests {
         let locations = [(0, 0), (0, 0), (1, 0), (2, 1), (2, 1), (0, 0)].map(at);
         let costs = Costs { wake_ns: 7, ..Costs::default() };
         let grid = Topology::new(&locations, false, costs);
-        let crowd = Topology::flat(5, true, costs);
-        assert!(crowd.to_string().starts_with("0.0*5 crowded 600,4000000000,400,"), "{crowd}");
-        let with_board = Topology::flat(4, false, costs).with_board(4096);
+        let oversubscribed = Topology::flat(5, true, costs);
+        assert!(
+            oversubscribed.to_string().starts_with("0.0*5 oversubscribed 600,4000000000,400,"),
+            "{oversubscribed}"
+        );
+        let with_shm_coll = Topology::flat(4, false, costs).with_shm_coll(4096);
         let sites = [(0, 7), (1, 7), (2, 3), (3, 5)].map(at);
         let pairs = Pairs::new([(3, 7, costs.site), (5, 3, Cost { latency_ns: 9, ..costs.wide })]);
         let unlike = Topology::with_pairs(&sites, false, costs, &pairs);
         let told = " 0-1:20000,117000000,4000;0-2:6000000,117000000,4000;1-2:9,117000000,4000";
         assert!(unlike.to_string().ends_with(told), "{unlike}");
-        let with_boards = unlike.clone().with_board(64 << 10);
-        for told in [grid, crowd, with_board, unlike, with_boards] {
+        let with_shm_colls = unlike.clone().with_shm_coll(64 << 10);
+        for told in [grid, oversubscribed, with_shm_coll, unlike, with_shm_colls] {
             let read: Topology = told.to_string().parse().unwrap();
             assert_eq!(read.to_string(), told.to_string());
             for operation in Operation::ALL {

@@ -9,21 +9,21 @@ use crate::choice::{Algorithm, Call, Plans};
 use crate::costs::{Cost, Costs, Distance};
 use crate::crossings::{Crossings, Pairs};
 use crate::model::{Model, Order, Shape};
-use crate::pieces::board::{Seat, link_bytes};
+use crate::pieces::shmem::{Seat, link_bytes};
 use crate::team::Team;
 
 /// Where the ranks of a communicator run.
 #[derive(Clone, Debug)]
 pub struct Topology {
     size: u32,
-    is_crowded: bool,
+    is_oversubscribed: bool,
     levels: Option<Box<Levels>>,
     /// Levels whose top is sites, where there are several; else nodes, where there are several.
     across: Option<Box<Across>>,
     costs: Costs,
     model: Model,
     plans: Arc<Plans>,
-    /// Bytes of a page of the board that the ranks of each node have, if they do.
+    /// Bytes of a page of the shmem that the ranks of each node have, if they do.
     page_bytes: Option<u64>,
 }
 
@@ -69,38 +69,38 @@ pub(crate) struct Levels {
 }
 
 impl Topology {
-    /// The ranks of one node. `is_crowded` says that they outnumber its cores.
-    pub fn flat(size: u32, is_crowded: bool, costs: Costs) -> Self {
-        let shape = Shape::flat(size, is_crowded);
+    /// The ranks of one node. `is_oversubscribed` says that they outnumber its cores.
+    pub fn flat(size: u32, is_oversubscribed: bool, costs: Costs) -> Self {
+        let shape = Shape::flat(size, is_oversubscribed);
         let crossings = Arc::new(Crossings::alike(costs.wide, &costs));
         let (model, plans) =
             (Model::new(shape, Default::default(), &costs, crossings), Arc::default());
         let (levels, across, page_bytes) = (None, None, None);
-        Self { size, is_crowded, levels, across, costs, model, plans, page_bytes }
+        Self { size, is_oversubscribed, levels, across, costs, model, plans, page_bytes }
     }
 
     /// Ranks where `locations` says, and whether those are on one machine and outnumber its cores. A single node is as
     /// [`Topology::flat`].
-    pub fn new(locations: &[Location], is_crowded: bool, costs: Costs) -> Self {
-        Self::with_pairs(locations, is_crowded, costs, &Pairs::default())
+    pub fn new(locations: &[Location], is_oversubscribed: bool, costs: Costs) -> Self {
+        Self::with_pairs(locations, is_oversubscribed, costs, &Pairs::default())
     }
 
     /// The same where more is known of what messages cost between some of the sites.
     pub fn with_pairs(
         locations: &[Location],
-        is_crowded: bool,
+        is_oversubscribed: bool,
         costs: Costs,
         pairs: &Pairs,
     ) -> Self {
         let size = locations.len() as u32;
         if locations.iter().all(|location| location.node == locations[0].node) {
-            return Self::flat(size, is_crowded, costs);
+            return Self::flat(size, is_oversubscribed, costs);
         }
         let levels = Levels::new(locations);
         let (costs, across) = match levels.sites() {
             1 => (costs, Across::of_nodes(&levels, costs)),
             _ => {
-                let costs = if is_crowded { costs.in_a_crowd(size) } else { costs };
+                let costs = if is_oversubscribed { costs.when_oversubscribed(size) } else { costs };
                 let crossings = levels.crossings(locations, &costs, pairs);
                 let costs = Costs { wide: crossings.widest(), ..costs };
                 (costs, Across::new(&levels, costs, crossings))
@@ -108,12 +108,12 @@ impl Topology {
         };
         let crossings = Arc::clone(&across.crossings);
         let has_heads = across.short.nodes() == levels.nodes();
-        let is_shared = is_crowded && levels.sites() == 1;
+        let is_shared = is_oversubscribed && levels.sites() == 1;
         let shape = Shape { has_heads, is_shared, ..levels.shape() };
         let model = Model::new(shape, levels.orders(), &costs, crossings);
         let (levels, across) = (Some(Box::new(levels)), Some(Box::new(across)));
         let (plans, page_bytes) = (Arc::default(), None);
-        Self { size, is_crowded, levels, across, costs, model, plans, page_bytes }
+        Self { size, is_oversubscribed, levels, across, costs, model, plans, page_bytes }
     }
 
     /// The same, with what the user wants for some operations.
@@ -122,9 +122,9 @@ impl Topology {
         Self { plans, ..self }
     }
 
-    /// The same ranks with a board of such pages for those of each node.
+    /// The same ranks with a shmem of such pages for those of each node.
     #[must_use]
-    pub fn with_board(self, page_bytes: u64) -> Self {
+    pub fn with_shm_coll(self, page_bytes: u64) -> Self {
         Self { page_bytes: Some(page_bytes), ..self }
     }
 
@@ -135,13 +135,13 @@ impl Topology {
     }
 
     /// Whether all ranks are on one node and outnumber its cores.
-    pub fn is_crowded(&self) -> bool {
-        self.is_crowded && self.levels.is_none()
+    pub fn is_oversubscribed(&self) -> bool {
+        self.is_oversubscribed && self.levels.is_none()
     }
 
     /// Whether they are on one machine, on however many nodes, and outnumber its cores.
     pub fn outnumbers_cores(&self) -> bool {
-        self.is_crowded
+        self.is_oversubscribed
     }
 
     /// How many sites the ranks are in.
@@ -159,7 +159,7 @@ impl Topology {
         self.model.shape().node_ranks as u32
     }
 
-    /// The ranks of a rank's node, the lowest first: their positions at its board.
+    /// The ranks of a rank's node, the lowest first: their positions at its shmem.
     pub fn neighbours(&self, rank: u32) -> Vec<u32> {
         match &self.levels {
             Some(levels) => levels.ranks_of_node(levels.node(rank)).to_vec(),
@@ -218,19 +218,19 @@ impl Topology {
         call.root.and_then(site_of)
     }
 
-    /// Bytes of a page of the board that the ranks of each node have, if they do.
+    /// Bytes of a page of the shmem that the ranks of each node have, if they do.
     pub fn page_bytes(&self) -> Option<u64> {
         self.page_bytes
     }
 
-    /// A rank's seat at the board, of pages of so many units of this many bytes; one that is never taken where there
+    /// A rank's seat at the shmem, of pages of so many units of this many bytes; one that is never taken where there
     /// is none.
     pub(crate) fn seat(&self, me: u32, unit_bytes: u64) -> Seat {
         let page_bytes = self.page_bytes.unwrap_or(0);
         let units = |bytes: u64| (bytes / unit_bytes.max(1)).max(1);
         let link = units(link_bytes(page_bytes));
         let page = units(page_bytes);
-        let shares_cores = self.is_crowded();
+        let shares_cores = self.is_oversubscribed();
         let piece = if shares_cores { page } else { link };
         let (me, size) = match &self.levels {
             Some(levels) => {
@@ -242,7 +242,7 @@ impl Topology {
         Seat { me, size, page, piece, link, shares_cores }
     }
 
-    /// A rank's seat at the board of its node, if that has several ranks and what happens within nodes goes by boards,
+    /// A rank's seat at the shmem of its node, if that has several ranks and what happens within nodes goes by shared segments,
     /// where the heads of nodes exchange what a call is about.
     pub(crate) fn near_seat(
         &self,
@@ -252,8 +252,8 @@ impl Topology {
         algorithm: Algorithm,
     ) -> Option<Seat> {
         let soonest = self.model.soonest_ns(call, algorithm, self.home(call), self.page_bytes);
-        let by_boards = soonest.is_some_and(|(_, by_boards)| by_boards);
-        by_boards.then(|| self.seat(me, unit_bytes)).filter(|seat| seat.size > 1)
+        let by_shmem = soonest.is_some_and(|(_, by_shmem)| by_shmem);
+        by_shmem.then(|| self.seat(me, unit_bytes)).filter(|seat| seat.size > 1)
     }
 
     /// By which algorithm the heads of nodes exchange at once.
@@ -266,10 +266,10 @@ impl Topology {
         if self.sites() == 1 { Algorithm::Heads } else { Algorithm::Bundles }
     }
 
-    /// Whether ranks at the board share the work of a call.
-    pub(crate) fn shares_at_board(&self, call: &Call) -> bool {
-        let at_board = self.page_bytes.and_then(|bytes| self.model.board_ns(call, bytes));
-        at_board.is_some_and(|(_, shares)| shares)
+    /// Whether ranks at the shmem share the work of a call.
+    pub(crate) fn shares_in_shmem(&self, call: &Call) -> bool {
+        let in_shm_coll = self.page_bytes.and_then(|bytes| self.model.shmem_ns(call, bytes));
+        in_shm_coll.is_some_and(|(_, shares)| shares)
     }
 
     pub(crate) fn plans(&self) -> &Plans {
@@ -326,7 +326,7 @@ impl Topology {
 }
 
 impl Shape {
-    fn flat(size: u32, is_crowded: bool) -> Self {
+    fn flat(size: u32, is_oversubscribed: bool) -> Self {
         let ranks = u64::from(size.max(1));
         Self {
             ranks,
@@ -339,7 +339,7 @@ impl Shape {
             site_runs: 1,
             node_tells: 0,
             is_in_order: true,
-            is_crowded,
+            is_oversubscribed,
             is_shared: false,
             has_heads: true,
         }
@@ -425,7 +425,7 @@ impl Levels {
             site_runs,
             node_tells,
             is_in_order: self.ranks.is_sorted(),
-            is_crowded: false,
+            is_oversubscribed: false,
             is_shared: false,
             has_heads: true,
         }
@@ -591,10 +591,10 @@ mod tests {
     fn one_node_has_no_levels_and_several_are_no_crowd() {
         let here = Location { node: 5, site: 8 };
         let topology = Topology::new(&[here; 4], true, Costs::default());
-        assert!(topology.levels.is_none() && topology.is_crowded() && topology.sites() == 1);
+        assert!(topology.levels.is_none() && topology.is_oversubscribed() && topology.sites() == 1);
         let there = Location { node: 6, site: 8 };
         let topology = Topology::new(&[here, there], true, Costs::default());
-        assert!(topology.sites() == 1 && !topology.is_crowded() && topology.nodes() == 2);
+        assert!(topology.sites() == 1 && !topology.is_oversubscribed() && topology.nodes() == 2);
         assert!(topology.outnumbers_cores() && topology.model.shape().is_shared);
         assert_eq!(Topology::new(&[], false, Costs::default()).size(), 0);
     }

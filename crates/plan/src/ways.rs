@@ -42,23 +42,23 @@ macro_rules! ways {
 
 ways! {
     /// `MPI_Barrier`.
-    Barrier: Linear, Dissemination, Tournament, Heads, Levels, Sites, Board;
+    Barrier: Linear, Dissemination, Tournament, Heads, Levels, Sites, Shmem;
     /// `MPI_Bcast`.
-    Broadcast: Linear, Binomial, Chain, TwoTree, VanDeGeijn, Heads, Levels, Sites, Board;
+    Broadcast: Linear, Binomial, Chain, TwoTree, VanDeGeijn, Heads, Levels, Sites, Shmem;
     /// `MPI_Gather(v)`, and `MPI_Scatter(v)` the other way round.
-    Gather: Linear, Binomial, Heads, Bundles, Board;
+    Gather: Linear, Binomial, Heads, Bundles, Shmem;
     /// `MPI_Allgather(v)`.
-    Allgather: Linear, Pairwise, Bruck, Ring, Heads, Levels, Bundles, Sites, Board;
+    Allgather: Linear, Pairwise, Bruck, Ring, Heads, Levels, Bundles, Sites, Shmem;
     /// `MPI_Alltoall(v, w)`.
-    Alltoall: Pairwise, Bruck, Heads, Bundles, Board;
+    Alltoall: Pairwise, Bruck, Heads, Bundles, Shmem;
     /// `MPI_Reduce`.
-    Reduce: Linear, Pairwise, Binomial, Chain, TwoTree, Ring, Heads, Levels, Sites, Board;
+    Reduce: Linear, Pairwise, Binomial, Chain, TwoTree, Ring, Heads, Levels, Sites, Shmem;
     /// `MPI_Allreduce`.
-    Allreduce: Linear, Pairwise, Doubling, Butterfly, Halving, Ring, Heads, Levels, Sites, Board;
+    Allreduce: Linear, Pairwise, Doubling, Butterfly, Halving, Ring, Heads, Levels, Sites, Shmem;
     /// `MPI_Reduce_scatter(_block)`.
-    ReduceScatter: Pairwise, Binomial, Ring, Heads, Sites, Board;
+    ReduceScatter: Pairwise, Binomial, Ring, Heads, Sites, Shmem;
     /// `MPI_Scan` and `MPI_Exscan`.
-    Prefix: Doubling, Chain, Heads, Sites, Board;
+    Prefix: Doubling, Chain, Heads, Sites, Shmem;
 }
 
 impl Operation {

@@ -66,9 +66,9 @@ impl Case {
             true => topology.with_plans(Arc::new(wanted(&mut random))),
             false => topology,
         };
-        // And a board on each node, of pages that some data fit on.
+        // And a shmem on each node, of pages that some data fit on.
         let topology = match random.flip() {
-            true => topology.with_board(64 << random.below(10)),
+            true => topology.with_shm_coll(64 << random.below(10)),
             false => topology,
         };
         let root = random.below(size) as u32;
@@ -310,7 +310,7 @@ const CASES: u64 = 250;
 /// Blocks of unknown lengths travel in slots of so many bytes.
 const SLOT: u64 = 256;
 
-/// How many of the ranks post on the board of their node, and how many send to a neighbour.
+/// How many of the ranks post on the shmem of their node, and how many send to a neighbour.
 fn posting(topology: &Topology, plan: impl Fn(u32) -> Schedule) -> (usize, usize) {
     let does = |what: &dyn Fn(u32, Step) -> bool| {
         let is_one = |&rank: &u32| plan(rank).steps.iter().any(|&step| what(rank, step));
@@ -332,7 +332,7 @@ fn what_is_short_goes_within_nodes_by_their_boards() {
     for sites in [1, 2] {
         let location = |rank: u32| Location { node: rank / 16, site: rank / 32 % sites };
         let locations: Vec<Location> = (0..49).map(location).collect();
-        let topology = Topology::new(&locations, false, Costs::default()).with_board(4 << 10);
+        let topology = Topology::new(&locations, false, Costs::default()).with_shm_coll(4 << 10);
         let heads = if sites == 1 { "heads" } else { "bundles" };
         let plans = format!(
             "allreduce * levels\nallgather 9.. levels\nallgather * {heads}\ngather * {heads}\nscatter * {heads}\nreduce_scatter * heads\n"

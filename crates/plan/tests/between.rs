@@ -102,9 +102,9 @@ fn data_go_from_a_root_to_the_other_group_and_back() {
     on_all(|case| {
         let other = 1 - case.root.0;
         let data = block(7, 0, case.operands.len * case.operands.element);
-        let outputs = case.run(|group, rank, joint, groups| {
+        let outputs = case.run(|group, rank, merged, groups| {
             let role = case.role(group, rank);
-            let schedule = groups.broadcast(joint, &case.topology, role, data.len() as u64);
+            let schedule = groups.broadcast(merged, &case.topology, role, data.len() as u64);
             let output = if role == Role::Root { data.clone() } else { nothing(data.len() as u64) };
             Rank::new(schedule, vec![], output)
         });
@@ -116,10 +116,10 @@ fn data_go_from_a_root_to_the_other_group_and_back() {
             Role::Partner(_) => vec![case.blocks(other)[rank as usize]],
         };
         let whole = case.whole(other);
-        let outputs = case.run(|group, rank, joint, groups| {
+        let outputs = case.run(|group, rank, merged, groups| {
             let role = case.role(group, rank);
             let sizes = sizes(role, rank);
-            let schedule = groups.gather(joint, &case.topology, role, &sizes);
+            let schedule = groups.gather(merged, &case.topology, role, &sizes);
             let room = if role == Role::Root { whole.len() as u64 } else { 0 };
             let input = if group == other { block(rank, 0, sizes[0]) } else { vec![] };
             let mut rank = Rank::new(schedule, input, nothing(room));
@@ -128,10 +128,10 @@ fn data_go_from_a_root_to_the_other_group_and_back() {
             rank
         });
         assert_eq!(outputs[case.root.0][case.root.1 as usize], whole);
-        let outputs = case.run(|group, rank, joint, groups| {
+        let outputs = case.run(|group, rank, merged, groups| {
             let role = case.role(group, rank);
             let sizes = sizes(role, rank);
-            let schedule = groups.scatter(joint, &case.topology, role, &sizes);
+            let schedule = groups.scatter(merged, &case.topology, role, &sizes);
             let room = if group == other { sizes[0] } else { 0 };
             let input = if role == Role::Root { whole.clone() } else { vec![] };
             let mut rank = Rank::new(schedule, input, nothing(room));
@@ -149,9 +149,9 @@ fn data_go_from_a_root_to_the_other_group_and_back() {
 fn groups_reduce_for_each_other() {
     on_all(|case| {
         let len = case.operands.len;
-        let outputs = case.run(|group, rank, joint, groups| {
+        let outputs = case.run(|group, rank, merged, groups| {
             let role = case.role(group, rank);
-            let schedule = groups.reduce(joint, &case.topology, role, case.operands);
+            let schedule = groups.reduce(merged, &case.topology, role, case.operands);
             match role {
                 Role::Root => Rank::new(schedule, vec![], nothing(len)),
                 Role::Idle => Rank::new(schedule, vec![], vec![]),
@@ -159,8 +159,8 @@ fn groups_reduce_for_each_other() {
             }
         });
         assert!(case.is_sum(case.root.0, &outputs[case.root.0][case.root.1 as usize]));
-        let outputs = case.run(|_, rank, joint, groups| {
-            let schedule = groups.allreduce(joint, &case.topology, case.operands);
+        let outputs = case.run(|_, rank, merged, groups| {
+            let schedule = groups.allreduce(merged, &case.topology, case.operands);
             Rank::new(schedule, case.operand(rank), nothing(len))
         });
         for (group, outputs) in outputs.iter().enumerate() {
@@ -171,9 +171,9 @@ fn groups_reduce_for_each_other() {
             let at = |rank: u64| len * rank / size;
             (0..size).map(|rank| at(rank + 1) - at(rank)).collect::<Vec<_>>()
         };
-        let outputs = case.run(|group, rank, joint, groups| {
+        let outputs = case.run(|group, rank, merged, groups| {
             let counts = counts(group);
-            let schedule = groups.reduce_scatter(joint, &case.topology, &counts, case.operands);
+            let schedule = groups.reduce_scatter(merged, &case.topology, &counts, case.operands);
             Rank::new(schedule, case.operand(rank), nothing(counts[rank as usize]))
         });
         for (group, outputs) in outputs.iter().enumerate() {
@@ -185,9 +185,9 @@ fn groups_reduce_for_each_other() {
 #[test]
 fn groups_tell_each_other_all() {
     on_all(|case| {
-        let outputs = case.run(|group, rank, joint, groups| {
+        let outputs = case.run(|group, rank, merged, groups| {
             let (own, others) = (case.blocks(group)[rank as usize], case.blocks(1 - group));
-            let schedule = groups.allgather(joint, &case.topology, own, others);
+            let schedule = groups.allgather(merged, &case.topology, own, others);
             Rank::new(schedule, block(rank, 0, own), nothing(others.iter().sum()))
         });
         for (group, outputs) in outputs.iter().enumerate() {

@@ -28,11 +28,17 @@ fn shapes() -> Vec<(&'static str, Topology)> {
         ("48 ranks", flat(48)),
         ("4 x 1 ranks", nodes(4, |rank| rank, usual)),
         ("2 x 4 ranks", nodes(8, |rank| rank / 4, usual)),
-        ("2 x 4 ranks with boards", nodes(8, |rank| rank / 4, usual).with_board(64 << 10)),
+        (
+            "2 x 4 ranks with shared segments",
+            nodes(8, |rank| rank / 4, usual).with_shm_coll(64 << 10),
+        ),
         ("4 x 4 ranks", nodes(16, |rank| rank / 4, usual)),
         ("4 x 4 ranks, fast", nodes(16, |rank| rank / 4, fast)),
         ("4 x 4 ranks dealt in turns", nodes(16, |rank| rank % 4, usual)),
-        ("4 x 8 ranks with boards", nodes(32, |rank| rank / 8, usual).with_board(64 << 10)),
+        (
+            "4 x 8 ranks with shared segments",
+            nodes(32, |rank| rank / 8, usual).with_shm_coll(64 << 10),
+        ),
         ("16 x 4 ranks", nodes(64, |rank| rank / 4, usual)),
         ("5 + 3 + 1 ranks", nodes(9, |rank| (rank + 1) / 3 % 3, usual)),
         ("32 x 1 ranks, fast", nodes(32, |rank| rank, fast)),
@@ -54,7 +60,7 @@ fn grids() -> Vec<(String, Topology)> {
     let grid = |(sites, nodes, ranks): (u32, u32, u32)| {
         let location = |rank: u32| Location { node: rank / ranks, site: rank / ranks / nodes };
         let locations: Vec<Location> = (0..sites * nodes * ranks).map(location).collect();
-        let topology = Topology::new(&locations, false, Costs::default()).with_board(64 << 10);
+        let topology = Topology::new(&locations, false, Costs::default()).with_shm_coll(64 << 10);
         (format!("{sites} x {nodes} x {ranks} ranks"), topology)
     };
     [(2, 2, 2), (2, 1, 4), (4, 1, 1), (2, 8, 4), (4, 4, 4), (8, 2, 1), (2, 2, 16)]

@@ -20,22 +20,24 @@ fn block(rank: u32, len: u64, to: u32) -> Vec<Unit> {
 /// Lengths on both sides of the algorithms' thresholds.
 const LENGTHS: [u64; 4] = [0, 1, 7, 100];
 
-/// Bytes of a page of boards: some blocks fit on one together, others are longer than one.
+/// Bytes of a page of shared segments: some blocks fit on one together, others are longer than one.
 const PAGE: u64 = 64;
 
-/// On one node, with a core each or in a crowd; and with each algorithm that there is for an operation, also
+/// On one node, with a core each or in a oversubscribed; and with each algorithm that there is for an operation, also
 /// where work costs more than waiting.
 fn machines(size: u32, operation: Operation) -> Vec<Topology> {
-    let plain = |is_crowded| Topology::flat(size, is_crowded, Costs::default());
-    let by = |algorithm: &Algorithm, is_crowded: bool, costs: Costs| {
+    let plain = |is_oversubscribed| Topology::flat(size, is_oversubscribed, Costs::default());
+    let by = |algorithm: &Algorithm, is_oversubscribed: bool, costs: Costs| {
         let plans = format!("{operation} * {algorithm}").parse().unwrap();
-        Topology::flat(size, is_crowded, costs).with_board(PAGE).with_plans(Arc::new(plans))
+        Topology::flat(size, is_oversubscribed, costs)
+            .with_shm_coll(PAGE)
+            .with_plans(Arc::new(plans))
     };
     let plans = operation.algorithms().iter().flat_map(|one| {
         let copied = Cost { bytes_per_s: 1_000_000, ..Costs::default().node };
         let copied = Costs { node: copied, ..Costs::default() };
         [(true, copied), (false, Costs::default()), (false, copied)]
-            .map(|(is_crowded, costs)| by(one, is_crowded, costs))
+            .map(|(is_oversubscribed, costs)| by(one, is_oversubscribed, costs))
     });
     [false, true].map(plain).into_iter().chain(plans).collect()
 }
@@ -43,8 +45,8 @@ fn machines(size: u32, operation: Operation) -> Vec<Topology> {
 #[test]
 fn an_element_longer_than_a_page_takes_no_part_in_a_board() {
     let operation = Operation::Reduce;
-    let plans = format!("{operation} * board").parse().unwrap();
-    let machine = Topology::flat(4, false, Costs::default()).with_board(64);
+    let plans = format!("{operation} * shmem").parse().unwrap();
+    let machine = Topology::flat(4, false, Costs::default()).with_shm_coll(64);
     let machine = machine.with_plans(Arc::new(plans));
     let posts = |element| {
         let operands =
@@ -108,7 +110,7 @@ fn long_work_at_a_board_is_shared() {
         let schedule = plan::allreduce(1, machine, operands);
         schedule.steps.iter().filter(|step| matches!(step, Step::Meet { .. })).count()
     };
-    let [.., short, long] = &machines(4, Operation::Allreduce)[..] else { panic!("no board") };
+    let [.., short, long] = &machines(4, Operation::Allreduce)[..] else { panic!("no shmem") };
     assert_eq!([short, long].map(meetings), [1, 2]);
 }
 

@@ -1,5 +1,5 @@
 //! Results of which the last bits follow from the order in which operands are combined: that order is a function of the
-//! call and of where the ranks run, the same at all ranks, whatever messages cost, with a board or without.
+//! call and of where the ranks run, the same at all ranks, whatever messages cost, with a shmem or without.
 //!
 //! The shapes and costs are random; `CANELE_SEED=n` repeats one, `CANELE_SEED=n+` takes as many from there.
 
@@ -18,10 +18,10 @@ const OPERATIONS: [Operation; 5] = [
     Operation::Exscan,
 ];
 
-/// The same ranks, each time with other costs, and on one node with a board or without.
+/// The same ranks, each time with other costs, and on one node with a shmem or without.
 struct Case {
     locations: Vec<Location>,
-    is_crowded: bool,
+    is_oversubscribed: bool,
     random: Random,
 }
 
@@ -36,8 +36,8 @@ impl Case {
             let place = if is_dealt { rank % (sites * nodes) } else { rank * sites * nodes / size };
             Location { node: place as u32, site: (place / nodes) as u32 }
         };
-        let is_crowded = random.below(2) == 1;
-        Self { locations: (0..size).map(location).collect(), is_crowded, random }
+        let is_oversubscribed = random.below(2) == 1;
+        Self { locations: (0..size).map(location).collect(), is_oversubscribed, random }
     }
 
     /// From a hundredth of what is usual to a hundred times as much.
@@ -64,10 +64,10 @@ impl Case {
         let pairs: Vec<_> =
             of_pairs.into_iter().map(|(one, other)| (one, other, self.cost(wide))).collect();
         let pairs = if self.random.below(2) == 1 { Pairs::new(pairs) } else { Pairs::default() };
-        let topology = Topology::with_pairs(&self.locations, self.is_crowded, costs, &pairs);
+        let topology = Topology::with_pairs(&self.locations, self.is_oversubscribed, costs, &pairs);
         match self.random.below(2) {
             0 => topology,
-            _ => topology.with_board(64 << self.random.below(10)),
+            _ => topology.with_shm_coll(64 << self.random.below(10)),
         }
     }
 }
@@ -159,7 +159,7 @@ fn the_order_follows_from_the_call_and_the_places_only() {
             let costs = topology.costs();
             assert!(
                 call.run(&topology) == first,
-                "CANELE_SEED={seed}: {call:?} with {costs:?} and a board {:?}",
+                "CANELE_SEED={seed}: {call:?} with {costs:?} and a shmem {:?}",
                 topology.page_bytes()
             );
         }

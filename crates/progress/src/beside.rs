@@ -59,7 +59,7 @@ impl Progress {
         if worker.watch.is_polled() || worker.watch.is_guarded() {
             return false;
         }
-        let before = worker.engine.news();
+        let before = worker.engine.event_count();
         let moved = worker.advance();
         self.report(&mut worker, before);
         self.leave(&mut worker);

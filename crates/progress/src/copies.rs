@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use driver::Puller;
-use engine::{Pull, PullId};
+use driver::RemoteReader;
+use engine::{RemoteRead, RemoteReadId};
 
 use crate::places::{Choice, Distance, Place, Places};
 use crate::worker::Worker;
@@ -24,8 +24,8 @@ pub(crate) struct Copies {
 struct Fetch {
     /// Where it was begun.
     place: Place,
-    pull: Pull,
-    puller: Arc<dyn Puller>,
+    remote_read: RemoteRead,
+    remote_reader: Arc<dyn RemoteReader>,
     /// Its first bytes, which threads have taken.
     taken: usize,
     /// Pieces of them that have not been given back.
@@ -36,8 +36,8 @@ struct Fetch {
 
 /// A part of a fetch.
 pub(crate) struct Piece {
-    pull: Pull,
-    puller: Arc<dyn Puller>,
+    remote_read: RemoteRead,
+    remote_reader: Arc<dyn RemoteReader>,
 }
 
 impl Copies {
@@ -61,14 +61,14 @@ impl Copies {
     }
 
     /// Whether there is a piece for who is at a fetch, or at none: of that, or of one that nobody is at.
-    fn has(&self, at: Option<PullId>) -> bool {
-        let is_for = |fetch: &Fetch| fetch.in_hand == 0 || Some(fetch.pull.id) == at;
+    fn has(&self, at: Option<RemoteReadId>) -> bool {
+        let is_for = |fetch: &Fetch| fetch.in_hand == 0 || Some(fetch.remote_read.id) == at;
         self.under_way.iter().any(|fetch| fetch.left() > 0 && is_for(fetch))
     }
 
     /// The fetch that a thread is at, if it has pieces left.
-    fn find(&self, places: &Places, at: Option<PullId>) -> Option<(usize, Distance)> {
-        let is_its = |fetch: &Fetch| fetch.left() > 0 && Some(fetch.pull.id) == at;
+    fn find(&self, places: &Places, at: Option<RemoteReadId>) -> Option<(usize, Distance)> {
+        let is_its = |fetch: &Fetch| fetch.left() > 0 && Some(fetch.remote_read.id) == at;
         let index = self.under_way.iter().position(is_its)?;
         Some((index, places.distance(places.here(), self.under_way[index].place)))
     }
@@ -89,56 +89,57 @@ impl Copies {
 
 impl Fetch {
     fn left(&self) -> usize {
-        if self.has_failed { 0 } else { self.pull.local.len() - self.taken }
+        if self.has_failed { 0 } else { self.remote_read.local.len() - self.taken }
     }
 
     fn take(&mut self) -> Piece {
-        let Pull { id, peer, rail, remote, offset, ref local } = self.pull;
+        let RemoteRead { id, peer, rail, remote, offset, ref local } = self.remote_read;
         let local = local.slice(self.taken, self.left().min(PIECE));
         let offset = offset + self.taken as u64;
         self.taken += local.len();
         self.in_hand += 1;
-        let pull = Pull { id, peer, rail, remote, offset, local };
-        Piece { pull, puller: Arc::clone(&self.puller) }
+        let remote_read = RemoteRead { id, peer, rail, remote, offset, local };
+        Piece { remote_read, remote_reader: Arc::clone(&self.remote_reader) }
     }
 }
 
 impl Piece {
     /// The fetch that it is of.
-    pub fn of(&self) -> PullId {
-        self.pull.id
+    pub fn of(&self) -> RemoteReadId {
+        self.remote_read.id
     }
 
     /// Copies it; whether that went well, and how long it took.
     pub fn copy(&self) -> (bool, Duration) {
-        let Pull { remote, offset, local, .. } = &self.pull;
-        timed(|| self.puller.pull(*remote, *offset, local).is_ok())
+        let RemoteRead { remote, offset, local, .. } = &self.remote_read;
+        timed(|| self.remote_reader.remote_read(*remote, *offset, local).is_ok())
     }
 }
 
 impl Worker {
     /// Copies a short message from its sender's memory, and lays a long one beside for who has the time.
-    pub(crate) fn fetch(&mut self, pull: Pull, puller: Arc<dyn Puller>) {
-        if pull.local.len() <= IN_PLACE {
-            let id = pull.id;
-            let (is_copied, took) = Piece { pull, puller }.copy();
+    pub(crate) fn fetch(&mut self, remote_read: RemoteRead, remote_reader: Arc<dyn RemoteReader>) {
+        if remote_read.local.len() <= IN_PLACE {
+            let id = remote_read.id;
+            let (is_copied, took) = Piece { remote_read, remote_reader }.copy();
             self.note_piece(took);
-            return self.engine.handle_pulled(id, is_copied);
+            return self.engine.handle_remote_read_done(id, is_copied);
         }
         let place = self.places.here();
-        let fetch = Fetch { place, pull, puller, taken: 0, in_hand: 0, has_failed: false };
+        let fetch =
+            Fetch { place, remote_read, remote_reader, taken: 0, in_hand: 0, has_failed: false };
         self.copies.under_way.push(fetch);
         self.has_loose_ends = true;
     }
 
     /// Whether there is a piece to copy for who is at a fetch, or at none.
     #[inline(never)]
-    pub(crate) fn has_pieces(&self, at: Option<PullId>) -> bool {
+    pub(crate) fn has_pieces(&self, at: Option<RemoteReadId>) -> bool {
         self.copies.has(at)
     }
 
     /// Takes that piece, to be given back by [`Worker::give_back`].
-    pub(crate) fn take_piece(&mut self, at: Option<PullId>) -> Option<Piece> {
+    pub(crate) fn take_piece(&mut self, at: Option<RemoteReadId>) -> Option<Piece> {
         let Self { copies, places, .. } = self;
         let own = copies.find(places, at);
         let found = own.or_else(|| copies.choose(places, |fetch| fetch.in_hand == 0));
@@ -160,13 +161,15 @@ impl Worker {
     pub(crate) fn give_back(&mut self, piece: &Piece, is_copied: bool, took: Duration) {
         self.note_piece(took);
         let fetches = &mut self.copies.under_way;
-        let Some(at) = fetches.iter().position(|fetch| fetch.pull.id == piece.of()) else { return };
+        let Some(at) = fetches.iter().position(|fetch| fetch.remote_read.id == piece.of()) else {
+            return;
+        };
         let fetch = &mut fetches[at];
         fetch.in_hand -= 1;
         fetch.has_failed |= !is_copied;
         if fetch.in_hand == 0 && fetch.left() == 0 {
-            let Fetch { pull, has_failed, .. } = fetches.remove(at);
-            self.engine.handle_pulled(pull.id, !has_failed);
+            let Fetch { remote_read, has_failed, .. } = fetches.remove(at);
+            self.engine.handle_remote_read_done(remote_read.id, !has_failed);
             self.flush();
             self.look_at_ends();
         }

@@ -28,7 +28,7 @@ pub(crate) struct Cores {
     look_at_us: AtomicU64,
     has_a_core: AtomicBool,
     threads: AtomicUsize,
-    onlookers: AtomicUsize,
+    idle_pollers: AtomicUsize,
 }
 
 /// What a look has shown.
@@ -50,7 +50,7 @@ impl Cores {
             look_at_us: AtomicU64::new(0),
             has_a_core: AtomicBool::new(false),
             threads: AtomicUsize::new(0),
-            onlookers: AtomicUsize::new(0),
+            idle_pollers: AtomicUsize::new(0),
         };
         cores.take(first);
         cores
@@ -83,8 +83,8 @@ impl Cores {
     }
 
     /// How many others may look on.
-    pub fn onlookers(&self) -> usize {
-        self.onlookers.load(Ordering::Relaxed)
+    pub fn idle_pollers(&self) -> usize {
+        self.idle_pollers.load(Ordering::Relaxed)
     }
 
     /// A thread has the time to look which cores there are: it does now and then, and has neighbours compare theirs by
@@ -117,7 +117,7 @@ impl Cores {
 
     fn take(&self, policy: Policy) -> bool {
         self.threads.store(policy.threads, Ordering::Relaxed);
-        self.onlookers.store(policy.onlookers, Ordering::Relaxed);
+        self.idle_pollers.store(policy.idle_pollers, Ordering::Relaxed);
         self.has_a_core.swap(policy.has_a_core(), Ordering::Relaxed) != policy.has_a_core()
     }
 }
@@ -163,9 +163,9 @@ mod tests {
             assert_eq!(left, first.moved(2, 1));
             assert_eq!(seen(first, true, 2, alike, 0), first);
         }
-        let crowded = Policy::for_node(4, 2);
-        assert_eq!(seen(crowded, true, 2, 3, 0), crowded);
-        let given = seen(crowded, false, 4, 3, 0);
+        let oversubscribed = Policy::for_node(4, 2);
+        assert_eq!(seen(oversubscribed, true, 2, 3, 0), oversubscribed);
+        let given = seen(oversubscribed, false, 4, 3, 0);
         assert!(given.has_a_core());
         assert_eq!(given.threads, 1);
     }
@@ -200,12 +200,15 @@ mod tests {
     }
 
     #[test]
-    fn threads_and_onlookers_are_as_many_as_cores_are_left() {
+    fn threads_and_idle_pollers_are_as_many_as_cores_are_left() {
         let first = Policy::for_node(2, 16);
         let left = seen(first, false, 4, 1, 0);
-        assert_eq!((first.threads, first.onlookers, left.threads, left.onlookers), (8, 6, 2, 0));
-        let given = seen(first.without_onlookers(), false, 32, 1, 0);
-        assert_eq!((given.threads, given.onlookers), (16, 0));
+        assert_eq!(
+            (first.threads, first.idle_pollers, left.threads, left.idle_pollers),
+            (8, 6, 2, 0)
+        );
+        let given = seen(first.without_idle_pollers(), false, 32, 1, 0);
+        assert_eq!((given.threads, given.idle_pollers), (16, 0));
     }
 
     #[test]
@@ -229,17 +232,17 @@ mod tests {
         let many = topo::domains::of_process().map_or(1, |cores| cores.len());
         let cores = Cores::new(Policy::for_node(many, many));
         let mut at = cores.began;
-        let mut crowd = |alike, others| {
+        let mut contention = |alike, others| {
             at += LOOK_EVERY;
             cores.look(at, |own| {
                 assert_ne!(own, 0);
                 Neighbours { alike, others }
             })
         };
-        assert!(crowd(many, 0) && !cores.has_a_core());
+        assert!(contention(many, 0) && !cores.has_a_core());
         assert_eq!(cores.spin(), Duration::ZERO);
-        assert!(!crowd(many, 0), "still");
-        assert!(crowd(many - 1, 0) && cores.has_a_core());
+        assert!(!contention(many, 0), "still");
+        assert!(contention(many - 1, 0) && cores.has_a_core());
     }
 
     #[test]

@@ -16,9 +16,9 @@ pub struct Counters {
     /// Those of calls that test.
     pub polls_by_tests: u64,
     /// Those of the thread that stands by.
-    pub polls_by_standby: u64,
+    pub polls_by_progress_thread: u64,
     /// How often the thread that stands by looked whether it is needed.
-    pub looks_by_standby: u64,
+    pub looks_by_progress_thread: u64,
     /// What threads spun that wait, polling, as far as it took long enough to look at the clock.
     pub spinning: Duration,
     /// How often a thread that waits gave its core to others, and went on polling.
@@ -30,9 +30,9 @@ pub struct Counters {
     /// What they took.
     pub sleeping: Duration,
     /// Sleeps in the kernel of the thread that stands by.
-    pub sleeps_of_standby: u64,
+    pub sleeps_of_progress_thread: u64,
     /// What they took.
-    pub standby_sleeping: Duration,
+    pub progress_thread_sleeping: Duration,
     /// How often a thread that sleeps on the rails was woken by another of its process.
     pub bells: u64,
     /// Looks of threads that look on from cores nobody wants, as far as they rest.
@@ -60,7 +60,7 @@ pub struct Counters {
     /// in threads that wait,
     pub tasks_of_waits: TaskSteps,
     /// and in the thread that stands by.
-    pub tasks_of_standby: TaskSteps,
+    pub tasks_of_progress_thread: TaskSteps,
 }
 
 impl Counters {
@@ -83,15 +83,19 @@ impl Add for Counters {
         Self {
             polls: self.polls + other.polls,
             polls_by_tests: self.polls_by_tests + other.polls_by_tests,
-            polls_by_standby: self.polls_by_standby + other.polls_by_standby,
-            looks_by_standby: self.looks_by_standby + other.looks_by_standby,
+            polls_by_progress_thread: self.polls_by_progress_thread
+                + other.polls_by_progress_thread,
+            looks_by_progress_thread: self.looks_by_progress_thread
+                + other.looks_by_progress_thread,
             spinning: self.spinning + other.spinning,
             yields: self.yields + other.yields,
             yielding: self.yielding + other.yielding,
             sleeps: self.sleeps + other.sleeps,
             sleeping: self.sleeping + other.sleeping,
-            sleeps_of_standby: self.sleeps_of_standby + other.sleeps_of_standby,
-            standby_sleeping: self.standby_sleeping + other.standby_sleeping,
+            sleeps_of_progress_thread: self.sleeps_of_progress_thread
+                + other.sleeps_of_progress_thread,
+            progress_thread_sleeping: self.progress_thread_sleeping
+                + other.progress_thread_sleeping,
             bells: self.bells + other.bells,
             looks_by_idle: self.looks_by_idle + other.looks_by_idle,
             rings_by_idle: self.rings_by_idle + other.rings_by_idle,
@@ -105,7 +109,8 @@ impl Add for Counters {
             taken_afar: self.taken_afar + other.taken_afar,
             tasks_of_callers: self.tasks_of_callers + other.tasks_of_callers,
             tasks_of_waits: self.tasks_of_waits + other.tasks_of_waits,
-            tasks_of_standby: self.tasks_of_standby + other.tasks_of_standby,
+            tasks_of_progress_thread: self.tasks_of_progress_thread
+                + other.tasks_of_progress_thread,
         }
     }
 }

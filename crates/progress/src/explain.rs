@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::Policy;
 use crate::copies::PIECE;
 use crate::cores::LOOK_EVERY;
-use crate::standby::{GATHERED, IDLE_LOOKS};
+use crate::progress_thread::{COALESCED, IDLE_LOOKS};
 use crate::turns::TURNS;
-use crate::wait::{AWAY, CROWDED_AWAY, MAX_SLEEP};
+use crate::wait::{AWAY, MAX_SLEEP, OVERSUBSCRIBED_AWAY};
 
 /// One thing that a policy says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl Policy {
                 "can wait with a core each; of more, one polls, and gives way to those whose wait is over",
             ),
             say(
-                "lanes",
-                Amount::Number(self.lanes() as u32),
+                "vcis",
+                Amount::Number(self.vcis() as u32),
                 "of communicators, each polled with a core, where MPI_THREAD_MULTIPLE is asked for and no other number (CANELE_VCIS)",
             ),
             say(
@@ -58,10 +58,10 @@ impl Policy {
                 "at least from one look at those there are to the next, by threads that sleep or yield; all of this follows them",
             ),
             self.copies(),
-            self.standby(),
+            self.progress_thread(),
             say(
-                "gathered",
-                Amount::Time(GATHERED),
+                "coalesced",
+                Amount::Time(COALESCED),
                 "short messages wait for company, where nobody polls sooner",
             ),
             say(
@@ -108,7 +108,7 @@ impl Policy {
             say(
                 "yields",
                 Amount::Number(self.yields),
-                "times, with a poll after each, and then sleeps; at once, at a board, while yields take milliseconds",
+                "times, with a poll after each, and then sleeps; at once, at a shm_coll, while yields take milliseconds",
             ),
         ]
     }
@@ -126,10 +126,10 @@ impl Policy {
         say("copies", Amount::Number(self.threads as u32), because)
     }
 
-    fn standby(&self) -> Explained {
+    fn progress_thread(&self) -> Explained {
         let (away, otherwise) = match self.has_a_core() {
-            true => (AWAY, format!("; {CROWDED_AWAY:?} where others want the cores")),
-            false => (CROWDED_AWAY, ", for who waits for its turn is not away".into()),
+            true => (AWAY, format!("; {OVERSUBSCRIBED_AWAY:?} where others want the cores")),
+            false => (OVERSUBSCRIBED_AWAY, ", for who waits for its turn is not away".into()),
         };
         let because = format!(
             "without a poll while something is left behind: then a thread polls and sleeps for it{otherwise}"
@@ -173,10 +173,10 @@ mod tests {
         assert_eq!(amount(alone, "threads"), Some(Amount::Number(2)));
         assert_eq!(amount(alone, "copies"), Some(Amount::Number(2)));
         assert!(alone.explain(wake)[0].because.starts_with("some 20 times"));
-        let crowded = Policy::for_node(5, 4);
-        assert_eq!(amount(crowded, "spins"), Some(Amount::None));
-        assert_eq!(amount(crowded, "yields"), Some(Amount::Number(crowded.yields)));
-        assert_eq!(amount(crowded, "stands by"), Some(Amount::Time(CROWDED_AWAY)));
+        let oversubscribed = Policy::for_node(5, 4);
+        assert_eq!(amount(oversubscribed, "spins"), Some(Amount::None));
+        assert_eq!(amount(oversubscribed, "yields"), Some(Amount::Number(oversubscribed.yields)));
+        assert_eq!(amount(oversubscribed, "stands by"), Some(Amount::Time(OVERSUBSCRIBED_AWAY)));
         assert_eq!(amount(alone, "stands by"), Some(Amount::Time(AWAY)));
         assert!(alone.explain(Duration::ZERO).len() > 5, "a cost that was not measured");
     }

@@ -8,7 +8,7 @@
 //! less far for a core where more are busy, with whatever.
 //!
 //! Such a thread may be put aside at any point for as long as others compute, so it holds nothing that anybody waits for:
-//! neither the worker's lock nor another. It looks through [`Lookout`]s, and rings once for each sleep. Nobody depends
+//! neither the worker's lock nor another. It looks through [`ReadinessProbe`]s, and rings once for each sleep. Nobody depends
 //! on it either: rails ring for who sleeps on them, and who rests between two looks looks again. It looks for some 20 ms
 //! after there was news, and sleeps until it is called; one that was put aside is not called for longer.
 
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use driver::Lookout;
+use driver::ReadinessProbe;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -38,7 +38,7 @@ pub(crate) struct Idle {
     /// In ringing for who rests between two looks; guarded as the core.
     trust: Trust,
     /// Set before the first thread begins.
-    lookouts: OnceLock<Vec<Arc<dyn Lookout>>>,
+    readiness_probes: OnceLock<Vec<Arc<dyn ReadinessProbe>>>,
     /// Those who look on, and by how many of which cores they were chosen. They do not lock it.
     crew: Mutex<Crew>,
     resting: AtomicU32,
@@ -50,7 +50,7 @@ pub(crate) struct Idle {
     /// A thread that waits sleeps on the rails: they are not called.
     is_dismissed: AtomicBool,
     /// The engine's news when they were called last.
-    news: AtomicU64,
+    event_count: AtomicU64,
     is_over: AtomicBool,
     looks: AtomicU64,
     rings: AtomicU64,
@@ -157,14 +157,14 @@ impl Idle {
             relief,
             bell,
             trust: Trust::new(),
-            lookouts: OnceLock::new(),
+            readiness_probes: OnceLock::new(),
             crew: Mutex::default(),
             resting: AtomicU32::new(0),
             awake: Arc::default(),
             until_us: AtomicU64::new(0),
             held_until_us: AtomicU64::new(0),
             is_dismissed: AtomicBool::new(false),
-            news: AtomicU64::new(0),
+            event_count: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             looks: AtomicU64::new(0),
             rings: AtomicU64::new(0),
@@ -177,11 +177,11 @@ impl Idle {
     }
 
     /// Sees that as many look on as the cores that the thread which stands by, the caller, may run on have room for:
-    /// what it may may have changed. `spare` are those left beside the rank's own; `lookouts` is asked once.
+    /// what it may may have changed. `spare` are those left beside the rank's own; `readiness_probes` is asked once.
     pub fn review(
         self: &Arc<Self>,
         spare: usize,
-        lookouts: impl FnOnce() -> Vec<Arc<dyn Lookout>>,
+        readiness_probes: impl FnOnce() -> Vec<Arc<dyn ReadinessProbe>>,
     ) {
         let Some(cores) = topo::domains::allowed(None) else { return };
         let spare = spare.min(cores.len().saturating_sub(1));
@@ -189,7 +189,7 @@ impl Idle {
         if is_over || self.crew().is_for(spare, &cores) {
             return;
         }
-        if self.lookouts.get_or_init(lookouts).is_empty() {
+        if self.readiness_probes.get_or_init(readiness_probes).is_empty() {
             return;
         }
         let places = places(spare, topo::domains::of_machine(&cores));
@@ -208,8 +208,8 @@ impl Idle {
     }
 
     /// There was news: whoever rests looks on for a while.
-    pub fn call_for(&self, news: u64) {
-        if self.news.swap(news, Ordering::Relaxed) != news {
+    pub fn call_for(&self, event_count: u64) {
+        if self.event_count.swap(event_count, Ordering::Relaxed) != event_count {
             self.call();
         }
     }
@@ -324,8 +324,9 @@ impl Idle {
     /// Rings if somebody is to be rung for; answers since when there has been news otherwise.
     fn look(&self, now: Instant, seen: Option<Instant>) -> Option<Instant> {
         let [guarded, away] = [&self.guarded, &self.away].map(Ear::listens);
-        let sees_news = || self.lookouts.get().into_iter().flatten().any(|one| one.sees_news());
-        if !(guarded || away) || !sees_news() {
+        let sees_events =
+            || self.readiness_probes.get().into_iter().flatten().any(|one| one.sees_events());
+        if !(guarded || away) || !sees_events() {
             return None;
         }
         let since = seen.unwrap_or(now);
@@ -429,8 +430,8 @@ mod tests {
     #[test]
     fn only_what_lasts_is_told_who_rests_between_two_looks() {
         let idle = idle();
-        let news = Arc::new(News(AtomicBool::new(true)));
-        assert!(idle.lookouts.set(vec![Arc::<News>::clone(&news)]).is_ok());
+        let event_count = Arc::new(News(AtomicBool::new(true)));
+        assert!(idle.readiness_probes.set(vec![Arc::<News>::clone(&event_count)]).is_ok());
         let begin = Instant::now();
         assert_eq!(idle.look(begin, None), None, "nobody listens");
         idle.away.open();
@@ -442,7 +443,7 @@ mod tests {
         idle.look(begin, None);
         assert_eq!(idle.counted().1, 2, "who sleeps is told at once");
         idle.guarded.open();
-        news.0.store(false, Ordering::Relaxed);
+        event_count.0.store(false, Ordering::Relaxed);
         assert_eq!(idle.look(begin, seen), None);
         assert_eq!(idle.counted().1, 2);
     }
@@ -464,7 +465,7 @@ mod tests {
         assert!(post.rests.load(Ordering::Relaxed));
         idle.held_until_us.store(0, Ordering::Relaxed);
         idle.call_for(1);
-        assert!(post.rests.load(Ordering::Relaxed), "that was no news");
+        assert!(post.rests.load(Ordering::Relaxed), "that was no event_count");
         idle.dismiss();
         idle.call_for(2);
         assert!(post.rests.load(Ordering::Relaxed), "a thread waits asleep");
@@ -475,8 +476,8 @@ mod tests {
 
     struct News(AtomicBool);
 
-    impl Lookout for News {
-        fn sees_news(&self) -> bool {
+    impl ReadinessProbe for News {
+        fn sees_events(&self) -> bool {
             self.0.load(Ordering::Relaxed)
         }
     }

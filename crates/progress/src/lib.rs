@@ -9,10 +9,10 @@
 #![forbid(unsafe_code)]
 
 mod beside;
+mod contention;
 mod copies;
 mod cores;
 mod counters;
-mod crowding;
 mod event;
 mod explain;
 mod idle;
@@ -20,8 +20,8 @@ mod journal;
 mod places;
 mod policy;
 mod precedence;
+mod progress_thread;
 mod sleeper;
-mod standby;
 mod submissions;
 mod succession;
 mod tasks;
@@ -35,7 +35,7 @@ mod worker;
 
 pub use counters::{Counters, TaskSteps};
 pub use explain::{Amount, Explained, may_precede};
-pub use policy::{LANES_MAX, Policy};
+pub use policy::{Policy, VCIS_MAX};
 pub use tasks::{Stage, Task};
 pub use wait::Progress;
 pub use worker::{Directory, Worker};

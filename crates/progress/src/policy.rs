@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::contention::Contention;
 use crate::cores::Cores;
-use crate::crowding::Crowding;
 use crate::trust::{Trust, Try};
 use crate::turns::TURNS;
 
@@ -22,7 +22,7 @@ pub struct Policy {
     /// How many of the process's threads have a core each.
     pub threads: usize,
     /// How many others may look on, from cores that nobody wants.
-    pub onlookers: usize,
+    pub idle_pollers: usize,
     pub(crate) terms: Terms,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Terms {
     may_look_on: bool,
     is_among_nodes: bool,
     /// In how many communications of the process threads wait.
-    lanes: usize,
+    vcis: usize,
 }
 
 impl Policy {
@@ -50,8 +50,8 @@ impl Policy {
     /// it, so that a peer that computes shortly is still met awake. With ranks beyond cores a spinning
     /// rank only keeps the one it waits for from running: the core is yielded at once.
     pub fn for_node(ranks: usize, cores: usize) -> Self {
-        let (wake, may_look_on, is_among_nodes, lanes) = (WAKE, true, false, 1);
-        Terms { ranks, cores, own: cores, wake, may_look_on, is_among_nodes, lanes }.policy()
+        let (wake, may_look_on, is_among_nodes, vcis) = (WAKE, true, false, 1);
+        Terms { ranks, cores, own: cores, wake, may_look_on, is_among_nodes, vcis }.policy()
     }
 
     /// The same for a process that may use so many of the node's cores itself.
@@ -63,7 +63,7 @@ impl Policy {
 
     /// The same, and nobody looks on.
     #[must_use]
-    pub fn without_onlookers(self) -> Self {
+    pub fn without_idle_pollers(self) -> Self {
         Terms { may_look_on: false, ..self.terms }.policy()
     }
 
@@ -76,8 +76,8 @@ impl Policy {
 
     /// The same in one of so many communications that the process has side by side, with a part of its cores each.
     #[must_use]
-    pub fn in_lanes(self, lanes: usize) -> Self {
-        Terms { lanes, ..self.terms }.policy()
+    pub fn in_vcis(self, vcis: usize) -> Self {
+        Terms { vcis, ..self.terms }.policy()
     }
 
     /// The same on a machine where a thread that sleeps is woken so late.
@@ -93,8 +93,8 @@ impl Policy {
     }
 
     /// How many communications side by side the process's threads can poll with a core each: a power of two.
-    pub fn lanes(&self) -> usize {
-        let most = self.threads.min(LANES_MAX);
+    pub fn vcis(&self) -> usize {
+        let most = self.threads.min(VCIS_MAX);
         (most + 1).next_power_of_two() / 2
     }
 
@@ -106,21 +106,21 @@ impl Policy {
 }
 
 /// A process has so many communications side by side at most.
-pub const LANES_MAX: usize = 8;
+pub const VCIS_MAX: usize = 8;
 
 impl Terms {
     fn policy(self) -> Policy {
-        let Self { ranks, cores, own, wake, may_look_on, is_among_nodes, lanes } = self;
+        let Self { ranks, cores, own, wake, may_look_on, is_among_nodes, vcis } = self;
         let (spin, yields) = match ranks > cores {
-            true => (Duration::ZERO, CROWDED_YIELDS),
+            true => (Duration::ZERO, OVERSUBSCRIBED_YIELDS),
             false => ((SPIN_WAKES * wake).clamp(SPIN_MIN, SPIN_MAX), 0),
         };
         let brief = wake.clamp(BRIEF_MIN, BRIEF_MAX);
         let threads = (cores / ranks.max(1)).min(own).max(1);
-        let onlookers = if may_look_on { threads.saturating_sub(CORES_IN_USE) } else { 0 };
-        let threads = (threads / lanes).max(1);
+        let idle_pollers = if may_look_on { threads.saturating_sub(CORES_IN_USE) } else { 0 };
+        let threads = (threads / vcis).max(1);
         let turns = if is_among_nodes { TURNS } else { 0 };
-        Policy { spin, yields, brief, turns, threads, onlookers, terms: self }
+        Policy { spin, yields, brief, turns, threads, idle_pollers, terms: self }
     }
 }
 
@@ -186,9 +186,9 @@ impl Courtesy {
     }
 
     /// What a yield has cost, and whether there was news after it.
-    pub fn learn(&self, took: Duration, news: bool) {
-        self.paid.store(news, Ordering::Relaxed);
-        let last = match (news, took >= COSTLY) {
+    pub fn learn(&self, took: Duration, event_count: bool) {
+        self.paid.store(event_count, Ordering::Relaxed);
+        let last = match (event_count, took >= COSTLY) {
             (true, _) => 0,
             (false, true) => (2 * self.last.load(Ordering::Relaxed) + 1).min(GUESSES_MAX),
             (false, false) => return,
@@ -208,7 +208,7 @@ pub(crate) enum Next {
     Guess,
     Yield,
     /// Leave the core to whoever wants it, for a turn.
-    Turn,
+    OwnedCell,
     Sleep,
 }
 
@@ -241,24 +241,24 @@ impl<'a> Patience<'a> {
     }
 
     /// The core was left to others for a turn of so long.
-    pub fn note_turn(&mut self, crowding: &Crowding, took: Duration, now: Instant) {
-        let goes_on = crowding.note_turn(took, now);
+    pub fn note_turn(&mut self, contention: &Contention, took: Duration, now: Instant) {
+        let goes_on = contention.note_turn(took, now);
         if let Left::Turns(left) = &mut self.turns {
             *left = if goes_on { left.saturating_sub(1) } else { 0 };
         }
     }
 
-    /// Something happened, of which others hear (`is_news`) or which was on the way there: the patience is fresh
+    /// Something happened, of which others hear (`has_events`) or which was on the way there: the patience is fresh
     /// again, but for those who are held up.
-    pub fn renew(&mut self, crowding: &Crowding, is_news: bool) {
+    pub fn renew(&mut self, contention: &Contention, has_events: bool) {
         let has_spun = self.since.is_some() && !self.in_vain;
-        if has_spun && !self.mid_message && crowding.is_crowded() {
-            crowding.learn(true);
+        if has_spun && !self.mid_message && contention.is_oversubscribed() {
+            contention.learn(true);
         }
         if let Left::Turns(_) = self.turns {
-            crowding.learn_turns(true);
+            contention.learn_turns(true);
         }
-        let mid_message = !is_news && !self.is_late;
+        let mid_message = !has_events && !self.is_late;
         *self = Self { held_up: self.held_up, mid_message, ..Self::new(self.cores) };
     }
 
@@ -290,10 +290,10 @@ impl<'a> Patience<'a> {
     }
 
     /// Nothing happened at the last poll.
-    pub fn next(&mut self, courtesy: &Courtesy, crowding: &Crowding) -> Next {
+    pub fn next(&mut self, courtesy: &Courtesy, contention: &Contention) -> Next {
         if self.cores.has_a_core() {
-            if crowding.is_crowded() {
-                return self.next_in_a_crowd(crowding);
+            if contention.is_oversubscribed() {
+                return self.next_when_oversubscribed(contention);
             }
             self.polls += 1;
             if !self.polls.is_multiple_of(POLLS_PER_CLOCK) {
@@ -302,7 +302,7 @@ impl<'a> Patience<'a> {
             let now = Instant::now();
             let (since, read) = self.since.get_or_insert((now, now));
             let pause = now - std::mem::replace(read, now);
-            crowding.note_pause(pause, now);
+            contention.note_pause(pause, now);
             self.spun += pause;
             let spun = now - *since;
             if spun < self.cores.spin() {
@@ -311,11 +311,11 @@ impl<'a> Patience<'a> {
                 if !is_time {
                     return Next::Look;
                 }
-                crowding.note_wait(spun, now);
-                return if crowding.is_crowded() { Next::Sleep } else { Next::Guess };
+                contention.note_wait(spun, now);
+                return if contention.is_oversubscribed() { Next::Sleep } else { Next::Guess };
             }
         }
-        if !self.cores.has_a_core() && self.yields < CROWDED_YIELDS {
+        if !self.cores.has_a_core() && self.yields < OVERSUBSCRIBED_YIELDS {
             self.yields += 1;
             return Next::Yield;
         }
@@ -323,10 +323,10 @@ impl<'a> Patience<'a> {
     }
 
     /// For how many turns it is left to others; whether for any is settled when a wait begins.
-    fn turns_left(&mut self, crowding: &Crowding) -> Left {
+    fn turns_left(&mut self, contention: &Contention) -> Left {
         if self.turns == Left::Unasked && self.cores.turns() > 0 {
             let now = Instant::now();
-            if crowding.is_crowded_at(now) && crowding.takes_turns(now) {
+            if contention.is_oversubscribed_at(now) && contention.takes_turns(now) {
                 self.turns = Left::Turns(self.cores.turns());
             }
         }
@@ -335,13 +335,13 @@ impl<'a> Patience<'a> {
 
     /// Others want the core: it is kept for no longer than it costs to sleep.
     #[cold]
-    fn next_in_a_crowd(&mut self, crowding: &Crowding) -> Next {
+    fn next_when_oversubscribed(&mut self, contention: &Contention) -> Next {
         if self.since.is_none() && !self.mid_message {
-            match self.turns_left(crowding) {
+            match self.turns_left(contention) {
                 Left::Unasked => {}
-                Left::Turns(1..) => return Next::Turn,
+                Left::Turns(1..) => return Next::OwnedCell,
                 Left::Turns(0) => {
-                    crowding.learn_turns(false);
+                    contention.learn_turns(false);
                     self.turns = Left::Over;
                     return Next::Sleep;
                 }
@@ -352,15 +352,15 @@ impl<'a> Patience<'a> {
             return Next::Sleep;
         }
         self.polls += 1;
-        if self.since.is_some() && !self.polls.is_multiple_of(POLLS_PER_CLOCK_IN_A_CROWD) {
+        if self.since.is_some() && !self.polls.is_multiple_of(POLLS_PER_CLOCK_OVERSUBSCRIBED) {
             return Next::Spin;
         }
         let now = Instant::now();
         let Some((since, read)) = &mut self.since else {
-            if crowding.is_crowded_at(now) {
+            if contention.is_oversubscribed_at(now) {
                 self.limit = match self.mid_message {
                     true => NEXT_PIECE,
-                    false => crowding.patience(self.cores.brief()),
+                    false => contention.patience(self.cores.brief()),
                 };
                 if self.limit.is_zero() {
                     return Next::Sleep;
@@ -370,14 +370,14 @@ impl<'a> Patience<'a> {
             return Next::Look;
         };
         let pause = now - std::mem::replace(read, now);
-        crowding.note_pause(pause, now);
+        contention.note_pause(pause, now);
         self.spun += pause;
         if now - *since < self.limit {
             return Next::Look;
         }
         match self.mid_message {
             true => self.is_late = true,
-            false => crowding.learn(false),
+            false => contention.learn(false),
         }
         self.in_vain = true;
         Next::Sleep
@@ -414,7 +414,7 @@ const COSTLY: Duration = Duration::from_micros(50);
 const GUESSES_MAX: u32 = (1 << 14) - 1;
 
 /// How often a rank without a core of its own lets others run before it sleeps.
-const CROWDED_YIELDS: u32 = 16;
+const OVERSUBSCRIBED_YIELDS: u32 = 16;
 
 /// The core is back sooner than another thread could have had it for a while.
 const YIELDED_TO_NOBODY: Duration = Duration::from_nanos(1500);
@@ -428,7 +428,7 @@ const CORES_IN_USE: usize = 2;
 
 /// The clock is read once in so many polls.
 const POLLS_PER_CLOCK: u32 = 64;
-const POLLS_PER_CLOCK_IN_A_CROWD: u32 = 2;
+const POLLS_PER_CLOCK_OVERSUBSCRIBED: u32 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -446,35 +446,35 @@ mod tests {
 
     #[test]
     fn others_look_on_where_each_rank_has_a_third_core() {
-        let onlookers = |ranks, cores| Policy::for_node(ranks, cores).onlookers;
-        assert_eq!((onlookers(1, 3), onlookers(2, 8), onlookers(3, 9)), (1, 2, 1));
+        let idle_pollers = |ranks, cores| Policy::for_node(ranks, cores).idle_pollers;
+        assert_eq!((idle_pollers(1, 3), idle_pollers(2, 8), idle_pollers(3, 9)), (1, 2, 1));
         for (ranks, cores) in [(1, 1), (1, 2), (2, 2), (2, 5), (3, 2)] {
-            assert_eq!(onlookers(ranks, cores), 0, "{ranks} ranks on {cores} cores");
+            assert_eq!(idle_pollers(ranks, cores), 0, "{ranks} ranks on {cores} cores");
         }
-        assert_eq!(Policy::for_node(2, 8).bound_to(2).onlookers, 0);
-        assert_eq!(Policy::for_node(1, 8).without_onlookers().onlookers, 0);
+        assert_eq!(Policy::for_node(2, 8).bound_to(2).idle_pollers, 0);
+        assert_eq!(Policy::for_node(1, 8).without_idle_pollers().idle_pollers, 0);
     }
 
     #[test]
-    fn there_are_no_more_lanes_than_cores_to_poll_them() {
-        let lanes = |cores| Policy::for_node(1, cores).lanes();
-        assert_eq!([1, 2, 3, 4, 7, 8, 64].map(lanes), [1, 2, 2, 4, 4, 8, 8]);
-        assert_eq!(Policy::for_node(4, 8).lanes(), 2);
-        assert_eq!(Policy::for_node(4, 2).lanes(), 1);
-        assert_eq!(Policy::for_node(1, 8).in_lanes(4).threads, 2, "in each");
-        assert_eq!(Policy::for_node(2, 2).in_lanes(8).threads, 1);
+    fn there_are_no_more_vcis_than_cores_to_poll_them() {
+        let vcis = |cores| Policy::for_node(1, cores).vcis();
+        assert_eq!([1, 2, 3, 4, 7, 8, 64].map(vcis), [1, 2, 2, 4, 4, 8, 8]);
+        assert_eq!(Policy::for_node(4, 8).vcis(), 2);
+        assert_eq!(Policy::for_node(4, 2).vcis(), 1);
+        assert_eq!(Policy::for_node(1, 8).in_vcis(4).threads, 2, "in each");
+        assert_eq!(Policy::for_node(2, 2).in_vcis(8).threads, 1);
     }
 
     #[test]
     fn a_crowded_rank_yields_and_then_sleeps() {
         let cores = Cores::new(Policy::for_node(3, 2));
         let mut patience = Patience::new(&cores);
-        for _ in 0..CROWDED_YIELDS {
-            assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Yield);
+        for _ in 0..OVERSUBSCRIBED_YIELDS {
+            assert_eq!(patience.next(&Courtesy::default(), &Contention::new()), Next::Yield);
         }
-        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Sleep);
-        patience.renew(&Crowding::new(), true);
-        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Yield);
+        assert_eq!(patience.next(&Courtesy::default(), &Contention::new()), Next::Sleep);
+        patience.renew(&Contention::new(), true);
+        assert_eq!(patience.next(&Courtesy::default(), &Contention::new()), Next::Yield);
     }
 
     #[test]
@@ -483,15 +483,15 @@ mod tests {
         let yields = |took: Duration| {
             let mut patience = Patience::new(&cores);
             let mut yields = 0;
-            while patience.next(&Courtesy::default(), &Crowding::new()) == Next::Yield {
+            while patience.next(&Courtesy::default(), &Contention::new()) == Next::Yield {
                 patience.note_yield(took);
                 yields += 1;
             }
             yields
         };
-        assert_eq!(yields(YIELDED_TO_NOBODY), CROWDED_YIELDS);
+        assert_eq!(yields(YIELDED_TO_NOBODY), OVERSUBSCRIBED_YIELDS);
         let (brief, each) = (cores.brief(), cores.brief() / 20);
-        let kept = (yields(each) - CROWDED_YIELDS) * each;
+        let kept = (yields(each) - OVERSUBSCRIBED_YIELDS) * each;
         assert!(kept < brief && kept + 2 * each >= brief, "{kept:?}");
     }
 
@@ -517,38 +517,38 @@ mod tests {
 
     #[test]
     fn in_a_crowd_the_next_piece_is_waited_for_though_waiting_was_in_vain() {
-        let crowding = Crowding::lasting();
+        let contention = Contention::lasting();
         let later = Instant::now() + Duration::from_secs(3600);
-        assert!(!crowding.note_turn(Duration::from_secs(1), later), "no turns");
-        while crowding.patience(BRIEF) == BRIEF {
-            crowding.learn(false);
+        assert!(!contention.note_turn(Duration::from_secs(1), later), "no turns");
+        while contention.patience(BRIEF) == BRIEF {
+            contention.learn(false);
         }
         let cores = Cores::new(Policy::for_node(1, 1));
         let mut patience = Patience::new(&cores);
-        patience.renew(&crowding, true);
-        assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Sleep);
-        patience.renew(&crowding, false);
-        assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Look);
-        while patience.next(&Courtesy::default(), &crowding) != Next::Sleep {}
-        patience.renew(&crowding, false);
-        assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Sleep);
-        patience.renew(&crowding, false);
-        assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Look);
+        patience.renew(&contention, true);
+        assert_eq!(patience.next(&Courtesy::default(), &contention), Next::Sleep);
+        patience.renew(&contention, false);
+        assert_eq!(patience.next(&Courtesy::default(), &contention), Next::Look);
+        while patience.next(&Courtesy::default(), &contention) != Next::Sleep {}
+        patience.renew(&contention, false);
+        assert_eq!(patience.next(&Courtesy::default(), &contention), Next::Sleep);
+        patience.renew(&contention, false);
+        assert_eq!(patience.next(&Courtesy::default(), &contention), Next::Look);
     }
 
     #[test]
     fn in_a_crowd_the_core_is_left_to_others_until_that_takes_long() {
-        let crowding = Crowding::lasting();
+        let contention = Contention::lasting();
         let now = Instant::now();
         let cores = Cores::new(Policy::for_node(1, 1).among_nodes());
         let turns = |took| {
             let mut patience = Patience::new(&cores);
             let mut turns = 0;
-            while patience.next(&Courtesy::default(), &crowding) == Next::Turn {
-                patience.note_turn(&crowding, took, now);
+            while patience.next(&Courtesy::default(), &contention) == Next::OwnedCell {
+                patience.note_turn(&contention, took, now);
                 turns += 1;
             }
-            while patience.next(&Courtesy::default(), &crowding) != Next::Sleep {}
+            while patience.next(&Courtesy::default(), &contention) != Next::Sleep {}
             turns
         };
         assert_eq!(turns(BRIEF), TURNS);
@@ -558,21 +558,21 @@ mod tests {
 
     #[test]
     fn in_a_crowd_who_spins_in_vain_does_so_ever_more_seldom() {
-        let crowding = Crowding::lasting();
+        let contention = Contention::lasting();
         let cores = Cores::new(Policy::for_node(1, 1));
         let spins = |comes: bool| {
             let mut patience = Patience::new(&cores);
             let mut spins = 0;
             while !(comes && spins > 0)
-                && patience.next(&Courtesy::default(), &crowding) != Next::Sleep
+                && patience.next(&Courtesy::default(), &contention) != Next::Sleep
             {
                 spins += 1;
             }
             if spins > 0 && !comes {
-                assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Sleep, "once");
+                assert_eq!(patience.next(&Courtesy::default(), &contention), Next::Sleep, "once");
             }
             // What it slept for has come.
-            patience.renew(&crowding, true);
+            patience.renew(&contention, true);
             spins > 0
         };
         let often = |times: u32, comes| (0..times).filter(|_| spins(comes)).count();
@@ -586,7 +586,7 @@ mod tests {
     fn a_rank_with_a_core_spins_first_and_sleeps_in_the_end() {
         let cores = Cores::new(Policy::for_node(1, 1));
         let mut patience = Patience::new(&cores);
-        let mut next = || patience.next(&Courtesy::default(), &Crowding::new());
+        let mut next = || patience.next(&Courtesy::default(), &Contention::new());
         assert_eq!(next(), Next::Spin);
         let begun = Instant::now();
         while next() != Next::Sleep {}

@@ -1,14 +1,14 @@
-//! What threads submit: at once, or left at the core's desk for who has it.
+//! What threads submit: at once, or left at the core's combining_lock for who has it.
 //!
-//! A thread that begins a send or a receive while another holds the worker leaves a slip and goes. Who holds the worker submits
+//! A thread that begins a send or a receive while another holds the worker leaves a record and goes. Who holds the worker submits
 //! what was left before it gives it back, and reports what follows from it, as if the other had come just then: so
 //! whoever holds the worker knows all operations that were begun before, and a thread's submissions stay in order. Where
-//! all slips are in use, the thread waits for the core.
+//! all records are in use, the thread waits for the core.
 
 use std::sync::atomic::Ordering;
 
 use engine::{Envelope, OpId, Selector, SendMode};
-use lock::{Clerk, Entered, Seat};
+use lock::{Combiner, CombiningGuard, Entered};
 use memory::{Page, Region};
 use wire::PeerId;
 
@@ -16,7 +16,7 @@ use crate::wait::Progress;
 use crate::worker::Worker;
 
 /// What a thread leaves that finds the core taken.
-pub struct Slip {
+pub struct Record {
     /// What the operation is called that it asks for.
     op: OpId,
     wish: Wish,
@@ -52,7 +52,7 @@ impl Progress {
     #[inline]
     fn send_seated(
         &self,
-        mut worker: Seat<'_, Worker>,
+        mut worker: CombiningGuard<'_, Worker>,
         peer: PeerId,
         envelope: Envelope,
         data: &Region,
@@ -60,7 +60,7 @@ impl Progress {
         note: u64,
     ) -> Option<OpId> {
         if mode == SendMode::Standard && worker.send_short(peer, envelope, data) {
-            self.leave_gathered(worker);
+            self.leave_coalesced(worker);
             return None;
         }
         let submit = |worker: &mut Worker| {
@@ -81,12 +81,12 @@ impl Progress {
         mode: SendMode,
         note: u64,
     ) -> Option<OpId> {
-        let fill = |slip: &mut Slip| match mode == SendMode::Standard && self.may_copy(data) {
+        let fill = |record: &mut Record| match mode == SendMode::Standard && self.may_copy(data) {
             true => {
-                slip.send_copy(peer, envelope, data);
+                record.send_copy(peer, envelope, data);
                 None
             }
-            false => Some(slip.send(peer, envelope, data, mode, note)),
+            false => Some(record.send(peer, envelope, data, mode, note)),
         };
         match self.worker().leave(|| true, fill) {
             Entered::Left(op) => op,
@@ -112,7 +112,7 @@ impl Progress {
     #[inline]
     fn receive_seated(
         &self,
-        worker: Seat<'_, Worker>,
+        worker: CombiningGuard<'_, Worker>,
         peer: Option<PeerId>,
         selector: Selector,
         into: &Region,
@@ -134,7 +134,7 @@ impl Progress {
         into: &Region,
         note: u64,
     ) -> OpId {
-        match self.worker().leave(|| true, |slip| slip.receive(peer, selector, into, note)) {
+        match self.worker().leave(|| true, |record| record.receive(peer, selector, into, note)) {
             Entered::Left(op) => op,
             Entered::Seated(worker) => self.receive_seated(worker, peer, selector, into, note),
         }
@@ -152,13 +152,13 @@ impl Progress {
     #[inline]
     fn send_short_seated(
         &self,
-        mut worker: Seat<'_, Worker>,
+        mut worker: CombiningGuard<'_, Worker>,
         peer: PeerId,
         envelope: Envelope,
         data: &Region,
     ) -> bool {
         let sent = worker.send_short(peer, envelope, data);
-        self.leave_gathered(worker);
+        self.leave_coalesced(worker);
         sent
     }
 
@@ -167,7 +167,7 @@ impl Progress {
     #[cold]
     #[inline(never)]
     fn leave_short(&self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
-        let fill = |slip: &mut Slip| slip.send_copy(peer, envelope, data);
+        let fill = |record: &mut Record| record.send_copy(peer, envelope, data);
         match self.worker().leave(|| self.may_copy(data), fill) {
             Entered::Left(()) => true,
             Entered::Seated(worker) => self.send_short_seated(worker, peer, envelope, data),
@@ -180,18 +180,18 @@ impl Progress {
     }
 
     #[inline]
-    fn leave_gathered(&self, mut worker: Seat<'_, Worker>) {
+    fn leave_coalesced(&self, mut worker: CombiningGuard<'_, Worker>) {
         if worker.has_loose_ends {
             self.hand_over(&mut worker);
         }
     }
 
     /// Submits what other threads have left.
-    fn take_in<'a>(&self, worker: &mut Worker, slips: impl Iterator<Item = &'a mut Slip>) {
-        let before = worker.engine.news();
-        for slip in slips {
+    fn take_in<'a>(&self, worker: &mut Worker, records: impl Iterator<Item = &'a mut Record>) {
+        let before = worker.engine.event_count();
+        for record in records {
             worker.counters.left_to_others += 1;
-            slip.submit(worker);
+            record.submit(worker);
         }
         worker.settle();
         worker.look_at_held_copies();
@@ -200,23 +200,23 @@ impl Progress {
     }
 }
 
-impl Clerk for Worker {
-    type Slip = Slip;
+impl Combiner for Worker {
+    type Record = Record;
 
-    fn take_in<'a>(&mut self, slips: impl Iterator<Item = &'a mut Slip>) {
+    fn take_in<'a>(&mut self, records: impl Iterator<Item = &'a mut Record>) {
         // Whoever holds the worker has come by what it is a part of.
         if let Some(progress) = self.owner.upgrade() {
-            progress.take_in(self, slips);
+            progress.take_in(self, records);
         }
     }
 }
 
-impl Slip {
-    /// As many as there are to be, which is what a desk has room for.
+impl Record {
+    /// As many as there are to be, which is what a combining_lock has room for.
     pub fn all(worker: &mut Worker) -> Vec<Self> {
-        let slip =
+        let record =
             |_| Self { op: worker.engine.reserve(), wish: Wish::Nothing, copied: Page::default() };
-        (0..SLIPS).map(slip).collect()
+        (0..RECORDS).map(record).collect()
     }
 
     fn send(
@@ -275,8 +275,8 @@ impl Slip {
 }
 
 impl Worker {
-    /// Submits a message whose slip is needed again before it has left. Until it has, no more are copied: so no more than
-    /// there are slips wait.
+    /// Submits a message whose record is needed again before it has left. Until it has, no more are copied: so no more than
+    /// there are records wait.
     #[cold]
     fn hold_copy(&mut self, peer: PeerId, envelope: Envelope, data: &Region) {
         let mut bytes = vec![0; data.len()];
@@ -301,7 +301,7 @@ impl Worker {
 const COPIED_MAX: usize = 256;
 
 /// More than wait at once, unless who holds the worker has no processor.
-const SLIPS: usize = 64;
+const RECORDS: usize = 64;
 
 #[cfg(test)]
 mod tests {

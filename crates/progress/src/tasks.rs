@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::counters::TaskSteps;
 use crate::places::{Choice, Distance, Place, Places};
-use crate::standby;
+use crate::progress_thread;
 use crate::worker::Worker;
 
 /// What a task does next.
@@ -56,7 +56,7 @@ impl Worker {
     /// Whether something has completed for which a task may have waited.
     #[inline]
     pub(crate) fn has_due_tasks(&self) -> bool {
-        !self.tasks.waiting.is_empty() && self.tasks.seen != self.engine.news()
+        !self.tasks.waiting.is_empty() && self.tasks.seen != self.engine.event_count()
     }
 
     /// Whether a task has something to compute.
@@ -84,7 +84,7 @@ impl Worker {
         match task.advance(self) {
             Stage::Waits => self.tasks.waiting.push(task),
             Stage::Works => self.has_to_work(task),
-            Stage::Ended => self.engine.submit_news(),
+            Stage::Ended => self.engine.submit_event(),
         }
         self.flush();
     }
@@ -92,14 +92,14 @@ impl Worker {
     /// Adds a task, also in the middle of another's: it goes on at the next look.
     pub(crate) fn lay_aside(&mut self, task: Box<dyn Task>) {
         self.tasks.waiting.push(task);
-        self.engine.submit_news();
+        self.engine.submit_event();
     }
 
     /// What tasks did in threads of this kind.
     pub(crate) fn task_steps(&mut self) -> &mut TaskSteps {
         let counters = &mut self.counters;
-        match (standby::is_this_thread(), self.is_in_call) {
-            (true, _) => &mut counters.tasks_of_standby,
+        match (progress_thread::is_this_thread(), self.is_in_call) {
+            (true, _) => &mut counters.tasks_of_progress_thread,
             (false, true) => &mut counters.tasks_of_callers,
             (false, false) => &mut counters.tasks_of_waits,
         }
@@ -113,7 +113,7 @@ impl Worker {
     /// Lets all waiting tasks go on. What they submit is not sent yet.
     #[cold]
     pub(crate) fn advance_tasks(&mut self) {
-        self.tasks.seen = self.engine.news();
+        self.tasks.seen = self.engine.event_count();
         let mut tasks = std::mem::take(&mut self.tasks.waiting);
         self.task_steps().advances += tasks.len() as u64;
         let mut index = 0;
@@ -123,7 +123,7 @@ impl Worker {
                 Stage::Works => self.has_to_work(tasks.swap_remove(index)),
                 Stage::Ended => {
                     drop(tasks.swap_remove(index));
-                    self.engine.submit_news();
+                    self.engine.submit_event();
                 }
             }
         }

@@ -9,22 +9,22 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use engine::PullId;
-use lock::{Desk, Seat};
+use engine::RemoteReadId;
+use lock::{CombiningGuard, CombiningLock};
 use rustix::event::{PollFd, PollFlags, epoll};
 
 use wire::PeerId;
 
 use crate::beside::Beside;
+use crate::contention::Contention;
 use crate::copies::timed;
 use crate::cores::Cores;
-use crate::crowding::Crowding;
 use crate::event;
 use crate::idle::Idle;
 use crate::policy::{Courtesy, Next, Patience, Policy};
+use crate::progress_thread::{ProgressThread, Summons};
 use crate::sleeper::Sleeper;
-use crate::standby::{Standby, Summons};
-use crate::submissions::Slip;
+use crate::submissions::Record;
 use crate::succession;
 use crate::tasks::Task;
 use crate::trust::Trust;
@@ -35,7 +35,7 @@ use crate::worker::Worker;
 
 /// The communication of one process, shared by its threads.
 pub struct Progress {
-    worker: Desk<Worker>,
+    worker: CombiningLock<Worker>,
     /// Becomes readable when any rail rings.
     bells: OwnedFd,
     /// Wakes the polling thread from another one.
@@ -46,7 +46,7 @@ pub struct Progress {
     has_held_copies: Arc<AtomicBool>,
     cores: Cores,
     courtesy: Courtesy,
-    crowding: Crowding,
+    contention: Contention,
     /// In polling on while other threads are due.
     holding_up: Trust,
     /// Tests that found nothing.
@@ -66,7 +66,7 @@ struct Wait<'a> {
     patience: Patience<'a>,
     deadline: Option<Instant>,
     /// The long message that this thread copies.
-    copies: Option<PullId>,
+    copies: Option<RemoteReadId>,
 }
 
 impl Progress {
@@ -75,7 +75,7 @@ impl Progress {
     /// # Errors
     /// When the kernel gives no epoll or event descriptor.
     pub fn new(worker: Worker, policy: Policy) -> std::io::Result<Arc<Self>> {
-        Self::with(worker, policy, &Standby::new()?)
+        Self::with(worker, policy, &ProgressThread::new()?)
     }
 
     /// As [`Progress::new`], for another communication of the same process: one thread stands by for both.
@@ -83,13 +83,13 @@ impl Progress {
     /// # Errors
     /// As [`Progress::new`].
     pub fn new_beside(&self, worker: Worker, policy: Policy) -> std::io::Result<Arc<Self>> {
-        Self::with(worker, policy, &self.summons.standby)
+        Self::with(worker, policy, &self.summons.progress_thread)
     }
 
     fn with(
         mut worker: Worker,
         policy: Policy,
-        standby: &Arc<Standby>,
+        progress_thread: &Arc<ProgressThread>,
     ) -> std::io::Result<Arc<Self>> {
         let bells = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let (wake, relief) = (event::new()?, Arc::new(event::new()?));
@@ -97,24 +97,24 @@ impl Progress {
         for descriptor in worker.descriptors() {
             epoll::add(&bells, descriptor, epoll::EventData::new_u64(1), readable)?;
         }
-        let idle = Arc::new(Idle::new(Arc::clone(&relief), Arc::clone(&standby.bell)));
+        let idle = Arc::new(Idle::new(Arc::clone(&relief), Arc::clone(&progress_thread.bell)));
         worker.idle = Some(Arc::clone(&idle));
-        let slips = Slip::all(&mut worker);
+        let records = Record::all(&mut worker);
         let has_held_copies = Arc::clone(&worker.has_held_copies);
         Ok(Arc::new_cyclic(|myself| {
             worker.owner = Weak::clone(myself);
             Self {
-                worker: Desk::new(slips, worker),
+                worker: CombiningLock::new(records, worker),
                 bells,
                 wake,
                 relief,
                 has_held_copies,
                 cores: Cores::new(policy),
                 courtesy: Courtesy::default(),
-                crowding: Crowding::beside(Arc::clone(&idle.awake)),
+                contention: Contention::beside(Arc::clone(&idle.awake)),
                 holding_up: Trust::new(),
                 vain: Vain::new(),
-                summons: standby.watch(Weak::clone(myself)),
+                summons: progress_thread.watch(Weak::clone(myself)),
                 idle,
                 beside: Beside::default(),
                 myself: Weak::clone(myself),
@@ -131,11 +131,11 @@ impl Progress {
     #[inline]
     pub(crate) fn submit_seated<T>(
         &self,
-        mut worker: Seat<'_, Worker>,
+        mut worker: CombiningGuard<'_, Worker>,
         command: impl FnOnce(&mut Worker) -> T,
     ) -> T {
         worker.is_in_call = true;
-        let before = worker.engine.news();
+        let before = worker.engine.event_count();
         let result = command(&mut worker);
         worker.settle();
         self.report(&mut worker, before);
@@ -154,7 +154,7 @@ impl Progress {
         let mut worker = self.lock();
         worker.is_in_call = true;
         worker.counters.polls_by_tests += 1;
-        let before = worker.engine.news();
+        let before = worker.engine.event_count();
         worker.advance();
         worker = self.work(worker);
         let answer = question(&mut worker);
@@ -177,7 +177,7 @@ impl Progress {
         mut ready: impl FnMut(&mut Worker, &U) -> Option<T>,
     ) -> T {
         let mut worker = self.lock();
-        let before = worker.engine.news();
+        let before = worker.engine.event_count();
         let submitted = command(&mut worker);
         worker.settle();
         self.report(&mut worker, before);
@@ -204,7 +204,7 @@ impl Progress {
     pub fn wake(&self) {
         let mut worker = self.lock();
         worker.waiters.wake_all();
-        let bell = worker.watch.hears_news();
+        let bell = worker.watch.hears_events();
         self.ring(&mut worker, bell);
     }
 
@@ -230,18 +230,19 @@ impl Progress {
         if !self.cores.has_a_core() {
             return;
         }
-        self.crowding.note_wait(lasting, now);
-        if self.crowding.is_crowded() && self.crowding.is_crowded_at(now) {
-            let before = worker.engine.news();
-            let is_news = |worker: &mut Worker| (worker.engine.news() != before).then_some(());
-            self.wait_locked(worker, Some(now + NAP), is_news);
+        self.contention.note_wait(lasting, now);
+        if self.contention.is_oversubscribed() && self.contention.is_oversubscribed_at(now) {
+            let before = worker.engine.event_count();
+            let has_events =
+                |worker: &mut Worker| (worker.engine.event_count() != before).then_some(());
+            self.wait_locked(worker, Some(now + NAP), has_events);
             self.vain.have_waited(Instant::now());
         }
     }
 
     /// At which threads meet.
     #[inline]
-    pub(crate) fn worker(&self) -> &Desk<Worker> {
+    pub(crate) fn worker(&self) -> &CombiningLock<Worker> {
         &self.worker
     }
 
@@ -251,12 +252,12 @@ impl Progress {
     }
 
     #[inline]
-    fn lock(&self) -> Seat<'_, Worker> {
+    fn lock(&self) -> CombiningGuard<'_, Worker> {
         self.worker.lock()
     }
 
     #[inline]
-    fn end_call(&self, worker: Seat<'_, Worker>) {
+    fn end_call(&self, worker: CombiningGuard<'_, Worker>) {
         let mut worker = self.work(worker);
         self.leave(&mut worker);
         worker.is_in_call = false;
@@ -264,12 +265,15 @@ impl Progress {
 
     /// Lets tasks compute what they have to, without the core; a call copies what nobody is at as well.
     #[inline]
-    fn work<'a>(&'a self, worker: Seat<'a, Worker>) -> Seat<'a, Worker> {
+    fn work<'a>(&'a self, worker: CombiningGuard<'a, Worker>) -> CombiningGuard<'a, Worker> {
         if worker.has_loose_ends { self.work_for_tasks(worker) } else { worker }
     }
 
     #[cold]
-    fn work_for_tasks<'a>(&'a self, mut worker: Seat<'a, Worker>) -> Seat<'a, Worker> {
+    fn work_for_tasks<'a>(
+        &'a self,
+        mut worker: CombiningGuard<'a, Worker>,
+    ) -> CombiningGuard<'a, Worker> {
         let is_in_call = worker.is_in_call;
         let mut copies = None;
         loop {
@@ -281,7 +285,7 @@ impl Progress {
                 worker = self.lock();
                 worker.is_in_call = is_in_call;
                 worker.note_work(took);
-                let before = worker.engine.news();
+                let before = worker.engine.event_count();
                 worker.add_task(task);
                 self.report(&mut worker, before);
                 self.leave(&mut worker);
@@ -303,8 +307,8 @@ impl Progress {
 
     pub(crate) fn hand_over(&self, worker: &mut Worker) {
         if !self.summons.call() {
-            // The system gave no thread: nobody sends what is gathered later, or wakes those who are due.
-            worker.stop_gathering();
+            // The system gave no thread: nobody sends what is coalesced later, or wakes those who are due.
+            worker.stop_coalescing();
             worker.waiters.wake_due();
             if !worker.watch.is_polled() {
                 worker.waiters.wake_one();
@@ -320,9 +324,9 @@ impl Progress {
     /// Tells waiting threads that something completed.
     #[inline]
     pub(crate) fn report(&self, worker: &mut Worker, before: u64) {
-        if worker.engine.news() != before {
+        if worker.engine.event_count() != before {
             self.tell(worker);
-            let bell = worker.watch.hears_news();
+            let bell = worker.watch.hears_events();
             self.ring(worker, bell);
         }
     }
@@ -330,15 +334,15 @@ impl Progress {
     #[inline(always)]
     fn wait_locked<'a, T>(
         &'a self,
-        mut worker: Seat<'a, Worker>,
+        mut worker: CombiningGuard<'a, Worker>,
         deadline: Option<Instant>,
         mut ready: impl FnMut(&mut Worker) -> Option<T>,
     ) -> Option<T> {
         let patience = Patience::new(&self.cores);
         let mut wait = Wait { polls: false, attentive: false, patience, deadline, copies: None };
         loop {
-            let before = worker.engine.news();
-            worker.awaited = Awaited::News;
+            let before = worker.engine.event_count();
+            worker.awaited = Awaited::Events;
             worker.asker_polls = wait.polls;
             let answer = ready(&mut worker);
             worker.settle();
@@ -357,7 +361,7 @@ impl Progress {
     }
 
     #[inline(always)]
-    fn end_wait(&self, mut worker: Seat<'_, Worker>, wait: &Wait<'_>, before: u64) {
+    fn end_wait(&self, mut worker: CombiningGuard<'_, Worker>, wait: &Wait<'_>, before: u64) {
         if wait.attentive {
             worker.set_attentive(false);
         }
@@ -374,10 +378,10 @@ impl Progress {
     #[cold]
     fn work_meanwhile<'a>(
         &'a self,
-        mut worker: Seat<'a, Worker>,
+        mut worker: CombiningGuard<'a, Worker>,
         wait: &mut Wait<'_>,
         before: u64,
-    ) -> Seat<'a, Worker> {
+    ) -> CombiningGuard<'a, Worker> {
         self.report(&mut worker, before);
         if std::mem::take(&mut wait.polls) {
             self.stop_polling(&mut worker);
@@ -386,21 +390,21 @@ impl Progress {
             return self.work(worker);
         }
         let worker = self.copy_next(worker, &mut wait.copies);
-        wait.patience.renew(&self.crowding, true);
+        wait.patience.renew(&self.contention, true);
         worker
     }
 
     /// Another thread polls.
     fn leave_it_to_others<'a>(
         &'a self,
-        mut worker: Seat<'a, Worker>,
+        mut worker: CombiningGuard<'a, Worker>,
         wait: &Wait<'_>,
         before: u64,
-    ) -> Seat<'a, Worker> {
-        worker.release_gathered();
+    ) -> CombiningGuard<'a, Worker> {
+        worker.release_coalesced();
         worker.flush();
         self.report(&mut worker, before);
-        match worker.engine.news() == before {
+        match worker.engine.event_count() == before {
             true if worker.has_loose_ends && self.may_help(&worker) => self.help(worker),
             true => self.wait_for_others(worker, wait.deadline, None),
             // What has just completed may be what this thread waits for.
@@ -412,10 +416,10 @@ impl Progress {
     #[inline(always)]
     fn poll<'a>(
         &'a self,
-        mut worker: Seat<'a, Worker>,
+        mut worker: CombiningGuard<'a, Worker>,
         wait: &mut Wait<'_>,
         before: u64,
-    ) -> Seat<'a, Worker> {
+    ) -> CombiningGuard<'a, Worker> {
         let is_first = !std::mem::replace(&mut wait.polls, true);
         if !wait.attentive && worker.engine.has_offers() && self.cores.has_a_core() {
             wait.attentive = true;
@@ -423,36 +427,36 @@ impl Progress {
         }
         worker.watch.begin_polling();
         let moved = match is_first && !self.cores.has_a_core() {
-            true => worker.advance_at_board(),
+            true => worker.advance_in_shm_coll(),
             false => worker.advance(),
         };
         // What has just completed may be what this thread waits for.
-        let is_news = worker.engine.news() != before;
-        if is_news {
+        let has_events = worker.engine.event_count() != before;
+        if has_events {
             self.tell(&mut worker);
         }
         if moved {
-            wait.patience.renew(&self.crowding, is_news);
+            wait.patience.renew(&self.contention, has_events);
             return worker;
         }
-        if !is_news && worker.waiters.has_due() && wait.patience.gives_way(&self.holding_up) {
+        if !has_events && worker.waiters.has_due() && wait.patience.gives_way(&self.holding_up) {
             wait.polls = false;
             worker.watch.stop_polling();
             let next = worker.waiters.next_due();
             return self.wait_for_others(worker, wait.deadline, next);
         }
-        self.pause_between_polls(worker, wait, is_news)
+        self.pause_between_polls(worker, wait, has_events)
     }
 
     #[inline(always)]
     fn pause_between_polls<'a>(
         &'a self,
-        mut worker: Seat<'a, Worker>,
+        mut worker: CombiningGuard<'a, Worker>,
         wait: &mut Wait<'_>,
-        is_news: bool,
-    ) -> Seat<'a, Worker> {
-        let next = wait.patience.next(&self.courtesy, &self.crowding);
-        worker.engine.set_crowded(!self.has_a_core());
+        has_events: bool,
+    ) -> CombiningGuard<'a, Worker> {
+        let next = wait.patience.next(&self.courtesy, &self.contention);
+        worker.engine.set_oversubscribed(!self.has_a_core());
         if next != Next::Spin {
             worker.counters.spinning += wait.patience.take_spun();
             if worker.has_loose_ends && self.may_help(&worker) {
@@ -462,20 +466,20 @@ impl Progress {
         match next {
             Next::Spin => self.breathe(worker, std::hint::spin_loop),
             Next::Look | Next::Guess if worker.shares_core() => {
-                self.leave_core(worker, is_news, wait.deadline)
+                self.leave_core(worker, has_events, wait.deadline)
             }
             Next::Guess if self.courtesy.pays() => self.guess(worker),
             Next::Look | Next::Guess => worker,
-            Next::Yield if is_news || !self.is_futile(&worker) => {
+            Next::Yield if has_events || !self.is_futile(&worker) => {
                 let (worker, took) = self.yield_core(worker);
                 wait.patience.note_yield(took);
                 worker
             }
             Next::Yield => self.sleep(worker, wait.deadline),
-            Next::Turn | Next::Sleep if is_news => worker,
-            Next::Turn => {
+            Next::OwnedCell | Next::Sleep if has_events => worker,
+            Next::OwnedCell => {
                 let (worker, took) = self.yield_core(worker);
-                wait.patience.note_turn(&self.crowding, took, Instant::now());
+                wait.patience.note_turn(&self.contention, took, Instant::now());
                 worker
             }
             Next::Sleep => self.sleep(worker, wait.deadline),
@@ -484,7 +488,11 @@ impl Progress {
 
     /// Lets other threads take the lock while this one pauses.
     #[inline]
-    fn breathe<'a>(&'a self, worker: Seat<'a, Worker>, pause: fn()) -> Seat<'a, Worker> {
+    fn breathe<'a>(
+        &'a self,
+        worker: CombiningGuard<'a, Worker>,
+        pause: fn(),
+    ) -> CombiningGuard<'a, Worker> {
         drop(worker);
         pause();
         self.lock()
@@ -493,13 +501,16 @@ impl Progress {
     /// Whether others have the core for long after a yield of a thread that waits for posts. Such a thread is woken
     /// once, when all are there; who waits for messages is woken for each.
     fn is_futile(&self, worker: &Worker) -> bool {
-        worker.is_at_board()
-            && self.crowding.is_crowded()
-            && self.crowding.is_held_at(Instant::now())
+        worker.is_in_shmem()
+            && self.contention.is_oversubscribed()
+            && self.contention.is_held_at(Instant::now())
     }
 
     /// Gives the processor's core away as well; says for how long.
-    fn yield_core<'a>(&'a self, worker: Seat<'a, Worker>) -> (Seat<'a, Worker>, Duration) {
+    fn yield_core<'a>(
+        &'a self,
+        worker: CombiningGuard<'a, Worker>,
+    ) -> (CombiningGuard<'a, Worker>, Duration) {
         let began = Instant::now();
         let mut worker = self.breathe(worker, std::thread::yield_now);
         let now = Instant::now();
@@ -508,10 +519,10 @@ impl Progress {
         worker.counters.yielding += took;
         if self.cores.has_a_core() {
             // What the thread waits for may have come meanwhile: then nobody asks again how long it was away.
-            self.crowding.note_pause(took, now);
-        } else if worker.is_at_board() {
-            self.crowding.note_yield(took, now);
-            if !self.crowding.is_crowded() {
+            self.contention.note_pause(took, now);
+        } else if worker.is_in_shmem() {
+            self.contention.note_yield(took, now);
+            if !self.contention.is_oversubscribed() {
                 worker.even_out(now);
             }
         }
@@ -530,12 +541,12 @@ impl Progress {
     /// milliseconds.
     fn leave_core<'a>(
         &'a self,
-        worker: Seat<'a, Worker>,
-        is_news: bool,
+        worker: CombiningGuard<'a, Worker>,
+        has_events: bool,
         deadline: Option<Instant>,
-    ) -> Seat<'a, Worker> {
-        match self.crowding.is_crowded() {
-            true if is_news => worker,
+    ) -> CombiningGuard<'a, Worker> {
+        match self.contention.is_oversubscribed() {
+            true if has_events => worker,
             true => self.sleep(worker, deadline),
             false => self.yield_core(worker).0,
         }
@@ -543,12 +554,12 @@ impl Progress {
 
     /// Yields, and learns whether that paid.
     #[cold]
-    fn guess<'a>(&'a self, worker: Seat<'a, Worker>) -> Seat<'a, Worker> {
+    fn guess<'a>(&'a self, worker: CombiningGuard<'a, Worker>) -> CombiningGuard<'a, Worker> {
         let (mut worker, took) = self.yield_core(worker);
-        let before = worker.engine.news();
-        let news = worker.advance();
+        let before = worker.engine.event_count();
+        let event_count = worker.advance();
         self.report(&mut worker, before);
-        self.courtesy.learn(took, news);
+        self.courtesy.learn(took, event_count);
         worker
     }
 
@@ -557,18 +568,18 @@ impl Progress {
     #[cold]
     fn wait_for_others<'a>(
         &'a self,
-        mut worker: Seat<'a, Worker>,
+        mut worker: CombiningGuard<'a, Worker>,
         deadline: Option<Instant>,
         next: Option<Arc<Sleeper>>,
-    ) -> Seat<'a, Worker> {
+    ) -> CombiningGuard<'a, Worker> {
         succession::note(&self.myself);
         let awaited = std::mem::take(&mut worker.awaited);
         let sleeper = Sleeper::of_this_thread();
         worker.waiters.add(&sleeper, awaited);
         worker.counters.waits_for_others += 1;
-        let spin = match self.is_crowded(&worker) {
+        let spin = match self.is_oversubscribed(&worker) {
             true => Duration::ZERO,
-            false if self.crowding.is_crowded() => self.cores.brief(),
+            false if self.contention.is_oversubscribed() => self.cores.brief(),
             false => self.cores.spin(),
         };
         self.leave(&mut worker);
@@ -591,11 +602,11 @@ impl Progress {
 
     /// Whether a thread that waits has a core, and nobody else wants it.
     fn has_a_core(&self) -> bool {
-        self.cores.has_a_core() && !self.crowding.is_crowded()
+        self.cores.has_a_core() && !self.contention.is_oversubscribed()
     }
 
     /// Whether more threads wait than have a core each.
-    fn is_crowded(&self, worker: &Worker) -> bool {
+    fn is_oversubscribed(&self, worker: &Worker) -> bool {
         worker.waiters.len() >= self.cores.threads()
     }
 
@@ -612,7 +623,7 @@ impl Progress {
     fn tell_waiting(&self, worker: &mut Worker) {
         let Worker { waiters, engine, .. } = worker;
         waiters.find_due(engine);
-        if !(worker.watch.is_polled_now() && self.is_crowded(worker)) {
+        if !(worker.watch.is_polled_now() && self.is_oversubscribed(worker)) {
             worker.waiters.wake_due();
         }
     }
@@ -622,7 +633,7 @@ impl Progress {
     #[inline]
     fn stop_polling(&self, worker: &mut Worker) {
         worker.watch.stop_polling();
-        if !worker.waiters.is_empty() && !self.is_crowded(worker) {
+        if !worker.waiters.is_empty() && !self.is_oversubscribed(worker) {
             worker.waiters.wake_one();
         }
     }
@@ -641,9 +652,9 @@ impl Progress {
     #[cold]
     fn sleep<'a>(
         &'a self,
-        mut worker: Seat<'a, Worker>,
+        mut worker: CombiningGuard<'a, Worker>,
         deadline: Option<Instant>,
-    ) -> Seat<'a, Worker> {
+    ) -> CombiningGuard<'a, Worker> {
         worker.waiters.wake_due();
         self.look_at_cores(&mut worker, Instant::now());
         let probed = worker.awaited.probed();
@@ -666,7 +677,7 @@ impl Progress {
             worker.counters.sleeps += 1;
             worker.counters.sleeping += slept;
             if self.cores.has_a_core() {
-                self.crowding.note_wait(slept, Instant::now());
+                self.contention.note_wait(slept, Instant::now());
             }
             worker.watch.get_up();
         } else if worker.watch.is_guarded() {
@@ -678,7 +689,7 @@ impl Progress {
     }
 
     fn finish_sleep(&self, worker: &mut Worker, probed: Option<PeerId>) {
-        let before = worker.engine.news();
+        let before = worker.engine.event_count();
         worker.finish_sleep(probed);
         self.report(worker, before);
     }
@@ -688,7 +699,7 @@ impl Progress {
     /// go before each other.
     fn go_first(&self, worker: &mut Worker) {
         let is_alone = self.cores.has_a_core() && self.cores.turns() == 0;
-        if is_alone && self.crowding.is_crowded() {
+        if is_alone && self.contention.is_oversubscribed() {
             let was_held = worker.precedence.is_held();
             worker.precedence.claim();
             let is_new = !was_held && worker.precedence.is_held();
@@ -740,4 +751,4 @@ pub(crate) const MAX_SLEEP: Duration = Duration::from_millis(500);
 
 /// An application that has left something behind and not polled for so long computes.
 pub(crate) const AWAY: Duration = Duration::from_micros(500);
-pub(crate) const CROWDED_AWAY: Duration = Duration::from_millis(4);
+pub(crate) const OVERSUBSCRIBED_AWAY: Duration = Duration::from_millis(4);

@@ -36,7 +36,7 @@ struct Waiter {
 pub(crate) enum Awaited {
     /// Any news may bring the answer.
     #[default]
-    News,
+    Events,
     Op(OpId),
     AnyOf(Vec<OpId>),
     /// A message that waits for its receive, of one peer or of anybody.
@@ -133,14 +133,14 @@ impl Awaited {
     pub fn probed(&self) -> Option<PeerId> {
         match self {
             Self::Message(peer, _) => *peer,
-            Self::News | Self::Op(_) | Self::AnyOf(_) => None,
+            Self::Events | Self::Op(_) | Self::AnyOf(_) => None,
         }
     }
 
     /// After some news.
     fn has_come(&self, engine: &mut Engine) -> bool {
         match self {
-            Self::News => true,
+            Self::Events => true,
             Self::Op(op) => engine.is_complete(*op),
             Self::AnyOf(ops) => ops.iter().any(|&op| engine.is_complete(op)),
             Self::Message(peer, selector) => {

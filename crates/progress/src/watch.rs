@@ -89,12 +89,12 @@ impl Watch {
 
     /// Who is to hear of news: the thread that stands by waits for none.
     #[inline]
-    pub fn hears_news(&self) -> Option<Bell> {
+    pub fn hears_events(&self) -> Option<Bell> {
         self.is_asleep.then_some(Bell::Wake)
     }
 
     /// Who is to ask the rails for room, or to copy: who sleeps does neither.
     pub fn hears_backlog(&self) -> Option<Bell> {
-        self.hears_news().or(self.is_guarded.then_some(Bell::Relief))
+        self.hears_events().or(self.is_guarded.then_some(Bell::Relief))
     }
 }

@@ -1,7 +1,7 @@
 //! The engine and its rails, moved on together under one lock.
 
 mod closing;
-mod gathering;
+mod coalescing;
 mod returning;
 mod routes;
 mod seeking;
@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use driver::{Board, Event, Lookout, Neighbours, Post, Rail};
-use engine::{Completion, Engine, OpId, Posted, Pull, Selector};
+use driver::{Event, Neighbours, Post, Rail, ReadinessProbe, ShmColl};
+use engine::{Completion, Engine, OpId, Posted, RemoteRead, Selector};
 use lock::Lock;
 use wire::{Capabilities, Frame, PeerId, RailId};
 
@@ -28,7 +28,7 @@ use crate::wait::Progress;
 use crate::waiters::{Awaited, Waiters};
 use crate::watch::Watch;
 
-use gathering::{LastShort, Row};
+use coalescing::{LastShort, Row};
 use returning::Left;
 use routes::{Purpose, RailSet, Reopening, Route, Trouble, another_way};
 use seeking::Seeking;
@@ -71,9 +71,9 @@ pub struct Worker {
     directory: Box<dyn Directory>,
     frame: Frame,
     /// Gates with messages that wait for company.
-    gathering: Vec<PeerId>,
+    coalescing: Vec<PeerId>,
     /// Whether somebody sends them if the application stays away.
-    may_gather: bool,
+    may_coalesce: bool,
     /// The row of short messages that left at once last, to whatever peers; of rails that gather.
     row: Row,
     /// In which row peers were last sent one.
@@ -92,7 +92,7 @@ pub struct Worker {
     untold: BTreeSet<u64>,
     /// A rail had no room for a frame, or not yet for all of it, or is at something of its own.
     has_backlog: bool,
-    /// That may still be so, or messages are gathered, a task has to compute, or a long message is to be copied.
+    /// That may still be so, or messages are coalesced, a task has to compute, or a long message is to be copied.
     pub(crate) has_loose_ends: bool,
     /// How often progress was made.
     turn: u64,
@@ -115,7 +115,7 @@ pub struct Worker {
     /// What it is the core of.
     pub(crate) owner: Weak<Progress>,
     /// Where threads wait for what others post.
-    boards: Vec<Arc<Lock<Board>>>,
+    shm_colls: Vec<Arc<Lock<ShmColl>>>,
     /// Peers have been told that a thread sleeps.
     lies_down: bool,
     /// A call that submits or tests has it: who has it otherwise waits, or stands by.
@@ -130,8 +130,8 @@ pub struct Worker {
 struct Station {
     rail: Box<dyn Rail>,
     name: &'static str,
-    /// As [`Rail::gather_within`] says.
-    gather_within: Duration,
+    /// As [`Rail::coalesce_within`] says.
+    coalesce_within: Duration,
     /// Whether it takes frames before it has sent them.
     buffers: bool,
     /// The first of the rails that carry for a peer together; each may carry what another loses.
@@ -160,12 +160,12 @@ impl Worker {
     ) -> Self {
         let kinds: Vec<_> = rails.iter().map(|rail| kind(rail.name())).collect();
         let station = |rail: Box<dyn Rail>| {
-            let gather_within = rail.gather_within();
-            let (name, buffers) = (rail.name(), !gather_within.is_zero());
+            let coalesce_within = rail.coalesce_within();
+            let (name, buffers) = (rail.name(), !coalesce_within.is_zero());
             let first = kinds.iter().position(|known| *known == kind(name)).unwrap_or_default();
             Station {
                 name,
-                gather_within,
+                coalesce_within,
                 buffers,
                 team: RailId(first as u8),
                 has_twin: false,
@@ -184,8 +184,8 @@ impl Worker {
             routes: vec![Route::Closed; size],
             directory,
             frame: Frame::default(),
-            gathering: Vec::new(),
-            may_gather: true,
+            coalescing: Vec::new(),
+            may_coalesce: true,
             row: Row::default(),
             posted: Vec::new(),
             has_told_detour: false,
@@ -211,10 +211,10 @@ impl Worker {
             held_copies: Vec::new(),
             has_held_copies: Arc::default(),
             owner: Weak::new(),
-            boards: Vec::new(),
+            shm_colls: Vec::new(),
             lies_down: false,
             is_in_call: false,
-            awaited: Awaited::News,
+            awaited: Awaited::Events,
             asker_polls: false,
         };
         worker.count_teams();
@@ -261,8 +261,8 @@ impl Worker {
                 moved |= self.poll_rail(index);
             }
         }
-        if !self.boards.is_empty() {
-            moved |= self.look_at_boards();
+        if !self.shm_colls.is_empty() {
+            moved |= self.look_at_shm_colls();
         }
         if moved || self.has_loose_ends || self.turn.is_multiple_of(TIDY_EVERY) {
             self.tidy();
@@ -272,50 +272,51 @@ impl Worker {
         moved
     }
 
-    /// As [`Worker::advance`], for a thread that is about to leave its processor's core to those who post on a board what it waits
+    /// As [`Worker::advance`], for a thread that is about to leave its processor's core to those who post on a shared segment what it waits
     /// for. While nothing is under way on the rails they are asked only where that has been put off again and again.
     #[inline]
-    pub(crate) fn advance_at_board(&mut self) -> bool {
+    pub(crate) fn advance_in_shm_coll(&mut self) -> bool {
         let is_at_rest = !self.engine.has_pending() && !self.has_loose_ends;
         let has_time = is_at_rest && self.waiters.is_empty() && self.put_off < PUT_OFF_MAX;
-        if !has_time || self.boards.is_empty() {
+        if !has_time || self.shm_colls.is_empty() {
             return self.advance();
         }
         self.put_off += 1;
         false
     }
 
-    /// A thread waits for what others post on a board; false if that has just come.
-    pub fn watch(&mut self, board: &Arc<Lock<Board>>) -> bool {
-        if !self.boards.iter().any(|one| Arc::ptr_eq(one, board)) {
-            self.boards.push(Arc::clone(board));
+    /// A thread waits for what others post on a shared segment; false if that has just come.
+    pub fn watch(&mut self, shm_coll: &Arc<Lock<ShmColl>>) -> bool {
+        if !self.shm_colls.iter().any(|one| Arc::ptr_eq(one, shm_coll)) {
+            self.shm_colls.push(Arc::clone(shm_coll));
         }
         // Who sleeps already does so for this thread too.
-        !self.lies_down || board.lock().lie_down()
+        !self.lies_down || shm_coll.lock().lie_down()
     }
 
     /// Whether a thread waits for posts.
     #[inline]
-    pub(crate) fn is_at_board(&self) -> bool {
-        !self.boards.is_empty()
+    pub(crate) fn is_in_shmem(&self) -> bool {
+        !self.shm_colls.is_empty()
     }
 
     /// Such a thread has yielded its core to ranks that share it.
     pub(crate) fn even_out(&self, now: Instant) {
-        for board in &self.boards {
-            board.lock().even_out(now);
+        for shm_coll in &self.shm_colls {
+            shm_coll.lock().even_out(now);
         }
     }
 
     /// It waits no more.
-    pub fn unwatch(&mut self, board: &Arc<Lock<Board>>) {
-        self.boards.retain(|one| !Arc::ptr_eq(one, board));
+    pub fn unwatch(&mut self, shm_coll: &Arc<Lock<ShmColl>>) {
+        self.shm_colls.retain(|one| !Arc::ptr_eq(one, shm_coll));
     }
 
     /// Whether something that a thread waits for was posted; which of them does not matter, for all ask again.
-    fn look_at_boards(&mut self) -> bool {
+    fn look_at_shm_colls(&mut self) -> bool {
         // Once for each: whoever waits there has to have the core next.
-        let is_due = self.boards.iter().fold(false, |due, board| board.lock().take_due() | due);
+        let is_due =
+            self.shm_colls.iter().fold(false, |due, shm_coll| shm_coll.lock().take_due() | due);
         if is_due {
             self.waiters.wake_all();
             // Neighbours are at it: who is farther away has had no news.
@@ -348,7 +349,7 @@ impl Worker {
             self.seek(self.awaited.probed());
             self.look_at_held_copies();
         }
-        self.release_gathered();
+        self.release_coalesced();
         self.tell_on();
         self.flush();
         if self.has_loose_ends {
@@ -389,8 +390,8 @@ impl Worker {
         }
         // Before the frames: the sender of what was copied is told at once, as the caller may be
         // about to leave the library for long.
-        while let Some(pull) = self.engine.poll_pull() {
-            self.pull(pull);
+        while let Some(remote_read) = self.engine.poll_remote_read() {
+            self.remote_read(remote_read);
         }
         while let Some((peer, rail)) = self.engine.poll_peer() {
             self.drain(peer, rail);
@@ -424,7 +425,7 @@ impl Worker {
 
     pub(crate) fn look_at_ends(&mut self) {
         self.has_loose_ends = self.has_backlog
-            || self.is_gathering()
+            || self.is_coalescing()
             || self.has_work()
             || !self.copies.is_empty()
             || !self.reopening.is_empty()
@@ -457,7 +458,7 @@ impl Worker {
     #[inline]
     pub fn await_op(&mut self, op: impl FnOnce() -> Option<OpId>) {
         if self.has_company() {
-            self.awaited = op().map_or(Awaited::News, Awaited::Op);
+            self.awaited = op().map_or(Awaited::Events, Awaited::Op);
         }
     }
 
@@ -465,7 +466,7 @@ impl Worker {
     #[inline]
     pub fn await_any(&mut self, ops: impl FnOnce() -> Option<Vec<OpId>>) {
         let ops = if self.has_company() { ops() } else { None };
-        self.awaited = ops.map_or(Awaited::News, Awaited::AnyOf);
+        self.awaited = ops.map_or(Awaited::Events, Awaited::AnyOf);
     }
 
     /// Whether who asks may be about to leave polling to another thread.
@@ -567,8 +568,8 @@ impl Worker {
     }
 
     /// What looks on for each rail over which something may come.
-    pub(crate) fn lookouts(&mut self) -> Vec<Arc<dyn Lookout>> {
-        self.rails.iter_mut().filter_map(|station| station.rail.lookout()).collect()
+    pub(crate) fn readiness_probes(&mut self) -> Vec<Arc<dyn ReadinessProbe>> {
+        self.rails.iter_mut().filter_map(|station| station.rail.readiness_probe()).collect()
     }
 
     /// Tells all rails that this process is about to sleep; false when one has news already.
@@ -577,8 +578,8 @@ impl Worker {
         for station in &mut self.rails {
             asleep &= station.rail.prepare_sleep();
         }
-        for board in &self.boards {
-            asleep &= board.lock().lie_down();
+        for shm_coll in &self.shm_colls {
+            asleep &= shm_coll.lock().lie_down();
         }
         self.lies_down = true;
         asleep
@@ -594,8 +595,8 @@ impl Worker {
             station.rail.finish_sleep();
             station.skip = 0;
         }
-        for board in &self.boards {
-            board.lock().get_up();
+        for shm_coll in &self.shm_colls {
+            shm_coll.lock().get_up();
         }
         self.lies_down = false;
     }
@@ -735,15 +736,15 @@ impl Worker {
         }
     }
 
-    fn pull(&mut self, pull: Pull) {
-        let rail = &self.rails[pull.rail.0 as usize].rail;
-        if rail.is_attentive(pull.peer, pull.remote.len) {
-            self.engine.handle_pull_declined(pull.id);
+    fn remote_read(&mut self, remote_read: RemoteRead) {
+        let rail = &self.rails[remote_read.rail.0 as usize].rail;
+        if rail.is_attentive(remote_read.peer, remote_read.remote.len) {
+            self.engine.handle_remote_read_declined(remote_read.id);
             return;
         }
-        match rail.puller(pull.peer) {
-            Some(puller) => self.fetch(pull, puller),
-            None => self.engine.handle_pulled(pull.id, false),
+        match rail.remote_reader(remote_read.peer) {
+            Some(remote_reader) => self.fetch(remote_read, remote_reader),
+            None => self.engine.handle_remote_read_done(remote_read.id, false),
         }
     }
 }
@@ -752,7 +753,7 @@ impl Worker {
 /// what several are to share.
 fn shared(capabilities: Capabilities) -> Capabilities {
     let frame_max = capabilities.frame_max.min(driver::FRAME_MAX_OF_ALL);
-    Capabilities { frame_max, pull: false, ..capabilities }
+    Capabilities { frame_max, remote_read: false, ..capabilities }
 }
 
 /// Rails of one kind differ by a number at the end of their names: `tcp`, `tcp1`.
@@ -763,7 +764,7 @@ fn kind(name: &str) -> &str {
 /// Messages that left in turn 0 have never left.
 const FIRST_TURN: u64 = 1;
 
-/// So many waits at a board in a row ask no rail: some turns of all who share a core.
+/// So many waits at a shared segment in a row ask no rail: some turns of all who share a core.
 const PUT_OFF_MAX: u32 = 8;
 
 /// Every so many turns all is looked after, news or not.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use driver::{Puller, Rail, RailError, SimNetwork, SimPath, SimRail};
+use driver::{Rail, RailError, RemoteReader, SimNetwork, SimPath, SimRail};
 use engine::{Completion, Config, Engine, OpId, Outcome, SendMode};
 use memory::Region;
 use progress::{Directory, Policy, Progress, Worker};
@@ -121,9 +121,10 @@ fn a_wait_that_is_over_leaves_the_rest_to_the_thread_that_stands_by() {
     stage.until("the long message", is_complete);
     assert!(into.to_vec() == data.to_vec());
     let counters = stage.receiver.look(|worker| worker.counters());
-    let pieces = [counters.tasks_of_waits, counters.tasks_of_standby].map(|steps| steps.pieces);
+    let pieces =
+        [counters.tasks_of_waits, counters.tasks_of_progress_thread].map(|steps| steps.pieces);
     assert!(pieces[0] >= 1 && pieces[1] > 1, "{counters:?}");
-    assert!(!counters.tasks_of_standby.copying.is_zero(), "{counters:?}");
+    assert!(!counters.tasks_of_progress_thread.copying.is_zero(), "{counters:?}");
 }
 
 /// Whether no more threads run on this machine than it has cores.
@@ -148,7 +149,7 @@ impl Stage {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let network = SimNetwork::new(0);
         let usual = SimPath::default();
-        let capabilities = Capabilities { pull: true, ..usual.capabilities };
+        let capabilities = Capabilities { remote_read: true, ..usual.capabilities };
         network.set_usual_path(SimPath { capabilities, ..usual });
         let shown = Arc::new(Shown::default());
         let rail = Watched { rail: network.rail(RECEIVER), shown: Arc::clone(&shown) };
@@ -270,13 +271,18 @@ impl Shown {
 }
 
 struct Gated {
-    puller: Arc<dyn Puller>,
+    remote_reader: Arc<dyn RemoteReader>,
     shown: Arc<Shown>,
 }
 
-impl Puller for Gated {
-    fn pull(&self, remote: RemoteRegion, offset: u64, local: &Region) -> Result<(), RailError> {
-        let Self { puller, shown } = self;
+impl RemoteReader for Gated {
+    fn remote_read(
+        &self,
+        remote: RemoteRegion,
+        offset: u64,
+        local: &Region,
+    ) -> Result<(), RailError> {
+        let Self { remote_reader, shown } = self;
         let in_hand = shown.in_hand.fetch_add(1, Ordering::SeqCst) + 1;
         shown.most.fetch_max(in_hand, Ordering::SeqCst);
         shown.meet();
@@ -284,7 +290,7 @@ impl Puller for Gated {
         let end = offset + local.len() as u64;
         let copied = match *shown.refused.lock().unwrap() {
             Some(refused) if end > refused => Err(RailError::Unreachable("refused".into())),
-            _ => puller.pull(remote, offset, local),
+            _ => remote_reader.remote_read(remote, offset, local),
         };
         if copied.is_ok() {
             shown.pieces.lock().unwrap().push((offset, end));
@@ -303,9 +309,9 @@ struct Watched {
 impl Rail for Watched {
     passes_on!(rail: name, address, connect, disconnect, post, poll, descriptors, prepare_sleep, finish_sleep, is_flushed);
 
-    fn puller(&self, peer: PeerId) -> Option<Arc<dyn Puller>> {
-        let puller = self.rail.puller(peer)?;
-        Some(Arc::new(Gated { puller, shown: Arc::clone(&self.shown) }))
+    fn remote_reader(&self, peer: PeerId) -> Option<Arc<dyn RemoteReader>> {
+        let remote_reader = self.rail.remote_reader(peer)?;
+        Some(Arc::new(Gated { remote_reader, shown: Arc::clone(&self.shown) }))
     }
 }
 

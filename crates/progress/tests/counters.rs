@@ -13,18 +13,18 @@ use wire::PeerId;
 
 #[test]
 fn polls_are_counted_by_who_does_them() {
-    let process = process(crowded());
+    let process = process(oversubscribed());
     assert_eq!(counters(&process), Counters::default());
     (0..TESTS).for_each(|_| process.test(|_| ()));
-    let Counters { polls, polls_by_tests, polls_by_standby, .. } = counters(&process);
-    assert_eq!((polls, polls_by_tests, polls_by_standby), (TESTS, TESTS, 0));
+    let Counters { polls, polls_by_tests, polls_by_progress_thread, .. } = counters(&process);
+    assert_eq!((polls, polls_by_tests, polls_by_progress_thread), (TESTS, TESTS, 0));
     let (counted, _) = wait_until(&process, |counters| counters.polls > TESTS);
     assert_eq!(counted.polls_by_tests, TESTS);
 }
 
 #[test]
 fn a_crowded_wait_yields_and_sleeps_and_does_not_spin() {
-    let process = process(crowded());
+    let process = process(oversubscribed());
     let (counted, took) = wait_until(&process, |counters| counters.sleeps > 0);
     let Counters { yields, sleeping, spinning, .. } = counted;
     // All that the policy says and some, unless one gave the core to others for long.
@@ -35,7 +35,7 @@ fn a_crowded_wait_yields_and_sleeps_and_does_not_spin() {
 
 #[test]
 fn yields_are_timed() {
-    let process = process(crowded());
+    let process = process(oversubscribed());
     let (counted, _) = wait_until(&process, |counters| !counters.yielding.is_zero());
     assert!(counted.yields > 0 && counted.sleeps == 0, "{counted:?}");
 }
@@ -79,7 +79,7 @@ fn a_loop_of_tests_sleeps_where_others_want_the_cores() {
 
 #[test]
 fn threads_that_leave_polling_to_others_are_counted_and_woken() {
-    let process = process(crowded());
+    let process = process(oversubscribed());
     let waits = [(); 3].map(|()| {
         let process = Arc::clone(&process);
         thread::spawn(move || {
@@ -105,7 +105,7 @@ fn threads_that_leave_polling_to_others_are_counted_and_woken() {
 
 #[test]
 fn threads_are_woken_by_what_they_wait_for_only() {
-    let process = process(crowded());
+    let process = process(oversubscribed());
     let waiting = |count: u64, what: fn(&mut Worker) -> Option<()>| {
         let waits = {
             let process = Arc::clone(&process);
@@ -177,11 +177,12 @@ const OTHER: i32 = 4;
 
 #[test]
 fn what_tasks_do_is_counted_where_they_do_it() {
-    let process = process(crowded());
+    let process = process(oversubscribed());
     process.begin(Box::new(Work { left: 3 }));
-    let Counters { tasks_of_callers, tasks_of_waits, tasks_of_standby, .. } = counters(&process);
+    let Counters { tasks_of_callers, tasks_of_waits, tasks_of_progress_thread, .. } =
+        counters(&process);
     assert_eq!((tasks_of_callers.works, tasks_of_callers.advances), (3, 4));
-    assert_eq!((tasks_of_waits.works, tasks_of_standby.works), (0, 0));
+    assert_eq!((tasks_of_waits.works, tasks_of_progress_thread.works), (0, 0));
     let Counters { taken_on_core, taken_in_domain, taken_in_node, taken_afar, .. } =
         counters(&process);
     assert_eq!(taken_on_core + taken_in_domain + taken_in_node + taken_afar, 3, "each somewhere");
@@ -210,7 +211,7 @@ fn process(policy: Policy) -> Arc<Progress> {
     Progress::new(worker, policy).expect("descriptors")
 }
 
-fn crowded() -> Policy {
+fn oversubscribed() -> Policy {
     Policy::for_node(2, 1)
 }
 

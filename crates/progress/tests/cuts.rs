@@ -118,7 +118,7 @@ struct Cut {
 }
 
 impl Rail for Cut {
-    passes_on!(rail: name, address, connect, post, puller, descriptors, prepare_sleep, finish_sleep, is_flushed);
+    passes_on!(rail: name, address, connect, post, remote_reader, descriptors, prepare_sleep, finish_sleep, is_flushed);
 
     fn disconnect(&mut self, peer: PeerId) {
         self.is_open = false;

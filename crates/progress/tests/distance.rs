@@ -357,7 +357,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     piece_max: 64 << 10,
     credit_bytes: FIRST_CREDIT_BYTES,
     credit_wanted: 4 << 20,
-    pull: false,
+    remote_read: false,
     adapts: true,
     replay: false,
     reopens: true,

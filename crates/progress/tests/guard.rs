@@ -35,7 +35,7 @@ fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
         progress.submit(|worker| worker.engine.submit_receive(Some(PeerId(1)), selector, &into));
     let seldom_woken = (0..ATTEMPTS).any(|_| {
         until(PATIENCE, || rail.is_raised());
-        rail.has_news.store(true, Ordering::SeqCst);
+        rail.has_events.store(true, Ordering::SeqCst);
         let refusals = rail.refusals.load(Ordering::SeqCst);
         // Comes to the point of sleeping, hears that there is news, and has what it wants.
         progress.wait(|_| (rail.refusals.load(Ordering::SeqCst) > refusals).then_some(()));
@@ -83,7 +83,7 @@ struct Shown {
     /// Somebody sleeps, and is to be rung.
     raised: AtomicBool,
     /// There is news, for who is about to sleep, once.
-    has_news: AtomicBool,
+    has_events: AtomicBool,
     /// How often somebody heard that.
     refusals: AtomicU32,
     /// It tells what a link costs, once.
@@ -119,9 +119,9 @@ impl Rail for Quiet {
 
     fn prepare_sleep(&mut self) -> bool {
         self.shown.raised.store(true, Ordering::SeqCst);
-        let has_news = self.shown.has_news.swap(false, Ordering::SeqCst);
-        self.shown.refusals.fetch_add(u32::from(has_news), Ordering::SeqCst);
-        !has_news
+        let has_events = self.shown.has_events.swap(false, Ordering::SeqCst);
+        self.shown.refusals.fetch_add(u32::from(has_events), Ordering::SeqCst);
+        !has_events
     }
 
     fn finish_sleep(&mut self) {

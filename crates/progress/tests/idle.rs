@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use driver::{Event, Lookout, Rail, ShmConfig, ShmRail};
+use driver::{Event, Rail, ReadinessProbe, ShmConfig, ShmRail};
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use nowhere::Nowhere;
@@ -30,12 +30,12 @@ fn who_sleeps_is_rung_for_by_who_looks_on() {
         let before = rings();
         until("somebody rings", || {
             // Those who look on are called, should they have been put aside.
-            process.submit(|worker| worker.engine.submit_news());
+            process.submit(|worker| worker.engine.submit_event());
             // Nobody else is told: no descriptor becomes readable.
-            shown.has_news.store(true, Ordering::SeqCst);
+            shown.has_events.store(true, Ordering::SeqCst);
             rings() > before
         });
-        until("somebody polls", || !shown.has_news.load(Ordering::SeqCst));
+        until("somebody polls", || !shown.has_events.load(Ordering::SeqCst));
     }
     until("looks are counted", || process.look(|worker| worker.counters().looks_by_idle) > 0);
     process.submit(|worker| worker.engine.submit_cancel(op));
@@ -44,17 +44,19 @@ fn who_sleeps_is_rung_for_by_who_looks_on() {
 #[test]
 fn nobody_looks_on_where_each_core_has_a_rank_or_that_is_not_wanted() {
     let _alone = alone();
-    for policy in
-        [Policy::for_node(2, 2), Policy::for_node(1, 2), Policy::for_node(1, 3).without_onlookers()]
-    {
+    for policy in [
+        Policy::for_node(2, 2),
+        Policy::for_node(1, 2),
+        Policy::for_node(1, 3).without_idle_pollers(),
+    ] {
         let shown = Arc::new(Shown::default());
         let process = process(&shown, policy);
         let op = begin_receive(&process, &Region::owned(8));
         until("the thread that stands by sleeps", || shown.is_raised.load(Ordering::SeqCst));
-        assert_eq!((threads("canele-standby").len(), threads("canele-idle").len()), (1, 0));
+        assert_eq!((threads("canele-progress_thread").len(), threads("canele-idle").len()), (1, 0));
         process.submit(|worker| worker.engine.submit_cancel(op));
         drop(process);
-        until("it is gone", || threads("canele-standby").is_empty());
+        until("it is gone", || threads("canele-progress_thread").is_empty());
     }
 }
 
@@ -83,11 +85,11 @@ fn who_looks_on_leaves_when_the_process_has_lost_its_cores() {
     let process = process(&shown, Policy::for_node(1, 3));
     let op = begin_receive(&process, &Region::owned(8));
     until("somebody looks on", || threads("canele-idle").len() == 1);
-    let standby = threads("canele-standby")[0];
-    let all = sched_getaffinity(Some(standby)).unwrap();
+    let progress_thread = threads("canele-progress_thread")[0];
+    let all = sched_getaffinity(Some(progress_thread)).unwrap();
     let mut one = CpuSet::new();
     one.set((0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap());
-    sched_setaffinity(Some(standby), &one).unwrap();
+    sched_setaffinity(Some(progress_thread), &one).unwrap();
     process.submit(|worker| worker.engine.submit_cancel(op));
     // What is left behind later calls the thread that stands by, which finds out.
     until("nobody looks on", || {
@@ -97,7 +99,7 @@ fn who_looks_on_leaves_when_the_process_has_lost_its_cores() {
         thread::sleep(SOME_WHILE);
         threads("canele-idle").is_empty()
     });
-    sched_setaffinity(Some(standby), &all).unwrap();
+    sched_setaffinity(Some(progress_thread), &all).unwrap();
     until("somebody looks on again", || {
         let op = begin_receive(&process, &Region::owned(8));
         thread::sleep(SOME_WHILE);
@@ -249,14 +251,14 @@ fn neighbours() -> [Arc<Progress>; 2] {
 /// What the test sees of a rail, and tells it.
 #[derive(Default)]
 struct Shown {
-    has_news: AtomicBool,
+    has_events: AtomicBool,
     is_raised: AtomicBool,
     polls: AtomicU32,
 }
 
-impl Lookout for Shown {
-    fn sees_news(&self) -> bool {
-        self.has_news.load(Ordering::SeqCst)
+impl ReadinessProbe for Shown {
+    fn sees_events(&self) -> bool {
+        self.has_events.load(Ordering::SeqCst)
     }
 }
 
@@ -270,16 +272,16 @@ impl Rail for Mute {
 
     fn poll(&mut self, _: &mut dyn FnMut(Event<'_>)) -> bool {
         self.shown.polls.fetch_add(1, Ordering::SeqCst);
-        self.shown.has_news.swap(false, Ordering::SeqCst)
+        self.shown.has_events.swap(false, Ordering::SeqCst)
     }
 
-    fn lookout(&mut self) -> Option<Arc<dyn Lookout>> {
+    fn readiness_probe(&mut self) -> Option<Arc<dyn ReadinessProbe>> {
         Some(Arc::<Shown>::clone(&self.shown))
     }
 
     fn prepare_sleep(&mut self) -> bool {
         self.shown.is_raised.store(true, Ordering::SeqCst);
-        !self.shown.has_news.load(Ordering::SeqCst)
+        !self.shown.has_events.load(Ordering::SeqCst)
     }
 
     fn finish_sleep(&mut self) {

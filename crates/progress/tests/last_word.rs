@@ -8,10 +8,12 @@ use wire::{Capabilities, PeerId};
 
 #[test]
 fn whoever_has_fetched_a_message_has_told_its_sender() {
-    for (pull, received_first) in [(true, true), (true, false), (false, true), (false, false)] {
+    for (remote_read, received_first) in
+        [(true, true), (true, false), (false, true), (false, false)]
+    {
         let network = SimNetwork::new(0);
         let usual = SimPath::default();
-        let capabilities = Capabilities { pull, ..usual.capabilities };
+        let capabilities = Capabilities { remote_read, ..usual.capabilities };
         network.set_usual_path(SimPath { capabilities, ..usual });
         let [mut sender, mut receiver] = [0, 1].map(|rank| worker(&network, PeerId(rank)));
 
@@ -38,9 +40,12 @@ fn whoever_has_fetched_a_message_has_told_its_sender() {
                 receiver.advance();
             }
         });
-        assert!(receiver.engine.take(receive).is_some(), "pull: {pull}");
+        assert!(receiver.engine.take(receive).is_some(), "remote_read: {remote_read}");
         assert_eq!(into.to_vec(), data.to_vec());
-        assert!(sender.engine.take(send).is_some(), "pull: {pull}, posted first: {received_first}");
+        assert!(
+            sender.engine.take(send).is_some(),
+            "remote_read: {remote_read}, posted first: {received_first}"
+        );
     }
 }
 

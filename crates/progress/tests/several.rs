@@ -14,14 +14,14 @@ use wire::PeerId;
 fn what_comes_to_any_wakes_the_thread_that_waits_for_all() {
     for policy in [Policy::for_node(1, 2), Policy::for_node(4, 2)] {
         let first = process(policy);
-        let others = (1..LANES).map(|_| first.new_beside(worker(), policy).expect("descriptors"));
+        let others = (1..VCIS).map(|_| first.new_beside(worker(), policy).expect("descriptors"));
         let lanes: Vec<_> = others.chain([Arc::clone(&first)]).collect();
         let all: Vec<&Progress> = lanes.iter().map(|lane| &**lane).collect();
         Progress::put_beside(&all);
         for turn in 0..TURNS {
             let ops: Vec<OpId> = all.iter().map(|lane| receive(lane)).collect();
             // Some come at once, some while the thread polls, and some when it sleeps.
-            let (lane, pause) = (turn * 7 % LANES, Duration::from_micros(turn as u64 % 4 * 700));
+            let (lane, pause) = (turn * 7 % VCIS, Duration::from_micros(turn as u64 % 4 * 700));
             thread::scope(|scope| {
                 scope.spawn(|| {
                     thread::sleep(pause);
@@ -92,7 +92,7 @@ impl Directory for Own {
 const HERE: PeerId = PeerId(0);
 const SELECTOR: Selector = Selector { context: 0, source: Some(0), tag: None };
 const NOTE: u64 = 1;
-const LANES: usize = 3;
+const VCIS: usize = 3;
 const TURNS: usize = 60;
 const ROOM: usize = 10;
 

@@ -19,7 +19,7 @@ fn what_several_communications_have_left_behind_comes_to_its_end() {
     for round in 0..ROUNDS {
         // In some rounds all have something left behind, in some a few; each is the first at times.
         let lanes: Vec<usize> =
-            (0..LANES).map(|lane| (lane + round) % LANES).take(1 + round % LANES).collect();
+            (0..VCIS).map(|lane| (lane + round) % VCIS).take(1 + round % VCIS).collect();
         let (mut sends, mut receives, mut into) = (Vec::new(), Vec::new(), Vec::new());
         for &lane in &lanes {
             let [sender, receiver] = [&processes[0][lane], &processes[1][lane]];
@@ -75,7 +75,7 @@ fn what_several_communications_have_left_behind_comes_to_its_end() {
 /// Two processes of a job, each with several communications.
 fn processes() -> [Vec<Arc<Progress>>; 2] {
     let mut processes: [Vec<Arc<Progress>>; 2] = Default::default();
-    for _ in 0..LANES {
+    for _ in 0..VCIS {
         for (process, worker) in processes.iter_mut().zip(cores::<2>(|rail| Box::new(rail))) {
             let begun = match process.first() {
                 None => Progress::new(worker, policy(2)),
@@ -90,7 +90,7 @@ fn processes() -> [Vec<Arc<Progress>>; 2] {
 fn threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("threads").flatten();
     let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
-    tasks.filter_map(name).filter(|name| name.starts_with("canele-standby")).count()
+    tasks.filter_map(name).filter(|name| name.starts_with("canele-progress_thread")).count()
 }
 
 fn send(progress: &Progress, data: &Region) -> OpId {
@@ -105,7 +105,7 @@ fn receive(progress: &Progress, into: &Region) -> OpId {
     progress.submit(|worker| worker.engine.submit_receive(Some(PeerId(0)), selector, into))
 }
 
-const LANES: usize = 4;
+const VCIS: usize = 4;
 const ROUNDS: usize = 60;
 
 /// More than a socket's buffers hold.

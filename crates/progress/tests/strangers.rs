@@ -15,7 +15,7 @@ use wire::PeerId;
 #[test]
 fn each_reason_is_told_once_and_the_rest_counted() {
     let process = Process::start();
-    // Few at a time: of many the kernel keeps some waiting, and a crowd is another reason.
+    // Few at a time: of many the kernel keeps some waiting, and a contention is another reason.
     for _ in 0..SCANS / AT_ONCE {
         let connect = |_| TcpStream::connect(("127.0.0.1", process.port)).expect("the port");
         let mut streams: Vec<TcpStream> = (0..AT_ONCE).map(connect).collect();

@@ -45,7 +45,7 @@ fn who_finds_the_core_taken_leaves_what_it_begins_and_goes() {
 }
 
 #[test]
-fn who_finds_no_slip_waits() {
+fn a_thread_without_a_free_record_waits() {
     let process = process();
     connect(&process);
     let (tell, hear) = channel();
@@ -63,7 +63,7 @@ fn who_finds_no_slip_waits() {
             assert_eq!(hear.recv_timeout(PATIENCE).expect("in good time"), left);
             left += 1;
         }
-        assert!(hear.try_recv().is_err(), "all slips are in use");
+        assert!(hear.try_recv().is_err(), "all records are in use");
         sender
     });
     for number in 0..MANY {
@@ -152,7 +152,7 @@ const COPIED: usize = 256;
 const LONGEST: usize = 100_000;
 const COUNT: usize = 20;
 
-/// As many slips as there are, and messages.
+/// As many records as there are, and messages.
 const MOST_LEFT: usize = 64;
 const MANY: usize = 100;
 

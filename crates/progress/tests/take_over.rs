@@ -316,14 +316,14 @@ impl Walled {
 }
 
 impl Rail for Walled {
-    passes_on!(rail: address, puller, descriptors, prepare_sleep, finish_sleep, is_flushed);
+    passes_on!(rail: address, remote_reader, descriptors, prepare_sleep, finish_sleep, is_flushed);
 
     fn name(&self) -> &'static str {
         self.name
     }
 
     /// As rails over a network do, it takes frames before it has sent them.
-    fn gather_within(&self) -> Duration {
+    fn coalesce_within(&self) -> Duration {
         Duration::from_micros(1)
     }
 

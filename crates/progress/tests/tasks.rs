@@ -35,7 +35,8 @@ fn a_task_goes_on_while_a_thread_waits_for_something_else() {
     assert!(told.ended.load(Ordering::Acquire));
     assert_eq!(told.works.load(Ordering::Acquire), LAST as u32);
     let counters = receiver.look(|worker| worker.counters());
-    let tasks = [counters.tasks_of_callers, counters.tasks_of_waits, counters.tasks_of_standby];
+    let tasks =
+        [counters.tasks_of_callers, counters.tasks_of_waits, counters.tasks_of_progress_thread];
     assert!(tasks[1].works > 0, "{counters:?}");
     assert_eq!(tasks.iter().map(|of| of.works).sum::<u64>(), LAST as u64, "{counters:?}");
     send(&sender, LAST + 1);

@@ -265,14 +265,20 @@ impl HostCost {
     /// In a crowd nothing is free: who packs keeps others from the core, and the link, which waits for them, is
     /// rarely what all wait for. It must save eight times what it takes, which is thrice what a sample takes that lies in the
     /// caches.
-    pub fn packed_max(&self, cost: &Cost, bytes: u64, queue_ns: u64, is_crowded: bool) -> u64 {
+    pub fn packed_max(
+        &self,
+        cost: &Cost,
+        bytes: u64,
+        queue_ns: u64,
+        is_oversubscribed: bool,
+    ) -> u64 {
         let whole_ns = cost.busy_ns(bytes);
         let saved_ns = whole_ns - whole_ns / PACKING_SAVES;
         let packing_ns = self.packing_ns(bytes);
         let unpacking_ns = bytes.saturating_mul(self.unpack_ps_per_byte).div_ceil(1000);
-        let (by_ns, other_ns) = if is_crowded {
+        let (by_ns, other_ns) = if is_oversubscribed {
             let work_ns = packing_ns.saturating_add(unpacking_ns);
-            (saved_ns, work_ns.saturating_mul(PACKING_IN_A_CROWD))
+            (saved_ns, work_ns.saturating_mul(COMPRESSION_OVERSUBSCRIBED))
         } else {
             (
                 queue_ns.saturating_add(saved_ns),
@@ -563,7 +569,7 @@ const SLOWEST_CALL_NS: u64 = 50_000;
 /// Packing is to save at least such a part of a piece's time on the link…
 const PACKING_SAVES: u64 = 16;
 /// …that many times what a sample takes on both sides, where others want the cores…
-const PACKING_IN_A_CROWD: u64 = 24;
+const COMPRESSION_OVERSUBSCRIBED: u64 = 24;
 /// …and where a piece would have to get shorter than such a part of itself, it is not tried.
 const PACKS_TO: u64 = 8;
 

@@ -75,7 +75,7 @@ pub struct Capabilities {
     /// How many this side would accept for the link's sake; the rest is granted when the link is up.
     pub credit_wanted: usize,
     /// Whether the receiver can fetch the sender's contiguous memory by itself (single copy).
-    pub pull: bool,
+    pub remote_read: bool,
     /// Whether the sizes above follow what the link costs; else they are those of the rail's mechanism.
     pub adapts: bool,
     /// Whether frames are to be kept until they have arrived, because other links can carry them if this one

@@ -51,7 +51,7 @@ pub(super) struct Core {
     pub(super) to_serve: Vec<usize>,
     pub(super) to_read: VecDeque<usize>,
     pub(super) timers: BinaryHeap<Reverse<(Instant, usize)>>,
-    pub(super) news: VecDeque<News>,
+    pub(super) reports: VecDeque<Report>,
     /// Lines that may yet become links.
     pub(super) unproved: usize,
     pub(super) dialled: usize,
@@ -78,7 +78,7 @@ pub(super) enum Link {
 }
 
 /// What has happened and was not told.
-pub(super) enum News {
+pub(super) enum Report {
     Up { peer: PeerId },
     Room { peer: PeerId },
     Cost { peer: PeerId, cost: Cost },
@@ -116,7 +116,7 @@ impl Core {
             to_serve: Vec::new(),
             to_read: VecDeque::new(),
             timers: BinaryHeap::new(),
-            news: VecDeque::new(),
+            reports: VecDeque::new(),
             unproved: 0,
             dialled: 0,
             clock: Clock::new(),
@@ -141,8 +141,8 @@ impl Core {
     }
 
     /// Whether there is something to report, or to do at once.
-    pub fn has_news(&self, now: Instant) -> bool {
-        !(self.news.is_empty() && self.to_read.is_empty() && self.to_serve.is_empty())
+    pub fn has_events(&self, now: Instant) -> bool {
+        !(self.reports.is_empty() && self.to_read.is_empty() && self.to_serve.is_empty())
             || self.next(now).is_some_and(|next| next <= now)
     }
 
@@ -164,7 +164,7 @@ impl Core {
             Some(Link::Open { key }) => self.close(key, Code::Misbehaved, now),
             None => {}
         }
-        self.news.retain(|news| news.peer() != Some(peer));
+        self.reports.retain(|reports| reports.peer() != Some(peer));
         self.serve_lines(now);
     }
 
@@ -229,10 +229,10 @@ impl Core {
 
     /// Shows what has happened; whether anything was.
     pub fn report(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
-        let mut moved = !self.news.is_empty();
-        while let Some(news) = self.news.pop_front() {
-            let is_end = matches!(news, News::Down { .. });
-            news.tell(if self.passes { &PASSING } else { &CAPABILITIES }, sink);
+        let mut moved = !self.reports.is_empty();
+        while let Some(reports) = self.reports.pop_front() {
+            let is_end = matches!(reports, Report::Down { .. });
+            reports.tell(if self.passes { &PASSING } else { &CAPABILITIES }, sink);
             if is_end {
                 // Who hears of an end acts on it after this report: a link that takes its place comes with the next.
                 return true;
@@ -422,7 +422,7 @@ impl Core {
         if let Some(peer) = line.peer()
             && line.outbox.invite(self.polls)
         {
-            self.news.push_back(News::Room { peer });
+            self.reports.push_back(Report::Room { peer });
         }
         self.note_timer(key);
         if is_stuck && !was_stuck {
@@ -611,7 +611,7 @@ impl Core {
             let mut gate = line.gate.lock();
             let Some(path) = gate.model.lesson() else { continue };
             drop(gate);
-            self.news.push_back(News::Cost { peer, cost: self.knowledge.cost(&path) });
+            self.reports.push_back(Report::Cost { peer, cost: self.knowledge.cost(&path) });
             let needed = settings::buffer_needed(path.bytes_per_s);
             let got = self.sockets[line.socket].receive_buffer_bytes;
             if got < needed && !std::mem::replace(&mut self.has_complained, true) {
@@ -619,7 +619,7 @@ impl Core {
                     "the system gives a UDP socket {got} bytes, where {needed} would keep what arrives while \
                      this process computes; sysctl net.core.rmem_max={needed} would help"
                 );
-                self.news.push_back(News::Hampered { reason });
+                self.reports.push_back(Report::Hampered { reason });
             }
         }
     }
@@ -658,7 +658,7 @@ impl Core {
     }
 }
 
-impl News {
+impl Report {
     fn peer(&self) -> Option<PeerId> {
         match self {
             Self::Up { peer }
@@ -747,7 +747,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     piece_max: 64 << 10,
     credit_bytes: 64 << 10,
     credit_wanted: 4 << 20,
-    pull: false,
+    remote_read: false,
     adapts: true,
     replay: false,
     reopens: true,

@@ -59,8 +59,8 @@ use wire::Capabilities;
 use wire::{Frame, PeerId};
 
 use crate::identity::Identity;
-use crate::lookout::{Lookout, Sockets};
 use crate::rail::{Event, Post, Rail, RailError};
+use crate::readiness_probe::{ReadinessProbe, Sockets};
 use crate::tcp::interfaces::{self, Interface};
 use crate::tcp::route::Ways;
 
@@ -282,8 +282,8 @@ impl Rail for QuicRail {
         core.report(sink) || moved
     }
 
-    fn gather_within(&self) -> Duration {
-        GATHER_WITHIN
+    fn coalesce_within(&self) -> Duration {
+        COALESCE_WITHIN
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -291,17 +291,17 @@ impl Rail for QuicRail {
     }
 
     /// What the keeper has taken in is not seen, nor what comes to an address that the host has got meanwhile.
-    fn lookout(&mut self) -> Option<Arc<dyn Lookout>> {
-        let lookout = Sockets::new()?;
-        self.core().sockets.iter().for_each(|socket| lookout.add(socket));
-        Some(Arc::new(lookout))
+    fn readiness_probe(&mut self) -> Option<Arc<dyn ReadinessProbe>> {
+        let readiness_probe = Sockets::new()?;
+        self.core().sockets.iter().for_each(|socket| readiness_probe.add(socket));
+        Some(Arc::new(readiness_probe))
     }
 
     fn prepare_sleep(&mut self) -> bool {
         let _uncancelled = Uncancelled::begin();
         let now = Instant::now();
         let mut core = self.core();
-        if core.has_news(now) {
+        if core.has_events(now) {
             return false;
         }
         core.is_asleep = true;
@@ -343,4 +343,4 @@ const PASSING_NAME: &str = "quic1";
 const TIMER_KEY: u64 = u64::MAX;
 
 /// A packet costs some microseconds to be sealed and sent, whatever is in it.
-const GATHER_WITHIN: Duration = Duration::from_micros(4);
+const COALESCE_WITHIN: Duration = Duration::from_micros(4);

@@ -8,7 +8,7 @@ use wire::PeerId;
 
 use super::congestion::Path;
 use super::controller::SharedGate;
-use super::core::{Core, Link, News};
+use super::core::{Core, Link, Report};
 use super::hello::{Caller, HELLO_LEN, VERDICT_LEN, accept, accepted};
 use super::line::{Code, Line, Outlet, Stage};
 use super::socket::Socket;
@@ -52,8 +52,8 @@ impl Core {
         answer: &mut Vec<u8>,
     ) {
         let from = incoming.remote_address();
-        let is_crowded = self.guests().count() >= UNPROVED_EASY;
-        if is_crowded && !incoming.remote_address_validated() && incoming.may_retry() {
+        let is_oversubscribed = self.guests().count() >= UNPROVED_EASY;
+        if is_oversubscribed && !incoming.remote_address_validated() && incoming.may_retry() {
             if let Ok(transmit) = self.endpoint.retry(incoming, answer) {
                 self.sockets[index].send(transmit, answer);
             }
@@ -130,7 +130,8 @@ impl Core {
                     self.links.remove(&peer);
                     self.dialled -= 1;
                     self.drop_dials(peer, at);
-                    self.news.push_back(News::Down { peer, fault: Fault::Unreachable(account) });
+                    self.reports
+                        .push_back(Report::Down { peer, fault: Fault::Unreachable(account) });
                 }
             }
         }
@@ -296,7 +297,7 @@ impl Core {
         self.learn(key);
         self.close(key, Code::Lost, now);
         let fault = Fault::Lost("the peer has lost it".into());
-        self.news.push_back(News::Down { peer, fault });
+        self.reports.push_back(Report::Down { peer, fault });
     }
 
     pub(super) fn hear_verdict(&mut self, key: usize, peer: PeerId, now: Instant) {
@@ -329,15 +330,15 @@ impl Core {
         line.expect_loss(self.knowledge.loss(here, there));
         // One between gateways is for many: it is not to be waited for longer than for another.
         line.is_far = path.round_trip >= FAR || self.myself.is_gateway;
-        self.news.push_back(News::Up { peer });
-        self.news.push_back(News::Cost { peer, cost });
+        self.reports.push_back(Report::Up { peer });
+        self.reports.push_back(Report::Cost { peer, cost });
         self.list_to_read(key);
         self.drop_dials(peer, now);
     }
 
     pub(super) fn note_refusal(&mut self, from: SocketAddr, reason: Refusal) {
-        if self.news.len() < NEWS_MAX {
-            self.news.push_back(News::Refused { from, reason });
+        if self.reports.len() < REPORTS_MAX {
+            self.reports.push_back(Report::Refused { from, reason });
         }
     }
 }
@@ -401,4 +402,4 @@ const FAR: Duration = Duration::from_millis(2);
 const NEAR_RATE: f64 = 1.25e9;
 /// 1 Gb/s.
 const FAR_RATE: f64 = 125e6;
-const NEWS_MAX: usize = 4096;
+const REPORTS_MAX: usize = 4096;

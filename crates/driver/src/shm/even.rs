@@ -1,4 +1,4 @@
-//! Evenness: members of a board that outnumber the cores yield these to each other, and each round takes as long as the
+//! Evenness: members of a shared segment that outnumber the cores yield these to each other, and each round takes as long as the
 //! core with most of them needs. The kernel leaves six of eight on one of two cores for a tenth of a second: who has
 //! just run counts as at home there, and all have just run.
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::lookout::Lookout;
+use crate::readiness_probe::ReadinessProbe;
 
 use super::ring::DATA_AT;
 use super::segment::Segment;
@@ -70,17 +70,17 @@ impl Heads {
     }
 }
 
-impl Lookout for Heads {
-    fn sees_news(&self) -> bool {
+impl ReadinessProbe for Heads {
+    fn sees_events(&self) -> bool {
         let count = self.inbox.word32(COUNT_AT).load(Ordering::Relaxed).min(PEERS_MAX);
         count != self.announced.load(Ordering::Relaxed)
-            || self.rings.iter().map_while(OnceLock::get).any(Head::has_news)
+            || self.rings.iter().map_while(OnceLock::get).any(Head::has_events)
     }
 }
 
 impl Head {
     /// A guess while the reader is at it: then this may be the middle of a frame.
-    fn has_news(&self) -> bool {
+    fn has_events(&self) -> bool {
         let at = self.at.load(Ordering::Relaxed);
         if at == GONE {
             return false;

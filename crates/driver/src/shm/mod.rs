@@ -5,7 +5,6 @@
 //! ring back. A process about to sleep says so in its inbox; a peer that has written since rings.
 
 mod aside;
-mod board;
 mod even;
 mod heads;
 mod life;
@@ -16,6 +15,7 @@ mod pool;
 mod ring;
 mod segment;
 mod shared;
+mod shm_coll;
 mod sleep;
 mod stores;
 
@@ -31,12 +31,11 @@ use lock::Uncancelled;
 use memory::Region;
 use wire::{Capabilities, Cost, FIRST_CREDIT_BYTES, Frame, HostCost, PeerId, RemoteRegion};
 
-use crate::lookout::Lookout;
 use crate::memory::OfProcess;
-use crate::rail::{Event, Fault, Neighbours, Post, Puller, Rail, RailError};
+use crate::rail::{Event, Fault, Neighbours, Post, Rail, RailError, RemoteReader};
+use crate::readiness_probe::ReadinessProbe;
 
 use aside::Aside;
-pub use board::{Board, BoardDoor, Operations};
 use heads::{GONE, Heads};
 use life::Life;
 use node::Address;
@@ -45,6 +44,7 @@ use pool::{CHUNK_FRAME_MAX, LINE, Pool};
 use ring::{Arrival, Consumer, HEADER_AT, HEADER_LEN, Producer, SEGMENT_LEN};
 use segment::{Segment, open_descriptor};
 use shared::Shared;
+pub use shm_coll::{Operations, ShmColl, ShmCollInvitation};
 use sleep::Fences;
 
 /// What the rail needs to know.
@@ -79,7 +79,7 @@ pub struct ShmRail {
     by_peer: Vec<u32>,
     /// The bells of neighbours that there is no link to.
     bells: HashMap<PeerId, File>,
-    events: VecDeque<News>,
+    events: VecDeque<Report>,
     /// When to ask next whether the neighbours live.
     next_look: Instant,
     /// Polls in a row that found nothing.
@@ -100,7 +100,7 @@ struct Link {
     inbox: Segment,
     bell: File,
     fences: Fences,
-    pull: bool,
+    remote_read: bool,
     refused: bool,
     down: bool,
     /// Short frames taken in since something was posted, or since it was seen how far ahead the producer
@@ -111,7 +111,7 @@ struct Link {
 }
 
 #[derive(Debug)]
-enum News {
+enum Report {
     Up(PeerId, Capabilities),
     Down(PeerId, Fault),
 }
@@ -200,7 +200,7 @@ impl ShmRail {
             .map_err(|source| RailError::System { call: "shared memory for a ring", source })?;
         segment.write(HEADER_AT, &self.introduction());
         let producer = Producer::new(segment);
-        let pull = can_pull(address, &inbox);
+        let remote_read = can_remote_read(address, &inbox);
         self.announce(&inbox, producer.segment())?;
         let pid = address.pid;
         let link = Link {
@@ -212,7 +212,7 @@ impl ShmRail {
             fences: Fences::between(&self.inbox, &inbox),
             inbox,
             bell,
-            pull,
+            remote_read,
             refused: false,
             down: false,
             streamed: 0,
@@ -224,7 +224,7 @@ impl ShmRail {
             self.by_peer.resize(peer.0 as usize + 1, 0);
         }
         self.by_peer[peer.0 as usize] = index as u32;
-        self.events.push_back(News::Up(peer, Capabilities { pull, ..CAPABILITIES }));
+        self.events.push_back(Report::Up(peer, Capabilities { remote_read, ..CAPABILITIES }));
         self.links[index - 1].introduce();
         Ok(index - 1)
     }
@@ -361,7 +361,7 @@ impl ShmRail {
                 let link = &mut self.links[index];
                 link.end();
                 let fault = Fault::Lost(format!("no shared memory for long messages: {error}"));
-                self.events.push_back(News::Down(link.peer, fault));
+                self.events.push_back(Report::Down(link.peer, fault));
                 return Post::Full;
             }
         };
@@ -379,10 +379,10 @@ impl ShmRail {
         Post::Full
     }
 
-    fn any_link_has_news(&mut self) -> bool {
+    fn any_link_has_events(&mut self) -> bool {
         (0..self.links.len()).any(|index| {
             let link = &self.links[index];
-            let arrived = link.consumer.as_ref().is_some_and(Consumer::has_news);
+            let arrived = link.consumer.as_ref().is_some_and(Consumer::has_events);
             !link.down && (arrived || (link.refused && self.has_room(index)))
         })
     }
@@ -415,10 +415,10 @@ impl ShmRail {
             } else {
                 continue;
             };
-            if !consumer.is_some_and(Consumer::has_news) {
+            if !consumer.is_some_and(Consumer::has_events) {
                 link.end();
                 self.pool.forget(index);
-                self.events.push_back(News::Down(link.peer, fault));
+                self.events.push_back(Report::Down(link.peer, fault));
             }
         }
     }
@@ -533,14 +533,14 @@ impl Rail for ShmRail {
     #[inline]
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let mut moved = self.welcome();
-        while let Some(news) = self.events.pop_front() {
+        while let Some(report) = self.events.pop_front() {
             moved = true;
-            match news {
-                News::Up(peer, capabilities) => {
+            match report {
+                Report::Up(peer, capabilities) => {
                     sink(Event::Up { peer, capabilities });
                     sink(Event::Cost { peer, cost: self.cost });
                 }
-                News::Down(peer, fault) => sink(Event::Down { peer, fault }),
+                Report::Down(peer, fault) => sink(Event::Down { peer, fault }),
             }
         }
         for index in 0..self.links.len() {
@@ -554,9 +554,9 @@ impl Rail for ShmRail {
         moved
     }
 
-    fn puller(&self, peer: PeerId) -> Option<Arc<dyn Puller>> {
+    fn remote_reader(&self, peer: PeerId) -> Option<Arc<dyn RemoteReader>> {
         let link = &self.links[self.link(peer)?];
-        link.pull.then(|| -> Arc<dyn Puller> { Arc::new(OfProcess(link.pid)) })
+        link.remote_read.then(|| -> Arc<dyn RemoteReader> { Arc::new(OfProcess(link.pid)) })
     }
 
     fn wake(&mut self, peer: PeerId, address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool {
@@ -624,7 +624,7 @@ impl Rail for ShmRail {
         vec![self.bell.as_fd()]
     }
 
-    fn lookout(&mut self) -> Option<Arc<dyn Lookout>> {
+    fn readiness_probe(&mut self) -> Option<Arc<dyn ReadinessProbe>> {
         if self.heads.is_none() {
             let heads = Heads::new(&self.inbox, self.announced)?;
             let live = self.links.iter_mut().filter(|link| !link.down);
@@ -634,7 +634,7 @@ impl Rail for ShmRail {
             }
             self.heads = Some(Arc::new(heads));
         }
-        self.heads.as_ref().map(|heads| -> Arc<dyn Lookout> { Arc::<Heads>::clone(heads) })
+        self.heads.as_ref().map(|heads| -> Arc<dyn ReadinessProbe> { Arc::<Heads>::clone(heads) })
     }
 
     fn prepare_sleep(&mut self) -> bool {
@@ -646,7 +646,7 @@ impl Rail for ShmRail {
         let fences = if by_sleeper { Fences::Sleeper } else { Fences::Sender };
         sleep::lie_down(fences, &self.inbox, starved);
         let count = self.inbox.word32(COUNT_AT).load(Ordering::Acquire).min(PEERS_MAX);
-        self.events.is_empty() && self.announced == count && !self.any_link_has_news()
+        self.events.is_empty() && self.announced == count && !self.any_link_has_events()
     }
 
     fn finish_sleep(&mut self) {
@@ -683,7 +683,7 @@ fn parse_introduction(header: &[u8]) -> Option<(PeerId, Address)> {
 
 /// Whether the kernel lets us read the peer's memory: tried on its inbox's token, whose address in
 /// the peer the peer has written there.
-fn can_pull(address: &Address, inbox: &Segment) -> bool {
+fn can_remote_read(address: &Address, inbox: &Segment) -> bool {
     let remote = inbox.word64(OWN_ADDRESS_AT).load(Ordering::Acquire);
     if remote == 0 {
         return false;
@@ -771,7 +771,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     piece_max: CHUNK_FRAME_MAX,
     credit_bytes: FIRST_CREDIT_BYTES,
     credit_wanted: 1 << 20,
-    pull: true,
+    remote_read: true,
     adapts: false,
     replay: false,
     reopens: false,

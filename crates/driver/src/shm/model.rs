@@ -20,10 +20,10 @@ use loom::thread;
 use memory::Region;
 use wire::{Body, Frame};
 
-use super::board::{self, Board};
 use super::pool::{LINE, Pool};
 use super::ring::{Arrival, Consumer, DATA_AT, Producer, USED_AT, segment_len};
 use super::shared::{Shared, Word};
+use super::shm_coll::{self, ShmColl};
 use super::sleep::{Fences, INBOX_WORDS_LEN, get_up, lie_down};
 
 /// What is wrong with the memory.
@@ -428,7 +428,7 @@ fn frames_pass_through_a_ring() {
         }
     }
     sender.join().unwrap();
-    assert!(!consumer.has_news());
+    assert!(!consumer.has_events());
 }
 
 /// Four long frames through a pool that lends two chunks to one reader.
@@ -481,7 +481,7 @@ fn a_sleeping_receiver_is_woken() {
     for number in 0..3 {
         while !take(&mut consumer, &mut Vec::new(), number, 4) {
             lie_down(FENCES.get(), &inbox, iter::empty());
-            if !consumer.has_news() {
+            if !consumer.has_events() {
                 bell.wait();
             }
             get_up(&inbox);
@@ -621,19 +621,20 @@ fn sleepers_are_woken_that_run_the_fences_of_all() {
     assert!(notices(Flaw::WantedWithoutRelease, a_sender_that_wants_room_is_woken));
 }
 
-/// Members of a board of `size`, with pages of two lines.
-fn members(size: u32) -> Vec<Board<Modelled>> {
-    let memory = Modelled::create(board::Layout::of::<Modelled>(size, 2 * LINE).len_bytes).unwrap();
-    (0..size).map(|me| Board::over(memory.clone(), size, me, 2 * LINE)).collect()
+/// Members of a shared segment of `size`, with pages of two lines.
+fn members(size: u32) -> Vec<ShmColl<Modelled>> {
+    let memory =
+        Modelled::create(shm_coll::Layout::of::<Modelled>(size, 2 * LINE).len_bytes).unwrap();
+    (0..size).map(|me| ShmColl::over(memory.clone(), size, me, 2 * LINE)).collect()
 }
 
-fn post(board: &mut Board<Modelled>, number: u8) {
+fn post(shm_coll: &mut ShmColl<Modelled>, number: u8) {
     // In turn on the line of the count, apart from it, and on a page.
     let len = [4, 60, 100][usize::from(number % 3)];
-    while !board.has_room(len) {
+    while !shm_coll.has_room(len) {
         thread::yield_now();
     }
-    board.post(len, |bytes, _| bytes.fill(number));
+    shm_coll.post(len, |bytes, _| bytes.fill(number));
 }
 
 /// One member posts, the other reads, until places come round.
@@ -704,27 +705,27 @@ fn who_waits_for_pieces_is_woken() {
     one.post_more(1, page, |_, _| ());
     other.post(0, |_, _| ());
     let writer = thread::spawn(move || {
-        sleep_until(&mut one, &bell, Board::has_room_for_more);
+        sleep_until(&mut one, &bell, ShmColl::has_room_for_more);
         one.post_more(2, page, |_, _| ());
         one.tell(|_| others_bell.ring());
     });
     let [others_bell, bell] = bells;
     other.release(0);
     other.tell(|_| others_bell.ring());
-    sleep_until(&mut other, &bell, |board| board.has_more(0, 2));
+    sleep_until(&mut other, &bell, |shm_coll| shm_coll.has_more(0, 2));
     writer.join().unwrap();
 }
 
 fn sleep_until(
-    board: &mut Board<Modelled>,
+    shm_coll: &mut ShmColl<Modelled>,
     bell: &Bell,
-    mut is_there: impl FnMut(&mut Board<Modelled>) -> bool,
+    mut is_there: impl FnMut(&mut ShmColl<Modelled>) -> bool,
 ) {
-    while !is_there(board) {
-        if board.lie_down() {
+    while !is_there(shm_coll) {
+        if shm_coll.lie_down() {
             bell.wait();
         }
-        board.get_up();
+        shm_coll.get_up();
     }
 }
 
@@ -732,18 +733,18 @@ fn sleep_until(
 fn one_combines_for_all() {
     let [one, other] = <[_; 2]>::try_from(members(2)).unwrap();
     let rounds = Modelled::SHORT_ROUNDS as u8 + 1;
-    let go = move |mut board: Board<Modelled>| {
+    let go = move |mut shm_coll: ShmColl<Modelled>| {
         for number in 1..=rounds {
-            while !board.has_room(0) {
+            while !shm_coll.has_room(0) {
                 thread::yield_now();
             }
-            board.post(0, |_, _| ());
-            while !board.has(0..2) {
+            shm_coll.post(0, |_, _| ());
+            while !shm_coll.has(0..2) {
                 thread::yield_now();
             }
-            match board.combined() {
+            match shm_coll.combined() {
                 Some(combined) => assert_eq!(combined, [number; 4]),
-                None => board.tell_combined(4, |bytes| bytes.fill(number)),
+                None => shm_coll.tell_combined(4, |bytes| bytes.fill(number)),
             }
         }
     };
@@ -756,20 +757,20 @@ fn one_combines_for_all() {
 fn who_has_left_an_operation_out_is_in_step() {
     let [one, other] = <[_; 2]>::try_from(members(2)).unwrap();
     let memory = CREATED.with_borrow(|created| created[0].clone());
-    let go = move |mut board: Board<Modelled>, me: u32, own: u8| {
+    let go = move |mut shm_coll: ShmColl<Modelled>, me: u32, own: u8| {
         if me == 0 {
-            board.operations().begin(1);
-            post(&mut board, 9);
+            shm_coll.operations().begin(1);
+            post(&mut shm_coll, 9);
         }
         for operation in [2, 4] {
-            if !board.operations().begin(operation) {
-                board.leave_out();
+            if !shm_coll.operations().begin(operation) {
+                shm_coll.leave_out();
             }
-            post(&mut board, own);
-            while !board.has(0..2) {
+            post(&mut shm_coll, own);
+            while !shm_coll.has(0..2) {
                 thread::yield_now();
             }
-            let (at, len) = board.lies(1 - me);
+            let (at, len) = shm_coll.lies(1 - me);
             assert!(len > 0 && memory.slice(at, len).iter().all(|byte| *byte == 3 - own));
         }
         memory
@@ -784,18 +785,18 @@ fn who_has_left_an_operation_out_is_in_step() {
 fn who_waits_for_all_is_woken() {
     let [mut sleeper, one, other] = <[_; 3]>::try_from(members(3)).unwrap();
     let bell = Arc::new(Bell::default());
-    let posts = [one, other].map(|mut board| {
+    let posts = [one, other].map(|mut shm_coll| {
         let bell = bell.clone();
         thread::spawn(move || {
-            board.post(4, |bytes, _| bytes.fill(1));
-            board.tell(|member| {
+            shm_coll.post(4, |bytes, _| bytes.fill(1));
+            shm_coll.tell(|member| {
                 assert_eq!(member, 0);
                 bell.ring();
             });
         })
     });
     sleeper.post(0, |_, _| ());
-    sleep_until(&mut sleeper, &bell, |board| board.has(0..3));
+    sleep_until(&mut sleeper, &bell, |shm_coll| shm_coll.has(0..3));
     for post in posts {
         post.join().unwrap();
     }

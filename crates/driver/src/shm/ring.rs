@@ -372,7 +372,7 @@ impl<S: Shared> Consumer<S> {
     }
 
     /// Whether a frame is there, or more of one than was shown.
-    pub fn has_news(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         let at = (self.consumed % S::RING_LEN as u64) as usize;
         let state = self.segment.word64(DATA_AT + at).load(Ordering::Acquire);
         if self.broken || state == 0 || state & (PAD_FLAG | CUT_FLAG) != CUT_FLAG {
@@ -623,7 +623,7 @@ mod tests {
                 }
                 Arrival::Rest(bytes) => shown.push(("rest", bytes.to_vec())),
             });
-            (moved, shown, consumer.has_news())
+            (moved, shown, consumer.has_events())
         };
         let begun = ("begun", bytes[..LINE - STATE_LEN].to_vec());
         assert_eq!(show(1, true), (true, vec![begun], false));
@@ -643,18 +643,18 @@ mod tests {
         let whole_state = producer.state(0).load(Ordering::Relaxed);
         producer.state(0).store((bytes.len() as u64 + 1) | cut(2), Ordering::Release);
         let mut begun = 0;
-        assert!(consumer.has_news());
+        assert!(consumer.has_events());
         for times in 0..3 {
             let moved = consumer.pop(|arrival| match arrival {
                 Arrival::Begun { .. } => begun += 1,
                 Arrival::Whole(_) | Arrival::Rest(_) => panic!("nobody has taken it"),
             });
-            assert_eq!((moved, begun, consumer.has_news()), (times == 0, 1, false));
+            assert_eq!((moved, begun, consumer.has_events()), (times == 0, 1, false));
         }
         producer.state(0).store(whole_state, Ordering::Release);
-        assert!(consumer.has_news());
+        assert!(consumer.has_events());
         assert!(consumer.pop(whole(|shown| assert_eq!(shown, bytes))));
-        assert!(!consumer.has_news());
+        assert!(!consumer.has_events());
     }
 
     #[test]
@@ -663,11 +663,11 @@ mod tests {
         let mut pool = Segment::create(Segment::CHUNK_LEN).unwrap();
         producer.push_long(&with_body(100, 1), (0, LINE - HEAD), (&mut pool, 0), false);
         assert!(producer.push(&frame(8, 2)));
-        assert!(consumer.has_news());
+        assert!(consumer.has_events());
         // It is shorter than a pool.
         for _ in 0..2 {
             assert!(!consumer.pop(|_| panic!("nothing can be read")));
-            assert!(consumer.is_broken() && !consumer.has_news());
+            assert!(consumer.is_broken() && !consumer.has_events());
         }
     }
 

@@ -24,14 +24,14 @@ pub trait Shared: Sized {
     /// Length of a chunk in bytes, a multiple of the line.
     const CHUNK_LEN: usize;
 
-    /// How many rounds of a board have lines of their own at most, with room for what is brief: a power of two, as
+    /// How many rounds of a shared segment have lines of their own at most, with room for what is brief: a power of two, as
     /// that of others is.
     const ROUNDS: u64;
-    /// What of a board is brief, in bytes: with 16 more a multiple of the line.
+    /// What of a shared segment is brief, in bytes: with 16 more a multiple of the line.
     const BRIEF_LEN: usize;
     /// How many rounds have places of their own for what is short.
     const SHORT_ROUNDS: u64;
-    /// What of a board is short, in bytes: a multiple of the line.
+    /// What of a shared segment is short, in bytes: a multiple of the line.
     const SHORT_LEN: usize;
 
     /// So many fences a neighbour runs in vain before it asks for others.

@@ -23,7 +23,7 @@ struct Exchange {
     /// Frames that have gone round.
     rounds: u32,
     refused: Vec<Refusal>,
-    /// News of rank 2, whom the tests play.
+    /// Report of rank 2, whom the tests play.
     madman: Vec<String>,
 }
 

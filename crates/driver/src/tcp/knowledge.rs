@@ -146,7 +146,7 @@ impl Knowledge {
             return;
         }
         // What cannot be remembered is measured again by the next job.
-        if known.has_news() {
+        if known.has_events() {
             let _ = cache.keep_link(&pair, &known.lasting(sample.is_lossy()));
         }
         let _ = cache.keep_traffic(&pair, &known.traffic(&sample));
@@ -176,7 +176,7 @@ impl Known {
     }
 
     /// Whether it is worth being remembered: the network has shown its rate, or another latency than it had.
-    fn has_news(&self) -> bool {
+    fn has_events(&self) -> bool {
         let is_other = |before: u64| {
             self.seen_ns.is_some_and(|seen| seen.abs_diff(before) > before / LATENCY_SHARE)
         };
@@ -277,14 +277,14 @@ mod tests {
             queued_ns: 0,
             spread: Spread::default(),
         };
-        assert!(known(None, None).has_news());
-        assert!(!known(Some(5_800_000), None).has_news());
-        assert!(!known(Some(5_500_000), None).has_news(), "it varies by as much");
-        assert!(known(Some(50_000_000), None).has_news(), "the way has become shorter");
-        assert!(known(Some(100_000), None).has_news(), "and longer");
-        assert!(known(Some(5_800_000), Some(125_000_000)).has_news(), "its rate was seen");
+        assert!(known(None, None).has_events());
+        assert!(!known(Some(5_800_000), None).has_events());
+        assert!(!known(Some(5_500_000), None).has_events(), "it varies by as much");
+        assert!(known(Some(50_000_000), None).has_events(), "the way has become shorter");
+        assert!(known(Some(100_000), None).has_events(), "and longer");
+        assert!(known(Some(5_800_000), Some(125_000_000)).has_events(), "its rate was seen");
         let unseen = Known { seen_ns: None, ..known(Some(100_000), None) };
-        assert!(!unseen.has_news(), "the kernel has not said");
+        assert!(!unseen.has_events(), "the kernel has not said");
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod measure;
 mod networks;
 mod open;
 mod pacing;
+mod path_cost;
 #[cfg(test)]
 mod patience;
 mod probe;
@@ -40,7 +41,6 @@ mod speaker;
 mod stall;
 mod stream;
 mod tls;
-mod toll;
 mod train;
 #[cfg(test)]
 mod turns;
@@ -58,8 +58,8 @@ use rustix::event::epoll;
 use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId};
 
 use crate::fork::Unshared;
-use crate::lookout::{Lookout, Sockets};
 use crate::rail::{Event, Fault, Post, Rail, RailError};
+use crate::readiness_probe::{ReadinessProbe, Sockets};
 
 pub use congestion::Congestion;
 use dial::{Clock, Dialling};
@@ -76,6 +76,7 @@ use networks::NAMES;
 pub use networks::{TcpNetwork, TcpNetworks};
 use open::Open;
 use pacing::Pacing;
+use path_cost::PathCosts;
 use proving::Unproved;
 use relay::Detour;
 pub use route::Gateways;
@@ -84,7 +85,6 @@ use speaker::Speaker;
 pub use stall::{StallWatch, Stalls};
 use stream::{FRAME_MAX, FrameStream, Received};
 use tls::Channel;
-use toll::Tolls;
 
 /// What the rail needs to know.
 #[derive(Clone)]
@@ -141,7 +141,7 @@ pub struct TcpRail {
     /// Ways to peers that lead through gateways, and where the peers listen.
     ways: FxHashMap<PeerId, (Ways, Vec<SocketAddr>)>,
     /// What those cost.
-    tolls: Tolls,
+    path_costs: PathCosts,
     /// Of links that have been open, the last opening that may have come about.
     generations: FxHashMap<PeerId, u32>,
     /// Peers to which long packets may not pass.
@@ -182,7 +182,7 @@ pub struct TcpRail {
     next_vigil: Duration,
     failed: Vec<(PeerId, Fault)>,
     /// For who looks on: the sockets of open links.
-    lookout: Option<Arc<Sockets>>,
+    readiness_probe: Option<Arc<Sockets>>,
 }
 
 /// Whether descriptors have run out, and whether that was told.
@@ -271,7 +271,7 @@ impl TcpRail {
             next_key: 0,
             links: FxHashMap::default(),
             ways: FxHashMap::default(),
-            tolls: Tolls::default(),
+            path_costs: PathCosts::default(),
             generations: FxHashMap::default(),
             narrow: FxHashSet::default(),
             newcomers: Vec::new(),
@@ -294,7 +294,7 @@ impl TcpRail {
             shortage: Shortage::Never,
             next_vigil: vigil::LOOK_EVERY,
             failed: Vec::new(),
-            lookout: None,
+            readiness_probe: None,
         })
     }
 
@@ -309,8 +309,8 @@ impl TcpRail {
         let data = epoll::EventData::new_u64(key);
         // Fails only for lack of kernel memory; the link is then found silent by its peer's timeout.
         let _ = epoll::modify(&self.epoll, &channel.socket, data, epoll::EventFlags::IN);
-        if let Some(lookout) = &self.lookout {
-            lookout.add(&channel.socket);
+        if let Some(readiness_probe) = &self.readiness_probe {
+            readiness_probe.add(&channel.socket);
         }
         let pacing = Pacing::new(&channel.socket, detour, &self.knowledge, &self.congestion);
         // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
@@ -665,7 +665,7 @@ impl Rail for TcpRail {
         if !ways.direct {
             candidates.clear();
         }
-        candidates.extend(ways.order(&self.tolls, (self.credentials.rank, peer)));
+        candidates.extend(ways.order(&self.path_costs, (self.credentials.rank, peer)));
         if candidates.is_empty() {
             return Err(RailError::Unreachable(match &self.network {
                 Some(network) => format!("none of its addresses is on the network of {network}"),
@@ -680,8 +680,8 @@ impl Rail for TcpRail {
         } else {
             Dialling::new(candidates, now, patience.min(self.connect_timeout))
         };
-        if self.ask_for_tolls(&ways, now) {
-            dialling.hold(now + TOLL_PATIENCE);
+        if self.ask_for_path_costs(&ways, now) {
+            dialling.hold(now + PATH_COST_PATIENCE);
         }
         self.links.insert(peer, Link::Dialling(dialling));
         self.ways.insert(peer, (ways, listeners));
@@ -762,35 +762,37 @@ impl Rail for TcpRail {
         moved
     }
 
-    fn gather_within(&self) -> Duration {
-        GATHER_WITHIN
+    fn coalesce_within(&self) -> Duration {
+        COALESCE_WITHIN
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.epoll.as_fd()]
     }
 
-    fn lookout(&mut self) -> Option<Arc<dyn Lookout>> {
-        if self.lookout.is_none() {
-            let lookout = Sockets::new()?;
+    fn readiness_probe(&mut self) -> Option<Arc<dyn ReadinessProbe>> {
+        if self.readiness_probe.is_none() {
+            let readiness_probe = Sockets::new()?;
             for socket in self.sockets.values() {
                 if let Socket::Open(open) = socket {
-                    lookout.add(&open.stream.channel.socket);
+                    readiness_probe.add(&open.stream.channel.socket);
                 }
             }
-            self.lookout = Some(Arc::new(lookout));
+            self.readiness_probe = Some(Arc::new(readiness_probe));
         }
-        self.lookout.as_ref().map(|lookout| -> Arc<dyn Lookout> { Arc::<Sockets>::clone(lookout) })
+        self.readiness_probe.as_ref().map(|readiness_probe| -> Arc<dyn ReadinessProbe> {
+            Arc::<Sockets>::clone(readiness_probe)
+        })
     }
 
     fn prepare_sleep(&mut self) -> bool {
         let has_more =
             |socket: &Socket| matches!(socket, Socket::Open(open) if open.stream.has_more());
-        let has_news =
+        let has_events =
             !(self.failed.is_empty() && self.deferred.is_empty() && self.newcomers.is_empty());
         self.stalls.prepare_sleep();
         self.has_slept = true;
-        !has_news && !self.sockets.values().any(has_more)
+        !has_events && !self.sockets.values().any(has_more)
     }
 
     fn finish_sleep(&mut self) {}
@@ -828,14 +830,14 @@ const LISTENER_KEYS: u64 = 1 << 63;
 const STALLS_KEY: u64 = LISTENER_KEYS - 1;
 /// A burst's messages follow one another in some tenths of a microsecond, where a system call takes some
 /// microseconds; an answer to an answer comes after 5 µs at the earliest, and must not wait.
-const GATHER_WITHIN: Duration = Duration::from_micros(2);
+const COALESCE_WITHIN: Duration = Duration::from_micros(2);
 
 /// How long a network of the peer's numbers is tried: there is another way, and this may be another
 /// network.
 const NETWORK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long gateways are waited for to say what their ways cost: some milliseconds in a site, more where they are busy.
-const TOLL_PATIENCE: Duration = Duration::from_millis(100);
+const PATH_COST_PATIENCE: Duration = Duration::from_millis(100);
 
 /// While one link is read unasked, epoll is asked for the others once in so many polls.
 const EPOLL_EVERY: u32 = 8;
@@ -854,7 +856,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     piece_max: 64 << 10,
     credit_bytes: FIRST_CREDIT_BYTES,
     credit_wanted: 4 << 20,
-    pull: false,
+    remote_read: false,
     adapts: true,
     replay: false,
     reopens: true,

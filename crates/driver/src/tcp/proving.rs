@@ -15,7 +15,7 @@ use super::handshake::{
 };
 use super::measure::TcpSample;
 use super::networks::TcpNetwork;
-use super::relay::{self, Detour, GATEWAY, NOBODY, REPLY_LEN, Reply, Request, Toll};
+use super::relay::{self, Detour, GATEWAY, NOBODY, PathCost, REPLY_LEN, Reply, Request};
 use super::route::Ways;
 use super::tls::{self, Channel};
 use super::vigil;
@@ -134,17 +134,17 @@ impl TcpRail {
 
     /// Asks gateways of this site what their ways cost, where there is a choice and that is not known; whether there is
     /// something to be waited for.
-    pub(super) fn ask_for_tolls(&mut self, ways: &Ways, now: Duration) -> bool {
+    pub(super) fn ask_for_path_costs(&mut self, ways: &Ways, now: Duration) -> bool {
         let (gateways, about) = ways.questions();
         for &gateway in gateways {
-            if !self.tolls.is_due(gateway, about, now) {
+            if !self.path_costs.is_due(gateway, about, now) {
                 continue;
             }
             let Ok(socket) = begin_connect(gateway, self.network.as_ref(), false) else {
-                self.tolls.handle_word(gateway, about, None, now);
+                self.path_costs.handle_word(gateway, about, None, now);
                 continue;
             };
-            self.tolls.note_asked(gateway, about);
+            self.path_costs.note_asked(gateway, about);
             let (stage, deadline) = (Stage::Connect { peer: NOBODY }, now + ANSWER_TIMEOUT);
             let (channel, detour, about) =
                 (Channel::new(socket), Detour::default(), about.to_vec());
@@ -153,22 +153,27 @@ impl TcpRail {
                 Unproved { channel, address, stage, got: Vec::new(), deadline, detour, about };
             self.add(unproved, epoll::EventFlags::OUT);
         }
-        gateways.iter().any(|gateway| self.tolls.is_asked(*gateway, about))
+        gateways.iter().any(|gateway| self.path_costs.is_asked(*gateway, about))
     }
 
     /// A gateway has said what its ways to the others cost, or nothing.
-    fn handle_tolls(&mut self, gateway: SocketAddr, about: &[SocketAddr], said: Option<&[Toll]>) {
+    fn handle_path_costs(
+        &mut self,
+        gateway: SocketAddr,
+        about: &[SocketAddr],
+        said: Option<&[PathCost]>,
+    ) {
         let now = self.clock.now();
-        let Self { tolls, links, ways, credentials, .. } = self;
-        tolls.handle_word(gateway, about, said, now);
+        let Self { path_costs, links, ways, credentials, .. } = self;
+        path_costs.handle_word(gateway, about, said, now);
         for (&peer, link) in links {
             let (Link::Dialling(dialling), Some((ways, _))) = (link, ways.get(&peer)) else {
                 continue;
             };
             let (gateways, others) = ways.questions();
             if others == about {
-                let is_said = !gateways.iter().any(|one| tolls.is_asked(*one, about));
-                dialling.arrange(&ways.order(tolls, (credentials.rank, peer)), is_said, now);
+                let is_said = !gateways.iter().any(|one| path_costs.is_asked(*one, about));
+                dialling.arrange(&ways.order(path_costs, (credentials.rank, peer)), is_said, now);
             }
         }
     }
@@ -189,7 +194,7 @@ impl TcpRail {
 
     fn note_failed_try(&mut self, peer: PeerId, one: &Unproved, failure: (String, bool)) {
         match peer {
-            NOBODY => self.handle_tolls(one.address, &one.about, None),
+            NOBODY => self.handle_path_costs(one.address, &one.about, None),
             peer => self.note_failure(peer, one.address, failure),
         }
     }
@@ -432,7 +437,7 @@ impl TcpRail {
             Stage::Porter { peer, hello } => {
                 let Some(answer) = one.hear::<ANSWER_LEN>()? else { return Ok(Step::Wait) };
                 let request = match peer {
-                    NOBODY => Some(Request::of_tolls(one.about.clone())),
+                    NOBODY => Some(Request::of_path_costs(one.about.clone())),
                     peer => self.request(peer, one.address),
                 };
                 // The peer may have been disconnected from meanwhile.
@@ -444,13 +449,15 @@ impl TcpRail {
             Stage::Reply { peer } => {
                 let Some(reply) = one.hear::<REPLY_LEN>()? else { return Ok(Step::Wait) };
                 match Reply::parse(&reply).ok_or(Refusal::Protocol)? {
-                    Reply::Tolls(tolls) if peer == NOBODY => {
-                        self.handle_tolls(one.address, &one.about, Some(&tolls));
+                    Reply::PathCosts(path_costs) if peer == NOBODY => {
+                        self.handle_path_costs(one.address, &one.about, Some(&path_costs));
                         return Ok(Step::Drop);
                     }
                     Reply::Open { beyond } if peer != NOBODY => one.detour = beyond,
                     Reply::Refused(text) => return Err(Failure::Gateway(text)),
-                    Reply::Open { .. } | Reply::Tolls(_) => return Err(Refusal::Protocol.into()),
+                    Reply::Open { .. } | Reply::PathCosts(_) => {
+                        return Err(Refusal::Protocol.into());
+                    }
                 }
                 let step = self.greet(one, peer)?;
                 self.note_connection(one);
@@ -554,7 +561,7 @@ impl TcpRail {
     fn request(&self, peer: PeerId, address: SocketAddr) -> Option<Request> {
         let (ways, listeners) = self.ways.get(&peer)?;
         let is_gateway = ways.gateways().any(|gateway| gateway == address);
-        let known = (&self.tolls, self.credentials.rank);
+        let known = (&self.path_costs, self.credentials.rank);
         is_gateway.then(|| ways.request(peer, address, listeners, known))
     }
 

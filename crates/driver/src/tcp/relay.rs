@@ -19,8 +19,8 @@ use super::handshake::{
     ANSWER_LEN, Answer, Credentials, HELLO_LEN, Hello, PROOF_LEN, Refusal, SEAL_LEN,
 };
 use super::interfaces::{ADDRESSES_MAX, emit_one, parse_all, parse_one};
-use super::toll::TOLL_LEN;
-pub use super::toll::Toll;
+use super::path_cost::PATH_COST_LEN;
+pub use super::path_cost::PathCost;
 
 /// In the place of a rank: a gateway, any of the job's.
 pub const GATEWAY: PeerId = PeerId(u32::MAX);
@@ -40,7 +40,7 @@ pub struct Request {
 
 impl Request {
     /// A question: what the gateway's ways to these others cost, which it finds out then.
-    pub fn of_tolls(via: Vec<SocketAddr>) -> Self {
+    pub fn of_path_costs(via: Vec<SocketAddr>) -> Self {
         Self { peer: NOBODY, via, listeners: Vec::new() }
     }
 
@@ -120,7 +120,7 @@ pub enum Reply {
     /// It is not, for this reason.
     Refused(String),
     /// None was wanted, but what the ways to the gateways of the request cost, in their order.
-    Tolls(Vec<Toll>),
+    PathCosts(Vec<PathCost>),
 }
 
 impl Reply {
@@ -138,12 +138,13 @@ impl Reply {
                 bytes[1] = end as u8;
                 bytes[2..2 + end].copy_from_slice(&text.as_bytes()[..end]);
             }
-            Self::Tolls(tolls) => {
-                let tolls = &tolls[..tolls.len().min(VIA_MAX)];
-                bytes[0] = TOLLS;
-                bytes[1] = tolls.len() as u8;
-                for (room, toll) in bytes[2..].chunks_exact_mut(TOLL_LEN).zip(tolls) {
-                    room.copy_from_slice(&toll.emit());
+            Self::PathCosts(path_costs) => {
+                let path_costs = &path_costs[..path_costs.len().min(VIA_MAX)];
+                bytes[0] = PATH_COSTS;
+                bytes[1] = path_costs.len() as u8;
+                for (room, path_cost) in bytes[2..].chunks_exact_mut(PATH_COST_LEN).zip(path_costs)
+                {
+                    room.copy_from_slice(&path_cost.emit());
                 }
             }
         }
@@ -159,11 +160,13 @@ impl Reply {
                 let is_line = !text.chars().any(char::is_control);
                 is_line.then(|| Self::Refused(text.into()))
             }
-            TOLLS => {
+            PATH_COSTS => {
                 let count = usize::from(bytes[1]);
-                let (tolls, _) = bytes[2..].as_chunks::<TOLL_LEN>();
-                let tolls = tolls.get(..count).filter(|_| count <= VIA_MAX)?;
-                Some(Self::Tolls(tolls.iter().map(|toll| Toll::parse(*toll)).collect()))
+                let (path_costs, _) = bytes[2..].as_chunks::<PATH_COST_LEN>();
+                let path_costs = path_costs.get(..count).filter(|_| count <= VIA_MAX)?;
+                Some(Self::PathCosts(
+                    path_costs.iter().map(|path_cost| PathCost::parse(*path_cost)).collect(),
+                ))
             }
             _ => None,
         }
@@ -356,7 +359,7 @@ const DETOUR_MAX: Duration = Duration::from_secs(10);
 
 const OPEN: u8 = 1;
 const REFUSED: u8 = 2;
-const TOLLS: u8 = 3;
+const PATH_COSTS: u8 = 3;
 /// Nothing is encrypted between a rank and a gateway: it is between ranks.
 const CLEAR: [u8; 32] = [0; 32];
 
@@ -429,11 +432,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_has_room_for_the_tolls_of_all_gateways_of_a_site() {
-        let costs =
-            |ms| Toll::Costs { round_trip: Duration::from_millis(ms), bytes_per_s: 125_000_000 };
-        let tolls: Vec<Toll> = (1..VIA_MAX as u64).map(costs).chain([Toll::Closed]).collect();
-        let reply = Reply::Tolls(tolls);
+    fn a_reply_has_room_for_the_path_costs_of_all_gateways_of_a_site() {
+        let costs = |ms| PathCost::Costs {
+            round_trip: Duration::from_millis(ms),
+            bytes_per_s: 125_000_000,
+        };
+        let path_costs: Vec<PathCost> =
+            (1..VIA_MAX as u64).map(costs).chain([PathCost::Closed]).collect();
+        let reply = Reply::PathCosts(path_costs);
         assert_eq!(Reply::parse(&reply.emit()), Some(reply.clone()));
         let mut bytes = reply.emit();
         bytes[1] += 1;

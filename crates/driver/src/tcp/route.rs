@@ -3,7 +3,7 @@
 //! A site whose hosts cannot be reached from outside tells the others by which gateways they can. Who has
 //! gateways of its own goes through one of these, for its hosts may have no way out either; it calls the
 //! other site's. Where the other site's hosts are reachable, they are dialled directly first. Of several gateways
-//! those go first whose ways cost least ([`toll`](super::toll)), the others replace one that does not answer. Of TCP and QUIC
+//! those go first whose ways cost least ([`path_cost`](super::path_cost)), the others replace one that does not answer. Of TCP and QUIC
 //! that which goes first is told that there is another rail to ask, where both may go straight.
 
 use std::net::SocketAddr;
@@ -13,8 +13,8 @@ use wire::PeerId;
 
 use super::interfaces::{emit_one, parse_all, parse_one};
 use super::networks::NAMES;
+use super::path_cost::{PathCosts, Way};
 use super::relay::{Request, VIA_MAX};
-use super::toll::{Tolls, Way};
 use crate::quic::NAME as QUIC;
 
 /// The gateways of a site, as its ranks know them.
@@ -162,11 +162,11 @@ impl Ways {
 
     /// The gateways in the order in which the pair of ranks calls them. Those of the peer's site are called by others than
     /// its own ranks where this site has none, or none that leads there.
-    pub(super) fn order(&self, tolls: &Tolls, pair: (PeerId, PeerId)) -> Vec<SocketAddr> {
+    pub(super) fn order(&self, path_costs: &PathCosts, pair: (PeerId, PeerId)) -> Vec<SocketAddr> {
         let far: Vec<Way> = self.far.iter().map(|far| (*far, None)).collect();
-        let through = tolls.order(&self.through(), pair);
+        let through = path_costs.order(&self.through(), pair);
         let mut order = Vec::new();
-        for (gateway, _) in through.into_iter().chain(tolls.order(&far, pair)) {
+        for (gateway, _) in through.into_iter().chain(path_costs.order(&far, pair)) {
             if !order.contains(&gateway) {
                 order.push(gateway);
             }
@@ -180,9 +180,9 @@ impl Ways {
         peer: PeerId,
         gateway: SocketAddr,
         listeners: &[SocketAddr],
-        (tolls, own): (&Tolls, PeerId),
+        (path_costs, own): (&PathCosts, PeerId),
     ) -> Request {
-        let ways = tolls.order(&self.through(), (own, peer)).into_iter();
+        let ways = path_costs.order(&self.through(), (own, peer)).into_iter();
         let via = ways.filter(|(near, _)| *near == gateway).filter_map(|(_, far)| far).collect();
         Request { peer, via, listeners: listeners.to_vec() }
     }
@@ -209,7 +209,7 @@ const OTHER_RAIL_AFTER: Duration = Duration::from_millis(1500);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tcp::toll::Toll;
+    use crate::tcp::path_cost::PathCost;
     use proptest::prelude::*;
 
     fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
@@ -233,7 +233,7 @@ mod tests {
 
     /// What `gateway` is asked for where nothing is known of ways.
     fn asked(ways: &Ways, gateway: SocketAddr, listeners: &[SocketAddr]) -> Request {
-        ways.request(PeerId(4), gateway, listeners, (&Tolls::default(), PeerId(1)))
+        ways.request(PeerId(4), gateway, listeners, (&PathCosts::default(), PeerId(1)))
     }
 
     #[test]
@@ -289,22 +289,24 @@ mod tests {
         let (near, far) =
             (addresses(&["10.0.0.1:7", "10.0.0.2:7"]), addresses(&["192.0.2.1:7", "192.0.2.2:7"]));
         assert_eq!(ways.questions(), (&near[..], &far[..]));
-        let costs =
-            |ms| Toll::Costs { round_trip: Duration::from_millis(ms), bytes_per_s: 125_000_000 };
-        let mut tolls = Tolls::default();
-        tolls.handle_word(near[0], &far, Some(&[costs(40), costs(20)]), Duration::ZERO);
-        tolls.handle_word(near[1], &far, Some(&[costs(10), costs(30)]), Duration::ZERO);
+        let costs = |ms| PathCost::Costs {
+            round_trip: Duration::from_millis(ms),
+            bytes_per_s: 125_000_000,
+        };
+        let mut path_costs = PathCosts::default();
+        path_costs.handle_word(near[0], &far, Some(&[costs(40), costs(20)]), Duration::ZERO);
+        path_costs.handle_word(near[1], &far, Some(&[costs(10), costs(30)]), Duration::ZERO);
         let pair = (PeerId(1), PeerId(4));
-        let order = ways.order(&tolls, pair);
+        let order = ways.order(&path_costs, pair);
         assert_eq!(order[..2], [near[1], near[0]]);
         assert!(far.iter().all(|one| order[2..].contains(one)) && order.len() == 4);
-        let via = |near| ways.request(PeerId(4), near, &[], (&tolls, PeerId(1))).via;
+        let via = |near| ways.request(PeerId(4), near, &[], (&path_costs, PeerId(1))).via;
         assert_eq!(via(near[1]), [far[0], far[1]]);
         assert_eq!(via(near[0]), [far[1], far[0]]);
         assert!(via(far[0]).is_empty());
         // The best has died.
-        tolls.handle_word(near[1], &far, None, Duration::ZERO);
-        assert_eq!(ways.order(&tolls, pair)[..2], near);
+        path_costs.handle_word(near[1], &far, None, Duration::ZERO);
+        assert_eq!(ways.order(&path_costs, pair)[..2], near);
     }
 
     #[test]
@@ -313,8 +315,8 @@ mod tests {
         let (_, ways) = ways("", list);
         let mut counts = [0; 3];
         for pair in (0..8).flat_map(|one| (8..16).map(move |other| (PeerId(one), PeerId(other)))) {
-            let order = ways.order(&Tolls::default(), pair);
-            assert_eq!(order, ways.order(&Tolls::default(), (pair.1, pair.0)));
+            let order = ways.order(&PathCosts::default(), pair);
+            assert_eq!(order, ways.order(&PathCosts::default(), (pair.1, pair.0)));
             let first = ways.far.iter().position(|one| *one == order[0]).unwrap();
             counts[first] += 1;
         }

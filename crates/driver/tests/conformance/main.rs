@@ -104,7 +104,7 @@ impl Ground for Sim {
         let network = SimNetwork::new(u64::from(count));
         let loss = SimLoss::Delays { per_million: 30_000, by: Duration::from_millis(4) };
         let usual = SimPath::default();
-        let capabilities = wire::Capabilities { pull: true, ..usual.capabilities };
+        let capabilities = wire::Capabilities { remote_read: true, ..usual.capabilities };
         network.set_usual_path(SimPath { loss, capabilities, ..usual });
         let rails =
             (0..count).map(|rank| -> Box<dyn Rail> { Box::new(network.rail(PeerId(rank))) });
@@ -178,13 +178,13 @@ macro_rules! conformance {
     };
 }
 
-conformance!(own, Own; order sizes many bursts pull farewell disconnection wake full room;);
-conformance!(shm, Shm; costs order sizes many bursts pull farewell disconnection wake full room lookout blindness cores; echo death deafness);
-conformance!(tcp, Tcp; costs order sizes many bursts pull farewell disconnection wake full room lookout blindness; echo death deafness);
-conformance!(private, Private; costs order sizes many bursts pull farewell disconnection wake full room lookout; echo death deafness);
-conformance!(network, Network; costs order sizes many bursts pull farewell disconnection wake full room lookout; echo death deafness);
-conformance!(quic, Quic; costs order sizes many bursts pull farewell disconnection wake full room lookout; echo death deafness);
-conformance!(sim, Sim; order sizes many bursts pull farewell disconnection wake full room;);
+conformance!(own, Own; order sizes many bursts remote_read farewell disconnection wake full room;);
+conformance!(shm, Shm; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe blindness cores; echo death deafness);
+conformance!(tcp, Tcp; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe blindness; echo death deafness);
+conformance!(private, Private; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe; echo death deafness);
+conformance!(network, Network; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe; echo death deafness);
+conformance!(quic, Quic; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe; echo death deafness);
+conformance!(sim, Sim; order sizes many bursts remote_read farewell disconnection wake full room;);
 
 #[test]
 #[ignore = "a part in the tests of two processes, which start it"]

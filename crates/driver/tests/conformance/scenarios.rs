@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use driver::{Fault, Neighbours, Puller, Rail};
+use driver::{Fault, Neighbours, Rail, RemoteReader};
 use memory::{Layout, Region, Segment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::CpuSet;
@@ -237,29 +237,33 @@ pub fn costs(ground: &dyn Ground) {
 
 /// Where the link can fetch, the peer's memory is copied into any shape; what lies outside is
 /// refused. Elsewhere nothing fetches.
-pub fn pull(ground: &dyn Ground) {
+pub fn remote_read(ground: &dyn Ground) {
     let stage = Stage::pair(ground);
     let peer = PeerId(stage.other() as u32);
     let source = pattern(1, 1, 50_000);
     let remote = RemoteRegion { address: source.as_ptr() as u64, len: source.len() as u64 };
-    let can = stage.ends[0].peers[&peer].capabilities.expect("up").pull;
+    let can = stage.ends[0].peers[&peer].capabilities.expect("up").remote_read;
     let segments = [Segment { offset: 8, len: 5 }, Segment { offset: 0, len: 2 }];
     let layout = std::sync::Arc::new(Layout::new(segments, 16));
     let mut target = vec![0x55u8; 16 * 3000];
     // SAFETY: 3000 elements of extent 16 fill the target, which outlives the region.
     let holes = unsafe { Region::elements(target.as_mut_ptr(), 3000, &layout) };
     let rail = &stage.ends[0].rail;
-    let puller = rail.puller(peer);
-    assert_eq!(puller.is_some(), can);
-    let Some(puller) = puller else { return };
-    puller.pull(remote, 777, &holes).expect("a fetch");
+    let remote_reader = rail.remote_reader(peer);
+    assert_eq!(remote_reader.is_some(), can);
+    let Some(remote_reader) = remote_reader else { return };
+    remote_reader.remote_read(remote, 777, &holes).expect("a fetch");
     assert!(holes.to_vec() == source[777..777 + holes.len()]);
     assert!(target.chunks(16).all(|e| e[2..8] == [0x55; 6] && e[13..] == [0x55; 3]), "holes");
-    assert!(puller.pull(remote, 50_000 - 10, &Region::owned(11)).is_err(), "past the end");
-    assert!(puller.pull(remote, u64::MAX, &Region::owned(2)).is_err(), "overflow");
-    puller.pull(remote, 50_000, &Region::empty()).expect("nothing, at the end");
-    let stranger = rail.puller(PeerId(77));
-    let reads = |stranger: &dyn Puller| stranger.pull(remote, 0, &Region::owned(1)).is_ok();
+    assert!(
+        remote_reader.remote_read(remote, 50_000 - 10, &Region::owned(11)).is_err(),
+        "past the end"
+    );
+    assert!(remote_reader.remote_read(remote, u64::MAX, &Region::owned(2)).is_err(), "overflow");
+    remote_reader.remote_read(remote, 50_000, &Region::empty()).expect("nothing, at the end");
+    let stranger = rail.remote_reader(PeerId(77));
+    let reads =
+        |stranger: &dyn RemoteReader| stranger.remote_read(remote, 0, &Region::owned(1)).is_ok();
     assert!(!stranger.is_some_and(|stranger| reads(&*stranger)) || ground.is_alone());
 }
 
@@ -446,12 +450,13 @@ pub fn cores(ground: &dyn Ground) {
 
 /// Who looks on sees what has come until it is taken in, over links from before its first look and after, and nothing
 /// once the rail is gone.
-pub fn lookout(ground: &dyn Ground) {
+pub fn readiness_probe(ground: &dyn Ground) {
     let mut stage = Stage::new(ground, 3);
     stage.open(0, 1);
-    let lookout = stage.ends[1].rail.lookout().expect("something comes from others");
+    let readiness_probe =
+        stage.ends[1].rail.readiness_probe().expect("something comes from others");
     stage.open(2, 1);
-    stage.until("all is taken in", |_| !lookout.sees_news());
+    stage.until("all is taken in", |_| !readiness_probe.sees_events());
     for number in 0..10 {
         for from in [0, 2] {
             let peer = PeerId(1);
@@ -464,33 +469,34 @@ pub fn lookout(ground: &dyn Ground) {
                 posted += 1;
                 seen = (0..1000).any(|_| {
                     stage.ends[from].poll();
-                    lookout.sees_news()
+                    readiness_probe.sees_events()
                 });
             }
             let from = stage.ends[from].rank;
             stage.until("it is taken in", |ends| {
-                ends[1].seen(from).frames.len() == posted && !lookout.sees_news()
+                ends[1].seen(from).frames.len() == posted && !readiness_probe.sees_events()
             });
             stage.ends[1].seen(from).frames.clear();
         }
     }
     stage.ends.truncate(1);
     stage.ends.clear();
-    lookout.sees_news();
+    readiness_probe.sees_events();
 }
 
 /// A peer whose link was ended is not seen, though it has left something.
 pub fn blindness(ground: &dyn Ground) {
     let mut stage = Stage::pair(ground);
-    let lookout = stage.ends[1].rail.lookout().expect("something comes from others");
-    stage.until("all is taken in", |_| !lookout.sees_news());
+    let readiness_probe =
+        stage.ends[1].rail.readiness_probe().expect("something comes from others");
+    stage.until("all is taken in", |_| !readiness_probe.sees_events());
     assert!(stage.ends[0].post(PeerId(1), Load::new(7, 1, 40)).is_ok());
-    while !lookout.sees_news() {
+    while !readiness_probe.sees_events() {
         stage.ends[0].poll();
         stage.limit.check("what has come is seen");
     }
     stage.ends[1].rail.disconnect(PeerId(0));
-    assert!(!lookout.sees_news(), "nobody takes it in");
+    assert!(!readiness_probe.sees_events(), "nobody takes it in");
 }
 
 /// A sender that sleeps for want of room is woken when there is some.

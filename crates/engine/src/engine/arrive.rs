@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use wire::packet::{self, Header, Packet, RndvKind};
 use wire::{PeerId, RailId, RemoteRegion};
 
-use super::{CREDIT_MAX, Engine, PeerError, Pull, PullId};
+use super::{CREDIT_MAX, Engine, PeerError, RemoteRead, RemoteReadId};
 use crate::matching::{Content, Unexpected, wanted};
 use crate::op::{Op, OpId, OpState, SendState, receive_piece, received};
 use crate::peer::{Control, EARLY_MAX, charge};
@@ -26,9 +26,9 @@ impl Engine {
         let entry = self.peers.get_mut(peer.0 as usize).ok_or(PeerError::Unknown(peer.0))?;
         let state = entry.as_mut().ok_or(PeerError::NotConnected)?;
         let mut rest = match state.links.iter().position(|link| link.rail == rail) {
-            Some(at) => match &mut state.links[at].ledger {
-                Some(ledger) => {
-                    let is_quiet = !state.is_pressed && ledger.receive_quiet(bytes);
+            Some(at) => match &mut state.links[at].replay_buffer {
+                Some(replay_buffer) => {
+                    let is_quiet = !state.is_pressed && replay_buffer.receive_quiet(bytes);
                     if is_quiet { bytes } else { self.hear(peer, at, bytes)? }
                 }
                 None => bytes,
@@ -86,12 +86,12 @@ impl Engine {
 
     /// Memory of a peer that is to be fetched.
     #[inline]
-    pub fn poll_pull(&mut self) -> Option<Pull> {
+    pub fn poll_remote_read(&mut self) -> Option<RemoteRead> {
         loop {
-            let id = self.pulls.pop_front()?;
+            let id = self.remote_reads.pop_front()?;
             let Self { ops, peers, .. } = self;
             let Some(op) = ops.find_mut(id) else { continue };
-            let (OpState::Pulling { wanted, address, is_taken, .. }, Some(peer)) =
+            let (OpState::RemoteReading { wanted, address, is_taken, .. }, Some(peer)) =
                 (&mut op.state, op.peer)
             else {
                 continue;
@@ -99,27 +99,27 @@ impl Engine {
             let remote = RemoteRegion { address: *address, len: *wanted };
             let local = op.region.slice(0, *wanted as usize);
             let state = peers.get(peer.0 as usize).and_then(Option::as_ref);
-            let Some(rail) = state.and_then(|state| state.pulling_rail()) else {
-                self.handle_pull_declined(PullId(id));
+            let Some(rail) = state.and_then(|state| state.remote_read_rail()) else {
+                self.handle_remote_read_declined(RemoteReadId(id));
                 continue;
             };
             *is_taken = true;
-            return Some(Pull { id: PullId(id), peer, rail, remote, offset: 0, local });
+            return Some(RemoteRead { id: RemoteReadId(id), peer, rail, remote, offset: 0, local });
         }
     }
 
     /// A fetch is done, or was refused: then the peer is asked to send. Nothing is written to its memory any more.
-    pub fn handle_pulled(&mut self, id: PullId, ok: bool) {
-        let PullId(id) = id;
+    pub fn handle_remote_read_done(&mut self, id: RemoteReadId, ok: bool) {
+        let RemoteReadId(id) = id;
         let Some(op) = self.ops.find_mut(id) else { return };
-        let (&OpState::Pulling { source, tag, bytes, wanted, op: sender, .. }, Some(peer)) =
+        let (&OpState::RemoteReading { source, tag, bytes, wanted, op: sender, .. }, Some(peer)) =
             (&op.state, op.peer)
         else {
             return;
         };
         if !ok {
-            self.peer(peer).pull_refused = true;
-            return self.handle_pull_declined(PullId(id));
+            self.peer(peer).remote_read_refused = true;
+            return self.handle_remote_read_declined(RemoteReadId(id));
         }
         self.ops.complete(id.index, received(source, tag, bytes, wanted));
         if self.is_failed(peer) {
@@ -130,10 +130,10 @@ impl Engine {
     }
 
     /// A fetch is not wanted this time: the peer is asked to send.
-    pub fn handle_pull_declined(&mut self, id: PullId) {
-        let PullId(id) = id;
+    pub fn handle_remote_read_declined(&mut self, id: RemoteReadId) {
+        let RemoteReadId(id) = id;
         let Some(op) = self.ops.find_mut(id) else { return };
-        let (&OpState::Pulling { source, tag, bytes, wanted, op: sender, .. }, Some(peer)) =
+        let (&OpState::RemoteReading { source, tag, bytes, wanted, op: sender, .. }, Some(peer)) =
             (&op.state, op.peer)
         else {
             return;
@@ -207,7 +207,7 @@ impl Engine {
             None if self.is_closed_to(&message.header)? => self.discard(message),
             None => {
                 self.counters.unexpected += 1;
-                self.ops.news += 1;
+                self.ops.event_count += 1;
                 let Content::Eager { data, .. } = &message.content else {
                     return self.keep_rts(message);
                 };
@@ -318,10 +318,17 @@ impl Engine {
         if let Some(address) = address.filter(|_| wanted > 0 && state.can_fetch()) {
             if let Some(op) = self.ops.at(id.index) {
                 let is_taken = false;
-                op.state =
-                    OpState::Pulling { source, tag, bytes, wanted, op: sender, address, is_taken };
+                op.state = OpState::RemoteReading {
+                    source,
+                    tag,
+                    bytes,
+                    wanted,
+                    op: sender,
+                    address,
+                    is_taken,
+                };
             }
-            self.pulls.push_back(id);
+            self.remote_reads.push_back(id);
             return;
         }
         match approach {

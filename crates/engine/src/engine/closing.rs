@@ -25,7 +25,7 @@ impl Engine {
             return false;
         }
         self.closed.insert(context, failed);
-        self.ops.news += 1;
+        self.ops.event_count += 1;
         for id in self.matching.posted_in(context) {
             self.matching.cancel(id);
             self.fail(id.index);

@@ -10,7 +10,7 @@ impl Engine {
     /// Whether there may be something to connect, to copy or to send.
     #[inline]
     pub fn has_output(&self) -> bool {
-        !(self.ready.is_empty() && self.pulls.is_empty() && self.wanted.is_empty())
+        !(self.ready.is_empty() && self.remote_reads.is_empty() && self.wanted.is_empty())
     }
 
     /// A peer that has work and no link; each is named once.
@@ -61,7 +61,7 @@ impl Engine {
         if !has_work && !state.links[at].has_work() {
             return false;
         }
-        if state.links[at].ledger.is_none() || !self.emit_kept(peer, at, frame) {
+        if state.links[at].replay_buffer.is_none() || !self.emit_kept(peer, at, frame) {
             self.build(peer, at, frame);
         }
         self.counters.frames += u64::from(!frame.is_empty());
@@ -73,14 +73,14 @@ impl Engine {
     fn emit_kept(&mut self, peer: PeerId, at: usize, frame: &mut Frame) -> bool {
         let Some(Some(state)) = self.peers.get_mut(peer.0 as usize) else { return true };
         let may_keep = state.may_keep(at);
-        let Some(ledger) = &mut state.links[at].ledger else { return false };
-        if ledger.emit_again(frame) {
+        let Some(replay_buffer) = &mut state.links[at].replay_buffer else { return false };
+        if replay_buffer.emit_again(frame) {
             self.counters.resent += 1;
             return true;
         }
         if !may_keep {
-            if ledger.is_asked() {
-                ledger.tell(&mut frame.head, false);
+            if replay_buffer.is_asked() {
+                replay_buffer.tell(&mut frame.head, false);
             }
             return true;
         }
@@ -92,7 +92,7 @@ impl Engine {
 
     /// Builds a frame of what the strategy chooses.
     fn build(&mut self, peer: PeerId, link: usize, frame: &mut Frame) {
-        let host = (&self.host, self.is_crowded);
+        let host = (&self.host, self.is_oversubscribed);
         let Self { peers, ops, counters, packer, strategy, choice, .. } = self;
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return };
         let begun = emit_begin(state, link, state.order_room(), frame);
@@ -154,7 +154,7 @@ impl Engine {
                 let Some(link) = self.peer(peer).any_link(rail) else { return };
                 link.full = true;
                 // A body without a token was lent for the call.
-                if let (None, None, Some(body)) = (&link.ledger, frame.token, &frame.body) {
+                if let (None, None, Some(body)) = (&link.replay_buffer, frame.token, &frame.body) {
                     body.region.append_to(&mut frame.head);
                     frame.body = None;
                 }
@@ -171,9 +171,9 @@ impl Engine {
     #[inline(never)]
     fn keep(&mut self, peer: PeerId, rail: RailId, frame: &Frame) {
         let keeping = self.keeping.take();
-        let ledger = self.peer(peer).link(rail).and_then(|link| link.ledger.as_mut());
-        if let (Some(keeping), Some(ledger)) = (keeping, ledger) {
-            ledger.keep(frame, keeping);
+        let replay_buffer = self.peer(peer).link(rail).and_then(|link| link.replay_buffer.as_mut());
+        if let (Some(keeping), Some(replay_buffer)) = (keeping, replay_buffer) {
+            replay_buffer.keep(frame, keeping);
         }
     }
 

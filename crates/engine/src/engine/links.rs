@@ -49,16 +49,16 @@ impl Engine {
         }
         if state.apart(rail).is_none() {
             let link = Link::new(rail, capabilities);
-            match link.ledger {
+            match link.replay_buffer {
                 Some(_) => state.apart.push(Apart { link, state: State::Parted }),
                 None => state.join(link),
             }
         }
         if let Some(apart) = state.apart(rail)
-            && let (State::Gone | State::Parted, Some(ledger)) =
-                (apart.state, &mut apart.link.ledger)
+            && let (State::Gone | State::Parted, Some(replay_buffer)) =
+                (apart.state, &mut apart.link.replay_buffer)
         {
-            ledger.open();
+            replay_buffer.open();
             apart.state = State::Open { has_greeted: false, is_greeted: false };
         }
         self.watch(peer);
@@ -167,7 +167,7 @@ impl Engine {
         let mut survives = true;
         if let Some(at) = state.links.iter().position(|link| link.rail == rail) {
             let link = state.links.remove(at);
-            survives = link.ledger.is_some();
+            survives = link.replay_buffer.is_some();
             let after = link_state(&link);
             state.part(link, after);
         } else if let Some(at) = state.apart.iter().position(|apart| apart.link.rail == rail) {
@@ -215,7 +215,7 @@ impl Engine {
     /// Whether the frames of a link are kept until they have arrived.
     pub fn keeps(&self, peer: PeerId, rail: RailId) -> bool {
         let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        let is_it = |link: &Link| link.rail == rail && link.ledger.is_some();
+        let is_it = |link: &Link| link.rail == rail && link.replay_buffer.is_some();
         state.is_some_and(|state| state.links.iter().any(is_it))
     }
 
@@ -246,10 +246,10 @@ impl Engine {
 
     /// The peer is gone, or there is no way to it: operations that need it complete with
     /// [`Outcome::PeerFailed`](crate::Outcome::PeerFailed), those that are being fetched when
-    /// [`Engine::handle_pulled`] says that the fetch has ended.
+    /// [`Engine::handle_remote_read_done`] says that the fetch has ended.
     pub fn handle_down(&mut self, peer: PeerId) {
         self.end_rts_data(peer);
-        self.ops.news += 1;
+        self.ops.event_count += 1;
         let state = self.peer(peer);
         let reach = match state.reach {
             Reach::Closed | Reach::Wanted | Reach::Unreachable => Reach::Unreachable,
@@ -355,10 +355,10 @@ impl Engine {
             has_changed = changes.then_some(link.rail);
             state.parted_for_ns = None;
         }
-        if let Some(ledger) = &mut link.ledger
+        if let Some(replay_buffer) = &mut link.replay_buffer
             && !rest.is_empty()
         {
-            ledger.receive(rest.len());
+            replay_buffer.receive(rest.len());
         }
         // The peer puts more in order now, and the link keeps more.
         if is_asked || state.is_pressed || (is_told && !state.is_drained()) {
@@ -376,8 +376,11 @@ impl Engine {
         if is_asked || state.is_pressed {
             // On all links: what holds the sender up may be a frame on another, which may be still to come. Where
             // nothing has come since, silence says so, and lets the other end look less often.
-            let ledgers = state.links.iter_mut().filter_map(|link| link.ledger.as_mut());
-            ledgers.filter(|ledger| ledger.has_untold()).for_each(|ledger| ledger.ask());
+            let replay_buffers =
+                state.links.iter_mut().filter_map(|link| link.replay_buffer.as_mut());
+            replay_buffers
+                .filter(|replay_buffer| replay_buffer.has_untold())
+                .for_each(|replay_buffer| replay_buffer.ask());
             state.is_pressed = !state.early.is_empty();
         }
         self.list(peer);
@@ -398,12 +401,13 @@ impl Engine {
         let State::Open { has_greeted, is_greeted: false } = apart.state else { return Ok(&[]) };
         let (link, frames, keeps) = packet::parse_resume(bytes).ok_or(PeerError::Greeting)?;
         apart.link.confirm(frames, *now_ns, |token| free(ops, token))?;
-        if !apart.link.ledger.as_mut().is_some_and(|ledger| ledger.meet(link)) {
+        if !apart.link.replay_buffer.as_mut().is_some_and(|replay_buffer| replay_buffer.meet(link))
+        {
             severed.push_back((peer, rail));
             return Ok(&[]);
         }
         apart.state = State::Open { has_greeted, is_greeted: true };
-        apart.link.ledger.iter_mut().for_each(|ledger| ledger.keeps |= keeps);
+        apart.link.replay_buffer.iter_mut().for_each(|replay_buffer| replay_buffer.keeps |= keeps);
         if has_greeted {
             self.introduce(peer, rail);
         }
@@ -422,11 +426,12 @@ impl Engine {
             return true;
         }
         let keeps = apart.link.keeps(is_patient);
-        let (State::Open { is_greeted, .. }, Some(ledger)) = (apart.state, &mut apart.link.ledger)
+        let (State::Open { is_greeted, .. }, Some(replay_buffer)) =
+            (apart.state, &mut apart.link.replay_buffer)
         else {
             return false;
         };
-        ledger.emit_resume(&mut frame.head, rail, keeps);
+        replay_buffer.emit_resume(&mut frame.head, rail, keeps);
         apart.state = State::Open { has_greeted: true, is_greeted };
         if is_greeted {
             self.introduce(peer, rail);
@@ -440,8 +445,8 @@ impl Engine {
         let state = self.peer(peer);
         let Some(at) = state.apart.iter().position(|apart| apart.link.rail == rail) else { return };
         let Apart { mut link, .. } = state.apart.remove(at);
-        if link.ledger.as_ref().is_some_and(|ledger| !ledger.keeps) {
-            link.ledger = None;
+        if link.replay_buffer.as_ref().is_some_and(|replay_buffer| !replay_buffer.keeps) {
+            link.replay_buffer = None;
         }
         // One that opens again and again, and never carries what it is to, is none.
         if link.backlog_bytes() == 0 && state.lost.is_empty() {
@@ -464,7 +469,7 @@ impl Engine {
         let Self { peers, ops, now_ns, severed, patience_ns, .. } = self;
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return Ok(()) };
         let is_it = |link: &Link| {
-            let peer = link.ledger.as_ref().and_then(|ledger| ledger.peer);
+            let peer = link.replay_buffer.as_ref().and_then(|replay_buffer| replay_buffer.peer);
             peer.is_some_and(|peer| peer.rail == name.rail && peer.epoch <= name.epoch)
         };
         // A word about an epoch before the last that is known here is late.
@@ -480,9 +485,9 @@ impl Engine {
         let Apart { link, state: link_state } = &mut state.apart[at];
         let rail = link.rail;
         link.confirm(frames, *now_ns, |token| free(ops, token))?;
-        let Some(ledger) = &mut link.ledger else { return Ok(()) };
-        let is_known = ledger.is_over && ledger.peer == Some(name);
-        (ledger.peer, ledger.is_over) = (Some(name), true);
+        let Some(replay_buffer) = &mut link.replay_buffer else { return Ok(()) };
+        let is_known = replay_buffer.is_over && replay_buffer.peer == Some(name);
+        (replay_buffer.peer, replay_buffer.is_over) = (Some(name), true);
         match *link_state {
             // The peer may have missed this side's word, not having been greeted then.
             State::Gone | State::Parted if !is_known => {

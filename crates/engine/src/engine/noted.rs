@@ -35,7 +35,7 @@ impl Engine {
             OpState::Free
             | OpState::Posted
             | OpState::Arriving { .. }
-            | OpState::Pulling { .. }
+            | OpState::RemoteReading { .. }
             | OpState::Send(_) => Some(None),
         }
     }

@@ -4,11 +4,11 @@ use memory::Region;
 use wire::{Capabilities, Frame, PeerId, RailId, packet};
 
 use super::Engine;
-use crate::emit::{BEGIN_MAX, GATHERED_MAX, emit_lent, emit_short, emit_whole};
+use crate::emit::{BEGIN_MAX, COALESCED_MAX, emit_lent, emit_short, emit_whole};
 use crate::matching::{MatchedId, Message, Selector, Unexpected};
 use crate::op::{Completion, Envelope, OpId, OpState, Outcome, SendMode, SendState};
 use crate::peer::{Pending, charge};
-use crate::witness::Witness;
+use crate::send_observer::SendObserver;
 
 impl Engine {
     /// Sends `data` to `peer`, one of the job's processes.
@@ -47,7 +47,7 @@ impl Engine {
         self.line_up(id, peer, envelope, len);
     }
 
-    /// A send waits in its peer's window.
+    /// A send waits in its peer's send_queue.
     #[inline(always)]
     fn line_up(&mut self, id: OpId, peer: PeerId, envelope: Envelope, bytes: usize) {
         let state = self.peer(peer);
@@ -55,7 +55,7 @@ impl Engine {
             return self.fail(id.index);
         }
         let Envelope { context, is_urgent, .. } = envelope;
-        state.window.push_back(Pending { id, bytes, context, is_urgent, overtaken: 0 });
+        state.send_queue.push_back(Pending { id, bytes, context, is_urgent, overtaken: 0 });
         self.list(peer);
     }
 
@@ -74,7 +74,7 @@ impl Engine {
         let [link] = &state.links[..] else {
             return self.submit_short_kept(peer, envelope, data, frame);
         };
-        if link.ledger.is_some() {
+        if link.replay_buffer.is_some() {
             return self.submit_short_kept(peer, envelope, data, frame);
         }
         let rail = link.rail;
@@ -120,60 +120,60 @@ impl Engine {
     }
 
     /// Lays a short message beside others of its peer, to share a frame with them and with what follows,
-    /// until [`Engine::release_gathered`] or until the peer has something else to send. True when the
+    /// until [`Engine::release_coalesced`] or until the peer has something else to send. True when the
     /// message is taken: it is sent, its memory free. False when it must be submitted as any other, as
-    /// when the frame is full, or the strategy gathers nothing.
-    pub fn submit_gathered(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
+    /// when the frame is full, or the strategy coalesces nothing.
+    pub fn submit_coalesced(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
         let Some(Some(state)) = self.peers.get_mut(peer.0 as usize) else { return false };
         let Some(link) = state.links.first() else { return false };
         let len = data.len();
         let Capabilities { frame_max, inline_max, aggregate_max, .. } = link.capabilities;
-        let frame_max = frame_max.saturating_sub(BEGIN_MAX).min(aggregate_max).min(GATHERED_MAX);
-        if !self.gathers
+        let frame_max = frame_max.saturating_sub(BEGIN_MAX).min(aggregate_max).min(COALESCED_MAX);
+        if !self.coalesces
             || state.is_plain
             || state.is_stream_due()
             || len > inline_max
-            || state.gathered.len() + packet::EAGER_LEN + len > frame_max
+            || state.coalesced.len() + packet::EAGER_LEN + len > frame_max
             || charge(len) > state.credit
-            || !state.window.is_empty()
+            || !state.send_queue.is_empty()
             || state.order_room() == 0
         {
             return false;
         }
-        let mut gathered = std::mem::take(&mut state.gathered);
-        if gathered.is_empty() {
-            state.gathered_from = state.sequence_out;
+        let mut coalesced = std::mem::take(&mut state.coalesced);
+        if coalesced.is_empty() {
+            state.coalesced_from = state.sequence_out;
         }
-        emit_whole(state, envelope, data, &mut gathered);
-        state.gathered = gathered;
+        emit_whole(state, envelope, data, &mut coalesced);
+        state.coalesced = coalesced;
         self.counters.eager += 1;
         self.note_send(peer, envelope, data);
         true
     }
 
-    /// Tells a witness of every message from now on.
-    pub fn set_witness(&mut self, witness: Box<dyn Witness>) {
-        self.witness = Some(witness);
+    /// Tells a send_observer of every message from now on.
+    pub fn set_send_observer(&mut self, send_observer: Box<dyn SendObserver>) {
+        self.send_observer = Some(send_observer);
     }
 
     #[inline]
     fn note_send(&mut self, peer: PeerId, envelope: Envelope, data: &Region) {
-        if let Some(witness) = &mut self.witness {
-            witness.note_send(peer, envelope, data.len() as u64);
+        if let Some(send_observer) = &mut self.send_observer {
+            send_observer.note_send(peer, envelope, data.len() as u64);
         }
     }
 
-    /// Whether messages were gathered for a peer that have not left.
+    /// Whether messages were coalesced for a peer that have not left.
     #[inline]
-    pub fn has_gathered(&self, peer: PeerId) -> bool {
+    pub fn has_coalesced(&self, peer: PeerId) -> bool {
         let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        state.is_some_and(|state| !state.gathered.is_empty())
+        state.is_some_and(|state| !state.coalesced.is_empty())
     }
 
-    /// Lets what was gathered for a peer go.
-    pub fn release_gathered(&mut self, peer: PeerId) {
+    /// Lets what was coalesced for a peer go.
+    pub fn release_coalesced(&mut self, peer: PeerId) {
         let state = self.peer(peer);
-        if !state.gathered.is_empty() {
+        if !state.coalesced.is_empty() {
             state.released = true;
             self.list(peer);
         }

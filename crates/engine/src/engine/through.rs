@@ -24,7 +24,7 @@ impl Engine {
     ) -> Result<bool, PeerError> {
         let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
         let mut links = state.iter().flat_map(|state| &state.links);
-        let is_plain = links.any(|link| link.rail == rail && link.ledger.is_none());
+        let is_plain = links.any(|link| link.rail == rail && link.replay_buffer.is_none());
         let Some(packet) = packet::parse_beginning(beginning, len).filter(|_| is_plain) else {
             return Ok(false);
         };

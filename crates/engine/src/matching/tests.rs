@@ -249,10 +249,16 @@ fn looked_at(steps: u32, mut step: impl FnMut(u32)) -> (f64, u64) {
 }
 
 /// That a step looks at as much with many others around as alone, but for neighbours in its buckets.
-fn assert_equal_work(what: &str, alone: (f64, u64), crowded: (f64, u64)) {
-    println!("{what}: {alone:?} slots looked at alone, {crowded:?} among many");
-    assert!(crowded.0 <= alone.0 + 4.0, "{what}: {alone:?} slots looked at, then {crowded:?}");
-    assert!(crowded.1 <= alone.1 + 40, "{what}: {alone:?} slots looked at, then {crowded:?}");
+fn assert_equal_work(what: &str, alone: (f64, u64), oversubscribed: (f64, u64)) {
+    println!("{what}: {alone:?} slots looked at alone, {oversubscribed:?} among many");
+    assert!(
+        oversubscribed.0 <= alone.0 + 4.0,
+        "{what}: {alone:?} slots looked at, then {oversubscribed:?}"
+    );
+    assert!(
+        oversubscribed.1 <= alone.1 + 40,
+        "{what}: {alone:?} slots looked at, then {oversubscribed:?}"
+    );
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Budget {
         } else if bytes <= view.link().capabilities().inline_max {
             Carry::Copied
         } else {
-            Carry::Gathered
+            Carry::Coalesced
         }
     }
 
@@ -87,7 +87,7 @@ impl Budget {
     pub fn take(&mut self, choice: &mut Choice, at: usize, bytes: usize, carry: Carry) -> bool {
         let needed = match carry {
             Carry::Asked => packet::RTS_LEN,
-            Carry::Copied | Carry::Gathered => packet::EAGER_LEN + bytes,
+            Carry::Copied | Carry::Coalesced => packet::EAGER_LEN + bytes,
         };
         // What is longer than that goes alone.
         let is_too_much =
@@ -102,7 +102,7 @@ impl Budget {
         if carry != Carry::Asked {
             self.credit -= View::cost_bytes(bytes);
         }
-        self.ended = carry == Carry::Gathered;
+        self.ended = carry == Carry::Coalesced;
         choice.messages.push((at, carry));
         true
     }

@@ -51,7 +51,7 @@ fn predicted_ns(view: &View<'_>, choice: &Choice) -> u64 {
     for message in view.messages().take(LOOKAHEAD) {
         match choice.messages.iter().find(|&&(at, _)| at == message.at) {
             Some((_, Carry::Asked)) => load.announce(message.bytes),
-            Some((_, Carry::Copied | Carry::Gathered)) => load.go(message.bytes),
+            Some((_, Carry::Copied | Carry::Coalesced)) => load.go(message.bytes),
             None => load.wait(message.bytes),
         }
     }

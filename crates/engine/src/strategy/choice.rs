@@ -10,19 +10,19 @@ use super::view::View;
 pub struct Choice {
     /// How many control packets go, the oldest first.
     pub controls: usize,
-    /// Messages by their place in the window, in the order in which they go.
+    /// Messages by their place in the send_queue, in the order in which they go.
     pub messages: SmallVec<[(usize, Carry); 32]>,
     /// The end of the frame.
     pub piece: Option<Piece>,
 }
 
-/// How a message leaves the window.
+/// How a message leaves the send_queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carry {
     /// Whole, copied into the frame's head.
     Copied,
     /// Whole, taken from where it lies: it ends the frame.
-    Gathered,
+    Coalesced,
     /// By a request; its bytes follow when they are asked for, or ahead of that.
     Asked,
 }
@@ -60,20 +60,20 @@ pub enum Invalid {
         /// How many there are.
         waiting: usize,
     },
-    /// A message that is not in the window, or is beyond what the peer can put in order, or comes twice.
-    #[error("message {at} of the window is not to be had")]
+    /// A message that is not in the send_queue, or is beyond what the peer can put in order, or comes twice.
+    #[error("message {at} of the send_queue is not to be had")]
     Message {
         /// Its place.
         at: usize,
     },
     /// A message before an older one of its context (MPI-5.0 §3.5).
-    #[error("message {at} of the window overtakes an older one of its context")]
+    #[error("message {at} of the send_queue overtakes an older one of its context")]
     Order {
         /// Its place.
         at: usize,
     },
     /// A long message that does not ask, or more without asking than the peer accepts.
-    #[error("message {at} of the window must ask: {bytes} bytes where {credit} are accepted")]
+    #[error("message {at} of the send_queue must ask: {bytes} bytes where {credit} are accepted")]
     Credit {
         /// Its place.
         at: usize,
@@ -129,7 +129,7 @@ impl Choice {
 
     /// Whether the frame ends in a long payload.
     pub fn has_body(&self) -> bool {
-        self.piece.is_some() || self.messages.last().is_some_and(|last| last.1 == Carry::Gathered)
+        self.piece.is_some() || self.messages.last().is_some_and(|last| last.1 == Carry::Coalesced)
     }
 
     /// Checks the choice against what waits and what the link takes.
@@ -186,7 +186,7 @@ impl Choice {
             }
             bytes += match carry {
                 Carry::Asked => packet::RTS_LEN,
-                Carry::Copied | Carry::Gathered => {
+                Carry::Copied | Carry::Coalesced => {
                     let credit = view.credit();
                     charged += View::cost_bytes(message.bytes);
                     if charged > credit || !view.is_short(message.bytes) {
@@ -195,7 +195,7 @@ impl Choice {
                     packet::EAGER_LEN + message.bytes
                 }
             };
-            ended = carry == Carry::Gathered;
+            ended = carry == Carry::Coalesced;
         }
         if ended && self.piece.is_some() { Err(Invalid::Body) } else { Ok(bytes) }
     }

@@ -41,13 +41,13 @@ pub(super) fn pack_piece(view: &View<'_>, choice: &mut Choice) {
 /// Lets the message that ends a frame go ahead, packed, where that pays.
 pub(super) fn pack_message(view: &View<'_>, choice: &mut Choice) {
     let Some((&mut (at, ref mut carry), before)) = choice.messages.split_last_mut() else { return };
-    if *carry != Carry::Gathered {
+    if *carry != Carry::Coalesced {
         return;
     }
     let Some(message) = view.message(at) else { return };
     let shares = |&(at, carry): &(usize, Carry)| match carry {
         Carry::Asked => packet::RTS_LEN,
-        Carry::Copied | Carry::Gathered => {
+        Carry::Copied | Carry::Coalesced => {
             packet::EAGER_LEN + view.message(at).map_or(0, |message| message.bytes)
         }
     };
@@ -72,8 +72,12 @@ fn packed_max(view: &View<'_>, bytes: usize) -> usize {
     if bytes < PACKED_MIN || !link.capabilities().adapts {
         return 0;
     }
-    let most =
-        view.host().packed_max(link.cost(), bytes as u64, link.queue_ns(), view.is_crowded());
+    let most = view.host().packed_max(
+        link.cost(),
+        bytes as u64,
+        link.queue_ns(),
+        view.is_oversubscribed(),
+    );
     let (most, packing) = (most as usize, view.packing());
     if packing.expected_bytes(bytes) <= most || packing.is_trial_due() { most } else { 0 }
 }

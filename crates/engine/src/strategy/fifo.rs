@@ -14,7 +14,7 @@ impl Strategy for Fifo {
         "fifo"
     }
 
-    fn gathers(&self) -> bool {
+    fn coalesces(&self) -> bool {
         false
     }
 
@@ -24,7 +24,7 @@ impl Strategy for Fifo {
         if view.controls() > 0 {
             choice.controls = usize::from(budget.room >= packet::CONTROL_MAX);
         } else if let Some(message) = message {
-            // What does not fit beside what was gathered has the next frame.
+            // What does not fit beside what was coalesced has the next frame.
             let carry = budget.carry(view, message.bytes);
             budget.take(choice, message.at, message.bytes, carry);
         } else if view.streams().next().is_some() && view.room() > packet::DATA_LEN {

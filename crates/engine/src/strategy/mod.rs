@@ -45,8 +45,8 @@ pub trait Strategy: Send + Debug {
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice);
 
     /// Whether short messages may share a frame before a link asks for one
-    /// ([`Engine::submit_gathered`](crate::Engine::submit_gathered)).
-    fn gathers(&self) -> bool {
+    /// ([`Engine::submit_coalesced`](crate::Engine::submit_coalesced)).
+    fn coalesces(&self) -> bool {
         true
     }
 }

@@ -44,15 +44,15 @@ pub(super) fn choose_messages(view: &View<'_>, choice: &mut Choice, budget: &mut
         budget.take(choice, first.at, first.bytes, carry);
         return;
     };
-    let window: SmallVec<[Message; LOOKAHEAD]> =
+    let send_queue: SmallVec<[Message; LOOKAHEAD]> =
         [first, second].into_iter().chain(messages).take(LOOKAHEAD).collect();
     if first.overtaken >= OVERTAKEN_MAX {
         let carry = budget.carry(view, first.bytes);
         budget.take(choice, first.at, first.bytes, carry);
-    } else if window.iter().any(|message| message.is_urgent) {
-        choose_pass(view, choice, budget, &window, |message| message.is_urgent);
+    } else if send_queue.iter().any(|message| message.is_urgent) {
+        choose_pass(view, choice, budget, &send_queue, |message| message.is_urgent);
     }
-    choose_pass(view, choice, budget, &window, |_| true);
+    choose_pass(view, choice, budget, &send_queue, |_| true);
 }
 
 /// Takes the messages that are `wanted`, in order; what cannot be taken holds up its context.
@@ -60,13 +60,13 @@ fn choose_pass(
     view: &View<'_>,
     choice: &mut Choice,
     budget: &mut Budget,
-    window: &[Message],
+    send_queue: &[Message],
     wanted: impl Fn(&Message) -> bool,
 ) {
     let may_send_rts_data = view.link().capabilities().rts_data_max > 0;
     let mut held: SmallVec<[u64; 8]> = SmallVec::new();
     let mut last = None;
-    for message in window {
+    for message in send_queue {
         if choice.messages.iter().any(|&(at, _)| at == message.at) {
             continue;
         }
@@ -78,12 +78,12 @@ fn choose_pass(
             continue;
         }
         match budget.carry(view, message.bytes) {
-            Carry::Gathered if may_send_rts_data && message.at + 1 < window.len() => {
+            Carry::Coalesced if may_send_rts_data && message.at + 1 < send_queue.len() => {
                 if !budget.take(choice, message.at, message.bytes, Carry::Asked) {
                     held.push(message.context);
                 }
             }
-            Carry::Gathered => {
+            Carry::Coalesced => {
                 last = last.or(Some(message));
                 held.push(message.context);
             }
@@ -100,7 +100,7 @@ fn choose_pass(
     }
 }
 
-/// How far into the window the strategy looks.
+/// How far into the send_queue the strategy looks.
 const LOOKAHEAD: usize = 64;
 
 /// A message that so many have overtaken is the next.

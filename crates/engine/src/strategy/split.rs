@@ -43,7 +43,7 @@ impl Strategy for Split {
 
 /// Has the message that would end the frame whole go ahead in shares, where that pays.
 fn share_last(view: &View<'_>, choice: &mut Choice, budget: &mut Budget) {
-    let Some((at, carry @ Carry::Gathered)) = choice.messages.last_mut() else { return };
+    let Some((at, carry @ Carry::Coalesced)) = choice.messages.last_mut() else { return };
     let Some(bytes) = view.message(*at).map(|message| message.bytes) else { return };
     let Capabilities { rts_data_max, piece_min, .. } = *view.link().capabilities();
     let is_possible = bytes <= rts_data_max && bytes >= 2 * piece_min;

@@ -15,7 +15,7 @@ pub struct View<'a> {
     state: &'a PeerState,
     ops: &'a Ops,
     host: &'a HostCost,
-    is_crowded: bool,
+    is_oversubscribed: bool,
     link: usize,
     /// It passes others, which carry what is long.
     is_passing: bool,
@@ -26,7 +26,7 @@ pub struct View<'a> {
 /// A message whose envelope has not left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its place in the window: 0 is the oldest.
+    /// Its place in the send_queue: 0 is the oldest.
     pub at: usize,
     /// Its length in bytes.
     pub bytes: usize,
@@ -98,12 +98,12 @@ impl<'a> View<'a> {
         id: PeerId,
         (state, link): (&'a PeerState, usize),
         ops: &'a Ops,
-        (host, is_crowded): (&'a HostCost, bool),
+        (host, is_oversubscribed): (&'a HostCost, bool),
         (taken, is_empty): (usize, bool),
     ) -> Self {
         let room = state.links[link].capabilities.frame_max.saturating_sub(taken);
         let is_passing = state.links.len() > 1 && state.is_passed_by(link);
-        Self { id, state, ops, host, is_crowded, link, is_passing, room, is_empty }
+        Self { id, state, ops, host, is_oversubscribed, link, is_passing, room, is_empty }
     }
 
     /// The peer.
@@ -152,8 +152,8 @@ impl<'a> View<'a> {
     }
 
     /// Whether others want its cores.
-    pub fn is_crowded(&self) -> bool {
-        self.is_crowded
+    pub fn is_oversubscribed(&self) -> bool {
+        self.is_oversubscribed
     }
 
     /// What packing has brought on the way to the peer.
@@ -198,22 +198,22 @@ impl<'a> View<'a> {
         charge(bytes)
     }
 
-    /// The messages of the window, the oldest first; no more than the peer can put in order.
+    /// The messages of the send_queue, the oldest first; no more than the peer can put in order.
     #[inline]
     pub fn messages(&self) -> impl Iterator<Item = Message> + use<'a> {
-        let seen = self.state.window.iter().take(self.state.order_room());
+        let seen = self.state.send_queue.iter().take(self.state.order_room());
         seen.enumerate().map(|(at, pending)| message(at, pending))
     }
 
-    /// Whether there are messages in the window.
+    /// Whether there are messages in the send_queue.
     #[inline]
     pub fn has_messages(&self) -> bool {
-        !self.state.window.is_empty()
+        !self.state.send_queue.is_empty()
     }
 
-    /// A message of the window.
+    /// A message of the send_queue.
     pub(crate) fn message(&self, at: usize) -> Option<Message> {
-        self.state.window.get(at).map(|pending| message(at, pending))
+        self.state.send_queue.get(at).map(|pending| message(at, pending))
     }
 
     /// The messages under way in pieces that the link carries, the one that waits longest first.
@@ -237,7 +237,7 @@ impl<'a> View<'a> {
         !self.is_passing && self.state.is_stream_due()
     }
 
-    /// How many of the window's messages may leave, for the peer to be able to put them in order.
+    /// How many of the send_queue's messages may leave, for the peer to be able to put them in order.
     pub fn order_room(&self) -> usize {
         self.state.order_room()
     }

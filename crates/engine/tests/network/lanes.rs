@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::{Counters, Engine, Loss, Overdue, PeerError, Posted, PullId};
+use engine::{Counters, Engine, Loss, Overdue, PeerError, Posted, RemoteReadId};
 use memory::{Region, Span};
 use wire::packet::{self, Packet};
 use wire::{Capabilities, Frame, FrameToken, HostCost, PeerId, RailId, RemoteRegion};
@@ -383,18 +383,18 @@ impl Network {
                 }
             }
         }
-        while let Some(pull) = self.processes[rank].engine.poll_pull() {
-            let from = pull.peer.0 as usize;
+        while let Some(remote_read) = self.processes[rank].engine.poll_remote_read() {
+            let from = remote_read.peer.0 as usize;
             let shape = self.shape(rank, from);
-            if shape.pull_works && self.random.one_in(4) {
-                self.processes[rank].engine.handle_pull_declined(pull.id);
+            if shape.remote_read_works && self.random.one_in(4) {
+                self.processes[rank].engine.handle_remote_read_declined(remote_read.id);
                 self.settle(rank);
                 continue;
             }
-            assert!(shape.capabilities.pull, "a fetch over a link that has none");
-            let delay = shape.latency_ns + pull.remote.len * 1000 / shape.bytes_per_us;
-            let (id, remote, local) = (pull.id, pull.remote, pull.local);
-            self.schedule(delay, Event::Pulled { rank, id, remote, from, local });
+            assert!(shape.capabilities.remote_read, "a fetch over a link that has none");
+            let delay = shape.latency_ns + remote_read.remote.len * 1000 / shape.bytes_per_us;
+            let (id, remote, local) = (remote_read.id, remote_read.remote, remote_read.local);
+            self.schedule(delay, Event::RemoteReadDone { rank, id, remote, from, local });
         }
         self.collect(rank);
     }
@@ -659,15 +659,15 @@ impl Network {
         }
     }
 
-    pub(super) fn pulled(
+    pub(super) fn remote_read(
         &mut self,
         rank: usize,
-        id: PullId,
+        id: RemoteReadId,
         remote: RemoteRegion,
         from: usize,
         local: &Region,
     ) {
-        let works = self.shape(rank, from).pull_works
+        let works = self.shape(rank, from).remote_read_works
             && self.way(from, rank).lanes[0].state == State::Open
             && !self.is_tampered(from, rank);
         self.fetches += 1;
@@ -675,7 +675,7 @@ impl Network {
             let region = self.memory_at(from, remote);
             local.copy_from(&region);
         }
-        self.processes[rank].engine.handle_pulled(id, works);
+        self.processes[rank].engine.handle_remote_read_done(id, works);
         self.settle(rank);
     }
 

@@ -7,9 +7,9 @@ use super::{AHEAD, NEAR, Network, Random, SLOW, Send, Shape};
 
 /// Frames of every kind, from engines at work.
 pub fn corpus() -> Vec<Vec<u8>> {
-    let fetch = Capabilities { pull: true, ..NEAR.capabilities };
+    let fetch = Capabilities { remote_read: true, ..NEAR.capabilities };
     let mut frames = Vec::new();
-    let fetched = Shape { capabilities: fetch, pull_works: true, ..NEAR };
+    let fetched = Shape { capabilities: fetch, remote_read_works: true, ..NEAR };
     for (shape, strategy) in
         [(NEAR, "aggregate"), (AHEAD, "aggregate"), (fetched, "aggregate"), (SLOW, "compress")]
     {

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::strategy::{self, Strategy};
 use engine::{
     Completion, Config, Counters, Engine, Envelope, MatchedId, Message, OpId, Outcome, PeerError,
-    Posted, PullId, Selector, SendMode,
+    Posted, RemoteReadId, Selector, SendMode,
 };
 use memory::{Region, Span};
 use wire::packet::{self, Packet};
@@ -92,8 +92,8 @@ pub struct Network {
     pub fetches: u64,
     /// How many messages were sent without an operation.
     pub short_sends: u64,
-    /// How many were gathered.
-    pub gathered_sends: u64,
+    /// How many were coalesced.
+    pub coalesced_sends: u64,
     /// How many short messages were taken in before a receive wanted them.
     pub taken: u64,
     /// How many links were closed for being late.
@@ -133,7 +133,7 @@ struct Process {
     open: Vec<usize>,
     /// …and receives that the reference model has given no message: these end by a cancel or a failure.
     posted: BTreeSet<usize>,
-    news_seen: u64,
+    events_seen: u64,
     flush_due: bool,
     away_until_ns: u64,
     /// Until when it packs and unpacks what it has been seen to.
@@ -175,14 +175,38 @@ enum Event {
     Release(usize, usize),
     Up(usize, usize, usize),
     Room(usize, usize, usize),
-    Departed { passage: Passage, cargo: Cargo, arrival_ns: u64 },
-    Sent { from: usize, to: usize, lane: usize, frame: Frame },
-    Arrived { passage: Passage, bytes: Vec<u8> },
-    Pulled { rank: usize, id: PullId, remote: RemoteRegion, from: usize, local: Region },
+    Departed {
+        passage: Passage,
+        cargo: Cargo,
+        arrival_ns: u64,
+    },
+    Sent {
+        from: usize,
+        to: usize,
+        lane: usize,
+        frame: Frame,
+    },
+    Arrived {
+        passage: Passage,
+        bytes: Vec<u8>,
+    },
+    RemoteReadDone {
+        rank: usize,
+        id: RemoteReadId,
+        remote: RemoteRegion,
+        from: usize,
+        local: Region,
+    },
     Down(usize, usize),
     LinkDown(usize, usize, usize, u32),
     Mended(usize, usize, usize),
-    Opened { rank: usize, peer: usize, lane: usize, connection: u32, peer_ns: u64 },
+    Opened {
+        rank: usize,
+        peer: usize,
+        lane: usize,
+        connection: u32,
+        peer_ns: u64,
+    },
     Tick(usize),
 }
 
@@ -225,7 +249,7 @@ impl Network {
             ops: Vec::new(),
             open: Vec::new(),
             posted: BTreeSet::new(),
-            news_seen: 0,
+            events_seen: 0,
             flush_due: false,
             away_until_ns: 0,
             busy_ns: 0,
@@ -239,7 +263,7 @@ impl Network {
             fates: Fates::default(),
             fetches: 0,
             short_sends: 0,
-            gathered_sends: 0,
+            coalesced_sends: 0,
             taken: 0,
             late_links: 0,
             record: None,
@@ -327,13 +351,13 @@ impl Network {
     }
 
     /// Lays a message of a few bytes beside others, without releasing it.
-    pub fn gather_now(&mut self, from: usize, to: usize, tag: i32, bytes: usize) -> bool {
+    pub fn coalesce_now(&mut self, from: usize, to: usize, tag: i32, bytes: usize) -> bool {
         let envelope = Envelope { context: 0, source: from as u32, tag, is_urgent: false };
         let message = self.messages.len();
         let region = self.shape(from, to).content.of(message, bytes);
         let mode = SendMode::Standard;
         let send = Send { to, context: 0, tag, bytes, mode };
-        let taken = self.processes[from].engine.submit_gathered(peer_id(to), envelope, &region);
+        let taken = self.processes[from].engine.submit_coalesced(peer_id(to), envelope, &region);
         if taken {
             let sent = Sent { from, send, region, matched: false, complete: true };
             self.messages.push(sent);
@@ -346,12 +370,12 @@ impl Network {
     fn gather(&mut self, from: usize, send: Send, envelope: Envelope, data: &Region) -> bool {
         let to = peer_id(send.to);
         let engine = &mut self.processes[from].engine;
-        if !self.random.one_in(2) || !engine.submit_gathered(to, envelope, data) {
+        if !self.random.one_in(2) || !engine.submit_coalesced(to, envelope, data) {
             return false;
         }
         let delay = self.random.below(5_000) as u64;
         self.schedule(delay, Event::Release(from, send.to));
-        self.gathered_sends += 1;
+        self.coalesced_sends += 1;
         true
     }
 
@@ -529,7 +553,7 @@ impl Network {
 
     /// Others want all cores from now on.
     pub fn crowd(&mut self) {
-        self.processes.iter_mut().for_each(|process| process.engine.set_crowded(true));
+        self.processes.iter_mut().for_each(|process| process.engine.set_oversubscribed(true));
     }
 
     pub fn counters(&self, rank: usize) -> Counters {
@@ -571,8 +595,8 @@ impl Network {
             }
             Event::Sent { from, to, lane, frame } => self.sent(from, to, lane, &frame),
             Event::Arrived { passage, bytes } => self.arrive(passage, bytes),
-            Event::Pulled { rank, id, remote, from, local } => {
-                self.pulled(rank, id, remote, from, &local);
+            Event::RemoteReadDone { rank, id, remote, from, local } => {
+                self.remote_read(rank, id, remote, from, &local);
             }
             Event::Down(rank, peer) => self.down(rank, peer),
             Event::Tick(rank) => {
@@ -587,7 +611,7 @@ impl Network {
                 self.open_anew((rank, peer), lane, connection, peer_ns);
             }
             Event::Release(rank, peer) => {
-                self.processes[rank].engine.release_gathered(peer_id(peer));
+                self.processes[rank].engine.release_coalesced(peer_id(peer));
                 self.settle(rank);
             }
         }
@@ -606,10 +630,10 @@ impl Network {
     /// Takes what has completed, and checks it.
     fn collect(&mut self, rank: usize) {
         let process = &mut self.processes[rank];
-        if process.news_seen == process.engine.news() {
+        if process.events_seen == process.engine.event_count() {
             return;
         }
-        process.news_seen = process.engine.news();
+        process.events_seen = process.engine.event_count();
         let mut done = Vec::new();
         let Process { engine, ops, open, .. } = process;
         open.retain(|&index| match ops[index].op.and_then(|op| engine.take(op)) {

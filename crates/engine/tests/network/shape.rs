@@ -20,7 +20,7 @@ pub struct Shape {
     /// What links beyond the first are like, if not like it.
     pub other: Option<Other>,
     /// Whether a fetch succeeds where the link allows one.
-    pub pull_works: bool,
+    pub remote_read_works: bool,
     /// What the messages are made of.
     pub content: Content,
 }
@@ -62,7 +62,7 @@ pub const NEAR: Shape = Shape {
         piece_max: 4096,
         credit_bytes: 16 << 10,
         credit_wanted: 16 << 10,
-        pull: false,
+        remote_read: false,
         adapts: false,
         replay: false,
         reopens: false,
@@ -70,7 +70,7 @@ pub const NEAR: Shape = Shape {
         passes: false,
     },
     other: None,
-    pull_works: false,
+    remote_read_works: false,
     content: Content::Dense,
 };
 
@@ -100,12 +100,12 @@ pub const AHEAD: Shape = Shape {
 };
 
 pub const FETCH: Shape = Shape {
-    capabilities: Capabilities { pull: true, ..NEAR.capabilities },
-    pull_works: true,
+    capabilities: Capabilities { remote_read: true, ..NEAR.capabilities },
+    remote_read_works: true,
     ..NEAR
 };
 
-pub const FETCH_REFUSED: Shape = Shape { pull_works: false, ..FETCH };
+pub const FETCH_REFUSED: Shape = Shape { remote_read_works: false, ..FETCH };
 
 /// Two links whose frames overtake one another.
 pub const TWO_LINKS: Shape = Shape {

@@ -73,7 +73,7 @@ fn a_long_message_with_credit_does_not_wait_to_be_cleared() {
 
 #[test]
 fn short_messages_overtake_nothing_when_they_skip_the_window() {
-    let (mut skipped, mut gathered) = (0, 0);
+    let (mut skipped, mut coalesced) = (0, 0);
     for_seeds(40, |seed| {
         let mut network = Network::new(seed, 2, Shape { depth: 2, bytes_per_us: 100, ..AHEAD });
         let receives: Vec<_> = (0..60).map(|_| network.receive(1, Some(0), None, 9000)).collect();
@@ -85,13 +85,13 @@ fn short_messages_overtake_nothing_when_they_skip_the_window() {
         }
         network.finish();
         skipped += network.short_sends;
-        gathered += network.gathered_sends;
+        coalesced += network.coalesced_sends;
         for (tag, receive) in (0..).zip(receives) {
             assert_eq!(network.end(receive).tag, tag);
         }
     });
     assert!(skipped > 0, "an idle link takes a short message at once");
-    assert!(gathered > 0, "short messages are gathered behind one another");
+    assert!(coalesced > 0, "short messages are coalesced behind one another");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn gathered_messages_share_a_frame_with_what_follows() {
     network.run();
     let before = network.counters(0);
     for tag in 1..=50 {
-        assert!(network.gather_now(0, 1, tag, 8));
+        assert!(network.coalesce_now(0, 1, tag, 8));
     }
     network.run();
     assert_eq!(network.counters(0).frames, before.frames, "nothing leaves before it is released");
@@ -124,13 +124,13 @@ fn without_optimisation_nothing_is_gathered() {
     network.send_synchronous(0, 1, 0, 0);
     network.run();
     let before = network.counters(0).frames;
-    assert!(!network.gather_now(0, 1, 1, 8));
+    assert!(!network.coalesce_now(0, 1, 1, 8));
     for tag in 1..=50 {
         network.send(0, 1, tag, 8);
         network.receive(1, Some(0), Some(tag), 8);
     }
     network.finish();
-    assert_eq!((network.counters(0).frames - before, network.gathered_sends), (50, 0));
+    assert_eq!((network.counters(0).frames - before, network.coalesced_sends), (50, 0));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn what_does_not_fit_beside_gathered_messages_has_a_frame_of_its_own() {
             network.send_synchronous(0, 1, 0, 0);
             network.run();
             for tag in 1..=16 {
-                assert!(network.gather_now(0, 1, tag, 200));
+                assert!(network.coalesce_now(0, 1, tag, 200));
             }
             network.send_synchronous(0, 1, 17, 1024);
             for tag in 1..=17 {

@@ -133,11 +133,11 @@ fn took_ns(strategy: &str, shape: Shape) -> (u64, Counters) {
 }
 
 /// The same where others want the cores, or do not.
-fn took_in_ns(strategy: &str, shape: Shape, is_crowded: bool) -> (u64, Counters) {
+fn took_in_ns(strategy: &str, shape: Shape, is_oversubscribed: bool) -> (u64, Counters) {
     let strategy = || strategy::named(strategy).expect("a known name");
     let once = |seed| {
         let mut network = Network::with_strategy(seed, 2, shape, &strategy);
-        if is_crowded {
+        if is_oversubscribed {
             network.crowd();
         }
         network.send(0, 1, 0, 0);
@@ -267,7 +267,7 @@ fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
             |_, choice| {
                 choice.messages.extend([
                     (0, Carry::Asked),
-                    (1, Carry::Gathered),
+                    (1, Carry::Coalesced),
                     (2, Carry::Copied),
                 ])
             },
@@ -432,7 +432,7 @@ impl Strategy for Whim {
             choice.controls = random.below(view.controls() + 2);
             for at in 0..random.below(4) {
                 let at = if random.one_in(8) { random.below(6) } else { at };
-                let carry = random.pick(&[Carry::Copied, Carry::Gathered, Carry::Asked]);
+                let carry = random.pick(&[Carry::Copied, Carry::Coalesced, Carry::Asked]);
                 choice.messages.push((at, carry));
             }
             if random.one_in(2) {

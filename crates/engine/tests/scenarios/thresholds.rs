@@ -32,8 +32,8 @@ fn sizes_follow_what_the_link_costs_and_change_with_it() {
 
         let [copied] = &sent(&mut engine, &[inline_max])[..] else { panic!("one frame") };
         assert!(copied.body.is_none(), "{sizes:?}");
-        let [gathered] = &sent(&mut engine, &[inline_max + 1])[..] else { panic!("one frame") };
-        assert!(gathered.body.is_some(), "{sizes:?}");
+        let [coalesced] = &sent(&mut engine, &[inline_max + 1])[..] else { panic!("one frame") };
+        assert!(coalesced.body.is_some(), "{sizes:?}");
 
         assert!(!asks(&sent(&mut engine, &[eager_max])[0]), "{sizes:?}");
         let long = sent(&mut engine, &[eager_max + 1]);

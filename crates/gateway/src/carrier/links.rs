@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use driver::relay::Toll;
+use driver::relay::PathCost;
 use driver::{Event, Fault, Post, QuicRail, Rail, Refusal};
 use rustix::event::epoll;
 use tokio::sync::{mpsc, oneshot};
@@ -316,7 +316,7 @@ impl Links {
 
     /// What the links to gateways cost. Where both sides have opened one at once, each has measured what the other left: the
     /// way carries what the faster one has shown.
-    pub fn costs(&self, gateways: &[SocketAddr]) -> Vec<Toll> {
+    pub fn costs(&self, gateways: &[SocketAddr]) -> Vec<PathCost> {
         let Book { peers, gateways: called, lost, .. } = &self.book;
         let is_open = |gateway: &SocketAddr| peers.get(called.get(gateway)?)?.cost;
         let beside = |gateway: SocketAddr| {
@@ -325,15 +325,15 @@ impl Links {
             };
             peers.values().filter(is_there).filter_map(|peer| peer.cost)
         };
-        let toll = |gateway: &SocketAddr| match is_open(gateway) {
+        let path_cost = |gateway: &SocketAddr| match is_open(gateway) {
             Some(cost) => {
                 let fastest = beside(*gateway).max_by_key(Cost::shown_bytes_per_s);
-                Toll::of(&fastest.unwrap_or(cost))
+                PathCost::of(&fastest.unwrap_or(cost))
             }
-            None if lost.contains(gateway) => Toll::Closed,
-            None => Toll::Unknown,
+            None if lost.contains(gateway) => PathCost::Closed,
+            None => PathCost::Unknown,
         };
-        gateways.iter().map(toll).collect()
+        gateways.iter().map(path_cost).collect()
     }
 
     /// A line for each link.

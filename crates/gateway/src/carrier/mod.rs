@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use driver::relay::{Session, Toll};
+use driver::relay::{PathCost, Session};
 use driver::{FarTcp, Identity, QuicRail, Stalls, Thread, TrunkConfig};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use tokio::net::TcpStream;
@@ -58,7 +58,7 @@ enum Order {
     /// Nobody wants the channel.
     Leave(Key),
     /// What the links to these gateways cost.
-    Costs(Vec<SocketAddr>, oneshot::Sender<Vec<Toll>>),
+    Costs(Vec<SocketAddr>, oneshot::Sender<Vec<PathCost>>),
     Account(std::sync::mpsc::Sender<String>),
 }
 
@@ -166,7 +166,7 @@ impl Carrier {
     }
 
     /// What the links to other gateways cost; unknown where there never was one, closed where it was lost.
-    pub async fn costs(&self, gateways: Vec<SocketAddr>) -> Vec<Toll> {
+    pub async fn costs(&self, gateways: Vec<SocketAddr>) -> Vec<PathCost> {
         let (sender, told) = oneshot::channel();
         self.shared.order(Order::Costs(gateways, sender));
         // An error: the thread has ended, and all links.
@@ -292,8 +292,8 @@ fn carry(shared: &Arc<Shared>, mut links: Links, mut stalls: Stalls) {
         loads.begun.drain(..).for_each(|key| stalls.add(key));
         links.streams().take_begun().for_each(|key| stalls.add(key));
         stalls.prepare_sleep();
-        let mut has_rail_news = !links.prepare_sleep();
-        if has_rail_news {
+        let mut has_rail_events = !links.prepare_sleep();
+        if has_rail_events {
             until = Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
         let count = epoll::wait(&shared.epoll, &mut events[..], until.as_ref());
@@ -302,7 +302,7 @@ fn carry(shared: &Arc<Shared>, mut links: Links, mut stalls: Stalls) {
         for event in &events[..count.unwrap_or(0)] {
             match event.data.u64() {
                 BELL => is_rung = true,
-                RAIL => has_rail_news = true,
+                RAIL => has_rail_events = true,
                 STALLS => {
                     stalls.hear();
                     stalls.look(|key| match streams::of_key(*key) {
@@ -314,7 +314,7 @@ fn carry(shared: &Arc<Shared>, mut links: Links, mut stalls: Stalls) {
                 key => loads.serve(key, event.flags, &mut links, &mut buffer),
             }
         }
-        if has_rail_news {
+        if has_rail_events {
             links.serve(&mut loads);
         }
         // Behind all events, so that none is for who had the place before.

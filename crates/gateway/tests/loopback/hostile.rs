@@ -60,7 +60,7 @@ fn suffer_and_open(
 }
 
 /// Who is shown the door because it was not run in time to say its greeting calls again, as ranks do.
-fn open_in_crowd(gateway: SocketAddr, request: &Request) -> TcpStream {
+fn open_oversubscribed(gateway: SocketAddr, request: &Request) -> TcpStream {
     let began = Instant::now();
     loop {
         match call(gateway, request) {
@@ -151,7 +151,7 @@ fn no_connections_are_opened_but_to_the_sites_own_networks() {
 #[test]
 fn the_half_open_are_bounded_in_number() {
     let gateway = Daemon::start(Between::Auto);
-    suffer_and_open(&gateway, open_in_crowd, |target| {
+    suffer_and_open(&gateway, open_oversubscribed, |target| {
         let mut strangers = Vec::new();
         for number in 0..3000 {
             let mut stream = TcpStream::connect(target).unwrap();

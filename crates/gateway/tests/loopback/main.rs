@@ -6,5 +6,5 @@ mod half_open;
 mod hostile;
 #[path = "../../../driver/tests/initials/mod.rs"]
 mod initials;
+mod path_costs;
 mod ranks;
-mod tolls;

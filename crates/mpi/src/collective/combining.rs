@@ -1,9 +1,9 @@
-//! Operands that ranks have posted on the board, combined in the order of the schedule.
+//! Operands that ranks have posted on the shared segment, combined in the order of the schedule.
 
 use std::ops::Deref;
 
 use datatype::Reducer;
-use driver::Board;
+use driver::ShmColl;
 use memory::Region;
 use plan::{Buffer, Fold, Operand, Span};
 
@@ -21,8 +21,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
     /// Takes what all operands come to, if a rank that has had a core before has combined them.
     pub(super) fn take_combined(&self, to: Span) -> bool {
         let seat = self.collective.seat();
-        let board = seat.board.lock();
-        let Some(combined) = board.combined() else { return false };
+        let shm_coll = seat.shm_coll.lock();
+        let Some(combined) = shm_coll.combined() else { return false };
         let into = self.collective.memory.stream(to, &self.temporaries);
         let fits = combined.len() == into.len();
         if fits {
@@ -55,9 +55,13 @@ impl<C: Deref<Target = Collective>> Running<C> {
     fn tell_combined(&self, to: Span) {
         let memory = &self.collective.memory;
         let len = to.len as usize * memory.unit();
-        if memory.reducer().is_some() && len <= Board::COMBINED_MAX {
+        if memory.reducer().is_some() && len <= ShmColl::COMBINED_MAX {
             let combined = memory.stream(to, &self.temporaries);
-            self.collective.seat().board.lock().tell_combined(len, |into| combined.read(0, into));
+            self.collective
+                .seat()
+                .shm_coll
+                .lock()
+                .tell_combined(len, |into| combined.read(0, into));
         }
     }
 
@@ -72,14 +76,14 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let Collective { schedule, memory, .. } = &*self.collective;
         let [input, output] = [own, to].map(|span| memory.stream(span, &self.temporaries));
         let at = at as usize * memory.unit();
-        let board = &*self.collective.seat().board.lock();
+        let shm_coll = &*self.collective.seat().shm_coll.lock();
         let (mut own, mut slots) = ([0; PART], [[0; PART]; SLOTS]);
         for start in (0..output.len()).step_by(PART) {
             let len = PART.min(output.len() - start);
             input.read(start, &mut own[..len]);
-            let operands = Operands { own: &own[..len], board, at: at + start };
+            let operands = Operands { own: &own[..len], shm_coll, at: at + start };
             if let Err(from) = operands.combine(&schedule.order, reducer, &mut slots) {
-                return Err(self.unfit_part(from, board.posted(from).len(), at + output.len()));
+                return Err(self.unfit_part(from, shm_coll.posted(from).len(), at + output.len()));
             }
             output.write(start, &slots[0][..len]);
         }
@@ -139,7 +143,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
 /// A part of all operands, where they lie.
 struct Operands<'a> {
     own: &'a [u8],
-    board: &'a Board,
+    shm_coll: &'a ShmColl,
     /// Where the part begins in what others have posted.
     at: usize,
 }
@@ -191,7 +195,7 @@ impl Operands<'_> {
         match operand {
             Operand::Own => Ok(self.own),
             Operand::Posted(from) => {
-                let part = self.board.posted(from).get(self.at..self.at + self.own.len());
+                let part = self.shm_coll.posted(from).get(self.at..self.at + self.own.len());
                 part.ok_or(from)
             }
         }
@@ -216,7 +220,7 @@ fn depth(order: &[Fold]) -> usize {
 const FEW: usize = 64;
 const MANY: usize = 1024;
 
-/// Combinations at once there: more than those of the most ranks that share a board. Half as many do for sixteen.
+/// Combinations at once there: more than those of the most ranks that share a shared segment. Half as many do for sixteen.
 const SLOTS: usize = 8;
 
 /// Bytes of an operand that is combined at a time elsewhere, where it is long.

@@ -8,9 +8,9 @@ use progress::Worker;
 use super::named::{Named, unknown};
 use super::requests::REQUESTS;
 use super::{Ended, NULL, Status};
-use crate::lanes::{Lane, Lanes, wait_in};
 use crate::process::{self, Process};
 use crate::table::Handle;
+use crate::vci::{Vci, VciSet, wait_in};
 use crate::{Error, ErrorClass, Result};
 
 /// Waits for one request.
@@ -25,8 +25,8 @@ pub fn wait(handle: Handle) -> Result<Ended> {
         Named::Operation(named) => {
             named.progress(process)?.wait(|worker| named.end(worker).transpose())
         }
-        Named::Kept(lane) => wait_in(process, lanes_of(process, lane, handle)?, |lane, worker| {
-            end((lane, worker), handle).transpose()
+        Named::Kept(vci) => wait_in(process, vcis_of(process, vci, handle)?, |vci, worker| {
+            end((vci, worker), handle).transpose()
         }),
     }
 }
@@ -51,19 +51,19 @@ pub fn peek(handle: Handle) -> Result<Option<Status>> {
 #[inline]
 fn ask<T>(
     handle: Handle,
-    mut question: impl FnMut((Lane, &mut Worker)) -> Result<Option<T>>,
+    mut question: impl FnMut((Vci, &mut Worker)) -> Result<Option<T>>,
     done: impl FnOnce(Status) -> T,
 ) -> Result<Option<T>> {
     let process = process::current()?;
-    let lanes = match Named::of(handle) {
+    let vcis = match Named::of(handle) {
         Named::Null => return Err(unknown(handle)),
         Named::Done(known) => return Ok(Some(done(known.status()))),
-        Named::Operation(named) => named.progress(process).map(|_| Lanes::NONE.with(named.lane))?,
-        Named::Kept(lane) => lanes_of(process, lane, handle)?,
+        Named::Operation(named) => named.progress(process).map(|_| VciSet::NONE.with(named.vci))?,
+        Named::Kept(vci) => vcis_of(process, vci, handle)?,
     };
-    let answer = test_in(process, lanes, |lane, worker| question((lane, worker)))?;
+    let answer = test_in(process, vcis, |vci, worker| question((vci, worker)))?;
     if answer.is_none() {
-        process.lane(lanes.first()).pause();
+        process.vci(vcis.first()).pause();
     }
     Ok(answer)
 }
@@ -76,12 +76,12 @@ fn ask<T>(
 pub fn peek_all(handles: &[Cell<Handle>]) -> Result<Vec<Peeked>> {
     let process = process::current()?;
     let mut list = List::of(process, handles)?;
-    let (lanes, mut all) = (list.lanes, vec![Peeked::Inactive; handles.len()]);
-    test_in(process, lanes, |lane, worker| {
-        list.check(lane, worker)?;
-        list.each_active(lane, |index| {
+    let (vcis, mut all) = (list.vcis, vec![Peeked::Inactive; handles.len()]);
+    test_in(process, vcis, |vci, worker| {
+        list.check(vci, worker)?;
+        list.each_active(vci, |index| {
             if !matches!(all[index], Peeked::Ended(_)) {
-                let status = status((lane, worker), handles[index].get())?;
+                let status = status((vci, worker), handles[index].get())?;
                 all[index] = status.map_or(Peeked::Active, Peeked::Ended);
             }
             Ok(true)
@@ -89,7 +89,7 @@ pub fn peek_all(handles: &[Cell<Handle>]) -> Result<Vec<Peeked>> {
         Ok(None::<()>)
     })?;
     if !all.iter().any(|one| matches!(one, Peeked::Ended(_))) {
-        process.lane(lanes.first()).pause();
+        process.vci(vcis.first()).pause();
     }
     Ok(all)
 }
@@ -116,26 +116,26 @@ pub fn wait_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) 
         return Ok(());
     }
     let mut list = List::of(process, handles)?;
-    let Some(lane) = list.lanes.only() else {
-        return wait_all_in_lanes(process, &list, &mut report);
+    let Some(vci) = list.vcis.only() else {
+        return wait_all_in_vcis(process, &list, &mut report);
     };
     let mut open = handles;
-    process.lane(lane).wait(|worker| {
-        let checked = list.check(lane, worker);
-        checked.and_then(|()| end_all(&mut open, (lane, worker), &mut report)).transpose()
+    process.vci(vci).wait(|worker| {
+        let checked = list.check(vci, worker);
+        checked.and_then(|()| end_all(&mut open, (vci, worker), &mut report)).transpose()
     })
 }
 
-/// As [`wait_all`], where there are several lanes.
+/// As [`wait_all`], where there are several vcis.
 #[cold]
-fn wait_all_in_lanes(
+fn wait_all_in_vcis(
     process: &Process,
     list: &List,
     report: &mut impl FnMut(usize, Ended),
 ) -> Result<()> {
     let mut left = list.report_inactive(report)?;
-    wait_in(process, list.lanes, |lane, worker| {
-        let ended = list.end_some(lane, worker, usize::MAX, report);
+    wait_in(process, list.vcis, |vci, worker| {
+        let ended = list.end_some(vci, worker, usize::MAX, report);
         let is_over = |ended| {
             left -= ended;
             (left == 0).then_some(())
@@ -154,27 +154,27 @@ pub fn test_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) 
         return Ok(true);
     }
     let mut list = List::of(process, handles)?;
-    let Some(lane) = list.lanes.only() else {
-        return test_all_in_lanes(process, &list, &mut report);
+    let Some(vci) = list.vcis.only() else {
+        return test_all_in_vcis(process, &list, &mut report);
     };
-    let all_done = process.lane(lane).test(|worker| {
-        list.check(lane, worker)?;
+    let all_done = process.vci(vci).test(|worker| {
+        list.check(vci, worker)?;
         for handle in handles.iter().map(Cell::get).filter(|handle| *handle != NULL) {
-            if status((lane, worker), handle)?.is_none() {
+            if status((vci, worker), handle)?.is_none() {
                 return Ok(false);
             }
         }
         let mut open = handles;
-        end_all(&mut open, (lane, worker), &mut report).map(|end| end.is_some())
+        end_all(&mut open, (vci, worker), &mut report).map(|end| end.is_some())
     })?;
     if !all_done {
-        process.lane(lane).pause();
+        process.vci(vci).pause();
     }
     Ok(all_done)
 }
 
 #[cold]
-fn test_all_in_lanes(
+fn test_all_in_vcis(
     process: &Process,
     list: &List,
     report: &mut impl FnMut(usize, Ended),
@@ -183,8 +183,8 @@ fn test_all_in_lanes(
         return Ok(false);
     }
     list.report_inactive(report)?;
-    test_in(process, list.lanes, |lane, worker| {
-        list.end_some(lane, worker, usize::MAX, report)?;
+    test_in(process, list.vcis, |vci, worker| {
+        list.end_some(vci, worker, usize::MAX, report)?;
         Ok(None::<()>)
     })?;
     Ok(true)
@@ -208,18 +208,18 @@ fn report_done(handles: &[Cell<Handle>], report: &mut impl FnMut(usize, Ended)) 
     true
 }
 
-/// Ends requests from the last on, until all have ended or one has not; `open` are those before it. All are of one lane.
+/// Ends requests from the last on, until all have ended or one has not; `open` are those before it. All are of one vci.
 #[inline]
 fn end_all(
     open: &mut &[Cell<Handle>],
-    (lane, worker): (Lane, &mut Worker),
+    (vci, worker): (Vci, &mut Worker),
     report: &mut impl FnMut(usize, Ended),
 ) -> Result<Option<()>> {
     while let Some((handle, before)) = open.split_last() {
         let ended = if handle.get() == NULL {
             Ended::of(Status::EMPTY)
         } else {
-            let ended = end((lane, worker), handle.get())?;
+            let ended = end((vci, worker), handle.get())?;
             let Some(ended) = ended else { return Ok(None) };
             if ended.freed {
                 handle.set(NULL);
@@ -265,76 +265,76 @@ fn some(
 ) -> Result<bool> {
     let process = process::current()?;
     let mut list = List::of(process, handles)?;
-    let (lanes, mut is_active) = (list.lanes, true);
-    let look = |lane, worker: &mut Worker| {
-        list.check(lane, worker)?;
+    let (vcis, mut is_active) = (list.vcis, true);
+    let look = |vci, worker: &mut Worker| {
+        list.check(vci, worker)?;
         if !list.is_active {
             is_active = false;
             return Ok(Some(()));
         }
-        let found = list.end_some(lane, worker, most, &mut report)?;
+        let found = list.end_some(vci, worker, most, &mut report)?;
         if found == 0 {
-            worker.await_any(|| list.ends(lane));
+            worker.await_any(|| list.ends(vci));
         }
         Ok((found > 0).then_some(()))
     };
     let found = match waits {
-        true => Some(wait_in(process, lanes, transposed(look))?),
-        false => test_in(process, lanes, look)?,
+        true => Some(wait_in(process, vcis, transposed(look))?),
+        false => test_in(process, vcis, look)?,
     };
     if found.is_none() {
-        process.lane(lanes.first()).pause();
+        process.vci(vcis.first()).pause();
     }
     Ok(is_active)
 }
 
 /// An answer that may be an error, as a wait takes it.
 fn transposed<T>(
-    mut look: impl FnMut(Lane, &mut Worker) -> Result<Option<T>>,
-) -> impl FnMut(Lane, &mut Worker) -> Option<Result<T>> {
-    move |lane, worker| look(lane, worker).transpose()
+    mut look: impl FnMut(Vci, &mut Worker) -> Result<Option<T>>,
+) -> impl FnMut(Vci, &mut Worker) -> Option<Result<T>> {
+    move |vci, worker| look(vci, worker).transpose()
 }
 
 /// Requests that a call names together.
 struct List<'a> {
     handles: &'a [Cell<Handle>],
-    /// The lanes that can tell of their ends; none of them means the first.
-    lanes: Lanes,
+    /// The vcis that can tell of their ends; none of them means the first.
+    vcis: VciSet,
     is_checked: bool,
     /// Whether any is active, once they have been checked.
     is_active: bool,
 }
 
 impl<'a> List<'a> {
-    /// Those behind some handles. Where they are in one lane, they are checked by the first who asks in it: so that takes
+    /// Those behind some handles. Where they are in one vci, they are checked by the first who asks in it: so that takes
     /// its lock once.
     #[inline]
     fn of(process: &Process, handles: &'a [Cell<Handle>]) -> Result<Self> {
-        let list = Self { handles, lanes: Lanes::NONE, is_checked: false, is_active: false };
-        if process.lanes() == 1 { Ok(list) } else { list.in_lanes(process) }
+        let list = Self { handles, vcis: VciSet::NONE, is_checked: false, is_active: false };
+        if process.vcis() == 1 { Ok(list) } else { list.in_vcis(process) }
     }
 
     #[cold]
-    fn in_lanes(mut self, process: &Process) -> Result<Self> {
-        let all = Lanes::all(process.lanes());
+    fn in_vcis(mut self, process: &Process) -> Result<Self> {
+        let all = VciSet::all(process.vcis());
         for (index, handle) in self.handles.iter().map(Cell::get).enumerate() {
             let named = Named::of(handle);
-            let Some(lane) = named.lane() else { continue };
-            let is_known = all.with(lane) == all;
+            let Some(vci) = named.vci() else { continue };
+            let is_known = all.with(vci) == all;
             let is_of_all = match named {
-                Named::Kept(Lane::FIRST) => is_of_all_lanes(handle),
+                Named::Kept(Vci::FIRST) => is_of_all_vcis(handle),
                 Named::Kept(_) | Named::Operation(_) | Named::Null | Named::Done(_) => Ok(false),
             };
             match is_of_all {
-                Ok(true) => self.lanes = all,
-                Ok(false) if is_known => self.lanes = self.lanes.with(lane),
+                Ok(true) => self.vcis = all,
+                Ok(false) if is_known => self.vcis = self.vcis.with(vci),
                 Ok(false) => return Err(unknown(handle).about(entry(index))),
                 Err(error) => return Err(error.about(entry(index))),
             }
         }
-        if self.lanes.only().is_none() {
-            for lane in self.lanes.iter() {
-                process.lane(lane).look(|worker| self.check_in(lane, worker))?;
+        if self.vcis.only().is_none() {
+            for vci in self.vcis.iter() {
+                process.vci(vci).look(|worker| self.check_in(vci, worker))?;
             }
             self.is_checked = true;
         }
@@ -343,20 +343,20 @@ impl<'a> List<'a> {
 
     /// Checks, if nobody has, that all handles are null or live, and none is listed twice: a request can end only once.
     #[inline]
-    fn check(&mut self, lane: Lane, worker: &mut Worker) -> Result<()> {
+    fn check(&mut self, vci: Vci, worker: &mut Worker) -> Result<()> {
         if self.is_checked {
             return Ok(());
         }
         self.is_checked = true;
-        self.check_in(lane, worker)
+        self.check_in(vci, worker)
     }
 
-    /// Checks those of a lane: puts each on its list, and takes all off again.
+    /// Checks those of a vci: puts each on its list, and takes all off again.
     #[inline]
-    fn check_in(&mut self, lane: Lane, worker: &mut Worker) -> Result<()> {
+    fn check_in(&mut self, vci: Vci, worker: &mut Worker) -> Result<()> {
         let (mut listed, mut checked) = (0, Ok(()));
         for handle in self.handles {
-            match self.enlist(lane, worker, handle.get()) {
+            match self.enlist(vci, worker, handle.get()) {
                 Ok(Some(is_active)) => self.is_active |= is_active,
                 Ok(None) => checked = Err(listed_twice(self.handles, listed)),
                 Err(error) => checked = Err(error.about(entry(listed))),
@@ -367,18 +367,18 @@ impl<'a> List<'a> {
             listed += 1;
         }
         for handle in &self.handles[..listed] {
-            strike(lane, worker, handle.get());
+            strike(vci, worker, handle.get());
         }
         checked
     }
 
-    /// Puts a request of a lane on the list; whether it is active, and none if it is there already.
+    /// Puts a request of a vci on the list; whether it is active, and none if it is there already.
     #[inline]
-    fn enlist(&self, lane: Lane, worker: &mut Worker, handle: Handle) -> Result<Option<bool>> {
+    fn enlist(&self, vci: Vci, worker: &mut Worker, handle: Handle) -> Result<Option<bool>> {
         let named = Named::of(handle);
-        match named.lane() {
-            Some(of) if of != lane && self.lanes.only().is_some() => return Err(unknown(handle)),
-            Some(of) if of != lane => return Ok(Some(false)),
+        match named.vci() {
+            Some(of) if of != vci && self.vcis.only().is_some() => return Err(unknown(handle)),
+            Some(of) if of != vci => return Ok(Some(false)),
             Some(_) | None => {}
         }
         let (is_first, is_active) = match named {
@@ -387,8 +387,8 @@ impl<'a> List<'a> {
             Named::Operation(named) => {
                 (worker.engine.enlist(named.op).ok_or_else(|| unknown(handle))?, true)
             }
-            Named::Kept(lane) => {
-                let mut requests = REQUESTS.of(lane).lock();
+            Named::Kept(vci) => {
+                let mut requests = REQUESTS.of(vci).lock();
                 let kept = requests.find(handle)?;
                 (!std::mem::replace(&mut kept.is_listed, true), kept.request.is_active())
             }
@@ -410,19 +410,19 @@ impl<'a> List<'a> {
         Ok(active)
     }
 
-    /// Ends and reports active requests that have ended as far as the core of a lane tells, at most `most`; how many.
+    /// Ends and reports active requests that have ended as far as the core of a vci tells, at most `most`; how many.
     #[inline]
     fn end_some(
         &self,
-        lane: Lane,
+        vci: Vci,
         worker: &mut Worker,
         most: usize,
         report: &mut impl FnMut(usize, Ended),
     ) -> Result<usize> {
         let mut found = 0;
-        self.each_active(lane, |index| {
+        self.each_active(vci, |index| {
             let handle = &self.handles[index];
-            if let Some(ended) = end((lane, worker), handle.get())? {
+            if let Some(ended) = end((vci, worker), handle.get())? {
                 if ended.freed {
                     handle.set(NULL);
                 }
@@ -434,17 +434,17 @@ impl<'a> List<'a> {
         Ok(found)
     }
 
-    /// The operations of a lane whose ends end requests; none where something else does as well.
-    fn ends(&self, lane: Lane) -> Option<Vec<OpId>> {
+    /// The operations of a vci whose ends end requests; none where something else does as well.
+    fn ends(&self, vci: Vci) -> Option<Vec<OpId>> {
         let (mut ops, mut are_all) = (Vec::new(), true);
-        let listed = self.each_active(lane, |index| {
+        let listed = self.each_active(vci, |index| {
             let handle = self.handles[index].get();
             match Named::of(handle) {
                 Named::Null => {}
                 Named::Done(_) => are_all = false,
                 Named::Operation(named) => ops.push(named.op),
-                Named::Kept(lane) => {
-                    let operations = REQUESTS.of(lane).lock().find(handle)?.request.operations();
+                Named::Kept(vci) => {
+                    let operations = REQUESTS.of(vci).lock().find(handle)?.request.operations();
                     are_all &= !operations.is_empty();
                     ops.extend(operations.iter().map(|operation| operation.op));
                 }
@@ -454,16 +454,16 @@ impl<'a> List<'a> {
         (listed.is_ok() && are_all).then_some(ops)
     }
 
-    /// Calls `then` with the places in the list of the active requests that a lane's core can tell of, until it says no.
+    /// Calls `then` with the places in the list of the active requests that a vci's core can tell of, until it says no.
     #[inline]
-    fn each_active(&self, lane: Lane, mut then: impl FnMut(usize) -> Result<bool>) -> Result<()> {
+    fn each_active(&self, vci: Vci, mut then: impl FnMut(usize) -> Result<bool>) -> Result<()> {
         for (index, handle) in self.handles.iter().map(Cell::get).enumerate() {
             let is_asked = match Named::of(handle) {
                 Named::Null => false,
                 Named::Done(_) => true,
-                Named::Operation(named) => named.lane == lane,
-                Named::Kept(of) if of == lane => is_active(handle)?,
-                Named::Kept(Lane::FIRST) => is_of_all_lanes(handle)?,
+                Named::Operation(named) => named.vci == vci,
+                Named::Kept(of) if of == vci => is_active(handle)?,
+                Named::Kept(Vci::FIRST) => is_of_all_vcis(handle)?,
                 Named::Kept(_) => false,
             };
             if is_asked && !then(index)? {
@@ -474,13 +474,13 @@ impl<'a> List<'a> {
     }
 }
 
-/// Takes a request of a lane off the list.
+/// Takes a request of a vci off the list.
 #[inline]
-fn strike(lane: Lane, worker: &mut Worker, handle: Handle) {
+fn strike(vci: Vci, worker: &mut Worker, handle: Handle) {
     match Named::of(handle) {
-        Named::Operation(named) if named.lane == lane => worker.engine.strike(named.op),
-        Named::Kept(of) if of == lane => {
-            if let Ok(kept) = REQUESTS.of(lane).lock().find(handle) {
+        Named::Operation(named) if named.vci == vci => worker.engine.strike(named.op),
+        Named::Kept(of) if of == vci => {
+            if let Ok(kept) = REQUESTS.of(vci).lock().find(handle) {
                 kept.is_listed = false;
             }
         }
@@ -492,22 +492,22 @@ fn strike(lane: Lane, worker: &mut Worker, handle: Handle) {
 pub(super) fn check_now(handles: &[Cell<Handle>]) -> Result<()> {
     let process = process::current()?;
     let mut list = List::of(process, handles)?;
-    let lane = list.lanes.first();
-    process.lane(lane).look(|worker| list.check(lane, worker))
+    let vci = list.vcis.first();
+    process.vci(vci).look(|worker| list.check(vci, worker))
 }
 
-/// Asks each of several lanes of a process once, until one answers.
+/// Asks each of several vcis of a process once, until one answers.
 #[inline]
 fn test_in<T>(
     process: &Process,
-    lanes: Lanes,
-    mut ask: impl FnMut(Lane, &mut Worker) -> Result<Option<T>>,
+    vcis: VciSet,
+    mut ask: impl FnMut(Vci, &mut Worker) -> Result<Option<T>>,
 ) -> Result<Option<T>> {
-    if let Some(lane) = lanes.only() {
-        return process.lane(lane).test(|worker| ask(lane, worker));
+    if let Some(vci) = vcis.only() {
+        return process.vci(vci).test(|worker| ask(vci, worker));
     }
-    for lane in lanes.iter() {
-        let answer = process.lane(lane).test(|worker| ask(lane, worker))?;
+    for vci in vcis.iter() {
+        let answer = process.vci(vci).test(|worker| ask(vci, worker))?;
         if answer.is_some() {
             return Ok(answer);
         }
@@ -515,20 +515,20 @@ fn test_in<T>(
     Ok(None)
 }
 
-/// The lanes that can tell of the end of a request that is kept in the table of one.
-fn lanes_of(process: &Process, lane: Lane, handle: Handle) -> Result<Lanes> {
-    if lane.number() >= process.lanes() {
+/// The vcis that can tell of the end of a request that is kept in the table of one.
+fn vcis_of(process: &Process, vci: Vci, handle: Handle) -> Result<VciSet> {
+    if vci.number() >= process.vcis() {
         return Err(unknown(handle));
     }
-    if process.lanes() > 1 && lane == Lane::FIRST && is_of_all_lanes(handle)? {
-        return Ok(Lanes::all(process.lanes()));
+    if process.vcis() > 1 && vci == Vci::FIRST && is_of_all_vcis(handle)? {
+        return Ok(VciSet::all(process.vcis()));
     }
-    Ok(Lanes::NONE.with(lane))
+    Ok(VciSet::NONE.with(vci))
 }
 
-/// Whether the end of a request that is kept in the first table shows only where each lane has been asked.
-fn is_of_all_lanes(handle: Handle) -> Result<bool> {
-    REQUESTS.of(Lane::FIRST).lock().find(handle).map(|kept| kept.request.is_of_all_lanes())
+/// Whether the end of a request that is kept in the first table shows only where each vci has been asked.
+fn is_of_all_vcis(handle: Handle) -> Result<bool> {
+    REQUESTS.of(Vci::FIRST).lock().find(handle).map(|kept| kept.request.is_of_all_vcis())
 }
 
 /// Whether a request counts in calls that wait for any of several.
@@ -536,42 +536,38 @@ fn is_active(handle: Handle) -> Result<bool> {
     match Named::of(handle) {
         Named::Null => Ok(false),
         Named::Done(_) | Named::Operation(_) => Ok(true),
-        Named::Kept(lane) => {
-            REQUESTS.of(lane).lock().find(handle).map(|kept| kept.request.is_active())
+        Named::Kept(vci) => {
+            REQUESTS.of(vci).lock().find(handle).map(|kept| kept.request.is_active())
         }
     }
 }
 
-/// The end of the request behind a handle, once, if it is there, as far as the core of a lane tells, which is that of an
+/// The end of the request behind a handle, once, if it is there, as far as the core of a vci tells, which is that of an
 /// operation; with it the request is gone, unless it can be started again.
 #[inline(always)]
-fn end((lane, worker): (Lane, &mut Worker), handle: Handle) -> Result<Option<Ended>> {
+fn end((vci, worker): (Vci, &mut Worker), handle: Handle) -> Result<Option<Ended>> {
     match Named::of(handle) {
         Named::Null => Err(unknown(handle)),
         Named::Done(done) => Ok(Some(Ended::of(done.status()))),
         Named::Operation(named) => named.end(worker),
-        Named::Kept(of) => end_kept(of, (lane, worker), handle),
+        Named::Kept(of) => end_kept(of, (vci, worker), handle),
     }
 }
 
 #[inline(never)]
-fn end_kept(
-    of: Lane,
-    (lane, worker): (Lane, &mut Worker),
-    handle: Handle,
-) -> Result<Option<Ended>> {
+fn end_kept(of: Vci, (vci, worker): (Vci, &mut Worker), handle: Handle) -> Result<Option<Ended>> {
     let is_gone = |end: &Option<Ended>| end.as_ref().is_some_and(|ended| ended.freed);
-    REQUESTS.of(of).lock().ask(handle, |kept| kept.request.poll(lane, worker), is_gone)
+    REQUESTS.of(of).lock().ask(handle, |kept| kept.request.poll(vci, worker), is_gone)
 }
 
-/// The status of a request that has ended, which is left as it is, as far as the core of a lane tells.
-fn status((lane, worker): (Lane, &mut Worker), handle: Handle) -> Result<Option<Status>> {
+/// The status of a request that has ended, which is left as it is, as far as the core of a vci tells.
+fn status((vci, worker): (Vci, &mut Worker), handle: Handle) -> Result<Option<Status>> {
     match Named::of(handle) {
         Named::Null => Err(unknown(handle)),
         Named::Done(done) => Ok(Some(done.status())),
         Named::Operation(named) => named.peek(worker),
         Named::Kept(of) => {
-            REQUESTS.of(of).lock().find(handle).map(|kept| kept.request.peek(lane, worker))
+            REQUESTS.of(of).lock().find(handle).map(|kept| kept.request.peek(vci, worker))
         }
     }
 }

@@ -6,9 +6,9 @@ use progress::{Progress, Worker};
 
 use super::requests::REQUESTS;
 use super::{Done, Ended, NULL, Operation, Status};
-use crate::lanes::Lane;
 use crate::process::{self, Process};
 use crate::table::{self, Handle, Kind, MAX_OBJECTS};
+use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
 /// What a handle says, which may name no request.
@@ -20,8 +20,8 @@ pub(super) enum Named {
     Done(Done),
     /// An operation of the engine's.
     Operation(NamedOperation),
-    /// Kept in the table of a lane, or nowhere.
-    Kept(Lane),
+    /// Kept in the table of a vci, or nowhere.
+    Kept(Vci),
 }
 
 /// An operation that a handle names; the engine knows whether there is one.
@@ -29,35 +29,35 @@ pub(super) enum Named {
 pub(super) struct NamedOperation {
     handle: Handle,
     pub op: OpId,
-    pub lane: Lane,
+    pub vci: Vci,
     receives: bool,
 }
 
 impl Named {
     #[inline(always)]
     pub fn of(handle: Handle) -> Self {
-        let lane = Lane::numbered(handle.index() / MAX_OBJECTS);
+        let vci = Vci::numbered(handle.index() / MAX_OBJECTS);
         if handle.is_of(Kind::Receive) || handle.is_of(Kind::Send) {
             let place = (handle.index() % MAX_OBJECTS) as u64;
             let op = OpId::from_bits(u64::from(handle.generation()) << 32 | place);
             let receives = handle.is_of(Kind::Receive);
-            return Self::Operation(NamedOperation { handle, op, lane, receives });
+            return Self::Operation(NamedOperation { handle, op, vci, receives });
         }
         match handle {
             NULL => Self::Null,
             SENT => Self::Done(Done::Sent),
             NOBODYS => Self::Done(Done::OfNobody),
-            _ => Self::Kept(lane),
+            _ => Self::Kept(vci),
         }
     }
 
-    /// The lane that it is in; none where any lane tells of its end.
+    /// The vci that it is in; none where any vci tells of its end.
     #[inline]
-    pub fn lane(&self) -> Option<Lane> {
+    pub fn vci(&self) -> Option<Vci> {
         match self {
             Self::Null | Self::Done(_) => None,
-            Self::Operation(named) => Some(named.lane),
-            Self::Kept(lane) => Some(*lane),
+            Self::Operation(named) => Some(named.vci),
+            Self::Kept(vci) => Some(*vci),
         }
     }
 }
@@ -66,8 +66,8 @@ impl NamedOperation {
     /// The communication that it is under way in, if it is one.
     #[inline]
     pub fn progress(self, process: &Process) -> Result<&Progress> {
-        if self.lane.number() < process.lanes() {
-            Ok(process.lane(self.lane))
+        if self.vci.number() < process.vcis() {
+            Ok(process.vci(self.vci))
         } else {
             Err(unknown(self.handle))
         }
@@ -97,8 +97,8 @@ impl NamedOperation {
 
     #[inline]
     fn operation(self, note: u64) -> Operation {
-        let Self { op, lane, receives, .. } = self;
-        Operation { op, receives, lane, comm: Handle(note) }
+        let Self { op, vci, receives, .. } = self;
+        Operation { op, receives, vci, comm: Handle(note) }
     }
 }
 
@@ -115,7 +115,7 @@ impl Operation {
         if place >= MAX_OBJECTS {
             return Err(too_many());
         }
-        Ok(Handle::new(kind, self.lane.number() * MAX_OBJECTS + place).again((bits >> 32) as u32))
+        Ok(Handle::new(kind, self.vci.number() * MAX_OBJECTS + place).again((bits >> 32) as u32))
     }
 }
 
@@ -134,7 +134,7 @@ pub fn from_int(value: i32) -> Handle {
     let low = Handle(u64::from(value as u32));
     match Named::of(low) {
         Named::Null | Named::Done(_) => low,
-        Named::Kept(lane) => REQUESTS.of(lane).from_int(value),
+        Named::Kept(vci) => REQUESTS.of(vci).from_int(value),
         Named::Operation(named) => {
             let place = named.op.to_bits() as u32;
             let progress = process::current().and_then(|process| named.progress(process));
@@ -168,15 +168,15 @@ mod tests {
     proptest! {
         #[test]
         fn a_handle_says_which_operation_it_is_of(
-            place in 0..MAX_OBJECTS as u64, generation: u32, lane in 0..8usize, receives: bool,
+            place in 0..MAX_OBJECTS as u64, generation: u32, vci in 0..8usize, receives: bool,
         ) {
             let op = OpId::from_bits(u64::from(generation) << 32 | place);
-            let lane = Lane::numbered(lane);
-            let operation = Operation { op, receives, lane, comm: Handle(0x101) };
+            let vci = Vci::numbered(vci);
+            let operation = Operation { op, receives, vci, comm: Handle(0x101) };
             let handle = operation.handle().unwrap();
             prop_assert!(handle.to_int() > 0 && !handle.is_predefined());
             let Named::Operation(named) = Named::of(handle) else { panic!("it is one") };
-            prop_assert_eq!((named.op, named.lane, named.receives), (op, lane, receives));
+            prop_assert_eq!((named.op, named.vci, named.receives), (op, vci, receives));
         }
 
         #[test]
@@ -198,7 +198,7 @@ mod tests {
         }
         assert!(matches!(Named::of(NULL), Named::Null));
         let op = OpId::from_bits(MAX_OBJECTS as u64);
-        let operation = Operation { op, receives: true, lane: Lane::FIRST, comm: Handle(0x101) };
+        let operation = Operation { op, receives: true, vci: Vci::FIRST, comm: Handle(0x101) };
         assert_eq!(operation.handle().unwrap_err().class, ErrorClass::NoMem);
     }
 }

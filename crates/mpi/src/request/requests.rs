@@ -3,35 +3,35 @@
 
 use super::Request;
 use crate::ErrorClass;
-use crate::lanes::{LANES_MAX, Lane};
 use crate::table::{Kind, Table};
+use crate::vci::{VCIS_MAX, Vci};
 
 /// A request in the table.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub request: Request,
-    /// It stands in a list that is being made, with its lane's lock.
+    /// It stands in a list that is being made, with its vci's lock.
     pub is_listed: bool,
 }
 
-/// Those of each lane, on cache lines of their own.
-pub(super) struct Requests([Part; LANES_MAX]);
+/// Those of each vci, on cache lines of their own.
+pub(super) struct Requests([Part; VCIS_MAX]);
 
 #[repr(align(128))]
 struct Part(Table<Entry>);
 
 impl Requests {
     #[inline]
-    pub fn of(&self, lane: Lane) -> &Table<Entry> {
-        &self.0[lane.number()].0
+    pub fn of(&self, vci: Vci) -> &Table<Entry> {
+        &self.0[vci.number()].0
     }
 }
 
 /// Locked after the core.
 pub(super) static REQUESTS: Requests = {
-    const fn part(lane: usize) -> Part {
-        Part(Table::part(Kind::Request, ErrorClass::Request, lane))
+    const fn part(vci: usize) -> Part {
+        Part(Table::part(Kind::Request, ErrorClass::Request, vci))
     }
-    const { assert!(LANES_MAX == 8) };
+    const { assert!(VCIS_MAX == 8) };
     Requests([part(0), part(1), part(2), part(3), part(4), part(5), part(6), part(7)])
 };

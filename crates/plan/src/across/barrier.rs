@@ -1,11 +1,11 @@
 //! The barrier of several sites.
 
 use crate::across::{Pin, Way};
-use crate::pieces::board::Seat;
+use crate::pieces::shmem::Seat;
 use crate::schedule::Schedule;
 use crate::topology::Levels;
 
-/// Sites hear of each other as soon as all their ranks have come: at the board of their node, if the rank has a `seat`
+/// Sites hear of each other as soon as all their ranks have come: at the shmem of their node, if the rank has a `seat`
 /// there.
 pub(crate) fn barrier(schedule: &mut Schedule, levels: &Levels, me: u32, seat: Option<Seat>) {
     let way = Way { levels, lane: 0, pin: Pin::None };

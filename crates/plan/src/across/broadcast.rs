@@ -2,11 +2,11 @@
 
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
 use crate::crossings::{Hearers, Load, Relays};
-use crate::pieces::board::Seat;
+use crate::pieces::shmem::Seat;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::Across;
 
-/// `len` bytes of the root's output to everyone's; at the board of its node, if the rank has a `seat` there, what is
+/// `len` bytes of the root's output to everyone's; at the shmem of its node, if the rank has a `seat` there, what is
 /// not cut.
 pub(crate) fn broadcast(
     schedule: &mut Schedule,
@@ -109,8 +109,8 @@ fn run(schedule: &mut Schedule, me: u32, mut courses: Vec<Course>, begins: &[u32
     });
     for &(stage, index) in &order {
         let Course { source, span, seat, ref mut arrived, .. } = courses[index];
-        let by_board = seat.is_some() && (stage == HOME_RANKS || stage == RANKS);
-        if let Some((_, from)) = source.filter(|source| source.0 == stage && !by_board) {
+        let by_shmem = seat.is_some() && (stage == HOME_RANKS || stage == RANKS);
+        if let Some((_, from)) = source.filter(|source| source.0 == stage && !by_shmem) {
             *arrived = schedule.expect(from, span);
         }
     }

@@ -1,9 +1,9 @@
 //! Short blocks that travel together: a bundle holds the blocks of a node, a site or all ranks in the
-//! order of the grid, so that what a head collects lies beside each other. Within a node they go by its board, if a
+//! order of the grid, so that what a head collects lies beside each other. Within a node they go by its shmem, if a
 //! rank has a `seat` there: all of a node have.
 
 use crate::across::{Pin, Way};
-use crate::pieces::board::Seat;
+use crate::pieces::shmem::Seat;
 use crate::schedule::{Buffer, Schedule, Span, Ticket, starts};
 use crate::topology::Levels;
 

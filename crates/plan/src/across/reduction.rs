@@ -5,11 +5,11 @@
 //! what goes up is a combination for each *run* of consecutive ranks. Where every site's ranks are
 //! consecutive, that is one; where ranks were dealt to the sites in turns, it is as many as there are ranks.
 //!
-//! What is not cut goes by the board of its node, if a rank has a `seat` there: all of a node have.
+//! What is not cut goes by the shmem of its node, if a rank has a `seat` there: all of a node have.
 
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
 use crate::crossings::{Crossings, Hearers, Load, Relays};
-use crate::pieces::board::Seat;
+use crate::pieces::shmem::Seat;
 use crate::reduction::Operands;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
@@ -88,7 +88,7 @@ pub(crate) fn reduce(
 }
 
 /// Everyone's input, combined; block `i` of the result to rank `i`'s output. Each block takes a way of its
-/// own, from the board of the node, if the rank has a `seat` there: each shows all of its input there once.
+/// own, from the shmem of the node, if the rank has a `seat` there: each shows all of its input there once.
 pub(crate) fn reduce_scatter(
     schedule: &mut Schedule,
     sites: &Across,
@@ -303,7 +303,7 @@ struct Reduction<'a> {
     /// By how many segments what is passed on to the roots of each site is due later, for what comes sooner to be
     /// passed on before; none where that is all one.
     waits: Vec<u32>,
-    /// At the board of the node, if what goes within it goes by that. Then a node is one run.
+    /// At the shmem of the node, if what goes within it goes by that. Then a node is one run.
     seat: Option<Seat>,
     /// What each rank shows there at once, of which courses take parts.
     shows: Option<Span>,

@@ -60,7 +60,7 @@ impl Model {
                 | Barrier::Tournament
                 | Barrier::Heads
                 | Barrier::Levels
-                | Barrier::Board => return None,
+                | Barrier::Shmem => return None,
             },
             Operation::Broadcast => match Broadcast::named(algorithm)? {
                 Broadcast::Sites => {
@@ -84,7 +84,7 @@ impl Model {
                 | Broadcast::VanDeGeijn
                 | Broadcast::Heads
                 | Broadcast::Levels
-                | Broadcast::Board => return None,
+                | Broadcast::Shmem => return None,
             },
             Operation::Gather | Operation::Scatter => match Gather::named(algorithm)? {
                 Gather::Linear => streams(&of_site, 1) + ranks * self.far.work_ns,
@@ -93,7 +93,7 @@ impl Model {
                     let legs = 2 * self.far.latency_ns + 2 * bundle;
                     streams(&of_site, 1) + legs + if has_heads { self.blocks_ns(bytes) } else { 0 }
                 }
-                Gather::Binomial | Gather::Heads | Gather::Board => return None,
+                Gather::Binomial | Gather::Heads | Gather::Shmem => return None,
             },
             Operation::Allgather => match Allgather::named(algorithm)? {
                 Allgather::Bundles => {
@@ -118,7 +118,7 @@ impl Model {
                 | Allgather::Ring
                 | Allgather::Heads
                 | Allgather::Levels
-                | Allgather::Board => return None,
+                | Allgather::Shmem => return None,
             },
             Operation::Alltoall => match Alltoall::named(algorithm)? {
                 Alltoall::Pairwise => {
@@ -131,7 +131,7 @@ impl Model {
                     let streams = streams(&of_pairs, node_ranks);
                     streams + 2 * legs
                 }
-                Alltoall::Bundles | Alltoall::Bruck | Alltoall::Heads | Alltoall::Board => {
+                Alltoall::Bundles | Alltoall::Bruck | Alltoall::Heads | Alltoall::Shmem => {
                     return None;
                 }
             },
@@ -159,7 +159,7 @@ impl Model {
                 | Reduce::Ring
                 | Reduce::Heads
                 | Reduce::Levels
-                | Reduce::Board => return None,
+                | Reduce::Shmem => return None,
             },
             Operation::Allreduce => match Allreduce::named(algorithm)? {
                 Allreduce::Sites => {
@@ -182,7 +182,7 @@ impl Model {
                 | Allreduce::Ring
                 | Allreduce::Heads
                 | Allreduce::Levels
-                | Allreduce::Board => return None,
+                | Allreduce::Shmem => return None,
             },
             Operation::ReduceScatter => match ReduceScatter::named(algorithm)? {
                 ReduceScatter::Sites => {
@@ -201,7 +201,7 @@ impl Model {
                 | ReduceScatter::Binomial
                 | ReduceScatter::Ring
                 | ReduceScatter::Heads
-                | ReduceScatter::Board => return None,
+                | ReduceScatter::Shmem => return None,
             },
             Operation::Scan | Operation::Exscan => match Prefix::named(algorithm)? {
                 Prefix::Sites => {
@@ -215,7 +215,7 @@ impl Model {
                         + work
                         + whole(self.crossings.told_ns(|_| crosses, Load::One, hearers), sent)
                 }
-                Prefix::Doubling | Prefix::Chain | Prefix::Heads | Prefix::Board => return None,
+                Prefix::Doubling | Prefix::Chain | Prefix::Heads | Prefix::Shmem => return None,
             },
         })
     }

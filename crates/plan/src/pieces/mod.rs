@@ -2,7 +2,6 @@
 //! follow another.
 
 pub(crate) mod binomial;
-pub(crate) mod board;
 pub(crate) mod bruck;
 pub(crate) mod butterfly;
 pub(crate) mod chain;
@@ -14,6 +13,7 @@ pub(crate) mod pairs;
 pub(crate) mod pairwise;
 pub(crate) mod prefix;
 pub(crate) mod ring;
+pub(crate) mod shmem;
 pub(crate) mod tournament;
 pub(crate) mod two_tree;
 pub(crate) mod van_de_geijn;

@@ -66,7 +66,7 @@ pub struct Rank {
     /// The next step.
     at: usize,
     begun: Vec<Begun>,
-    /// What it has posted on the board, round by round, and whom it has met in the last.
+    /// What it has posted on the shmem, round by round, and whom it has met in the last.
     posts: Vec<Vec<Unit>>,
     met: Vec<Range<u32>>,
     /// What it has posted in the last round after that, up to which piece it has read those of others, by round, and how
@@ -232,7 +232,7 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                     Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => {
                         let (data, round) = (rank.posted(me, step), rank.posts.len());
                         assert!(data.iter().all(|unit| *unit != Unit::Nothing));
-                        // A board of two places for each: the last but one must have been read by all.
+                        // A shmem of two places for each: the last but one must have been read by all.
                         let mut others = seated[me as usize].iter();
                         if others.any(|&other| ranks[other as usize].posts.len() + 1 < round) {
                             break;

@@ -1,7 +1,7 @@
 //! Threads that copy long messages, each without the core; see `copies`.
 
-use engine::PullId;
-use lock::Seat;
+use engine::RemoteReadId;
+use lock::CombiningGuard;
 
 use super::{Progress, Wait};
 use crate::copies::{PIECE, Piece};
@@ -11,9 +11,9 @@ impl Progress {
     /// Copies the next piece for a thread that is `at` a fetch, or at none.
     pub(super) fn copy_next<'a>(
         &'a self,
-        mut worker: Seat<'a, Worker>,
-        at: &mut Option<PullId>,
-    ) -> Seat<'a, Worker> {
+        mut worker: CombiningGuard<'a, Worker>,
+        at: &mut Option<RemoteReadId>,
+    ) -> CombiningGuard<'a, Worker> {
         let Some(piece) = worker.take_piece(*at) else { return worker };
         *at = Some(piece.of());
         self.copy(worker, &piece)
@@ -21,7 +21,10 @@ impl Progress {
 
     /// Copies a piece of what others are at.
     #[cold]
-    pub(super) fn help<'a>(&'a self, mut worker: Seat<'a, Worker>) -> Seat<'a, Worker> {
+    pub(super) fn help<'a>(
+        &'a self,
+        mut worker: CombiningGuard<'a, Worker>,
+    ) -> CombiningGuard<'a, Worker> {
         let Some(piece) = worker.take_any_piece() else { return worker };
         self.copy(worker, &piece)
     }
@@ -30,11 +33,11 @@ impl Progress {
     #[cold]
     pub(super) fn help_while_waiting<'a>(
         &'a self,
-        worker: Seat<'a, Worker>,
+        worker: CombiningGuard<'a, Worker>,
         wait: &mut Wait<'_>,
-    ) -> Seat<'a, Worker> {
+    ) -> CombiningGuard<'a, Worker> {
         let worker = self.help(worker);
-        wait.patience.renew(&self.crowding, true);
+        wait.patience.renew(&self.contention, true);
         worker
     }
 
@@ -56,14 +59,18 @@ impl Progress {
 
     /// Copies a piece while others have the core. Who waits or stands by polls afterwards, if nobody else does: a long
     /// message holds up nothing for longer than a piece takes.
-    fn copy<'a>(&'a self, mut worker: Seat<'a, Worker>, piece: &Piece) -> Seat<'a, Worker> {
+    fn copy<'a>(
+        &'a self,
+        mut worker: CombiningGuard<'a, Worker>,
+        piece: &Piece,
+    ) -> CombiningGuard<'a, Worker> {
         self.call_for_help(&mut worker);
         let is_in_call = std::mem::take(&mut worker.is_in_call);
         drop(worker);
         let (is_copied, took) = piece.copy();
         let mut worker = self.lock();
         worker.is_in_call = is_in_call;
-        let before = worker.engine.news();
+        let before = worker.engine.event_count();
         worker.give_back(piece, is_copied, took);
         if !is_in_call && !worker.watch.is_polled() {
             worker.advance();
@@ -77,7 +84,7 @@ impl Progress {
         if worker.copies.left_bytes() < WORTH_WAKING || !self.may_help(worker) {
             return;
         }
-        match worker.watch.hears_news() {
+        match worker.watch.hears_events() {
             None => worker.waiters.wake_one(),
             bell => self.ring(worker, bell),
         }

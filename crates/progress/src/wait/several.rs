@@ -79,8 +79,8 @@ impl Progress {
         let mut asleep = 0;
         for (index, one) in all.iter().enumerate() {
             let mut worker = one.lock();
-            let before = worker.engine.news();
-            worker.awaited = Awaited::News;
+            let before = worker.engine.event_count();
+            worker.awaited = Awaited::Events;
             worker.asker_polls = false;
             answer = ready(index, &mut worker);
             worker.settle();

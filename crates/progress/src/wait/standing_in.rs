@@ -3,12 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use lock::Seat;
+use lock::CombiningGuard;
 
-use super::{AWAY, CROWDED_AWAY, Progress};
+use super::{AWAY, OVERSUBSCRIBED_AWAY, Progress};
 use crate::event;
 use crate::places::Places;
-use crate::standby::{Cause, Look, Rest};
+use crate::progress_thread::{Cause, Look, Rest};
 use crate::worker::Worker;
 
 impl Progress {
@@ -52,8 +52,8 @@ impl Progress {
                 }
                 return Look::Covered(self.rest_after(&worker, rest));
             }
-            let before = worker.engine.news();
-            worker.counters.polls_by_standby += 1;
+            let before = worker.engine.event_count();
+            worker.counters.polls_by_progress_thread += 1;
             let moved = worker.advance();
             worker = self.work(worker);
             *seen = worker.turn();
@@ -79,23 +79,23 @@ impl Progress {
         }
     }
 
-    /// Sees to those who are due, and to what was gathered, which may be all there is to a look.
+    /// Sees to those who are due, and to what was coalesced, which may be all there is to a look.
     fn begin_look(
         &self,
         seen: &mut u64,
         is_rung: bool,
         rest: &mut Rest,
-    ) -> Result<Seat<'_, Worker>, Look> {
+    ) -> Result<CombiningGuard<'_, Worker>, Look> {
         let mut worker = self.core_for_look(is_rung, rest).ok_or(Look::Passed)?;
-        worker.counters.looks_by_standby += 1;
-        self.idle.call_for(worker.engine.news());
+        worker.counters.looks_by_progress_thread += 1;
+        self.idle.call_for(worker.engine.event_count());
         worker.precedence.look();
-        if worker.is_gathering() {
-            let before = worker.engine.news();
-            worker.release_gathered();
+        if worker.is_coalescing() {
+            let before = worker.engine.event_count();
+            worker.release_coalesced();
             worker.flush();
             self.report(&mut worker, before);
-            return Err(Look::Gathered);
+            return Err(Look::Coalesced);
         }
         // Who polls is at times between two waits.
         if is_rung {
@@ -109,7 +109,7 @@ impl Progress {
     }
 
     /// Who looks in vain at a core whose holder it has put aside on their only processor would wait for it.
-    fn core_for_look(&self, is_rung: bool, rest: &mut Rest) -> Option<Seat<'_, Worker>> {
+    fn core_for_look(&self, is_rung: bool, rest: &mut Rest) -> Option<CombiningGuard<'_, Worker>> {
         match self.worker.try_lock() {
             None if !is_rung && rest.passes() => None,
             Some(worker) => Some(worker),
@@ -120,7 +120,7 @@ impl Progress {
     /// The thread that stands by was called: has others look on, where cores are left, while it is needed.
     pub(crate) fn have_looked_on(&self) {
         self.find_places();
-        self.idle.review(self.cores.onlookers(), || self.lock().lookouts());
+        self.idle.review(self.cores.idle_pollers(), || self.lock().readiness_probes());
         self.idle.call();
     }
 
@@ -142,12 +142,15 @@ impl Progress {
     pub(crate) fn is_deserted(&self) -> (bool, Option<Duration>) {
         let worker = self.lock();
         // Who sleeps does not look at what others gather.
-        let is_watched = worker.watch.is_asleep() && !worker.is_gathering();
+        let is_watched = worker.watch.is_asleep() && !worker.is_coalescing();
         (worker.is_left_behind() && !is_watched, worker.precedence.rest())
     }
 
     /// Has the rails ring for the thread that stands by, which is about to sleep; the core where one has news already.
-    fn begin_guard<'a>(&'a self, mut worker: Seat<'a, Worker>) -> Option<Seat<'a, Worker>> {
+    fn begin_guard<'a>(
+        &'a self,
+        mut worker: CombiningGuard<'a, Worker>,
+    ) -> Option<CombiningGuard<'a, Worker>> {
         if !worker.prepare_sleep() {
             self.finish_sleep(&mut worker, None);
             return Some(worker);
@@ -159,11 +162,11 @@ impl Progress {
     }
 
     /// It has slept for so long.
-    fn end_guard(&self, slept: Duration) -> Seat<'_, Worker> {
+    fn end_guard(&self, slept: Duration) -> CombiningGuard<'_, Worker> {
         self.idle.guarded.close();
         let mut worker = self.lock();
-        worker.counters.sleeps_of_standby += 1;
-        worker.counters.standby_sleeping += slept;
+        worker.counters.sleeps_of_progress_thread += 1;
+        worker.counters.progress_thread_sleeping += slept;
         if worker.watch.end_guard() {
             self.finish_sleep(&mut worker, None);
         }
@@ -194,6 +197,6 @@ impl Progress {
             false => return rest.lengthen(),
             true => rest.shorten(),
         }
-        if is_soon { AWAY } else { CROWDED_AWAY }
+        if is_soon { AWAY } else { OVERSUBSCRIBED_AWAY }
     }
 }

@@ -1,7 +1,7 @@
 //! The hand-over between a thread that waits, the one that stands by and those that only call, in every order of their
 //! steps (loom).
 //!
-//! It is [`Watch`] itself that runs, below the loops of `wait` and `standby` without what does not concern it: spinning,
+//! It is [`Watch`] itself that runs, below the loops of `wait` and `progress_thread` without what does not concern it: spinning,
 //! other waiters, and time. Nothing wakes by time here, so that what nobody is woken for is a deadlock, which loom finds:
 //! where a thread looks on, even between two looks the one that stands by sleeps until it is rung for.
 //! Rails are a doorbell that rings for who has prepared to sleep: their own protocol is proved in `driver`. Each
@@ -222,7 +222,7 @@ impl Process {
     fn report(&self, worker: &Worker) {
         self.moved.notify_all();
         if self.flaw != Flaw::Unheard {
-            self.ring(worker.watch.hears_news());
+            self.ring(worker.watch.hears_events());
         }
     }
 
@@ -429,14 +429,14 @@ fn play(
         let process = Arc::clone(&process);
         thread::spawn(move || act(&process))
     };
-    let standby = spawn(Process::stand_by);
-    let onlooker = process.is_seen.then(|| spawn(Process::look_on));
+    let progress_thread = spawn(Process::stand_by);
+    let idle_poller = process.is_seen.then(|| spawn(Process::look_on));
     let others: Vec<_> = others.into_iter().map(spawn).collect();
     own(&process);
     others.into_iter().for_each(|other| other.join().unwrap());
     process.end();
-    onlooker.into_iter().for_each(|onlooker| onlooker.join().unwrap());
-    standby.join().unwrap();
+    idle_poller.into_iter().for_each(|idle_poller| idle_poller.join().unwrap());
+    progress_thread.join().unwrap();
 }
 
 /// The application begins to receive, computes, and calls nothing.

@@ -38,14 +38,14 @@ macro_rules! passed_on {
             self.$rail.poll(sink)
         }
     };
-    ($rail:ident puller) => {
-        fn puller(&self, peer: PeerId) -> Option<std::sync::Arc<dyn driver::Puller>> {
-            self.$rail.puller(peer)
+    ($rail:ident remote_reader) => {
+        fn remote_reader(&self, peer: PeerId) -> Option<std::sync::Arc<dyn driver::RemoteReader>> {
+            self.$rail.remote_reader(peer)
         }
     };
-    ($rail:ident gather_within) => {
-        fn gather_within(&self) -> Duration {
-            self.$rail.gather_within()
+    ($rail:ident coalesce_within) => {
+        fn coalesce_within(&self) -> Duration {
+            self.$rail.coalesce_within()
         }
     };
     ($rail:ident set_attentive) => {

@@ -110,7 +110,7 @@ impl Job {
         }
         assert!(self.processes.iter().all(|process| lock(&process.pool).is_empty()));
         let unrung = self.unrung.load(Ordering::Relaxed);
-        assert_eq!(unrung, 0, "so often somebody slept while there was news");
+        assert_eq!(unrung, 0, "so often somebody slept while there was event_count");
     }
 }
 

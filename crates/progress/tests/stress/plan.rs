@@ -81,12 +81,12 @@ impl Plan {
 
     /// How many messages a lane carries in a window.
     pub fn count(&self, window: u32, lane: Lane) -> u32 {
-        self.of_lane(lane, 1, window).pick(&[0, 0, 0, 1, 1, 1, 2, 4])
+        self.of_vci(lane, 1, window).pick(&[0, 0, 0, 1, 1, 1, 2, 4])
     }
 
     /// Message `number` of a lane.
     pub fn message(&self, lane: Lane, number: u32) -> Message {
-        let mut random = self.of_lane(lane, 2, number);
+        let mut random = self.of_vci(lane, 2, number);
         let long = random.one_in(self.long_one_in);
         let most = match (lane.kind, long) {
             (_, false) => random.pick(&[8, 64, 1000, 5000]),
@@ -127,7 +127,7 @@ impl Plan {
         })
     }
 
-    fn of_lane(&self, lane: Lane, what: u64, number: u32) -> Random {
+    fn of_vci(&self, lane: Lane, what: u64, number: u32) -> Random {
         let Lane { kind, thread, from, to, tag } = lane;
         let who = u64::from(from) << 32 | u64::from(to) << 16 | u64::from(thread);
         self.seed_of(&[what, kind as u64, who, tag as u64, u64::from(number)])

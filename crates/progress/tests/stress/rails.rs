@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use driver::{
-    Event, OwnRail, Post, Puller, Rail, RailError, ShmConfig, ShmRail, SimLoss, SimNetwork,
+    Event, OwnRail, Post, Rail, RailError, RemoteReader, ShmConfig, ShmRail, SimLoss, SimNetwork,
     SimPath, SimRail, TcpConfig, TcpRail,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -88,7 +88,7 @@ struct Attended {
 }
 
 impl Rail for Attended {
-    passes_on!(rail: name, address, connect, disconnect, post, poll, puller, gather_within, set_attentive, is_attentive, shares_core, descriptors, is_flushed);
+    passes_on!(rail: name, address, connect, disconnect, post, poll, remote_reader, coalesce_within, set_attentive, is_attentive, shares_core, descriptors, is_flushed);
 
     fn prepare_sleep(&mut self) -> bool {
         self.asleep = Some(Instant::now());
@@ -126,7 +126,7 @@ fn network(random: &mut Random, credit_bytes: usize) -> SimNetwork {
     let usual = SimPath::default();
     let late = SimLoss::Delays { per_million: 20_000, by: Duration::from_millis(2) };
     let capabilities = wire::Capabilities {
-        pull: random.one_in(2),
+        remote_read: random.one_in(2),
         rts_data_max: random.pick(&[0, 100_000]),
         credit_bytes,
         ..usual.capabilities
@@ -158,8 +158,8 @@ impl End {
 
     /// Rings for a sleeper who has news, once.
     fn ring(&self) {
-        let has_news = !lock(&self.rail).prepare_sleep();
-        if has_news && self.asleep.swap(false, Ordering::SeqCst) {
+        let has_events = !lock(&self.rail).prepare_sleep();
+        if has_events && self.asleep.swap(false, Ordering::SeqCst) {
             (&self.bell).write_all(&[1]).expect("room in the pipe");
         }
     }
@@ -196,8 +196,8 @@ impl Rail for Ringing {
         lock(&self.end.rail).poll(sink)
     }
 
-    fn puller(&self, peer: PeerId) -> Option<Arc<dyn Puller>> {
-        lock(&self.end.rail).puller(peer)
+    fn remote_reader(&self, peer: PeerId) -> Option<Arc<dyn RemoteReader>> {
+        lock(&self.end.rail).remote_reader(peer)
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

@@ -1,6 +1,6 @@
 //! Calls of two communications to the one thread that stands by in both, in every order of their steps (loom).
 //!
-//! It runs as [`Standby`](super::Standby) does, without time: so what it is not woken for is a deadlock, which loom finds. What
+//! It runs as [`ProgressThread`](super::ProgressThread) does, without time: so what it is not woken for is a deadlock, which loom finds. What
 //! one communication alone hands over is proved in `watch`. Each protocol is also run with one [`Flaw`], which it must notice.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,13 +25,13 @@ enum Flaw {
 /// A process of two communications.
 struct Process {
     flaw: Flaw,
-    lanes: [Lane; LANES],
+    vcis: [Vci; VCIS],
     bells: Mutex<Bells>,
     rung: Condvar,
 }
 
 #[derive(Default)]
-struct Lane {
+struct Vci {
     worker: Mutex<Worker>,
     ended: Condvar,
     awake: AtomicBool,
@@ -50,7 +50,7 @@ struct Worker {
 #[derive(Default)]
 struct Bells {
     call: bool,
-    rails: [bool; LANES],
+    rails: [bool; VCIS],
     is_over: bool,
 }
 
@@ -63,13 +63,13 @@ enum State {
 
 impl Process {
     fn new(flaw: Flaw) -> Arc<Self> {
-        let (lanes, bells) = (<[Lane; LANES]>::default(), Mutex::default());
-        Arc::new(Self { flaw, lanes, bells, rung: Condvar::new() })
+        let (vcis, bells) = (<[Vci; VCIS]>::default(), Mutex::default());
+        Arc::new(Self { flaw, vcis, bells, rung: Condvar::new() })
     }
 
     /// A call leaves something behind.
-    fn leave(&self, lane: usize, needs_rail: bool) {
-        let Lane { worker, awake, .. } = &self.lanes[lane];
+    fn leave(&self, vci: usize, needs_rail: bool) {
+        let Vci { worker, awake, .. } = &self.vcis[vci];
         let mut worker = worker.lock().unwrap();
         *worker = Worker { is_left_behind: true, needs_rail, has_ended: false };
         if !awake.load(Ordering::Relaxed) && !awake.swap(true, Ordering::AcqRel) {
@@ -78,8 +78,8 @@ impl Process {
     }
 
     /// It has come to its end without another call.
-    fn compute(&self, lane: usize) {
-        let Lane { worker, ended, .. } = &self.lanes[lane];
+    fn compute(&self, vci: usize) {
+        let Vci { worker, ended, .. } = &self.vcis[vci];
         let mut worker = worker.lock().unwrap();
         while !worker.has_ended {
             worker = ended.wait(worker).unwrap();
@@ -92,10 +92,10 @@ impl Process {
     }
 
     fn stand_by(&self) {
-        let mut states = [State::Sleeps; LANES];
+        let mut states = [State::Sleeps; VCIS];
         loop {
-            for (lane, state) in states.iter_mut().enumerate() {
-                *state = self.look_if_due(lane, *state);
+            for (vci, state) in states.iter_mut().enumerate() {
+                *state = self.look_if_due(vci, *state);
             }
             if self.flaw == Flaw::SilencesLate {
                 self.bells.lock().unwrap().call = false;
@@ -107,7 +107,7 @@ impl Process {
     }
 
     /// False at the end.
-    fn sleep(&self, states: &mut [State; LANES]) -> bool {
+    fn sleep(&self, states: &mut [State; VCIS]) -> bool {
         let guards = states.contains(&State::Guards);
         let mut bells = self.bells.lock().unwrap();
         loop {
@@ -129,8 +129,8 @@ impl Process {
         true
     }
 
-    fn look_if_due(&self, lane: usize, state: State) -> State {
-        let Lane { worker, ended, awake } = &self.lanes[lane];
+    fn look_if_due(&self, vci: usize, state: State) -> State {
+        let Vci { worker, ended, awake } = &self.vcis[vci];
         match state {
             State::Guards => return State::Guards,
             State::Sleeps if !awake.load(Ordering::Relaxed) => return State::Sleeps,
@@ -139,7 +139,7 @@ impl Process {
         }
         let mut worker = worker.lock().unwrap();
         if worker.is_left_behind {
-            if worker.needs_rail && !self.bells.lock().unwrap().rails[lane] {
+            if worker.needs_rail && !self.bells.lock().unwrap().rails[vci] {
                 return State::Guards;
             }
             (worker.is_left_behind, worker.has_ended) = (false, true);
@@ -148,7 +148,7 @@ impl Process {
         }
         drop(worker);
         awake.store(false, Ordering::Release);
-        let is_deserted = self.lanes[lane].worker.lock().unwrap().is_left_behind;
+        let is_deserted = self.vcis[vci].worker.lock().unwrap().is_left_behind;
         let looks = self.flaw != Flaw::LooksNoMore;
         if looks && is_deserted && !awake.swap(true, Ordering::AcqRel) {
             return State::Due;
@@ -164,18 +164,18 @@ fn beside(flaw: Flaw, one: fn(&Process), other: fn(&Process)) {
         let process = Arc::clone(&process);
         thread::spawn(move || act(&process))
     };
-    let (standby, other) = (spawn(Process::stand_by), spawn(other));
+    let (progress_thread, other) = (spawn(Process::stand_by), spawn(other));
     one(&process);
     other.join().unwrap();
     process.ring(|bells| bells.is_over = true);
-    standby.join().unwrap();
+    progress_thread.join().unwrap();
 }
 
 /// Each leaves something behind in a communication of its own, one of them twice.
 fn both_call(flaw: Flaw) {
-    fn act(process: &Process, lane: usize) {
-        process.leave(lane, false);
-        process.compute(lane);
+    fn act(process: &Process, vci: usize) {
+        process.leave(vci, false);
+        process.compute(vci);
     }
     beside(flaw, |process| (0..2).for_each(|_| act(process, 0)), |process| act(process, 1));
 }
@@ -221,4 +221,4 @@ fn flaws_are_noticed() {
     assert!(notices(Flaw::HearsRailsOnly, one_calls_while_the_other_is_guarded));
 }
 
-const LANES: usize = 2;
+const VCIS: usize = 2;

@@ -6,10 +6,10 @@ use rustix::event::{Timespec, epoll};
 
 /// What a thread looks through that must hold nothing others wait for. It outlives the rail, which it keeps from
 /// nothing; what it says is a hint, late by what the rail has just done.
-pub trait Lookout: Send + Sync {
+pub trait ReadinessProbe: Send + Sync {
     /// Whether something has come that the rail has not taken in. Neither waits for anybody nor changes what the rail
     /// finds.
-    fn sees_news(&self) -> bool;
+    fn sees_events(&self) -> bool;
 }
 
 /// Looks at sockets, through an epoll descriptor of its own: the kernel locks one while it reads from it, and none
@@ -30,8 +30,8 @@ impl Sockets {
     }
 }
 
-impl Lookout for Sockets {
-    fn sees_news(&self) -> bool {
+impl ReadinessProbe for Sockets {
+    fn sees_events(&self) -> bool {
         let none =
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -4,14 +4,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use driver::relay::{Reply, Request, Toll};
+use driver::relay::{PathCost, Reply, Request};
 use gateway::Between;
 
 use crate::common::{Daemon, PATIENCE, call, echo, exchange, open, request};
 
-fn tolls(gateway: &Daemon, others: &[SocketAddr]) -> Vec<Toll> {
-    match call(gateway.address, &Request::of_tolls(others.to_vec())).unwrap().1 {
-        Reply::Tolls(tolls) => tolls,
+fn path_costs(gateway: &Daemon, others: &[SocketAddr]) -> Vec<PathCost> {
+    match call(gateway.address, &Request::of_path_costs(others.to_vec())).unwrap().1 {
+        Reply::PathCosts(path_costs) => path_costs,
         other => panic!("{other:?}"),
     }
 }
@@ -28,15 +28,20 @@ fn a_gateway_that_is_asked_finds_out_what_its_ways_cost() {
             |calls| Daemon::calling("127.0.0.1:0".parse().unwrap(), between, "127.0.0.0/8", calls);
         let (near, far) = (start("127.0.0.0/28"), start("127.0.0.1"));
         let others = [far.address, nobody(), "192.0.2.1:7".parse().unwrap()];
-        assert_eq!(tolls(&near, &others)[2], Toll::Closed, "it may not call that one");
+        assert_eq!(path_costs(&near, &others)[2], PathCost::Closed, "it may not call that one");
         let limit = Instant::now() + PATIENCE;
         loop {
-            match tolls(&near, &others)[..] {
-                [Toll::Costs { round_trip, bytes_per_s }, Toll::Closed, Toll::Closed] => {
+            match path_costs(&near, &others)[..] {
+                [
+                    PathCost::Costs { round_trip, bytes_per_s },
+                    PathCost::Closed,
+                    PathCost::Closed,
+                ] => {
                     assert!(round_trip < Duration::from_secs(1) && bytes_per_s > 0);
                     break;
                 }
-                [_, Toll::Costs { .. }, _] | [_, _, Toll::Unknown | Toll::Costs { .. }] => {
+                [_, PathCost::Costs { .. }, _]
+                | [_, _, PathCost::Unknown | PathCost::Costs { .. }] => {
                     panic!("nobody is there")
                 }
                 _ => assert!(Instant::now() < limit),
@@ -53,5 +58,5 @@ fn a_gateway_that_is_asked_finds_out_what_its_ways_cost() {
 
 #[test]
 fn who_asks_about_nothing_is_told_nothing() {
-    assert_eq!(tolls(&Daemon::start(Between::Auto), &[]), []);
+    assert_eq!(path_costs(&Daemon::start(Between::Auto), &[]), []);
 }

@@ -25,7 +25,7 @@ use crate::wait::{MAX_SLEEP, Progress};
 
 /// The thread of a process.
 #[derive(Debug)]
-pub(crate) struct Standby {
+pub(crate) struct ProgressThread {
     /// Wakes it, wherever it sleeps.
     pub bell: Arc<OwnedFd>,
     /// Whether there is one, once it was needed: the system may give none.
@@ -37,7 +37,7 @@ pub(crate) struct Standby {
 /// What a communication calls it by.
 #[derive(Debug)]
 pub(crate) struct Summons {
-    pub standby: Arc<Standby>,
+    pub progress_thread: Arc<ProgressThread>,
     /// It looks after things, or was called to.
     awake: AtomicBool,
 }
@@ -45,8 +45,8 @@ pub(crate) struct Summons {
 /// What a look has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Short messages had been gathered, and are sent.
-    Gathered,
+    /// Short messages had been coalesced, and are sent.
+    Coalesced,
     /// Somebody else polls: to rest for so long.
     Covered(Duration),
     /// Another thread holds the worker.
@@ -106,7 +106,7 @@ impl Rest {
     }
 }
 
-impl Standby {
+impl ProgressThread {
     /// Of a process that has no such thread yet.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Standby {
     /// It is to look after this one as well, if it is called.
     pub fn watch(self: &Arc<Self>, progress: Weak<Progress>) -> Summons {
         self.comers.lock().unwrap_or_else(PoisonError::into_inner).push(progress);
-        Summons { standby: Arc::clone(self), awake: AtomicBool::new(false) }
+        Summons { progress_thread: Arc::clone(self), awake: AtomicBool::new(false) }
     }
 
     fn comers(&self) -> Vec<Weak<Progress>> {
@@ -184,11 +184,15 @@ impl Summons {
 
     #[cold]
     fn wake(&self) -> bool {
-        if !*self.standby.is_there.get_or_init(|| spawn(Arc::clone(&self.standby)).is_some()) {
+        if !*self
+            .progress_thread
+            .is_there
+            .get_or_init(|| spawn(Arc::clone(&self.progress_thread)).is_some())
+        {
             return false;
         }
         if !self.awake.swap(true, Ordering::AcqRel) {
-            event::ring(&self.standby.bell);
+            event::ring(&self.progress_thread.bell);
         }
         true
     }
@@ -196,7 +200,7 @@ impl Summons {
 
 impl Drop for Summons {
     fn drop(&mut self) {
-        event::ring(&self.standby.bell);
+        event::ring(&self.progress_thread.bell);
     }
 }
 
@@ -215,7 +219,7 @@ enum State {
     /// Nothing is left behind: until it is called or, where a thread goes before others, until then.
     Sleeps(Option<Instant>),
     /// Between two looks; who may ring before the next is due, and whether they have.
-    Rests { until: Instant, onlookers: Option<Arc<Idle>>, is_rung: bool },
+    Rests { until: Instant, idle_pollers: Option<Arc<Idle>>, is_rung: bool },
     /// On the rails, since when, and whether they have rung.
     Guards { progress: Arc<Progress>, since: Instant, is_rung: bool },
     /// It is to be looked at again as soon as the others have been.
@@ -258,11 +262,11 @@ impl Post {
         self.idle = match look {
             Look::Idle => self.idle + 1,
             Look::Moved | Look::Guards => self.idle,
-            Look::Gathered | Look::Covered(_) | Look::Passed | Look::Relieved => 0,
+            Look::Coalesced | Look::Covered(_) | Look::Passed | Look::Relieved => 0,
         };
         self.state = match look {
-            Look::Gathered => State::rest(GATHERED, None),
-            Look::Idle if self.idle < IDLE_LOOKS => State::rest(GATHERED, None),
+            Look::Coalesced => State::rest(COALESCED, None),
+            Look::Idle if self.idle < IDLE_LOOKS => State::rest(COALESCED, None),
             Look::Covered(period) => State::rest(period, Some(&progress.idle)),
             Look::Passed => State::rest(self.rest.period, Some(&progress.idle)),
             Look::Moved => State::Due,
@@ -305,16 +309,16 @@ impl Post {
 
     /// The thread is about to sleep.
     fn listen(&self) {
-        if let State::Rests { onlookers: Some(onlookers), .. } = &self.state {
-            onlookers.away.open();
+        if let State::Rests { idle_pollers: Some(idle_pollers), .. } = &self.state {
+            idle_pollers.away.open();
         }
     }
 
     /// It has slept; the bells of the communication that have rung, if it slept on them.
     fn hear(&mut self, bells: &[bool]) {
         match &mut self.state {
-            State::Rests { onlookers: Some(onlookers), is_rung, .. } => {
-                *is_rung = onlookers.away.close();
+            State::Rests { idle_pollers: Some(idle_pollers), is_rung, .. } => {
+                *is_rung = idle_pollers.away.close();
             }
             State::Guards { progress, is_rung, .. } => {
                 *is_rung = bells.contains(&true);
@@ -327,17 +331,17 @@ impl Post {
 
 impl State {
     /// A rest of so long, or until those who look on ring, where they may.
-    fn rest(period: Duration, onlookers: Option<&Arc<Idle>>) -> Self {
-        let onlookers = onlookers.filter(|onlookers| onlookers.may_ring()).cloned();
-        Self::Rests { until: Instant::now() + period, onlookers, is_rung: false }
+    fn rest(period: Duration, idle_pollers: Option<&Arc<Idle>>) -> Self {
+        let idle_pollers = idle_pollers.filter(|idle_pollers| idle_pollers.may_ring()).cloned();
+        Self::Rests { until: Instant::now() + period, idle_pollers, is_rung: false }
     }
 }
 
 /// Signals are for the application's threads: the new one inherits that all are blocked.
-fn spawn(standby: Arc<Standby>) -> Option<()> {
+fn spawn(progress_thread: Arc<ProgressThread>) -> Option<()> {
     let before = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).ok()?;
-    let builder = thread::Builder::new().name("canele-standby".into());
-    let spawned = builder.stack_size(STACK_BYTES).spawn(move || standby.stand_by());
+    let builder = thread::Builder::new().name("canele-progress_thread".into());
+    let spawned = builder.stack_size(STACK_BYTES).spawn(move || progress_thread.stand_by());
     // The set is one the kernel has just given.
     let _ = before.thread_set_mask();
     spawned.ok().map(drop)
@@ -352,8 +356,8 @@ thread_local! {
     static IS_THIS_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Gathered messages wait so long at most, and the kernel's timer slack.
-pub(crate) const GATHERED: Duration = Duration::from_micros(50);
+/// Coalesced messages wait so long at most, and the kernel's timer slack.
+pub(crate) const COALESCED: Duration = Duration::from_micros(50);
 
 /// Threads that are due wait so long for a look, when nobody polled at the last one…
 const DEFERRED: Duration = Duration::from_micros(100);

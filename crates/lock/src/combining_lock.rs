@@ -13,108 +13,108 @@ use std::sync::atomic::Ordering;
 use super::latch::{FREE, HELD, Latch, WANTED};
 use super::parts::{AtomicU32, AtomicU64, has_one_thread};
 
-/// Guards a value that one thread at a time may use, and has slips for those who find it used.
-pub struct Desk<T: Clerk> {
-    /// Above its own bits, the slip that was left last, counted from 1.
+/// Guards a value that one thread at a time may use, and has records for those who find it used.
+pub struct CombiningLock<T: Combiner> {
+    /// Above its own bits, the record that was left last, counted from 1.
     latch: Latch,
-    /// A bit for each slip that nobody has.
+    /// A bit for each record that nobody has.
     free: AtomicU64,
-    slips: Box<[Slip<T::Slip>]>,
+    records: Box<[Record<T::Record>]>,
     value: UnsafeCell<T>,
 }
 
-/// What sees to the slips that others have left.
-pub trait Clerk {
+/// What sees to the records that others have left.
+pub trait Combiner {
     /// What is left.
-    type Slip;
+    type Record;
 
     /// Sees to some that were left, each thread's in its order.
-    fn take_in<'a>(&mut self, slips: impl Iterator<Item = &'a mut Self::Slip>)
+    fn take_in<'a>(&mut self, records: impl Iterator<Item = &'a mut Self::Record>)
     where
-        Self::Slip: 'a;
+        Self::Record: 'a;
 }
 
 /// The value, until it is dropped.
-pub struct Seat<'a, T: Clerk> {
-    desk: &'a Desk<T>,
+pub struct CombiningGuard<'a, T: Combiner> {
+    combining_lock: &'a CombiningLock<T>,
 }
 
-/// Who came to a desk that another had either has it now, or has left a slip.
+/// Who came to a combining_lock that another had either has it now, or has left a record.
 #[must_use]
-pub enum Entered<'a, T: Clerk, R> {
+pub enum Entered<'a, T: Combiner, R> {
     /// It has waited.
-    Seated(Seat<'a, T>),
-    /// Who has it sees to the slip before it gives the desk back.
+    Seated(CombiningGuard<'a, T>),
+    /// Who has it sees to the record before it gives the combining_lock back.
     Left(R),
 }
 
 /// Its content is of the thread that has taken its bit, until it is in the list; then of who takes it out, until the bit
 /// is set again.
-struct Slip<F> {
+struct Record<F> {
     content: UnsafeCell<F>,
-    /// The slip that was left before it, counted from 1. Released and acquired with the list's head.
+    /// The record that was left before it, counted from 1. Released and acquired with the list's head.
     before: AtomicU32,
 }
 
-// SAFETY: the desk hands its value, and each slip, to one thread at a time, so they need to bear being handed over.
-unsafe impl<T: Clerk<Slip: Send> + Send> Sync for Desk<T> {}
-// SAFETY: a seat shared between threads gives out shared references only.
-unsafe impl<T: Clerk + Sync> Sync for Seat<'_, T> {}
+// SAFETY: the combining_lock hands its value, and each record, to one thread at a time, so they need to bear being handed over.
+unsafe impl<T: Combiner<Record: Send> + Send> Sync for CombiningLock<T> {}
+// SAFETY: a guard shared between threads gives out shared references only.
+unsafe impl<T: Combiner + Sync> Sync for CombiningGuard<'_, T> {}
 
-impl<T: Clerk> Desk<T> {
-    /// A desk that nobody has, with as many slips as `free` has bits, from the lowest on.
+impl<T: Combiner> CombiningLock<T> {
+    /// A combining_lock that nobody has, with as many records as `free` has bits, from the lowest on.
     pub(super) fn of(
         latch: Latch,
         (free, befores): (AtomicU64, impl Iterator<Item = AtomicU32>),
-        slips: impl IntoIterator<Item = T::Slip>,
+        records: impl IntoIterator<Item = T::Record>,
         value: T,
     ) -> Self {
-        let slip = |(content, before)| Slip { content: UnsafeCell::new(content), before };
-        let slips = slips.into_iter().zip(befores).map(slip).collect();
-        Self { latch, free, slips, value: UnsafeCell::new(value) }
+        let record = |(content, before)| Record { content: UnsafeCell::new(content), before };
+        let records = records.into_iter().zip(befores).map(record).collect();
+        Self { latch, free, records, value: UnsafeCell::new(value) }
     }
 
     /// Waits until nobody else has it.
     #[inline]
-    pub fn lock(&self) -> Seat<'_, T> {
+    pub fn lock(&self) -> CombiningGuard<'_, T> {
         self.latch.take();
-        Seat { desk: self }
+        CombiningGuard { combining_lock: self }
     }
 
     /// Takes it if nobody has it.
-    pub fn try_lock(&self) -> Option<Seat<'_, T>> {
-        self.latch.try_take().then(|| Seat { desk: self })
+    pub fn try_lock(&self) -> Option<CombiningGuard<'_, T>> {
+        self.latch.try_take().then(|| CombiningGuard { combining_lock: self })
     }
 
     /// Takes it if nobody has it; in few instructions while the process has one thread.
     #[inline(always)]
-    pub fn take_at_once(&self) -> Option<Seat<'_, T>> {
+    pub fn take_at_once(&self) -> Option<CombiningGuard<'_, T>> {
         let Latch { word, .. } = &self.latch;
         if has_one_thread() && word.load(Ordering::Relaxed) == FREE {
             word.store(HELD, Ordering::Relaxed);
         } else if !self.latch.try_take() {
             return None;
         }
-        Some(Seat { desk: self })
+        Some(CombiningGuard { combining_lock: self })
     }
 
-    /// Somebody has it: leaves a slip, as `fill` makes it out. It waits where there is no slip, or where it may not leave
+    /// Somebody has it: leaves a record, as `fill` makes it out. It waits where there is no record, or where it may not leave
     /// one.
     #[cold]
     pub fn leave<R>(
         &self,
         may_leave: impl FnOnce() -> bool,
-        fill: impl FnOnce(&mut T::Slip) -> R,
+        fill: impl FnOnce(&mut T::Record) -> R,
     ) -> Entered<'_, T, R> {
         let number = if may_leave() { self.claim() } else { None };
         let Some(number) = number else { return Entered::Seated(self.lock()) };
-        let slip = &self.slips[number as usize];
-        // SAFETY: this thread has just taken the slip's bit.
-        let receipt = fill(unsafe { &mut *slip.content.get() });
+        let record = &self.records[number as usize];
+        // SAFETY: this thread has just taken the record's bit.
+        let receipt = fill(unsafe { &mut *record.content.get() });
         let Latch { word, .. } = &self.latch;
         let mut known = word.load(Ordering::Relaxed);
         loop {
-            slip.before.store(known >> LEFT, Ordering::Relaxed);
+            record.before.store(known >> LEFT, Ordering::Relaxed);
             let held = HELD | known & WANTED | (number + 1) << LEFT;
             match word.compare_exchange(known, held, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => break,
@@ -123,18 +123,18 @@ impl<T: Clerk> Desk<T> {
         }
         if known == FREE {
             // It has been given back meanwhile.
-            drop(Seat { desk: self });
+            drop(CombiningGuard { combining_lock: self });
         }
         Entered::Left(receipt)
     }
 
-    /// Takes a slip that nobody has.
+    /// Takes a record that nobody has.
     fn claim(&self) -> Option<u32> {
         let mut free = self.free.load(Ordering::Relaxed);
         while free != 0 {
             let lowest = free & free.wrapping_neg();
             let left = free & !lowest;
-            // What was done with the slip before has been done.
+            // What was done with the record before has been done.
             match self.free.compare_exchange(free, left, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Some(lowest.trailing_zeros()),
                 Err(now) => free = now,
@@ -144,8 +144,8 @@ impl<T: Clerk> Desk<T> {
     }
 }
 
-impl<T: Clerk> Desk<T> {
-    /// Who has the desk gives it back where others wait for it, or have left slips. Those may be used again only by then:
+impl<T: Combiner> CombiningLock<T> {
+    /// Who has the combining_lock gives it back where others wait for it, or have left records. Those may be used again only by then:
     /// so no more are seen to than there are.
     #[cold]
     #[inline(never)]
@@ -173,64 +173,64 @@ impl<T: Clerk> Desk<T> {
         }
     }
 
-    /// Who has the desk sees to the slips of a list, the last before it; answers their bits.
+    /// Who has the combining_lock sees to the records of a list, the last before it; answers their bits.
     fn see_to(&self, mut last: u32) -> u64 {
-        let slips = &self.slips;
-        let (mut order, mut first, mut bits) = ([0; SLIPS_MAX], SLIPS_MAX, 0);
+        let records = &self.records;
+        let (mut order, mut first, mut bits) = ([0; RECORDS_MAX], RECORDS_MAX, 0);
         while last != 0 {
             first -= 1;
             order[first] = last - 1;
             bits |= 1 << (last - 1);
-            last = slips[last as usize - 1].before.load(Ordering::Relaxed);
+            last = records[last as usize - 1].before.load(Ordering::Relaxed);
         }
-        // SAFETY: who takes a list has its slips, and each is in it once.
-        let content = |number: &u32| unsafe { &mut *slips[*number as usize].content.get() };
-        // SAFETY: the calling thread has the desk, and its seat, which is being dropped, gives out no reference any more.
+        // SAFETY: who takes a list has its records, and each is in it once.
+        let content = |number: &u32| unsafe { &mut *records[*number as usize].content.get() };
+        // SAFETY: the calling thread has the combining_lock, and its guard, which is being dropped, gives out no reference any more.
         let value = unsafe { &mut *self.value.get() };
         value.take_in(order[first..].iter().map(content));
         bits
     }
 }
 
-impl<T: Clerk> Deref for Seat<'_, T> {
+impl<T: Combiner> Deref for CombiningGuard<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this seat's thread has the desk, and nobody else has a reference.
-        unsafe { &*self.desk.value.get() }
+        // SAFETY: this guard's thread has the combining_lock, and nobody else has a reference.
+        unsafe { &*self.combining_lock.value.get() }
     }
 }
 
-impl<T: Clerk> DerefMut for Seat<'_, T> {
+impl<T: Combiner> DerefMut for CombiningGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above; the seat is borrowed exclusively.
-        unsafe { &mut *self.desk.value.get() }
+        // SAFETY: as above; the guard is borrowed exclusively.
+        unsafe { &mut *self.combining_lock.value.get() }
     }
 }
 
-impl<T: Clerk> Drop for Seat<'_, T> {
+impl<T: Combiner> Drop for CombiningGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        let Latch { word, .. } = &self.desk.latch;
+        let Latch { word, .. } = &self.combining_lock.latch;
         if has_one_thread() {
-            // Slips are left by others, while this one does not wait for them to end.
+            // Records are left by others, while this one does not wait for them to end.
             word.store(FREE, Ordering::Release);
         } else if word.compare_exchange(HELD, FREE, Ordering::Release, Ordering::Relaxed).is_err() {
-            self.desk.give_back();
+            self.combining_lock.give_back();
         }
     }
 }
 
-impl<T: Clerk + fmt::Debug> fmt::Debug for Desk<T> {
+impl<T: Combiner + fmt::Debug> fmt::Debug for CombiningLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk").field("latch", &self.latch).finish_non_exhaustive()
+        f.debug_struct("CombiningLock").field("latch", &self.latch).finish_non_exhaustive()
     }
 }
 
 /// As many as a word has bits.
-pub(super) const SLIPS_MAX: usize = 64;
+pub(super) const RECORDS_MAX: usize = 64;
 
 /// Where the list begins in the latch's word.
 const LEFT: u32 = 2;

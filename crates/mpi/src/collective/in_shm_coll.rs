@@ -1,40 +1,40 @@
-//! Steps at a board: to post, to meet, and to take what others have posted.
+//! Steps at a shared segment: to post, to meet, and to take what others have posted.
 
 use std::io;
 use std::ops::Deref;
 
-use driver::Board;
+use driver::ShmColl;
 use lock::Lock;
 use memory::Region;
 use plan::{Span, Step};
 use progress::{Stage, Worker};
 
 use super::{Collective, Running, gone, unfit};
-use crate::board::Seat;
+use crate::shm_coll::Seat;
 use crate::{Error, ErrorClass, Result};
 
 impl<C: Deref<Target = Collective>> Running<C> {
-    /// Whether what a question to the board waits for is there: until then the board is watched.
+    /// Whether what a question to the shared segment waits for is there: until then the shared segment is watched.
     #[inline]
-    pub(super) fn await_board(
+    pub(super) fn await_shm_coll(
         &mut self,
         worker: &mut Worker,
-        mut is_there: impl FnMut(&mut Board) -> bool,
+        mut is_there: impl FnMut(&mut ShmColl) -> bool,
     ) -> Stage {
         let seat = self.collective.seat();
-        let Seat { board, places, .. } = seat;
+        let Seat { shm_coll, places, .. } = seat;
         // Neighbours that run and come at the same time are there sooner than the rails can be asked.
-        let looks = if self.watches || places.is_crowded() { 1 } else { LOOKS };
-        let mut finds = |board: &mut Board| {
+        let looks = if self.watches || places.is_oversubscribed() { 1 } else { LOOKS };
+        let mut finds = |shm_coll: &mut ShmColl| {
             (0..looks).any(|look| {
                 if look > 0 {
                     std::hint::spin_loop();
                 }
-                is_there(board)
+                is_there(shm_coll)
             })
         };
-        while !finds(&mut board.lock()) {
-            let missing = board.lock().missing();
+        while !finds(&mut shm_coll.lock()) {
+            let missing = shm_coll.lock().missing();
             if let Some(position) = missing {
                 let (comm, rank) = (&self.collective.call.comm, seat.rank(position));
                 worker.close_context(comm.collective_context(), comm.peer(rank));
@@ -43,12 +43,12 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 break;
             }
             self.watches = true;
-            if worker.watch(board) {
+            if worker.watch(shm_coll) {
                 return Stage::Waits;
             }
         }
         if std::mem::take(&mut self.watches) {
-            worker.unwatch(board);
+            worker.unwatch(shm_coll);
         }
         Stage::Ended
     }
@@ -58,9 +58,9 @@ impl<C: Deref<Target = Collective>> Running<C> {
     pub(super) fn reserves(
         &mut self,
         worker: &mut Worker,
-        reserve: impl FnOnce(&mut Board) -> io::Result<()>,
+        reserve: impl FnOnce(&mut ShmColl) -> io::Result<()>,
     ) -> bool {
-        let reserved = reserve(&mut self.collective.seat().board.lock());
+        let reserved = reserve(&mut self.collective.seat().shm_coll.lock());
         reserved.map_err(|error| self.go_without(worker, &error)).is_ok()
     }
 
@@ -82,14 +82,14 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
     }
 
-    /// Posts on the board what a step says; there is room.
+    /// Posts on the shared segment what a step says; there is room.
     #[inline]
     pub(super) fn post(&self, step: Step) {
         match step {
             Step::Post { span } => {
                 let data = self.collective.memory.stream(span, &self.temporaries);
-                let board = &self.collective.seat().board;
-                board.lock().post(data.len(), |page, past| read(past)(&data, 0, page));
+                let shm_coll = &self.collective.seat().shm_coll;
+                shm_coll.lock().post(data.len(), |page, past| read(past)(&data, 0, page));
             }
             _ => self.post_blocks(step),
         }
@@ -116,7 +116,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let Collective { memory, .. } = &*self.collective;
         let (blocks, list_len) = self.blocks(step);
         let (_, len) = self.posts_blocks(step);
-        self.collective.seat().board.lock().post(len, |page, past| {
+        self.collective.seat().shm_coll.lock().post(len, |page, past| {
             let (list, mut rest) = page.split_at_mut(list_len);
             let mut ends = list.chunks_exact_mut(LISTED);
             let mut end = list_len;
@@ -136,7 +136,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
     #[inline]
     pub(super) fn tell(&self, worker: &mut Worker) {
         let (comm, seat) = (&self.collective.call.comm, self.collective.seat());
-        seat.board.lock().tell(|position| worker.wake(comm.peer(seat.rank(position))));
+        seat.shm_coll.lock().tell(|position| worker.wake(comm.peer(seat.rank(position))));
     }
 
     /// Who has failed a call may have made up for it, without room for more yet.
@@ -148,11 +148,11 @@ impl<C: Deref<Target = Collective>> Running<C> {
     /// What is long has time for a call, which keeps short what all go through.
     #[inline(never)]
     pub(super) fn await_room_for_more(&mut self, worker: &mut Worker) -> Stage {
-        let stage = self.await_board(worker, Board::has_room_for_more);
+        let stage = self.await_shm_coll(worker, ShmColl::has_room_for_more);
         if stage != Stage::Ended || self.failure.is_some() {
             return stage;
         }
-        match self.reserves(worker, Board::reserve_more) {
+        match self.reserves(worker, ShmColl::reserve_more) {
             true => Stage::Works,
             false => Stage::Ended,
         }
@@ -161,7 +161,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
     #[inline(never)]
     pub(super) fn await_more(&mut self, worker: &mut Worker, from: u32, piece: u32) -> Stage {
         if !self.has_more(from, piece) && self.untaken().next().is_none() {
-            let stage = self.await_board(worker, |board| board.has_more(from, piece));
+            let stage = self.await_shm_coll(worker, |shm_coll| shm_coll.has_more(from, piece));
             if stage != Stage::Ended || self.failure.is_some() {
                 return stage;
             }
@@ -182,7 +182,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// Whether what a step takes is there, and has not been taken.
     fn is_due(&self, &Take { step, from, piece, .. }: &Take) -> bool {
-        !self.early.takes(step) && is_there(&self.collective.seat().board, from, piece)
+        !self.early.takes(step) && is_there(&self.collective.seat().shm_coll, from, piece)
     }
 
     /// What the steps take that follow, whether it is there or not.
@@ -213,7 +213,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         self.take_now(&due);
     }
 
-    /// Where what a step behind a meeting takes from each is long, has the board watched for one alone of those who have not
+    /// Where what a step behind a meeting takes from each is long, has the shared segment watched for one alone of those who have not
     /// posted yet, since that can be taken while others post. Whether it has posted meanwhile.
     pub(super) fn comes_first(&self) -> bool {
         let Collective { schedule, memory, .. } = &*self.collective;
@@ -222,10 +222,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
             Some(&Step::Take { to, .. }) if is_long(to) => {}
             _ => return false,
         }
-        let board = &self.collective.seat().board;
+        let shm_coll = &self.collective.seat().shm_coll;
         let mut takes = self.takes_behind().take_while(|take| take.piece == 0);
-        let absent = takes.find(|take| !is_there(board, take.from, 0));
-        absent.is_some_and(|Take { from, .. }| board.lock().has(from..from + 1))
+        let absent = takes.find(|take| !is_there(shm_coll, take.from, 0));
+        absent.is_some_and(|Take { from, .. }| shm_coll.lock().has(from..from + 1))
     }
 
     /// Takes what is there before the others have come.
@@ -247,28 +247,28 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// Whether a further piece is there.
     pub(super) fn has_more(&self, from: u32, piece: u32) -> bool {
-        is_there(&self.collective.seat().board, from, piece)
+        is_there(&self.collective.seat().shm_coll, from, piece)
     }
 
     pub(super) fn announce(&self, units: u64, reader: u32) {
         let len = units as usize * self.collective.memory.unit();
-        self.collective.seat().board.lock().announce(len, reader);
+        self.collective.seat().shm_coll.lock().announce(len, reader);
     }
 
     pub(super) fn release(&self, piece: u32) {
-        self.collective.seat().board.lock().release(piece);
+        self.collective.seat().shm_coll.lock().release(piece);
     }
 
-    /// Posts a further piece on the board; there is room.
+    /// Posts a further piece on the shared segment; there is room.
     pub(super) fn post_more(&self, piece: u32, span: Span) {
         let data = self.collective.memory.stream(span, &self.temporaries);
-        let board = &self.collective.seat().board;
-        board.lock().post_more(piece, data.len(), |page, past| read(past)(&data, 0, page));
+        let shm_coll = &self.collective.seat().shm_coll;
+        shm_coll.lock().post_more(piece, data.len(), |page, past| read(past)(&data, 0, page));
     }
 
     pub(super) fn take_more(&mut self, from: u32, piece: u32, to: Span) {
         let into = self.collective.memory.stream(to, &self.temporaries);
-        let more = self.collective.seat().board.lock().more(from, piece, into.len());
+        let more = self.collective.seat().shm_coll.lock().more(from, piece, into.len());
         match more {
             Ok(posted) => into.copy_from(&posted),
             Err((announced, expected)) => {
@@ -282,8 +282,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let Collective { memory, .. } = &*self.collective;
         let into = memory.stream(to, &self.temporaries);
         let start = at as usize * memory.unit();
-        let board = self.collective.seat().board.lock();
-        let posted = board.posted(from);
+        let shm_coll = self.collective.seat().shm_coll.lock();
+        let posted = shm_coll.posted(from);
         match posted.get(start..start + into.len()) {
             Some(part) => into.write(0, part),
             None => self.failure = Some(self.unfit_part(from, posted.len(), start + into.len())),
@@ -293,8 +293,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
     pub(super) fn take_block(&mut self, from: u32, to: Span) {
         let into = self.collective.memory.stream(to, &self.temporaries);
         let seat = self.collective.seat();
-        let board = seat.board.lock();
-        let block = block_of(board.posted(from), seat.position as usize, seat.size());
+        let shm_coll = seat.shm_coll.lock();
+        let block = block_of(shm_coll.posted(from), seat.position as usize, seat.size());
         match block.len() == into.len() {
             true => into.write(0, block),
             false => self.failure = Some(self.unfit_part(from, block.len(), into.len())),
@@ -304,7 +304,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
     /// So many units of what a rank has posted, unless it is too short.
     pub(super) fn posted(&self, from: u32, at: u64, units: u64) -> Result<Region> {
         let (seat, unit) = (self.collective.seat(), self.collective.memory.unit());
-        let posted = seat.board.lock().contribution(from);
+        let posted = seat.shm_coll.lock().contribution(from);
         let (start, len) = (at as usize * unit, units as usize * unit);
         match start + len <= posted.len() {
             true => Ok(posted.slice(start, len)),
@@ -376,10 +376,10 @@ fn block_of(posted: &[u8], me: usize, size: usize) -> &[u8] {
 }
 
 /// Whether a piece of what a rank posts in this round is there.
-fn is_there(board: &Lock<Board>, from: u32, piece: u32) -> bool {
+fn is_there(shm_coll: &Lock<ShmColl>, from: u32, piece: u32) -> bool {
     match piece {
-        0 => board.lock().has_met(from),
-        _ => board.lock().has_met_more(from, piece),
+        0 => shm_coll.lock().has_met(from),
+        _ => shm_coll.lock().has_met_more(from, piece),
     }
 }
 
@@ -392,7 +392,7 @@ const ALONE: u64 = 128 << 10;
 /// Bytes in the list of where blocks end, for each.
 const LISTED: usize = 4;
 
-/// Looks at a board at once, before others have the core: some cache lines' ways.
+/// Looks at a shared segment at once, before others have the core: some cache lines' ways.
 const LOOKS: u32 = 32;
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::engine::PeerError;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct ReplayBuffer {
     /// Frames that have not been said to have arrived, in the order they left…
     kept: VecDeque<Kept>,
     /// …the bytes of their heads, and the long payloads of those that have one.
@@ -134,7 +134,7 @@ impl Lost {
 }
 
 /// What goes out.
-impl Ledger {
+impl ReplayBuffer {
     #[inline]
     pub fn has_room(&self) -> bool {
         self.kept.len() < KEPT_MAX
@@ -204,12 +204,12 @@ impl Ledger {
         now_ns: u64,
         mut arrived: impl FnMut(FrameToken),
     ) -> Result<(), PeerError> {
-        let news = frames.wrapping_sub(self.confirmed) as usize;
-        if news > self.kept.len() {
+        let event_count = frames.wrapping_sub(self.confirmed) as usize;
+        if event_count > self.kept.len() {
             return Err(PeerError::Confirmation { sent: self.sent(), got: frames });
         }
         self.confirmed = frames;
-        for _ in 0..news {
+        for _ in 0..event_count {
             let Some(Kept { head_len, is_long, .. }) = self.kept.pop_front() else { break };
             self.heads.pop(head_len as usize);
             self.bytes -= head_len as usize;
@@ -232,13 +232,13 @@ impl Ledger {
         }
         self.unprompted_bytes = self.unprompted_bytes.min(self.bytes);
         self.has_unprompted_long &= self.has_longs();
-        self.confirm_stamps(now_ns, news);
+        self.confirm_stamps(now_ns, event_count);
         Ok(())
     }
 
     #[inline]
-    fn confirm_stamps(&mut self, now_ns: u64, news: usize) {
-        if news == 0 {
+    fn confirm_stamps(&mut self, now_ns: u64, event_count: usize) {
+        if event_count == 0 {
             return;
         }
         let confirmed = self.confirmed;
@@ -375,7 +375,7 @@ impl Ledger {
         }
     }
 
-    /// All that is kept leaves this ledger, for other links to carry.
+    /// All that is kept leaves this replay_buffer, for other links to carry.
     pub fn take_lost(&mut self, lost: &mut VecDeque<Lost>) {
         let mut longs = std::mem::take(&mut self.longs).into_iter();
         for Kept { head_len, sequence, is_long } in std::mem::take(&mut self.kept) {
@@ -408,7 +408,7 @@ impl Ledger {
 }
 
 /// Openings and ends.
-impl Ledger {
+impl ReplayBuffer {
     /// The link is open once more.
     pub fn open(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
@@ -476,7 +476,7 @@ impl Ledger {
 }
 
 /// What comes in.
-impl Ledger {
+impl ReplayBuffer {
     /// A counted frame has come.
     #[inline]
     pub fn receive(&mut self, bytes: usize) {
@@ -625,40 +625,40 @@ mod tests {
     use super::*;
 
     /// Keeps a frame with a body of 100 bytes.
-    fn keep(ledger: &mut Ledger, token: u64) {
+    fn keep(replay_buffer: &mut ReplayBuffer, token: u64) {
         let body = Some(Body { region: Region::from_box([token as u8; 100].into()) });
         let frame = Frame { head: vec![], body, token: Some(FrameToken(token)) };
-        ledger.keep(&frame, Keeping { from: 0, sequence: 0, is_prompt: true });
+        replay_buffer.keep(&frame, Keeping { from: 0, sequence: 0, is_prompt: true });
     }
 
     #[test]
     fn what_has_left_is_copied_when_earlier_copies_make_room() {
-        let mut ledger = Ledger::default();
-        (0..4).for_each(|token| keep(&mut ledger, token));
-        let copies = [0, 1, 2].map(|token| ledger.copy(FrameToken(token), 250));
+        let mut replay_buffer = ReplayBuffer::default();
+        (0..4).for_each(|token| keep(&mut replay_buffer, token));
+        let copies = [0, 1, 2].map(|token| replay_buffer.copy(FrameToken(token), 250));
         assert_eq!(copies, [true, true, false]);
         let mut is_free = Vec::new();
-        ledger.copy_others(250, |token| is_free.push(token));
+        replay_buffer.copy_others(250, |token| is_free.push(token));
         assert_eq!(is_free, [], "there is no room yet");
-        ledger.confirm(1, 0, |_| panic!("its memory was free")).unwrap();
-        assert!(ledger.wants_copies());
-        ledger.copy_others(250, |token| is_free.push(token));
+        replay_buffer.confirm(1, 0, |_| panic!("its memory was free")).unwrap();
+        assert!(replay_buffer.wants_copies());
+        replay_buffer.copy_others(250, |token| is_free.push(token));
         // The fourth has not left.
-        assert_eq!((&is_free[..], ledger.wants_copies()), (&[FrameToken(2)][..], false));
-        ledger.confirm(4, 0, |token| is_free.push(token)).unwrap();
+        assert_eq!((&is_free[..], replay_buffer.wants_copies()), (&[FrameToken(2)][..], false));
+        replay_buffer.confirm(4, 0, |token| is_free.push(token)).unwrap();
         assert_eq!(is_free, [FrameToken(2), FrameToken(3)]);
-        assert_eq!((ledger.bytes(), ledger.copied_bytes), (0, 0));
+        assert_eq!((replay_buffer.bytes(), replay_buffer.copied_bytes), (0, 0));
     }
 
     #[test]
     fn what_goes_again_is_copied_when_it_has_left_again() {
-        let mut ledger = Ledger::default();
-        (0..2).for_each(|token| keep(&mut ledger, token));
-        assert_eq!([0, 1].map(|token| ledger.copy(FrameToken(token), 100)), [true, false]);
-        ledger.again = Some(Again::default());
+        let mut replay_buffer = ReplayBuffer::default();
+        (0..2).for_each(|token| keep(&mut replay_buffer, token));
+        assert_eq!([0, 1].map(|token| replay_buffer.copy(FrameToken(token), 100)), [true, false]);
+        replay_buffer.again = Some(Again::default());
         let mut frame = Frame::default();
-        while ledger.emit_again(&mut frame) {}
-        assert!(!ledger.wants_copies());
-        assert!(!ledger.copy(FrameToken(1), 100) && ledger.wants_copies());
+        while replay_buffer.emit_again(&mut frame) {}
+        assert!(!replay_buffer.wants_copies());
+        assert!(!replay_buffer.copy(FrameToken(1), 100) && replay_buffer.wants_copies());
     }
 }

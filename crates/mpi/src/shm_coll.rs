@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use driver::{Board, BoardDoor, Operations};
+use driver::{Operations, ShmColl, ShmCollInvitation};
 use lock::Lock;
 use memory::Region;
 
@@ -13,11 +13,11 @@ use crate::plans::{Operation, Shape};
 use crate::process::wanted_rails;
 use crate::{Result, record};
 
-/// This process's seat at the board of those on its node.
+/// This process's seat at the shared segment of those on its node.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    pub board: Arc<Lock<Board>>,
-    /// The communicator's, with the boards.
+    pub shm_coll: Arc<Lock<ShmColl>>,
+    /// The communicator's, with the shared segments.
     pub places: plan::Topology,
     /// Who sits there, by their ranks, and at which position this process does.
     members: Vec<u32>,
@@ -26,12 +26,12 @@ pub(crate) struct Seat {
     _space: Space,
 }
 
-/// How many blocking collectives a communicator has had before its processes found a board: those that have
+/// How many blocking collectives a communicator has had before its processes found a shared segment: those that have
 /// fewer are not worth the memory.
 pub(crate) const FOUNDED_AFTER: i32 = 4;
 
 impl Seat {
-    /// Founds the boards of `comm` in its collective `tag`, with all its processes; none if one of them cannot, or
+    /// Founds the shared segments of `comm` in its collective `tag`, with all its processes; none if one of them cannot, or
     /// does not want to. Who is alone on its node has one for itself, by which no plan goes.
     #[cold]
     pub fn found(comm: &Comm, tag: i32) -> Option<Self> {
@@ -45,7 +45,7 @@ impl Seat {
         let members = places.neighbours(comm.rank());
         let size = members.len() as u32;
         let position = members.iter().position(|member| *member == comm.rank())? as u32;
-        let own = if position == 0 { Board::found(size, page_len).ok() } else { None };
+        let own = if position == 0 { ShmColl::found(size, page_len).ok() } else { None };
         let told = own.as_ref().map_or([0; DOOR], |(_, door)| {
             let mut told = [1; DOOR];
             told[1..].copy_from_slice(&door.emit());
@@ -53,22 +53,23 @@ impl Seat {
         });
         let heard = tell_neighbours(comm, tag, told).ok()?;
         let joined = match (own, heard) {
-            (Some((board, _)), _) => Some(board),
+            (Some((shm_coll, _)), _) => Some(shm_coll),
             (None, [1, door @ ..]) if position > 0 => {
-                Board::join(BoardDoor::parse(door), size, position, page_len).ok()
+                ShmColl::join(ShmCollInvitation::parse(door), size, position, page_len).ok()
             }
             (None, _) => None,
         };
         let joined = joined.filter(|_| is_wanted());
-        let joined = joined.and_then(|board| Some((Space::take(board.len_bytes())?, board)));
+        let joined =
+            joined.and_then(|shm_coll| Some((Space::take(shm_coll.len_bytes())?, shm_coll)));
         let is_joined_by_all = vote(comm, tag, joined.is_some()).ok()?;
-        let (space, mut board) = joined.filter(|_| is_joined_by_all)?;
-        board.close_door();
-        let places = places.clone().with_board(page_bytes);
-        let operations = board.operations().clone();
+        let (space, mut shm_coll) = joined.filter(|_| is_joined_by_all)?;
+        shm_coll.close_door();
+        let places = places.clone().with_shm_coll(page_bytes);
+        let operations = shm_coll.operations().clone();
         operations.begin(tag - 1);
-        let board = Arc::new(Lock::new(board));
-        Some(Self { board, places, members, position, operations, _space: space })
+        let shm_coll = Arc::new(Lock::new(shm_coll));
+        Some(Self { shm_coll, places, members, position, operations, _space: space })
     }
 
     /// Begins a blocking collective; if it is not the next, those between failed their checks in this process.
@@ -82,7 +83,7 @@ impl Seat {
 
     #[cold]
     fn leave_out(&self) {
-        self.board.lock().leave_out();
+        self.shm_coll.lock().leave_out();
     }
 
     /// The rank of who sits at a position.
@@ -97,7 +98,7 @@ impl Seat {
     }
 }
 
-/// A part of the memory that all boards of a process may take together.
+/// A part of the memory that all shared segments of a process may take together.
 #[derive(Debug)]
 struct Space(usize);
 
@@ -114,7 +115,7 @@ impl Drop for Space {
     }
 }
 
-/// How many bytes the boards of this process take.
+/// How many bytes the shared segments of this process take.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether this process shares memory with its neighbours, and nobody wants to know who sends whom what.
@@ -146,7 +147,7 @@ fn vote(comm: &Comm, tag: i32, yes: bool) -> Result<bool> {
 const SPACE_MAX: usize = 128 << 20;
 
 /// A byte that says whether there is one, and the door.
-const DOOR: usize = 1 + BoardDoor::LEN;
+const DOOR: usize = 1 + ShmCollInvitation::LEN;
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ use wire::{Cost, PeerId};
 
 /// What a way costs from a gateway on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Toll {
+pub enum PathCost {
     /// So much.
     Costs {
         /// To and fro.
@@ -27,7 +27,7 @@ pub enum Toll {
     Closed,
 }
 
-impl Toll {
+impl PathCost {
     /// Of a link that costs so much.
     pub fn of(cost: &Cost) -> Self {
         let round_trip = Duration::from_nanos(2 * cost.latency_ns());
@@ -56,7 +56,7 @@ impl Toll {
     }
 
     /// As it is sent.
-    pub(super) fn emit(self) -> [u8; TOLL_LEN] {
+    pub(super) fn emit(self) -> [u8; PATH_COST_LEN] {
         let (micros, kilobytes) = match self {
             Self::Costs { round_trip, bytes_per_s } => {
                 let whole = |number: u128| u32::try_from(number).unwrap_or(u32::MAX).max(1);
@@ -65,14 +65,14 @@ impl Toll {
             Self::Unknown => (0, 0),
             Self::Closed => (0, 1),
         };
-        let mut bytes = [0; TOLL_LEN];
+        let mut bytes = [0; PATH_COST_LEN];
         bytes[..4].copy_from_slice(&micros.to_le_bytes());
         bytes[4..].copy_from_slice(&kilobytes.to_le_bytes());
         bytes
     }
 
     /// What a gateway has said.
-    pub(super) fn parse(bytes: [u8; TOLL_LEN]) -> Self {
+    pub(super) fn parse(bytes: [u8; PATH_COST_LEN]) -> Self {
         let word = |at: usize| {
             let mut word = [0; 4];
             word.copy_from_slice(&bytes[at..at + 4]);
@@ -94,18 +94,20 @@ pub(super) type Way = (SocketAddr, Option<SocketAddr>);
 
 /// What gateways of this process's site have said of their ways.
 #[derive(Debug, Default)]
-pub(super) struct Tolls {
-    heard: FxHashMap<Way, (Toll, Duration)>,
+pub(super) struct PathCosts {
+    heard: FxHashMap<Way, (PathCost, Duration)>,
     /// Gateways that are being asked, and about which of the others.
     asked: Vec<(SocketAddr, Vec<SocketAddr>)>,
 }
 
-impl Tolls {
+impl PathCosts {
     /// These ways in the order in which the pair of ranks takes them.
     pub fn order(&self, ways: &[Way], pair: (PeerId, PeerId)) -> Vec<Way> {
-        let tolls: Vec<Toll> =
-            ways.iter().map(|way| self.heard.get(way).map_or(Toll::Unknown, |one| one.0)).collect();
-        order(&tolls, pair).into_iter().map(|at| ways[at]).collect()
+        let path_costs: Vec<PathCost> = ways
+            .iter()
+            .map(|way| self.heard.get(way).map_or(PathCost::Unknown, |one| one.0))
+            .collect();
+        order(&path_costs, pair).into_iter().map(|at| ways[at]).collect()
     }
 
     /// Whether the gateway is to be asked at `now` about the others: it is not being, nor was it lately.
@@ -132,13 +134,14 @@ impl Tolls {
         &mut self,
         gateway: SocketAddr,
         others: &[SocketAddr],
-        said: Option<&[Toll]>,
+        said: Option<&[PathCost]>,
         now: Duration,
     ) {
         self.asked.retain(|(one, about)| !(*one == gateway && about == others));
         for (at, other) in others.iter().enumerate() {
-            let toll = said.map_or(Toll::Closed, |said| said.get(at).copied().unwrap_or_default());
-            self.heard.insert((gateway, Some(*other)), (toll, now));
+            let path_cost =
+                said.map_or(PathCost::Closed, |said| said.get(at).copied().unwrap_or_default());
+            self.heard.insert((gateway, Some(*other)), (path_cost, now));
         }
     }
 }
@@ -146,19 +149,19 @@ impl Tolls {
 /// The order in which a pair of ranks takes ways that cost so much, by their positions: one of the cheapest, where
 /// pairs take turns by what each of these carries, the others of these, dearer ones, those of which nothing is known, and
 /// those that did not lead.
-fn order(tolls: &[Toll], pair: (PeerId, PeerId)) -> Vec<usize> {
-    let known = tolls.iter().copied().filter(|toll| toll.transit_ns().is_some());
-    let best = known.min_by_key(|toll| toll.transit_ns()).unwrap_or_default();
-    let class = |at: usize| match tolls[at].transit_ns() {
-        Some(_) if tolls[at].is_like(best) => (0, 0),
+fn order(path_costs: &[PathCost], pair: (PeerId, PeerId)) -> Vec<usize> {
+    let known = path_costs.iter().copied().filter(|path_cost| path_cost.transit_ns().is_some());
+    let best = known.min_by_key(|path_cost| path_cost.transit_ns()).unwrap_or_default();
+    let class = |at: usize| match path_costs[at].transit_ns() {
+        Some(_) if path_costs[at].is_like(best) => (0, 0),
         Some(ns) => (1, ns),
-        None if tolls[at] == Toll::Unknown => (2, 0),
+        None if path_costs[at] == PathCost::Unknown => (2, 0),
         None => (3, 0),
     };
-    let mut order: Vec<usize> = (0..tolls.len()).collect();
+    let mut order: Vec<usize> = (0..path_costs.len()).collect();
     order.sort_by_key(|&at| class(at));
     for equal in order.chunk_by_mut(|&one, &other| class(one) == class(other)) {
-        equal.rotate_left(turn(equal.iter().map(|&at| tolls[at].weight()), pair));
+        equal.rotate_left(turn(equal.iter().map(|&at| path_costs[at].weight()), pair));
     }
     order
 }
@@ -178,7 +181,7 @@ fn turn(weights: impl Iterator<Item = u64> + Clone, (one, other): (PeerId, PeerI
     weights.take_while(is_passed).count()
 }
 
-pub(super) const TOLL_LEN: usize = 8;
+pub(super) const PATH_COST_LEN: usize = 8;
 /// Ways are compared by what a message of this length takes.
 const WEIGHED_BYTES: u64 = 256 << 10;
 /// Ways share what there is to carry if they take no longer than the best by this part, a quarter, and what a host may be
@@ -196,13 +199,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn costs(millis: u64, megabytes_per_s: u64) -> Toll {
+    fn costs(millis: u64, megabytes_per_s: u64) -> PathCost {
         let bytes_per_s = megabytes_per_s * 1_000_000;
-        Toll::Costs { round_trip: Duration::from_millis(millis), bytes_per_s }
+        PathCost::Costs { round_trip: Duration::from_millis(millis), bytes_per_s }
     }
 
-    fn near(micros: u64) -> Toll {
-        Toll::Costs { round_trip: Duration::from_micros(micros), bytes_per_s: 125_000_000 }
+    fn near(micros: u64) -> PathCost {
+        PathCost::Costs { round_trip: Duration::from_micros(micros), bytes_per_s: 125_000_000 }
     }
 
     fn pairs() -> impl Iterator<Item = (PeerId, PeerId)> {
@@ -210,16 +213,16 @@ mod tests {
     }
 
     /// How many of the pairs take each way first.
-    fn shares(tolls: &[Toll]) -> Vec<usize> {
-        let mut counts = vec![0; tolls.len()];
-        pairs().for_each(|pair| counts[order(tolls, pair)[0]] += 1);
+    fn shares(path_costs: &[PathCost]) -> Vec<usize> {
+        let mut counts = vec![0; path_costs.len()];
+        pairs().for_each(|pair| counts[order(path_costs, pair)[0]] += 1);
         counts
     }
 
     #[test]
     fn where_nothing_is_known_pairs_take_turns() {
         for ways in 1..=4 {
-            let counts = shares(&vec![Toll::Unknown; ways]);
+            let counts = shares(&vec![PathCost::Unknown; ways]);
             let fair = 256 / ways;
             assert!(counts.iter().all(|count| count.abs_diff(fair) <= fair / 4), "{counts:?}");
         }
@@ -230,7 +233,7 @@ mod tests {
         assert_eq!(shares(&[costs(12, 12), costs(12, 117)]), [0, 256]);
         assert_eq!(shares(&[costs(12, 117), costs(42, 117)]), [256, 0]);
         assert_eq!(shares(&[costs(200, 12), costs(200, 117)]), [0, 256], "however far");
-        assert_eq!(shares(&[Toll::Unknown, costs(42, 12), Toll::Closed]), [0, 256, 0]);
+        assert_eq!(shares(&[PathCost::Unknown, costs(42, 12), PathCost::Closed]), [0, 256, 0]);
     }
 
     #[test]
@@ -246,9 +249,10 @@ mod tests {
 
     #[test]
     fn those_that_lead_nowhere_are_tried_last() {
-        let tolls = [Toll::Closed, costs(12, 100), Toll::Unknown, costs(50, 100), costs(50, 90)];
+        let path_costs =
+            [PathCost::Closed, costs(12, 100), PathCost::Unknown, costs(50, 100), costs(50, 90)];
         for pair in pairs() {
-            assert_eq!(order(&tolls, pair), [1, 3, 4, 2, 0]);
+            assert_eq!(order(&path_costs, pair), [1, 3, 4, 2, 0]);
         }
     }
 
@@ -256,83 +260,85 @@ mod tests {
     fn who_was_asked_is_not_asked_again_at_once() {
         let [one, other, far] =
             ["10.0.0.1:7", "10.0.0.2:7", "192.0.2.1:7"].map(|text| text.parse().unwrap());
-        let (mut tolls, at) = (Tolls::default(), Duration::from_millis);
+        let (mut path_costs, at) = (PathCosts::default(), Duration::from_millis);
         let ways = [(one, Some(far)), (other, Some(far))];
         for gateway in [one, other] {
-            assert!(tolls.is_due(gateway, &[far], at(0)));
-            tolls.note_asked(gateway, &[far]);
-            assert!(!tolls.is_due(gateway, &[far], at(0)) && tolls.is_asked(gateway, &[far]));
+            assert!(path_costs.is_due(gateway, &[far], at(0)));
+            path_costs.note_asked(gateway, &[far]);
+            assert!(
+                !path_costs.is_due(gateway, &[far], at(0)) && path_costs.is_asked(gateway, &[far])
+            );
         }
-        tolls.handle_word(one, &[far], None, at(5));
-        tolls.handle_word(other, &[far], Some(&[costs(12, 100)]), at(5));
+        path_costs.handle_word(one, &[far], None, at(5));
+        path_costs.handle_word(other, &[far], Some(&[costs(12, 100)]), at(5));
         for pair in pairs() {
-            assert_eq!(tolls.order(&ways, pair), [ways[1], ways[0]]);
+            assert_eq!(path_costs.order(&ways, pair), [ways[1], ways[0]]);
         }
-        assert!(!tolls.is_asked(one, &[far]) && !tolls.is_due(one, &[far], at(900)));
-        assert!(tolls.is_due(one, &[far], at(1100)), "it may be there again");
+        assert!(!path_costs.is_asked(one, &[far]) && !path_costs.is_due(one, &[far], at(900)));
+        assert!(path_costs.is_due(one, &[far], at(1100)), "it may be there again");
         // A gateway that says less than it was asked knows no more.
-        tolls.handle_word(one, &[far], Some(&[]), at(1200));
-        assert_eq!(tolls.heard[&ways[0]].0, Toll::Unknown);
+        path_costs.handle_word(one, &[far], Some(&[]), at(1200));
+        assert_eq!(path_costs.heard[&ways[0]].0, PathCost::Unknown);
     }
 
-    fn any_toll() -> impl Strategy<Value = Toll> {
+    fn any_path_cost() -> impl Strategy<Value = PathCost> {
         prop_oneof![
             (0..200u64, 1..1200u64).prop_map(|(millis, rate)| costs(millis, rate)),
-            Just(Toll::Unknown),
-            Just(Toll::Closed),
+            Just(PathCost::Unknown),
+            Just(PathCost::Closed),
         ]
     }
 
     proptest! {
         #[test]
         fn each_way_has_its_place_and_the_first_is_among_the_best(
-            tolls in prop::collection::vec(any_toll(), 0..12),
+            path_costs in prop::collection::vec(any_path_cost(), 0..12),
             one: u32,
             other: u32,
         ) {
             let pair = (PeerId(one), PeerId(other));
-            let order = order(&tolls, pair);
-            prop_assert_eq!(&order, &super::order(&tolls, (pair.1, pair.0)), "for both ends");
+            let order = order(&path_costs, pair);
+            prop_assert_eq!(&order, &super::order(&path_costs, (pair.1, pair.0)), "for both ends");
             let mut all = order.clone();
             all.sort_unstable();
-            prop_assert!(all.into_iter().eq(0..tolls.len()));
-            let known: Vec<Toll> = order.iter().map(|&at| tolls[at]).take_while(|one| one.weight() > 1).collect();
-            prop_assert!(order[known.len()..].iter().all(|&at| tolls[at].transit_ns().is_none()));
-            prop_assert!(order[known.len()..].is_sorted_by_key(|&at| tolls[at] == Toll::Closed));
+            prop_assert!(all.into_iter().eq(0..path_costs.len()));
+            let known: Vec<PathCost> = order.iter().map(|&at| path_costs[at]).take_while(|one| one.weight() > 1).collect();
+            prop_assert!(order[known.len()..].iter().all(|&at| path_costs[at].transit_ns().is_none()));
+            prop_assert!(order[known.len()..].is_sorted_by_key(|&at| path_costs[at] == PathCost::Closed));
             if let Some(best) = known.iter().copied().min_by_key(|one| one.transit_ns()) {
                 let alike = known.iter().take_while(|one| one.is_like(best)).count();
                 prop_assert!(known[..alike].contains(&best));
                 prop_assert!(!known[alike..].iter().any(|one| one.is_like(best)));
                 prop_assert!(known[alike..].is_sorted_by_key(|one| one.transit_ns()));
                 // Without its first way the pair goes by another that is known.
-                let mut fewer = tolls.clone();
-                fewer[order[0]] = Toll::Closed;
+                let mut fewer = path_costs.clone();
+                fewer[order[0]] = PathCost::Closed;
                 let next = super::order(&fewer, pair)[0];
-                prop_assert!(known.len() < 2 || next != order[0] && tolls[next].transit_ns().is_some());
+                prop_assert!(known.len() < 2 || next != order[0] && path_costs[next].transit_ns().is_some());
             }
         }
 
         #[test]
         fn shares_are_by_rate(rates in prop::collection::vec(70..120u64, 1..5)) {
-            let tolls: Vec<Toll> = rates.iter().map(|rate| costs(12, *rate)).collect();
+            let path_costs: Vec<PathCost> = rates.iter().map(|rate| costs(12, *rate)).collect();
             let sum: u64 = rates.iter().sum();
-            for (count, rate) in shares(&tolls).into_iter().zip(rates) {
+            for (count, rate) in shares(&path_costs).into_iter().zip(rates) {
                 let fair = (256 * rate / sum) as usize;
                 prop_assert!(count.abs_diff(fair) <= 2 + fair / 4, "{count} instead of {fair}");
             }
         }
 
         #[test]
-        fn words_of_a_gateway_are_read_as_they_were_said(toll in any_toll(), bytes: [u8; TOLL_LEN]) {
-            let near = |toll| match toll {
-                Toll::Costs { round_trip, bytes_per_s } => {
+        fn words_of_a_gateway_are_read_as_they_were_said(path_cost in any_path_cost(), bytes: [u8; PATH_COST_LEN]) {
+            let near = |path_cost| match path_cost {
+                PathCost::Costs { round_trip, bytes_per_s } => {
                     let round_trip = round_trip.max(Duration::from_micros(1));
-                    Toll::Costs { round_trip, bytes_per_s: bytes_per_s.max(1000) }
+                    PathCost::Costs { round_trip, bytes_per_s: bytes_per_s.max(1000) }
                 }
                 other => other,
             };
-            prop_assert_eq!(Toll::parse(toll.emit()), near(toll));
-            let _ = Toll::parse(bytes);
+            prop_assert_eq!(PathCost::parse(path_cost.emit()), near(path_cost));
+            let _ = PathCost::parse(bytes);
         }
     }
 }

@@ -10,7 +10,7 @@
 //! its share (Linux 6.18 charges it a whole slice), so that others of its session who want the core have it next, for
 //! milliseconds, even those of the lowest standing; who sleeps keeps its claim. Few yields from one that took so long
 //! to the next tell of them, and then such ranks sleep at once for a while, which is longer when that happens again
-//! soon after. That holds for posts on a board only: ranks that exchange messages have turns of milliseconds of their
+//! soon after. That holds for posts on a shared segment only: ranks that exchange messages have turns of milliseconds of their
 //! own. What runs in other sessions is given its share of a core by the session (sched(7), autogroup): it takes the
 //! core in turns with all ranks together, after many yields, and who slept would gain nothing.
 //!
@@ -31,8 +31,8 @@ use crate::turns::Turns;
 
 /// What one process has seen lately; its words are guarded as the core is.
 #[derive(Debug)]
-pub(crate) struct Crowding {
-    is_crowded: AtomicBool,
+pub(crate) struct Contention {
+    is_oversubscribed: AtomicBool,
     began: Instant,
     /// When a thread was put aside last, in µs since `began`.
     put_aside_us: AtomicU64,
@@ -55,7 +55,7 @@ pub(crate) struct Crowding {
     idle: Arc<AtomicU32>,
 }
 
-impl Crowding {
+impl Contention {
     /// Threads that `idle` counts take from nobody.
     pub fn beside(idle: Arc<AtomicU32>) -> Self {
         Self { idle, ..Self::new() }
@@ -66,7 +66,7 @@ impl Crowding {
         let machine =
             cores.and_then(|cores| Some((usize::try_from(cores).ok()?, Runnable::open()?)));
         Self {
-            is_crowded: AtomicBool::new(false),
+            is_oversubscribed: AtomicBool::new(false),
             began: Instant::now(),
             put_aside_us: AtomicU64::new(0),
             times: AtomicU32::new(0),
@@ -84,30 +84,30 @@ impl Crowding {
     /// As where others always want the cores.
     #[cfg(test)]
     pub fn lasting() -> Self {
-        let crowding = Self::new();
-        crowding.hold(u64::MAX);
-        crowding
+        let contention = Self::new();
+        contention.hold(u64::MAX);
+        contention
     }
 
     #[inline]
-    pub fn is_crowded(&self) -> bool {
-        self.is_crowded.load(Ordering::Relaxed)
+    pub fn is_oversubscribed(&self) -> bool {
+        self.is_oversubscribed.load(Ordering::Relaxed)
     }
 
-    /// As [`Crowding::is_crowded`], now that the clock was read: when the time is over it goes on while the
+    /// As [`Contention::is_oversubscribed`], now that the clock was read: when the time is over it goes on while the
     /// machine is full.
-    pub fn is_crowded_at(&self, now: Instant) -> bool {
+    pub fn is_oversubscribed_at(&self, now: Instant) -> bool {
         let now_us = self.us(now);
         if now_us >= self.until_us.load(Ordering::Relaxed) {
             self.judge(now_us, self.is_full());
         }
-        self.is_crowded()
+        self.is_oversubscribed()
     }
 
     fn judge(&self, now_us: u64, is_full: bool) {
         match is_full {
             true => self.hold(now_us + LOOK_EVERY_US),
-            false => self.is_crowded.store(false, Ordering::Relaxed),
+            false => self.is_oversubscribed.store(false, Ordering::Relaxed),
         }
     }
 
@@ -155,14 +155,14 @@ impl Crowding {
         }
     }
 
-    /// As [`Crowding::is_crowded`], for such a rank: how many run does not tell it who they are. When the time is over it
+    /// As [`Contention::is_oversubscribed`], for such a rank: how many run does not tell it who they are. When the time is over it
     /// yields again, and sees.
     pub fn is_held_at(&self, now: Instant) -> bool {
         let now_us = self.us(now);
         if now_us >= self.until_us.load(Ordering::Relaxed) {
             self.judge(now_us, false);
         }
-        self.is_crowded()
+        self.is_oversubscribed()
     }
 
     /// For longer if others want the cores again soon.
@@ -171,12 +171,12 @@ impl Crowding {
         let until_us = self.until_us.load(Ordering::Relaxed);
         let free_us = if until_us > 0 { now_us.saturating_sub(until_us) } else { u64::MAX };
         let hold_us = match self.hold_us.load(Ordering::Relaxed) {
-            hold_us if self.is_crowded() => hold_us,
+            hold_us if self.is_oversubscribed() => hold_us,
             hold_us if free_us < 4 * hold_us => (2 * hold_us).min(HOLD_MAX_US),
             _ => HOLD_US,
         };
         self.hold_us.store(hold_us, Ordering::Relaxed);
-        if !self.is_crowded() {
+        if !self.is_oversubscribed() {
             self.turns.hold(now_us);
         }
         self.hold(now_us + hold_us);
@@ -184,7 +184,7 @@ impl Crowding {
 
     fn hold(&self, until_us: u64) {
         self.until_us.fetch_max(until_us, Ordering::Relaxed);
-        if !self.is_crowded.swap(true, Ordering::Relaxed) {
+        if !self.is_oversubscribed.swap(true, Ordering::Relaxed) {
             self.trust.restore();
         }
     }
@@ -218,7 +218,7 @@ impl Crowding {
     }
 
     /// Whether a thread that begins to wait leaves the core to others again and again, and polls between; to be
-    /// followed by [`Crowding::learn_turns`] if so.
+    /// followed by [`Contention::learn_turns`] if so.
     pub fn takes_turns(&self, now: Instant) -> bool {
         self.turns.pay(self.us(now))
     }
@@ -273,10 +273,10 @@ mod tests {
 
     #[test]
     fn this_machine_tells_how_many_want_its_cores() {
-        let crowding = Crowding::new();
-        let (cores, runnable) = crowding.machine.expect("a machine with /proc");
+        let contention = Contention::new();
+        let (cores, runnable) = contention.machine.expect("a machine with /proc");
         assert!(cores > 0);
-        let full = Crowding { machine: Some((0, runnable)), ..Crowding::new() };
+        let full = Contention { machine: Some((0, runnable)), ..Contention::new() };
         assert!(full.is_full(), "this thread runs");
         full.idle.store(u32::MAX, Ordering::Relaxed);
         assert!(!full.is_full(), "nobody wants a core");
@@ -284,73 +284,75 @@ mod tests {
 
     #[test]
     fn a_thread_put_aside_again_soon_is_believed_for_longer() {
-        let crowding = Crowding { machine: None, ..Crowding::new() };
-        let at = |us| crowding.began + Duration::from_micros(us);
+        let contention = Contention { machine: None, ..Contention::new() };
+        let at = |us| contention.began + Duration::from_micros(us);
         let mut now_us = 1_000_000;
-        crowding.note_pause(PUT_ASIDE / 2, at(now_us));
+        contention.note_pause(PUT_ASIDE / 2, at(now_us));
         let often = |now_us| {
             let times = (0..=u64::from(OFTEN)).rev();
-            times.for_each(|ms| crowding.note_pause(PUT_ASIDE, at(now_us - 1000 * ms)));
+            times.for_each(|ms| contention.note_pause(PUT_ASIDE, at(now_us - 1000 * ms)));
         };
         for times in 0..10 {
-            crowding.note_pause(PUT_ASIDE, at(now_us + times * AGAIN_US));
+            contention.note_pause(PUT_ASIDE, at(now_us + times * AGAIN_US));
         }
-        assert!(!crowding.is_crowded(), "each may be chance");
+        assert!(!contention.is_oversubscribed(), "each may be chance");
         now_us += 10 * AGAIN_US;
         for _ in 0..10 {
-            crowding.note_pause(PUT_ASIDE, at(now_us));
+            contention.note_pause(PUT_ASIDE, at(now_us));
         }
-        assert!(!crowding.is_crowded(), "all are one");
+        assert!(!contention.is_oversubscribed(), "all are one");
         now_us += 10 * AGAIN_US;
         for hold_us in [HOLD_US, 2 * HOLD_US, 4 * HOLD_US] {
             often(now_us);
-            assert!(crowding.is_crowded_at(at(now_us + hold_us - 1)));
-            crowding.judge(now_us + hold_us, false);
-            assert!(!crowding.is_crowded());
+            assert!(contention.is_oversubscribed_at(at(now_us + hold_us - 1)));
+            contention.judge(now_us + hold_us, false);
+            assert!(!contention.is_oversubscribed());
             now_us += hold_us + HOLD_US;
         }
         often(now_us + HOLD_MAX_US);
-        assert_eq!(crowding.hold_us.load(Ordering::Relaxed), HOLD_US);
+        assert_eq!(contention.hold_us.load(Ordering::Relaxed), HOLD_US);
     }
 
     #[test]
     fn yields_that_take_milliseconds_again_soon_are_believed_and_then_for_longer() {
-        let crowding = Crowding::new();
-        let at = |us| crowding.began + Duration::from_micros(us);
+        let contention = Contention::new();
+        let at = |us| contention.began + Duration::from_micros(us);
         for _ in 0..10 {
-            crowding.note_yield(YIELDED_TO_OTHERS, at(0));
-            (0..FEW_YIELDS).for_each(|_| crowding.note_yield(YIELDED_TO_OTHERS / 2, at(0)));
+            contention.note_yield(YIELDED_TO_OTHERS, at(0));
+            (0..FEW_YIELDS).for_each(|_| contention.note_yield(YIELDED_TO_OTHERS / 2, at(0)));
         }
-        assert!(!crowding.is_crowded(), "each may be the turn of another session");
-        crowding.note_yield(YIELDED_TO_OTHERS, at(0));
-        (1..FEW_YIELDS).for_each(|_| crowding.note_yield(YIELDED_TO_OTHERS / 2, at(0)));
+        assert!(!contention.is_oversubscribed(), "each may be the turn of another session");
+        contention.note_yield(YIELDED_TO_OTHERS, at(0));
+        (1..FEW_YIELDS).for_each(|_| contention.note_yield(YIELDED_TO_OTHERS / 2, at(0)));
         let mut now_us = 1_000_000;
         for hold_us in [HOLD_US, 2 * HOLD_US, 4 * HOLD_US] {
-            crowding.note_yield(YIELDED_TO_OTHERS, at(now_us));
-            assert!(crowding.is_held_at(at(now_us + hold_us - 1)));
-            assert!(!crowding.is_held_at(at(now_us + hold_us)), "whatever runs");
+            contention.note_yield(YIELDED_TO_OTHERS, at(now_us));
+            assert!(contention.is_held_at(at(now_us + hold_us - 1)));
+            assert!(!contention.is_held_at(at(now_us + hold_us)), "whatever runs");
             now_us += hold_us + HOLD_US;
         }
     }
 
     #[test]
     fn long_waits_look_at_the_machine_now_and_then() {
-        let at = |crowding: &Crowding, us| crowding.began + Duration::from_micros(us);
+        let at = |contention: &Contention, us| contention.began + Duration::from_micros(us);
         let runnable = || Runnable::open().unwrap();
-        let full = Crowding { machine: Some((0, runnable())), ..Crowding::new() };
+        let full = Contention { machine: Some((0, runnable())), ..Contention::new() };
         full.note_wait(LONG / 2, at(&full, 0));
-        assert!(!full.is_crowded());
+        assert!(!full.is_oversubscribed());
         full.note_wait(LONG, at(&full, 0));
-        assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US - 1)));
-        assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US)), "this thread runs");
-        let roomy = Crowding { machine: Some((usize::MAX, runnable())), ..Crowding::new() };
+        assert!(full.is_oversubscribed_at(at(&full, LOOK_EVERY_US - 1)));
+        assert!(full.is_oversubscribed_at(at(&full, LOOK_EVERY_US)), "this thread runs");
+        let roomy = Contention { machine: Some((usize::MAX, runnable())), ..Contention::new() };
         roomy.note_wait(LONG, at(&roomy, 0));
-        assert!(!roomy.is_crowded());
+        assert!(!roomy.is_oversubscribed());
         let times = u64::from(OFTEN);
         (1..=times).for_each(|ms| roomy.note_pause(PUT_ASIDE, at(&roomy, 1000 * ms)));
-        assert!(!roomy.is_crowded());
+        assert!(!roomy.is_oversubscribed());
         let last_us = 1000 * (times + 1);
         roomy.note_pause(PUT_ASIDE, at(&roomy, last_us));
-        assert!(roomy.is_crowded() && !roomy.is_crowded_at(at(&roomy, last_us + HOLD_US)));
+        assert!(
+            roomy.is_oversubscribed() && !roomy.is_oversubscribed_at(at(&roomy, last_us + HOLD_US))
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What a member of a board waits for, also as others read it while the member sleeps.
+//! What a member of a shared segment waits for, also as others read it while the member sleeps.
 
 use std::ops::Range;
 

@@ -1,9 +1,9 @@
-//! What lies where on a board.
+//! What lies where on a shared segment.
 
 use crate::shm::pool::LINE;
 use crate::shm::shared::Shared;
 
-/// What lies where on a board.
+/// What lies where on a shared segment.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::shm) struct Layout {
     /// A word with a bit for each member that sleeps.

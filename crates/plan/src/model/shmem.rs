@@ -1,26 +1,26 @@
-//! What calls take by a board.
+//! What calls take by a shmem.
 
 use super::{LINE_NS, Model, Shape, TURN_NS};
 use crate::choice::{Algorithm, Call, Operation};
-use crate::costs::CROWD_CORES;
-use crate::pieces::board::{dealt_rounds, link_bytes};
+use crate::costs::OVERSUBSCRIBED_CORES;
+use crate::pieces::shmem::{dealt_rounds, link_bytes};
 
 impl Model {
-    /// What a call takes by a board of such pages, and whether ranks had better share its work there and meet once
+    /// What a call takes by a shmem of such pages, and whether ranks had better share its work there and meet once
     /// more for that; none where a contribution is longer than a page.
-    pub(crate) fn board_ns(&self, call: &Call, page_bytes: u64) -> Option<(u64, bool)> {
+    pub(crate) fn shmem_ns(&self, call: &Call, page_bytes: u64) -> Option<(u64, bool)> {
         let can_share = matches!(call.operation, Operation::Reduce | Operation::Allreduce);
         let ways = [false, true].into_iter().take(1 + usize::from(can_share));
-        ways.filter_map(|way| Some((self.board_way_ns(call, page_bytes, way)?, way))).min()
+        ways.filter_map(|way| Some((self.shmem_path_ns(call, page_bytes, way)?, way))).min()
     }
 
-    /// Whether what happens within each of several nodes, or along a chain on one, can go by their boards.
-    pub(super) fn fits_boards(&self, call: &Call, algorithm: Algorithm, page_bytes: u64) -> bool {
+    /// Whether what happens within each of several nodes, or along a chain on one, can go by their shared segments.
+    pub(super) fn fits_shmem(&self, call: &Call, algorithm: Algorithm, page_bytes: u64) -> bool {
         let is_prefix = matches!(call.operation, Operation::Scan | Operation::Exscan);
         if self.shape.nodes == 1 {
             let link_bytes = link_bytes(page_bytes);
             let is_cut = call.bytes <= call.units.saturating_mul(link_bytes);
-            let fits = call.bytes.div_ceil(link_bytes) <= BOARD_ROUNDS_MOST && is_cut;
+            let fits = call.bytes.div_ceil(link_bytes) <= SHMEM_ROUNDS_MAX && is_cut;
             return is_prefix && algorithm == Algorithm::Chain && self.shape.ranks > 1 && fits;
         }
         let Shape { ranks, nodes, node_ranks, node_runs, has_heads, .. } = self.shape;
@@ -40,7 +40,7 @@ impl Model {
             | Algorithm::Butterfly
             | Algorithm::Doubling
             | Algorithm::Halving
-            | Algorithm::Board => false,
+            | Algorithm::Shmem => false,
         };
         let is_whole = || algorithm == Algorithm::Levels || self.cuts(call) == 1;
         let is_one_run = call.commutes || node_runs == 1;
@@ -60,16 +60,16 @@ impl Model {
         nodes > 1 && node_ranks > 1 && goes_by_heads && is_planned
     }
 
-    /// What a prefix takes along a chain by a board of such pages: who hears a piece combines it and posts what it comes to.
-    pub(super) fn chain_at_board_ns(&self, bytes: u64, page_bytes: u64) -> u64 {
+    /// What a prefix takes along a chain by a shmem of such pages: who hears a piece combines it and posts what it comes to.
+    pub(super) fn chain_in_shmem_ns(&self, bytes: u64, page_bytes: u64) -> u64 {
         let ranks = self.shape.ranks;
         let pieces = bytes.div_ceil(link_bytes(page_bytes)).max(1);
         let rounds = ranks - 1 + pieces;
-        match self.shape.is_crowded {
+        match self.shape.is_oversubscribed {
             true => {
                 // Who is next hears of a piece when half of those who share its core have had their turn.
                 let beside_ns = ranks * (rounds * LINE_NS + 2 * self.compute_ns(bytes));
-                (ranks / 2 + pieces) * ranks * TURN_NS + beside_ns / CROWD_CORES
+                (ranks / 2 + pieces) * ranks * TURN_NS + beside_ns / OVERSUBSCRIBED_CORES
             }
             false => {
                 let passed_ns = 4 * self.compute_ns(bytes.div_ceil(pieces));
@@ -78,16 +78,16 @@ impl Model {
         }
     }
 
-    /// Until who waits at the board of a node has met all.
+    /// Until who waits at the shmem of a node has met all.
     pub(super) fn meeting_ns(&self) -> u64 {
         self.near.latency_ns + self.shape.node_ranks * LINE_NS
     }
 
-    /// In how many pieces a call goes by a board of such pages; none where there is a unit that does not fit.
-    fn board_pieces(&self, call: &Call, page_bytes: u64, is_shared: bool) -> Option<u64> {
+    /// In how many pieces a call goes by a shmem of such pages; none where there is a unit that does not fit.
+    fn shmem_pieces(&self, call: &Call, page_bytes: u64, is_shared: bool) -> Option<u64> {
         let Call { bytes, longest, units, is_uniform, .. } = *call;
         let (ranks, link_bytes) = (self.shape.ranks, link_bytes(page_bytes));
-        let piece_bytes = if self.shape.is_crowded { page_bytes } else { link_bytes };
+        let piece_bytes = if self.shape.is_oversubscribed { page_bytes } else { link_bytes };
         let unit_bytes = bytes.div_ceil(units.max(1)).max(1);
         let in_units = |bytes: u64, room: u64| {
             let fit = room / unit_bytes;
@@ -114,11 +114,11 @@ impl Model {
         }
     }
 
-    fn board_way_ns(&self, call: &Call, page_bytes: u64, is_shared: bool) -> Option<u64> {
+    fn shmem_path_ns(&self, call: &Call, page_bytes: u64, is_shared: bool) -> Option<u64> {
         let (ranks, bytes) = (self.shape.ranks, call.bytes);
         let others = ranks - 1;
         // To combine, in halves of a copy: ranks that share cores find in their caches what all of them read.
-        let combined = if self.shape.is_crowded { 2 } else { 4 };
+        let combined = if self.shape.is_oversubscribed { 2 } else { 4 };
         // What one rank moves and combines alone, and what all do beside each other: in multiples of the call's bytes.
         let (alone, together) = match call.operation {
             Operation::Barrier => (0, 0),
@@ -134,21 +134,21 @@ impl Model {
             Operation::ReduceScatter => (0, 3 * ranks),
             Operation::Scan | Operation::Exscan => (others, ranks * ranks),
         };
-        let pieces = self.board_pieces(call, page_bytes, is_shared)?;
+        let pieces = self.shmem_pieces(call, page_bytes, is_shared)?;
         let rounds = pieces * if is_shared { 2 } else { 1 };
         let most = match call.operation {
             Operation::Scatter | Operation::Alltoall => DEALT_ROUNDS_MOST,
-            _ => BOARD_ROUNDS_MOST,
+            _ => SHMEM_ROUNDS_MAX,
         };
         if rounds > most {
             return None;
         }
         let stream_ns = |times: u64| self.near.stream_ns(bytes.saturating_mul(times));
         let lines_ns = ranks * LINE_NS;
-        Some(match self.shape.is_crowded {
+        Some(match self.shape.is_oversubscribed {
             true => {
                 let beside_ns = ranks * lines_ns + stream_ns(together);
-                ranks * TURN_NS * rounds + stream_ns(alone) + beside_ns / CROWD_CORES
+                ranks * TURN_NS * rounds + stream_ns(alone) + beside_ns / OVERSUBSCRIBED_CORES
             }
             false => {
                 let beside_ns = stream_ns(together.div_ceil(ranks));
@@ -158,8 +158,8 @@ impl Model {
     }
 }
 
-/// What is dealt to each rank goes faster by messages if it takes more rounds at a board, which begin when all have come.
+/// What is dealt to each rank goes faster by messages if it takes more rounds at a shmem, which begin when all have come.
 const DEALT_ROUNDS_MOST: u64 = 8;
 
 /// Plans are no longer.
-const BOARD_ROUNDS_MOST: u64 = 256;
+const SHMEM_ROUNDS_MAX: u64 = 256;

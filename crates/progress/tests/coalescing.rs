@@ -51,25 +51,25 @@ fn what_is_gathered_leaves_before_its_thread_waits_beside_a_sleeper() {
     let [poller, waiter] = [Arc::clone(&sender), Arc::clone(&sender)];
     thread::spawn(move || poller.wait(nothing));
     thread::sleep(SOON);
-    let (gathered, has_gathered) = mpsc::channel();
+    let (coalesced, has_coalesced) = mpsc::channel();
     thread::spawn(move || {
-        let mut gathered = Some(gathered);
+        let mut coalesced = Some(coalesced);
         waiter.wait(|worker| {
-            if let Some(gathered) = gathered.take() {
+            if let Some(coalesced) = coalesced.take() {
                 let data = Region::owned(8);
                 let mut follows = || {
                     worker.send_short(PeerId(1), envelope(), &data);
-                    worker.is_gathering()
+                    worker.is_coalescing()
                 };
                 let follows = (0..MESSAGES).any(|_| follows());
-                gathered.send(follows).ok();
+                coalesced.send(follows).ok();
             }
             nothing(worker)
         });
     });
-    assert_eq!(has_gathered.recv_timeout(PATIENCE), Ok(true));
+    assert_eq!(has_coalesced.recv_timeout(PATIENCE), Ok(true));
     // The waiting thread gives the core back when it goes to sleep.
-    assert!(!sender.look(|worker| worker.is_gathering()));
+    assert!(!sender.look(|worker| worker.is_coalescing()));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn what_goes_to_several_in_turn_shares_frames_from_the_third_on() {
         for (data, number) in data.iter().zip(1..) {
             for peer in all {
                 assert!(worker.send_short(peer, envelope(), data));
-                assert!(number > 2 || !worker.is_gathering(), "two leave at once");
+                assert!(number > 2 || !worker.is_coalescing(), "two leave at once");
             }
         }
     });
@@ -109,7 +109,7 @@ struct Slow {
 impl Rail for Slow {
     passes_on!(rail: name, address, connect, disconnect, post, poll, descriptors, prepare_sleep, finish_sleep, is_flushed);
 
-    fn gather_within(&self) -> Duration {
+    fn coalesce_within(&self) -> Duration {
         PATIENCE
     }
 }

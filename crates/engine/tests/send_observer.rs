@@ -1,10 +1,10 @@
-//! A witness is told of every message once, whichever way it leaves.
+//! A send_observer is told of every message once, whichever way it leaves.
 
 mod network;
 
 use std::sync::{Arc, Mutex};
 
-use engine::{Config, Engine, Envelope, SendMode, Witness};
+use engine::{Config, Engine, Envelope, SendMode, SendObserver};
 use memory::Region;
 use network::{NEAR, RAIL, peer_id};
 use wire::{Frame, PeerId};
@@ -12,7 +12,7 @@ use wire::{Frame, PeerId};
 #[derive(Clone, Debug, Default)]
 struct Notes(Arc<Mutex<Vec<(u32, i32, u64)>>>);
 
-impl Witness for Notes {
+impl SendObserver for Notes {
     fn note_send(&mut self, peer: PeerId, envelope: Envelope, bytes: u64) {
         self.0.lock().unwrap().push((peer.0, envelope.tag, bytes));
     }
@@ -22,7 +22,7 @@ impl Witness for Notes {
 fn every_message_is_noted_once() {
     let notes = Notes::default();
     let mut engine = Engine::new(Config::new(3));
-    engine.set_witness(Box::new(notes.clone()));
+    engine.set_send_observer(Box::new(notes.clone()));
     let envelope = |tag| Envelope { context: 0, source: 0, tag, is_urgent: false };
     let send = |engine: &mut Engine, to, tag, bytes| {
         engine.submit_send(peer_id(to), envelope(tag), &Region::owned(bytes), SendMode::Standard);
@@ -31,7 +31,7 @@ fn every_message_is_noted_once() {
     // No link is open: the caller submits it as any other.
     let short = Region::owned(8);
     assert!(engine.submit_short(peer_id(1), envelope(0), &short, &mut frame).is_none());
-    assert!(!engine.submit_gathered(peer_id(1), envelope(0), &short));
+    assert!(!engine.submit_coalesced(peer_id(1), envelope(0), &short));
     send(&mut engine, 1, 0, 8);
     send(&mut engine, 2, 1, 1 << 20);
     engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
@@ -42,7 +42,7 @@ fn every_message_is_noted_once() {
     }
     assert!(engine.submit_short(peer_id(1), envelope(2), &short, &mut frame).is_some());
     engine.handle_posted(peer_id(1), RAIL, &mut frame, engine::Posted::Done);
-    assert!(engine.submit_gathered(peer_id(1), envelope(3), &short));
+    assert!(engine.submit_coalesced(peer_id(1), envelope(3), &short));
     let noted = notes.0.lock().unwrap().clone();
     assert_eq!(noted, [(1, 0, 8), (2, 1, 1 << 20), (1, 2, 8), (1, 3, 8)]);
 }

@@ -2,7 +2,7 @@
 
 use super::{Model, Order, Shape, TURN_NS, levels};
 use crate::choice::{Algorithm, Call, Operation};
-use crate::costs::CROWD_CORES;
+use crate::costs::OVERSUBSCRIBED_CORES;
 use crate::ways::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
 };
@@ -10,7 +10,7 @@ use crate::ways::{
 impl Model {
     /// As [`Self::predicted_ns`] where ranks share cores: everybody who waits gets its core back when the others
     /// have had their turn, so that waits count, and then the work of all ranks together.
-    pub(super) fn crowd_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+    pub(super) fn oversubscribed_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
         let ranks = self.shape.ranks;
         let (others, rounds) = (ranks - 1, levels(ranks));
         // How often the last one waits, all messages, what one rank moves and combines alone, and what all
@@ -23,7 +23,7 @@ impl Model {
                 | Barrier::Heads
                 | Barrier::Levels
                 | Barrier::Sites
-                | Barrier::Board => return None,
+                | Barrier::Shmem => return None,
             },
             Operation::Broadcast => match Broadcast::named(algorithm)? {
                 Broadcast::Linear => (1, others, 0, others),
@@ -34,11 +34,11 @@ impl Model {
                 | Broadcast::Heads
                 | Broadcast::Levels
                 | Broadcast::Sites
-                | Broadcast::Board => return None,
+                | Broadcast::Shmem => return None,
             },
             Operation::Gather | Operation::Scatter => match Gather::named(algorithm)? {
                 Gather::Linear => (1, others, 0, others),
-                Gather::Binomial | Gather::Heads | Gather::Bundles | Gather::Board => return None,
+                Gather::Binomial | Gather::Heads | Gather::Bundles | Gather::Shmem => return None,
             },
             Operation::Allgather => match Allgather::named(algorithm)? {
                 Allgather::Linear => (2, 2 * others, others, ranks * others),
@@ -49,11 +49,11 @@ impl Model {
                 | Allgather::Levels
                 | Allgather::Bundles
                 | Allgather::Sites
-                | Allgather::Board => return None,
+                | Allgather::Shmem => return None,
             },
             Operation::Alltoall => match Alltoall::named(algorithm)? {
                 Alltoall::Pairwise => (1, ranks * others, 0, ranks * others),
-                Alltoall::Bruck | Alltoall::Heads | Alltoall::Bundles | Alltoall::Board => {
+                Alltoall::Bruck | Alltoall::Heads | Alltoall::Bundles | Alltoall::Shmem => {
                     return None;
                 }
             },
@@ -67,7 +67,7 @@ impl Model {
                 | Reduce::Heads
                 | Reduce::Levels
                 | Reduce::Sites
-                | Reduce::Board => return None,
+                | Reduce::Shmem => return None,
             },
             Operation::Allreduce => match Allreduce::named(algorithm)? {
                 Allreduce::Linear => (2, 2 * others, 2 * ranks, others),
@@ -79,7 +79,7 @@ impl Model {
                 | Allreduce::Heads
                 | Allreduce::Levels
                 | Allreduce::Sites
-                | Allreduce::Board => return None,
+                | Allreduce::Shmem => return None,
             },
             Operation::ReduceScatter => match ReduceScatter::named(algorithm)? {
                 ReduceScatter::Pairwise => (1, ranks * others, 0, 2 * ranks),
@@ -87,24 +87,24 @@ impl Model {
                 | ReduceScatter::Ring
                 | ReduceScatter::Heads
                 | ReduceScatter::Sites
-                | ReduceScatter::Board => return None,
+                | ReduceScatter::Shmem => return None,
             },
             Operation::Scan | Operation::Exscan => match Prefix::named(algorithm)? {
                 Prefix::Doubling => (rounds, ranks * rounds, 0, 3 * ranks * rounds),
                 Prefix::Chain if let Some(page_bytes) = self.page_bytes => {
-                    return Some(self.chain_at_board_ns(call.bytes, page_bytes));
+                    return Some(self.chain_in_shmem_ns(call.bytes, page_bytes));
                 }
                 Prefix::Chain if self.shape.is_in_order => {
                     (2, others * self.chain_segments(call.bytes), 0, 3 * others)
                 }
-                Prefix::Chain | Prefix::Heads | Prefix::Sites | Prefix::Board => return None,
+                Prefix::Chain | Prefix::Heads | Prefix::Sites | Prefix::Shmem => return None,
             },
         };
-        let copies = if call.bytes > EAGER_MOST { FETCHED_COPIES } else { CROWD_COPIES };
+        let copies = if call.bytes > EAGER_MOST { FETCHED_COPIES } else { OVERSUBSCRIBED_COPIES };
         let times_bytes = |times: u64| call.bytes.saturating_mul(times * copies);
         let stream_ns = |times: u64| self.near.stream_ns(times_bytes(times));
         let beside_ns = messages * self.near.work_ns + stream_ns(together);
-        Some(waits * ranks * TURN_NS + stream_ns(alone) + beside_ns / CROWD_CORES)
+        Some(waits * ranks * TURN_NS + stream_ns(alone) + beside_ns / OVERSUBSCRIBED_CORES)
     }
 
     /// What a call takes at least on several nodes that share their cores: its rounds, in each of which all ranks have their
@@ -112,7 +112,7 @@ impl Model {
     pub(super) fn shared_ns(&self, call: &Call, algorithm: Algorithm) -> u64 {
         let (rounds, messages) = self.shared(call, algorithm).unwrap_or((0, 0));
         let work_ns = 2 * messages * self.far.work_ns;
-        rounds * self.shape.ranks * TURN_NS + work_ns / CROWD_CORES
+        rounds * self.shape.ranks * TURN_NS + work_ns / OVERSUBSCRIBED_CORES
     }
 
     /// How many waits there are one after the other, and messages between nodes.
@@ -134,7 +134,7 @@ impl Model {
                 Allgather::Heads => between_heads(1),
                 Allgather::Levels => between_heads(nodes - 1),
                 Allgather::Sites => (2, ranks * (nodes - 1)),
-                Allgather::Linear | Allgather::Pairwise | Allgather::Bundles | Allgather::Board => {
+                Allgather::Linear | Allgather::Pairwise | Allgather::Bundles | Allgather::Shmem => {
                     return None;
                 }
             },
@@ -142,13 +142,13 @@ impl Model {
                 Alltoall::Pairwise => (1, ranks * foreign),
                 Alltoall::Bruck => doublings(&self.by_place),
                 Alltoall::Heads => between_heads(1),
-                Alltoall::Bundles | Alltoall::Board => return None,
+                Alltoall::Bundles | Alltoall::Shmem => return None,
             },
             Operation::ReduceScatter => match ReduceScatter::named(algorithm)? {
                 ReduceScatter::Binomial => (levels(ranks) + 1, nodes - 1 + foreign),
                 ReduceScatter::Ring => (ranks - 1, nodes * (ranks - 1)),
                 ReduceScatter::Heads => (3, ranks.min(call.units.max(1)) * (nodes - 1)),
-                ReduceScatter::Pairwise | ReduceScatter::Sites | ReduceScatter::Board => {
+                ReduceScatter::Pairwise | ReduceScatter::Sites | ReduceScatter::Shmem => {
                     return None;
                 }
             },
@@ -166,7 +166,7 @@ impl Model {
 
 /// What is copied to a message and out of it goes through a memory that all ranks of a core share, which is
 /// another's by then: as if it were copied so many times.
-const CROWD_COPIES: u64 = 3;
+const OVERSUBSCRIBED_COPIES: u64 = 3;
 
 /// What is longer than so many bytes is fetched by the kernel from who sleeps, page by page: as if it were copied so many
 /// times.

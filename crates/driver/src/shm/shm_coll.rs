@@ -1,4 +1,4 @@
-//! A board: memory on which the members of a group write what all of them may read.
+//! A shared segment: memory on which the members of a group write what all of them may read.
 //!
 //! Members go through *rounds* together. In each round every member posts once: a contribution, which may be
 //! empty. Whoever needs those of others waits until they are posted and reads them where they are. Nobody
@@ -45,9 +45,9 @@ use pages::Pages;
 pub use steps::Operations;
 use steps::{Standing, mark, round_of};
 
-/// One member's part of a board.
+/// One member's part of a shared segment.
 #[derive(Debug)]
-pub struct Board<S = Segment> {
+pub struct ShmColl<S = Segment> {
     memory: S,
     size: u32,
     me: u32,
@@ -73,14 +73,14 @@ pub struct Board<S = Segment> {
     stores: Stores,
 }
 
-/// Where a board is found, for those who join.
+/// Where a shared segment is found, for those who join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BoardDoor {
+pub struct ShmCollInvitation {
     pid: i32,
     descriptor: i32,
 }
 
-impl BoardDoor {
+impl ShmCollInvitation {
     /// Length of a door's bytes.
     pub const LEN: usize = 8;
 
@@ -96,27 +96,28 @@ impl BoardDoor {
     }
 }
 
-impl Board {
+impl ShmColl {
     /// How many bytes one member may combine for all.
     pub const COMBINED_MAX: usize = Segment::SHORT_LEN;
 
-    /// Makes a board of `size` members, at most 64, as its first. A contribution is at most `page_len` bytes long, a
+    /// Makes a shared segment of `size` members, at most 64, as its first. A contribution is at most `page_len` bytes long, a
     /// multiple of a cache line, below 1 GiB.
     ///
     /// # Errors
     /// When the kernel gives no shared memory.
-    pub fn found(size: u32, page_len: usize) -> io::Result<(Self, BoardDoor)> {
+    pub fn found(size: u32, page_len: usize) -> io::Result<(Self, ShmCollInvitation)> {
         let Layout { first_page, len_bytes, .. } = Layout::of::<Segment>(size, page_len);
         let memory = Segment::create_in_part(len_bytes, first_page)?;
-        let door = BoardDoor { pid: std::process::id() as i32, descriptor: memory.descriptor() };
+        let door =
+            ShmCollInvitation { pid: std::process::id() as i32, descriptor: memory.descriptor() };
         Ok((Self::over(memory, size, 0, page_len), door))
     }
 
-    /// Takes member `me`'s place at a board that another process has made.
+    /// Takes member `me`'s place at a shared segment that another process has made.
     ///
     /// # Errors
     /// When the kernel does not let this process reach the other's memory.
-    pub fn join(door: BoardDoor, size: u32, me: u32, page_len: usize) -> io::Result<Self> {
+    pub fn join(door: ShmCollInvitation, size: u32, me: u32, page_len: usize) -> io::Result<Self> {
         let len = Layout::of::<Segment>(size, page_len).len_bytes;
         let memory = Segment::attach(door.pid, door.descriptor, len)?;
         Ok(Self::over(memory, size, me, page_len))
@@ -126,12 +127,12 @@ impl Board {
     #[inline]
     pub fn contribution(&self, member: u32) -> Region {
         let (at, len) = self.lies(member);
-        // SAFETY: it lies in the mapping, which lives as long as the board; the member that may write there again
+        // SAFETY: it lies in the mapping, which lives as long as the shared segment; the member that may write there again
         // waits until this one has begun a later round.
         unsafe { Region::new(self.memory.address(at) as *mut u8, len) }
     }
 
-    /// What a member has posted in this round, while the board is at hand.
+    /// What a member has posted in this round, while the shared segment is at hand.
     #[inline]
     pub fn posted(&self, member: u32) -> &[u8] {
         let (at, len) = self.lies(member);
@@ -182,12 +183,12 @@ impl Board {
     }
 }
 
-impl<S: Shared> Board<S> {
-    /// Member `me`'s part of a board in this memory.
+impl<S: Shared> ShmColl<S> {
+    /// Member `me`'s part of a shared segment in this memory.
     pub(super) fn over(memory: S, size: u32, me: u32, page_len: usize) -> Self {
         assert!(size <= u64::BITS, "sleepers have a bit each");
         let now = Instant::now();
-        let board = Self {
+        let shm_coll = Self {
             memory,
             size,
             me,
@@ -206,11 +207,11 @@ impl<S: Shared> Board<S> {
             evenness: Evenness::new(now),
             stores: Stores::default(),
         };
-        board
+        shm_coll
             .memory
-            .word32(board.control(me) + PID_AT)
+            .word32(shm_coll.control(me) + PID_AT)
             .store(std::process::id(), Ordering::Relaxed);
-        board
+        shm_coll
     }
 
     /// Whether the place of the next contribution, of so many bytes, is free. If it is not, this member waits for
@@ -687,22 +688,22 @@ mod tests {
     #[test]
     fn memory_of_pages_is_taken_when_something_goes_there() {
         const LONG: usize = 512 << 10;
-        let (mut board, door) = Board::found(1, LONG).unwrap();
+        let (mut shm_coll, door) = ShmColl::found(1, LONG).unwrap();
         let path = format!("/proc/self/fd/{}", door.descriptor);
         let taken = || 512 * std::fs::metadata(&path).unwrap().blocks() as usize;
         let founded = taken();
         assert!(founded < LONG / 2, "{founded} bytes");
         for len in [BRIEF, SHORT] {
-            board.reserve(len).unwrap();
-            board.post(len, |bytes, _| bytes.fill(1));
+            shm_coll.reserve(len).unwrap();
+            shm_coll.post(len, |bytes, _| bytes.fill(1));
         }
         assert_eq!(taken(), founded);
         for len in [SHORT + 1, 100 << 10, LONG] {
-            assert!(board.has_room(len));
+            assert!(shm_coll.has_room(len));
             let before = taken();
-            board.reserve(len).unwrap();
+            shm_coll.reserve(len).unwrap();
             let reserved = taken();
-            board.post(len, |bytes, _| bytes.fill(2));
+            shm_coll.post(len, |bytes, _| bytes.fill(2));
             let posted = taken();
             assert!((founded + len..=founded + PAGES * LONG).contains(&posted), "{posted} bytes");
             // Kernels before Linux 5.14 reserve nothing.
@@ -713,10 +714,10 @@ mod tests {
         }
     }
 
-    fn pair() -> [Board; 2] {
-        let (mut first, door) = Board::found(2, PAGE).unwrap();
-        let door = BoardDoor::parse(door.emit());
-        let second = Board::join(door, 2, 1, PAGE).unwrap();
+    fn pair() -> [ShmColl; 2] {
+        let (mut first, door) = ShmColl::found(2, PAGE).unwrap();
+        let door = ShmCollInvitation::parse(door.emit());
+        let second = ShmColl::join(door, 2, 1, PAGE).unwrap();
         first.close_door();
         [first, second]
     }
@@ -763,7 +764,7 @@ mod tests {
     #[test]
     fn what_is_long_goes_behind_what_is_unread_or_to_the_other_page() {
         let [mut one, mut other] = pair();
-        let room = |one: &mut Board, len: usize| {
+        let room = |one: &mut ShmColl, len: usize| {
             let has_room = one.has_room(len);
             assert!(has_room || !one.take_due());
             has_room.then(|| {
@@ -795,7 +796,7 @@ mod tests {
     #[test]
     fn what_is_longer_than_a_page_goes_on_when_its_reader_has_taken_the_last_piece_but_one() {
         let [mut one, mut other] = pair();
-        let page_of = |board: &Board, at: usize| (at - board.layout.first_page) / PAGE;
+        let page_of = |shm_coll: &ShmColl, at: usize| (at - shm_coll.layout.first_page) / PAGE;
         for round in 0..2 {
             one.announce(2 * PAGE + 9, 1);
             assert!(one.has_room(PAGE));
@@ -849,13 +850,13 @@ mod tests {
 
     #[test]
     fn who_sleeps_is_rung_once_and_only_for_what_it_waits_for() {
-        let (mut first, door) = Board::found(3, PAGE).unwrap();
-        let [mut second, mut third] = [1, 2].map(|me| Board::join(door, 3, me, PAGE).unwrap());
+        let (mut first, door) = ShmColl::found(3, PAGE).unwrap();
+        let [mut second, mut third] = [1, 2].map(|me| ShmColl::join(door, 3, me, PAGE).unwrap());
         first.post(0, |_, _| ());
         assert!(!first.has(0..3) && first.lie_down());
-        let rung = |board: &Board| {
+        let rung = |shm_coll: &ShmColl| {
             let mut rung = Vec::new();
-            board.tell(|member| rung.push(member));
+            shm_coll.tell(|member| rung.push(member));
             rung
         };
         second.post(0, |_, _| ());

@@ -1,6 +1,6 @@
-//! Ranks of one node by a board that all of them read: whoever contributes writes once, and whoever needs it
+//! Ranks of one node by a shmem that all of them read: whoever contributes writes once, and whoever needs it
 //! reads it where it is. Everybody waits once at most, and for nobody who only reads. Ranks are named by their
-//! *positions* at the board: where it is that of one of several nodes, in the order of ranks.
+//! *positions* at the shmem: where it is that of one of several nodes, in the order of ranks.
 //!
 //! With more ranks than cores that is the least there is: the last to come finds all there, and the others
 //! when they have their core again.
@@ -10,13 +10,13 @@ use std::ops::Range;
 use crate::pieces::pairs::Tree;
 use crate::schedule::{Buffer, Fold, Operand, Schedule, Span, Step, part};
 
-/// How long a contribution to a board of so many ranks may be, in bytes; none where they have no board.
+/// How long a contribution to a shmem of so many ranks may be, in bytes; none where they have no shmem.
 pub fn page_bytes(ranks: u32) -> Option<u64> {
     let even = PAGES_BYTES / u64::from(ranks.max(8).next_power_of_two());
     (2..=RANKS_MOST).contains(&ranks.into()).then_some(even + LISTED * RANKS_MOST)
 }
 
-/// How many ranks share a board at most.
+/// How many ranks share a shmem at most.
 const RANKS_MOST: u64 = 64;
 
 /// One page of each rank, without the list of where blocks end: what is longer saves no more turns.
@@ -36,7 +36,7 @@ pub(crate) fn dealt_rounds(units: u64, page: u64, ranks: u64) -> Option<u64> {
     if units <= page { Some(1) } else { (room > 0).then(|| units.div_ceil(room)) }
 }
 
-/// The rank at position `me` of `size` at a board with pages of so many units.
+/// The rank at position `me` of `size` at a shmem with pages of so many units.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     pub me: u32,

@@ -30,22 +30,22 @@ pub(super) struct LastShort {
 impl Worker {
     /// Whether messages wait for company.
     #[inline]
-    pub fn is_gathering(&self) -> bool {
-        !self.gathering.is_empty()
+    pub fn is_coalescing(&self) -> bool {
+        !self.coalescing.is_empty()
     }
 
-    /// Lets what was gathered go at the next flush.
+    /// Lets what was coalesced go at the next flush.
     #[inline]
-    pub fn release_gathered(&mut self) {
-        while let Some(peer) = self.gathering.pop() {
-            self.engine.release_gathered(peer);
+    pub fn release_coalesced(&mut self) {
+        while let Some(peer) = self.coalescing.pop() {
+            self.engine.release_coalesced(peer);
         }
     }
 
     /// Gathers nothing any more: nobody would send it.
-    pub(crate) fn stop_gathering(&mut self) {
-        self.may_gather = false;
-        self.release_gathered();
+    pub(crate) fn stop_coalescing(&mut self) {
+        self.may_coalesce = false;
+        self.release_coalesced();
         self.flush();
     }
 
@@ -55,8 +55,8 @@ impl Worker {
     pub fn send_short(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
         let Some(&Route::Open(rails)) = self.routes.get(peer.0 as usize) else { return false };
         let station = &self.rails[rails.first.0 as usize];
-        if station.buffers && self.may_gather {
-            return self.send_or_gather(peer, station.gather_within, envelope, data);
+        if station.buffers && self.may_coalesce {
+            return self.send_or_coalesce(peer, station.coalesce_within, envelope, data);
         }
         self.send_at_once(peer, envelope, data)
     }
@@ -70,7 +70,7 @@ impl Worker {
         rail.is_some()
     }
 
-    fn send_or_gather(
+    fn send_or_coalesce(
         &mut self,
         peer: PeerId,
         within: Duration,
@@ -81,8 +81,8 @@ impl Worker {
         if self.posted.len() <= index {
             self.posted.resize(index + 1, LastShort::default());
         }
-        if self.engine.has_gathered(peer) {
-            return self.gather_more(peer, envelope, data);
+        if self.engine.has_coalesced(peer) {
+            return self.coalesce_more(peer, envelope, data);
         }
         let follows = self.row.turn == self.turn;
         if !follows || self.row.at.is_some_and(|at| at.elapsed() >= within) {
@@ -91,7 +91,7 @@ impl Worker {
         let LastShort { row, is_repeated } = self.posted[index];
         let is_in_row = row == self.row.number;
         let taken = match is_in_row && is_repeated {
-            true => self.gather_more(peer, envelope, data),
+            true => self.coalesce_more(peer, envelope, data),
             false => self.send_at_once(peer, envelope, data),
         };
         if taken {
@@ -102,19 +102,19 @@ impl Worker {
     }
 
     /// Lays a short message beside others; what there is goes first if that is all a frame takes.
-    fn gather_more(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
+    fn coalesce_more(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
         if self.gather(peer, envelope, data) {
             return true;
         }
-        self.engine.release_gathered(peer);
+        self.engine.release_coalesced(peer);
         self.flush();
         self.gather(peer, envelope, data)
     }
 
     fn gather(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
-        let taken = self.engine.submit_gathered(peer, envelope, data);
-        if taken && !self.gathering.contains(&peer) {
-            self.gathering.push(peer);
+        let taken = self.engine.submit_coalesced(peer, envelope, data);
+        if taken && !self.coalescing.contains(&peer) {
+            self.coalescing.push(peer);
             self.has_loose_ends = true;
         }
         taken

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::awaited::{Awaited, What};
 use super::layout::BEHIND_AT;
-use super::{Board, Shared, Word};
+use super::{Shared, ShmColl, Word};
 
 /// The operations in which a member takes part, one at a time: all go through them in the same order.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ pub(super) enum Standing {
     HasTold(u64),
 }
 
-impl<S: Shared> Board<S> {
+impl<S: Shared> ShmColl<S> {
     /// Those that this member takes part in.
     pub fn operations(&self) -> &Operations {
         &self.operations
@@ -142,14 +142,15 @@ const NONE: u64 = NUMBERS + 1;
 
 #[cfg(test)]
 mod tests {
-    use crate::shm::board::{Board, BoardDoor};
+    use crate::shm::shm_coll::{ShmColl, ShmCollInvitation};
     use crate::sim::mix;
 
     const PAGE: usize = 4 << 10;
 
-    fn members(size: u32) -> Vec<Board> {
-        let (first, door) = Board::found(size, PAGE).unwrap();
-        let join = |me| Board::join(BoardDoor::parse(door.emit()), size, me, PAGE).unwrap();
+    fn members(size: u32) -> Vec<ShmColl> {
+        let (first, door) = ShmColl::found(size, PAGE).unwrap();
+        let join =
+            |me| ShmColl::join(ShmCollInvitation::parse(door.emit()), size, me, PAGE).unwrap();
         std::iter::once(first).chain((1..size).map(join)).collect()
     }
 
@@ -168,7 +169,7 @@ mod tests {
 
     /// Members go through operations, each as soon as it can; who comes next is drawn.
     fn go_through(size: u32, operations: &[Operation], seed: &mut u64) {
-        let mut boards = members(size);
+        let mut shm_colls = members(size);
         // The operation, how many posts of it are done, and whether it has begun.
         let mut places = vec![(0, 0, false); size as usize];
         let mut in_vain = 0;
@@ -176,7 +177,7 @@ mod tests {
             let me = (draw(seed) % u64::from(size)) as usize;
             let (at, done, has_begun) = &mut places[me];
             let Some(operation) = operations.get(*at) else { continue };
-            let board = &mut boards[me];
+            let shm_coll = &mut shm_colls[me];
             let number = 7 + *at as i32;
             in_vain += 1;
             assert!(in_vain < 10_000, "members {size}: nobody can go on");
@@ -184,23 +185,23 @@ mod tests {
                 (*at, *done, *has_begun) = (*at + 1, 0, false);
                 continue;
             }
-            if !std::mem::replace(has_begun, true) && !board.operations().begin(number) {
-                board.leave_out();
+            if !std::mem::replace(has_begun, true) && !shm_coll.operations().begin(number) {
+                shm_coll.leave_out();
             }
             let told = |member: u32| [member as u8, number as u8, 1];
             if *done < operation.posts {
-                if !board.has_room(3) {
+                if !shm_coll.has_room(3) {
                     continue;
                 }
-                board.post(3, |bytes, _| bytes.copy_from_slice(&told(me as u32)));
+                shm_coll.post(3, |bytes, _| bytes.copy_from_slice(&told(me as u32)));
                 (*done, in_vain) = (*done + 1, 0);
                 continue;
             }
             if operation.left_out == 0 && operation.posts > 0 {
-                if !board.has(0..size) {
+                if !shm_coll.has(0..size) {
                     continue;
                 }
-                (0..size).for_each(|member| assert_eq!(board.posted(member), told(member)));
+                (0..size).for_each(|member| assert_eq!(shm_coll.posted(member), told(member)));
             }
             (*at, *done, *has_begun, in_vain) = (*at + 1, 0, false, 0);
         }

@@ -7,7 +7,7 @@ use wire::PeerId;
 use crate::op::Envelope;
 
 /// Is told of every message when it is submitted.
-pub trait Witness: Send + Debug {
+pub trait SendObserver: Send + Debug {
     /// A message of so many bytes is for `peer`.
     fn note_send(&mut self, peer: PeerId, envelope: Envelope, bytes: u64);
 }
