@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Subcommand};
 
-use crate::campaign::{Places, Plan, measure};
-use crate::ground::Grounds;
 use crate::instrument::{Description, Instrument, Relation, Workload};
 use crate::library::{Kind, Variant};
 use crate::overhead;
@@ -19,9 +17,11 @@ use crate::programs::Programs;
 use crate::record::Clock;
 use crate::report::{By, Document, Report};
 use crate::run::{Interruption, run as run_command, tell};
+use crate::runner::{Places, Plan, measure};
 use crate::scenario::{Crossing, Place, Surroundings};
 use crate::sweep::{self, Sweep};
 use crate::table;
+use crate::testbed::Grounds;
 
 /// Measures Canele, its peers and raw TCP.
 #[derive(Debug, Args)]

@@ -9,11 +9,9 @@
 //! collectives (`tune`) asks the planner which there are.
 #![forbid(unsafe_code)]
 
-mod campaign;
 mod catalogue;
 mod command;
 mod environment;
-mod ground;
 mod instrument;
 mod launch;
 mod library;
@@ -23,10 +21,12 @@ mod programs;
 mod record;
 mod report;
 mod run;
+mod runner;
 mod scenario;
 mod statistics;
 mod sweep;
 mod table;
+mod testbed;
 mod tune;
 
 pub use command::{Arguments, run};

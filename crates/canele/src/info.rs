@@ -49,7 +49,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             let grid = arguments.on.when_oversubscribed(arguments.oversubscribed);
             crate::plan::text(operation, bytes, grid, &arguments.pairs, &here)
         }
-        None if arguments.progress => Ok(format!("{}\n{}", crate::board::text(), knobs())),
+        None if arguments.progress => {
+            Ok(format!("{}\n{}", crate::progress_report::text(), knobs()))
+        }
         None => installation(),
         Some(ends) => links(Cache::of_environment().as_ref(), ends),
     };
@@ -241,11 +243,11 @@ fn machine(cache: Option<&Cache>, sampled: &HostCost) -> String {
 
 fn host(cost: &HostCost) -> String {
     let HostCost { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns, .. } = cost;
-    let HostCost { pack_ps_per_byte, unpack_ps_per_byte, wake_ns, .. } = cost;
+    let HostCost { compress_ps_per_byte, decompress_ps_per_byte, wake_ns, .. } = cost;
     format!(
         "copy {copy_ns} ns + {near_ps_per_byte} ps/B up to {}, {far_ps_per_byte} ps/B beyond; \
-         vector element {vector_ns} ns; system call {call_ns} ns; pack {pack_ps_per_byte} ps/B, \
-         unpack {unpack_ps_per_byte} ps/B; woken {wake_ns} ns late",
+         vector element {vector_ns} ns; system call {call_ns} ns; pack {compress_ps_per_byte} ps/B, \
+         unpack {decompress_ps_per_byte} ps/B; woken {wake_ns} ns late",
         size(HostCost::NEAR_MAX)
     )
 }
@@ -337,7 +339,7 @@ fn company(cost: &Cost, piece: u64) -> String {
 
 /// From which ratio on a piece of a long message is packed when the link has nothing else to do.
 fn packing(cost: &Cost, host: &HostCost) -> String {
-    match host.packed_max(cost, PIECE, 0, false) * 100 / PIECE {
+    match host.compressed_max(cost, PIECE, 0, false) * 100 / PIECE {
         0 => "  packed           never  the link is faster than packing\n".into(),
         part => format!("  packed        ≤ {part:>4} %  what gets so short by it arrives sooner\n"),
     }

@@ -1,11 +1,11 @@
 //! The `canele` command: what this installation is, its instruments, and the emulated grid.
 
-mod board;
 mod chart;
 mod grid;
 mod info;
 mod limits;
 mod plan;
+mod progress_report;
 
 use std::process::ExitCode;
 

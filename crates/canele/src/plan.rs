@@ -392,8 +392,8 @@ mod tests {
         let text = text("allreduce", "1MiB", grid, &[]).unwrap();
         assert!(text.starts_with("allreduce of 1048576 bytes on 2 x 2 x 2 ranks\n"), "{text}");
         assert!(text.contains(" messages, 2097152 bytes\n"), "{text}");
-        assert!(text.contains("\n* sites "), "{text}");
-        assert!(text.contains("\nchosen           sites, by formula\n"), "{text}");
+        assert!(text.contains("\n* multisite "), "{text}");
+        assert!(text.contains("\nchosen           multisite, by formula\n"), "{text}");
         let within = self::text("allreduce", "1MiB", "1x1x8".parse().unwrap(), &[]).unwrap();
         let marked = within.lines().filter(|line| line.starts_with("* ")).count();
         assert!(
@@ -428,7 +428,7 @@ mod tests {
         assert!(
             text("barrier", "0", one.when_oversubscribed(true), &[])
                 .unwrap()
-                .contains("\n* board ")
+                .contains("\n* shmem ")
         );
     }
 
@@ -477,14 +477,15 @@ mod tests {
 
     #[test]
     fn it_is_said_what_a_choice_comes_from() {
-        let plans = Arc::new("allreduce * heads\nbcast * chain".parse::<Plans>().unwrap());
+        let plans = Arc::new("allreduce * leaders\nbcast * chain".parse::<Plans>().unwrap());
         let grid: Grid = "1x1x8".parse().unwrap();
         let topology = grid.topology(&[], Costs::default()).with_plans(plans);
         let told = |operation| origin(&topology, &Call::of(operation, 1 << 20));
         assert!(told(Operation::Broadcast).contains("chain, by CANELE_PLANS="));
         let cannot = told(Operation::Allreduce);
         assert!(
-            cannot.contains(", by formula: CANELE_PLANS=") && cannot.contains(" says heads, which"),
+            cannot.contains(", by formula: CANELE_PLANS=")
+                && cannot.contains(" says leaders, which"),
             "{cannot}"
         );
         assert!(told(Operation::Scan).ends_with(", by formula\n"));

@@ -9,20 +9,20 @@
 mod fairness;
 mod fork;
 mod identity;
+mod loopback;
+mod loss_pattern;
 mod memory;
-mod own;
 mod precedence;
 mod quic;
 mod rail;
 mod readiness_probe;
 mod shm;
 mod sim;
-mod spread;
 mod tcp;
 
 pub use fork::tell_forked;
 pub use identity::Identity;
-pub use own::OwnRail;
+pub use loopback::OwnRail;
 pub use precedence::{Thread, poll_when_idle};
 pub use quic::{Inbox, Outbox, QuicBuffers, QuicConfig, QuicNeeds, QuicRail, TrunkConfig};
 pub use rail::{Event, Fault, Neighbours, Post, Rail, RailError, RemoteReader};

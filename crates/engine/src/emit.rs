@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use memory::Region;
-use wire::pack::Packer;
+use wire::compress::Codec;
 use wire::packet::{self, Header, RndvKind};
 use wire::{Body, Frame, FrameToken};
 
@@ -175,7 +175,7 @@ pub(crate) fn emit_choice(
     ops: &mut Ops,
     choice: &Choice,
     frame: &mut Frame,
-    (counters, packer): (&mut Counters, &mut Packer),
+    (counters, codec): (&mut Counters, &mut Codec),
 ) {
     for _ in 0..choice.controls {
         match state.control.pop_front() {
@@ -201,7 +201,7 @@ pub(crate) fn emit_choice(
         emit_messages(state, link, ops, choice, frame, counters);
     }
     if let Some(piece) = choice.piece {
-        emit_piece(state, link, ops, piece, frame, (counters, packer));
+        emit_piece(state, link, ops, piece, frame, (counters, codec));
     }
 }
 
@@ -324,7 +324,7 @@ fn emit_piece(
     ops: &mut Ops,
     piece: Piece,
     frame: &mut Frame,
-    (counters, packer): (&mut Counters, &mut Packer),
+    (counters, codec): (&mut Counters, &mut Codec),
 ) {
     let frame_max = state.links[link].capabilities.frame_max;
     let room = frame_max.saturating_sub(frame.head.len() + packet::DATA_LEN);
@@ -339,12 +339,12 @@ fn emit_piece(
     }
     let plain = region.slice(send.next as usize, len as usize);
     // What was reckoned for the longest piece holds in proportion.
-    let packed_max = (piece.packed_max as u64 * len / piece.len as u64) as usize;
-    let packed = if packed_max == 0 {
+    let compressed_max = (piece.compressed_max as u64 * len / piece.len as u64) as usize;
+    let packed = if compressed_max == 0 {
         state.packing.pass();
         None
     } else {
-        state.packing.pack(packer, &plain, packed_max, counters)
+        state.packing.compress(codec, &plain, compressed_max, counters)
     };
     counters.pieces += 1;
     let (head, at, bytes) = (&mut frame.head, send.next, len as u32);

@@ -1,11 +1,11 @@
 //! The engine: commands, events, outputs.
 
 mod arrive;
-mod closing;
 mod error;
 mod leave;
 mod links;
 mod noted;
+mod revoke;
 mod submit;
 mod through;
 
@@ -14,12 +14,12 @@ use std::mem::Discriminant;
 use std::ops::Add;
 
 use memory::Region;
-use wire::pack::Packer;
+use wire::compress::Codec;
 use wire::{FrameToken, HostCost, PeerId, RailId, RemoteRegion};
 
-pub use closing::CLOSES;
 pub use error::PeerError;
 pub use links::{Loss, Overdue};
+pub use revoke::CLOSES;
 
 use crate::matching::{Matched, Matching};
 use crate::op::{Completion, Op, OpId, OpState, Ops, Outcome};
@@ -129,11 +129,11 @@ pub struct Counters {
     /// Pieces of long messages sent packed…
     pub packed: u64,
     /// …their bytes before…
-    pub packed_from_bytes: u64,
+    pub uncompressed_bytes: u64,
     /// …and after, without headers.
-    pub packed_to_bytes: u64,
+    pub compressed_bytes: u64,
     /// Bytes packed that did not get short enough, and went as they are.
-    pub packed_in_vain_bytes: u64,
+    pub incompressible_bytes: u64,
     /// Gates on which the strategy broke a rule, and `fifo` went on.
     pub refusals: u64,
 }
@@ -161,9 +161,9 @@ impl Add for Counters {
             unexpected: self.unexpected + other.unexpected,
             unexpected_bytes_max: self.unexpected_bytes_max.max(other.unexpected_bytes_max),
             packed: self.packed + other.packed,
-            packed_from_bytes: self.packed_from_bytes + other.packed_from_bytes,
-            packed_to_bytes: self.packed_to_bytes + other.packed_to_bytes,
-            packed_in_vain_bytes: self.packed_in_vain_bytes + other.packed_in_vain_bytes,
+            uncompressed_bytes: self.uncompressed_bytes + other.uncompressed_bytes,
+            compressed_bytes: self.compressed_bytes + other.compressed_bytes,
+            incompressible_bytes: self.incompressible_bytes + other.incompressible_bytes,
             refusals: self.refusals + other.refusals,
         }
     }
@@ -201,7 +201,7 @@ pub struct Engine {
     budget_bytes: usize,
     granted_bytes: usize,
     counters: Counters,
-    packer: Packer,
+    codec: Codec,
     strategy: Box<dyn Strategy>,
     /// Whether it coalesces.
     coalesces: bool,
@@ -241,7 +241,7 @@ impl Engine {
             budget_bytes: config.budget_bytes,
             granted_bytes: 0,
             counters: Counters::default(),
-            packer: Packer::default(),
+            codec: Codec::default(),
             coalesces: config.strategy.coalesces(),
             strategy: config.strategy,
             choice: Choice::default(),

@@ -26,12 +26,12 @@
 //! receiver put in order what several rails delivered.
 #![forbid(unsafe_code)]
 
+mod compress;
 mod emit;
 mod engine;
 mod link;
 mod matching;
 mod op;
-mod pack;
 mod peer;
 mod replay_buffer;
 mod rts_data;

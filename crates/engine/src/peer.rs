@@ -6,11 +6,11 @@ use smallvec::SmallVec;
 use wire::packet::{self, Incarnation};
 use wire::{Capabilities, Frame, RailId};
 
+use crate::compress::Compression;
 use crate::emit::BEGIN_MAX;
 use crate::link::{Apart, Link, State};
 use crate::matching::Unexpected;
 use crate::op::OpId;
-use crate::pack::Packing;
 use crate::replay_buffer::{Lost, PROMPT_BYTES, ReplayBuffer};
 use crate::rts_data::Arrivals;
 
@@ -105,7 +105,7 @@ pub(crate) struct PeerState {
     /// Of these, what was consumed.
     pub owed: usize,
     /// What packing has brought.
-    pub packing: Packing,
+    pub packing: Compression,
     /// Fetching from this peer was refused once.
     pub remote_read_refused: bool,
     /// The strategy broke a rule here: `fifo` goes on.
@@ -140,7 +140,7 @@ impl PeerState {
             untold: 0,
             charged: 0,
             owed: 0,
-            packing: Packing::default(),
+            packing: Compression::default(),
             remote_read_refused: false,
             is_plain: false,
         }

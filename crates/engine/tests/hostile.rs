@@ -13,7 +13,7 @@ use network::{
     AHEAD, NEAR, Network, RAIL, Random, Receive, Send, Shape, corpus, for_seeds, mutate, peer_id,
 };
 use proptest::prelude::*;
-use wire::pack::{Packer, UNPACKED_MAX};
+use wire::compress::{Codec, UNPACKED_MAX};
 use wire::packet::{self, Header, Packet, RndvKind};
 use wire::{Capabilities, Frame};
 
@@ -269,7 +269,7 @@ fn pieces_ahead_of_nothing_are_refused() {
 
 #[test]
 fn packed_pieces_that_lie_are_refused() {
-    let zeros = |bytes| Packer::default().pack(&vec![0; bytes], 1 << 10).expect("zeros are short");
+    let zeros = |bytes| Codec::default().pack(&vec![0; bytes], 1 << 10).expect("zeros are short");
     let (whole, bomb) = (zeros(5000), zeros(UNPACKED_MAX));
     let data = |receiver, offset, bytes, packed: &[u8]| {
         let mut frame = Vec::new();
@@ -319,7 +319,7 @@ fn packed_pieces_that_lie_are_refused() {
 #[test]
 fn packed_pieces_count_unpacked() {
     let bytes: Vec<u8> = (0..5000u32).map(|at| (at / 100) as u8).collect();
-    let packed = Packer::default().pack(&bytes, 1000).expect("runs are short");
+    let packed = Codec::default().pack(&bytes, 1000).expect("runs are short");
     let rts_data = |sequence| {
         let mut frame = Vec::new();
         let rndv = RndvKind::WithData { bytes: 5000, cts: false };

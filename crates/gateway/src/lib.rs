@@ -15,11 +15,11 @@
 //! | `ledger` | counts, and tells of refusals once for each kind |
 #![forbid(unsafe_code)]
 
+mod account;
 mod carrier;
-mod door;
-mod errand;
-mod ledger;
-mod leg;
+mod connect_job;
+mod half_connection;
+mod listener;
 mod network;
 mod options;
 mod trunk;
@@ -35,9 +35,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
+use account::Ledger;
 use carrier::{Arrival, Carrier};
-use door::Antechamber;
-use ledger::Ledger;
+use listener::Antechamber;
 pub use network::{Net, NetError};
 pub use options::{Between, Options, Pass, PassError};
 use trunk::Trunks;
@@ -120,7 +120,7 @@ impl Gateway {
     pub async fn serve(self, end: impl Future<Output = ()>) {
         let mut tasks = JoinSet::new();
         for listener in self.listeners {
-            tasks.spawn(door::keep(listener, self.desk.clone()));
+            tasks.spawn(listener::keep(listener, self.desk.clone()));
         }
         tasks.spawn(trunk::keep(self.arrivals, self.desk.clone()));
         end.await;

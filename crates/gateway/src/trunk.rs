@@ -19,11 +19,11 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::{sleep, timeout};
 
 use crate::carrier::{Arrival, Called, PATIENCE};
-use crate::errand::{self, Denial, Reached};
-use crate::leg::{self, Leg};
+use crate::connect_job::{self, Denial, Reached};
+use crate::half_connection::{self, Leg};
 use crate::network::Net;
 use crate::options::Between;
-use crate::{Desk, door};
+use crate::{Desk, listener};
 
 /// How other gateways are called.
 pub(crate) struct Trunks {
@@ -198,14 +198,14 @@ async fn open(desk: &Arc<Desk>, gateway: SocketAddr) -> io::Result<()> {
         drop(opening.lock().await);
         return Ok(());
     };
-    let patience = if desk.trunks.has_udp { PATIENCE } else { errand::CONNECT_PATIENCE };
-    let mut stream = errand::connect_one(gateway, patience).await?;
+    let patience = if desk.trunks.has_udp { PATIENCE } else { connect_job::CONNECT_PATIENCE };
+    let mut stream = connect_job::connect_one(gateway, patience).await?;
     let doors = desk.trunks.doors.clone();
     let request = Request { peer: GATEWAY, via: Vec::new(), listeners: doors };
-    let called = timeout(PATIENCE, door::call(&desk.porter, &mut stream, &request)).await?;
+    let called = timeout(PATIENCE, listener::call(&desk.porter, &mut stream, &request)).await?;
     match called.map_err(io::Error::other)? {
         (Reply::Open { .. }, session) => {
-            leg::watch(&stream)?;
+            half_connection::watch(&stream)?;
             desk.carrier.link(stream, session, vec![gateway])
         }
         (Reply::Refused(text), _) => Err(io::Error::other(text)),
@@ -222,7 +222,7 @@ pub(crate) async fn keep(mut arrivals: mpsc::Receiver<Arrival>, desk: Arc<Desk>)
             let from = arrival.from;
             match Request::parse(&arrival.request) {
                 Some(request) if request.via.is_empty() => {
-                    door::serve(&desk, end, from, &request).await;
+                    listener::serve(&desk, end, from, &request).await;
                 }
                 Some(Request { peer, .. }) => desk.ledger.deny(from, &Denial::TooFar { peer }),
                 None => desk.ledger.refuse(from, Refusal::Protocol),

@@ -9,10 +9,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::check::{self, check_links};
+use crate::daemon::{self, Change, Cut, Link, Way, Which};
 use crate::flow;
 use crate::grid::{Lab, LabError};
 use crate::spec::{self, Spec};
-use crate::steward::{self, Change, Cut, Link, Way, Which};
 
 /// `canele lab` and its words.
 #[derive(Debug, Args)]
@@ -283,7 +283,7 @@ fn target(word: &str) -> Result<(u32, Option<u32>), String> {
 
 fn keep(carries: bool, spec: &str, socket: &std::path::Path) -> Result<(), String> {
     let spec = serde_json::from_str(spec).map_err(text)?;
-    steward::serve(&spec, carries, socket).map_err(text)
+    daemon::serve(&spec, carries, socket).map_err(text)
 }
 
 fn down(lab: &str) -> Result<(), String> {

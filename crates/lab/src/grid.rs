@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::daemon::{self, Change, Cut, Link, Request, Which};
 use crate::namespace::{Holder, MARK, Rights, end_all, spawn};
 use crate::netem;
 use crate::spec::{Spec, lan, port};
-use crate::steward::{self, Change, Cut, Link, Request, Which};
 
 /// Why a lab could not be raised or found.
 #[derive(Debug, thiserror::Error)]
@@ -231,7 +231,7 @@ impl Lab {
     }
 
     fn ask(&self, request: &Request) -> Result<Vec<Link>, LabError> {
-        let answer = steward::ask(&socket_path(&self.spec.name), request);
+        let answer = daemon::ask(&socket_path(&self.spec.name), request);
         let what = || "ask the process of the links".to_owned();
         let answer = answer.map_err(|source| LabError::System { what: what(), source })?;
         answer.map_err(LabError::Refused)

@@ -11,6 +11,7 @@
 
 mod check;
 mod command;
+mod daemon;
 mod flow;
 mod grid;
 mod link;
@@ -18,12 +19,11 @@ mod namespace;
 mod netem;
 mod nfqueue;
 mod spec;
-mod steward;
 mod wire;
 
 pub use command::{Arguments, run};
+pub use daemon::{Change, Cut, Link, Way, Which};
 pub use flow::{Congestion, Goodput, Stream};
 pub use grid::{Lab, LabError, Node};
 pub use spec::{Pair, Spec, bytes, duration, pair, rate, share};
-pub use steward::{Change, Cut, Link, Way, Which};
 pub use wire::{Conditions, Counts};

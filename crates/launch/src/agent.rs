@@ -12,9 +12,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::below::Below;
 use crate::channel::{Ended, Exit, Kind, Message, RankStart, Start};
-use crate::found::Probe;
+use crate::child_agents::Below;
+use crate::discovery::Probe;
 use crate::gateway::{self, Tended};
 use crate::pmi::{self, Given, Reply};
 use crate::probe::{self, Token};

@@ -55,7 +55,7 @@ pub(crate) enum Kind {
     Listen,
     /// From the agent: where it listens, or why not.
     Listening,
-    /// To the agent: a [`Probe`](crate::found::Probe).
+    /// To the agent: a [`Probe`](crate::discovery::Probe).
     Probe,
     /// From the agent: the round trip in microseconds, if there was one.
     Probed,

@@ -15,10 +15,10 @@ macro_rules! tell {
 
 mod agent;
 mod allocation;
-mod below;
 mod binding;
 mod channel;
-mod found;
+mod child_agents;
+mod discovery;
 mod gateway;
 mod grid;
 mod node;
@@ -35,7 +35,7 @@ mod tree;
 
 pub use agent::agent_main;
 pub use binding::Binding;
-pub use found::Found;
+pub use discovery::Found;
 pub use grid::{Gateway, Grid, GridError, Host, Network, Site};
 pub use options::{HELP, Options, UsageError};
 pub use run::mpiexec_main;

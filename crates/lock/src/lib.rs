@@ -15,16 +15,16 @@ mod latch;
 #[cfg(test)]
 mod model;
 mod mutual;
-mod places;
+mod thread_slots;
 #[cfg(test)]
 mod tests;
-mod turn;
+mod owned_cell;
 
 pub use cancel::Uncancelled;
 pub use combining_lock::{Combiner, CombiningGuard, CombiningLock, Entered};
 pub use mutual::{Guard, Lock};
-pub use places::ThreadSlots;
-pub use turn::{Held, Missing, OwnedCell};
+pub use thread_slots::ThreadSlots;
+pub use owned_cell::{Held, Missing, OwnedCell};
 
 /// What the locks are made of. Their model is made of others.
 mod parts {

@@ -21,7 +21,7 @@ use topo::sites::{Home, Map, Network};
 use wire::PeerId;
 
 use crate::comm::{self, Comm};
-use crate::survey::{self, QuicFirst, Survey, survey};
+use crate::modex::{self, Modex, QuicFirst};
 use crate::vci::{self, Vci};
 use crate::{Error, ErrorClass, Result, record, strategy};
 
@@ -49,7 +49,7 @@ pub struct Process {
     world: Comm,
     myself: Comm,
     node_identity: Vec<u8>,
-    survey: Survey,
+    modex: Modex,
     level: ThreadLevel,
     main_thread: ThreadId,
 }
@@ -107,30 +107,30 @@ impl Process {
 
     /// Whether the whole job is on one node, with more ranks than cores; all processes say the same.
     pub fn is_oversubscribed(&self) -> bool {
-        self.survey.is_oversubscribed
+        self.modex.is_oversubscribed
     }
 
     /// The nodes and sites of the job's ranks; all processes say the same.
     #[inline]
     pub fn sites(&self) -> &Map {
-        &self.survey.sites
+        &self.modex.sites
     }
 
     /// What the user wants for some collectives; all processes say the same.
     #[inline]
     pub fn plans(&self) -> &Arc<plan::Plans> {
-        &self.survey.plans
+        &self.modex.plans
     }
 
     /// What messages are predicted to cost; all processes say the same.
     #[inline]
     pub fn costs(&self) -> &plan::Costs {
-        &self.survey.costs
+        &self.modex.costs
     }
 
     /// What they are predicted to cost between two sites each, by their numbers on the map.
     pub fn pairs(&self) -> &plan::Pairs {
-        &self.survey.pairs
+        &self.modex.pairs
     }
 
     /// The same bytes in all processes that share memory with this one, and in no others.
@@ -360,26 +360,27 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let gateways = gateways().map_err(failed)?;
     publish_card(&job, CARD, &opened, &home, &gateways).map_err(failed)?;
     let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
-    survey::publish_word(&job, &home, &host, own_vcis).map_err(failed)?;
+    modex::publish_word(&job, &home, &host, own_vcis).map_err(failed)?;
     job.fence().map_err(|error| failed(error.to_string()))?;
-    let survey = survey(&job, &home, own_vcis, |rank| home_of(&job, rank)).map_err(failed)?;
-    known_sites.get_or_init(|| survey.sites.clone());
-    let beside = open_beside(&job, &survey, &home, &known_sites).map_err(failed)?;
+    let modex =
+        modex::exchange(&job, &home, own_vcis, |rank| home_of(&job, rank)).map_err(failed)?;
+    known_sites.get_or_init(|| modex.sites.clone());
+    let beside = open_beside(&job, &modex, &home, &known_sites).map_err(failed)?;
     let job = Arc::new(job);
     let policy = policy.woken_in(Duration::from_nanos(host.wake_ns));
-    let shares_machine = survey.is_oversubscribed && survey.sites.nodes() > 1;
+    let shares_machine = modex.is_oversubscribed && modex.sites.nodes() > 1;
     let policy = if shares_machine { policy.among_nodes() } else { policy };
-    let policy = policy.in_vcis(survey.vcis);
-    let worker = opened.worker(&job, (CARD, gateways), &survey).map_err(failed)?;
+    let policy = policy.in_vcis(modex.vcis);
+    let worker = opened.worker(&job, (CARD, gateways), &modex).map_err(failed)?;
     let progress = Progress::new(worker, policy).map_err(|error| failed(error.to_string()))?;
     let begin = |(opened, card): (Opened, String)| {
         // From cores that nobody wants threads look on for the first.
         let policy = policy.without_idle_pollers();
-        let worker = opened.worker(&job, (&card, Gateways::default()), &survey).map_err(failed)?;
+        let worker = opened.worker(&job, (&card, Gateways::default()), &modex).map_err(failed)?;
         progress.new_beside(worker, policy).map_err(|error| failed(error.to_string()))
     };
     let beside = beside.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
-    if survey.vcis > 1 {
+    if modex.vcis > 1 {
         let all: Vec<&Progress> =
             std::iter::once(&progress).chain(&beside).map(|it| &**it).collect();
         Progress::put_beside(&all);
@@ -393,7 +394,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
         world: Comm::world(rank, size),
         myself: Comm::myself(rank),
         node_identity: node_identity(),
-        survey,
+        modex,
         level,
         main_thread: std::thread::current().id(),
     })
@@ -415,7 +416,7 @@ impl Opened {
         self,
         job: &Arc<Job>,
         (card, gateways): (&str, Gateways),
-        survey: &Survey,
+        modex: &Modex,
     ) -> Result<Worker, String> {
         let Self { rails, teams, networks } = self;
         let (rank, size) = (PeerId(job.rank()), job.size() as usize);
@@ -426,13 +427,13 @@ impl Opened {
             own,
             networks,
             gateways,
-            sites: survey.sites.clone(),
-            quic_first: survey.quic_first.clone(),
+            sites: modex.sites.clone(),
+            quic_first: modex.quic_first.clone(),
             barred: Vec::new(),
         });
         let strategy = strategy::of_environment()?;
         let number = |setting: &settings::Setting| setting.number().map_err(|it| it.to_string());
-        let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / survey.vcis;
+        let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / modex.vcis;
         let patience_ns = number(&settings::LINK_PATIENCE)?.saturating_mul(1_000_000_000);
         let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
         let usual = Config::new(size);
@@ -449,11 +450,11 @@ impl Opened {
 /// Opens the rails of the vcis beside the first, and tells the others.
 fn open_beside(
     job: &Job,
-    survey: &Survey,
+    modex: &Modex,
     home: &Home,
     sites: &Arc<OnceLock<Map>>,
 ) -> Result<Vec<(Opened, String)>, String> {
-    if survey.vcis == 1 {
+    if modex.vcis == 1 {
         return Ok(Vec::new());
     }
     // They do not lead to other sites, as far as that is for the library to say.
@@ -464,7 +465,7 @@ fn open_beside(
         publish_card(job, &card, &opened, home, &Gateways::default())?;
         Ok((opened, card))
     };
-    let beside = (1..survey.vcis).map(open).collect::<Result<_, String>>()?;
+    let beside = (1..modex.vcis).map(open).collect::<Result<_, String>>()?;
     job.fence().map_err(|error| error.to_string())?;
     Ok(beside)
 }

@@ -64,13 +64,13 @@ pub enum Algorithm {
     /// The same, with halves of halves.
     Halving,
     /// Within nodes by their heads, which exchange with each other at once.
-    Heads,
+    Leaders,
     /// Within nodes by their heads, which are a team of their own.
-    Levels,
+    Hierarchical,
     /// Within sites by their heads, which exchange with each other at once.
-    Sites,
+    Multisite,
     /// The same with the blocks of all ranks of a site together.
-    Bundles,
+    Aggregated,
     /// On a shmem that all ranks of a node read.
     Shmem,
 }
@@ -213,10 +213,10 @@ impl Algorithm {
             Self::Butterfly => "butterfly",
             Self::Doubling => "doubling",
             Self::Halving => "halving",
-            Self::Heads => "heads",
-            Self::Levels => "levels",
-            Self::Sites => "sites",
-            Self::Bundles => "bundles",
+            Self::Leaders => "leaders",
+            Self::Hierarchical => "hierarchical",
+            Self::Multisite => "multisite",
+            Self::Aggregated => "aggregated",
             Self::Shmem => "shmem",
         }
     }
@@ -332,13 +332,13 @@ mod tests {
         let told = reason("barrier * ring");
         assert!(
             told.ends_with(
-                "no `ring` for barrier: linear, dissemination, tournament, heads, levels, sites, shmem"
+                "no `ring` for barrier: linear, dissemination, tournament, leaders, hierarchical, multisite, shmem"
             ),
             "{told}"
         );
         assert!(reason("bcast 5..4 chain").contains("`5..4`: say *"));
         assert!(reason("bcast chain").contains("say operation, bytes and algorithm"));
-        assert!(reason(&"scan * heads\n".repeat(257)).contains("257 rules"));
+        assert!(reason(&"scan * leaders\n".repeat(257)).contains("257 rules"));
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! Operations that move data: barrier, broadcast, gather, scatter, allgather, alltoall. Units are bytes.
 
-use crate::across::{self, bundle, exchange};
-use crate::choice::{Algorithm, Call, Operation};
-use crate::levels;
-use crate::pieces::{
+use crate::algorithms::{
     binomial, bruck, chain, dissemination, linear, pairwise, ring, tournament, two_tree,
     van_de_geijn,
 };
+use crate::catalogue::{Allgather, Alltoall, Barrier, Broadcast, Gather, Ways};
+use crate::choice::{Algorithm, Call, Operation};
+use crate::levels;
+use crate::multisite::{self, aggregated, exchange};
 use crate::schedule::{Buffer, Schedule, Span, starts};
 use crate::team::Team;
 use crate::topology::Topology;
-use crate::ways::{Allgather, Alltoall, Barrier, Broadcast, Gather, Ways};
 
 /// Nobody leaves before all have come.
 pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
@@ -19,12 +19,12 @@ pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
     let call = Call::of(Operation::Barrier, 0);
     let seat = |algorithm| topology.near_seat(rank, 1, &call, algorithm);
     match Barrier::of(topology, &call) {
-        Barrier::Heads | Barrier::Sites => {
+        Barrier::Leaders | Barrier::Multisite => {
             let seat = seat(topology.heads());
-            across::barrier::barrier(&mut schedule, &topology.across().short, rank, seat);
+            multisite::barrier::barrier(&mut schedule, &topology.across().short, rank, seat);
         }
-        Barrier::Levels => {
-            levels::barrier(&mut schedule, topology, rank, seat(Algorithm::Levels));
+        Barrier::Hierarchical => {
+            levels::barrier(&mut schedule, topology, rank, seat(Algorithm::Hierarchical));
         }
         Barrier::Tournament => tournament::barrier(&mut schedule, team),
         Barrier::Shmem => topology.seat(rank, 1).barrier(&mut schedule),
@@ -42,12 +42,12 @@ pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedul
     let call = Call::of(Operation::Broadcast, len).with_root(root);
     let seat = |algorithm| topology.near_seat(rank, 1, &call, algorithm);
     match Broadcast::of(topology, &call) {
-        Broadcast::Heads | Broadcast::Sites => {
+        Broadcast::Leaders | Broadcast::Multisite => {
             let (across, seat) = (topology.across(), seat(topology.heads()));
-            across::broadcast::broadcast(&mut schedule, across, rank, root, len, seat);
+            multisite::broadcast::broadcast(&mut schedule, across, rank, root, len, seat);
         }
-        Broadcast::Levels => {
-            let seat = seat(Algorithm::Levels);
+        Broadcast::Hierarchical => {
+            let seat = seat(Algorithm::Hierarchical);
             levels::broadcast(&mut schedule, topology, rank, root, span, seat);
         }
         Broadcast::Shmem => topology.seat(rank, 1).broadcast(&mut schedule, root, span),
@@ -81,17 +81,17 @@ pub fn gather(
 ) -> Schedule {
     let mut schedule = Schedule::default();
     let is_aside = in_place && rank == root;
-    let len = if uniform { sizes(rank) } else { bundle::SLOT };
+    let len = if uniform { sizes(rank) } else { aggregated::SLOT };
     let call = blocks(Operation::Gather, len, uniform).with_root(root);
     let seat = || topology.near_seat(rank, 1, &call, topology.bundles());
     match Gather::of(topology, &call) {
-        Gather::Bundles if !uniform => {
+        Gather::Aggregated if !uniform => {
             let levels = &topology.across().short;
-            bundle::gather_slots(&mut schedule, levels, rank, root, sizes, in_place, seat());
+            aggregated::gather_slots(&mut schedule, levels, rank, root, sizes, in_place, seat());
         }
-        Gather::Heads | Gather::Bundles => {
+        Gather::Leaders | Gather::Aggregated => {
             let levels = &topology.across().short;
-            bundle::gather(&mut schedule, levels, rank, root, sizes(rank), in_place, seat());
+            aggregated::gather(&mut schedule, levels, rank, root, sizes(rank), in_place, seat());
         }
         Gather::Binomial => {
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
@@ -134,17 +134,17 @@ pub fn scatter(
 ) -> Schedule {
     let mut schedule = Schedule::default();
     let is_aside = in_place && rank == root;
-    let len = if uniform { sizes(rank) } else { bundle::SLOT };
+    let len = if uniform { sizes(rank) } else { aggregated::SLOT };
     let call = blocks(Operation::Scatter, len, uniform).with_root(root);
     let seat = || topology.near_seat(rank, 1, &call, topology.bundles());
     match Gather::of(topology, &call) {
-        Gather::Bundles if !uniform => {
+        Gather::Aggregated if !uniform => {
             let levels = &topology.across().short;
-            bundle::scatter_slots(&mut schedule, levels, rank, root, sizes, in_place, seat());
+            aggregated::scatter_slots(&mut schedule, levels, rank, root, sizes, in_place, seat());
         }
-        Gather::Heads | Gather::Bundles => {
+        Gather::Leaders | Gather::Aggregated => {
             let levels = &topology.across().short;
-            bundle::scatter(&mut schedule, levels, rank, root, sizes(rank), in_place, seat());
+            aggregated::scatter(&mut schedule, levels, rank, root, sizes(rank), in_place, seat());
         }
         Gather::Binomial => {
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
@@ -216,13 +216,13 @@ pub fn allgather(
     let seat = |algorithm| topology.near_seat(rank, 1, &call, algorithm);
     let way = Allgather::of(topology, &call);
     let own = Buffer::Input.span(0, sizes(rank));
-    if !in_place && !matches!(way, Allgather::Heads | Allgather::Bundles) {
+    if !in_place && !matches!(way, Allgather::Leaders | Allgather::Aggregated) {
         schedule.copy(own, block(rank));
     }
     match way {
-        Allgather::Heads | Allgather::Bundles => {
+        Allgather::Leaders | Allgather::Aggregated => {
             let (levels, seat) = (&topology.across().short, seat(topology.bundles()));
-            bundle::allgather(&mut schedule, levels, rank, sizes, in_place, seat);
+            aggregated::allgather(&mut schedule, levels, rank, sizes, in_place, seat);
         }
         Allgather::Linear => {
             let team = topology.by_rank(rank);
@@ -236,12 +236,12 @@ pub fn allgather(
             let own = if in_place { block(rank) } else { own };
             pairwise::allgather(&mut schedule, topology.by_rank(rank), own, &block);
         }
-        Allgather::Sites => {
+        Allgather::Multisite => {
             let lies = |rank: u32| (starts[rank as usize], sizes(rank));
-            across::broadcast::allgather(&mut schedule, topology.across(), rank, &lies);
+            multisite::broadcast::allgather(&mut schedule, topology.across(), rank, &lies);
         }
-        Allgather::Levels => {
-            let seat = seat(Algorithm::Levels);
+        Allgather::Hierarchical => {
+            let seat = seat(Algorithm::Hierarchical);
             levels::allgather(&mut schedule, topology, rank, &starts, seat);
         }
         Allgather::Ring => {
@@ -285,7 +285,7 @@ pub fn alltoall(
     let len = if uniform { sends(rank) } else { 0 };
     let even = |buffer: Buffer, index: u32| buffer.span(u64::from(index) * len, len);
     match Alltoall::of(topology, &blocks(Operation::Alltoall, len, uniform)) {
-        Alltoall::Heads | Alltoall::Bundles => {
+        Alltoall::Leaders | Alltoall::Aggregated => {
             exchange::alltoall(&mut schedule, &topology.across().short, rank, len);
         }
         Alltoall::Shmem if uniform => {

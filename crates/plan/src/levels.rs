@@ -1,8 +1,8 @@
 //! Operations by levels within one site: ranks of a node work with their head, and the heads of all nodes are
 //! a team of their own.
 
-use crate::pieces::shmem::Seat;
-use crate::pieces::{binomial, dissemination, doubling, linear, ring, two_tree};
+use crate::algorithms::shmem::Seat;
+use crate::algorithms::{binomial, dissemination, doubling, linear, ring, two_tree};
 use crate::schedule::{Buffer, Schedule, Span};
 use crate::team::Team;
 use crate::topology::{Levels, Topology};

@@ -10,33 +10,33 @@
 //! ranks in `tests/definition.rs`.
 #![forbid(unsafe_code)]
 
-mod across;
-mod between;
+mod algorithms;
+mod catalogue;
 mod choice;
 mod costs;
 mod crossings;
 mod data;
-mod direct;
+mod intercomm;
 mod levels;
 mod model;
+mod multisite;
+mod neighbor;
 mod order;
-mod pieces;
 mod predict;
 mod reduction;
 mod schedule;
 mod team;
 mod text;
 mod topology;
-mod ways;
 
-pub use between::{Groups, Role};
+pub use algorithms::shmem::page_bytes;
 pub use choice::{Algorithm, Call, Operation, Plans};
 pub use costs::{Cost, Costs, Distance};
 pub use crossings::Pairs;
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
-pub use direct::direct;
+pub use intercomm::{Groups, Role};
 pub use levels::tell_neighbours;
-pub use pieces::shmem::page_bytes;
+pub use neighbor::direct;
 pub use predict::{Deed, Doing, Prediction, predict, watch};
 pub use reduction::{Operands, allreduce, exscan, reduce, reduce_scatter, scan};
 pub use schedule::{Buffer, Fold, Operand, Schedule, Span, Step};

@@ -5,18 +5,18 @@
 //! other nodes in one round goes one behind the other. All is integers, so that all ranks find the same;
 //! `tests/choice.rs` holds it against the simulation.
 
-mod across;
+mod multisite;
 mod oversubscribed;
 mod shmem;
 
 use std::sync::Arc;
 
+use crate::catalogue::{
+    Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
+};
 use crate::choice::{Algorithm, Call, Operation};
 use crate::costs::{Cost, Costs, OVERSUBSCRIBED_CORES};
 use crate::crossings::Crossings;
-use crate::ways::{
-    Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
-};
 
 /// What predictions are made from.
 #[derive(Clone, Debug)]
@@ -151,7 +151,7 @@ impl Model {
         home: Option<u32>,
     ) -> Option<u64> {
         let Shape { sites, nodes, is_oversubscribed, is_shared, .. } = self.shape;
-        if nodes == 1 && matches!(algorithm, Algorithm::Heads | Algorithm::Levels) {
+        if nodes == 1 && matches!(algorithm, Algorithm::Leaders | Algorithm::Hierarchical) {
             return None;
         }
         if sites > 1 {
@@ -206,9 +206,9 @@ impl Model {
             Barrier::Linear => 2 * (self.farthest().hop_ns(0) + self.root_work_ns()),
             Barrier::Dissemination => self.shifts_ns(&self.by_place, |_| 0),
             Barrier::Tournament => 2 * self.tree_ns(&self.by_place, 0),
-            Barrier::Heads => legs + self.far.hop_ns(0) + 2 * (nodes - 1) * self.far.work_ns,
-            Barrier::Levels => legs + levels(nodes) * self.far.hop_ns(0),
-            Barrier::Sites | Barrier::Shmem => return None,
+            Barrier::Leaders => legs + self.far.hop_ns(0) + 2 * (nodes - 1) * self.far.work_ns,
+            Barrier::Hierarchical => legs + levels(nodes) * self.far.hop_ns(0),
+            Barrier::Multisite | Barrier::Shmem => return None,
         })
     }
 
@@ -225,14 +225,17 @@ impl Model {
                 let scattered = self.tree_ns(&self.by_place, 0) + self.scattered_ns(bytes);
                 scattered + self.ring_ns(part, 0) + self.waking_ns(scattered, ranks - 1)
             }
-            Broadcast::Heads => {
+            Broadcast::Leaders => {
                 let crossing = self.far.stream_ns((nodes - 1) * bytes);
                 let within = (self.star_stream_ns(bytes), 0);
                 self.piped_ns(bytes, self.star_ns(0) + self.far.hop_ns(0), crossing, within)
                     + (nodes - 1) * self.far.work_ns
             }
-            Broadcast::Levels => levels(nodes) * self.far.hop_ns(bytes) + self.star_ns(bytes),
-            Broadcast::TwoTree | Broadcast::VanDeGeijn | Broadcast::Sites | Broadcast::Shmem => {
+            Broadcast::Hierarchical => levels(nodes) * self.far.hop_ns(bytes) + self.star_ns(bytes),
+            Broadcast::TwoTree
+            | Broadcast::VanDeGeijn
+            | Broadcast::Multisite
+            | Broadcast::Shmem => {
                 return None;
             }
         })
@@ -252,12 +255,12 @@ impl Model {
                     + self.near.stream_ns(ranks * bytes)
                     + copies
             }
-            Gather::Heads if call.is_uniform => {
+            Gather::Leaders if call.is_uniform => {
                 let legs =
                     self.blocks_ns(bytes) + self.far.hop_ns(0) + (nodes - 1) * self.far.work_ns;
                 legs + foreign + copies
             }
-            Gather::Binomial | Gather::Heads | Gather::Bundles | Gather::Shmem => return None,
+            Gather::Binomial | Gather::Leaders | Gather::Aggregated | Gather::Shmem => return None,
         })
     }
 
@@ -273,12 +276,14 @@ impl Model {
                 copied + self.shifts_ns(&self.by_rank, |have| have.min(ranks - have) * bytes)
             }
             Allgather::Ring => copied + self.ring_ns(bytes, 0),
-            Allgather::Heads => {
+            Allgather::Leaders => {
                 let crossing = self.far.stream_ns((nodes - 1) * node_ranks * bytes);
                 let work = 2 * (nodes - 1) * self.far.work_ns;
                 collected + self.far.hop_ns(0) + work + crossing + given + sorted
             }
-            Allgather::Sites if (2..=STRAIGHT_NODES_MOST).contains(&nodes) && node_ranks > 1 => {
+            Allgather::Multisite
+                if (2..=STRAIGHT_NODES_MOST).contains(&nodes) && node_ranks > 1 =>
+            {
                 // Each rank sends its block to a rank of each node, which passes it on while others come.
                 let segments = segments_of(bytes);
                 let heard = (ranks - node_ranks) / node_ranks + 1;
@@ -289,14 +294,14 @@ impl Model {
                 let last = self.near.hop_ns(bytes / segments);
                 copied + self.far.hop_ns(0) + crossing.max(work + near) + last
             }
-            Allgather::Levels if is_in_order => {
+            Allgather::Hierarchical if is_in_order => {
                 collected + (nodes - 1) * self.far.hop_ns(node_ranks * bytes) + given
             }
-            Allgather::Levels
+            Allgather::Hierarchical
             | Allgather::Linear
             | Allgather::Pairwise
-            | Allgather::Bundles
-            | Allgather::Sites
+            | Allgather::Aggregated
+            | Allgather::Multisite
             | Allgather::Shmem => return None,
         })
     }
@@ -319,14 +324,16 @@ impl Model {
                 let steps = levels(ranks) * ranks * COPY_NS;
                 self.shifts_ns(&self.by_place, |_| passed) + copies + steps
             }
-            Alltoall::Heads if call.is_uniform => {
+            Alltoall::Leaders if call.is_uniform => {
                 let legs = 2 * self.star_ns(foreign * bytes) + self.star_ns(bytes);
                 let copies = 4 * self.compute_ns(node_ranks * foreign * bytes);
                 let steps = node_ranks * foreign * COPY_NS;
                 let work = 2 * (nodes - 1) * self.far.work_ns;
                 legs + self.far.hop_ns(0) + work + crossing + copies + steps
             }
-            Alltoall::Bruck | Alltoall::Heads | Alltoall::Bundles | Alltoall::Shmem => return None,
+            Alltoall::Bruck | Alltoall::Leaders | Alltoall::Aggregated | Alltoall::Shmem => {
+                return None;
+            }
         })
     }
 
@@ -346,17 +353,17 @@ impl Model {
                 let combined = self.compute_ns(bytes) + self.ring_ns(part, self.compute_ns(part));
                 combined + self.one_with_all_ns(part)
             }
-            Reduce::Heads => self.heads_reduce_ns(call, false),
-            Reduce::Levels if is_ordered => {
+            Reduce::Leaders => self.heads_reduce_ns(call, false),
+            Reduce::Hierarchical if is_ordered => {
                 let within = self.star_ns(bytes) + self.star_compute_ns(bytes);
                 within + levels(nodes) * (self.far.hop_ns(bytes) + 2 * self.compute_ns(bytes))
             }
             Reduce::Chain
             | Reduce::TwoTree
             | Reduce::Ring
-            | Reduce::Levels
+            | Reduce::Hierarchical
             | Reduce::Pairwise
-            | Reduce::Sites
+            | Reduce::Multisite
             | Reduce::Shmem => return None,
         })
     }
@@ -394,8 +401,8 @@ impl Model {
                 let part = bytes / ranks;
                 self.ring_ns(part, self.compute_ns(part)) + self.ring_ns(part, 0)
             }
-            Allreduce::Heads => self.heads_reduce_ns(call, true),
-            Allreduce::Levels if is_ordered => {
+            Allreduce::Leaders => self.heads_reduce_ns(call, true),
+            Allreduce::Hierarchical if is_ordered => {
                 let within = 2 * self.star_ns(bytes) + self.star_compute_ns(bytes);
                 let pairs = if nodes.is_power_of_two() { 0 } else { 2 };
                 let rounds = levels_below(nodes) + pairs;
@@ -408,9 +415,9 @@ impl Model {
             Allreduce::Butterfly
             | Allreduce::Halving
             | Allreduce::Ring
-            | Allreduce::Levels
+            | Allreduce::Hierarchical
             | Allreduce::Pairwise
-            | Allreduce::Sites
+            | Allreduce::Multisite
             | Allreduce::Shmem => return None,
         })
     }
@@ -433,13 +440,13 @@ impl Model {
                 let part = bytes / ranks;
                 self.ring_ns(part, self.compute_ns(part)) + self.compute_ns(bytes)
             }
-            ReduceScatter::Heads => self.heads_reduce_scatter_ns(call),
+            ReduceScatter::Leaders => self.heads_reduce_scatter_ns(call),
             ReduceScatter::Pairwise if nodes == 1 => {
                 self.pairwise_ns(bytes / ranks) + self.compute_ns(bytes + bytes / ranks)
             }
             ReduceScatter::Ring
             | ReduceScatter::Pairwise
-            | ReduceScatter::Sites
+            | ReduceScatter::Multisite
             | ReduceScatter::Shmem => return None,
         })
     }
@@ -477,13 +484,13 @@ impl Model {
                 self.chain_in_shmem_ns(bytes, page_bytes)
             }
             Prefix::Chain if self.shape.is_in_order => self.chain_ns(bytes, 2),
-            Prefix::Heads => {
+            Prefix::Leaders => {
                 let crossing = self.far.stream_ns(node_tells * bytes);
                 let work = 2 * node_tells * self.far.work_ns;
                 let combined = (2 * node_ranks + nodes * node_runs) * self.compute_ns(bytes);
                 2 * self.star_ns(bytes) + self.far.hop_ns(0) + work + crossing + combined
             }
-            Prefix::Chain | Prefix::Sites | Prefix::Shmem => return None,
+            Prefix::Chain | Prefix::Multisite | Prefix::Shmem => return None,
         })
     }
 

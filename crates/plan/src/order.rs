@@ -5,9 +5,9 @@
 //! choose, as if the ranks of a node always had a shmem, and what was measured chooses among all that combine in that
 //! order: most do.
 
+use crate::algorithms::shmem::page_bytes;
 use crate::choice::{Algorithm, Call};
 use crate::costs::{Cost, Costs};
-use crate::pieces::shmem::page_bytes;
 use crate::topology::Topology;
 
 /// What stands for what messages cost: none of it was measured. Between nodes it is in the middle of what networks are
@@ -60,10 +60,10 @@ impl Algorithm {
             | Self::VanDeGeijn
             | Self::Ring
             | Self::Bruck
-            | Self::Heads
-            | Self::Levels
-            | Self::Sites
-            | Self::Bundles => false,
+            | Self::Leaders
+            | Self::Hierarchical
+            | Self::Multisite
+            | Self::Aggregated => false,
         }
     }
 }

@@ -4,17 +4,17 @@
 //! same in any order, that depends on nothing but the arguments and where the ranks run ([`crate::order`]), so that
 //! results repeat bit for bit.
 
-use crate::across::prefix as sites;
-use crate::across::reduction as across;
-use crate::choice::{Algorithm, Call, Operation};
-use crate::levels;
-use crate::pieces::{
+use crate::algorithms::{
     binomial, butterfly, chain, doubling, halving, linear, pairwise, prefix, ring, two_tree,
 };
+use crate::catalogue::{Allreduce, Prefix, Reduce, ReduceScatter, Ways};
+use crate::choice::{Algorithm, Call, Operation};
+use crate::levels;
+use crate::multisite::prefix as sites;
+use crate::multisite::reduction as multisite;
 use crate::schedule::{Buffer, Schedule, Span, part, starts};
 use crate::team::Team;
 use crate::topology::Topology;
-use crate::ways::{Allreduce, Prefix, Reduce, ReduceScatter, Ways};
 
 /// What is combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +83,9 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
     let call = operands.call(Operation::Reduce).with_root(root);
     let near_seat = |algorithm| topology.near_seat(rank, operands.element, &call, algorithm);
     match Reduce::of(topology, &call) {
-        Reduce::Heads | Reduce::Sites => {
+        Reduce::Leaders | Reduce::Multisite => {
             let (across, seat) = (topology.across(), near_seat(topology.heads()));
-            across::reduce(&mut schedule, across, rank, root, operands, seat);
+            multisite::reduce(&mut schedule, across, rank, root, operands, seat);
         }
         Reduce::Shmem => {
             let first = if commutes { root } else { 0 };
@@ -149,10 +149,10 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
                 }
             });
         }
-        Reduce::Levels => {
+        Reduce::Hierarchical => {
             route.reduce(&mut schedule, (commutes, root_at), |schedule, _, result| {
                 let root = commutes.then_some(root);
-                let seat = near_seat(Algorithm::Levels);
+                let seat = near_seat(Algorithm::Hierarchical);
                 levels::reduce(schedule, topology, rank, root, (own, result), seat);
             });
         }
@@ -241,13 +241,13 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
     let near_seat = |algorithm| topology.near_seat(rank, operands.element, &call, algorithm);
     let way = Allreduce::of(topology, &call);
     match way {
-        Allreduce::Heads | Allreduce::Sites | Allreduce::Pairwise | Allreduce::Shmem => {}
+        Allreduce::Leaders | Allreduce::Multisite | Allreduce::Pairwise | Allreduce::Shmem => {}
         Allreduce::Linear
         | Allreduce::Doubling
         | Allreduce::Butterfly
         | Allreduce::Halving
         | Allreduce::Ring
-        | Allreduce::Levels => {
+        | Allreduce::Hierarchical => {
             if !in_place {
                 schedule.copy(own, whole);
             }
@@ -257,9 +257,9 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
         }
     }
     match way {
-        Allreduce::Heads | Allreduce::Sites => {
+        Allreduce::Leaders | Allreduce::Multisite => {
             let (across, seat) = (topology.across(), near_seat(topology.heads()));
-            across::allreduce(&mut schedule, across, rank, operands, seat);
+            multisite::allreduce(&mut schedule, across, rank, operands, seat);
         }
         Allreduce::Pairwise => {
             let team = topology.by_rank(rank);
@@ -282,8 +282,8 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
         }
         Allreduce::Butterfly => butterfly::allreduce(&mut schedule, team, whole),
         Allreduce::Halving => halving::allreduce(&mut schedule, team, whole),
-        Allreduce::Levels => {
-            let seat = near_seat(Algorithm::Levels);
+        Allreduce::Hierarchical => {
+            let seat = near_seat(Algorithm::Hierarchical);
             levels::allreduce(&mut schedule, topology, rank, whole, seat);
         }
         Allreduce::Doubling => doubling::allreduce(&mut schedule, team, whole),
@@ -309,11 +309,11 @@ pub fn reduce_scatter(
     let block = |of: Span, rank: u32| of.part(starts[rank as usize], counts(rank));
     let call = operands.call(Operation::ReduceScatter);
     match ReduceScatter::of(topology, &call) {
-        ReduceScatter::Heads | ReduceScatter::Sites => {
+        ReduceScatter::Leaders | ReduceScatter::Multisite => {
             let (across, lies) =
                 (topology.across(), |rank: u32| (starts[rank as usize], counts(rank)));
             let seat = topology.near_seat(rank, operands.element, &call, topology.heads());
-            across::reduce_scatter(&mut schedule, across, rank, &lies, operands, seat);
+            multisite::reduce_scatter(&mut schedule, across, rank, &lies, operands, seat);
         }
         ReduceScatter::Shmem => {
             let lies = |rank: u32| (starts[rank as usize], counts(rank));
@@ -356,7 +356,7 @@ pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let team = topology.by_rank(rank);
     let call = operands.call(Operation::Scan);
     match Prefix::of(topology, &call) {
-        Prefix::Heads | Prefix::Sites => {
+        Prefix::Leaders | Prefix::Multisite => {
             let own = operands.outside_output(&mut schedule, in_place);
             let (across, prefix) = (topology.across(), sites::Prefix::Scan);
             sites::prefix(&mut schedule, across, rank, prefix, own, element);
@@ -400,7 +400,7 @@ pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let team = topology.by_rank(rank);
     let call = operands.call(Operation::Exscan);
     match Prefix::of(topology, &call) {
-        Prefix::Heads | Prefix::Sites => {
+        Prefix::Leaders | Prefix::Multisite => {
             let own = operands.outside_output(&mut schedule, in_place);
             let (across, prefix) = (topology.across(), sites::Prefix::Exscan);
             sites::prefix(&mut schedule, across, rank, prefix, own, element);

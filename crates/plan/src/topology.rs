@@ -5,11 +5,11 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use crate::algorithms::shmem::{Seat, link_bytes};
 use crate::choice::{Algorithm, Call, Plans};
 use crate::costs::{Cost, Costs, Distance};
 use crate::crossings::{Crossings, Pairs};
 use crate::model::{Model, Order, Shape};
-use crate::pieces::shmem::{Seat, link_bytes};
 use crate::team::Team;
 
 /// Where the ranks of a communicator run.
@@ -258,12 +258,12 @@ impl Topology {
 
     /// By which algorithm the heads of nodes exchange at once.
     pub(crate) fn heads(&self) -> Algorithm {
-        if self.sites() == 1 { Algorithm::Heads } else { Algorithm::Sites }
+        if self.sites() == 1 { Algorithm::Leaders } else { Algorithm::Multisite }
     }
 
     /// By which algorithm heads exchange the blocks of all theirs together.
     pub(crate) fn bundles(&self) -> Algorithm {
-        if self.sites() == 1 { Algorithm::Heads } else { Algorithm::Bundles }
+        if self.sites() == 1 { Algorithm::Leaders } else { Algorithm::Aggregated }
     }
 
     /// Whether ranks at the shmem share the work of a call.

@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 use nix::unistd::{SysconfVar, sysconf};
 use topo::processor::Runnable;
 
-use crate::trust::{Trust, Try};
-use crate::turns::Turns;
+use crate::backoff::{Trust, Try};
+use crate::yield_rounds::Turns;
 
 /// What one process has seen lately; its words are guarded as the core is.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use driver::RemoteReader;
 use engine::{RemoteRead, RemoteReadId};
 
-use crate::places::{Choice, Distance, Place, Places};
+use crate::locality::{Choice, Distance, Place, Places};
 use crate::worker::Worker;
 
 /// The long fetches of a process, the oldest first: no more than it has receives under way.

@@ -6,7 +6,7 @@
 use std::ops::Add;
 use std::time::Duration;
 
-use crate::places::Distance;
+use crate::locality::Distance;
 
 /// What a process has done for its communication; guarded as the core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

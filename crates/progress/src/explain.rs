@@ -6,8 +6,8 @@ use crate::Policy;
 use crate::copies::PIECE;
 use crate::cores::LOOK_EVERY;
 use crate::progress_thread::{COALESCED, IDLE_LOOKS};
-use crate::turns::TURNS;
 use crate::wait::{AWAY, MAX_SLEEP, OVERSUBSCRIBED_AWAY};
+use crate::yield_rounds::TURNS;
 
 /// One thing that a policy says.
 #[derive(Clone, Debug, PartialEq, Eq)]

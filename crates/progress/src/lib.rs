@@ -8,30 +8,30 @@
 //! when it computes, a thread of the library's own brings to its end, and where cores are free others look on for it.
 #![forbid(unsafe_code)]
 
-mod beside;
+mod backoff;
+mod busy_test;
 mod contention;
 mod copies;
 mod cores;
 mod counters;
 mod event;
+mod exit_handover;
 mod explain;
-mod idle;
+mod idle_poller;
 mod journal;
-mod places;
+mod locality;
+mod parker;
 mod policy;
+mod poller;
 mod precedence;
 mod progress_thread;
-mod sleeper;
+mod siblings;
 mod submissions;
-mod succession;
 mod tasks;
-mod trust;
-mod turns;
-mod vain;
 mod wait;
 mod waiters;
-mod watch;
 mod worker;
+mod yield_rounds;
 
 pub use counters::{Counters, TaskSteps};
 pub use explain::{Amount, Explained, may_precede};

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::backoff::{Trust, Try};
 use crate::contention::Contention;
 use crate::cores::Cores;
-use crate::trust::{Trust, Try};
-use crate::turns::TURNS;
+use crate::yield_rounds::TURNS;
 
 /// How a thread waits when nothing has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

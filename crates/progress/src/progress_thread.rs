@@ -20,7 +20,7 @@ use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::event;
-use crate::idle::Idle;
+use crate::idle_poller::Idle;
 use crate::wait::{MAX_SLEEP, Progress};
 
 /// The thread of a process.

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use crate::counters::TaskSteps;
-use crate::places::{Choice, Distance, Place, Places};
+use crate::locality::{Choice, Distance, Place, Places};
 use crate::progress_thread;
 use crate::worker::Worker;
 
@@ -139,7 +139,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::places::made_up;
+    use crate::locality::made_up;
 
     struct Numbered(usize, Arc<AtomicUsize>);
 

@@ -15,22 +15,22 @@ use rustix::event::{PollFd, PollFlags, epoll};
 
 use wire::PeerId;
 
-use crate::beside::Beside;
+use crate::backoff::Trust;
+use crate::busy_test::{NAP, Vain};
 use crate::contention::Contention;
 use crate::copies::timed;
 use crate::cores::Cores;
 use crate::event;
-use crate::idle::Idle;
+use crate::exit_handover;
+use crate::idle_poller::Idle;
+use crate::parker::Sleeper;
 use crate::policy::{Courtesy, Next, Patience, Policy};
+use crate::poller::Bell;
 use crate::progress_thread::{ProgressThread, Summons};
-use crate::sleeper::Sleeper;
+use crate::siblings::Beside;
 use crate::submissions::Record;
-use crate::succession;
 use crate::tasks::Task;
-use crate::trust::Trust;
-use crate::vain::{NAP, Vain};
 use crate::waiters::Awaited;
-use crate::watch::Bell;
 use crate::worker::Worker;
 
 /// The communication of one process, shared by its threads.
@@ -572,7 +572,7 @@ impl Progress {
         deadline: Option<Instant>,
         next: Option<Arc<Sleeper>>,
     ) -> CombiningGuard<'a, Worker> {
-        succession::note(&self.myself);
+        exit_handover::note(&self.myself);
         let awaited = std::mem::take(&mut worker.awaited);
         let sleeper = Sleeper::of_this_thread();
         worker.waiters.add(&sleeper, awaited);

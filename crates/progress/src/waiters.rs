@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use engine::{Engine, OpId, Selector};
 use wire::PeerId;
 
-use crate::sleeper::Sleeper;
+use crate::parker::Sleeper;
 
 /// All of a process that wait for others; guarded as the core they wait on.
 #[derive(Debug, Default)]

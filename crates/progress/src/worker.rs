@@ -1,10 +1,10 @@
 //! The engine and its rails, moved on together under one lock.
 
-mod closing;
 mod coalescing;
-mod returning;
+mod failback;
+mod liveness;
+mod revoke;
 mod routes;
-mod seeking;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -18,20 +18,20 @@ use wire::{Capabilities, Frame, PeerId, RailId};
 
 use crate::copies::Copies;
 use crate::counters::Counters;
-use crate::idle::Idle;
+use crate::idle_poller::Idle;
 use crate::journal::Journal;
-use crate::places::Places;
+use crate::locality::Places;
+use crate::parker::Sleeper;
+use crate::poller::Watch;
 use crate::precedence::Precedence;
-use crate::sleeper::Sleeper;
 use crate::tasks::Tasks;
 use crate::wait::Progress;
 use crate::waiters::{Awaited, Waiters};
-use crate::watch::Watch;
 
 use coalescing::{LastShort, Row};
-use returning::Left;
+use failback::Left;
+use liveness::Seeking;
 use routes::{Purpose, RailSet, Reopening, Route, Trouble, another_way};
-use seeking::Seeking;
 
 /// Where the addresses of peers come from, asked at the first message to a peer.
 pub trait Directory: Send {

@@ -14,7 +14,7 @@ use rustix::net::{
 };
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
 use wire::HostCost;
-use wire::pack::Packer;
+use wire::compress::Codec;
 
 /// Measures copies between buffers, and sends to a socket of this process. Where the system gives no
 /// socket, sends cost what they cost elsewhere ([`HostCost::default`]).
@@ -31,16 +31,16 @@ pub fn host() -> HostCost {
     let copy_ns = short.saturating_sub(near_ps_per_byte * SHORT_LEN as u64).div_ceil(1000);
     let (call_ns, vector_ns) = sends().unwrap_or((usual.call_ns, usual.vector_ns));
     let far_ps_per_byte = (far / FAR_LEN as u64).max(near_ps_per_byte);
-    let (pack_ps_per_byte, unpack_ps_per_byte) =
-        packing().unwrap_or((usual.pack_ps_per_byte, usual.unpack_ps_per_byte));
+    let (compress_ps_per_byte, decompress_ps_per_byte) =
+        packing().unwrap_or((usual.compress_ps_per_byte, usual.decompress_ps_per_byte));
     HostCost {
         copy_ns,
         near_ps_per_byte,
         far_ps_per_byte,
         vector_ns,
         call_ns,
-        pack_ps_per_byte,
-        unpack_ps_per_byte,
+        compress_ps_per_byte,
+        decompress_ps_per_byte,
         wake_ns: wake_ns().unwrap_or(usual.wake_ns),
     }
 }
@@ -60,14 +60,14 @@ fn packing() -> Option<(u64, u64)> {
     let double = |at: u32| if at.is_multiple_of(4) { f64::from(at).sqrt() } else { 0.0 };
     let bytes: Vec<u8> =
         (0..(PACKED_LEN / 8) as u32).flat_map(|at| double(at).to_le_bytes()).collect();
-    let mut packer = Packer::default();
-    let packed = packer.pack(&bytes, bytes.len())?;
-    packer.unpack(&packed, bytes.len())?;
+    let mut packer = Codec::default();
+    let packed = packer.compress(&bytes, bytes.len())?;
+    packer.decompress(&packed, bytes.len())?;
     let pack = least_ps(ROUNDS, 1, || {
-        black_box(packer.pack(black_box(&bytes), bytes.len()));
+        black_box(packer.compress(black_box(&bytes), bytes.len()));
     });
     let unpack = least_ps(ROUNDS, 1, || {
-        black_box(packer.unpack(black_box(&packed), bytes.len()));
+        black_box(packer.decompress(black_box(&packed), bytes.len()));
     });
     let per_byte = |ps: u64| (ps / bytes.len() as u64).max(1);
     Some((per_byte(pack), per_byte(unpack)))
@@ -165,7 +165,10 @@ mod tests {
             cost.copy_ns(1 << 20) > cost.call_ns,
             "a megabyte takes longer than a call: {cost:?}"
         );
-        assert!(cost.unpack_ps_per_byte > 0 && cost.pack_ps_per_byte > cost.unpack_ps_per_byte);
+        assert!(
+            cost.decompress_ps_per_byte > 0
+                && cost.compress_ps_per_byte > cost.decompress_ps_per_byte
+        );
         assert!(cost.wake_ns > cost.call_ns, "to sleep is a call, and more: {cost:?}");
         assert_eq!(cost.to_string().parse(), Ok(cost));
     }

@@ -216,9 +216,9 @@ pub struct HostCost {
     /// A system call that sends a few bytes.
     pub call_ns: u64,
     /// A byte of a long piece that is packed ([`crate::pack`]), in picoseconds…
-    pub pack_ps_per_byte: u64,
+    pub compress_ps_per_byte: u64,
     /// …and unpacked.
-    pub unpack_ps_per_byte: u64,
+    pub decompress_ps_per_byte: u64,
     /// What a thread is late that sleeps until a time.
     pub wake_ns: u64,
 }
@@ -254,8 +254,8 @@ impl HostCost {
     }
 
     /// How long it takes to pack so many bytes of a piece.
-    pub fn packing_ns(&self, bytes: u64) -> u64 {
-        bytes.saturating_mul(self.pack_ps_per_byte).div_ceil(1000)
+    pub fn compression_ns(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.compress_ps_per_byte).div_ceil(1000)
     }
 
     /// How short packing must make `bytes` bytes for them to arrive sooner over a link that is busy for
@@ -265,7 +265,7 @@ impl HostCost {
     /// In a crowd nothing is free: who packs keeps others from the core, and the link, which waits for them, is
     /// rarely what all wait for. It must save eight times what it takes, which is thrice what a sample takes that lies in the
     /// caches.
-    pub fn packed_max(
+    pub fn compressed_max(
         &self,
         cost: &Cost,
         bytes: u64,
@@ -274,15 +274,15 @@ impl HostCost {
     ) -> u64 {
         let whole_ns = cost.busy_ns(bytes);
         let saved_ns = whole_ns - whole_ns / PACKING_SAVES;
-        let packing_ns = self.packing_ns(bytes);
-        let unpacking_ns = bytes.saturating_mul(self.unpack_ps_per_byte).div_ceil(1000);
+        let compression_ns = self.compression_ns(bytes);
+        let decompression_ns = bytes.saturating_mul(self.decompress_ps_per_byte).div_ceil(1000);
         let (by_ns, other_ns) = if is_oversubscribed {
-            let work_ns = packing_ns.saturating_add(unpacking_ns);
+            let work_ns = compression_ns.saturating_add(decompression_ns);
             (saved_ns, work_ns.saturating_mul(COMPRESSION_OVERSUBSCRIBED))
         } else {
             (
                 queue_ns.saturating_add(saved_ns),
-                queue_ns.max(packing_ns).saturating_add(unpacking_ns),
+                queue_ns.max(compression_ns).saturating_add(decompression_ns),
             )
         };
         let most = cost.bytes_within(by_ns.saturating_sub(other_ns)).min(bytes - bytes / 20);
@@ -306,8 +306,8 @@ impl Default for HostCost {
             far_ps_per_byte: 120,
             vector_ns: 60,
             call_ns: 800,
-            pack_ps_per_byte: 2500,
-            unpack_ps_per_byte: 1000,
+            compress_ps_per_byte: 2500,
+            decompress_ps_per_byte: 1000,
             wake_ns: 10_000,
         }
     }
@@ -456,12 +456,12 @@ impl fmt::Display for Cost {
 impl fmt::Display for HostCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns, .. } = self;
-        let Self { pack_ps_per_byte, unpack_ps_per_byte, wake_ns, .. } = self;
+        let Self { compress_ps_per_byte, decompress_ps_per_byte, wake_ns, .. } = self;
         write!(
             f,
             "{HOST_WORD} {copy_ns} {near_ps_per_byte} {far_ps_per_byte} {vector_ns} {call_ns}"
         )?;
-        write!(f, " {pack_ps_per_byte} {unpack_ps_per_byte} {wake_ns}")
+        write!(f, " {compress_ps_per_byte} {decompress_ps_per_byte} {wake_ns}")
     }
 }
 
@@ -527,8 +527,8 @@ impl FromStr for HostCost {
             far_ps_per_byte,
             vector_ns,
             call_ns,
-            pack_ps_per_byte: pack,
-            unpack_ps_per_byte: unpack,
+            compress_ps_per_byte: pack,
+            decompress_ps_per_byte: unpack,
             wake_ns,
         })
     }

@@ -5,10 +5,10 @@
 //! engine parses packets. Nothing here trusts a byte it reads.
 #![forbid(unsafe_code)]
 
+pub mod compress;
 pub mod cost;
 pub mod frame;
 pub mod number;
-pub mod pack;
 pub mod packet;
 pub mod thresholds;
 pub mod traffic;

@@ -73,17 +73,17 @@ proptest! {
         (cost, queue_ns) in (costs(), prop_oneof![Just(0), times()]),
         bytes in 4096u64..1 << 20,
     ) {
-        let most = host.packed_max(&cost, bytes, queue_ns, false);
+        let most = host.compressed_max(&cost, bytes, queue_ns, false);
         prop_assert!(most == 0 || (bytes / 8..=bytes * 95 / 100 + 1).contains(&most), "{most}");
         if most > 0 {
-            let packed_ns = queue_ns.max(bytes * host.pack_ps_per_byte / 1000);
-            let unpacked_ns = bytes * host.unpack_ps_per_byte / 1000;
+            let packed_ns = queue_ns.max(bytes * host.compress_ps_per_byte / 1000);
+            let unpacked_ns = bytes * host.decompress_ps_per_byte / 1000;
             let with_ns = packed_ns + cost.busy_ns(most) + unpacked_ns;
             prop_assert!(with_ns <= queue_ns + cost.busy_ns(bytes), "{with_ns} ns");
         }
-        let later = host.packed_max(&cost, bytes, queue_ns + 1000, false);
+        let later = host.compressed_max(&cost, bytes, queue_ns + 1000, false);
         prop_assert!(later >= most, "a queue hides packing");
-        prop_assert!(host.packed_max(&cost, bytes, queue_ns, true) <= most, "others want the cores");
+        prop_assert!(host.compressed_max(&cost, bytes, queue_ns, true) <= most, "others want the cores");
     }
 
     #[test]
@@ -289,7 +289,7 @@ fn texts_of_strangers_are_told_apart() {
 fn packing_pays_on_slow_links_only() {
     let host = HostCost::default();
     let part = |cost: &Cost, queue_ns| {
-        host.packed_max(cost, 256 << 10, queue_ns, false) as f64 / (256 << 10) as f64
+        host.compressed_max(cost, 256 << 10, queue_ns, false) as f64 / (256 << 10) as f64
     };
     let link = |mb_per_s: u64| Cost::linear(5_800_000, 2_000, mb_per_s * 1_000_000);
     assert!(part(&link(6), 0) > 0.85, "{}", part(&link(6), 0));
@@ -305,10 +305,10 @@ fn packing_pays_on_slow_links_only() {
 fn in_a_crowd_packing_pays_on_very_slow_links_only() {
     // As sampled on a core of 2023.
     let sampled =
-        HostCost { pack_ps_per_byte: 1050, unpack_ps_per_byte: 310, ..HostCost::default() };
+        HostCost { compress_ps_per_byte: 1050, decompress_ps_per_byte: 310, ..HostCost::default() };
     let part = |mb_per_s: u64| {
         let cost = Cost::linear(5_800_000, 2_000, mb_per_s * 1_000_000);
-        sampled.packed_max(&cost, 256 << 10, 10_000_000, true) as f64 / (256 << 10) as f64
+        sampled.compressed_max(&cost, 256 << 10, 10_000_000, true) as f64 / (256 << 10) as f64
     };
     assert!(part(6) > 0.7, "{}", part(6));
     assert!((0.4..0.7).contains(&part(12)), "100 Mb/s: {}", part(12));
@@ -376,8 +376,8 @@ fn hosts() -> impl Strategy<Value = HostCost> {
             far_ps_per_byte,
             vector_ns,
             call_ns,
-            pack_ps_per_byte: later.0,
-            unpack_ps_per_byte: later.1,
+            compress_ps_per_byte: later.0,
+            decompress_ps_per_byte: later.1,
             wake_ns: later.2,
         },
     )

@@ -15,8 +15,8 @@ use quinn_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamE
 use wire::{Frame, PeerId, Traffic};
 
 use super::congestion::Path;
+use super::connection::{Line, Outlet, Stage};
 use super::controller::SharedGate;
-use super::line::{Line, Outlet, Stage};
 use super::settings::{self, Keys};
 use crate::identity::Identity;
 use crate::rail::Post;

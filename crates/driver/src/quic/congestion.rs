@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use wire::Traffic;
 
 use crate::fairness::{Fairness, Sight};
-use crate::spread::Spread;
+use crate::loss_pattern::Spread;
 
 /// What is known of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]

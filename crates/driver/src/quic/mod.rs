@@ -23,25 +23,25 @@
 #[cfg(test)]
 mod bottleneck;
 mod congestion;
+mod connection;
 mod controller;
-mod core;
-mod echo;
+mod endpoint;
 mod frames;
+mod handshake;
 mod hello;
-mod keeper;
+mod io_thread;
+mod keepalive;
 mod knowledge;
 mod limits;
-mod line;
-mod moving;
+mod migration;
 mod pacer;
-mod proving;
 #[cfg(test)]
 mod reopening;
 mod settings;
 mod socket;
 #[cfg(test)]
 mod strangers;
-mod vigil;
+mod tail_duplicate;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -64,10 +64,10 @@ use crate::readiness_probe::{ReadinessProbe, Sockets};
 use crate::tcp::interfaces::{self, Interface};
 use crate::tcp::route::Ways;
 
-use self::core::{Core, open_sockets, take_sockets};
+use self::endpoint::{Core, open_sockets, take_sockets};
 pub use self::frames::{Inbox, Outbox};
 use self::hello::Myself;
-use self::keeper::Keeper;
+use self::io_thread::Keeper;
 pub(crate) use self::knowledge::NAME;
 pub use self::limits::{QuicBuffers, QuicNeeds};
 use self::settings::Keys;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use wire::{Frame, PeerId};
 
-use super::core::Link;
-use super::vigil::UNANSWERED_MAX;
+use super::endpoint::Link;
+use super::keepalive::UNANSWERED_MAX;
 use super::{QuicConfig, QuicRail};
 use crate::identity::Identity;
 use crate::rail::{Event, Fault, Post, Rail};

@@ -10,7 +10,7 @@ use quinn_proto::{EcnCodepoint, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
 use rustix::net::sockopt;
 
-use super::line::Outlet;
+use super::connection::Outlet;
 use crate::fork::Unshared;
 
 /// A socket bound to one address of this host.

@@ -4,20 +4,20 @@
 //! sends to it makes a ring and announces it in the peer's inbox; the peer attaches, and makes its own
 //! ring back. A process about to sleep says so in its inbox; a peer that has written since rings.
 
-mod aside;
-mod even;
-mod heads;
-mod life;
+mod balance;
+mod cursors;
+mod liveness;
+mod migrate;
 #[cfg(test)]
 mod model;
 mod node;
+mod nt_stores;
 mod pool;
 mod ring;
 mod segment;
 mod shared;
 mod shm_coll;
 mod sleep;
-mod stores;
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -35,9 +35,9 @@ use crate::memory::OfProcess;
 use crate::rail::{Event, Fault, Neighbours, Post, Rail, RailError, RemoteReader};
 use crate::readiness_probe::ReadinessProbe;
 
-use aside::Aside;
-use heads::{GONE, Heads};
-use life::Life;
+use cursors::{GONE, Heads};
+use liveness::Life;
+use migrate::Aside;
 use node::Address;
 pub use node::{machine_identity, node_identity};
 use pool::{CHUNK_FRAME_MAX, LINE, Pool};

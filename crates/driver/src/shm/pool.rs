@@ -11,10 +11,10 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::nt_stores::Stores;
 use super::ring::Producer;
 use super::segment::Segment;
 use super::shared::{Shared, Word};
-use super::stores::Stores;
 
 /// The owner's view. Its memory is taken at the first long frame.
 #[derive(Debug)]

@@ -29,12 +29,12 @@ use std::time::{Duration, Instant};
 
 use memory::Region;
 
-use super::even::Evenness;
-use super::life::Life;
+use super::balance::Evenness;
+use super::liveness::Life;
+use super::nt_stores::Stores;
 use super::pool::LINE;
 use super::segment::Segment;
 use super::shared::{Shared, Word};
-use super::stores::Stores;
 use awaited::{Awaited, PIECE_BITS, What, place_of};
 pub(super) use layout::Layout;
 use layout::{

@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_tcp_congestion;
 
-use super::hold::{Hold, Verdict, beyond, may_renew};
 use super::measure::{self, Pace};
 use super::probe::{Probe, Way};
 use super::relay::Detour;
+use super::startup_cap::{Hold, Verdict, beyond, may_renew};
 use crate::fairness::{Fairness, Sight};
 
 /// The congestion control of connections.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use wire::PeerId;
 
-use super::handshake::{Caller, Credentials, Refusal};
+use super::hello::{Caller, Credentials, Refusal};
 use crate::identity::Identity;
 
 /// Which links of a process are encrypted.

@@ -8,10 +8,8 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use wire::{Frame, PeerId};
 
-use super::handshake::{
-    ACCEPTED, ANSWER_LEN, Binding, Credentials, ENCRYPTS_AT, HELLO_LEN, PROOF_LEN,
-};
-use super::proving::UNPROVED_MAX;
+use super::handshake::UNPROVED_MAX;
+use super::hello::{ACCEPTED, ANSWER_LEN, Binding, Credentials, ENCRYPTS_AT, HELLO_LEN, PROOF_LEN};
 use super::{TcpConfig, TcpRail};
 use crate::rail::{Event, Fault, Post, Rail};
 use crate::tcp::Refusal;

@@ -8,11 +8,11 @@ use topo::sample::host_name;
 use topo::{Cache, Pair};
 use wire::{Cost, HostCost, Traffic};
 
-use super::claim::Claim;
 use super::measure::{TcpSample, learn_rate};
 use super::networks::NAMES;
+use super::probe_lock::Claim;
 use crate::fairness::Sight;
-use crate::spread::Spread;
+use crate::loss_pattern::Spread;
 
 /// Predicts what connections cost, and remembers it between jobs.
 pub struct Knowledge {

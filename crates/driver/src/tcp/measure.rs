@@ -8,8 +8,8 @@ use std::time::Duration;
 use socket2::SockRef;
 use wire::{Cost, HostCost};
 
+use super::cwnd_warmup::Window;
 use super::probe::Sight;
-use super::widening::Window;
 use crate::fairness;
 
 /// A connection as the kernel sees it now.

@@ -9,43 +9,43 @@
 //! millisecond: what the kernel has goes first, and what is submitted in a row with a long message can pass.
 //! Sockets never block; the sockets with traffic are read directly, the others through epoll.
 
-#[cfg(test)]
-mod between;
-mod claim;
 mod congestion;
+mod cwnd_warmup;
 pub(crate) mod dial;
-mod door;
 mod encryption;
-mod far;
 mod handshake;
-mod hold;
+mod hello;
 #[cfg(test)]
 mod hostile;
+mod hot_socket;
 pub(crate) mod interfaces;
 mod knowledge;
+mod listener;
 mod measure;
 mod networks;
 mod open;
 mod pacing;
+mod packet_train;
+#[cfg(test)]
+mod pair_path;
 mod path_cost;
+mod path_probe;
 #[cfg(test)]
 mod patience;
 mod probe;
-mod proving;
+mod probe_lock;
+mod qdisc_drop;
 pub mod relay;
 #[cfg(test)]
 mod reopening;
-mod repeats;
 pub(crate) mod route;
-mod speaker;
-mod stall;
+mod rto;
+#[cfg(test)]
+mod send_budget;
+mod startup_cap;
 mod stream;
 mod tls;
-mod train;
-#[cfg(test)]
-mod turns;
-mod vigil;
-mod widening;
+mod wan;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,28 +63,28 @@ use crate::readiness_probe::{ReadinessProbe, Sockets};
 
 pub use congestion::Congestion;
 use dial::{Clock, Dialling};
-pub use door::{Door, DoorError};
 pub use encryption::Encryption;
 use encryption::Rule;
-pub use far::FarTcp;
-use handshake::Credentials;
-pub use handshake::Refusal;
+use handshake::Unproved;
+use hello::Credentials;
+pub use hello::Refusal;
+use hot_socket::Speaker;
 use interfaces::Interface;
 pub use knowledge::Knowledge;
+pub use listener::{Door, DoorError};
 pub use measure::TcpSample;
 use networks::NAMES;
 pub use networks::{TcpNetwork, TcpNetworks};
 use open::Open;
 use pacing::Pacing;
 use path_cost::PathCosts;
-use proving::Unproved;
+pub use qdisc_drop::{StallWatch, Stalls};
 use relay::Detour;
 pub use route::Gateways;
 use route::Ways;
-use speaker::Speaker;
-pub use stall::{StallWatch, Stalls};
 use stream::{FRAME_MAX, FrameStream, Received};
 use tls::Channel;
+pub use wan::FarTcp;
 
 /// What the rail needs to know.
 #[derive(Clone)]
@@ -292,7 +292,7 @@ impl TcpRail {
             refused: Vec::new(),
             resting: None,
             shortage: Shortage::Never,
-            next_vigil: vigil::LOOK_EVERY,
+            next_vigil: path_probe::LOOK_EVERY,
             failed: Vec::new(),
             readiness_probe: None,
         })
@@ -315,14 +315,14 @@ impl TcpRail {
         let pacing = Pacing::new(&channel.socket, detour, &self.knowledge, &self.congestion);
         // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
         let _ = if pacing.is_far {
-            vigil::watch_far(&channel.socket)
+            path_probe::watch_far(&channel.socket)
         } else {
-            vigil::watch(&channel.socket, self.silence())
+            path_probe::watch(&channel.socket, self.silence())
         };
         let cost = pacing.cost();
         let stream = FrameStream::new(channel);
         if pacing.is_far {
-            self.next_vigil = self.next_vigil.min(self.clock.now() + vigil::LOOK_FAR_EVERY);
+            self.next_vigil = self.next_vigil.min(self.clock.now() + path_probe::LOOK_FAR_EVERY);
         }
         let (is_backlogged, wants_write, since) = (false, false, self.clock.now());
         let mut open = Open {
@@ -465,7 +465,7 @@ impl TcpRail {
 
     /// How long hosts may be silent. Those on a network of its own have the other rails.
     fn silence(&self) -> Duration {
-        if self.network.is_some() { vigil::SILENCE_NEARBY } else { vigil::SILENCE }
+        if self.network.is_some() { path_probe::SILENCE_NEARBY } else { path_probe::SILENCE }
     }
 
     /// Ends the links to hosts that have vanished with bytes under way to them.
@@ -473,8 +473,8 @@ impl TcpRail {
         let silence = self.silence();
         let vanished = self.sockets.iter().filter_map(|(&key, socket)| match socket {
             Socket::Open(open) => {
-                let silence = if open.pacing.is_far { vigil::SILENCE_FAR } else { silence };
-                Some((key, vigil::has_vanished(&open.stream.channel.socket, silence)?))
+                let silence = if open.pacing.is_far { path_probe::SILENCE_FAR } else { silence };
+                Some((key, path_probe::has_vanished(&open.stream.channel.socket, silence)?))
             }
             Socket::Unproved(_) => None,
         });
@@ -606,7 +606,8 @@ impl TcpRail {
             let is_far =
                 |socket: &Socket| matches!(socket, Socket::Open(open) if open.pacing.is_far);
             let soon = self.dialled > 0 || self.sockets.values().any(is_far);
-            self.next_vigil = now + if soon { vigil::LOOK_FAR_EVERY } else { vigil::LOOK_EVERY };
+            self.next_vigil =
+                now + if soon { path_probe::LOOK_FAR_EVERY } else { path_probe::LOOK_EVERY };
             moved |= self.close_vanished(sink);
             self.give_up_vanished();
             for socket in self.sockets.values_mut() {

@@ -6,7 +6,7 @@ use wire::{Cost, PeerId};
 
 use super::knowledge::Knowledge;
 use super::pacing::Pacing;
-use super::stall::StallWatch;
+use super::qdisc_drop::StallWatch;
 use super::stream::FrameStream;
 
 /// A link, as one end has it.

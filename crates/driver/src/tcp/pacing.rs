@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 use wire::Cost;
 
-use super::claim::Claim;
 use super::congestion::{Congestion, Steady};
 use super::knowledge::{Knowledge, Known};
 use super::measure::{self, Pace, TcpSample};
 use super::probe::{Probe, Progress};
+use super::probe_lock::Claim;
 use super::relay::Detour;
-use super::{repeats, vigil};
+use super::{path_probe, rto};
 
 /// What paces one connection.
 pub(super) struct Pacing {
@@ -49,7 +49,7 @@ impl Pacing {
         let round_trip = known.as_ref().and_then(|known| known.round_trip);
         let probe = congestion.choose(socket, round_trip.unwrap_or_default(), detour);
         let is_far =
-            known.as_ref().is_some_and(|known| known.cost.round_trip_ns() >= vigil::FAR_NS);
+            known.as_ref().is_some_and(|known| known.cost.round_trip_ns() >= path_probe::FAR_NS);
         let pacing = Self::with(known, is_far, probe, None);
         if pacing.probe.is_due() {
             measure::widen_for_peer(socket);
@@ -151,7 +151,7 @@ impl Pacing {
     pub fn set(&self, socket: &impl AsFd) {
         self.limit_unsent(socket);
         if self.is_far {
-            repeats::hasten(socket);
+            rto::hasten(socket);
         }
     }
 

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::widening::{Widening, Window};
+use super::cwnd_warmup::{Widening, Window};
 
 /// How far the measuring of a connection has come.
 #[derive(Debug)]

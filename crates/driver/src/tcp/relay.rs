@@ -15,7 +15,7 @@ use std::time::Duration;
 use hmac::Mac;
 use wire::PeerId;
 
-use super::handshake::{
+use super::hello::{
     ANSWER_LEN, Answer, Credentials, HELLO_LEN, Hello, PROOF_LEN, Refusal, SEAL_LEN,
 };
 use super::interfaces::{ADDRESSES_MAX, emit_one, parse_all, parse_one};

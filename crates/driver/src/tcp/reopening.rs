@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use wire::{Frame, PeerId};
 
-use super::proving::SHORT_SEGMENT;
+use super::handshake::SHORT_SEGMENT;
 use super::{Link, Socket, TcpConfig, TcpRail, TcpSample, interfaces};
 use crate::rail::{Event, Fault, Post, Rail};
 

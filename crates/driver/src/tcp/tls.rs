@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use rustls::{ClientConnection, Connection, ServerConnection};
 
-use super::handshake::{Binding, Refusal};
+use super::hello::{Binding, Refusal};
 use crate::fork::Unshared;
 use crate::identity::{ALPN, Identity};
 

@@ -464,9 +464,9 @@ impl Engine {
         bytes: usize,
     ) -> Result<(), PeerError> {
         let id = self.expect_data(peer, receiver, offset, bytes)?;
-        let Self { packer, ops, .. } = self;
+        let Self { codec, ops, .. } = self;
         let wrong = PeerError::Packed { len: payload.len(), bytes };
-        receive_piece(ops, id, offset, packer.unpack(payload, bytes).ok_or(wrong)?);
+        receive_piece(ops, id, offset, codec.decompress(payload, bytes).ok_or(wrong)?);
         Ok(())
     }
 
@@ -520,12 +520,12 @@ impl Engine {
         if offset.checked_add(bytes as u64).is_none_or(|end| end > wanted) {
             return Err(PeerError::Range { offset, len: bytes, wanted });
         }
-        let mut packer = std::mem::take(&mut self.packer);
-        let taken = match packer.unpack(payload, bytes) {
+        let mut codec = std::mem::take(&mut self.codec);
+        let taken = match codec.decompress(payload, bytes) {
             Some(piece) => self.handle_rts_data(peer, sequence, offset, piece),
             None => Err(PeerError::Packed { len: payload.len(), bytes }),
         };
-        self.packer = packer;
+        self.codec = codec;
         taken
     }
 

@@ -93,7 +93,7 @@ impl Engine {
     /// Builds a frame of what the strategy chooses.
     fn build(&mut self, peer: PeerId, link: usize, frame: &mut Frame) {
         let host = (&self.host, self.is_oversubscribed);
-        let Self { peers, ops, counters, packer, strategy, choice, .. } = self;
+        let Self { peers, ops, counters, codec, strategy, choice, .. } = self;
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return };
         let begun = emit_begin(state, link, state.order_room(), frame);
         let mut broken = None;
@@ -109,7 +109,7 @@ impl Engine {
                 choice.clear();
                 Fifo.choose(&view, choice);
             }
-            emit_choice(state, link, ops, choice, frame, (counters, packer));
+            emit_choice(state, link, ops, choice, frame, (counters, codec));
             state.note_built(frame, choice.piece.is_some_and(|piece| piece.stream == 0));
         }
         self.keeping = emit_end(state, link, begun, frame);

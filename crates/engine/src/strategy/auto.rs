@@ -60,14 +60,14 @@ fn predicted_ns(view: &View<'_>, choice: &Choice) -> u64 {
         load.stream_bytes += stream.left;
     }
     let piece = choice.piece.map_or(0, |piece| piece.len).min(load.stream_bytes);
-    let (crossing, packing_ns) = match choice.piece {
-        Some(Piece { packed_max: 1.., .. }) => {
-            (view.packing().expected_bytes(piece), view.host().packing_ns(piece as u64))
+    let (crossing, compression_ns) = match choice.piece {
+        Some(Piece { compressed_max: 1.., .. }) => {
+            (view.packing().expected_bytes(piece), view.host().compression_ns(piece as u64))
         }
-        Some(Piece { packed_max: 0, .. }) | None => (piece, 0),
+        Some(Piece { compressed_max: 0, .. }) | None => (piece, 0),
     };
     let frame = choice.controls * packet::CONTROL_MAX + load.frame_bytes + crossing;
-    let first_ns = packing_ns + cost.busy_ns(frame as u64);
+    let first_ns = compression_ns + cost.busy_ns(frame as u64);
     let waiting = load.waiting_bytes as u64;
     let then_ns = first_ns + if load.waiting > 0 { cost.busy_ns(waiting) } else { 0 };
     let left = (load.stream_bytes - piece) as u64;

@@ -35,17 +35,17 @@ pub struct Piece {
     /// Bytes, at most.
     pub len: usize,
     /// The piece goes packed where a piece of that length gets no longer than this by it, in bytes; 0
-    /// where it goes as it is. Pieces of less than [`PACKED_MIN`] or more than
-    /// [`wire::pack::UNPACKED_MAX`] bytes always do.
+    /// where it goes as it is. Pieces of less than [`COMPRESS_MIN`] or more than
+    /// [`wire::compress::UNPACKED_MAX`] bytes always do.
     ///
-    /// [`PACKED_MIN`]: super::PACKED_MIN
-    pub packed_max: usize,
+    /// [`COMPRESS_MIN`]: super::COMPRESS_MIN
+    pub compressed_max: usize,
 }
 
 impl Piece {
     /// A piece that goes as it is.
     pub fn plain(stream: usize, len: usize) -> Self {
-        Self { stream, len, packed_max: 0 }
+        Self { stream, len, compressed_max: 0 }
     }
 }
 
@@ -94,12 +94,12 @@ pub enum Invalid {
         len: usize,
     },
     /// A piece that goes packed though that makes it longer.
-    #[error("a piece of {len} bytes may go packed with {packed_max}")]
+    #[error("a piece of {len} bytes may go packed with {compressed_max}")]
     Packed {
         /// The piece's length.
         len: usize,
         /// Its longest packed.
-        packed_max: usize,
+        compressed_max: usize,
     },
     /// Nothing, where no other link is going to ask for what waits ([`View::is_last`]).
     #[error("nothing chosen of what waits, with every link idle")]
@@ -143,7 +143,7 @@ impl Choice {
         let messages = if self.messages.is_empty() { 0 } else { self.check_messages(view)? };
         let mut bytes = self.controls * packet::CONTROL_MAX + messages;
         let mut is_nothing = bytes == 0;
-        if let Some(Piece { stream, len, packed_max }) = self.piece {
+        if let Some(Piece { stream, len, compressed_max }) = self.piece {
             let goes_on = view.streams().nth(stream).is_some();
             if !view.takes_pieces()
                 || len == 0
@@ -151,8 +151,8 @@ impl Choice {
             {
                 return Err(Invalid::Piece { stream, len });
             }
-            if packed_max > len - len / 20 {
-                return Err(Invalid::Packed { len, packed_max });
+            if compressed_max > len - len / 20 {
+                return Err(Invalid::Packed { len, compressed_max });
             }
             bytes += packet::DATA_LEN + len;
             is_nothing &= !goes_on;

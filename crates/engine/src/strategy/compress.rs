@@ -1,15 +1,15 @@
 //! Data on slow links packed, where that is predicted to make it arrive sooner.
 //!
-//! Packing takes the sender's time, which is free as long as the link has a queue; unpacking takes the
-//! receiver's, and where others want the cores everybody's; in return less crosses the link (`wire::HostCost::packed_max`). Whether the data gets
-//! short enough, the last pieces tell ([`Packing`](super::Packing)). A message that would go whole as the
+//! Compression takes the sender's time, which is free as long as the link has a queue; unpacking takes the
+//! receiver's, and where others want the cores everybody's; in return less crosses the link (`wire::HostCost::compressed_max`). Whether the data gets
+//! short enough, the last pieces tell ([`Compression`](super::Compression)). A message that would go whole as the
 //! body of a frame goes ahead as a packed piece instead, in the same frame as its request.
 //!
 //! Only links that say what they cost are slow: memory is not.
 
 use wire::packet;
 
-use super::{Carry, Choice, PACKED_MIN, Piece, Split, Strategy, View};
+use super::{COMPRESS_MIN, Carry, Choice, Piece, Split, Strategy, View};
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub(super) fn pack_piece(view: &View<'_>, choice: &mut Choice) {
     let left = view.streams().nth(piece.stream).map_or(piece.len, |stream| stream.left);
     let len = piece.len.min(left);
     if len > 0 {
-        choice.piece = Some(Piece { len, packed_max: packed_max(view, len), ..piece });
+        choice.piece = Some(Piece { len, compressed_max: compressed_max(view, len), ..piece });
     }
 }
 
@@ -57,22 +57,22 @@ pub(super) fn pack_message(view: &View<'_>, choice: &mut Choice) {
     if !fits || len > view.link().capabilities().rts_data_max {
         return;
     }
-    let packed_max = packed_max(view, len);
-    if packed_max > 0 {
+    let compressed_max = compressed_max(view, len);
+    if compressed_max > 0 {
         *carry = Carry::Asked;
         let asked = before.iter().filter(|(_, carry)| *carry == Carry::Asked).count();
         let stream = view.streams().count() + asked;
-        choice.piece = Some(Piece { stream, len, packed_max });
+        choice.piece = Some(Piece { stream, len, compressed_max });
     }
 }
 
 /// How short packing must make so many bytes to pay on the link that asks; 0 where it is not expected to.
-fn packed_max(view: &View<'_>, bytes: usize) -> usize {
+fn compressed_max(view: &View<'_>, bytes: usize) -> usize {
     let link = view.link();
-    if bytes < PACKED_MIN || !link.capabilities().adapts {
+    if bytes < COMPRESS_MIN || !link.capabilities().adapts {
         return 0;
     }
-    let most = view.host().packed_max(
+    let most = view.host().compressed_max(
         link.cost(),
         bytes as u64,
         link.queue_ns(),

@@ -23,7 +23,7 @@ use std::fmt::Debug;
 
 use wire::{Capabilities, packet};
 
-pub use crate::pack::{PACKED_MIN, Packing};
+pub use crate::compress::{COMPRESS_MIN, Compression};
 pub use aggregate::Aggregate;
 pub use auto::Auto;
 pub use choice::{Carry, Choice, Invalid, Piece};

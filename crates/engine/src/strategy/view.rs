@@ -3,9 +3,9 @@
 use wire::packet;
 use wire::{Capabilities, Cost, HostCost, PeerId, RailId};
 
+use crate::compress::Compression;
 use crate::link::Link;
 use crate::op::{Op, OpState, Ops};
-use crate::pack::Packing;
 use crate::peer::{PeerState, Pending, charge};
 
 /// What waits at a peer while one of its links asks for a frame.
@@ -157,7 +157,7 @@ impl<'a> View<'a> {
     }
 
     /// What packing has brought on the way to the peer.
-    pub fn packing(&self) -> &Packing {
+    pub fn packing(&self) -> &Compression {
         &self.state.packing
     }
 

@@ -399,21 +399,21 @@ impl Network {
         self.collect(rank);
     }
 
-    /// Packing takes its time.
+    /// Compression takes its time.
     fn poll_frame(&mut self, rank: usize, to: PeerId, rail: RailId, frame: &mut Frame) -> bool {
         let Process { engine, busy_ns, refusals, .. } = &mut self.processes[rank];
         let read = |engine: &Engine| {
-            let Counters { packed_from_bytes, packed_in_vain_bytes, .. } = engine.counters();
-            packed_from_bytes + packed_in_vain_bytes
+            let Counters { uncompressed_bytes, incompressible_bytes, .. } = engine.counters();
+            uncompressed_bytes + incompressible_bytes
         };
         let before = read(engine);
         let is_built = engine.poll_frame(to, rail, frame);
         while let Some(text) = engine.poll_refusal() {
             refusals.push(text);
         }
-        let packing_ns = HostCost::default().packing_ns(read(engine) - before);
-        if packing_ns > 0 {
-            *busy_ns = self.now_ns.max(*busy_ns) + packing_ns;
+        let compression_ns = HostCost::default().compression_ns(read(engine) - before);
+        if compression_ns > 0 {
+            *busy_ns = self.now_ns.max(*busy_ns) + compression_ns;
         }
         is_built
     }
@@ -605,9 +605,10 @@ impl Network {
             if let Packet::CompressedData { bytes, .. } | Packet::CompressedRtsData { bytes, .. } =
                 packet
             {
-                let unpacking_ns = u64::from(bytes) * HostCost::default().unpack_ps_per_byte / 1000;
+                let decompression_ns =
+                    u64::from(bytes) * HostCost::default().decompress_ps_per_byte / 1000;
                 let busy_ns = &mut self.processes[to].busy_ns;
-                *busy_ns = self.now_ns.max(*busy_ns) + unpacking_ns;
+                *busy_ns = self.now_ns.max(*busy_ns) + decompression_ns;
             }
         }
         let (engine, rail) = (&mut self.processes[to].engine, rail(lane));

@@ -159,11 +159,11 @@ fn on_a_slow_link_what_can_be_packed_arrives_twice_as_soon_and_the_rest_no_later
         let without = |content| took_ns("split", Shape { content, ..SLOW }).0;
         let ((sparse_ns, packed), plain_ns) = (with(Content::Sparse), without(Content::Sparse));
         assert!(2 * sparse_ns < plain_ns, "{packing}: {sparse_ns} ns, {plain_ns} ns as it is");
-        assert!(packed.packed_from_bytes > 1_900_000, "{packed:?}");
+        assert!(packed.uncompressed_bytes > 1_900_000, "{packed:?}");
         let ((dense_ns, tried), plain_ns) = (with(Content::Dense), without(Content::Dense));
         assert!(100 * dense_ns <= 102 * plain_ns, "{packing}: {dense_ns} ns, {plain_ns} ns");
         assert_eq!(tried.packed, 0);
-        assert!(tried.packed_in_vain_bytes <= 40_000, "{tried:?}");
+        assert!(tried.incompressible_bytes <= 40_000, "{tried:?}");
     }
 }
 
@@ -189,7 +189,7 @@ fn on_a_fast_link_nothing_is_packed() {
     for shape in [memory, far, untold] {
         for packing in ["compress", "auto"] {
             let (_, counters) = took_ns(packing, Shape { content: Content::Sparse, ..shape });
-            assert_eq!((counters.packed, counters.packed_in_vain_bytes), (0, 0), "{shape:?}");
+            assert_eq!((counters.packed, counters.incompressible_bytes), (0, 0), "{shape:?}");
         }
     }
 }
@@ -205,12 +205,12 @@ fn what_is_packed_is_chosen_by_what_the_last_pieces_were() {
         network.run();
     }
     network.finish();
-    let Counters { packed_from_bytes, packed_to_bytes, packed_in_vain_bytes, .. } =
+    let Counters { uncompressed_bytes, compressed_bytes, incompressible_bytes, .. } =
         network.counters(0);
     // Two messages in three can be packed, to three quarters and to a third.
-    assert!(packed_from_bytes > 60 * 300_000 / 3, "{:?}", network.counters(0));
-    assert!(packed_to_bytes * 10 < packed_from_bytes * 8, "{:?}", network.counters(0));
-    assert!(packed_in_vain_bytes * 10 < packed_from_bytes, "{:?}", network.counters(0));
+    assert!(uncompressed_bytes > 60 * 300_000 / 3, "{:?}", network.counters(0));
+    assert!(compressed_bytes * 10 < uncompressed_bytes * 8, "{:?}", network.counters(0));
+    assert!(incompressible_bytes * 10 < uncompressed_bytes, "{:?}", network.counters(0));
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
         (
             |_, choice| {
                 choice.messages.push((0, Carry::Asked));
-                choice.piece = Some(Piece { packed_max: 970, ..Piece::plain(0, 1000) });
+                choice.piece = Some(Piece { compressed_max: 970, ..Piece::plain(0, 1000) });
             },
             "may go packed",
         ),
@@ -438,8 +438,8 @@ impl Strategy for Whim {
             if random.one_in(2) {
                 let stream = random.below(view.streams().count() + 2);
                 let len = random.below(view.room().min(6000) + 1);
-                let packed_max = if random.one_in(4) { random.below(len + 1) } else { 0 };
-                choice.piece = Some(Piece { packed_max, ..Piece::plain(stream, len) });
+                let compressed_max = if random.one_in(4) { random.below(len + 1) } else { 0 };
+                choice.piece = Some(Piece { compressed_max, ..Piece::plain(stream, len) });
             }
             if is_careless || choice.check(view).is_ok() {
                 return;

@@ -22,7 +22,7 @@ use wire::{Body, Cost, Frame, PeerId};
 use super::streams::{self, Link, Streams};
 use super::words::{ChannelId, Credit, Word};
 use super::{Arrival, Loads};
-use crate::ledger::Ledger;
+use crate::account::Ledger;
 
 /// A channel of one of the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

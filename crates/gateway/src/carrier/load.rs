@@ -14,7 +14,7 @@ use socket2::SockRef;
 use tokio::sync::oneshot;
 
 use super::links::{Key, Links};
-use crate::ledger::Ledger;
+use crate::account::Ledger;
 
 /// One end of what is carried.
 pub(super) enum End {

@@ -27,8 +27,8 @@ use wire::PeerId;
 use self::links::{Answer, CALLER, Call, Key, Links};
 use self::load::{End, Load};
 use self::streams::{Link, Streams};
-use crate::ledger::Ledger;
-use crate::leg::Leg;
+use crate::account::Ledger;
+use crate::half_connection::Leg;
 use crate::options::Pass;
 
 /// The thread; with it ends what it carries.

@@ -1,11 +1,11 @@
 //! What calls take where ranks are more than cores, on one node, or on several of one machine.
 
 use super::{Model, Order, Shape, TURN_NS, levels};
-use crate::choice::{Algorithm, Call, Operation};
-use crate::costs::OVERSUBSCRIBED_CORES;
-use crate::ways::{
+use crate::catalogue::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
 };
+use crate::choice::{Algorithm, Call, Operation};
+use crate::costs::OVERSUBSCRIBED_CORES;
 
 impl Model {
     /// As [`Self::predicted_ns`] where ranks share cores: everybody who waits gets its core back when the others
@@ -20,9 +20,9 @@ impl Model {
                 Barrier::Linear => (2, 2 * others, 0, 0),
                 Barrier::Dissemination
                 | Barrier::Tournament
-                | Barrier::Heads
-                | Barrier::Levels
-                | Barrier::Sites
+                | Barrier::Leaders
+                | Barrier::Hierarchical
+                | Barrier::Multisite
                 | Barrier::Shmem => return None,
             },
             Operation::Broadcast => match Broadcast::named(algorithm)? {
@@ -31,29 +31,31 @@ impl Model {
                 | Broadcast::Chain
                 | Broadcast::TwoTree
                 | Broadcast::VanDeGeijn
-                | Broadcast::Heads
-                | Broadcast::Levels
-                | Broadcast::Sites
+                | Broadcast::Leaders
+                | Broadcast::Hierarchical
+                | Broadcast::Multisite
                 | Broadcast::Shmem => return None,
             },
             Operation::Gather | Operation::Scatter => match Gather::named(algorithm)? {
                 Gather::Linear => (1, others, 0, others),
-                Gather::Binomial | Gather::Heads | Gather::Bundles | Gather::Shmem => return None,
+                Gather::Binomial | Gather::Leaders | Gather::Aggregated | Gather::Shmem => {
+                    return None;
+                }
             },
             Operation::Allgather => match Allgather::named(algorithm)? {
                 Allgather::Linear => (2, 2 * others, others, ranks * others),
                 Allgather::Pairwise => (1, ranks * others, 0, ranks * others),
                 Allgather::Bruck
                 | Allgather::Ring
-                | Allgather::Heads
-                | Allgather::Levels
-                | Allgather::Bundles
-                | Allgather::Sites
+                | Allgather::Leaders
+                | Allgather::Hierarchical
+                | Allgather::Aggregated
+                | Allgather::Multisite
                 | Allgather::Shmem => return None,
             },
             Operation::Alltoall => match Alltoall::named(algorithm)? {
                 Alltoall::Pairwise => (1, ranks * others, 0, ranks * others),
-                Alltoall::Bruck | Alltoall::Heads | Alltoall::Bundles | Alltoall::Shmem => {
+                Alltoall::Bruck | Alltoall::Leaders | Alltoall::Aggregated | Alltoall::Shmem => {
                     return None;
                 }
             },
@@ -64,9 +66,9 @@ impl Model {
                 | Reduce::Chain
                 | Reduce::TwoTree
                 | Reduce::Ring
-                | Reduce::Heads
-                | Reduce::Levels
-                | Reduce::Sites
+                | Reduce::Leaders
+                | Reduce::Hierarchical
+                | Reduce::Multisite
                 | Reduce::Shmem => return None,
             },
             Operation::Allreduce => match Allreduce::named(algorithm)? {
@@ -76,17 +78,17 @@ impl Model {
                 | Allreduce::Butterfly
                 | Allreduce::Halving
                 | Allreduce::Ring
-                | Allreduce::Heads
-                | Allreduce::Levels
-                | Allreduce::Sites
+                | Allreduce::Leaders
+                | Allreduce::Hierarchical
+                | Allreduce::Multisite
                 | Allreduce::Shmem => return None,
             },
             Operation::ReduceScatter => match ReduceScatter::named(algorithm)? {
                 ReduceScatter::Pairwise => (1, ranks * others, 0, 2 * ranks),
                 ReduceScatter::Binomial
                 | ReduceScatter::Ring
-                | ReduceScatter::Heads
-                | ReduceScatter::Sites
+                | ReduceScatter::Leaders
+                | ReduceScatter::Multisite
                 | ReduceScatter::Shmem => return None,
             },
             Operation::Scan | Operation::Exscan => match Prefix::named(algorithm)? {
@@ -97,7 +99,7 @@ impl Model {
                 Prefix::Chain if self.shape.is_in_order => {
                     (2, others * self.chain_segments(call.bytes), 0, 3 * others)
                 }
-                Prefix::Chain | Prefix::Heads | Prefix::Sites | Prefix::Shmem => return None,
+                Prefix::Chain | Prefix::Leaders | Prefix::Multisite | Prefix::Shmem => return None,
             },
         };
         let copies = if call.bytes > EAGER_MOST { FETCHED_COPIES } else { OVERSUBSCRIBED_COPIES };
@@ -131,24 +133,27 @@ impl Model {
             Operation::Allgather => match Allgather::named(algorithm)? {
                 Allgather::Bruck => doublings(&self.by_rank),
                 Allgather::Ring => (ranks - 1, nodes * (ranks - 1)),
-                Allgather::Heads => between_heads(1),
-                Allgather::Levels => between_heads(nodes - 1),
-                Allgather::Sites => (2, ranks * (nodes - 1)),
-                Allgather::Linear | Allgather::Pairwise | Allgather::Bundles | Allgather::Shmem => {
+                Allgather::Leaders => between_heads(1),
+                Allgather::Hierarchical => between_heads(nodes - 1),
+                Allgather::Multisite => (2, ranks * (nodes - 1)),
+                Allgather::Linear
+                | Allgather::Pairwise
+                | Allgather::Aggregated
+                | Allgather::Shmem => {
                     return None;
                 }
             },
             Operation::Alltoall => match Alltoall::named(algorithm)? {
                 Alltoall::Pairwise => (1, ranks * foreign),
                 Alltoall::Bruck => doublings(&self.by_place),
-                Alltoall::Heads => between_heads(1),
-                Alltoall::Bundles | Alltoall::Shmem => return None,
+                Alltoall::Leaders => between_heads(1),
+                Alltoall::Aggregated | Alltoall::Shmem => return None,
             },
             Operation::ReduceScatter => match ReduceScatter::named(algorithm)? {
                 ReduceScatter::Binomial => (levels(ranks) + 1, nodes - 1 + foreign),
                 ReduceScatter::Ring => (ranks - 1, nodes * (ranks - 1)),
-                ReduceScatter::Heads => (3, ranks.min(call.units.max(1)) * (nodes - 1)),
-                ReduceScatter::Pairwise | ReduceScatter::Sites | ReduceScatter::Shmem => {
+                ReduceScatter::Leaders => (3, ranks.min(call.units.max(1)) * (nodes - 1)),
+                ReduceScatter::Pairwise | ReduceScatter::Multisite | ReduceScatter::Shmem => {
                     return None;
                 }
             },

@@ -1,9 +1,9 @@
 //! What calls take by a shmem.
 
 use super::{LINE_NS, Model, Shape, TURN_NS};
+use crate::algorithms::shmem::{dealt_rounds, link_bytes};
 use crate::choice::{Algorithm, Call, Operation};
 use crate::costs::OVERSUBSCRIBED_CORES;
-use crate::pieces::shmem::{dealt_rounds, link_bytes};
 
 impl Model {
     /// What a call takes by a shmem of such pages, and whether ranks had better share its work there and meet once
@@ -25,8 +25,8 @@ impl Model {
         }
         let Shape { ranks, nodes, node_ranks, node_runs, has_heads, .. } = self.shape;
         let goes_by_heads = match algorithm {
-            Algorithm::Levels => true,
-            Algorithm::Heads | Algorithm::Sites | Algorithm::Bundles => has_heads,
+            Algorithm::Hierarchical => true,
+            Algorithm::Leaders | Algorithm::Multisite | Algorithm::Aggregated => has_heads,
             Algorithm::Linear
             | Algorithm::Binomial
             | Algorithm::Tournament
@@ -42,7 +42,7 @@ impl Model {
             | Algorithm::Halving
             | Algorithm::Shmem => false,
         };
-        let is_whole = || algorithm == Algorithm::Levels || self.cuts(call) == 1;
+        let is_whole = || algorithm == Algorithm::Hierarchical || self.cuts(call) == 1;
         let is_one_run = call.commutes || node_runs == 1;
         let fits = |blocks: u64| call.longest.saturating_mul(blocks) <= link_bytes(page_bytes);
         let is_planned = match call.operation {
@@ -52,7 +52,7 @@ impl Model {
             Operation::Gather => fits(1),
             Operation::Scatter => fits(node_ranks),
             // By `Sites` blocks go straight.
-            Operation::Allgather => fits(ranks) && algorithm != Algorithm::Sites,
+            Operation::Allgather => fits(ranks) && algorithm != Algorithm::Multisite,
             // Each shows all that it has.
             Operation::ReduceScatter => fits(1) && is_one_run,
             Operation::Alltoall | Operation::Scan | Operation::Exscan => false,

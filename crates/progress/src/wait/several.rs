@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sleeper::Sleeper;
+use crate::parker::Sleeper;
 use crate::wait::{MAX_SLEEP, Progress};
 use crate::waiters::Awaited;
 use crate::worker::Worker;

@@ -7,7 +7,7 @@ use lock::CombiningGuard;
 
 use super::{AWAY, OVERSUBSCRIBED_AWAY, Progress};
 use crate::event;
-use crate::places::Places;
+use crate::locality::Places;
 use crate::progress_thread::{Cause, Look, Rest};
 use crate::worker::Worker;
 

@@ -1,0 +1,294 @@
+//! Who is at the other end: a mutual proof of the job's secret before anything else is read.
+//!
+//! The initiator says hello (job, both ranks, a nonce, which opening of the link this is to be, whether it is
+//! going to encrypt, and how long the way through gateways is, of which the acceptor's kernel knows its end, and
+//! whether they measure it); the acceptor answers with a nonce and a code over both; the initiator proves itself
+//! with a code of its own; the acceptor's verdict decides whether this connection is the link. Codes are
+//! HMAC-SHA256 under the secret and bind role, ranks and both nonces, so that nothing recorded is of use again.
+//!
+//! Where the link is to be encrypted, all after the hello is. The codes then bind the keys that the two
+//! ends have agreed on, too: who sits in between has other keys with each of them.
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use wire::PeerId;
+
+use super::relay::{DETOUR_LEN, Detour};
+
+/// What both ends of a connection of this job know.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    pub rank: PeerId,
+    pub job: u64,
+    pub secret: [u8; 32],
+}
+
+/// Why a peer was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Refusal {
+    /// Not this protocol, or another version of it.
+    #[error("it does not speak this version of the protocol")]
+    Protocol,
+    /// Another job's process.
+    #[error("it belongs to another job, or looks for another rank")]
+    Job,
+    /// It does not know the secret.
+    #[error("it does not know the job's secret")]
+    Secret,
+    /// It said nothing for too long.
+    #[error("it did not finish the handshake in time")]
+    Slow,
+    /// It went away in the middle.
+    #[error("it closed the connection in the middle of the handshake")]
+    Closed,
+    /// It changed what was said, or somebody between did.
+    #[error("what came is not what was sent: somebody changes the bytes between the two")]
+    Altered,
+    /// It does not encrypt, and has to.
+    #[error("it does not encrypt, as it must between the two (has it another CANELE_ENCRYPT?)")]
+    Clear,
+    /// It encrypts, and must not.
+    #[error("it encrypts, as it must not between the two (has it another CANELE_ENCRYPT?)")]
+    Encrypted,
+    /// Too many others are in the middle of a handshake.
+    #[error("too many unproved connections are open")]
+    Crowd,
+}
+
+pub(crate) const HELLO_LEN: usize = WAY_AT + DETOUR_LEN;
+/// Where a hello says whether its sender is going to encrypt.
+pub(crate) const ENCRYPTS_AT: usize = 60;
+const WAY_AT: usize = 61;
+pub(crate) const ANSWER_LEN: usize = 64;
+pub(crate) const PROOF_LEN: usize = 32;
+pub(crate) const VERDICT_LEN: usize = 1;
+pub(crate) const SEAL_LEN: usize = 32;
+
+pub(crate) const ACCEPTED: u8 = 1;
+pub(crate) const DECLINED: u8 = 2;
+
+pub(crate) type Hello = [u8; HELLO_LEN];
+pub(crate) type Answer = [u8; ANSWER_LEN];
+pub(crate) type Nonce = [u8; 32];
+/// What is the same at both ends of an encrypted connection and nowhere else; zeros in clear.
+pub(crate) type Binding = [u8; 32];
+
+/// Who says hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub rank: PeerId,
+    /// Whether all that it says after the hello is encrypted.
+    pub encrypts: bool,
+    /// The way from it to here, if its own connection ends at a gateway.
+    pub way: Detour,
+    /// Which opening of the link this is to be, as it counts them.
+    pub generation: u32,
+}
+
+impl Credentials {
+    /// The initiator's first word to `peer`.
+    pub fn hello(&self, peer: PeerId, encrypts: bool, generation: u32, nonce: Nonce) -> Hello {
+        let mut hello = [0; HELLO_LEN];
+        hello[..8].copy_from_slice(MAGIC);
+        hello[8..16].copy_from_slice(&self.job.to_le_bytes());
+        hello[16..20].copy_from_slice(&self.rank.0.to_le_bytes());
+        hello[20..24].copy_from_slice(&peer.0.to_le_bytes());
+        hello[24..56].copy_from_slice(&nonce);
+        hello[56..60].copy_from_slice(&generation.to_le_bytes());
+        hello[ENCRYPTS_AT] = u8::from(encrypts);
+        hello
+    }
+
+    /// Adds to a hello what is known of the way through gateways.
+    pub fn add_way(hello: &mut Hello, way: Detour) {
+        hello[WAY_AT..].copy_from_slice(&way.emit());
+    }
+
+    /// Who says hello.
+    ///
+    /// # Errors
+    /// When it is nobody of this job who looks for us.
+    pub fn check_hello(&self, hello: &Hello) -> Result<Caller, Refusal> {
+        if &hello[..8] != MAGIC || hello[ENCRYPTS_AT] > 1 {
+            return Err(Refusal::Protocol);
+        }
+        let word = |at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&hello[at..at + 4]);
+            u32::from_le_bytes(word)
+        };
+        if hello[8..16] != self.job.to_le_bytes() || word(20) != self.rank.0 {
+            return Err(Refusal::Job);
+        }
+        let (rank, encrypts, generation) = (PeerId(word(16)), hello[ENCRYPTS_AT] == 1, word(56));
+        let way = Detour::parse(word(WAY_AT).to_le_bytes());
+        Ok(Caller { rank, encrypts, generation, way })
+    }
+
+    /// The acceptor's answer.
+    pub fn answer(&self, hello: &Hello, binding: &Binding, nonce: Nonce) -> Answer {
+        let mut answer = [0; ANSWER_LEN];
+        answer[..32].copy_from_slice(&nonce);
+        let code = self.code(b"answer", hello, binding, &nonce).finalize().into_bytes();
+        answer[32..].copy_from_slice(&code);
+        answer
+    }
+
+    /// Whether an answer comes from one who knows the secret.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn check_answer(
+        &self,
+        hello: &Hello,
+        binding: &Binding,
+        answer: &Answer,
+    ) -> Result<(), Refusal> {
+        let code = self.code(b"answer", hello, binding, &answer[..32]);
+        code.verify_slice(&answer[32..]).map_err(|_| Refusal::Secret)
+    }
+
+    /// The initiator's proof.
+    pub fn proof(&self, hello: &Hello, binding: &Binding, answer: &Answer) -> [u8; PROOF_LEN] {
+        self.code(b"proof!", hello, binding, &answer[..32]).finalize().into_bytes().into()
+    }
+
+    /// Whether a proof comes from one who knows the secret.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn check_proof(
+        &self,
+        hello: &Hello,
+        binding: &Binding,
+        answer: &Answer,
+        proof: &[u8; PROOF_LEN],
+    ) -> Result<(), Refusal> {
+        let code = self.code(b"proof!", hello, binding, &answer[..32]);
+        code.verify_slice(proof).map_err(|_| Refusal::Secret)
+    }
+
+    /// The code that binds `words` to a proof: what is asked of a gateway.
+    pub fn seal(&self, hello: &Hello, answer: &Answer, words: &[u8]) -> [u8; SEAL_LEN] {
+        self.sealing(hello, answer, words).finalize().into_bytes().into()
+    }
+
+    /// Whether `words` are those of the one who has proved itself.
+    ///
+    /// # Errors
+    /// When they are not.
+    pub fn check_seal(
+        &self,
+        hello: &Hello,
+        answer: &Answer,
+        words: &[u8],
+        seal: &[u8; SEAL_LEN],
+    ) -> Result<(), Refusal> {
+        let code = self.sealing(hello, answer, words);
+        code.verify_slice(seal).map_err(|_| Refusal::Altered)
+    }
+
+    /// The seal of what is said after the handshake, by one of two sides, behind `count` others of its own.
+    pub fn sealing_later(
+        &self,
+        hello: &Hello,
+        answer: &Answer,
+        side: u8,
+        count: u64,
+    ) -> Hmac<Sha256> {
+        let code = self.code(b"linked", hello, &[0; 32], &answer[..32]);
+        code.chain_update([side]).chain_update(count.to_le_bytes())
+    }
+
+    fn sealing(&self, hello: &Hello, answer: &Answer, words: &[u8]) -> Hmac<Sha256> {
+        self.code(b"sealed", hello, &[0; 32], &answer[..32]).chain_update(words)
+    }
+
+    fn code(&self, role: &[u8; 6], hello: &Hello, binding: &Binding, nonce: &[u8]) -> Hmac<Sha256> {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else {
+            unreachable!("HMAC takes keys of any length");
+        };
+        mac.update(role);
+        mac.update(hello);
+        mac.update(binding);
+        mac.update(nonce);
+        mac
+    }
+}
+
+/// A name and a version; the zero byte keeps line-oriented strangers out at once.
+const MAGIC: &[u8; 8] = b"canele\x00\x04";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn side(rank: u32, job: u64, secret: u8) -> Credentials {
+        Credentials { rank: PeerId(rank), job, secret: [secret; 32] }
+    }
+
+    #[test]
+    fn two_of_a_job_prove_each_other() {
+        for encrypts in [false, true] {
+            let (a, b) = (side(0, 9, 1), side(1, 9, 1));
+            let mut hello = a.hello(PeerId(1), encrypts, 3, [5; 32]);
+            let round_trip = Duration::from_micros(5801);
+            let way = Detour { round_trip, is_measured: encrypts };
+            Credentials::add_way(&mut hello, way);
+            let caller = Caller { rank: PeerId(0), encrypts, generation: 3, way };
+            assert_eq!(b.check_hello(&hello), Ok(caller));
+            let answer = b.answer(&hello, &CLEAR, [6; 32]);
+            assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Ok(()));
+            let proof = a.proof(&hello, &CLEAR, &answer);
+            assert_eq!(b.check_proof(&hello, &CLEAR, &answer, &proof), Ok(()));
+        }
+    }
+
+    #[test]
+    fn strangers_are_refused_each_for_its_reason() {
+        let b = side(1, 9, 1);
+        let hello = |job, to| side(0, job, 1).hello(PeerId(to), false, 1, [0; 32]);
+        assert_eq!(b.check_hello(&hello(8, 1)), Err(Refusal::Job));
+        assert_eq!(b.check_hello(&hello(9, 2)), Err(Refusal::Job));
+        assert_eq!(b.check_hello(&[b'G'; HELLO_LEN]), Err(Refusal::Protocol));
+        let thief = side(0, 9, 2);
+        let hello = thief.hello(PeerId(1), false, 1, [5; 32]);
+        let answer = b.answer(&hello, &CLEAR, [6; 32]);
+        assert_eq!(thief.check_answer(&hello, &CLEAR, &answer), Err(Refusal::Secret));
+        let proof = thief.proof(&hello, &CLEAR, &answer);
+        assert_eq!(b.check_proof(&hello, &CLEAR, &answer, &proof), Err(Refusal::Secret));
+    }
+
+    #[test]
+    fn a_recorded_proof_does_not_fit_another_nonce() {
+        let (a, b) = (side(0, 9, 1), side(1, 9, 1));
+        let hello = a.hello(PeerId(1), false, 1, [5; 32]);
+        let proof = a.proof(&hello, &CLEAR, &b.answer(&hello, &CLEAR, [6; 32]));
+        let fresh = b.answer(&hello, &CLEAR, [7; 32]);
+        assert_eq!(b.check_proof(&hello, &CLEAR, &fresh, &proof), Err(Refusal::Secret));
+        // Nor can an answer be reflected as a proof.
+        let mut reflected = [0; PROOF_LEN];
+        reflected.copy_from_slice(&fresh[32..]);
+        assert_eq!(b.check_proof(&hello, &CLEAR, &fresh, &reflected), Err(Refusal::Secret));
+    }
+
+    #[test]
+    fn proofs_of_another_connection_or_another_kind_of_connection_do_not_fit() {
+        let (a, b) = (side(0, 9, 1), side(1, 9, 1));
+        let hello = a.hello(PeerId(1), true, 1, [5; 32]);
+        let (one, other) = ([1; 32], [2; 32]);
+        let answer = b.answer(&hello, &one, [6; 32]);
+        assert_eq!(a.check_answer(&hello, &one, &answer), Ok(()));
+        assert_eq!(a.check_answer(&hello, &other, &answer), Err(Refusal::Secret));
+        assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Err(Refusal::Secret));
+        let proof = a.proof(&hello, &one, &answer);
+        assert_eq!(b.check_proof(&hello, &one, &answer, &proof), Ok(()));
+        assert_eq!(b.check_proof(&hello, &other, &answer, &proof), Err(Refusal::Secret));
+        let mut clear = hello;
+        clear[60] = 0;
+        assert_eq!(b.check_proof(&clear, &one, &answer, &proof), Err(Refusal::Secret));
+    }
+
+    const CLEAR: Binding = [0; 32];
+}

@@ -1,0 +1,489 @@
+//! Threads that look on from cores which nobody wants.
+//!
+//! While the thread that stands by rests between two looks the rails ring for nobody, and a core that halts is late
+//! when somebody is woken there. So where there are three cores and more for each rank, a thread of the lowest standing
+//! (`SCHED_IDLE`) in each domain of caches sees to both while the application computes: it keeps a core awake, which the
+//! kernel gives away at once to whoever wants it, and rings for the thread that stands by when something has come. For a
+//! thread that waits nobody looks on: that was seen to wake it no sooner, and at times much later, for Linux looks
+//! less far for a core where more are busy, with whatever.
+//!
+//! Such a thread may be put aside at any point for as long as others compute, so it holds nothing that anybody waits for:
+//! neither the worker's lock nor another. It looks through [`ReadinessProbe`]s, and rings once for each sleep. Nobody depends
+//! on it either: rails ring for who sleeps on them, and who rests between two looks looks again. It looks for some 20 ms
+//! after there was news, and sleeps until it is called; one that was put aside is not called for longer.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use driver::ReadinessProbe;
+use nix::sys::signal::{SigSet, SigmaskHow};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::backoff::{Trust, Try};
+use crate::event;
+
+/// What those who look on share with those they ring for.
+pub(crate) struct Idle {
+    began: Instant,
+    /// The thread that stands by rests between two looks.
+    pub away: Ear,
+    /// It sleeps on the rails.
+    pub guarded: Ear,
+    /// Wakes it: where it sleeps on the rails, and between two looks.
+    relief: Arc<OwnedFd>,
+    bell: Arc<OwnedFd>,
+    /// In ringing for who rests between two looks; guarded as the core.
+    trust: Trust,
+    /// Set before the first thread begins.
+    readiness_probes: OnceLock<Vec<Arc<dyn ReadinessProbe>>>,
+    /// Those who look on, and by how many of which cores they were chosen. They do not lock it.
+    crew: Mutex<Crew>,
+    resting: AtomicU32,
+    /// How many look, or are put aside while they do.
+    pub awake: Arc<AtomicU32>,
+    /// Until when they look, and until when they are not called, in µs since `began`.
+    until_us: AtomicU64,
+    held_until_us: AtomicU64,
+    /// A thread that waits sleeps on the rails: they are not called.
+    is_dismissed: AtomicBool,
+    /// The engine's news when they were called last.
+    event_count: AtomicU64,
+    is_over: AtomicBool,
+    looks: AtomicU64,
+    rings: AtomicU64,
+}
+
+#[derive(Default)]
+struct Crew {
+    spare: usize,
+    cores: Vec<usize>,
+    posts: Vec<Arc<Post>>,
+}
+
+/// The place of one thread that looks on.
+struct Post {
+    cores: CpuSet,
+    /// It sleeps, or is about to.
+    rests: AtomicBool,
+    is_over: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+/// Who may be rung for: one thread at a time. The model is made of other signs.
+pub(crate) struct Ear<S: Sign = AtomicU8>(S);
+
+/// What an ear is made of.
+pub(crate) trait Sign {
+    fn new(value: u8) -> Self;
+    fn load(&self, order: Ordering) -> u8;
+    fn store(&self, value: u8, order: Ordering);
+    fn swap(&self, value: u8, order: Ordering) -> u8;
+    /// Whether it was `from`, and is `to` now.
+    fn exchange(&self, from: u8, to: u8) -> bool;
+}
+
+/// The standard's atomics and the model's are of one shape, and have no trait in common.
+macro_rules! is_sign {
+    ($atomic:ty) => {
+        impl $crate::idle_poller::Sign for $atomic {
+            fn new(value: u8) -> Self {
+                Self::new(value)
+            }
+
+            fn load(&self, order: Ordering) -> u8 {
+                self.load(order)
+            }
+
+            fn store(&self, value: u8, order: Ordering) {
+                self.store(value, order);
+            }
+
+            fn swap(&self, value: u8, order: Ordering) -> u8 {
+                self.swap(value, order)
+            }
+
+            fn exchange(&self, from: u8, to: u8) -> bool {
+                self.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            }
+        }
+    };
+}
+
+is_sign!(AtomicU8);
+#[cfg(test)]
+pub(crate) use is_sign;
+
+impl<S: Sign> Ear<S> {
+    /// One that is deaf.
+    pub fn new() -> Self {
+        Self(S::new(DEAF))
+    }
+
+    /// Rings are heard from now on.
+    pub fn open(&self) {
+        self.0.store(LISTENS, Ordering::Release);
+    }
+
+    /// They are not any more; whether one was.
+    pub fn close(&self) -> bool {
+        self.0.swap(DEAF, Ordering::Acquire) == RUNG
+    }
+
+    /// Whether to ring.
+    pub fn listens(&self) -> bool {
+        self.0.load(Ordering::Acquire) == LISTENS
+    }
+
+    /// Whether the caller is who rings.
+    pub fn take(&self) -> bool {
+        self.0.exchange(LISTENS, RUNG)
+    }
+}
+
+/// Where threads look on: one in each of the first domains, for as many cores as are left.
+pub(crate) fn places(spare: usize, domains: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
+    domains.into_iter().take(spare).collect()
+}
+
+impl Idle {
+    pub fn new(relief: Arc<OwnedFd>, bell: Arc<OwnedFd>) -> Self {
+        Self {
+            began: Instant::now(),
+            away: Ear::new(),
+            guarded: Ear::new(),
+            relief,
+            bell,
+            trust: Trust::new(),
+            readiness_probes: OnceLock::new(),
+            crew: Mutex::default(),
+            resting: AtomicU32::new(0),
+            awake: Arc::default(),
+            until_us: AtomicU64::new(0),
+            held_until_us: AtomicU64::new(0),
+            is_dismissed: AtomicBool::new(false),
+            event_count: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            looks: AtomicU64::new(0),
+            rings: AtomicU64::new(0),
+        }
+    }
+
+    /// How often those who look on did, and how often they rang.
+    pub fn counted(&self) -> (u64, u64) {
+        (self.looks.load(Ordering::Relaxed), self.rings.load(Ordering::Relaxed))
+    }
+
+    /// Sees that as many look on as the cores that the thread which stands by, the caller, may run on have room for:
+    /// what it may may have changed. `spare` are those left beside the rank's own; `readiness_probes` is asked once.
+    pub fn review(
+        self: &Arc<Self>,
+        spare: usize,
+        readiness_probes: impl FnOnce() -> Vec<Arc<dyn ReadinessProbe>>,
+    ) {
+        let Some(cores) = topo::domains::allowed(None) else { return };
+        let spare = spare.min(cores.len().saturating_sub(1));
+        let is_over = self.is_over.load(Ordering::Acquire);
+        if is_over || self.crew().is_for(spare, &cores) {
+            return;
+        }
+        if self.readiness_probes.get_or_init(readiness_probes).is_empty() {
+            return;
+        }
+        let places = places(spare, topo::domains::of_machine(&cores));
+        let posts: Vec<_> = places.iter().filter_map(|place| self.man(place)).collect();
+        let former = std::mem::replace(&mut *self.crew(), Crew { spare, cores, posts });
+        former.posts.iter().for_each(|post| post.end());
+        if self.is_over.load(Ordering::Acquire) {
+            self.end();
+        }
+    }
+
+    /// Has all who look on leave. They are not waited for: they run when a core is free, and hold nothing.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        std::mem::take(&mut self.crew().posts).iter().for_each(|post| post.end());
+    }
+
+    /// There was news: whoever rests looks on for a while.
+    pub fn call_for(&self, event_count: u64) {
+        if self.event_count.swap(event_count, Ordering::Relaxed) != event_count {
+            self.call();
+        }
+    }
+
+    /// Something happened that is no news yet, or was left behind.
+    pub fn call(&self) {
+        if self.is_dismissed.load(Ordering::Relaxed) {
+            return;
+        }
+        let now_us = self.us(Instant::now());
+        self.until_us.store(now_us + LOOKS_US, Ordering::Relaxed);
+        let is_held = now_us < self.held_until_us.load(Ordering::Relaxed);
+        if self.resting.load(Ordering::Relaxed) > 0 && !is_held {
+            self.crew().posts.iter().for_each(|post| post.call());
+        }
+    }
+
+    /// A thread waits, and sleeps on the rails: nobody looks on. It would be woken no sooner.
+    pub fn dismiss(&self) {
+        self.is_dismissed.store(true, Ordering::Relaxed);
+        self.until_us.store(0, Ordering::Relaxed);
+    }
+
+    /// It is awake.
+    pub fn admit(&self) {
+        self.is_dismissed.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether who rests between two looks is to be rung for: not where that has been in vain.
+    pub fn may_ring(&self) -> bool {
+        self.resting.load(Ordering::Relaxed) < self.crew().posts.len() as u32
+            && self.trust.ask() != Try::No
+    }
+
+    /// Whether it was for something.
+    pub fn learn(&self, paid: bool) {
+        self.trust.learn(paid);
+    }
+
+    fn crew(&self) -> MutexGuard<'_, Crew> {
+        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn us(&self, at: Instant) -> u64 {
+        u64::try_from(at.duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Gives a place a thread; none where the system does not.
+    fn man(self: &Arc<Self>, place: &[usize]) -> Option<Arc<Post>> {
+        let mut cores = CpuSet::new();
+        place.iter().filter(|core| **core < CpuSet::MAX_CPU).for_each(|core| cores.set(*core));
+        let [rests, is_over] = [false, false].map(AtomicBool::new);
+        let post = Arc::new(Post { cores, rests, is_over, thread: OnceLock::new() });
+        let (idle, own) = (Arc::clone(self), Arc::clone(&post));
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK).ok()?;
+        let builder = thread::Builder::new().name("canele-idle".into()).stack_size(STACK_BYTES);
+        let spawned = builder.spawn(move || idle.look_on(&own));
+        // The set is one the kernel has just given.
+        let _ = before.thread_set_mask();
+        let _ = post.thread.set(spawned.ok()?.thread().clone());
+        Some(post)
+    }
+
+    /// What a thread that looks on does. An end may find it put aside: then it leaves late.
+    fn look_on(&self, post: &Post) {
+        let is_set = sched_setaffinity(None, &post.cores).and_then(|()| sched_getaffinity(None));
+        if driver::poll_when_idle().is_err() || is_set != Ok(post.cores) {
+            return;
+        }
+        while !post.is_over() {
+            // Where the process has lost a core the place is another's, who is chosen at the next review.
+            if sched_getaffinity(None) == Ok(post.cores) {
+                self.awake.fetch_add(1, Ordering::Relaxed);
+                self.look_for_a_while(post);
+                self.awake.fetch_sub(1, Ordering::Relaxed);
+            }
+            self.rest(post);
+        }
+    }
+
+    fn rest(&self, post: &Post) {
+        self.resting.fetch_add(1, Ordering::Relaxed);
+        post.rests.store(true, Ordering::Release);
+        while post.rests.load(Ordering::Acquire) && !post.is_over() {
+            thread::park();
+        }
+        self.resting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn look_for_a_while(&self, post: &Post) {
+        let mut looks = 0;
+        let mut last = Instant::now();
+        let mut seen: Option<Instant> = None;
+        while !post.is_over() {
+            let now = Instant::now();
+            let now_us = self.us(now);
+            if now - last >= PUT_ASIDE {
+                self.held_until_us.fetch_max(now_us + HOLD_US, Ordering::Relaxed);
+                break;
+            }
+            last = now;
+            if now_us >= self.until_us.load(Ordering::Relaxed) {
+                break;
+            }
+            looks += 1;
+            seen = self.look(now, seen);
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        }
+        self.looks.fetch_add(looks, Ordering::Relaxed);
+    }
+
+    /// Rings if somebody is to be rung for; answers since when there has been news otherwise.
+    fn look(&self, now: Instant, seen: Option<Instant>) -> Option<Instant> {
+        let [guarded, away] = [&self.guarded, &self.away].map(Ear::listens);
+        let sees_events =
+            || self.readiness_probes.get().into_iter().flatten().any(|one| one.sees_events());
+        if !(guarded || away) || !sees_events() {
+            return None;
+        }
+        let since = seen.unwrap_or(now);
+        if guarded && self.guarded.take() {
+            self.ring(&self.relief);
+        } else if away && now - since >= LASTING && self.away.take() {
+            self.ring(&self.bell);
+        }
+        Some(since)
+    }
+
+    fn ring(&self, bell: &OwnedFd) {
+        self.rings.fetch_add(1, Ordering::Relaxed);
+        event::ring(bell);
+    }
+}
+
+impl Crew {
+    /// Whether it is the one for so many of these cores.
+    fn is_for(&self, spare: usize, cores: &[usize]) -> bool {
+        self.spare == spare && (spare == 0 || self.cores == cores)
+    }
+}
+
+impl Post {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    fn call(&self) {
+        if self.rests.load(Ordering::Relaxed) && self.rests.swap(false, Ordering::AcqRel) {
+            self.unpark();
+        }
+    }
+
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.unpark();
+    }
+
+    fn unpark(&self) {
+        self.thread.get().into_iter().for_each(Thread::unpark);
+    }
+}
+
+/// States of an ear.
+const DEAF: u8 = 0;
+const LISTENS: u8 = 1;
+const RUNG: u8 = 2;
+
+/// Threads look on for so long after news. Programs that exchange something in every step of milliseconds are met
+/// awake, and those that wait or compute for longer cost nothing.
+const LOOKS_US: u64 = 20_000;
+
+/// Who is put aside for so long has a core that others want…
+const PUT_ASIDE: Duration = Duration::from_millis(1);
+/// …and is not called for so long: it would run late, or take turns.
+const HOLD_US: u64 = 100_000;
+
+/// An application that polls takes news in sooner.
+const LASTING: Duration = Duration::from_micros(5);
+
+/// Between two looks, so that who shares the core's other half has most of it, and the lines that are looked at stay
+/// where they are.
+const PAUSES: u32 = 8;
+
+const STACK_BYTES: usize = 128 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_looks_on_in_each_domain_as_far_as_cores_are_left() {
+        let domains = vec![vec![0, 1], vec![2, 3], vec![8]];
+        assert_eq!(places(5, domains.clone()), domains);
+        assert_eq!(places(2, domains.clone()), domains[..2]);
+        assert!(places(0, domains).is_empty());
+    }
+
+    #[test]
+    fn others_look_on_when_cores_come_or_go_or_fewer_are_spare() {
+        let crew = Crew { spare: 2, cores: vec![0, 1, 2, 3], posts: Vec::new() };
+        assert!(crew.is_for(2, &[0, 1, 2, 3]));
+        assert!(!crew.is_for(2, &[0, 1, 2]) && !crew.is_for(0, &[0, 1, 2, 3]));
+        assert!(Crew::default().is_for(0, &[0, 1]), "nobody does at first");
+    }
+
+    #[test]
+    fn a_sleep_is_rung_for_once() {
+        let ear: Ear = Ear::new();
+        assert!(!ear.listens() && !ear.take());
+        ear.open();
+        assert!(ear.listens() && ear.take());
+        assert!(!ear.listens() && !ear.take());
+        assert!(ear.close());
+        ear.open();
+        assert!(!ear.close(), "nobody rang this time");
+    }
+
+    #[test]
+    fn only_what_lasts_is_told_who_rests_between_two_looks() {
+        let idle = idle();
+        let event_count = Arc::new(News(AtomicBool::new(true)));
+        assert!(idle.readiness_probes.set(vec![Arc::<News>::clone(&event_count)]).is_ok());
+        let begin = Instant::now();
+        assert_eq!(idle.look(begin, None), None, "nobody listens");
+        idle.away.open();
+        let seen = idle.look(begin, None);
+        assert_eq!((seen, idle.counted().1), (Some(begin), 0));
+        idle.look(begin + LASTING, seen);
+        assert_eq!(idle.counted().1, 1);
+        idle.guarded.open();
+        idle.look(begin, None);
+        assert_eq!(idle.counted().1, 2, "who sleeps is told at once");
+        idle.guarded.open();
+        event_count.0.store(false, Ordering::Relaxed);
+        assert_eq!(idle.look(begin, seen), None);
+        assert_eq!(idle.counted().1, 2);
+    }
+
+    #[test]
+    fn who_was_put_aside_is_not_called_for_a_while() {
+        let idle = idle();
+        let post = Post {
+            cores: CpuSet::new(),
+            rests: AtomicBool::new(true),
+            is_over: AtomicBool::new(false),
+            thread: OnceLock::new(),
+        };
+        let post = Arc::new(post);
+        idle.resting.store(1, Ordering::Relaxed);
+        idle.crew().posts.push(Arc::clone(&post));
+        idle.held_until_us.store(u64::MAX, Ordering::Relaxed);
+        idle.call_for(1);
+        assert!(post.rests.load(Ordering::Relaxed));
+        idle.held_until_us.store(0, Ordering::Relaxed);
+        idle.call_for(1);
+        assert!(post.rests.load(Ordering::Relaxed), "that was no event_count");
+        idle.dismiss();
+        idle.call_for(2);
+        assert!(post.rests.load(Ordering::Relaxed), "a thread waits asleep");
+        idle.admit();
+        idle.call_for(3);
+        assert!(!post.rests.load(Ordering::Relaxed));
+    }
+
+    struct News(AtomicBool);
+
+    impl ReadinessProbe for News {
+        fn sees_events(&self) -> bool {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    fn idle() -> Idle {
+        let event = || Arc::new(event::new().expect("an event"));
+        Idle::new(event(), event())
+    }
+}
