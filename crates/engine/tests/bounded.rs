@@ -73,7 +73,7 @@ fn requests_for_more_than_there_is_allocate_nothing() {
 
 fn packed_pieces_of_more_than_there_is_room_for_allocate_nothing() {
     let mut codec = Codec::default();
-    let bomb = codec.pack(&vec![0; UNPACKED_MAX], 4096).expect("zeros are short");
+    let bomb = codec.compress(&vec![0; UNPACKED_MAX], 4096).expect("zeros are short");
     drop(codec);
     let mut engine = Engine::new(Config::new(2));
     engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
@@ -99,7 +99,7 @@ fn packed_pieces_of_more_than_there_is_room_for_allocate_nothing() {
 }
 
 fn pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for() {
-    let zeros = Codec::default().pack(&[0; 1000], 100).expect("zeros are short");
+    let zeros = Codec::default().compress(&[0; 1000], 100).expect("zeros are short");
     let packed = |sequence| {
         let mut frame = Vec::new();
         packet::emit_compressed_rts_data(&mut frame, sequence, 0, 1000, zeros.len() as u32);

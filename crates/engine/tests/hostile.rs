@@ -269,7 +269,8 @@ fn pieces_ahead_of_nothing_are_refused() {
 
 #[test]
 fn packed_pieces_that_lie_are_refused() {
-    let zeros = |bytes| Codec::default().pack(&vec![0; bytes], 1 << 10).expect("zeros are short");
+    let zeros =
+        |bytes| Codec::default().compress(&vec![0; bytes], 1 << 10).expect("zeros are short");
     let (whole, bomb) = (zeros(5000), zeros(UNPACKED_MAX));
     let data = |receiver, offset, bytes, packed: &[u8]| {
         let mut frame = Vec::new();
@@ -319,7 +320,7 @@ fn packed_pieces_that_lie_are_refused() {
 #[test]
 fn packed_pieces_count_unpacked() {
     let bytes: Vec<u8> = (0..5000u32).map(|at| (at / 100) as u8).collect();
-    let packed = Codec::default().pack(&bytes, 1000).expect("runs are short");
+    let packed = Codec::default().compress(&bytes, 1000).expect("runs are short");
     let rts_data = |sequence| {
         let mut frame = Vec::new();
         let rndv = RndvKind::WithData { bytes: 5000, cts: false };

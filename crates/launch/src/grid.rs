@@ -533,7 +533,10 @@ impl Source<'_> {
             Some((key, _)) => key.trim(),
             None => line.trim(),
         };
-        GridError(format!("{}: {key}: {said} (docs/user/grid-files.md lists the keys)", self.place(start)))
+        GridError(format!(
+            "{}: {key}: {said} (docs/user/grid-files.md lists the keys)",
+            self.place(start)
+        ))
     }
 
     fn place(&self, offset: usize) -> String {

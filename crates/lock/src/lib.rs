@@ -15,16 +15,16 @@ mod latch;
 #[cfg(test)]
 mod model;
 mod mutual;
-mod thread_slots;
+mod owned_cell;
 #[cfg(test)]
 mod tests;
-mod owned_cell;
+mod thread_slots;
 
 pub use cancel::Uncancelled;
 pub use combining_lock::{Combiner, CombiningGuard, CombiningLock, Entered};
 pub use mutual::{Guard, Lock};
-pub use thread_slots::ThreadSlots;
 pub use owned_cell::{Held, Missing, OwnedCell};
+pub use thread_slots::ThreadSlots;
 
 /// What the locks are made of. Their model is made of others.
 mod parts {

@@ -16,8 +16,8 @@ use loom::thread::{self, JoinHandle};
 use combining_lock::{Combiner, CombiningLock, Entered};
 use latch::Latch;
 use mutual::Lock;
+use owned_cell::{Missing, OwnedCell};
 use parts::{AtomicU32, AtomicU64, Condvar, Mutex};
-use turn::{Missing, OwnedCell};
 
 #[path = "combining_lock.rs"]
 #[allow(
@@ -37,12 +37,12 @@ mod latch;
     reason = "the locks' own source again, here with loom's atomics for `parts`"
 )]
 mod mutual;
-#[path = "turn.rs"]
+#[path = "owned_cell.rs"]
 #[allow(
     clippy::duplicate_mod,
     reason = "the locks' own source again, here with loom's atomics for `parts`"
 )]
-mod turn;
+mod owned_cell;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use wire::PeerId;
 
 use crate::member::Pending;
 use crate::plan::{Kind, Lane, Plan};
-use crate::poller::State;
 use crate::rails::{self, Rails};
+use crate::watch::State;
 
 /// Processes whose threads act.
 pub struct Job {

@@ -56,7 +56,7 @@ fn within_budget(rails: rails::Kind) {
 /// All members of a job act, then nothing may be left.
 fn play(rails: rails::Kind, seed: u64) {
     let job = Job::new(rails, seed);
-    let _watched = poller::over(&job);
+    let _watched = watch::over(&job);
     thread::scope(|scope| {
         for rank in 0..job.plan.processes {
             for number in 0..job.plan.threads {
