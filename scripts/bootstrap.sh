@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Brings what a build and the tests need: a C compiler, Python, and Rust. On Debian as root it installs
-# what is missing; elsewhere it says exactly what to install. A Rust that is there already belongs to
-# whoever put it there: if it does not do, this script says so and leaves it alone.
+# Brings what a build needs: a C compiler, Python, and Rust; with --tests also what the tests need, a server of ssh
+# among it. On Debian as root it installs what is missing; elsewhere it says exactly what to install. A Rust that is
+# there already belongs to its owner: if it does not do, this script says so and leaves it alone.
+# Usage: bootstrap.sh [--tests]
 set -euo pipefail
 cd "${BASH_SOURCE%/*}/.."
 PATH="$PATH:/usr/sbin:/sbin:${HOME:-/root}/.cargo/bin"
@@ -14,22 +15,28 @@ need() { # command, package
 need cc gcc
 need c++ g++
 need make make
-need cmake cmake
 need pkg-config pkg-config
 need python3 python3
 need curl curl
 need ip iproute2
 need nsenter util-linux
-need nm binutils
 need ps procps
-need valgrind valgrind
 need iptables-legacy iptables
 need nft nftables
+if [ "${1:-}" = --tests ]; then
+    need cmake cmake
+    need nm binutils
+    need valgrind valgrind
+    need ssh openssh-client
+    need sshd openssh-server
+    need dash dash
+    need hostname hostname
+    python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' 2>/dev/null || missing+=(python3-dev)
+fi
 [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || missing+=(ca-certificates)
 # Without headers and development files a compiler is of no use.
 echo '#include <stdio.h>' | cc -xc -fsyntax-only - 2>/dev/null || missing+=(libc6-dev)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
-python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' 2>/dev/null || missing+=(python3-dev)
 
 [[ $(<Cargo.toml) =~ rust-version\ =\ \"([0-9]+)\.([0-9]+) ]]
 wanted=${BASH_REMATCH[1]}.${BASH_REMATCH[2]} wanted_minor=${BASH_REMATCH[2]}

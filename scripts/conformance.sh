@@ -5,7 +5,7 @@
 # tests/mpi4py.excluded or tests/mpich.excluded.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/bootstrap.sh
+scripts/bootstrap.sh --tests
 export PATH="$PATH:$HOME/.cargo/bin"
 step() { printf '\n== %s\n' "$*"; }
 rows=() code=0

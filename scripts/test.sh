@@ -3,7 +3,7 @@
 # installed tree, the ABI beside the reference's, and mpiexec as its users know it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/bootstrap.sh
+scripts/bootstrap.sh --tests
 export PATH="$PATH:$HOME/.cargo/bin"
 logs=$PWD/build/tests
 rm -rf "$logs"
