@@ -8,6 +8,9 @@ check() { # name, expected, found
         printf 'ok %s\n' "$1"
     fi
 }
+skip() { # name, why: a test, or a part of it, that cannot run here; scripts/test.sh counts these lines
+    printf 'skip %s: %s\n' "$1" "$2"
+}
 alive() { # a file of process ids: how many of them run
     local id
     while read -r id; do

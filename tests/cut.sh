@@ -18,7 +18,7 @@ cc -Wall -Werror -O1 -shared -fPIC programs/clock.c -o "$work/clock.so" -ldl || 
 lab() { timeout 60 "$canele" lab "$@"; }
 lab up --name "$CANELE_LAB" --nodes 2 >"$work/up" 2>&1 || true
 if lab status --json | grep -q '"delay_by": "netem"'; then
-    echo "SKIPPED: the kernel makes the links here, which cannot be cut"
+    skip "links that are cut" "the kernel makes the links here, which cannot be cut"
     exit 0
 fi
 

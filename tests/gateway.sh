@@ -129,7 +129,7 @@ check "which is said" yes "$(grep -q "$port" "$work/err" && echo yes)"
 
 # A private site of the lab: connections come in to its first node only.
 if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
-    echo "SKIPPED: this machine permits namespaces neither to root nor to users"
+    skip "gateways on the lab" "this machine permits namespaces neither to root nor to users"
     finish_checks
 fi
 timeout 100 "$canele" lab up --name "$CANELE_LAB" --private 1 >"$work/up" 2>&1
@@ -172,7 +172,7 @@ check "long and short messages are right: $(tail -qn1 "$work"/out[12])" 2 "$(cat
 timeout 100 "$canele" lab up --name "$CANELE_LAB" --sites 3 --pair 1-2=0.2ms >"$work/up" 2>&1
 sed 's/^/    /' "$work/up"
 if "$canele" lab status --json | grep -q '"delay_by": "netem"'; then
-    echo "SKIPPED: the kernel makes the links here, which cannot be changed"
+    skip "two gateways of a site" "the kernel makes the links here, which cannot be changed"
     "$canele" lab down
     finish_checks
 fi

@@ -167,7 +167,7 @@ END
 }
 
 if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
-    echo "SKIPPED: this machine permits namespaces neither to root nor to users"
+    skip "grids" "this machine permits namespaces neither to root nor to users"
     exit 0
 fi
 whole_grid own
@@ -180,7 +180,7 @@ if [ "$(id -u)" = 0 ]; then
         cd "$work" || exit 1
         whole_grid without-root
     else
-        echo "SKIPPED: user namespaces are not permitted here, so the lab needs root"
+        skip "a grid without root" "user namespaces are not permitted here"
     fi
 fi
 finish_checks

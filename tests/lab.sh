@@ -69,7 +69,7 @@ counted() { lab status --json | python3 -c 'import json, sys; print(next(link["c
 # Links that lose, double, hold back, are cut, forbid and narrow, while they carry.
 badness() {
     if lab status --json | grep -q '"delay_by": "netem"'; then
-        echo "SKIPPED: the kernel makes the links here, which cannot be changed"
+        skip "links that lose, are cut and forbid" "the kernel makes the links here, which cannot be changed"
         return
     fi
     echoes site1-node0 site0-node1
@@ -147,7 +147,7 @@ whole_life() {
 }
 
 if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
-    echo "SKIPPED: this machine permits namespaces neither to root nor to users"
+    skip "the lab" "this machine permits namespaces neither to root nor to users"
     exit 0
 fi
 whole_life
@@ -164,7 +164,7 @@ if [ "$(id -u)" = 0 ]; then
         cd "$tests" || exit 1
         as=()
     else
-        echo "SKIPPED: user namespaces are not permitted here, so the lab needs root"
+        skip "the lab without root" "user namespaces are not permitted here"
     fi
 fi
 

@@ -56,7 +56,7 @@ for shape in ring stencil; do
 done
 
 if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
-    echo "SKIPPED: this machine permits namespaces neither to root nor to users"
+    skip "placement on the lab" "this machine permits namespaces neither to root nor to users"
     finish_checks
 fi
 

@@ -3,6 +3,7 @@
 # (HYDRA: the directory of another MPI's mpiexec.hydra, to be used as a launcher too)
 set -euo pipefail
 cd "$(dirname "$0")"
+. ./check.sh
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -110,7 +111,7 @@ done
 # Ranks that are bound to a core each have one, whatever they could use up themselves.
 bound() { # launcher
     local first part
-    [ "$(nproc)" -gt 1 ] || return 0
+    [ "$(nproc)" -gt 1 ] || { skip "ranks bound to a core" "there is only one core"; return 0; }
     first=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' /proc/self/status)
     timeout 60 "$1" -n 2 taskset -c "$first" "$prefix/bin/canele" info --progress >"$work/out"
     for part in "this process's, of $(nproc) that the job's ranks share" '^  spins  *[0-9]'; do

@@ -5,9 +5,9 @@ cd "$(dirname "$0")" || exit 1
 . ./check.sh
 PATH=$PATH:/usr/sbin
 for program in slurmctld slurmd srun munged; do
-    command -v $program >/dev/null || { echo "SKIPPED: no $program here"; exit 0; }
+    command -v $program >/dev/null || { skip slurm "no $program here"; exit 0; }
 done
-[ "$(id -u)" = 0 ] || { echo "SKIPPED: Slurm's daemons need root"; exit 0; }
+[ "$(id -u)" = 0 ] || { skip slurm "Slurm's daemons need root"; exit 0; }
 prefix=$(realpath "$1")
 work=$(mktemp -d)
 started=()
@@ -57,7 +57,7 @@ for node in n1 n2; do
 done
 until_true 30 'sinfo -h -t idle -o %D 2>/dev/null | grep -q "^2$"'
 if [ "$(sinfo -h -t idle -o %D 2>/dev/null)" != 2 ]; then
-    echo "SKIPPED: Slurm's daemons do not serve here: $(tail -q -n 1 "$work"/slurm*.log | tr '\n' ' ')"
+    skip slurm "Slurm's daemons do not serve here: $(tail -q -n 1 "$work"/slurm*.log | tr '\n' ' ')"
     exit 0
 fi
 mpiexec=$prefix/bin/mpiexec

@@ -18,7 +18,7 @@ lab() { timeout 60 "$canele" lab "$@"; }
 raise() { lab up --name "$CANELE_LAB" "$@" >"$work/up" 2>&1 || true; }
 raise --nodes 3
 if lab status --json | grep -q '"delay_by": "netem"'; then
-    echo "SKIPPED: the kernel makes the links here, which cannot be cut, and lose nothing"
+    skip trouble "the kernel makes the links here, which cannot be cut, and lose nothing"
     exit 0
 fi
 wants() { [[ $wanted == *" $1 "* ]] && echo "$1:"; }
