@@ -79,6 +79,10 @@ for program in collectives nonblocking intercomms; do
 done
 go -genv CANELE_VCIS 3 -n 2 "$work/lanes" 2>"$work/out" && { echo "three lanes are not refused"; exit 1; }
 grep -q 'CANELE_VCIS=3: `auto`, 1, 2, 4 or 8 is needed' "$work/out" || { cat "$work/out"; exit 1; }
+# A variable that does not exist is reported once: by mpiexec, or by rank 0 where another launcher started it.
+told="CANELE_STRATGY is not a setting; did you mean CANELE_STRATEGY? (canele info --settings lists them)"
+[ "$(CANELE_STRATGY=fifo "$work/objects" 2>&1 >/dev/null)" = "canele: rank 0: $told" ] || { echo "a rank alone does not report CANELE_STRATGY"; exit 1; }
+[ "$(go -genv CANELE_STRATGY fifo -n 2 "$work/objects" 2>&1 >/dev/null)" = "mpiexec: $told" ] || { echo "mpiexec does not report CANELE_STRATGY"; exit 1; }
 for rails in shm tcp shm+tcp; do
     for strategy in fifo auto; do go -genv CANELE_RAILS $rails -genv CANELE_STRATEGY $strategy -n 3 "$work/together"; done
 done

@@ -272,7 +272,9 @@ fn maker(name: &str, bytes: u64) -> Result<(Call, u64, Maker), String> {
     let all = Operation::ALL;
     let Some(operation) = all.into_iter().find(|operation| operation.name() == name) else {
         let names = all.map(Operation::name).join(", ");
-        return Err(format!("no plan for `{name}`: there are {names}"));
+        let near = settings::nearest(name, all.map(Operation::name));
+        let advice = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+        return Err(format!("no plan for `{name}`{advice}: there are {names}"));
     };
     let operands = Operands {
         len: bytes / ELEMENT,

@@ -30,11 +30,23 @@ pub struct Lengths {
     expects: Vec<u64>,
 }
 
-/// Whether collectives are compared.
+/// True if collectives are compared.
 #[inline]
 pub fn is_on() -> bool {
     static IS_ON: OnceLock<bool> = OnceLock::new();
-    *IS_ON.get_or_init(|| settings::CHECK.text() == "yes")
+    *IS_ON.get_or_init(|| settings::CHECK.text().trim() == "yes")
+}
+
+/// Checks the value of the setting.
+///
+/// # Errors
+/// For a value that is neither `yes` nor `no`; the text names the variable.
+pub(crate) fn validate() -> std::result::Result<(), String> {
+    let (variable, value) = (settings::CHECK.variable(), settings::CHECK.text());
+    match value.trim() {
+        "yes" | "no" => Ok(()),
+        _ => Err(format!("{variable}={value}: `yes` or `no` is needed")),
+    }
 }
 
 impl Told {

@@ -4,6 +4,7 @@
 //! the first that is initialised joins, the last that is finalised leaves.
 
 use std::borrow::Cow;
+use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::ThreadId;
@@ -352,6 +353,10 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let job = Job::join().map_err(|error| Error::new(ErrorClass::Other, error.to_string()))?;
     let (rank, size) = (job.rank(), job.size());
     let failed = |text: String| Error::new(ErrorClass::Other, text);
+    if rank == 0 {
+        report_unknown_settings();
+    }
+    crate::check::validate().map_err(failed)?;
     let known_sites = Arc::new(OnceLock::new());
     let policy = idle_pollers(policy(size)).map_err(failed)?;
     let own_vcis = vci::wanted(level, &policy).map_err(failed)?;
@@ -398,6 +403,14 @@ fn start(level: ThreadLevel) -> Result<Process> {
         level,
         main_thread: std::thread::current().id(),
     })
+}
+
+/// Names variables that are no settings on standard error, where no `mpiexec` of ours has.
+fn report_unknown_settings() {
+    for variable in settings::unknown_here() {
+        // A message that nobody can read is lost.
+        let _ = writeln!(std::io::stderr(), "canele: rank 0: {variable}");
+    }
 }
 
 /// What a process communicates by.

@@ -278,12 +278,18 @@ fn rule(line: &str) -> Result<Rule, String> {
         return Err(format!("`{line}`: say operation, bytes and algorithm"));
     };
     let known = Operation::ALL.into_iter().find(|one| one.name() == operation);
-    let known =
-        known.ok_or_else(|| format!("no operation `{operation}`: {}", list(&Operation::ALL)))?;
+    let known = known.ok_or_else(|| {
+        format!(
+            "no operation `{operation}`{}",
+            among(operation, Operation::ALL.map(Operation::name))
+        )
+    })?;
     let algorithms = known.algorithms();
     let wanted = algorithms.iter().find(|one| one.name() == algorithm);
-    let wanted =
-        wanted.ok_or_else(|| format!("no `{algorithm}` for {operation}: {}", list(algorithms)))?;
+    let wanted = wanted.ok_or_else(|| {
+        let names = algorithms.iter().map(|one| one.name());
+        format!("no `{algorithm}` for {operation}{}", among(algorithm, names))
+    })?;
     let (from, to) = range(bytes).ok_or_else(|| {
         format!("`{bytes}`: say *, a number of bytes, or a range such as 0..4096")
     })?;
@@ -302,8 +308,14 @@ fn range(text: &str) -> Option<(u64, u64)> {
     }
 }
 
-fn list(of: &[impl fmt::Display]) -> String {
-    of.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+/// All names that are known, and before them the nearest to `word`.
+fn among(word: &str, names: impl IntoIterator<Item = &'static str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    let distance = |name: &&&str| strsim::osa_distance(word, name);
+    let nearest = names.iter().min_by_key(distance);
+    let nearest = nearest.filter(|name| distance(name) <= word.len().max(3) / 3);
+    let advice = nearest.map(|name| format!(" (did you mean {name}?)")).unwrap_or_default();
+    format!("{advice}: {}", names.join(", "))
 }
 
 /// More rules are not written by hand.
@@ -335,6 +347,12 @@ mod tests {
                 "no `ring` for barrier: linear, dissemination, tournament, leaders, hierarchical, multisite, shmem"
             ),
             "{told}"
+        );
+        assert!(
+            reason("bcst * chain").contains("no operation `bcst` (did you mean bcast?): barrier, ")
+        );
+        assert!(
+            reason("allreduce * rin").contains("no `rin` for allreduce (did you mean ring?): ")
         );
         assert!(reason("bcast 5..4 chain").contains("`5..4`: say *"));
         assert!(reason("bcast chain").contains("say operation, bytes and algorithm"));

@@ -153,8 +153,8 @@ pub static ALL: [&Setting; 15] = [
 ];
 
 /// Variables that are not settings, but known: of the launcher, the lab, the compiler wrappers, and the tests.
-const INTERNAL: [&str; 9] = [
-    "CANELE_NODE_CORES",
+const INTERNAL: [&str; 11] = [
+    OF_AGENTS,
     "CANELE_RECORD",
     "CANELE_LAB",
     "CANELE_LAB_FOLDER",
@@ -163,7 +163,12 @@ const INTERNAL: [&str; 9] = [
     "CANELE_CXX",
     "CANELE_SEED",
     "CANELE_SNAPSHOT",
+    "CANELE_SKIP_LOG",
+    "CANELE_TEST_BUDGET",
 ];
+
+/// A variable that agents of `mpiexec` set for every rank.
+const OF_AGENTS: &str = "CANELE_NODE_CORES";
 
 /// The manual's page of settings, in Markdown.
 pub fn manual() -> String {
@@ -181,6 +186,14 @@ pub fn unknown(names: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Vec<Unknow
     found.sort();
     found.dedup();
     found
+}
+
+/// The unknown variables of this process's environment; none below `mpiexec`, which has reported them.
+pub fn unknown_here() -> Vec<Unknown> {
+    match std::env::var_os(OF_AGENTS) {
+        Some(_) => Vec::new(),
+        None => unknown(std::env::vars_os().map(|(name, _)| name)),
+    }
 }
 
 /// An environment variable that does not exist.
