@@ -30,6 +30,11 @@ printf 'a\nb sluts=2\n' >"$work/hosts"
 run -n 1 -f "$work/hosts" true 2>"$work/err"
 check "a hosts file with a mistake" 2 $?
 check "names the line" 1 "$(grep -c "$work/hosts:2" "$work/err")"
+check "an unknown option" "mpiexec: unknown option -hotfile; did you mean -hostfile? (see mpiexec --help)" "$(run -hotfile x true 2>&1)"
+check "the help names every group" 5 "$(run -help | grep -c ':$')"
+unknown="mpiexec: CANELE_STRATGY is not a setting; did you mean CANELE_STRATEGY? (canele info --settings lists them)"
+check "an unknown setting in the environment" "$unknown" "$(CANELE_STRATGY=fifo run -n 2 true 2>&1)"
+check "an unknown setting on the command line" "$unknown" "$(run -genv CANELE_STRATGY fifo -n 2 true 2>&1)"
 run -timeout 1 -n 2 sleep 30 2>/dev/null
 check "a job that takes too long" 124 $?
 

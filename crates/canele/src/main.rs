@@ -1,4 +1,4 @@
-//! The `canele` command: what this installation is, its instruments, and the emulated grid.
+//! The `canele` command: information, the lab, and measurements.
 
 mod chart;
 mod grid;
@@ -9,10 +9,10 @@ mod progress_report;
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use clap::{Parser, Subcommand};
 
-/// Canele: an MPI for machines that are far apart, and for machines that are oversubscribed.
+/// MPI for machines that are far apart, and for machines with more ranks than cores
 #[derive(Debug, Parser)]
 #[command(name = "canele", version)]
 struct Cli {
@@ -22,15 +22,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Word {
-    /// What this installation is, what links cost, and how ranks wait
+    /// Print settings, the cost of links, how ranks wait, or the plan of a collective
     Info(info::Arguments),
-    /// Find sites by measuring between hosts
+    /// Find sites by measuring round trips between hosts
     Grid(grid::Arguments),
-    /// The emulated grid: up, run, status, set, cut, heal, flow, down
+    /// Emulate sites and nodes on this machine
     Lab(lab::Arguments),
-    /// Measure what carries out collectives, and write the table of the fastest
+    /// Measure the algorithms of collectives, and write a table of the fastest
     Tune(bench::TuneArguments),
-    /// The instruments: measure Canele, its peers and raw TCP
+    /// Measure Canele, other MPIs and raw TCP
     Bench(bench::Arguments),
 }
 
@@ -39,6 +39,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
+    // `mpiexec` reports for the jobs that other commands start.
+    if matches!(cli.word, Word::Info(_) | Word::Grid(_)) {
+        settings::unknown_here().iter().for_each(|variable| eprintln!("canele: {variable}"));
+    }
     match cli.word {
         Word::Info(arguments) => info::run(&arguments),
         Word::Grid(arguments) => grid::run(&arguments),
@@ -48,7 +52,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help is printed as it is; a mistake is one line.
+/// Prints help as it is, and a mistake in one line with the nearest word that exists.
 fn refuse(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp
@@ -62,7 +66,15 @@ fn refuse(error: &clap::Error) -> ExitCode {
             let text = error.to_string();
             let said = text.lines().map(str::trim).take_while(|line| !line.is_empty());
             let said = said.collect::<Vec<_>>().join(" ");
-            eprintln!("canele: {} (see --help)", said.trim_start_matches("error: "));
+            let said = said.trim_start_matches("error: ");
+            let suggested = [
+                ContextKind::SuggestedSubcommand,
+                ContextKind::SuggestedArg,
+                ContextKind::SuggestedValue,
+            ];
+            let nearest = suggested.into_iter().find_map(|kind| error.get(kind));
+            let advice = nearest.map(|word| format!("; did you mean {word}?")).unwrap_or_default();
+            eprintln!("canele: {said}{advice} (see --help)");
             ExitCode::from(2)
         }
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::allocation;
 use crate::binding::Binding;
+use crate::command_line::{Reading, Text};
 use crate::grid::Grid;
 use crate::placing::Placing;
 
@@ -85,7 +86,7 @@ impl Launcher {
 /// What is wrong with a command line.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{0} (see mpiexec --help)")]
-pub struct UsageError(String);
+pub struct UsageError(pub(crate) String);
 
 /// Asked for instead of a run.
 #[derive(Debug, PartialEq, Eq)]
@@ -113,13 +114,12 @@ impl Options {
         arguments: &[OsString],
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Parsed, UsageError> {
-        let mut options = Self::default();
-        let mut program = Program::default();
+        let mut reading = Reading::default();
         let mut rest = arguments.iter();
-        let mut pattern: Option<PathBuf> = None;
         while let Some(argument) = rest.next() {
+            let Reading { options, program, .. } = &mut reading;
             if argument == ":" {
-                options.end_program(&mut program)?;
+                options.end_program(program)?;
                 continue;
             }
             let is_option =
@@ -128,77 +128,14 @@ impl Options {
                 program.command.push(argument.clone());
                 continue;
             }
-            let option = argument.to_string_lossy();
-            // `--name=value` is one word.
-            let (word, mut joined) =
-                match option.strip_prefix("--").and_then(|it| it.split_once('=')) {
-                    Some((name, value)) => (name, Some(value.to_owned())),
-                    None => (&*option, None),
-                };
-            let name = word.trim_start_matches('-');
-            let mut value = || {
-                if let Some(value) = joined.take() {
-                    return Ok(value);
-                }
-                let missing = || UsageError(format!("option -{name} needs a value"));
-                let value = rest.next().ok_or_else(missing)?;
-                let strange = || UsageError(format!("-{name} {}: not in UTF-8", value.display()));
-                value.to_str().map(str::to_owned).ok_or_else(strange)
-            };
-            match name {
-                "h" | "help" => return Ok(Parsed::Help),
-                "V" | "version" => return Ok(Parsed::Version),
-                "n" | "np" => program.ranks = number(name, &value()?)?,
-                "ppn" => options.per_host = Some(number(name, &value()?)?),
-                "hosts" | "host" => options.hosts.extend(hosts_of(&value()?)?),
-                "hostfile" | "f" | "machinefile" => {
-                    options.hosts.extend(hosts_in(&PathBuf::from(value()?))?);
-                }
-                "grid" => {
-                    let grid = Grid::read(Path::new(&value()?));
-                    options.take_grid(grid.map_err(|error| UsageError(error.to_string()))?);
-                }
-                "record" => options.record = Some(value()?.into()),
-                "place" => pattern = Some(value()?.into()),
-                "bind-to" => {
-                    let word = value()?;
-                    let wrong = |known| UsageError(format!("-bind-to {word}: not one of {known}"));
-                    options.binding = Binding::parse(&word).map_err(wrong)?;
-                }
-                "v" => options.verbose = true,
-                "genv" => options.environment.push((value()?, value()?)),
-                "env" => program.environment.push((value()?, value()?)),
-                "genvall" => options.no_environment = false,
-                "genvnone" => options.no_environment = true,
-                "wdir" | "wd" => program.directory = Some(value()?),
-                "launcher" | "rmk" | "bootstrap" => options.launcher = Some(launcher(&value()?)?),
-                "launcher-exec" | "bootstrap-exec" => {
-                    let words = value()?.split_whitespace().map(str::to_owned).collect();
-                    options.launcher = Some(Launcher::Command(words));
-                }
-                "l" | "prepend-rank" => options.label = true,
-                "check" => {
-                    options.environment.push((settings::CHECK.variable().to_owned(), "yes".into()));
-                }
-                "timeout" => options.timeout_s = Some(u64::from(number(name, &value()?)?)),
-                "encrypt" => {
-                    let which = value()?;
-                    if !ENCRYPTED.contains(&which.as_str()) {
-                        let known = ENCRYPTED.join(", ");
-                        return Err(UsageError(format!("-encrypt {which}: not one of {known}")));
-                    }
-                    options.environment.push((settings::ENCRYPT.variable().to_owned(), which));
-                }
-                "iface" => {
-                    let variable = settings::IFACE.variable().to_owned();
-                    options.environment.push((variable, value()?));
-                }
-                _ => return Err(UsageError(format!("unknown option {option}"))),
-            }
-            if joined.is_some() {
-                return Err(UsageError(format!("{option}: -{name} takes no value")));
+            reading.take(argument, &mut rest)?;
+            match reading.text {
+                Some(Text::Help) => return Ok(Parsed::Help),
+                Some(Text::Version) => return Ok(Parsed::Version),
+                None => {}
             }
         }
+        let Reading { mut options, mut program, pattern, .. } = reading;
         options.end_program(&mut program)?;
         let of_grid = options.grid.iter().flat_map(|grid| &grid.sites).map(|site| site.hosts.len());
         if options.grid.is_some() && options.hosts.len() != of_grid.sum::<usize>() {
@@ -210,6 +147,14 @@ impl Options {
             options.placing = Some(Placing::by_file(&path, &options).map_err(UsageError)?);
         }
         Ok(Parsed::Run(Box::new(options)))
+    }
+
+    /// Names of the variables that the command line and the grid set for ranks.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
+        let of_programs = self.programs.iter().flat_map(|program| &program.environment);
+        let own = self.environment.iter().chain(of_programs).map(|(name, _)| name);
+        let sites = self.grid.iter().flat_map(|grid| &grid.sites);
+        own.chain(sites.flat_map(|site| site.environment.keys())).map(String::as_str)
     }
 
     /// Total number of ranks.
@@ -287,7 +232,7 @@ impl Options {
     }
 }
 
-fn number(name: &str, value: &str) -> Result<u32, UsageError> {
+pub(crate) fn number(name: &str, value: &str) -> Result<u32, UsageError> {
     match value.parse() {
         Ok(0) | Err(_) => Err(UsageError(format!("-{name} {value}: not a positive number"))),
         Ok(number) if number > RANKS_MAX => {
@@ -297,7 +242,7 @@ fn number(name: &str, value: &str) -> Result<u32, UsageError> {
     }
 }
 
-fn launcher(name: &str) -> Result<Launcher, UsageError> {
+pub(crate) fn launcher(name: &str) -> Result<Launcher, UsageError> {
     match name {
         "fork" => Ok(Launcher::Fork),
         "ssh" => Ok(Launcher::ssh()),
@@ -307,7 +252,7 @@ fn launcher(name: &str) -> Result<Launcher, UsageError> {
     }
 }
 
-fn hosts_of(list: &str) -> Result<Vec<(String, Option<u32>)>, UsageError> {
+pub(crate) fn hosts_of(list: &str) -> Result<Vec<(String, Option<u32>)>, UsageError> {
     let hosts: Vec<&str> = list.split(',').filter(|host| !host.is_empty()).collect();
     if hosts.is_empty() {
         return Err(UsageError(format!("-hosts: `{list}` names no host")));
@@ -328,7 +273,7 @@ fn host_of(text: &str, place: &str) -> Result<(String, Option<u32>), UsageError>
     }
 }
 
-fn hosts_in(path: &PathBuf) -> Result<Vec<(String, Option<u32>)>, UsageError> {
+pub(crate) fn hosts_in(path: &PathBuf) -> Result<Vec<(String, Option<u32>)>, UsageError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| UsageError(format!("hosts file {}: {error}", path.display())))?;
     hosts_from(&text, &path.display().to_string())
@@ -368,41 +313,8 @@ const SRUN: &str = "srun --quiet --nodes=1 --ntasks=1 --overlap --export=ALL --m
 /// The number of a program's ranks as long as none is given.
 const UNCOUNTED: u32 = 0;
 
-/// Which links may be encrypted.
-const ENCRYPTED: [&str; 3] = ["sites", "all", "none"];
-
 /// Ranks in one job.
 pub(crate) const RANKS_MAX: u32 = 1 << 20;
-
-/// What `mpiexec --help` prints.
-pub const HELP: &str = "\
-mpiexec [options] program [arguments] [: [options] program [arguments]]...
-
-  -n, -np N             number of ranks of the program (all that -hosts, a grid or Slurm's allocation
-                        take, or 1)
-  -hosts A:2,B:2        hosts and ranks on each
-  -f, -hostfile FILE    hosts from a file: lines `host`, `host:2` or `host slots=2`
-  -grid FILE            sites and their hosts (docs/grid.md)
-  -ppn N                ranks per host where the hosts do not say
-  -genv NAME VALUE      a variable for all programs;  -env: for this program
-  -genvnone             do not pass the local environment on
-  -wdir DIR             where the program runs
-  -launcher ssh|rsh|slurm|fork
-  -launcher-exec CMD    start agents by `CMD host command...`
-  -encrypt sites|all|none
-                        which links are encrypted: those between sites, all, none
-  -iface NAME           the network interface to use
-  -record FILE          write who sends how much to whom (docs/placement.md)
-  -place FILE           put ranks where what FILE says crosses sites and hosts least
-  -bind-to none|core|l3cache|numa
-                        bind each rank to a core, to those that share a cache or a node of
-                        memory, in the order of ranks, shared evenly where ranks are more
-  -check                compare what ranks call collectively, and report what differs
-  -l                    label lines of output with their rank
-  -v                    say what -place changes
-  -timeout SECONDS      end the job after this time
-  -V, -h                version, this help
-";
 
 #[cfg(test)]
 mod tests {
@@ -521,6 +433,7 @@ mod tests {
             ("-n x ./a", "-n x"),
             ("-n 0 ./a", "-n 0"),
             ("-frobnicate ./a", "-frobnicate"),
+            ("-hotfile h ./a", "unknown option -hotfile; did you mean -hostfile?"),
             ("-n 2", "no program"),
             ("-n", "-n needs"),
             ("-launcher pony ./a", "pony"),

@@ -10,8 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::channel::{BODY_MAX, Ended, Exit, Kind, Lost, Message, Pass, Serving};
+use crate::command_line::help;
 use crate::node::{Node, Report};
-use crate::options::{HELP, Options, Parsed};
+use crate::options::{Options, Parsed};
 use crate::output::{Outputs, Stream};
 use crate::pmi::{Answer, REFUSED, Server};
 use crate::recording::Recording;
@@ -23,7 +24,7 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
     let options = match Options::parse(arguments) {
         Ok(Parsed::Run(options)) => options,
         Ok(Parsed::Help) => {
-            return tell(HELP);
+            return tell(&help());
         }
         Ok(Parsed::Version) => {
             return tell(concat!("mpiexec (Canele) ", env!("CARGO_PKG_VERSION"), "\n"));
@@ -33,6 +34,10 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let own = std::env::vars_os().map(|(name, _)| name);
+    for variable in settings::unknown(own.chain(options.variables().map(OsString::from))) {
+        tell!("mpiexec: {variable}");
+    }
     system::note_signals(&[
         libc::SIGINT,
         libc::SIGTERM,
