@@ -8,16 +8,16 @@ use launch::{Found, Options};
 
 use crate::info::time;
 
-/// Which hosts, and where to write what was found.
+/// Options of `canele grid`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The hosts, such as a,b:2,c; numbers of ranks go to the file
+    /// Hosts, such as a,b:2,c; numbers of ranks are written to the file
     #[arg(long, value_name = "A,B:2,…")]
     hosts: String,
-    /// How agents are started: by CMD, host and the agent's command; ssh otherwise
+    /// Start agents by the command CMD HOST AGENT [default: ssh]
     #[arg(long, value_name = "CMD")]
     launcher_exec: Option<String>,
-    /// Where to write the grid, for `mpiexec -grid`
+    /// Write the grid file, for mpiexec -grid
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }

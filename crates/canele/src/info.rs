@@ -1,4 +1,4 @@
-//! `canele info`: what this installation is, and what it knows of this machine and its links.
+//! `canele info`: the installation, and the measured costs of this machine and its links.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
@@ -16,31 +16,33 @@ use wire::traffic::Traffic;
 
 use crate::limits::{self, System};
 
-/// What to tell.
+/// Options of `canele info`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// What links cost and what follows from it: of all that are remembered, of those of one host or
-    /// interface, or of those between two
+    /// Print the settings as a table, in Markdown
+    #[arg(long, conflicts_with_all = ["link", "progress", "plan"])]
+    settings: bool,
+    /// Print the cost of links and the sizes derived from it: all, or those of one or two hosts
     #[arg(long, num_args = 0..=2, value_names = ["HERE", "THERE"])]
     link: Option<Vec<String>>,
-    /// Who polls, spins, sleeps and stands by on this node, and why; in a job started by mpiexec, for its
-    /// ranks here
+    /// Print how ranks wait on this node, and why; under mpiexec, for its ranks here
     #[arg(long, conflicts_with = "link")]
     progress: bool,
-    /// What a collective does, and is predicted to take: bcast 64KiB
+    /// Print the schedule and predicted time of a collective, such as bcast 64KiB
     #[arg(long, num_args = 2, value_names = ["OPERATION", "BYTES"], conflicts_with_all = ["link", "progress"])]
     plan: Option<Vec<String>>,
-    /// Where it is planned for: sites x nodes of each x ranks of each
-    #[arg(long, value_name = "SHAPE", default_value = "2x2x2", requires = "plan")]
+    /// Sites x nodes per site x ranks per node
+    #[arg(long, value_name = "SHAPE", default_value = "2x2x2", requires = "plan", help_heading = PLAN)]
     on: crate::plan::Grid,
-    /// All of them on one machine, as in containers, and more ranks than it has cores
-    #[arg(long, requires = "plan")]
+    /// All ranks on one machine, and more of them than cores
+    #[arg(long, requires = "plan", help_heading = PLAN)]
     oversubscribed: bool,
-    /// The round trip between two of the sites, and the rate, if they are others than between most, such as
-    /// 0-2=40ms or 0-2=40ms,20Mbit; may be given several times
-    #[arg(long = "pair", value_name = "SITE-SITE=RTT,RATE", requires = "plan")]
+    /// Round trip and rate between two sites, such as 0-2=40ms,20Mbit; may be repeated
+    #[arg(long = "pair", value_name = "SITE-SITE=RTT,RATE", requires = "plan", help_heading = PLAN)]
     pairs: Vec<crate::plan::Pair>,
 }
+
+const PLAN: &str = "Options of --plan";
 
 pub fn run(arguments: &Arguments) -> ExitCode {
     let told = match &arguments.link {
@@ -49,6 +51,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             let grid = arguments.on.when_oversubscribed(arguments.oversubscribed);
             crate::plan::text(operation, bytes, grid, &arguments.pairs, &here)
         }
+        None if arguments.settings => Ok(settings::manual()),
         None if arguments.progress => {
             Ok(format!("{}\n{}", crate::progress_report::text(), knobs()))
         }
@@ -78,7 +81,7 @@ fn installation() -> Result<String, String> {
     Ok(format!("Canele {version}: MPI 5.0, ABI 1.0\n\n{}", knobs()))
 }
 
-/// The settings with their values, and who says so.
+/// Settings with their values, and the origin of each value.
 fn knobs() -> String {
     let mut text = String::from("settings\n");
     for setting in settings::ALL {

@@ -8,54 +8,55 @@ use zeroize::Zeroizing;
 
 use crate::network::Net;
 
-/// Carries connections between the hosts of a site and others. The first line of standard input is the
-/// job's pass: its number in 16 hexadecimal digits, a space, its secret in 64.
+/// Forward connections between the hosts of a site and other sites
+///
+/// The first line of standard input is the job's pass: its number in 16 hexadecimal digits, a space, and its secret in 64.
 #[derive(Debug, Parser)]
 #[command(name = "canele-gateway", version)]
 pub struct Options {
-    /// Where it is called, over TCP and UDP: the first port that is free, of one, of some
-    /// (10.77.1.10:7000-7009), or of all where none is given; may be given several times
-    #[arg(long, value_name = "ADDRESS[:PORTS]", required = true)]
+    /// Listen here over TCP and UDP, on the first free port, such as 10.77.1.10:7000-7009; may be repeated
+    #[arg(long, help_heading = ADDRESSES, value_name = "ADDRESS[:PORTS]", required = true)]
     pub listen: Vec<Door>,
-    /// Network of the site's hosts, to which it opens connections; may be given several times
-    #[arg(long, value_name = "NETWORK")]
+    /// Connect to hosts of this network; may be repeated
+    #[arg(long, help_heading = ADDRESSES, value_name = "NETWORK")]
     pub allow: Vec<Net>,
-    /// Network of other sites' gateways, which it may call; may be given several times
-    #[arg(long, value_name = "NETWORK")]
+    /// Connect to gateways of other sites in this network; may be repeated
+    #[arg(long, help_heading = ADDRESSES, value_name = "NETWORK")]
     pub gateways: Vec<Net>,
-    /// How other gateways are called
+    /// Protocol to other gateways
     #[arg(long, value_enum, default_value_t)]
     pub between: Between,
-    /// End when standard input does
+    /// End at the end of standard input
     #[arg(long)]
     pub until_eof: bool,
-    /// Write an empty line each second, so that whoever has started it sees that it lives
+    /// Write an empty line each second, as a sign of life
     #[arg(long)]
     pub beat: bool,
-    /// Give an account at the end of standard input, too
+    /// Print statistics at the end of standard input, too
     #[arg(long)]
     pub account: bool,
 }
 
-/// How gateways call others.
+const ADDRESSES: &str = "Addresses";
+
+/// Protocol between gateways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Between {
-    /// Over TCP where the system has a congestion control that remembers (BBR), else over UDP; over the
-    /// other where that does not lead
+    /// TCP where BBR is available, otherwise UDP; the other as fallback
     #[default]
     Auto,
-    /// Over TCP only
+    /// TCP only
     Tcp,
-    /// Over UDP, and over TCP where that does not lead
+    /// UDP, with TCP as fallback
     Udp,
 }
 
-/// What proves that somebody belongs to a job.
+/// A proof of membership in a job.
 #[derive(Clone)]
 pub struct Pass {
-    /// The job's number.
+    /// Number of the job.
     pub job: u64,
-    /// Its secret.
+    /// Secret of the job.
     pub secret: Zeroizing<[u8; 32]>,
 }
 

@@ -23,7 +23,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Word {
-    /// Raise a grid, in place of one of the same name, and measure it
+    /// Raise a lab, in place of one of the same name, and measure its links
     Up(Spec),
     /// Run a command on a node
     #[command(
@@ -32,23 +32,23 @@ enum Word {
     Run {
         #[command(flatten)]
         named: Named,
-        /// The node, such as site0-node1
+        /// Node, such as site0-node1
         node: String,
-        /// The command and its arguments
+        /// Command and its arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Print the grid's description for `mpiexec -grid`
+    /// Print the lab as a grid file, for mpiexec -grid
     Grid(Named),
-    /// Say what is up, what links are like, and what they have carried
+    /// Print nodes, links, and what each link has carried, lost or dropped
     Status {
         #[command(flatten)]
         named: Named,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Change links between sites while they carry
+    /// Change links between sites while they carry traffic
     Set {
         #[command(flatten)]
         named: Named,
@@ -57,30 +57,30 @@ enum Word {
         #[command(flatten)]
         change: Change,
     },
-    /// Cut a site off from all others, or a node from everybody: what goes there is lost
+    /// Cut off a site from all others, or a node from all others
     Cut {
         #[command(flatten)]
         named: Named,
-        /// The site, such as 1, or the node of a site, such as 1:0
+        /// Site, such as 1, or node of a site, such as 1:0
         #[arg(value_name = "SITE[:NODE]", value_parser = target)]
         target: (u32, Option<u32>),
-        /// For how long, such as 2s; else until `heal`
+        /// Length of the cut, such as 2s [default: until heal]
         #[arg(long = "for", value_parser = spec::span)]
         duration: Option<Duration>,
-        /// What is lost: what goes in, what goes out, or both
+        /// Direction of the lost packets
         #[arg(long, default_value = "both")]
         direction: Way,
     },
     /// End all cuts
     Heal(Named),
-    /// Fill a link with a stream of TCP, as somebody else's traffic would, and say what it got
+    /// Run a competing TCP flow, and print its goodput
     Flow {
         #[command(flatten)]
         named: Named,
         #[command(flatten)]
         flow: flow::Flow,
     },
-    /// Take the grid down, and all that runs there
+    /// Take the lab down, with all its processes
     Down(Named),
     #[command(hide = true)]
     Steward {
@@ -101,7 +101,7 @@ enum Word {
 
 #[derive(Debug, Args)]
 struct Named {
-    /// The lab's name
+    /// Name of the lab
     #[arg(long, env = "CANELE_LAB", default_value = "lab", value_parser = crate::spec::name)]
     name: String,
 }

@@ -21,34 +21,34 @@ use crate::wire::{Conditions, Counts};
 /// What is to be different on links; what is not named stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
 pub struct Change {
-    /// The share of packets lost, such as 0.1% or 0.001
+    /// Share of packets lost, such as 0.1% or 0.001
     #[arg(long, value_parser = spec::share)]
     pub loss: Option<f64>,
-    /// The share of packets that come twice
+    /// Share of packets duplicated
     #[arg(long, value_parser = spec::share)]
     pub duplicate: Option<f64>,
-    /// The share of packets that others overtake
+    /// Share of packets reordered
     #[arg(long, value_parser = spec::share)]
     pub reorder: Option<f64>,
-    /// By how much later those come, such as 1ms
+    /// Extra delay of reordered packets, such as 1ms
     #[arg(long, value_parser = spec::duration)]
     pub reorder_delay: Option<Duration>,
-    /// How long a packet is on its way, such as 5.8ms: half a round trip
+    /// One-way delay, such as 5.8ms
     #[arg(long, value_parser = spec::duration)]
     pub delay: Option<Duration>,
-    /// The rate, such as 100Mbit
+    /// Rate, such as 100Mbit
     #[arg(long, value_parser = spec::rate)]
     pub rate: Option<u64>,
-    /// The buffer in front of the link, such as 2MB
+    /// Buffer of the link, such as 2MB
     #[arg(long, value_parser = spec::bytes)]
     pub buffer: Option<u64>,
-    /// The longest IP packet in bytes; longer ones are dropped without a word (no ICMP)
+    /// Longest IP packet in bytes; longer ones are dropped without ICMP
     #[arg(long, value_parser = clap::value_parser!(u32).range(576..=1500))]
     pub mtu: Option<u32>,
-    /// Whether no UDP passes
+    /// Drop all UDP
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub udp_forbidden: Option<bool>,
-    /// Whether no TCP passes
+    /// Drop all TCP
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub tcp_forbidden: Option<bool>,
 }
@@ -74,10 +74,10 @@ impl Change {
 /// Which links: all, or those from a site, or to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 pub struct Which {
-    /// Only links that lead from this site, such as 0
+    /// Links from this site only, such as 0
     #[arg(long, value_name = "SITE")]
     pub from: Option<u32>,
-    /// Only links that lead to this site
+    /// Links to this site only
     #[arg(long, value_name = "SITE")]
     pub to: Option<u32>,
 }
@@ -91,11 +91,11 @@ impl Which {
 /// Which way a cut is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Way {
-    /// What would come in.
+    /// Incoming packets
     In,
-    /// What would go out.
+    /// Outgoing packets
     Out,
-    /// Both.
+    /// Both
     Both,
 }
 

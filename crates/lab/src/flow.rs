@@ -15,29 +15,29 @@ use crate::spec;
 #[derive(Debug, Args)]
 #[group(id = "stream")]
 pub(crate) struct Flow {
-    /// For how long, such as 10s
+    /// Length of the flow, such as 10s
     #[arg(long = "for", value_parser = spec::span, default_value = "10s")]
     duration: Duration,
-    /// How it finds its rate
+    /// Congestion control
     #[arg(long, default_value = "cubic")]
     congestion: Congestion,
-    /// The node it comes from [default: the last of the first site]
+    /// Sending node [default: the last of the first site]
     #[arg(long)]
     from: Option<String>,
-    /// The node it goes to [default: the last of the last site]
+    /// Receiving node [default: the last of the last site]
     #[arg(long)]
     to: Option<String>,
 }
 
-/// The kernel's ways to find a rate.
+/// A congestion control of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Congestion {
-    /// What most hosts use.
+    /// Loss-based, the default of Linux
     Cubic,
-    /// By bandwidth and round trip.
+    /// Model-based, by bandwidth and round trip
     Bbr,
-    /// The oldest.
+    /// Loss-based, classic
     Reno,
 }
 

@@ -7,52 +7,53 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::Conditions;
 
-/// Sites, nodes and links. The default is Rennes–Nancy of the 2007 report.
+/// Sites, nodes and links of a lab. The default is the link Rennes–Nancy of the 2007 report.
 #[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spec {
-    /// Its name, letters and digits: labs of different names stand side by side
+    /// Name of the lab, letters and digits; labs of different names exist side by side
     #[arg(long, env = "CANELE_LAB", default_value = "lab", value_parser = name)]
     pub name: String,
     /// Number of sites
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=8))]
     pub sites: u32,
-    /// Nodes in each site
+    /// Number of nodes per site
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=32))]
     pub nodes: u32,
-    /// Network interfaces of each node, every one on a LAN of its own; the first also leads to other sites
+    /// Network interfaces per node, each on its own LAN; the first also leads to other sites
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=4))]
     pub nics: u32,
     /// Round trip between sites, such as 11.6ms
-    #[arg(long, default_value = "11.6ms", value_parser = duration)]
+    #[arg(long, help_heading = LINKS, default_value = "11.6ms", value_parser = duration)]
     pub rtt: Duration,
-    /// Rate of the link between sites, such as 1Gbit
-    #[arg(long, default_value = "1Gbit", value_parser = rate)]
+    /// Rate of links between sites, such as 1Gbit
+    #[arg(long, help_heading = LINKS, default_value = "1Gbit", value_parser = rate)]
     pub wan_rate: u64,
-    /// Rate of every network interface, such as 1Gbit
-    #[arg(long, default_value = "1Gbit", value_parser = rate)]
+    /// Rate of network interfaces, such as 1Gbit
+    #[arg(long, help_heading = LINKS, default_value = "1Gbit", value_parser = rate)]
     pub lan_rate: u64,
-    /// Buffer in front of the link between sites, such as 2MB; what does not fit is dropped
-    #[arg(long, default_value = "2MB", value_parser = bytes)]
+    /// Buffer of links between sites, such as 2MB; packets that do not fit are dropped
+    #[arg(long, help_heading = LINKS, default_value = "2MB", value_parser = bytes)]
     pub wan_buffer: u64,
-    /// What TCP may hold for a socket of a node, each way, such as 4MB (tcp_rmem, tcp_wmem) [default: the kernel's own]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    /// Largest TCP socket buffer (tcp_rmem, tcp_wmem), such as 4MB [default: the kernel's]
+    #[arg(long, help_heading = LINKS, value_name = "BYTES", value_parser = bytes)]
     #[serde(default)]
     pub socket_max: Option<u64>,
     /// Share of packets lost between sites, such as 0.1% or 0.001
-    #[arg(long, default_value = "0", value_parser = share)]
+    #[arg(long, help_heading = LINKS, default_value = "0", value_parser = share)]
     pub wan_loss: f64,
-    /// A round trip of its own between two sites, such as 0-2=40ms; may be given several times
-    #[arg(long = "pair", value_name = "SITE-SITE=RTT", value_parser = pair)]
+    /// Round trip between two sites, such as 0-2=40ms; may be repeated
+    #[arg(long = "pair", help_heading = LINKS, value_name = "SITE-SITE=RTT", value_parser = pair)]
     pub pairs: Vec<Pair>,
-    /// A site into which connections come only to its first node; the others of it go out by the address
-    /// of their router (NAT); may be given several times
+    /// Site whose other nodes than the first are behind NAT; may be repeated
     #[arg(long = "private", value_name = "SITE", value_parser = value_parser!(u32).range(0..8))]
     pub private_sites: Vec<u32>,
-    /// By which it is decided what packets are lost, doubled and overtaken
-    #[arg(long, default_value_t = SEED)]
+    /// Seed of losses, duplicates and reordering
+    #[arg(long, help_heading = LINKS, default_value_t = SEED)]
     pub seed: u64,
 }
+
+const LINKS: &str = "Links";
 
 /// Two sites that are farther from each other, or nearer, than others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
