@@ -19,6 +19,7 @@ mod readiness_probe;
 mod shm;
 mod sim;
 mod tcp;
+mod threads;
 
 pub use fork::tell_forked;
 pub use identity::Identity;
@@ -32,6 +33,7 @@ pub use shm::{
     node_identity,
 };
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
+pub use threads::{core_here, cores_online, without_signals};
 pub use tcp::relay;
 pub use tcp::{
     Congestion, Door, DoorError, Encryption, FarTcp, Gateways, Knowledge, Refusal, StallWatch,

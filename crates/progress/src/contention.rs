@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::unistd::{SysconfVar, sysconf};
 use topo::processor::Runnable;
 
 use crate::backoff::{Trust, Try};
@@ -62,9 +61,7 @@ impl Contention {
     }
 
     pub fn new() -> Self {
-        let cores = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
-        let machine =
-            cores.and_then(|cores| Some((usize::try_from(cores).ok()?, Runnable::open()?)));
+        let machine = driver::cores_online().and_then(|cores| Some((cores, Runnable::open()?)));
         Self {
             is_oversubscribed: AtomicBool::new(false),
             began: Instant::now(),

@@ -19,7 +19,6 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use driver::ReadinessProbe;
-use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::backoff::{Trust, Try};
@@ -264,11 +263,8 @@ impl Idle {
         let [rests, is_over] = [false, false].map(AtomicBool::new);
         let post = Arc::new(Post { cores, rests, is_over, thread: OnceLock::new() });
         let (idle, own) = (Arc::clone(self), Arc::clone(&post));
-        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK).ok()?;
         let builder = thread::Builder::new().name("canele-idle".into()).stack_size(STACK_BYTES);
-        let spawned = builder.spawn(move || idle.look_on(&own));
-        // The set is one the kernel has just given.
-        let _ = before.thread_set_mask();
+        let spawned = driver::without_signals(|| builder.spawn(move || idle.look_on(&own)));
         let _ = post.thread.set(spawned.ok()?.thread().clone());
         Some(post)
     }

@@ -8,7 +8,6 @@
 
 use std::time::Instant;
 
-use nix::sched::sched_getcpu;
 use topo::domains::Location;
 
 use crate::cores::LOOK_EVERY;
@@ -117,7 +116,7 @@ impl Choice {
 /// On which core the calling thread is. It is the C library that knows: to find what the kernel gives processes to read
 /// goes wrong under valgrind.
 pub(crate) fn core_here() -> usize {
-    sched_getcpu().unwrap_or_default()
+    driver::core_here() as usize
 }
 
 /// So often in a row what is nearer, or came later, goes before the oldest.

@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::event;
@@ -339,11 +338,9 @@ impl State {
 
 /// Signals are for the application's threads: the new one inherits that all are blocked.
 fn spawn(progress_thread: Arc<ProgressThread>) -> Option<()> {
-    let before = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).ok()?;
-    let builder = thread::Builder::new().name("canele-progress_thread".into());
-    let spawned = builder.stack_size(STACK_BYTES).spawn(move || progress_thread.stand_by());
-    // The set is one the kernel has just given.
-    let _ = before.thread_set_mask();
+    let builder = thread::Builder::new().name("canele-progress".into());
+    let builder = builder.stack_size(STACK_BYTES);
+    let spawned = driver::without_signals(|| builder.spawn(move || progress_thread.stand_by()));
     spawned.ok().map(drop)
 }
 

@@ -53,10 +53,10 @@ fn nobody_looks_on_where_each_core_has_a_rank_or_that_is_not_wanted() {
         let process = process(&shown, policy);
         let op = begin_receive(&process, &Region::owned(8));
         until("the thread that stands by sleeps", || shown.is_raised.load(Ordering::SeqCst));
-        assert_eq!((threads("canele-progress_thread").len(), threads("canele-idle").len()), (1, 0));
+        assert_eq!((threads("canele-progress").len(), threads("canele-idle").len()), (1, 0));
         process.submit(|worker| worker.engine.submit_cancel(op));
         drop(process);
-        until("it is gone", || threads("canele-progress_thread").is_empty());
+        until("it is gone", || threads("canele-progress").is_empty());
     }
 }
 
@@ -85,7 +85,7 @@ fn who_looks_on_leaves_when_the_process_has_lost_its_cores() {
     let process = process(&shown, Policy::for_node(1, 3));
     let op = begin_receive(&process, &Region::owned(8));
     until("somebody looks on", || threads("canele-idle").len() == 1);
-    let progress_thread = threads("canele-progress_thread")[0];
+    let progress_thread = threads("canele-progress")[0];
     let all = sched_getaffinity(Some(progress_thread)).unwrap();
     let mut one = CpuSet::new();
     one.set((0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap());

@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::endpoint::Core;
+use crate::threads::without_signals;
 
 /// The thread, for the rail that it serves.
 pub(super) struct Keeper {
@@ -97,21 +98,6 @@ fn keep(core: &Mutex<Core>, shared: &Shared) {
             (false, true) => (2 * nap).clamp(NAP_MIN, NAP_MAX),
             (false, false) => NAP_MIN,
         };
-    }
-}
-
-/// Signals are for the application's threads: one that is made meanwhile inherits that all are blocked.
-fn without_signals<T>(make: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals are plain bits, for which zero is a value; the calls read and write only
-    // the two sets.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
-        let made = make();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        made
     }
 }
 
