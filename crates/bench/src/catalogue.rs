@@ -11,6 +11,7 @@ use crate::scenario::{Dealt, Link, Place};
 const PLAIN: Description = Description {
     name: "",
     about: "",
+    details: "",
     program: "",
     is_own: false,
     title: "",
@@ -53,7 +54,7 @@ const SIZES: Numbers = Numbers {
 
 const RANKS: Numbers = Numbers {
     option: "ranks",
-    help: "On how many ranks, such as 2,8,32",
+    help: "Numbers of ranks, such as 2,8,32",
     default: "2",
     quick: "2",
     least: 2,
@@ -72,7 +73,8 @@ const PINGPONG_LIKE: Description = Description {
 
 pub static PINGPONG: Description = Description {
     name: "pingpong",
-    about: "Half a round trip between two ranks, in µs and Mb/s, and raw TCP beside it",
+    about: "Half a round trip between two ranks, beside raw TCP",
+    details: "Times are µs of half a round trip, and Mb/s.",
     title: "Ping-pong: half a round trip",
     sizes: Some(Numbers {
         default: "1,8,16,64,256,1k,4k,16k,64k,256k,1M,4M,16M,64M",
@@ -84,14 +86,15 @@ pub static PINGPONG: Description = Description {
 
 pub static BURST: Description = Description {
     name: "burst",
-    about: "Many short messages at once between two ranks, until the word is back that they are there: µs for all, and millions of messages a second",
+    about: "Many short messages at once, until they are acknowledged",
+    details: "Times are µs for all messages of a burst between two ranks, and millions of messages per second.",
     program: "burst",
-    title: "Burst: messages at once and the word that they are there",
-    time: "all messages and the word",
+    title: "Burst: messages at once, until they are acknowledged",
+    time: "all messages and the acknowledgement",
     sizes: Some(Numbers { default: "8,16,64,256,1k,4k", quick: "8,1k", most: 64 << 10, ..SIZES }),
     counts: Some(Numbers {
         option: "messages",
-        help: "How many messages",
+        help: "Number of messages",
         default: "1000",
         quick: "1000",
         least: 1,
@@ -106,7 +109,8 @@ pub static BURST: Description = Description {
 
 pub static OVERSUBSCRIBED: Description = Description {
     name: "oversubscribed",
-    about: "Barrier, 8-byte allreduce, 1 KiB alltoall and the ping-pong of all pairs at once, on many ranks, in µs an operation",
+    about: "Collectives and ping-pongs on more ranks than cores",
+    details: "Measures a barrier, an 8-byte allreduce, a 1 KiB alltoall, and ping-pongs of all pairs at once. Times are µs per operation.",
     program: "oversubscribed",
     title: "Oversubscribed: a collective operation, or half a round trip of pairs",
     time: "time of the operation",
@@ -120,14 +124,15 @@ pub static OVERSUBSCRIBED: Description = Description {
 
 pub static CUT: Description = Description {
     name: "cut",
-    about: "Half a round trip of a message cut into packets, each sent as a message of its own, in µs, and against the message in one packet",
+    about: "A message in packets, each sent as a message of its own",
+    details: "Times are µs of half a round trip, and relative to the message in one packet.",
     program: "cut",
     title: "Cut: half a round trip of a message in packets",
     time: "half a round trip",
     sizes: Some(Numbers { default: "64,1k,16k,64k,1M", quick: "64,64k", ..SIZES }),
     counts: Some(Numbers {
         option: "packets",
-        help: "Into how many packets; more than its bytes are left out",
+        help: "Number of packets, at most one per byte",
         default: "1,2,4,8,16,32,64,128,256,512,1024",
         quick: "1,8,64",
         least: 1,
@@ -144,7 +149,8 @@ pub static CUT: Description = Description {
 
 pub static BEHIND: Description = Description {
     name: "behind",
-    about: "A short message behind a long one to the same rank: µs until the answer to the short one, and to both, and against the short one alone",
+    about: "A short message queued behind a long one to the same rank",
+    details: "Times are µs until the answer to the short message, and to both, and relative to the short message alone.",
     program: "behind",
     title: "Behind: a short message after a long one, until it is answered",
     time: "until the answer",
@@ -168,14 +174,15 @@ pub static BEHIND: Description = Description {
 
 pub static QUEUES: Description = Description {
     name: "queues",
-    about: "Half a round trip of short messages, in µs, while receives are posted or messages wait that do not match, with and without wildcards, and against empty queues",
+    about: "Short messages beside posted receives and unexpected messages that do not match",
+    details: "Times are µs of half a round trip with and without wildcards, and relative to empty queues.",
     program: "queues",
-    title: "Queues: half a round trip beside receives and messages that do not match",
+    title: "Queues: half a round trip beside receives and messages without a match",
     time: "half a round trip",
     sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
     counts: Some(Numbers {
         option: "depths",
-        help: "How many receives or messages are queued",
+        help: "Number of queued receives or messages",
         default: "0,100,10000",
         quick: "0,1000",
         least: 0,
@@ -193,14 +200,15 @@ pub static QUEUES: Description = Description {
 
 pub static MODULES: Description = Description {
     name: "modules",
-    about: "Half a round trip between two communicators' modules, in µs, while another module has been sent much and does not receive, and against alone",
+    about: "Two communicators, one of which has unreceived messages",
+    details: "Times are µs of half a round trip in the other communicator, and relative to no unreceived messages.",
     program: "modules",
-    title: "Modules: half a round trip of one while the other does not receive",
+    title: "Modules: half a round trip beside a communicator with unreceived messages",
     time: "half a round trip",
     sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
     counts: Some(Numbers {
         option: "unready",
-        help: "How many bytes the other module has been sent, in messages of 64 B to 256 KiB",
+        help: "Bytes of unreceived messages, each of 64 B to 256 KiB",
         default: "0,10M",
         quick: "0,1M",
         least: 0,
@@ -216,7 +224,8 @@ pub static MODULES: Description = Description {
 
 pub static RAILS: Description = Description {
     name: "rails",
-    about: "Half a round trip under several settings of Canele (at least two of --variant), in µs and Mb/s: one rail against two",
+    about: "Half a round trip over one rail and over two (needs two --variant)",
+    details: "Times are µs of half a round trip, and Mb/s, under each setting of Canele.",
     title: "Rails: half a round trip",
     sizes: Some(Numbers {
         default: "64,1k,4k,16k,64k,256k,1M,4M,16M,64M",
@@ -231,15 +240,19 @@ pub static RAILS: Description = Description {
 
 pub static OVERHEAD: Description = Description {
     name: "overhead",
-    about: "Half a round trip of a short message over a bare rail, in µs, over one below the engine, and over one below engine and progress, and ns more; in shared memory and over TCP's loopback",
+    about: "The cost of the engine and of progress over a bare rail",
+    details: "Times are µs of half a round trip of a short message over shared memory and loopback TCP, and ns more than over the bare rail.",
     program: "overhead-pair",
     is_own: true,
-    title: "Overhead: half a round trip over a bare rail, below the scheduler, and below its progress",
+    title: "Overhead: half a round trip over a bare rail, with the engine, and with progress",
     time: "half a round trip",
     sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
     operations: |_| 6,
     panels: &[Column::Operation],
-    axis: &[Column::Bytes("size"), Column::Word("way", &["bare rail", "scheduled", "progressed"])],
+    axis: &[
+        Column::Bytes("size"),
+        Column::Word("layers", &["bare rail", "engine", "engine and progress"]),
+    ],
     shape: Shape::Bars,
     base: Some(Base {
         against: Against::Count(0),
@@ -251,14 +264,15 @@ pub static OVERHEAD: Description = Description {
 
 pub static EXPRESS: Description = Description {
     name: "express",
-    about: "Packets that the receiver wants each at once, in µs to and fro and halved: as one message of the native interface, and one by one in several ways; peers, which have no such interface, as MPI messages",
+    about: "Packets that the receiver needs one by one (mad_receive_EXPRESS)",
+    details: "Times are µs of half a round trip: as one message of the native interface, and packet by packet in several forms. Other MPIs send MPI messages.",
     program: "express",
-    title: "Express: half a round trip of packets that are each wanted at once",
+    title: "Express: half a round trip of packets needed one by one",
     time: "half a round trip of all packets",
     sizes: Some(Numbers { default: "16", quick: "16", most: 4 << 10, ..SIZES }),
     counts: Some(Numbers {
         option: "packets",
-        help: "How many packets",
+        help: "Number of packets",
         default: "1,4,16,64,256",
         quick: "1,64",
         least: 1,
@@ -278,9 +292,10 @@ pub static EXPRESS: Description = Description {
 
 pub static OVERLAP: Description = Description {
     name: "overlap",
-    about: "A transfer and computing begun together, until both have ended, in µs, and how much of the shorter was hidden behind the longer: the sender computes, the receiver or both, with contiguous data and with a vector",
+    about: "A transfer and a computation at the same time",
+    details: "Times are µs until both have ended, with the share of the shorter one that was hidden. The sender computes, the receiver, or both; data are contiguous or a vector.",
     program: "overlap",
-    title: "Overlap: a transfer beside computing",
+    title: "Overlap: a transfer and a computation",
     time: "until both have ended",
     sizes: Some(Numbers {
         help: "Sizes in bytes, multiples of 256",
@@ -292,7 +307,7 @@ pub static OVERLAP: Description = Description {
     }),
     counts: Some(Numbers {
         option: "computing",
-        help: "How long is computed, in µs",
+        help: "Length of the computation, in µs",
         default: "1000,10000",
         quick: "1000,10000",
         least: 1,
@@ -315,9 +330,10 @@ pub static OVERLAP: Description = Description {
 
 pub static PROGRESS: Description = Description {
     name: "progress",
-    about: "What ends while the application computes and calls nothing, in µs: how long the peer of a message waits, and how long the one that computes waits afterwards; the same of non-blocking collectives",
+    about: "Operations that complete while the application computes",
+    details: "Times are µs that the peer of a message waits, and that the computing rank waits afterwards; also for non-blocking collectives.",
     program: "progress",
-    title: "Progress: waiting, while others compute or after computing",
+    title: "Progress: waiting for a rank that computes, and after computing",
     time: "time in the wait",
     sizes: Some(Numbers {
         help: "Sizes in bytes; 0 is a barrier",
@@ -329,7 +345,7 @@ pub static PROGRESS: Description = Description {
     }),
     counts: Some(Numbers {
         option: "computing",
-        help: "How long is computed, in µs",
+        help: "Length of the computation, in µs",
         default: "100000",
         quick: "20000",
         least: 1,
@@ -346,14 +362,15 @@ pub static PROGRESS: Description = Description {
 
 pub static REACTIVITY: Description = Description {
     name: "reactivity",
-    about: "Half a round trip of short messages while threads compute beside each rank, without pause and one a millisecond, and beside one of them only, in µs: median, mean and 99th percentile; and the share of computing that the threads keep",
+    about: "Half a round trip beside computing threads",
+    details: "Times are µs, as median, mean and 99th percentile. Threads compute without pause or once per millisecond, beside both ranks or one. The share of computation that they keep is printed, too.",
     program: "reactivity",
-    title: "Reactivity: half a round trip beside threads that compute",
+    title: "Reactivity: half a round trip beside computing threads",
     time: "half a round trip",
     sizes: Some(Numbers { most: 1 << 20, ..SIZES }),
     counts: Some(Numbers {
         option: "threads",
-        help: "How many threads compute beside each rank, or beside one",
+        help: "Number of computing threads beside a rank",
         default: "0,1,2,4,8",
         quick: "0,2",
         least: 0,
@@ -375,14 +392,15 @@ pub static REACTIVITY: Description = Description {
 
 pub static THREADS: Description = Description {
     name: "threads",
-    about: "Ping-pongs of many threads of two ranks at once, in one communicator and in one each, messages of many threads of one rank to themselves, and threads that wait for a request, in a probe or for one of two requests and are woken in turn: µs for a message of each, and millions of messages a second",
+    about: "Messages of many threads at once (MPI_THREAD_MULTIPLE)",
+    details: "Threads of two ranks exchange messages in one communicator or in one each, threads of one rank send to themselves, and threads wait for requests or probes. Times are µs per message, and millions of messages per second.",
     program: "threads",
     title: "Threads: messages of many threads at once",
     time: "half a round trip of each thread, or a message to itself",
     sizes: Some(Numbers { most: 1 << 20, ..SIZES }),
     counts: Some(Numbers {
         option: "threads",
-        help: "How many threads of each rank",
+        help: "Threads per rank",
         default: "1,2,4,8,16",
         quick: "1,4",
         least: 1,
@@ -398,7 +416,8 @@ pub static THREADS: Description = Description {
 
 pub static OFFLOAD: Description = Description {
     name: "offload",
-    about: "The time that MPI_Isend takes to return, by size, in µs, and the whole transfer until the receiver's word that it has all",
+    about: "The duration of the MPI_Isend call, and of the whole transfer",
+    details: "Times are µs. The transfer ends with the receiver's acknowledgement.",
     program: "offload",
     title: "Offload: the call of MPI_Isend, and the whole transfer",
     time: "time",
@@ -410,14 +429,15 @@ pub static OFFLOAD: Description = Description {
 
 pub static IDLE: Description = Description {
     name: "idle",
-    about: "Processor time that a rank uses while no message comes, as a share of a core: blocked in MPI_Recv, asleep with a receive posted, and asleep with none; and half the round trip that follows, in µs",
+    about: "CPU time of a rank that waits for a message",
+    details: "CPU time is a share of a core: blocked in MPI_Recv, and asleep with and without a posted receive. Times are µs of half the round trip that follows.",
     program: "idle",
-    title: "Idle: half a round trip after waiting, and what waiting costs",
+    title: "Idle: half a round trip after waiting, and CPU time of waiting",
     time: "half a round trip",
     sizes: Some(Numbers { most: 1 << 20, ..SIZES }),
     counts: Some(Numbers {
         option: "waiting",
-        help: "How long no message comes, in µs",
+        help: "Length of the wait, in µs",
         default: "1000000",
         quick: "100000",
         least: 1000,
@@ -439,13 +459,14 @@ pub static IDLE: Description = Description {
 
 pub static WAN: Description = Description {
     name: "wan",
-    about: "Half a round trip over a long link, in µs, and against the least that the link allows: one message after the other and after silence; mean, median and first; and raw TCP in one stream and in eight; then `slowstart`",
+    about: "Half a round trip over a long link, after traffic and after silence",
+    details: "Times are µs, as mean, median and first, and relative to the limit of the link; beside raw TCP in one stream and in eight. Then runs slowstart.",
     title: "WAN: half a round trip",
     sizes: Some(Numbers { default: "1,1k,16k,64k,256k,1M,4M,16M", quick: "1,64k,1M", ..SIZES }),
     long_sizes: Some("1,1k,16k,64k,256k,1M,4M,16M,64M"),
     counts: Some(Numbers {
         option: "silence",
-        help: "How long nobody sends before each message, in µs; 0 is one message after the other",
+        help: "Silence before each message, in µs",
         default: "0,1000000",
         quick: "0,200000",
         least: 0,
@@ -465,14 +486,15 @@ pub static WAN: Description = Description {
 
 pub static SLOWSTART: Description = Description {
     name: "slowstart",
-    about: "Long messages to and fro in a row on connections that have carried nothing before: half a round trip of each over time, in µs, and how long it took until one went at 500 Mb/s; and raw TCP in one stream and in eight",
+    about: "Long messages in a row on new connections",
+    details: "Times are µs of half a round trip of each message, and until one reaches 500 Mb/s; beside raw TCP in one stream and in eight.",
     program: "slowstart",
     title: "Slow start: messages in a row from the first on",
     time: "time",
     sizes: Some(Numbers { default: "1M", quick: "1M", ..SIZES }),
     counts: Some(Numbers {
         option: "messages",
-        help: "How many messages",
+        help: "Number of messages",
         default: "200",
         quick: "20",
         least: 1,
@@ -496,12 +518,13 @@ pub static SLOWSTART: Description = Description {
 
 pub static COLL: Description = Description {
     name: "coll",
-    about: "Collective operations, in µs: fifty in a row as Torres & Kofuji measure them, each alone with all ranks coming at once, and at random; and what each puts on the link between sites, counted there",
+    about: "Collectives, and their traffic between sites",
+    details: "Times are µs. Fifty calls in a row (Torres & Kofuji), single calls that all ranks enter at once, and single calls that they enter at random times.",
     program: "coll",
     title: "Collectives: time of the operation",
     time: "time of the operation",
     sizes: Some(Numbers {
-        help: "Sizes in bytes; 0 is what has no data, and what adds numbers is left out but for multiples of 4",
+        help: "Sizes in bytes; 0: operations without data; reductions need multiples of 4",
         default: "0,1,8,64k,1M",
         quick: "0,8,64k",
         least: 0,
@@ -521,7 +544,7 @@ pub static COLL: Description = Description {
     axis: &[
         Column::Bytes("size"),
         Column::Ranks,
-        Column::Word("ranks come", &["in a row", "at once", "at random"]),
+        Column::Word("arrival", &["in a row", "at once", "at random"]),
         Column::Statistic,
     ],
     shape: Shape::Bars,
@@ -535,9 +558,10 @@ pub static COLL: Description = Description {
 
 pub static TORRES: Description = Description {
     name: "torres",
-    about: "Allgather and allreduce on 5, 6 and 7 ranks beside 8, in µs, as Torres & Kofuji measure them: fifty in a row, the least of each rank, the greatest over the ranks",
+    about: "Allgather and allreduce on 5, 6 and 7 ranks, relative to 8",
+    details: "Times are µs of fifty calls in a row (Torres & Kofuji): the minimum of each rank, and of these the maximum.",
     program: "torres",
-    title: "Torres & Kofuji: time of the operation on numbers of ranks that are no powers of two",
+    title: "Torres & Kofuji: time of the operation, also on 5, 6 and 7 ranks",
     time: "time of the operation",
     sizes: Some(Numbers {
         help: "Sizes in bytes, multiples of 4",
@@ -563,7 +587,8 @@ pub static TORRES: Description = Description {
 
 pub static PAIRS: Description = Description {
     name: "pairs",
-    about: "Messages of all pairs between two halves of the ranks at once, in µs: from one half to the other until the word is back that all have come, and both ways; and against the least that a link between the halves allows",
+    about: "Messages of all pairs between two halves of the ranks at once",
+    details: "Times are µs from one half to the other until acknowledged, and in both directions, and relative to the limit of a link between the halves.",
     program: "pairs",
     title: "Pairs: messages of all pairs between two halves of the ranks",
     time: "until all have come",

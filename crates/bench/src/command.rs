@@ -23,7 +23,7 @@ use crate::sweep::{self, Sweep};
 use crate::table;
 use crate::testbed::Grounds;
 
-/// Measures Canele, its peers and raw TCP.
+/// Measure Canele, other MPIs and raw TCP
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -32,102 +32,96 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Word {
-    /// Show the clock: its overhead and resolution, and a known sleep by it
+    /// Print overhead and resolution of the clock, and a known sleep
     Clock(ClockOptions),
     #[command(flatten)]
     Instrument(Box<Asked>),
-    /// What `overhead` runs
+    /// Runs one side of `overhead`
     #[command(hide = true)]
     OverheadPair(overhead::Options),
-    /// Several instruments on Canele beside the peers that are installed, in turn
+    /// Run several benchmarks on Canele and the installed peers, in turn
     Compare(Box<CompareOptions>),
 }
 
 #[derive(Debug, Args)]
 struct ClockOptions {
-    /// How long the known sleep is, in seconds
+    /// Length of the known sleep, in seconds
     #[arg(long, default_value = "0.5", value_parser = seconds)]
     sleep: f64,
-    /// Where the program is compiled
+    /// Folder of the compiled program
     #[arg(long, default_value = "build/bench")]
     output: PathBuf,
 }
 
 #[derive(Debug, Args)]
 struct Common {
-    /// The time for each size (or operation) in each round, in seconds [default: 0.2]
-    #[arg(long, value_parser = seconds)]
+    /// Seconds per size or operation in each round [default: 0.2]
+    #[arg(long, help_heading = WORK, value_parser = seconds)]
     seconds: Option<f64>,
-    /// A trial of a few seconds: few cases, 0.02 s for each and 2 rounds, where nothing else is asked
-    #[arg(long)]
+    /// Run for a few seconds only: few cases of 0.02 s each, in 2 rounds
+    #[arg(long, help_heading = WORK)]
     quick: bool,
-    /// The share of packets that links between sites lose meanwhile, such as 0.1%
-    #[arg(long, default_value = "0", value_parser = lab::share)]
+    /// Share of packets lost between sites, such as 0.1%
+    #[arg(long, help_heading = LOAD, default_value = "0", value_parser = lab::share)]
     loss: f64,
-    /// A bulk flow of TCP over the link between sites while each library has its turn, and by what it finds its rate;
-    /// what it kept is told of whole turns, in which libraries begin and end besides
-    #[arg(long, value_name = "CONGESTION")]
+    /// Competing TCP flow between sites, by cubic, bbr or reno; its goodput is printed per turn
+    #[arg(long, help_heading = LOAD, value_name = "CONGESTION", hide_possible_values = true)]
     flow: Option<lab::Congestion>,
-    /// How many programs compute on the machine meanwhile
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    /// Number of computing programs on the machine
+    #[arg(long, help_heading = LOAD, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
     beside: u32,
-    /// Canele under settings of its own beside the others, in turn: NAME:KEY=VALUE[,KEY=VALUE…], where
-    /// `gateways=1` or `2` is for ranks of two sites that reach each other through so many; may be given
-    /// several times, and the ratios are those of the first
-    #[arg(long = "variant", value_name = "VARIANT")]
+    /// Canele with settings, as NAME:KEY=VALUE,KEY=VALUE; gateways=1 or 2 adds gateways; may be repeated
+    #[arg(long = "variant", help_heading = LIBRARIES, value_name = "VARIANT")]
     variants: Vec<Variant>,
-    /// Canele with its strategy on and off, in turn: as --variant on --variant off:CANELE_STRATEGY=fifo
-    #[arg(long, conflicts_with = "variants")]
+    /// Canele with and without its strategy: --variant on --variant off:CANELE_STRATEGY=fifo
+    #[arg(long, help_heading = LIBRARIES, conflicts_with = "variants")]
     on_off: bool,
-    /// How often each library has its turn [default: 1, and 5 where several are compared]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    /// Number of turns of each library [default: 1; 5 for several libraries]
+    #[arg(long, help_heading = WORK, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
-    /// How many nodes each site has in the lab that is raised, over which the ranks are dealt [default: the
-    /// instrument's own: 8 for torres, 2 for the others]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64), conflicts_with = "lab")]
+    /// Number of nodes per site of the lab [default: 8 for torres, otherwise 2]
+    #[arg(long, help_heading = LAB, value_parser = clap::value_parser!(u32).range(1..=64), conflicts_with = "lab")]
     nodes: Option<u32>,
-    /// Round trips between sites, such as 1ms,11.6ms,300ms: the lab is raised anew for each combination with
-    /// --rate and --buffer [default: the lab's own, 11.6ms]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lab::duration, conflicts_with = "lab")]
+    /// Round trips between sites, such as 1ms,300ms, each in a new lab [default: 11.6ms]
+    #[arg(long, help_heading = LAB, value_name = "LIST", value_delimiter = ',', value_parser = lab::duration, conflicts_with = "lab")]
     rtt: Vec<Duration>,
-    /// Rates of the link between sites, such as 100Mbit,1Gbit [default: the lab's own, 1Gbit]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lab::rate, conflicts_with = "lab")]
+    /// Rates of links between sites, such as 100Mbit,1Gbit [default: 1Gbit]
+    #[arg(long, help_heading = LAB, value_name = "LIST", value_delimiter = ',', value_parser = lab::rate, conflicts_with = "lab")]
     rate: Vec<u64>,
-    /// Buffers in front of the link between sites, such as 500kB,2MB [default: the lab's own, 2MB]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lab::bytes, conflicts_with = "lab")]
+    /// Buffers of links between sites, such as 500kB,2MB [default: 2MB]
+    #[arg(long, help_heading = LAB, value_name = "LIST", value_delimiter = ',', value_parser = lab::bytes, conflicts_with = "lab")]
     buffer: Vec<u64>,
-    /// What TCP may hold for a socket at either end (tcp_rmem, tcp_wmem), such as 64kB,4MB [default: the kernel's own]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lab::bytes, conflicts_with = "lab")]
+    /// Largest TCP socket buffers (tcp_rmem, tcp_wmem), such as 64kB,4MB [default: the kernel's]
+    #[arg(long, help_heading = LAB, value_name = "LIST", value_delimiter = ',', value_parser = lab::bytes, conflicts_with = "lab")]
     socket_max: Vec<u64>,
-    /// How many sites the lab has that is raised, over which the ranks are dealt [default: 2]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=8), conflicts_with = "lab")]
+    /// Number of sites of the lab [default: 2]
+    #[arg(long, help_heading = LAB, value_parser = clap::value_parser!(u32).range(2..=8), conflicts_with = "lab")]
     sites: Option<u32>,
-    /// A round trip of its own between two of its sites, such as 0-2=40ms; may be given several times
-    #[arg(long = "pair", value_name = "SITE-SITE=RTT", value_parser = lab::pair, conflicts_with = "lab")]
+    /// Round trip between two sites, such as 0-2=40ms; may be repeated
+    #[arg(long = "pair", help_heading = LAB, value_name = "SITE-SITE=RTT", value_parser = lab::pair, conflicts_with = "lab")]
     pairs: Vec<lab::Pair>,
-    /// Use this lab instead of raising one
-    #[arg(long)]
+    /// Use this lab, and raise none
+    #[arg(long, help_heading = LAB)]
     lab: Option<String>,
-    /// What the plots show of several rounds: the median, or the least (disturbed)
-    #[arg(long, default_value = "median")]
+    /// Statistic over rounds in plots
+    #[arg(long, help_heading = OUTPUT, default_value = "median")]
     by: By,
-    /// Where Canele is installed [default: where this command is]
-    #[arg(long)]
+    /// Folder of the installed Canele [default: that of this command]
+    #[arg(long, help_heading = LIBRARIES)]
     prefix: Option<PathBuf>,
-    /// Where the JSON, the tables and the plots go
-    #[arg(long, default_value = "build/bench")]
+    /// Folder of results, tables and plots
+    #[arg(long, help_heading = OUTPUT, default_value = "build/bench")]
     output: PathBuf,
 }
 
-/// Options of every instrument.
+/// Options of every benchmark.
 #[derive(Debug, Args)]
 struct Options {
-    /// shm, lan or wan [default: the instrument's own: wan for wan, slowstart, coll and pairs, lan for rails
-    /// and torres, shm for the others]
-    #[arg(long)]
+    /// Place of the ranks: shm, lan or wan [default: depends on the benchmark]
+    #[arg(long, help_heading = WORK)]
     place: Option<Place>,
-    /// Measure the peers that are installed in this folder beside Canele
-    #[arg(long)]
+    /// Measure the peers in this folder too
+    #[arg(long, help_heading = LIBRARIES)]
     peers: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
@@ -139,6 +133,13 @@ struct Asked {
     workload: Workload,
     options: Options,
 }
+
+/// Headings of the help.
+const WORK: &str = "Measurement";
+const LIBRARIES: &str = "Libraries";
+const LOAD: &str = "Load";
+const LAB: &str = "Lab";
+const OUTPUT: &str = "Output";
 
 impl Common {
     fn seconds(&self) -> f64 {
@@ -175,16 +176,18 @@ impl Asked {
                 Arg::new(numbers.option)
                     .long(numbers.option)
                     .value_name("LIST")
+                    .help_heading(WORK)
                     .help(format!("{} [default: {}]", numbers.help, numbers.default))
                     .value_parser(parser),
             )
         });
         let command = Options::augment_args(command).about(description.about);
+        let command = command.after_help(description.details);
         if description.long_sizes.is_none() {
             return command;
         }
-        let help = "A thorough run: sizes too that take long";
-        let flag = Arg::new(THOROUGH).long("long").help(help).action(ArgAction::SetTrue);
+        let flag = Arg::new(THOROUGH).long("long").help("Add long sizes").help_heading(WORK);
+        let flag = flag.action(ArgAction::SetTrue);
         command.arg(flag.conflicts_with("quick"))
     }
 }
@@ -234,18 +237,17 @@ impl Subcommand for Asked {
 
 #[derive(Debug, Args)]
 struct CompareOptions {
-    /// Instruments, each at a place: pingpong@wan, burst@lan…; without a place at its own (see --place of each);
-    /// a place alone is a ping-pong there
+    /// Benchmarks, each with a place if not its own: pingpong@wan, burst; a place alone is a ping-pong
     #[arg(default_values = ["shm", "lan", "wan", "oversubscribed"])]
     what: Vec<Subject>,
-    /// Sizes such as 1,16,64k,4M instead of each instrument's own
-    #[arg(long)]
+    /// Sizes in bytes, such as 1,16,64k,4M [default: those of each benchmark]
+    #[arg(long, help_heading = WORK)]
     sizes: Option<String>,
-    /// Numbers of ranks such as 2,8,32 instead of each instrument's own
-    #[arg(long)]
+    /// Numbers of ranks, such as 2,8,32 [default: those of each benchmark]
+    #[arg(long, help_heading = WORK)]
     ranks: Option<String>,
-    /// Where the peers are
-    #[arg(long, default_value = "build/peers")]
+    /// Folder of the peers
+    #[arg(long, help_heading = LIBRARIES, default_value = "build/peers")]
     peers: PathBuf,
     #[command(flatten)]
     common: Common,

@@ -65,8 +65,10 @@ pub enum Instrument {
 pub struct Description {
     /// Of the command and of its files.
     pub name: &'static str,
-    /// What the command does, with the unit of its times.
+    /// Subject of the measurement, in a line.
     pub about: &'static str,
+    /// Measured quantities with their units.
+    pub details: &'static str,
     /// The name of its C source, or, where it is Canele's own, of the command that runs instead.
     pub program: &'static str,
     /// Whether only Canele can run it, on this machine, by a command of its own.
@@ -638,7 +640,9 @@ mod tests {
         for instrument in Instrument::ALL {
             let description = instrument.description();
             assert_eq!(description.name.parse(), Ok(instrument));
-            for text in [description.about, description.program, description.title] {
+            for text in
+                [description.about, description.details, description.program, description.title]
+            {
                 assert!(!text.is_empty(), "{instrument:?}");
             }
             let lists = [description.sizes, description.counts, description.ranks];

@@ -19,28 +19,28 @@ use crate::run::{Interruption, run as run_command, tell};
 use crate::scenario::{size, size_text};
 use crate::statistics::Across;
 
-/// Measures the algorithms of collectives on a job, and writes the table of the fastest for CANELE_PLANS
+/// Measure the algorithms of collectives on a job, and write a table of the fastest for CANELE_PLANS
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Which operations, such as bcast,allreduce [default: all]
+    /// Operations, such as bcast,allreduce [default: all]
     #[arg(long, value_delimiter = ',', value_parser = operation)]
     operations: Vec<Operation>,
-    /// Sizes in bytes, such as 8,64k,1M, multiples of 8: of a block, or of the whole, as in the table
+    /// Sizes in bytes, multiples of 8, such as 8,64k,1M; of a block or of the whole, as in the table
     #[arg(long, default_value = "8,1k,16k,256k,1M")]
     sizes: Sizes,
-    /// The time for each case in each round, in seconds
+    /// Seconds per case in each round
     #[arg(long, default_value = "0.05", value_parser = crate::command::seconds)]
     seconds: f64,
-    /// How often each algorithm has its turn
+    /// Number of turns of each algorithm
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=100))]
     rounds: u32,
-    /// Where the table goes; rank 0's host must see its folder
+    /// File of the table, in a folder that rank 0's host sees
     #[arg(long, default_value = "plans.txt")]
     table: PathBuf,
-    /// Where Canele is installed [default: where this command is]
+    /// Folder of the installed Canele [default: that of this command]
     #[arg(long)]
     prefix: Option<PathBuf>,
-    /// What mpiexec is told: how many ranks, and where [default: -n 4]
+    /// Options of mpiexec [default: -n 4]
     #[arg(last = true, value_name = "MPIEXEC OPTION")]
     mpiexec: Vec<String>,
 }
@@ -65,7 +65,9 @@ impl FromStr for Sizes {
 fn operation(name: &str) -> Result<Operation, String> {
     let known = Operation::ALL.into_iter().find(|operation| operation.name() == name);
     let names = || Operation::ALL.map(Operation::name).join(", ");
-    known.ok_or_else(|| format!("no operation `{name}`: there are {}", names()))
+    let near = settings::nearest(name, Operation::ALL.map(Operation::name));
+    let advice = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+    known.ok_or_else(|| format!("no operation `{name}`{advice}: there are {}", names()))
 }
 
 /// Runs `canele tune`.

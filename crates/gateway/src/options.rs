@@ -9,10 +9,8 @@ use zeroize::Zeroizing;
 use crate::network::Net;
 
 /// Forward connections between the hosts of a site and other sites
-///
-/// The first line of standard input is the job's pass: its number in 16 hexadecimal digits, a space, and its secret in 64.
 #[derive(Debug, Parser)]
-#[command(name = "canele-gateway", version)]
+#[command(name = "canele-gateway", version, after_help = PASS)]
 pub struct Options {
     /// Listen here over TCP and UDP, on the first free port, such as 10.77.1.10:7000-7009; may be repeated
     #[arg(long, help_heading = ADDRESSES, value_name = "ADDRESS[:PORTS]", required = true)]
@@ -23,8 +21,8 @@ pub struct Options {
     /// Connect to gateways of other sites in this network; may be repeated
     #[arg(long, help_heading = ADDRESSES, value_name = "NETWORK")]
     pub gateways: Vec<Net>,
-    /// Protocol to other gateways
-    #[arg(long, value_enum, default_value_t)]
+    /// Protocol to other gateways: auto (TCP with BBR, otherwise UDP), tcp, or udp (TCP as fallback)
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub between: Between,
     /// End at the end of standard input
     #[arg(long)]
@@ -38,6 +36,8 @@ pub struct Options {
 }
 
 const ADDRESSES: &str = "Addresses";
+
+const PASS: &str = "The first line of standard input is the job's pass: its number in 16 hexadecimal digits, a space, and its secret in 64.";
 
 /// Protocol between gateways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -67,8 +67,8 @@ enum Word {
         /// Length of the cut, such as 2s [default: until heal]
         #[arg(long = "for", value_parser = spec::span)]
         duration: Option<Duration>,
-        /// Direction of the lost packets
-        #[arg(long, default_value = "both")]
+        /// Direction of the lost packets: in, out or both
+        #[arg(long, default_value = "both", hide_possible_values = true)]
         direction: Way,
     },
     /// End all cuts

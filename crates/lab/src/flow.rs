@@ -18,8 +18,8 @@ pub(crate) struct Flow {
     /// Length of the flow, such as 10s
     #[arg(long = "for", value_parser = spec::span, default_value = "10s")]
     duration: Duration,
-    /// Congestion control
-    #[arg(long, default_value = "cubic")]
+    /// Congestion control: cubic, bbr or reno
+    #[arg(long, default_value = "cubic", hide_possible_values = true)]
     congestion: Congestion,
     /// Sending node [default: the last of the first site]
     #[arg(long)]
