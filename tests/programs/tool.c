@@ -231,7 +231,7 @@ static void beside_communication(int rank) {
     MPI_T_pvar_session session, other;
     MPI_T_pvar_handle polls, sleeps, slept, packets, frames, asked, others_polls, steps[3];
     MPI_Request requests[MESSAGES];
-    const char *places[3] = {"task_steps_in_calls", "task_steps_in_waits", "task_steps_by_standby"};
+    const char *places[3] = {"task_steps_in_calls", "task_steps_in_waits", "task_steps_by_progress_thread"};
     unsigned long long before, after, all_steps = 0;
     int provided, sum = 0, tries;
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
