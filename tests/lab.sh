@@ -235,10 +235,10 @@ raise
 namespaces >"$work/before"
 raise
 namespaces >"$work/after"
-check "a second up replaces the first" "" "$(left_behind "$work/before" | grep -v "^$CANELE_LAB\\." | grep -v -E 'sleep infinity|lab steward')"
+check "a second up replaces the first" "" "$(left_behind "$work/before" | grep -v "^$CANELE_LAB\\." | grep -v -E 'sleep infinity|lab daemon')"
 check "its networks are new, or made anew" 4 "$(sort -u "$work/after" | wc -l)"
 check "and work" "collectives on 8 ranks: 0 failures" "$(grid -n 8 -hosts $everywhere "$work/collectives")"
-for id in $(left_behind "$work/after" | awk '/sleep infinity|lab steward/ { print $1 }'); do kill -9 "$id"; done
+for id in $(left_behind "$work/after" | awk '/sleep infinity|lab daemon/ { print $1 }'); do kill -9 "$id"; done
 check "status knows that it was killed" 1 "$(lab status | grep -c broken)"
 raise
 check "an up after a kill works" "collectives on 8 ranks: 0 failures" "$(grid -n 8 -hosts $everywhere "$work/collectives")"

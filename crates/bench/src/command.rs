@@ -582,7 +582,7 @@ const QUICK_ROUNDS: u32 = 2;
 const WHOLE_SECONDS: f64 = 0.2;
 /// And in a quick trial.
 const QUICK_SECONDS: f64 = 0.02;
-/// How long a quick trial may compute or be silent.
+/// Longest computation or silence of a quick trial.
 const QUICK_MOST_S: u64 = 40;
 
 #[cfg(test)]

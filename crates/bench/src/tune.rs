@@ -114,7 +114,7 @@ fn wrong(path: &Path, error: &std::io::Error) -> String {
 #[derive(Debug)]
 struct Case {
     call: Call,
-    /// What the model chooses.
+    /// Selection of the model.
     choice: Algorithm,
     contenders: Vec<Contender>,
 }
@@ -170,7 +170,7 @@ fn cases(arguments: &Arguments, places: &Topology) -> Vec<Case> {
     operations.flat_map(of).collect()
 }
 
-/// How the program is run.
+/// The command that runs the program.
 struct Job {
     mpiexec: PathBuf,
     program: PathBuf,
@@ -217,7 +217,7 @@ impl Job {
         })
     }
 
-    /// Where the job's ranks run, and what messages cost there.
+    /// Places of the job's ranks, and the cost of messages there.
     fn places(&self) -> Result<Topology, String> {
         let mut told = None;
         self.start("", &[], &mut |line| {
@@ -296,14 +296,14 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|error| wrong(path, &error))
 }
 
-/// What came out for a case.
+/// The result of a case.
 #[derive(Debug)]
 struct Found {
     operation: Operation,
     bytes: u64,
     choice: Algorithm,
     predicted_us: f64,
-    /// What the model's choice took.
+    /// Times of the model's selection.
     took: Across,
     /// Of all the one with the least median.
     fastest: Algorithm,
@@ -333,14 +333,13 @@ impl Found {
         })
     }
 
-    /// What the table should say; nothing where the model's choice stays.
+    /// Algorithm for the table; none where the model's selection stays.
     fn wanted(&self) -> Option<Algorithm> {
         self.is_clear.then_some(self.fastest)
     }
 }
 
-/// Whether one is faster than the other beyond the noise: by its median, by its least, and in all rounds but one of
-/// five.
+/// True if one is faster than the other beyond the noise: by its median, by its minimum, and in four of five rounds.
 fn is_clear(one: &[f64], other: &[f64]) -> bool {
     let (Some(across), Some(against)) = (Across::of(one), Across::of(other)) else { return false };
     let won = one.iter().zip(other).filter(|(one, other)| one < other).count();
@@ -350,7 +349,7 @@ fn is_clear(one: &[f64], other: &[f64]) -> bool {
         && won >= rounds - rounds / 5
 }
 
-/// What was found, beside what the model says.
+/// The results, beside those of the model.
 fn shown(places: &Topology, found: &[Found], meeting_us: Option<Across>) -> String {
     let mut text = format!(
         "on {} ranks, {} nodes, {} sites{}\n\n{:14} {:>9}  {:13} {:>12} {:>12}  {:13} {:>12} {:>6}\n",
@@ -431,7 +430,7 @@ fn between(one: u64, other: u64) -> u64 {
 /// Of reductions, in bytes.
 const ELEMENT: u64 = 8;
 
-/// What is faster by less than this factor may be noise.
+/// Smaller differences than this factor may be noise.
 const CLEARLY: f64 = 0.93;
 
 #[cfg(test)]

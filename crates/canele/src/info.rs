@@ -172,7 +172,7 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
     Ok(text)
 }
 
-/// How messages are shared among links that lead from one host to the same other one.
+/// Shares of messages on parallel links between two hosts.
 fn together(links: &[&(Pair, Entry<Cost>)]) -> String {
     let host = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
     let mut routes: BTreeMap<(String, String), Vec<(&str, &Cost)>> = BTreeMap::new();
@@ -209,7 +209,7 @@ fn shares(here: &str, there: &str, links: &[(&str, &Cost)]) -> String {
     text
 }
 
-/// Whether a link's ends are these, in either direction; a host stands for all its interfaces.
+/// True if a link has these ends, in either direction. A host stands for all its interfaces.
 fn is_between(pair: &Pair, ends: &[String]) -> bool {
     let is = |end: &str, name: &str| {
         end.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -328,8 +328,7 @@ fn first(signs: Signs) -> String {
     )
 }
 
-/// Whether a short message shares the frame of a long piece: the gap that it saves the piece against the
-/// time that it is late by it.
+/// Says if a short message shares the frame of a long piece: the saved gap against the added delay.
 fn company(cost: &Cost, piece: u64) -> String {
     let (gap_ns, late_ns) = (cost.gap_ns(), cost.busy_ns(piece));
     let word = if late_ns > gap_ns { "apart" } else { "together" };

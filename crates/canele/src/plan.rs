@@ -1,4 +1,4 @@
-//! `canele info --plan`: what a collective does on a grid, and what it is predicted to take.
+//! `canele info --plan`: the schedule of a collective on a grid, and its predicted time.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -51,7 +51,7 @@ pub struct Pair {
     bytes_per_s: Option<u64>,
 }
 
-/// What messages cost here, and how that is known: within a node, within a site, between sites, and of waking.
+/// The cost of messages within a node, within a site and between sites, and of waking; each with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Here {
     costs: Costs,
@@ -59,7 +59,7 @@ pub struct Here {
 }
 
 impl Here {
-    /// What this machine remembers, and what is usual where it remembers nothing.
+    /// Costs that this machine remembers, and typical ones for the rest.
     pub fn remembered(cache: Option<&Cache>) -> Self {
         let host = cache.and_then(|cache| cache.host().ok().flatten());
         let listing = cache.and_then(|cache| cache.links().ok()).unwrap_or_default();
@@ -190,7 +190,7 @@ pub fn text(
     Ok(text)
 }
 
-/// What messages cost; between each two sites where they are not alike.
+/// The cost of messages; for each pair of sites if these differ.
 fn costs(topology: &Topology, here: &Here, given: &[Pair]) -> String {
     let Costs { node, site, wide, wake_ns } = *topology.costs();
     let [of_node, of_site, of_sites] = &here.origins;
@@ -218,7 +218,7 @@ fn costs(topology: &Topology, here: &Here, given: &[Pair]) -> String {
     text
 }
 
-/// What planning takes when it is undisturbed.
+/// Undisturbed time of planning.
 fn planning_us(make: impl Fn() -> Schedule) -> f64 {
     let once = || {
         let start = Instant::now();
@@ -228,7 +228,7 @@ fn planning_us(make: impl Fn() -> Schedule) -> f64 {
     (0..PLANNED).map(|_| once()).fold(f64::INFINITY, f64::min)
 }
 
-/// What the choice comes from.
+/// Reason of the selection.
 fn origin(topology: &Topology, call: &Call) -> String {
     let (choice, variable) = (topology.choice(call), settings::PLANS.variable());
     let table = settings::PLANS.text();
@@ -243,7 +243,7 @@ fn origin(topology: &Topology, call: &Call) -> String {
     }
 }
 
-/// What may carry out the call, by formula; the choice is marked.
+/// Candidate algorithms, by formula; the selected one is marked.
 fn candidates(topology: &Topology, call: &Call) -> String {
     let mut text = String::from("algorithms, by formula\n");
     let choice = topology.choice(call);
@@ -266,7 +266,7 @@ fn wanted() -> Result<Plans, String> {
 
 type Maker = Box<dyn Fn(u32, &Topology) -> Schedule>;
 
-/// What plans an operation, the call, and the bytes of its unit. The root is rank 0, and reductions are of
+/// The planner of an operation, the call, and the bytes of its unit. The root is rank 0. Reductions combine
 /// eight-byte elements by an operation whose result is the same in any order.
 fn maker(name: &str, bytes: u64) -> Result<(Call, u64, Maker), String> {
     let all = Operation::ALL;
@@ -352,7 +352,7 @@ fn told(step: &Step) -> String {
         Step::Announce { units, reader } => format!("announce {units} for {reader}"),
         Step::PostMore { piece, span: what } => format!("post     piece {piece}: {}", span(what)),
         Step::Release { piece } => format!("let go   pieces to {piece}"),
-        Step::Meet { first, end } => format!("wait     for {first}..{end} at the board"),
+        Step::Meet { first, end } => format!("wait     for {first}..{end} at the segment"),
         Step::Take { from, at, to } => format!("take     of {from} from {at} to {}", span(to)),
         Step::TakeBlock { from, to } => {
             format!("take     of {from} what is for it to {}", span(to))
@@ -370,7 +370,7 @@ fn told(step: &Step) -> String {
 
 const ELEMENT: u64 = 8;
 
-/// So often, of which the least counts.
+/// Number of repetitions; the fastest counts.
 const PLANNED: u32 = 5;
 
 /// A plan of more ranks is not for reading.

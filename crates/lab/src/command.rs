@@ -83,7 +83,7 @@ enum Word {
     /// Take the lab down, with all its processes
     Down(Named),
     #[command(hide = true)]
-    Steward {
+    Daemon {
         #[arg(action = clap::ArgAction::Set)]
         carries: bool,
         spec: String,
@@ -121,7 +121,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Word::Heal(named) => with(&named.name, |lab| lab.heal().map(|_| ())),
         Word::Flow { named, flow } => find(&named.name).and_then(|lab| flow.run(&lab)),
         Word::Down(named) => down(&named.name),
-        Word::Steward { carries, spec, socket } => keep(carries, &spec, &socket),
+        Word::Daemon { carries, spec, socket } => keep(carries, &spec, &socket),
         Word::Sink => flow::sink().map_err(text),
         Word::Source(source) => source.run().map_err(text),
         Word::Serve { address } => check::serve(&address).map_err(text),
@@ -188,7 +188,7 @@ fn describe_grid(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What `status` says as JSON.
+/// Output of `status --json`.
 #[derive(serde::Serialize)]
 struct Status<'a> {
     name: &'a str,
@@ -324,7 +324,7 @@ mod tests {
             "heal",
             "flow --for 30s --congestion bbr",
             "status --json",
-            "steward true {} /tmp/socket",
+            "daemon true {} /tmp/socket",
             "source 10.0.0.1:7 2.5 cubic",
         ] {
             let words = std::iter::once("lab").chain(line.split_whitespace());

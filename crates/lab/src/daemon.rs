@@ -1,5 +1,5 @@
-//! The lab's steward: the process that carries what goes between sites, and changes what links are like
-//! while they carry. It lives in the router and is spoken to by a socket: a line of JSON to and fro.
+//! The lab's daemon: the process that forwards packets between sites, and changes links while they carry traffic.
+//! It runs in the router and answers on a socket, one line of JSON for each request.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -18,7 +18,7 @@ use crate::namespace::tool;
 use crate::spec::{self, Spec};
 use crate::wire::{Conditions, Counts};
 
-/// What is to be different on links; what is not named stays.
+/// Changes of links; everything else stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
 pub struct Change {
     /// Share of packets lost, such as 0.1% or 0.001
@@ -71,7 +71,7 @@ impl Change {
     }
 }
 
-/// Which links: all, or those from a site, or to one.
+/// A selection of links: all, those from a site, or those to a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 pub struct Which {
     /// Links from this site only, such as 0
@@ -88,7 +88,7 @@ impl Which {
     }
 }
 
-/// Which way a cut is.
+/// Direction of a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Way {
     /// Incoming packets
@@ -99,14 +99,14 @@ pub enum Way {
     Both,
 }
 
-/// Whom nothing reaches, or who reaches nobody.
+/// A cut of a site or a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
     /// The site, from all others.
     pub site: u32,
     /// Only this node of it, from its own site too.
     pub node: Option<u32>,
-    /// Which way.
+    /// Direction of the lost packets.
     pub way: Way,
 }
 
@@ -145,15 +145,15 @@ pub struct Link {
     pub from: u32,
     /// The site it leads to.
     pub to: u32,
-    /// What it is like now.
+    /// Present conditions.
     pub conditions: Conditions,
-    /// Whether it is cut.
+    /// True if it is cut.
     pub is_cut: bool,
-    /// What it has carried, and what not.
+    /// Packets carried, lost and dropped.
     pub counts: Counts,
 }
 
-/// What a steward is asked.
+/// A request to the daemon.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Nothing but the answer.
@@ -169,7 +169,7 @@ pub(crate) enum Request {
 /// Its answer: the links as they are then, or why it did not do what was asked.
 pub(crate) type Answer = Result<Vec<Link>, String>;
 
-/// Asks the steward at a socket.
+/// Asks the daemon at a socket.
 pub(crate) fn ask(socket: &Path, request: &Request) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -202,19 +202,19 @@ pub(crate) fn serve(spec: &Spec, carries: bool, socket: &Path) -> io::Result<()>
     // Whoever reaches the socket finds the links open.
     let listener = UnixListener::bind(socket)?;
     let (nics, cuts, ports) = (spec.nics, Vec::new(), BTreeSet::new());
-    Steward { links, nics, cuts, ports }.run(&listener)
+    Daemon { links, nics, cuts, ports }.run(&listener)
 }
 
-struct Steward {
+struct Daemon {
     links: Vec<(u32, u32, Arc<Direction>)>,
     nics: u32,
-    /// What is cut, and until when.
+    /// Cuts with the times of their ends.
     cuts: Vec<(Cut, Option<Instant>)>,
     /// The ports that drop at present.
     ports: BTreeSet<(String, &'static str)>,
 }
 
-impl Steward {
+impl Daemon {
     fn run(mut self, listener: &UnixListener) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         loop {
@@ -348,7 +348,7 @@ fn system(name: &str, words: &[&str]) -> Result<(), String> {
 
 /// Of the process of the links.
 const NICENESS: i32 = -15;
-/// How long either side waits for the other's line.
+/// Time that either side waits for the other's line.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Of a line.
 const MOST_BYTES: u64 = 1 << 20;
@@ -383,19 +383,19 @@ mod tests {
     }
 
     #[test]
-    fn a_steward_answers_until_it_is_spoken_to_no_more() {
-        let folder = std::env::temp_dir().join(format!("canele-steward-{}", std::process::id()));
+    fn a_daemon_answers_until_it_is_spoken_to_no_more() {
+        let folder = std::env::temp_dir().join(format!("canele-daemon-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let socket = folder.join("socket");
         let listener = UnixListener::bind(&socket).unwrap();
         let direction = Arc::new(Direction::new(Spec::default().conditions(0, 1)).unwrap());
-        let steward = Steward {
+        let daemon = Daemon {
             links: vec![(0, 1, direction)],
             nics: 1,
             cuts: Vec::new(),
             ports: BTreeSet::new(),
         };
-        std::thread::spawn(move || steward.run(&listener));
+        std::thread::spawn(move || daemon.run(&listener));
         let ask = |request| ask(&socket, &request).unwrap();
         let change = Change { loss: Some(0.5), ..Change::default() };
         let links = ask(Request::Set(Which::default(), change)).unwrap();

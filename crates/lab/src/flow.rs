@@ -1,4 +1,4 @@
-//! A competing flow: somebody else's bulk transfer over the lab's links.
+//! A competing flow: a foreign bulk transfer over the lab's links.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::grid::Lab;
 use crate::spec;
 
-/// A stream of TCP from a node to another, as asked for.
+/// Options of a TCP flow between two nodes.
 #[derive(Debug, Args)]
 #[group(id = "stream")]
 pub(crate) struct Flow {
@@ -42,7 +42,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// As the kernel calls it.
+    /// The kernel's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
@@ -53,7 +53,7 @@ impl Congestion {
 }
 
 impl Flow {
-    /// Runs it to its end and prints what it got.
+    /// Runs the flow to its end and prints its goodput.
     pub fn run(&self, lab: &Lab) -> Result<(), String> {
         let (first, last) = Stream::usual(lab);
         let (from, to) = (self.from.clone().unwrap_or(first), self.to.clone().unwrap_or(last));
@@ -78,17 +78,17 @@ pub struct Stream {
     said: BufReader<ChildStdout>,
 }
 
-/// What a flow got through, from the first byte that came to the last.
+/// Goodput of a flow, from its first received byte to its last.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goodput {
-    /// How much.
+    /// Received bytes.
     pub bytes: u64,
-    /// In which time.
+    /// Time between first and last byte.
     pub seconds: f64,
 }
 
 impl Goodput {
-    /// As a rate, in 10⁶ bits a second.
+    /// Rate in 10⁶ bits per second.
     pub fn mbit_per_s(self) -> f64 {
         self.bytes as f64 * 8e-6 / self.seconds.max(1e-9)
     }
@@ -188,8 +188,7 @@ impl Drop for Ended {
     }
 }
 
-/// Where a flow ends: prints its port, swallows a stream, and prints bytes and seconds from the first
-/// byte to the last.
+/// Receives a flow: prints its port, reads a stream, and prints bytes and seconds from the first byte to the last.
 pub(crate) fn sink() -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     println!("{}", listener.local_addr()?.port());
@@ -213,7 +212,7 @@ pub(crate) fn sink() -> io::Result<()> {
     Ok(())
 }
 
-/// Where a flow begins.
+/// The sending process of a flow.
 #[derive(Debug, Args)]
 #[group(id = "end")]
 pub(crate) struct Source {
@@ -223,7 +222,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Sends as much as it can for so long.
+    /// Sends at full rate for the given time.
     pub fn run(&self) -> io::Result<()> {
         let mut socket = TcpStream::connect_timeout(&self.address, SILENCE)?;
         let name = self.congestion.name();
@@ -248,9 +247,9 @@ fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Longer than anything is measured.
+/// Longer than any measurement.
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
-/// So long a stream may stand still, as over a link that is cut.
+/// Longest silence of a stream, such as over a link that is cut.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How often a source that cannot send looks at the clock.
+/// Interval at which a blocked source reads the clock.
 const GLANCE: Duration = Duration::from_millis(100);

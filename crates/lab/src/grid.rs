@@ -64,7 +64,7 @@ pub struct Lab {
     mark: String,
     /// The router's holder, and the process of the links.
     router: Holder,
-    steward: Option<Holder>,
+    daemon: Option<Holder>,
     /// How delay is made: `netem` or `user space`.
     pub delay_by: String,
 }
@@ -117,7 +117,7 @@ impl Lab {
             rights,
             mark,
             router,
-            steward: None,
+            daemon: None,
             delay_by: String::new(),
         };
         if let Err(error) = lab.build() {
@@ -239,7 +239,7 @@ impl Lab {
 
     fn holders(&self) -> impl Iterator<Item = &Holder> {
         let nodes = self.nodes.iter().map(|node| &node.holder);
-        self.steward.iter().chain(nodes).chain([&self.router]).chain(self.rights.holder())
+        self.daemon.iter().chain(nodes).chain([&self.router]).chain(self.rights.holder())
     }
 
     fn build(&mut self) -> Result<(), LabError> {
@@ -316,7 +316,7 @@ impl Lab {
         self.keep_private()?;
         if self.spec.sites < 2 {
             self.delay_by = "nothing".into();
-            return self.start_steward(false);
+            return self.start_daemon(false);
         }
         self.delay_by = "user space".into();
         let Err(refusal) = self.queue_packets() else { return Ok(()) };
@@ -324,8 +324,8 @@ impl Lab {
             return Err(refusal);
         }
         self.delay_by = "netem".into();
-        if let Some(steward) = self.steward.take() {
-            steward.end();
+        if let Some(daemon) = self.daemon.take() {
+            daemon.end();
         }
         for (from, to) in self.spec.directions() {
             // Of those that were never added there is nothing to delete.
@@ -336,7 +336,7 @@ impl Lab {
                 self.in_router(&command)?;
             }
         }
-        self.start_steward(false)
+        self.start_daemon(false)
     }
 
     /// Has the packets between sites queued to a process of ours.
@@ -347,7 +347,7 @@ impl Lab {
         }
         // Of a shorter MTU nobody is told, as behind many a firewall.
         self.in_router(&self.rule("-A OUTPUT -p icmp --icmp-type fragmentation-needed -j DROP"))?;
-        self.start_steward(true)
+        self.start_daemon(true)
     }
 
     fn queue_rule(&self, word: &str, from: u32, to: u32, number: u32) -> String {
@@ -387,20 +387,20 @@ impl Lab {
         ))
     }
 
-    fn start_steward(&mut self, carries: bool) -> Result<(), LabError> {
+    fn start_daemon(&mut self, carries: bool) -> Result<(), LabError> {
         let own = std::env::current_exe()
             .map_err(|source| LabError::System { what: "own path".into(), source })?;
         let socket = socket_path(&self.spec.name);
         let _ = fs::remove_file(&socket);
         let mut command = self.rights.enter(&self.router, &["-n", "--"]);
-        command.arg(own).args(["lab", "steward", &carries.to_string()]);
+        command.arg(own).args(["lab", "daemon", &carries.to_string()]);
         command.arg(serde_json::to_string(&self.spec).unwrap_or_default()).arg(socket);
         command.env(MARK, &self.mark);
-        let steward = spawn(command, "lab steward")?;
-        self.steward = Some(steward);
+        let daemon = spawn(command, "lab daemon")?;
+        self.daemon = Some(daemon);
         let since = Instant::now();
         while self.links().is_err() {
-            if !steward.is_alive() || since.elapsed() > START {
+            if !daemon.is_alive() || since.elapsed() > START {
                 let text = "packets cannot be queued to user space".into();
                 return Err(LabError::Refused(text));
             }

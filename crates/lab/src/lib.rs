@@ -3,7 +3,7 @@
 //! A node is a set of namespaces (network, host name, System V IPC, mounts with a `/dev/shm` of its
 //! own), kept alive by a holder process; a site is a bridge its nodes are plugged into, each at the
 //! LAN's rate; between the sites stands a router whose links delay, limit and lose as asked. The router's
-//! packets are queued to a process in user space, the steward: they stay in the kernel, only their lengths
+//! packets are queued to a process in user space, the daemon: they stay in the kernel, only their lengths
 //! come up, unless packets are to be told apart. What links are like can be changed while they carry, and
 //! what they carry is counted. Where the kernel queues nothing to users, its own emulator (netem) makes the
 //! links, as they were asked for at first.

@@ -16,7 +16,7 @@ use rustix::time::Timespec;
 use crate::nfqueue::{Packet, PacketQueue};
 use crate::wire::{Conditions, Counts, Fate, Size, Wire};
 
-/// What the steward and the carrier of a direction share.
+/// What the daemon and the carrier of a direction share.
 #[derive(Debug)]
 pub(crate) struct Direction {
     state: Mutex<State>,

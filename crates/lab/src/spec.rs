@@ -1,4 +1,4 @@
-//! What a lab is to be like.
+//! Descriptions of labs.
 
 use std::time::Duration;
 
@@ -55,10 +55,10 @@ pub struct Spec {
 
 const LINKS: &str = "Links";
 
-/// Two sites that are farther from each other, or nearer, than others.
+/// A pair of sites with a round trip of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
-    /// Which.
+    /// The two sites.
     pub sites: [u32; 2],
     /// The round trip between them.
     pub rtt: Duration,
@@ -90,7 +90,7 @@ impl Spec {
         format!("site{site}-node{node}")
     }
 
-    /// Whether all sites that are named exist.
+    /// Checks that all named sites exist.
     ///
     /// # Errors
     /// The one that does not.
@@ -108,7 +108,7 @@ impl Spec {
         self.pairs.iter().rfind(is_it).map_or(self.rtt, |pair| pair.rtt)
     }
 
-    /// What the link from one site to another is like at first.
+    /// Initial conditions of the link from one site to another.
     pub fn conditions(&self, from: u32, to: u32) -> Conditions {
         Conditions {
             rate_bits_per_s: self.wan_rate,
@@ -150,9 +150,9 @@ pub(crate) fn port(site: u32, node: u32, nic: u32) -> String {
     format!("p{site}-{node}-{nic}")
 }
 
-/// Where the numbers that decide of losses begin.
+/// Default seed of losses.
 const SEED: u64 = 0x9e37_79b9;
-/// How much later packets come that others overtake: some eighty packets at 1 Gb/s.
+/// Extra delay of reordered packets, some eighty packets at 1 Gb/s.
 const REORDER_DELAY: Duration = Duration::from_millis(1);
 const ETHERNET_MTU_BYTES: u32 = 1500;
 
@@ -213,7 +213,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     time(text, 10.0)
 }
 
-/// How long something lasts that ends by itself.
+/// Parses the length of a cut or a flow.
 pub(crate) fn span(text: &str) -> Result<Duration, String> {
     time(text, 3600.0)
 }

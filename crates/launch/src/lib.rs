@@ -1,7 +1,7 @@
 //! `mpiexec` and its agents.
 //!
 //! `mpiexec` starts one agent per node, directly or through a launcher such as ssh, and speaks with it
-//! over the agent's standard streams; no port is opened anywhere, and the job's secret travels on no
+//! over the agent's standard streams. No port is opened anywhere, and the job's secret travels on no
 //! command line. On a grid it starts one agent per site, which starts those of the site's other hosts. The agent starts the node's ranks, passes their output, input, exits and PMI-1
 //! requests on, and ends everything it started when its channel closes, whatever the reason.
 

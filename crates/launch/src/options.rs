@@ -9,36 +9,36 @@ use crate::command_line::{Reading, Text};
 use crate::grid::Grid;
 use crate::placing::Placing;
 
-/// What was asked for.
+/// The options of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The programs, as ranks come.
+    /// Programs, in the order of ranks.
     pub programs: Vec<Program>,
-    /// The hosts and how many ranks each takes; empty is this machine.
+    /// Hosts with their numbers of ranks; empty: this machine.
     pub hosts: Vec<(String, Option<u32>)>,
-    /// The hosts of the allocation around us.
+    /// Hosts of the surrounding allocation.
     pub(crate) allocated: Vec<String>,
-    /// The grid that the hosts are of.
+    /// Grid of the hosts.
     pub grid: Option<Grid>,
-    /// Ranks per host, where the hosts do not say.
+    /// Ranks per host, for hosts without a number.
     pub per_host: Option<u32>,
-    /// How agents are started.
+    /// Launcher of agents.
     pub launcher: Option<Launcher>,
-    /// What each rank is bound to on its host.
+    /// Binding of each rank on its host.
     pub binding: Option<Binding>,
-    /// Whether lines of output are labelled with their rank.
+    /// True if lines of output are labelled with their rank.
     pub label: bool,
     /// Variables for all programs.
     pub environment: Vec<(String, String)>,
-    /// Whether the local environment goes to the ranks.
+    /// True if the local environment is not passed to the ranks.
     pub no_environment: bool,
-    /// The job is ended after so many seconds.
+    /// Time limit of the job.
     pub timeout_s: Option<u64>,
-    /// The file that is to say who sent how much to whom.
+    /// File for the recorded pattern.
     pub record: Option<PathBuf>,
-    /// Where such a file says that ranks go.
+    /// Placement by a recorded pattern.
     pub(crate) placing: Option<Placing>,
-    /// Whether to say what was decided.
+    /// True if decisions are printed.
     pub verbose: bool,
 }
 
@@ -51,31 +51,31 @@ pub struct Program {
     pub command: Vec<OsString>,
     /// Variables for this program only.
     pub environment: Vec<(String, String)>,
-    /// Where it runs.
+    /// Working directory.
     pub directory: Option<String>,
 }
 
-/// How an agent is started on a host.
+/// A launcher of agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launcher {
-    /// On this machine, whatever the host's name.
+    /// A child process on this machine, whatever the host's name.
     Fork,
-    /// By a command that is given the host and then the agent's command line.
+    /// A command, followed by the host and the agent's command line.
     Command(Vec<String>),
 }
 
 impl Launcher {
-    /// How agents on other hosts are started, unless told otherwise.
+    /// The default launcher for other hosts.
     pub(crate) fn ssh() -> Self {
         Self::Command(SSH.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// How agents on hosts of an allocation of Slurm's are started.
+    /// The launcher for hosts of a Slurm allocation.
     pub(crate) fn slurm() -> Self {
         Self::Command(SRUN.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Whether a remote shell reads what it runs.
+    /// True if a remote shell reads the command.
     pub(crate) fn has_shell(&self) -> bool {
         let Self::Command(words) = self else { return false };
         let program = words.first().and_then(|word| Path::new(word).file_name());
@@ -83,12 +83,12 @@ impl Launcher {
     }
 }
 
-/// What is wrong with a command line.
+/// A mistake in a command line.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{0} (see mpiexec --help)")]
 pub struct UsageError(pub(crate) String);
 
-/// Asked for instead of a run.
+/// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// A run.
@@ -162,8 +162,8 @@ impl Options {
         self.programs.iter().map(|program| program.ranks).sum()
     }
 
-    /// The host of every rank, as an index into the hosts: by the recorded pattern, or filled one after the
-    /// other, and again from the first when ranks are left.
+    /// The host of every rank, as an index into the hosts. Uses the recorded pattern, or fills hosts one after the
+    /// other, again from the first when ranks are left.
     pub fn placement(&self) -> Vec<usize> {
         if let Some(placing) = &self.placing {
             return placing.homes.clone();
@@ -174,13 +174,13 @@ impl Options {
         one_round.collect::<Vec<_>>().into_iter().cycle().take(size).collect()
     }
 
-    /// What the hosts are called.
+    /// Names of the hosts.
     pub(crate) fn host_names(&self) -> impl Iterator<Item = &str> {
         let here = self.hosts.is_empty().then_some("localhost");
         self.hosts.iter().map(|(name, _)| name.as_str()).chain(here)
     }
 
-    /// How many ranks a host takes before the next one is filled.
+    /// Number of ranks that a host takes before the next one is filled.
     pub(crate) fn slots(&self, host: usize) -> u32 {
         let own = self.hosts.get(host).and_then(|(_, count)| *count);
         own.unwrap_or_else(|| self.per_host.unwrap_or(1).max(1))
@@ -306,14 +306,14 @@ fn hosts_from(text: &str, name: &str) -> Result<Vec<(String, Option<u32>)>, Usag
 
 const SSH: &str = "ssh -x -o BatchMode=yes -o ConnectTimeout=20";
 
-/// How Slurm starts an agent on a host of the allocation: beside what runs there, on all its cores, and
-/// without waiting for the end of a line, which an agent's messages do not have.
+/// Command that starts an agent on a host of a Slurm allocation. The agent shares the host with other steps, uses all
+/// its cores, and writes without line buffering, since its messages have no line ends.
 const SRUN: &str = "srun --quiet --nodes=1 --ntasks=1 --overlap --export=ALL --mpi=none --cpu-bind=none --unbuffered --nodelist={host}";
 
-/// The number of a program's ranks as long as none is given.
+/// Number of ranks of a program before one is given.
 const UNCOUNTED: u32 = 0;
 
-/// Ranks in one job.
+/// Largest number of ranks in one job.
 pub(crate) const RANKS_MAX: u32 = 1 << 20;
 
 #[cfg(test)]
