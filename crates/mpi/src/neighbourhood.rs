@@ -81,7 +81,7 @@ impl Neighbourhood {
     pub fn allgather(&self, len: u64, receives: &[u64]) -> Schedule {
         let all = Span { buffer: Buffer::Input, start: 0, len };
         let sends = self.destinations.iter().filter_map(|&to| Some((to?, all)));
-        plan::direct(self.receives(receives), sends)
+        plan::exchange(self.receives(receives), sends)
     }
 
     /// A block of the input to every destination, one of the output from every source. Units are bytes.
@@ -89,7 +89,7 @@ impl Neighbourhood {
         let blocks = blocks(Buffer::Input, sends);
         let sends =
             self.destinations.iter().zip(blocks).filter_map(|(&to, span)| Some((to?, span)));
-        plan::direct(self.receives(receives), sends)
+        plan::exchange(self.receives(receives), sends)
     }
 
     /// In the order of the messages of each source: on a grid, what comes from behind was sent first.

@@ -125,7 +125,7 @@ fn is_wanted() -> bool {
 
 /// What the first process of this one's node tells.
 fn tell_neighbours(comm: &Comm, tag: i32, told: [u8; DOOR]) -> Result<[u8; DOOR]> {
-    let plan = plan::tell_neighbours(comm.rank(), comm.places()?, DOOR as u64);
+    let plan = plan::broadcast_in_node(comm.rank(), comm.places()?, DOOR as u64);
     let data = Region::from_box(Box::new(told));
     let call = Call::numbered(CommRef::Derived(comm.clone()), tag);
     call.bytes(plan, Region::empty(), data.clone()).run()?;

@@ -1,51 +1,51 @@
-//! Which algorithms there are for each operation: a type for each, so that whoever carries it out or predicts
-//! it knows all that it may be asked for.
+//! Algorithms of each operation, as one type each. Whoever carries out or predicts an operation
+//! then knows all algorithms it may be asked for.
 
 use crate::choice::{Algorithm, Call, Operation};
 use crate::topology::Topology;
 
-/// The algorithms of an operation.
-pub(crate) trait Ways: Copy + 'static {
-    /// All of them; of two that are predicted to take as long the first is taken.
+/// Algorithms of an operation.
+pub(crate) trait Catalogue: Copy + 'static {
+    /// All of them. If two have equal predicted times, the first is taken.
     const ALL: &'static [Self];
 
     /// The same by their common names.
     const ALGORITHMS: &'static [Algorithm];
 
-    /// What carries out a call.
+    /// Returns the algorithm that carries out a call.
     fn of(topology: &Topology, call: &Call) -> Self {
         let at = topology.choice_among(call, Self::ALGORITHMS);
         Self::ALL[at]
     }
 
-    /// The one of this name, if there is one.
+    /// Returns the one with this name, if there is one.
     fn named(algorithm: Algorithm) -> Option<Self> {
         let at = Self::ALGORITHMS.iter().position(|one| *one == algorithm)?;
         Some(Self::ALL[at])
     }
 }
 
-macro_rules! ways {
-    ($($(#[$doc:meta])* $name:ident: $($way:ident),+;)+) => {$(
+macro_rules! catalogue {
+    ($($(#[$doc:meta])* $name:ident: $($algorithm:ident),+;)+) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum $name {
-            $($way),+
+            $($algorithm),+
         }
 
-        impl Ways for $name {
-            const ALL: &'static [Self] = &[$(Self::$way),+];
-            const ALGORITHMS: &'static [Algorithm] = &[$(Algorithm::$way),+];
+        impl Catalogue for $name {
+            const ALL: &'static [Self] = &[$(Self::$algorithm),+];
+            const ALGORITHMS: &'static [Algorithm] = &[$(Algorithm::$algorithm),+];
         }
     )+};
 }
 
-ways! {
+catalogue! {
     /// `MPI_Barrier`.
     Barrier: Linear, Dissemination, Tournament, Leaders, Hierarchical, Multisite, Shmem;
     /// `MPI_Bcast`.
     Broadcast: Linear, Binomial, Chain, TwoTree, VanDeGeijn, Leaders, Hierarchical, Multisite, Shmem;
-    /// `MPI_Gather(v)`, and `MPI_Scatter(v)` the other way round.
+    /// `MPI_Gather(v)`, and `MPI_Scatter(v)` in the other direction.
     Gather: Linear, Binomial, Leaders, Aggregated, Shmem;
     /// `MPI_Allgather(v)`.
     Allgather: Linear, Pairwise, Bruck, Ring, Leaders, Hierarchical, Aggregated, Multisite, Shmem;
@@ -62,7 +62,8 @@ ways! {
 }
 
 impl Operation {
-    /// What there is for an operation; of two that are predicted to take as long the first is taken.
+    /// Returns the algorithms of an operation. If two have equal predicted times, the first is
+    /// taken.
     pub fn algorithms(self) -> &'static [Algorithm] {
         match self {
             Self::Barrier => Barrier::ALGORITHMS,

@@ -1,6 +1,8 @@
-//! Which algorithm carries out a call: the one predicted to end first, unless a table says otherwise.
+//! Choice of the algorithm for a call: the one with the shortest predicted time, unless a table
+//! names another.
 //!
-//! The choice is a function of the call and of what all ranks know alike, so that all choose the same.
+//! The choice is a function of the call and of data that all ranks share, so that all choose the
+//! same.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,18 +36,18 @@ pub enum Operation {
     Exscan,
 }
 
-/// How an operation is carried out.
+/// An algorithm of collective operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// One rank hears all and tells all.
+    /// One rank receives from all and sends to all.
     Linear,
     /// Binomial trees.
     Binomial,
-    /// A tree up and a tree down.
+    /// Up a tree and down again.
     Tournament,
-    /// Everybody tells others over doubling distances.
+    /// Every rank signals others over doubling distances.
     Dissemination,
-    /// From each to the next, in segments.
+    /// From each rank to the next, in segments.
     Chain,
     /// Down or up two trees at once, in segments.
     TwoTree,
@@ -53,51 +55,53 @@ pub enum Algorithm {
     VanDeGeijn,
     /// Around a ring, block by block.
     Ring,
-    /// Doubling distances, with all that was heard.
+    /// Doubling distances, with everything received so far.
     Bruck,
-    /// Every pair for itself.
+    /// Every pair directly.
     Pairwise,
-    /// All operands to all in the least rounds.
+    /// All operands to all in the fewest rounds.
     Butterfly,
     /// Pairs over doubling distances.
     Doubling,
-    /// The same, with halves of halves.
+    /// Pairs over doubling distances, with half of the data each time.
     Halving,
-    /// Within nodes by their heads, which exchange with each other at once.
+    /// Within nodes by their leaders, which exchange directly with each other.
     Leaders,
-    /// Within nodes by their heads, which are a team of their own.
+    /// Within nodes by their leaders, which run an algorithm as a team of their own.
     Hierarchical,
-    /// Within sites by their heads, which exchange with each other at once.
+    /// Within sites by their leaders, which exchange directly with each other.
     Multisite,
-    /// The same with the blocks of all ranks of a site together.
+    /// Like `Multisite`, with the blocks of all ranks of a site in one message.
     Aggregated,
-    /// On a shmem that all ranks of a node read.
+    /// By a shared segment that all ranks of a node read.
     Shmem,
 }
 
-/// What is asked for.
+/// A collective call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The operation.
     pub operation: Operation,
-    /// A block's bytes, for those that move blocks, or the average; else all that a rank has or gets.
+    /// Bytes of a block, or the average, for operations that move blocks; else of all data of a
+    /// rank.
     pub bytes: u64,
-    /// The longest block's bytes, where they differ and all know them; else as many.
+    /// Bytes of the longest block if they differ and all ranks know them; else the same as `bytes`.
     pub longest: u64,
-    /// Those are so many units that cannot be divided.
+    /// Number of indivisible units in `bytes`.
     pub units: u64,
-    /// Whether the blocks of all ranks are equal; there are none, or all know them.
+    /// True if the blocks of all ranks are equal, or there are none, or all ranks know them.
     pub is_uniform: bool,
-    /// Whether operands may be combined in any order.
+    /// True if operands may be combined in any order.
     pub commutes: bool,
-    /// Whether the result is the same to the last bit in whatever order they are; there is none, or nothing is combined.
+    /// True if the result is the same to the last bit in any order, or nothing is combined.
     pub is_exact: bool,
-    /// The root's rank, where there is one and it is known.
+    /// Rank of the root, if there is one and it is known.
     pub root: Option<u32>,
 }
 
-/// What the user wants for some operations: `OPERATION BYTES ALGORITHM` on each line, the bytes as `*`, a
-/// number or a range (`0..4096`, `65536..`, the end included); the first line that fits counts.
+/// The user's choice for some operations: `OPERATION BYTES ALGORITHM` on each line. The bytes are
+/// `*`, a number or a range (`0..4096`, `65536..`, the end included). The first line that fits
+/// counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plans {
     rules: Vec<Rule>,
@@ -112,14 +116,14 @@ struct Rule {
 }
 
 impl Call {
-    /// A call on one piece of data of `bytes` bytes that can be cut anywhere.
+    /// Makes a call on `bytes` bytes of data that can be cut anywhere.
     pub fn of(operation: Operation, bytes: u64) -> Self {
         let (is_uniform, commutes, is_exact) = (true, true, true);
         let (longest, units, root) = (bytes, bytes, None);
         Self { operation, bytes, longest, units, is_uniform, commutes, is_exact, root }
     }
 
-    /// The same with this root.
+    /// Sets the root.
     #[must_use]
     pub fn with_root(self, root: u32) -> Self {
         Self { root: Some(root), ..self }
@@ -127,25 +131,25 @@ impl Call {
 }
 
 impl Topology {
-    /// What may carry out a call, with its predicted time, in a fixed order.
+    /// Returns the algorithms that can carry out a call, with predicted times, in a fixed order.
     pub fn candidates(&self, call: &Call) -> Vec<(Algorithm, u64)> {
         let predicted =
             |&algorithm: &Algorithm| Some((algorithm, self.predicted_ns(call, algorithm)?));
         call.operation.algorithms().iter().filter_map(predicted).collect()
     }
 
-    /// What the table says that carries out a call, if it says anything; it may be something that cannot here.
+    /// Returns the table's algorithm for a call, if there is one; it may be impossible here.
     pub fn wanted(&self, call: &Call) -> Option<Algorithm> {
         self.plans().wanted(call)
     }
 
-    /// What carries out a call.
+    /// Returns the algorithm that carries out a call.
     pub fn choice(&self, call: &Call) -> Algorithm {
         let algorithms = call.operation.algorithms();
         algorithms[self.choice_among(call, algorithms)]
     }
 
-    /// Which of an operation's algorithms carries out a call, by its index.
+    /// Returns the index of the algorithm that carries out a call.
     pub(crate) fn choice_among(&self, call: &Call, algorithms: &[Algorithm]) -> usize {
         let predicted_ns = |algorithm| self.predicted_ns(call, algorithm);
         if let Some(wanted) = self.wanted(call)
@@ -178,7 +182,7 @@ impl Operation {
         Self::Exscan,
     ];
 
-    /// The name in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Barrier => "barrier",
@@ -197,7 +201,7 @@ impl Operation {
 }
 
 impl Algorithm {
-    /// The name in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Linear => "linear",
@@ -261,7 +265,7 @@ impl FromStr for Plans {
     }
 }
 
-/// The table that [`Plans`] reads, with its comments gone.
+/// Writes the table that [`Plans`] reads, without its comments.
 impl fmt::Display for Plans {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.rules.iter().try_for_each(|Rule { operation, from, to, algorithm }| {
@@ -308,7 +312,7 @@ fn range(text: &str) -> Option<(u64, u64)> {
     }
 }
 
-/// All names that are known, and before them the nearest to `word`.
+/// Lists all known names, after the one nearest to `word`.
 fn among(word: &str, names: impl IntoIterator<Item = &'static str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     let distance = |name: &&&str| strsim::osa_distance(word, name);
@@ -318,7 +322,7 @@ fn among(word: &str, names: impl IntoIterator<Item = &'static str>) -> String {
     format!("{advice}: {}", names.join(", "))
 }
 
-/// More rules are not written by hand.
+/// Maximum number of rules.
 const RULES_MAX: usize = 256;
 
 #[cfg(test)]
@@ -338,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_table_is_named_with_its_line() {
+    fn errors_in_a_table_name_the_line() {
         let reason = |text: &str| text.parse::<Plans>().unwrap_err();
         assert!(reason("\nfetch * ring").starts_with("line 2: no operation `fetch`: barrier, "));
         let told = reason("barrier * ring");

@@ -1,30 +1,30 @@
-//! What messages cost, by how far they go.
+//! Costs of messages by distance.
 
-/// What a message costs.
+/// Cost of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// From the end of the sender's work to the beginning of the receiver's.
     pub latency_ns: u64,
-    /// What the way carries.
+    /// Bandwidth of the link.
     pub bytes_per_s: u64,
-    /// The work of either side.
+    /// Work of either side (LogGP's `o`).
     pub overhead_ns: u64,
 }
 
-/// What messages cost by how far they go.
+/// Costs of messages by distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// Within a node.
     pub node: Cost,
     /// Between nodes of a site.
     pub site: Cost,
-    /// Between sites; of two of which more is known, see [`Pairs`](crate::Pairs).
+    /// Between sites. [`Pairs`](crate::Pairs) holds pairs of sites about which more is known.
     pub wide: Cost,
-    /// What a rank takes to go on that has slept: who waits for another site has.
+    /// Wake-up latency of a sleeping rank. A rank that waits for another site has gone to sleep.
     pub wake_ns: u64,
 }
 
-/// How far apart two ranks are.
+/// Distance between two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     /// They share memory.
@@ -36,7 +36,7 @@ pub enum Distance {
 }
 
 impl Costs {
-    /// What a message costs over a distance.
+    /// Returns the cost of a message over a distance.
     pub fn at(&self, distance: Distance) -> Cost {
         match distance {
             Distance::Node => self.node,
@@ -45,23 +45,23 @@ impl Costs {
         }
     }
 
-    /// The same where so many ranks, on several nodes, share the cores of one machine: who works on a message keeps the
-    /// others of its core from theirs.
+    /// Returns the costs for `ranks` ranks, on several nodes, that share the cores of one machine.
+    /// A rank that works on a message keeps the other ranks from their core.
     pub(crate) fn when_oversubscribed(self, ranks: u32) -> Self {
         let turns = (u64::from(ranks) / OVERSUBSCRIBED_CORES).max(1);
         let of = |cost: Cost| Cost { overhead_ns: cost.overhead_ns.saturating_mul(turns), ..cost };
         Self { site: of(self.site).bounded(), wide: of(self.wide).bounded(), ..self }
     }
 
-    /// So many bytes say them.
+    /// Length of the encoded costs in bytes.
     pub const LEN: usize = 80;
 
-    /// The costs as bytes, for those who have to plan from the same.
+    /// Encodes the costs as bytes, for ranks that have to plan from the same.
     pub fn emit(&self) -> Vec<u8> {
         self.numbers().into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
-    /// The costs that such bytes say, within bounds that sums of costs stay in; none where they are none.
+    /// Decodes the costs, clamped so that sums cannot overflow; none if the bytes are not valid.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (numbers, []) = bytes.as_chunks::<8>() else { return None };
         let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
@@ -111,7 +111,7 @@ impl Costs {
 }
 
 impl Default for Costs {
-    /// Shared memory, gigabit Ethernet, and a continent's middling distance at the same rate.
+    /// Shared memory, gigabit Ethernet, and a medium distance within a continent at the same rate.
     fn default() -> Self {
         let gigabit = 117_000_000;
         Self {
@@ -124,10 +124,11 @@ impl Default for Costs {
 }
 
 impl Cost {
-    /// What messages cost over links between two systems with such a latency and such a gap; at the usual rate where
-    /// they have shown none. The gap is the sender's share of the work, in its system; the receiver's system does as
-    /// much, and the receiver polls and reads, which are two calls as well: three halves of a gap on either side. The
-    /// latency, half of a round trip between the two systems, is mostly their work.
+    /// Returns the cost of messages over links between two systems with a measured latency and gap,
+    /// at the measured rate or else the usual one. The gap is the sender's share of the work, in
+    /// its system. The receiver's system does as much, and the receiver polls and reads, which are
+    /// two system calls as well: three halves of a gap on either side. The latency, half of a round
+    /// trip between the two systems, is mostly their work.
     #[must_use]
     pub fn over_links(latency_ns: u64, gap_ns: u64, shown: Option<u64>, usual: Self) -> Self {
         let overhead_ns = gap_ns * 3 / 2;
@@ -135,13 +136,13 @@ impl Cost {
         Self { latency_ns, bytes_per_s: shown.unwrap_or(usual.bytes_per_s), overhead_ns }
     }
 
-    /// How long `bytes` are on their way behind the first.
+    /// Returns the transfer time of `bytes` after the first.
     pub fn stream_ns(&self, bytes: u64) -> u64 {
         let takes_ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s.max(1));
         u64::try_from(takes_ns).unwrap_or(u64::MAX)
     }
 
-    /// The same, within bounds that sums of costs stay in.
+    /// Returns the same cost, clamped so that sums cannot overflow.
     pub(crate) fn bounded(self) -> Self {
         Self {
             latency_ns: self.latency_ns.min(TIME_MAX_NS),
@@ -151,13 +152,13 @@ impl Cost {
     }
 }
 
-/// Cores that a oversubscribed shares, at least.
+/// Number of cores that oversubscribed ranks share, at least.
 pub(crate) const OVERSUBSCRIBED_CORES: u64 = 2;
 
-/// A minute: no message takes longer.
+/// A minute. No message takes longer.
 const TIME_MAX_NS: u64 = 60_000_000_000;
 
-/// A slow modem's, in bytes per second.
+/// Rate of a slow modem, in bytes per second.
 const RATE_LEAST: u64 = 1_000;
 
 #[cfg(test)]

@@ -4,53 +4,53 @@ use crate::algorithms::{
     binomial, bruck, chain, dissemination, linear, pairwise, ring, tournament, two_tree,
     van_de_geijn,
 };
-use crate::catalogue::{Allgather, Alltoall, Barrier, Broadcast, Gather, Ways};
+use crate::catalogue::{Allgather, Alltoall, Barrier, Broadcast, Catalogue, Gather};
 use crate::choice::{Algorithm, Call, Operation};
-use crate::levels;
+use crate::hierarchical;
 use crate::multisite::{self, aggregated, exchange};
 use crate::schedule::{Buffer, Schedule, Span, starts};
 use crate::team::Team;
 use crate::topology::Topology;
 
-/// Nobody leaves before all have come.
+/// Waits until all ranks have arrived.
 pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
     let mut schedule = Schedule::default();
     let team = topology.by_place(rank);
     let call = Call::of(Operation::Barrier, 0);
-    let seat = |algorithm| topology.near_seat(rank, 1, &call, algorithm);
+    let shm = |algorithm| topology.node_shm(rank, 1, &call, algorithm);
     match Barrier::of(topology, &call) {
         Barrier::Leaders | Barrier::Multisite => {
-            let seat = seat(topology.heads());
-            multisite::barrier::barrier(&mut schedule, &topology.across().short, rank, seat);
+            let shm = shm(topology.leaders());
+            multisite::barrier::barrier(&mut schedule, &topology.grid().short, rank, shm);
         }
         Barrier::Hierarchical => {
-            levels::barrier(&mut schedule, topology, rank, seat(Algorithm::Hierarchical));
+            hierarchical::barrier(&mut schedule, topology, rank, shm(Algorithm::Hierarchical));
         }
         Barrier::Tournament => tournament::barrier(&mut schedule, team),
-        Barrier::Shmem => topology.seat(rank, 1).barrier(&mut schedule),
+        Barrier::Shmem => topology.shm(rank, 1).barrier(&mut schedule),
         Barrier::Linear => linear::barrier(&mut schedule, team),
         Barrier::Dissemination => dissemination::barrier(&mut schedule, team),
     }
     schedule
 }
 
-/// `len` bytes of the root's output to everyone's.
+/// Sends `len` bytes of the root's output to everyone's.
 pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedule {
     let mut schedule = Schedule::default();
     let span = Buffer::Output.span(0, len);
     let team = topology.by_place(rank).led_by(topology.place(root));
     let call = Call::of(Operation::Broadcast, len).with_root(root);
-    let seat = |algorithm| topology.near_seat(rank, 1, &call, algorithm);
+    let shm = |algorithm| topology.node_shm(rank, 1, &call, algorithm);
     match Broadcast::of(topology, &call) {
         Broadcast::Leaders | Broadcast::Multisite => {
-            let (across, seat) = (topology.across(), seat(topology.heads()));
-            multisite::broadcast::broadcast(&mut schedule, across, rank, root, len, seat);
+            let (grid, shm) = (topology.grid(), shm(topology.leaders()));
+            multisite::broadcast::broadcast(&mut schedule, grid, rank, root, len, shm);
         }
         Broadcast::Hierarchical => {
-            let seat = seat(Algorithm::Hierarchical);
-            levels::broadcast(&mut schedule, topology, rank, root, span, seat);
+            let shm = shm(Algorithm::Hierarchical);
+            hierarchical::broadcast(&mut schedule, topology, rank, root, span, shm);
         }
-        Broadcast::Shmem => topology.seat(rank, 1).broadcast(&mut schedule, root, span),
+        Broadcast::Shmem => topology.shm(rank, 1).broadcast(&mut schedule, root, span),
         Broadcast::Linear => linear::broadcast(&mut schedule, team, span),
         Broadcast::VanDeGeijn => van_de_geijn::broadcast(&mut schedule, team, span),
         Broadcast::Chain => {
@@ -58,7 +58,7 @@ pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedul
             chain::broadcast(&mut schedule, team, span, segments);
         }
         Broadcast::TwoTree if topology.nodes() > 1 => {
-            levels::broadcast_by_trees(&mut schedule, topology, rank, root, span);
+            hierarchical::broadcast_by_trees(&mut schedule, topology, rank, root, span);
         }
         Broadcast::TwoTree => {
             let [segments, _] = topology.model().tree_segments(len);
@@ -69,8 +69,8 @@ pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedul
     schedule
 }
 
-/// Every rank's block to the root's output. `sizes` are the blocks' lengths, known at the root; other
-/// ranks know only their own, and `uniform` that all are equal.
+/// Gathers every rank's block in the root's output. `sizes` are the blocks' lengths, known at the
+/// root. Other ranks know only their own, and that all are equal if `uniform`.
 pub fn gather(
     rank: u32,
     topology: &Topology,
@@ -83,15 +83,15 @@ pub fn gather(
     let is_aside = in_place && rank == root;
     let len = if uniform { sizes(rank) } else { aggregated::SLOT };
     let call = blocks(Operation::Gather, len, uniform).with_root(root);
-    let seat = || topology.near_seat(rank, 1, &call, topology.bundles());
+    let shm = || topology.node_shm(rank, 1, &call, topology.aggregated());
     match Gather::of(topology, &call) {
         Gather::Aggregated if !uniform => {
-            let levels = &topology.across().short;
-            aggregated::gather_slots(&mut schedule, levels, rank, root, sizes, in_place, seat());
+            let levels = &topology.grid().short;
+            aggregated::gather_slots(&mut schedule, levels, rank, root, sizes, in_place, shm());
         }
         Gather::Leaders | Gather::Aggregated => {
-            let levels = &topology.across().short;
-            aggregated::gather(&mut schedule, levels, rank, root, sizes(rank), in_place, seat());
+            let levels = &topology.grid().short;
+            aggregated::gather(&mut schedule, levels, rank, root, sizes(rank), in_place, shm());
         }
         Gather::Binomial => {
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
@@ -101,8 +101,8 @@ pub fn gather(
             let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
             let own = Buffer::Input.span(0, sizes(rank));
             let place = |from: u32| Buffer::Output.span(starts[from as usize], sizes(from));
-            let seat = topology.seat(rank, 1);
-            seat.gather(&mut schedule, root, own, &place);
+            let shm = topology.shm(rank, 1);
+            shm.gather(&mut schedule, root, own, &place);
             if rank == root && !in_place {
                 schedule.copy(own, place(root));
             }
@@ -123,7 +123,7 @@ pub fn gather(
     schedule
 }
 
-/// Blocks of the root's input to everyone's output; arguments as for [`gather`].
+/// Sends blocks of the root's input to everyone's output. The arguments are those of [`gather`].
 pub fn scatter(
     rank: u32,
     topology: &Topology,
@@ -136,15 +136,15 @@ pub fn scatter(
     let is_aside = in_place && rank == root;
     let len = if uniform { sizes(rank) } else { aggregated::SLOT };
     let call = blocks(Operation::Scatter, len, uniform).with_root(root);
-    let seat = || topology.near_seat(rank, 1, &call, topology.bundles());
+    let shm = || topology.node_shm(rank, 1, &call, topology.aggregated());
     match Gather::of(topology, &call) {
         Gather::Aggregated if !uniform => {
-            let levels = &topology.across().short;
-            aggregated::scatter_slots(&mut schedule, levels, rank, root, sizes, in_place, seat());
+            let levels = &topology.grid().short;
+            aggregated::scatter_slots(&mut schedule, levels, rank, root, sizes, in_place, shm());
         }
         Gather::Leaders | Gather::Aggregated => {
-            let levels = &topology.across().short;
-            aggregated::scatter(&mut schedule, levels, rank, root, sizes(rank), in_place, seat());
+            let levels = &topology.grid().short;
+            aggregated::scatter(&mut schedule, levels, rank, root, sizes(rank), in_place, shm());
         }
         Gather::Binomial => {
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
@@ -154,7 +154,7 @@ pub fn scatter(
             let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
             let place = |to: u32| Buffer::Input.span(starts[to as usize], sizes(to));
             let own = Buffer::Output.span(0, sizes(rank));
-            topology.seat(rank, 1).scatter_blocks(&mut schedule, root, &place, own);
+            topology.shm(rank, 1).scatter_blocks(&mut schedule, root, &place, own);
             if rank == root && !in_place {
                 schedule.copy(place(root), own);
             }
@@ -163,7 +163,7 @@ pub fn scatter(
             let len = sizes(rank);
             let whole = Buffer::Input.span(0, u64::from(topology.size()) * len);
             let own = Buffer::Output.span(0, len);
-            topology.seat(rank, 1).scatter(&mut schedule, root, whole, own);
+            topology.shm(rank, 1).scatter(&mut schedule, root, whole, own);
             if rank == root && !in_place {
                 schedule.copy(whole.part(u64::from(rank) * len, len), own);
             }
@@ -173,7 +173,7 @@ pub fn scatter(
     schedule
 }
 
-/// As [`scatter`], each block straight from the root: in any units.
+/// Scatters each block directly from the root, in any units.
 pub(crate) fn scatter_straight(
     schedule: &mut Schedule,
     rank: u32,
@@ -189,7 +189,7 @@ pub(crate) fn scatter_straight(
     }
     let starts = all_starts(topology, sizes);
     let place = |to: u32| Buffer::Input.span(starts[to as usize], sizes(to));
-    // What is longest under way leaves first.
+    // The longest transfer leaves first.
     let team = topology.farthest_first(root, sizes);
     let team = Team::of(&team, 0);
     linear::scatter(schedule, team, &|position| place(team.rank(position)));
@@ -198,7 +198,7 @@ pub(crate) fn scatter_straight(
     }
 }
 
-/// Every rank's block to everyone's output; `sizes` are the blocks' lengths.
+/// Gathers every rank's block in everyone's output; `sizes` are the blocks' lengths.
 pub fn allgather(
     rank: u32,
     topology: &Topology,
@@ -213,16 +213,16 @@ pub fn allgather(
     let average = total.div_ceil(u64::from(size.max(1)));
     let longest = (0..size).map(sizes).max().unwrap_or(0);
     let call = Call { longest, ..blocks(Operation::Allgather, average, true) };
-    let seat = |algorithm| topology.near_seat(rank, 1, &call, algorithm);
-    let way = Allgather::of(topology, &call);
+    let shm = |algorithm| topology.node_shm(rank, 1, &call, algorithm);
+    let algorithm = Allgather::of(topology, &call);
     let own = Buffer::Input.span(0, sizes(rank));
-    if !in_place && !matches!(way, Allgather::Leaders | Allgather::Aggregated) {
+    if !in_place && !matches!(algorithm, Allgather::Leaders | Allgather::Aggregated) {
         schedule.copy(own, block(rank));
     }
-    match way {
+    match algorithm {
         Allgather::Leaders | Allgather::Aggregated => {
-            let (levels, seat) = (&topology.across().short, seat(topology.bundles()));
-            aggregated::allgather(&mut schedule, levels, rank, sizes, in_place, seat);
+            let (levels, shm) = (&topology.grid().short, shm(topology.aggregated()));
+            aggregated::allgather(&mut schedule, levels, rank, sizes, in_place, shm);
         }
         Allgather::Linear => {
             let team = topology.by_rank(rank);
@@ -230,7 +230,7 @@ pub fn allgather(
             linear::broadcast(&mut schedule, team, Buffer::Output.span(0, total));
         }
         Allgather::Shmem => {
-            topology.seat(rank, 1).allgather(&mut schedule, (block(rank), longest), &block);
+            topology.shm(rank, 1).allgather(&mut schedule, (block(rank), longest), &block);
         }
         Allgather::Pairwise => {
             let own = if in_place { block(rank) } else { own };
@@ -238,11 +238,11 @@ pub fn allgather(
         }
         Allgather::Multisite => {
             let lies = |rank: u32| (starts[rank as usize], sizes(rank));
-            multisite::broadcast::allgather(&mut schedule, topology.across(), rank, &lies);
+            multisite::broadcast::allgather(&mut schedule, topology.grid(), rank, &lies);
         }
         Allgather::Hierarchical => {
-            let seat = seat(Algorithm::Hierarchical);
-            levels::allgather(&mut schedule, topology, rank, &starts, seat);
+            let shm = shm(Algorithm::Hierarchical);
+            hierarchical::allgather(&mut schedule, topology, rank, &starts, shm);
         }
         Allgather::Ring => {
             let team = topology.by_place(rank);
@@ -256,7 +256,8 @@ pub fn allgather(
     schedule
 }
 
-/// The `count` blocks that end with block `last`, around the end of the buffer: one span or two.
+/// Returns the `count` blocks that end with block `last`, around the end of the buffer: one span or
+/// two.
 fn run(starts: &[u64], last: u32, count: u32) -> [Option<Span>; 2] {
     let size = starts.len() as u32 - 1;
     let span = |first: u32, end: u32| {
@@ -270,10 +271,10 @@ fn run(starts: &[u64], last: u32, count: u32) -> [Option<Span>; 2] {
     }
 }
 
-/// Block `i` of everyone's input to rank `i`'s output. `sends` and `receives` are the blocks' lengths;
-/// `uniform` says that all of all ranks are equal; if not, they go straight, or by the shmem: nobody knows what others have
-/// for each other, and most often most have nothing. In place, the input is a copy of the output that
-/// the caller made.
+/// Sends block `i` of everyone's input to rank `i`'s output. `sends` and `receives` are the blocks'
+/// lengths. `uniform` is true if all blocks of all ranks are equal. Otherwise they go pairwise or
+/// by the shared segment: no rank knows the others' lengths, and usually most are empty. In place,
+/// the input is the caller's copy of the output.
 pub fn alltoall(
     rank: u32,
     topology: &Topology,
@@ -286,13 +287,13 @@ pub fn alltoall(
     let even = |buffer: Buffer, index: u32| buffer.span(u64::from(index) * len, len);
     match Alltoall::of(topology, &blocks(Operation::Alltoall, len, uniform)) {
         Alltoall::Leaders | Alltoall::Aggregated => {
-            exchange::alltoall(&mut schedule, &topology.across().short, rank, len);
+            exchange::alltoall(&mut schedule, &topology.grid().short, rank, len);
         }
         Alltoall::Shmem if uniform => {
             let whole = Buffer::Input.span(0, u64::from(topology.size()) * len);
             let place = |from: u32| even(Buffer::Output, from);
             schedule.copy(even(Buffer::Input, rank), place(rank));
-            topology.seat(rank, 1).alltoall(&mut schedule, whole, &place);
+            topology.shm(rank, 1).alltoall(&mut schedule, whole, &place);
         }
         Alltoall::Bruck => {
             let team = topology.by_place(rank);
@@ -300,15 +301,15 @@ pub fn alltoall(
             let output = |from: u32| even(Buffer::Output, team.rank(from));
             bruck::alltoall(&mut schedule, team, len, &input, &output);
         }
-        way @ (Alltoall::Shmem | Alltoall::Pairwise) => {
+        algorithm @ (Alltoall::Shmem | Alltoall::Pairwise) => {
             let (outs, ins) = (all_starts(topology, sends), all_starts(topology, receives));
             let input = |to: u32| Buffer::Input.span(outs[to as usize], sends(to));
             let output = |from: u32| Buffer::Output.span(ins[from as usize], receives(from));
             let own = input(rank);
             schedule.copy(own, output(rank).part(0, own.len));
-            match way {
+            match algorithm {
                 Alltoall::Shmem => {
-                    topology.seat(rank, 1).alltoall_blocks(&mut schedule, &input, &output);
+                    topology.shm(rank, 1).alltoall_blocks(&mut schedule, &input, &output);
                 }
                 _ => pairwise::alltoall(&mut schedule, topology.by_rank(rank), &input, &output),
             }
@@ -317,7 +318,7 @@ pub fn alltoall(
     schedule
 }
 
-/// `bytes` are what all ranks know.
+/// Makes the call on blocks of `bytes` bytes, a number that all ranks know.
 fn blocks(operation: Operation, bytes: u64, is_uniform: bool) -> Call {
     Call { is_uniform, ..Call::of(operation, bytes) }
 }
@@ -326,8 +327,8 @@ fn all_starts(topology: &Topology, sizes: &dyn Fn(u32) -> u64) -> Vec<u64> {
     starts((0..topology.size()).map(sizes))
 }
 
-/// Equal blocks on a binomial tree in the order of the grid, from the root on: a rank holds those of all
-/// below it beside each other.
+/// Equal blocks on a binomial tree in the order of the grid, with the root first. A rank holds the
+/// blocks of its subtree adjacent to each other.
 struct Tree<'a> {
     team: Team<'a>,
     len: u64,
@@ -380,7 +381,8 @@ impl<'a> Tree<'a> {
         self.held.part(start, u64::from(count) * self.len)
     }
 
-    /// Where runs of consecutive ranks begin in the order of ranks, and where they are held at the root.
+    /// Returns the start of each run of consecutive ranks in the order of ranks, and its span at
+    /// the root.
     fn runs(&self) -> Vec<(u64, Span)> {
         let mut runs: Vec<(u64, Span)> = Vec::new();
         for position in 0..self.team.size() {

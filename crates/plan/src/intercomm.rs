@@ -1,58 +1,59 @@
-//! Collectives between two groups (MPI-5.0 §6.2.2): what one group hands in, the other gets.
+//! Collectives of intercommunicators (MPI-5.0 §6.2.2): one group's input is the other group's
+//! output.
 //!
-//! Ranks number all of both groups; `topology` is that of all. Groups agree among themselves by the plans for
-//! one group, and what crosses to the other crosses once.
+//! Ranks number the members of both groups, and `topology` is that of all. Within a group the
+//! schedules for one group are used. Data for the other group cross once.
 
 use std::ops::Range;
 
 use crate::data::scatter_straight;
 use crate::schedule::{Buffer, Schedule, Span, Step, starts};
 use crate::topology::Topology;
-use crate::{Operands, broadcast, direct, gather, reduce, scatter};
+use crate::{Operands, broadcast, exchange, gather, reduce, scatter};
 
 /// The two groups, seen from a member of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Groups {
-    /// This rank's.
+    /// Ranks of this rank's group.
     pub local: Range<u32>,
-    /// The other.
+    /// Ranks of the other group.
     pub remote: Range<u32>,
 }
 
-/// What a process is in an operation with a root.
+/// Role of a process in an operation with a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The root.
     Root,
-    /// Of the root's group, without part.
+    /// A member of the root's group that takes no part.
     Idle,
-    /// Of the other group; the root has this rank.
+    /// A member of the other group; the root has this rank.
     Partner(u32),
 }
 
 impl Groups {
-    /// `len` bytes of the root's output to everyone's of the other group.
+    /// Sends `len` bytes of the root's output to everyone's in the other group.
     pub fn broadcast(&self, rank: u32, topology: &Topology, role: Role, len: u64) -> Schedule {
         self.with_root(rank, topology, role, |rank, topology| broadcast(rank, topology, 0, len))
     }
 
-    /// Blocks of the other group's inputs to the root's output. `sizes` are their lengths by rank of that
-    /// group, known at the root; its ranks know their own.
+    /// Gathers blocks of the other group's inputs in the root's output. `sizes` are their lengths
+    /// by rank of that group. The root knows all of them, its ranks their own.
     pub fn gather(&self, rank: u32, topology: &Topology, role: Role, sizes: &[u64]) -> Schedule {
         self.with_root(rank, topology, role, |rank, topology| {
             gather(rank, topology, 0, &|rank| behind_root(role, sizes, rank), false, true)
         })
     }
 
-    /// Blocks of the root's input to everyone's output of the other group; arguments as for
-    /// [`Groups::gather`].
+    /// Sends blocks of the root's input to everyone's output in the other group. The arguments are
+    /// those of [`Groups::gather`].
     pub fn scatter(&self, rank: u32, topology: &Topology, role: Role, sizes: &[u64]) -> Schedule {
         self.with_root(rank, topology, role, |rank, topology| {
             scatter(rank, topology, 0, &|rank| behind_root(role, sizes, rank), false, true)
         })
     }
 
-    /// The other group's operands, combined, to the root's output.
+    /// Combines the other group's operands to the root's output.
     pub fn reduce(
         &self,
         rank: u32,
@@ -76,18 +77,18 @@ impl Groups {
         schedule
     }
 
-    /// The other group's operands, combined, to everyone's output.
+    /// Combines the other group's operands to everyone's output.
     pub fn allreduce(&self, rank: u32, topology: &Topology, operands: Operands) -> Schedule {
         let mut schedule = Schedule::default();
         let result = Buffer::Output.span(0, operands.len);
         let sum = self.reduce_here(&mut schedule, rank, topology, operands);
-        self.exchange_heads(&mut schedule, rank, sum, result);
+        self.exchange_leaders(&mut schedule, rank, sum, result);
         self.broadcast_here(&mut schedule, rank, topology, operands.len);
         schedule
     }
 
-    /// The other group's operands, combined, in parts to everyone's output. `counts` are the parts' lengths
-    /// by rank of this group.
+    /// Combines the other group's operands and sends parts to everyone's output. `counts` are the
+    /// parts' lengths by rank of this group.
     pub fn reduce_scatter(
         &self,
         rank: u32,
@@ -97,9 +98,9 @@ impl Groups {
     ) -> Schedule {
         let mut schedule = Schedule::default();
         let sum = self.reduce_here(&mut schedule, rank, topology, operands);
-        let is_head = rank == self.local.start;
-        let result = if is_head { schedule.room(operands.len) } else { sum };
-        self.exchange_heads(&mut schedule, rank, sum, result);
+        let is_leader = rank == self.local.start;
+        let result = if is_leader { schedule.room(operands.len) } else { sum };
+        self.exchange_leaders(&mut schedule, rank, sum, result);
         let topology = part(topology, self.local.clone());
         let counts = |rank: u32| counts[rank as usize];
         let mut parts = Schedule::default();
@@ -109,19 +110,20 @@ impl Groups {
         schedule
     }
 
-    /// Everyone's block of the other group to everyone's output; `sizes` are their lengths by rank of that
-    /// group, `own` that of this rank's.
+    /// Gathers everyone's block of the other group in everyone's output. `sizes` are their lengths
+    /// by rank of that group; `own` is the length of this rank's block.
     pub fn allgather(&self, rank: u32, topology: &Topology, own: u64, sizes: &[u64]) -> Schedule {
-        let head = self.local.start;
+        let leader = self.local.start;
         let starts = starts(sizes.iter().copied());
         let blocks = starts.iter().zip(sizes).map(|(&at, &len)| Buffer::Output.span(at, len));
-        let receives = self.remote.clone().zip(blocks).filter(|_| rank == head);
-        let mut schedule = direct(receives, [(self.remote.start, Buffer::Input.span(0, own))]);
+        let receives = self.remote.clone().zip(blocks).filter(|_| rank == leader);
+        let mut schedule = exchange(receives, [(self.remote.start, Buffer::Input.span(0, own))]);
         self.broadcast_here(&mut schedule, rank, topology, starts[sizes.len()]);
         schedule
     }
 
-    /// A block of the input to each of the other group, one of the output from each; lengths by its ranks.
+    /// Sends a block of the input to each of the other group, and receives a block of the output
+    /// from each. Lengths are by the other group's ranks.
     pub fn alltoall(&self, sends: &[u64], receives: &[u64]) -> Schedule {
         let blocks = |buffer: Buffer, sizes: &[u64]| {
             let spans: Vec<Span> = starts(sizes.iter().copied())
@@ -131,10 +133,10 @@ impl Groups {
                 .collect();
             self.remote.clone().zip(spans)
         };
-        direct(blocks(Buffer::Output, receives), blocks(Buffer::Input, sends))
+        exchange(blocks(Buffer::Output, receives), blocks(Buffer::Input, sends))
     }
 
-    /// A plan for the root and the other group, in which the root is rank 0.
+    /// Makes a plan for the root and the other group, in which the root is rank 0.
     fn with_root(
         &self,
         rank: u32,
@@ -156,7 +158,7 @@ impl Groups {
         schedule
     }
 
-    /// This group's operands, combined, where its head has them.
+    /// Combines this group's operands at its leader and returns the span of the result.
     fn reduce_here(
         &self,
         schedule: &mut Schedule,
@@ -167,7 +169,7 @@ impl Groups {
         let topology = part(topology, self.local.clone());
         let sum = match rank == self.local.start {
             true => schedule.room(operands.len),
-            // Where it is not significant.
+            // Other ranks' spans are not significant.
             false => Buffer::Output.span(0, operands.len),
         };
         let found = reduce(rank - self.local.start, &topology, 0, operands);
@@ -175,16 +177,16 @@ impl Groups {
         sum
     }
 
-    /// The heads tell each other.
-    fn exchange_heads(&self, schedule: &mut Schedule, rank: u32, told: Span, heard: Span) {
+    /// Exchanges data between the two leaders.
+    fn exchange_leaders(&self, schedule: &mut Schedule, rank: u32, sent: Span, received: Span) {
         if rank == self.local.start {
-            schedule.receive(self.remote.start, heard);
-            schedule.send(self.remote.start, told);
+            schedule.receive(self.remote.start, received);
+            schedule.send(self.remote.start, sent);
             schedule.wait();
         }
     }
 
-    /// The head's output to everyone's of this group.
+    /// Sends the leader's output to everyone's in this group.
     fn broadcast_here(&self, schedule: &mut Schedule, rank: u32, topology: &Topology, len: u64) {
         let topology = part(topology, self.local.clone());
         let found = broadcast(rank - self.local.start, &topology, 0, len);
@@ -192,7 +194,7 @@ impl Groups {
     }
 }
 
-/// The length of a block in a plan where the root, which has none, goes before the others.
+/// Returns the length of a block in a plan where the root, which has none, is rank 0.
 fn behind_root(role: Role, sizes: &[u64], rank: u32) -> u64 {
     match (role, rank) {
         (_, 0) | (Role::Idle, _) => 0,
@@ -201,7 +203,7 @@ fn behind_root(role: Role, sizes: &[u64], rank: u32) -> u64 {
     }
 }
 
-/// Some of the ranks by themselves.
+/// Returns the topology of some of the ranks.
 fn part(topology: &Topology, ranks: impl IntoIterator<Item = u32>) -> Topology {
     if topology.nodes() == 1 {
         let size = ranks.into_iter().count() as u32;
@@ -213,7 +215,7 @@ fn part(topology: &Topology, ranks: impl IntoIterator<Item = u32>) -> Topology {
 }
 
 impl Schedule {
-    /// Goes on with a plan of ranks that are numbered otherwise, and whose buffers are these.
+    /// Appends a plan with other rank numbers and buffers.
     fn append(
         &mut self,
         plan: Schedule,
@@ -247,7 +249,7 @@ impl Schedule {
             | Step::TakeBlock { .. }
             | Step::TakeMore { .. }
             | Step::Release { .. }
-            | Step::Combine { .. } => unreachable!("groups have no shmem"),
+            | Step::Combine { .. } => unreachable!("groups have no shared segment"),
             Step::Reduce { input, inout } => {
                 Step::Reduce { input: moved(input), inout: moved(inout) }
             }

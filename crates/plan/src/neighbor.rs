@@ -1,10 +1,11 @@
-//! Exchanges whose partners are given: between neighbours of a topology, and between two groups.
+//! Exchanges with given partners: between neighbours of a topology, and between two groups.
 
 use crate::schedule::{Schedule, Span};
 
-/// Receives and sends, all at once. Messages between the same two ranks meet in the order in which each
-/// side names them; spans without units neither leave nor come.
-pub fn direct(
+/// Returns a schedule that receives and sends everything at once. Messages between the same two
+/// ranks match in the order in which each side lists them. Empty spans are neither sent nor
+/// received.
+pub fn exchange(
     receives: impl IntoIterator<Item = (u32, Span)>,
     sends: impl IntoIterator<Item = (u32, Span)>,
 ) -> Schedule {

@@ -1,8 +1,8 @@
-//! What the schedules of all ranks are predicted to take.
+//! Simulation of the schedules of all ranks.
 //!
-//! Time is virtual. A rank works for its messages, those it sends and those it gets, one after the other; a node takes and gives bytes at the
-//! rate of its site's network, and two sites exchange them at the rate of what is between them. Whoever had
-//! to wait long goes on a little later: it slept.
+//! Time is virtual. A rank works for its messages, sent and received, one after the other. A node
+//! sends and receives bytes at the rate of its site's network, and two sites exchange them at the
+//! rate between them. A rank that waits long sleeps, and continues after the wake-up latency.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -13,12 +13,13 @@ use crate::model::{LINE_NS, SPINS};
 use crate::schedule::{Schedule, Step};
 use crate::topology::Topology;
 
-/// What a collective is predicted to take, from the call of all ranks at once to the last one's return.
+/// Predicted course of a collective, from the simultaneous call of all ranks to the last one's
+/// return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prediction {
-    /// How long it takes.
+    /// Duration.
     pub time_ns: u64,
-    /// Messages between nodes, those between sites included.
+    /// Messages between nodes, including those between sites.
     pub messages: u64,
     /// Messages between sites.
     pub wide_messages: u64,
@@ -26,129 +27,130 @@ pub struct Prediction {
     pub wide_bytes: u64,
 }
 
-/// What a rank does for a while.
+/// An activity of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deed {
     /// The rank.
     pub rank: u32,
-    /// From when on.
+    /// Start of the activity.
     pub from_ns: u64,
-    /// Until when.
+    /// End of the activity.
     pub to_ns: u64,
-    /// What it does.
+    /// Kind of activity.
     pub doing: Doing,
 }
 
-/// What a rank may do.
+/// Kinds of activities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It sends so far, or waits for what it sends to leave.
+    /// Sends over this distance, or waits for its data to leave.
     Sends(Distance),
-    /// It takes in what has come.
+    /// Processes received data.
     Receives,
-    /// It copies or combines.
+    /// Copies or combines.
     Computes,
-    /// It waits for what another has sent, or posted.
+    /// Waits for data that another sends or posts.
     Waits {
-        /// By this rank.
+        /// The sending rank.
         other: u32,
-        /// When that one was ready to.
+        /// Time at which that rank was ready to send.
         since_ns: u64,
     },
 }
 
-/// What the schedules of all ranks, in the order of ranks, are predicted to take; a unit has `unit_bytes`.
+/// Predicts the schedules of all ranks, in the order of ranks. A unit has `unit_bytes` bytes.
 pub fn predict(schedules: &[Schedule], topology: &Topology, unit_bytes: u64) -> Prediction {
     watch(schedules, topology, unit_bytes, &mut |_| {})
 }
 
-/// The same, and `tell` is told of all that ranks do meanwhile, of each rank in order.
+/// Does the same and reports all activities to `tell`, in order for each rank.
 pub fn watch(
     schedules: &[Schedule],
     topology: &Topology,
     unit_bytes: u64,
     tell: &mut dyn FnMut(Deed),
 ) -> Prediction {
-    let mut world = World::new(schedules, topology, unit_bytes, tell);
-    while let Some(Reverse((now_ns, event))) = world.events.pop() {
+    let mut simulation = Simulation::new(schedules, topology, unit_bytes, tell);
+    while let Some(Reverse((now_ns, event))) = simulation.events.pop() {
         match event {
-            Event::Comes(message) => world.take_in(now_ns, message),
-            Event::Goes(rank) => world.step(rank),
+            Event::Arrives(message) => simulation.take_in(now_ns, message),
+            Event::Continues(rank) => simulation.step(rank),
         }
     }
-    let time_ns = world.ranks.iter().map(|rank| rank.clock_ns).max().unwrap_or(0);
-    Prediction { time_ns, ..world.prediction }
+    let time_ns = simulation.ranks.iter().map(|rank| rank.clock_ns).max().unwrap_or(0);
+    Prediction { time_ns, ..simulation.prediction }
 }
 
-struct World<'a> {
+struct Simulation<'a> {
     schedules: &'a [Schedule],
     topology: &'a Topology,
     unit_bytes: u64,
-    ranks: Vec<Rank>,
-    /// What happens next.
+    ranks: Vec<RankState>,
+    /// Future events.
     events: BinaryHeap<Reverse<(u64, Event)>>,
-    /// When messages between two ranks arrive, and which steps wait for such.
+    /// Arrivals of messages between two ranks, and steps that wait for them.
     wires: HashMap<(u32, u32), Wire>,
-    /// When nodes have sent, and received, what they had to; and when sites have sent to each other.
-    lines: HashMap<Line, u64>,
+    /// Times at which nodes have sent and received everything so far, and sites have sent to each
+    /// other.
+    channels: HashMap<Channel, u64>,
     prediction: Prediction,
-    /// The ranks at the shmem of each rank's node, by their positions.
-    seated: Vec<Vec<u32>>,
-    /// How many messages there were.
+    /// Ranks at the shared segment of each rank's node, by their positions.
+    neighbours: Vec<Vec<u32>>,
+    /// Number of messages so far.
     sent: u64,
     tell: &'a mut dyn FnMut(Deed),
 }
 
 #[derive(Default)]
-struct Rank {
+struct RankState {
     clock_ns: u64,
     at: usize,
-    /// Whether it is among those that can go on.
+    /// True if the rank is among those that can continue.
     is_ready: bool,
     begun: Vec<Begun>,
-    /// When it posted on the shmem, round by round.
+    /// Times of its posts in the shared segment, by round.
     posts: Vec<u64>,
-    /// When it posted further pieces, and released those of others, by round and piece.
+    /// Times of its further pieces, and of its releases of others' pieces, by round and piece.
     pieces: Pieces,
     releases: Pieces,
 }
 
 type Pieces = HashMap<(usize, u32), u64>;
 
-/// What was begun and has not been waited for.
+/// An operation that was started and not yet waited for.
 #[derive(Clone, Copy)]
 struct Begun {
     step: u32,
-    /// When it has left, or is there, if that is known.
-    end: Option<End>,
-    /// What the rank has to do then.
+    /// Time at which it has left or arrived, if known.
+    end: Option<Completion>,
+    /// Work of the rank after that.
     work_ns: u64,
 }
 
-/// When something begun ends, and what the rank does that waits for it.
+/// End of a started operation, and the activity of a rank that waits for it.
 #[derive(Clone, Copy)]
-struct End {
+struct Completion {
     ends_ns: u64,
     meanwhile: Doing,
 }
 
 #[derive(Default)]
 struct Wire {
-    arrivals: VecDeque<End>,
+    arrivals: VecDeque<Completion>,
     expected: VecDeque<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A message comes to the node of its receiver.
-    Comes(Message),
-    /// A rank goes on.
-    Goes(u32),
+    /// A message arrives at the node of its receiver.
+    Arrives(Message),
+    /// A rank continues.
+    Continues(u32),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Message {
-    /// How many were sent before.
+    /// Number of messages before it.
     number: u64,
     from: u32,
     to: u32,
@@ -156,27 +158,31 @@ struct Message {
     since_ns: u64,
 }
 
-/// What carries one message at a time.
+/// A resource that carries one message at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Line {
+enum Channel {
     Out(u32),
     In(u32),
     Between(u32, u32),
 }
 
-impl<'a> World<'a> {
+impl<'a> Simulation<'a> {
     fn new(
         schedules: &'a [Schedule],
         topology: &'a Topology,
         unit_bytes: u64,
         tell: &'a mut dyn FnMut(Deed),
     ) -> Self {
-        let ranks = schedules.iter().map(|_| Rank { is_ready: true, ..Rank::default() }).collect();
-        let goes = |rank| Reverse((0, Event::Goes(rank)));
+        let ranks = schedules
+            .iter()
+            .map(|_| RankState { is_ready: true, ..RankState::default() })
+            .collect();
+        let goes = |rank| Reverse((0, Event::Continues(rank)));
         let events = (0..schedules.len() as u32).map(goes).collect();
-        let (wires, lines) = (HashMap::new(), HashMap::new());
+        let (wires, channels) = (HashMap::new(), HashMap::new());
         let prediction = Prediction::default();
-        let seated = (0..schedules.len() as u32).map(|rank| topology.neighbours(rank)).collect();
+        let neighbours =
+            (0..schedules.len() as u32).map(|rank| topology.neighbours(rank)).collect();
         Self {
             schedules,
             topology,
@@ -184,15 +190,15 @@ impl<'a> World<'a> {
             ranks,
             events,
             wires,
-            lines,
+            channels,
             prediction,
-            seated,
+            neighbours,
             sent: 0,
             tell,
         }
     }
 
-    /// One step of the rank that is the earliest.
+    /// Executes one step of the rank with the earliest clock.
     fn step(&mut self, me: u32) {
         let rank = &mut self.ranks[me as usize];
         rank.is_ready = false;
@@ -260,14 +266,14 @@ impl<'a> World<'a> {
         self.make_ready(me);
     }
 
-    /// A rank copies or combines so many units.
+    /// Lets a rank copy or combine so many units.
     fn compute(&mut self, rank: u32, units: u64) {
         let bytes = units.saturating_mul(self.unit_bytes);
         let takes_ns = self.topology.costs().node.stream_ns(bytes);
         self.spend(rank, takes_ns, Doing::Computes);
     }
 
-    /// A rank does something for so long.
+    /// Advances a rank's clock by an activity.
     fn spend(&mut self, rank: u32, takes_ns: u64, doing: Doing) {
         let clock_ns = &mut self.ranks[rank as usize].clock_ns;
         let from_ns = *clock_ns;
@@ -284,7 +290,7 @@ impl<'a> World<'a> {
         self.post(me, units.saturating_mul(self.unit_bytes));
     }
 
-    /// Posts, and lets those go on that wait for it.
+    /// Posts, and wakes the ranks that wait for it.
     fn post(&mut self, me: u32, bytes: u64) {
         let takes_ns = self.topology.costs().node.stream_ns(bytes);
         self.spend(me, takes_ns, Doing::Sends(Distance::Node));
@@ -293,7 +299,7 @@ impl<'a> World<'a> {
         self.let_go_on(me);
     }
 
-    /// Who takes the pieces that a rank posts.
+    /// Returns the rank that takes the pieces of this one.
     fn reader(&self, me: u32) -> u32 {
         let announced = |step: &Step| match *step {
             Step::Announce { reader, .. } => Some(reader),
@@ -303,10 +309,10 @@ impl<'a> World<'a> {
         steps.iter().rev().find_map(announced).unwrap_or(0)
     }
 
-    /// Those that wait at the shmem for a rank look again.
+    /// Makes the ranks ready that wait at the shared segment.
     fn let_go_on(&mut self, me: u32) {
-        for position in 0..self.seated[me as usize].len() {
-            let other = self.seated[me as usize][position];
+        for position in 0..self.neighbours[me as usize].len() {
+            let other = self.neighbours[me as usize][position];
             let at = self.ranks[other as usize].at;
             if let Some(Step::Meet { .. } | Step::PostMore { .. } | Step::TakeMore { .. }) =
                 self.schedules[other as usize].steps.get(at)
@@ -316,24 +322,25 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A rank has posted a further piece of its round, or has released one.
-    fn note_piece(&mut self, me: u32, piece: u32, of: impl Fn(&mut Rank) -> &mut Pieces) {
+    /// Records that a rank has posted a further piece of its round, or has released one.
+    fn note_piece(&mut self, me: u32, piece: u32, of: impl Fn(&mut RankState) -> &mut Pieces) {
         let rank = &mut self.ranks[me as usize];
         let (key, clock_ns) = ((rank.posts.len(), piece), rank.clock_ns);
         of(rank).insert(key, clock_ns);
         self.let_go_on(me);
     }
 
-    /// Goes on to when the rank at this position has done that in the round that this one is in, if that is known.
+    /// Advances to the time at which the rank at a position has posted or released that piece in
+    /// this round; false if unknown.
     fn meet_piece(
         &mut self,
         me: u32,
         position: u32,
         piece: u32,
-        of: impl Fn(&Rank) -> &Pieces,
+        of: impl Fn(&RankState) -> &Pieces,
     ) -> bool {
         let key = (self.ranks[me as usize].posts.len(), piece);
-        let other = self.seated[me as usize][position as usize];
+        let other = self.neighbours[me as usize][position as usize];
         let Some(&since_ns) = of(&self.ranks[other as usize]).get(&key) else { return false };
         let there = since_ns + self.topology.costs().node.latency_ns;
         let late_ns = there.saturating_sub(self.ranks[me as usize].clock_ns);
@@ -342,11 +349,12 @@ impl<'a> World<'a> {
         true
     }
 
-    /// Goes on to when the ranks at these positions have posted in the round that this one is in, if that is known.
+    /// Advances to the time at which the ranks at these positions have posted in this round; false
+    /// if unknown.
     fn meet(&mut self, me: u32, positions: Range<u32>) -> bool {
         let round = self.ranks[me as usize].posts.len().saturating_sub(1);
         let lines_ns = u64::from(positions.end - positions.start) * LINE_NS;
-        let ranks = positions.map(|position| self.seated[me as usize][position as usize]);
+        let ranks = positions.map(|position| self.neighbours[me as usize][position as usize]);
         let post = |rank: u32| Some((*self.ranks[rank as usize].posts.get(round)?, rank));
         let Some(posts) = ranks.map(post).collect::<Option<Vec<_>>>() else { return false };
         let (since_ns, other) = posts.into_iter().max().unwrap_or((0, me));
@@ -357,7 +365,7 @@ impl<'a> World<'a> {
         true
     }
 
-    /// What a rank has to do for a message that is there: within a node it copies.
+    /// Returns the work of a rank for a received message, which includes the copy within a node.
     fn work_ns(&self, from: u32, to: u32, bytes: u64) -> u64 {
         let cost = self.topology.cost(from, to);
         match self.topology.distance(from, to) {
@@ -367,14 +375,14 @@ impl<'a> World<'a> {
     }
 
     fn make_ready(&mut self, rank: u32) {
-        let Rank { clock_ns, is_ready, .. } = &mut self.ranks[rank as usize];
+        let RankState { clock_ns, is_ready, .. } = &mut self.ranks[rank as usize];
         if !std::mem::replace(is_ready, true) {
-            self.events.push(Reverse((*clock_ns, Event::Goes(rank))));
+            self.events.push(Reverse((*clock_ns, Event::Continues(rank))));
         }
     }
 
-    /// Sends, and says when that ends.
-    fn send(&mut self, me: u32, to: u32, bytes: u64) -> End {
+    /// Sends a message and returns the completion.
+    fn send(&mut self, me: u32, to: u32, bytes: u64) -> Completion {
         let distance = self.topology.distance(me, to);
         let cost = self.topology.cost(me, to);
         let sends = Doing::Sends(distance);
@@ -395,33 +403,34 @@ impl<'a> World<'a> {
         }
         let message = Message { number: self.sent, from: me, to, bytes, since_ns: start };
         self.sent += 1;
-        self.events.push(Reverse((comes, Event::Comes(message))));
-        End { ends_ns, meanwhile: sends }
+        self.events.push(Reverse((comes, Event::Arrives(message))));
+        Completion { ends_ns, meanwhile: sends }
     }
 
-    /// When a message between nodes has left, and when it begins to come.
+    /// Returns the time at which a message between nodes has left, and at which it begins to
+    /// arrive.
     fn travel(&mut self, me: u32, to: u32, bytes: u64, start: u64, cost: Cost) -> (u64, u64) {
         let (one, other) = (self.topology.location(me), self.topology.location(to));
         let near_ns = self.topology.costs().site.stream_ns(bytes);
-        let leaves = self.occupy(Line::Out(one.node), start, near_ns);
+        let leaves = self.occupy(Channel::Out(one.node), start, near_ns);
         let crosses = match one.site == other.site {
             true => leaves,
             false => {
-                self.occupy(Line::Between(one.site, other.site), leaves, cost.stream_ns(bytes))
+                self.occupy(Channel::Between(one.site, other.site), leaves, cost.stream_ns(bytes))
             }
         };
         (leaves + near_ns, crosses + cost.latency_ns)
     }
 
-    /// When a line that is busy with others first begins to carry something.
-    fn occupy(&mut self, line: Line, from: u64, takes: u64) -> u64 {
-        let free = self.lines.entry(line).or_default();
+    /// Occupies a channel after its earlier messages and returns the start.
+    fn occupy(&mut self, line: Channel, from: u64, takes: u64) -> u64 {
+        let free = self.channels.entry(line).or_default();
         let begins = from.max(*free);
         *free = begins + takes;
         begins
     }
 
-    /// A message comes to its receiver's node.
+    /// Delivers a message to its receiver's node.
     fn take_in(&mut self, now_ns: u64, message: Message) {
         let Message { from, to, bytes, since_ns, .. } = message;
         let distance = self.topology.distance(from, to);
@@ -431,10 +440,10 @@ impl<'a> World<'a> {
             Distance::Site | Distance::Wide => {
                 let node = self.topology.location(to).node;
                 let near_ns = costs.site.stream_ns(bytes);
-                self.occupy(Line::In(node), now_ns, near_ns) + near_ns.max(cost.stream_ns(bytes))
+                self.occupy(Channel::In(node), now_ns, near_ns) + near_ns.max(cost.stream_ns(bytes))
             }
         };
-        let arrival = End { ends_ns, meanwhile: Doing::Waits { other: from, since_ns } };
+        let arrival = Completion { ends_ns, meanwhile: Doing::Waits { other: from, since_ns } };
         let wire = self.wires.entry((from, to)).or_default();
         match wire.expected.pop_front() {
             Some(step) => self.arrive(to, step, arrival),
@@ -442,8 +451,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Tells a rank when what it waits for ends.
-    fn arrive(&mut self, to: u32, step: u32, arrival: End) {
+    /// Gives a rank the end of an operation that it waits for.
+    fn arrive(&mut self, to: u32, step: u32, arrival: Completion) {
         let rank = &mut self.ranks[to as usize];
         if let Some(begun) = rank.begun.iter_mut().find(|begun| begun.step == step) {
             begun.end = Some(arrival);
@@ -454,7 +463,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Goes on to when what was begun, in one step or in all, ends, if that is known.
+    /// Advances to the end of one started operation, or of all; false if unknown.
     fn settle(&mut self, me: u32, step: Option<u32>) -> bool {
         let rank = &mut self.ranks[me as usize];
         let counts = |begun: &Begun| step.is_none_or(|step| begun.step == step);
@@ -464,7 +473,7 @@ impl<'a> World<'a> {
         rank.begun.retain(|begun| !counts(begun));
         known.sort_unstable_by_key(|(end, work_ns)| (end.ends_ns, *work_ns));
         let wake_ns = self.topology.costs().wake_ns;
-        for (End { ends_ns, meanwhile }, work_ns) in known {
+        for (Completion { ends_ns, meanwhile }, work_ns) in known {
             let late_ns = ends_ns.saturating_sub(self.ranks[me as usize].clock_ns);
             let is_asleep = late_ns > SPINS * wake_ns;
             self.spend(me, late_ns + u64::from(is_asleep) * wake_ns, meanwhile);

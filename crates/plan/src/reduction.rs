@@ -1,62 +1,64 @@
 //! Operations that combine data. Units are elements.
 //!
-//! Operands are combined in the order of ranks (MPI-5.0 §6.9.1) unless the operation commutes. Unless the result is the
-//! same in any order, that depends on nothing but the arguments and where the ranks run ([`crate::order`]), so that
-//! results repeat bit for bit.
+//! Operands are combined in the order of ranks (MPI-5.0 §6.9.1) unless the operation commutes.
+//! Unless the result is the same in any order, the order depends only on the arguments and the
+//! placement of the ranks ([`crate::order`]). So results repeat bit for bit.
 
 use crate::algorithms::{
     binomial, butterfly, chain, doubling, halving, linear, pairwise, prefix, ring, two_tree,
 };
-use crate::catalogue::{Allreduce, Prefix, Reduce, ReduceScatter, Ways};
+use crate::catalogue::{Allreduce, Catalogue, Prefix, Reduce, ReduceScatter};
 use crate::choice::{Algorithm, Call, Operation};
-use crate::levels;
-use crate::multisite::prefix as sites;
+use crate::hierarchical;
+use crate::multisite::prefix as multisite_prefix;
 use crate::multisite::reduction as multisite;
 use crate::schedule::{Buffer, Schedule, Span, part, starts};
 use crate::team::Team;
 use crate::topology::Topology;
 
-/// What is combined.
+/// Operands of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operands {
     /// Elements of each rank.
     pub len: u64,
     /// An element's size in bytes.
     pub element: u64,
-    /// Whether the operation commutes.
+    /// True if the operation commutes.
     pub commutes: bool,
-    /// Whether the result is the same to the last bit in whatever order they are combined.
+    /// True if the result is the same to the last bit in any order.
     pub is_exact: bool,
-    /// Whether contributions lie in the output, of the root or of all.
+    /// True if contributions lie in the output, of the root or of all.
     pub in_place: bool,
 }
 
 impl Operands {
-    /// So many bytes of each rank.
+    /// Bytes of each rank.
     pub fn bytes(&self) -> u64 {
         self.len.saturating_mul(self.element)
     }
 
-    /// The call that an operation on them is.
+    /// Returns the call of an operation on them.
     pub fn call(&self, operation: Operation) -> Call {
         let bytes = self.bytes();
         let Self { len: units, commutes, is_exact, .. } = *self;
         Call { units, commutes, is_exact, ..Call::of(operation, bytes) }
     }
 
-    /// In how many segments they go along a chain.
+    /// Returns the number of segments along a chain.
     fn chain_segments(&self, topology: &Topology) -> u32 {
         let segments = topology.model().chain_segments(self.bytes());
         segments.min(self.len).max(1) as u32
     }
 
-    /// In how many segments a half of them goes up each of two trees, of the ranks of a node, and of nodes.
+    /// Returns the number of segments for a half of them up each of two trees, of the ranks of a
+    /// node and of nodes.
     fn tree_segments(&self, topology: &Topology) -> [u32; 2] {
         let segments = topology.model().tree_segments(self.bytes());
         segments.map(|segments| segments.min(self.len / 2).max(1) as u32)
     }
 
-    /// Where this rank's operand is: not in the output, to which results come while it is on its way.
+    /// Returns this rank's operand outside the output, which receives results while the operand is
+    /// being sent.
     pub(crate) fn outside_output(&self, schedule: &mut Schedule, in_place: bool) -> Span {
         if !in_place {
             return Buffer::Input.span(0, self.len);
@@ -67,7 +69,7 @@ impl Operands {
     }
 }
 
-/// Everyone's operands, combined, to the root's output.
+/// Combines everyone's operands to the root's output.
 pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> Schedule {
     let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
@@ -79,19 +81,19 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
     };
     let team = arranged(topology, rank, commutes);
     let root_at = if commutes { topology.place(root) } else { root };
-    let route = Route { root, team, own, result };
+    let to_first = ToFirst { root, team, own, result };
     let call = operands.call(Operation::Reduce).with_root(root);
-    let near_seat = |algorithm| topology.near_seat(rank, operands.element, &call, algorithm);
+    let node_shm = |algorithm| topology.node_shm(rank, operands.element, &call, algorithm);
     match Reduce::of(topology, &call) {
         Reduce::Leaders | Reduce::Multisite => {
-            let (across, seat) = (topology.across(), near_seat(topology.heads()));
-            multisite::reduce(&mut schedule, across, rank, root, operands, seat);
+            let (grid, shm) = (topology.grid(), node_shm(topology.leaders()));
+            multisite::reduce(&mut schedule, grid, rank, root, operands, shm);
         }
         Reduce::Shmem => {
             let first = if commutes { root } else { 0 };
             let is_shared = topology.shares_in_shmem(&call);
-            let seat = topology.seat(rank, operands.element);
-            seat.reduce(&mut schedule, (root, first), (own, output), is_shared);
+            let shm = topology.shm(rank, operands.element);
+            shm.reduce(&mut schedule, (root, first), (own, output), is_shared);
         }
         Reduce::Linear => {
             let (team, root_at) =
@@ -132,32 +134,32 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
         }
         Reduce::Chain => {
             let segments = operands.chain_segments(topology);
-            route.reduce(&mut schedule, (commutes, root_at), |schedule, team, result| {
+            to_first.reduce(&mut schedule, (commutes, root_at), |schedule, team, result| {
                 let own = apart(schedule, own, result);
                 chain::reduce(schedule, team, own, result, segments);
             });
         }
         Reduce::TwoTree => {
             let segments = operands.tree_segments(topology);
-            route.reduce(&mut schedule, (commutes, root_at), |schedule, team, result| {
+            to_first.reduce(&mut schedule, (commutes, root_at), |schedule, team, result| {
                 let own = apart(schedule, own, result);
                 if topology.nodes() > 1 {
                     let (root, ends) = (commutes.then_some(root), (own, result));
-                    levels::reduce_by_trees(schedule, topology, rank, root, ends, segments);
+                    hierarchical::reduce_by_trees(schedule, topology, rank, root, ends, segments);
                 } else {
                     two_tree::reduce(schedule, team, own, result, segments[0]);
                 }
             });
         }
         Reduce::Hierarchical => {
-            route.reduce(&mut schedule, (commutes, root_at), |schedule, _, result| {
+            to_first.reduce(&mut schedule, (commutes, root_at), |schedule, _, result| {
                 let root = commutes.then_some(root);
-                let seat = near_seat(Algorithm::Hierarchical);
-                levels::reduce(schedule, topology, rank, root, (own, result), seat);
+                let shm = node_shm(Algorithm::Hierarchical);
+                hierarchical::reduce(schedule, topology, rank, root, (own, result), shm);
             });
         }
         Reduce::Binomial => {
-            route.reduce(&mut schedule, (commutes, root_at), |schedule, team, result| {
+            to_first.reduce(&mut schedule, (commutes, root_at), |schedule, team, result| {
                 let sum = result.unwrap_or_else(|| schedule.room(len));
                 if own != sum {
                     schedule.copy(own, sum);
@@ -169,7 +171,8 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
     schedule
 }
 
-/// An operand, not where the result goes: what comes is put to it, not on it.
+/// Returns the operand in a span other than the result's, so that received data can be combined
+/// with it there.
 fn apart(schedule: &mut Schedule, own: Span, result: Option<Span>) -> Span {
     if result != Some(own) {
         return own;
@@ -179,18 +182,19 @@ fn apart(schedule: &mut Schedule, own: Span, result: Option<Span>) -> Span {
     aside
 }
 
-/// Ways on which the first of a team gets the result.
-struct Route<'a> {
+/// Data of a reduction whose result arises at the first of a team.
+struct ToFirst<'a> {
     root: u32,
     team: Team<'a>,
     own: Span,
-    /// Where the result goes, at the root.
+    /// Span of the result, at the root.
     result: Option<Span>,
 }
 
-impl Route<'_> {
-    /// To the root, at whose position the team is turned where order does not matter; else to the first
-    /// rank, which sends the root what it has. `go` reduces to the first of the team, which has where to.
+impl ToFirst<'_> {
+    /// Reduces to the root. If order does not matter, the team is rotated to begin with the root.
+    /// Else the first rank gets the result and sends it to the root. `go` reduces to the first of
+    /// the team, which has a span for it.
     fn reduce(
         &self,
         schedule: &mut Schedule,
@@ -207,7 +211,7 @@ impl Route<'_> {
         self.hand_over(schedule, top, result);
     }
 
-    /// The result from the top to the root, if it is another.
+    /// Sends the result from the top to the root, if they differ.
     fn hand_over(&self, schedule: &mut Schedule, top: u32, result: Option<Span>) {
         if top != self.root {
             if let Some(result) = result {
@@ -221,12 +225,13 @@ impl Route<'_> {
     }
 }
 
-/// All ranks in the order of the grid, or in their own where operands have to be combined in it.
+/// Returns all ranks in the order of the grid, or in their own order if operands have to be
+/// combined in that.
 fn arranged(topology: &Topology, rank: u32, commutes: bool) -> Team<'_> {
     if commutes { topology.by_place(rank) } else { topology.by_rank(rank) }
 }
 
-/// Everyone's operands, combined, to everyone's output.
+/// Combines everyone's operands to everyone's output.
 pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
@@ -238,9 +243,9 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
         of.part(start, len)
     };
     let call = operands.call(Operation::Allreduce);
-    let near_seat = |algorithm| topology.near_seat(rank, operands.element, &call, algorithm);
-    let way = Allreduce::of(topology, &call);
-    match way {
+    let node_shm = |algorithm| topology.node_shm(rank, operands.element, &call, algorithm);
+    let algorithm = Allreduce::of(topology, &call);
+    match algorithm {
         Allreduce::Leaders | Allreduce::Multisite | Allreduce::Pairwise | Allreduce::Shmem => {}
         Allreduce::Linear
         | Allreduce::Doubling
@@ -256,10 +261,10 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
             }
         }
     }
-    match way {
+    match algorithm {
         Allreduce::Leaders | Allreduce::Multisite => {
-            let (across, seat) = (topology.across(), near_seat(topology.heads()));
-            multisite::allreduce(&mut schedule, across, rank, operands, seat);
+            let (grid, shm) = (topology.grid(), node_shm(topology.leaders()));
+            multisite::allreduce(&mut schedule, grid, rank, operands, shm);
         }
         Allreduce::Pairwise => {
             let team = topology.by_rank(rank);
@@ -269,8 +274,8 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
         }
         Allreduce::Shmem => {
             let is_shared = topology.shares_in_shmem(&call);
-            let seat = topology.seat(rank, operands.element);
-            seat.allreduce(&mut schedule, own, whole, is_shared);
+            let shm = topology.shm(rank, operands.element);
+            shm.allreduce(&mut schedule, own, whole, is_shared);
         }
         Allreduce::Ring => {
             ring::reduce_scatter(&mut schedule, team, &|position| block(whole, position));
@@ -283,16 +288,16 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
         Allreduce::Butterfly => butterfly::allreduce(&mut schedule, team, whole),
         Allreduce::Halving => halving::allreduce(&mut schedule, team, whole),
         Allreduce::Hierarchical => {
-            let seat = near_seat(Algorithm::Hierarchical);
-            levels::allreduce(&mut schedule, topology, rank, whole, seat);
+            let shm = node_shm(Algorithm::Hierarchical);
+            hierarchical::allreduce(&mut schedule, topology, rank, whole, shm);
         }
         Allreduce::Doubling => doubling::allreduce(&mut schedule, team, whole),
     }
     schedule
 }
 
-/// Everyone's input, combined; block `i` of the result, `counts(i)` elements, to rank `i`'s output. Of
-/// the operands all but their number counts. In place, the caller has copied the output to the input.
+/// Combines everyone's input and sends block `i` of the result, `counts(i)` elements, to rank `i`'s
+/// output. `operands.len` is not used. In place, the caller has copied the output to the input.
 pub fn reduce_scatter(
     rank: u32,
     topology: &Topology,
@@ -310,15 +315,14 @@ pub fn reduce_scatter(
     let call = operands.call(Operation::ReduceScatter);
     match ReduceScatter::of(topology, &call) {
         ReduceScatter::Leaders | ReduceScatter::Multisite => {
-            let (across, lies) =
-                (topology.across(), |rank: u32| (starts[rank as usize], counts(rank)));
-            let seat = topology.near_seat(rank, operands.element, &call, topology.heads());
-            multisite::reduce_scatter(&mut schedule, across, rank, &lies, operands, seat);
+            let (grid, lies) = (topology.grid(), |rank: u32| (starts[rank as usize], counts(rank)));
+            let shm = topology.node_shm(rank, operands.element, &call, topology.leaders());
+            multisite::reduce_scatter(&mut schedule, grid, rank, &lies, operands, shm);
         }
         ReduceScatter::Shmem => {
             let lies = |rank: u32| (starts[rank as usize], counts(rank));
-            let seat = topology.seat(rank, operands.element);
-            seat.reduce_scatter(&mut schedule, all, &lies, own);
+            let shm = topology.shm(rank, operands.element);
+            shm.reduce_scatter(&mut schedule, all, &lies, own);
         }
         ReduceScatter::Pairwise => {
             let team = topology.by_rank(rank);
@@ -348,7 +352,7 @@ pub fn reduce_scatter(
     schedule
 }
 
-/// The combination of the inputs of ranks up to and with this one.
+/// Combines the inputs of ranks up to and with this one.
 pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let Operands { len, element, in_place, .. } = operands;
     let mut schedule = Schedule::default();
@@ -358,18 +362,18 @@ pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     match Prefix::of(topology, &call) {
         Prefix::Leaders | Prefix::Multisite => {
             let own = operands.outside_output(&mut schedule, in_place);
-            let (across, prefix) = (topology.across(), sites::Prefix::Scan);
-            sites::prefix(&mut schedule, across, rank, prefix, own, element);
+            let (grid, prefix) = (topology.grid(), multisite_prefix::Prefix::Scan);
+            multisite_prefix::prefix(&mut schedule, grid, rank, prefix, own, element);
         }
         Prefix::Shmem => {
             let own = if in_place { result } else { Buffer::Input.span(0, len) };
-            topology.seat(rank, element).prefix(&mut schedule, own, true, result);
+            topology.shm(rank, element).prefix(&mut schedule, own, true, result);
         }
         Prefix::Chain
-            if let Some(seat) = topology.near_seat(rank, element, &call, Algorithm::Chain) =>
+            if let Some(shm) = topology.node_shm(rank, element, &call, Algorithm::Chain) =>
         {
             let own = if in_place { result } else { Buffer::Input.span(0, len) };
-            seat.pass_prefix(&mut schedule, own, None, result);
+            shm.pass_prefix(&mut schedule, own, None, result);
         }
         Prefix::Chain => {
             let own = operands.outside_output(&mut schedule, in_place);
@@ -392,7 +396,7 @@ pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     schedule
 }
 
-/// The combination of the inputs of ranks below this one; rank 0's output is left as it is.
+/// Combines the inputs of ranks below this one; rank 0's output is left unchanged.
 pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let Operands { len, element, in_place, .. } = operands;
     let mut schedule = Schedule::default();
@@ -402,19 +406,19 @@ pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     match Prefix::of(topology, &call) {
         Prefix::Leaders | Prefix::Multisite => {
             let own = operands.outside_output(&mut schedule, in_place);
-            let (across, prefix) = (topology.across(), sites::Prefix::Exscan);
-            sites::prefix(&mut schedule, across, rank, prefix, own, element);
+            let (grid, prefix) = (topology.grid(), multisite_prefix::Prefix::Exscan);
+            multisite_prefix::prefix(&mut schedule, grid, rank, prefix, own, element);
         }
         Prefix::Shmem => {
             let own = if in_place { result } else { Buffer::Input.span(0, len) };
-            topology.seat(rank, element).prefix(&mut schedule, own, false, result);
+            topology.shm(rank, element).prefix(&mut schedule, own, false, result);
         }
         Prefix::Chain
-            if let Some(seat) = topology.near_seat(rank, element, &call, Algorithm::Chain) =>
+            if let Some(shm) = topology.node_shm(rank, element, &call, Algorithm::Chain) =>
         {
             let own = if in_place { result } else { Buffer::Input.span(0, len) };
             let through = schedule.room(len);
-            seat.pass_prefix(&mut schedule, own, Some(result), through);
+            shm.pass_prefix(&mut schedule, own, Some(result), through);
         }
         Prefix::Chain => {
             let own = operands.outside_output(&mut schedule, in_place);

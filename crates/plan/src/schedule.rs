@@ -1,13 +1,13 @@
-//! The steps of one rank.
+//! Steps of one rank.
 
-/// Memory that a step refers to.
+/// Memory of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
-    /// What the caller hands in. Not used by schedules that work in place.
+    /// The caller's input. Schedules that work in place do not use it.
     Input,
-    /// What the caller gets.
+    /// The caller's output.
     Output,
-    /// The library's own.
+    /// A temporary of the library.
     Temporary(u32),
 }
 
@@ -25,157 +25,158 @@ pub struct Span {
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Begin to send.
+    /// Starts a send.
     Send {
-        /// To this rank.
+        /// Receiving rank.
         to: u32,
-        /// These units.
+        /// Units to send.
         span: Span,
     },
-    /// Begin to receive.
+    /// Starts a receive.
     Receive {
-        /// From this rank.
+        /// Sending rank.
         from: u32,
-        /// Into these units.
+        /// Units to receive into.
         span: Span,
     },
-    /// Wait for everything begun.
+    /// Waits for everything started.
     Wait,
-    /// Wait for what was begun in a step.
+    /// Waits for the operation that one step started.
     Await {
-        /// The place of that step in the schedule.
+        /// Index of that step in the schedule.
         step: u32,
     },
-    /// Copy.
+    /// Copies.
     Copy {
-        /// From here.
+        /// Source.
         from: Span,
-        /// To here, as many units.
+        /// Destination, of the same length.
         to: Span,
     },
-    /// Begin a round at the shmem, and post what others may need, if that has a place: some rounds before, all have
-    /// begun the next one by then.
+    /// Begins a round at the shared segment and posts data. Its page is free once all ranks have
+    /// begun the round after the page's last use.
     Post {
-        /// These units.
+        /// Units to post.
         span: Span,
     },
-    /// As `Post`, of some of the schedule's blocks, one behind the other.
+    /// Posts some of the schedule's blocks, one behind the other, as `Post` does.
     PostParts {
-        /// The first of them.
+        /// Index of the first block.
         first: u32,
-        /// How many.
+        /// Number of blocks.
         count: u32,
     },
-    /// As `Post`, of the schedule's blocks, behind a list of where each of them ends.
+    /// Posts the schedule's blocks behind a list of their ends, as `Post` does.
     PostBlocks,
-    /// Say how many units what is posted next comes to with all that is posted after it in the same round.
+    /// Announces the total length of the next post and of all further pieces in the same round.
     Announce {
-        /// So many: more than a page.
+        /// Total in units, more than a page.
         units: u64,
-        /// The rank that takes them, piece by piece.
+        /// Rank that takes the pieces.
         reader: u32,
     },
-    /// Post a further piece of what was announced, when the last but one has been taken.
+    /// Posts a further announced piece, when the last but one has been taken.
     PostMore {
-        /// The first that follows what was posted is 1.
+        /// Index of the piece; the first after the initial post is 1.
         piece: u32,
-        /// These units: a page, or what is left.
+        /// Units to post: a page, or the rest.
         span: Span,
     },
-    /// Wait until ranks have posted in this round. Ranks are named by their positions at the shmem, which is that of
-    /// their node: on one node, by their ranks.
+    /// Waits until ranks have posted in this round. Ranks are named by their positions in the
+    /// shared segment of their node; on one node these are the ranks.
     Meet {
-        /// From this one on…
+        /// First position.
         first: u32,
-        /// …to the one before this.
+        /// End of the positions, exclusive.
         end: u32,
     },
-    /// Copy what was posted in this round.
+    /// Copies data posted in this round.
     Take {
-        /// By this rank, which was met or is this one.
+        /// Posting rank, which was met or is this one.
         from: u32,
-        /// From this unit of it on.
+        /// First unit of its post.
         at: u64,
-        /// To here, as many units.
+        /// Destination, of the length to copy.
         to: Span,
     },
-    /// Copy the block for this rank of those that were posted in this round.
+    /// Copies this rank's block out of the blocks posted in this round.
     TakeBlock {
-        /// By this rank, which was met.
+        /// Posting rank, which was met.
         from: u32,
-        /// To here: the whole block.
+        /// Destination of the whole block.
         to: Span,
     },
-    /// Wait for a further piece, and copy it.
+    /// Waits for a further piece and copies it.
     TakeMore {
-        /// By this rank, which was met.
+        /// Posting rank, which was met.
         from: u32,
-        /// The first that follows what it has posted is 1.
+        /// Index of the piece; the first after the initial post is 1.
         piece: u32,
-        /// To here: the whole piece.
+        /// Destination of the whole piece.
         to: Span,
     },
-    /// Let those who have posted pieces in this round write where they were.
+    /// Allows the posting ranks of this round to overwrite pieces.
     Release {
-        /// All up to this one.
+        /// Last piece released.
         piece: u32,
     },
-    /// Combine what was posted in this round by ranks that were met, in the schedule's order.
+    /// Combines data posted in this round by ranks that were met, in the schedule's order.
     Combine {
-        /// This rank's own operand, where the order has it.
+        /// This rank's own operand, if the order contains it.
         own: Span,
-        /// From this unit of what was posted on.
+        /// First unit of the posts.
         at: u64,
-        /// To here, as many units.
+        /// Destination, of the length to combine.
         to: Span,
-        /// They come to the same at all ranks, which come one after the other: who is first tells the others.
+        /// True if all ranks compute the same and share cores, so that they run one after the
+        /// other. The first then gives the others its result.
         for_all: bool,
     },
     /// `inout = input op inout`.
     Reduce {
-        /// The left operand.
+        /// Left operand.
         input: Span,
-        /// The right operand and the result.
+        /// Right operand and result.
         inout: Span,
     },
 }
 
-/// What one rank does.
+/// Steps of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// The steps, in order.
+    /// Steps in order.
     pub steps: Vec<Step>,
     /// Lengths of the temporaries, in units.
     pub temporaries: Vec<u64>,
-    /// What is posted for each rank, in the order of ranks: at once, or part by part.
+    /// Blocks to post for each rank, in the order of ranks: at once, or part by part.
     pub blocks: Vec<Span>,
-    /// How posted operands are combined.
+    /// Order in which posted operands are combined.
     pub order: Vec<Fold>,
 }
 
-/// What comes next where operands are combined, on a stack of combinations.
+/// One operation in combining operands, on a stack of combinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
-    /// This operand begins a combination.
+    /// Pushes this operand as a new combination.
     Begin(Operand),
-    /// This operand is put to the left of the last combination.
+    /// Puts this operand to the left of the last combination.
     Put(Operand),
-    /// The last combination is put to the left of the one before it.
+    /// Puts the last combination to the left of the one before it.
     Join,
 }
 
-/// An operand at a shmem.
+/// An operand in a shared segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// This rank's, where it is.
+    /// This rank's operand, in place.
     Own,
-    /// What this rank has posted.
+    /// Data that this rank has posted.
     Posted(u32),
 }
 
 impl Schedule {
-    /// The same after the output's `len` units have been copied to the input: what a plan that reads the
-    /// input makes of a call in place.
+    /// Prepends a copy of the output's `len` units to the input. A schedule that reads the input
+    /// then serves a call in place.
     #[must_use]
     pub fn in_place(mut self, len: u64) -> Self {
         let (from, to) = (Buffer::Output.span(0, len), Buffer::Input.span(0, len));
@@ -202,8 +203,8 @@ impl Schedule {
         Buffer::Temporary(self.temporaries.len() as u32 - 1)
     }
 
-    /// A temporary as one span. Operands of one reduction lie in different buffers: elements of a datatype
-    /// may lie between each other's parts.
+    /// Allocates a temporary and returns it as one span. Operands of one reduction lie in different
+    /// buffers, since elements of a datatype may lie between each other's parts.
     pub(crate) fn room(&mut self, len: u64) -> Span {
         self.temporary(len).span(0, len)
     }
@@ -218,7 +219,7 @@ impl Schedule {
         self.expect(from, span);
     }
 
-    /// A receive that can be awaited by itself.
+    /// Starts a receive that can be awaited by itself.
     pub(crate) fn expect(&mut self, from: u32, span: Span) -> Ticket {
         if span.len == 0 {
             return Ticket::default();
@@ -234,7 +235,7 @@ impl Schedule {
         }
     }
 
-    /// A message without data.
+    /// Sends a message without data.
     pub(crate) fn send_signal(&mut self, to: u32) {
         self.steps.push(Step::Send { to, span: Buffer::Output.span(0, 0) });
     }
@@ -255,7 +256,7 @@ impl Schedule {
         }
     }
 
-    /// Puts `left op right` where `right` is.
+    /// Puts `left op right` into `right`.
     pub(crate) fn reduce(&mut self, left: Span, right: Span) {
         if left.len > 0 {
             self.steps.push(Step::Reduce { input: left, inout: right });
@@ -263,12 +264,12 @@ impl Schedule {
     }
 }
 
-/// What was begun, if anything was.
+/// A started receive; none if there was nothing to receive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ticket(Option<u32>);
 
 impl Span {
-    /// A part of it, which begins `start` units on.
+    /// Returns a part of it that begins `start` units further.
     #[must_use]
     pub fn part(self, start: u64, len: u64) -> Self {
         Self { start: self.start + start, len, ..self }
@@ -281,7 +282,7 @@ impl Buffer {
     }
 }
 
-/// Where each block of a buffer begins; one entry more than there are blocks.
+/// Returns the start of each block of a buffer, and the end.
 pub(crate) fn starts(sizes: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut starts = vec![0];
     let mut sum = 0;
@@ -292,7 +293,8 @@ pub(crate) fn starts(sizes: impl Iterator<Item = u64>) -> Vec<u64> {
     starts
 }
 
-/// `len` units in `parts` nearly equal parts: part `index` as start and length.
+/// Splits `len` units into `parts` nearly equal parts and returns the start and length of part
+/// `index`.
 pub(crate) fn part(len: u64, parts: u32, index: u32) -> (u64, u64) {
     let (parts, index) = (u64::from(parts), u64::from(index));
     let at = |index: u64| (u128::from(len) * u128::from(index) / u128::from(parts)) as u64;

@@ -1,62 +1,63 @@
 //! Ranks that work together.
 
-/// Ranks in an order, as one of them sees it. Pieces name them by their *positions* in that order.
+/// Ranks in an order, as one of them sees it. Algorithms name them by their *positions* in that
+/// order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Team<'a> {
-    /// All ranks in their own order, unless there is a list.
+    /// Ranks in the given order; none for all ranks in their own order.
     ranks: Option<&'a [u32]>,
     size: u32,
-    /// Who is at position 0, counted without the turn.
+    /// Unrotated index of position 0.
     first: u32,
-    /// The position of the rank that is planned for.
+    /// Position of the planning rank.
     pub me: u32,
 }
 
 impl<'a> Team<'a> {
-    /// The ranks below `size`, in their own order.
+    /// Returns the team of the ranks below `size`, in their own order.
     pub(crate) fn all(size: u32, me: u32) -> Self {
         Self { ranks: None, size, first: 0, me }
     }
 
-    /// Listed ranks, of which `me` is a position.
+    /// Returns the team of listed ranks, of which `me` is a position.
     pub(crate) fn of(ranks: &'a [u32], me: u32) -> Self {
         Self { ranks: Some(ranks), size: ranks.len() as u32, first: 0, me }
     }
 
-    /// The same in turned order: who was at `position` is the first.
+    /// Rotates the order so that `position` becomes the first.
     pub(crate) fn led_by(self, position: u32) -> Self {
         let first = (self.first + position) % self.size;
         Self { first, me: (self.me + self.size - position) % self.size, ..self }
     }
 
-    /// How many there are.
+    /// Number of ranks.
     pub(crate) fn size(&self) -> u32 {
         self.size
     }
 
-    /// Who is at a position.
+    /// Returns the rank at a position.
     pub(crate) fn rank(&self, position: u32) -> u32 {
         let index = self.index(position);
         self.ranks.map_or(index, |ranks| ranks[index as usize])
     }
 
-    /// Who is so many positions after this rank, around the end.
+    /// Returns the rank so many positions after this one, around the end.
     pub(crate) fn after(&self, distance: u32) -> u32 {
         self.rank((self.me + distance) % self.size)
     }
 
-    /// Who is so many positions before it.
+    /// Returns the rank so many positions before this one, around the end.
     pub(crate) fn before(&self, distance: u32) -> u32 {
         self.rank((self.me + self.size - distance % self.size) % self.size)
     }
 
-    /// The positions of the others, from the next one on.
+    /// Returns the positions of the others, from the next one on.
     pub(crate) fn others(&self) -> impl Iterator<Item = u32> + use<> {
         let (me, size) = (self.me, self.size);
         (1..size).map(move |distance| (me + distance) % size)
     }
 
-    /// The position as it is without the turn: where things lie that the turn does not move.
+    /// Returns the unrotated position, which indexes data that the rotation does not move.
     pub(crate) fn index(&self, position: u32) -> u32 {
         let index = self.first + position;
         if index >= self.size { index - self.size } else { index }
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turned_team_names_the_same_ranks() {
+    fn a_rotated_team_has_the_same_ranks() {
         let ranks = [4, 7, 1, 9];
         let team = Team::of(&ranks, 2).led_by(3);
         assert_eq!((0..4).map(|at| team.rank(at)).collect::<Vec<_>>(), [9, 4, 7, 1]);

@@ -1,7 +1,8 @@
-//! A topology as a line of text, by which tools plan what a job plans:
-//! `0.0*4,1.0*4 roomy 600,4000000000,…`, which are the ranks' nodes and sites in runs, whether ranks outnumber
-//! the cores, and the costs; besides what messages cost between sites that are not alike:
-//! `0-1:5000000,117000000,4000;0-2:…`, and the bytes of a page of the shmem that the ranks of each node have, if they do.
+//! A topology as a line of text, from which tools plan the same as a job:
+//! `0.0*4,1.0*4 roomy 600,4000000000,…`. It gives the ranks' nodes and sites in runs, whether ranks outnumber the
+//! cores, and the costs. Two fields may follow. One gives the costs between sites that differ:
+//! `0-1:5000000,117000000,4000;0-2:…`. The other gives the bytes of a page of each node's shared
+//! segment.
 
 use std::fmt;
 use std::str::FromStr;
@@ -36,7 +37,7 @@ impl FromStr for Topology {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` says no places of ranks");
+        let wrong = || format!("`{text}` is no topology, such as `0.0*4 roomy` and ten costs");
         let words: Vec<&str> = text.split(' ').collect();
         let [runs, room, costs, more @ ..] = &words[..] else { return Err(wrong()) };
         let (pairs, page_bytes) = match more {
@@ -97,7 +98,7 @@ const OVERSUBSCRIBED: &str = "oversubscribed";
 
 const ROOMY: &str = "roomy";
 
-/// A tool plans for no more.
+/// Maximum number of ranks that a tool plans for.
 const RANKS_MAX: usize = 1 << 16;
 
 #[cfg(test)]
@@ -106,7 +107,7 @@ mod tests {
     use crate::choice::{Call, Operation};
 
     #[test]
-    fn what_a_job_tells_is_planned_from_alike() {
+    fn a_written_topology_gives_the_same_plans() {
         let at = |(node, site)| Location { node, site };
         let locations = [(0, 0), (0, 0), (1, 0), (2, 1), (2, 1), (0, 0)].map(at);
         let costs = Costs { wake_ns: 7, ..Costs::default() };
@@ -120,27 +121,27 @@ mod tests {
         let sites = [(0, 7), (1, 7), (2, 3), (3, 5)].map(at);
         let pairs = Pairs::new([(3, 7, costs.site), (5, 3, Cost { latency_ns: 9, ..costs.wide })]);
         let unlike = Topology::with_pairs(&sites, false, costs, &pairs);
-        let told = " 0-1:20000,117000000,4000;0-2:6000000,117000000,4000;1-2:9,117000000,4000";
-        assert!(unlike.to_string().ends_with(told), "{unlike}");
+        let text = " 0-1:20000,117000000,4000;0-2:6000000,117000000,4000;1-2:9,117000000,4000";
+        assert!(unlike.to_string().ends_with(text), "{unlike}");
         let with_shm_colls = unlike.clone().with_shm_coll(64 << 10);
-        for told in [grid, oversubscribed, with_shm_coll, unlike, with_shm_colls] {
-            let read: Topology = told.to_string().parse().unwrap();
-            assert_eq!(read.to_string(), told.to_string());
+        for topology in [grid, oversubscribed, with_shm_coll, unlike, with_shm_colls] {
+            let read: Topology = topology.to_string().parse().unwrap();
+            assert_eq!(read.to_string(), topology.to_string());
             for operation in Operation::ALL {
                 let call = Call::of(operation, 1000);
-                assert_eq!(read.candidates(&call), told.candidates(&call), "{operation}");
+                assert_eq!(read.candidates(&call), topology.candidates(&call), "{operation}");
             }
         }
     }
 
     #[test]
-    fn what_is_no_topology_is_refused() {
+    fn invalid_topologies_are_refused() {
         let numbers = "1,1,1,1,1,1,1,1,1,1";
         assert!(format!("0.0*2 roomy {numbers}").parse::<Topology>().is_ok());
         for text in
             ["", "0.0*2", "0*2 roomy 1", "0.0*0 roomy 1", "0.0*2 roomy 1,2", "0.0*x roomy 1"]
         {
-            assert!(text.parse::<Topology>().unwrap_err().contains("no places"), "{text}");
+            assert!(text.parse::<Topology>().unwrap_err().contains("is no topology"), "{text}");
         }
         for text in ["0.0*2 empty", "0.0* roomy", "0.0*99999999999999999999 roomy"] {
             assert!(format!("{text} {numbers}").parse::<Topology>().is_err(), "{text}");

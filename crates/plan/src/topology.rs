@@ -1,91 +1,93 @@
-//! Where the ranks of a communicator run.
+//! Placement of a communicator's ranks on nodes and sites.
 //!
-//! All ranks plan from equal topologies: what they do fits together only because they decide alike.
+//! All ranks plan from equal topologies. Their schedules fit together only because they all choose
+//! alike.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use crate::algorithms::shmem::{Seat, link_bytes};
+use crate::algorithms::shmem::{ShmAccess, link_bytes};
 use crate::choice::{Algorithm, Call, Plans};
 use crate::costs::{Cost, Costs, Distance};
 use crate::crossings::{Crossings, Pairs};
 use crate::model::{Model, Order, Shape};
 use crate::team::Team;
 
-/// Where the ranks of a communicator run.
+/// Placement of a communicator's ranks on nodes and sites.
 #[derive(Clone, Debug)]
 pub struct Topology {
     size: u32,
     is_oversubscribed: bool,
     levels: Option<Box<Levels>>,
-    /// Levels whose top is sites, where there are several; else nodes, where there are several.
-    across: Option<Box<Across>>,
+    /// Levels whose top is the sites if there are several, else the nodes if there are several.
+    grid: Option<Box<Grid>>,
     costs: Costs,
     model: Model,
     plans: Arc<Plans>,
-    /// Bytes of a page of the shmem that the ranks of each node have, if they do.
+    /// Bytes of a page of each node's shared segment, if nodes have one.
     page_bytes: Option<u64>,
 }
 
-/// Where one rank runs: numbers that tell nodes and sites apart, and mean nothing else.
+/// Location of one rank. The numbers only tell nodes and sites apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Ranks with equal numbers share memory.
     pub node: u32,
-    /// Ranks with equal numbers are near each other. A node lies in one site: that of its first rank.
+    /// Ranks with equal numbers are near each other. A node belongs to the site of its first rank.
     pub site: u32,
 }
 
-/// What operations over several sites, or over several nodes of one, are planned from.
+/// Data from which operations over several sites, or several nodes of one site, are planned.
 #[derive(Clone, Debug)]
-pub(crate) struct Across {
-    /// The levels that what is long goes through.
+pub(crate) struct Grid {
+    /// Levels that long data pass through.
     pub long: Levels,
-    /// Those that what is short goes through.
+    /// Levels that short data pass through.
     pub short: Levels,
     pub costs: Costs,
     pub crossings: Arc<Crossings>,
-    /// The nodes of the site that has most of them.
+    /// Number of nodes in the largest site.
     pub nodes_most: u32,
 }
 
-/// Ranks by node and nodes by site. Sites are numbered in the order of their first ranks, nodes likewise
-/// within each site and then on: the *order of the grid*, in which the ranks of every node and of every
-/// site are neighbours.
+/// Ranks by node and nodes by site. Sites are numbered in the order of their first ranks. Nodes are
+/// numbered likewise within each site, and consecutively over the sites. This gives the *order of
+/// the grid*, in which the ranks of a node and of a site are neighbours.
 #[derive(Clone, Debug)]
 pub(crate) struct Levels {
     /// All ranks in the order of the grid.
     ranks: Vec<u32>,
-    /// Each rank's place in it.
+    /// Each rank's place in that order.
     places: Vec<u32>,
     /// Each rank's node.
     node_of: Vec<u32>,
     /// Each node's site.
     site_of: Vec<u32>,
-    /// Where each node begins in `ranks`, and the end.
+    /// First index of each node in `ranks`, and the end.
     node_starts: Vec<u32>,
-    /// Where each site begins among the nodes, and the end.
+    /// First node of each site, and the end.
     site_starts: Vec<u32>,
 }
 
 impl Topology {
-    /// The ranks of one node. `is_oversubscribed` says that they outnumber its cores.
+    /// Returns the topology of ranks on one node. `is_oversubscribed` is true if they outnumber its
+    /// cores.
     pub fn flat(size: u32, is_oversubscribed: bool, costs: Costs) -> Self {
         let shape = Shape::flat(size, is_oversubscribed);
         let crossings = Arc::new(Crossings::alike(costs.wide, &costs));
         let (model, plans) =
             (Model::new(shape, Default::default(), &costs, crossings), Arc::default());
-        let (levels, across, page_bytes) = (None, None, None);
-        Self { size, is_oversubscribed, levels, across, costs, model, plans, page_bytes }
+        let (levels, grid, page_bytes) = (None, None, None);
+        Self { size, is_oversubscribed, levels, grid, costs, model, plans, page_bytes }
     }
 
-    /// Ranks where `locations` says, and whether those are on one machine and outnumber its cores. A single node is as
-    /// [`Topology::flat`].
+    /// Returns the topology of ranks at `locations`. `is_oversubscribed` is true if those are on
+    /// one machine and outnumber its cores. A single node gives the same as [`Topology::flat`].
     pub fn new(locations: &[Location], is_oversubscribed: bool, costs: Costs) -> Self {
         Self::with_pairs(locations, is_oversubscribed, costs, &Pairs::default())
     }
 
-    /// The same where more is known of what messages cost between some of the sites.
+    /// Returns the same with the known costs between some pairs of sites.
     pub fn with_pairs(
         locations: &[Location],
         is_oversubscribed: bool,
@@ -97,69 +99,69 @@ impl Topology {
             return Self::flat(size, is_oversubscribed, costs);
         }
         let levels = Levels::new(locations);
-        let (costs, across) = match levels.sites() {
-            1 => (costs, Across::of_nodes(&levels, costs)),
+        let (costs, grid) = match levels.sites() {
+            1 => (costs, Grid::of_nodes(&levels, costs)),
             _ => {
                 let costs = if is_oversubscribed { costs.when_oversubscribed(size) } else { costs };
                 let crossings = levels.crossings(locations, &costs, pairs);
                 let costs = Costs { wide: crossings.widest(), ..costs };
-                (costs, Across::new(&levels, costs, crossings))
+                (costs, Grid::new(&levels, costs, crossings))
             }
         };
-        let crossings = Arc::clone(&across.crossings);
-        let has_heads = across.short.nodes() == levels.nodes();
+        let crossings = Arc::clone(&grid.crossings);
+        let has_leaders = grid.short.nodes() == levels.nodes();
         let is_shared = is_oversubscribed && levels.sites() == 1;
-        let shape = Shape { has_heads, is_shared, ..levels.shape() };
+        let shape = Shape { has_leaders, is_shared, ..levels.shape() };
         let model = Model::new(shape, levels.orders(), &costs, crossings);
-        let (levels, across) = (Some(Box::new(levels)), Some(Box::new(across)));
+        let (levels, grid) = (Some(Box::new(levels)), Some(Box::new(grid)));
         let (plans, page_bytes) = (Arc::default(), None);
-        Self { size, is_oversubscribed, levels, across, costs, model, plans, page_bytes }
+        Self { size, is_oversubscribed, levels, grid, costs, model, plans, page_bytes }
     }
 
-    /// The same, with what the user wants for some operations.
+    /// Returns the topology with the user's table of algorithms.
     #[must_use]
     pub fn with_plans(self, plans: Arc<Plans>) -> Self {
         Self { plans, ..self }
     }
 
-    /// The same ranks with a shmem of such pages for those of each node.
+    /// Returns the topology with a shared segment of such pages for the ranks of each node.
     #[must_use]
     pub fn with_shm_coll(self, page_bytes: u64) -> Self {
         Self { page_bytes: Some(page_bytes), ..self }
     }
 
-    /// The number of ranks.
+    /// Number of ranks.
     #[inline]
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Whether all ranks are on one node and outnumber its cores.
+    /// True if all ranks are on one node and outnumber its cores.
     pub fn is_oversubscribed(&self) -> bool {
         self.is_oversubscribed && self.levels.is_none()
     }
 
-    /// Whether they are on one machine, on however many nodes, and outnumber its cores.
+    /// True if all ranks are on one machine, on any number of nodes, and outnumber its cores.
     pub fn outnumbers_cores(&self) -> bool {
         self.is_oversubscribed
     }
 
-    /// How many sites the ranks are in.
+    /// Number of sites.
     pub fn sites(&self) -> u32 {
         self.levels.as_ref().map_or(1, |levels| levels.sites())
     }
 
-    /// How many nodes the ranks are on.
+    /// Number of nodes.
     pub fn nodes(&self) -> u32 {
         self.levels.as_ref().map_or(1, |levels| levels.nodes())
     }
 
-    /// How many ranks there are on the node that has most of them.
+    /// Number of ranks on the fullest node.
     pub fn node_ranks(&self) -> u32 {
         self.model.shape().node_ranks as u32
     }
 
-    /// The ranks of a rank's node, the lowest first: their positions at its shmem.
+    /// Returns the ranks on a rank's node, lowest first: their positions in its shared segment.
     pub fn neighbours(&self, rank: u32) -> Vec<u32> {
         match &self.levels {
             Some(levels) => levels.ranks_of_node(levels.node(rank)).to_vec(),
@@ -167,12 +169,12 @@ impl Topology {
         }
     }
 
-    /// What messages cost; between sites that are not alike the greatest distance and the best rate.
+    /// Costs of messages. If sites differ, `wide` is the longest latency and the best rate.
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
 
-    /// Where a rank runs, by dense numbers.
+    /// Returns the location of a rank, in dense numbers.
     pub fn location(&self, rank: u32) -> Location {
         match &self.levels {
             Some(levels) => Location { node: levels.node(rank), site: levels.site(rank) },
@@ -180,7 +182,7 @@ impl Topology {
         }
     }
 
-    /// How far apart two ranks are.
+    /// Returns the distance between two ranks.
     pub fn distance(&self, one: u32, other: u32) -> Distance {
         let Some(levels) = &self.levels else { return Distance::Node };
         if levels.node(one) == levels.node(other) {
@@ -192,7 +194,7 @@ impl Topology {
         }
     }
 
-    /// What a message costs from one rank to another.
+    /// Returns the cost of a message from one rank to another.
     pub fn cost(&self, from: u32, to: u32) -> Cost {
         match (self.distance(from, to), &self.levels) {
             (Distance::Wide, Some(levels)) => {
@@ -202,30 +204,31 @@ impl Topology {
         }
     }
 
-    /// What messages cost between sites that are not alike, by the numbers that [`Topology::location`] gives them.
+    /// Returns the costs between sites that differ, by the site numbers of [`Topology::location`].
     pub fn pairs(&self) -> Pairs {
         self.model.crossings().pairs()
     }
 
-    /// What a call is predicted to take by an algorithm; none where it cannot be carried out so.
+    /// Returns the predicted time of a call by an algorithm; none if the algorithm cannot carry it
+    /// out.
     pub fn predicted_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
-        Some(self.model.soonest_ns(call, algorithm, self.home(call), self.page_bytes)?.0)
+        Some(self.model.fastest_ns(call, algorithm, self.root_site(call), self.page_bytes)?.0)
     }
 
-    /// The site of a call's root, where it is known and there may be several.
-    pub(crate) fn home(&self, call: &Call) -> Option<u32> {
+    /// Returns the site of a call's root, if the root is known and there may be several sites.
+    pub(crate) fn root_site(&self, call: &Call) -> Option<u32> {
         let site_of = |rank| self.levels.as_ref().map(|levels| levels.site(rank));
         call.root.and_then(site_of)
     }
 
-    /// Bytes of a page of the shmem that the ranks of each node have, if they do.
+    /// Bytes of a page of each node's shared segment, if nodes have one.
     pub fn page_bytes(&self) -> Option<u64> {
         self.page_bytes
     }
 
-    /// A rank's seat at the shmem, of pages of so many units of this many bytes; one that is never taken where there
-    /// is none.
-    pub(crate) fn seat(&self, me: u32, unit_bytes: u64) -> Seat {
+    /// Returns a rank's access to the shared segment of its node, with pages counted in units of
+    /// `unit_bytes`. Without a shared segment the result is never used.
+    pub(crate) fn shm(&self, me: u32, unit_bytes: u64) -> ShmAccess {
         let page_bytes = self.page_bytes.unwrap_or(0);
         let units = |bytes: u64| (bytes / unit_bytes.max(1)).max(1);
         let link = units(link_bytes(page_bytes));
@@ -239,34 +242,35 @@ impl Topology {
             }
             None => (me, self.size),
         };
-        Seat { me, size, page, piece, link, shares_cores }
+        ShmAccess { me, size, page, piece, link, shares_cores }
     }
 
-    /// A rank's seat at the shmem of its node, if that has several ranks and what happens within nodes goes by shared segments,
-    /// where the heads of nodes exchange what a call is about.
-    pub(crate) fn near_seat(
+    /// Returns a rank's access to the shared segment of its node if a call by leaders uses shared
+    /// segments within nodes. None on a node with one rank.
+    pub(crate) fn node_shm(
         &self,
         me: u32,
         unit_bytes: u64,
         call: &Call,
         algorithm: Algorithm,
-    ) -> Option<Seat> {
-        let soonest = self.model.soonest_ns(call, algorithm, self.home(call), self.page_bytes);
+    ) -> Option<ShmAccess> {
+        let soonest = self.model.fastest_ns(call, algorithm, self.root_site(call), self.page_bytes);
         let by_shmem = soonest.is_some_and(|(_, by_shmem)| by_shmem);
-        by_shmem.then(|| self.seat(me, unit_bytes)).filter(|seat| seat.size > 1)
+        by_shmem.then(|| self.shm(me, unit_bytes)).filter(|shm| shm.size > 1)
     }
 
-    /// By which algorithm the heads of nodes exchange at once.
-    pub(crate) fn heads(&self) -> Algorithm {
+    /// Returns the algorithm by which the leaders of nodes exchange directly.
+    pub(crate) fn leaders(&self) -> Algorithm {
         if self.sites() == 1 { Algorithm::Leaders } else { Algorithm::Multisite }
     }
 
-    /// By which algorithm heads exchange the blocks of all theirs together.
-    pub(crate) fn bundles(&self) -> Algorithm {
+    /// Returns the algorithm by which leaders exchange the blocks of all their ranks in one
+    /// message.
+    pub(crate) fn aggregated(&self) -> Algorithm {
         if self.sites() == 1 { Algorithm::Leaders } else { Algorithm::Aggregated }
     }
 
-    /// Whether ranks at the shmem share the work of a call.
+    /// True if ranks at the shared segment divide the work of a call.
     pub(crate) fn shares_in_shmem(&self, call: &Call) -> bool {
         let in_shm_coll = self.page_bytes.and_then(|bytes| self.model.shmem_ns(call, bytes));
         in_shm_coll.is_some_and(|(_, shares)| shares)
@@ -280,25 +284,26 @@ impl Topology {
         &self.model
     }
 
-    /// Ranks by the levels whose heads exchange at once.
+    /// Returns the levels whose leaders exchange directly.
     ///
     /// # Panics
-    /// On one node: there no algorithm is chosen that asks for them.
+    ///
+    /// On one node: no algorithm that needs them is chosen there.
     #[inline]
-    pub(crate) fn across(&self) -> &Across {
-        self.across.as_deref().expect("one node has no heads that exchange")
+    pub(crate) fn grid(&self) -> &Grid {
+        self.grid.as_deref().expect("one node has no leaders that exchange")
     }
 
     pub(crate) fn levels(&self) -> Option<&Levels> {
         self.levels.as_deref()
     }
 
-    /// All ranks in their own order, as one of them sees them.
+    /// Returns all ranks in their own order, as one of them sees them.
     pub(crate) fn by_rank(&self, me: u32) -> Team<'_> {
         Team::all(self.size, me)
     }
 
-    /// All ranks in the order of the grid, so that neighbours are near.
+    /// Returns all ranks in the order of the grid, so that neighbours are near.
     pub(crate) fn by_place(&self, me: u32) -> Team<'_> {
         match &self.levels {
             Some(levels) => Team::of(levels.ranks(), levels.place(me)),
@@ -306,20 +311,21 @@ impl Topology {
         }
     }
 
-    /// A rank, and then all others, those of other sites before those of its own, and its node's last. Of other sites
-    /// that first to which a block of each of its ranks is longest under way.
+    /// Returns a rank and then all others, the farthest first: other sites, then its own site, then
+    /// its node. Among other sites the one with the longest transfer of a block for each of its
+    /// ranks comes first.
     pub(crate) fn farthest_first(&self, me: u32, sizes: &dyn Fn(u32) -> u64) -> Vec<u32> {
-        let mut ranks: Vec<u32> = (0..self.size).map(|turn| (me + turn) % self.size).collect();
+        let mut ranks: Vec<u32> = (0..self.size).map(|offset| (me + offset) % self.size).collect();
         if let Some(levels) = &self.levels {
             let of_site = |site| levels.ranks_of_site(site).iter().map(|&rank| sizes(rank)).sum();
-            let ways_ns = self.model.crossings().ways_ns(levels.site(me), &of_site);
-            let way_ns = |rank| ways_ns.get(levels.site(rank) as usize);
-            ranks[1..].sort_by_key(|&rank| Reverse((self.distance(me, rank), way_ns(rank))));
+            let delays_ns = self.model.crossings().delays_ns(levels.site(me), &of_site);
+            let path_ns = |rank| delays_ns.get(levels.site(rank) as usize);
+            ranks[1..].sort_by_key(|&rank| Reverse((self.distance(me, rank), path_ns(rank))));
         }
         ranks
     }
 
-    /// A rank's place in the order of the grid.
+    /// Returns a rank's place in the order of the grid.
     pub(crate) fn place(&self, rank: u32) -> u32 {
         self.levels.as_ref().map_or(rank, |levels| levels.place(rank))
     }
@@ -341,13 +347,13 @@ impl Shape {
             is_in_order: true,
             is_oversubscribed,
             is_shared: false,
-            has_heads: true,
+            has_leaders: true,
         }
     }
 }
 
-impl Across {
-    /// Nodes of one site as if each were a site of its own.
+impl Grid {
+    /// Treats each node of one site as a site of its own.
     fn of_nodes(levels: &Levels, costs: Costs) -> Self {
         let node = |rank| Location { node: levels.node(rank), site: levels.node(rank) };
         let ranks = 0..levels.ranks().len() as u32;
@@ -357,8 +363,8 @@ impl Across {
         Self { short: nodes.clone(), long: nodes, costs, crossings, nodes_most: 1 }
     }
 
-    /// Short messages skip the heads of nodes where the head of a site tells all its ranks sooner than the
-    /// last of them would wake after a leg more.
+    /// Chooses levels for long and short messages. Short ones skip the leaders of nodes if the leader
+    /// of a site reaches all its ranks before the last of them would wake after another hop.
     fn new(levels: &Levels, costs: Costs, crossings: Crossings) -> Self {
         let sites = 0..levels.sites();
         let ranks = sites.clone().map(|site| levels.ranks_of_site(site).len() as u64).max();
@@ -387,7 +393,7 @@ impl Levels {
         let first_of_node = firsts(&nodes);
         let site_of_node: Vec<u32> =
             dense(first_of_node.iter().map(|&rank| locations[rank as usize].site));
-        // By site, and then by the first rank.
+        // By site, then by first rank.
         let mut order: Vec<u32> = (0..first_of_node.len() as u32).collect();
         order.sort_by_key(|&node| (site_of_node[node as usize], node));
         let mut renumbered = vec![0; order.len()];
@@ -427,14 +433,14 @@ impl Levels {
             is_in_order: self.ranks.is_sorted(),
             is_oversubscribed: false,
             is_shared: false,
-            has_heads: true,
+            has_leaders: true,
         }
     }
 
-    /// What messages cost between sites, which have the numbers of `locations` in `pairs`.
+    /// Returns the costs between sites. `pairs` numbers them as `locations` does.
     fn crossings(&self, locations: &[Location], costs: &Costs, pairs: &Pairs) -> Crossings {
         let ranks = |site| self.ranks_of_site(site);
-        // A node is of the site of its first rank.
+        // A node belongs to the site of its first rank.
         let number =
             |site| locations[self.ranks_of_node(self.nodes_of(site).start)[0] as usize].site;
         let sites: Vec<u32> = (0..self.sites()).map(number).collect();
@@ -443,7 +449,7 @@ impl Levels {
         Crossings::new(&sites, counts, nodes.unwrap_or(1), costs, pairs)
     }
 
-    /// The order of the grid, and that of ranks.
+    /// Returns the order of the grid and the order of ranks.
     fn orders(&self) -> [Order; 2] {
         let by_place: Vec<u32> = self.ranks.iter().map(|&rank| self.node(rank)).collect();
         [Order::new(&by_place), Order::new(&self.node_of)]
@@ -469,47 +475,47 @@ impl Levels {
         self.site_of[node as usize]
     }
 
-    /// The nodes of a site.
+    /// Returns the nodes of a site.
     pub(crate) fn nodes_of(&self, site: u32) -> std::ops::Range<u32> {
         self.site_starts[site as usize]..self.site_starts[site as usize + 1]
     }
 
-    /// The ranks of a node, the lowest first.
+    /// Returns the ranks of a node, lowest first.
     pub(crate) fn ranks_of_node(&self, node: u32) -> &[u32] {
         let (start, end) = self.places_of_node(node);
         &self.ranks[start as usize..end as usize]
     }
 
-    /// The ranks of a site in the order of the grid.
+    /// Returns the ranks of a site in the order of the grid.
     pub(crate) fn ranks_of_site(&self, site: u32) -> &[u32] {
         let (start, end) = self.places_of_site(site);
         &self.ranks[start as usize..end as usize]
     }
 
-    /// All ranks in the order of the grid.
+    /// Returns all ranks in the order of the grid.
     pub(crate) fn ranks(&self) -> &[u32] {
         &self.ranks
     }
 
-    /// A rank's place in the order of the grid.
+    /// Returns a rank's place in the order of the grid.
     pub(crate) fn place(&self, rank: u32) -> u32 {
         self.places[rank as usize]
     }
 
-    /// From where to where the ranks of a node are in the order of the grid.
+    /// Returns the range of a node's ranks in the order of the grid.
     pub(crate) fn places_of_node(&self, node: u32) -> (u32, u32) {
         (self.node_starts[node as usize], self.node_starts[node as usize + 1])
     }
 
-    /// From where to where the ranks of a site are in the order of the grid.
+    /// Returns the range of a site's ranks in the order of the grid.
     pub(crate) fn places_of_site(&self, site: u32) -> (u32, u32) {
         let nodes = self.nodes_of(site);
         (self.node_starts[nodes.start as usize], self.node_starts[nodes.end as usize])
     }
 }
 
-/// How many runs of consecutive ranks are in each of so many places, and with how many places that have ranks above it
-/// each of them makes a pair.
+/// Counts, for each place, its runs of consecutive ranks, and the pairs that those make with places
+/// that have ranks above the run.
 fn runs(places: usize, of_ranks: &[u32]) -> [Vec<u64>; 2] {
     let runs = || of_ranks.chunk_by(|one, next| one == next).map(|run| run[0] as usize).enumerate();
     let mut last = vec![0; places];
@@ -523,7 +529,7 @@ fn runs(places: usize, of_ranks: &[u32]) -> [Vec<u64>; 2] {
     [counts, pairs]
 }
 
-/// The same numbers, counted from 0 in the order in which they first come.
+/// Renumbers values from 0 in the order in which they first appear.
 fn dense(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
     let mut known = std::collections::BTreeMap::new();
     let number = |number| {
@@ -533,7 +539,7 @@ fn dense(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
     numbers.map(number).collect()
 }
 
-/// Where each of dense numbers comes first.
+/// Returns the first index of each dense number.
 fn firsts(numbers: &[u32]) -> Vec<u32> {
     let mut firsts = Vec::new();
     for (index, &number) in (0..).zip(numbers) {
@@ -544,7 +550,7 @@ fn firsts(numbers: &[u32]) -> Vec<u32> {
     firsts
 }
 
-/// Where each of ascending dense numbers begins, and the end.
+/// Returns the start of each of ascending dense numbers, and the end.
 fn boundaries(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
     let mut starts = Vec::new();
     let mut end = 0;
@@ -570,10 +576,10 @@ mod tests {
 
     #[test]
     fn ranks_of_nodes_and_sites_are_neighbours_in_the_order_of_the_grid() {
-        // Two sites dealt in turns, the first with two nodes.
+        // Two sites with alternating ranks, the first with two nodes.
         let topology = of(&[(7, 3), (9, 1), (7, 3), (9, 1), (2, 3), (9, 1)]);
         assert_eq!((topology.sites(), topology.nodes()), (2, 3));
-        let levels = &topology.across().long;
+        let levels = &topology.grid().long;
         assert_eq!(levels.ranks(), [0, 2, 4, 1, 3, 5]);
         assert_eq!(levels.ranks_of_site(0), [0, 2, 4]);
         assert_eq!(levels.ranks_of_site(1), [1, 3, 5]);
@@ -588,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn one_node_has_no_levels_and_several_are_no_crowd() {
+    fn one_node_has_no_levels_and_several_are_not_oversubscribed() {
         let here = Location { node: 5, site: 8 };
         let topology = Topology::new(&[here; 4], true, Costs::default());
         assert!(topology.levels.is_none() && topology.is_oversubscribed() && topology.sites() == 1);

@@ -1,15 +1,16 @@
-//! Binomial trees: the rank at position 0 is at the top, and each level halves what is below.
+//! Binomial trees: the rank at position 0 is the root, and each level halves the rest.
 
 use crate::algorithms::doubling::Folded;
 use crate::schedule::{Schedule, Span};
 use crate::team::Team;
 
-/// The first one's `span` to everyone's.
+/// Sends the first one's `span` to all.
 pub(crate) fn broadcast(schedule: &mut Schedule, team: Team, span: Span) {
     scatter(schedule, team, &|_, _| span);
 }
 
-/// To each what `below` says is for it and those below it: the units of as many positions from the first on.
+/// Sends each position the span that `below` gives for it and its subtree: the units of so many
+/// positions from the first on.
 pub(crate) fn scatter(schedule: &mut Schedule, team: Team, below: &dyn Fn(u32, u32) -> Span) {
     let (me, size) = (team.me, team.size());
     if let Some(parent) = parent(me) {
@@ -22,7 +23,7 @@ pub(crate) fn scatter(schedule: &mut Schedule, team: Team, below: &dyn Fn(u32, u
     schedule.wait();
 }
 
-/// From each what `below` says is its own and of those below it, to the first one.
+/// Gathers, at the first one, the span that `below` gives for each position and its subtree.
 pub(crate) fn gather(schedule: &mut Schedule, team: Team, below: &dyn Fn(u32, u32) -> Span) {
     let (me, size) = (team.me, team.size());
     for child in children(me, size) {
@@ -35,14 +36,14 @@ pub(crate) fn gather(schedule: &mut Schedule, team: Team, below: &dyn Fn(u32, u3
     }
 }
 
-/// Everyone's `sum`, combined in pairs in order, to the first one's; the others' are left changed.
+/// Combines everyone's `sum` in pairs in order, at the first one; the others' are overwritten.
 pub(crate) fn reduce(schedule: &mut Schedule, team: Team, sum: Span) {
     let (parent, nearest_first) = folded(team.me, team.size());
     let received = if !nearest_first.is_empty() { schedule.room(sum.len) } else { sum };
     for child in nearest_first {
         schedule.receive(team.rank(child), received);
         schedule.wait();
-        // The child's come after ours.
+        // The child's operands come after this rank's.
         schedule.reduce(sum, received);
         schedule.copy(received, sum);
     }
@@ -52,8 +53,8 @@ pub(crate) fn reduce(schedule: &mut Schedule, team: Team, sum: Span) {
     }
 }
 
-/// Who is above a position, and who below it, the nearest first, in the tree of those that are left of `size` where as
-/// many as there are too many pair up, and the first of a pair stands for both.
+/// Returns a position's parent, and its children, nearest first, in the tree after folding. Folding
+/// pairs up the excess over a power of two, and the first of a pair stands for both.
 fn folded(position: u32, size: u32) -> (Option<u32>, Vec<u32>) {
     let Folded { power, pairs } = Folded::of(size);
     let first = |folded: u32| if folded < pairs { 2 * folded } else { folded + pairs };
@@ -67,19 +68,19 @@ fn folded(position: u32, size: u32) -> (Option<u32>, Vec<u32>) {
     (parent(folded).map(first), below.collect())
 }
 
-/// Who is above a position.
+/// Returns the parent of a position.
 pub(crate) fn parent(position: u32) -> Option<u32> {
     (position > 0).then(|| position & (position - 1))
 }
 
-/// Who is below a position, the farthest first.
+/// Returns the children of a position, farthest first.
 pub(crate) fn children(position: u32, size: u32) -> impl DoubleEndedIterator<Item = u32> {
     let reach = if position == 0 { size.next_power_of_two() } else { lowest_bit(position) };
     let children = (0..reach.trailing_zeros()).rev().map(move |bit| position + (1 << bit));
     children.filter(move |&child| child < size)
 }
 
-/// How many are at and below a position.
+/// Number of positions in the subtree of a position, itself included.
 pub(crate) fn subtree(position: u32, size: u32) -> u32 {
     if position == 0 { size } else { lowest_bit(position).min(size - position) }
 }

@@ -3,9 +3,9 @@
 use crate::schedule::{Schedule, Span};
 use crate::team::Team;
 
-/// Everyone has the block of its position and gets the others, each round twice as many; `run` says where the
-/// blocks of so many positions lie that end with one, around the end: in one span or two. (Bruck's
-/// rotation is not needed, since spans may lie anywhere.)
+/// Gathers the blocks of all positions everywhere, doubling their number in each round. `run` gives
+/// the spans of so many blocks that end with one position, around the end: one span or two. Bruck's
+/// rotation is not needed, since spans may lie anywhere.
 pub(crate) fn allgather(
     schedule: &mut Schedule,
     team: Team,
@@ -26,8 +26,8 @@ pub(crate) fn allgather(
     }
 }
 
-/// Block `i` of `input` goes to position `i`, block `i` of `output` comes from there. Blocks of `len` units
-/// travel by the bits of their distance, all with the same bit together.
+/// Sends block `i` of `input` to position `i`, and receives block `i` of `output` from there.
+/// Blocks of `len` units travel by the bits of their distance, all with the same bit together.
 pub(crate) fn alltoall(
     schedule: &mut Schedule,
     team: Team,
@@ -36,7 +36,7 @@ pub(crate) fn alltoall(
     output: &dyn Fn(u32) -> Span,
 ) {
     let (me, size) = (team.me, team.size());
-    let [moving, packed, arrived] = [(); 3].map(|()| schedule.room(u64::from(size) * len));
+    let [moving, outgoing, received] = [(); 3].map(|()| schedule.room(u64::from(size) * len));
     let at = |all: Span, index: u32| all.part(u64::from(index) * len, len);
     for distance in 0..size {
         schedule.copy(input((me + distance) % size), at(moving, distance));
@@ -45,14 +45,14 @@ pub(crate) fn alltoall(
     while bit < size {
         let marked: Vec<u32> = (0..size).filter(|distance| distance & bit != 0).collect();
         for (index, &distance) in (0..).zip(&marked) {
-            schedule.copy(at(moving, distance), at(packed, index));
+            schedule.copy(at(moving, distance), at(outgoing, index));
         }
         let units = len * marked.len() as u64;
-        schedule.receive(team.before(bit), arrived.part(0, units));
-        schedule.send(team.after(bit), packed.part(0, units));
+        schedule.receive(team.before(bit), received.part(0, units));
+        schedule.send(team.after(bit), outgoing.part(0, units));
         schedule.wait();
         for (index, &distance) in (0..).zip(&marked) {
-            schedule.copy(at(arrived, index), at(moving, distance));
+            schedule.copy(at(received, index), at(moving, distance));
         }
         bit *= 2;
     }

@@ -1,19 +1,21 @@
-//! The butterfly (Brooks 1986) of any number of ranks, in ⌈log2 p⌉ rounds, which are the least: in a round
-//! nobody hears of more than twice as many as before.
+//! The butterfly (Brooks 1986) for any number of ranks, in ⌈log2 p⌉ rounds. Fewer are impossible: a
+//! round at most doubles the number of operands that a rank has.
 //!
-//! Torres and Kofuji gave schedules for 5, 6 and 7 ranks that take as many rounds as 8. The rule behind them:
-//! in each round everyone passes on as many operands as it has, but no more than are missing, over a
-//! distance of as many (Bruck 1997). What everyone then has it combines in the same order.
+//! Torres and Kofuji gave schedules for 5, 6 and 7 ranks that take as many rounds as 8. The rule
+//! behind them (Bruck 1997): in each round every rank passes on as many operands as it has, but no
+//! more than are missing, over a distance of as many. All ranks then combine the operands in the
+//! same order.
 
 use crate::algorithms::pairs;
 use crate::schedule::{Schedule, Span};
 use crate::team::Team;
 
-/// Everyone's `whole`, combined in pairs in the order of positions, to everyone's. Each operand has a buffer of its
-/// own, and so a message: a datatype's elements may lie between each other's parts.
+/// Combines everyone's `whole` in pairs in the order of positions, at everyone. Each operand has a
+/// buffer and a message of its own, since elements of a datatype may lie between each other's
+/// parts.
 pub(crate) fn allreduce(schedule: &mut Schedule, team: Team, whole: Span) {
     let (me, size) = (team.me, team.size());
-    // The operand of who is so many positions before.
+    // Operand of the rank so many positions before.
     let operands: Vec<Span> = (0..size).map(|_| schedule.room(whole.len)).collect();
     schedule.copy(whole, operands[0]);
     let mut have = 1;

@@ -1,9 +1,10 @@
-//! A chain: each passes on to the next what it has of the previous, cut in segments that follow each other.
+//! A chain: each rank passes the data of the previous one to the next, in segments that follow each
+//! other.
 
 use crate::schedule::{Schedule, Span, Ticket, part};
 use crate::team::Team;
 
-/// The first one's `span` to everyone's, in so many segments.
+/// Sends the first one's `span` to all, in `segments` segments.
 pub(crate) fn broadcast(schedule: &mut Schedule, team: Team, span: Span, segments: u32) {
     let cut = |index| segment(span, segments, index);
     let mut arrived = vec![Ticket::default(); segments as usize];
@@ -21,7 +22,7 @@ pub(crate) fn broadcast(schedule: &mut Schedule, team: Team, span: Span, segment
     schedule.wait();
 }
 
-/// Everyone's `own`, combined in order, to `result` at the first one. `own` is left as it is.
+/// Combines everyone's `own` in order, to `result` at the first one. `own` is left unchanged.
 pub(crate) fn reduce(
     schedule: &mut Schedule,
     team: Team,
@@ -58,8 +59,8 @@ pub(crate) fn reduce(
     }
 }
 
-/// What the operands before come to, to `before` of all but the first; with `own`, which is left as it is, to
-/// `through`, and on to the next.
+/// Passes prefixes along the chain. All but the first get the combination of the operands before in
+/// `before`. Combined with `own`, which is left unchanged, it goes to `through` and on to the next.
 pub(crate) fn prefix(
     schedule: &mut Schedule,
     team: Team,

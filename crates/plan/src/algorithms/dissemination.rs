@@ -1,9 +1,9 @@
-//! Dissemination (Hensgen, Finkel, Manber 1988): after round `k` a rank has heard of `2^(k+1)` ranks.
+//! Dissemination (Hensgen, Finkel, Manber 1988): after round `k` a rank knows of `2^(k+1)` ranks.
 
 use crate::schedule::Schedule;
 use crate::team::Team;
 
-/// Nobody goes on before all have come.
+/// Waits until all ranks have arrived.
 pub(crate) fn barrier(schedule: &mut Schedule, team: Team) {
     let mut distance = 1;
     while distance < team.size() {

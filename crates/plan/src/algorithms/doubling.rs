@@ -1,10 +1,10 @@
-//! Recursive doubling: pairs exchange what they have over distances 1, 2, 4…, so that neighbours' operands
-//! are combined first and their order is kept.
+//! Recursive doubling: pairs exchange their data over distances 1, 2, 4…. Neighbours' operands are
+//! combined first, so the order is preserved.
 
 use crate::schedule::{Schedule, Span};
 use crate::team::Team;
 
-/// Everyone's `whole`, combined in order, to everyone's.
+/// Combines everyone's `whole` in order, at everyone.
 pub(crate) fn allreduce(schedule: &mut Schedule, team: Team, whole: Span) {
     let received = schedule.room(whole.len);
     let fold = Fold::of(team);
@@ -21,7 +21,7 @@ pub(crate) fn allreduce(schedule: &mut Schedule, team: Team, whole: Span) {
     fold.leave(schedule, whole);
 }
 
-/// Puts what has come before or after what is there.
+/// Combines the received operand with the present one, on its left or right.
 pub(crate) fn combine(schedule: &mut Schedule, comes_before: bool, received: Span, whole: Span) {
     if comes_before {
         schedule.reduce(received, whole);
@@ -31,29 +31,29 @@ pub(crate) fn combine(schedule: &mut Schedule, comes_before: bool, received: Spa
     }
 }
 
-/// So many as a power of two: as many neighbours as there are too many pair up.
+/// A power of two of positions: neighbours pair up for the excess.
 #[derive(Clone, Copy)]
 pub(crate) struct Folded {
-    /// How many positions are left.
+    /// Number of positions left.
     pub power: u32,
-    /// How many pairs there are; they are the first.
+    /// Number of pairs; they are the first positions.
     pub pairs: u32,
 }
 
 impl Folded {
-    /// Of more than none.
+    /// Folds `size` positions; `size` is not 0.
     pub(crate) fn of(size: u32) -> Self {
         let power = 1 << size.ilog2();
         Self { power, pairs: size - power }
     }
 
-    /// The position of who is at a position of those that are left, of a pair the second.
+    /// Returns the original position of a folded one; of a pair the second.
     pub(crate) fn position(&self, folded: u32) -> u32 {
         if folded < self.pairs { 2 * folded + 1 } else { folded + self.pairs }
     }
 }
 
-/// A team as a power of two, where the second of a pair stands for both.
+/// A team folded to a power of two, where the second of a pair stands for both.
 #[derive(Clone, Copy)]
 pub(crate) struct Fold<'a> {
     team: Team<'a>,
@@ -65,18 +65,18 @@ impl<'a> Fold<'a> {
         Self { team, folded: Folded::of(team.size()) }
     }
 
-    /// How many positions are left.
+    /// Number of positions left.
     pub(crate) fn power(&self) -> u32 {
         self.folded.power
     }
 
-    /// Who stands at a position of the folded team.
+    /// Returns the rank that stands at a position of the folded team.
     pub(crate) fn rank(&self, position: u32) -> u32 {
         self.team.rank(self.folded.position(position))
     }
 
-    /// Pairs combine their `whole`. The position in the folded team; none for who is stood for, and has
-    /// the result already.
+    /// Lets pairs combine their `whole`. Returns the position in the folded team; none for the
+    /// first of a pair, which gets the result in [`Fold::leave`].
     pub(crate) fn enter(
         &self,
         schedule: &mut Schedule,
@@ -101,7 +101,7 @@ impl<'a> Fold<'a> {
         Some(me / 2)
     }
 
-    /// Who stands for two tells the other.
+    /// Sends the result from the second of a pair to the first.
     pub(crate) fn leave(&self, schedule: &mut Schedule, whole: Span) {
         if self.team.me < 2 * self.folded.pairs {
             schedule.send(self.team.rank(self.team.me ^ 1), whole);

@@ -1,5 +1,5 @@
-//! Algorithms over a team, one in each file. They end with all that they began ended, so that one can
-//! follow another.
+//! Algorithms over a team, one in each file. Each ends with a wait for everything it began, so that
+//! another can follow.
 
 pub(crate) mod binomial;
 pub(crate) mod bruck;

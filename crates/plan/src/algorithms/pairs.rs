@@ -1,22 +1,22 @@
-//! The order in which most algorithms combine: the operands of neighbouring positions in pairs, their
-//! combinations in pairs, and so on; where there is no power of two of them, the first ones in pairs before that.
-//! So doubling has it, and who has all operands at hand does the same alone: in it the result is the same to the last
-//! bit, whoever combines what.
+//! The order in which most algorithms combine: the operands of neighbouring positions in pairs,
+//! their combinations in pairs, and so on. If their number is no power of two, the first ones are
+//! paired before that. Recursive doubling has this order, and a rank that has all operands follows
+//! it alone. The result is then the same to the last bit, whichever rank combines.
 
 use crate::algorithms::doubling::Folded;
 use crate::schedule::{Schedule, Span};
 
-/// What operands of consecutive positions come to.
+/// Combination of the operands of consecutive positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tree {
     /// The operand of a position.
     Operand(u32),
-    /// What two come to, the lower positions first.
+    /// The combination of two, the lower positions first.
     Both(Box<[Tree; 2]>),
 }
 
 impl Tree {
-    /// Of the positions below `size`.
+    /// Returns the tree of the positions below `size`.
     pub(crate) fn of(size: u32) -> Self {
         let folded = Folded::of(size);
         let pair = |position: u32| match folded.position(position) {
@@ -36,19 +36,20 @@ impl Tree {
         level.remove(0)
     }
 
-    /// Of the `reach` positions up to and with `last`, or of as many as there are: as what is heard over doubling
-    /// distances, the nearest first, is put to what is there.
+    /// Returns the tree of the `reach` positions up to and with `last`, or of as many as there are.
+    /// The order is that of doubling distances: operands arrive nearest first and are put before
+    /// the present ones.
     pub(crate) fn prefix(last: u32, reach: u32) -> Self {
         Self::before(Self::Operand(last), last, 1, reach)
     }
 
-    /// The same of the positions below `me`; none for the first.
+    /// Returns the same for the positions below `me`; none for the first.
     pub(crate) fn prefix_below(me: u32) -> Option<Self> {
         let nearest = Self::Operand(me.checked_sub(1)?);
         Some(Self::before(nearest, me, 2, u32::MAX))
     }
 
-    /// Puts to `tree` what `me` hears from as far as `distance` and farther, up to `reach`.
+    /// Puts before `tree` what `me` receives from `distance` and farther, up to `reach`.
     fn before(tree: Self, me: u32, distance: u32, reach: u32) -> Self {
         let distances = std::iter::successors(Some(distance), |last| last.checked_mul(2));
         distances
@@ -61,7 +62,7 @@ impl Tree {
     }
 }
 
-/// Combines the operands of all positions, in place; answers where the result is.
+/// Combines the operands of all positions in place and returns the span of the result.
 pub(crate) fn combine(schedule: &mut Schedule, operands: &[Span]) -> Span {
     combine_tree(schedule, &Tree::of(operands.len() as u32), operands)
 }
@@ -81,27 +82,27 @@ fn combine_tree(schedule: &mut Schedule, tree: &Tree, operands: &[Span]) -> Span
 mod tests {
     use super::*;
 
-    fn said(tree: &Tree) -> String {
+    fn shown(tree: &Tree) -> String {
         match tree {
             Tree::Operand(position) => position.to_string(),
-            Tree::Both(both) => format!("({} {})", said(&both[0]), said(&both[1])),
+            Tree::Both(both) => format!("({} {})", shown(&both[0]), shown(&both[1])),
         }
     }
 
     #[test]
     fn neighbours_are_combined_first() {
-        let said_of = |size| said(&Tree::of(size));
-        assert_eq!([1, 2, 3].map(said_of), ["0", "(0 1)", "((0 1) 2)"]);
-        assert_eq!(said_of(5), "(((0 1) 2) (3 4))");
-        assert_eq!(said_of(8), "(((0 1) (2 3)) ((4 5) (6 7)))");
+        let shown_of = |size| shown(&Tree::of(size));
+        assert_eq!([1, 2, 3].map(shown_of), ["0", "(0 1)", "((0 1) 2)"]);
+        assert_eq!(shown_of(5), "(((0 1) 2) (3 4))");
+        assert_eq!(shown_of(8), "(((0 1) (2 3)) ((4 5) (6 7)))");
     }
 
     #[test]
-    fn prefixes_are_as_they_are_heard() {
-        assert_eq!(said(&Tree::prefix(0, u32::MAX)), "0");
-        assert_eq!(said(&Tree::prefix(5, u32::MAX)), "((0 1) ((2 3) (4 5)))");
+    fn prefixes_follow_the_order_of_arrival() {
+        assert_eq!(shown(&Tree::prefix(0, u32::MAX)), "0");
+        assert_eq!(shown(&Tree::prefix(5, u32::MAX)), "((0 1) ((2 3) (4 5)))");
         assert_eq!(Tree::prefix_below(0), None);
-        assert_eq!(said(&Tree::prefix_below(1).unwrap()), "0");
-        assert_eq!(said(&Tree::prefix_below(6).unwrap()), "((0 (1 2)) ((3 4) 5))");
+        assert_eq!(shown(&Tree::prefix_below(1).unwrap()), "0");
+        assert_eq!(shown(&Tree::prefix_below(6).unwrap()), "((0 (1 2)) ((3 4) 5))");
     }
 }

@@ -1,11 +1,11 @@
-//! Every pair exchanges what it has for each other, each beginning with who comes after it: as many bytes as
-//! around a ring, and everyone waits once instead of p − 1 times.
+//! Every pair exchanges its data directly, each rank beginning with the next one. That moves as
+//! many bytes as a ring, but a rank waits once instead of p − 1 times.
 
 use crate::algorithms::pairs;
 use crate::schedule::{Schedule, Span};
 use crate::team::Team;
 
-/// Everyone's block, by position, to everyone; each has its own.
+/// Sends everyone's block, by position, to all; each rank has its own already.
 pub(crate) fn allgather(
     schedule: &mut Schedule,
     team: Team,
@@ -15,21 +15,21 @@ pub(crate) fn allgather(
     alltoall(schedule, team, &|_| own, block);
 }
 
-/// Everyone has all blocks; answers where that of its position lies, combined in pairs in the order of
-/// positions.
+/// Combines all blocks, in pairs in the order of positions, and returns the span with the block of
+/// this position.
 pub(crate) fn reduce_scatter(
     schedule: &mut Schedule,
     team: Team,
     block: &dyn Fn(u32) -> Span,
 ) -> Span {
-    // Apart from one another: elements may lie between each other's parts.
+    // In separate buffers: elements may lie between each other's parts.
     let operands: Vec<Span> = (0..team.size()).map(|_| schedule.room(block(team.me).len)).collect();
     schedule.copy(block(team.me), operands[team.me as usize]);
     alltoall(schedule, team, block, &|from| operands[from as usize]);
     pairs::combine(schedule, &operands)
 }
 
-/// `outgoing` and `incoming` say, by position, what goes to whom and comes from whom; the own is left.
+/// Exchanges `outgoing` and `incoming`, given by position; the own block is not moved.
 pub(crate) fn alltoall(
     schedule: &mut Schedule,
     team: Team,

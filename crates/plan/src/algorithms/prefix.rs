@@ -3,8 +3,9 @@
 use crate::schedule::{Schedule, Span};
 use crate::team::Team;
 
-/// `passed` begins as the own operand and becomes the combination of the ranks before and this one; `add`
-/// takes what came from before, nearest first, the first time with `true`.
+/// Computes prefixes. `passed` begins as the own operand and becomes the combination of the ranks
+/// up to this one. `add` takes the data from the ranks before, nearest first; its flag is true the
+/// first time.
 pub(crate) fn prefix(
     schedule: &mut Schedule,
     team: Team,

@@ -1,9 +1,9 @@
-//! A ring: in each round everybody passes a block on to the next and gets one from the previous.
+//! A ring: in each round every rank passes a block on to the next and gets one from the previous.
 
 use crate::schedule::{Schedule, Span};
 use crate::team::Team;
 
-/// Everyone has the block of its position and gets the others.
+/// Gathers the blocks of all positions everywhere; each rank begins with its own.
 pub(crate) fn allgather(schedule: &mut Schedule, team: Team, block: &dyn Fn(u32) -> Span) {
     let (me, size) = (team.me, team.size());
     for round in 0..size - 1 {
@@ -13,8 +13,8 @@ pub(crate) fn allgather(schedule: &mut Schedule, team: Team, block: &dyn Fn(u32)
     }
 }
 
-/// Everyone has all blocks; afterwards that of its position is combined: each travels once around, and
-/// everybody adds its own. The operation has to commute. Blocks lie in one buffer.
+/// Combines, at each rank, the block of its position. Each block travels once around the ring, and
+/// every rank adds its own. The operation has to commute. Blocks lie in one buffer.
 pub(crate) fn reduce_scatter(schedule: &mut Schedule, team: Team, block: &dyn Fn(u32) -> Span) {
     let (me, size) = (team.me, team.size());
     let longest = (0..size).map(|position| block(position).len).max().unwrap_or(0);

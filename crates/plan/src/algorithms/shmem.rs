@@ -1,81 +1,84 @@
-//! Ranks of one node by a shmem that all of them read: whoever contributes writes once, and whoever needs it
-//! reads it where it is. Everybody waits once at most, and for nobody who only reads. Ranks are named by their
-//! *positions* at the shmem: where it is that of one of several nodes, in the order of ranks.
+//! Collectives of one node's ranks by a shared segment that all of them read. A rank writes its
+//! contribution once, and readers read it in place. Each rank waits at most once, and never for a
+//! rank that only reads. Ranks are named by their *positions* in the segment: on one of several
+//! nodes, in the order of ranks.
 //!
-//! With more ranks than cores that is the least there is: the last to come finds all there, and the others
-//! when they have their core again.
+//! With more ranks than cores this is the minimum. The last rank to arrive finds everything there,
+//! and the others do when they get their core back.
 
 use std::ops::Range;
 
 use crate::algorithms::pairs::Tree;
 use crate::schedule::{Buffer, Fold, Operand, Schedule, Span, Step, part};
 
-/// How long a contribution to a shmem of so many ranks may be, in bytes; none where they have no shmem.
+/// Returns the maximum contribution in bytes to a shared segment of so many ranks; none if they
+/// have no segment.
 pub fn page_bytes(ranks: u32) -> Option<u64> {
     let even = PAGES_BYTES / u64::from(ranks.max(8).next_power_of_two());
     (2..=RANKS_MOST).contains(&ranks.into()).then_some(even + LISTED * RANKS_MOST)
 }
 
-/// How many ranks share a shmem at most.
+/// Maximum number of ranks that share a segment.
 const RANKS_MOST: u64 = 64;
 
-/// One page of each rank, without the list of where blocks end: what is longer saves no more turns.
+/// Total bytes of one page for each rank, without the list of block ends. Longer pages save no
+/// further waits.
 const PAGES_BYTES: u64 = 4 << 20;
 
-/// How long pieces of what follows piece by piece are at most on such pages, in bytes: while one is read the next is
-/// written.
+/// Returns the maximum bytes of a piece on such pages if pieces follow each other: while one is
+/// read the next is written.
 pub(crate) fn link_bytes(page_bytes: u64) -> u64 {
     page_bytes.min(64 << 10)
 }
 
-/// In how many rounds blocks of so many units together are posted, a part of each in a round, on pages of so many; none
-/// where they do not fit.
+/// Returns the number of rounds in which blocks of `units` units in total are posted, a part of
+/// each block per round. None if they do not fit.
 pub(crate) fn dealt_rounds(units: u64, page: u64, ranks: u64) -> Option<u64> {
     // A part is longer than its share by less than a unit.
     let room = page.saturating_sub(ranks);
     if units <= page { Some(1) } else { (room > 0).then(|| units.div_ceil(room)) }
 }
 
-/// The rank at position `me` of `size` at a shmem with pages of so many units.
+/// Access of the rank at position `me` of `size` to a shared segment with pages of `page` units.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ShmAccess {
     pub me: u32,
     pub size: u32,
     pub page: u64,
-    /// Units of a piece of what ranks do beside each other: a page where they share cores, since every wait is a turn of
-    /// all who do.
+    /// Units of a piece in work that ranks do in parallel. It is a page if they share cores, since
+    /// every wait then costs a turn of all of them.
     pub piece: u64,
-    /// Units of a piece of what ranks do one after the other.
+    /// Units of a piece in work that ranks do one after the other.
     pub link: u64,
-    /// Ranks share cores, so that they come one after the other.
+    /// True if ranks share cores and so run one after the other.
     pub shares_cores: bool,
 }
 
-impl Seat {
-    /// Nobody leaves before all have come.
+impl ShmAccess {
+    /// Waits until all ranks have arrived.
     pub(crate) fn barrier(self, schedule: &mut Schedule) {
         self.show(schedule, NOTHING);
     }
 
-    /// The head hears that all have come.
-    pub(crate) fn collect(self, schedule: &mut Schedule, head: u32) {
+    /// Lets the leader wait for all ranks.
+    pub(crate) fn collect(self, schedule: &mut Schedule, leader: u32) {
         schedule.post(NOTHING);
-        if self.me == head {
+        if self.me == leader {
             schedule.meet(0..self.size);
         }
     }
 
-    /// The head lets all go on.
-    pub(crate) fn release(self, schedule: &mut Schedule, head: u32) {
-        self.share(schedule, head, NOTHING, (0, NOTHING));
+    /// Lets the leader release all ranks.
+    pub(crate) fn release(self, schedule: &mut Schedule, leader: u32) {
+        self.share(schedule, leader, NOTHING, (0, NOTHING));
     }
 
-    /// A rank's block, a page at most, for the head, which [takes it in](Self::take_in).
+    /// Posts a rank's block, a page at most, for the leader, which [takes it in](Self::take_in).
     pub(crate) fn hand_in(self, schedule: &mut Schedule, own: Span) {
         schedule.post(own);
     }
 
-    /// The blocks that all others hand in, to the head's, where `place` says.
+    /// Copies the blocks of all other ranks to the leader's `place` for them.
     pub(crate) fn take_in(self, schedule: &mut Schedule, place: &dyn Fn(u32) -> Span) {
         schedule.post(NOTHING);
         schedule.meet(0..self.size);
@@ -84,10 +87,10 @@ impl Seat {
         }
     }
 
-    /// Everyone's operands, a page at most, combined at the head one after the other in the order of positions. Answers
-    /// where: nobody else needs what is there.
-    pub(crate) fn fold(self, schedule: &mut Schedule, head: u32, own: Span) -> Option<Span> {
-        if self.me != head {
+    /// Combines everyone's operands, a page at most, at the leader, one after the other in the
+    /// order of positions. Returns the span of the result, which nobody else needs.
+    pub(crate) fn fold(self, schedule: &mut Schedule, leader: u32, own: Span) -> Option<Span> {
+        if self.me != leader {
             schedule.post(own);
             return None;
         }
@@ -96,7 +99,7 @@ impl Seat {
         self.fold_posted(schedule, own, 0)
     }
 
-    /// The same of what all have posted, who were met, from unit `at` on.
+    /// Combines posted operands of ranks that were met, from unit `at` on.
     pub(crate) fn fold_posted(self, schedule: &mut Schedule, own: Span, at: u64) -> Option<Span> {
         let rooms = [schedule.room(own.len), schedule.room(own.len)];
         let mut sum = None;
@@ -114,13 +117,13 @@ impl Seat {
         sum
     }
 
-    /// Everyone shows everyone what it has, a page at most.
+    /// Shows everyone's data, a page at most, to everyone.
     pub(crate) fn show(self, schedule: &mut Schedule, own: Span) {
         schedule.post(own);
         schedule.meet(0..self.size);
     }
 
-    /// The root's `span` to everyone's, in pieces of a page.
+    /// Sends the root's `span` to all, in pieces of a page.
     pub(crate) fn broadcast(self, schedule: &mut Schedule, root: u32, span: Span) {
         for (start, len) in pieces(span.len, self.piece) {
             let piece = span.part(start, len);
@@ -128,8 +131,8 @@ impl Seat {
         }
     }
 
-    /// The blocks of all to the root's, where `place` says, those longer than a page piece by piece, and the very longest
-    /// straight. A rank knows its own, and the root all.
+    /// Gathers everyone's block at the root's `place` for it. Blocks longer than a page go piece by
+    /// piece, and the very longest as messages. A rank knows its own block, and the root all.
     pub(crate) fn gather(
         self,
         schedule: &mut Schedule,
@@ -155,7 +158,7 @@ impl Seat {
         }
     }
 
-    /// Posts what the root [takes piece by piece](Self::take_pieces), in one round.
+    /// Posts, in one round, pieces that the root [takes one by one](Self::take_pieces).
     fn post_pieces(self, schedule: &mut Schedule, root: u32, own: Span) {
         if own.len > self.page {
             schedule.steps.push(Step::Announce { units: own.len, reader: root });
@@ -167,8 +170,8 @@ impl Seat {
         }
     }
 
-    /// Takes what others have posted that is so long at most: of each the first piece, and of each the next. What follows the
-    /// next they post when all of one have been taken.
+    /// Takes posted blocks up to `most` units: the first piece of each, then the next of each. The
+    /// pieces after that are posted when all of one index have been taken.
     fn take_pieces(self, schedule: &mut Schedule, most: u64, place: &dyn Fn(u32) -> Span) {
         let blocks = || self.others().map(|from| (from, place(from)));
         let blocks = || blocks().filter(|(_, block)| block.len <= most);
@@ -187,7 +190,7 @@ impl Seat {
         }
     }
 
-    /// The root's blocks, which lie where `place` says, to everyone's `own`. Long ones go straight.
+    /// Sends the root's blocks at `place` to everyone's `own`. Long ones go as messages.
     pub(crate) fn scatter_blocks(
         self,
         schedule: &mut Schedule,
@@ -210,7 +213,7 @@ impl Seat {
         }
     }
 
-    /// Everyone's blocks for everyone else, which lie where `input` says, to where `output` says. Long ones go straight.
+    /// Sends everyone's blocks at `input` to the others' `output`. Long ones go as messages.
     pub(crate) fn alltoall_blocks(
         self,
         schedule: &mut Schedule,
@@ -226,8 +229,8 @@ impl Seat {
         schedule.wait();
     }
 
-    /// Equal parts of the root's `whole`, in the order of ranks, to everyone's `own`, those of all together in pieces of a
-    /// page.
+    /// Sends equal parts of the root's `whole`, in the order of ranks, to everyone's `own`, in
+    /// pieces that together fill a page.
     pub(crate) fn scatter(self, schedule: &mut Schedule, root: u32, whole: Span, own: Span) {
         let place = |to: u32| whole.part(u64::from(to) * own.len, own.len);
         for (start, len) in self.parts(own.len) {
@@ -241,7 +244,7 @@ impl Seat {
         }
     }
 
-    /// Everyone's `own` to everyone else's, where `place` says, in pieces of a page of the `longest`.
+    /// Sends everyone's `own` to `place` at all others, in pieces of a page of the `longest`.
     pub(crate) fn allgather(
         self,
         schedule: &mut Schedule,
@@ -257,7 +260,8 @@ impl Seat {
         }
     }
 
-    /// Equal parts of everyone's `whole` to everyone else's, where `place` says, those for all together in pieces of a page.
+    /// Sends equal parts of everyone's `whole` to `place` at the others, in pieces that together
+    /// fill a page.
     pub(crate) fn alltoall(
         self,
         schedule: &mut Schedule,
@@ -276,9 +280,10 @@ impl Seat {
         }
     }
 
-    /// Everyone's operands, combined in pairs in the order of ranks from `first` on, around the end, to the root's
-    /// `result`, in pieces of a page. The root's own, if they are not in the result, are `own`. The root combines them, or
-    /// each a part that the root takes, where the work `is_shared`.
+    /// Combines everyone's operands to the root's `result`, in pieces of a page. The order is in
+    /// pairs of ranks from `first` on, around the end. `own` holds the root's operand if the result
+    /// does not. The root combines alone, or each rank a part that the root takes if the work
+    /// `is_shared`.
     pub(crate) fn reduce(
         self,
         schedule: &mut Schedule,
@@ -331,8 +336,9 @@ impl Seat {
         }
     }
 
-    /// Everyone's operands, combined in pairs in the order of ranks, to everyone's `result`, in pieces of a page. Each
-    /// combines all of a piece, or a part of it that the others take, where the work `is_shared`.
+    /// Combines everyone's operands in pairs in the order of ranks to everyone's `result`, in
+    /// pieces of a page. Each rank combines a whole piece, or a part that the others take if the
+    /// work `is_shared`.
     pub(crate) fn allreduce(
         self,
         schedule: &mut Schedule,
@@ -360,8 +366,8 @@ impl Seat {
         }
     }
 
-    /// Everyone's operands, combined in pairs in the order of ranks; the block of them that `lies` names for each, by its
-    /// start and length, to its `result`, those of all together in pieces of a page.
+    /// Combines everyone's operands in pairs in the order of ranks. Each rank's `result` gets the
+    /// block that `lies` names by start and length, in pieces that together fill a page.
     pub(crate) fn reduce_scatter(
         self,
         schedule: &mut Schedule,
@@ -386,7 +392,8 @@ impl Seat {
         }
     }
 
-    /// The operands of ranks below this one, and its own where `with_own`, combined as over doubling distances.
+    /// Combines the operands of the ranks below, and its own if `with_own`, in the order of
+    /// doubling distances.
     pub(crate) fn prefix(self, schedule: &mut Schedule, own: Span, with_own: bool, result: Span) {
         let end = self.me + u32::from(with_own);
         schedule.post(own);
@@ -401,9 +408,11 @@ impl Seat {
         }
     }
 
-    /// What the operands of ranks below come to, to `before`, if that is wanted, and with `own` to `through`: each hears the
-    /// one of the rank below and posts the other for the one above, in pieces of a page. In round `k` rank `r` posts piece
-    /// `k − r`, so that nobody waits for those above, but some rounds later. `own` may be where `before` or `through` is.
+    /// Passes prefixes from rank to rank in pieces of a page. The combination of the ranks below
+    /// goes to `before`, if given, and combined with `own` to `through`, which is posted for the
+    /// rank above. In round `k` rank `r` posts piece `k − r`. So no rank waits for those above,
+    /// except to reuse a page some rounds later. `own` may be the same span as `before` or
+    /// `through`.
     pub(crate) fn pass_prefix(
         self,
         schedule: &mut Schedule,
@@ -438,8 +447,9 @@ impl Seat {
         }
     }
 
-    /// Has operands combined as the tree says, at whose position 0 is rank `first`: all that combine the same find the
-    /// same. Its own operand is at hand, or posted if that is where the result goes.
+    /// Sets the order of combining to the tree, at whose position 0 is rank `first`. All ranks that
+    /// combine the same get the same. The own operand is local, or posted if the result goes to its
+    /// place.
     fn combine_as(self, schedule: &mut Schedule, tree: &Tree, first: u32, has_own: bool) {
         let operand = |position: u32| match (first + position) % self.size {
             rank if has_own && rank == self.me => Operand::Own,
@@ -448,7 +458,7 @@ impl Seat {
         order(tree, &operand, &mut schedule.order);
     }
 
-    /// The root posts, the others take a part of that.
+    /// Lets the root post, and the others take a part of it.
     fn share(self, schedule: &mut Schedule, root: u32, whole: Span, (at, to): (u64, Span)) {
         if self.me == root {
             schedule.post(whole);
@@ -459,7 +469,7 @@ impl Seat {
         }
     }
 
-    /// Everybody posts, and takes from each other where `take` says to where it says.
+    /// Lets every rank post, and take from each other what `take` names.
     fn exchange(self, schedule: &mut Schedule, own: Span, take: &dyn Fn(u32) -> (u64, Span)) {
         schedule.post(own);
         schedule.meet(0..self.size);
@@ -469,7 +479,7 @@ impl Seat {
         }
     }
 
-    /// Posts a part of a block for each, one behind the other.
+    /// Posts a part of a block for each rank, one behind the other.
     fn post_parts(self, schedule: &mut Schedule, place: &dyn Fn(u32) -> Span) {
         let parts: Vec<Span> = (0..self.size).map(place).collect();
         let follows = |pair: &[Span]| pair[0].part(pair[0].len, pair[1].len) == pair[1];
@@ -481,24 +491,24 @@ impl Seat {
         schedule.steps.push(Step::PostParts { first, count: self.size });
     }
 
-    /// Parts of blocks of so many units, of which one for each rank fits on a page.
+    /// Splits blocks of so many units into parts, of which one for each rank fits on a page.
     fn parts(self, block: u64) -> impl Iterator<Item = (u64, u64)> {
         pieces(block, (self.page / u64::from(self.size)).max(1))
     }
 
-    /// How long a block may be so that one for each rank fits on a page, with the list of where they end.
+    /// Maximum length of a block if one for each rank fits on a page, with the list of their ends.
     fn block_most(self) -> u64 {
         (self.page / u64::from(self.size)).saturating_sub(LISTED)
     }
 
-    /// Posts the blocks for the others that are so long at most.
+    /// Posts the blocks for the others up to `most` units.
     fn post_blocks(self, schedule: &mut Schedule, most: u64, place: &dyn Fn(u32) -> Span) {
         let block = |to| Some(place(to)).filter(|span| to != self.me && span.len <= most);
         schedule.blocks = (0..self.size).map(|to| block(to).unwrap_or(NOTHING)).collect();
         schedule.steps.push(Step::PostBlocks);
     }
 
-    /// Takes those that others have posted for this rank.
+    /// Takes the blocks up to `most` units that others have posted for this rank.
     fn take_up_to(self, schedule: &mut Schedule, most: u64, place: &dyn Fn(u32) -> Span) {
         for from in self.others() {
             let to = place(from);
@@ -508,7 +518,7 @@ impl Seat {
         }
     }
 
-    /// Waits for those that have posted something for this rank.
+    /// Waits for the ranks that have posted something for this rank.
     fn meet_up_to(self, schedule: &mut Schedule, most: u64, place: &dyn Fn(u32) -> Span) {
         let is_met = |from: u32| from == self.me || (1..=most).contains(&place(from).len);
         let ranks: Vec<u32> = (0..self.size).filter(|rank| is_met(*rank)).collect();
@@ -530,13 +540,13 @@ impl Seat {
         }
     }
 
-    /// All others, from the next one on: not all read the same at once.
+    /// All others, from the next one on, so that not all read the same at once.
     fn others(self) -> impl Iterator<Item = u32> {
         (1..self.size).map(move |distance| (self.me + distance) % self.size)
     }
 }
 
-/// So many units in pieces: where each begins, and its length.
+/// Splits `len` units into pieces and returns the start and length of each.
 fn pieces(len: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
     (0..len.div_ceil(most)).map(move |index| {
         let start = index * most;
@@ -544,7 +554,7 @@ fn pieces(len: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// The order of a tree of operands. Whose is where says `operand`, by position.
+/// Appends the order of a tree of operands. `operand` gives the operand of a position.
 fn order(tree: &Tree, operand: &dyn Fn(u32) -> Operand, folds: &mut Vec<Fold>) {
     let both = match tree {
         Tree::Operand(position) => return folds.push(Fold::Begin(operand(*position))),
@@ -585,10 +595,10 @@ impl Schedule {
     }
 }
 
-/// More pieces follow each other in no round.
+/// Maximum number of pieces in one round.
 pub(crate) const PIECES_MOST: u64 = 256;
 
-/// Bytes for where each block ends that is posted beside others.
+/// Bytes for the end of each block that is posted with others.
 const LISTED: u64 = 4;
 
 const NOTHING: Span = Span { buffer: Buffer::Output, start: 0, len: 0 };

@@ -1,11 +1,11 @@
-//! The tournament (Hensgen, Finkel, Manber 1988): in each round half of those left tell the other half that
-//! they have come, and whoever is left at the end tells all.
+//! The tournament (Hensgen, Finkel, Manber 1988): in each round half of the remaining ranks signal
+//! the other half. The last one releases all.
 
 use crate::algorithms::binomial::{children, parent};
 use crate::schedule::Schedule;
 use crate::team::Team;
 
-/// Nobody goes on before all have come.
+/// Waits until all ranks have arrived.
 pub(crate) fn barrier(schedule: &mut Schedule, team: Team) {
     let (me, size) = (team.me, team.size());
     children(me, size).for_each(|child| schedule.receive_signal(team.rank(child)));

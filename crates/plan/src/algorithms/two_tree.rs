@@ -1,14 +1,14 @@
-//! Two binary trees at once (Sanders, Speck and Träff, 2009): each carries half of the data, in segments that
-//! follow each other, and who passes on in one of them is at the end of a branch of the other. So everybody
-//! sends what it receives, as along a chain, and the way is as long as a tree is high.
+//! Two binary trees at once (Sanders, Speck and Träff, 2009). Each carries half of the data, in
+//! segments that follow each other. An inner node of one tree is a leaf of the other. So every rank
+//! sends as much as it receives, as along a chain, over a path as long as the height of a tree.
 //!
-//! The first of the team stands above both. In either tree the positions of a left branch are before, and those
-//! of a right one behind: operands are combined in order.
+//! The first of the team is above both roots. In either tree the left branch holds positions
+//! before, and the right branch positions behind: operands are combined in order.
 
 use crate::schedule::{Schedule, Span, Ticket, part};
 use crate::team::Team;
 
-/// The first one's `span` to everyone's, so many segments down each tree.
+/// Sends the first one's `span` to all, in `segments` segments down each tree.
 pub(crate) fn broadcast(schedule: &mut Schedule, team: Team, span: Span, segments: u32) {
     let halves = halves(span);
     if team.me == 0 {
@@ -22,7 +22,7 @@ pub(crate) fn broadcast(schedule: &mut Schedule, team: Team, span: Span, segment
         }
         return schedule.wait();
     }
-    let places = [0, 1].map(|tree| Place::of(tree, team.me, team.size() - 1));
+    let places = [0, 1].map(|tree| TreeNode::of(tree, team.me, team.size() - 1));
     let mut arrived = vec![[Ticket::default(); 2]; segments as usize];
     for (index, arrived) in (0..).zip(&mut arrived) {
         for ((half, place), ticket) in halves.into_iter().zip(&places).zip(arrived) {
@@ -31,7 +31,7 @@ pub(crate) fn broadcast(schedule: &mut Schedule, team: Team, span: Span, segment
     }
     for (index, arrived) in (0..).zip(arrived) {
         for ((half, place), ticket) in halves.into_iter().zip(&places).zip(arrived) {
-            // Nothing depends on what ends here.
+            // Nothing depends on data that end at a leaf.
             if place.children().next().is_some() {
                 schedule.settle(ticket);
             }
@@ -43,8 +43,8 @@ pub(crate) fn broadcast(schedule: &mut Schedule, team: Team, span: Span, segment
     schedule.wait();
 }
 
-/// Everyone's `own`, combined in order, to `result` at the first one, so many segments up each tree. `own` is left
-/// as it is, and is not `result`.
+/// Combines everyone's `own` in order, to `result` at the first one, in `segments` segments up each
+/// tree. `own` is left unchanged, and is not `result`.
 pub(crate) fn reduce(
     schedule: &mut Schedule,
     team: Team,
@@ -55,7 +55,7 @@ pub(crate) fn reduce(
     let halves = halves(own);
     let branches = [0, 1].map(|tree| match result {
         Some(result) => Branches::of_first(top(tree, team.size() - 1), self::halves(result)[tree]),
-        None => Branches::new(schedule, Place::of(tree, team.me, team.size() - 1), halves[tree]),
+        None => Branches::new(schedule, TreeNode::of(tree, team.me, team.size() - 1), halves[tree]),
     });
     let mut arrived = vec![[[Ticket::default(); 2]; 2]; segments as usize];
     for (index, arrived) in (0..).zip(&mut arrived) {
@@ -63,12 +63,13 @@ pub(crate) fn reduce(
             *tickets = branches.expect(schedule, team, segments, index);
         }
     }
-    // Who waits for one tree has told the other so much before that nobody there waits for it.
-    let ahead = height(team.size() - 1);
-    for turn in 0..segments + ahead {
+    // By the time a rank waits for one tree it has sent enough in the other that nobody there waits
+    // for it.
+    let lead = height(team.size() - 1);
+    for step in 0..segments + lead {
         for (tree, branches) in branches.iter().enumerate() {
-            let late = if branches.is_end() { 0 } else { ahead };
-            let Some(index) = turn.checked_sub(late).filter(|&index| index < segments) else {
+            let late = if branches.is_end() { 0 } else { lead };
+            let Some(index) = step.checked_sub(late).filter(|&index| index < segments) else {
                 continue;
             };
             arrived[index as usize][tree].into_iter().for_each(|ticket| schedule.settle(ticket));
@@ -79,17 +80,17 @@ pub(crate) fn reduce(
     schedule.wait();
 }
 
-/// What a rank gets of a tree, and where it puts it.
+/// Branches of one rank in a tree, and the spans for their data.
 struct Branches {
     parent: Option<u32>,
     left: Option<(u32, Span)>,
     right: Option<(u32, Span)>,
-    /// Where its own operand goes if nothing comes behind it, and it may not stay where it is.
+    /// Span for the own operand if no right branch follows it and it has to be copied.
     aside: Option<Span>,
 }
 
 impl Branches {
-    fn new(schedule: &mut Schedule, place: Place, half: Span) -> Self {
+    fn new(schedule: &mut Schedule, place: TreeNode, half: Span) -> Self {
         let mut room = |child| (child, schedule.room(half.len));
         let (left, right) = (place.left.map(&mut room), place.right.map(room));
         let is_last = left.is_some() && right.is_none();
@@ -97,12 +98,12 @@ impl Branches {
         Self { parent: Some(place.parent), left, right, aside }
     }
 
-    /// Whether nothing comes.
+    /// True for a leaf: nothing is received.
     fn is_end(&self) -> bool {
         self.left.is_none() && self.right.is_none()
     }
 
-    /// All come behind the first one.
+    /// Branches of the first rank, behind which all others come.
     fn of_first(top: Option<u32>, result: Span) -> Self {
         let right = top.map(|top| (top, result));
         let aside = right.is_none().then_some(result);
@@ -124,7 +125,7 @@ impl Branches {
         })
     }
 
-    /// What has come, with what is between, is passed on.
+    /// Combines the received segments with the own one and passes the result on.
     fn combine(&self, schedule: &mut Schedule, team: Team, own: Span, segments: u32, index: u32) {
         let cut = |span| segment(span, segments, index);
         let mut sum = own;
@@ -144,17 +145,18 @@ impl Branches {
     }
 }
 
-/// Who is next to a position in one of the trees; above the top is position 0.
+/// Neighbours of a position in one of the trees; position 0 is above the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct TreeNode {
     parent: u32,
     left: Option<u32>,
     right: Option<u32>,
 }
 
-impl Place {
-    /// A position's, one of `1..=others`. In the first tree odd ones are at the ends of branches, in the second even
-    /// ones: it is the first one's mirror where that turns odd into even, else the first one beginning at 2, under 1.
+impl TreeNode {
+    /// Returns the node of a position in `1..=others`. In the first tree odd positions are leaves,
+    /// in the second even ones. The second tree is the mirror of the first if that turns odd into
+    /// even. Else it is the first tree beginning at 2, under 1.
     fn of(tree: usize, position: u32, others: u32) -> Self {
         match tree {
             0 => Self::in_order(position, others),
@@ -175,7 +177,8 @@ impl Place {
         }
     }
 
-    /// In the tree of `1..=count` whose top is the greatest power of two among them, with such trees on its sides.
+    /// Returns the node in the tree of `1..=count` whose root is the greatest power of two, with
+    /// such trees on both sides.
     fn in_order(position: u32, count: u32) -> Self {
         let (mut before, mut count, mut parent) = (0, count, 0);
         loop {
@@ -200,7 +203,7 @@ impl Place {
     }
 }
 
-/// The top of a tree of so many, if there are any.
+/// Returns the root of a tree of so many positions, if there are any.
 fn top(tree: usize, others: u32) -> Option<u32> {
     let first = below(others)?;
     Some(match tree {
@@ -210,12 +213,12 @@ fn top(tree: usize, others: u32) -> Option<u32> {
     })
 }
 
-/// How many are one above the other at most, of so many.
+/// Height of the tree: an upper bound.
 fn height(others: u32) -> u32 {
     others.checked_ilog2().map_or(0, |highest| highest + 2)
 }
 
-/// The greatest power of two that is not more, for more than 0.
+/// Returns the greatest power of two up to `count`; none for 0.
 fn below(count: u32) -> Option<u32> {
     (count > 0).then(|| 1 << count.ilog2())
 }
@@ -237,11 +240,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_trees_are_in_order_and_nobody_passes_on_in_both() {
+    fn both_trees_are_in_order_and_no_position_is_inner_in_both() {
         for others in 1..200 {
             let mut passes_on = vec![0; others as usize + 1];
             for tree in [0, 1] {
-                let place = |position| Place::of(tree, position, others);
+                let place = |position| TreeNode::of(tree, position, others);
                 let top = top(tree, others).unwrap();
                 assert_eq!(place(top).parent, 0);
                 let order = in_order(&place, top);
@@ -256,17 +259,17 @@ mod tests {
         }
     }
 
-    fn in_order(place: &dyn Fn(u32) -> Place, position: u32) -> Vec<u32> {
-        let Place { left, right, .. } = place(position);
+    fn in_order(place: &dyn Fn(u32) -> TreeNode, position: u32) -> Vec<u32> {
+        let TreeNode { left, right, .. } = place(position);
         let branch = |child: Option<u32>| child.map_or(Vec::new(), |child| in_order(place, child));
         [branch(left), vec![position], branch(right)].concat()
     }
 
     #[test]
-    fn trees_are_as_high_as_is_said() {
+    fn trees_are_no_higher_than_the_bound() {
         for others in 1..200 {
             for tree in [0, 1] {
-                let above = |position: &u32| match Place::of(tree, *position, others).parent {
+                let above = |position: &u32| match TreeNode::of(tree, *position, others).parent {
                     0 => None,
                     parent => Some(parent),
                 };

@@ -1,5 +1,5 @@
-//! A long broadcast (Barnett, van de Geijn and others, 1994): parts are scattered down a tree and then
-//! gathered by all, so that nobody sends all of it twice.
+//! A long broadcast (Barnett, van de Geijn and others, 1994): parts are scattered down a tree and
+//! then gathered by all. So no rank sends all of it twice.
 
 use crate::algorithms::{binomial, ring};
 use crate::schedule::{Schedule, Span, part};

@@ -1,20 +1,21 @@
-//! What calls take where ranks are more than cores, on one node, or on several of one machine.
+//! Predicted times of calls with more ranks than cores, on one node or on several of one machine.
 
-use super::{Model, Order, Shape, TURN_NS, levels};
+use super::{Model, Order, Shape, YIELD_NS, log2_ceil};
 use crate::catalogue::{
-    Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
+    Allgather, Allreduce, Alltoall, Barrier, Broadcast, Catalogue, Gather, Prefix, Reduce,
+    ReduceScatter,
 };
 use crate::choice::{Algorithm, Call, Operation};
 use crate::costs::OVERSUBSCRIBED_CORES;
 
 impl Model {
-    /// As [`Self::predicted_ns`] where ranks share cores: everybody who waits gets its core back when the others
-    /// have had their turn, so that waits count, and then the work of all ranks together.
+    /// Returns [`Self::predicted_ns`] for ranks that share cores. A waiting rank gets its core back
+    /// after the others have run, so waits count, and the work of all ranks together.
     pub(super) fn oversubscribed_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
         let ranks = self.shape.ranks;
-        let (others, rounds) = (ranks - 1, levels(ranks));
-        // How often the last one waits, all messages, what one rank moves and combines alone, and what all
-        // do beside each other: in multiples of the call's bytes.
+        let (others, rounds) = (ranks - 1, log2_ceil(ranks));
+        // Waits of the last rank, all messages, data that one rank moves and combines alone, and
+        // data of all in parallel: in multiples of the call's bytes.
         let (waits, messages, alone, together) = match call.operation {
             Operation::Barrier => match Barrier::named(algorithm)? {
                 Barrier::Linear => (2, 2 * others, 0, 0),
@@ -105,36 +106,37 @@ impl Model {
         let copies = if call.bytes > EAGER_MOST { FETCHED_COPIES } else { OVERSUBSCRIBED_COPIES };
         let times_bytes = |times: u64| call.bytes.saturating_mul(times * copies);
         let stream_ns = |times: u64| self.near.stream_ns(times_bytes(times));
-        let beside_ns = messages * self.near.work_ns + stream_ns(together);
-        Some(waits * ranks * TURN_NS + stream_ns(alone) + beside_ns / OVERSUBSCRIBED_CORES)
+        let parallel_ns = messages * self.near.work_ns + stream_ns(together);
+        Some(waits * ranks * YIELD_NS + stream_ns(alone) + parallel_ns / OVERSUBSCRIBED_CORES)
     }
 
-    /// What a call takes at least on several nodes that share their cores: its rounds, in each of which all ranks have their
-    /// turn, and the work of all messages between nodes. Nothing for operations that go by the heads of nodes anyway.
+    /// Returns the minimum time of a call on several nodes that share their cores. It counts the
+    /// rounds, in each of which all ranks run, and the work of all messages between nodes. It is 0
+    /// for operations that go by the leaders of nodes anyway.
     pub(super) fn shared_ns(&self, call: &Call, algorithm: Algorithm) -> u64 {
         let (rounds, messages) = self.shared(call, algorithm).unwrap_or((0, 0));
         let work_ns = 2 * messages * self.far.work_ns;
-        rounds * self.shape.ranks * TURN_NS + work_ns / OVERSUBSCRIBED_CORES
+        rounds * self.shape.ranks * YIELD_NS + work_ns / OVERSUBSCRIBED_CORES
     }
 
-    /// How many waits there are one after the other, and messages between nodes.
+    /// Returns the number of consecutive waits, and of messages between nodes.
     fn shared(&self, call: &Call, algorithm: Algorithm) -> Option<(u64, u64)> {
         let Shape { ranks, nodes, node_ranks, .. } = self.shape;
         let foreign = ranks - node_ranks;
         let doublings = |order: &Order| {
-            let rounds = levels(ranks);
+            let rounds = log2_ceil(ranks);
             let leave: u64 =
                 order.shift[..rounds as usize].iter().map(|&leave| u64::from(leave)).sum();
             (rounds, nodes * leave)
         };
-        // Those of a node wait for its head, and it for another's.
-        let between_heads = |rounds: u64| (2 + rounds, nodes * (nodes - 1));
+        // The ranks of a node wait for its leader, and it waits for another's.
+        let between_leaders = |rounds: u64| (2 + rounds, nodes * (nodes - 1));
         Some(match call.operation {
             Operation::Allgather => match Allgather::named(algorithm)? {
                 Allgather::Bruck => doublings(&self.by_rank),
                 Allgather::Ring => (ranks - 1, nodes * (ranks - 1)),
-                Allgather::Leaders => between_heads(1),
-                Allgather::Hierarchical => between_heads(nodes - 1),
+                Allgather::Leaders => between_leaders(1),
+                Allgather::Hierarchical => between_leaders(nodes - 1),
                 Allgather::Multisite => (2, ranks * (nodes - 1)),
                 Allgather::Linear
                 | Allgather::Pairwise
@@ -146,11 +148,11 @@ impl Model {
             Operation::Alltoall => match Alltoall::named(algorithm)? {
                 Alltoall::Pairwise => (1, ranks * foreign),
                 Alltoall::Bruck => doublings(&self.by_place),
-                Alltoall::Leaders => between_heads(1),
+                Alltoall::Leaders => between_leaders(1),
                 Alltoall::Aggregated | Alltoall::Shmem => return None,
             },
             Operation::ReduceScatter => match ReduceScatter::named(algorithm)? {
-                ReduceScatter::Binomial => (levels(ranks) + 1, nodes - 1 + foreign),
+                ReduceScatter::Binomial => (log2_ceil(ranks) + 1, nodes - 1 + foreign),
                 ReduceScatter::Ring => (ranks - 1, nodes * (ranks - 1)),
                 ReduceScatter::Leaders => (3, ranks.min(call.units.max(1)) * (nodes - 1)),
                 ReduceScatter::Pairwise | ReduceScatter::Multisite | ReduceScatter::Shmem => {
@@ -169,11 +171,11 @@ impl Model {
     }
 }
 
-/// What is copied to a message and out of it goes through a memory that all ranks of a core share, which is
-/// another's by then: as if it were copied so many times.
+/// Effective number of copies into and out of a message: the cache that all ranks of a core share
+/// holds another rank's data by then.
 const OVERSUBSCRIBED_COPIES: u64 = 3;
 
-/// What is longer than so many bytes is fetched by the kernel from who sleeps, page by page: as if it were copied so many
-/// times.
+/// Limit in bytes above which the kernel reads from a sleeping rank page by page, and the effective
+/// number of copies for that.
 const EAGER_MOST: u64 = 16 << 10;
 const FETCHED_COPIES: u64 = 6;

@@ -1,20 +1,25 @@
-//! What calls take by a shmem.
+//! Predicted times of calls by the shared segment.
 
-use super::{LINE_NS, Model, Shape, TURN_NS};
+use super::{LINE_NS, Model, Shape, YIELD_NS};
 use crate::algorithms::shmem::{dealt_rounds, link_bytes};
 use crate::choice::{Algorithm, Call, Operation};
 use crate::costs::OVERSUBSCRIBED_CORES;
 
 impl Model {
-    /// What a call takes by a shmem of such pages, and whether ranks had better share its work there and meet once
-    /// more for that; none where a contribution is longer than a page.
+    /// Returns the time of a call by a shared segment of such pages, and whether ranks should share
+    /// its work and wait once more for that. None if a contribution does not fit.
     pub(crate) fn shmem_ns(&self, call: &Call, page_bytes: u64) -> Option<(u64, bool)> {
         let can_share = matches!(call.operation, Operation::Reduce | Operation::Allreduce);
-        let ways = [false, true].into_iter().take(1 + usize::from(can_share));
-        ways.filter_map(|way| Some((self.shmem_path_ns(call, page_bytes, way)?, way))).min()
+        let variants = [false, true].into_iter().take(1 + usize::from(can_share));
+        variants
+            .filter_map(|is_shared| {
+                Some((self.shmem_path_ns(call, page_bytes, is_shared)?, is_shared))
+            })
+            .min()
     }
 
-    /// Whether what happens within each of several nodes, or along a chain on one, can go by their shared segments.
+    /// True if a call can use the shared segments within each of several nodes, or along a chain on
+    /// one.
     pub(super) fn fits_shmem(&self, call: &Call, algorithm: Algorithm, page_bytes: u64) -> bool {
         let is_prefix = matches!(call.operation, Operation::Scan | Operation::Exscan);
         if self.shape.nodes == 1 {
@@ -23,10 +28,10 @@ impl Model {
             let fits = call.bytes.div_ceil(link_bytes) <= SHMEM_ROUNDS_MAX && is_cut;
             return is_prefix && algorithm == Algorithm::Chain && self.shape.ranks > 1 && fits;
         }
-        let Shape { ranks, nodes, node_ranks, node_runs, has_heads, .. } = self.shape;
-        let goes_by_heads = match algorithm {
+        let Shape { ranks, nodes, node_ranks, node_runs, has_leaders, .. } = self.shape;
+        let goes_by_leaders = match algorithm {
             Algorithm::Hierarchical => true,
-            Algorithm::Leaders | Algorithm::Multisite | Algorithm::Aggregated => has_heads,
+            Algorithm::Leaders | Algorithm::Multisite | Algorithm::Aggregated => has_leaders,
             Algorithm::Linear
             | Algorithm::Binomial
             | Algorithm::Tournament
@@ -51,25 +56,26 @@ impl Model {
             Operation::Reduce | Operation::Allreduce => fits(1) && is_whole() && is_one_run,
             Operation::Gather => fits(1),
             Operation::Scatter => fits(node_ranks),
-            // By `Sites` blocks go straight.
+            // `Multisite` sends blocks directly.
             Operation::Allgather => fits(ranks) && algorithm != Algorithm::Multisite,
-            // Each shows all that it has.
+            // Each rank posts all its data.
             Operation::ReduceScatter => fits(1) && is_one_run,
             Operation::Alltoall | Operation::Scan | Operation::Exscan => false,
         };
-        nodes > 1 && node_ranks > 1 && goes_by_heads && is_planned
+        nodes > 1 && node_ranks > 1 && goes_by_leaders && is_planned
     }
 
-    /// What a prefix takes along a chain by a shmem of such pages: who hears a piece combines it and posts what it comes to.
+    /// Returns the time of a prefix along a chain by a shared segment of such pages. Each rank
+    /// combines the piece of the one below and posts the result.
     pub(super) fn chain_in_shmem_ns(&self, bytes: u64, page_bytes: u64) -> u64 {
         let ranks = self.shape.ranks;
         let pieces = bytes.div_ceil(link_bytes(page_bytes)).max(1);
         let rounds = ranks - 1 + pieces;
         match self.shape.is_oversubscribed {
             true => {
-                // Who is next hears of a piece when half of those who share its core have had their turn.
-                let beside_ns = ranks * (rounds * LINE_NS + 2 * self.compute_ns(bytes));
-                (ranks / 2 + pieces) * ranks * TURN_NS + beside_ns / OVERSUBSCRIBED_CORES
+                // The next rank finds a piece after half of the ranks that share its core have run.
+                let parallel_ns = ranks * (rounds * LINE_NS + 2 * self.compute_ns(bytes));
+                (ranks / 2 + pieces) * ranks * YIELD_NS + parallel_ns / OVERSUBSCRIBED_CORES
             }
             false => {
                 let passed_ns = 4 * self.compute_ns(bytes.div_ceil(pieces));
@@ -78,12 +84,13 @@ impl Model {
         }
     }
 
-    /// Until who waits at the shmem of a node has met all.
+    /// Returns the time until a rank that waits at its node's segment has found all posts.
     pub(super) fn meeting_ns(&self) -> u64 {
         self.near.latency_ns + self.shape.node_ranks * LINE_NS
     }
 
-    /// In how many pieces a call goes by a shmem of such pages; none where there is a unit that does not fit.
+    /// Returns the number of pieces of a call by a shared segment of such pages; none if one unit
+    /// does not fit.
     fn shmem_pieces(&self, call: &Call, page_bytes: u64, is_shared: bool) -> Option<u64> {
         let Call { bytes, longest, units, is_uniform, .. } = *call;
         let (ranks, link_bytes) = (self.shape.ranks, link_bytes(page_bytes));
@@ -117,9 +124,11 @@ impl Model {
     fn shmem_path_ns(&self, call: &Call, page_bytes: u64, is_shared: bool) -> Option<u64> {
         let (ranks, bytes) = (self.shape.ranks, call.bytes);
         let others = ranks - 1;
-        // To combine, in halves of a copy: ranks that share cores find in their caches what all of them read.
+        // Combining, in halves of a copy. Ranks that share cores find in their caches the data that
+        // all of them read.
         let combined = if self.shape.is_oversubscribed { 2 } else { 4 };
-        // What one rank moves and combines alone, and what all do beside each other: in multiples of the call's bytes.
+        // Data that one rank moves and combines alone, and data of all in parallel: in multiples of
+        // the call's bytes.
         let (alone, together) = match call.operation {
             Operation::Barrier => (0, 0),
             Operation::Broadcast => (1, others),
@@ -147,19 +156,20 @@ impl Model {
         let lines_ns = ranks * LINE_NS;
         Some(match self.shape.is_oversubscribed {
             true => {
-                let beside_ns = ranks * lines_ns + stream_ns(together);
-                ranks * TURN_NS * rounds + stream_ns(alone) + beside_ns / OVERSUBSCRIBED_CORES
+                let parallel_ns = ranks * lines_ns + stream_ns(together);
+                ranks * YIELD_NS * rounds + stream_ns(alone) + parallel_ns / OVERSUBSCRIBED_CORES
             }
             false => {
-                let beside_ns = stream_ns(together.div_ceil(ranks));
-                rounds * (self.near.latency_ns + lines_ns) + stream_ns(alone) + beside_ns
+                let parallel_ns = stream_ns(together.div_ceil(ranks));
+                rounds * (self.near.latency_ns + lines_ns) + stream_ns(alone) + parallel_ns
             }
         })
     }
 }
 
-/// What is dealt to each rank goes faster by messages if it takes more rounds at a shmem, which begin when all have come.
+/// Maximum number of rounds for separate data to each rank. With more, messages are faster, since a
+/// round begins when all have arrived.
 const DEALT_ROUNDS_MOST: u64 = 8;
 
-/// Plans are no longer.
+/// Maximum number of rounds, which bounds the length of plans.
 const SHMEM_ROUNDS_MAX: u64 = 256;

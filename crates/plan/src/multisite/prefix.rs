@@ -1,19 +1,20 @@
-//! Prefixes over sites: what the ranks of a node have goes to its head, and what its *runs* of consecutive ranks come to
-//! from there to the head of the site, which tells other sites what the runs of its site come to. What is below a run
-//! goes the same way back. A site hears only of runs below its last one.
+//! Prefixes over sites. A rank's operand goes to its node's leader. The combinations of the node's
+//! *runs* of consecutive ranks go to the site's leader, which sends those of the site's runs to
+//! other sites. The combination of everything below a run returns the same way. A site receives
+//! only runs below its last one.
 //!
-//! Operands are combined within runs of a node, those within runs of a site, and those within all, whoever is head and
-//! however the data are cut.
+//! Operands are combined within runs of a node, those within runs of a site, and those over all.
+//! That order does not depend on the leaders or on how the data are cut.
 
 use std::ops::Range;
 
-use crate::crossings::{Crossings, Hearers, Load, Relays};
+use crate::crossings::{Crossings, Load, Receivers, Relays};
 use crate::multisite::reduction::Run;
-use crate::multisite::{Cuts, Pace, Pin, Way, lane, timetable};
+use crate::multisite::{Cuts, InFlight, RootRole, Route, leader_index, timetable};
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
-use crate::topology::{Across, Levels};
+use crate::topology::{Grid, Levels};
 
-/// Which prefix.
+/// Kinds of prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prefix {
     /// Of the ranks up to and with this one.
@@ -22,70 +23,76 @@ pub(crate) enum Prefix {
     Exscan,
 }
 
-/// The prefix of everyone's `own` to everyone's output. `own` lies outside the output.
+/// Computes the prefix of everyone's `own` in everyone's output. `own` lies outside the output.
 pub(crate) fn prefix(
     schedule: &mut Schedule,
-    across: &Across,
+    grid: &Grid,
     me: u32,
     prefix: Prefix,
     own: Span,
     element: u64,
 ) {
-    let cuts = Cuts::new(own.len, element, across);
-    let levels = cuts.levels(across);
+    let cuts = Cuts::new(own.len, element, grid);
+    let levels = cuts.levels(grid);
     let bytes = own.len.saturating_mul(element);
-    let prefixes = Prefixes::new(across, levels, me, prefix, bytes);
-    let course = |index| {
+    let prefixes = Prefixes::new(grid, levels, me, prefix, bytes);
+    let transfer = |index| {
         let (start, len) = cuts.segment(index);
-        let way = Way { levels, lane: lane(index, across), pin: Pin::None };
-        Course::new(way, own.part(start, len), Buffer::Output.span(start, len))
+        let route =
+            Route { levels, leader_index: leader_index(index, grid), root_role: RootRole::None };
+        Transfer::new(route, own.part(start, len), Buffer::Output.span(start, len))
     };
-    let courses = (0..cuts.count).map(course).collect();
-    prefixes.run(schedule, courses, cuts.pace(element, across));
+    let transfers = (0..cuts.count).map(transfer).collect();
+    prefixes.run(schedule, transfers, cuts.in_flight(element, grid));
 }
 
-/// From ranks to the head of their node; from there to that of the site; to other sites; past bad links; back to nodes;
-/// to ranks.
+/// Stage: from ranks to the leader of their node.
 const RANKS: usize = 0;
+/// Stage: from leaders of nodes to the leader of the site.
 const NODES: usize = 1;
+/// Stage: to other sites.
 const CROSSING: usize = 2;
+/// Stage: by relays.
 const PASSING: usize = 3;
+/// Stage: back to nodes.
 const TO_NODES: usize = 4;
+/// Stage: back to ranks.
 const TO_RANKS: usize = 5;
 
-/// What is somewhere, or comes there.
+/// A combination that is here, or arrives here.
 #[derive(Clone, Copy)]
 struct Piece {
     span: Span,
     arrived: Ticket,
 }
 
-/// A run of a node, at the node's head.
+/// A run of a node, at the node's leader.
 struct Part {
-    /// Which of the runs of the site's nodes.
+    /// Index among the runs of the site's nodes.
     index: usize,
-    /// What each rank has, the lowest first.
+    /// Operand of each rank, lowest first.
     operands: Vec<Piece>,
-    /// What all below the run have.
+    /// Combination of all ranks below the run.
     below: Option<Piece>,
 }
 
-/// One segment, as one rank sees it.
-struct Course<'a> {
-    way: Way<'a>,
+/// Transfer of one segment, as one rank sees it.
+struct Transfer<'a> {
+    route: Route<'a>,
     own: Span,
     result: Span,
-    /// At the head of a node.
+    /// Runs of this node, at its leader.
     parts: Vec<Part>,
-    /// What the runs of the site's nodes come to, at its head: each with those below it in the site's run.
+    /// Combinations of the runs of the site's nodes, at the site's leader: each includes those
+    /// below it in the site's run.
     nodes: Vec<Piece>,
-    /// What the runs of all sites come to, as far as the head of this one hears of them.
+    /// Combinations of the runs of all sites, as far as this site's leader receives them.
     sites: Vec<Option<Piece>>,
 }
 
-impl<'a> Course<'a> {
-    fn new(way: Way<'a>, own: Span, result: Span) -> Self {
-        Self { way, own, result, parts: Vec::new(), nodes: Vec::new(), sites: Vec::new() }
+impl<'a> Transfer<'a> {
+    fn new(route: Route<'a>, own: Span, result: Span) -> Self {
+        Self { route, own, result, parts: Vec::new(), nodes: Vec::new(), sites: Vec::new() }
     }
 }
 
@@ -94,23 +101,23 @@ struct Prefixes<'a> {
     prefix: Prefix,
     crossings: &'a Crossings,
     relays: Relays,
-    /// The own site, and the node of which this rank may be head.
+    /// Own site, and the node that this rank may lead.
     site: u32,
     node: u32,
-    /// The runs of all sites with their sites, the lowest first.
+    /// Runs of all sites with their sites, lowest first.
     sites: Vec<(Run, u32)>,
-    /// The runs of the own site's nodes with those through whose heads they go, the lowest first.
+    /// Runs of the own site's nodes with the nodes whose leaders handle them, lowest first.
     nodes: Vec<(Run, u32)>,
-    /// Where each site's last run begins.
+    /// Start of each site's last run.
     last: Vec<u32>,
 }
 
 impl<'a> Prefixes<'a> {
-    fn new(across: &'a Across, levels: &Levels, me: u32, prefix: Prefix, bytes: u64) -> Self {
+    fn new(grid: &'a Grid, levels: &Levels, me: u32, prefix: Prefix, bytes: u64) -> Self {
         let size = levels.ranks().len() as u32;
         let (site, node) = (levels.site(me), levels.node(me));
         let sites = runs(size, |rank| levels.site(rank));
-        let nodes = runs(size, |rank| across.long.node(rank));
+        let nodes = runs(size, |rank| grid.long.node(rank));
         let mut last = vec![0; levels.sites() as usize];
         let mut counts = vec![0; last.len()];
         for &(run, site) in &sites {
@@ -119,56 +126,57 @@ impl<'a> Prefixes<'a> {
         }
         let site_runs = counts.into_iter().max().unwrap_or(1);
         let bytes = bytes.saturating_mul(site_runs);
-        let hearers = Hearers::of_runs(site_runs);
-        let relays = across.crossings.relays_among(|_| bytes, Load::One, hearers);
+        let receivers = Receivers::of_runs(site_runs);
+        let relays = grid.crossings.relays_among(|_| bytes, Load::One, receivers);
         let in_site = nodes.into_iter().filter(|(run, _)| levels.site(run.first) == site);
         let nodes = in_site.map(|(run, _)| (run, levels.node(run.first))).collect();
-        let crossings = &*across.crossings;
+        let crossings = &*grid.crossings;
         Self { me, prefix, crossings, relays, site, node, sites, nodes, last }
     }
 
-    fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, pace: Pace) {
-        let begins: Vec<u32> = (0..courses.len() as u32).collect();
-        let (combined, arrived) = (1 + pace.nodes, 2 + pace.nodes + pace.crossing);
-        let passed = arrived + if self.relays == Relays::Straight { 0 } else { 1 + pace.crossing };
-        let delays = [0, 1, combined, arrived, passed, passed + pace.nodes];
+    fn run(&self, schedule: &mut Schedule, mut transfers: Vec<Transfer>, in_flight: InFlight) {
+        let begins: Vec<u32> = (0..transfers.len() as u32).collect();
+        let (combined, arrived) = (1 + in_flight.nodes, 2 + in_flight.nodes + in_flight.crossing);
+        let passed =
+            arrived + if self.relays == Relays::Straight { 0 } else { 1 + in_flight.crossing };
+        let delays = [0, 1, combined, arrived, passed, passed + in_flight.nodes];
         let order = timetable(&begins, &delays, |_, _| 0);
-        for &(stage, course) in &order {
-            self.expect(schedule, &mut courses[course], stage);
+        for &(stage, transfer) in &order {
+            self.expect(schedule, &mut transfers[transfer], stage);
         }
-        for &(stage, course) in &order {
-            self.send(schedule, &mut courses[course], stage);
+        for &(stage, transfer) in &order {
+            self.send(schedule, &mut transfers[transfer], stage);
         }
         schedule.wait();
     }
 
-    /// The receives of a stage.
-    fn expect(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
-        let (way, me, len) = (course.way, self.me, course.own.len);
-        let (head, site_head) = (way.head_of(me), way.site_head_of(me));
+    /// Begins the receives of a stage.
+    fn expect(&self, schedule: &mut Schedule, transfer: &mut Transfer, stage: usize) {
+        let (route, me, len) = (transfer.route, self.me, transfer.own.len);
+        let (leader, site_leader) = (route.leader_of(me), route.site_leader_of(me));
         let mut expect = |from: u32| {
             let span = schedule.room(len);
             let arrived = if from == me { Ticket::default() } else { schedule.expect(from, span) };
             Piece { span, arrived }
         };
         match stage {
-            RANKS if me == head => {
+            RANKS if me == leader => {
                 for (index, &(run, node)) in self.nodes.iter().enumerate() {
                     if node == self.node {
                         let operands = (run.first..run.end).map(&mut expect).collect();
-                        course.parts.push(Part { index, operands, below: None });
+                        transfer.parts.push(Part { index, operands, below: None });
                     }
                 }
             }
-            NODES if me == site_head => {
-                let heads = self.nodes.iter().map(|&(_, node)| way.node_head(node));
-                // What its own node's runs come to lies elsewhere.
-                let mine = Piece { span: course.own, arrived: Ticket::default() };
-                let piece = |head| if head == me { mine } else { expect(head) };
-                course.nodes = heads.map(piece).collect();
+            NODES if me == site_leader => {
+                let leaders = self.nodes.iter().map(|&(_, node)| route.node_leader(node));
+                // The combinations of its own node's runs are elsewhere.
+                let mine = Piece { span: transfer.own, arrived: Ticket::default() };
+                let piece = |leader| if leader == me { mine } else { expect(leader) };
+                transfer.nodes = leaders.map(piece).collect();
             }
-            CROSSING | PASSING if me == site_head => {
-                course.sites.resize(self.sites.len(), None);
+            CROSSING | PASSING if me == site_leader => {
+                transfer.sites.resize(self.sites.len(), None);
                 let source = |(index, &(run, site))| {
                     let by = self.source(run, site, stage)?;
                     Some((self.crossings.cost(site, by).latency_ns, index, by))
@@ -177,106 +185,113 @@ impl<'a> Prefixes<'a> {
                     self.sites.iter().enumerate().filter_map(source).collect();
                 sources.sort_unstable();
                 for (_, index, by) in sources {
-                    course.sites[index] = Some(expect(way.site_head(by)));
+                    transfer.sites[index] = Some(expect(route.site_leader(by)));
                 }
             }
-            TO_NODES if me == head && me != site_head => {
-                for part in &mut course.parts {
+            TO_NODES if me == leader && me != site_leader => {
+                for part in &mut transfer.parts {
                     let is_lowest = self.nodes[part.index].0.first == 0;
-                    part.below = (!is_lowest).then(|| expect(site_head));
+                    part.below = (!is_lowest).then(|| expect(site_leader));
                 }
             }
-            TO_RANKS if me != head && self.has_result(me) => schedule.receive(head, course.result),
+            TO_RANKS if me != leader && self.has_result(me) => {
+                schedule.receive(leader, transfer.result)
+            }
             _ => {}
         }
     }
 
-    /// What is combined and sent in a stage.
-    fn send(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
-        let (way, me) = (course.way, self.me);
-        let (head, site_head) = (way.head_of(me), way.site_head_of(me));
+    /// Combines and sends the data of a stage.
+    fn send(&self, schedule: &mut Schedule, transfer: &mut Transfer, stage: usize) {
+        let (route, me) = (transfer.route, self.me);
+        let (leader, site_leader) = (route.leader_of(me), route.site_leader_of(me));
         match stage {
-            RANKS if me != head => schedule.send(head, course.own),
-            NODES if me == head => self.combine_ranks(schedule, course, site_head),
-            CROSSING if me == site_head => self.combine_nodes(schedule, course),
-            PASSING if me == site_head => self.pass_on(schedule, course),
-            TO_NODES if me == site_head => self.combine_sites(schedule, course),
-            TO_RANKS if me == head => self.finish(schedule, course),
+            RANKS if me != leader => schedule.send(leader, transfer.own),
+            NODES if me == leader => self.combine_ranks(schedule, transfer, site_leader),
+            CROSSING if me == site_leader => self.combine_nodes(schedule, transfer),
+            PASSING if me == site_leader => self.relay(schedule, transfer),
+            TO_NODES if me == site_leader => self.combine_sites(schedule, transfer),
+            TO_RANKS if me == leader => self.finish(schedule, transfer),
             _ => {}
         }
     }
 
-    /// Makes each operand the prefix within its run of the node, and tells the head of the site what the runs come to.
-    fn combine_ranks(&self, schedule: &mut Schedule, course: &mut Course, site_head: u32) {
-        for part in &course.parts {
+    /// Turns each operand into the prefix within its run of the node, and sends the run's
+    /// combination to the leader of the site.
+    fn combine_ranks(&self, schedule: &mut Schedule, transfer: &mut Transfer, site_leader: u32) {
+        for part in &transfer.parts {
             let run = self.nodes[part.index].0;
             let mut below = None;
             for (rank, &Piece { span, arrived }) in (run.first..).zip(&part.operands) {
                 schedule.settle(arrived);
                 if rank == self.me {
-                    schedule.copy(course.own, span);
+                    schedule.copy(transfer.own, span);
                 }
                 extend(schedule, below, span);
                 below = Some(span);
             }
             let Some(all) = below else { continue };
-            // What it comes to is on its way while the prefixes are extended.
+            // A copy of it is sent while the prefixes are extended.
             let all = if run.first == 0 { all } else { aside(schedule, all) };
-            match self.me == site_head {
-                true => course.nodes[part.index].span = all,
-                false => schedule.send(site_head, all),
+            match self.me == site_leader {
+                true => transfer.nodes[part.index].span = all,
+                false => schedule.send(site_leader, all),
             }
         }
     }
 
-    /// Puts what runs of nodes come to to those above them in the site's run, and tells other sites what that comes to.
-    fn combine_nodes(&self, schedule: &mut Schedule, course: &mut Course) {
+    /// Combines the runs of nodes with those below them in the site's run, and sends the result to
+    /// other sites.
+    fn combine_nodes(&self, schedule: &mut Schedule, transfer: &mut Transfer) {
         let own = self.sites.iter().filter(|(_, site)| *site == self.site);
         for &(run, _) in own {
             let mut below = None;
-            for &Piece { span, arrived } in &course.nodes[self.nodes_of(run)] {
+            for &Piece { span, arrived } in &transfer.nodes[self.nodes_of(run)] {
                 schedule.settle(arrived);
                 extend(schedule, below, span);
                 below = Some(span);
             }
-            let way = course.way;
-            let hears = |&site: &u32| {
-                self.relays.teller(self.site, site) == self.site && self.hears(site, run, self.site)
+            let route = transfer.route;
+            let receives = |&site: &u32| {
+                self.relays.sender(self.site, site) == self.site
+                    && self.receives(site, run, self.site)
             };
-            let heads = way.next_sites(self.me).filter(hears).map(|site| way.site_head(site));
+            let leaders =
+                route.next_sites(self.me).filter(receives).map(|site| route.site_leader(site));
             let is_extended = run.first > 0 && run.first < self.last[self.site as usize];
-            tell(schedule, below, heads.collect(), is_extended);
+            send_copy(schedule, below, leaders.collect(), is_extended);
         }
     }
 
-    /// Sends on what runs of other sites come to, in the order in which that comes.
-    fn pass_on(&self, schedule: &mut Schedule, course: &mut Course) {
-        let way = course.way;
-        let pieces = self.sites.iter().zip(&mut course.sites);
+    /// Relays the runs of other sites, in the order of arrival.
+    fn relay(&self, schedule: &mut Schedule, transfer: &mut Transfer) {
+        let route = transfer.route;
+        let pieces = self.sites.iter().zip(&mut transfer.sites);
         let mut pieces: Vec<_> =
             pieces.filter_map(|(&(run, of), piece)| Some((run, of, piece.as_mut()?))).collect();
         pieces.sort_by_key(|&(_, of, _)| self.crossings.cost(of, self.site).latency_ns);
         for (run, of, piece) in pieces {
-            let hears =
-                |&site: &u32| self.relays.teller(of, site) == self.site && self.needs(site, run);
-            let heads = way.other_sites(self.me).filter(|&site| site != of).filter(hears);
-            let heads: Vec<u32> = heads.map(|site| way.site_head(site)).collect();
-            if !heads.is_empty() {
+            let receives =
+                |&site: &u32| self.relays.sender(of, site) == self.site && self.needs(site, run);
+            let leaders = route.other_sites(self.me).filter(|&site| site != of).filter(receives);
+            let leaders: Vec<u32> = leaders.map(|site| route.site_leader(site)).collect();
+            if !leaders.is_empty() {
                 schedule.settle(std::mem::take(&mut piece.arrived));
-                tell(schedule, Some(piece.span), heads, true);
+                send_copy(schedule, Some(piece.span), leaders, true);
             }
         }
     }
 
-    /// Goes through the runs of all sites in order, and tells each node what is below its runs.
-    fn combine_sites(&self, schedule: &mut Schedule, course: &mut Course) {
+    /// Goes through the runs of all sites in order, and sends each node the combination below its
+    /// runs.
+    fn combine_sites(&self, schedule: &mut Schedule, transfer: &mut Transfer) {
         let last = self.last[self.site as usize];
         let mut below: Option<Span> = None;
         for (index, &(run, site)) in self.sites.iter().enumerate() {
             if run.first > last {
                 break;
             } else if site != self.site {
-                if let Some(Piece { span, arrived }) = course.sites[index] {
+                if let Some(Piece { span, arrived }) = transfer.sites[index] {
                     schedule.settle(arrived);
                     extend(schedule, below, span);
                     below = Some(span);
@@ -285,8 +300,8 @@ impl<'a> Prefixes<'a> {
             }
             let mut lower = below;
             for node in self.nodes_of(run) {
-                self.give(schedule, course, node, lower);
-                let all = course.nodes[node].span;
+                self.send_below(schedule, transfer, node, lower);
+                let all = transfer.nodes[node].span;
                 if node + 1 < self.nodes_of(run).end || run.first < last {
                     extend(schedule, below, all);
                 }
@@ -296,21 +311,27 @@ impl<'a> Prefixes<'a> {
         }
     }
 
-    /// Tells the head of a node what is below one of its runs.
-    fn give(&self, schedule: &mut Schedule, course: &mut Course, node: usize, below: Option<Span>) {
+    /// Sends the leader of a node the combination below one of its runs.
+    fn send_below(
+        &self,
+        schedule: &mut Schedule,
+        transfer: &mut Transfer,
+        node: usize,
+        below: Option<Span>,
+    ) {
         let Some(span) = below else { return };
-        let head = course.way.node_head(self.nodes[node].1);
-        if head != self.me {
-            return schedule.send(head, span);
+        let leader = transfer.route.node_leader(self.nodes[node].1);
+        if leader != self.me {
+            return schedule.send(leader, span);
         }
-        if let Ok(at) = course.parts.binary_search_by_key(&node, |part| part.index) {
-            course.parts[at].below = Some(Piece { span, arrived: Ticket::default() });
+        if let Ok(at) = transfer.parts.binary_search_by_key(&node, |part| part.index) {
+            transfer.parts[at].below = Some(Piece { span, arrived: Ticket::default() });
         }
     }
 
-    /// Puts what is below each run to its prefixes, and gives them to the ranks.
-    fn finish(&self, schedule: &mut Schedule, course: &mut Course) {
-        for part in &course.parts {
+    /// Combines each run's prefixes with everything below the run, and sends them to the ranks.
+    fn finish(&self, schedule: &mut Schedule, transfer: &mut Transfer) {
+        for part in &transfer.parts {
             let run = self.nodes[part.index].0;
             if let Some(below) = part.below {
                 schedule.settle(below.arrived);
@@ -326,7 +347,7 @@ impl<'a> Prefixes<'a> {
                     Prefix::Exscan => lower,
                 };
                 match prefix {
-                    Some(prefix) if rank == self.me => schedule.copy(prefix, course.result),
+                    Some(prefix) if rank == self.me => schedule.copy(prefix, transfer.result),
                     Some(prefix) => schedule.send(rank, prefix),
                     None => {}
                 }
@@ -335,38 +356,39 @@ impl<'a> Prefixes<'a> {
         }
     }
 
-    /// From which site what a run of a site comes to comes in a stage, if it comes then.
+    /// Returns the site from which the combination of a site's run arrives in a stage, if it does.
     fn source(&self, run: Run, site: u32, stage: usize) -> Option<u32> {
-        if site == self.site || !self.hears(self.site, run, site) {
+        if site == self.site || !self.receives(self.site, run, site) {
             return None;
         }
-        let by = self.relays.teller(site, self.site);
+        let by = self.relays.sender(site, self.site);
         (stage == if by == site { CROSSING } else { PASSING }).then_some(by)
     }
 
-    /// Whether a site hears what a run of another comes to: for itself, or to pass it on.
-    fn hears(&self, site: u32, run: Run, of: u32) -> bool {
-        self.needs(site, run) || self.relays.told_by(site, of).any(|other| self.needs(other, run))
+    /// True if a site receives a run's combination of another, for itself or to relay it.
+    fn receives(&self, site: u32, run: Run, of: u32) -> bool {
+        self.needs(site, run)
+            || self.relays.forwarded_by(site, of).any(|other| self.needs(other, run))
     }
 
-    /// Whether a site has ranks above a run of another.
+    /// True if a site has ranks above a run of another.
     fn needs(&self, site: u32, run: Run) -> bool {
         run.first < self.last[site as usize]
     }
 
-    /// Which runs of nodes are in a run of the own site.
+    /// Returns the indices of the nodes' runs within a run of the own site.
     fn nodes_of(&self, run: Run) -> Range<usize> {
         let at = |rank: u32| self.nodes.partition_point(|(node, _)| node.first < rank);
         at(run.first)..at(run.end)
     }
 
-    /// The lowest rank has nothing below it.
+    /// False for the lowest rank of an exclusive prefix, which has no rank below it.
     fn has_result(&self, rank: u32) -> bool {
         self.prefix == Prefix::Scan || rank > 0
     }
 }
 
-/// The runs of ranks that are in the same place, and where that is.
+/// Returns the runs of ranks that are in the same place, with that place.
 fn runs(size: u32, place: impl Fn(u32) -> u32) -> Vec<(Run, u32)> {
     let mut runs: Vec<(Run, u32)> = Vec::new();
     for rank in 0..size {
@@ -378,11 +400,11 @@ fn runs(size: u32, place: impl Fn(u32) -> u32) -> Vec<(Run, u32)> {
     runs
 }
 
-/// Sends what may be extended meanwhile.
-fn tell(schedule: &mut Schedule, all: Option<Span>, heads: Vec<u32>, is_extended: bool) {
-    if let Some(all) = all.filter(|_| !heads.is_empty()) {
+/// Sends a combination that may be extended in the meantime.
+fn send_copy(schedule: &mut Schedule, all: Option<Span>, leaders: Vec<u32>, is_extended: bool) {
+    if let Some(all) = all.filter(|_| !leaders.is_empty()) {
         let sent = if is_extended { aside(schedule, all) } else { all };
-        heads.into_iter().for_each(|head| schedule.send(head, sent));
+        leaders.into_iter().for_each(|leader| schedule.send(leader, sent));
     }
 }
 
@@ -392,7 +414,7 @@ fn aside(schedule: &mut Schedule, span: Span) -> Span {
     aside
 }
 
-/// Puts what is below to a combination.
+/// Combines `place` with the operands below it.
 fn extend(schedule: &mut Schedule, below: Option<Span>, place: Span) {
     if let Some(below) = below {
         schedule.reduce(below, place);

@@ -1,101 +1,103 @@
-//! Reductions over sites: each combines what its ranks have, sites exchange their combinations, and all
-//! combine those in the same order.
+//! Reductions over sites. Each site combines its ranks' operands, sites exchange their
+//! combinations, and all combine those in the same order.
 //!
-//! Operands of an operation that does not commute are combined only with those of neighbouring ranks:
-//! what goes up is a combination for each *run* of consecutive ranks. Where every site's ranks are
-//! consecutive, that is one; where ranks were dealt to the sites in turns, it is as many as there are ranks.
+//! Operands of an operation that does not commute are combined only with those of neighbouring
+//! ranks. A site then sends one combination for each *run* of consecutive ranks. That is one if
+//! every site's ranks are consecutive, and one per rank if ranks alternate between sites.
 //!
-//! What is not cut goes by the shmem of its node, if a rank has a `seat` there: all of a node have.
+//! Uncut data go by the shared segment of a node if `shm` is given; all ranks of a node have it, or
+//! none.
 
-use crate::algorithms::shmem::Seat;
-use crate::crossings::{Crossings, Hearers, Load, Relays};
-use crate::multisite::{Cuts, Pace, Pin, Way, lane, timetable};
+use crate::algorithms::shmem::ShmAccess;
+use crate::crossings::{Crossings, Load, Receivers, Relays};
+use crate::multisite::{Cuts, InFlight, RootRole, Route, leader_index, timetable};
 use crate::reduction::Operands;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
-use crate::topology::{Across, Levels};
+use crate::topology::{Grid, Levels};
 
-/// Everyone's `own`, combined, to everyone's output.
+/// Combines everyone's `own` to everyone's output.
 pub(crate) fn allreduce(
     schedule: &mut Schedule,
-    sites: &Across,
+    sites: &Grid,
     me: u32,
     operands: Operands,
-    seat: Option<Seat>,
+    shm: Option<ShmAccess>,
 ) {
     let own = operands.outside_output(schedule, operands.in_place);
     let (cuts, routes) = Cuts::routed(operands.len, operands.element, sites, None, Load::One);
     let levels = cuts.levels(sites);
-    let course = |index| {
+    let transfer = |index| {
         let (start, len) = cuts.segment(index);
-        let way = Way { levels, lane: lane(index, sites), pin: Pin::None };
+        let route =
+            Route { levels, leader_index: leader_index(index, sites), root_role: RootRole::None };
         let relays = routes.relays(index);
         let goal = relays.by().map_or(Goal::Everyone, Goal::Past);
-        Course::new(way, relays, goal, own.part(start, len), Buffer::Output.span(start, len))
+        Transfer::new(route, relays, goal, own.part(start, len), Buffer::Output.span(start, len))
     };
-    let courses = (0..cuts.count).map(course).collect();
-    let pace = cuts.pace(operands.element, sites);
-    let rounds = routes.turns().map(|sites| Rounds { sites, crossing: pace.crossing });
+    let transfers = (0..cuts.count).map(transfer).collect();
+    let in_flight = cuts.in_flight(operands.element, sites);
+    let rounds = routes.rotation().map(|sites| Rounds { sites, crossing: in_flight.crossing });
     let begins: Vec<u32> =
         (0..cuts.count).map(|index| rounds.map_or(index, |rounds| rounds.begin(index))).collect();
     let reduction = Reduction::new(sites, levels, Load::Each, me, operands.commutes);
-    let seat = seat.filter(|_| cuts.count == 1);
-    Reduction { seat, rounds, ..reduction }.run(schedule, courses, &begins, pace);
+    let shm = shm.filter(|_| cuts.count == 1);
+    Reduction { shm, rounds, ..reduction }.run(schedule, transfers, &begins, in_flight);
 }
 
-/// Everyone's operands, combined, to the root's output.
+/// Combines everyone's operands to the root's output.
 pub(crate) fn reduce(
     schedule: &mut Schedule,
-    sites: &Across,
+    sites: &Grid,
     me: u32,
     root: u32,
     operands: Operands,
-    seat: Option<Seat>,
+    shm: Option<ShmAccess>,
 ) {
     let own = operands.outside_output(schedule, operands.in_place && me == root);
-    // Sites that one of them passes on for are no neighbours in the order in which all are combined, and which one that
-    // is follows from what messages cost.
-    let (home, load) = (sites.long.site(root), Load::of_operands(operands.is_exact));
-    let (cuts, routes) = Cuts::routed(operands.len, operands.element, sites, Some(home), load);
+    // A relay combines only if the result is exact. Its sites need not be neighbours in the order of
+    // combining, and the choice of relay depends on message costs.
+    let (root_site, load) = (sites.long.site(root), Load::of_operands(operands.is_exact));
+    let (cuts, routes) = Cuts::routed(operands.len, operands.element, sites, Some(root_site), load);
     let levels = cuts.levels(sites);
-    let others = match (routes.turns(), load) {
+    let others = match (routes.rotation(), load) {
         (Some(_), Load::One) => 1,
         (Some(_), Load::Each) => 2,
         (None, _) => u64::from(levels.sites()) - 1,
     };
-    let is_beside = heard(levels.nodes_of(home).len() as u64, others).1;
-    let pin = match cuts.count {
-        1 => Pin::Site(root),
-        _ if is_beside => Pin::Beside(root),
-        _ => Pin::None,
+    let is_beside = root_intake(levels.nodes_of(root_site).len() as u64, others).1;
+    let root_role = match cuts.count {
+        1 => RootRole::Site(root),
+        _ if is_beside => RootRole::Beside(root),
+        _ => RootRole::None,
     };
-    let course = |index| {
+    let transfer = |index| {
         let (start, len) = cuts.segment(index);
-        let way = Way { levels, lane: lane(index, sites), pin };
+        let route = Route { levels, leader_index: leader_index(index, sites), root_role };
         let (own, result) = (own.part(start, len), Buffer::Output.span(start, len));
         let relays = routes.relays(index);
         let goal = match relays {
             Relays::Through { by, .. } if load == Load::Each => Goal::RootPast(root, *by),
             Relays::Straight | Relays::Table { .. } | Relays::Through { .. } => Goal::Root(root),
         };
-        Course::new(way, relays, goal, own, result)
+        Transfer::new(route, relays, goal, own, result)
     };
-    let courses = (0..cuts.count).map(course).collect();
+    let transfers = (0..cuts.count).map(transfer).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
-    let pace = cuts.pace(operands.element, sites);
+    let in_flight = cuts.in_flight(operands.element, sites);
     let reduction = Reduction::new(sites, levels, load, me, operands.commutes);
-    let seat = seat.filter(|_| cuts.count == 1);
-    Reduction { seat, ..reduction }.run(schedule, courses, &begins, pace);
+    let shm = shm.filter(|_| cuts.count == 1);
+    Reduction { shm, ..reduction }.run(schedule, transfers, &begins, in_flight);
 }
 
-/// Everyone's input, combined; block `i` of the result to rank `i`'s output. Each block takes a way of its
-/// own, from the shmem of the node, if the rank has a `seat` there: each shows all of its input there once.
+/// Combines everyone's input and sends block `i` of the result to rank `i`'s output. Each block
+/// takes its own path. If `shm` is given, each rank posts all its input in the shared segment once.
 pub(crate) fn reduce_scatter(
     schedule: &mut Schedule,
-    sites: &Across,
+    sites: &Grid,
     me: u32,
     blocks: &dyn Fn(u32) -> (u64, u64),
     operands: Operands,
-    seat: Option<Seat>,
+    shm: Option<ShmAccess>,
 ) {
     let Operands { element, commutes, .. } = operands;
     let ranks = sites.long.ranks().len() as u32;
@@ -105,55 +107,57 @@ pub(crate) fn reduce_scatter(
     let levels = longest.levels(sites);
     let load = Load::of_operands(operands.is_exact);
     let of_site = |its: u64| operands.bytes().saturating_mul(its) / u64::from(ranks);
-    let relays = sites.crossings.relays_among(of_site, load, Hearers::All);
-    // What is passed on later does not hold up what comes before it, not even one segment the next.
-    let heard_on_ns = |site| sites.crossings.heard_on_ns(&relays, site);
+    let relays = sites.crossings.relays_among(of_site, load, Receivers::All);
+    // Data that are relayed later do not delay earlier data, not even by one segment.
+    let inward_relay_ns = |site| sites.crossings.inward_relay_ns(&relays, site);
     let mut roots = levels.ranks().to_vec();
-    roots.sort_by_key(|&root| heard_on_ns(levels.site(root)));
-    let mut distances: Vec<u64> = (0..levels.sites()).map(heard_on_ns).collect();
+    roots.sort_by_key(|&root| inward_relay_ns(levels.site(root)));
+    let mut distances: Vec<u64> = (0..levels.sites()).map(inward_relay_ns).collect();
     distances.sort_unstable();
     distances.dedup();
-    let sooner = |site| distances.partition_point(|&ns| ns < heard_on_ns(site)) as u32;
+    let sooner = |site| distances.partition_point(|&ns| ns < inward_relay_ns(site)) as u32;
     let waits = (0..levels.sites()).map(|site| sooner(site) * longest.count).collect();
-    let (mut courses, mut begins) = (Vec::new(), Vec::new());
+    let (mut transfers, mut begins) = (Vec::new(), Vec::new());
     for root in roots {
         let (first, len) = blocks(root);
         let cuts = cut(len);
-        let way = Way { levels, lane: levels.place(root), pin: Pin::Site(root) };
+        let route =
+            Route { levels, leader_index: levels.place(root), root_role: RootRole::Site(root) };
         for index in 0..cuts.count {
             let (start, len) = cuts.segment(index);
             let own = Buffer::Input.span(first + start, len);
             let result = Buffer::Output.span(start, len);
-            courses.push(Course::new(way, &relays, Goal::Root(root), own, result));
+            transfers.push(Transfer::new(route, &relays, Goal::Root(root), own, result));
             begins.push(index);
         }
     }
-    let pace = longest.pace(element, sites);
+    let in_flight = longest.in_flight(element, sites);
     let reduction = Reduction::new(sites, levels, load, me, commutes);
-    let takes_turns = relays == Relays::Straight;
-    let shows = seat.map(|_| Buffer::Input.span(0, operands.len));
-    let reduction = Reduction { takes_turns, waits, seat, shows, ..reduction };
-    reduction.run(schedule, courses, &begins, pace);
+    let rotates = relays == Relays::Straight;
+    let posted = shm.map(|_| Buffer::Input.span(0, operands.len));
+    let reduction = Reduction { rotates, waits, shm, posted, ..reduction };
+    reduction.run(schedule, transfers, &begins, in_flight);
 }
 
-/// How many hundredths of what all have the busiest node of a root's site takes in, of so many nodes, where so many others
-/// tell it all they have: of all of them each is head of a part, and the root's node hears of the others' results
-/// besides, or the others are, and it hears of the results only. The less, and whether it is the latter.
-pub(crate) fn heard(nodes: u64, sites: u64) -> (u64, bool) {
+/// Returns the intake of the busiest node in a root's site of `nodes` nodes, in percent of the
+/// data, if `sites` other sites send all theirs. Either each node leads a part, and the root's node
+/// also receives the others' results. Or only the other nodes lead, and the root's node receives
+/// results only. The flag is true if the second is less.
+pub(crate) fn root_intake(nodes: u64, sites: u64) -> (u64, bool) {
     let others = (nodes - 1).max(1);
     let (with, beside) =
         (100 * (2 * (nodes - 1) + sites) / nodes, 100 * (nodes - 1 + sites) / others);
     (with.min(beside), beside < with)
 }
 
-/// Consecutive ranks, from the first to before the last.
+/// Consecutive ranks from `first` to before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub first: u32,
     pub end: u32,
 }
 
-/// The runs of ascending ranks.
+/// Returns the runs of ascending ranks.
 fn runs(ranks: impl Iterator<Item = u32>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for rank in ranks {
@@ -165,32 +169,34 @@ fn runs(ranks: impl Iterator<Item = u32>) -> Vec<Run> {
     runs
 }
 
-/// In what order a site tells others its operands and what they come to, where each combines one segment of each round for
-/// all: in the first half of a round a segment to each other site, from the next on, so that not all tell the same one at
-/// a time; in the other what it has combined, of an earlier round, so that it has been told of that by all.
+/// Order in which a site sends operands and results if each site combines one segment of each round
+/// for all. In the first half of a round it sends a segment to each other site, from the next on,
+/// so that not all send to the same one. In the second half it sends its combined segment of an
+/// earlier round, for which all operands have arrived.
 #[derive(Clone, Copy)]
 struct Rounds {
     sites: u32,
-    /// How many segments are under way meanwhile.
+    /// Segments in flight in the meantime.
     crossing: u32,
 }
 
 impl Rounds {
-    /// When the round of a segment begins.
+    /// Returns the start of a segment's round.
     fn begin(self, index: u32) -> u32 {
         index / self.sites * self.len()
     }
 
-    /// By how much later a stage of the segment that site `by` combines is due at a site.
-    fn turn(self, stage: usize, by: u32, site: u32) -> u32 {
+    /// Returns the additional delay, at a site, of a stage of the segment that site `by` combines.
+    fn stagger(self, stage: usize, by: u32, site: u32) -> u32 {
         match stage {
             RANKS | NODES | CROSSING => (by + self.sites - site) % self.sites,
-            // Stages are later by `crossing` and one than the last of these; nobody waits in the round of its own.
+            // Stages are later by `crossing` and one than the last of these; no rank waits in its
+            // own round.
             _ => {
                 let rounds = (self.crossing + self.sites).div_ceil(self.len()).max(1);
                 let passed = rounds * self.len() + self.sites - 1 - self.crossing;
-                let told = if stage < TO_NODES { 0 } else { self.len() };
-                passed + told + by
+                let messages = if stage < TO_NODES { 0 } else { self.len() };
+                passed + messages + by
             }
         }
     }
@@ -200,30 +206,30 @@ impl Rounds {
     }
 }
 
-/// The combination of the operands of a run. Each lies in a buffer of its own and travels by itself: a
-/// datatype's elements may lie between each other's parts as far as the caller's count goes, and beyond
-/// that on each other.
+/// Combination of the operands of a run. Each has its own buffer and message: elements of a
+/// datatype may lie between each other's parts as far as the caller's count goes, and overlap
+/// beyond that.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     run: Run,
-    /// Whose it is.
+    /// Site of the run.
     site: u32,
-    /// The first place, in the order of the grid, of a rank that has part in it.
+    /// First place, in the order of the grid, of a rank whose operand is included.
     place: u32,
     span: Span,
-    /// Whether nobody else needs what is there.
+    /// True if no other step needs the data there.
     is_free: bool,
     arrived: Ticket,
 }
 
-/// Who gets the result.
+/// Receivers of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
     Everyone,
-    /// The same, of a site that combines it for the others.
+    /// All ranks, by a site that combines for the others.
     Past(u32),
     Root(u32),
-    /// The same, of such a site.
+    /// The root, by a site that combines for the others.
     RootPast(u32, u32),
 }
 
@@ -242,7 +248,7 @@ impl Goal {
         }
     }
 
-    /// The site that combines what all have for others.
+    /// Returns the site that combines all data for others.
     fn past(self) -> Option<u32> {
         match self {
             Self::Past(by) | Self::RootPast(_, by) => Some(by),
@@ -251,68 +257,73 @@ impl Goal {
     }
 }
 
-/// The way of one segment, as one rank sees it.
-struct Course<'a> {
-    way: Way<'a>,
+/// Transfer of one segment, as one rank sees it.
+struct Transfer<'a> {
+    route: Route<'a>,
     relays: &'a Relays,
     goal: Goal,
     own: Span,
-    /// Where the result goes, at those who get it.
+    /// Span of the result, at its receivers.
     result: Span,
-    /// What comes from the node, from other nodes, from other sites.
+    /// Data arriving from the node, from other nodes, and from other sites.
     arriving: [Vec<Piece>; 3],
-    /// What is combined so far, the lowest run first.
+    /// Combinations so far, lowest run first.
     combined: Vec<Piece>,
-    /// The result, where it comes from elsewhere.
+    /// Receive of the result, if it arrives from elsewhere.
     finished: Ticket,
 }
 
-impl<'a> Course<'a> {
-    fn new(way: Way<'a>, relays: &'a Relays, goal: Goal, own: Span, result: Span) -> Self {
+impl<'a> Transfer<'a> {
+    fn new(route: Route<'a>, relays: &'a Relays, goal: Goal, own: Span, result: Span) -> Self {
         let arriving = [Vec::new(), Vec::new(), Vec::new()];
         let (combined, finished) = (Vec::new(), Ticket::default());
-        Self { way, relays, goal, own, result, arriving, combined, finished }
+        Self { route, relays, goal, own, result, arriving, combined, finished }
     }
 }
 
-/// From ranks to the head of their node; from there to that of the site; to other sites; the first two in the root's
-/// site, from which nothing crosses: meanwhile what others have does; past bad links; from the head of the site to
-/// nodes, or to the root; to ranks.
+/// Stage: from ranks to the leader of their node.
 const RANKS: usize = 0;
+/// Stage: from leaders of nodes to the leader of the site.
 const NODES: usize = 1;
+/// Stage: to other sites.
 const CROSSING: usize = 2;
+/// Stage: as [`RANKS`] in the root's site, from which nothing crosses; it runs during the crossing.
 const ROOT_RANKS: usize = 3;
+/// Stage: as [`NODES`] in the root's site.
 const ROOT_NODES: usize = 4;
+/// Stage: by relays.
 const PASSING: usize = 5;
+/// Stage: from the leader of the site to nodes, or to the root.
 const TO_NODES: usize = 6;
+/// Stage: to ranks.
 const TO_RANKS: usize = 7;
 
 struct Reduction<'a> {
     levels: &'a Levels,
-    /// All ranks by their nodes, whatever goes through their heads.
+    /// All ranks by their nodes, also if data skip the nodes' leaders.
     nodes: &'a Levels,
     crossings: &'a Crossings,
-    /// What sites pass on to a root: what they come to with what they have heard, or that as it came.
+    /// Form of the data that sites relay to a root: combined with their own, or unchanged.
     load: Load,
     me: u32,
     commutes: bool,
-    /// Where each site combines segments for the others.
+    /// Order of rounds, if each site combines segments for the others.
     rounds: Option<Rounds>,
-    /// Whether there are roots in all sites, and all tell them what they have.
-    takes_turns: bool,
-    /// By how many segments what is passed on to the roots of each site is due later, for what comes sooner to be
-    /// passed on before; none where that is all one.
+    /// True if there are roots in all sites, and all send directly to them.
+    rotates: bool,
+    /// Delay in segments of data relayed to the roots of each site, so that earlier data are
+    /// relayed first; empty if irrelevant.
     waits: Vec<u32>,
-    /// At the shmem of the node, if what goes within it goes by that. Then a node is one run.
-    seat: Option<Seat>,
-    /// What each rank shows there at once, of which courses take parts.
-    shows: Option<Span>,
-    /// The runs of each node and of each site, unless the operation commutes.
+    /// Shared segment of the node, if the call uses it. A node is then one run.
+    shm: Option<ShmAccess>,
+    /// Data that each rank posts there at once, of which transfers take parts.
+    posted: Option<Span>,
+    /// Runs of each node and of each site, unless the operation commutes.
     runs: [Vec<Vec<Run>>; 2],
 }
 
 impl<'a> Reduction<'a> {
-    fn new(sites: &'a Across, levels: &'a Levels, load: Load, me: u32, commutes: bool) -> Self {
+    fn new(sites: &'a Grid, levels: &'a Levels, load: Load, me: u32, commutes: bool) -> Self {
         let mut runs_of = [Vec::new(), Vec::new()];
         if !commutes {
             for site in 0..levels.sites() {
@@ -324,8 +335,8 @@ impl<'a> Reduction<'a> {
             }
         }
         let (nodes, crossings) = (&sites.long, &*sites.crossings);
-        let (rounds, takes_turns, waits) = (None, false, Vec::new());
-        let (seat, shows) = (None, None);
+        let (rounds, rotates, waits) = (None, false, Vec::new());
+        let (shm, posted) = (None, None);
         Self {
             levels,
             nodes,
@@ -334,55 +345,62 @@ impl<'a> Reduction<'a> {
             me,
             commutes,
             rounds,
-            takes_turns,
+            rotates,
             waits,
-            seat,
-            shows,
+            shm,
+            posted,
             runs: runs_of,
         }
     }
 
-    fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
-        let (combined, arrived) = (1 + pace.nodes, 2 + pace.nodes + pace.crossing);
-        let is_straight = courses.iter().all(|course| *course.relays == Relays::Straight);
-        let passed = arrived + if is_straight { 0 } else { 1 + pace.crossing };
-        let delays = [0, 1, combined, combined, 1 + combined, arrived, passed, passed + pace.nodes];
-        let order =
-            timetable(begins, &delays, |stage, course| self.turn(courses[course].goal, stage));
-        for &(stage, course) in &order {
-            self.expect(schedule, &mut courses[course], stage);
+    fn run(
+        &self,
+        schedule: &mut Schedule,
+        mut transfers: Vec<Transfer>,
+        begins: &[u32],
+        in_flight: InFlight,
+    ) {
+        let (combined, arrived) = (1 + in_flight.nodes, 2 + in_flight.nodes + in_flight.crossing);
+        let is_straight = transfers.iter().all(|transfer| *transfer.relays == Relays::Straight);
+        let passed = arrived + if is_straight { 0 } else { 1 + in_flight.crossing };
+        let delays =
+            [0, 1, combined, combined, 1 + combined, arrived, passed, passed + in_flight.nodes];
+        let order = timetable(begins, &delays, |stage, transfer| {
+            self.stagger(transfers[transfer].goal, stage)
+        });
+        for &(stage, transfer) in &order {
+            self.expect(schedule, &mut transfers[transfer], stage);
         }
-        if let (Some(seat), Some(all)) = (self.seat, self.shows) {
-            seat.show(schedule, all);
+        if let (Some(shm), Some(all)) = (self.shm, self.posted) {
+            shm.show(schedule, all);
         }
-        for &(stage, course) in &order {
-            self.send(schedule, &mut courses[course], stage);
+        for &(stage, transfer) in &order {
+            self.send(schedule, &mut transfers[transfer], stage);
         }
         schedule.wait();
     }
 
-    /// By how much later a stage is due at this rank's site, so that not all sites send to the same one at a time: from
-    /// each the next ones are told first, where nothing is passed on. Where something is, what takes long to whoever does
-    /// that waits for the rest. What a site hears of all others is finished after that.
-    fn turn(&self, goal: Goal, stage: usize) -> u32 {
+    /// Returns the additional delay of a stage at this rank's site, so that not all sites send to
+    /// the same one at a time. Without relays each site sends to the next ones first. With relays,
+    /// data that reach their relay late wait for the rest. Data received from all others are
+    /// finished after that.
+    fn stagger(&self, goal: Goal, stage: usize) -> u32 {
         let (own, sites) = (self.levels.site(self.me), self.levels.sites());
         if let (Goal::Past(by), Some(rounds)) = (goal, self.rounds) {
-            return rounds.turn(stage, by, own);
+            return rounds.stagger(stage, by, own);
         }
         let Goal::Root(root) = goal else { return 0 };
         let root = self.levels.site(root);
         match stage {
-            PASSING if !self.takes_turns => self.waits.get(root as usize).copied().unwrap_or(0),
-            TO_NODES | TO_RANKS if !self.takes_turns => {
-                self.waits.iter().copied().max().unwrap_or(0)
-            }
-            _ if !self.takes_turns => 0,
+            PASSING if !self.rotates => self.waits.get(root as usize).copied().unwrap_or(0),
+            TO_NODES | TO_RANKS if !self.rotates => self.waits.iter().copied().max().unwrap_or(0),
+            _ if !self.rotates => 0,
             RANKS | NODES | CROSSING => (root + sites - own) % sites,
             _ => sites,
         }
     }
 
-    /// The stages in which this rank's site combines what it has.
+    /// Returns the stages in which this rank's site combines its data.
     fn gathering(&self, goal: Goal) -> (usize, usize) {
         match goal {
             Goal::Root(root) if self.levels.site(root) == self.levels.site(self.me) => {
@@ -392,130 +410,139 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    /// The receives of a stage.
-    fn expect(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
-        let (way, me) = (course.way, self.me);
-        let (is_head, is_site_head) = (me == way.head_of(me), me == way.site_head_of(me));
-        let arriving = &mut course.arriving;
-        let (relays, goal) = (course.relays, course.goal);
-        let len = course.own.len;
+    /// Begins the receives of a stage.
+    fn expect(&self, schedule: &mut Schedule, transfer: &mut Transfer, stage: usize) {
+        let (route, me) = (transfer.route, self.me);
+        let (is_leader, is_site_leader) =
+            (me == route.leader_of(me), me == route.site_leader_of(me));
+        let arriving = &mut transfer.arriving;
+        let (relays, goal) = (transfer.relays, transfer.goal);
+        let len = transfer.own.len;
         let own = self.levels.site(me);
-        let (ranks, nodes) = self.gathering(course.goal);
+        let (ranks, nodes) = self.gathering(transfer.goal);
         let mut expect = |from: u32, run: Run, site: u32, place: u32| {
             let span = schedule.room(len);
             Piece { run, site, place, span, is_free: true, arrived: schedule.expect(from, span) }
         };
         let places = self.nodes;
         match stage {
-            _ if stage == ranks && is_head && self.seat.is_none() => {
-                let neighbours = way.neighbours(me);
+            _ if stage == ranks && is_leader && self.shm.is_none() => {
+                let neighbours = route.neighbours(me);
                 arriving[0].extend(
                     neighbours.map(|rank| expect(rank, run_of(rank), own, places.place(rank))),
                 );
             }
-            _ if stage == nodes && is_site_head => {
-                for node in way.other_nodes(me) {
-                    let head = way.node_head(node);
+            _ if stage == nodes && is_site_leader => {
+                for node in route.other_nodes(me) {
+                    let leader = route.node_leader(node);
                     let runs = self.runs(0, node).iter();
                     let place = places.places_of_node(node).0;
-                    arriving[1].extend(runs.map(|&run| expect(head, run, own, place)));
+                    arriving[1].extend(runs.map(|&run| expect(leader, run, own, place)));
                 }
             }
-            PASSING if is_site_head && self.hears_result(goal).is_some() => {
-                let by = self.hears_result(goal).unwrap_or(own);
+            PASSING if is_site_leader && self.result_source(goal).is_some() => {
+                let by = self.result_source(goal).unwrap_or(own);
                 if goal.root().is_some_and(|root| root != me) {
-                    course.result = schedule.room(len);
+                    transfer.result = schedule.room(len);
                 }
-                course.finished = schedule.expect(way.site_head(by), course.result);
+                transfer.finished = schedule.expect(route.site_leader(by), transfer.result);
             }
-            CROSSING | PASSING if is_site_head && self.hears(relays, goal) => {
+            CROSSING | PASSING if is_site_leader && self.receives(relays, goal) => {
                 let source = |site| Some((self.source(relays, goal, site, stage)?, site));
-                let mut sources: Vec<(u32, u32)> = way.other_sites(me).filter_map(source).collect();
+                let mut sources: Vec<(u32, u32)> =
+                    route.other_sites(me).filter_map(source).collect();
                 sources.sort_by_key(|&(by, site)| self.crossings.cost(site, by).latency_ns);
                 for (by, site) in sources {
-                    let (head, runs) = (way.site_head(by), self.runs(1, site).iter());
+                    let (leader, runs) = (route.site_leader(by), self.runs(1, site).iter());
                     let place = places.places_of_site(site).0;
-                    arriving[2].extend(runs.map(|&run| expect(head, run, site, place)));
+                    arriving[2].extend(runs.map(|&run| expect(leader, run, site, place)));
                 }
             }
-            TO_NODES if goal.root() == Some(me) && !is_site_head => {
-                course.finished = schedule.expect(way.site_head_of(me), course.result);
+            TO_NODES if goal.root() == Some(me) && !is_site_leader => {
+                transfer.finished = schedule.expect(route.site_leader_of(me), transfer.result);
             }
-            TO_NODES if goal.is_all() && is_head && !is_site_head => {
-                course.finished = schedule.expect(way.site_head_of(me), course.result);
+            TO_NODES if goal.is_all() && is_leader && !is_site_leader => {
+                transfer.finished = schedule.expect(route.site_leader_of(me), transfer.result);
             }
-            TO_RANKS if goal.is_all() && !is_head && self.seat.is_none() => {
-                course.finished = schedule.expect(way.head_of(me), course.result);
+            TO_RANKS if goal.is_all() && !is_leader && self.shm.is_none() => {
+                transfer.finished = schedule.expect(route.leader_of(me), transfer.result);
             }
             _ => {}
         }
     }
 
-    /// What is combined and sent in a stage.
-    fn send(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
-        let (way, me) = (course.way, self.me);
-        let (head, site_head) = (way.head_of(me), way.site_head_of(me));
-        let (ranks, nodes) = self.gathering(course.goal);
+    /// Combines and sends the data of a stage.
+    fn send(&self, schedule: &mut Schedule, transfer: &mut Transfer, stage: usize) {
+        let (route, me) = (transfer.route, self.me);
+        let (leader, site_leader) = (route.leader_of(me), route.site_leader_of(me));
+        let (ranks, nodes) = self.gathering(transfer.goal);
         match stage {
-            _ if stage == ranks && self.seat.is_some() => self.fold(schedule, course),
-            _ if stage == ranks && me != head => schedule.send(head, course.own),
+            _ if stage == ranks && self.shm.is_some() => self.fold(schedule, transfer),
+            _ if stage == ranks && me != leader => schedule.send(leader, transfer.own),
             _ if stage == ranks => {
-                course.combined = vec![Piece {
+                transfer.combined = vec![Piece {
                     run: run_of(me),
                     site: self.levels.site(me),
                     place: self.nodes.place(me),
-                    span: course.own,
+                    span: transfer.own,
                     is_free: false,
                     arrived: Ticket::default(),
                 }];
             }
-            _ if stage == nodes && me == head => {
-                self.combine(schedule, course, 0);
-                self.pass_up(schedule, course, (me != site_head).then_some(site_head).into_iter());
+            _ if stage == nodes && me == leader => {
+                self.combine(schedule, transfer, 0);
+                self.pass_up(
+                    schedule,
+                    transfer,
+                    (me != site_leader).then_some(site_leader).into_iter(),
+                );
             }
-            CROSSING if me == site_head && nodes == NODES => {
-                self.combine(schedule, course, 1);
-                self.cross(schedule, course, stage);
+            CROSSING if me == site_leader && nodes == NODES => {
+                self.combine(schedule, transfer, 1);
+                self.cross(schedule, transfer, stage);
             }
-            PASSING if me == site_head && nodes == ROOT_NODES => self.combine(schedule, course, 1),
-            PASSING if me == site_head && course.goal.past() == Some(self.levels.site(me)) => {
-                let all = self.conclude(schedule, course);
-                let root = course.goal.root().map(|root| self.levels.site(root));
-                let told = way.next_sites(me).filter(|site| root.is_none_or(|root| root == *site));
-                told.for_each(|site| schedule.send(way.site_head(site), all));
+            PASSING if me == site_leader && nodes == ROOT_NODES => {
+                self.combine(schedule, transfer, 1)
             }
-            PASSING if me == site_head => match self.load {
-                Load::Each => self.pass_on(schedule, course),
-                Load::One => self.cross(schedule, course, stage),
+            PASSING if me == site_leader && transfer.goal.past() == Some(self.levels.site(me)) => {
+                let all = self.conclude(schedule, transfer);
+                let root = transfer.goal.root().map(|root| self.levels.site(root));
+                let messages =
+                    route.next_sites(me).filter(|site| root.is_none_or(|root| root == *site));
+                messages.for_each(|site| schedule.send(route.site_leader(site), all));
+            }
+            PASSING if me == site_leader => match self.load {
+                Load::Each => self.relay(schedule, transfer),
+                Load::One => self.cross(schedule, transfer, stage),
             },
-            TO_NODES if me == site_head && self.hears_all(course.goal) => {
-                self.finish(schedule, course);
+            TO_NODES if me == site_leader && self.has_result(transfer.goal) => {
+                self.finish(schedule, transfer);
             }
             TO_RANKS
-                if let Some(seat) = self.seat
-                    && course.goal.is_all() =>
+                if let Some(shm) = self.shm
+                    && transfer.goal.is_all() =>
             {
-                schedule.settle(std::mem::take(&mut course.finished));
-                seat.broadcast(schedule, way.head_position(me), course.result);
+                schedule.settle(std::mem::take(&mut transfer.finished));
+                shm.broadcast(schedule, route.leader_position(me), transfer.result);
             }
-            TO_RANKS if me == head && course.goal.is_all() => {
-                schedule.settle(std::mem::take(&mut course.finished));
-                way.neighbours(me).for_each(|rank| schedule.send(rank, course.result));
+            TO_RANKS if me == leader && transfer.goal.is_all() => {
+                schedule.settle(std::mem::take(&mut transfer.finished));
+                route.neighbours(me).for_each(|rank| schedule.send(rank, transfer.result));
             }
             _ => {}
         }
     }
 
-    /// Combines what the ranks of the node have, at its head.
-    fn fold(&self, schedule: &mut Schedule, course: &mut Course) {
+    /// Combines the operands of the node's ranks, at its leader.
+    fn fold(&self, schedule: &mut Schedule, transfer: &mut Transfer) {
         let (me, node) = (self.me, self.levels.node(self.me));
-        let (head, own) = (course.way.head_position(me), course.own);
-        let sum = self.seat.map(|seat| match self.shows {
-            Some(_) if seat.me != head => None,
-            Some(all) => seat.fold_posted(schedule, own, own.start - all.start),
-            None => seat.fold(schedule, head, own),
+        let (leader, own) = (transfer.route.leader_position(me), transfer.own);
+        let sum = self.shm.map(|shm| match self.posted {
+            Some(_) if shm.me != leader => None,
+            Some(all) => shm.fold_posted(schedule, own, own.start - all.start),
+            None => shm.fold(schedule, leader, own),
         });
-        course.combined.extend(sum.flatten().map(|span| Piece {
+        transfer.combined.extend(sum.flatten().map(|span| Piece {
             run: self.runs(0, node)[0],
             site: self.levels.site(me),
             place: self.levels.places_of_node(node).0,
@@ -525,34 +552,34 @@ impl<'a> Reduction<'a> {
         }));
     }
 
-    /// Combines what is there with what has come in a stage: what each node has, and then that of all, whether nodes
-    /// have heads or not.
-    fn combine(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
-        let mut pieces = std::mem::take(&mut course.combined);
-        pieces.append(&mut course.arriving[stage]);
+    /// Combines present and arrived data of a stage: first of each node, then of all, with or
+    /// without node leaders.
+    fn combine(&self, schedule: &mut Schedule, transfer: &mut Transfer, stage: usize) {
+        let mut pieces = std::mem::take(&mut transfer.combined);
+        pieces.append(&mut transfer.arriving[stage]);
         pieces.sort_by_key(|piece| piece.place);
         let node = |piece: &Piece| self.nodes.node(self.nodes.ranks()[piece.place as usize]);
-        let len = course.own.len;
+        let len = transfer.own.len;
         let of_nodes: Vec<Piece> = pieces
             .chunk_by(|one, next| node(one) == node(next))
             .flat_map(|pieces| self.merge(schedule, pieces.to_vec(), len))
             .collect();
-        course.combined = self.merge(schedule, of_nodes, len);
+        transfer.combined = self.merge(schedule, of_nodes, len);
     }
 
-    /// From which site what a site has comes in a stage, if it comes then.
+    /// Returns the site from which another site's data arrive in a stage, if they do.
     fn source(&self, relays: &Relays, goal: Goal, site: u32, stage: usize) -> Option<u32> {
         let own = self.levels.site(self.me);
         let (by, is_late) = match goal {
             Goal::Everyone => {
-                let by = relays.teller(site, own);
+                let by = relays.sender(site, own);
                 (by, by != site)
             }
             Goal::Past(by) | Goal::RootPast(_, by) if by == own => (site, false),
             Goal::Past(_) | Goal::RootPast(..) => return None,
             Goal::Root(root) => {
                 let root = self.levels.site(root);
-                let by = relays.teller(root, site);
+                let by = relays.sender(root, site);
                 if site == root {
                     return None;
                 } else if by == own {
@@ -567,98 +594,107 @@ impl<'a> Reduction<'a> {
         (stage == if is_late { PASSING } else { CROSSING }).then_some(by)
     }
 
-    /// Sends what its site has to those who hear it of it, where this is the stage for it.
-    fn cross(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
-        let (way, relays, own) = (course.way, course.relays, self.levels.site(self.me));
-        let heads: Vec<u32> = match course.goal {
+    /// Sends the site's data to their receivers, if this is the stage for it.
+    fn cross(&self, schedule: &mut Schedule, transfer: &mut Transfer, stage: usize) {
+        let (route, relays, own) = (transfer.route, transfer.relays, self.levels.site(self.me));
+        let leaders: Vec<u32> = match transfer.goal {
             Goal::Everyone => {
-                let told = way.next_sites(self.me).filter(|&site| relays.teller(own, site) == own);
-                told.map(|site| way.site_head(site)).collect()
+                let messages =
+                    route.next_sites(self.me).filter(|&site| relays.sender(own, site) == own);
+                messages.map(|site| route.site_leader(site)).collect()
             }
             Goal::Past(by) | Goal::RootPast(_, by) => {
-                (own != by).then(|| way.site_head(by)).into_iter().collect()
+                (own != by).then(|| route.site_leader(by)).into_iter().collect()
             }
             Goal::Root(root) => {
                 let root = self.levels.site(root);
                 let due = if self.delays(relays, own, root) { PASSING } else { CROSSING };
                 let is_due = stage == due && own != root;
-                is_due.then(|| way.site_head(relays.teller(root, own))).into_iter().collect()
+                is_due.then(|| route.site_leader(relays.sender(root, own))).into_iter().collect()
             }
         };
-        if stage == PASSING && !heads.is_empty() {
-            self.combine(schedule, course, 2);
+        if stage == PASSING && !leaders.is_empty() {
+            self.combine(schedule, transfer, 2);
         }
-        self.pass_up(schedule, course, heads.into_iter());
+        self.pass_up(schedule, transfer, leaders.into_iter());
     }
 
-    /// Sends on what other sites have, as it came, so that all combine the same, and in the order in which it comes.
-    fn pass_on(&self, schedule: &mut Schedule, course: &mut Course) {
-        let (relays, own) = (course.relays, self.levels.site(self.me));
-        let hears = |site: u32, of: u32| match course.goal {
-            Goal::Everyone => relays.teller(of, site) == own,
+    /// Relays other sites' data unchanged, so that all combine the same, and in the order of
+    /// arrival.
+    fn relay(&self, schedule: &mut Schedule, transfer: &mut Transfer) {
+        let (relays, own) = (transfer.relays, self.levels.site(self.me));
+        let receives = |site: u32, of: u32| match transfer.goal {
+            Goal::Everyone => relays.sender(of, site) == own,
             Goal::Past(_) | Goal::RootPast(..) => false,
             Goal::Root(root) => self.levels.site(root) == site,
         };
-        let arriving = &mut course.arriving[2];
+        let arriving = &mut transfer.arriving[2];
         arriving.sort_by_key(|piece| self.crossings.cost(piece.site, own).latency_ns);
         for piece in arriving {
-            for site in course.way.other_sites(self.me).filter(|&site| hears(site, piece.site)) {
+            for site in
+                transfer.route.other_sites(self.me).filter(|&site| receives(site, piece.site))
+            {
                 schedule.settle(std::mem::take(&mut piece.arrived));
-                schedule.send(course.way.site_head(site), piece.span);
+                schedule.send(transfer.route.site_leader(site), piece.span);
                 piece.is_free = false;
             }
         }
     }
 
-    /// Whether what a site has for a root waits for what it passes on with it.
+    /// True if a site's data for a root wait for the data that it relays with them.
     fn delays(&self, relays: &Relays, site: u32, root: u32) -> bool {
-        self.load == Load::One && relays.told_by(site, root).next().is_some()
+        self.load == Load::One && relays.forwarded_by(site, root).next().is_some()
     }
 
-    fn pass_up(&self, schedule: &mut Schedule, course: &mut Course, to: impl Iterator<Item = u32>) {
-        for head in to {
-            for piece in &mut course.combined {
-                schedule.send(head, piece.span);
+    fn pass_up(
+        &self,
+        schedule: &mut Schedule,
+        transfer: &mut Transfer,
+        to: impl Iterator<Item = u32>,
+    ) {
+        for leader in to {
+            for piece in &mut transfer.combined {
+                schedule.send(leader, piece.span);
                 piece.is_free = false;
             }
         }
     }
 
-    /// Combines what all sites have, in the order of the sites, so that all find the same.
-    fn conclude(&self, schedule: &mut Schedule, course: &mut Course) -> Span {
-        let mut pieces = std::mem::take(&mut course.arriving[2]);
-        pieces.append(&mut course.combined);
+    /// Combines the data of all sites in the order of the sites, so that all get the same.
+    fn conclude(&self, schedule: &mut Schedule, transfer: &mut Transfer) -> Span {
+        let mut pieces = std::mem::take(&mut transfer.arriving[2]);
+        pieces.append(&mut transfer.combined);
         pieces.sort_by_key(|piece| piece.place);
-        course.combined = self.merge(schedule, pieces, course.own.len);
-        course.combined.first().map_or(course.own, |piece| piece.span)
+        transfer.combined = self.merge(schedule, pieces, transfer.own.len);
+        transfer.combined.first().map_or(transfer.own, |piece| piece.span)
     }
 
-    /// Passes on what that comes to.
-    fn finish(&self, schedule: &mut Schedule, course: &mut Course) {
-        let (way, me) = (course.way, self.me);
-        let all = match self.hears_result(course.goal) {
+    /// Sends on the result.
+    fn finish(&self, schedule: &mut Schedule, transfer: &mut Transfer) {
+        let (route, me) = (transfer.route, self.me);
+        let all = match self.result_source(transfer.goal) {
             Some(_) => {
-                schedule.settle(std::mem::take(&mut course.finished));
-                course.result
+                schedule.settle(std::mem::take(&mut transfer.finished));
+                transfer.result
             }
-            None => self.conclude(schedule, course),
+            None => self.conclude(schedule, transfer),
         };
-        match course.goal {
+        match transfer.goal {
             Goal::Everyone | Goal::Past(_) => {
-                way.other_nodes(me).for_each(|node| schedule.send(way.node_head(node), all));
-                if all != course.result {
-                    schedule.copy(all, course.result);
+                route.other_nodes(me).for_each(|node| schedule.send(route.node_leader(node), all));
+                if all != transfer.result {
+                    schedule.copy(all, transfer.result);
                 }
             }
             Goal::Root(root) | Goal::RootPast(root, _) if root != me => schedule.send(root, all),
-            Goal::Root(_) | Goal::RootPast(..) if all != course.result => {
-                schedule.copy(all, course.result);
+            Goal::Root(_) | Goal::RootPast(..) if all != transfer.result => {
+                schedule.copy(all, transfer.result);
             }
             Goal::Root(_) | Goal::RootPast(..) => {}
         }
     }
 
-    /// Combinations of neighbouring runs, or of all, in place where nobody needs the parts.
+    /// Combines neighbouring runs, or all of them, in place if no other step needs the parts.
     fn merge(&self, schedule: &mut Schedule, mut pieces: Vec<Piece>, len: u64) -> Vec<Piece> {
         if !self.commutes {
             pieces.sort_by_key(|piece| piece.run.first);
@@ -683,8 +719,8 @@ impl<'a> Reduction<'a> {
         merged
     }
 
-    /// Of which site this rank's hears what all have comes to.
-    fn hears_result(&self, goal: Goal) -> Option<u32> {
+    /// Returns the site from which this rank's site receives the result.
+    fn result_source(&self, goal: Goal) -> Option<u32> {
         let own = self.levels.site(self.me);
         match goal {
             Goal::Past(by) => Some(by).filter(|by| *by != own),
@@ -695,21 +731,21 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    /// Whether this rank's site hears what any other has.
-    fn hears(&self, relays: &Relays, goal: Goal) -> bool {
+    /// True if this rank's site receives data of any other.
+    fn receives(&self, relays: &Relays, goal: Goal) -> bool {
         let own = self.levels.site(self.me);
         match goal {
             Goal::Everyone => true,
             Goal::Past(by) | Goal::RootPast(_, by) => own == by,
             Goal::Root(root) => {
                 let root = self.levels.site(root);
-                own == root || relays.told_by(own, root).next().is_some()
+                own == root || relays.forwarded_by(own, root).next().is_some()
             }
         }
     }
 
-    /// Whether this rank's site combines what all have, or hears of the result.
-    fn hears_all(&self, goal: Goal) -> bool {
+    /// True if this rank's site combines all data, or receives the result.
+    fn has_result(&self, goal: Goal) -> bool {
         match goal {
             Goal::Everyone | Goal::Past(_) => true,
             Goal::Root(root) | Goal::RootPast(root, _) => {
@@ -718,7 +754,7 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    /// The runs of a node or a site; all are one where order does not matter.
+    /// Returns the runs of a node or a site; one run for all if order does not matter.
     fn runs(&self, level: usize, index: u32) -> &[Run] {
         if self.commutes { &ANY } else { &self.runs[level][index as usize] }
     }
@@ -728,21 +764,23 @@ fn run_of(rank: u32) -> Run {
     Run { first: rank, end: rank + 1 }
 }
 
-/// What stands for any ranks.
+/// Stands for any ranks.
 const ANY: [Run; 1] = [Run { first: 0, end: 0 }];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What site `from` tells site `to` of so many segments, in the order in which `site` has it.
-    fn told(rounds: Rounds, segments: u32, [from, to, site]: [u32; 3]) -> Vec<(usize, u32)> {
+    /// Returns site `from`'s messages to site `to` for so many segments, in the order of `site`'s
+    /// timetable.
+    fn messages(rounds: Rounds, segments: u32, [from, to, site]: [u32; 3]) -> Vec<(usize, u32)> {
         let by = |index: u32| (index + index / rounds.sites) % rounds.sites;
         let delay = |stage| if stage == CROSSING { 0 } else { 1 + rounds.crossing };
-        let due =
-            |stage, index| rounds.begin(index) + delay(stage) + rounds.turn(stage, by(index), site);
-        let of = |stage, teller| {
-            let its = (0..segments).filter(move |&index| by(index) == teller);
+        let due = |stage, index| {
+            rounds.begin(index) + delay(stage) + rounds.stagger(stage, by(index), site)
+        };
+        let of = |stage, sender| {
+            let its = (0..segments).filter(move |&index| by(index) == sender);
             its.map(move |index| (due(stage, index), stage, index))
         };
         let mut all: Vec<_> = of(CROSSING, to).chain(of(PASSING, from)).collect();
@@ -751,18 +789,18 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_have_operands_and_results_in_the_same_order_and_none_waits_in_its_own_round() {
+    fn both_sites_order_messages_alike_and_no_segment_waits_in_its_own_round() {
         for (sites, crossing) in (2..12).flat_map(|sites| [0, 1, 5, 64].map(|far| (sites, far))) {
             let rounds = Rounds { sites, crossing };
             for (from, to) in (0..sites).flat_map(|from| (0..from).map(move |to| (from, to))) {
                 for [from, to] in [[from, to], [to, from]] {
-                    let at = |site| told(rounds, 5 * sites, [from, to, site]);
-                    assert_eq!(at(from), at(to), "{from} to {to} of {sites}, {crossing} under way");
+                    let at = |site| messages(rounds, 5 * sites, [from, to, site]);
+                    assert_eq!(at(from), at(to), "{from} to {to} of {sites}, {crossing} in flight");
                 }
             }
             for (by, site) in (0..sites).flat_map(|by| (0..sites).map(move |site| (by, site))) {
-                let passes = 1 + crossing + rounds.turn(PASSING, by, by);
-                assert!(passes >= rounds.turn(CROSSING, by, site) + rounds.len());
+                let passes = 1 + crossing + rounds.stagger(PASSING, by, by);
+                assert!(passes >= rounds.stagger(CROSSING, by, site) + rounds.len());
             }
         }
     }

@@ -1,24 +1,25 @@
-//! Operations by levels within one site: ranks of a node work with their head, and the heads of all nodes are
-//! a team of their own.
+//! Hierarchical operations within one site: the ranks of a node work with their leader, and the
+//! leaders of all nodes form a team of their own.
 
-use crate::algorithms::shmem::Seat;
+use crate::algorithms::shmem::ShmAccess;
 use crate::algorithms::{binomial, dissemination, doubling, linear, ring, two_tree};
 use crate::schedule::{Buffer, Schedule, Span};
 use crate::team::Team;
 use crate::topology::{Levels, Topology};
 
-/// The teams of one rank.
+/// Teams of one rank.
 struct Nodes<'a> {
     levels: &'a Levels,
     me: u32,
-    /// The ranks of its node, the head first.
+    /// Ranks of its node, the leader first.
     near: Team<'a>,
-    /// The head of each node.
-    heads: Vec<u32>,
+    /// Leader of each node.
+    leaders: Vec<u32>,
 }
 
-/// `len` bytes of the output of each node's first rank to all of that node: what founds their shared segments.
-pub fn tell_neighbours(rank: u32, topology: &Topology, len: u64) -> Schedule {
+/// Sends `len` bytes of the output of each node's first rank to all of that node. Shared segments
+/// are set up by this.
+pub fn broadcast_in_node(rank: u32, topology: &Topology, len: u64) -> Schedule {
     let mut schedule = Schedule::default();
     let ranks = topology.neighbours(rank);
     let me = ranks.iter().position(|neighbour| *neighbour == rank).unwrap_or(0);
@@ -27,39 +28,46 @@ pub fn tell_neighbours(rank: u32, topology: &Topology, len: u64) -> Schedule {
     schedule
 }
 
-/// Nobody leaves before all have come. At the shmem of its node, if the rank has a `seat` there: all of a node have.
-pub(crate) fn barrier(schedule: &mut Schedule, topology: &Topology, me: u32, seat: Option<Seat>) {
+/// Waits until all ranks have arrived. Within a node the shared segment is used if `shm` is given;
+/// all ranks of a node have it, or none.
+pub(crate) fn barrier(
+    schedule: &mut Schedule,
+    topology: &Topology,
+    me: u32,
+    shm: Option<ShmAccess>,
+) {
     let Some(nodes) = Nodes::new(topology, me, None) else { return };
-    match seat {
-        Some(seat) => seat.collect(schedule, nodes.head_position()),
+    match shm {
+        Some(shm) => shm.collect(schedule, nodes.leader_position()),
         None => linear::collect(schedule, nodes.near),
     }
     if let Some(far) = nodes.far() {
         dissemination::barrier(schedule, far);
     }
-    match seat {
-        Some(seat) => seat.release(schedule, nodes.head_position()),
+    match shm {
+        Some(shm) => shm.release(schedule, nodes.leader_position()),
         None => linear::release(schedule, nodes.near),
     }
 }
 
-/// The root's `span` to everyone's.
+/// Sends the root's `span` to all.
 pub(crate) fn broadcast(
     schedule: &mut Schedule,
     topology: &Topology,
     me: u32,
     root: u32,
     span: Span,
-    seat: Option<Seat>,
+    shm: Option<ShmAccess>,
 ) {
     let Some(nodes) = Nodes::new(topology, me, Some(root)) else { return };
     if let Some(far) = nodes.far() {
         binomial::broadcast(schedule, far.led_by(nodes.levels.node(root)), span);
     }
-    nodes.broadcast_near(schedule, span, seat);
+    nodes.broadcast_near(schedule, span, shm);
 }
 
-/// The same down two trees of the heads, and then down two of each node's ranks, in so many segments each.
+/// Does the same along two trees of the leaders and then two trees of each node's ranks, in
+/// segments.
 pub(crate) fn broadcast_by_trees(
     schedule: &mut Schedule,
     topology: &Topology,
@@ -69,16 +77,16 @@ pub(crate) fn broadcast_by_trees(
 ) {
     let Some(nodes) = Nodes::new(topology, me, Some(root)) else { return };
     let [near, far] = topology.model().tree_segments(span.len);
-    if let Some(heads) = nodes.far() {
-        let heads = heads.led_by(nodes.levels.node(root));
-        two_tree::broadcast(schedule, heads, span, far as u32);
+    if let Some(leaders) = nodes.far() {
+        let leaders = leaders.led_by(nodes.levels.node(root));
+        two_tree::broadcast(schedule, leaders, span, far as u32);
     }
     two_tree::broadcast(schedule, nodes.near, span, near as u32);
 }
 
-/// Everyone's `own`, combined, to `result` at the root up two trees of each node's ranks, and then up two of the heads,
-/// in so many segments each; in the order of the grid if `root` is none: then to its first rank. `own` is left as it
-/// is, and is not `result`.
+/// Combines every rank's `own` to `result` at the root: up two trees of each node's ranks, then up
+/// two trees of the leaders, in segments. Without a `root` the order is that of the grid and the
+/// result goes to its first rank. `own` is left unchanged, and is not `result`.
 pub(crate) fn reduce_by_trees(
     schedule: &mut Schedule,
     topology: &Topology,
@@ -88,30 +96,30 @@ pub(crate) fn reduce_by_trees(
     [near, far]: [u32; 2],
 ) {
     let Some(nodes) = Nodes::new(topology, me, root) else { return };
-    let heads = nodes.far();
-    let sum = match (&heads, nodes.near.size()) {
+    let leaders = nodes.far();
+    let sum = match (&leaders, nodes.near.size()) {
         (_, 1) => own,
         (Some(_), _) => schedule.room(own.len),
         (None, _) => own,
     };
     if nodes.near.size() > 1 {
-        two_tree::reduce(schedule, nodes.near, own, heads.map(|_| sum), near);
+        two_tree::reduce(schedule, nodes.near, own, leaders.map(|_| sum), near);
     }
-    if let Some(heads) = heads {
-        let heads = heads.led_by(root.map_or(0, |root| nodes.levels.node(root)));
-        two_tree::reduce(schedule, heads, sum, result, far);
+    if let Some(leaders) = leaders {
+        let leaders = leaders.led_by(root.map_or(0, |root| nodes.levels.node(root)));
+        two_tree::reduce(schedule, leaders, sum, result, far);
     }
 }
 
-/// Everyone's `own`, combined, to `result` at the root, in the order of the grid if `root` is none: then to
-/// its first rank.
+/// Combines every rank's `own` to `result` at the root. Without a `root` the order is that of the
+/// grid and the result goes to its first rank.
 pub(crate) fn reduce(
     schedule: &mut Schedule,
     topology: &Topology,
     me: u32,
     root: Option<u32>,
     (own, result): (Span, Option<Span>),
-    seat: Option<Seat>,
+    shm: Option<ShmAccess>,
 ) {
     let Some(nodes) = Nodes::new(topology, me, root) else { return };
     let sum = match (nodes.far(), result) {
@@ -119,37 +127,37 @@ pub(crate) fn reduce(
         (Some(_), Some(result)) => result,
         (None, _) => own,
     };
-    nodes.reduce_near(schedule, own, sum, seat);
+    nodes.reduce_near(schedule, own, sum, shm);
     if let Some(far) = nodes.far() {
         let first = root.map_or(0, |root| nodes.levels.node(root));
         binomial::reduce(schedule, far.led_by(first), sum);
     }
 }
 
-/// Everyone's `whole`, combined, to everyone's.
+/// Combines every rank's `whole` to everyone's.
 pub(crate) fn allreduce(
     schedule: &mut Schedule,
     topology: &Topology,
     me: u32,
     whole: Span,
-    seat: Option<Seat>,
+    shm: Option<ShmAccess>,
 ) {
     let Some(nodes) = Nodes::new(topology, me, None) else { return };
-    nodes.reduce_near(schedule, whole, whole, seat);
+    nodes.reduce_near(schedule, whole, whole, shm);
     if let Some(far) = nodes.far() {
         doubling::allreduce(schedule, far, whole);
     }
-    nodes.broadcast_near(schedule, whole, seat);
+    nodes.broadcast_near(schedule, whole, shm);
 }
 
-/// Every rank's block of the output to everyone, where those of a node lie beside each other; `starts` says
-/// where they begin, and the end.
+/// Sends every rank's block of the output to all, where the blocks of a node are adjacent. `starts`
+/// holds the start of each block, and the end.
 pub(crate) fn allgather(
     schedule: &mut Schedule,
     topology: &Topology,
     me: u32,
     starts: &[u64],
-    seat: Option<Seat>,
+    shm: Option<ShmAccess>,
 ) {
     let Some(nodes) = Nodes::new(topology, me, None) else { return };
     let span = |first: u32, end: u32| {
@@ -161,10 +169,10 @@ pub(crate) fn allgather(
         let rank = near.rank(position);
         span(rank, rank + 1)
     };
-    match seat {
-        // The head is the first of its node.
-        Some(seat) if near.me == 0 => seat.take_in(schedule, &block),
-        Some(seat) => seat.hand_in(schedule, block(near.me)),
+    match shm {
+        // The leader is the first of its node.
+        Some(shm) if near.me == 0 => shm.take_in(schedule, &block),
+        Some(shm) => shm.hand_in(schedule, block(near.me)),
         None => linear::gather(schedule, near, &block),
     }
     if let Some(far) = nodes.far() {
@@ -173,56 +181,56 @@ pub(crate) fn allgather(
             span(first, end)
         });
     }
-    nodes.broadcast_near(schedule, span(0, topology.size()), seat);
+    nodes.broadcast_near(schedule, span(0, topology.size()), shm);
 }
 
 impl<'a> Nodes<'a> {
-    /// A root is the head of its node; else its first rank is.
+    /// Makes the root the leader of its node; on other nodes the first rank leads.
     fn new(topology: &'a Topology, me: u32, root: Option<u32>) -> Option<Self> {
         let levels = topology.levels()?;
-        let head = |node: u32| match root {
+        let leader = |node: u32| match root {
             Some(root) if levels.node(root) == node => root,
             _ => levels.ranks_of_node(node)[0],
         };
-        let heads: Vec<u32> = (0..levels.nodes()).map(head).collect();
+        let leaders: Vec<u32> = (0..levels.nodes()).map(leader).collect();
         let node = levels.node(me);
         let first = levels.places_of_node(node).0;
         let place = |rank: u32| levels.place(rank) - first;
         let near = Team::of(levels.ranks_of_node(node), place(me));
-        let near = near.led_by(place(heads[node as usize]));
-        Some(Self { levels, me, near, heads })
+        let near = near.led_by(place(leaders[node as usize]));
+        Some(Self { levels, me, near, leaders })
     }
 
-    /// The heads of all nodes, for one of them.
+    /// Returns the team of all nodes' leaders, if this rank is one.
     fn far(&self) -> Option<Team<'_>> {
         let node = self.levels.node(self.me);
-        (self.near.me == 0).then(|| Team::of(&self.heads, node))
+        (self.near.me == 0).then(|| Team::of(&self.leaders, node))
     }
 
-    /// Where the head of the node is in its order.
-    fn head_position(&self) -> u32 {
+    /// Position of the node's leader within the node.
+    fn leader_position(&self) -> u32 {
         self.near.index(0)
     }
 
-    /// What the head of the node has to its ranks.
-    fn broadcast_near(&self, schedule: &mut Schedule, span: Span, seat: Option<Seat>) {
-        match seat {
-            Some(seat) => seat.broadcast(schedule, self.head_position(), span),
+    /// Sends the leader's data to the ranks of its node.
+    fn broadcast_near(&self, schedule: &mut Schedule, span: Span, shm: Option<ShmAccess>) {
+        match shm {
+            Some(shm) => shm.broadcast(schedule, self.leader_position(), span),
             None => linear::broadcast(schedule, self.near, span),
         }
     }
 
-    /// What the ranks of the node have, in the order of the node, to its head.
-    fn reduce_near(&self, schedule: &mut Schedule, own: Span, sum: Span, seat: Option<Seat>) {
-        if let Some(seat) = seat {
-            seat.reduce(schedule, (self.head_position(), 0), (own, sum), false);
+    /// Combines the data of the node's ranks, in the node's order, at its leader.
+    fn reduce_near(&self, schedule: &mut Schedule, own: Span, sum: Span, shm: Option<ShmAccess>) {
+        if let Some(shm) = shm {
+            shm.reduce(schedule, (self.leader_position(), 0), (own, sum), false);
         } else if self.near.size() > 1 {
-            // Without the turn, so that the order is the node's.
+            // Not rotated, so that the order is the node's.
             let team = Team::of(
                 self.levels.ranks_of_node(self.levels.node(self.me)),
                 self.near.index(self.near.me),
             );
-            linear::reduce(schedule, team, self.head_position(), own, sum);
+            linear::reduce(schedule, team, self.leader_position(), own, sum);
         } else if own != sum {
             schedule.copy(own, sum);
         }
