@@ -119,7 +119,7 @@ bound() { # launcher
     first=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' /proc/self/status)
     timeout 60 "$1" -n 2 taskset -c "$first" "$prefix/bin/canele" info --progress >"$work/out"
     for part in "this process's, of $(nproc) that the job's ranks share" '^  spins  *[0-9]'; do
-        [ "$(grep -c "$part" "$work/out")" = 2 ] || { cat "$work/out"; echo "bound ranks are taken for a oversubscribed: $part"; exit 1; }
+        [ "$(grep -c "$part" "$work/out")" = 2 ] || { cat "$work/out"; echo "bound ranks count as oversubscribed: $part"; exit 1; }
     done
 }
 bound "$prefix/bin/mpiexec"

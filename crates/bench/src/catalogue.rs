@@ -7,7 +7,7 @@ use crate::instrument::{
 use crate::library::Kind;
 use crate::scenario::{Dealt, Link, Place};
 
-/// What most instruments are: two ranks, a measurement for each size, a panel.
+/// Defaults: two ranks, a measurement for each size, one panel.
 const PLAIN: Description = Description {
     name: "",
     about: "",
@@ -61,7 +61,7 @@ const RANKS: Numbers = Numbers {
     most: 1024,
 };
 
-/// What exchanges one message by the program `pingpong`.
+/// Benchmarks that exchange one message by the program `pingpong`.
 const PINGPONG_LIKE: Description = Description {
     program: "pingpong",
     time: "half a round trip",
@@ -609,8 +609,8 @@ pub static PAIRS: Description = Description {
     ..PLAIN
 };
 
-/// The least time of a collective: the way from the first site to the farthest and what one site must hear of another
-/// over the link between them, each datum once; or what some node must take in or give out.
+/// The least time of a collective. It is the path from the first site to the farthest, and the data of one site for another, each
+/// once over their link; or the data that one node must receive or send.
 fn collective_limit_us(link: &Link, operation: &str, case: Case) -> f64 {
     let (bytes, ranks) = (case.bytes, u64::from(case.ranks));
     let Dealt { sites, on_site, on_node } = link.layout.dealt(case.ranks);

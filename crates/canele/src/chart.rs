@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use plan::{Deed, Distance, Doing, Topology};
 
-/// What the ranks do, in the order in which each does it, until the last one ends. Of many ranks some are drawn:
-/// those on the way that takes longest, from its end, and those that send farthest.
+/// Draws the actions of the ranks until the last one ends. Of many ranks some are drawn: those on the critical path,
+/// from its end, and those that send farthest.
 pub fn chart(deeds: &[Deed], topology: &Topology, time_ns: u64) -> String {
     let size = topology.size();
     let longest = longest_way(deeds, size);
@@ -56,7 +56,7 @@ fn longest_way(deeds: &[Deed], size: u32) -> Vec<u32> {
     way
 }
 
-/// Which ranks are drawn.
+/// The ranks that are drawn.
 fn drawn(deeds: &[Deed], longest: &[u32], size: u32) -> BTreeSet<u32> {
     if size as usize <= LINES {
         return (0..size).collect();

@@ -1,4 +1,4 @@
-//! What this system's settings cost a link over TCP or UDP, and which others would help.
+//! The cost of this system's settings for a link over TCP or UDP, and better settings.
 
 use std::path::Path;
 
@@ -9,18 +9,18 @@ use wire::cost::Cost;
 /// The kernel's settings for TCP, as far as it tells them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct System {
-    /// What connections may have under way.
+    /// Limits of TCP socket buffers.
     pub sockets: Sockets,
-    /// The longest buffers for what they receive that they grow to, in bytes.
+    /// Largest receive buffer, in bytes.
     pub receive_max: Option<u64>,
-    /// Whether there is a congestion control that keeps its rate over silence.
+    /// True if a congestion control keeps its rate over silence.
     pub is_steady: bool,
-    /// Whether the others begin anew after silence.
+    /// True if the others restart after silence.
     pub restarts: bool,
 }
 
 impl System {
-    /// That of this process's network.
+    /// Settings of this process's network namespace.
     pub fn here() -> Self {
         Self::at(Path::new("/proc/sys/net/ipv4"))
     }

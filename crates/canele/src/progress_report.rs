@@ -1,4 +1,4 @@
-//! `canele info --progress`: who polls, spins, sleeps and stands by on this node, and why.
+//! `canele info --progress`: how ranks wait on this node, and why.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use progress::{Amount, Explained, Policy};
 use topo::Cache;
 use topo::processor::{self, Cores, Wake};
 
-/// What a rank on this node does: one of the job that this process is started in, or of any.
+/// Rules of waiting for a rank on this node: of the job that started this process, or of any job.
 pub fn text() -> String {
     let cores = processor::cores();
     let found = Found {
@@ -27,24 +27,24 @@ pub fn text() -> String {
     found.tell()
 }
 
-/// What was found out about the node.
+/// Facts about the node.
 struct Found {
     host: String,
     cores: Cores,
-    /// Those of them that share a cache, and memory.
+    /// Cores that share a cache and memory.
     domains: Vec<Vec<usize>>,
-    /// Those that share memory.
+    /// Cores that share memory.
     nodes: Vec<Vec<usize>>,
-    /// The user says so.
+    /// True if the user excludes idle pollers.
     leaves_idle_cores: bool,
     runnable: Option<usize>,
     wake: Option<Wake>,
-    /// What a thread is late that sleeps until a time; by this ranks know how long to spin.
+    /// Wake-up latency of a timed sleep; ranks derive their spin time from it.
     late: Duration,
     may_precede: Result<(), &'static str>,
-    /// How many cores the ranks of this node share.
+    /// Number of cores that the ranks of this node share.
     shared: usize,
-    /// Of the job on this node, where a launcher tells.
+    /// Number of the job's ranks on this node, if the launcher says.
     ranks: Option<usize>,
 }
 
@@ -70,24 +70,20 @@ impl Found {
         } else {
             String::new()
         };
-        let runnable = self.runnable.map_or("not told".into(), |threads| {
-            let wanted =
-                if threads > *machine { "more than there are cores" } else { "no oversubscribed" };
-            format!("{threads} run or could run now: {wanted}")
+        let runnable = self.runnable.map_or("unknown".into(), |threads| {
+            let wanted = if threads > *machine { "more than cores" } else { "not more than cores" };
+            format!("{threads} are runnable: {wanted}")
         });
         let wake = self.wake.map_or("not measured".into(), |Wake { least, median }| {
             format!(
-                "{} at least, {} in the middle, from the call to a sleeping thread until it runs; {} by a timer",
+                "{} at least, {} in the median, from the wake-up call until the thread runs; {} by a timer",
                 time(least),
                 time(median),
                 time(self.late)
             )
         });
         let precedence = match self.may_precede {
-            Ok(()) => {
-                "threads that sleep for messages, where cores are wanted, before those that compute"
-                    .into()
-            }
+            Ok(()) => "threads that wait for messages run before those that compute".into(),
             Err(reason) => format!("none: {reason}"),
         };
         format!(
@@ -106,20 +102,20 @@ impl Found {
         )
     }
 
-    /// Who takes what tasks have to compute, and pieces of long messages.
+    /// Rule by which threads take tasks and pieces of long messages.
     fn work(&self) -> String {
         match &self.domains[..] {
-            [] | [_] => "taken by whoever has the time: no core is nearer to it than others".into(),
+            [] | [_] => "taken by any free thread: all cores are equally near".into(),
             domains => format!(
-                "taken by whoever is nearest and has the time: on the core where it is offered, then in its domain of {}, \
-                 then in its memory of {}",
+                "taken by the nearest free thread: on the core that offers it, then in its domain of {}, then in its NUMA node \
+                 of {}",
                 groups(domains),
                 groups(&self.nodes)
             ),
         }
     }
 
-    /// How many threads of such a policy look on, and where, or why none.
+    /// Number of idle pollers of a policy, and their cores or the reason for none.
     fn idle_pollers(&self, policy: &Policy, ranks: usize) -> (String, String) {
         let many = policy.idle_pollers.min(self.domains.len());
         let none = "never".into();
@@ -128,11 +124,11 @@ impl Found {
         }
         if many == 0 {
             let because =
-                format!("{ranks} ranks on {} cores leave no third one to each", self.shared);
+                format!("{ranks} ranks on {} cores have fewer than three each", self.shared);
             return (none, because);
         }
         let because = format!(
-            "with up to {} ranks, where nobody wants cores {}, for a while after news; they wake whom it is for",
+            "with up to {} ranks, on cores {} while nobody wants them, for a while after events; they wake the rank concerned",
             self.shared / 3,
             groups(&self.domains[..many])
         );
@@ -149,10 +145,10 @@ impl Found {
                 Amount::Time(span) => time(span),
                 Amount::Number(number) => number.to_string(),
             };
-            text += &format!("  {name:<10}{amount:>9}  {because}\n");
+            text += &format!("  {name:<16}{amount:>9}  {because}\n");
         }
         let (amount, because) = self.idle_pollers(&policy, ranks);
-        text + &format!("  looks on  {amount:>9}  {because}\n")
+        text + &format!("  idle pollers    {amount:>9}  {because}\n")
     }
 }
 
@@ -204,14 +200,14 @@ mod tests {
         let expected = [
             "0-2,8: 4 of the machine's 16 are this process's, 2 of them at once",
             "domains     0-2 | 8\n",
-            "where it is offered, then in its domain of 0-2 | 8, then in its memory of 0-2,8\n",
-            "  looks on      never  1 ranks on 2 cores leave no third one to each\n",
-            "  looks on      never  3 ranks on 2 cores leave no third one to each\n",
-            "17 run or could run now: more than there are cores",
-            "3.0 µs at least, 4.0 µs in the middle",
+            "that offers it, then in its domain of 0-2 | 8, then in its NUMA node of 0-2,8\n",
+            "  idle pollers        never  1 ranks on 2 cores have fewer than three each\n",
+            "  idle pollers        never  3 ranks on 2 cores have fewer than three each\n",
+            "17 are runnable: more than cores",
+            "3.0 µs at least, 4.0 µs in the median",
             "precedence  none: it is not allowed\n",
-            "\nup to 2 ranks on this node\n  spins      200.0 µs  some 20 times",
-            "\nmore than 2 ranks\n  spins         never  ranks are more than cores",
+            "\nup to 2 ranks on this node\n  spins            200.0 µs  some 20 times",
+            "\nmore than 2 ranks\n  spins               never  ranks outnumber the cores",
         ];
         for part in expected {
             assert!(text.contains(part), "{part}:\n{text}");
@@ -222,29 +218,32 @@ mod tests {
     fn in_a_job_it_is_told_what_its_ranks_do() {
         let text = found(Some(3)).tell();
         let one = Found { domains: vec![vec![0, 1]], ..found(None) }.tell();
-        assert!(one.contains("work        taken by whoever has the time: no core is"), "{one}");
-        assert!(text.contains("\n3 ranks on this node\n  spins         never"), "{text}");
+        assert!(one.contains("work        taken by any free thread: all cores"), "{one}");
+        assert!(text.contains("\n3 ranks on this node\n  spins               never"), "{text}");
         assert!(!text.contains("more than 2 ranks"));
         let unknown = Found { wake: None, runnable: None, ..found(Some(1)) }.tell();
         assert!(unknown.contains("wake-up     not measured"), "{unknown}");
         let cores = Cores { allowed: vec![3], usable: 1, machine: 16 };
         let bound = Found { cores, shared: 4, ..found(Some(4)) }.tell();
         assert!(bound.contains("this process's, of 4 that the job's ranks share\n"), "{bound}");
-        assert!(bound.contains("\n4 ranks on this node\n  spins      200.0 µs"), "{bound}");
+        assert!(bound.contains("\n4 ranks on this node\n  spins            200.0 µs"), "{bound}");
     }
 
     #[test]
-    fn who_looks_on_is_told_where_and_why_not() {
+    fn idle_pollers_are_told_with_their_cores_or_the_reason_for_none() {
         let many = Found { shared: 16, ..found(Some(4)) };
         let (amount, because) = many.idle_pollers(&Policy::for_node(4, 16), 4);
         assert_eq!(amount, "2", "one for each domain");
         assert!(
-            because.contains("with up to 5 ranks, where nobody wants cores 0-2 | 8"),
+            because.contains("with up to 5 ranks, on cores 0-2 | 8 while nobody wants them"),
             "{because}"
         );
         let left = Found { leaves_idle_cores: true, ..found(Some(1)) };
         let text = left.tell();
-        assert!(text.contains("  looks on      never  CANELE_IDLE_CORES says so\n"), "{text}");
+        assert!(
+            text.contains("  idle pollers        never  CANELE_IDLE_CORES says so\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a policy comes to, and why, for whoever wonders: `canele info --progress` shows it.
+//! Explains a waiting policy in words, for `canele info --progress`.
 
 use std::time::Duration;
 
@@ -9,30 +9,30 @@ use crate::progress_thread::{COALESCED, IDLE_LOOKS};
 use crate::wait::{AWAY, MAX_SLEEP, OVERSUBSCRIBED_AWAY};
 use crate::yield_rounds::TURNS;
 
-/// One thing that a policy says.
+/// One rule of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    /// What is said something of.
+    /// Subject of the rule.
     pub name: &'static str,
-    /// How much.
+    /// Time or number.
     pub amount: Amount,
-    /// Why.
+    /// Reason.
     pub because: String,
 }
 
-/// How much of something.
+/// An amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// Not at all.
+    /// Never.
     None,
-    /// For so long.
+    /// A time.
     Time(Duration),
-    /// So often, or so many.
+    /// A number.
     Number(u32),
 }
 
 impl Policy {
-    /// All that this policy says. `wake` is what a thread of this machine is late that sleeps until a time.
+    /// All rules of this policy. `wake` is the wake-up latency of a timed sleep on this machine.
     pub fn explain(&self, wake: Duration) -> Vec<Explained> {
         let mut all =
             if self.has_a_core() { self.with_a_core(wake) } else { self.without_a_core() };
@@ -40,34 +40,34 @@ impl Policy {
             say(
                 "sleeps",
                 Amount::Time(MAX_SLEEP),
-                "at a time at most, so that a lost bell is a delay and not the end",
+                "at most at a time, so a lost wake-up is a delay only",
             ),
             say(
                 "threads",
                 Amount::Number(self.threads as u32),
-                "can wait with a core each; of more, one polls, and gives way to those whose wait is over",
+                "can wait with a core each; with more threads, one polls and lets completed ones go first",
             ),
             say(
                 "vcis",
                 Amount::Number(self.vcis() as u32),
-                "of communicators, each polled with a core, where MPI_THREAD_MULTIPLE is asked for and no other number (CANELE_VCIS)",
+                "per process under MPI_THREAD_MULTIPLE, unless CANELE_VCIS says otherwise",
             ),
             say(
                 "cores",
                 Amount::Time(LOOK_EVERY),
-                "at least from one look at those there are to the next, by threads that sleep or yield; all of this follows them",
+                "between two checks of the available cores, by threads that sleep or yield; all rules follow them",
             ),
             self.copies(),
             self.progress_thread(),
             say(
                 "coalesced",
                 Amount::Time(COALESCED),
-                "short messages wait for company, where nobody polls sooner",
+                "is the longest time that a short message waits for others to share its frame",
             ),
             say(
-                "rests",
+                "idle checks",
                 Amount::Number(IDLE_LOOKS),
-                "looks in a row that find nothing left behind, and the thread sleeps until it is called",
+                "in a row without pending work, and the progress thread sleeps until it is woken",
             ),
         ]);
         all
@@ -76,24 +76,24 @@ impl Policy {
     fn with_a_core(&self, wake: Duration) -> Vec<Explained> {
         let times = self.spin.as_nanos() / wake.as_nanos().max(1);
         let spins = format!(
-            "some {times} times what a thread is late that sleeps: a peer that computes shortly is met awake"
+            "some {times} times the wake-up latency, so a peer with a short computation finds the thread awake"
         );
         vec![
             say("spins", Amount::Time(self.spin), spins),
             say(
-                "if wanted",
+                "contended",
                 Amount::Time(self.brief),
-                "where others want the cores: as long as sleeping costs, and not at all where it was in vain",
+                "of spinning where others want the cores: one wake-up latency, and none if it did not pay",
             ),
             say(
-                "turns",
+                "yield rounds",
                 Amount::Number(TURNS),
-                "where nodes of the job share a machine with fewer cores than ranks: leaves the core to the others so often, with a poll after each, unless one takes a millisecond",
+                "with a poll after each, where nodes of the job share a machine with fewer cores than ranks; fewer if one takes a millisecond",
             ),
             say(
                 "yields",
                 Amount::None,
-                "but to a peer seen on the same core, and on a guess for as long as that pays",
+                "except to a peer on the same core, and on trial for as long as that pays",
             ),
         ]
     }
@@ -103,12 +103,12 @@ impl Policy {
             say(
                 "spins",
                 Amount::None,
-                "ranks are more than cores: it would keep from running whom it waits for",
+                "ranks outnumber the cores: spinning would keep the awaited rank from running",
             ),
             say(
                 "yields",
                 Amount::Number(self.yields),
-                "times, with a poll after each, and then sleeps; at once, at a shm_coll, while yields take milliseconds",
+                "times with a poll after each, then sleeps; sleeps at once in a shared segment while yields take milliseconds",
             ),
         ]
     }
@@ -117,10 +117,10 @@ impl Policy {
         let piece = PIECE >> 10;
         let because = match self.threads {
             1 => format!(
-                "copies a neighbour's long message, {piece} KiB at a time; others have the library meanwhile"
+                "copies a neighbor's long message, {piece} KiB at a time; other threads can use the library meanwhile"
             ),
             _ => format!(
-                "can share the copying of a neighbour's long message, {piece} KiB at a time; one does where others want the cores"
+                "can share the copy of a neighbor's long message, {piece} KiB at a time; one copies where others want the cores"
             ),
         };
         say("copies", Amount::Number(self.threads as u32), because)
@@ -129,12 +129,14 @@ impl Policy {
     fn progress_thread(&self) -> Explained {
         let (away, otherwise) = match self.has_a_core() {
             true => (AWAY, format!("; {OVERSUBSCRIBED_AWAY:?} where others want the cores")),
-            false => (OVERSUBSCRIBED_AWAY, ", for who waits for its turn is not away".into()),
+            false => {
+                (OVERSUBSCRIBED_AWAY, "; a rank that waits for its core counts as present".into())
+            }
         };
         let because = format!(
-            "without a poll while something is left behind: then a thread polls and sleeps for it{otherwise}"
+            "without a poll while work is pending, and the progress thread polls{otherwise}"
         );
-        say("stands by", Amount::Time(away), because)
+        say("progress thread", Amount::Time(away), because)
     }
 }
 
@@ -167,17 +169,20 @@ mod tests {
         };
         let alone = Policy::for_node(2, 4);
         assert_eq!(amount(alone, "spins"), Some(Amount::Time(alone.spin)));
-        assert_eq!(amount(alone, "if wanted"), Some(Amount::Time(alone.brief)));
-        assert_eq!(amount(alone, "turns"), Some(Amount::Number(TURNS)));
+        assert_eq!(amount(alone, "contended"), Some(Amount::Time(alone.brief)));
+        assert_eq!(amount(alone, "yield rounds"), Some(Amount::Number(TURNS)));
         assert_eq!(amount(alone, "yields"), Some(Amount::None));
         assert_eq!(amount(alone, "threads"), Some(Amount::Number(2)));
         assert_eq!(amount(alone, "copies"), Some(Amount::Number(2)));
-        assert!(alone.explain(wake)[0].because.starts_with("some 20 times"));
+        assert!(alone.explain(wake)[0].because.starts_with("some 20 times the wake-up latency"));
         let oversubscribed = Policy::for_node(5, 4);
         assert_eq!(amount(oversubscribed, "spins"), Some(Amount::None));
         assert_eq!(amount(oversubscribed, "yields"), Some(Amount::Number(oversubscribed.yields)));
-        assert_eq!(amount(oversubscribed, "stands by"), Some(Amount::Time(OVERSUBSCRIBED_AWAY)));
-        assert_eq!(amount(alone, "stands by"), Some(Amount::Time(AWAY)));
+        assert_eq!(
+            amount(oversubscribed, "progress thread"),
+            Some(Amount::Time(OVERSUBSCRIBED_AWAY))
+        );
+        assert_eq!(amount(alone, "progress thread"), Some(Amount::Time(AWAY)));
         assert!(alone.explain(Duration::ZERO).len() > 5, "a cost that was not measured");
     }
 }
