@@ -103,7 +103,7 @@ grep -q 'beside 2 busy programs' table
 [ "$(pgrep -cf "^$work/programs/busy" || true)" = 0 ]
 
 experiment overhead 'less bare' 6 --rounds 2
-grep -q '^ *tcp .* progressed .* ns (' table || { cat table; exit 1; }
+grep -q '^ *tcp .* engine and progress .* ns (' table || { cat table; exit 1; }
 
 # Settings of a variant arrive at the ranks.
 if timeout 60 "$canele" bench burst --seconds 0.005 --sizes 8 --variant bad:CANELE_RAILS=moon --output "$work" >table 2>&1; then
