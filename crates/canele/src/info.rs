@@ -8,7 +8,7 @@ use std::time::Duration;
 use driver::QuicBuffers;
 use settings::{Kind, Origin};
 use topo::cache::Listing;
-use topo::transport::{First, LOSSY, Signs};
+use topo::transport::{First, LOSSY, PathFacts};
 use topo::{Cache, Entry, Ignored, Pair};
 use wire::cost::{Cost, HostCost, are_alike, finish_ns, split};
 use wire::thresholds::{Explained, PEER_BUDGET_BYTES};
@@ -144,7 +144,7 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
         }
         if value.latency_ns() >= FAR_NS {
             let loss = |rail| listing.traffic.get(&Pair::new(rail, here, there))?.chance();
-            text += &first(Signs {
+            text += &first(PathFacts {
                 by_tcp: loss("tcp"),
                 by_quic: loss("quic"),
                 fills_sockets: system.sockets.are_filled_by(value),
@@ -299,29 +299,29 @@ fn seen(traffic: Result<Option<Entry<Traffic>>, Ignored>) -> String {
 }
 
 /// A line for which protocol is tried first between named sites, and why.
-fn first(signs: Signs) -> String {
+fn first(signs: PathFacts) -> String {
     let name = match signs.first() {
         First::Tcp => "TCP",
         First::Quic => "QUIC",
     };
-    if signs.first() != (Signs { fills_sockets: false, ..signs }).first() {
+    if signs.first() != (PathFacts { fills_sockets: false, ..signs }).first() {
         return format!(
             "  first         {name:>8}  as much is under way on the link as TCP's sockets here hold: a larger net.ipv4.tcp_wmem, or QUIC, helps\n"
         );
     }
     let most = format!("from {:.2} % on QUIC is faster", 100.0 * LOSSY);
     let because = match signs {
-        Signs { by_tcp: Some(one), by_quic: Some(other), .. } => {
+        PathFacts { by_tcp: Some(one), by_quic: Some(other), .. } => {
             let [one, other] = [one, other].map(|loss| 100.0 * loss);
             format!("of {one:.3} % by TCP and {other:.3} % by QUIC the less counts; {most}")
         }
-        Signs { by_tcp: Some(loss), .. } => {
+        PathFacts { by_tcp: Some(loss), .. } => {
             format!("{:.3} % by TCP; {most}", 100.0 * loss)
         }
-        Signs { by_quic: Some(loss), .. } => {
+        PathFacts { by_quic: Some(loss), .. } => {
             format!("{:.3} % by QUIC; {most}", 100.0 * loss)
         }
-        Signs { .. } => format!("is unknown; {most}"),
+        PathFacts { .. } => format!("is unknown; {most}"),
     };
     format!(
         "  first         {name:>8}  between named sites with BBR what gets lost by chance decides: {because}\n"
@@ -465,13 +465,17 @@ mod tests {
 
     #[test]
     fn what_goes_first_is_told_with_its_reason() {
-        let full = Signs { fills_sockets: true, ..Signs::default() };
+        let full = PathFacts { fills_sockets: true, ..PathFacts::default() };
         let text = first(full);
         assert!(text.starts_with("  first             QUIC  as much is under way"), "{text}");
         assert!(text.contains("net.ipv4.tcp_wmem"), "{text}");
-        let lossy = Signs { by_tcp: Some(0.01), ..Signs::default() };
-        assert_eq!(first(Signs { fills_sockets: true, ..lossy }), first(lossy), "that would do");
-        assert!(first(Signs::default()).starts_with("  first              TCP"));
+        let lossy = PathFacts { by_tcp: Some(0.01), ..PathFacts::default() };
+        assert_eq!(
+            first(PathFacts { fills_sockets: true, ..lossy }),
+            first(lossy),
+            "that would do"
+        );
+        assert!(first(PathFacts::default()).starts_with("  first              TCP"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use plan::{
     Call, Cost, Costs, Location, Operands, Operation, Pairs, Plans, Schedule, Span, Step, Topology,
     watch,
 };
-use topo::{Cache, Entry, Links, Remembered};
+use topo::{Cache, CachedCosts, Entry, LinkCost};
 use wire::HostCost;
 
 use crate::chart::chart;
@@ -63,20 +63,21 @@ impl Here {
     pub fn remembered(cache: Option<&Cache>) -> Self {
         let host = cache.and_then(|cache| cache.host().ok().flatten());
         let listing = cache.and_then(|cache| cache.links().ok()).unwrap_or_default();
-        Self::of(host, Remembered::of(&listing))
+        Self::of(host, CachedCosts::of(&listing))
     }
 
-    fn of(host: Option<Entry<HostCost>>, Remembered { near, far }: Remembered) -> Self {
+    fn of(host: Option<Entry<HostCost>>, CachedCosts { near, far }: CachedCosts) -> Self {
         let mut costs = Costs::default();
         let mut origins = [(); 3].map(|()| "usual".to_owned());
         if let Some(Entry { value: host, age }) = host {
-            let Links { latency_ns, gap_ns: overhead_ns, bytes_per_s } = Links::in_memory(&host);
+            let LinkCost { latency_ns, gap_ns: overhead_ns, bytes_per_s } =
+                LinkCost::in_memory(&host);
             let bytes_per_s = bytes_per_s.unwrap_or(costs.node.bytes_per_s);
             costs.node = Cost { latency_ns, bytes_per_s, overhead_ns };
             costs.wake_ns = host.wake_ns;
             origins[0] = format!("remembered, {} ago", crate::info::duration(age));
         }
-        let linked = |Links { latency_ns, gap_ns, bytes_per_s }, usual| {
+        let linked = |LinkCost { latency_ns, gap_ns, bytes_per_s }, usual| {
             Cost::over_links(latency_ns, gap_ns, bytes_per_s, usual)
         };
         if let Some((links, count)) = near {
@@ -454,9 +455,9 @@ mod tests {
 
     #[test]
     fn it_is_planned_from_what_is_remembered_and_said_what_that_is() {
-        let far = Links { latency_ns: 9_000_000, gap_ns: 2_000, bytes_per_s: Some(30_000_000) };
+        let far = LinkCost { latency_ns: 9_000_000, gap_ns: 2_000, bytes_per_s: Some(30_000_000) };
         let pair = topo::Pair::new("tcp", "a/10.0.0.1", "10.1.0.1");
-        let known = Remembered { near: None, far: Some((far, pair)) };
+        let known = CachedCosts { near: None, far: Some((far, pair)) };
         let host = HostCost { wake_ns: 70_000, ..HostCost::default() };
         let age = Duration::from_secs(180);
         let here = Here::of(Some(Entry { value: host, age }), known);

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use boot::{BootError, Job};
 use plan::{Costs, Pairs, Plans};
 use topo::cache::Listing;
-use topo::sites::{Home, Map};
+use topo::sites::{Locality, SiteMap};
 use topo::transport::Sockets;
-use topo::{Between, Cache, Known, Links};
+use topo::{Cache, KnownLink, LinkCost, NetworkCosts};
 use wire::HostCost;
 
 use crate::vci::VCIS_MAX;
@@ -29,12 +29,12 @@ pub(crate) struct Modex {
     /// How many vcis a process has.
     pub vcis: usize,
     /// Nodes and sites.
-    pub sites: Map,
+    pub sites: SiteMap,
     /// What messages cost.
     pub costs: Costs,
     /// What they cost between two sites each, as far as that is known.
     pub pairs: Pairs,
-    /// Between which sites QUIC goes first.
+    /// Pairs of sites between which QUIC goes first.
     pub quic_first: QuicFirst,
     /// What the user wants for some collectives.
     pub plans: Arc<Plans>,
@@ -44,18 +44,18 @@ pub(crate) struct Modex {
 /// far, where there may be such.
 pub(crate) fn publish_word(
     job: &Job,
-    home: &Home,
+    home: &Locality,
     host: &HostCost,
     vcis: usize,
 ) -> Result<(), String> {
     if job.rank() != 0 {
         let is_one_node = boot::local_ranks() == Some(job.size() as usize);
         let known = match boot::is_first_on_node() && !is_one_node {
-            true => Known::latest_far(&remembered(), &Sockets::here()),
+            true => KnownLink::latest_far(&remembered(), &Sockets::here()),
             false => Vec::new(),
         };
         if !known.is_empty() {
-            let published = job.publish(LINKS, &Known::emit(&known));
+            let published = job.publish(LINKS, &KnownLink::emit(&known));
             published.map_err(|error| error.to_string())?;
         }
         return Ok(());
@@ -74,13 +74,13 @@ pub(crate) fn publish_word(
 /// are of sites that were named; else it makes a map of what all have published.
 pub(crate) fn exchange(
     job: &Job,
-    home: &Home,
+    home: &Locality,
     own_vcis: usize,
-    home_of: impl Fn(u32) -> Result<Home, String>,
+    home_of: impl Fn(u32) -> Result<Locality, String>,
 ) -> Result<Modex, String> {
     if job.size() == 1 {
         let (costs, pairs, plans) = (Costs::default(), Pairs::default(), Arc::default());
-        let (sites, quic_first) = (Map::flat(), QuicFirst::new());
+        let (sites, quic_first) = (SiteMap::flat(), QuicFirst::new());
         let (is_oversubscribed, vcis) = (false, own_vcis);
         return Ok(Modex { is_oversubscribed, vcis, sites, costs, pairs, quic_first, plans });
     }
@@ -89,7 +89,7 @@ pub(crate) fn exchange(
         Word::parse(&word).ok_or(NONSENSE)?;
     let is_one_node = boot::local_ranks() == Some(job.size() as usize);
     let (sites, costs, pairs, quic_first) = match (is_one_node, is_named, &home.site) {
-        (true, false, None) => (Map::flat(), costs, Pairs::default(), QuicFirst::new()),
+        (true, false, None) => (SiteMap::flat(), costs, Pairs::default(), QuicFirst::new()),
         (true, false, Some(name)) => {
             let variable = settings::SITE.variable();
             return Err(format!(
@@ -159,20 +159,20 @@ fn read_plans(path: &Path) -> Result<Plans, String> {
 fn map(
     job: &Job,
     costs: Costs,
-    home_of: impl Fn(u32) -> Result<Home, String>,
-) -> Result<(Map, Costs, Pairs, QuicFirst), String> {
+    home_of: impl Fn(u32) -> Result<Locality, String>,
+) -> Result<(SiteMap, Costs, Pairs, QuicFirst), String> {
     let text = |error: BootError| error.to_string();
     if job.rank() == 0 {
-        let homes = (0..job.size()).map(home_of).collect::<Result<Vec<Home>, String>>()?;
-        let map = Map::of(&homes);
+        let homes = (0..job.size()).map(home_of).collect::<Result<Vec<Locality>, String>>()?;
+        let map = SiteMap::of(&homes);
         job.publish(SITES, &map.emit()).map_err(text)?;
-        let mut known = Known::all(&remembered(), &Sockets::here());
+        let mut known = KnownLink::all(&remembered(), &Sockets::here());
         for rank in firsts(&map, job.size()) {
             // Who remembers nothing has published nothing.
-            let told = job.fetch(rank, LINKS).ok().and_then(|bytes| Known::parse(&bytes));
+            let told = job.fetch(rank, LINKS).ok().and_then(|bytes| KnownLink::parse(&bytes));
             known.extend(told.unwrap_or_default());
         }
-        let between = Between::of(&homes, &map, &known);
+        let between = NetworkCosts::of(&homes, &map, &known);
         let (costs, pairs) = between_nodes(costs, &between);
         // Who names the rails has put them in order.
         let is_free = settings::RAILS.given().is_none() && settings::CONGESTION.given().is_none();
@@ -181,7 +181,7 @@ fn map(
         job.publish(COSTS, &told).map_err(text)?;
     }
     job.fence().map_err(text)?;
-    let map = Map::parse(&job.fetch(0, SITES).map_err(text)?, job.size());
+    let map = SiteMap::parse(&job.fetch(0, SITES).map_err(text)?, job.size());
     let told = job.fetch(0, COSTS).map_err(text)?;
     let (costs, rest) = told.split_at_checked(Costs::LEN).ok_or(NONSENSE)?;
     let (quic_first, pairs) = parse_quic_first(rest).ok_or(NONSENSE)?;
@@ -209,7 +209,7 @@ fn parse_quic_first(bytes: &[u8]) -> Option<(QuicFirst, &[u8])> {
 }
 
 /// The first rank of each node but rank 0's, where there are several sites.
-fn firsts(map: &Map, size: u32) -> Vec<u32> {
+fn firsts(map: &SiteMap, size: u32) -> Vec<u32> {
     let mut is_known = vec![false; map.nodes() as usize];
     is_known[0] = true;
     let ranks = if map.sites() > 1 { 0..size } else { 0..0 };
@@ -228,22 +228,23 @@ fn remembered() -> Listing {
 /// What messages cost within this node. Of what is beyond it the usual is said.
 fn within_a_node(host: &HostCost) -> Costs {
     let usual = Costs::default();
-    let links = Links::in_memory(host);
+    let links = LinkCost::in_memory(host);
     let bytes_per_s = links.bytes_per_s.unwrap_or(usual.node.bytes_per_s);
     let node = plan::Cost { latency_ns: links.latency_ns, bytes_per_s, overhead_ns: links.gap_ns };
     Costs { node, wake_ns: host.wake_ns, ..usual }
 }
 
 /// What they cost between nodes, and between two sites each, where that is remembered.
-fn between_nodes(costs: Costs, between: &Between) -> (Costs, Pairs) {
-    let of = |usual: plan::Cost, links: Option<Links>| links.map_or(usual, |it| linked(&it, usual));
+fn between_nodes(costs: Costs, between: &NetworkCosts) -> (Costs, Pairs) {
+    let of =
+        |usual: plan::Cost, links: Option<LinkCost>| links.map_or(usual, |it| linked(&it, usual));
     let (site, wide) = (of(costs.site, between.near), of(costs.wide, between.far));
-    let pair = |(&(one, other), links): (&(u32, u32), &Links)| (one, other, linked(links, wide));
+    let pair = |(&(one, other), links): (&(u32, u32), &LinkCost)| (one, other, linked(links, wide));
     (Costs { site, wide, ..costs }, Pairs::new(between.pairs.iter().map(pair)))
 }
 
 /// What messages cost over links.
-fn linked(links: &Links, usual: plan::Cost) -> plan::Cost {
+fn linked(links: &LinkCost, usual: plan::Cost) -> plan::Cost {
     plan::Cost::over_links(links.latency_ns, links.gap_ns, links.bytes_per_s, usual)
 }
 
@@ -296,12 +297,12 @@ mod tests {
     #[test]
     fn what_is_not_remembered_is_as_usual() {
         let usual = Costs::default();
-        assert_eq!(between_nodes(usual, &Between::default()), (usual, Pairs::default()));
-        let links = Links { latency_ns: 50_000, gap_ns: 2_000, bytes_per_s: None };
+        assert_eq!(between_nodes(usual, &NetworkCosts::default()), (usual, Pairs::default()));
+        let links = LinkCost { latency_ns: 50_000, gap_ns: 2_000, bytes_per_s: None };
         let near = linked(&links, usual.site);
         assert_eq!((near.latency_ns, near.overhead_ns), (47_000, 3_000));
         assert_eq!(near.bytes_per_s, usual.site.bytes_per_s);
-        let links = Links { bytes_per_s: Some(100_000_000), ..links };
+        let links = LinkCost { bytes_per_s: Some(100_000_000), ..links };
         assert_eq!(linked(&links, usual.site).bytes_per_s, 100_000_000);
     }
 
@@ -320,10 +321,10 @@ mod tests {
 
     #[test]
     fn each_two_sites_cost_what_is_remembered_of_them() {
-        let far = Links { latency_ns: 9_000_000, gap_ns: 2_000, bytes_per_s: Some(30_000_000) };
-        let near = Links { latency_ns: 1_000_000, bytes_per_s: None, ..far };
+        let far = LinkCost { latency_ns: 9_000_000, gap_ns: 2_000, bytes_per_s: Some(30_000_000) };
+        let near = LinkCost { latency_ns: 1_000_000, bytes_per_s: None, ..far };
         let pairs = [((0, 1), near), ((1, 2), far)].into();
-        let between = Between { near: None, far: Some(far), pairs, ..Between::default() };
+        let between = NetworkCosts { near: None, far: Some(far), pairs, ..NetworkCosts::default() };
         let (costs, pairs) = between_nodes(Costs::default(), &between);
         assert_eq!(pairs.cost(2, 1), Some(costs.wide));
         let latency_ns = near.latency_ns - 3_000;
@@ -333,14 +334,14 @@ mod tests {
 
     #[test]
     fn the_first_rank_of_each_other_node_is_asked() {
-        let home = |node: u8, site: &str| Home {
+        let home = |node: u8, site: &str| Locality {
             node: vec![node],
             site: Some(site.into()),
-            ..Home::default()
+            ..Locality::default()
         };
         let homes = [home(7, "a"), home(5, "a"), home(7, "a"), home(1, "b"), home(5, "a")];
-        assert_eq!(firsts(&Map::of(&homes), 5), [1, 3]);
-        assert_eq!(firsts(&Map::of(&homes[..3]), 3), []);
-        assert_eq!(firsts(&Map::flat(), 3), []);
+        assert_eq!(firsts(&SiteMap::of(&homes), 5), [1, 3]);
+        assert_eq!(firsts(&SiteMap::of(&homes[..3]), 3), []);
+        assert_eq!(firsts(&SiteMap::flat(), 3), []);
     }
 }

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use boot::Job;
 use driver::{
-    Congestion, Encryption, FarTcp, Gateways, Identity, OwnRail, QuicConfig, QuicRail, Rail,
-    ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, machine_identity, node_identity,
+    Congestion, Encryption, Gateways, Identity, OwnRail, QuicConfig, QuicRail, Rail, ShmConfig,
+    ShmRail, TcpConfig, TcpNetworks, TcpRail, WanTcp, machine_identity, node_identity,
 };
 use engine::{Config, Engine};
 use lock::Uncancelled;
 use progress::{Directory, Policy, Progress, Worker};
-use topo::sites::{Home, Map, Network};
+use topo::sites::{Locality, Network, SiteMap};
 use wire::PeerId;
 
 use crate::comm::{self, Comm};
@@ -113,7 +113,7 @@ impl Process {
 
     /// The nodes and sites of the job's ranks; all processes say the same.
     #[inline]
-    pub fn sites(&self) -> &Map {
+    pub fn sites(&self) -> &SiteMap {
         &self.modex.sites
     }
 
@@ -464,8 +464,8 @@ impl Opened {
 fn open_beside(
     job: &Job,
     modex: &Modex,
-    home: &Home,
-    sites: &Arc<OnceLock<Map>>,
+    home: &Locality,
+    sites: &Arc<OnceLock<SiteMap>>,
 ) -> Result<Vec<(Opened, String)>, String> {
     if modex.vcis == 1 {
         return Ok(Vec::new());
@@ -488,7 +488,7 @@ fn publish_card(
     job: &Job,
     name: &str,
     opened: &Opened,
-    home: &Home,
+    home: &Locality,
     gateways: &Gateways,
 ) -> Result<(), String> {
     let mut card = Vec::new();
@@ -505,7 +505,7 @@ fn publish_card(
 
 /// Opens these rails of this process. Settings restrict the networks; which links are between
 /// sites they find in `sites` before the first is opened.
-fn open_rails(job: &Job, wanted: &str, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
+fn open_rails(job: &Job, wanted: &str, sites: &Arc<OnceLock<SiteMap>>) -> Result<Opened, String> {
     let rank = PeerId(job.rank());
     let own = OwnRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
     let mut opened =
@@ -543,7 +543,7 @@ pub(crate) fn wanted_rails() -> Cow<'static, str> {
     match (settings::RAILS.given(), settings::SITE.given()) {
         (Some(given), _) => given.to_string_lossy(),
         (None, None) => "shm,tcp".into(),
-        (None, Some(_)) if FarTcp::remembers() || settings::CONGESTION.given().is_some() => {
+        (None, Some(_)) if WanTcp::has_bbr() || settings::CONGESTION.given().is_some() => {
             "shm,tcp,quic".into()
         }
         (None, Some(_)) => "shm,quic,tcp".into(),
@@ -574,7 +574,7 @@ fn open_shm(job: &Job) -> Result<Box<dyn Rail>, String> {
 /// Opens the rail over TCP, and one more for each further network.
 fn open_tcp(
     job: &Job,
-    sites: &Arc<OnceLock<Map>>,
+    sites: &Arc<OnceLock<SiteMap>>,
     rails: &mut Vec<Box<dyn Rail>>,
 ) -> Result<TcpNetworks, String> {
     let config = TcpConfig {
@@ -606,13 +606,13 @@ fn congestion() -> Congestion {
 
 /// Which links are encrypted; between sites, unless the setting says otherwise. Whoever says hello with the
 /// number of a rank that is not there has not proved anything yet.
-fn encryption(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Encryption, String> {
+fn encryption(job: &Job, sites: &Arc<OnceLock<SiteMap>>) -> Result<Encryption, String> {
     let wanted = settings::ENCRYPT.text();
     match wanted.trim() {
         "sites" => {
             let (sites, own, size) = (Arc::clone(sites), job.rank(), job.size());
             let is_here =
-                move |peer: u32, map: &Map| peer < size && map.site(peer) == map.site(own);
+                move |peer: u32, map: &SiteMap| peer < size && map.site(peer) == map.site(own);
             let covers = move |peer: PeerId| !sites.get().is_some_and(|map| is_here(peer.0, map));
             Ok(Encryption::Some(Arc::new(covers)))
         }
@@ -668,7 +668,7 @@ fn idle_pollers(policy: Policy) -> Result<Policy, String> {
 }
 
 /// Where this process is.
-fn home(rails: &TcpNetworks) -> Result<Home, String> {
+fn home(rails: &TcpNetworks) -> Result<Locality, String> {
     let site = settings::SITE.given().map(|name| name.to_string_lossy().into_owned());
     if let Some(name) = site.as_deref().filter(|name| !(1..=SITE_NAME_MAX).contains(&name.len())) {
         let variable = settings::SITE.variable();
@@ -687,7 +687,7 @@ fn home(rails: &TcpNetworks) -> Result<Home, String> {
         networks => networks,
     };
     let networks = networks.iter().map(|one| Network::new(one.address(), one.prefix())).collect();
-    Ok(Home { node: node_identity(), machine: machine_identity(), site, networks })
+    Ok(Locality { node: node_identity(), machine: machine_identity(), site, networks })
 }
 
 /// The gateways of this process's site.
@@ -698,11 +698,11 @@ fn gateways() -> Result<Gateways, String> {
 }
 
 /// Where a process is, as it has published.
-fn home_of(job: &Job, rank: u32) -> Result<Home, String> {
+fn home_of(job: &Job, rank: u32) -> Result<Locality, String> {
     let card = job.fetch(rank, CARD).map_err(|error| error.to_string())?;
     let mut entries = parse_card(&card).into_iter().flatten();
     let entry = entries.find(|(name, _)| name == HOME);
-    let home = entry.and_then(|(_, bytes)| Home::parse(&bytes));
+    let home = entry.and_then(|(_, bytes)| Locality::parse(&bytes));
     home.ok_or_else(|| format!("process {rank} published nonsense"))
 }
 
@@ -713,7 +713,7 @@ struct Cards {
     own: Vec<(String, Vec<u8>)>,
     networks: TcpNetworks,
     gateways: Gateways,
-    sites: Map,
+    sites: SiteMap,
     quic_first: QuicFirst,
     /// Sites, and rails that do not lead there: they are tried last.
     barred: Vec<(u32, String)>,

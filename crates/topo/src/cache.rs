@@ -1,8 +1,9 @@
-//! Costs remembered between jobs, on disk.
+//! Costs stored on disk between jobs.
 //!
-//! `$CANELE_CACHE_DIR`, else `$XDG_CACHE_HOME/canele`, else `~/.cache/canele`, else nothing. A
-//! directory that others may write to is not used. There is one file for each machine (home
-//! directories are shared), one for each pair of interfaces, and another for what traffic between the two has shown besides:
+//! The directory is `$CANELE_CACHE_DIR`, else `$XDG_CACHE_HOME/canele`, else `~/.cache/canele`, else
+//! none. A directory that others may write to is not used. It holds one file for each machine, since
+//! home directories are shared, and one for each pair of interfaces. Another file for each pair holds
+//! the traffic statistics.
 //!
 //! ```text
 //! canele 1
@@ -11,8 +12,8 @@
 //! cost/1 5800000:3 12000:8 …
 //! ```
 //!
-//! A file counts only when all of it is understood; it is replaced whole, and the last writer wins.
-//! Ranks that start at once do not all sample: one does, the others wait a little for its word.
+//! A file is used only if all of it is valid. It is replaced as a whole, and the last writer wins.
+//! If ranks start at once, one samples and the others wait a short time for its result.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -30,23 +31,23 @@ use wire::{Cost, HostCost, Traffic};
 use crate::file::{self, Ignored};
 use crate::sample;
 
-/// A directory of remembered costs.
+/// A directory of stored costs.
 #[derive(Clone, Debug)]
 pub struct Cache {
     directory: PathBuf,
     here: Machine,
 }
 
-/// What was remembered, and when.
+/// A stored value and its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<T> {
-    /// The costs.
+    /// The stored value.
     pub value: T,
-    /// How long ago they were written.
+    /// Time since it was written.
     pub age: Duration,
 }
 
-/// The two ends of a link, and the kind of rail between them. The costs are those from here to there.
+/// Name of a link: its rail and its two ends. The costs are those from `here` to `there`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
     rail: String,
@@ -55,23 +56,24 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// The names of a rail and of two ends (a host and its interface, `node1/eth0`), which may be any
-    /// text: what a cache's file cannot hold is replaced by `_`, and a long name is cut.
+    /// Makes a name from a rail and two ends (a host and its interface, `node1/eth0`), which may be
+    /// any text. Characters that a cache file cannot hold are replaced by `_`, and long names are
+    /// cut.
     pub fn new(rail: &str, here: &str, there: &str) -> Self {
         Self { rail: plain(rail), here: plain(here), there: plain(there) }
     }
 
-    /// The rail's name.
+    /// Name of the rail.
     pub fn rail(&self) -> &str {
         &self.rail
     }
 
-    /// This end.
+    /// Name of this end.
     pub fn here(&self) -> &str {
         &self.here
     }
 
-    /// The other end.
+    /// Name of the other end.
     pub fn there(&self) -> &str {
         &self.there
     }
@@ -83,24 +85,24 @@ impl fmt::Display for Pair {
     }
 }
 
-/// What became of costs that were to be kept.
+/// Outcome of storing costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// They are on disk.
+pub enum Stored {
+    /// The costs are on disk.
     Written,
-    /// Another process of this user is writing, or has just written the same.
+    /// Not written: another process of this user is writing, or has just written the same.
     Recent,
 }
 
-/// Why costs could not be kept.
+/// Reason why costs could not be stored.
 #[derive(Debug, thiserror::Error)]
-pub enum KeepError {
+pub enum StoreError {
     /// The directory is not to be trusted.
     #[error("{}: {reason}", directory.display())]
     Directory {
         /// The cache's directory.
         directory: PathBuf,
-        /// What is wrong with it.
+        /// Reason.
         reason: Ignored,
     },
     /// The system refused.
@@ -108,31 +110,31 @@ pub enum KeepError {
     System {
         /// The cache's directory.
         directory: PathBuf,
-        /// Its error.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Cache {
-    /// The cache that the environment names; none where it names nothing, or nothing absolute.
+    /// Returns the cache that the environment names; none without an absolute path.
     pub fn of_environment() -> Option<Self> {
         directory(|name| std::env::var_os(name)).map(Self::at)
     }
 
-    /// The cache in a directory, which need not exist.
+    /// Returns the cache in a directory, which need not exist.
     pub fn at(directory: PathBuf) -> Self {
         Self { directory, here: Machine::this() }
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What this machine cost when it was last sampled, since it was started.
+    /// Returns this machine's costs, if they were sampled since it was booted.
     ///
     /// # Errors
-    /// Why what is there cannot be used.
+    /// The reason why the file cannot be used.
     pub fn host(&self) -> Result<Option<Entry<HostCost>>, Ignored> {
         let Some(found) = self.read::<HostCost>(&self.host_name())? else { return Ok(None) };
         let is_fresh = found.machine == self.here && found.entry.age <= HOST_AGE_MAX;
@@ -143,29 +145,29 @@ impl Cache {
         }
     }
 
-    /// Remembers what this machine costs.
+    /// Stores this machine's costs.
     ///
     /// # Errors
-    /// When the directory cannot be used.
-    pub fn keep_host(&self, cost: &HostCost) -> Result<(), KeepError> {
+    /// If the directory cannot be used.
+    pub fn keep_host(&self, cost: &HostCost) -> Result<(), StoreError> {
         self.prepare()?;
         let name = self.host_name();
         let written = self.make_room(&name).and_then(|()| self.write(&name, HOST_WORD, cost));
         written.map_err(|source| self.refused(source))
     }
 
-    /// What a link cost when it was last used.
+    /// Returns the stored costs of a link.
     ///
     /// # Errors
-    /// Why what is there cannot be used.
+    /// The reason why the file cannot be used.
     pub fn link(&self, pair: &Pair) -> Result<Option<Entry<Cost>>, Ignored> {
         self.of_link(LINK_PREFIX, LINK_WORD, pair)
     }
 
-    /// What the traffic of jobs over a link has shown.
+    /// Returns the stored traffic statistics of a link.
     ///
     /// # Errors
-    /// Why what is there cannot be used.
+    /// The reason why the file cannot be used.
     pub fn traffic(&self, pair: &Pair) -> Result<Option<Entry<Traffic>>, Ignored> {
         self.of_link(TRAFFIC_PREFIX, TRAFFIC_WORD, pair)
     }
@@ -186,13 +188,13 @@ impl Cache {
         if found.entry.age > LINK_AGE_MAX { Err(Ignored::Stale) } else { Ok(Some(found.entry)) }
     }
 
-    /// Remembers what a link costs, unless that was just done: ranks that share a pair of interfaces
-    /// have learned the same. One that has seen the link's rate, or another that is higher by an eighth, says more than
-    /// those before.
+    /// Stores the costs of a link, unless that was just done: ranks that share a pair of interfaces
+    /// have measured the same. They are stored nevertheless if they are the first to show a rate,
+    /// or show one higher by an eighth.
     ///
     /// # Errors
-    /// When the directory cannot be used.
-    pub fn keep_link(&self, pair: &Pair, cost: &Cost) -> Result<Kept, KeepError> {
+    /// If the directory cannot be used.
+    pub fn keep_link(&self, pair: &Pair, cost: &Cost) -> Result<Stored, StoreError> {
         self.prepare()?;
         let beyond = |rate: u64| rate.saturating_add(rate / 8);
         let says_more =
@@ -201,28 +203,28 @@ impl Cache {
             && age < KEEP_EVERY
             && !says_more(&value)
         {
-            return Ok(Kept::Recent);
+            return Ok(Stored::Recent);
         }
-        // Processes of a job end at once, and each keeps what it has seen.
-        let Some(_turn) = self.turn_within(PATIENCE) else { return Ok(Kept::Recent) };
+        // Processes of a job end at once, and each stores its results.
+        let Some(_lock) = self.lock_within(WAIT_MAX) else { return Ok(Stored::Recent) };
         self.write_of_link((LINK_PREFIX, LINK_WORD), pair, cost)
     }
 
-    /// Adds what the traffic of a connection over a link has shown to what was seen before, unless one that has
-    /// seen as much has just done so. Too little of it says nothing.
+    /// Adds a connection's traffic statistics to the stored ones, unless a connection that has seen
+    /// as much has just done so. Too little traffic is not stored.
     ///
     /// # Errors
-    /// When the directory cannot be used.
-    pub fn keep_traffic(&self, pair: &Pair, traffic: &Traffic) -> Result<Kept, KeepError> {
+    /// If the directory cannot be used.
+    pub fn keep_traffic(&self, pair: &Pair, traffic: &Traffic) -> Result<Stored, StoreError> {
         self.prepare()?;
         let known = || self.traffic(pair).ok().flatten();
         let says_enough = |Entry { value, age }: Entry<Traffic>| {
             age < KEEP_EVERY && value.sent_bytes() >= traffic.sent_bytes()
         };
         if !traffic.is_telling() || known().is_some_and(says_enough) {
-            return Ok(Kept::Recent);
+            return Ok(Stored::Recent);
         }
-        let Some(_turn) = self.turn_within(PATIENCE) else { return Ok(Kept::Recent) };
+        let Some(_lock) = self.lock_within(WAIT_MAX) else { return Ok(Stored::Recent) };
         let before = known().map_or(Traffic::default(), |entry| entry.value);
         let both = before.followed_by(*traffic);
         self.write_of_link((TRAFFIC_PREFIX, TRAFFIC_WORD), pair, &both)
@@ -233,16 +235,16 @@ impl Cache {
         (prefix, word): (&str, &str),
         pair: &Pair,
         value: &dyn fmt::Display,
-    ) -> Result<Kept, KeepError> {
+    ) -> Result<Stored, StoreError> {
         let (name, subject) = (name_of(prefix, pair), format!("{word} {pair}"));
         let written = self.make_room(&name).and_then(|()| self.write(&name, &subject, value));
-        written.map(|()| Kept::Written).map_err(|source| self.refused(source))
+        written.map(|()| Stored::Written).map_err(|source| self.refused(source))
     }
 
-    /// All links remembered, in order, and the files that are not used, with the reason.
+    /// Returns all stored links, in order, and the files that are not used, with the reason.
     ///
     /// # Errors
-    /// When the directory cannot be trusted or read; one that does not exist is empty.
+    /// If the directory cannot be trusted or read; one that does not exist is empty.
     pub fn links(&self) -> Result<Listing, Ignored> {
         let mut listing = Listing::default();
         if !file::check_directory(&self.directory)? {
@@ -273,7 +275,7 @@ impl Cache {
         Ok(listing)
     }
 
-    fn read<T: FromStr>(&self, name: &str) -> Result<Option<Found<T>>, Ignored>
+    fn read<T: FromStr>(&self, name: &str) -> Result<Option<CacheFile<T>>, Ignored>
     where
         T::Err: fmt::Display,
     {
@@ -294,48 +296,48 @@ impl Cache {
         format!("{HOST_PREFIX}{:016x}", digest(&self.here.machine))
     }
 
-    fn prepare(&self) -> Result<(), KeepError> {
-        let reject = |reason| KeepError::Directory { directory: self.directory.clone(), reason };
+    fn prepare(&self) -> Result<(), StoreError> {
+        let reject = |reason| StoreError::Directory { directory: self.directory.clone(), reason };
         if file::check_directory(&self.directory).map_err(reject)? {
             return Ok(());
         }
         file::make_directory(&self.directory).map_err(|source| self.refused(source))
     }
 
-    fn refused(&self, source: io::Error) -> KeepError {
-        KeepError::System { directory: self.directory.clone(), source }
+    fn refused(&self, source: io::Error) -> StoreError {
+        StoreError::System { directory: self.directory.clone(), source }
     }
 
-    /// One process at a time samples, or writes links; none while another does, or where locks do not
-    /// work. The turn ends with the file.
-    fn turn(&self) -> Option<File> {
-        self.turn_within(Duration::ZERO)
+    /// Takes the lock under which one process at a time samples, or writes links. None if another
+    /// process has it, or locks do not work. Closing the file releases it.
+    fn try_lock(&self) -> Option<File> {
+        self.lock_within(Duration::ZERO)
     }
 
-    /// The same, where others may take so long.
-    fn turn_within(&self, patience: Duration) -> Option<File> {
+    /// Takes the lock, waiting up to `wait_max`.
+    fn lock_within(&self, wait_max: Duration) -> Option<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
-        let file = rustix::fs::open(self.directory.join(TURN_NAME), flags, mode).ok()?;
-        let until = Instant::now() + patience;
+        let file = rustix::fs::open(self.directory.join(LOCK_NAME), flags, mode).ok()?;
+        let until = Instant::now() + wait_max;
         loop {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Some(File::from(file)),
-                Err(Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(GLANCE_EVERY),
+                Err(Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(RETRY_EVERY),
                 Err(_) => return None,
             }
         }
     }
 
-    /// Removes the entries of this kind that were written longest ago, for one more, and what dead
-    /// writers left.
+    /// Removes the oldest entries of this kind, to make room for one more, and the files of dead
+    /// writers.
     fn make_room(&self, name: &str) -> io::Result<()> {
         if self.directory.join(name).exists() {
             return Ok(());
         }
         let kinds = [HOST_PREFIX, LINK_PREFIX, TRAFFIC_PREFIX];
         let kind = kinds.into_iter().find(|kind| name.starts_with(kind)).unwrap_or(HOST_PREFIX);
-        let mut alike = Vec::new();
+        let mut same_kind = Vec::new();
         for path in self.files()? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             // Another process may have removed it.
@@ -345,39 +347,39 @@ impl Cache {
             if name.starts_with(file::UNFINISHED) && age > UNFINISHED_AGE_MAX {
                 let _ = std::fs::remove_file(&path);
             } else if name.starts_with(kind) {
-                alike.push((written, path));
+                same_kind.push((written, path));
             }
         }
-        alike.sort();
-        for (_, path) in alike.iter().take((alike.len() + 1).saturating_sub(ENTRIES_MAX)) {
+        same_kind.sort();
+        for (_, path) in same_kind.iter().take((same_kind.len() + 1).saturating_sub(ENTRIES_MAX)) {
             let _ = std::fs::remove_file(path);
         }
         Ok(())
     }
 
-    /// Some of the directory's files: all, unless it is full of others.
+    /// Returns the directory's files, up to a limit.
     fn files(&self) -> io::Result<Vec<PathBuf>> {
         let entries = std::fs::read_dir(&self.directory)?.take(FILES_MAX);
         Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
     }
 }
 
-/// What [`Cache::links`] found.
+/// Result of [`Cache::links`].
 #[derive(Debug, Default)]
 pub struct Listing {
     /// The links, sorted.
     pub links: Vec<(Pair, Entry<Cost>)>,
-    /// What was seen of the traffic over links, where enough was sent to say what gets lost.
+    /// Traffic statistics of links that have sent enough to show random losses.
     pub traffic: BTreeMap<Pair, Traffic>,
-    /// Files that are not used, and why.
+    /// Files that are not used, and the reasons.
     pub ignored: Vec<(PathBuf, Ignored)>,
 }
 
-/// What this machine costs: remembered, or sampled now and remembered. Where another process is
-/// sampling, its word is waited for, a few milliseconds; failing that, a usual machine's.
+/// Returns this machine's costs: stored ones, or ones sampled and stored now. If another process is
+/// sampling, waits for its result a few milliseconds, and else returns a usual machine's costs.
 pub fn host_cost(cache: Option<&Cache>) -> HostCost {
     let Some(cache) = cache else { return sample::host() };
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + WAIT_MAX;
     loop {
         if let Ok(Some(entry)) = cache.host() {
             return entry.value;
@@ -385,8 +387,8 @@ pub fn host_cost(cache: Option<&Cache>) -> HostCost {
         if cache.prepare().is_err() {
             return sample::host();
         }
-        if let Some(_turn) = cache.turn() {
-            // Another may have finished between the look and the turn.
+        if let Some(_lock) = cache.try_lock() {
+            // Another may have finished before the lock was taken.
             if let Ok(Some(entry)) = cache.host() {
                 return entry.value;
             }
@@ -394,19 +396,19 @@ pub fn host_cost(cache: Option<&Cache>) -> HostCost {
             if !cost.is_plausible() {
                 return HostCost::default();
             }
-            // A full disk costs the next job a sample.
+            // Errors are ignored: a full disk only costs the next job a sample.
             let _ = cache.keep_host(&cost);
             return cost;
         }
         if Instant::now() >= until {
             return HostCost::default();
         }
-        thread::sleep(GLANCE_EVERY);
+        thread::sleep(RETRY_EVERY);
     }
 }
 
-/// Where the cache is. An empty variable is as good as none, and so is a relative path: it would be
-/// another cache in each directory.
+/// Returns the cache's directory. An empty variable counts as unset, and so does a relative path,
+/// which would be another cache in each directory.
 fn directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     path(settings::CACHE_DIR.variable())
@@ -414,7 +416,7 @@ fn directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         .or_else(|| Some(path("HOME")?.join(".cache/canele")))
 }
 
-/// Which machine, and since when it runs. Containers have their own host names, with costs alike.
+/// Identity of a machine and its boot. Containers have their own host names, with equal costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Machine {
     machine: String,
@@ -434,9 +436,9 @@ impl Machine {
     }
 }
 
-/// A file's content.
+/// Content of a file.
 #[derive(Debug)]
-struct Found<T> {
+struct CacheFile<T> {
     machine: Machine,
     subject: String,
     entry: Entry<T>,
@@ -448,7 +450,7 @@ fn emit(here: &Machine, now: SystemTime, subject: &str, value: &dyn fmt::Display
     format!("{VERSION_LINE}\nmachine {machine} boot {boot} written {written}\n{subject}\n{value}\n")
 }
 
-fn parse<T: FromStr>(text: &str, now: SystemTime) -> Result<Found<T>, Ignored>
+fn parse<T: FromStr>(text: &str, now: SystemTime) -> Result<CacheFile<T>, Ignored>
 where
     T::Err: fmt::Display,
 {
@@ -477,11 +479,11 @@ where
     };
     let value = value.parse().map_err(|error: T::Err| Ignored::Damaged(error.to_string()))?;
     let machine = Machine { machine: machine.into(), boot: boot.into() };
-    Ok(Found { machine, subject: subject.into(), entry: Entry { value, age } })
+    Ok(CacheFile { machine, subject: subject.into(), entry: Entry { value, age } })
 }
 
-/// What was remembered of a link, with its name.
-fn named<T>(word: &str, found: Found<T>) -> Result<(Pair, Entry<T>), Ignored> {
+/// Returns the stored value of a link with the link's name.
+fn named<T>(word: &str, found: CacheFile<T>) -> Result<(Pair, Entry<T>), Ignored> {
     let nameless = || Ignored::Damaged("it names no link".into());
     let words: Vec<&str> = found.subject.split(' ').collect();
     let [_, rail, here, there] = words[..] else { return Err(nameless()) };
@@ -494,14 +496,14 @@ fn name_of(prefix: &str, pair: &Pair) -> String {
     format!("{prefix}{:016x}", digest(&pair.to_string()))
 }
 
-/// A name as one word of a file: printable ASCII, not too long, not empty.
+/// Converts a name to one word of a file: printable ASCII, not too long, not empty.
 fn plain(name: &str) -> String {
     let good = |symbol: char| if symbol.is_ascii_graphic() { symbol } else { '_' };
     let plain: String = name.chars().map(good).take(NAME_MAX).collect();
     if plain.is_empty() { NAMELESS.into() } else { plain }
 }
 
-/// FNV-1a (Fowler, Noll, Vo), for file names: the file itself says whose it is.
+/// FNV-1a (Fowler, Noll, Vo), for file names; the file itself holds the full name.
 fn digest(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
@@ -514,27 +516,29 @@ const TRAFFIC_WORD: &str = "traffic";
 const HOST_PREFIX: &str = "host-";
 const LINK_PREFIX: &str = "link-";
 const TRAFFIC_PREFIX: &str = "traffic-";
-const TURN_NAME: &str = "turn";
+const LOCK_NAME: &str = "turn";
 const NAMELESS: &str = "-";
 
-/// The longest name of a rail, an end or a machine.
+/// Maximum length of the name of a rail, an end or a machine.
 const NAME_MAX: usize = 128;
-/// More links, or machines, are forgotten, the oldest first.
+/// Maximum number of links, or of machines; the oldest are removed first.
 const ENTRIES_MAX: usize = 512;
-/// More files are not looked at.
+/// Maximum number of files that are looked at.
 const FILES_MAX: usize = 4096;
-/// A writer that took longer is dead.
+/// Age above which an unfinished file's writer is dead.
 const UNFINISHED_AGE_MAX: Duration = Duration::from_secs(3600);
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Machines change with their software.
+/// Maximum age of a machine's costs, which change with its software.
 const HOST_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// A link's cost is a first guess, which traffic corrects: an old one is better than none for long.
+/// Maximum age of a link's costs: they are a first guess, which traffic corrects, and an old guess
+/// is better than none.
 const LINK_AGE_MAX: Duration = Duration::from_secs(90 * 24 * 3600);
 const SKEW_MAX: Duration = DAY;
-/// A link's costs are written no more often.
+/// Minimum time between two writes of a link's costs.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Several times what sampling takes on a core of one's own; many links are written in it.
-const PATIENCE: Duration = Duration::from_millis(50);
-const GLANCE_EVERY: Duration = Duration::from_millis(1);
+/// Maximum wait: several times the duration of sampling on a free core, and enough to write many
+/// links.
+const WAIT_MAX: Duration = Duration::from_millis(50);
+const RETRY_EVERY: Duration = Duration::from_millis(1);

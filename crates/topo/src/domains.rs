@@ -1,7 +1,7 @@
-//! Which cores are near each other: those that share the last level of cache, within a node of memory.
+//! Groups of near cores: those that share the last-level cache within a NUMA node.
 //!
-//! The kernel says so in files (sysfs), and hwloc reads the same: for this alone no C library is worth its place
-//! among what users have to install.
+//! The data come from sysfs, which hwloc reads as well. A C library that users would have to
+//! install is not worth it for this alone.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,23 +12,24 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::processor::numbers;
 
-/// What is known of where a core is.
+/// Known location of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
-    /// The node of memory, by its number.
+    /// Number of its NUMA node.
     pub node: Option<usize>,
-    /// The first core that shares its last level of cache.
+    /// First core that shares its last-level cache.
     pub cache: Option<usize>,
 }
 
-/// The cores that a thread may run on, by their numbers; the calling one where none is named. None where the system
-/// does not tell, or the thread has ended.
+/// Returns the cores that a thread may run on, by number; the calling thread's without an id. None
+/// if the system does not tell, or the thread has ended.
 pub fn allowed(thread: Option<Pid>) -> Option<Vec<usize>> {
     let set = sched_getaffinity(thread).ok()?;
     Some((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
 }
 
-/// The cores that some thread of this process may run on, by their numbers. None where the system does not tell.
+/// Returns the cores that any thread of this process may run on, by number. None if the system does
+/// not tell.
 pub fn of_process() -> Option<Vec<usize>> {
     let threads = fs::read_dir("/proc/self/task").ok()?.flatten();
     let id = |thread: fs::DirEntry| Pid::from_raw(thread.file_name().to_str()?.parse().ok()?);
@@ -37,12 +38,13 @@ pub fn of_process() -> Option<Vec<usize>> {
     Some((0..CpuSet::MAX_CPU).filter(is_of_any).collect())
 }
 
-/// Divides cores by where they are, in the order of their first cores. What nothing is known of is one domain.
+/// Groups cores by location, in the order of their first cores. Cores of unknown location form one
+/// domain.
 pub fn divide(cores: &[usize], location: impl Fn(usize) -> Location) -> Vec<Vec<usize>> {
     group(cores, location)
 }
 
-/// Those of which the same is true together, in the order of their first ones.
+/// Groups cores by a key, in the order of their first ones.
 fn group<K: Ord>(cores: &[usize], key: impl Fn(usize) -> K) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
     for core in cores {
@@ -53,18 +55,18 @@ fn group<K: Ord>(cores: &[usize], key: impl Fn(usize) -> K) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The domains of these cores of this machine.
+/// Returns the domains of these cores of this machine.
 pub fn of_machine(cores: &[usize]) -> Vec<Vec<usize>> {
     divide(cores, locate())
 }
 
-/// The same cores by nodes of memory alone.
+/// Groups the cores by NUMA node alone.
 pub fn by_memory(cores: &[usize]) -> Vec<Vec<usize>> {
     let location = locate();
     divide(cores, |core| Location { cache: None, ..location(core) })
 }
 
-/// The hardware threads of each core, those of near cores one after the other.
+/// Groups hardware threads by core; near cores come one after the other.
 pub fn by_core(threads: &[usize]) -> Vec<Vec<usize>> {
     let first = |thread: usize| {
         let siblings = Path::new(CORES).join(format!("cpu{thread}/topology/thread_siblings_list"));
@@ -73,7 +75,7 @@ pub fn by_core(threads: &[usize]) -> Vec<Vec<usize>> {
     of_machine(threads).iter().flat_map(|near| group(near, first)).collect()
 }
 
-/// Where a core of this machine is.
+/// Returns the function that locates a core of this machine.
 pub fn locate() -> impl Fn(usize) -> Location {
     let nodes = nodes(Path::new(NODES));
     move |core| Location {
@@ -82,7 +84,7 @@ pub fn locate() -> impl Fn(usize) -> Location {
     }
 }
 
-/// The nodes of memory, each with its cores.
+/// Returns the NUMA nodes with their cores.
 fn nodes(directory: &Path) -> Vec<(usize, Vec<usize>)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let node = |entry: fs::DirEntry| {
@@ -92,7 +94,7 @@ fn nodes(directory: &Path) -> Vec<(usize, Vec<usize>)> {
     entries.filter_map(node).collect()
 }
 
-/// The first core that shares the last level of the caches described there.
+/// Returns the first core that shares the last level of the caches described in `directory`.
 fn last_cache(directory: &Path) -> Option<usize> {
     let entries = fs::read_dir(directory).ok()?.flatten();
     let cache = |entry: fs::DirEntry| {
@@ -117,8 +119,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_are_divided_by_node_and_by_what_they_share() {
-        // Two nodes of eight cores, each of two caches, of which the last is not this process's but for a core.
+    fn cores_are_divided_by_node_and_shared_cache() {
+        // Two nodes of eight cores with two caches each. Of the last cache only one core is this
+        // process's.
         let location = |core: usize| Location { node: Some(core / 8), cache: Some(core / 4 * 4) };
         let cores: Vec<_> = (0..13).collect();
         let expected = [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9, 10, 11], vec![12]].to_vec();
@@ -143,12 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_known_all_are_one_domain() {
+    fn cores_of_unknown_location_are_one_domain() {
         assert_eq!(divide(&[3, 5], |_| Location::default()), [vec![3, 5]]);
     }
 
     #[test]
-    fn what_the_kernel_says_is_read() {
+    fn sysfs_is_read() {
         let machine = tempfile::tempdir().unwrap();
         let cache = machine.path().join("cpu5/cache");
         for (index, level, shared) in [(0, "1\n", "5\n"), (1, "3\n", "4-7\n"), (2, "2\n", "5\n")] {

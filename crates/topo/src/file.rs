@@ -1,4 +1,5 @@
-//! One small file of the cache: read with suspicion, written whole.
+//! One small file of the cache. Reads check owner, mode, type and length; writes replace the whole
+//! file.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -7,22 +8,22 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-/// Why a file or directory of the cache is not used. It is left as it is; a file is replaced when
-/// there is something better to write.
+/// Reason for not using a file or directory of the cache. It is left unchanged; a file is replaced
+/// by the next newer value.
 #[derive(Debug, thiserror::Error)]
 pub enum Ignored {
     /// It cannot be opened or read.
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
-    /// A directory, link, pipe or device where a file belongs, or no directory where one belongs.
+    /// A directory, link, pipe or device in place of a file, or no directory in place of one.
     #[error("is not a {0}")]
     Kind(&'static str),
     /// Its owner is another user.
     #[error("belongs to user {owner}, not to {own}; remove it")]
     Foreign {
-        /// Who it belongs to.
+        /// Its owner's user id.
         owner: u32,
-        /// Who runs.
+        /// User id of this process.
         own: u32,
     },
     /// Others may write to it.
@@ -34,20 +35,20 @@ pub enum Ignored {
     /// It is longer than any entry.
     #[error("is longer than {LEN_MAX} bytes")]
     Oversized,
-    /// It was written by a later version.
+    /// It was written by another version.
     #[error("was written by another version")]
     Version,
-    /// What is in it is no entry.
+    /// Its content is no entry.
     #[error("is damaged: {0}")]
     Damaged(String),
-    /// It is older than what it says can be relied on.
+    /// It is too old to be relied on.
     #[error("is out of date")]
     Stale,
 }
 
-/// The text of a file, or nothing where there is none.
+/// Returns the text of a file; none if it does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, Ignored> {
-    // A pipe would keep the reader waiting, and a link lead anywhere.
+    // A pipe would block the reader, and a link could lead anywhere.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(descriptor) => File::from(descriptor),
@@ -65,7 +66,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, Ignored> {
     match limited.read_to_string(&mut text) {
         Ok(_) if text.len() as u64 > LEN_MAX => Err(Ignored::Oversized),
         Ok(_) => Ok(Some(text)),
-        // A character cut at the limit is no news.
+        // A character cut at the limit is not the reason.
         Err(_) if metadata.len() > LEN_MAX => Err(Ignored::Oversized),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             Err(Ignored::Damaged("it is no text".into()))
@@ -74,7 +75,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, Ignored> {
     }
 }
 
-/// Whether a directory may be trusted, if it exists.
+/// Checks that a directory may be trusted. False if it does not exist.
 pub(crate) fn check_directory(path: &Path) -> Result<bool, Ignored> {
     match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_dir() => Err(Ignored::Kind("directory")),
@@ -96,12 +97,12 @@ fn check_owner(metadata: &std::fs::Metadata) -> Result<(), Ignored> {
     if mode & 0o022 != 0 { Err(Ignored::Writable { mode }) } else { Ok(()) }
 }
 
-/// Makes a directory that only this user may enter, with all that lead to it.
+/// Makes a directory that only this user may enter, with its parents.
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Replaces a file at once: readers see all of it, before or after.
+/// Replaces a file atomically: readers see all of the old or the new content.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(directory)?;
@@ -109,8 +110,8 @@ pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
-/// Files that are being written are called so.
+/// Prefix of files that are being written.
 pub(crate) const UNFINISHED: &str = ".new-";
 
-/// The longest entry.
+/// Maximum length of an entry in bytes.
 pub(crate) const LEN_MAX: u64 = 2048;

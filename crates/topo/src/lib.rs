@@ -1,21 +1,21 @@
-//! What this machine and its links cost: sampled here, and remembered on disk between jobs.
+//! Costs of this machine and its links: measured here, and stored on disk between jobs.
 //!
-//! The numbers themselves, and what follows from them, are `wire`'s. [`sample`] takes this machine's in
-//! a few milliseconds; [`cache`] keeps them, and those of links, so that a job begins with what the last
-//! one learned. [`processor`] tells of cores, and what it costs to sleep and be woken on them; [`domains`] which
-//! of them are near each other. [`sites`] says which processes of a job are on one node, and of one site;
-//! [`transport`] over which protocol they try each other first between sites.
+//! The numbers themselves and their use are defined in `wire`. [`sample`] measures this machine's
+//! in a few milliseconds. [`cache`] stores them, and those of links, so that a job begins with the
+//! last one's results. [`processor`] counts cores and measures wake-ups; [`domains`] groups cores
+//! by cache and NUMA node. [`sites`] finds the node and the site of each process of a job.
+//! [`transport`] chooses the protocol that is tried first between sites.
 #![forbid(unsafe_code)]
 
-mod between;
 pub mod cache;
 pub mod domains;
 mod file;
+mod link_costs;
 pub mod processor;
 pub mod sample;
 pub mod sites;
 pub mod transport;
 
-pub use between::{Between, Known, Links, Remembered};
 pub use cache::{Cache, Entry, Pair};
 pub use file::Ignored;
+pub use link_costs::{CachedCosts, KnownLink, LinkCost, NetworkCosts};

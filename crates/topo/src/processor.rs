@@ -1,4 +1,4 @@
-//! The cores of this machine, who wants them, and what it costs a thread to sleep and to be woken on them.
+//! Cores of this machine, the load on them, and the cost of sleeping and being woken.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,18 +8,18 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::domains;
 
-/// Which cores there are.
+/// Numbers of cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores {
-    /// Those that this process may run on, by their numbers.
+    /// Cores that this process may run on, by number.
     pub allowed: Vec<usize>,
-    /// How many of them it may use up: fewer where a control group bounds its processor time.
+    /// Number of them that it may use fully: fewer if a cgroup limits its CPU time.
     pub usable: usize,
-    /// How many the machine has in all.
+    /// Number of cores of the machine.
     pub machine: usize,
 }
 
-/// The cores of this machine and process.
+/// Returns the cores of this machine and process.
 pub fn cores() -> Cores {
     let allowed = domains::allowed(None).unwrap_or_default();
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
@@ -29,17 +29,17 @@ pub fn cores() -> Cores {
     Cores { allowed, usable, machine }
 }
 
-/// What tells how many threads of the machine run or could run (proc_loadavg(5)).
+/// Counter of the machine's runnable threads (proc_loadavg(5)).
 #[derive(Debug)]
 pub struct Runnable(File);
 
 impl Runnable {
-    /// None where the machine does not tell.
+    /// Opens the counter; none if the machine has none.
     pub fn open() -> Option<Self> {
         File::open("/proc/loadavg").ok().map(Self)
     }
 
-    /// How many do now, the calling thread included; a system call.
+    /// Returns the number of runnable threads, the calling one included; one system signal.
     pub fn count(&self) -> Option<usize> {
         let mut text = [0; 64];
         let len = rustix::io::pread(&self.0, &mut text, 0).ok()?;
@@ -47,45 +47,45 @@ impl Runnable {
     }
 }
 
-/// The runnable threads of `averages runnable/all last`.
+/// Parses the runnable threads of `averages runnable/all last`.
 fn runnable(text: &str) -> Option<usize> {
     text.split_ascii_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
 }
 
-/// What it costs from the call that wakes a thread until that runs.
+/// Time from the signal that wakes a thread until that thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// At least.
+    /// Minimum.
     pub least: Duration,
-    /// In half of the cases at most.
+    /// Median.
     pub median: Duration,
 }
 
-/// Lets two threads wake each other in turn, each asleep in the kernel as a waiting rank is, for some
-/// milliseconds. None where the system gives no thread or event.
+/// Lets two threads wake each other alternately for some milliseconds. Each sleeps in the kernel as
+/// a waiting rank does. None if the system gives no thread or eventfd.
 pub fn wake() -> Option<Wake> {
     let [there, back] = [event()?, event()?];
     let mut halves = std::thread::scope(|scope| {
-        let echo = || while hear(&there) == Some(PING) && call(&back, PING) {};
+        let echo = || while receive(&there) == Some(PING) && signal(&back, PING) {};
         let builder = std::thread::Builder::new().name("canele-echo".into());
         builder.spawn_scoped(scope, echo).ok()?;
         let begun = Instant::now();
         let mut halves = Vec::new();
-        while halves.len() < ROUNDS && (halves.is_empty() || begun.elapsed() < ENOUGH) {
+        while halves.len() < ROUNDS && (halves.is_empty() || begun.elapsed() < TIME_MAX) {
             let sent = Instant::now();
-            if !call(&there, PING) || hear(&back).is_none() {
+            if !signal(&there, PING) || receive(&back).is_none() {
                 break;
             }
             halves.push(sent.elapsed() / 2);
         }
-        call(&there, STOP);
+        signal(&there, STOP);
         Some(halves)
     })?;
     halves.sort_unstable();
     Some(Wake { least: *halves.first()?, median: halves[halves.len() / 2] })
 }
 
-/// The cores that a list such as `0-3,8` names.
+/// Parses a list of cores such as `0-3,8`.
 pub(crate) fn numbers(text: &str) -> Option<Vec<usize>> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -100,29 +100,29 @@ fn event() -> Option<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()
 }
 
-fn call(event: &OwnedFd, word: u64) -> bool {
-    rustix::io::write(event, &word.to_ne_bytes()).is_ok()
+fn signal(event: &OwnedFd, value: u64) -> bool {
+    rustix::io::write(event, &value.to_ne_bytes()).is_ok()
 }
 
-/// Sleeps until somebody calls; none if nobody does.
-fn hear(event: &OwnedFd) -> Option<u64> {
-    let limit = rustix::time::Timespec { tv_sec: PATIENCE_S, tv_nsec: 0 };
+/// Sleeps until an event arrives; none on timeout.
+fn receive(event: &OwnedFd) -> Option<u64> {
+    let limit = rustix::time::Timespec { tv_sec: TIMEOUT_S, tv_nsec: 0 };
     poll(&mut [PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN)], Some(&limit)).ok()?;
-    let mut word = [0; 8];
-    rustix::io::read(event, &mut word).ok()?;
-    Some(u64::from_ne_bytes(word))
+    let mut value = [0; 8];
+    rustix::io::read(event, &mut value).ok()?;
+    Some(u64::from_ne_bytes(value))
 }
 
-/// More than Linux can be built for.
+/// Upper limit, above the maximum of any Linux build.
 const CORES_MAX: usize = 1 << 16;
 
 const PING: u64 = 1;
 const STOP: u64 = 2;
-/// The first find caches and cores cold.
+/// Number of rounds. The first ones find caches and cores cold.
 const ROUNDS: usize = 400;
-/// On a busy machine some rounds take milliseconds.
-const ENOUGH: Duration = Duration::from_millis(50);
-const PATIENCE_S: i64 = 5;
+/// Time limit: on a busy machine some rounds take milliseconds.
+const TIME_MAX: Duration = Duration::from_millis(50);
+const TIMEOUT_S: i64 = 5;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
-//! This machine's costs, in a few milliseconds.
+//! Measures this machine's costs in a few milliseconds.
 //!
-//! Every figure is the least of several: whatever disturbs a measurement makes it longer.
+//! Every number is the minimum of several runs, since disturbances only lengthen a measurement.
 
 use std::hint::black_box;
 use std::io::{IoSlice, IoSliceMut};
@@ -16,8 +16,8 @@ use rustix::thread::{current_timer_slack, set_current_timer_slack};
 use wire::HostCost;
 use wire::compress::Codec;
 
-/// Measures copies between buffers, and sends to a socket of this process. Where the system gives no
-/// socket, sends cost what they cost elsewhere ([`HostCost::default`]).
+/// Measures copies between buffers, and sends to a socket of this process. If the system gives no
+/// socket, sends have the default costs ([`HostCost::default`]).
 pub fn host() -> HostCost {
     let usual = HostCost::default();
     let source = vec![1; FAR_LEN];
@@ -32,7 +32,7 @@ pub fn host() -> HostCost {
     let (call_ns, vector_ns) = sends().unwrap_or((usual.call_ns, usual.vector_ns));
     let far_ps_per_byte = (far / FAR_LEN as u64).max(near_ps_per_byte);
     let (compress_ps_per_byte, decompress_ps_per_byte) =
-        packing().unwrap_or((usual.compress_ps_per_byte, usual.decompress_ps_per_byte));
+        compression().unwrap_or((usual.compress_ps_per_byte, usual.decompress_ps_per_byte));
     HostCost {
         copy_ns,
         near_ps_per_byte,
@@ -45,7 +45,7 @@ pub fn host() -> HostCost {
     }
 }
 
-/// The name of this host, as in the names of links.
+/// Returns the name of this host, as used in the names of links.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -54,26 +54,27 @@ fn copy(target: &mut [u8], source: &[u8], len: usize) {
     black_box(&mut target[..len]).copy_from_slice(black_box(&source[..len]));
 }
 
-/// Picoseconds to pack a byte, and to unpack it: of doubles, three in four of them zero, which are
-/// neither quick nor slow to pack.
-fn packing() -> Option<(u64, u64)> {
+/// Measures picoseconds to compress and to decompress a byte. The data are doubles of which three
+/// in four are zero, which are of medium speed to compress.
+fn compression() -> Option<(u64, u64)> {
     let double = |at: u32| if at.is_multiple_of(4) { f64::from(at).sqrt() } else { 0.0 };
     let bytes: Vec<u8> =
-        (0..(PACKED_LEN / 8) as u32).flat_map(|at| double(at).to_le_bytes()).collect();
-    let mut packer = Codec::default();
-    let packed = packer.compress(&bytes, bytes.len())?;
-    packer.decompress(&packed, bytes.len())?;
-    let pack = least_ps(ROUNDS, 1, || {
-        black_box(packer.compress(black_box(&bytes), bytes.len()));
+        (0..(COMPRESSED_LEN / 8) as u32).flat_map(|at| double(at).to_le_bytes()).collect();
+    let mut codec = Codec::default();
+    let compressed = codec.compress(&bytes, bytes.len())?;
+    codec.decompress(&compressed, bytes.len())?;
+    let compress_ps = least_ps(ROUNDS, 1, || {
+        black_box(codec.compress(black_box(&bytes), bytes.len()));
     });
-    let unpack = least_ps(ROUNDS, 1, || {
-        black_box(packer.decompress(black_box(&packed), bytes.len()));
+    let decompress_ps = least_ps(ROUNDS, 1, || {
+        black_box(codec.decompress(black_box(&compressed), bytes.len()));
     });
     let per_byte = |ps: u64| (ps / bytes.len() as u64).max(1);
-    Some((per_byte(pack), per_byte(unpack)))
+    Some((per_byte(compress_ps), per_byte(decompress_ps)))
 }
 
-/// What a send costs, and each element more: the same bytes in one piece and in many.
+/// Measures the cost of a send, and of each further element: the same bytes in one piece and in
+/// many.
 fn sends() -> Option<(u64, u64)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
@@ -83,10 +84,11 @@ fn sends() -> Option<(u64, u64)> {
     Some((whole.div_ceil(1000), more.div_ceil(1000).max(1)))
 }
 
-/// Picoseconds of a send of [`SENT_LEN`] bytes from so many places; none where it is refused.
+/// Measures picoseconds of a send of [`SENT_LEN`] bytes from so many places; none if the send
+/// fails.
 fn send((from, to): &(OwnedFd, OwnedFd), elements: usize) -> Option<u64> {
     let bytes = vec![3; 2 * SENT_LEN];
-    // Apart, as an application's are.
+    // Spread out, like an application's data.
     let stride = bytes.len() / elements;
     let slices: Vec<IoSlice<'_>> = (0..elements)
         .map(|at| IoSlice::new(&bytes[at * stride..][..SENT_LEN / elements]))
@@ -112,8 +114,8 @@ fn send((from, to): &(OwnedFd, OwnedFd), elements: usize) -> Option<u64> {
     least
 }
 
-/// How late a sleep ends, by a timer without slack: what it takes to be woken, from an idle core if this one
-/// is. None where the system gives no such timer.
+/// Measures the delay of a sleep's end with a timer without slack: the wake-up latency, from an
+/// idle core if this one is idle. None if the system has no such timer.
 fn wake_ns() -> Option<u64> {
     let slack_ns = current_timer_slack().ok()?;
     set_current_timer_slack(NonZeroU64::new(1)).ok()?;
@@ -122,7 +124,7 @@ fn wake_ns() -> Option<u64> {
     late_ps.map(|late_ps| late_ps.div_ceil(1000))
 }
 
-/// The least time of one call in picoseconds, over `rounds` of `times` calls.
+/// Returns the minimum time of one call in picoseconds, over `rounds` of `times` calls.
 fn least_ps(rounds: u32, times: u32, mut call: impl FnMut()) -> u64 {
     let round = |_| {
         let begin = Instant::now();
@@ -133,18 +135,18 @@ fn least_ps(rounds: u32, times: u32, mut call: impl FnMut()) -> u64 {
     u64::try_from(least.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000) / u64::from(times)
 }
 
-/// The last ones with caches, predictors and page tables warm.
+/// Number of rounds; the last ones run with warm caches, predictors and page tables.
 const ROUNDS: u32 = 8;
 const SHORT_LEN: usize = 64;
-/// Two of them fit a second-level cache.
+/// Length of which two buffers fit a second-level cache.
 const NEAR_LEN: usize = 128 << 10;
-/// Two of them do not fit most.
+/// Length of which two buffers do not fit most second-level caches.
 const FAR_LEN: usize = 1 << 20;
-/// A piece of a long message.
-const PACKED_LEN: usize = 64 << 10;
+/// Length of a piece of a long message.
+const COMPRESSED_LEN: usize = 64 << 10;
 const SENT_LEN: usize = 1024;
 const ELEMENTS: usize = 16;
-/// Packets that fit a socket's buffer at once.
+/// Number of packets that fit a socket's buffer at once.
 const SENDS: u32 = 8;
 const NAPS: u32 = 16;
 const NAP: Duration = Duration::from_micros(20);

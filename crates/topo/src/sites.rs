@@ -1,13 +1,14 @@
-//! Who is where: the nodes and sites of a job's processes.
+//! Nodes and sites of a job's processes.
 //!
-//! Each process tells the others of its [`Home`]. From all of them, in the order of ranks, follows the
-//! [`Map`]: numbers of nodes and sites, dense, in the order of their first rank.
+//! Each process publishes its [`Locality`]. The [`SiteMap`] is computed from all of them, in the
+//! order of ranks: numbers of nodes and sites, dense, in the order of their first rank.
 //!
-//! Processes that share memory are on one node. A process that names its site is of that site. Those that
-//! name none are of one site if they are on one node, or on a network in common; so are all that are
-//! linked by a chain of such. A network is known by the bits that its addresses share, so two of the same
-//! numbers look like one; where two nodes have the same address in it they are known to be two, and it
-//! joins nobody. Names tell sites apart even within a node, so that a node is of one site always.
+//! Processes that share memory are on one node. A process that names its site belongs to that site.
+//! Processes without a name are in one site if they are on one node or have a network in common,
+//! directly or by a chain of such. A network is identified by the bits that its addresses share, so
+//! two private networks with the same numbers look like one. If two nodes have the same address in
+//! it, they are known to be two, and the network connects no nodes. Names separate sites even
+//! within a node, so that a node always belongs to one site.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,31 +16,32 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::number;
 
-/// Where a process is, as it tells the others.
+/// Locality of a process, as it publishes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Home {
-    /// The same bytes in all processes that share memory, and in no others; at most 255.
+pub struct Locality {
+    /// Identity of the node: equal for processes that share memory, and different for others; at
+    /// most 255 bytes.
     pub node: Vec<u8>,
-    /// The same bytes in all processes whose nodes share a machine and its cores, as containers do, and in no others;
-    /// none where that is not known; at most 255.
+    /// Identity of the machine: equal for processes whose nodes share a machine and its cores, as
+    /// containers do, and different for others. Empty if unknown; at most 255 bytes.
     pub machine: Vec<u8>,
-    /// The site's name, if it has one; at most 255 bytes.
+    /// Name of the site, if it has one; at most 255 bytes.
     pub site: Option<String>,
-    /// The networks that lead from here to other machines; at most 255.
+    /// Networks that lead from here to other machines; at most 255.
     pub networks: Vec<Network>,
 }
 
-/// An address, and the network that it belongs to.
+/// An address and its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
     prefix: u8,
 }
 
-/// The node and the site of every process of a job.
+/// Node and site of every process of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Map {
-    /// For each rank; none at all where everybody is on one node.
+pub struct SiteMap {
+    /// Node and site of each rank; empty if all are on one node.
     places: Vec<Place>,
     nodes: u32,
     sites: u32,
@@ -52,29 +54,31 @@ struct Place {
     site: u32,
 }
 
-impl Map {
-    /// Everybody on one node of one site.
+impl SiteMap {
+    /// Makes the map of processes on one node of one site.
     pub fn flat() -> Self {
         Self { places: Vec::new(), nodes: 1, sites: 1, is_one_machine: true }
     }
 
-    /// The map of processes at these homes, in the order of their ranks.
-    pub fn of(homes: &[Home]) -> Self {
-        let node = dense(homes.iter().map(|home| (&home.node, &home.site)));
-        let site = dense(families(homes, &node));
+    /// Makes the map of processes with these localities, in the order of their ranks.
+    pub fn of(localities: &[Locality]) -> Self {
+        let node = dense(localities.iter().map(|locality| (&locality.node, &locality.site)));
+        let site = dense(site_keys(localities, &node));
         let places = node.into_iter().zip(site).map(|(node, site)| Place { node, site });
-        let is_known = homes.first().is_some_and(|home| !home.machine.is_empty());
-        let is_same = homes.windows(2).all(|homes| homes[0].machine == homes[1].machine);
+        let is_known = localities.first().is_some_and(|locality| !locality.machine.is_empty());
+        let is_same =
+            localities.windows(2).all(|localities| localities[0].machine == localities[1].machine);
         Self::of_places(places.collect(), is_known && is_same)
     }
 
-    /// The node of a rank of the job, one of `0..nodes()`.
+    /// Returns the node of a rank of the job, one of `0..nodes()`.
     #[inline]
     pub fn node(&self, rank: u32) -> u32 {
         self.place(rank).node
     }
 
-    /// The site of a rank of the job, one of `0..sites()`. Ranks of one node are of one site.
+    /// Returns the site of a rank of the job, one of `0..sites()`. Ranks of one node are of one
+    /// site.
     #[inline]
     pub fn site(&self, rank: u32) -> u32 {
         self.place(rank).site
@@ -90,12 +94,12 @@ impl Map {
         self.sites
     }
 
-    /// Whether all nodes are known to be on one machine, whose cores they share.
+    /// True if all nodes are known to be on one machine, whose cores they share.
     pub fn is_one_machine(&self) -> bool {
         self.is_one_machine
     }
 
-    /// The map as bytes: whether all is on one machine, and runs of ranks at one place.
+    /// Encodes the map: the machine flag, and runs of ranks with the same node and site.
     pub fn emit(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, u8::from(self.is_one_machine)];
         for run in self.places.chunk_by(|one, next| one == next) {
@@ -105,7 +109,7 @@ impl Map {
         bytes
     }
 
-    /// The map of a job of so many processes; none where the bytes are no such map.
+    /// Decodes the map of a job of so many processes; none if the bytes are not valid.
     pub fn parse(bytes: &[u8], size: u32) -> Option<Self> {
         let (&is_one_machine, mut rest) = bytes.strip_prefix(&[VERSION])?.split_first()?;
         let mut places: Vec<Place> = Vec::new();
@@ -139,8 +143,8 @@ impl Map {
     }
 }
 
-impl Home {
-    /// The home as bytes.
+impl Locality {
+    /// Encodes the locality.
     pub fn emit(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
         let mut append = |part: &[u8]| {
@@ -161,7 +165,7 @@ impl Home {
         bytes
     }
 
-    /// The home that a process told of; none where the bytes are none.
+    /// Decodes a published locality; none if the bytes are not valid.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes.strip_prefix(&[VERSION])?;
         let mut part = || {
@@ -185,17 +189,17 @@ impl Home {
 }
 
 impl Network {
-    /// The network whose addresses share their first `prefix` bits with `address`.
+    /// Makes the network whose addresses share their first `prefix` bits with `address`.
     pub fn new(address: IpAddr, prefix: u8) -> Self {
         Self { address, prefix: prefix.min(length(address)) }
     }
 
-    /// The address in it that is told of.
+    /// Returns the address in the network.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// The first address of the network, and the bits that its addresses share.
+    /// Returns the first address of the network, and the number of bits that its addresses share.
     fn subnet(&self) -> (IpAddr, u8) {
         let unused = u32::from(length(self.address) - self.prefix);
         let first = match self.address {
@@ -227,7 +231,8 @@ fn length(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// Whether nodes and sites are numbered as they come, and every node is of one site.
+/// True if nodes and sites are numbered in the order of their first ranks, and every node is of one
+/// site.
 fn is_ordered(places: &[Place]) -> bool {
     let mut sites_of_nodes: Vec<u32> = Vec::new();
     let mut sites = 0;
@@ -240,29 +245,33 @@ fn is_ordered(places: &[Place]) -> bool {
     })
 }
 
-/// What ranks of one site have in common: the site's name, or the first node of those that networks join.
-fn families<'a>(homes: &'a [Home], node: &[u32]) -> Vec<(Option<&'a str>, u32)> {
+/// Returns the common key of each rank's site: its name, or the first of the nodes that networks
+/// connect.
+fn site_keys<'a>(localities: &'a [Locality], node: &[u32]) -> Vec<(Option<&'a str>, u32)> {
     let nodes = node.iter().max().map_or(0, |last| last + 1);
-    let mut joined = Joined((0..nodes).collect());
-    for members in subnets(homes, node).into_values() {
+    let mut joined = DisjointSets((0..nodes).collect());
+    for members in subnets(localities, node).into_values() {
         let is_one = members.iter().all(|(_, is_owner)| *is_owner);
         for ((one, _), (other, _)) in members.iter().zip(&members[1..]).filter(|_| is_one) {
             joined.join(*one, *other);
         }
     }
-    let family = |(home, &node): (&'a Home, &u32)| match &home.site {
+    let family = |(locality, &node): (&'a Locality, &u32)| match &locality.site {
         Some(name) => (Some(name.as_str()), 0),
         None => (None, joined.first(node)),
     };
-    homes.iter().zip(node).map(family).collect()
+    localities.iter().zip(node).map(family).collect()
 }
 
-/// The nodes without a site's name in each subnet, and whether each one is the first with its address.
-fn subnets(homes: &[Home], node: &[u32]) -> HashMap<(IpAddr, u8), Vec<(u32, bool)>> {
+/// Returns the nodes without a site's name in each subnet, and whether each is the first with its
+/// address.
+fn subnets(localities: &[Locality], node: &[u32]) -> HashMap<(IpAddr, u8), Vec<(u32, bool)>> {
     let mut owners: HashMap<Network, u32> = HashMap::new();
     let mut subnets: HashMap<(IpAddr, u8), Vec<(u32, bool)>> = HashMap::new();
-    for (home, &node) in homes.iter().zip(node).filter(|(home, _)| home.site.is_none()) {
-        for network in &home.networks {
+    for (locality, &node) in
+        localities.iter().zip(node).filter(|(locality, _)| locality.site.is_none())
+    {
+        for network in &locality.networks {
             let owner = *owners.entry(*network).or_insert(node);
             subnets.entry(network.subnet()).or_default().push((node, owner == node));
         }
@@ -270,10 +279,10 @@ fn subnets(homes: &[Home], node: &[u32]) -> HashMap<(IpAddr, u8), Vec<(u32, bool
     subnets
 }
 
-/// Numbers in sets; each set is known by its least.
-struct Joined(Vec<u32>);
+/// Disjoint sets of numbers; each is identified by its least member.
+struct DisjointSets(Vec<u32>);
 
-impl Joined {
+impl DisjointSets {
     fn join(&mut self, one: u32, other: u32) {
         let (one, other) = (self.first(one), self.first(other));
         self.0[one.max(other) as usize] = one.min(other);
@@ -287,7 +296,7 @@ impl Joined {
     }
 }
 
-/// Numbers for different values, in the order in which they first come.
+/// Numbers different values in the order in which they first appear.
 fn dense<T: Eq + Hash>(values: impl IntoIterator<Item = T>) -> Vec<u32> {
     let mut numbers = HashMap::new();
     let number = |value| {
@@ -313,24 +322,24 @@ mod tests {
         Network::new(address.parse().unwrap(), prefix.parse().unwrap())
     }
 
-    fn home(node: &str, networks: &[&str]) -> Home {
+    fn locality(node: &str, networks: &[&str]) -> Locality {
         let networks = networks.iter().map(|text| network(text)).collect();
-        Home { node: node.into(), machine: Vec::new(), site: None, networks }
+        Locality { node: node.into(), machine: Vec::new(), site: None, networks }
     }
 
-    fn named(node: &str, site: &str, networks: &[&str]) -> Home {
-        Home { site: Some(site.into()), ..home(node, networks) }
+    fn named(node: &str, site: &str, networks: &[&str]) -> Locality {
+        Locality { site: Some(site.into()), ..locality(node, networks) }
     }
 
-    fn numbers(homes: &[Home]) -> (Vec<u32>, Vec<u32>) {
-        let map = Map::of(homes);
-        (0..homes.len() as u32).map(|rank| (map.node(rank), map.site(rank))).unzip()
+    fn numbers(localities: &[Locality]) -> (Vec<u32>, Vec<u32>) {
+        let map = SiteMap::of(localities);
+        (0..localities.len() as u32).map(|rank| (map.node(rank), map.site(rank))).unzip()
     }
 
     #[test]
     fn nodes_are_of_one_machine_if_all_say_so() {
-        let on = |node, machine: &str| Home { machine: machine.into(), ..home(node, &[]) };
-        let is_one = |homes: &[Home]| Map::of(homes).is_one_machine();
+        let on = |node, machine: &str| Locality { machine: machine.into(), ..locality(node, &[]) };
+        let is_one = |localities: &[Locality]| SiteMap::of(localities).is_one_machine();
         assert!(is_one(&[on("a", "m"), on("b", "m")]) && is_one(&[on("a", ""), on("a", "")]));
         assert!(!is_one(&[on("a", "m"), on("b", "m"), on("c", "n")]));
         assert!(!is_one(&[on("a", ""), on("b", "")]), "not known");
@@ -338,55 +347,58 @@ mod tests {
 
     #[test]
     fn hosts_are_of_one_site_by_a_chain_of_networks() {
-        let homes = [
-            home("a", &["10.0.0.1/24"]),
-            home("b", &["10.9.0.1/24"]),
-            home("c", &["10.0.0.3/24", "10.1.0.3/24"]),
-            home("a", &["10.0.0.1/24"]),
-            home("d", &["10.1.0.4/24"]),
-            home("e", &["10.0.0.5/16"]),
+        let localities = [
+            locality("a", &["10.0.0.1/24"]),
+            locality("b", &["10.9.0.1/24"]),
+            locality("c", &["10.0.0.3/24", "10.1.0.3/24"]),
+            locality("a", &["10.0.0.1/24"]),
+            locality("d", &["10.1.0.4/24"]),
+            locality("e", &["10.0.0.5/16"]),
         ];
-        assert_eq!(numbers(&homes), (vec![0, 1, 2, 0, 3, 4], vec![0, 1, 0, 0, 0, 2]));
-        let six = [home("a", &["fd00:1::1/64"]), home("b", &["fd00:1::2/64"])];
-        assert_eq!(Map::of(&six).sites(), 1);
-        let alone = [home("a", &["10.0.0.1/32"]), home("b", &["10.0.0.2/32"])];
-        assert_eq!(Map::of(&alone).sites(), 2);
+        assert_eq!(numbers(&localities), (vec![0, 1, 2, 0, 3, 4], vec![0, 1, 0, 0, 0, 2]));
+        let six = [locality("a", &["fd00:1::1/64"]), locality("b", &["fd00:1::2/64"])];
+        assert_eq!(SiteMap::of(&six).sites(), 1);
+        let alone = [locality("a", &["10.0.0.1/32"]), locality("b", &["10.0.0.2/32"])];
+        assert_eq!(SiteMap::of(&alone).sites(), 2);
     }
 
     #[test]
-    fn networks_of_the_same_numbers_are_two_where_an_address_is_there_twice() {
-        let private = [home("a", &["192.168.1.2/24"]), home("b", &["192.168.1.2/24"])];
-        assert_eq!(Map::of(&private).sites(), 2);
-        let mut homes = private.to_vec();
-        homes.push(home("c", &["192.168.1.3/24", "10.0.0.3/24"]));
-        homes.push(home("a", &["192.168.1.2/24", "10.0.0.1/24"]));
-        assert_eq!(numbers(&homes).1, [0, 1, 0, 0]);
+    fn networks_with_the_same_numbers_are_two_if_an_address_appears_twice() {
+        let private = [locality("a", &["192.168.1.2/24"]), locality("b", &["192.168.1.2/24"])];
+        assert_eq!(SiteMap::of(&private).sites(), 2);
+        let mut localities = private.to_vec();
+        localities.push(locality("c", &["192.168.1.3/24", "10.0.0.3/24"]));
+        localities.push(locality("a", &["192.168.1.2/24", "10.0.0.1/24"]));
+        assert_eq!(numbers(&localities).1, [0, 1, 0, 0]);
     }
 
     #[test]
-    fn names_come_before_networks_and_part_even_a_node() {
-        let homes = [
+    fn names_come_before_networks_and_separate_even_a_node() {
+        let localities = [
             named("a", "north", &["10.0.0.1/24"]),
             named("a", "south", &["10.0.0.1/24"]),
             named("b", "north", &["10.7.0.1/24"]),
-            home("c", &["10.0.0.2/24"]),
-            home("a", &["10.0.0.1/24"]),
+            locality("c", &["10.0.0.2/24"]),
+            locality("a", &["10.0.0.1/24"]),
         ];
-        assert_eq!(numbers(&homes), (vec![0, 1, 2, 3, 4], vec![0, 1, 0, 2, 2]));
+        assert_eq!(numbers(&localities), (vec![0, 1, 2, 3, 4], vec![0, 1, 0, 2, 2]));
     }
 
     #[test]
     fn one_node_needs_no_table() {
-        assert_eq!(Map::of(&vec![home("a", &[]); 5]), Map::flat());
-        assert_eq!(Map::flat().emit().len(), 2);
-        assert_eq!((Map::flat().nodes(), Map::flat().sites(), Map::flat().site(4)), (1, 1, 0));
-        assert_eq!(Map::parse(&Map::flat().emit(), 5), Some(Map::flat()));
+        assert_eq!(SiteMap::of(&vec![locality("a", &[]); 5]), SiteMap::flat());
+        assert_eq!(SiteMap::flat().emit().len(), 2);
+        assert_eq!(
+            (SiteMap::flat().nodes(), SiteMap::flat().sites(), SiteMap::flat().site(4)),
+            (1, 1, 0)
+        );
+        assert_eq!(SiteMap::parse(&SiteMap::flat().emit(), 5), Some(SiteMap::flat()));
     }
 
-    /// Homes that often have a node, a name or a network in common.
-    fn homes() -> impl Strategy<Value = Vec<Home>> {
+    /// Localities that often have a node, a name or a network in common.
+    fn localities() -> impl Strategy<Value = Vec<Locality>> {
         let networks = proptest::collection::vec((0u8..4, 1u8..6, 24u8..26), 0..3);
-        let one = (0u8..6, 0u8..8, networks).prop_map(|(node, site, networks)| Home {
+        let one = (0u8..6, 0u8..8, networks).prop_map(|(node, site, networks)| Locality {
             node: vec![node],
             machine: vec![node / 3],
             site: ["x", "y"].get(usize::from(site)).map(ToString::to_string),
@@ -398,17 +410,18 @@ mod tests {
         proptest::collection::vec(one, 1..12)
     }
 
-    /// Which ranks are of one site, by the definition: the closure of what any two have in common.
-    fn by_definition(homes: &[Home]) -> Vec<Vec<bool>> {
+    /// Returns the pairs of ranks in one site, by the definition: the closure of what any two have
+    /// in common.
+    fn by_definition(localities: &[Locality]) -> Vec<Vec<bool>> {
         let is_twice = |subnet| {
-            let all = || homes.iter().filter(|home| home.site.is_none());
+            let all = || localities.iter().filter(|locality| locality.site.is_none());
             let both = all().flat_map(|one| all().map(move |other| (one, other)));
             both.filter(|(one, other)| one.node != other.node).any(|(one, other)| {
                 let same = one.networks.iter().filter(|n| other.networks.contains(n));
                 same.map(Network::subnet).any(|it| it == subnet)
             })
         };
-        let meet = |one: &Home, other: &Home| match (&one.site, &other.site) {
+        let meet = |one: &Locality, other: &Locality| match (&one.site, &other.site) {
             (Some(one), Some(other)) => one == other,
             (None, None) => {
                 let theirs: Vec<_> = other.networks.iter().map(Network::subnet).collect();
@@ -417,8 +430,10 @@ mod tests {
             }
             (Some(_), None) | (None, Some(_)) => false,
         };
-        let all = 0..homes.len();
-        let row = |one: usize| all.clone().map(|other| meet(&homes[one], &homes[other])).collect();
+        let all = 0..localities.len();
+        let row = |one: usize| {
+            all.clone().map(|other| meet(&localities[one], &localities[other])).collect()
+        };
         let mut joined: Vec<Vec<bool>> = all.clone().map(row).collect();
         for via in all.clone() {
             for from in all.clone() {
@@ -432,21 +447,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sites_are_what_their_definition_says(homes in homes()) {
-            let (node, site) = numbers(&homes);
-            let joined = by_definition(&homes);
+        fn sites_follow_their_definition(localities in localities()) {
+            let (node, site) = numbers(&localities);
+            let joined = by_definition(&localities);
             for (one, row) in joined.iter().enumerate() {
                 for (other, &expected) in row.iter().enumerate() {
                     prop_assert_eq!(site[one] == site[other], expected || one == other);
-                    let same = (&homes[one].node, &homes[one].site)
-                        == (&homes[other].node, &homes[other].site);
+                    let same = (&localities[one].node, &localities[one].site)
+                        == (&localities[other].node, &localities[other].site);
                     prop_assert_eq!(node[one] == node[other], same);
                 }
             }
-            let mut machines = homes.iter().map(|home| &home.machine);
+            let mut machines = localities.iter().map(|locality| &locality.machine);
             let first = machines.next();
             let is_one = machines.all(|machine| Some(machine) == first);
-            let map = Map::of(&homes);
+            let map = SiteMap::of(&localities);
             prop_assert_eq!(map.is_one_machine(), is_one || map.nodes() == 1);
             let in_order = |all: &[u32]| {
                 let mut next = 0;
@@ -456,31 +471,31 @@ mod tests {
         }
 
         #[test]
-        fn every_process_finds_the_same_map(homes in homes(), turn in 0usize..4) {
-            let told: Vec<Home> =
-                homes.iter().map(|home| Home::parse(&home.emit()).unwrap()).collect();
-            prop_assert_eq!(&told, &homes);
-            let mut turned = told;
-            for home in &mut turned {
-                let by = turn % home.networks.len().max(1);
-                home.networks.rotate_left(by);
+        fn every_process_finds_the_same_map(localities in localities(), shift in 0usize..4) {
+            let decoded: Vec<Locality> =
+                localities.iter().map(|locality| Locality::parse(&locality.emit()).unwrap()).collect();
+            prop_assert_eq!(&decoded, &localities);
+            let mut rotated = decoded;
+            for locality in &mut rotated {
+                let by = shift % locality.networks.len().max(1);
+                locality.networks.rotate_left(by);
             }
-            let map = Map::of(&homes);
-            prop_assert_eq!(&Map::of(&turned), &map);
-            prop_assert_eq!(Map::parse(&map.emit(), homes.len() as u32), Some(map));
+            let map = SiteMap::of(&localities);
+            prop_assert_eq!(&SiteMap::of(&rotated), &map);
+            prop_assert_eq!(SiteMap::parse(&map.emit(), localities.len() as u32), Some(map));
         }
 
         #[test]
-        fn bytes_of_a_stranger_are_a_map_or_are_not(bytes: Vec<u8>, size in 1u32..40) {
+        fn foreign_bytes_never_give_an_inconsistent_map(bytes: Vec<u8>, size in 1u32..40) {
             let whole = [&[VERSION][..], &bytes].concat();
-            if let Some(map) = Map::parse(&whole, size) {
+            if let Some(map) = SiteMap::parse(&whole, size) {
                 for rank in 0..size {
                     prop_assert!(map.node(rank) < map.nodes() && map.site(rank) < map.sites());
                 }
-                prop_assert_eq!(Map::parse(&map.emit(), size), Some(map));
+                prop_assert_eq!(SiteMap::parse(&map.emit(), size), Some(map));
             }
-            if let Some(home) = Home::parse(&whole) {
-                prop_assert_eq!(Home::parse(&home.emit()), Some(home));
+            if let Some(locality) = Locality::parse(&whole) {
+                prop_assert_eq!(Locality::parse(&locality.emit()), Some(locality));
             }
         }
     }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
-use topo::cache::{Kept, host_cost};
+use topo::cache::{Stored, host_cost};
 use topo::{Cache, Ignored, Pair};
 use wire::{Cost, HostCost, Traffic};
 
@@ -19,7 +19,7 @@ fn costs_come_back_from_a_directory_made_for_them() {
     assert!(matches!(cache.link(&pair()), Ok(None)));
     assert!(matches!(cache.host(), Ok(None)));
     assert!(cache.links().unwrap().links.is_empty());
-    assert_eq!(cache.keep_link(&pair(), &cost()).unwrap(), Kept::Written);
+    assert_eq!(cache.keep_link(&pair(), &cost()).unwrap(), Stored::Written);
     cache.keep_host(&HostCost::default()).unwrap();
     let entry = cache.link(&pair()).unwrap().unwrap();
     assert_eq!(entry.value, cost());
@@ -36,28 +36,28 @@ fn a_rate_that_was_seen_is_written_over_a_guess_at_once() {
     let guessed = Cost::linear(1_000, 2_000, 125_000_000);
     let mut seen = guessed;
     seen.learn(1 << 20, 80_000_000);
-    assert_eq!(cache.keep_link(&pair(), &guessed).unwrap(), Kept::Written);
-    assert_eq!(cache.keep_link(&pair(), &seen).unwrap(), Kept::Written);
-    assert_eq!(cache.keep_link(&pair(), &guessed).unwrap(), Kept::Recent);
-    assert_eq!(cache.keep_link(&pair(), &seen).unwrap(), Kept::Recent);
+    assert_eq!(cache.keep_link(&pair(), &guessed).unwrap(), Stored::Written);
+    assert_eq!(cache.keep_link(&pair(), &seen).unwrap(), Stored::Written);
+    assert_eq!(cache.keep_link(&pair(), &guessed).unwrap(), Stored::Recent);
+    assert_eq!(cache.keep_link(&pair(), &seen).unwrap(), Stored::Recent);
     let mut faster = guessed;
     (0..16).for_each(|_| faster.learn(1 << 20, seen.busy_ns(1 << 20) / 2));
-    assert_eq!(cache.keep_link(&pair(), &faster).unwrap(), Kept::Written, "a higher rate");
-    assert_eq!(cache.keep_link(&pair(), &seen).unwrap(), Kept::Recent, "and no lower one");
+    assert_eq!(cache.keep_link(&pair(), &faster).unwrap(), Stored::Written, "a higher rate");
+    assert_eq!(cache.keep_link(&pair(), &seen).unwrap(), Stored::Recent, "and no lower one");
     assert_eq!(cache.link(&pair()).unwrap().unwrap().value, faster);
 }
 
 #[test]
 fn what_was_just_written_is_not_written_again() {
     let (_place, cache) = new();
-    assert_eq!(cache.keep_link(&pair(), &cost()).unwrap(), Kept::Written);
-    assert_eq!(cache.keep_link(&pair(), &Cost::linear(1, 2, 3)).unwrap(), Kept::Recent);
+    assert_eq!(cache.keep_link(&pair(), &cost()).unwrap(), Stored::Written);
+    assert_eq!(cache.keep_link(&pair(), &Cost::linear(1, 2, 3)).unwrap(), Stored::Recent);
     assert_eq!(cache.link(&pair()).unwrap().unwrap().value, cost());
     rewrite(&cache, |text| aged(text, 3600));
     let entry = cache.link(&pair()).unwrap().unwrap();
     assert!(entry.age >= Duration::from_secs(3600));
     let newer = Cost::linear(1, 2, 3);
-    assert_eq!(cache.keep_link(&pair(), &newer).unwrap(), Kept::Written);
+    assert_eq!(cache.keep_link(&pair(), &newer).unwrap(), Stored::Written);
     assert_eq!(cache.link(&pair()).unwrap().unwrap().value, newer);
 }
 
@@ -151,13 +151,13 @@ fn what_traffic_shows_adds_up_beside_what_a_link_costs() {
     let known = || cache.traffic(&pair()).map(|entry| entry.map(|entry| entry.value));
     cache.keep_link(&pair(), &cost()).unwrap();
     assert!(matches!(known(), Ok(None)));
-    assert_eq!(cache.keep_traffic(&pair(), &traffic(1000)).unwrap(), Kept::Recent, "too little");
-    assert_eq!(cache.keep_traffic(&pair(), &traffic(2 << 20)).unwrap(), Kept::Written);
+    assert_eq!(cache.keep_traffic(&pair(), &traffic(1000)).unwrap(), Stored::Recent, "too little");
+    assert_eq!(cache.keep_traffic(&pair(), &traffic(2 << 20)).unwrap(), Stored::Written);
     assert_eq!(known().unwrap(), Some(traffic(2 << 20)));
-    assert_eq!(cache.keep_traffic(&pair(), &traffic(1 << 20)).unwrap(), Kept::Recent);
-    assert_eq!(cache.keep_traffic(&pair(), &traffic(4 << 20)).unwrap(), Kept::Written, "more");
+    assert_eq!(cache.keep_traffic(&pair(), &traffic(1 << 20)).unwrap(), Stored::Recent);
+    assert_eq!(cache.keep_traffic(&pair(), &traffic(4 << 20)).unwrap(), Stored::Written, "more");
     edit(&only(&cache, "traffic-"), |text| aged(text, 3600));
-    assert_eq!(cache.keep_traffic(&pair(), &traffic(2 << 20)).unwrap(), Kept::Written);
+    assert_eq!(cache.keep_traffic(&pair(), &traffic(2 << 20)).unwrap(), Stored::Written);
     assert_eq!(known().unwrap(), Some(traffic(8 << 20)));
     assert_eq!(cache.traffic(&Pair::new("tcp", "b/eth0", "a/eth0")).unwrap(), None, "the way back");
     assert_eq!(cache.link(&pair()).unwrap().unwrap().value, cost());
@@ -187,7 +187,7 @@ fn what_is_known_of_traffic_is_lost_alone() {
         assert!(matches!(&said, Ignored::Damaged(why) if why.contains(reason)), "{said}");
         assert_eq!(cache.link(&pair()).unwrap().unwrap().value, cost());
     }
-    assert_eq!(cache.keep_traffic(&pair(), &traffic).unwrap(), Kept::Written);
+    assert_eq!(cache.keep_traffic(&pair(), &traffic).unwrap(), Stored::Written);
     assert_eq!(cache.traffic(&pair()).unwrap().unwrap().value, traffic);
 }
 
@@ -199,7 +199,7 @@ fn damaged_files_are_replaced() {
     let listing = cache.links().unwrap();
     assert!(listing.links.is_empty());
     assert!(matches!(listing.ignored[..], [(_, Ignored::Damaged(_))]));
-    assert_eq!(cache.keep_link(&pair(), &cost()).unwrap(), Kept::Written);
+    assert_eq!(cache.keep_link(&pair(), &cost()).unwrap(), Stored::Written);
     assert_eq!(cache.link(&pair()).unwrap().unwrap().value, cost());
 }
 
@@ -245,7 +245,7 @@ fn the_oldest_links_make_room() {
     let (_place, cache) = new();
     let name = |at: usize| Pair::new("tcp", "a/eth0", &format!("n{at}/eth0"));
     for at in 0..520 {
-        assert_eq!(cache.keep_link(&name(at), &cost()).unwrap(), Kept::Written);
+        assert_eq!(cache.keep_link(&name(at), &cost()).unwrap(), Stored::Written);
     }
     let listing = cache.links().unwrap();
     assert_eq!(listing.links.len(), 512);
