@@ -3,7 +3,7 @@
 use crate::construct::{Block, build, contents, too_large};
 use crate::datatype::{Bounds, Combiner, Contents, Datatype, Edges, TypeError};
 
-/// In which order an array's dimensions vary.
+/// Order in which an array's dimensions vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayOrder {
     /// The last dimension varies fastest.
@@ -12,7 +12,7 @@ pub enum ArrayOrder {
     Fortran,
 }
 
-/// How a dimension of a distributed array is cut.
+/// Distribution of a dimension over processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
     /// Not at all.
@@ -28,11 +28,11 @@ pub enum Distribution {
 pub struct Cut {
     /// Elements of the whole array.
     pub size: i64,
-    /// How they are dealt out.
+    /// Distribution of the elements.
     pub distribution: Distribution,
     /// Elements of a block; none for `MPI_DISTRIBUTE_DFLT_DARG`.
     pub block: Option<i64>,
-    /// Over how many processes.
+    /// Number of processes.
     pub processes: i64,
 }
 
@@ -40,10 +40,11 @@ pub struct Cut {
 type Run = (i64, i64);
 
 impl Datatype {
-    /// The part `starts[i]..starts[i] + sub[i]` of an array of `sizes[i]` elements in each dimension.
+    /// Makes the type of the part `starts[i]..starts[i] + sub[i]` of an array of `sizes[i]`
+    /// elements in each dimension.
     ///
     /// # Errors
-    /// When the part does not lie in the array, or as [`Datatype::contiguous`].
+    /// If the part does not lie in the array; else see [`Datatype::contiguous`].
     pub fn subarray(
         sizes: &[i64],
         sub: &[i64],
@@ -72,11 +73,12 @@ impl Datatype {
         part_of_array(sizes, &runs, order, old, contents)
     }
 
-    /// What process `rank` of `size`, arranged in a grid in row-major order, has of an array that is
-    /// dealt out.
+    /// Makes the type of the part that process `rank` of `size`, in a row-major grid, has of a
+    /// distributed array.
     ///
     /// # Errors
-    /// When the cuts do not fit the array or the grid the processes, or as [`Datatype::contiguous`].
+    /// If the cuts do not fit the array or the grid the processes; else see
+    /// [`Datatype::contiguous`].
     pub fn distributed(
         size: i64,
         rank: i64,
@@ -131,7 +133,7 @@ impl Cut {
         }
     }
 
-    /// What the process at this coordinate has, in rising order.
+    /// Returns the elements of the process at this coordinate, in ascending order.
     fn runs(&self, coordinate: i64) -> Result<Vec<Run>, TypeError> {
         let block = match (self.distribution, self.block) {
             (Distribution::None, _) => self.size,
@@ -162,8 +164,8 @@ impl ArrayOrder {
     }
 }
 
-/// The elements of an array that lie in one of the runs in each dimension. The type has the bounds of the
-/// whole array.
+/// Makes the type of the elements that lie in one of the runs in each dimension. It has the bounds
+/// of the whole array.
 fn part_of_array(
     sizes: &[i64],
     runs: &[Vec<Run>],
@@ -196,7 +198,7 @@ fn part_of_array(
     Ok(Datatype::derived(segments, bounds, part.elements().to_vec(), contents))
 }
 
-/// The constructor's arguments in the standard's order.
+/// Returns the constructor's arguments in the standard's order.
 fn darray_arguments(size: i64, rank: i64, cuts: &[Cut], order: ArrayOrder) -> Vec<i64> {
     let mut integers = vec![size, rank, cuts.len() as i64];
     integers.extend(cuts.iter().map(|cut| cut.size));
@@ -218,7 +220,7 @@ fn check_size(argument: &'static str, size: i64) -> Result<(), TypeError> {
     }
 }
 
-/// One dimension is dealt out in at most so many pieces.
+/// Maximum number of pieces of one dimension.
 const RUNS_MAX: i64 = 1 << 26;
 
 /// `MPI_ORDER_C`.
@@ -245,7 +247,7 @@ mod tests {
         Datatype::builtin(Builtin::Int)
     }
 
-    /// The array's elements that a type has, which are of one `int`.
+    /// Returns the elements of the array that a type has; an element is one `int`.
     fn owned(datatype: &Datatype) -> Vec<isize> {
         let segments = datatype.layout().segments().iter();
         let run = |one: Segment| one.offset / 4..(one.offset + one.len as isize) / 4;

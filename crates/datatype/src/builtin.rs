@@ -1,6 +1,6 @@
 //! The predefined datatypes of the ABI.
 
-/// Which operations a predefined datatype takes part in (MPI-5.0 §6.9.2).
+/// Class of a predefined datatype, which determines its operations (MPI-5.0 §6.9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// C and Fortran integers.
@@ -21,12 +21,12 @@ pub enum Class {
     Pair,
     /// Packed data.
     Packed,
-    /// Fortran kinds that this machine's Rust has no arithmetic for: communicated, not reduced.
+    /// Fortran kinds without arithmetic in Rust on this machine: communicated, not reduced.
     Unusual,
 }
 
-/// How an element lies in memory. `Long`, `UnsignedLong` and `Wchar` are as `I64`, `U64` and `I32`, but of
-/// other widths in external data.
+/// Representation of an element in memory. `Long`, `UnsignedLong` and `Wchar` equal `I64`, `U64`
+/// and `I32`, but have other widths in external data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it: kind and width in bits of each part")]
 pub(crate) enum Element {
@@ -63,12 +63,11 @@ pub(crate) enum Element {
     Bytes32,
 }
 
-/// Where the basic elements lie that an element consists of, in bytes, as the C compilers of this ABI lay
-/// them out.
+/// Places of an element's basic elements, in bytes, with the padding of this ABI's C compilers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     value: Element,
-    /// What follows in a pair, and where.
+    /// Second member of a pair, with its offset.
     index: Option<(isize, Element)>,
     /// Bytes of data.
     size: usize,
@@ -81,7 +80,7 @@ impl Shape {
         Self { value: element, index: None, size, extent: size as isize, alignment }
     }
 
-    /// A pair is a struct of two (MPI-5.0 §6.9.4).
+    /// Makes a pair, which is a struct of two (MPI-5.0 §6.9.4).
     fn pair(value: Element, index: Element) -> Self {
         let (first, second) = (value.shape(), index.shape());
         let alignment = first.alignment.max(second.alignment);
@@ -91,14 +90,14 @@ impl Shape {
         Self { value, index: Some((offset as isize, index)), size, extent, alignment }
     }
 
-    /// The basic elements with their offsets.
+    /// Returns the basic elements with their offsets.
     pub fn parts(self) -> impl Iterator<Item = (isize, Element)> {
         std::iter::once((0, self.value)).chain(self.index)
     }
 }
 
 impl Element {
-    /// How the element lies in memory.
+    /// Returns the places of the element's parts in memory.
     pub fn shape(self) -> Shape {
         match self {
             Self::I8 | Self::U8 | Self::Bytes1 => Shape::basic(self, 1, 1),
@@ -142,12 +141,12 @@ macro_rules! builtins {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The constant's name.
+            /// Name of the constant.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Which operations it takes part in.
+            /// Class, which determines the operations.
             #[inline]
             pub const fn class(self) -> Class {
                 KINDS[self as usize % KINDS.len()].0
@@ -159,7 +158,8 @@ macro_rules! builtins {
             }
         }
 
-        /// Class and element of each, by the last eight bits of its constant: reductions ask at every call.
+        /// Class and element of each type, by the last eight bits of its constant: reductions look
+        /// it up at every call.
         const KINDS: [(Class, Element); 256] = {
             let mut kinds = [(Class::Unusual, Element::Bytes1); 256];
             $(kinds[$value % 256] = (Class::$class, Element::$element);)*
@@ -169,7 +169,7 @@ macro_rules! builtins {
 }
 
 impl Builtin {
-    /// The value of the ABI's constant.
+    /// Value of the ABI's constant.
     pub const fn abi(self) -> u16 {
         self as u16
     }

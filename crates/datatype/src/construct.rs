@@ -1,11 +1,11 @@
-//! The constructors of derived datatypes (MPI-5.0 §5.1.2–5.1.4).
+//! Constructors of derived datatypes (MPI-5.0 §5.1.2–5.1.4).
 
 use memory::{Layout, Segment, Segments};
 
 use crate::builtin::Element;
 use crate::datatype::{Bounds, Combiner, Contents, Datatype, Edges, TypeError, push_elements};
 
-/// So many elements of a type at a displacement in bytes.
+/// A number of elements of a type at a displacement in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
     pub displacement: i64,
@@ -14,7 +14,7 @@ pub(crate) struct Block<'a> {
 }
 
 impl Datatype {
-    /// The same type under another handle.
+    /// Returns the same type under another handle.
     pub fn duplicate(&self) -> Self {
         let contents = contents(Combiner::Dup, vec![], vec![], std::slice::from_ref(self));
         let segments = self.layout().segments().clone();
@@ -25,20 +25,21 @@ impl Datatype {
         copy
     }
 
-    /// `count` elements one behind the other.
+    /// Makes a type of `count` consecutive elements.
     ///
     /// # Errors
-    /// For a negative count, or a type too large to describe; so for all constructors here.
+    /// If a count is negative, or the type is too large to describe. This holds for all
+    /// constructors here.
     pub fn contiguous(count: i64, old: &Self) -> Result<Self, TypeError> {
         let contents =
             contents(Combiner::Contiguous, vec![count], vec![], std::slice::from_ref(old));
         build(std::iter::once(Block { displacement: 0, count, datatype: old }), contents)
     }
 
-    /// `count` blocks of `block` elements, `stride` elements apart.
+    /// Makes a type of `count` blocks of `block` elements, `stride` elements apart.
     ///
     /// # Errors
-    /// As [`Datatype::contiguous`].
+    /// See [`Datatype::contiguous`].
     pub fn vector(count: i64, block: i64, stride: i64, old: &Self) -> Result<Self, TypeError> {
         let stride_bytes = stride.checked_mul(old.extent().1 as i64).ok_or_else(too_large)?;
         let integers = vec![count, block, stride];
@@ -46,10 +47,10 @@ impl Datatype {
         strided(count, block, stride_bytes, old, contents)
     }
 
-    /// `count` blocks of `block` elements, `stride` bytes apart.
+    /// Makes a type of `count` blocks of `block` elements, `stride` bytes apart.
     ///
     /// # Errors
-    /// As [`Datatype::contiguous`].
+    /// See [`Datatype::contiguous`].
     pub fn hvector(count: i64, block: i64, stride: i64, old: &Self) -> Result<Self, TypeError> {
         let integers = vec![count, block];
         let contents =
@@ -57,10 +58,10 @@ impl Datatype {
         strided(count, block, stride, old, contents)
     }
 
-    /// Blocks of `lengths[i]` elements at `displacements[i]` elements.
+    /// Makes a type of blocks of `lengths[i]` elements at `displacements[i]` elements.
     ///
     /// # Errors
-    /// As [`Datatype::contiguous`].
+    /// See [`Datatype::contiguous`].
     pub fn indexed(lengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self, TypeError> {
         check_lengths(lengths)?;
         let extent = old.extent().1 as i64;
@@ -70,10 +71,10 @@ impl Datatype {
         build(blocks(lengths.iter().copied(), bytes, old), contents)
     }
 
-    /// Blocks of `lengths[i]` elements at `displacements[i]` bytes.
+    /// Makes a type of blocks of `lengths[i]` elements at `displacements[i]` bytes.
     ///
     /// # Errors
-    /// As [`Datatype::contiguous`].
+    /// See [`Datatype::contiguous`].
     pub fn hindexed(lengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self, TypeError> {
         check_lengths(lengths)?;
         let integers = chain(lengths.len(), lengths, &[]);
@@ -82,10 +83,10 @@ impl Datatype {
         build(blocks(lengths.iter().copied(), displacements.iter().copied(), old), contents)
     }
 
-    /// Blocks of `length` elements at `displacements[i]` elements.
+    /// Makes a type of blocks of `length` elements at `displacements[i]` elements.
     ///
     /// # Errors
-    /// As [`Datatype::contiguous`].
+    /// See [`Datatype::contiguous`].
     pub fn indexed_block(
         length: i64,
         displacements: &[i64],
@@ -99,10 +100,10 @@ impl Datatype {
         build(blocks(std::iter::repeat(length), bytes, old), contents)
     }
 
-    /// Blocks of `length` elements at `displacements[i]` bytes.
+    /// Makes a type of blocks of `length` elements at `displacements[i]` bytes.
     ///
     /// # Errors
-    /// As [`Datatype::contiguous`].
+    /// See [`Datatype::contiguous`].
     pub fn hindexed_block(
         length: i64,
         displacements: &[i64],
@@ -116,10 +117,10 @@ impl Datatype {
         build(blocks(std::iter::repeat(length), displacements, old), contents)
     }
 
-    /// Blocks of `lengths[i]` elements of `types[i]` at `displacements[i]` bytes.
+    /// Makes a type of blocks of `lengths[i]` elements of `types[i]` at `displacements[i]` bytes.
     ///
     /// # Errors
-    /// As [`Datatype::contiguous`].
+    /// See [`Datatype::contiguous`].
     pub fn structure(
         lengths: &[i64],
         displacements: &[i64],
@@ -137,10 +138,10 @@ impl Datatype {
         build(parts, contents)
     }
 
-    /// The same data with other bounds.
+    /// Returns the same data with other bounds.
     ///
     /// # Errors
-    /// When the upper bound lies beyond the address space.
+    /// If the upper bound lies beyond the address space.
     pub fn resized(&self, lower: i64, extent: i64) -> Result<Self, TypeError> {
         let addresses = vec![lower, extent];
         let contents = contents(Combiner::Resized, vec![], addresses, std::slice::from_ref(self));
@@ -181,7 +182,8 @@ fn strided(
     Ok(Datatype::derived(segments, outline.bounds()?, outline.elements, contents))
 }
 
-/// The segments of so many blocks of so many elements, each so many bytes behind the one before; none if they are too many.
+/// Appends the segments of `count` blocks, each `stride` bytes after the one before; none if there
+/// are too many.
 fn append_strided(
     segments: &mut Segments,
     layout: &Layout,
@@ -200,7 +202,7 @@ fn append_strided(
     })
 }
 
-/// Displacements in elements of so many bytes, in bytes.
+/// Converts displacements in elements to bytes.
 fn scaled(
     displacements: &[i64],
     extent: i64,
@@ -219,7 +221,7 @@ fn blocks<'a>(
     places.map(move |(count, displacement)| Block { displacement, count, datatype })
 }
 
-/// The type of these blocks, one behind the other in the type map.
+/// Makes the type of these blocks, one behind the other in the type map.
 pub(crate) fn build<'a>(
     blocks: impl Iterator<Item = Block<'a>> + Clone,
     contents: Contents,
@@ -240,7 +242,7 @@ pub(crate) fn build<'a>(
     Ok(Datatype::derived(segments, outline.bounds()?, outline.elements, contents))
 }
 
-/// So many elements of a type, and where the lowest and the highest begin.
+/// Elements of a type, and the offsets of the lowest and the highest.
 struct Run<'a> {
     datatype: &'a Datatype,
     count: i64,
@@ -255,7 +257,7 @@ impl<'a> Run<'a> {
         Ok(Self { datatype, count, low: displacement.min(last), high: displacement.max(last) })
     }
 
-    /// The outermost of the edges that each element has.
+    /// Returns the outermost bounds over all elements, from the bounds of one.
     fn spread(&self, edges: Option<Edges>) -> Result<Option<Edges>, TypeError> {
         let Some(Edges { lower, upper }) = edges else { return Ok(None) };
         let lower = (lower as i64).checked_add(self.low);
@@ -265,7 +267,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What is known of a type from its parts, but for where its data lie.
+/// Properties of a type that follow from its parts, except the places of its data.
 struct Outline {
     data: Option<Edges>,
     markers: Option<Edges>,
@@ -281,7 +283,8 @@ impl Outline {
         Self { data: None, markers: None, reach: None, alignment: 1, size: 0, elements }
     }
 
-    /// Blocks of one type, one behind the other, reach what the lowest and the highest do.
+    /// Computes the outline of blocks of one type, whose reach is that of the lowest and the
+    /// highest.
     fn of<'a>(blocks: impl Iterator<Item = Block<'a>>) -> Result<Self, TypeError> {
         let mut outline = Self::new();
         let mut run: Option<Run<'_>> = None;
@@ -380,7 +383,7 @@ pub(crate) fn too_large() -> TypeError {
     TypeError::new("datatype", "", "has too many separate pieces, or too large an extent")
 }
 
-/// A type has at most so many separate pieces that are listed (24 bytes each).
+/// Maximum number of separate segments that a type lists (24 bytes each).
 const SEGMENTS_MAX: usize = 1 << 26;
 
 #[cfg(test)]
@@ -393,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_struct_is_padded_as_c_pads_it() {
+    fn structs_are_padded_like_in_c() {
         let types = [Datatype::builtin(Builtin::Double), Datatype::builtin(Builtin::Char)];
         let made = Datatype::structure(&[1, 1], &[0, 8], &types).unwrap();
         assert_eq!((made.size(), made.extent(), made.true_extent()), (9, (0, 16), (0, 9)));

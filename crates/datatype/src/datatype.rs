@@ -7,15 +7,15 @@ use memory::{Layout, Segment, Segments};
 
 use crate::builtin::{Builtin, Element};
 
-/// What is wrong with a constructor's argument.
+/// Error in a constructor's argument.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{argument} = {value}: {reason}")]
 pub struct TypeError {
-    /// The argument's name in the standard.
+    /// Name of the argument in the standard.
     pub argument: &'static str,
-    /// Its value.
+    /// Value of the argument.
     pub value: String,
-    /// What it should be.
+    /// Requirement that it violates.
     pub reason: &'static str,
 }
 
@@ -25,7 +25,7 @@ impl TypeError {
     }
 }
 
-/// Which constructor made a type (MPI-5.0 §5.1.13).
+/// Constructor of a type (MPI-5.0 §5.1.13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names of the standard's constructors")]
 pub enum Combiner {
@@ -47,21 +47,20 @@ pub enum Combiner {
     Resized,
 }
 
-/// The arguments a type was built with.
+/// Arguments of a type's constructor.
 #[derive(Clone, Debug)]
 pub struct Contents {
     /// The constructor.
     pub combiner: Combiner,
-    /// Its integer arguments, in the standard's order; counts that large-count forms hand in are
-    /// kept here too.
+    /// Integer arguments, in the standard's order, including the counts of large-count forms.
     pub integers: Vec<i64>,
-    /// Its displacements, in bytes.
+    /// Displacements in bytes.
     pub addresses: Vec<i64>,
-    /// Its datatypes.
+    /// Datatype arguments.
     pub datatypes: Vec<Datatype>,
 }
 
-/// The arguments a type was built with, by their types in C.
+/// Arguments of a type's constructor, by their C types.
 #[derive(Clone, Debug)]
 pub struct ListedContents {
     /// The constructor.
@@ -72,7 +71,7 @@ pub struct ListedContents {
     pub addresses: Vec<i64>,
     /// `MPI_Count` arguments.
     pub counts: Vec<i64>,
-    /// Its datatypes.
+    /// Datatype arguments.
     pub datatypes: Vec<Datatype>,
 }
 
@@ -84,29 +83,29 @@ pub struct Datatype(Arc<Inner>);
 struct Inner {
     layout: Arc<Layout>,
     bounds: Bounds,
-    /// Runs of equal basic elements in type-map order, and how many they are.
+    /// Runs of equal basic elements in type-map order, with their numbers.
     elements: Box<[(Element, u64)]>,
     builtin: Option<Builtin>,
     contents: Contents,
     committed: AtomicBool,
-    /// Whether a large-count constructor made it.
+    /// True if a large-count constructor made it.
     large: AtomicBool,
     name: Mutex<Vec<u8>>,
 }
 
-/// The edges of an element, in bytes from its address (MPI-5.0 §5.1.6).
+/// Bounds of an element, in bytes from its address (MPI-5.0 §5.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub lower: isize,
     pub upper: isize,
-    /// Whether the edges are explicit markers; if not, the extent is a multiple of the alignment.
+    /// True if the bounds are explicit markers; if not, the extent is a multiple of the alignment.
     pub marked: bool,
-    /// The edges of the data, if there is any.
+    /// Bounds of the data, if there is any.
     pub data: Option<Edges>,
     pub alignment: usize,
 }
 
-/// First byte, and the one behind the last.
+/// First byte, and the byte behind the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edges {
     pub lower: isize,
@@ -120,18 +119,18 @@ impl Edges {
 }
 
 impl Bounds {
-    /// Bounds that are explicit; `None` if they lie outside the address space.
+    /// Makes explicit bounds; `None` if they lie outside the address space.
     pub fn marked(data: Option<Edges>, markers: Edges, alignment: usize) -> Option<Self> {
         let Edges { lower, upper } = markers;
         upper.checked_sub(lower)?;
         Some(Self { lower, upper, marked: true, data, alignment })
     }
 
-    /// The bounds of elements that reach so far, rounded up to the alignment; `None` if they lie outside
-    /// the address space.
+    /// Makes the bounds of elements with such a reach, rounded up to the alignment; `None` if they
+    /// lie outside the address space.
     ///
-    /// What elements reach includes their own padding. MPI-5.0 §5.1.6 pads the data alone, which is
-    /// less where elements are not aligned; an array of them would not hold the last one.
+    /// The reach includes the elements' own padding. MPI-5.0 §5.1.6 pads the data alone, which
+    /// gives less if elements are not aligned. An array of them would then not hold the last one.
     pub fn padded(data: Option<Edges>, reach: Option<Edges>, alignment: usize) -> Option<Self> {
         let Edges { lower, upper } = reach.unwrap_or(Edges { lower: 0, upper: 0 });
         let rounded = (upper.checked_sub(lower)? as usize).checked_next_multiple_of(alignment)?;
@@ -140,7 +139,7 @@ impl Bounds {
         Some(Self { lower, upper, marked: false, data, alignment })
     }
 
-    /// Where an element begins and ends; an element without data has no place.
+    /// Returns the start and end of an element; none for an element without data.
     pub fn edges(self) -> Option<Edges> {
         self.data.map(|_| Edges { lower: self.lower, upper: self.upper })
     }
@@ -151,7 +150,7 @@ impl Bounds {
 }
 
 impl Datatype {
-    /// A predefined type.
+    /// Returns a predefined type.
     pub fn builtin(builtin: Builtin) -> Self {
         let shape = builtin.element().shape();
         let segments = shape.parts().map(|(offset, part)| Segment { offset, len: part.size() });
@@ -188,7 +187,7 @@ impl Datatype {
         Self(Arc::new(inner))
     }
 
-    /// The same type, which remembers that it was asked for as a Fortran kind; committed.
+    /// Returns a committed copy that records its constructor as a Fortran kind.
     #[must_use]
     pub fn remembering(&self, combiner: Combiner, integers: Vec<i64>) -> Self {
         let contents =
@@ -231,20 +230,20 @@ impl Datatype {
         self.0.layout.size()
     }
 
-    /// Lower bound and extent in bytes.
+    /// Returns the lower bound and extent in bytes.
     pub fn extent(&self) -> (isize, isize) {
         (self.0.bounds.lower, self.0.layout.extent())
     }
 
-    /// Lower bound and extent of the data itself, in bytes.
+    /// Returns the lower bound and extent of the data itself, in bytes.
     pub fn true_extent(&self) -> (isize, isize) {
         let Edges { lower, upper } = self.0.bounds.data.unwrap_or(Edges { lower: 0, upper: 0 });
         (lower, upper - lower)
     }
 
-    /// Where the data of `count` elements lies: the lowest byte's distance from the first element's
-    /// address, and how many bytes it is from there to the highest one's end. None when that exceeds
-    /// the address space.
+    /// Returns the span of the data of `count` elements: the offset of the lowest byte from the
+    /// first element's address, and the length to the end of the highest. None if it exceeds the
+    /// address space.
     pub fn reach(&self, count: usize) -> Option<(isize, usize)> {
         let Some(Edges { lower, upper }) = self.0.bounds.data.filter(|_| count > 0) else {
             return Some((0, 0));
@@ -255,25 +254,25 @@ impl Datatype {
         Some((lowest, usize::try_from(highest.checked_sub(lowest)?).ok()?))
     }
 
-    /// The bytes of one element.
+    /// Returns the layout of one element.
     #[inline]
     pub fn layout(&self) -> &Arc<Layout> {
         &self.0.layout
     }
 
-    /// Which predefined type this is, if it is one.
+    /// Returns the predefined type, if this is one.
     #[inline]
     pub fn as_builtin(&self) -> Option<Builtin> {
         self.0.builtin
     }
 
-    /// How the type was built.
+    /// Returns the constructor's arguments.
     pub fn contents(&self) -> &Contents {
         &self.0.contents
     }
 
-    /// How the type was built, as `MPI_Type_get_contents_c` tells it (MPI-5.0 §5.1.13): what a
-    /// large-count constructor was given as `MPI_Count` is apart from the `int`s.
+    /// Returns the arguments in the form of `MPI_Type_get_contents_c` (MPI-5.0 §5.1.13), which
+    /// separates `MPI_Count` arguments of large-count constructors from `int`s.
     pub fn listed_contents(&self) -> ListedContents {
         let Contents { combiner, integers, addresses, datatypes } = self.contents().clone();
         let mut listed =
@@ -311,12 +310,12 @@ impl Datatype {
         listed
     }
 
-    /// Notes that a large-count constructor made the type.
+    /// Records that a large-count constructor made the type.
     pub fn set_large(&self) {
         self.0.large.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the type may be communicated with.
+    /// True if the type may be communicated with.
     #[inline]
     pub fn is_committed(&self) -> bool {
         self.0.committed.load(Ordering::Relaxed)
@@ -327,17 +326,17 @@ impl Datatype {
         self.0.committed.store(true, Ordering::Relaxed);
     }
 
-    /// The name; that of a derived type is empty until set.
+    /// Returns the name; that of a derived type is empty until set.
     pub fn name(&self) -> Vec<u8> {
         self.0.name.lock().unwrap_or_else(|poison| poison.into_inner()).clone()
     }
 
-    /// Names the type.
+    /// Sets the name.
     pub fn set_name(&self, name: &[u8]) {
         *self.0.name.lock().unwrap_or_else(|poison| poison.into_inner()) = name.to_vec();
     }
 
-    /// How many elements `bytes` bytes are; none if they are no whole number of them.
+    /// Returns the number of elements in `bytes` bytes; none if they are no whole number of them.
     pub fn count_in(&self, bytes: u64) -> Option<u64> {
         match self.size() as u64 {
             0 => (bytes == 0).then_some(0),
@@ -345,7 +344,7 @@ impl Datatype {
         }
     }
 
-    /// How many basic elements `bytes` bytes are; none if the last one is cut.
+    /// Returns the number of basic elements in `bytes` bytes; none if the last one is cut.
     pub fn elements_in(&self, bytes: u64) -> Option<u64> {
         let size = self.size() as u64;
         if size == 0 {
@@ -366,8 +365,8 @@ impl Datatype {
         (rest == 0).then_some(total)
     }
 
-    /// How many bytes the first `count` basic elements are of as many elements as it takes; none when
-    /// there are none in this type, or too many.
+    /// Returns the length in bytes of the first `count` basic elements of an array. None if this
+    /// type has no basic elements, or the length overflows.
     pub fn bytes_of(&self, count: u64) -> Option<u64> {
         let each: u64 = self.0.elements.iter().map(|&(_, count)| count).sum();
         if each == 0 {
@@ -391,7 +390,7 @@ impl Datatype {
         &self.0.elements
     }
 
-    /// Whether both are the same object.
+    /// True if both are the same object.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -3,7 +3,7 @@
 use crate::builtin::Element;
 use crate::datatype::Datatype;
 
-/// A value has no representation on the other side.
+/// A value that has no representation on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the value {value} does not fit {bits} bits")]
 pub struct ConversionError {
@@ -14,7 +14,7 @@ pub struct ConversionError {
 }
 
 impl Datatype {
-    /// Bytes of one element in this representation; none when they are too many.
+    /// Returns the bytes of one element in this representation; none if they overflow.
     pub fn external_size(&self) -> Option<usize> {
         self.elements().iter().try_fold(0usize, |size, &(element, count)| {
             let bytes = usize::try_from(count).ok()?.checked_mul(external_size(element))?;
@@ -22,10 +22,10 @@ impl Datatype {
         })
     }
 
-    /// Converts the packed stream of whole elements.
+    /// Converts the packed stream of whole elements to `external32`.
     ///
     /// # Errors
-    /// When an integer does not fit.
+    /// If an integer does not fit.
     pub fn to_external(&self, native: &[u8]) -> Result<Vec<u8>, ConversionError> {
         let mut external = Vec::with_capacity(native.len());
         let mut rest = native;
@@ -41,7 +41,7 @@ impl Datatype {
         Ok(external)
     }
 
-    /// The packed stream of whole elements from their representation.
+    /// Converts whole elements from `external32` to the packed stream.
     pub fn from_external(&self, external: &[u8]) -> Vec<u8> {
         let mut native = Vec::with_capacity(external.len());
         let mut rest = external;
@@ -58,7 +58,7 @@ impl Datatype {
     }
 }
 
-/// How many bytes the numbers are that make up an element, here and there.
+/// Returns the widths in bytes of the numbers in an element, native and external.
 fn widths(element: Element) -> (usize, usize) {
     match element {
         Element::Long | Element::UnsignedLong => (8, 4),
@@ -122,14 +122,15 @@ fn check_fits(element: Element, number: &[u8], bytes: usize) -> Result<(), Conve
     if fits { Ok(()) } else { Err(ConversionError { value, bits }) }
 }
 
-/// The IEEE binary128 of an x87 number: as many bits of exponent, and the leading bit is not stored.
+/// Converts an x87 number to IEEE binary128, which has as many bits of exponent and does not store
+/// the leading bit.
 fn quad_of(extended: &[u8]) -> u128 {
     let (mantissa, exponent) = parts_of(extended);
     let fraction = u128::from(mantissa & !LEADING);
     u128::from(exponent) << 112 | fraction << 49
 }
 
-/// The x87 number next to an IEEE binary128, of two equally near the even one.
+/// Converts an IEEE binary128 to the nearest x87 number, ties to even.
 fn extended_of(quad: &[u8]) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(quad);
@@ -161,7 +162,7 @@ fn parts_of(extended: &[u8]) -> (u64, u16) {
     (u64::from_le_bytes(mantissa), u16::from_le_bytes([extended[8], extended[9]]))
 }
 
-/// The x87's explicit leading bit.
+/// Explicit leading bit of the x87 format.
 const LEADING: u64 = 1 << 63;
 
 #[cfg(test)]
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error() {
+    fn integers_that_do_not_fit_are_an_error() {
         let long = Datatype::builtin(Builtin::Long);
         assert!(long.to_external(&(-(1i64 << 31)).to_le_bytes()).is_ok());
         let error = long.to_external(&(1i64 << 31).to_le_bytes()).unwrap_err();

@@ -5,7 +5,8 @@ use memory::Region;
 use crate::builtin::Element;
 use crate::op::Predefined;
 
-/// Where elements lie that are combined: `out[i] = left[i] op right[i]`. The right ones may be where the results go.
+/// Addresses of elements to combine: `out[i] = left[i] op right[i]`. The results may replace the
+/// right operands.
 #[derive(Clone, Copy)]
 struct Elements {
     left: *const u8,
@@ -14,7 +15,8 @@ struct Elements {
     count: usize,
 }
 
-/// How elements of a builtin type combine by an operation: found once, and called for as many operands as there are.
+/// Combination of a builtin type's elements by an operation. It is looked up once and called for
+/// any number of operands.
 #[derive(Clone, Copy, Debug)]
 pub struct Reducer {
     function: fn(Elements),
@@ -23,7 +25,8 @@ pub struct Reducer {
 }
 
 impl Reducer {
-    /// Does nothing for a pair of operation and element that [`crate::Op::is_valid_for`] refuses.
+    /// Makes a reducer, which does nothing for a pair of operation and element that
+    /// [`crate::Op::is_valid_for`] refuses.
     pub(crate) fn of(op: Predefined, element: Element) -> Self {
         let (function, extent): (fn(Elements), _) = match op {
             Predefined::Replace => (|of| each::<u8>(of, |a, _| a), 1),
@@ -33,7 +36,7 @@ impl Reducer {
         Self { function, extent_log2: extent.ilog2() }
     }
 
-    /// `inout[i] = input[i] op inout[i]`, of whole elements that lie in both, each where it is in an array.
+    /// Computes `inout[i] = input[i] op inout[i]` for the whole elements that lie in both arrays.
     #[inline]
     pub fn combine_onto(self, input: &[u8], inout: &mut [u8]) {
         let count = input.len().min(inout.len()) >> self.extent_log2;
@@ -41,7 +44,7 @@ impl Reducer {
         (self.function)(Elements { left: input.as_ptr(), right: out, out, count });
     }
 
-    /// `out[i] = left[i] op right[i]`, of whole elements that lie in all three.
+    /// Computes `out[i] = left[i] op right[i]` for the whole elements that lie in all three arrays.
     #[inline]
     pub fn combine(self, left: &[u8], right: &[u8], out: &mut [u8]) {
         let count = left.len().min(right.len()).min(out.len()) >> self.extent_log2;
@@ -49,7 +52,8 @@ impl Reducer {
         (self.function)(Elements { left, right, out, count });
     }
 
-    /// As [`Reducer::combine_onto`], where the last element may end before its extent does; both regions are contiguous.
+    /// Combines contiguous regions like [`Reducer::combine_onto`]. The last element may end before
+    /// its extent does.
     pub fn combine_regions(self, input: &Region, inout: &Region) {
         let (Some(from), Some(to)) = (input.as_span(), inout.as_span()) else { return };
         let count = from.len.min(to.len).div_ceil(1 << self.extent_log2);
@@ -91,10 +95,10 @@ fn function(op: Predefined, element: Element) -> fn(Elements) {
     }
 }
 
-/// The standard has no such operation for such elements.
+/// Does nothing: the standard has no such operation for such elements.
 fn nothing(_: Elements) {}
 
-/// Applies `combine` to every pair of elements, some at a time.
+/// Applies `combine` to every pair of elements, several at a time.
 #[inline]
 fn each<T: Copy>(of: Elements, combine: impl Fn(T, T) -> T) {
     match size_of::<T>() {
@@ -104,7 +108,8 @@ fn each<T: Copy>(of: Elements, combine: impl Fn(T, T) -> T) {
     }
 }
 
-/// Reads a block of both before it writes one: so the compiler may use what registers hold several, wherever results go.
+/// Combines block by block. Both operands' blocks are read before the results are written, so the
+/// compiler may use vector registers wherever the results go.
 #[inline]
 fn blocks<T: Copy, const N: usize>(of: Elements, combine: impl Fn(T, T) -> T) {
     let Elements { left, right, out, count } = of;
@@ -112,7 +117,7 @@ fn blocks<T: Copy, const N: usize>(of: Elements, combine: impl Fn(T, T) -> T) {
     let whole = count - count % N;
     for first in (0..whole).step_by(N) {
         // SAFETY: the regions hold `count` elements of this type at these addresses, which the
-        // regions' makers vouched for; alignment is not assumed.
+        // regions' makers guaranteed; alignment is not assumed.
         unsafe {
             let [left, right] =
                 [left, right].map(|from| from.add(first).cast::<[T; N]>().read_unaligned());
@@ -121,7 +126,8 @@ fn blocks<T: Copy, const N: usize>(of: Elements, combine: impl Fn(T, T) -> T) {
         }
     }
     for index in whole..count {
-        // SAFETY: as above.
+        // SAFETY: `index` is below `count`, and the regions hold `count` elements of this type, as
+        // their makers guaranteed; alignment is not assumed.
         unsafe {
             let result =
                 combine(left.add(index).read_unaligned(), right.add(index).read_unaligned());
@@ -217,7 +223,8 @@ fn complex<T: Real>(op: Predefined) -> fn(Elements) {
     }
 }
 
-/// Value and index: the index of the lesser (or greater) value, of equal ones the lesser index.
+/// Combines value and index: the index of the lesser (or greater) value, and among equal values the
+/// lesser index.
 fn pair<V: Value, I: Copy + PartialOrd, const INDEX: usize, const EXTENT: usize>(
     op: Predefined,
 ) -> fn(Elements) {
@@ -228,14 +235,15 @@ fn pair<V: Value, I: Copy + PartialOrd, const INDEX: usize, const EXTENT: usize>
     }
 }
 
-/// Of each two the one whose value comes first.
+/// Keeps, of each two pairs, the one whose value comes first.
 #[inline]
 fn pairs<V: Value, I: Copy + PartialOrd, const INDEX: usize, const EXTENT: usize>(
     Elements { left, right, out, count }: Elements,
     is_first: impl Fn(V, V) -> bool,
 ) {
     for element in 0..count {
-        // SAFETY: as in `each`, with the value first and the index `INDEX` bytes on.
+        // SAFETY: the regions hold `count` pairs at these addresses, which their makers guaranteed:
+        // the value first, and the index `INDEX` bytes further. Alignment is not assumed.
         unsafe {
             let [(a, i), (b, j)] = [left, right].map(|from| {
                 let from = from.add(element * EXTENT);
@@ -251,7 +259,7 @@ fn pairs<V: Value, I: Copy + PartialOrd, const INDEX: usize, const EXTENT: usize
     }
 }
 
-/// What is compared.
+/// Values of pairs that are compared.
 trait Value: Copy {
     fn is_less(self, other: Self) -> bool;
     fn is_equal(self, other: Self) -> bool;
@@ -268,7 +276,7 @@ macro_rules! values {
 
 values! { i16 i32 i64 f32 f64 }
 
-/// `long double` of x86-64: the 80-bit format of the x87 unit, in 16 bytes.
+/// The `long double` of x86-64: the 80-bit format of the x87 unit, in 16 bytes.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 struct F80([u8; 16]);
@@ -300,8 +308,8 @@ macro_rules! x87 {
     ($name:ident, $instruction:literal) => {
         fn $name(self, other: F80) -> F80 {
             let mut result = F80([0; 16]);
-            // SAFETY: two loads, one operation and one store on the x87 stack, which is left as it
-            // was found; the operands are live and aligned.
+            // SAFETY: two loads, one operation and one store on the x87 stack, which is left
+            // unchanged; the operands are live and aligned.
             unsafe {
                 std::arch::asm!(
                     "fld tbyte ptr [{a}]",

@@ -1,7 +1,7 @@
 //! MPI datatypes and reduction operations, as values.
 //!
-//! A [`Datatype`] is a type map (MPI-5.0 §5.1): which bytes of memory, in which order, make up one
-//! element. It knows how it was built (for `MPI_Type_get_contents`) and gives the flattened
+//! A [`Datatype`] is a type map (MPI-5.0 §5.1): the bytes of memory that make up one element, in
+//! order. It records its constructor (for `MPI_Type_get_contents`) and gives the flattened
 //! [`memory::Layout`] that the engine communicates by. An [`Op`] combines arrays of elements.
 #![deny(unsafe_code)]
 

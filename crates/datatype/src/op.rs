@@ -9,7 +9,7 @@ use crate::builtin::{Builtin, Class};
 use crate::datatype::Datatype;
 use crate::kernel::Reducer;
 
-/// The operations of the standard.
+/// Operations of the standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names of the standard's operations")]
 pub enum Predefined {
@@ -31,8 +31,8 @@ pub enum Predefined {
 
 /// A function of the application: `inout[i] = input[i] op inout[i]`.
 pub trait UserFunction: Send + Sync {
-    /// Combines `count` elements that lie in memory as the datatype says; the first one's address is
-    /// `origin` bytes from the beginning of its region.
+    /// Combines `count` elements in the datatype's layout. The first one's address is `origin`
+    /// bytes from the beginning of its region.
     fn apply(&self, input: &Region, inout: &Region, origin: isize, count: usize, datatype: u64);
 }
 
@@ -45,13 +45,13 @@ pub enum Op {
     User {
         /// The function.
         function: Arc<dyn UserFunction>,
-        /// Whether the order of operands does not matter.
+        /// True if the order of operands does not matter.
         commutes: bool,
     },
 }
 
 impl Op {
-    /// Whether the order of operands does not matter.
+    /// True if the order of operands does not matter.
     pub fn is_commutative(&self) -> bool {
         match self {
             Self::Predefined(Predefined::Replace | Predefined::NoOp) => false,
@@ -60,8 +60,8 @@ impl Op {
         }
     }
 
-    /// Whether elements of a datatype come to the same, to the last bit, in whatever order they are combined: sums and
-    /// products are rounded, and of the application's functions nothing is known.
+    /// True if the result for a datatype is the same to the last bit in any order. Sums and
+    /// products of floats are rounded, and nothing is known of the application's functions.
     pub fn is_exact_for(&self, datatype: &Datatype) -> bool {
         match self {
             Self::Predefined(Predefined::Sum | Predefined::Prod) => {
@@ -73,15 +73,15 @@ impl Op {
         }
     }
 
-    /// Whether the operation is defined for a datatype (the table of MPI-5.0 §6.9.2).
+    /// True if the operation is defined for a datatype (the table of MPI-5.0 §6.9.2).
     pub fn is_valid_for(&self, datatype: &Datatype) -> bool {
         let Self::Predefined(op) = self else { return true };
         let Some(builtin) = datatype.as_builtin() else { return false };
         op.is_valid_for(builtin)
     }
 
-    /// Combines `count` elements: `inout[i] = input[i] op inout[i]`. Both regions are all that
-    /// [`Datatype::reach`] tells of; `handle` is the datatype's, for functions of the application.
+    /// Combines `count` elements: `inout[i] = input[i] op inout[i]`. Both regions cover
+    /// [`Datatype::reach`]. `handle` is the datatype's, for functions of the application.
     pub fn apply(
         &self,
         input: &Region,
@@ -105,7 +105,7 @@ impl Op {
 }
 
 impl Predefined {
-    /// How elements of a builtin type combine.
+    /// Returns the combination of a builtin type's elements.
     #[inline]
     pub fn reducer(self, builtin: Builtin) -> Reducer {
         Reducer::of(self, builtin.element())
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_rounded_depends_on_the_order() {
+    fn only_rounded_results_depend_on_the_order() {
         let is_exact = |op, builtin| Op::Predefined(op).is_exact_for(&Datatype::builtin(builtin));
         let all = |class| Builtin::ALL.iter().copied().filter(move |one| one.class() == class);
         for op in [Predefined::Sum, Predefined::Prod] {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_to_a_third_place_is_what_two_come_to() {
+    fn combining_to_a_third_place_gives_the_same_result() {
         for &builtin in Builtin::ALL {
             let datatype = Datatype::builtin(builtin);
             let extent = datatype.extent().1 as usize;

@@ -1,44 +1,46 @@
-//! How bytes are copied: few without a call, many as the processor likes it.
+//! Byte copies: short ones without a call, long ones in the way that is fastest on the processor.
 //!
-//! The C library copies from two kilobytes on by `rep movsb` where the processor says that it is good at that. Those of AMD
-//! are, but not where both addresses are not aligned alike: where the target lies a few bytes behind the source, counted
-//! within their pages, they take two to six times as long (glibc's bug 30994; it does without from 2.39 on). So it is
-//! between memory that begins with a page, as all does that processes share, and what `malloc` gives, which begins
-//! sixteen bytes behind one. Registers are as fast there as where all is aligned.
+//! From 2 KiB on the C library copies by `rep movsb` if the processor reports that it is fast.
+//! AMD's processors do, but there it takes two to six times as long if the addresses are not
+//! aligned alike: if the target is a few bytes behind the source, counted within their pages (glibc
+//! bug 30994, avoided from 2.39 on). This is the case between page-aligned memory, as all shared
+//! memory is, and memory from `malloc`, which begins sixteen bytes behind a page. Copies by
+//! registers are as fast there as on aligned memory.
 
-/// Copies as `copy_nonoverlapping`, few bytes without a call.
+/// Copies like `copy_nonoverlapping`, short lengths without a call.
 ///
 /// # Safety
-/// As for that.
+/// The conditions of `copy_nonoverlapping`.
 #[inline(always)]
 pub(crate) unsafe fn copy_few(from: *const u8, to: *mut u8, len: usize) {
     match len {
-        // SAFETY: both halves are among the bytes the caller vouched for; they overlap each other, so
-        // both are read before one is written.
+        // SAFETY: both halves are within the caller's bytes. They overlap each other, so both are
+        // read before one is written.
         16..=32 => unsafe {
             let halves =
                 [from, from.add(len - 16)].map(|half| half.cast::<u128>().read_unaligned());
             to.cast::<u128>().write_unaligned(halves[0]);
             to.add(len - 16).cast::<u128>().write_unaligned(halves[1]);
         },
-        // SAFETY: as above.
+        // SAFETY: both halves are within the caller's bytes. They overlap each other, so both are
+        // read before one is written.
         8..16 => unsafe {
             let halves = [from, from.add(len - 8)].map(|half| half.cast::<u64>().read_unaligned());
             to.cast::<u64>().write_unaligned(halves[0]);
             to.add(len - 8).cast::<u64>().write_unaligned(halves[1]);
         },
-        // SAFETY: as the function's.
+        // SAFETY: the caller guarantees the conditions of `copy_nonoverlapping`.
         _ => unsafe { copy_many(from, to, len) },
     }
 }
 
-/// Copies as `copy_nonoverlapping`.
+/// Copies like `copy_nonoverlapping`.
 ///
 /// # Safety
-/// As for that.
+/// The conditions of `copy_nonoverlapping`.
 #[inline(always)]
 pub(crate) unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: as the function's.
+    // SAFETY: the caller guarantees the conditions of `copy_nonoverlapping`.
     unsafe {
         if len < LONG {
             std::ptr::copy_nonoverlapping(from, to, len)
@@ -48,14 +50,15 @@ pub(crate) unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies as `copy_nonoverlapping` to lines that another core holds: `rep movsb` takes them without asking for what is in
-/// them, where the target does not lie a few bytes behind.
+/// Copies like `copy_nonoverlapping` to cache lines that another core holds. `rep movsb` takes
+/// ownership without reading their contents. It is used unless the target is a few bytes behind the
+/// source.
 ///
 /// # Safety
-/// As for that.
+/// The conditions of `copy_nonoverlapping`.
 #[inline]
 pub(crate) unsafe fn copy_across(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: as the function's.
+    // SAFETY: the caller guarantees the conditions of `copy_nonoverlapping`.
     unsafe {
         if (1..BEHIND).contains(&(to.addr().wrapping_sub(from.addr()) % PAGE)) {
             copy_many(from, to, len);
@@ -65,21 +68,21 @@ pub(crate) unsafe fn copy_across(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies as `copy_nonoverlapping`, past the caches; what was written is there for other cores before what the caller writes
-/// next.
+/// Copies like `copy_nonoverlapping`, with non-temporal stores past the caches. Other cores see the
+/// data before the caller's next writes.
 ///
 /// # Safety
-/// As for that.
+/// The conditions of `copy_nonoverlapping`.
 #[cfg(target_arch = "x86_64")]
 pub(crate) unsafe fn copy_past(from: *const u8, to: *mut u8, len: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-    // Such stores take aligned addresses only.
+    // Non-temporal stores need aligned addresses.
     let first = to.align_offset(align_of::<__m128i>()).min(len);
     let whole = len - (len - first) % STEP;
-    // SAFETY: as the function's.
+    // SAFETY: `first` is at most `len`, and the caller guarantees `len` bytes on both sides.
     unsafe { std::ptr::copy_nonoverlapping(from, to, first) };
     for at in (first..whole).step_by(STEP) {
-        // SAFETY: the bytes from `at` on are among those the caller vouched for; loads take any address.
+        // SAFETY: the bytes from `at` on are within the caller's; loads take any address.
         unsafe {
             let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
             let quarters = [0, 1, 2, 3].map(|quarter| _mm_loadu_si128(from.add(quarter)));
@@ -88,20 +91,21 @@ pub(crate) unsafe fn copy_past(from: *const u8, to: *mut u8, len: usize) {
             }
         }
     }
-    // SAFETY: as the function's.
+    // SAFETY: the rest from `at` on is within the caller's bytes.
     unsafe {
         std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), len - whole);
         _mm_sfence();
     }
 }
 
-/// Copies as `copy`: what is there may overlap where it goes.
+/// Copies like `copy`: source and target may overlap.
 ///
 /// # Safety
-/// As for that.
+/// The conditions of `std::ptr::copy`.
 #[inline(never)]
 pub(crate) unsafe fn copy_over(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: as the function's; what lies farther apart than it is long does not overlap.
+    // SAFETY: the caller guarantees both sides; memory that is at least `len` bytes apart does not
+    // overlap.
     unsafe {
         if len < LONG || from.addr().abs_diff(to.addr()) < len {
             std::ptr::copy(from, to, len);
@@ -111,13 +115,13 @@ pub(crate) unsafe fn copy_over(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies [`LONG`] bytes at least.
+/// Copies at least [`LONG`] bytes.
 ///
 /// # Safety
-/// As for `copy_nonoverlapping`.
+/// The conditions of `copy_nonoverlapping`.
 #[inline(never)]
 unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: as the function's.
+    // SAFETY: the caller guarantees the conditions of `copy_nonoverlapping`.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         if !to.addr().wrapping_sub(from.addr()).is_multiple_of(ALIKE) && vendor::is_amd() {
@@ -127,15 +131,16 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies [`STEP`] bytes at least.
+/// Copies at least [`STEP`] bytes.
 ///
 /// # Safety
-/// As for `copy_nonoverlapping`.
+/// The conditions of `copy_nonoverlapping`.
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy_by_registers(from: *const u8, to: *mut u8, len: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
     let step = |at: usize| {
-        // SAFETY: the bytes from `at` on are among those the caller vouched for; the registers take any address.
+        // SAFETY: the bytes from `at` on are within the caller's; unaligned loads and stores take
+        // any address.
         unsafe {
             let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
             let quarters = [0, 1, 2, 3].map(|quarter| _mm_loadu_si128(from.add(quarter)));
@@ -149,11 +154,11 @@ unsafe fn copy_by_registers(from: *const u8, to: *mut u8, len: usize) {
     for at in (0..last).step_by(STEP) {
         step(at);
     }
-    // What is left with some of what was before it.
+    // The rest, together with some bytes that were copied before.
     step(last);
 }
 
-/// Who has made the processor.
+/// Vendor of the processor.
 #[cfg(target_arch = "x86_64")]
 mod vendor {
     use std::arch::x86_64::__cpuid;
@@ -183,18 +188,19 @@ mod vendor {
     const OTHER: u8 = 2;
 }
 
-/// From so many bytes on the C library may copy by `rep movsb`.
+/// Length in bytes from which the C library may copy by `rep movsb`.
 const LONG: usize = 2048;
 
-/// Addresses that are a multiple of so many bytes apart are aligned alike.
+/// Addresses a multiple of this many bytes apart are aligned alike.
 #[cfg(target_arch = "x86_64")]
 const ALIKE: usize = 32;
 
-/// So many bytes behind the source, counted within pages of so many, a target is far enough away.
+/// Minimum distance in bytes of a target behind the source, counted within pages, for a fast
+/// `rep movsb`.
 const BEHIND: usize = 64;
 const PAGE: usize = 4096;
 
-/// What four registers hold, in bytes.
+/// Bytes in four registers.
 #[cfg(target_arch = "x86_64")]
 const STEP: usize = 64;
 
@@ -202,7 +208,8 @@ const STEP: usize = 64;
 mod tests {
     use super::*;
 
-    /// What is to be copied, at some distance from the beginning of a cache line, and where it goes.
+    /// Copies some bytes at offsets from the beginning of a cache line, and returns source and
+    /// target.
     fn copied(
         len: usize,
         (source, target): (usize, usize),
@@ -210,7 +217,7 @@ mod tests {
     ) {
         let from: Vec<u8> = (0..len + 64).map(|at| (at * 7 + at / 251) as u8).collect();
         let mut to = vec![0xee; len + 192];
-        // SAFETY: both are longer than what is copied, and apart.
+        // SAFETY: both buffers are longer than the copy, and distinct.
         unsafe { by(from.as_ptr().add(source), to.as_mut_ptr().add(target), len) };
         assert_eq!(to[target..target + len], from[source..source + len], "{len} {source} {target}");
         let is_left = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0xee);
@@ -219,13 +226,13 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn so_is_what_is_copied_past_the_caches() {
+    fn copies_past_the_caches_are_exact() {
         for len in [0, 1, 15, 16, 63, 64, 65, 4096, 70_001] {
             for source in [0, 1, 16, 63] {
                 let from: Vec<u8> = (0..len + 64).map(|at| (at * 7 + at / 251) as u8).collect();
                 let mut to = vec![0xee_u8; len + 64];
                 let start = source / 3;
-                // SAFETY: both are longer than what is copied, and apart.
+                // SAFETY: both buffers are longer than the copy, and distinct.
                 unsafe { copy_past(from.as_ptr().add(source), to.as_mut_ptr().add(start), len) };
                 assert_eq!(to[start..start + len], from[source..source + len], "{len} {source}");
                 let mut around = to[..start].iter().chain(&to[start + len..]);
@@ -235,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_is_what_was_there_and_nothing_else_is_touched() {
+    fn copies_are_exact_and_touch_nothing_else() {
         let lens =
             [0, 1, 7, 8, 15, 16, 17, 32, 33, 63, 64, 65, LONG - 1, LONG, LONG + 1, 4096, 70_001];
         for len in lens {
@@ -253,18 +260,18 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_is_moved() {
+    fn overlapping_memory_is_moved() {
         for distance in [1, 8, 100, LONG, 3 * LONG] {
             let mut bytes: Vec<u8> = (0..4 * LONG).map(|at| (at * 7 + at / 251) as u8).collect();
             let mut expected = bytes.clone();
             let len = bytes.len() - distance;
             expected.copy_within(..len, distance);
             let start = bytes.as_mut_ptr();
-            // SAFETY: all of it is the vector's.
+            // SAFETY: all of it is within the vector.
             unsafe { copy_over(start, start.add(distance), len) };
             assert_eq!(bytes, expected, "{distance} forth");
             expected.copy_within(distance.., 0);
-            // SAFETY: as above.
+            // SAFETY: all of it is within the vector.
             unsafe { copy_over(start.add(distance), start, len) };
             assert_eq!(bytes, expected, "{distance} back");
         }

@@ -1,4 +1,4 @@
-//! The bytes of one element of a datatype.
+//! Bytes of one element of a datatype.
 
 /// A run of contiguous bytes inside one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Segment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segments(Form);
 
-/// Those of vectors and of columns are many, and need no list.
+/// Representation of segments. Those of vectors and of columns are many, and need no list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// All of one length at one distance.
@@ -21,7 +21,7 @@ pub(crate) enum Form {
     Listed(Vec<Segment>),
 }
 
-/// So many segments of which each begins `stride` bytes behind the one before; 0 where there are fewer than two.
+/// Equal segments, each of which begins `stride` bytes after the one before; 0 for fewer than two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Regular {
     pub first: Segment,
@@ -32,7 +32,7 @@ pub(crate) struct Regular {
 impl Regular {
     const EMPTY: Self = Self { first: Segment { offset: 0, len: 0 }, stride: 0, count: 0 };
 
-    /// Those from `index` on.
+    /// Returns the segments from `index` on.
     #[inline(always)]
     pub fn from(self, index: usize) -> impl Iterator<Item = Segment> + Clone {
         let Self { first: Segment { offset, len }, stride, count } = self;
@@ -44,7 +44,7 @@ impl Regular {
         self.from(self.count.checked_sub(1)?).next()
     }
 
-    /// With one more behind the last, where it lies at the same distance.
+    /// Appends one more segment, if it continues at the same distance.
     fn and(self, segment: Segment) -> Option<Self> {
         let Self { first, stride, count } = self;
         let Some(last) = self.last() else {
@@ -57,19 +57,19 @@ impl Regular {
 }
 
 impl Segment {
-    /// Whether another begins where this one ends.
+    /// True if `next` begins where this one ends.
     fn touches(self, next: Self) -> bool {
         self.offset.wrapping_add(self.len as isize) == next.offset
     }
 }
 
 impl Segments {
-    /// None.
+    /// Makes an empty sequence.
     pub const fn new() -> Self {
         Self(Form::Regular(Regular::EMPTY))
     }
 
-    /// How many there are.
+    /// Number of segments.
     pub fn len(&self) -> usize {
         match &self.0 {
             Form::Regular(regular) => regular.count,
@@ -77,12 +77,12 @@ impl Segments {
         }
     }
 
-    /// Whether there are none.
+    /// True if there are no segments.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// In packed-stream order.
+    /// Returns the segments in packed-stream order.
     pub fn iter(&self) -> impl Iterator<Item = Segment> + Clone + '_ {
         let (regular, listed) = match &self.0 {
             Form::Regular(regular) => (*regular, &[][..]),
@@ -91,7 +91,7 @@ impl Segments {
         regular.from(0).chain(listed.iter().copied())
     }
 
-    /// Adds one, which may be empty; none if that took a list of more than `limit`.
+    /// Appends a segment, which may be empty; none if that took a list of more than `limit`.
     #[inline]
     pub fn push(&mut self, segment: Segment, limit: usize) -> Option<()> {
         if segment.len == 0 {
@@ -127,8 +127,8 @@ impl Segments {
         Some(())
     }
 
-    /// Adds so many alike, each `stride` bytes behind the one before; all must lie within the address space. None as of
-    /// [`Segments::push`].
+    /// Appends equal segments, each `stride` bytes after the one before; all must lie within the
+    /// address space. None in the cases of [`Segments::push`].
     pub fn push_run(
         &mut self,
         first: Segment,
@@ -160,8 +160,8 @@ impl Segments {
         Some(())
     }
 
-    /// Adds those of so many elements of a type, whose first lies at `origin`, each `extent` bytes behind the one before; as
-    /// [`Segments::push_run`].
+    /// Appends the segments of elements of a type. The first element lies at `origin`, and each
+    /// `extent` bytes after the one before. None in the cases of [`Segments::push`].
     pub fn push_elements(
         &mut self,
         of: &Self,
@@ -192,7 +192,7 @@ impl Segments {
         })
     }
 
-    /// Without a list where none is needed.
+    /// Drops the list if the segments are regular.
     fn settle(&mut self) {
         let Form::Listed(listed) = &self.0 else { return };
         let add = |regular: Regular, one: &Segment| regular.and(*one);
@@ -222,23 +222,24 @@ impl FromIterator<Segment> for Segments {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Layout {
     segments: Segments,
-    /// Of those that are listed, `starts[i]` = sum of the lengths of the segments before `i`.
+    /// Sums of lengths, if segments are listed: `starts[i]` = sum of the lengths of the segments
+    /// before `i`.
     starts: Box<[usize]>,
     size: usize,
     extent: isize,
-    /// How long each segment is, if all are alike.
+    /// Length of each segment, if all are equal.
     segment_len: Option<usize>,
     is_contiguous: bool,
 }
 
 impl Layout {
-    /// A layout from segments in type-map order; adjacent ones are merged, empty ones dropped.
-    /// `extent` is the distance in bytes between consecutive elements.
+    /// Makes a layout from segments in type-map order; adjacent ones are merged, empty ones
+    /// dropped. `extent` is the distance in bytes between consecutive elements.
     pub fn new(segments: impl IntoIterator<Item = Segment>, extent: isize) -> Self {
         Self::of(segments.into_iter().collect(), extent)
     }
 
-    /// The same of segments that are such.
+    /// Makes a layout from merged segments.
     pub fn of(mut segments: Segments, extent: isize) -> Self {
         segments.settle();
         let (starts, size, segment_len) = match &segments.0 {
@@ -278,12 +279,12 @@ impl Layout {
         self.extent
     }
 
-    /// The segments of one element.
+    /// Segments of one element.
     pub fn segments(&self) -> &Segments {
         &self.segments
     }
 
-    /// Segments between and among which all lie.
+    /// Returns segments between which all others lie.
     pub(crate) fn outermost(&self) -> impl Iterator<Item = Segment> + '_ {
         let (ends, listed) = match &self.segments.0 {
             Form::Regular(regular) => ([regular.from(0).next(), regular.last()], &[][..]),
@@ -297,7 +298,7 @@ impl Layout {
         &self.segments.0
     }
 
-    /// The only segment, if there is one only.
+    /// Returns the only segment, if there is just one.
     #[inline]
     pub(crate) fn only(&self) -> Option<Segment> {
         match self.segments.0 {
@@ -306,19 +307,19 @@ impl Layout {
         }
     }
 
-    /// How long each segment is, if all are alike.
+    /// Returns the length of each segment, if all are equal.
     #[inline]
     pub(crate) fn segment_len(&self) -> Option<usize> {
         self.segment_len
     }
 
-    /// Whether consecutive elements form one run of bytes beginning at the first one's address.
+    /// True if consecutive elements form one run of bytes beginning at the first one's address.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.is_contiguous
     }
 
-    /// The segment that holds byte `offset` of the element's stream (`offset < size`).
+    /// Returns the segment that holds byte `offset` of the element's stream (`offset < size`).
     pub(crate) fn find(&self, offset: usize) -> (usize, usize) {
         debug_assert!(offset < self.size);
         match &self.segments.0 {
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_what_their_segments_are_one_by_one() {
+    fn runs_equal_their_segments_pushed_one_by_one() {
         for (first, stride, count) in [
             (at(3, 2), 5, 4),
             (at(0, 4), 4, 3),
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_as_it_began_needs_no_list_and_else_one_within_the_limit() {
+    fn regular_segments_need_no_list_and_others_one_within_the_limit() {
         let mut segments = Segments::from_iter([at(0, 2), at(10, 2)]);
         assert!(segments.push_run(at(20, 2), 10, 1 << 40, 0).is_some());
         assert_eq!(segments.len(), 2 + (1 << 40));
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_that_touch_are_merged_and_those_that_come_out_alike_need_no_list() {
+    fn adjacent_segments_are_merged_and_regular_results_need_no_list() {
         let pairs = [at(0, 4), at(4, 4), at(16, 4), at(20, 4), at(32, 4), at(36, 4)];
         let layout = Layout::new(pairs, 48);
         assert_eq!(layout, Layout::new([at(0, 8), at(16, 8), at(32, 8)], 48));

@@ -1,12 +1,13 @@
 //! Regions of application memory.
 //!
 //! MPI calls describe buffers by address, count and datatype. A [`Region`] is that description
-//! resolved to bytes: a stream of `len` bytes, in the order the datatype gives them (the *packed
-//! stream*, MPI-5.0 §5.1), that can be read or written from any offset without first being packed.
-//! The engine and the rails handle only regions; they never see a datatype.
+//! resolved to bytes: a stream of `len` bytes in the order of the datatype (the *packed stream*,
+//! MPI-5.0 §5.1). It can be read or written from any offset without being packed first. The engine
+//! and the rails handle only regions; they never see a datatype.
 //!
-//! This is an unsafe zone: constructing a region from a raw address is `unsafe` (the caller vouches
-//! for the memory until the operation completes); everything afterwards is bounds-checked and safe.
+//! This crate contains unsafe code. Constructing a region from a raw address is `unsafe`: the
+//! caller guarantees the memory until the operation completes. Everything afterwards is
+//! bounds-checked and safe.
 
 mod copy;
 mod layout;

@@ -1,20 +1,20 @@
-//! Memory of a fixed length, written and read by its owner piece by piece.
+//! Memory of a fixed length that its owner writes and reads in pieces.
 
 use crate::Region;
 use crate::copy::copy_few;
 
-/// `LEN` bytes, which the engine takes or fills as a region, and their owner reads and writes in a few
-/// instructions. Not both at once: the owner waits until the engine is done.
+/// Memory of `LEN` bytes, which the engine reads or fills as a region, and which its owner reads
+/// and writes in a few instructions. The owner must wait until the engine is done.
 #[derive(Debug)]
 pub struct Page<const LEN: usize> {
-    /// Where the region begins, which owns the memory.
+    /// Start of the region, which owns the memory.
     address: *mut u8,
     whole: Region,
 }
 
-// SAFETY: a page is a region and its address.
+// SAFETY: a page is a region and its address; the region owns the memory and may be sent.
 unsafe impl<const LEN: usize> Send for Page<LEN> {}
-// SAFETY: shared references read.
+// SAFETY: shared references only read the page.
 unsafe impl<const LEN: usize> Sync for Page<LEN> {}
 
 impl<const LEN: usize> Default for Page<LEN> {
@@ -26,7 +26,7 @@ impl<const LEN: usize> Default for Page<LEN> {
 }
 
 impl<const LEN: usize> Page<LEN> {
-    /// All of it.
+    /// Returns the whole page as a region.
     pub fn region(&self) -> &Region {
         &self.whole
     }
@@ -38,13 +38,13 @@ impl<const LEN: usize> Page<LEN> {
     #[inline(always)]
     pub fn write(&mut self, at: usize, source: &[u8]) {
         check::<LEN>(at, source.len());
-        // SAFETY: the bytes are inside the memory of the region, which is there as long as `self`; the
-        // source is memory that somebody has borrowed, and so another one.
+        // SAFETY: the bytes are inside the region's memory, which lives as long as `self`. The
+        // source is borrowed memory, and so distinct from it.
         unsafe { copy_few(source.as_ptr(), self.address.add(at), source.len()) };
     }
 
-    /// Copies `head` over the bytes from `at` on, and `data` behind it, unless fewer than `spare` bytes were left
-    /// behind them; whether it has.
+    /// Copies `head` over the bytes from `at` on, and `data` behind it, if that leaves at least
+    /// `spare` bytes. True if it did.
     #[inline(always)]
     pub fn try_write<const HEAD: usize>(
         &mut self,
@@ -56,7 +56,8 @@ impl<const LEN: usize> Page<LEN> {
         let last = LEN.checked_sub(data.len()).and_then(|last| last.checked_sub(HEAD + spare));
         let has_room = last.is_some_and(|last| at <= last);
         if has_room {
-            // SAFETY: as in `write`: both end before the page does.
+            // SAFETY: both copies end within the page, whose memory lives as long as `self`; the
+            // sources are borrowed memory and so distinct from it.
             unsafe {
                 let to = self.address.add(at);
                 to.cast::<[u8; HEAD]>().write_unaligned(head);
@@ -66,7 +67,8 @@ impl<const LEN: usize> Page<LEN> {
         has_room
     }
 
-    /// Copies the bytes behind `head` into `target`, if `head` stands at `at` and they end by `end`; whether it has.
+    /// Copies the bytes behind `head` into `target`, if `head` is at `at` and they end by `end`.
+    /// True if it did.
     #[inline(always)]
     pub fn try_read<const HEAD: usize>(
         &self,
@@ -79,7 +81,8 @@ impl<const LEN: usize> Page<LEN> {
         if behind.is_none_or(|behind| target.len() > behind) {
             return false;
         }
-        // SAFETY: as in `write`: both end before the page does.
+        // SAFETY: both reads end within the page, whose memory lives as long as `self`; the target
+        // is borrowed memory and so distinct from it.
         unsafe {
             let from = self.address.add(at);
             let is_it = from.cast::<[u8; HEAD]>().read_unaligned() == head;
@@ -93,24 +96,25 @@ impl<const LEN: usize> Page<LEN> {
     /// Copies the bytes from `at` on into `target`.
     ///
     /// # Panics
-    /// As [`Page::write`].
+    /// If they are beyond the page.
     #[inline(always)]
     pub fn read(&self, at: usize, target: &mut [u8]) {
         check::<LEN>(at, target.len());
-        // SAFETY: as in `write`.
+        // SAFETY: the bytes are inside the page, whose memory lives as long as `self`; the target
+        // is borrowed memory and so distinct from it.
         unsafe { copy_few(self.address.add(at), target.as_mut_ptr(), target.len()) };
     }
 }
 
-/// Copies as `copy_nonoverlapping`: at most a page, and never by a call, for which its caller would have to save what
-/// it knows, however short the bytes.
+/// Copies like `copy_nonoverlapping`, at most a page, and never by a call. A call would make its
+/// caller save its registers, even for the shortest copy.
 ///
 /// # Safety
-/// As for that.
+/// The conditions of `copy_nonoverlapping`.
 #[inline(always)]
 unsafe fn copy_without_call(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: all that is copied is among the bytes the caller vouched for: the first so many, the last, and
-    // between them whole pairs.
+    // SAFETY: all copies are within the caller's bytes: the first ones, the last ones, and whole
+    // pairs between them.
     unsafe {
         match len {
             16..=32 => copy_ends::<u128>(from, to, len),
@@ -131,14 +135,14 @@ unsafe fn copy_without_call(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies the first and the last bytes of `len`, as many as a `T` has, which may overlap.
+/// Copies the first and the last bytes of `len`, a `T` each, which may overlap.
 ///
 /// # Safety
-/// Both are `len` bytes of memory each, no less than a `T` and apart from one another.
+/// Both are `len` bytes of memory each, no shorter than a `T`, and do not overlap.
 #[inline(always)]
 unsafe fn copy_ends<T>(from: *const u8, to: *mut u8, len: usize) {
     let last = len - size_of::<T>();
-    // SAFETY: both ends lie within the bytes; the caller's.
+    // SAFETY: both ends lie within the bytes that the caller guarantees.
     unsafe {
         let (first_bytes, last_bytes) =
             (from.cast::<T>().read_unaligned(), from.add(last).cast::<T>().read_unaligned());
@@ -164,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_in_the_region_and_the_other_way_round() {
+    fn writes_are_visible_in_the_region_and_vice_versa() {
         let mut page = Page::<64>::default();
         for len in 0..=40 {
             let bytes: Vec<u8> = (1..=len as u8).collect();
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_not_written_and_what_does_not_stand_there_not_read() {
+    fn data_without_room_are_not_written_and_other_heads_are_not_read() {
         let (head, mut page) = (*b"head", Page::<64>::default());
         for len in 0..=70 {
             let (data, mut into) = ((1..=len as u8).collect::<Vec<u8>>(), vec![0; len]);
@@ -206,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_beyond() {
+    fn accesses_beyond_the_page_panic() {
         for (at, len) in [(1, 64), (64, 1), (usize::MAX, 2), (0, 65)] {
             let beyond = std::panic::catch_unwind(|| {
                 Page::<64>::default().write(at, &vec![0; len]);

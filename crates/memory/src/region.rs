@@ -9,7 +9,7 @@ use crate::copy::{copy_across, copy_few, copy_many, copy_over};
 use crate::strided::Strided;
 use crate::{Layout, scratch};
 
-/// A run of contiguous memory belonging to a region.
+/// A run of contiguous memory that belongs to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// First byte.
@@ -18,13 +18,13 @@ pub struct Span {
     pub len: usize,
 }
 
-/// A stream of bytes in memory: contiguous, or scattered as a datatype says.
+/// A stream of bytes in memory: contiguous, or scattered in a datatype's layout.
 ///
 /// Cloning is cheap (a reference count at most) and copies no data.
 #[derive(Clone, Debug)]
 pub struct Region {
     shape: Shape,
-    /// The region is the bytes `start..start + len` of the shape's stream.
+    /// Start of the region, which is the bytes `start..start + len` of the shape's stream.
     start: usize,
     len: usize,
 }
@@ -37,7 +37,7 @@ enum Shape {
     Owned(Arc<Buffer>),
 }
 
-/// One part of a chain, and where its stream begins in the chain's.
+/// A part of a chain, and the start of its stream in the chain's.
 #[derive(Debug)]
 struct Link {
     start: usize,
@@ -49,28 +49,29 @@ struct Link {
 struct Buffer {
     address: *mut u8,
     len: usize,
-    /// Whether it is used again.
+    /// True if the memory is reused.
     is_scratch: bool,
 }
 
-// SAFETY: a buffer owns its memory, which it never reads; access is the regions' affair.
+// SAFETY: a buffer owns its memory and never reads it; regions control the access.
 unsafe impl Send for Buffer {}
-// SAFETY: as above.
+// SAFETY: a shared buffer only gives its address; regions control the access.
 unsafe impl Sync for Buffer {}
-// SAFETY: a region is an address and a length; whoever made it vouched (in `Region::new` and its
-// siblings) that the memory may be read and written by the library, from any of its threads, until
-// the operation it belongs to completes.
+// SAFETY: a region is an address and a length. Its maker guaranteed (in `Region::new` and its
+// siblings) that the library may read and write the memory from any of its threads until the
+// operation completes.
 unsafe impl Send for Region {}
-// SAFETY: as above; the methods that touch the memory are the ones the maker vouched for.
+// SAFETY: the methods access only memory that the region's maker guaranteed for any of the
+// library's threads.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// No bytes at all.
+    /// Makes a region of no bytes.
     pub const fn empty() -> Self {
         Self { shape: Shape::Flat(std::ptr::null_mut()), start: 0, len: 0 }
     }
 
-    /// `len` contiguous bytes at `address`.
+    /// Makes a region of `len` contiguous bytes at `address`.
     ///
     /// # Safety
     /// The memory must stay valid for reads (and, if the region is received into, for writes) until
@@ -79,26 +80,26 @@ impl Region {
         Self { shape: Shape::Flat(address), start: 0, len }
     }
 
-    /// `count` elements of `layout`, the first one at `address`.
+    /// Makes a region of `count` elements of `layout`, the first one at `address`.
     ///
     /// # Safety
-    /// As [`Region::new`], for every segment of every element.
+    /// Every segment of every element must satisfy the conditions of [`Region::new`].
     pub unsafe fn elements(address: *mut u8, count: usize, layout: &Arc<Layout>) -> Self {
         let len = layout.size() * count;
         if layout.is_contiguous() {
             return Self { shape: Shape::Flat(address), start: 0, len };
         }
         if let (Some(only), 1) = (layout.only(), count) {
-            // SAFETY: the segment belongs to the element the caller vouched for.
+            // SAFETY: the segment belongs to the element that the caller guarantees.
             let address = unsafe { address.offset(only.offset) };
             return Self { shape: Shape::Flat(address), start: 0, len };
         }
         Self { shape: Shape::Strided { base: address, layout: Arc::clone(layout) }, start: 0, len }
     }
 
-    /// `count` elements of `layout`, the first one's address `start` bytes from the beginning of this
-    /// contiguous region; none when any of their bytes lies outside. The result does not keep owned
-    /// memory alive: the caller holds on to `self` as long as the elements are used.
+    /// Makes a region of `count` elements of `layout`, the first one at `start` bytes from the
+    /// beginning of this contiguous region. None if any of their bytes lies outside. The result
+    /// does not keep owned memory alive: the caller keeps `self` as long as the elements are used.
     pub fn typed(&self, start: isize, count: usize, layout: &Arc<Layout>) -> Option<Self> {
         let span = self.as_span()?;
         let len = layout.size().checked_mul(count)?;
@@ -119,13 +120,13 @@ impl Region {
             inside(0)?;
             inside(count - 1)?;
         }
-        // SAFETY: all elements lie inside this region (the outermost do, and the others between
-        // them), which its maker vouched for.
+        // SAFETY: all elements lie inside this region, whose maker guaranteed it: the outermost do,
+        // and the others lie between them.
         let made = unsafe { Self::elements(span.address.wrapping_offset(start), count, layout) };
         Some(made)
     }
 
-    /// The streams of `parts`, one behind the other. Those that lie so in memory become one.
+    /// Concatenates the streams of `parts`. Parts that are adjacent in memory become one.
     pub fn chain(parts: impl IntoIterator<Item = Region>) -> Self {
         let mut len = 0;
         let mut links: Vec<Link> = Vec::new();
@@ -143,7 +144,7 @@ impl Region {
         }
     }
 
-    /// Whether both are contiguous memory of others, and `next` begins where this region ends.
+    /// True if both are contiguous memory of others, and `next` begins at the end of this region.
     fn goes_on_in(&self, next: &Self) -> bool {
         match (&self.shape, &next.shape) {
             (Shape::Flat(address), Shape::Flat(following)) => {
@@ -154,18 +155,19 @@ impl Region {
         }
     }
 
-    /// `len` zeroed bytes owned by the region itself and its clones.
+    /// Makes a region of `len` zeroed bytes, owned by the region itself and its clones.
     pub fn owned(len: usize) -> Self {
         Self::from_box(vec![0; len].into_boxed_slice())
     }
 
-    /// The bytes of `data`, owned by the region itself and its clones.
+    /// Makes a region of the bytes of `data`, owned by the region itself and its clones.
     pub fn from_box(data: Box<[u8]>) -> Self {
         let len = data.len();
         Self { shape: Shape::Owned(Buffer::new(data, false)), start: 0, len }
     }
 
-    /// `len` bytes of any contents, owned by the region itself and its clones, and used again after the last.
+    /// Makes a region of `len` bytes with arbitrary contents, owned by the region itself and its
+    /// clones. The memory is reused after the last one.
     pub fn scratch(len: usize) -> Self {
         if len < SCRATCH_MIN {
             return Self::owned(len);
@@ -179,12 +181,12 @@ impl Region {
         self.len
     }
 
-    /// Whether the stream has no bytes.
+    /// True if the stream has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes `offset..offset + len` of this stream as a region of their own.
+    /// Returns bytes `offset..offset + len` of this stream as a region of their own.
     ///
     /// # Panics
     /// If the range exceeds the region: an error of the library, not of its user.
@@ -197,7 +199,7 @@ impl Region {
         }
     }
 
-    /// Of one link, if all of it lies there: that may be contiguous.
+    /// Returns a slice of one link, which may be contiguous, if all of it lies there.
     #[inline(never)]
     fn slice_of_chain(&self, links: &Arc<[Link]>, offset: usize, len: usize) -> Self {
         let start = self.start + offset;
@@ -208,7 +210,7 @@ impl Region {
         }
     }
 
-    /// The memory as one span, if it is contiguous.
+    /// Returns the memory as one span, if it is contiguous.
     pub fn as_span(&self) -> Option<Span> {
         let address = match &self.shape {
             Shape::Flat(address) => address.wrapping_add(self.start),
@@ -224,7 +226,8 @@ impl Region {
     pub fn read(&self, offset: usize, target: &mut [u8]) {
         self.check(offset, target.len());
         match self.flat() {
-            // SAFETY: as below, for the only span there is.
+            // SAFETY: the region's maker guaranteed its bytes, and the range was checked; `target`
+            // is a distinct live slice.
             Some(address) => unsafe {
                 copy_few(address.wrapping_add(offset), target.as_mut_ptr(), target.len());
             },
@@ -232,13 +235,14 @@ impl Region {
         }
     }
 
-    /// As [`Region::read`], past the caches where the processor can, and region and target are plain: other cores find it
-    /// in memory.
+    /// Copies like [`Region::read`], with non-temporal stores past the caches if the processor has
+    /// them and the region is contiguous. Other cores then find the data in memory.
     pub fn read_past(&self, offset: usize, target: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         if let Some(address) = self.flat() {
             self.check(offset, target.len());
-            // SAFETY: as for `read`.
+            // SAFETY: the region's maker guaranteed its bytes, and the range was checked; `target`
+            // is a distinct live slice.
             return unsafe {
                 copy_past(address.wrapping_add(offset), target.as_mut_ptr(), target.len());
             };
@@ -246,11 +250,12 @@ impl Region {
         self.read(offset, target);
     }
 
-    /// As [`Region::read`], where another core has the target's lines.
+    /// Copies like [`Region::read`] to a target whose cache lines another core holds.
     pub fn read_across(&self, offset: usize, target: &mut [u8]) {
         self.check(offset, target.len());
         match self.flat() {
-            // SAFETY: as for `read`.
+            // SAFETY: the region's maker guaranteed its bytes, and the range was checked; `target`
+            // is a distinct live slice.
             Some(address) => unsafe {
                 copy_across(address.wrapping_add(offset), target.as_mut_ptr(), target.len());
             },
@@ -264,16 +269,16 @@ impl Region {
         unsafe { self.copy::<false>(offset, target.as_mut_ptr(), target.len()) }
     }
 
-    /// Copies bytes `offset..offset + len` of the stream to `memory`, or, as a change, what is there over them.
+    /// Copies bytes `offset..offset + len` of the stream to `memory`, or from it if `CHANGE`.
     ///
     /// # Safety
-    /// There so many bytes may be written, or read, and none of them is the region's.
+    /// So many bytes at `memory` must be writable, or readable, and none of them the region's.
     unsafe fn copy<const CHANGE: bool>(&self, offset: usize, memory: *mut u8, len: usize) {
         self.check(offset, len);
         let mut next = memory;
         let mut each = |Span { address, len }: Span| {
-            // SAFETY: the region's maker vouched for the span, and the caller for the memory; the spans visited add up to
-            // its length.
+            // SAFETY: the region's maker guaranteed the span, and the caller the memory; the
+            // lengths of the visited spans add up to `len`.
             unsafe {
                 match CHANGE {
                     true => copy_few(next, address, len),
@@ -286,7 +291,8 @@ impl Region {
         match &self.shape {
             Shape::Strided { base, layout } => {
                 let elements = Strided { base: *base, layout, offset: self.start + offset, len };
-                // SAFETY: as above.
+                // SAFETY: the region's maker guaranteed the elements, and the caller `len` bytes of
+                // memory.
                 if !unsafe { elements.copy::<CHANGE>(memory) } {
                     elements.visit(each);
                 }
@@ -303,8 +309,8 @@ impl Region {
         target.reserve(self.len);
         let to = target.spare_capacity_mut();
         match self.shape {
-            // SAFETY: the region's maker vouched for the bytes, for which room was reserved, in memory of the
-            // vector's own.
+            // SAFETY: the region's maker guaranteed the bytes; the vector's reserved memory holds
+            // as many, and is distinct.
             Shape::Flat(address) => unsafe {
                 let from = address.wrapping_add(self.start);
                 copy_many(from, to.as_mut_ptr().cast(), self.len);
@@ -321,7 +327,8 @@ impl Region {
         let target = &mut target[..self.len];
         let to = target.as_mut_ptr().cast::<u8>();
         if let Some(address) = self.flat() {
-            // SAFETY: as below, for the only span there is.
+            // SAFETY: the region's maker guaranteed its bytes; the target is a distinct live slice
+            // of their length.
             return unsafe { copy_few(address, to, self.len) };
         }
         // SAFETY: the target is a distinct live slice of the region's length.
@@ -333,7 +340,8 @@ impl Region {
     pub fn write(&self, offset: usize, source: &[u8]) {
         self.check(offset, source.len());
         match self.flat() {
-            // SAFETY: as below, for the only span there is.
+            // SAFETY: the region's maker guaranteed its bytes, and the range was checked; `source`
+            // is a distinct live slice.
             Some(address) => unsafe {
                 copy_few(source.as_ptr(), address.wrapping_add(offset), source.len());
             },
@@ -347,13 +355,13 @@ impl Region {
         unsafe { self.copy::<true>(offset, source.as_ptr().cast_mut(), source.len()) }
     }
 
-    /// Copies the stream of `source` over this region's, from its beginning; overlap is allowed only
-    /// where both are contiguous.
+    /// Copies the stream of `source` over this region's, from its beginning. Overlap is allowed
+    /// only if both are contiguous.
     #[inline]
     pub fn copy_from(&self, source: &Region) {
         self.check(0, source.len());
         match (self.flat(), source.flat()) {
-            // SAFETY: both regions' makers vouched for their memory; `copy_over` allows overlap.
+            // SAFETY: both regions' makers guaranteed their memory; `copy_over` allows overlap.
             (Some(to), Some(from)) => unsafe { copy_over(from, to, source.len()) },
             _ => self.copy_scattered_from(source),
         }
@@ -362,9 +370,9 @@ impl Region {
     #[inline(never)]
     fn copy_scattered_from(&self, source: &Region) {
         match (self.flat(), source.flat()) {
-            // SAFETY: both regions' makers vouched for their memory, which does not overlap.
+            // SAFETY: both regions' makers guaranteed their memory, which does not overlap.
             (Some(to), _) => return unsafe { source.copy::<false>(0, to, source.len()) },
-            // SAFETY: as above.
+            // SAFETY: both regions' makers guaranteed their memory, which does not overlap.
             (_, Some(from)) => return unsafe { self.copy::<true>(0, from, source.len()) },
             (None, None) => {}
         }
@@ -372,7 +380,7 @@ impl Region {
         source.visit(0, source.len(), &mut |from| {
             let mut inner = from.address;
             self.visit(done, from.len, &mut |to| {
-                // SAFETY: both regions' makers vouched for the spans; `copy_over` allows overlap.
+                // SAFETY: both regions' makers guaranteed the spans; `copy_over` allows overlap.
                 unsafe {
                     copy_over(inner, to.address, to.len);
                     inner = inner.add(to.len);
@@ -384,8 +392,8 @@ impl Region {
         });
     }
 
-    /// Copies bytes `from..from + len` of `source` over bytes `to..to + len` of the stream; they do not
-    /// overlap.
+    /// Copies bytes `from..from + len` of `source` over bytes `to..to + len` of the stream; they do
+    /// not overlap.
     #[inline(always)]
     pub fn copy_piece(&self, to: usize, source: &Region, from: usize, len: usize) {
         self.check(to, len);
@@ -393,15 +401,15 @@ impl Region {
         match (self.flat(), source.flat()) {
             (Some(target), Some(origin)) => {
                 let (target, origin) = (target.wrapping_add(to), origin.wrapping_add(from));
-                // SAFETY: both regions' makers vouched for their memory, of which these are the bytes
-                // that were checked.
+                // SAFETY: both regions' makers guaranteed their memory, and both ranges were
+                // checked.
                 unsafe { copy_few(origin, target, len) };
             }
             (Some(_) | None, _) => copy_scattered(self.slice(to, len), source.slice(from, len)),
         }
     }
 
-    /// The stream's bytes as a vector: for small pieces and tests.
+    /// Returns the stream's bytes as a vector, for small pieces and tests.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
         self.read(0, &mut bytes);
@@ -428,7 +436,7 @@ impl Region {
         }
     }
 
-    /// The first byte, where the shape says that the others follow it.
+    /// Returns the address of the first byte, if the shape is contiguous.
     #[inline(always)]
     fn flat(&self) -> Option<*mut u8> {
         match &self.shape {
@@ -478,8 +486,8 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let slice = std::ptr::slice_from_raw_parts_mut(self.address, self.len);
-        // SAFETY: address and length came from `Box::into_raw` in `Buffer::new`, and this is the last
-        // reference.
+        // SAFETY: address and length come from `Box::into_raw` in `Buffer::new`, and this is the
+        // last reference.
         let data = unsafe { Box::from_raw(slice) };
         if self.is_scratch {
             scratch::give(data);
@@ -487,16 +495,17 @@ impl Drop for Buffer {
     }
 }
 
-/// Less is not worth looking for, in bytes: the allocator has it at hand.
+/// Minimum length in bytes of memory to reuse: the allocator has shorter memory at hand.
 const SCRATCH_MIN: usize = 4096;
 
-/// Takes its regions by value: then those in the registers of who copies in one piece can stay there.
+/// Takes its regions by value, so that a caller that copies in one piece can hold its own in
+/// registers.
 #[cold]
 fn copy_scattered(to: Region, from: Region) {
     to.copy_from(&from);
 }
 
-/// In which link this byte of the chain's stream is.
+/// Returns the link that holds this byte of the chain's stream.
 fn link_of(links: &[Link], offset: usize) -> usize {
     links.partition_point(|link| link.start <= offset) - 1
 }
@@ -548,7 +557,7 @@ mod tests {
     fn every_split_of_a_write_gives_the_same_memory() {
         for cut in 0..=9 {
             let mut memory = vec![0xff; 24];
-            // SAFETY: as above.
+            // SAFETY: three elements of extent 8 fit the 24 bytes, which outlive the region.
             let region = unsafe { Region::elements(memory.as_mut_ptr(), 3, &pairs()) };
             let data: Vec<u8> = (1..=9).collect();
             region.write(0, &data[..cut]);
@@ -569,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn what_of_a_chain_is_contiguous_is_one_span() {
+    fn contiguous_parts_of_a_chain_are_one_span() {
         let mut memory = *b"abcdefgh";
         let address = memory.as_mut_ptr();
         // SAFETY: the bytes are the array's, which outlives the regions.

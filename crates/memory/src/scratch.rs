@@ -1,36 +1,36 @@
-//! Memory that is used again.
+//! Memory for temporaries that is reused.
 //!
-//! Whoever computes with temporaries needs ones of the same lengths again and again. What the allocator has
-//! given back to the system meanwhile costs a fault for each page, more than the work on it.
+//! A computation needs temporaries of the same lengths again and again. If the allocator returns
+//! them to the system, each page costs a fault on the next use, more than the work on it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// `len` bytes at least, whose contents are whatever they were.
+/// Returns at least `len` bytes with arbitrary contents.
 pub(crate) fn take(len: usize) -> Box<[u8]> {
-    let found = shelf().take(len);
+    let found = pool().take(len);
     found.unwrap_or_else(|| vec![0; len.next_multiple_of(GRAIN)].into_boxed_slice())
 }
 
-/// Lays memory aside.
+/// Keeps memory for reuse.
 pub(crate) fn give(memory: Box<[u8]>) {
-    // What has no room is freed after the lock.
-    let _freed = shelf().give(memory);
+    // Memory without room is freed after the lock is released.
+    let _freed = pool().give(memory);
 }
 
 #[derive(Default)]
-struct Shelf {
-    /// The memory laid aside last is at the end: it may still be in a cache.
+struct Pool {
+    /// Kept memory, the most recent at the end: it may still be in a cache.
     memory: VecDeque<Box<[u8]>>,
     bytes: usize,
 }
 
-impl Shelf {
+impl Pool {
     const fn new() -> Self {
         Self { memory: VecDeque::new(), bytes: 0 }
     }
 
-    /// The one laid aside last of those that are long enough, and not twice as long.
+    /// Returns the most recent memory that is long enough, and less than twice as long.
     fn take(&mut self, len: usize) -> Option<Box<[u8]>> {
         let lens = len..=2 * len.next_multiple_of(GRAIN);
         let at = self.memory.iter().rposition(|memory| lens.contains(&memory.len()))?;
@@ -39,7 +39,7 @@ impl Shelf {
         Some(memory)
     }
 
-    /// Lays memory aside in place of the oldest; answers what there is no room for.
+    /// Keeps memory in place of the oldest; returns the memory that has no room.
     fn give(&mut self, memory: Box<[u8]>) -> Vec<Box<[u8]>> {
         self.bytes += memory.len();
         self.memory.push_back(memory);
@@ -54,16 +54,16 @@ impl Shelf {
     }
 }
 
-static SHELF: Mutex<Shelf> = Mutex::new(Shelf::new());
+static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 
-fn shelf() -> MutexGuard<'static, Shelf> {
-    SHELF.lock().unwrap_or_else(PoisonError::into_inner)
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lengths are multiples of a page.
+/// Unit of lengths: a page.
 const GRAIN: usize = 4096;
 
-/// So much lies ready at most, in bytes and in pieces.
+/// Maximum of kept memory, in bytes and in pieces.
 const BYTES_MAX: usize = 32 << 20;
 const COUNT_MAX: usize = 256;
 
@@ -76,26 +76,26 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_used_again_the_last_first() {
-        let mut shelf = Shelf::new();
+    fn fitting_memory_is_reused_most_recent_first() {
+        let mut pool = Pool::new();
         for len in [8192, 8192, 65536] {
-            assert!(shelf.give(of(len)).is_empty());
+            assert!(pool.give(of(len)).is_empty());
         }
-        let last = shelf.memory[1].as_ptr();
-        assert_eq!(shelf.take(5000).map(|memory| memory.as_ptr()), Some(last));
-        assert!(shelf.take(20000).is_none(), "more than twice as long is for others");
-        assert!(shelf.take(8193).is_none());
-        assert!(shelf.take(65536).is_some() && shelf.take(8192).is_some());
-        assert_eq!((shelf.bytes, shelf.memory.len()), (0, 0));
+        let last = pool.memory[1].as_ptr();
+        assert_eq!(pool.take(5000).map(|memory| memory.as_ptr()), Some(last));
+        assert!(pool.take(20000).is_none(), "more than twice as long is for others");
+        assert!(pool.take(8193).is_none());
+        assert!(pool.take(65536).is_some() && pool.take(8192).is_some());
+        assert_eq!((pool.bytes, pool.memory.len()), (0, 0));
     }
 
     #[test]
-    fn the_shelf_is_bounded_in_bytes_and_pieces() {
-        let mut shelf = Shelf::new();
-        let freed: usize = (0..2 * COUNT_MAX).map(|_| shelf.give(of(GRAIN)).len()).sum();
-        assert_eq!((freed, shelf.memory.len()), (COUNT_MAX, COUNT_MAX));
-        assert_eq!(shelf.give(of(BYTES_MAX)).len(), COUNT_MAX, "all others give way");
-        assert_eq!(shelf.give(of(BYTES_MAX + 1)).len(), 2, "what is too long is not kept");
-        assert_eq!(shelf.bytes, 0);
+    fn the_pool_is_bounded_in_bytes_and_pieces() {
+        let mut pool = Pool::new();
+        let freed: usize = (0..2 * COUNT_MAX).map(|_| pool.give(of(GRAIN)).len()).sum();
+        assert_eq!((freed, pool.memory.len()), (COUNT_MAX, COUNT_MAX));
+        assert_eq!(pool.give(of(BYTES_MAX)).len(), COUNT_MAX, "all others give way");
+        assert_eq!(pool.give(of(BYTES_MAX + 1)).len(), 2, "what is too long is not kept");
+        assert_eq!(pool.bytes, 0);
     }
 }

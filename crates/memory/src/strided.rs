@@ -1,4 +1,4 @@
-//! Elements of a datatype, at distances of its extent.
+//! Elements of a datatype, an extent apart.
 
 use crate::layout::Form;
 use crate::region::Span;
@@ -14,8 +14,8 @@ pub(crate) struct Strided<'a> {
 }
 
 impl Strided<'_> {
-    /// Calls `visitor` with each span, in stream order, until it returns `false`. Its loop is compiled for each visitor, for
-    /// spans are often few bytes each.
+    /// Calls `visitor` with each span, in stream order, until it returns `false`. The loop is
+    /// compiled for each visitor, since spans are often only a few bytes.
     #[inline(always)]
     pub fn visit(self, visitor: impl FnMut(Span) -> bool) -> bool {
         match self.layout.form() {
@@ -26,7 +26,7 @@ impl Strided<'_> {
         }
     }
 
-    /// The segments of an element are those of `from(0)`.
+    /// Visits the segments of elements, which `from(0)` iterates for one element.
     #[inline(always)]
     fn visit_each<I: Iterator<Item = Segment>>(
         self,
@@ -58,13 +58,14 @@ impl Strided<'_> {
         }
     }
 
-    /// Copies them to `memory`, or, as a change, what is there over them, if they are whole elements of segments that are all
-    /// one number, or two, long.
+    /// Copies the bytes to `memory`, or from it if `CHANGE`. It does so only for whole elements whose
+    /// segments all have 4, 8 or 16 bytes: one number, or two. True if it did.
     ///
     /// # Safety
-    /// The elements may be read and so many bytes of `memory` written, or the other way round; none are both.
+    /// The elements are readable and `memory` is writable for so many bytes, or the other way round
+    /// for `CHANGE`. They do not overlap.
     pub unsafe fn copy<const CHANGE: bool>(self, memory: *mut u8) -> bool {
-        // SAFETY: as the function's.
+        // SAFETY: the caller guarantees the memory of the elements and of `memory`.
         unsafe {
             match self.segments_of_whole() {
                 Some(4) => self.copy_each::<4, CHANGE>(memory.cast()),
@@ -76,7 +77,7 @@ impl Strided<'_> {
         true
     }
 
-    /// How long each segment is, where all are alike and none is cut.
+    /// Returns the length of each segment, if all are equal and none is cut.
     fn segments_of_whole(self) -> Option<usize> {
         let size = self.layout.size();
         let is_whole =
@@ -84,13 +85,13 @@ impl Strided<'_> {
         self.layout.segment_len().filter(|_| is_whole)
     }
 
-    /// Copies segments, `N` bytes long, of whole elements.
+    /// Copies segments of `N` bytes of whole elements.
     ///
     /// # Safety
-    /// As [`Strided::copy`].
+    /// The conditions of [`Strided::copy`].
     #[inline(always)]
     unsafe fn copy_each<const N: usize, const CHANGE: bool>(self, memory: *mut [u8; N]) {
-        // SAFETY: as the function's.
+        // SAFETY: the caller guarantees the memory of the elements and of `memory`.
         unsafe {
             match self.layout.form() {
                 Form::Regular(regular) => self.copy_of::<N, CHANGE>(regular.from(0), memory),
@@ -102,7 +103,7 @@ impl Strided<'_> {
     }
 
     /// # Safety
-    /// As [`Strided::copy`]; `segments` are the element's.
+    /// The conditions of [`Strided::copy`]; `segments` are the element's.
     #[inline(always)]
     unsafe fn copy_of<const N: usize, const CHANGE: bool>(
         self,
@@ -115,7 +116,8 @@ impl Strided<'_> {
             let origin = base.wrapping_offset(element as isize * layout.extent());
             for segment in segments.clone() {
                 let at = origin.wrapping_offset(segment.offset).cast::<[u8; N]>();
-                // SAFETY: as the function's; bytes have no alignment.
+                // SAFETY: the caller guarantees both sides of each copy; byte arrays have no
+                // alignment.
                 unsafe {
                     match CHANGE {
                         true => *at = *memory,
@@ -134,7 +136,8 @@ mod tests {
 
     use crate::{Layout, Region, Segment};
 
-    /// Elements of five segments each, so long, in an order and at distances of their own, in memory of numbers.
+    /// Elements of five segments each, of one length, in an irregular order and at irregular
+    /// distances, in numbered memory.
     fn elements(len: usize, is_even: bool) -> (Vec<u8>, Arc<Layout>) {
         let offsets = [40, 0, 100, 60, 20].map(|offset| offset as isize);
         let segment = |(at, offset): (usize, isize)| {
@@ -146,7 +149,7 @@ mod tests {
         (memory, Arc::new(layout))
     }
 
-    /// The bytes of the stream, one by one.
+    /// Offsets of the stream's bytes, one by one.
     fn stream(memory: &[u8], layout: &Layout, count: usize) -> Vec<usize> {
         let place = |element: usize, offset: isize| (130 * element as isize + offset) as usize;
         let of = |element| {
@@ -160,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_read_and_written_whole_and_in_part_as_they_lie() {
+    fn elements_are_read_and_written_whole_and_in_part() {
         let count = 6;
         let cases = (2..=17).flat_map(|len| [(len, true), (len, false)]);
         for (len, is_even) in cases {
             let (mut memory, layout) = elements(len, is_even);
             let places = stream(&memory, &layout, count);
             let expected: Vec<u8> = places.iter().map(|&place| memory[place]).collect();
-            // SAFETY: the memory lives longer, and has all elements.
+            // SAFETY: the memory outlives the region, and has all elements.
             let region = unsafe { Region::elements(memory.as_mut_ptr(), count, &layout) };
             let (all, one) = (expected.len(), layout.size());
             let cuts =
@@ -179,7 +182,7 @@ mod tests {
             }
             let (mut appended, mut packed) = (Vec::new(), vec![0_u8; all]);
             region.append_to(&mut appended);
-            // SAFETY: as above.
+            // SAFETY: the memory outlives the region, and has `all` bytes.
             let flat = unsafe { Region::new(packed.as_mut_ptr(), all) };
             flat.copy_from(&region);
             assert_eq!((appended, flat.to_vec()), (expected.clone(), expected.clone()));
