@@ -1,4 +1,4 @@
-//! A graph in two, so that little is cut: made coarse, cut, and refined while it becomes fine again.
+//! Multilevel bisection of a graph with a small cut: coarsen, cut, and refine on the way back.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use crate::Random;
 use crate::graph::Graph;
 
-/// The side of every rank, 0 or 1, with no more than `rooms` on each. Where all have room on one side they
-/// are there.
+/// Returns the side of every rank, 0 or 1, with at most `rooms` ranks on each. If one side has room
+/// for all, they are there.
 pub(crate) fn bisect(graph: &Graph, rooms: [u64; 2]) -> Vec<u8> {
     let size = graph.size() as usize;
     debug_assert!(rooms[0] + rooms[1] >= size as u64, "more ranks than room");
@@ -17,13 +17,13 @@ pub(crate) fn bisect(graph: &Graph, rooms: [u64; 2]) -> Vec<u8> {
     }
 }
 
-/// As [`bisect`], where each vertex stands for so many ranks.
+/// Bisects a graph whose vertices stand for `sizes` ranks each.
 fn cut(graph: &Graph, sizes: &[u64], rooms: [u64; 2], random: &mut Random) -> Vec<u8> {
     let coarse = coarsen(graph, sizes, random).map(|coarse| {
         let cut = cut(&coarse.graph, &coarse.sizes, rooms, random);
         coarse.stands_for.iter().map(|&vertex| cut[vertex as usize]).collect()
     });
-    // What is coarse may be uneven by less than a vertex: it becomes even when it is fine.
+    // A coarse cut may be uneven by less than a vertex; refining evens it out.
     let largest = sizes.iter().copied().max().unwrap_or(1);
     let rooms = rooms.map(|room| room + largest - 1);
     let mut sides = coarse.unwrap_or_else(|| best_start(graph, sizes, rooms));
@@ -35,11 +35,11 @@ fn cut(graph: &Graph, sizes: &[u64], rooms: [u64; 2], random: &mut Random) -> Ve
 struct Coarse {
     graph: Graph,
     sizes: Vec<u64>,
-    /// Which vertex each one of the other is part of.
+    /// Vertex that each vertex of the other graph belongs to.
     stands_for: Vec<u32>,
 }
 
-/// Makes pairs one; none where the graph is small, or there are few pairs.
+/// Merges pairs of vertices; none if the graph is small, or there are few pairs.
 fn coarsen(graph: &Graph, sizes: &[u64], random: &mut Random) -> Option<Coarse> {
     let size = sizes.len();
     if size <= SMALL {
@@ -57,7 +57,7 @@ fn coarsen(graph: &Graph, sizes: &[u64], random: &mut Random) -> Option<Coarse> 
             coarse_sizes.push(both.iter().flatten().map(|&it| sizes[it as usize]).sum());
         }
     }
-    // Another level has to be worth its while.
+    // Another level must reduce the graph enough.
     if coarse_sizes.len() * 10 > size * 9 {
         return None;
     }
@@ -66,14 +66,15 @@ fn coarsen(graph: &Graph, sizes: &[u64], random: &mut Random) -> Option<Coarse> 
     Some(Coarse { graph, sizes: coarse_sizes, stands_for })
 }
 
-/// Pairs those that exchange most, as long as no pair is too large to be dealt well.
+/// Pairs vertices with the most traffic, as long as no pair is too large for an even cut.
 fn pair(graph: &Graph, sizes: &[u64], random: &mut Random) -> Vec<Option<u32>> {
     let size = sizes.len();
     let most = (sizes.iter().sum::<u64>() / SMALL as u64).max(2);
     let mut order: Vec<u32> = (0..size as u32).collect();
     random.shuffle(&mut order);
     let mut mates = vec![None; size];
-    // Those without a free neighbour pair with each other, if they are bound to the same one most, or to none.
+    // Vertices without a free neighbour pair with each other if they have the same strongest
+    // neighbour, or none.
     let mut alone: Vec<Option<u32>> = vec![None; size + 1];
     for vertex in order {
         if mates[vertex as usize].is_some() {
@@ -101,10 +102,10 @@ fn pair(graph: &Graph, sizes: &[u64], random: &mut Random) -> Vec<Option<u32>> {
     mates
 }
 
-/// The best of what grows from single vertices.
+/// Returns the best cut grown from single vertices.
 fn best_start(graph: &Graph, sizes: &[u64], rooms: [u64; 2]) -> Vec<u8> {
     let total: u64 = sizes.iter().sum();
-    // With room to spare either side may be full, or both may be equally so.
+    // With room to spare, either side may be full, or both equally.
     let least = total.saturating_sub(rooms[1]);
     let even = total * rooms[0] / (rooms[0] + rooms[1]).max(1);
     let mut aims = vec![rooms[0].min(total), even, least];
@@ -123,7 +124,7 @@ fn best_start(graph: &Graph, sizes: &[u64], rooms: [u64; 2]) -> Vec<u8> {
     best.map_or_else(Vec::new, |(_, _, sides)| sides)
 }
 
-/// Side 0 grows from a vertex by what it is bound to most, until it has `aim`.
+/// Grows side 0 from a vertex, always by the vertex with the most traffic, until it has `aim`.
 fn grow(graph: &Graph, sizes: &[u64], seed: u32, aim: u64) -> Vec<u8> {
     let mut sides = vec![1; sizes.len()];
     let mut bound = vec![0; sizes.len()];
@@ -146,7 +147,7 @@ fn grow(graph: &Graph, sizes: &[u64], seed: u32, aim: u64) -> Vec<u8> {
     sides
 }
 
-/// Passes of moves as long as they help.
+/// Makes passes as long as they help.
 fn refine(graph: &Graph, sizes: &[u64], rooms: [u64; 2], sides: &mut [u8]) {
     let mut passes = 0;
     while passes < PASSES_MAX && pass(graph, sizes, rooms, sides) {
@@ -154,8 +155,8 @@ fn refine(graph: &Graph, sizes: &[u64], rooms: [u64; 2], sides: &mut [u8]) {
     }
 }
 
-/// Moves every vertex once at most, the one that saves most first, even where that costs; what comes
-/// after the best moment is taken back. Whether the cut, or the excess of a side, is less than before.
+/// Moves every vertex at most once, the largest saving first, even if the cut grows. Moves after
+/// the best state are undone. True if the cut, or the excess of a side, is less than before.
 fn pass(graph: &Graph, sizes: &[u64], rooms: [u64; 2], sides: &mut [u8]) -> bool {
     let mut pass = Pass::new(graph, sizes, rooms, sides);
     let patience = PATIENCE_MIN.max(sizes.len() / 4);
@@ -179,19 +180,19 @@ fn pass(graph: &Graph, sizes: &[u64], rooms: [u64; 2], sides: &mut [u8]) -> bool
     best < first
 }
 
-/// A pass under way.
+/// State of a pass.
 struct Pass<'a> {
     graph: &'a Graph,
     sizes: &'a [u64],
     rooms: [u64; 2],
     sides: &'a mut [u8],
     loads: [u64; 2],
-    /// As much a side may have in excess between two moves.
+    /// Allowed excess of a side between two moves.
     slack: u64,
-    /// What each vertex saves that changes its side.
+    /// Saving of each vertex if it changes sides.
     gains: Vec<i64>,
     has_moved: Vec<bool>,
-    /// Those of each side by what they save; entries whose gain is another by now are stale.
+    /// Vertices of each side by saving; entries with an outdated saving are stale.
     queues: [BinaryHeap<(i64, Reverse<u32>)>; 2],
 }
 
@@ -207,7 +208,7 @@ impl<'a> Pass<'a> {
         Self { graph, sizes, rooms, sides, loads, slack, gains, has_moved, queues }
     }
 
-    /// The vertex to be moved next, and what that saves: one of a side that has too much, if there is one.
+    /// Returns the next vertex to move and its saving. A side with excess comes first.
     fn next(&mut self) -> Option<(i64, u32)> {
         for (side, queue) in self.queues.iter_mut().enumerate() {
             let is_stale = |&(gain, Reverse(vertex)): &(i64, Reverse<u32>)| {
@@ -249,7 +250,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// What the cut loses when a vertex changes its side.
+/// Returns the reduction of the cut if a vertex changes sides.
 fn gain(graph: &Graph, sides: &[u8], vertex: u32) -> i64 {
     let own = sides[vertex as usize];
     let signed = |&(other, weight): &(u32, u64)| {
@@ -258,7 +259,7 @@ fn gain(graph: &Graph, sides: &[u8], vertex: u32) -> i64 {
     graph.neighbours(vertex).iter().map(signed).sum()
 }
 
-/// What the cut weighs, counted from both sides.
+/// Weight of the cut, counted from both sides.
 fn weight(graph: &Graph, sides: &[u8]) -> u64 {
     let own = |vertex: u32| {
         let all = graph.neighbours(vertex).iter();
@@ -274,16 +275,16 @@ fn loads(sizes: &[u64], sides: &[u8]) -> [u64; 2] {
     loads
 }
 
-/// How many have no room where they are.
+/// Number of ranks beyond the room of their sides.
 fn overload(loads: [u64; 2], rooms: [u64; 2]) -> u64 {
     loads.iter().zip(rooms).map(|(load, room)| load.saturating_sub(room)).sum()
 }
 
-/// So many vertices are cut as they are.
+/// Number of vertices up to which a graph is not coarsened.
 const SMALL: usize = 40;
 
-/// Passes over one graph.
+/// Maximum number of passes over one graph.
 const PASSES_MAX: usize = 12;
 
-/// So many moves are tried beyond the best moment, or a quarter of the vertices.
+/// Number of moves tried beyond the best state, unless a quarter of the vertices is more.
 const PATIENCE_MIN: usize = 40;

@@ -1,30 +1,30 @@
-//! Who exchanges how much with whom, without direction.
+//! The traffic between ranks, without direction.
 
-/// A graph of ranks; its edges weigh what is exchanged.
+/// A graph of ranks, whose edges are weighted by traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
-    /// Where each rank's edges begin, and the end.
+    /// First edge of each rank, and the end.
     starts: Vec<usize>,
-    /// The other end and the weight, at least 1; every edge is there from both of its ends. All together weigh
-    /// less than 2 · [`TOTAL_MAX`].
+    /// Other end and weight, at least 1. Every edge is listed at both of its ends. All together
+    /// weigh less than 2 · [`TOTAL_MAX`].
     edges: Vec<(u32, u64)>,
 }
 
 impl Graph {
-    /// The graph of `size` ranks, from what one sends to another: whatever is told of two ranks, in either
-    /// direction, adds up. What a rank sends to itself, or to ranks that are not there, is left out.
-    pub fn new(size: u32, told: impl IntoIterator<Item = (u32, u32, u64)>) -> Self {
+    /// Makes the graph of `size` ranks from directed traffic. Weights of the same two ranks add up.
+    /// Traffic of a rank with itself, or with ranks that do not exist, is left out.
+    pub fn new(size: u32, edges: impl IntoIterator<Item = (u32, u32, u64)>) -> Self {
         let is_edge =
             |&(from, to, weight): &(u32, u32, u64)| from != to && from.max(to) < size && weight > 0;
-        let mut all: Vec<(u32, u32, u64)> = told.into_iter().filter(is_edge).collect();
+        let mut all: Vec<(u32, u32, u64)> = edges.into_iter().filter(is_edge).collect();
         let total: u128 = all.iter().map(|&(_, _, weight)| u128::from(weight)).sum();
         let excess =
             (u128::BITS - total.leading_zeros()).saturating_sub(TOTAL_MAX.trailing_zeros());
         for edge in &mut all {
             edge.2 = (edge.2 >> excess.min(u64::BITS - 1)).max(1);
         }
-        let turned: Vec<_> = all.iter().map(|&(from, to, weight)| (to, from, weight)).collect();
-        all.extend(turned);
+        let reversed: Vec<_> = all.iter().map(|&(from, to, weight)| (to, from, weight)).collect();
+        all.extend(reversed);
         all.sort_unstable();
         all.dedup_by(|next, last| {
             let is_same = (next.0, next.1) == (last.0, last.1);
@@ -44,17 +44,17 @@ impl Graph {
         self.starts.len() as u32 - 1
     }
 
-    /// Whether nobody exchanges anything.
+    /// True if there is no traffic.
     pub fn is_empty(&self) -> bool {
         self.edges.is_empty()
     }
 
-    /// With whom a rank exchanges how much.
+    /// Returns the neighbours of a rank, with weights.
     pub fn neighbours(&self, rank: u32) -> &[(u32, u64)] {
         &self.edges[self.starts[rank as usize]..self.starts[rank as usize + 1]]
     }
 
-    /// The graph of some of its ranks, in their order.
+    /// Returns the graph of some of its ranks, in their order.
     pub(crate) fn part(&self, members: &[u32]) -> Self {
         let mut number = vec![None; self.size() as usize];
         for (new, &old) in (0u32..).zip(members) {
@@ -63,18 +63,19 @@ impl Graph {
         self.renumbered(members.len() as u32, |rank| number[rank as usize])
     }
 
-    /// The graph whose rank `number(i)` stands for rank `i`, for all that have a number.
+    /// Returns the graph whose rank `number(i)` stands for rank `i`, for all ranks that have a
+    /// number.
     pub(crate) fn renumbered(&self, size: u32, number: impl Fn(u32) -> Option<u32>) -> Self {
-        let told = (0..self.size()).flat_map(|from| {
+        let edges = (0..self.size()).flat_map(|from| {
             let own = self.neighbours(from).iter().filter(move |(to, _)| from < *to);
             own.filter_map(|&(to, weight)| Some((number(from)?, number(to)?, weight)))
                 .collect::<Vec<_>>()
         });
-        Self::new(size, told)
+        Self::new(size, edges)
     }
 }
 
-/// What all exchanges together weigh at most, but for those that weigh 1; greater weights are scaled down.
+/// Maximum total weight, except for edges of weight 1; greater weights are scaled down.
 const TOTAL_MAX: u64 = 1 << 38;
 
 #[cfg(test)]
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_of_two_ranks_adds_up() {
+    fn weights_of_two_ranks_add_up() {
         let graph =
             Graph::new(3, [(0, 1, 2), (1, 0, 3), (1, 2, 1), (2, 2, 9), (0, 3, 9), (0, 2, 0)]);
         assert_eq!(graph.neighbours(0), [(1, 5)]);
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_beyond_measure_keep_their_proportion() {
+    fn huge_weights_keep_their_proportion() {
         let graph = Graph::new(3, [(0, 1, u64::MAX), (1, 2, u64::MAX / 4), (0, 2, 1)]);
         let weight = |one: u32, other: u32| {
             graph.neighbours(one).iter().find(|(to, _)| *to == other).unwrap().1

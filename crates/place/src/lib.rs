@@ -1,15 +1,15 @@
-//! Ranks where their traffic is cheap.
+//! Placement of ranks that makes their traffic cheap.
 //!
-//! [`place`] is pure: from who exchanges how much with whom ([`Graph`]) and what the hosts take ([`Host`])
-//! follows who goes where, the same for everybody who asks. What crosses sites counts before what crosses
-//! hosts.
+//! [`place`] is pure: it computes each rank's host from the traffic between ranks ([`Graph`]) and
+//! the slots of the hosts ([`Host`]). All callers get the same result. Traffic between sites counts
+//! before traffic between hosts.
 //!
-//! The graph is cut in two again and again, first among sites, then among the hosts of each (`bisect`:
-//! multilevel, after Hendrickson and Leland, *A multilevel algorithm for partitioning graphs*, SC 1995; refined
-//! after Fiduccia and Mattheyses, DAC 1982). Then ranks of all hosts change places as long as that helps
-//! (`exchange`).
+//! The graph is bisected repeatedly, first among sites, then among the hosts of each (`bisect`:
+//! multilevel, after Hendrickson and Leland, *A multilevel algorithm for partitioning graphs*, SC
+//! 1995; refined after Fiduccia and Mattheyses, DAC 1982). Then ranks of all hosts change places as
+//! long as that helps (`exchange`).
 //!
-//! [`traffic`] is what ranks count.
+//! [`traffic`] holds the counts of ranks.
 #![forbid(unsafe_code)]
 
 mod bisect;
@@ -20,43 +20,43 @@ pub mod traffic;
 pub use graph::Graph;
 
 use bisect::bisect;
-use exchange::Seating;
+use exchange::Assignment;
 
-/// What takes ranks.
+/// A host that takes ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Hosts with equal numbers are of one site; below the number of hosts.
+    /// Number of its site: equal for hosts of one site, and below the number of hosts.
     pub site: u32,
-    /// How many ranks it takes.
+    /// Number of ranks that it takes.
     pub slots: u32,
 }
 
-/// The host of every rank, so that little traffic is between sites, and then between hosts. `before` is where
-/// ranks are, or would be, otherwise: it is the answer where nothing is better.
+/// Returns the host of every rank with little traffic between sites, and then between hosts.
+/// `before` is the default placement, which is returned if nothing is better.
 ///
 /// # Panics
-/// When `before` has not a host for each rank, or a host in it more ranks than slots.
+/// If `before` does not have a host for each rank, or gives a host more ranks than slots.
 pub fn place(graph: &Graph, hosts: &[Host], before: &[u32]) -> Vec<u32> {
     assert_eq!(graph.size() as usize, before.len(), "a host for every rank");
-    let stay = Seating::new(graph, hosts, before.to_vec());
+    let stay = Assignment::new(graph, hosts, before.to_vec());
     if hosts.len() < 2 || graph.is_empty() || stay.cost() == 0 {
         return before.to_vec();
     }
     let mut best = stay;
-    let parted = Seating::new(graph, hosts, divide(graph, hosts));
-    for mut seating in [best.clone(), parted] {
-        seating.settle();
-        if seating.cost() < best.cost() {
-            best = seating;
+    let divided = Assignment::new(graph, hosts, divide(graph, hosts));
+    for mut assignment in [best.clone(), divided] {
+        assignment.improve();
+        if assignment.cost() < best.cost() {
+            best = assignment;
         }
     }
-    best.stir();
-    best.into_homes()
+    best.perturb();
+    best.into_hosts()
 }
 
-/// Hosts by cutting the graph in two, again and again.
+/// Assigns hosts by repeated bisection of the graph.
 fn divide(graph: &Graph, hosts: &[Host]) -> Vec<u32> {
-    let mut homes = vec![0; graph.size() as usize];
+    let mut host_of_rank = vec![0; graph.size() as usize];
     let mut sites: Vec<Part> = Vec::new();
     for host in hosts {
         match sites.iter_mut().find(|part| part.number == host.site) {
@@ -65,7 +65,7 @@ fn divide(graph: &Graph, hosts: &[Host]) -> Vec<u32> {
         }
     }
     let mut site_of = vec![0; graph.size() as usize];
-    deal(graph, &(0..graph.size()).collect::<Vec<_>>(), &sites, &mut site_of);
+    assign(graph, &(0..graph.size()).collect::<Vec<_>>(), &sites, &mut site_of);
     for site in sites {
         let members: Vec<u32> = (0u32..)
             .zip(&site_of)
@@ -75,23 +75,23 @@ fn divide(graph: &Graph, hosts: &[Host]) -> Vec<u32> {
         let own = (0u32..).zip(hosts).filter(|(_, host)| host.site == site.number);
         let parts: Vec<Part> =
             own.map(|(number, host)| Part { number, room: u64::from(host.slots) }).collect();
-        deal(graph, &members, &parts, &mut homes);
+        assign(graph, &members, &parts, &mut host_of_rank);
     }
-    homes
+    host_of_rank
 }
 
-/// What takes so many ranks.
+/// A site or a host with room for ranks.
 #[derive(Clone, Copy)]
 struct Part {
     number: u32,
     room: u64,
 }
 
-/// Gives each of `members` the number of a part.
-fn deal(graph: &Graph, members: &[u32], parts: &[Part], homes: &mut [u32]) {
+/// Assigns each of `members` the number of a part.
+fn assign(graph: &Graph, members: &[u32], parts: &[Part], host_of_rank: &mut [u32]) {
     let [first, .., _] = parts else {
         let number = parts.first().map_or(0, |part| part.number);
-        members.iter().for_each(|&member| homes[member as usize] = number);
+        members.iter().for_each(|&member| host_of_rank[member as usize] = number);
         return;
     };
     let half = parts.iter().map(|part| part.room).sum::<u64>() / 2;
@@ -106,11 +106,11 @@ fn deal(graph: &Graph, members: &[u32], parts: &[Part], homes: &mut [u32]) {
     let sides = bisect(&graph.part(members), rooms);
     for (side, half) in [near, far].into_iter().enumerate() {
         let of = members.iter().zip(&sides).filter(|(_, at)| usize::from(**at) == side);
-        deal(graph, &of.map(|(&member, _)| member).collect::<Vec<_>>(), half, homes);
+        assign(graph, &of.map(|(&member, _)| member).collect::<Vec<_>>(), half, host_of_rank);
     }
 }
 
-/// Numbers that look random, the same for everybody (Marsaglia, *Xorshift RNGs*, 2003).
+/// Pseudorandom numbers, the same in every process (Marsaglia, *Xorshift RNGs*, 2003).
 #[derive(Clone, Debug)]
 struct Random(u64);
 
@@ -119,7 +119,7 @@ impl Random {
         Self(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// One of `0..end`, which is not 0.
+    /// Returns a number in `0..end`; `end` is not 0.
     fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

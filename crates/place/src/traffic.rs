@@ -1,46 +1,47 @@
-//! What ranks count of their traffic, and how they tell it.
+//! Traffic counts of ranks, and their encoding.
 
 use serde::{Deserialize, Serialize};
 use wire::number::{append, take};
 
-/// What one rank has counted, as it tells the launcher.
+/// Counts of one rank, as it sends them to the launcher.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// The number of its site in the job.
+    /// Number of its site in the job.
     pub site: u32,
-    /// What it sent.
+    /// Messages sent.
     pub sent: Vec<Sent>,
 }
 
-/// What one rank sent another in a phase.
+/// Messages from one rank to another in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sent {
-    /// The phase.
+    /// Number of the phase.
     pub level: i32,
-    /// What for.
+    /// Purpose of the messages.
     pub kind: Kind,
-    /// To whom.
+    /// Receiving rank.
     pub to: u32,
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
-    /// How many bytes in them.
+    /// Bytes in all of them.
     pub bytes: u64,
 }
 
-/// What messages are for.
+/// Purpose of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// What ranks send each other.
+    /// Point-to-point messages.
     PointToPoint,
     /// Collectives of some of the ranks.
     Collective,
-    /// Collectives of all ranks: they follow from where the ranks are, so these do not follow from them.
+    /// Collectives of all ranks. Their messages depend on the placement, so the placement does not
+    /// depend on them.
     CollectiveOfAll,
 }
 
 impl Counted {
-    /// The counts as bytes.
+    /// Encodes the counts.
     pub fn emit(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
         append(&mut bytes, u64::from(self.site));
@@ -54,7 +55,7 @@ impl Counted {
         bytes
     }
 
-    /// The counts of a rank in a job of so many; none where the bytes are none.
+    /// Decodes the counts of a rank in a job of `ranks` ranks; none if the bytes are not valid.
     pub fn parse(bytes: &[u8], ranks: u32) -> Option<Self> {
         let mut rest = bytes.strip_prefix(&[VERSION])?;
         let site = u32::try_from(take(&mut rest)?).ok()?;
@@ -91,7 +92,7 @@ impl Kind {
     }
 }
 
-/// Of what ranks tell.
+/// Version of the encoding.
 const VERSION: u8 = 1;
 
 #[cfg(test)]
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ranks_tell_is_checked() {
+    fn counts_are_checked_when_decoded() {
         let counted = Counted {
             site: 300,
             sent: vec![
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(Counted::parse(&bytes, 3), Some(counted));
         assert_eq!(Counted::parse(&bytes, 2), None);
         for end in 1..bytes.len() {
-            // What ends between two entries is shorter, and sound.
+            // A cut between two entries gives a shorter, valid encoding.
             let cut = Counted::parse(&bytes[..end], 3);
             assert!(cut.is_none_or(|cut| cut.emit() == bytes[..end]));
         }
