@@ -1,12 +1,12 @@
-//! What is placed crosses sites and hosts no more than the best of all placements.
+//! Placements cross sites and hosts no more than the best of all placements.
 
 use place::{Graph, Host, place};
 
-/// What crosses sites, and what crosses hosts of a site.
-fn cost(edges: &[(u32, u32, u64)], hosts: &[Host], homes: &[u32]) -> (u64, u64) {
+/// Returns the traffic between sites, and between hosts of a site.
+fn cost(edges: &[(u32, u32, u64)], hosts: &[Host], host_of_rank: &[u32]) -> (u64, u64) {
     let mut cost = (0, 0);
     for &(from, to, weight) in edges {
-        let [from, to] = [from, to].map(|rank| homes[rank as usize]);
+        let [from, to] = [from, to].map(|rank| host_of_rank[rank as usize]);
         if hosts[from as usize].site != hosts[to as usize].site {
             cost.0 += weight;
         } else if from != to {
@@ -16,19 +16,19 @@ fn cost(edges: &[(u32, u32, u64)], hosts: &[Host], homes: &[u32]) -> (u64, u64) 
     cost
 }
 
-/// The least cost of all placements.
+/// Returns the least cost of all placements.
 fn least(size: u32, edges: &[(u32, u32, u64)], hosts: &[Host]) -> (u64, u64) {
     struct Search<'a> {
         hosts: &'a [Host],
-        /// Of every rank, what it exchanges with those before it.
+        /// Traffic of every rank with the ranks before it.
         before: Vec<Vec<(u32, u64)>>,
-        homes: Vec<u32>,
+        host_of_rank: Vec<u32>,
         loads: Vec<u32>,
         best: (u64, u64),
     }
     impl Search<'_> {
         fn extend(&mut self, cost: (u64, u64)) {
-            let rank = self.homes.len();
+            let rank = self.host_of_rank.len();
             if cost >= self.best {
                 return;
             }
@@ -42,17 +42,17 @@ fn least(size: u32, edges: &[(u32, u32, u64)], hosts: &[Host]) -> (u64, u64) {
                 }
                 let mut next = cost;
                 for &(other, weight) in &self.before[rank] {
-                    let home = self.homes[other as usize] as usize;
-                    if self.hosts[home].site != self.hosts[index].site {
+                    let host = self.host_of_rank[other as usize] as usize;
+                    if self.hosts[host].site != self.hosts[index].site {
                         next.0 += weight;
-                    } else if home != index {
+                    } else if host != index {
                         next.1 += weight;
                     }
                 }
                 self.loads[index] += 1;
-                self.homes.push(index as u32);
+                self.host_of_rank.push(index as u32);
                 self.extend(next);
-                self.homes.pop();
+                self.host_of_rank.pop();
                 self.loads[index] -= 1;
             }
         }
@@ -61,38 +61,38 @@ fn least(size: u32, edges: &[(u32, u32, u64)], hosts: &[Host]) -> (u64, u64) {
     for &(from, to, weight) in edges.iter().filter(|(from, to, _)| from != to) {
         before[from.max(to) as usize].push((from.min(to), weight));
     }
-    let (homes, loads) = (Vec::new(), vec![0; hosts.len()]);
-    let mut search = Search { hosts, before, homes, loads, best: (u64::MAX, u64::MAX) };
+    let (host_of_rank, loads) = (Vec::new(), vec![0; hosts.len()]);
+    let mut search = Search { hosts, before, host_of_rank, loads, best: (u64::MAX, u64::MAX) };
     search.extend((0, 0));
     search.best
 }
 
-/// Hosts with their slots, of every site.
+/// Makes hosts with these slots, for every site.
 fn hosts(sites: &[&[u32]]) -> Vec<Host> {
     let sites = (0..).zip(sites);
     sites.flat_map(|(site, all)| all.iter().map(move |&slots| Host { site, slots })).collect()
 }
 
-/// One rank for each host, and again from the first.
+/// Places one rank on each host in turn, and again from the first.
 fn in_turn(size: u32, hosts: &[Host]) -> Vec<u32> {
     let mut loads = vec![0; hosts.len()];
-    let mut homes = Vec::new();
+    let mut host_of_rank = Vec::new();
     let mut next = (0..hosts.len()).cycle();
-    while homes.len() < size as usize {
+    while host_of_rank.len() < size as usize {
         let host = next.next().unwrap();
         if loads[host] < hosts[host].slots {
             loads[host] += 1;
-            homes.push(host as u32);
+            host_of_rank.push(host as u32);
         }
     }
-    homes
+    host_of_rank
 }
 
 fn ring(size: u32) -> Vec<(u32, u32, u64)> {
     (0..size).map(|rank| (rank, (rank + 1) % size, 1000)).collect()
 }
 
-/// A grid whose columns exchange more than its rows.
+/// A grid with more traffic along columns than along rows.
 fn stencil(rows: u32, columns: u32, down: u64) -> Vec<(u32, u32, u64)> {
     let at = |row: u32, column: u32| row * columns + column;
     let mut edges = Vec::new();
@@ -121,7 +121,7 @@ impl Seeded {
         (word ^ (word >> 31)) % end
     }
 
-    /// Each pair exchanges something with this chance in ten.
+    /// Makes a graph in which each pair has traffic with this chance in ten.
     fn graph(&mut self, size: u32, tenths: u64, weight: u64) -> Vec<(u32, u32, u64)> {
         let mut edges = Vec::new();
         for one in 0..size {
@@ -135,17 +135,17 @@ impl Seeded {
     }
 }
 
-/// Places, and checks that hosts have no more than their slots.
+/// Places, and checks that no host has more ranks than slots.
 fn placed(size: u32, edges: &[(u32, u32, u64)], hosts: &[Host]) -> Vec<u32> {
     let graph = Graph::new(size, edges.iter().copied());
     let before = in_turn(size, hosts);
-    let homes = place(&graph, hosts, &before);
-    assert_eq!(homes, place(&graph, hosts, &before), "the same for everybody");
+    let host_of_rank = place(&graph, hosts, &before);
+    assert_eq!(host_of_rank, place(&graph, hosts, &before), "the same for everybody");
     for (index, host) in (0u32..).zip(hosts) {
-        assert!(homes.iter().filter(|home| **home == index).count() <= host.slots as usize);
+        assert!(host_of_rank.iter().filter(|host| **host == index).count() <= host.slots as usize);
     }
-    assert!(cost(edges, hosts, &homes) <= cost(edges, hosts, &before));
-    homes
+    assert!(cost(edges, hosts, &host_of_rank) <= cost(edges, hosts, &before));
+    host_of_rank
 }
 
 fn check(size: u32, edges: &[(u32, u32, u64)], hosts: &[Host], what: &str) {
@@ -153,7 +153,7 @@ fn check(size: u32, edges: &[(u32, u32, u64)], hosts: &[Host], what: &str) {
     assert_eq!(found, least(size, edges, hosts), "{what}: {size} ranks on {hosts:?}");
 }
 
-/// Some small grids, with room to spare and without.
+/// Returns some small grids, with room to spare and without.
 fn grids(size: u32) -> Vec<Vec<Host>> {
     let (half, third) = (size.div_ceil(2), size.div_ceil(3));
     vec![
@@ -194,7 +194,7 @@ fn random_graphs_cross_the_least() {
 }
 
 #[test]
-fn what_is_not_connected_is_not_cut() {
+fn separate_components_are_not_cut() {
     // Four teams of three, interleaved.
     let team = |rank: u32| rank % 4;
     let pairs = (0..12).flat_map(|one| (0..one).map(move |other| (one, other)));
@@ -206,20 +206,20 @@ fn what_is_not_connected_is_not_cut() {
 }
 
 #[test]
-fn where_all_have_room_on_one_site_they_are_there() {
+fn all_ranks_go_to_one_site_with_room() {
     let edges = ring(8);
     let hosts = hosts(&[&[3], &[4, 4]]);
     assert_eq!(cost(&edges, &hosts, &placed(8, &edges, &hosts)), (0, 2000));
 }
 
 #[test]
-fn nothing_moves_for_nothing() {
+fn no_rank_moves_without_a_saving() {
     let one = hosts(&[&[4]]);
     assert_eq!(place(&Graph::new(1, []), &one, &[0]), [0]);
     assert_eq!(place(&Graph::new(0, []), &one, &[]), [0; 0]);
     let two = hosts(&[&[2], &[2]]);
     assert_eq!(place(&Graph::new(4, []), &two, &[1, 0, 0, 1]), [1, 0, 0, 1]);
-    // All exchange the same with all: no placement is better.
+    // Every pair has the same traffic: no placement is better.
     let all = (0..4).flat_map(|one| (0..one).map(move |other| (one, other, 9)));
     assert_eq!(place(&Graph::new(4, all), &two, &[0, 1, 0, 1]), [0, 1, 0, 1]);
 }

@@ -1,4 +1,4 @@
-//! What is predicted in closed form, held against the simulation of all ranks.
+//! Closed-form predictions, compared with the simulation of all ranks.
 
 mod planned;
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plan::{Algorithm, Cost, Costs, Location, Operation, Topology, predict};
 use planned::planned;
 
-/// Ranks dealt to nodes as `node` says.
+/// Makes a topology of ranks on the nodes that `node` gives.
 fn nodes(size: u32, node: impl Fn(u32) -> u32, costs: Costs) -> Topology {
     let locations: Vec<Location> =
         (0..size).map(|rank| Location { node: node(rank), site: 0 }).collect();
@@ -68,8 +68,8 @@ fn grids() -> Vec<(String, Topology)> {
         .to_vec()
 }
 
-/// The formulas say what the simulation says, within a factor; over several sites, too, where there is less
-/// to choose.
+/// The formulas match the simulation within a factor, also over several sites, which have fewer
+/// algorithms.
 #[test]
 fn formulas_are_near_the_simulation() {
     let shapes = shapes().into_iter().map(|(name, topology)| (name.to_owned(), topology));
@@ -97,7 +97,7 @@ fn formulas_are_near_the_simulation() {
 
 const NEAR: (f64, f64) = (0.5, 2.0);
 
-/// What is chosen takes, simulated, little longer than the best of all candidates.
+/// The chosen algorithm is, simulated, little slower than the best candidate.
 #[test]
 fn the_choice_is_nearly_the_best() {
     let (mut worst, mut sum, mut count) = (0.0f64, 0.0, 0);
@@ -133,7 +133,8 @@ fn the_choice_is_nearly_the_best() {
     assert!(sum / f64::from(count) <= AVERAGE, "{:.3} times the best", sum / f64::from(count));
 }
 
-/// So many times as long as the best the choice takes at worst, and on average; and from where on it is told.
+/// Limits of the choice's time relative to the best: at worst, on average, and for a message to be
+/// printed.
 const WORST: f64 = 1.6;
 const AVERAGE: f64 = 1.03;
 const TOLD: f64 = 1.2;

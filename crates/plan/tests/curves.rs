@@ -1,19 +1,19 @@
-//! What every operation takes on grids of up to 16384 ranks on up to 16 sites, predicted in closed form beside the least
-//! that distance and bytes allow, and simulated where that is soon done, kept as a snapshot: a change is a readable
-//! difference.
+//! Predicted times of every operation on grids of up to 16384 ranks on up to 16 sites, as a
+//! snapshot: a change is a readable difference. Each row has the closed form, the least that
+//! distance and bytes allow, and the simulation if it is fast enough.
 //!
-//! `CANELE_SNAPSHOT=write cargo test -p plan --test curves` writes it anew.
+//! `CANELE_SNAPSHOT=write cargo test -p plan --test curves` writes the snapshot.
 
 mod planned;
 
 use std::fmt::Write;
 
 use plan::{Call, Costs, Location, Operation, Topology, predict};
-use planned::{asked, planned};
+use planned::{call_of, planned};
 
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/curves.txt");
 
-/// Sites of as many nodes of 16 ranks, or of fewer.
+/// Makes sites of equal numbers of nodes of 16 ranks, or of fewer.
 fn grid(ranks: u32, sites: u32) -> Topology {
     let node = (ranks / sites).min(16);
     let location = |rank: u32| Location { node: rank / node, site: rank / (ranks / sites) };
@@ -21,15 +21,16 @@ fn grid(ranks: u32, sites: u32) -> Topology {
     Topology::new(&locations, false, Costs::default())
 }
 
-/// No operation is sooner: one message over the greatest distance, and the bytes that some rank, some
-/// node's network, or the way between two sites must carry.
+/// Returns a lower bound for an operation: one message over the greatest distance, and the bytes
+/// that some rank, some node's network, or the path between two sites must carry.
 fn bound_ns(call: &Call, topology: &Topology) -> u64 {
     let Costs { node, site, wide, .. } = *topology.costs();
     let (ranks, sites) = (u64::from(topology.size()), u64::from(topology.sites()));
     let nodes = u64::from(topology.nodes());
     let (on_node, on_site) = (ranks / nodes, ranks / sites);
     let bytes = call.bytes;
-    // What a rank must take in or give out, what its node must, and what one site must tell another.
+    // Bytes that a rank must receive or send, that its node must, and that one site must send to
+    // another.
     let (rank, network, between) = match call.operation {
         Operation::Barrier => (0, 0, 0),
         Operation::Broadcast
@@ -57,7 +58,7 @@ fn bound_ns(call: &Call, topology: &Topology) -> u64 {
     (wide.latency_ns + wide.stream_ns(between)).max(far_ns)
 }
 
-/// As many ranks are simulated in less than a tenth of a second.
+/// Maximum number of ranks that are simulated in less than a tenth of a second.
 fn simulated_ranks(operation: Operation) -> u32 {
     match operation {
         Operation::Allgather | Operation::Alltoall | Operation::ReduceScatter => 128,
@@ -87,8 +88,11 @@ fn table() -> String {
                 if is_of_all && bytes * u64::from(ranks) >= 16 << 30 {
                     continue;
                 }
-                let (call, _) =
-                    asked(operation, if operation == Operation::Barrier { 0 } else { bytes }, true);
+                let (call, _) = call_of(
+                    operation,
+                    if operation == Operation::Barrier { 0 } else { bytes },
+                    true,
+                );
                 let topology = &grid(ranks, sites);
                 let choice = topology.choice(&call);
                 let predicted_ns = topology.predicted_ns(&call, choice).unwrap();
@@ -118,7 +122,7 @@ fn table() -> String {
 }
 
 #[test]
-fn curves_are_those_of_the_snapshot() {
+fn curves_match_the_snapshot() {
     let found = table();
     if std::env::var("CANELE_SNAPSHOT").is_ok_and(|wanted| wanted == "write") {
         std::fs::write(SNAPSHOT, &found).unwrap();

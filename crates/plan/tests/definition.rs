@@ -1,4 +1,4 @@
-//! Every schedule of the ranks of one node against the definition of its operation.
+//! Every schedule of the ranks of one node, checked against the definition of its operation.
 
 mod machine;
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use machine::{Rank, Unit, run as run_on};
 use plan::{Algorithm, Cost, Costs, Operands, Operation, Schedule, Step, Topology};
 
-/// Runs all ranks to their end and gives their outputs.
+/// Runs all ranks to their end and returns their outputs.
 fn run(ranks: Vec<Rank>) -> Vec<Vec<Unit>> {
     let topology = Topology::flat(ranks.len() as u32, false, Costs::default());
     run_on(ranks, &topology).outputs
@@ -23,8 +23,8 @@ const LENGTHS: [u64; 4] = [0, 1, 7, 100];
 /// Bytes of a page of shared segments: some blocks fit on one together, others are longer than one.
 const PAGE: u64 = 64;
 
-/// On one node, with a core each or in a oversubscribed; and with each algorithm that there is for an operation, also
-/// where work costs more than waiting.
+/// Returns one node with a core for each rank, and an oversubscribed one; and one for each
+/// algorithm of the operation, also with work that costs more than waiting.
 fn machines(size: u32, operation: Operation) -> Vec<Topology> {
     let plain = |is_oversubscribed| Topology::flat(size, is_oversubscribed, Costs::default());
     let by = |algorithm: &Algorithm, is_oversubscribed: bool, costs: Costs| {
@@ -43,7 +43,7 @@ fn machines(size: u32, operation: Operation) -> Vec<Topology> {
 }
 
 #[test]
-fn an_element_longer_than_a_page_takes_no_part_in_a_board() {
+fn elements_longer_than_a_page_do_not_use_the_shared_segment() {
     let operation = Operation::Reduce;
     let plans = format!("{operation} * shmem").parse().unwrap();
     let machine = Topology::flat(4, false, Costs::default()).with_shm_coll(64);
@@ -57,7 +57,7 @@ fn an_element_longer_than_a_page_takes_no_part_in_a_board() {
     assert_eq!([16, 32, 64, 65].map(posts), [1, 2, 3, 0]);
 }
 
-/// Of blocks that are as long as each other, and of some that are not.
+/// Checks blocks of equal and of different lengths.
 #[test]
 fn nobody_posts_more_than_a_page() {
     for (size, len, element) in [(2, 9, 8), (3, 100, 1), (7, 30, 4), (8, 5, 7), (33, 3, 1)] {
@@ -103,7 +103,7 @@ fn nobody_posts_more_than_a_page() {
 }
 
 #[test]
-fn long_work_at_a_board_is_shared() {
+fn long_work_in_the_shared_segment_is_divided() {
     let meetings = |machine: &Topology| {
         let operands =
             Operands { len: 8, element: 8, commutes: true, is_exact: true, in_place: false };
@@ -124,7 +124,7 @@ fn barrier_waits_for_everyone_in_log_rounds() {
             .collect();
         let rounds = schedules[0].steps.iter().filter(|step| **step == Step::Wait).count();
         assert_eq!(rounds as u32, u32::BITS - (size - 1).leading_zeros());
-        // Whoever leaves has heard of everyone: knowledge spreads with the messages.
+        // A rank that leaves knows of all others: knowledge spreads with the messages.
         let mut known: Vec<u64> = (0..size).map(|rank| 1 << rank).collect();
         for round in 0..rounds {
             let before = known.clone();
@@ -161,10 +161,10 @@ fn short_exchanges_take_log_rounds() {
     }
 }
 
-/// The butterfly takes ⌈log2 p⌉ rounds for any number of ranks. None takes fewer: in a round each rank hears
-/// of one other, so that nobody has more than twice as many operands as the round before.
+/// The butterfly takes ⌈log2 p⌉ rounds for any number of ranks. Fewer are impossible: a rank
+/// receives from one other in a round, so its number of operands at most doubles.
 #[test]
-fn the_butterfly_takes_the_least_rounds_for_any_number_of_ranks() {
+fn the_butterfly_takes_the_fewest_rounds_for_any_number_of_ranks() {
     let operands =
         Operands { len: 1, element: 4, commutes: false, is_exact: false, in_place: false };
     for size in SIZES {
@@ -188,7 +188,7 @@ fn the_butterfly_takes_the_least_rounds_for_any_number_of_ranks() {
 }
 
 #[test]
-fn barrier_of_a_crowd_asks_each_rank_to_wait_once_and_its_first_twice() {
+fn oversubscribed_barrier_makes_each_rank_wait_once_and_the_first_twice() {
     for size in SIZES {
         let schedules: Vec<_> = (0..size)
             .map(|rank| plan::barrier(rank, &Topology::flat(size, true, Costs::default())))
@@ -197,7 +197,7 @@ fn barrier_of_a_crowd_asks_each_rank_to_wait_once_and_its_first_twice() {
             let waits = schedule.steps.iter().filter(|step| **step == Step::Wait).count();
             assert!(waits <= if rank == 0 { 2 } else { 1 });
         }
-        // Rank 0 tells nobody before it has heard of all; where there are only two, they tell each other.
+        // Rank 0 signals no rank before all have signalled it; two ranks signal each other.
         if size > 2 {
             let wait = schedules[0].steps.iter().position(|step| *step == Step::Wait);
             let before = &schedules[0].steps[..wait.unwrap_or(0)];
@@ -292,7 +292,7 @@ fn gather_and_scatter_move_blocks_to_and_from_the_root() {
                 .chain([(None, false), (None, true)])
             {
                 let uniform = each.is_some();
-                // Of none, or longer than several pages.
+                // Empty blocks, and blocks longer than several pages.
                 let differ = |rank: u32| u64::from(rank * 7 % 4) * u64::from(1 + rank % 3 * 70);
                 let sizes = move |rank: u32| each.unwrap_or_else(|| differ(rank));
                 let whole: Vec<Unit> =

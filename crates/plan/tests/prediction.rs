@@ -1,4 +1,4 @@
-//! What collectives are predicted to take, beside the least that distance and bytes allow.
+//! Predicted times of collectives, compared with the least that distance and bytes allow.
 
 use plan::{Costs, Location, Operands, Prediction, Schedule, Topology, predict};
 
@@ -14,8 +14,8 @@ fn of(topology: &Topology, unit: u64, schedule: impl Fn(u32) -> Schedule) -> Pre
     predict(&schedules, topology, unit)
 }
 
-/// What an operation has to carry at least: bytes from one site to the other, and in or out of some node, of
-/// which those that do not cross may pass while the others are under way.
+/// Minimum load of an operation: bytes from one site to the other, and bytes in or out of some
+/// node. Those that do not cross may pass while the others are in flight.
 #[derive(Clone, Copy)]
 struct Least {
     crosses: u64,
@@ -23,7 +23,7 @@ struct Least {
 }
 
 impl Least {
-    /// As much of both.
+    /// Makes a load with as many of both.
     fn of(bytes: u64) -> Self {
         Self { crosses: bytes, passes_a_node: bytes }
     }
@@ -80,8 +80,8 @@ fn long_ones_take_little_more_than_their_bytes() {
         check(&format!("broadcast of {bytes} bytes"), found, Least::of(bytes), 1.1);
         let found = of(&grid, 8, |rank| plan::allreduce(rank, &grid, operands));
         assert_eq!(found.wide_bytes, 2 * bytes);
-        // Every byte of the result takes an operand from one node of a site to the other, one crossing, and
-        // the result back: three messages on the networks of two nodes.
+        // Every byte of the result takes three messages on the networks of two nodes: an operand
+        // from one node of a site to the other, one crossing, and the result back.
         let least = Least { crosses: bytes, passes_a_node: bytes * 3 / 2 };
         check(&format!("allreduce of {bytes} bytes"), found, least, 1.15);
         let found = of(&grid, 8, |rank| plan::reduce(rank, &grid, 0, operands));
@@ -94,7 +94,8 @@ fn long_ones_take_little_more_than_their_bytes() {
 fn long_blocks_take_little_more_than_their_bytes() {
     let grid = grid();
     for bytes in [16 << 10, 64 << 10, 256 << 10, 1 << 20, 16 << 20] {
-        // A site's four cross, and some node takes in, or gives, those of all ranks but its two.
+        // The four ranks of a site send across, and some node receives or sends the blocks of all
+        // ranks but its two.
         let least = Least { crosses: 4 * bytes, passes_a_node: 6 * bytes };
         let found = of(&grid, 1, |rank| plan::allgather(rank, &grid, &|_| bytes, false));
         assert_eq!(found.wide_bytes, 2 * 4 * bytes);
@@ -108,7 +109,8 @@ fn long_blocks_take_little_more_than_their_bytes() {
     }
 }
 
-/// What comes to a node is passed on within it while the rest comes, and no two nodes send to the same one at a time.
+/// A node passes data on within it while the rest arrives, and no two nodes send to the same one at
+/// a time.
 #[test]
 fn long_blocks_fill_the_networks_of_all_nodes_of_a_site() {
     for nodes in [2, 3, 4, 8] {
@@ -125,7 +127,7 @@ fn long_blocks_fill_the_networks_of_all_nodes_of_a_site() {
     }
 }
 
-/// Each node combines a part for all: what it has leaves it once, and what comes of its part.
+/// Each node combines a part for all: its operands leave it once, and the result of its part.
 #[test]
 fn a_long_allreduce_leaves_each_node_of_a_site_twice() {
     for nodes in [3, 4, 8] {
@@ -145,8 +147,8 @@ fn a_long_allreduce_leaves_each_node_of_a_site_twice() {
     }
 }
 
-/// A thousand ranks: what a rank does for something short depends on how many it is head of only, and the
-/// segments of something long do not wait for each other.
+/// Uses a thousand ranks. A rank's work for short data depends only on the number of its followers,
+/// and segments of long data do not wait for each other.
 #[test]
 fn large_grids_are_planned_as_small_ones() {
     let (nodes, ranks) = (16, 16);
@@ -163,7 +165,7 @@ fn large_grids_are_planned_as_small_ones() {
         all(&|rank| plan::allreduce(rank, &grid, short)),
     ] {
         let most = schedules.iter().map(|schedule| schedule.steps.len()).max().unwrap_or(0);
-        // A receive, a wait for it, a combination and a send for each.
+        // For each: a receive, a wait for it, a combination and a send.
         assert!(most as u32 <= 4 * (4 + nodes + ranks), "{most} steps");
         check("a short one of 1024 ranks", predict(&schedules, &grid, 8), Least::of(0), 1.06);
     }

@@ -1,4 +1,4 @@
-//! The cache in directories of all kinds: what is not understood is ignored with a reason.
+//! The cache in directories of all kinds: invalid files are ignored with a reason.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -31,7 +31,7 @@ fn costs_come_back_from_a_directory_made_for_them() {
 }
 
 #[test]
-fn a_rate_that_was_seen_is_written_over_a_guess_at_once() {
+fn a_measured_rate_replaces_a_guess_at_once() {
     let (_place, cache) = new();
     let guessed = Cost::linear(1_000, 2_000, 125_000_000);
     let mut seen = guessed;
@@ -48,7 +48,7 @@ fn a_rate_that_was_seen_is_written_over_a_guess_at_once() {
 }
 
 #[test]
-fn what_was_just_written_is_not_written_again() {
+fn recent_costs_are_not_written_again() {
     let (_place, cache) = new();
     assert_eq!(cache.keep_link(&pair(), &cost()).unwrap(), Stored::Written);
     assert_eq!(cache.keep_link(&pair(), &Cost::linear(1, 2, 3)).unwrap(), Stored::Recent);
@@ -145,7 +145,7 @@ fn hostile_files_are_ignored_with_a_reason() {
 }
 
 #[test]
-fn what_traffic_shows_adds_up_beside_what_a_link_costs() {
+fn traffic_statistics_add_up_beside_link_costs() {
     let (_place, cache) = new();
     let traffic = |bytes| Traffic::new(bytes, bytes / 1024, 1 << 18);
     let known = || cache.traffic(&pair()).map(|entry| entry.map(|entry| entry.value));
@@ -166,7 +166,7 @@ fn what_traffic_shows_adds_up_beside_what_a_link_costs() {
 }
 
 #[test]
-fn what_is_known_of_traffic_is_lost_alone() {
+fn damaged_traffic_statistics_do_not_affect_link_costs() {
     let (_place, cache) = new();
     let traffic = Traffic::new(2 << 20, 0, 0);
     cache.keep_link(&pair(), &cost()).unwrap();
@@ -217,7 +217,7 @@ fn a_directory_that_others_may_write_to_is_not_used() {
 }
 
 #[test]
-fn what_belongs_to_others_is_not_used() {
+fn files_of_other_users_are_not_used() {
     let (_place, cache) = new();
     cache.keep_link(&pair(), &cost()).unwrap();
     if chown(only_link(&cache), Some(12345), None).is_err() {
@@ -254,7 +254,7 @@ fn the_oldest_links_make_room() {
 }
 
 #[test]
-fn what_dead_writers_left_is_removed() {
+fn files_of_dead_writers_are_removed() {
     let (_place, cache) = new();
     cache.keep_host(&HostCost::default()).unwrap();
     let [dead, busy] = [".new-dead", ".new-busy"].map(|name| cache.directory().join(name));
@@ -425,7 +425,7 @@ fn edit(path: &Path, with: impl Fn(&str) -> String) {
     fs::write(path, edited).unwrap();
 }
 
-/// As if written so many seconds earlier.
+/// Returns the text as if written so many seconds earlier.
 fn aged(text: &str, by_s: i64) -> String {
     let (before, rest) = text.split_once("written ").unwrap();
     let (written, after) = rest.split_once('\n').unwrap();

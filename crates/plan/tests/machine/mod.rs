@@ -1,18 +1,18 @@
-//! Runs the schedules of all ranks, message by message, on a machine that buffers nothing: a send ends when
-//! its receive has begun. Memory that is on its way may be read only where it is sent, and not at all
-//! where it is received.
+//! Executes the schedules of all ranks, message by message, on a machine that buffers nothing: a
+//! send ends only after its receive has begun. Memory in flight may be read only at the sender, and
+//! not at all at the receiver.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 use plan::{Buffer, Distance, Fold, Operand, Schedule, Span, Step, Topology};
 
-/// What stands for one unit of data.
+/// Symbol for one unit of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Nothing was written here.
+    /// Never written.
     Nothing,
-    /// A datum of its own.
+    /// A distinct datum.
     Datum { from: u32, to: u32, index: u64 },
     /// The operands of consecutive ranks, combined in order.
     Run { first: u32, end: u32 },
@@ -21,7 +21,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The operand of a rank.
+    /// Returns the operand of a rank.
     pub fn operand(rank: u32, commutes: bool) -> Self {
         match commutes {
             true => Self::Set { ranks: 1 << rank, history: u64::from(rank) },
@@ -29,7 +29,8 @@ impl Unit {
         }
     }
 
-    /// What the operands of ranks `0..end` come to, whatever the order if it does not matter.
+    /// True if it is the combination of the operands of ranks `0..end`, in any order if that does
+    /// not matter.
     pub fn is_all_below(self, end: u32) -> bool {
         match self {
             Self::Run { first, end: found } => (first, found) == (0, end),
@@ -55,27 +56,27 @@ impl Unit {
     }
 }
 
-/// What one rank begins with and does.
+/// A rank with its data and its schedule.
 pub struct Rank {
     pub schedule: Schedule,
     pub input: Vec<Unit>,
     pub output: Vec<Unit>,
-    /// Whether temporaries hold what was in them before, so that it may be sent, but is right nowhere.
+    /// True if temporaries hold remains of earlier data, which may be sent but are correct nowhere.
     pub has_remains: bool,
     temporaries: Vec<Vec<Unit>>,
-    /// The next step.
+    /// Index of the next step.
     at: usize,
     begun: Vec<Begun>,
-    /// What it has posted on the shmem, round by round, and whom it has met in the last.
+    /// Data posted in the shared segment, by round, and the ranks met in the last round.
     posts: Vec<Vec<Unit>>,
     met: Vec<Range<u32>>,
-    /// What it has posted in the last round after that, up to which piece it has read those of others, by round, and how
-    /// much of what it has announced is still to come, and who takes it.
+    /// Further pieces posted in each round, pieces released in each round, the announced units
+    /// still to come, and their reader.
     pieces: HashMap<(usize, u32), Vec<Unit>>,
     released: HashMap<usize, u32>,
     announced: u64,
     reader: usize,
-    /// How many crossings between sites all that was heard of had behind it at most.
+    /// Maximum number of crossings between sites behind any message received so far.
     depth: u32,
 }
 
@@ -87,15 +88,15 @@ struct Begun {
     depth: u32,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub outputs: Vec<Vec<Unit>>,
-    /// Units that went from one site to another.
+    /// Units sent from one site to another.
     pub crossed: HashMap<(u32, u32), u64>,
-    /// As many messages went between sites.
+    /// Number of messages between sites.
     pub messages: u64,
-    /// The longest chain of crossings.
+    /// Longest chain of crossings.
     pub depth: u32,
 }
 
@@ -136,7 +137,7 @@ impl Rank {
         &mut buffer[span.start as usize..(span.start + span.len) as usize]
     }
 
-    /// What a step posts.
+    /// Returns the data that a step posts.
     fn posted(&mut self, me: u32, step: Step) -> Vec<Unit> {
         let spans = match step {
             Step::Post { span } => vec![span],
@@ -156,7 +157,7 @@ impl Rank {
         self.met.iter().any(|met| met.contains(&other))
     }
 
-    /// That a span is not on its way: `writes` forbids sends too.
+    /// Checks that a span is not in flight; `writes` forbids sends too.
     fn check(&self, me: u32, span: Span, writes: bool) {
         for other in self.begun.iter().filter(|other| writes || !other.is_send) {
             assert!(
@@ -173,7 +174,7 @@ impl Rank {
         self.begun.push(Begun { step: self.at, span, is_send, has_ended: false, depth });
     }
 
-    /// Whether what was begun, in one step or in all, has ended.
+    /// True if the operation that one step started has ended, or all have.
     fn settles(&mut self, step: Option<usize>) -> bool {
         let counts = |begun: &Begun| step.is_none_or(|step| begun.step == step);
         if self.begun.iter().any(|begun| counts(begun) && !begun.has_ended) {
@@ -186,7 +187,7 @@ impl Rank {
     }
 }
 
-/// Whether two spans have a unit in common.
+/// True if two spans have a unit in common.
 fn overlaps(one: Span, other: Span) -> bool {
     one.buffer == other.buffer
         && one.start < other.start + other.len
@@ -199,7 +200,7 @@ type Wires = HashMap<(u32, u32), [VecDeque<usize>; 2]>;
 pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
     let mut outcome = Outcome::default();
     let mut wires = Wires::new();
-    let seated: Vec<Vec<u32>> =
+    let near_ranks: Vec<Vec<u32>> =
         (0..ranks.len() as u32).map(|rank| topology.neighbours(rank)).collect();
     let before = Unit::Datum { from: u32::MAX, to: u32::MAX, index: u64::MAX };
     for rank in ranks.iter_mut().filter(|rank| rank.has_remains) {
@@ -232,8 +233,9 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                     Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => {
                         let (data, round) = (rank.posted(me, step), rank.posts.len());
                         assert!(data.iter().all(|unit| *unit != Unit::Nothing));
-                        // A shmem of two places for each: the last but one must have been read by all.
-                        let mut others = seated[me as usize].iter();
+                        // The shared segment has two pages for each rank: all must have read the
+                        // last but one.
+                        let mut others = near_ranks[me as usize].iter();
                         if others.any(|&other| ranks[other as usize].posts.len() + 1 < round) {
                             break;
                         }
@@ -249,9 +251,9 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                         rank.check(me, span, false);
                         let (data, rounds) = (rank.units(span).to_vec(), rank.posts.len());
                         let rank = &ranks[me as usize];
-                        let near = &seated[me as usize];
-                        // In the place of the last but one: the one before what was posted all have read who have begun this
-                        // round.
+                        let near = &near_ranks[me as usize];
+                        // The page of the last but one is used. All ranks that have begun this
+                        // round have read the post before the last.
                         let has_read = match piece.checked_sub(2) {
                             None => near
                                 .iter()
@@ -274,7 +276,7 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                         assert!(rank.has_met(from), "{me} takes from {from}, not met");
                         rank.check(me, to, true);
                         let rounds = rank.posts.len();
-                        let other = &ranks[seated[me as usize][from as usize] as usize];
+                        let other = &ranks[near_ranks[me as usize][from as usize] as usize];
                         let Some(data) = other.pieces.get(&(rounds, piece)).cloned() else { break };
                         ranks[me as usize].units(to).copy_from_slice(&data);
                     }
@@ -284,7 +286,7 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                     }
                     Step::Meet { first, end } => {
                         let rounds = rank.posts.len();
-                        let mut met = seated[me as usize][first as usize..end as usize].iter();
+                        let mut met = near_ranks[me as usize][first as usize..end as usize].iter();
                         if met.any(|&other| ranks[other as usize].posts.len() < rounds) {
                             break;
                         }
@@ -292,13 +294,14 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                     }
                     Step::Take { from, at, to } => {
                         rank.check(me, to, true);
-                        let near = &seated[me as usize];
+                        let near = &near_ranks[me as usize];
                         let data = taken(&ranks, (me, near), from, at, to.len);
                         ranks[me as usize].units(to).copy_from_slice(&data);
                     }
                     Step::Combine { own, at, to, .. } => {
                         assert_eq!(own.len, to.len);
-                        // Its own operand may be where the combination goes if that begins with it.
+                        // The own operand may be at the destination of the combination if the order
+                        // begins with it.
                         let order = match &rank.schedule.order[..] {
                             [Fold::Begin(Operand::Own), rest @ ..] if own == to => rest,
                             order => order,
@@ -313,13 +316,13 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                         rank.check(me, own, false);
                         rank.check(me, to, true);
                         let own = rank.units(own).to_vec();
-                        let data = folded(&ranks, (me, &seated[me as usize]), own, at);
+                        let data = folded(&ranks, (me, &near_ranks[me as usize]), own, at);
                         ranks[me as usize].units(to).copy_from_slice(&data);
                     }
                     Step::TakeBlock { from, to } => {
                         assert!(rank.has_met(from), "{me} takes from {from}, not met");
                         rank.check(me, to, true);
-                        let near = &seated[me as usize];
+                        let near = &near_ranks[me as usize];
                         let posted = &ranks[near[from as usize] as usize];
                         let at = near.iter().position(|rank| *rank == me).unwrap();
                         let blocks = &posted.schedule.blocks;
@@ -359,7 +362,7 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
     }
     assert!(wires.values().flatten().all(VecDeque::is_empty), "messages nobody received");
     for me in 0..ranks.len() {
-        let mut rounds = seated[me].iter().map(|&other| ranks[other as usize].posts.len());
+        let mut rounds = near_ranks[me].iter().map(|&other| ranks[other as usize].posts.len());
         assert!(rounds.all(|count| count == ranks[me].posts.len()), "rounds differ on a node");
     }
     assert!(ranks.iter().all(|rank| rank.begun.is_empty()), "begun and not waited for");
@@ -369,7 +372,8 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
     outcome
 }
 
-/// So many units of what the rank at position `from` of those `near` has posted in the round that `me` is in.
+/// Returns units of a rank's post in the round that `me` is in; the rank is at position `from` of
+/// `near`.
 fn taken(ranks: &[Rank], (me, near): (u32, &[u32]), from: u32, at: u64, len: u64) -> Vec<Unit> {
     let rank = &ranks[me as usize];
     assert!(rank.has_met(from), "{me} takes from {from}, not met");
@@ -377,7 +381,7 @@ fn taken(ranks: &[Rank], (me, near): (u32, &[u32]), from: u32, at: u64, len: u64
     posted[at as usize..][..len as usize].to_vec()
 }
 
-/// What the operands of the order that `me` has come to, of which `own` is one.
+/// Returns the combination of the operands in `me`'s order, of which `own` is one.
 fn folded(ranks: &[Rank], (me, near): (u32, &[u32]), own: Vec<Unit>, at: u64) -> Vec<Unit> {
     let operand = |operand| match operand {
         Operand::Own => own.clone(),
@@ -405,7 +409,7 @@ fn folded(ranks: &[Rank], (me, near): (u32, &[u32]), own: Vec<Unit>, at: u64) ->
     stack.remove(0)
 }
 
-/// Moves what both sides have begun.
+/// Transfers messages that both sides have begun.
 fn transfer(
     ranks: &mut [Rank],
     wires: &mut Wires,

@@ -1,8 +1,9 @@
-//! The plans of all ranks for a call on ordinary data.
+//! Plans of all ranks for a call on ordinary data.
 
 use plan::{Call, Operands, Operation, Schedule, Topology};
 
-/// The call, the bytes of its unit, and the plan of each rank; of data that come to the same in any order, or not.
+/// Returns the call, the bytes of its unit, and the plan of each rank. `is_exact` is true for data
+/// that give the same result in any order.
 pub fn planned(
     operation: Operation,
     bytes: u64,
@@ -12,7 +13,7 @@ pub fn planned(
     let operands = operands(bytes, is_exact);
     let sizes = |_: u32| bytes;
     let size = topology.size();
-    // All of a rank's data are as long for operations that take a block of each.
+    // All of a rank's blocks are equal for operations that take a block of each.
     let counts = |rank: u32| {
         let at = |rank: u32| operands.len * u64::from(rank) / u64::from(size);
         at(rank + 1) - at(rank)
@@ -30,12 +31,12 @@ pub fn planned(
         Operation::Scan => plan::scan(rank, topology, operands),
         Operation::Exscan => plan::exscan(rank, topology, operands),
     };
-    let (call, unit) = asked(operation, bytes, is_exact);
+    let (call, unit) = call_of(operation, bytes, is_exact);
     (call, unit, (0..size).map(plan).collect())
 }
 
-/// The call, and the bytes of its unit.
-pub fn asked(operation: Operation, bytes: u64, is_exact: bool) -> (Call, u64) {
+/// Returns the call, and the bytes of its unit.
+pub fn call_of(operation: Operation, bytes: u64, is_exact: bool) -> (Call, u64) {
     match operation {
         Operation::Barrier | Operation::Allgather | Operation::Alltoall => {
             (Call::of(operation, bytes), 1)
