@@ -1,90 +1,90 @@
-//! Leaves others their part of a way that is full.
+//! Fairness of rate-based sending on a full path.
 //!
-//! Who sends at the rate that it has measured, as BBR does, gives way to no queue: beside a flow that fills the buffer and
-//! gives way to losses, as CUBIC does, it keeps most of what it had (Ware et al., "Modeling BBR's interactions with
-//! loss-based congestion control", 2019). But who is held to less than the way carries makes no queue: one that stands all
-//! the same is somebody else's. So who takes more than its part of the way while a queue stands is held to its part, until
-//! the queue has gone.
+//! A sender at its measured rate, such as BBR, does not yield to a queue. A competing flow that fills the buffer and
+//! yields to losses, such as CUBIC, leaves it most of its bandwidth (Ware et al., "Modeling BBR's interactions with
+//! loss-based congestion control", 2019). A sender capped below the bandwidth of the path makes no queue, so a
+//! standing queue is another flow's. Therefore a sender with more than its share is capped at its share while a queue
+//! stands, until the queue has gone.
 //!
-//! What the way carries shows when no queue stands, or is remembered. Who knows neither has come to where others were
-//! before, and takes what it gets.
+//! The bandwidth of the path shows when no queue stands, or is remembered. A sender that knows neither came after the
+//! others, and takes what it gets.
 
 use std::time::{Duration, Instant};
 
-/// What a connection takes of its way, and leaves of it.
+/// The share that a connection takes of its path, and its limit.
 #[derive(Debug, Default)]
 pub(crate) struct Fairness {
-    span: Option<Span>,
-    /// The greatest rate of a span, in bytes per second, and whether no queue stood in one.
+    span: Option<LookSpan>,
+    /// Highest rate of a span, in bytes per second, and whether one had no queue.
     carried: u64,
     was_free: bool,
-    held: Option<Held>,
-    /// For how long packets wait that wait for nobody: the way has become longer.
+    limit: Option<RateLimit>,
+    /// Delay of packets that is no queueing: the path has become longer.
     longer: Duration,
 }
 
-/// What is seen of a connection.
+/// A sample of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight {
-    /// The least round trip, and by how much they are longer now.
+pub(crate) struct ShareSample {
+    /// Minimum round trip, and the current excess over it.
     pub least: Duration,
     pub waits: Duration,
-    /// What has been confirmed, in bytes, and what was lost, in whatever unit, since it opened.
+    /// Bytes acknowledged, and losses in any unit, since the connection opened.
     pub confirmed: u64,
     pub lost: u64,
-    /// There is more to be sent than has left.
+    /// True if unsent bytes are queued.
     pub is_busy: bool,
 }
 
-/// Looks in a row, of some round trips.
+/// Consecutive looks over several round trips.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct LookSpan {
     begin: Instant,
-    first: Sight,
+    first: ShareSample,
     last: Instant,
     was_busy: bool,
-    /// For how long it was busy, and for how long packets waited at least.
+    /// Time for which it was busy, and the minimum queueing delay.
     busy: Duration,
     waits: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
-    /// In bytes per second.
+struct RateLimit {
+    /// Limit in bytes per second.
     rate: u64,
-    /// Since when nothing was lost.
+    /// Time of the last loss.
     lossless: Instant,
 }
 
 impl Fairness {
-    /// What the connection is to be held to, in bytes per second.
+    /// Limit on the rate of the connection, in bytes per second.
     pub fn most(&self) -> Option<u64> {
-        self.held.map(|held| held.rate)
+        self.limit.map(|limit| limit.rate)
     }
 
-    /// A look, to be had some times in a round trip while the connection is busy. Connections before it have left word
-    /// that the way carries so much, in bytes per second, if they have. Whether [`most`](Self::most) has changed.
-    pub fn look(&mut self, now: Instant, sight: &Sight, remembered: Option<u64>) -> bool {
+    /// Records a look, several per round trip while the connection is busy. `remembered` is the bandwidth from
+    /// earlier connections, in bytes per second. Returns true if [`most`](Self::most) has changed.
+    pub fn look(&mut self, now: Instant, sight: &ShareSample, remembered: Option<u64>) -> bool {
         if sight.least < NEAR {
             return false;
         }
         let lasts = (sight.least * SPAN_ROUNDS).max(SPAN_MIN);
-        let span = self.span.get_or_insert(Span::new(now, sight));
+        let span = self.span.get_or_insert(LookSpan::new(now, sight));
         span.look(now, sight, lasts / SPAN_ROUNDS);
         if now < span.begin + lasts {
             return false;
         }
         let ended = *span;
-        self.span = Some(Span::new(now, sight));
+        self.span = Some(LookSpan::new(now, sight));
         let before = self.most();
         self.judge(now, &ended, sight, remembered);
         self.most() != before
     }
 
-    fn judge(&mut self, now: Instant, span: &Span, end: &Sight, remembered: Option<u64>) {
-        // Who pauses leaves enough.
+    fn judge(&mut self, now: Instant, span: &LookSpan, end: &ShareSample, remembered: Option<u64>) {
+        // A sender that pauses leaves enough to others.
         if span.busy < (now - span.begin) / 4 * 3 {
-            self.held = None;
+            self.limit = None;
             return;
         }
         let rate = span.rate(now, end);
@@ -92,44 +92,44 @@ impl Fairness {
         let stands = span.waits - self.longer > end.least / QUEUE_SHARE + QUEUE_MIN;
         self.carried = self.carried.max(rate);
         self.was_free |= !stands;
-        let Some(carries) = self.carries(remembered) else { return };
-        let part = carries / 100 * PART_PERCENT;
+        let Some(bandwidth) = self.bandwidth(remembered) else { return };
+        let part = bandwidth / 100 * PART_PERCENT;
         let loses = end.lost > span.first.lost;
-        let Some(held) = &mut self.held else {
-            // What stands where nearly all is one's own is one's own, too; what was lost took room as well.
-            let alone = carries - carries / if loses { LEFT_LOSING } else { LEFT };
-            let is_held = stands && (part..alone).contains(&rate);
-            self.held = is_held.then_some(Held { rate: part, lossless: now });
+        let Some(limit) = &mut self.limit else {
+            // With nearly all of the bandwidth, the queue is the sender's own; losses took bandwidth as well.
+            let alone = bandwidth - bandwidth / if loses { LEFT_LOSING } else { LEFT };
+            let is_limited = stands && (part..alone).contains(&rate);
+            self.limit = is_limited.then_some(RateLimit { rate: part, lossless: now });
             return;
         };
         if loses {
-            held.lossless = now;
+            limit.lossless = now;
         }
-        held.rate = if stands { part } else { held.rate + held.rate / RISE };
-        let is_longer = stands && now >= held.lossless + LOSSLESS;
+        limit.rate = if stands { part } else { limit.rate + limit.rate / RISE };
+        let is_longer = stands && now >= limit.lossless + LOSSLESS;
         if is_longer {
             self.longer = span.waits;
         }
-        if is_longer || held.rate > carries {
-            self.held = None;
+        if is_longer || limit.rate > bandwidth {
+            self.limit = None;
         }
     }
 
-    /// What the way carries, if that is known: what is remembered may be a quarter too much.
-    fn carries(&self, remembered: Option<u64>) -> Option<u64> {
+    /// Bandwidth of the path, if known; a remembered one may be a quarter too high.
+    fn bandwidth(&self, remembered: Option<u64>) -> Option<u64> {
         let known = remembered.map(|rate| rate / 5 * 4);
         Some(known.or(self.was_free.then_some(0))?.max(self.carried))
     }
 }
 
-impl Span {
-    fn new(now: Instant, sight: &Sight) -> Self {
+impl LookSpan {
+    fn new(now: Instant, sight: &ShareSample) -> Self {
         let (busy, waits, was_busy) = (Duration::ZERO, sight.waits, sight.is_busy);
         Self { begin: now, first: *sight, last: now, was_busy, busy, waits }
     }
 
-    /// Nobody knows what was between two looks that are farther apart than a round trip.
-    fn look(&mut self, now: Instant, sight: &Sight, round_trip: Duration) {
+    /// Records a look. Times between looks farther apart than a round trip do not count as busy.
+    fn look(&mut self, now: Instant, sight: &ShareSample, round_trip: Duration) {
         let since = now - self.last;
         if self.was_busy && since <= round_trip {
             self.busy += since;
@@ -139,32 +139,34 @@ impl Span {
         self.waits = self.waits.min(sight.waits);
     }
 
-    /// At which rate it was confirmed, in bytes per second.
-    fn rate(&self, now: Instant, end: &Sight) -> u64 {
+    /// ACK rate, in bytes per second.
+    fn rate(&self, now: Instant, end: &ShareSample) -> u64 {
         let bytes = u128::from(end.confirmed - self.first.confirmed);
         let rate = bytes * 1_000_000_000 / (now - self.begin).as_nanos().max(1);
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 }
 
-/// Over shorter ways it is hosts for which packets wait.
+/// Round trip below which hosts cause the delays, and no queue.
 const NEAR: Duration = Duration::from_millis(1);
-/// A little more than half, so that two of a kind fill the way.
+/// Share of the bandwidth in percent: a little more than half, so that two such senders fill the path.
 const PART_PERCENT: u64 = 55;
-/// A queue is one's own where others are left less than this part of the way.
+/// Share (1/n) of the bandwidth; if less is left to others, the queue is one's own.
 const LEFT: u64 = 16;
-/// The same where packets get lost.
+/// The same share when packets are lost.
 const LEFT_LOSING: u64 = 8;
-/// Twice as many round trips as BBR takes from one in which it makes a queue of its own to the next; and what busy hosts
-/// need to be seen to answer at once.
+/// Length of a span: twice the round trips between two of BBR's own queues, and the time in which busy hosts answer
+/// at once at least once.
 const SPAN_ROUNDS: u32 = 16;
 const SPAN_MIN: Duration = Duration::from_millis(100);
-/// A queue stands where packets never wait for less than this part of a round trip, and this long: hosts are late.
+/// Delay that proves a standing queue: always more than this share of the round trip, and than this time, since hosts
+/// are late.
 const QUEUE_SHARE: u32 = 4;
 const QUEUE_MIN: Duration = Duration::from_millis(1);
-/// By this part of it more leaves in each span without a queue: others, who look for room as BBR does, find it sooner.
+/// Share (1/n) by which the limit rises in each span without a queue. Other senders that probe for bandwidth, such as
+/// BBR, find it sooner.
 const RISE: u64 = 8;
-/// What is held for so long and loses nothing competes with nobody who fills the buffer: the way has become longer.
+/// Time without losses after which nobody fills the buffer, and the path has become longer.
 const LOSSLESS: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -172,77 +174,77 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// A link, who sends over it, and what is under way.
-    struct World {
-        way: Way,
+    /// A simulated link, its senders, and their packets.
+    struct SimNetwork {
+        path: SimPath,
         start: Instant,
         ms: f64,
-        senders: Vec<Sender>,
-        /// What waits before the link: whose, and how many bytes.
+        senders: Vec<SimSender>,
+        /// Queue before the link: sender and bytes.
         queue: VecDeque<(usize, f64)>,
         queued: f64,
-        /// What is heard of when, by whom: bytes that came through, having waited for so long, or that did not.
-        news: VecDeque<(f64, usize, f64, Option<f64>)>,
+        /// ACKs and losses in flight: arrival, sender, bytes, and queueing delay (`None` for a loss).
+        acks: VecDeque<(f64, usize, f64, Option<f64>)>,
     }
 
     #[derive(Clone, Copy, Debug)]
-    struct Way {
-        /// What it carries, in bytes per millisecond.
+    struct SimPath {
+        /// Bandwidth in bytes per millisecond.
         rate: f64,
         round_trip_ms: f64,
         buffer: f64,
     }
 
-    struct Sender {
-        law: Law,
+    struct SimSender {
+        law: SendLaw,
         in_flight: f64,
         confirmed: f64,
         lost: u64,
     }
 
-    enum Law {
-        /// By the greatest rate of the last rounds, as BBR.
-        Rate(Box<Rate>),
-        /// By losses (CUBIC, RFC 9438, in packets).
+    enum SendLaw {
+        /// RateLaw-based, by the highest rate of the last rounds, as BBR.
+        RateLaw(Box<RateLaw>),
+        /// Loss-based (CUBIC, RFC 9438, in packets).
         Loss { window: f64, greatest: f64, reduced_ms: f64, is_slow: bool },
         /// It has ended.
         Over,
     }
 
-    struct Rate {
+    struct RateLaw {
         rates: VecDeque<f64>,
         round: u32,
-        /// When the round began, how long it lasts, and what had been confirmed then.
+        /// Begin and length of the round, and the bytes acknowledged at its begin.
         begun_ms: f64,
         lasts_ms: f64,
         confirmed: f64,
         fairness: Fairness,
     }
 
-    impl World {
-        fn new(way: Way) -> Self {
-            let (queue, news) = (VecDeque::new(), VecDeque::new());
+    impl SimNetwork {
+        fn new(path: SimPath) -> Self {
+            let (queue, acks) = (VecDeque::new(), VecDeque::new());
             Self {
-                way,
+                path,
                 start: Instant::now(),
                 ms: 0.0,
                 senders: Vec::new(),
                 queue,
                 queued: 0.0,
-                news,
+                acks,
             }
         }
 
-        fn add(&mut self, law: Law) -> usize {
-            self.senders.push(Sender { law, in_flight: 0.0, confirmed: 0.0, lost: 0 });
+        fn add(&mut self, law: SendLaw) -> usize {
+            self.senders.push(SimSender { law, in_flight: 0.0, confirmed: 0.0, lost: 0 });
             self.senders.len() - 1
         }
 
         fn add_rate(&mut self, begins_with: f64) -> usize {
             let rates = VecDeque::from([begins_with]);
             let fairness = Fairness::default();
-            let (round, begun_ms, lasts_ms, confirmed) = (0, self.ms, self.way.round_trip_ms, 0.0);
-            self.add(Law::Rate(Box::new(Rate {
+            let (round, begun_ms, lasts_ms, confirmed) = (0, self.ms, self.path.round_trip_ms, 0.0);
+            self.add(SendLaw::RateLaw(Box::new(RateLaw {
                 rates,
                 round,
                 begun_ms,
@@ -253,21 +255,26 @@ mod tests {
         }
 
         fn add_loss(&mut self) -> usize {
-            self.add(Law::Loss { window: 10.0, greatest: 10.0, reduced_ms: self.ms, is_slow: true })
+            self.add(SendLaw::Loss {
+                window: 10.0,
+                greatest: 10.0,
+                reduced_ms: self.ms,
+                is_slow: true,
+            })
         }
 
-        fn is_held(&self, index: usize) -> bool {
-            matches!(&self.senders[index].law, Law::Rate(law) if law.fairness.most().is_some())
+        fn is_limited(&self, index: usize) -> bool {
+            matches!(&self.senders[index].law, SendLaw::RateLaw(law) if law.fairness.most().is_some())
         }
 
-        /// Lets time pass; what came through of each sender, as a share of what the link carries.
+        /// Runs the simulation; returns each sender's share of the bandwidth.
         fn run(&mut self, seconds: f64) -> Vec<f64> {
             let before: Vec<f64> = self.senders.iter().map(|sender| sender.confirmed).collect();
             let end = self.ms + 1000.0 * seconds;
             while self.ms < end {
                 self.step();
             }
-            let carried = self.way.rate * 1000.0 * seconds;
+            let carried = self.path.rate * 1000.0 * seconds;
             self.senders
                 .iter()
                 .zip(before)
@@ -276,7 +283,7 @@ mod tests {
         }
 
         fn step(&mut self) {
-            let Way { rate, round_trip_ms, buffer } = self.way;
+            let SimPath { rate, round_trip_ms, buffer } = self.path;
             self.ms += STEP_MS;
             let go: Vec<f64> =
                 self.senders.iter().map(|sender| sender.goes(round_trip_ms)).collect();
@@ -288,7 +295,7 @@ mod tests {
                 self.queued += fits;
                 if share < 1.0 {
                     let heard = self.ms + round_trip_ms + self.queued / rate;
-                    self.news.push_back((heard, index, goes - fits, None));
+                    self.acks.push_back((heard, index, goes - fits, None));
                 }
             }
             let waits = self.queued / rate;
@@ -297,45 +304,45 @@ mod tests {
                 let (index, passes) = (*index, bytes.min(room));
                 (*bytes, room, self.queued) =
                     (*bytes - passes, room - passes, self.queued - passes);
-                self.news.push_back((self.ms + round_trip_ms, index, passes, Some(waits)));
+                self.acks.push_back((self.ms + round_trip_ms, index, passes, Some(waits)));
                 if *bytes <= 0.0 {
                     self.queue.pop_front();
                 }
             }
             let now = self.start + Duration::from_secs_f64(self.ms / 1000.0);
             let ms = self.ms;
-            self.news.retain(|&(heard, index, bytes, waited)| {
+            self.acks.retain(|&(heard, index, bytes, waited)| {
                 if heard <= ms {
-                    self.senders[index].hear(now, ms, self.way, bytes, waited);
+                    self.senders[index].hear(now, ms, self.path, bytes, waited);
                 }
                 heard > ms
             });
         }
     }
 
-    impl Sender {
-        /// How much leaves in a step.
+    impl SimSender {
+        /// Bytes that leave in a step.
         fn goes(&self, round_trip_ms: f64) -> f64 {
             let (window, most) = match &self.law {
-                Law::Rate(law) => {
+                SendLaw::RateLaw(law) => {
                     let gain = [1.25, 0.75].get(law.round as usize % 8).copied().unwrap_or(1.0);
                     let most = law.fairness.most();
                     let most = most.map_or(f64::MAX, |most| most as f64 / 1000.0);
                     (2.0 * law.rate() * round_trip_ms, (gain * law.rate()).min(most) * STEP_MS)
                 }
-                Law::Loss { window, .. } => (window * PACKET, f64::MAX),
-                Law::Over => (0.0, 0.0),
+                SendLaw::Loss { window, .. } => (window * PACKET, f64::MAX),
+                SendLaw::Over => (0.0, 0.0),
             };
             (window - self.in_flight).clamp(0.0, most)
         }
 
-        /// So many bytes have come through, having waited, or have not.
-        fn hear(&mut self, now: Instant, ms: f64, way: Way, bytes: f64, waited: Option<f64>) {
+        /// Handles an ACK with its queueing delay, or a loss.
+        fn hear(&mut self, now: Instant, ms: f64, path: SimPath, bytes: f64, waited: Option<f64>) {
             self.in_flight -= bytes;
             let Some(waited) = waited else {
                 self.lost += 1;
-                if let Law::Loss { window, greatest, reduced_ms, is_slow } = &mut self.law
-                    && ms > *reduced_ms + 2.0 * way.round_trip_ms
+                if let SendLaw::Loss { window, greatest, reduced_ms, is_slow } = &mut self.law
+                    && ms > *reduced_ms + 2.0 * path.round_trip_ms
                 {
                     (*greatest, *window, *reduced_ms, *is_slow) =
                         (*window, *window * 0.7, ms, false);
@@ -344,35 +351,35 @@ mod tests {
             };
             self.confirmed += bytes;
             match &mut self.law {
-                Law::Rate(law) => {
+                SendLaw::RateLaw(law) => {
                     let span = |ms: f64| Duration::from_secs_f64(ms / 1000.0);
                     let (confirmed, lost) = (self.confirmed as u64, self.lost);
-                    let (least, waits) = (span(way.round_trip_ms), span(waited));
-                    let sight = Sight { least, waits, confirmed, lost, is_busy: true };
+                    let (least, waits) = (span(path.round_trip_ms), span(waited));
+                    let sight = ShareSample { least, waits, confirmed, lost, is_busy: true };
                     law.fairness.look(now, &sight, None);
-                    law.end_round(ms, self.confirmed, way.round_trip_ms + waited);
+                    law.end_round(ms, self.confirmed, path.round_trip_ms + waited);
                 }
-                Law::Loss { window, greatest, reduced_ms, is_slow } => {
+                SendLaw::Loss { window, greatest, reduced_ms, is_slow } => {
                     let packets = bytes / PACKET;
                     if *is_slow {
                         *window += packets;
                         return;
                     }
-                    let since = (ms - *reduced_ms + way.round_trip_ms) / 1000.0;
+                    let since = (ms - *reduced_ms + path.round_trip_ms) / 1000.0;
                     let inflection = (*greatest * 0.3 / 0.4).cbrt();
                     let target = 0.4 * (since - inflection).powi(3) + *greatest;
-                    // Never slower than Reno with the same reductions.
+                    // CUBIC is never slower than Reno with the same reductions.
                     let reno =
-                        0.53 * since * 1000.0 / (way.round_trip_ms + waited) + *greatest * 0.7;
+                        0.53 * since * 1000.0 / (path.round_trip_ms + waited) + *greatest * 0.7;
                     let target = target.max(reno);
                     *window += (target.min(1.5 * *window) - *window).max(0.0) / *window * packets;
                 }
-                Law::Over => {}
+                SendLaw::Over => {}
             }
         }
     }
 
-    impl Rate {
+    impl RateLaw {
         fn rate(&self) -> f64 {
             self.rates.iter().copied().fold(0.0, f64::max)
         }
@@ -381,7 +388,7 @@ mod tests {
             if ms < self.begun_ms + self.lasts_ms {
                 return;
             }
-            // In the first nothing comes through.
+            // Nothing is acknowledged in the first round.
             if self.round > 0 {
                 self.rates.push_back((confirmed - self.confirmed) / (ms - self.begun_ms));
             }
@@ -393,62 +400,62 @@ mod tests {
         }
     }
 
-    /// A link with a buffer of so many times what it holds.
-    fn way(rate: f64, round_trip_ms: f64, holds: f64) -> Way {
-        Way { rate, round_trip_ms, buffer: holds * rate * round_trip_ms }
+    /// Returns a link with a buffer of `holds` times the bandwidth-delay product.
+    fn path(rate: f64, round_trip_ms: f64, holds: f64) -> SimPath {
+        SimPath { rate, round_trip_ms, buffer: holds * rate * round_trip_ms }
     }
 
-    /// The lab's.
-    fn lab() -> Way {
-        way(117_600.0, 11.6, 1.4)
+    /// Returns the lab's WAN link.
+    fn lab() -> SimPath {
+        path(117_600.0, 11.6, 1.4)
     }
 
     #[test]
-    fn a_flow_that_goes_by_losses_gets_its_part_beside_one_that_was_there_before() {
-        for way in [lab(), way(37_500.0, 30.0, 1.4), way(11_760.0, 60.0, 2.0)] {
-            let mut world = World::new(way);
-            let own = world.add_rate(way.rate);
-            world.run(3.0);
-            let other = world.add_loss();
-            let shares = world.run(20.0);
-            println!("{way:?}: {shares:.2?}");
-            assert!(shares[own] > 0.35, "{way:?}: {shares:?}");
-            assert!(shares[other] > 0.35, "{way:?}: {shares:?}");
+    fn a_loss_based_flow_gets_its_share_beside_an_earlier_one() {
+        for path in [lab(), path(37_500.0, 30.0, 1.4), path(11_760.0, 60.0, 2.0)] {
+            let mut network = SimNetwork::new(path);
+            let own = network.add_rate(path.rate);
+            network.run(3.0);
+            let other = network.add_loss();
+            let shares = network.run(20.0);
+            println!("{path:?}: {shares:.2?}");
+            assert!(shares[own] > 0.35, "{path:?}: {shares:?}");
+            assert!(shares[other] > 0.35, "{path:?}: {shares:?}");
         }
     }
 
     #[test]
-    fn when_the_other_has_gone_all_is_taken() {
-        let mut world = World::new(lab());
-        let own = world.add_rate(lab().rate);
-        world.run(3.0);
-        let other = world.add_loss();
-        world.run(10.0);
-        assert!(world.is_held(own));
-        world.senders[other].law = Law::Over;
-        world.run(1.0);
-        assert!(!world.is_held(own));
-        let shares = world.run(2.0);
+    fn the_full_rate_returns_when_the_other_flow_ends() {
+        let mut network = SimNetwork::new(lab());
+        let own = network.add_rate(lab().rate);
+        network.run(3.0);
+        let other = network.add_loss();
+        network.run(10.0);
+        assert!(network.is_limited(own));
+        network.senders[other].law = SendLaw::Over;
+        network.run(1.0);
+        assert!(!network.is_limited(own));
+        let shares = network.run(2.0);
         assert!(shares[own] > 0.95, "{shares:?}");
     }
 
     #[test]
-    fn those_of_a_kind_take_all_together() {
-        for (count, way) in [(1, lab()), (1, way(37_500.0, 30.0, 0.3)), (2, lab()), (4, lab())] {
-            let mut world = World::new(way);
+    fn rate_based_senders_fill_the_path_together() {
+        for (count, path) in [(1, lab()), (1, path(37_500.0, 30.0, 0.3)), (2, lab()), (4, lab())] {
+            let mut network = SimNetwork::new(path);
             for _ in 0..count {
-                world.add_rate(way.rate);
+                network.add_rate(path.rate);
             }
-            world.run(3.0);
-            let shares = world.run(5.0);
-            println!("{way:?}: {shares:.2?}");
-            assert!(shares.iter().sum::<f64>() > 0.95, "{way:?}: {shares:?}");
+            network.run(3.0);
+            let shares = network.run(5.0);
+            println!("{path:?}: {shares:.2?}");
+            assert!(shares.iter().sum::<f64>() > 0.95, "{path:?}: {shares:?}");
         }
     }
 
-    /// What comes of looks at a connection, each of so many ms: its rate in kB/s, for how many ms packets wait, and whether
-    /// something was lost; what it is held to in the end.
-    fn held_after(
+    /// Returns the limit after a series of looks. Each entry is a time in ms, a rate in kB/s, a queueing delay in ms,
+    /// and whether packets were lost.
+    fn limit_after(
         looks: &[(u64, u64, u64, bool)],
         is_busy: bool,
         remembered: Option<u64>,
@@ -460,7 +467,11 @@ mod tests {
                 now += Duration::from_millis(5);
                 (confirmed, lost) = (confirmed + 5 * rate, lost + u64::from(loses));
                 let waits = Duration::from_millis(waits);
-                fairness.look(now, &Sight { least, waits, confirmed, lost, is_busy }, remembered);
+                fairness.look(
+                    now,
+                    &ShareSample { least, waits, confirmed, lost, is_busy },
+                    remembered,
+                );
             }
         }
         fairness.most()
@@ -469,36 +480,36 @@ mod tests {
     const ALONE: (u64, u64, u64, bool) = (1000, 100_000, 0, false);
 
     #[test]
-    fn who_takes_more_than_its_part_while_a_queue_stands_is_held_to_it() {
-        let beside = |rate, waits| held_after(&[ALONE, (1000, rate, waits, false)], true, None);
+    fn a_sender_above_its_share_is_limited_while_a_queue_stands() {
+        let beside = |rate, waits| limit_after(&[ALONE, (1000, rate, waits, false)], true, None);
         assert_eq!(beside(70_000, 10), Some(55_000_000));
         assert_eq!(beside(50_000, 10), None, "it has less");
         assert_eq!(beside(90_000, 10), Some(55_000_000), "others have a tenth");
         assert_eq!(beside(95_000, 10), None, "nearly all is its own");
-        let losing = |rate| held_after(&[ALONE, (1000, rate, 10, true)], true, None);
+        let losing = |rate| limit_after(&[ALONE, (1000, rate, 10, true)], true, None);
         assert_eq!(losing(80_000), Some(55_000_000));
         assert_eq!(losing(90_000), None, "what is lost took room, too");
         assert_eq!(beside(70_000, 2), None, "no queue");
-        let pauses = held_after(&[ALONE, (1000, 70_000, 10, false)], false, None);
+        let pauses = limit_after(&[ALONE, (1000, 70_000, 10, false)], false, None);
         assert_eq!(pauses, None, "it leaves enough");
     }
 
     #[test]
-    fn who_does_not_know_what_the_way_carries_takes_what_it_gets() {
-        let comes_late = |remembered| held_after(&[(2000, 70_000, 10, false)], true, remembered);
+    fn a_sender_that_does_not_know_the_bandwidth_is_not_limited() {
+        let comes_late = |remembered| limit_after(&[(2000, 70_000, 10, false)], true, remembered);
         assert_eq!(comes_late(None), None);
         assert_eq!(comes_late(Some(125_000_000)), Some(55_000_000));
     }
 
     #[test]
-    fn a_way_that_has_become_longer_is_no_queue_for_ever() {
+    fn a_longer_path_does_not_count_as_a_queue_for_ever() {
         let minute = LOSSLESS.as_millis() as u64;
-        let since = |lasts, loses| held_after(&[ALONE, (lasts, 60_000, 10, loses)], true, None);
+        let since = |lasts, loses| limit_after(&[ALONE, (lasts, 60_000, 10, loses)], true, None);
         assert!(since(minute - 1000, false).is_some());
         assert_eq!(since(minute + 1000, false), None);
         assert!(since(minute + 1000, true).is_some(), "somebody fills the buffer");
         let queue = [ALONE, (minute + 1000, 60_000, 10, false), (1000, 60_000, 20, false)];
-        assert!(held_after(&queue, true, None).is_some(), "a queue on the longer way");
+        assert!(limit_after(&queue, true, None).is_some(), "a queue on the longer path");
     }
 
     const STEP_MS: f64 = 0.2;

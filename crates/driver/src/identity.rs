@@ -1,11 +1,11 @@
-//! The job's identity: a key pair that every process of a job has and nobody else, and TLS by it.
+//! The job's identity: a key pair that exactly the processes of a job have, and TLS with it.
 //!
-//! An Ed25519 key is derived from the job's secret (HKDF-SHA256, RFC 5869). Both ends of a connection show it
-//! as a raw public key (RFC 7250) and accept no other, so that there are no names, dates or authorities to be
-//! deceived about. TLS 1.3 only; every connection agrees on fresh keys, for sessions are neither resumed nor
-//! is anything sent before the handshake's end: what was recorded stays closed when the secret is lost.
+//! An Ed25519 key is derived from the job's secret (HKDF-SHA256, RFC 5869). Both ends of a connection present it as a
+//! raw public key (RFC 7250) and accept no other. There are no names, dates or authorities to be deceived about. Only
+//! TLS 1.3 is used, and every connection agrees on fresh keys: sessions are not resumed, and no early data is sent.
+//! Recorded traffic stays secret even if the secret leaks later.
 //!
-//! A key says which job, not which rank: two processes tell each other that inside.
+//! A key identifies the job and not the rank; two processes exchange their ranks inside.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use rustls::{
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-/// What a process of a job shows to the others, and wants to be shown.
+/// The key that a process of a job presents and demands from others.
 #[derive(Clone)]
 pub struct Identity {
     client: Arc<ClientConfig>,
@@ -35,11 +35,11 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity that follows from the secret of the job with this number.
+    /// Derives the identity from the secret of the job with this number.
     pub fn of(secret: &[u8; 32], job: u64) -> Self {
         let provider = Arc::new(provider());
         let pkcs8 = pkcs8_of(&seed(secret, job));
-        // The provider clears what it is given.
+        // The provider clears the bytes that it is given.
         let private = PrivatePkcs8KeyDer::from(pkcs8.to_vec()).into();
         let Ok(key) = provider.key_provider.load_private_key(private) else {
             unreachable!("any 32 bytes are an Ed25519 key");
@@ -49,24 +49,24 @@ impl Identity {
         };
         let shown = CertificateDer::from(public.to_vec());
         let own = Arc::new(CertifiedKey::new(vec![shown], key));
-        let wanted = Arc::new(Wanted { public, provider: provider.clone() });
+        let wanted = Arc::new(JobKeyVerifier { public, provider: provider.clone() });
         Self {
             client: Arc::new(client(provider.clone(), own.clone(), wanted.clone())),
             server: Arc::new(server(provider, own, wanted)),
         }
     }
 
-    /// For the side that has opened the connection.
+    /// TLS configuration of the initiator.
     pub fn client(&self) -> Arc<ClientConfig> {
         self.client.clone()
     }
 
-    /// For the side that was called.
+    /// TLS configuration of the acceptor.
     pub fn server(&self) -> Arc<ServerConfig> {
         self.server.clone()
     }
 
-    /// The name that a client asks for: it goes nowhere, and nobody checks it.
+    /// Server name that a client asks for: it is not sent, and nobody checks it.
     pub fn name() -> ServerName<'static> {
         let Ok(name) = ServerName::try_from(NAME) else { unreachable!("a name of letters") };
         name
@@ -79,13 +79,13 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Accepts the job's key and no other.
-struct Wanted {
+/// A verifier that accepts the job's key and no other.
+struct JobKeyVerifier {
     public: SubjectPublicKeyInfoDer<'static>,
     provider: Arc<CryptoProvider>,
 }
 
-impl Wanted {
+impl JobKeyVerifier {
     fn check(&self, shown: &CertificateDer<'_>, more: &[CertificateDer<'_>]) -> Result<(), Error> {
         if more.is_empty() && shown.as_ref() == self.public.as_ref() {
             Ok(())
@@ -104,13 +104,13 @@ impl Wanted {
     }
 }
 
-impl fmt::Debug for Wanted {
+impl fmt::Debug for JobKeyVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wanted")
+        f.write_str("JobKeyVerifier")
     }
 }
 
-impl ServerCertVerifier for Wanted {
+impl ServerCertVerifier for JobKeyVerifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -149,7 +149,7 @@ impl ServerCertVerifier for Wanted {
     }
 }
 
-impl ClientCertVerifier for Wanted {
+impl ClientCertVerifier for JobKeyVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -190,8 +190,8 @@ impl ClientCertVerifier for Wanted {
     }
 }
 
-/// One way to agree on keys, and the cipher that processors have instructions for before the one for those
-/// that have none.
+/// Returns a provider with one key exchange and two ciphers: first the one with CPU instructions, then the one for
+/// CPUs without.
 fn provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![
@@ -206,7 +206,7 @@ fn provider() -> CryptoProvider {
 fn client(
     provider: Arc<CryptoProvider>,
     own: Arc<CertifiedKey>,
-    wanted: Arc<Wanted>,
+    wanted: Arc<JobKeyVerifier>,
 ) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(provider);
     let Ok(builder) = builder.with_protocol_versions(VERSIONS) else {
@@ -224,7 +224,7 @@ fn client(
 fn server(
     provider: Arc<CryptoProvider>,
     own: Arc<CertifiedKey>,
-    wanted: Arc<Wanted>,
+    wanted: Arc<JobKeyVerifier>,
 ) -> ServerConfig {
     let builder = ServerConfig::builder_with_provider(provider);
     let Ok(builder) = builder.with_protocol_versions(VERSIONS) else {
@@ -239,7 +239,7 @@ fn server(
     config
 }
 
-/// The private key of a job.
+/// Derives the private key of a job.
 fn seed(secret: &[u8; 32], job: u64) -> Zeroizing<[u8; 32]> {
     let mut seed = Zeroizing::new([0; 32]);
     let label = [&b"identity ed25519"[..], &job.to_le_bytes()].concat();
@@ -249,17 +249,17 @@ fn seed(secret: &[u8; 32], job: u64) -> Zeroizing<[u8; 32]> {
     seed
 }
 
-/// A private key as it is handed over (RFC 8410 §7).
+/// Encodes a private key in PKCS #8 (RFC 8410 §7).
 fn pkcs8_of(seed: &[u8; 32]) -> Zeroizing<Vec<u8>> {
     Zeroizing::new([PKCS8_ED25519, seed].concat())
 }
 
-/// What the two ends speak inside, and its version.
+/// Protocol and version inside TLS.
 pub(crate) const ALPN: &[u8] = b"canele/1";
 const SALT: &[u8] = b"canele/1";
 const NAME: &str = "canele";
 const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
-/// A sequence of version 0, the algorithm 1.3.101.112, and 32 bytes that follow.
+/// PKCS #8 header: a sequence of version 0, the algorithm 1.3.101.112, and 32 bytes that follow.
 const PKCS8_ED25519: &[u8] =
     &[0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
@@ -268,19 +268,19 @@ mod tests {
     use super::*;
     use rustls::{ClientConnection, Connection, ProtocolVersion, ServerConnection};
 
-    /// Two ends, with nothing between them.
-    struct Ends {
+    /// Two connected TLS ends.
+    struct TlsPair {
         ends: [Connection; 2],
     }
 
-    impl Ends {
+    impl TlsPair {
         fn new(client: Arc<ClientConfig>, server: Arc<ServerConfig>) -> Self {
             let client = ClientConnection::new(client, Identity::name()).unwrap();
             let server = ServerConnection::new(server).unwrap();
             Self { ends: [client.into(), server.into()] }
         }
 
-        /// Carries bytes to and fro until both are satisfied or one is not.
+        /// Exchanges bytes until both handshakes are complete or one fails.
         fn meet(&mut self) -> Result<(), Error> {
             while self.ends.iter().any(|end| end.wants_write()) {
                 for from in 0..2 {
@@ -301,9 +301,9 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_a_job_meet_and_speak_what_nobody_else_does() {
+    fn processes_of_a_job_connect_with_fresh_keys() {
         let (one, other) = (Identity::of(&[7; 32], 3), Identity::of(&[7; 32], 3));
-        let mut ends = Ends::new(one.client(), other.server());
+        let mut ends = TlsPair::new(one.client(), other.server());
         ends.meet().unwrap();
         let bindings = ends.ends.each_ref().map(|end| {
             assert_eq!(end.protocol_version(), Some(ProtocolVersion::TLSv1_3));
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(bindings[0], bindings[1]);
         let Connection::Client(client) = &ends.ends[0] else { unreachable!() };
         assert_eq!(client.tls13_tickets_received(), 0);
-        let mut again = Ends::new(one.client(), other.server());
+        let mut again = TlsPair::new(one.client(), other.server());
         again.meet().unwrap();
         let fresh = again.ends[0]
             .export_keying_material([0; 32], b"EXPORTER-Channel-Binding", None)
@@ -328,12 +328,12 @@ mod tests {
         let own = Identity::of(&[7; 32], 3);
         let refused = Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure);
         for other in [Identity::of(&[8; 32], 3), Identity::of(&[7; 32], 4)] {
-            let met = Ends::new(own.client(), other.server()).meet();
+            let met = TlsPair::new(own.client(), other.server()).meet();
             assert_eq!(met, Err(refused.clone()), "by the client");
-            // A client that believes everybody still has to show a key that it does not have.
+            // A client that trusts everybody must still present a key that it does not have.
             let mut credulous = (*own.client()).clone();
             credulous.client_auth_cert_resolver = other.client().client_auth_cert_resolver.clone();
-            let met = Ends::new(Arc::new(credulous), own.server()).meet();
+            let met = TlsPair::new(Arc::new(credulous), own.server()).meet();
             assert_eq!(met, Err(refused.clone()), "by the server");
         }
     }
@@ -343,7 +343,7 @@ mod tests {
         let own = Identity::of(&[7; 32], 3);
         let mut keyless = (*own.client()).clone();
         keyless.client_auth_cert_resolver = Arc::new(NoKey);
-        let met = Ends::new(Arc::new(keyless), own.server()).meet();
+        let met = TlsPair::new(Arc::new(keyless), own.server()).meet();
         assert_eq!(met, Err(Error::NoCertificatesPresented));
         let load = |seed: &[u8; 32]| {
             let pkcs8 = PrivatePkcs8KeyDer::from(pkcs8_of(seed).to_vec());
@@ -354,7 +354,7 @@ mod tests {
         let forged = Arc::new(CertifiedKey::new(shown, load(&[9; 32])));
         let mut copied = (*own.client()).clone();
         copied.client_auth_cert_resolver = Arc::new(AlwaysResolvesClientRawPublicKeys::new(forged));
-        let met = Ends::new(Arc::new(copied), own.server()).meet();
+        let met = TlsPair::new(Arc::new(copied), own.server()).meet();
         assert_eq!(met, Err(Error::InvalidCertificate(CertificateError::BadSignature)));
     }
 

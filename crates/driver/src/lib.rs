@@ -33,9 +33,9 @@ pub use shm::{
     node_identity,
 };
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
-pub use threads::{core_here, cores_online, without_signals};
 pub use tcp::relay;
 pub use tcp::{
-    Congestion, Door, DoorError, Encryption, FarTcp, Gateways, Knowledge, Refusal, StallWatch,
-    Stalls, TcpConfig, TcpNetwork, TcpNetworks, TcpRail, TcpSample,
+    Congestion, DropWatch, Encryption, Gateways, Knowledge, ListenAddress, ListenAddressError,
+    QdiscDrops, Refusal, TcpConfig, TcpNetwork, TcpNetworks, TcpRail, TcpSample, WanTcp,
 };
+pub use threads::{core_here, cores_online, without_signals};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::event::{EventfdFlags, eventfd};
 use wire::{Capabilities, Frame, PeerId};
 
-use crate::memory::Own;
+use crate::memory::OwnMemory;
 use crate::rail::{Event, Post, Rail, RailError, RemoteReader};
 
 /// A bounded queue of frames from this process to itself.
@@ -123,7 +123,7 @@ impl Rail for OwnRail {
     }
 
     fn remote_reader(&self, _peer: PeerId) -> Option<Arc<dyn RemoteReader>> {
-        Some(Arc::new(Own))
+        Some(Arc::new(OwnMemory))
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

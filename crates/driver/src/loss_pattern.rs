@@ -1,24 +1,24 @@
-//! How what gets lost is spread over what is sent.
+//! Distribution of losses over the bytes sent.
 //!
-//! Who sends more than the narrowest place takes overflows its buffer, and loses hundreds of packets at once; so do others
-//! that share it, when they begin. A way that loses by itself does so all the time. So besides all that is lost it is
-//! counted which stretches of what is sent have lost something, for [`Traffic`] to tell one from the other.
+//! A sender that exceeds the bottleneck overflows its buffer and loses hundreds of packets at once. Other flows that
+//! share the buffer do the same when they start. A path with random losses loses packets all the time. So this module
+//! counts the stretches of sent bytes that lost something, and [`Traffic`] can tell the two apart.
 
 use wire::Traffic;
 
-/// What was seen of a connection.
+/// Loss counters of one connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spread {
-    /// How many bytes had been sent, and how many packets lost, when the latest stretch ended.
+pub(crate) struct LossPattern {
+    /// Bytes sent and packets lost at the end of the last stretch.
     sent: u64,
     lost: u64,
     stretches: u64,
-    marred: u64,
+    lossy: u64,
 }
 
-impl Spread {
-    /// So many bytes were sent until now, and so many packets lost. Where looks are rare, it counts as if each packet that is
-    /// missed were of another stretch.
+impl LossPattern {
+    /// Records the bytes sent and packets lost so far. If looks are rare, each lost packet counts as one of another
+    /// stretch.
     pub fn look(&mut self, sent: u64, lost: u64) {
         let stretches = sent.saturating_sub(self.sent) / Traffic::STRETCH_BYTES;
         if stretches == 0 {
@@ -26,13 +26,13 @@ impl Spread {
         }
         let missed = lost.saturating_sub(self.lost);
         self.stretches += stretches;
-        self.marred += missed.min(stretches);
+        self.lossy += missed.min(stretches);
         (self.sent, self.lost) = (sent, self.lost.max(lost));
     }
 
-    /// How many stretches there were, and in how many something got lost.
+    /// Returns the number of stretches, and of those with losses.
     pub fn counted(&self) -> (u64, u64) {
-        (self.stretches, self.marred)
+        (self.stretches, self.lossy)
     }
 }
 
@@ -41,24 +41,24 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a packet carries, on most networks.
+    /// Payload of a packet on most networks, in bytes.
     const PACKET_BYTES: u64 = 1448;
 
-    /// Sends packets, each of which is lost or not, with a look now and then.
+    /// Sends packets, some of them lost, with a look every `look_every` packets.
     fn sent(packets: u64, look_every: u64, is_lost: impl Fn(u64) -> bool) -> Traffic {
-        let (mut spread, mut lost) = (Spread::default(), 0);
+        let (mut losses, mut lost) = (LossPattern::default(), 0);
         for packet in 1..=packets {
             lost += u64::from(is_lost(packet));
             if packet.is_multiple_of(look_every) {
-                spread.look(packet * PACKET_BYTES, lost);
+                losses.look(packet * PACKET_BYTES, lost);
             }
         }
         Traffic::new(packets * PACKET_BYTES, lost * PACKET_BYTES, 0)
-            .with_stretches(spread.counted())
+            .with_stretches(losses.counted())
     }
 
     #[test]
-    fn what_is_lost_at_once_is_told_from_what_is_lost_by_chance() {
+    fn bursts_are_told_from_random_losses() {
         // An overflow at the beginning, and another later.
         let burst = sent(20_000, 100, |packet| packet % 10_000 < 300);
         assert!(burst.loss().unwrap() > 0.025, "{burst}");
@@ -75,14 +75,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_stretch_is_marred_twice(steps in prop::collection::vec((0u64..1 << 20, 0u64..1 << 20), 0..40)) {
-            let (mut spread, mut at) = (Spread::default(), (0, 0));
+        fn no_stretch_is_counted_twice(steps in prop::collection::vec((0u64..1 << 20, 0u64..1 << 20), 0..40)) {
+            let (mut losses, mut at) = (LossPattern::default(), (0, 0));
             for (sent, lost) in steps {
                 at = (at.0 + sent, at.1 + lost);
-                spread.look(at.0, at.1);
+                losses.look(at.0, at.1);
             }
-            let (stretches, marred) = spread.counted();
-            prop_assert!(marred <= stretches && stretches <= at.0 / Traffic::STRETCH_BYTES);
+            let (stretches, lossy) = losses.counted();
+            prop_assert!(lossy <= stretches && stretches <= at.0 / Traffic::STRETCH_BYTES);
         }
     }
 }

@@ -7,10 +7,10 @@ use wire::RemoteRegion;
 
 use crate::rail::{RailError, RemoteReader};
 
-/// This process's own memory: the peer of a pull is this process.
-pub(crate) struct Own;
+/// Memory of this process, for remote reads from itself.
+pub(crate) struct OwnMemory;
 
-impl RemoteReader for Own {
+impl RemoteReader for OwnMemory {
     fn remote_read(
         &self,
         remote: RemoteRegion,
@@ -21,10 +21,10 @@ impl RemoteReader for Own {
     }
 }
 
-/// The memory of the process of this number.
-pub(crate) struct OfProcess(pub i32);
+/// Memory of the process with this PID.
+pub(crate) struct ProcessMemory(pub i32);
 
-impl RemoteReader for OfProcess {
+impl RemoteReader for ProcessMemory {
     fn remote_read(
         &self,
         remote: RemoteRegion,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use driver::Door;
+use driver::ListenAddress;
 use serde::{Deserialize, Serialize, Serializer};
 use toml::Spanned;
 
@@ -64,13 +64,13 @@ pub struct Gateway {
     pub host: String,
     /// Where the site's ranks call it.
     #[serde(serialize_with = "write_door")]
-    pub inside: Door,
+    pub inside: ListenAddress,
     /// Where others call it to reach the site's hosts, if these need it.
     #[serde(serialize_with = "write_outside", skip_serializing_if = "Option::is_none")]
-    pub outside: Option<Door>,
+    pub outside: Option<ListenAddress>,
     /// Where it listens; none are `inside` and `outside`.
     #[serde(serialize_with = "write_doors", skip_serializing_if = "Vec::is_empty")]
-    pub listen: Vec<Door>,
+    pub listen: Vec<ListenAddress>,
 }
 
 /// A host, and how many ranks it takes, if that is said.
@@ -201,7 +201,7 @@ impl Grid {
 
 impl Gateway {
     /// Where it listens.
-    pub fn doors(&self) -> Vec<Door> {
+    pub fn doors(&self) -> Vec<ListenAddress> {
         if !self.listen.is_empty() {
             return self.listen.clone();
         }
@@ -212,7 +212,7 @@ impl Gateway {
     /// Where ranks call it that has got these addresses for its doors, as `CANELE_GATEWAYS` has it.
     pub(crate) fn told(&self, got: &[SocketAddr]) -> Option<String> {
         let doors = self.doors();
-        let at = |door: &Door| {
+        let at = |door: &ListenAddress| {
             let own = doors.iter().position(|own| own == door);
             own.map_or(door.only(), |own| got.get(own).copied())
         };
@@ -224,16 +224,16 @@ impl Gateway {
     }
 }
 
-fn write_door<S: Serializer>(door: &Door, to: S) -> Result<S::Ok, S::Error> {
+fn write_door<S: Serializer>(door: &ListenAddress, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(door)
 }
 
-fn write_outside<S: Serializer>(door: &Option<Door>, to: S) -> Result<S::Ok, S::Error> {
-    door.as_ref().map_or_else(String::new, Door::to_string).serialize(to)
+fn write_outside<S: Serializer>(door: &Option<ListenAddress>, to: S) -> Result<S::Ok, S::Error> {
+    door.as_ref().map_or_else(String::new, ListenAddress::to_string).serialize(to)
 }
 
-fn write_doors<S: Serializer>(doors: &[Door], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(doors.iter().map(Door::to_string))
+fn write_doors<S: Serializer>(doors: &[ListenAddress], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(doors.iter().map(ListenAddress::to_string))
 }
 
 impl Launcher {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use driver::Door;
+use driver::ListenAddress;
 
 use crate::binding::Bound;
 use crate::channel::{Branch, GatewayStart, Pass, RankStart, Start};
@@ -141,7 +141,7 @@ impl Posted {
         let others = others.map(|door| ("--gateways", door.ip().to_string()));
         let words = allow.chain(others);
         let arguments = words.flat_map(|(name, value)| [name.to_owned(), value]).collect();
-        let listen = self.gateway.doors().iter().map(Door::to_string).collect();
+        let listen = self.gateway.doors().iter().map(ListenAddress::to_string).collect();
         GatewayStart { number, name: self.name.clone(), listen, arguments, pass: pass.clone() }
     }
 }

@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 
 use wire::Traffic;
 
-use crate::fairness::{Fairness, Sight};
-use crate::loss_pattern::Spread;
+use crate::fairness::{Fairness, ShareSample};
+use crate::loss_pattern::LossPattern;
 
 /// What is known of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,7 +60,7 @@ pub(super) struct Model {
     /// Bytes that have left, and that were taken for lost.
     sent: u64,
     lost: u64,
-    spread: Spread,
+    spread: LossPattern,
     queue: Queue,
     /// Bytes that have arrived.
     delivered: u64,
@@ -142,7 +142,7 @@ impl Model {
             rates: VecDeque::new(),
             sent: 0,
             lost: 0,
-            spread: Spread::default(),
+            spread: LossPattern::default(),
             queue: Queue::default(),
             delivered: 0,
             in_flight: 0,
@@ -322,7 +322,7 @@ impl Model {
 
     /// Leaves to others what is theirs, where packets wait for so long in the network.
     fn share(&mut self, now: Instant, waits: Duration) {
-        let sight = Sight {
+        let sight = ShareSample {
             least: self.least(),
             waits,
             confirmed: self.delivered,

@@ -97,7 +97,7 @@ impl Core {
         let Some(line) = self.lines.get(&key) else { return };
         if line.stage == Stage::Strange {
             let from = line.connection.remote_address();
-            self.note_refusal(from, Refusal::Crowd);
+            self.note_refusal(from, Refusal::TooMany);
             self.close(key, Code::Declined, now);
             self.pump(key, now);
         }

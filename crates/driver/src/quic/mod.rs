@@ -62,7 +62,7 @@ use crate::identity::Identity;
 use crate::rail::{Event, Post, Rail, RailError};
 use crate::readiness_probe::{ReadinessProbe, Sockets};
 use crate::tcp::interfaces::{self, Interface};
-use crate::tcp::route::Ways;
+use crate::tcp::route::Routes;
 
 use self::endpoint::{Core, open_sockets, take_sockets};
 pub use self::frames::{Inbox, Outbox};
@@ -241,7 +241,7 @@ impl Rail for QuicRail {
     fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError> {
         let _uncancelled = Uncancelled::begin();
         let malformed = || RailError::Unreachable("a malformed address".into());
-        let (ways, published) = Ways::parse(address).ok_or_else(malformed)?;
+        let (ways, published) = Routes::parse(address).ok_or_else(malformed)?;
         let (network, offered) = interfaces::parse(published).ok_or_else(malformed)?;
         let here = network == self.network;
         let candidates = interfaces::order(here, offered, &self.interfaces);

@@ -31,7 +31,7 @@ use lock::Uncancelled;
 use memory::Region;
 use wire::{Capabilities, Cost, FIRST_CREDIT_BYTES, Frame, HostCost, PeerId, RemoteRegion};
 
-use crate::memory::OfProcess;
+use crate::memory::ProcessMemory;
 use crate::rail::{Event, Fault, Neighbours, Post, Rail, RailError, RemoteReader};
 use crate::readiness_probe::ReadinessProbe;
 
@@ -556,7 +556,7 @@ impl Rail for ShmRail {
 
     fn remote_reader(&self, peer: PeerId) -> Option<Arc<dyn RemoteReader>> {
         let link = &self.links[self.link(peer)?];
-        link.remote_read.then(|| -> Arc<dyn RemoteReader> { Arc::new(OfProcess(link.pid)) })
+        link.remote_read.then(|| -> Arc<dyn RemoteReader> { Arc::new(ProcessMemory(link.pid)) })
     }
 
     fn wake(&mut self, peer: PeerId, address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool {

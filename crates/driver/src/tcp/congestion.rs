@@ -1,14 +1,14 @@
-//! Who decides how fast a connection sends.
+//! The congestion control of each connection.
 //!
-//! On a long way the usual congestion controls begin anew after each silence, and a message of a megabyte
-//! takes several round trips where the way would carry it in one. BBR (Cardwell et al., "BBR:
-//! congestion-based congestion control", 2016) sends at the rate that it has measured, also after silence.
-//! Near by it has nothing to win, and there the system's choice stands.
+//! On a path with a long round trip the usual congestion controls restart slow start after each silence. A message of
+//! a megabyte then takes several round trips instead of one. BBR (Cardwell et al., "BBR: congestion-based congestion
+//! control", 2016) sends at the rate that it has measured, also after silence. On short paths it gains nothing, and
+//! the system's default stays.
 //!
-//! Every ten seconds BBR pauses for a fifth of one to see the round trip without a queue of its own, and where
-//! that falls into a message of some megabytes it takes twice as long. The kernel knows the least round trip of
-//! the last minutes anyway: BBR that begins anew takes it from there. So it is begun anew before it would pause,
-//! and goes on at the rate that it knows.
+//! Every ten seconds BBR drains its queue for 200 ms (PROBE_RTT) to measure the minimum round trip. A message of some
+//! megabytes that meets this pause takes twice as long. The kernel already keeps the minimum round trip of the last
+//! minutes, and a restarted BBR takes it from there. The connection therefore restarts BBR before the pause is due,
+//! and goes on at the known rate.
 
 use std::io;
 use std::net::TcpStream;
@@ -18,26 +18,26 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::set_tcp_congestion;
 
 use super::measure::{self, Pace};
-use super::probe::{Probe, Way};
-use super::relay::Detour;
-use super::startup_cap::{Hold, Verdict, beyond, may_renew};
-use crate::fairness::{Fairness, Sight};
+use super::probe::{LongSegment, Probe};
+use super::relay::RelayInfo;
+use super::startup_cap::{CapAction, StartupCap, beyond, may_renew};
+use crate::fairness::{Fairness, ShareSample};
 
 /// The congestion control of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Congestion {
-    /// Over long ways one that does not forget, where the system has it; near by the system's.
+    /// BBR on paths with a long round trip, if the kernel has it; the system's default elsewhere.
     #[default]
     Auto,
-    /// The one of this name, everywhere.
+    /// The named algorithm on every connection.
     Named(String),
 }
 
 impl Congestion {
-    /// Tries a name out, before any connection needs it.
+    /// Checks that the kernel accepts the named algorithm, before any connection needs it.
     ///
     /// # Errors
-    /// The system's, when it does not know or does not allow it.
+    /// The kernel's error if the algorithm is unknown or not allowed.
     pub(super) fn check(&self) -> io::Result<()> {
         match self {
             Self::Auto => Ok(()),
@@ -45,188 +45,194 @@ impl Congestion {
         }
     }
 
-    /// Chooses for a connection that has just opened, and says whether it should learn what its way carries.
-    /// What the system refuses leaves it as it is. What remembers knows nothing yet, and would only hold up
-    /// short messages: it is [taken up](Steady::begin) when the learning begins. Where the long part of the way, of
-    /// such a `detour`, is behind a gateway, that is who learns, and has what systems here have; unless it measures the
-    /// way itself.
-    pub(super) fn choose(&self, socket: &TcpStream, round_trip: Duration, detour: Detour) -> Probe {
-        let Detour { round_trip: detour, is_measured } = detour;
+    /// Chooses the congestion control of a connection that has just opened, and returns whether its path should be
+    /// probed. If the kernel refuses, the connection keeps its default. BBR that has measured nothing would only
+    /// delay short messages, so it is [started](Bbr::begin) when the probe begins. If the long segment of the path
+    /// (`relay_info`) lies behind a gateway, the gateway measures it with its kernel's congestion control. If the
+    /// gateways do not, this connection probes it.
+    pub(super) fn choose(
+        &self,
+        socket: &TcpStream,
+        round_trip: Duration,
+        relay_info: RelayInfo,
+    ) -> Probe {
+        let RelayInfo { round_trip: relay_info, is_measured } = relay_info;
         let will_remember = match self {
-            Self::Auto => round_trip + detour > FAR && is_available(STEADY),
-            Self::Named(name) => set_tcp_congestion(socket, name).is_ok() && name == STEADY,
+            Self::Auto => round_trip + relay_info > WAN_RTT_MIN && is_available(BBR),
+            Self::Named(name) => set_tcp_congestion(socket, name).is_ok() && name == BBR,
         };
-        // On a busy host a short way may look long; the longer part of it is behind the gateway then.
-        let is_own = round_trip > FAR && round_trip >= detour;
-        let way = if is_own { Way::Own } else { Way::Behind };
-        let (round_trip, has_to) = (round_trip + detour, is_own || !is_measured);
-        if round_trip > FAR && will_remember && has_to {
-            Probe::Due { round_trip, way }
+        // On a busy host a short path may look long; the longer segment is then behind the gateway.
+        let is_own = round_trip > WAN_RTT_MIN && round_trip >= relay_info;
+        let segment = if is_own { LongSegment::Own } else { LongSegment::Behind };
+        let (round_trip, has_to) = (round_trip + relay_info, is_own || !is_measured);
+        if round_trip > WAN_RTT_MIN && will_remember && has_to {
+            Probe::Due { round_trip, segment }
         } else {
             Probe::Done
         }
     }
 }
 
-/// Tries a name out.
+/// Checks that the kernel accepts the named algorithm.
 ///
 /// # Errors
-/// The system's, when it does not know or does not allow it.
+/// The kernel's error if the algorithm is unknown or not allowed.
 pub(super) fn check(name: &str) -> io::Result<()> {
     let domain = socket2::Domain::IPV4;
     let socket = socket2::Socket::new(domain, socket2::Type::STREAM.cloexec(), None)?;
     Ok(set_tcp_congestion(&socket, name)?)
 }
 
-/// The congestion control that remembers, on one connection.
+/// BBR on one connection, with its startup cap and fairness limit.
 #[derive(Debug)]
-pub(super) struct Steady {
-    /// When it was begun, or begun anew.
+pub(super) struct Bbr {
+    /// Time of the last start or restart.
     since: Duration,
-    /// To what it is held while it begins.
-    hold: Hold,
-    /// What it leaves to others.
+    /// Upper limit on the pacing rate during BBR startup.
+    cap: StartupCap,
+    /// Pacing limit that leaves bandwidth to other flows.
     fairness: Fairness,
 }
 
-/// At which rate, in bytes per second, a connection of such a round trip overflows nothing: what is known of its way may
-/// be of a busy moment, and short messages, which show nothing, would be slow for ever.
+/// Rate in bytes per second that overflows no buffer on a path with this round trip. The remembered rate may stem
+/// from a busy moment, and short messages show no rate: a cap below this would slow them for ever.
 fn harmless(round_trip: Duration) -> u64 {
     let us = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
-    if round_trip > FAR { HARMLESS * 1_000_000 / us } else { 0 }
+    if round_trip > WAN_RTT_MIN { HARMLESS_BYTES * 1_000_000 / us } else { 0 }
 }
 
-impl Steady {
-    /// Gives a connection the congestion control that remembers what it has measured, if the system allows it. Its
-    /// beginning is held to what the way is known to carry, in bytes per second, and room to see that more comes through.
+impl Bbr {
+    /// Starts BBR on a connection if the kernel allows it. Startup is capped at the `known` rate of the path, in
+    /// bytes per second, plus headroom to see whether more comes through.
     pub fn begin(socket: &impl AsFd, known: Option<u64>, now: Duration) -> Option<Self> {
-        let (hold, fairness) = (Hold::default(), Fairness::default());
-        let mut steady = Self { since: now, hold, fairness };
+        let (cap, fairness) = (StartupCap::default(), Fairness::default());
+        let mut bbr = Self { since: now, cap, fairness };
         if let Some(rate) = known {
-            let verdict = steady.hold.begin(rate);
-            steady.follow(socket, verdict);
+            let verdict = bbr.cap.begin(rate);
+            bbr.follow(socket, verdict);
         }
-        begin_anew(socket).ok()?;
-        Some(steady)
+        restart_bbr(socket).ok()?;
+        Some(bbr)
     }
 
-    /// Leaves to others what is theirs, of a way that is remembered to carry so much, in bytes per second. To be called now
-    /// and then from when a long frame leaves.
+    /// Limits the rate to a fair share of a path whose `remembered` rate is in bytes per second. Called repeatedly
+    /// from the moment a long frame leaves.
     pub fn share(
         &mut self,
         socket: &impl AsFd,
-        sight: &Sight,
+        sight: &ShareSample,
         remembered: Option<u64>,
         now: Instant,
     ) {
         if self.fairness.look(now, sight, remembered) {
-            // What fails here has failed before.
-            let _ = self.pace(socket, self.hold.rate());
+            // The same call has failed before if it fails here.
+            let _ = self.pace(socket, self.cap.rate());
         }
     }
 
-    /// Lets through what comes through. To be called now and then from when a long frame leaves; whether to go on.
-    pub fn ease(&mut self, socket: &impl AsFd, now: Instant) -> bool {
+    /// Raises the startup cap as ACKs show that the rate comes through. Called repeatedly from the moment a long
+    /// frame leaves. Returns true if further calls are needed.
+    pub fn adapt_cap(&mut self, socket: &impl AsFd, now: Instant) -> bool {
         let Some(pace) = Pace::of(socket) else { return false };
-        if let Some(verdict) = self.hold.judge_end(&pace) {
+        if let Some(verdict) = self.cap.judge_end(&pace) {
             self.follow(socket, verdict);
-            return self.hold.rate().is_some();
+            return self.cap.rate().is_some();
         }
-        let verdict = self.hold.look(now, &pace);
+        let verdict = self.cap.look(now, &pace);
         self.follow(socket, verdict);
-        self.hold.awaits(now)
+        self.cap.awaits(now)
     }
 
-    fn follow(&mut self, socket: &impl AsFd, verdict: Verdict) {
+    fn follow(&mut self, socket: &impl AsFd, verdict: CapAction) {
         match verdict {
-            Verdict::Stay => {}
-            Verdict::Hold(rate) => drop(self.hold_to(socket, rate)),
-            Verdict::Renew(rate) => self.renew(socket, Some(rate)),
-            Verdict::Release => {
+            CapAction::Stay => {}
+            CapAction::Cap(rate) => drop(self.cap_at(socket, rate)),
+            CapAction::Renew(rate) => self.renew(socket, Some(rate)),
+            CapAction::Release => {
                 if self.pace(socket, None).is_ok() {
-                    self.hold.set(None);
+                    self.cap.set(None);
                 }
             }
         }
     }
 
-    /// Holds it to a rate, or to what overflows nothing if that is more; whether the system has.
-    fn hold_to(&mut self, socket: &impl AsFd, rate: u64) -> bool {
+    /// Caps the rate, but never below the harmless rate of the path. Returns true if the kernel accepted the cap.
+    fn cap_at(&mut self, socket: &impl AsFd, rate: u64) -> bool {
         let harmless = measure::least_round_trip(socket).map_or(0, harmless);
         let held = rate.max(harmless);
         let is_held = self.pace(socket, Some(held)).is_ok();
         if is_held {
-            self.hold.set(Some(held));
+            self.cap.set(Some(held));
         }
         is_held
     }
 
-    /// Has the kernel send no faster than at a rate, if there is one, and than others leave room for.
+    /// Sets the kernel's pacing limit (`SO_MAX_PACING_RATE`) to the lower of `rate` and the fairness limit.
     fn pace(&self, socket: &impl AsFd, rate: Option<u64>) -> io::Result<()> {
         let most = [rate, self.fairness.most()].into_iter().flatten().min();
-        measure::hold(socket, most.unwrap_or(u64::MAX))
+        measure::set_pacing_cap(socket, most.unwrap_or(u64::MAX))
     }
 
-    /// Lets a connection send twice as much every round trip, paced, to have it remember that [afterwards](Self::begin);
-    /// whether the system allows it. What remembers grows slower as long as it has measured little.
+    /// Doubles the sending rate every round trip, paced, until BBR [starts](Self::begin). Returns true if the kernel
+    /// allows it. BBR itself grows more slowly while it has measured little.
     pub fn prepare(socket: &impl AsFd) -> bool {
-        // Once it was asked for, the kernel paces whatever comes after it too.
-        set_tcp_congestion(socket, STEADY).is_ok() && set_tcp_congestion(socket, OTHER).is_ok()
+        // Once BBR was set, the kernel keeps pacing under the algorithm that follows it.
+        set_tcp_congestion(socket, BBR).is_ok() && set_tcp_congestion(socket, RENO).is_ok()
     }
 
-    /// Begins anew what would pause soon. The connection was last seen to carry so many bytes per second, if it was; to
-    /// be called every second at least.
+    /// Restarts BBR before its PROBE_RTT pause. `rate` is the last known rate of the path in bytes per second. Must
+    /// be called at least every second.
     pub fn look(&mut self, socket: &impl AsFd, rate: Option<u64>, now: Duration) {
-        let is_due = now >= self.since + RENEWED_EVERY;
-        if !is_due && self.hold.rate().is_none() {
+        let is_due = now >= self.since + RESTART_EVERY;
+        if !is_due && self.cap.rate().is_none() {
             return;
         }
         let Some(pace) = Pace::of(socket) else { return };
         if is_due && may_renew(&pace) {
-            // Who sends little at a time never comes to the end of its beginning, and stays held: it has shown little.
+            // A sender of short messages never leaves startup and stays capped: it has shown little.
             let seen = rate.map_or(pace.bytes_per_s, |rate| rate.max(pace.bytes_per_s));
-            let has_seen = self.hold.rate().is_none() && !pace.is_beginning && seen > 0;
+            let has_seen = self.cap.rate().is_none() && !pace.is_beginning && seen > 0;
             if has_seen {
-                self.hold.learn(seen);
+                self.cap.learn(seen);
             }
             self.renew(socket, has_seen.then_some(beyond(seen)));
             self.since = now;
-        } else if let Some(verdict) = self.hold.judge_end(&pace) {
+        } else if let Some(verdict) = self.cap.judge_end(&pace) {
             self.follow(socket, verdict);
         }
     }
 
-    /// Makes it forget, and take up what the kernel knows of the connection. Until it has seen the way anew, it is
-    /// held to a rate, or as it was.
+    /// Restarts BBR, which then takes up what the kernel knows of the connection. Until it has measured the path
+    /// again, the rate is capped at `held`, or as before.
     fn renew(&mut self, socket: &impl AsFd, held: Option<u64>) {
-        if held.is_some_and(|held| !self.hold_to(socket, held)) {
+        if held.is_some_and(|held| !self.cap_at(socket, held)) {
             return;
         }
-        let _ = begin_anew(socket);
+        let _ = restart_bbr(socket);
     }
 }
 
-/// Has the one that remembers begin, also where it is at work already.
-fn begin_anew(socket: &impl AsFd) -> io::Result<()> {
-    set_tcp_congestion(socket, OTHER)?;
-    Ok(set_tcp_congestion(socket, STEADY)?)
+/// Starts BBR, or restarts it by switching to another algorithm and back.
+fn restart_bbr(socket: &impl AsFd) -> io::Result<()> {
+    set_tcp_congestion(socket, RENO)?;
+    Ok(set_tcp_congestion(socket, BBR)?)
 }
 
-/// Whether the kernel has it loaded: to ask for what it has not would load it.
+/// True if the kernel module is loaded; asking for one that is not would load it.
 fn is_available(name: &str) -> bool {
     let names = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     names.is_ok_and(|names| names.split_whitespace().any(|one| one == name))
 }
 
-pub(super) const STEADY: &str = "bbr";
-/// Every system has it.
-const OTHER: &str = "reno";
-/// Sooner than BBR pauses, which is every ten seconds.
-const RENEWED_EVERY: Duration = Duration::from_secs(7);
-/// What buffers on a long way have room for, in bytes in a round trip.
-const HARMLESS: u64 = 512 << 10;
-/// Ways are long from here on: it matters what is under way.
-pub(super) const FAR: Duration = Duration::from_millis(1);
+pub(super) const BBR: &str = "bbr";
+/// Reno, which every kernel has.
+const RENO: &str = "reno";
+/// Restart interval, shorter than BBR's ten seconds between pauses.
+const RESTART_EVERY: Duration = Duration::from_secs(7);
+/// Bytes per round trip that buffers on a long path can hold.
+const HARMLESS_BYTES: u64 = 512 << 10;
+/// Round trip above which a path is a WAN path and the amount in flight matters.
+pub(super) const WAN_RTT_MIN: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
@@ -236,111 +242,109 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn long_ways_get_what_remembers_when_they_are_measured_and_others_keep_what_the_system_has() {
+    fn long_paths_get_bbr_when_probed_and_others_keep_the_default() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (near, far, named) = (connect(), connect(), connect());
         let usual = tcp_congestion(&near).unwrap();
-        let probe = Congestion::Auto.choose(&near, Duration::from_micros(200), Detour::default());
+        let probe =
+            Congestion::Auto.choose(&near, Duration::from_micros(200), RelayInfo::default());
         assert!(matches!(probe, Probe::Done));
-        let probe = Congestion::Auto.choose(&far, Duration::from_millis(12), Detour::default());
-        let is_due = |probe, way| matches!(probe, Probe::Due { way: one, .. } if one == way);
-        assert_eq!(is_due(probe, Way::Own), is_available(STEADY));
-        let behind = Detour { round_trip: Duration::from_millis(12), is_measured: false };
+        let probe = Congestion::Auto.choose(&far, Duration::from_millis(12), RelayInfo::default());
+        let is_due =
+            |probe, segment| matches!(probe, Probe::Due { segment: one, .. } if one == segment);
+        assert_eq!(is_due(probe, LongSegment::Own), is_available(BBR));
+        let behind = RelayInfo { round_trip: Duration::from_millis(12), is_measured: false };
         let probe = Congestion::Auto.choose(&near, Duration::from_micros(200), behind);
-        assert_eq!(is_due(probe, Way::Behind), is_available(STEADY));
+        assert_eq!(is_due(probe, LongSegment::Behind), is_available(BBR));
         let probe = Congestion::Auto.choose(&near, Duration::from_millis(2), behind);
-        assert_eq!(is_due(probe, Way::Behind), is_available(STEADY), "on a busy host");
-        // Gateways measure what is between them, and nobody else need to.
-        let measured = Detour { is_measured: true, ..behind };
+        assert_eq!(is_due(probe, LongSegment::Behind), is_available(BBR), "on a busy host");
+        // Gateways measure the path between them, and nobody else needs to.
+        let measured = RelayInfo { is_measured: true, ..behind };
         let probe = Congestion::Auto.choose(&near, Duration::from_micros(200), measured);
         assert!(matches!(probe, Probe::Done));
         let probe = Congestion::Auto.choose(&far, Duration::from_millis(13), measured);
-        assert_eq!(is_due(probe, Way::Own), is_available(STEADY), "but this part is longer");
+        assert_eq!(is_due(probe, LongSegment::Own), is_available(BBR), "but this part is longer");
         assert_eq!([&near, &far].map(|one| tcp_congestion(one).unwrap()), [&usual[..]; 2]);
-        let begun = Steady::begin(&far, None, Duration::ZERO);
-        let steady = if begun.is_some() { STEADY } else { &usual };
-        assert_eq!(tcp_congestion(&far).unwrap(), steady);
-        // Every kernel has this one.
+        let begun = Bbr::begin(&far, None, Duration::ZERO);
+        let bbr = if begun.is_some() { BBR } else { &usual };
+        assert_eq!(tcp_congestion(&far).unwrap(), bbr);
+        // Every kernel has Reno.
         let probe = Congestion::Named("reno".into()).choose(
             &named,
             Duration::from_millis(12),
-            Detour::default(),
+            RelayInfo::default(),
         );
         assert!(matches!(probe, Probe::Done), "it would forget");
         assert_eq!(tcp_congestion(&named).unwrap(), "reno");
     }
 
     #[test]
-    fn while_it_is_measured_a_connection_has_what_grows_fastest() {
+    fn a_connection_uses_reno_slow_start_while_it_is_probed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        if Steady::prepare(&one) {
-            assert_eq!(tcp_congestion(&one).unwrap(), OTHER);
-            assert!(Steady::begin(&one, None, Duration::ZERO).is_some());
-            assert_eq!(tcp_congestion(&one).unwrap(), STEADY);
+        if Bbr::prepare(&one) {
+            assert_eq!(tcp_congestion(&one).unwrap(), RENO);
+            assert!(Bbr::begin(&one, None, Duration::ZERO).is_some());
+            assert_eq!(tcp_congestion(&one).unwrap(), BBR);
         }
     }
 
     #[test]
-    fn what_begins_anew_is_held_until_it_has_seen_the_way() {
+    fn a_restarted_bbr_is_capped_until_it_has_measured_the_path() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let Some(mut steady) = Steady::begin(&one, None, Duration::ZERO) else { return };
-        let known = Steady::begin(&one, Some(1 << 20), Duration::ZERO).unwrap();
-        let held = (known.hold.rate(), measure::held(&one).unwrap());
+        let Some(mut bbr) = Bbr::begin(&one, None, Duration::ZERO) else { return };
+        let known = Bbr::begin(&one, Some(1 << 20), Duration::ZERO).unwrap();
+        let held = (known.cap.rate(), measure::pacing_cap(&one).unwrap());
         assert_eq!(held, (Some(beyond(1 << 20)), beyond(1 << 20)));
-        measure::hold(&one, u64::MAX).unwrap();
+        measure::set_pacing_cap(&one, u64::MAX).unwrap();
         let pace = Pace::of(&one).expect("of the kernel's BBR");
         assert!(pace.is_beginning && !pace.is_pausing, "{pace:?}");
-        // It has seen nothing yet to be held to.
-        steady.look(&one, Some(1 << 20), RENEWED_EVERY);
-        assert_eq!((steady.hold.rate(), measure::held(&one).unwrap()), (None, u64::MAX));
-        assert_eq!(steady.since, RENEWED_EVERY, "it would pause");
-        steady.renew(&one, Some(beyond(1 << 20)));
-        assert_eq!(tcp_congestion(&one).unwrap(), STEADY);
+        // It has measured nothing yet that a cap could be set to.
+        bbr.look(&one, Some(1 << 20), RESTART_EVERY);
+        assert_eq!((bbr.cap.rate(), measure::pacing_cap(&one).unwrap()), (None, u64::MAX));
+        assert_eq!(bbr.since, RESTART_EVERY, "it would pause");
+        bbr.renew(&one, Some(beyond(1 << 20)));
+        assert_eq!(tcp_congestion(&one).unwrap(), BBR);
         let held = beyond(1 << 20);
-        assert_eq!((steady.hold.rate(), measure::held(&one).unwrap()), (Some(held), held));
-        steady.look(&one, None, 2 * RENEWED_EVERY - Duration::from_secs(1));
-        assert_eq!(measure::held(&one).unwrap(), held, "it has not seen the way");
+        assert_eq!((bbr.cap.rate(), measure::pacing_cap(&one).unwrap()), (Some(held), held));
+        bbr.look(&one, None, 2 * RESTART_EVERY - Duration::from_secs(1));
+        assert_eq!(measure::pacing_cap(&one).unwrap(), held, "it has not seen the segment");
         // It has shown next to nothing meanwhile.
-        steady.look(&one, None, 2 * RENEWED_EVERY);
-        assert_eq!(
-            (steady.hold.rate(), steady.since),
-            (Some(held), 2 * RENEWED_EVERY),
-            "it would pause"
-        );
-        assert_eq!(measure::held(&one).unwrap(), held);
+        bbr.look(&one, None, 2 * RESTART_EVERY);
+        assert_eq!((bbr.cap.rate(), bbr.since), (Some(held), 2 * RESTART_EVERY), "it would pause");
+        assert_eq!(measure::pacing_cap(&one).unwrap(), held);
     }
 
     #[test]
-    fn what_is_left_to_others_is_left_to_them_whatever_it_is_held_to_besides() {
+    fn the_fairness_limit_holds_beside_the_startup_cap() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let Some(mut steady) = Steady::begin(&one, None, Duration::ZERO) else { return };
+        let Some(mut bbr) = Bbr::begin(&one, None, Duration::ZERO) else { return };
         let (mut now, mut confirmed) = (Instant::now(), 0);
-        let mut shares = |steady: &mut Steady, rate, waits| {
+        let mut shares = |bbr: &mut Bbr, rate, waits| {
             for _ in 0..100 {
                 now += Duration::from_millis(5);
                 confirmed += rate / 200;
                 let (least, waits) = (Duration::from_millis(10), Duration::from_millis(waits));
-                let sight = Sight { least, waits, confirmed, lost: 0, is_busy: true };
-                steady.share(&one, &sight, None, now);
+                let sight = ShareSample { least, waits, confirmed, lost: 0, is_busy: true };
+                bbr.share(&one, &sight, None, now);
             }
-            measure::held(&one).unwrap()
+            measure::pacing_cap(&one).unwrap()
         };
-        assert_eq!(shares(&mut steady, 100_000_000, 0), u64::MAX);
-        let part = shares(&mut steady, 70_000_000, 10);
+        assert_eq!(shares(&mut bbr, 100_000_000, 0), u64::MAX);
+        let part = shares(&mut bbr, 70_000_000, 10);
         assert!(part < 70_000_000, "{part}");
-        steady.hold_to(&one, 100_000_000);
-        assert_eq!(measure::held(&one).unwrap(), part);
-        // The others have gone.
-        shares(&mut steady, part, 0);
-        assert_eq!(shares(&mut steady, part, 0), 100_000_000);
+        bbr.cap_at(&one, 100_000_000);
+        assert_eq!(measure::pacing_cap(&one).unwrap(), part);
+        // The other flows have ended.
+        shares(&mut bbr, part, 0);
+        assert_eq!(shares(&mut bbr, part, 0), 100_000_000);
     }
 
     #[test]
-    fn short_messages_leave_at_once_whatever_is_known_of_a_long_way() {
+    fn short_messages_leave_at_once_whatever_rate_is_known() {
         let ms = Duration::from_millis;
         let time = |len: u64, round_trip| ms(len * 1000 / harmless(round_trip));
         assert!(time(16 << 10, ms(100)) <= ms(100) / 32);
@@ -349,19 +353,19 @@ mod tests {
     }
 
     #[test]
-    fn a_train_that_comes_through_has_the_next_one_leave_faster() {
+    fn a_train_that_comes_through_raises_the_cap() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut other, _) = listener.accept().unwrap();
         let held = 10_000_000;
-        let Some(mut steady) = Steady::begin(&one, Some(held), Duration::ZERO) else { return };
+        let Some(mut bbr) = Bbr::begin(&one, Some(held), Duration::ZERO) else { return };
         let reader = std::thread::spawn(move || other.read_to_end(&mut Vec::new()).unwrap());
         // 80 ms at that rate: a train that is long enough however late this thread looks.
         one.write_all(&[7; 1_000_000]).unwrap();
-        while steady.ease(&one, Instant::now()) {
+        while bbr.adapt_cap(&one, Instant::now()) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let now = (steady.hold.rate(), measure::held(&one).unwrap());
+        let now = (bbr.cap.rate(), measure::pacing_cap(&one).unwrap());
         assert!(now.0.is_none_or(|now| now > held), "{now:?}");
         assert_eq!(now.0.unwrap_or(u64::MAX), now.1);
         drop(one);
@@ -369,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_does_not_have_is_found_before_it_is_needed() {
+    fn an_unknown_algorithm_is_reported_before_it_is_needed() {
         assert!(Congestion::Auto.check().is_ok());
         assert!(Congestion::Named("reno".into()).check().is_ok());
         assert!(Congestion::Named("of-no-kernel".into()).check().is_err());

@@ -1,7 +1,7 @@
-//! The course of an attempt to reach a peer: which address is tried when, and when to give up.
+//! Dialling a peer: the order and timing of its addresses, and when to give up.
 //!
-//! Time is the rail's own, which stands still while the process computes and does not look at its
-//! sockets: whoever computes for a minute has not waited for one.
+//! Time is the rail's own clock, which stops while the process computes and does not poll. A process that computes
+//! for a minute has not waited for one.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,52 +9,51 @@ use std::time::{Duration, Instant};
 /// The addresses of a peer, tried in rounds until one leads to it.
 #[derive(Debug)]
 pub(crate) struct Dialling {
-    candidates: Vec<Candidate>,
-    /// The next of the round.
+    candidates: Vec<DialCandidate>,
+    /// Index of the next candidate in the round.
     at: usize,
-    /// When the next candidate is tried though the last is still silent.
+    /// Time of the next attempt, even if the last is still silent.
     next: Duration,
     deadline: Duration,
     patience: Duration,
-    /// When the first would have been tried, if it is being found out which is the best.
+    /// Time of the first attempt, while path costs are awaited.
     held: Option<Duration>,
-    /// The course of opening a link anew; none of opening it first.
-    again: Option<Again>,
+    /// State of reopening a link; `None` at its first opening.
+    again: Option<Reopening>,
 }
 
-/// Opening a link anew: there is no end but by refusal, for others say how long it is waited for, and what a
-/// refusal means.
+/// State of reopening a link. It ends only by refusal; the caller decides how long to wait, and what a refusal means.
 #[derive(Debug, Default)]
-struct Again {
-    /// Rounds that have ended.
+struct Reopening {
+    /// Number of rounds that have ended.
     rounds: u32,
-    /// Of these, the last in which all that was said is that nobody listens.
+    /// Number of last rounds in a row in which every address refused.
     refused: u32,
 }
 
 #[derive(Debug)]
-struct Candidate {
+struct DialCandidate {
     address: SocketAddr,
     under_way: bool,
     failure: Option<String>,
-    /// Whether it was said, the last time, that nobody listens there: by its host, or as if by it.
+    /// True if the last attempt was refused by the host, or in its name.
     is_refused: bool,
 }
 
-/// What is to be done now.
+/// The next action.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
     Try(SocketAddr),
-    /// Give up; the text says what was tried.
+    /// Give up; the text lists the attempts.
     GiveUp(String),
 }
 
 impl Dialling {
-    /// Begins at `now` to try `candidates`, the best first, for as long as `patience`.
+    /// Starts to try `candidates` at `now`, the best first, for at most `patience`.
     pub fn new(candidates: Vec<SocketAddr>, now: Duration, patience: Duration) -> Self {
         let fresh =
-            |address| Candidate { address, under_way: false, failure: None, is_refused: false };
+            |address| DialCandidate { address, under_way: false, failure: None, is_refused: false };
         Self {
             candidates: candidates.into_iter().map(fresh).collect(),
             at: 0,
@@ -66,16 +65,17 @@ impl Dialling {
         }
     }
 
-    /// Leaves it until then to be said which candidate is the best.
+    /// Delays the first attempt until path costs arrive, at most until the given time.
     pub fn hold(&mut self, until: Duration) {
         self.held = Some(self.next);
         self.next = self.next.max(until);
     }
 
-    /// Tries candidates that are among these in their order, behind others, unless it has begun; at once if all `is_said`.
+    /// Sorts the candidates by `order`, unless an attempt has begun, with those not listed first. If `is_said` (all
+    /// costs are known), the first attempt starts at once.
     pub fn arrange(&mut self, order: &[SocketAddr], is_said: bool, now: Duration) {
         let Some(begin) = self.held.filter(|_| self.at == 0) else { return };
-        let place = |one: &Candidate| order.iter().position(|address| *address == one.address);
+        let place = |one: &DialCandidate| order.iter().position(|address| *address == one.address);
         self.candidates.sort_by_key(place);
         if is_said {
             self.held = None;
@@ -83,15 +83,14 @@ impl Dialling {
         }
     }
 
-    /// Begins at `now` to try `candidates` to open a link anew: soon, then ever more rarely, until it is said again
-    /// and again that the peer is not there.
+    /// Starts to reopen a link at `now`: soon, then ever less often, until the peer's hosts refuse repeatedly.
     pub fn again(candidates: Vec<SocketAddr>, now: Duration) -> Self {
-        let again = Some(Again::default());
+        let again = Some(Reopening::default());
         let first = now + pause(0);
         Self { again, next: first, deadline: Duration::MAX, ..Self::new(candidates, now, ROUND) }
     }
 
-    /// How long one try may take to bring about a connection.
+    /// Timeout of one connection attempt.
     pub fn try_timeout(&self) -> Duration {
         if self.again.is_some() { TRY_AGAIN_TIMEOUT } else { TRY_TIMEOUT }
     }
@@ -124,7 +123,7 @@ impl Dialling {
         if again.refused < REFUSALS { Due::Nothing } else { Due::GiveUp(self.account()) }
     }
 
-    /// A try has failed: the next candidate of the round need not wait.
+    /// Records a failed attempt; the next candidate of the round need not wait.
     pub fn handle_failure(
         &mut self,
         address: SocketAddr,
@@ -142,9 +141,8 @@ impl Dialling {
         }
     }
 
-    /// Something has accepted a connection. It may say nothing for long: a peer that computes looks
-    /// like this, and is waited for as long as its node accepts connections for it: `wait` is longer
-    /// than until the next.
+    /// Records that a listener accepted a connection. A peer that computes may be silent for long, and is waited for
+    /// while its node accepts connections. `wait` must exceed the time to the next acceptance.
     pub fn handle_connection(&mut self, now: Duration, wait: Duration) {
         self.deadline = self.deadline.max(now + wait);
     }
@@ -165,7 +163,7 @@ impl Dialling {
     }
 }
 
-/// Time during which somebody looked.
+/// A clock that advances only while it is read regularly.
 #[derive(Debug)]
 pub(crate) struct Clock {
     looked: Duration,
@@ -177,43 +175,43 @@ impl Clock {
         Self { looked: Duration::ZERO, last: Instant::now() }
     }
 
-    /// The time now, that is at a look.
+    /// Advances the clock to `now` and returns its time.
     pub fn look(&mut self, now: Instant) -> Duration {
         self.looked += now.saturating_duration_since(self.last).min(GAP_MAX);
         self.last = now;
         self.looked
     }
 
-    /// The time of the last look.
+    /// Returns the time of the last look.
     pub fn now(&self) -> Duration {
         self.looked
     }
 }
 
-/// From one round to the next where a link is opened anew: 50 ms, doubling up to two seconds, and up to a
-/// quarter more, so that many do not come at once.
+/// Pause between rounds of reopening: 50 ms, doubling up to 2 s, plus up to a quarter at random, so that ranks do not
+/// dial in step.
 fn pause(rounds: u32) -> Duration {
     let pause = (PAUSE_FIRST * 2_u32.saturating_pow(rounds.min(16))).min(PAUSE_MAX);
     let mut lot = [0];
-    // Where there is no chance to be had, all come at once.
+    // Without random numbers all dial in step.
     let _ = getrandom::fill(&mut lot);
     pause + pause / 4 * u32::from(lot[0]) / 256
 }
 
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// How long the network may take to bring about one connection: a few retransmissions…
+/// Timeout of an attempt at the first opening: a few retransmissions…
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
-/// …or none, for the next try may come when it is whole again.
+/// …and none when reopening: the network may be whole at the next attempt.
 const TRY_AGAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// So often in a row it is said that nobody listens before it is told.
+/// Consecutive refused rounds before the peer is given up.
 const REFUSALS: u32 = 3;
 
-/// A candidate that is silent for so long gets company by the next.
+/// Delay until the next candidate is tried beside a silent one.
 const STAGGER: Duration = Duration::from_millis(250);
-/// From a round's end to the next.
+/// Time from the end of a round to the next.
 const ROUND: Duration = Duration::from_secs(1);
-/// A process that waits looks more often than this.
+/// Longest step of the clock; a waiting process polls more often.
 const GAP_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -230,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_candidate_gets_company_and_a_failed_one_a_successor() {
+    fn the_next_candidate_is_tried_after_silence_or_failure() {
         let (one, other, mut dialling) = two();
         assert_eq!(dialling.due(at(0)), Due::Try(one));
         assert_eq!(dialling.due(at(249)), Due::Nothing);
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_accepts_connections_is_waited_for() {
+    fn a_host_that_accepts_connections_is_waited_for() {
         let (one, _, mut dialling) = two();
         assert_eq!(dialling.due(at(0)), Due::Try(one));
         dialling.handle_connection(at(4999), at(10_000));
@@ -273,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_word_of_the_best_candidate_begins_with_that_or_in_time() {
+    fn dialling_waits_for_path_costs_for_a_bounded_time() {
         let (one, other, mut dialling) = two();
         dialling.hold(at(100));
         assert_eq!(dialling.due(at(10)), Due::Nothing);
@@ -286,7 +284,7 @@ mod tests {
         let (one, _, mut dialling) = two();
         dialling.hold(at(100));
         assert_eq!(dialling.due(at(100)), Due::Try(one));
-        // The pause before a link is opened anew is kept.
+        // The pause before a reopening is kept.
         let mut again = Dialling::again(vec![one], at(0));
         again.hold(at(10));
         again.arrange(&[one], true, at(5));
@@ -294,7 +292,7 @@ mod tests {
         assert_eq!(again.due(at(63)), Due::Try(one));
     }
 
-    /// Tries to open a link anew until `end`, with what becomes of each try: when each began, and how it ended.
+    /// Simulates reopening until `end` with the given outcomes; returns the attempts and the final text.
     fn tries_again(end: u64, outcome: impl Fn(u64) -> Option<bool>) -> (Vec<u64>, Option<String>) {
         let one = "10.0.0.1:1".parse().unwrap();
         let mut dialling = Dialling::again(vec![one], at(0));
@@ -329,7 +327,7 @@ mod tests {
         let (tries, account) = tries_again(60_000, |_| Some(true));
         assert_eq!(tries.len(), 3);
         assert!(account.is_some_and(|text| text.contains("10.0.0.1:1 (failed)")));
-        // One try that ends otherwise, and it begins anew.
+        // One attempt that ends otherwise restarts the count.
         let (tries, _) = tries_again(60_000, |now| Some(!(150..300).contains(&now)));
         assert!(tries.len() > 3, "{tries:?}");
     }

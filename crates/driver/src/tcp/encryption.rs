@@ -1,9 +1,9 @@
-//! Which links are encrypted.
+//! The choice of links to encrypt.
 //!
-//! Both ends come to the same answer from what both know before the first byte: the job's settings, and
-//! which ranks are of one site. The side that dials says in its hello which way it goes; the other refuses
-//! the wrong one, whether somebody has changed the hello or the two are not set alike. To change it is of no
-//! use to anybody: the side that dials goes its way all the same, and proofs cover the hello.
+//! Both ends decide alike before the first byte, from the job's settings and the sites of the ranks. The dialling
+//! side announces its choice in its hello, and the other refuses a wrong one. A wrong choice means a changed hello or
+//! different settings. Changing the hello gains an attacker nothing: the dialling side keeps its choice, and proofs
+//! cover the hello.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -14,15 +14,15 @@ use wire::PeerId;
 use super::hello::{Caller, Credentials, Refusal};
 use crate::identity::Identity;
 
-/// Which links of a process are encrypted.
+/// The links of a process that are encrypted.
 #[derive(Clone)]
 pub enum Encryption {
     /// None.
     None,
     /// All.
     All,
-    /// Those to the ranks of which this is true. Where a rank says so of another, the other must say so of
-    /// it.
+    /// Links to the ranks for which this returns true. It must be symmetric: both ranks must return the same of each
+    /// other.
     Some(Arc<dyn Fn(PeerId) -> bool + Send + Sync>),
 }
 
@@ -36,18 +36,18 @@ impl fmt::Debug for Encryption {
     }
 }
 
-/// The rule, and the keys that follow from the secret when the first link is to be encrypted.
-pub(super) struct Rule {
+/// The rule, and the keys derived from the secret when the first link is encrypted.
+pub(super) struct EncryptionRule {
     encryption: Encryption,
     identity: OnceCell<Identity>,
 }
 
-impl Rule {
+impl EncryptionRule {
     pub fn new(encryption: Encryption) -> Self {
         Self { encryption, identity: OnceCell::new() }
     }
 
-    /// Whether the link to `peer` is encrypted.
+    /// True if the link to `peer` is encrypted.
     pub fn covers(&self, peer: PeerId) -> bool {
         match &self.encryption {
             Encryption::None => false,
@@ -56,10 +56,10 @@ impl Rule {
         }
     }
 
-    /// Whether a caller goes the way that the link to it has to go.
+    /// Checks that a caller encrypts exactly if the rule demands it.
     ///
     /// # Errors
-    /// When it does not.
+    /// Returned when the caller breaks the rule.
     pub fn check(&self, caller: Caller) -> Result<(), Refusal> {
         match (self.covers(caller.rank), caller.encrypts) {
             (true, false) => Err(Refusal::Clear),

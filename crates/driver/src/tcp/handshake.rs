@@ -1,4 +1,4 @@
-//! Connections in their handshake: those that this process dials, and those of strangers.
+//! Connections in their handshake: dialled by this process, or accepted and not yet authenticated.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,39 +16,39 @@ use super::hello::{
 use super::measure::TcpSample;
 use super::networks::TcpNetwork;
 use super::path_probe;
-use super::relay::{self, Detour, GATEWAY, NOBODY, PathCost, REPLY_LEN, Reply, Request};
-use super::route::Ways;
+use super::relay::{self, GATEWAY, NOBODY, PathCost, REPLY_LEN, RelayInfo, Reply, Request};
+use super::route::Routes;
 use super::tls::{self, Channel};
 use super::{LISTENER_KEYS, Link, Shortage, Socket, TcpRail};
 use crate::rail::{Event, Fault};
 
 /// A connection in its handshake.
-pub(super) struct Unproved {
+pub(super) struct PendingConnection {
     channel: Channel,
-    /// The other end.
+    /// Address of the other end.
     address: SocketAddr,
-    stage: Stage,
+    stage: HandshakeStage,
     got: Vec<u8>,
-    /// On the rail's clock.
+    /// Deadline on the rail's clock.
     deadline: Duration,
-    /// What lies behind `address`, if that is a gateway's.
-    detour: Detour,
-    /// Other gateways, if all that is wanted of this one is what its ways to them cost: to reach [`NOBODY`].
+    /// Path behind `address`, if that is a gateway's.
+    relay_info: RelayInfo,
+    /// Other gateways, if the connection only asks for path costs to them (peer [`NOBODY`]).
     about: Vec<SocketAddr>,
 }
 
-/// What is awaited.
+/// The message or event that the handshake waits for.
 #[derive(Clone, Copy)]
-enum Stage {
+enum HandshakeStage {
     Connect {
         peer: PeerId,
     },
-    /// A gateway's answer.
-    Porter {
+    /// The answer of a gateway to the hello.
+    RelayAnswer {
         peer: PeerId,
         hello: Hello,
     },
-    /// What a gateway has reached.
+    /// The gateway's reply to the request.
     Reply {
         peer: PeerId,
     },
@@ -69,24 +69,24 @@ enum Stage {
         hello: Hello,
         answer: Answer,
     },
-    /// Proved; the link that it replaces has been closed.
-    Proved {
+    /// Authenticated; the link that it replaces has been closed.
+    Authenticated {
         peer: PeerId,
     },
 }
 
 impl TcpRail {
-    fn add(&mut self, unproved: Unproved, interest: epoll::EventFlags) {
+    fn add(&mut self, pending: PendingConnection, interest: epoll::EventFlags) {
         let key = self.next_key;
         self.next_key += 1;
         let data = epoll::EventData::new_u64(key);
-        if epoll::add(&self.epoll, &unproved.channel.socket, data, interest).is_ok() {
-            self.unproved += 1;
-            self.sockets.insert(key, Socket::Unproved(Box::new(unproved)));
+        if epoll::add(&self.epoll, &pending.channel.socket, data, interest).is_ok() {
+            self.pending += 1;
+            self.sockets.insert(key, Socket::PendingConnection(Box::new(pending)));
         }
     }
 
-    /// Tries the next addresses of peers that are being dialled; gives up those that are out of time.
+    /// Tries the next addresses of peers being dialled, and gives up those that are out of time.
     pub(super) fn dial(&mut self, now: Duration) {
         let mut due = Vec::new();
         for (&peer, link) in &mut self.links {
@@ -111,19 +111,26 @@ impl TcpRail {
     }
 
     fn dial_one(&mut self, peer: PeerId, address: SocketAddr, now: Duration) {
-        match begin_connect(address, self.network.as_ref(), self.narrow.contains(&peer)) {
+        match begin_connect(address, self.network.as_ref(), self.short_segments.contains(&peer)) {
             Ok(socket) => {
-                let stage = Stage::Connect { peer };
+                let stage = HandshakeStage::Connect { peer };
                 let try_timeout = match self.links.get(&peer) {
                     Some(Link::Dialling(dialling)) => dialling.try_timeout(),
                     Some(Link::Open { .. }) | None => return,
                 };
                 let deadline = now + try_timeout.min(self.connect_timeout);
                 let channel = Channel::new(socket);
-                let (detour, about) = (Detour::default(), Vec::new());
-                let unproved =
-                    Unproved { channel, address, stage, got: Vec::new(), deadline, detour, about };
-                self.add(unproved, epoll::EventFlags::OUT);
+                let (relay_info, about) = (RelayInfo::default(), Vec::new());
+                let pending = PendingConnection {
+                    channel,
+                    address,
+                    stage,
+                    got: Vec::new(),
+                    deadline,
+                    relay_info,
+                    about,
+                };
+                self.add(pending, epoll::EventFlags::OUT);
             }
             Err(error) => {
                 let is_refused = self.refuses(peer, address, &error);
@@ -132,31 +139,39 @@ impl TcpRail {
         }
     }
 
-    /// Asks gateways of this site what their ways cost, where there is a choice and that is not known; whether there is
-    /// something to be waited for.
-    pub(super) fn ask_for_path_costs(&mut self, ways: &Ways, now: Duration) -> bool {
-        let (gateways, about) = ways.questions();
+    /// Asks the gateways of this site for path costs, if there is a choice and the costs are unknown. Returns true if
+    /// answers are pending.
+    pub(super) fn ask_for_path_costs(&mut self, routes: &Routes, now: Duration) -> bool {
+        let (gateways, about) = routes.questions();
         for &gateway in gateways {
             if !self.path_costs.is_due(gateway, about, now) {
                 continue;
             }
             let Ok(socket) = begin_connect(gateway, self.network.as_ref(), false) else {
-                self.path_costs.handle_word(gateway, about, None, now);
+                self.path_costs.handle_answer(gateway, about, None, now);
                 continue;
             };
             self.path_costs.note_asked(gateway, about);
-            let (stage, deadline) = (Stage::Connect { peer: NOBODY }, now + ANSWER_TIMEOUT);
-            let (channel, detour, about) =
-                (Channel::new(socket), Detour::default(), about.to_vec());
+            let (stage, deadline) =
+                (HandshakeStage::Connect { peer: NOBODY }, now + ANSWER_TIMEOUT);
+            let (channel, relay_info, about) =
+                (Channel::new(socket), RelayInfo::default(), about.to_vec());
             let address = gateway;
-            let unproved =
-                Unproved { channel, address, stage, got: Vec::new(), deadline, detour, about };
-            self.add(unproved, epoll::EventFlags::OUT);
+            let pending = PendingConnection {
+                channel,
+                address,
+                stage,
+                got: Vec::new(),
+                deadline,
+                relay_info,
+                about,
+            };
+            self.add(pending, epoll::EventFlags::OUT);
         }
         gateways.iter().any(|gateway| self.path_costs.is_asked(*gateway, about))
     }
 
-    /// A gateway has said what its ways to the others cost, or nothing.
+    /// Records the path costs that a gateway reported, or its failure.
     fn handle_path_costs(
         &mut self,
         gateway: SocketAddr,
@@ -164,35 +179,35 @@ impl TcpRail {
         said: Option<&[PathCost]>,
     ) {
         let now = self.clock.now();
-        let Self { path_costs, links, ways, credentials, .. } = self;
-        path_costs.handle_word(gateway, about, said, now);
+        let Self { path_costs, links, routes, credentials, .. } = self;
+        path_costs.handle_answer(gateway, about, said, now);
         for (&peer, link) in links {
-            let (Link::Dialling(dialling), Some((ways, _))) = (link, ways.get(&peer)) else {
+            let (Link::Dialling(dialling), Some((routes, _))) = (link, routes.get(&peer)) else {
                 continue;
             };
-            let (gateways, others) = ways.questions();
+            let (gateways, others) = routes.questions();
             if others == about {
                 let is_said = !gateways.iter().any(|one| path_costs.is_asked(*one, about));
-                dialling.arrange(&ways.order(path_costs, (credentials.rank, peer)), is_said, now);
+                dialling.arrange(&routes.order(path_costs, (credentials.rank, peer)), is_said, now);
             }
         }
     }
 
-    /// A try has met a listener, which has its time to answer: the peer's, or a gateway, of which there may
-    /// be one though nobody is behind it.
-    fn note_connection(&mut self, one: &mut Unproved) {
+    /// Extends the deadline of a connection attempt that met a listener, the peer's or a gateway's. A gateway may be
+    /// there though nobody is behind it.
+    fn note_connection(&mut self, one: &mut PendingConnection) {
         if !one.about.is_empty() {
             return;
         }
         let now = self.clock.now();
         one.deadline = now + self.connect_timeout;
-        let Stage::Answer { peer, .. } = one.stage else { return };
+        let HandshakeStage::Answer { peer, .. } = one.stage else { return };
         if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
             dialling.handle_connection(now, 2 * self.connect_timeout);
         }
     }
 
-    fn note_failed_try(&mut self, peer: PeerId, one: &Unproved, failure: (String, bool)) {
+    fn note_failed_try(&mut self, peer: PeerId, one: &PendingConnection, failure: (String, bool)) {
         match peer {
             NOBODY => self.handle_path_costs(one.address, &one.about, None),
             peer => self.note_failure(peer, one.address, failure),
@@ -206,25 +221,26 @@ impl TcpRail {
         }
     }
 
-    /// Whether a socket is an attempt to reach `peer` that can be dropped. What a gateway has been asked for
-    /// comes to its end first: the peer is to learn whose connection it was.
+    /// True if a socket is a droppable attempt to reach `peer`. A request to a gateway is completed first, so that
+    /// the peer learns whose connection it was.
     fn is_dial_to(socket: &Socket, peer: PeerId) -> bool {
-        let Socket::Unproved(one) = socket else { return false };
-        let is_asked_for = matches!(one.stage, Stage::Porter { .. } | Stage::Reply { .. });
+        let Socket::PendingConnection(one) = socket else { return false };
+        let is_asked_for =
+            matches!(one.stage, HandshakeStage::RelayAnswer { .. } | HandshakeStage::Reply { .. });
         one.dials() == Some(peer) && !is_asked_for
     }
 
-    /// Closes this side's own attempts to reach `peer`, and counts anew who is being dialled.
+    /// Closes this side's attempts to reach `peer`, and counts the dialled peers again.
     pub(super) fn drop_dials(&mut self, peer: PeerId) {
         let dials = self.sockets.extract_if(|_, socket| Self::is_dial_to(socket, peer));
         for (_, socket) in dials.collect::<Vec<_>>() {
-            self.unproved -= 1;
-            if let (Socket::Unproved(mut one), Ok(nonce)) = (socket, nonce())
-                && let Stage::Connect { .. } = one.stage
+            self.pending -= 1;
+            if let (Socket::PendingConnection(mut one), Ok(nonce)) = (socket, nonce())
+                && let HandshakeStage::Connect { .. } = one.stage
                 && self.request(peer, one.address).is_none()
             {
-                // Where the connection has just come about, the other end learns whose it was. Where
-                // it has not, it learns nothing, and need not.
+                // If the connection has just been established, the hello tells the other end whose it was. Otherwise
+                // it learns nothing, and need not.
                 let encrypts = self.encryption.covers(peer);
                 let _ = one.say(&self.credentials.hello(peer, encrypts, 0, nonce));
             }
@@ -237,13 +253,13 @@ impl TcpRail {
         self.dialled = self.links.values().filter(is_dialled).count();
     }
 
-    /// Which opening of the link to a peer is tried: the first until one has come about, then one more than any
-    /// that may have come about at either end.
+    /// Returns the number of the next opening of a link: 1 until one has succeeded, then one more than any that may
+    /// have succeeded at either end.
     fn next_generation(&mut self, peer: PeerId) -> u32 {
         let is_asked = |socket: &Socket| match socket {
-            Socket::Unproved(one) => matches!(
+            Socket::PendingConnection(one) => matches!(
                 one.stage,
-                Stage::Answer { peer: dialled, .. } | Stage::Verdict { peer: dialled } if dialled == peer
+                HandshakeStage::Answer { peer: dialled, .. } | HandshakeStage::Verdict { peer: dialled } if dialled == peer
             ),
             Socket::Open(_) => false,
         };
@@ -255,11 +271,11 @@ impl TcpRail {
         *known
     }
 
-    /// Whether an attempt of this side's to reach `peer` waits for the verdict: it may be the link.
+    /// True if an attempt to reach `peer` waits for the verdict, so that it may be the link already.
     pub(super) fn has_proved_to(&self, peer: PeerId) -> bool {
         self.sockets.values().any(|socket| {
-            let Socket::Unproved(one) = socket else { return false };
-            matches!(one.stage, Stage::Verdict { peer: dialled } if dialled == peer)
+            let Socket::PendingConnection(one) = socket else { return false };
+            matches!(one.stage, HandshakeStage::Verdict { peer: dialled } if dialled == peer)
         })
     }
 
@@ -273,19 +289,25 @@ impl TcpRail {
             if socket.set_nonblocking(true).is_err() {
                 continue;
             }
-            self.make_way();
+            self.evict_oldest();
             let deadline = now + self.connect_timeout;
-            let stage = Stage::Hello;
+            let stage = HandshakeStage::Hello;
             let channel = Channel::new(socket);
-            let (detour, about) = (Detour::default(), Vec::new());
-            let unproved =
-                Unproved { channel, address, stage, got: Vec::new(), deadline, detour, about };
-            self.add(unproved, epoll::EventFlags::IN);
+            let (relay_info, about) = (RelayInfo::default(), Vec::new());
+            let pending = PendingConnection {
+                channel,
+                address,
+                stage,
+                got: Vec::new(),
+                deadline,
+                relay_info,
+                about,
+            };
+            self.add(pending, epoll::EventFlags::IN);
         }
     }
 
-    /// Leaves the listeners alone for a while: what waits there keeps them readable, and nobody could
-    /// sleep beside them.
+    /// Stops accepting for a while. Pending connections would keep the listeners readable, and no thread could sleep.
     fn rest(&mut self, error: &io::Error, now: Duration) {
         self.listen_for(epoll::EventFlags::empty());
         self.resting = Some(now + REST);
@@ -306,40 +328,40 @@ impl TcpRail {
     fn listen_for(&mut self, interest: epoll::EventFlags) {
         for (index, listener) in self.listeners.iter().enumerate() {
             let data = epoll::EventData::new_u64(LISTENER_KEYS + index as u64);
-            // Modifying what is registered needs nothing that could be short.
+            // Modifying a registered descriptor allocates nothing that could be short.
             let _ = epoll::modify(&self.epoll, listener, data, interest);
         }
     }
 
-    /// Keeps the number of strangers bounded: the one that has been silent longest goes. A peer that
-    /// is pushed out so comes again.
-    fn make_way(&mut self) {
-        if self.unproved < UNPROVED_MAX {
+    /// Bounds the number of unauthenticated peers by closing the one that has been silent longest. A real peer that
+    /// is closed so connects again.
+    fn evict_oldest(&mut self) {
+        if self.pending < PENDING_MAX {
             return;
         }
-        let strangers = self.sockets.iter().filter_map(|(&key, socket)| match socket {
-            Socket::Unproved(one) if one.dials().is_none() => Some((one.is_known(), key)),
-            Socket::Unproved(_) | Socket::Open(_) => None,
+        let unauthenticated = self.sockets.iter().filter_map(|(&key, socket)| match socket {
+            Socket::PendingConnection(one) if one.dials().is_none() => Some((one.is_known(), key)),
+            Socket::PendingConnection(_) | Socket::Open(_) => None,
         });
-        let count = strangers.clone().count();
-        if let Some((_, key)) = strangers.min().filter(|_| count >= UNPROVED_MAX) {
-            self.turn_away(key, Refusal::Crowd);
+        let count = unauthenticated.clone().count();
+        if let Some((_, key)) = unauthenticated.min().filter(|_| count >= PENDING_MAX) {
+            self.reject(key, Refusal::TooMany);
         }
     }
 
-    /// Closes a connection in its handshake, for which the other end is to blame.
-    fn turn_away(&mut self, key: u64, refusal: Refusal) {
-        if let Some(Socket::Unproved(one)) = self.sockets.remove(&key) {
-            self.unproved -= 1;
+    /// Closes a connection in its handshake because of the other end's fault.
+    fn reject(&mut self, key: u64, refusal: Refusal) {
+        if let Some(Socket::PendingConnection(one)) = self.sockets.remove(&key) {
+            self.pending -= 1;
             self.note_refusal(&one, refusal);
         }
     }
 
-    /// Tells of a stranger; but whoever has said a proper hello may be a peer that computes, or one
-    /// that has found a better way since, unless it is caught in a lie.
-    fn note_refusal(&mut self, one: &Unproved, refusal: Refusal) {
+    /// Reports a refused connection. After a proper hello, a timeout or close is not reported: the peer may be
+    /// computing, or have found a better path.
+    fn note_refusal(&mut self, one: &PendingConnection, refusal: Refusal) {
         let excusable = match refusal {
-            Refusal::Slow | Refusal::Closed | Refusal::Crowd => true,
+            Refusal::Slow | Refusal::Closed | Refusal::TooMany => true,
             Refusal::Protocol
             | Refusal::Job
             | Refusal::Secret
@@ -352,21 +374,23 @@ impl TcpRail {
         }
     }
 
-    /// Moves a handshake on as far as the socket's bytes allow.
-    pub(super) fn shake(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> bool {
-        let Some(Socket::Unproved(mut one)) = self.sockets.remove(&key) else { return false };
-        self.unproved -= 1;
+    /// Advances a handshake as far as the received bytes allow.
+    pub(super) fn advance(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let Some(Socket::PendingConnection(mut one)) = self.sockets.remove(&key) else {
+            return false;
+        };
+        self.pending -= 1;
         loop {
-            let connecting = matches!(one.stage, Stage::Connect { .. });
+            let connecting = matches!(one.stage, HandshakeStage::Connect { .. });
             match self.step(&mut one) {
                 Ok(Step::Wait) => {
-                    self.unproved += 1;
-                    self.sockets.insert(key, Socket::Unproved(one));
+                    self.pending += 1;
+                    self.sockets.insert(key, Socket::PendingConnection(one));
                     return false;
                 }
                 Ok(Step::On) if connecting => {
                     let data = epoll::EventData::new_u64(key);
-                    // Fails only for lack of kernel memory; the try then runs out of time.
+                    // Fails only for lack of kernel memory; the attempt then times out.
                     let _ = epoll::modify(
                         &self.epoll,
                         &one.channel.socket,
@@ -377,13 +401,13 @@ impl TcpRail {
                 }
                 Ok(Step::On) => {}
                 Ok(Step::Open(peer)) => {
-                    self.open(key, peer, one.channel, one.detour, sink);
+                    self.open(key, peer, one.channel, one.relay_info, sink);
                     return true;
                 }
                 Ok(Step::Drop) => return false,
                 Ok(Step::Replace(peer)) => {
-                    self.unproved += 1;
-                    self.sockets.insert(key, Socket::Unproved(one));
+                    self.pending += 1;
+                    self.sockets.insert(key, Socket::PendingConnection(one));
                     self.newcomers.push(key);
                     if let Some(&Link::Open { key: old }) = self.links.get(&peer) {
                         self.close(old, Fault::Lost("the peer has lost it".into()), sink);
@@ -413,9 +437,9 @@ impl TcpRail {
         }
     }
 
-    fn step(&mut self, one: &mut Unproved) -> Result<Step, Failure> {
+    fn step(&mut self, one: &mut PendingConnection) -> Result<Step, Failure> {
         match one.stage {
-            Stage::Connect { peer } => {
+            HandshakeStage::Connect { peer } => {
                 let socket = &one.channel.socket;
                 if let Some(error) = socket.take_error()? {
                     return Err(error.into());
@@ -429,52 +453,52 @@ impl TcpRail {
                 if peer == NOBODY || self.request(peer, one.address).is_some() {
                     let hello = self.credentials.hello(GATEWAY, false, 0, nonce()?);
                     one.say(&hello)?;
-                    one.stage = Stage::Porter { peer, hello };
+                    one.stage = HandshakeStage::RelayAnswer { peer, hello };
                     return Ok(Step::On);
                 }
-                self.greet(one, peer)
+                self.send_hello(one, peer)
             }
-            Stage::Porter { peer, hello } => {
+            HandshakeStage::RelayAnswer { peer, hello } => {
                 let Some(answer) = one.hear::<ANSWER_LEN>()? else { return Ok(Step::Wait) };
                 let request = match peer {
                     NOBODY => Some(Request::of_path_costs(one.about.clone())),
                     peer => self.request(peer, one.address),
                 };
-                // The peer may have been disconnected from meanwhile.
+                // The peer may have been disconnected meanwhile.
                 let Some(request) = request else { return Ok(Step::Drop) };
                 one.say(&relay::ask(&self.credentials, &hello, &answer, &request)?)?;
-                one.stage = Stage::Reply { peer };
+                one.stage = HandshakeStage::Reply { peer };
                 Ok(Step::On)
             }
-            Stage::Reply { peer } => {
+            HandshakeStage::Reply { peer } => {
                 let Some(reply) = one.hear::<REPLY_LEN>()? else { return Ok(Step::Wait) };
                 match Reply::parse(&reply).ok_or(Refusal::Protocol)? {
                     Reply::PathCosts(path_costs) if peer == NOBODY => {
                         self.handle_path_costs(one.address, &one.about, Some(&path_costs));
                         return Ok(Step::Drop);
                     }
-                    Reply::Open { beyond } if peer != NOBODY => one.detour = beyond,
+                    Reply::Open { beyond } if peer != NOBODY => one.relay_info = beyond,
                     Reply::Refused(text) => return Err(Failure::Gateway(text)),
                     Reply::Open { .. } | Reply::PathCosts(_) => {
                         return Err(Refusal::Protocol.into());
                     }
                 }
-                let step = self.greet(one, peer)?;
+                let step = self.send_hello(one, peer)?;
                 self.note_connection(one);
                 let is_wanted = matches!(self.links.get(&peer), Some(Link::Dialling(_)));
                 Ok(if is_wanted { step } else { Step::Drop })
             }
-            Stage::Answer { peer, hello } => {
+            HandshakeStage::Answer { peer, hello } => {
                 let Some(answer) = one.hear::<ANSWER_LEN>()? else { return Ok(Step::Wait) };
                 let binding = one.channel.binding()?;
                 self.credentials.check_answer(&hello, &binding, &answer)?;
                 let proof = self.credentials.proof(&hello, &binding, &answer);
                 one.say(&proof)?;
                 path_probe::watch(&one.channel.socket, path_probe::SILENCE)?;
-                one.stage = Stage::Verdict { peer };
+                one.stage = HandshakeStage::Verdict { peer };
                 Ok(Step::On)
             }
-            Stage::Verdict { peer } => {
+            HandshakeStage::Verdict { peer } => {
                 match one.hear::<VERDICT_LEN>()? {
                     None => Ok(Step::Wait),
                     Some([ACCEPTED])
@@ -488,28 +512,28 @@ impl TcpRail {
                     Some(_) => Err(Refusal::Protocol.into()),
                 }
             }
-            Stage::Hello => {
+            HandshakeStage::Hello => {
                 let Some(hello) = one.hear::<HELLO_LEN>()? else { return Ok(Step::Wait) };
                 let caller = self.credentials.check_hello(&hello)?;
                 self.encryption.check(caller)?;
                 one.channel.socket.set_nodelay(true)?;
-                one.detour = caller.way.behind(one.round_trip());
+                one.relay_info = caller.relay_info.behind(one.round_trip());
                 if caller.encrypts {
                     one.channel.encrypt_as_server(self.encryption.identity(&self.credentials))?;
                 }
-                one.stage = Stage::Keys { peer: caller.rank, hello };
+                one.stage = HandshakeStage::Keys { peer: caller.rank, hello };
                 Ok(Step::On)
             }
-            Stage::Keys { peer, hello } => {
+            HandshakeStage::Keys { peer, hello } => {
                 if !one.channel.agree()? {
                     return Ok(Step::Wait);
                 }
                 let answer = self.credentials.answer(&hello, &one.channel.binding()?, nonce()?);
                 one.say(&answer)?;
-                one.stage = Stage::Proof { peer, hello, answer };
+                one.stage = HandshakeStage::Proof { peer, hello, answer };
                 Ok(Step::On)
             }
-            Stage::Proof { peer, hello, answer } => {
+            HandshakeStage::Proof { peer, hello, answer } => {
                 let Some(proof) = one.hear::<PROOF_LEN>()? else { return Ok(Step::Wait) };
                 let binding = one.channel.binding()?;
                 self.credentials.check_proof(&hello, &binding, &answer, &proof)?;
@@ -517,10 +541,10 @@ impl TcpRail {
                 let known = self.generations.get(&peer).copied().unwrap_or_default();
                 let accepted = match self.links.get(&peer) {
                     None => true,
-                    // Whoever has a later opening in mind has lost the link, though it seems whole here.
+                    // A peer that asks for a later opening has lost the link, though it seems whole here.
                     Some(Link::Open { .. }) if generation > known => {
                         self.generations.insert(peer, generation);
-                        one.stage = Stage::Proved { peer };
+                        one.stage = HandshakeStage::Authenticated { peer };
                         return Ok(Step::Replace(peer));
                     }
                     Some(Link::Open { .. }) => false,
@@ -535,119 +559,128 @@ impl TcpRail {
                 self.generations.insert(peer, generation.max(known));
                 Ok(Step::Open(peer))
             }
-            Stage::Proved { peer } => {
+            HandshakeStage::Authenticated { peer } => {
                 one.say(&[ACCEPTED])?;
                 Ok(Step::Open(peer))
             }
         }
     }
 
-    /// Says hello to a peer, directly or through a gateway that has reached it.
-    fn greet(&mut self, one: &mut Unproved, peer: PeerId) -> Result<Step, Failure> {
+    /// Sends the hello to a peer, directly or through a gateway.
+    fn send_hello(&mut self, one: &mut PendingConnection, peer: PeerId) -> Result<Step, Failure> {
         let encrypts = self.encryption.covers(peer);
         let nonce = nonce()?;
         let generation = self.next_generation(peer);
         let mut hello = self.credentials.hello(peer, encrypts, generation, nonce);
-        Credentials::add_way(&mut hello, one.detour.before(one.round_trip()));
+        Credentials::add_relay_info(&mut hello, one.relay_info.before(one.round_trip()));
         one.say(&hello)?;
         if encrypts {
             one.channel.encrypt_as_client(self.encryption.identity(&self.credentials))?;
         }
-        one.stage = Stage::Answer { peer, hello };
+        one.stage = HandshakeStage::Answer { peer, hello };
         Ok(Step::On)
     }
 
-    /// What is asked of the one who listens at `address`, if it is a gateway on the way to `peer`.
+    /// Returns the request for the gateway at `address`, if it is a gateway on a route to `peer`.
     fn request(&self, peer: PeerId, address: SocketAddr) -> Option<Request> {
-        let (ways, listeners) = self.ways.get(&peer)?;
-        let is_gateway = ways.gateways().any(|gateway| gateway == address);
+        let (routes, listeners) = self.routes.get(&peer)?;
+        let is_gateway = routes.gateways().any(|gateway| gateway == address);
         let known = (&self.path_costs, self.credentials.rank);
-        is_gateway.then(|| ways.request(peer, address, listeners, known))
+        is_gateway.then(|| routes.request(peer, address, listeners, known))
     }
 
-    /// Whether it is said that nobody listens where a peer did. Of a gateway that says nothing of the peer.
+    /// True if the error says that nobody listens at the peer's address. A refusal by a gateway says nothing of the
+    /// peer.
     fn refuses(&self, peer: PeerId, address: SocketAddr, error: &io::Error) -> bool {
         is_refusal(error) && self.request(peer, address).is_none()
     }
 
     pub(super) fn expire(&mut self, now: Duration) {
-        let late = |socket: &Socket| matches!(socket, Socket::Unproved(one) if now >= one.deadline && !one.may_be_open());
+        let late = |socket: &Socket| matches!(socket, Socket::PendingConnection(one) if now >= one.deadline && !one.may_be_open());
         let keys: Vec<u64> =
             self.sockets.iter().filter(|(_, one)| late(one)).map(|(&key, _)| key).collect();
         for key in keys {
-            let Some(Socket::Unproved(one)) = self.sockets.get(&key) else { continue };
+            let Some(Socket::PendingConnection(one)) = self.sockets.get(&key) else { continue };
             let Some(peer) = one.dials() else {
-                self.turn_away(key, Refusal::Slow);
+                self.reject(key, Refusal::Slow);
                 continue;
             };
-            let connecting = matches!(one.stage, Stage::Connect { .. });
+            let connecting = matches!(one.stage, HandshakeStage::Connect { .. });
             let text = if connecting { "no connection" } else { "connected, but silent" };
-            if let Some(Socket::Unproved(one)) = self.sockets.remove(&key) {
-                self.unproved -= 1;
+            if let Some(Socket::PendingConnection(one)) = self.sockets.remove(&key) {
+                self.pending -= 1;
                 self.note_failed_try(peer, &one, (text.into(), false));
             }
         }
     }
 
-    /// Ends tries to open links anew that have connected, and whose hosts have vanished since.
+    /// Ends attempts to reopen links whose hosts have vanished after connecting.
     pub(super) fn give_up_vanished(&mut self) {
         let vanished = self.sockets.iter().filter_map(|(&key, socket)| match socket {
-            Socket::Unproved(one) => {
+            Socket::PendingConnection(one) => {
                 let peer = one.dials().filter(|peer| self.generations.contains_key(peer))?;
-                path_probe::has_vanished(&one.channel.socket, path_probe::SILENCE_FAR)?;
+                path_probe::has_vanished(&one.channel.socket, path_probe::SILENCE_WAN)?;
                 Some((key, peer, one.address))
             }
             Socket::Open(_) => None,
         });
         for (key, peer, address) in vanished.collect::<Vec<_>>() {
             self.sockets.remove(&key);
-            self.unproved -= 1;
-            self.narrow.insert(peer);
+            self.pending -= 1;
+            self.short_segments.insert(peer);
             self.note_failure(peer, address, ("connected, but vanished".into(), false));
         }
     }
 }
 
-impl Unproved {
-    /// Of the connection itself, as far as the kernel knows.
+impl PendingConnection {
+    /// Round trip of the connection itself, as far as the kernel knows.
     fn round_trip(&self) -> Duration {
         let sample = TcpSample::of(&self.channel.socket).ok();
         Duration::from_nanos(sample.and_then(|sample| sample.round_trip_ns).unwrap_or(0))
     }
 
-    /// Whom this side wants to reach by it, if it is the initiator.
+    /// Returns the peer that this side dials, if it is the initiator.
     fn dials(&self) -> Option<PeerId> {
         match &self.stage {
-            Stage::Connect { peer }
-            | Stage::Porter { peer, .. }
-            | Stage::Reply { peer }
-            | Stage::Answer { peer, .. }
-            | Stage::Verdict { peer } => Some(*peer),
-            Stage::Hello | Stage::Keys { .. } | Stage::Proof { .. } | Stage::Proved { .. } => None,
+            HandshakeStage::Connect { peer }
+            | HandshakeStage::RelayAnswer { peer, .. }
+            | HandshakeStage::Reply { peer }
+            | HandshakeStage::Answer { peer, .. }
+            | HandshakeStage::Verdict { peer } => Some(*peer),
+            HandshakeStage::Hello
+            | HandshakeStage::Keys { .. }
+            | HandshakeStage::Proof { .. }
+            | HandshakeStage::Authenticated { .. } => None,
         }
     }
 
-    /// Whether the other end has said a proper hello to this process.
+    /// True if the other end has sent a valid hello.
     fn is_known(&self) -> bool {
-        matches!(self.stage, Stage::Keys { .. } | Stage::Proof { .. } | Stage::Proved { .. })
+        matches!(
+            self.stage,
+            HandshakeStage::Keys { .. }
+                | HandshakeStage::Proof { .. }
+                | HandshakeStage::Authenticated { .. }
+        )
     }
 
-    /// Whether the peer, whose host is there, may have taken it for the link already, or is going to once it looks:
-    /// it waits for no time, as a link does.
+    /// True if the peer may have taken this connection for the link already, or will once it polls. Such a connection
+    /// has no deadline, like a link, while the peer's host is alive.
     fn may_be_open(&self) -> bool {
-        let is_proved = matches!(self.stage, Stage::Verdict { .. });
+        let is_proved = matches!(self.stage, HandshakeStage::Verdict { .. });
         is_proved && path_probe::has_vanished(&self.channel.socket, path_probe::SILENCE).is_none()
     }
 
-    /// Handshake words are short: a fresh connection takes them whole.
-    fn say(&mut self, word: &[u8]) -> Result<(), Failure> {
-        match self.channel.write(word)? {
-            count if count == word.len() => Ok(()),
+    /// Sends a handshake message. It is short: a fresh connection takes it whole.
+    fn say(&mut self, message: &[u8]) -> Result<(), Failure> {
+        match self.channel.write(message)? {
+            count if count == message.len() => Ok(()),
             _ => Err(Refusal::Closed.into()),
         }
     }
 
-    /// The next `N` bytes, once they are there.
+    /// Returns the next `N` bytes, once they have arrived.
     fn hear<const N: usize>(&mut self) -> Result<Option<[u8; N]>, Failure> {
         let mut buffer = [0; N];
         let missing = N - self.got.len();
@@ -657,28 +690,28 @@ impl Unproved {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(error.into()),
         }
-        let Ok(word) = <[u8; N]>::try_from(&self.got[..]) else { return Ok(None) };
+        let Ok(message) = <[u8; N]>::try_from(&self.got[..]) else { return Ok(None) };
         self.got.clear();
-        Ok(Some(word))
+        Ok(Some(message))
     }
 }
 
-/// What a step of a handshake leads to.
+/// The result of one step of a handshake.
 enum Step {
     Wait,
     On,
     Open(PeerId),
-    /// The link as it is goes first; then this connection is it.
+    /// The existing link is closed first; then this connection is the link.
     Replace(PeerId),
     Drop,
 }
 
 enum Failure {
     Refused(Refusal),
-    /// The other end prefers another connection, which may come to nothing.
+    /// The other end prefers another connection, which may fail.
     Declined,
     System(io::Error),
-    /// A gateway does not lead to the peer, and says why.
+    /// A gateway does not reach the peer, and says why.
     Gateway(String),
 }
 
@@ -708,22 +741,22 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Begins a connection; by a network of one's own, so that its bytes go nowhere else; with short segments both
-/// ways where longer ones may be lost.
+/// Begins a connection. `by` binds it to one network, so that its bytes go nowhere else. `is_short` limits segments
+/// in both directions, where longer ones may be lost.
 pub(super) fn begin_connect(
     to: SocketAddr,
     by: Option<&TcpNetwork>,
-    is_narrow: bool,
+    is_short: bool,
 ) -> io::Result<TcpStream> {
     let domain = socket2::Domain::for_address(to);
     let kind = socket2::Type::STREAM.nonblocking().cloexec();
     let socket = socket2::Socket::new(domain, kind, Some(socket2::Protocol::TCP))?;
     if let Some(network) = by {
-        // Older kernels keep this for root; there the routes must lead where the networks are.
+        // Older kernels reserve this for root; there the routing table must choose the network.
         let _ = socket.bind_device(Some(network.interface().link().as_bytes()));
         socket.bind(&SocketAddr::new(network.address(), 0).into())?;
     }
-    if is_narrow {
+    if is_short {
         socket.set_tcp_mss(SHORT_SEGMENT)?;
     }
     match socket.connect(&to.into()) {
@@ -734,12 +767,12 @@ pub(super) fn begin_connect(
     Ok(socket.into())
 }
 
-/// Whether the other host has said that nobody listens there, or somebody as if it had.
+/// True if the other host, or somebody in its name, has refused the connection.
 fn is_refusal(error: &io::Error) -> bool {
     error.kind() == ErrorKind::ConnectionRefused
 }
 
-/// Whether accepting fails for want of something that may be there later.
+/// True if accepting failed for lack of a resource that may be there later.
 fn is_shortage(error: &io::Error) -> bool {
     let shortages = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
     error.raw_os_error().is_some_and(|code| shortages.contains(&code))
@@ -751,13 +784,13 @@ fn nonce() -> Result<[u8; 32], Failure> {
     Ok(nonce)
 }
 
-/// What IPv6 lets no network carry less than (1280 bytes, RFC 8200 §5), without its headers and TCP's.
+/// Segment size that every network carries: the IPv6 minimum MTU (1280 bytes, RFC 8200 §5) without headers.
 pub(super) const SHORT_SEGMENT: u32 = 1220;
-/// How long a gateway may take to say what its ways cost. Who wants to know does not wait so long.
+/// Time for a gateway to report path costs. The dialler itself waits less.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long listeners are left alone when nothing can be accepted.
+/// Pause of the listeners when nothing can be accepted.
 const REST: Duration = Duration::from_millis(200);
-/// Unproved connections at once; a scan can hold no more.
-pub(super) const UNPROVED_MAX: usize = 128;
-/// Connections accepted in one look.
+/// PendingConnection connections at once; a scan can hold no more.
+pub(super) const PENDING_MAX: usize = 128;
+/// Maximum number of connections accepted per poll.
 const ACCEPTS: usize = 16;

@@ -1,21 +1,21 @@
-//! Who is at the other end: a mutual proof of the job's secret before anything else is read.
+//! Mutual authentication: both ends prove that they know the job's secret before anything else is read.
 //!
-//! The initiator says hello (job, both ranks, a nonce, which opening of the link this is to be, whether it is
-//! going to encrypt, and how long the way through gateways is, of which the acceptor's kernel knows its end, and
-//! whether they measure it); the acceptor answers with a nonce and a code over both; the initiator proves itself
-//! with a code of its own; the acceptor's verdict decides whether this connection is the link. Codes are
-//! HMAC-SHA256 under the secret and bind role, ranks and both nonces, so that nothing recorded is of use again.
+//! The initiator sends a hello: job, both ranks, a nonce, the number of this opening of the link, whether it will
+//! encrypt, the round trip through gateways, and whether gateways measure it. The acceptor's kernel knows its own end
+//! of that path. The acceptor answers with a nonce and a MAC over both. The initiator proves itself with its own MAC.
+//! The acceptor's verdict decides whether this connection is the link. MACs are HMAC-SHA256 under the secret. They
+//! bind role, ranks and both nonces, so that nothing recorded can be replayed.
 //!
-//! Where the link is to be encrypted, all after the hello is. The codes then bind the keys that the two
-//! ends have agreed on, too: who sits in between has other keys with each of them.
+//! On an encrypted link everything after the hello is encrypted. The MACs then also bind the keys that the two ends
+//! agreed on: a man in the middle has other keys with each of them.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use wire::PeerId;
 
-use super::relay::{DETOUR_LEN, Detour};
+use super::relay::{RELAY_INFO_LEN, RelayInfo};
 
-/// What both ends of a connection of this job know.
+/// Knowledge that both ends of a connection share.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     pub rank: PeerId,
@@ -23,25 +23,25 @@ pub(crate) struct Credentials {
     pub secret: [u8; 32],
 }
 
-/// Why a peer was refused.
+/// The reason for which a peer was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
-    /// Not this protocol, or another version of it.
+    /// It speaks another protocol, or another version of it.
     #[error("it does not speak this version of the protocol")]
     Protocol,
-    /// Another job's process.
+    /// It belongs to another job.
     #[error("it belongs to another job, or looks for another rank")]
     Job,
     /// It does not know the secret.
     #[error("it does not know the job's secret")]
     Secret,
-    /// It said nothing for too long.
+    /// It was silent for too long.
     #[error("it did not finish the handshake in time")]
     Slow,
-    /// It went away in the middle.
+    /// It closed the connection in the middle.
     #[error("it closed the connection in the middle of the handshake")]
     Closed,
-    /// It changed what was said, or somebody between did.
+    /// Bytes were changed, by the peer or by somebody between.
     #[error("what came is not what was sent: somebody changes the bytes between the two")]
     Altered,
     /// It does not encrypt, and has to.
@@ -51,14 +51,14 @@ pub enum Refusal {
     #[error("it encrypts, as it must not between the two (has it another CANELE_ENCRYPT?)")]
     Encrypted,
     /// Too many others are in the middle of a handshake.
-    #[error("too many unproved connections are open")]
-    Crowd,
+    #[error("too many pending connections are open")]
+    TooMany,
 }
 
-pub(crate) const HELLO_LEN: usize = WAY_AT + DETOUR_LEN;
-/// Where a hello says whether its sender is going to encrypt.
+pub(crate) const HELLO_LEN: usize = RELAY_INFO_AT + RELAY_INFO_LEN;
+/// Offset of the byte in a hello that says whether the sender will encrypt.
 pub(crate) const ENCRYPTS_AT: usize = 60;
-const WAY_AT: usize = 61;
+const RELAY_INFO_AT: usize = 61;
 pub(crate) const ANSWER_LEN: usize = 64;
 pub(crate) const PROOF_LEN: usize = 32;
 pub(crate) const VERDICT_LEN: usize = 1;
@@ -70,23 +70,23 @@ pub(crate) const DECLINED: u8 = 2;
 pub(crate) type Hello = [u8; HELLO_LEN];
 pub(crate) type Answer = [u8; ANSWER_LEN];
 pub(crate) type Nonce = [u8; 32];
-/// What is the same at both ends of an encrypted connection and nowhere else; zeros in clear.
+/// Channel binding: equal at both ends of an encrypted connection and nowhere else; zeros without encryption.
 pub(crate) type Binding = [u8; 32];
 
-/// Who says hello.
+/// The sender of a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub rank: PeerId,
-    /// Whether all that it says after the hello is encrypted.
+    /// True if it encrypts everything after the hello.
     pub encrypts: bool,
-    /// The way from it to here, if its own connection ends at a gateway.
-    pub way: Detour,
-    /// Which opening of the link this is to be, as it counts them.
+    /// Path from it to here, if its own connection ends at a gateway.
+    pub relay_info: RelayInfo,
+    /// Number of this opening of the link, as the caller counts.
     pub generation: u32,
 }
 
 impl Credentials {
-    /// The initiator's first word to `peer`.
+    /// Returns the initiator's hello to `peer`.
     pub fn hello(&self, peer: PeerId, encrypts: bool, generation: u32, nonce: Nonce) -> Hello {
         let mut hello = [0; HELLO_LEN];
         hello[..8].copy_from_slice(MAGIC);
@@ -99,15 +99,15 @@ impl Credentials {
         hello
     }
 
-    /// Adds to a hello what is known of the way through gateways.
-    pub fn add_way(hello: &mut Hello, way: Detour) {
-        hello[WAY_AT..].copy_from_slice(&way.emit());
+    /// Adds the path through gateways to a hello.
+    pub fn add_relay_info(hello: &mut Hello, relay_info: RelayInfo) {
+        hello[RELAY_INFO_AT..].copy_from_slice(&relay_info.emit());
     }
 
-    /// Who says hello.
+    /// The sender of a hello.
     ///
     /// # Errors
-    /// When it is nobody of this job who looks for us.
+    /// Returned when the caller is not of this job or wants another rank.
     pub fn check_hello(&self, hello: &Hello) -> Result<Caller, Refusal> {
         if &hello[..8] != MAGIC || hello[ENCRYPTS_AT] > 1 {
             return Err(Refusal::Protocol);
@@ -121,11 +121,11 @@ impl Credentials {
             return Err(Refusal::Job);
         }
         let (rank, encrypts, generation) = (PeerId(word(16)), hello[ENCRYPTS_AT] == 1, word(56));
-        let way = Detour::parse(word(WAY_AT).to_le_bytes());
-        Ok(Caller { rank, encrypts, generation, way })
+        let relay_info = RelayInfo::parse(word(RELAY_INFO_AT).to_le_bytes());
+        Ok(Caller { rank, encrypts, generation, relay_info })
     }
 
-    /// The acceptor's answer.
+    /// Returns the acceptor's answer.
     pub fn answer(&self, hello: &Hello, binding: &Binding, nonce: Nonce) -> Answer {
         let mut answer = [0; ANSWER_LEN];
         answer[..32].copy_from_slice(&nonce);
@@ -134,10 +134,10 @@ impl Credentials {
         answer
     }
 
-    /// Whether an answer comes from one who knows the secret.
+    /// Checks that an answer proves knowledge of the secret.
     ///
     /// # Errors
-    /// When it does not.
+    /// Returned when it does not.
     pub fn check_answer(
         &self,
         hello: &Hello,
@@ -148,15 +148,15 @@ impl Credentials {
         code.verify_slice(&answer[32..]).map_err(|_| Refusal::Secret)
     }
 
-    /// The initiator's proof.
+    /// Returns the initiator's proof.
     pub fn proof(&self, hello: &Hello, binding: &Binding, answer: &Answer) -> [u8; PROOF_LEN] {
         self.code(b"proof!", hello, binding, &answer[..32]).finalize().into_bytes().into()
     }
 
-    /// Whether a proof comes from one who knows the secret.
+    /// Checks that a proof proves knowledge of the secret.
     ///
     /// # Errors
-    /// When it does not.
+    /// Returned when it does not.
     pub fn check_proof(
         &self,
         hello: &Hello,
@@ -168,15 +168,15 @@ impl Credentials {
         code.verify_slice(proof).map_err(|_| Refusal::Secret)
     }
 
-    /// The code that binds `words` to a proof: what is asked of a gateway.
+    /// Returns the MAC that binds `words`, a request to a gateway, to a proof.
     pub fn seal(&self, hello: &Hello, answer: &Answer, words: &[u8]) -> [u8; SEAL_LEN] {
         self.sealing(hello, answer, words).finalize().into_bytes().into()
     }
 
-    /// Whether `words` are those of the one who has proved itself.
+    /// Checks that `words` come from the peer that has proved itself.
     ///
     /// # Errors
-    /// When they are not.
+    /// Returned when they do not.
     pub fn check_seal(
         &self,
         hello: &Hello,
@@ -188,7 +188,7 @@ impl Credentials {
         code.verify_slice(seal).map_err(|_| Refusal::Altered)
     }
 
-    /// The seal of what is said after the handshake, by one of two sides, behind `count` others of its own.
+    /// Starts the MAC of a message after the handshake, sent by one of two sides as its number `count`.
     pub fn sealing_later(
         &self,
         hello: &Hello,
@@ -216,7 +216,7 @@ impl Credentials {
     }
 }
 
-/// A name and a version; the zero byte keeps line-oriented strangers out at once.
+/// Name and version; the zero byte keeps line-oriented protocols out at once.
 const MAGIC: &[u8; 8] = b"canele\x00\x04";
 
 #[cfg(test)]
@@ -229,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn two_of_a_job_prove_each_other() {
+    fn ranks_of_a_job_authenticate_each_other() {
         for encrypts in [false, true] {
             let (a, b) = (side(0, 9, 1), side(1, 9, 1));
             let mut hello = a.hello(PeerId(1), encrypts, 3, [5; 32]);
             let round_trip = Duration::from_micros(5801);
-            let way = Detour { round_trip, is_measured: encrypts };
-            Credentials::add_way(&mut hello, way);
-            let caller = Caller { rank: PeerId(0), encrypts, generation: 3, way };
+            let relay_info = RelayInfo { round_trip, is_measured: encrypts };
+            Credentials::add_relay_info(&mut hello, relay_info);
+            let caller = Caller { rank: PeerId(0), encrypts, generation: 3, relay_info };
             assert_eq!(b.check_hello(&hello), Ok(caller));
             let answer = b.answer(&hello, &CLEAR, [6; 32]);
             assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Ok(()));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_refused_each_for_its_reason() {
+    fn other_jobs_and_protocols_are_refused_for_their_reason() {
         let b = side(1, 9, 1);
         let hello = |job, to| side(0, job, 1).hello(PeerId(to), false, 1, [0; 32]);
         assert_eq!(b.check_hello(&hello(8, 1)), Err(Refusal::Job));

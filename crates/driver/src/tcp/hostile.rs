@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use wire::{Frame, PeerId};
 
-use super::handshake::UNPROVED_MAX;
+use super::handshake::PENDING_MAX;
 use super::hello::{ACCEPTED, ANSWER_LEN, Binding, Credentials, ENCRYPTS_AT, HELLO_LEN, PROOF_LEN};
 use super::{TcpConfig, TcpRail};
 use crate::rail::{Event, Fault, Post, Rail};
@@ -57,7 +57,7 @@ impl Exchange {
     }
 
     fn turn(&mut self) {
-        assert!(self.rails[0].unproved <= UNPROVED_MAX);
+        assert!(self.rails[0].pending <= PENDING_MAX);
         for rank in 0..2 {
             let mut arrived = None;
             let Self { rails, up, refused, madman, .. } = self;
@@ -105,7 +105,7 @@ impl Exchange {
         self.until(|exchange| {
             exchange.rounds >= rounds + 20 && exchange.rails[0].sockets.len() == 1
         });
-        assert_eq!(self.rails[0].unproved, 0);
+        assert_eq!(self.rails[0].pending, 0);
         assert_eq!(self.rails[0].links.len(), 1);
     }
 
@@ -245,7 +245,7 @@ fn a_port_scan_is_refused_hundreds_of_times() {
     // The kernel still holds some of them ready to be accepted.
     exchange.until(|exchange| exchange.refused.len() == 400);
     exchange.is_unharmed();
-    assert_eq!(exchange.count(Refusal::Closed) + exchange.count(Refusal::Crowd), 400);
+    assert_eq!(exchange.count(Refusal::Closed) + exchange.count(Refusal::TooMany), 400);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn the_silent_are_bounded_in_number_and_time() {
     let mut exchange = Exchange::new(Duration::from_secs(3));
     exchange.suffer(|target| {
         let connect = || TcpStream::connect(target).unwrap();
-        let mut silent: Vec<TcpStream> = (0..2 * UNPROVED_MAX).map(|_| connect()).collect();
+        let mut silent: Vec<TcpStream> = (0..2 * PENDING_MAX).map(|_| connect()).collect();
         // A peer is let in all the same.
         let (peer, _) = prove(target);
         for stream in &mut silent {
@@ -261,9 +261,9 @@ fn the_silent_are_bounded_in_number_and_time() {
         }
         drop(peer);
     });
-    let (crowd, slow) = (exchange.count(Refusal::Crowd), exchange.count(Refusal::Slow));
+    let (crowd, slow) = (exchange.count(Refusal::TooMany), exchange.count(Refusal::Slow));
     assert!(crowd > 0 && slow > 0, "{:?}", exchange.refused);
-    assert_eq!(crowd + slow, 2 * UNPROVED_MAX);
+    assert_eq!(crowd + slow, 2 * PENDING_MAX);
     // Whether its end is seen in time is not the point here.
     assert_eq!(exchange.madman[0], "up");
 }

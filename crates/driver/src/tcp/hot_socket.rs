@@ -1,65 +1,65 @@
-//! The link that alone has spoken lately.
+//! The hot socket: the only link with traffic lately, read without epoll.
 //!
-//! To ask epoll costs half of what it costs to read a socket that has nothing, however many there are; but what it
-//! finds is to be read besides. So only a link is read unasked from which all of the last frames came, as where two exchange
+//! Asking epoll costs half of reading an empty socket, however many sockets there are, but its findings must be read
+//! as well. So a link is read without epoll only if all of the last frames came from it, as when two ranks exchange
 //! messages in turn.
 
-/// The link that spoke last, and how that went on.
+/// The link that received last, and its recent reads.
 #[derive(Debug, Default)]
-pub(super) struct Speaker {
+pub(super) struct HotSocket {
     key: u64,
-    /// Times in a row that it was this one that spoke.
+    /// Consecutive reads with data from this link.
     times: u32,
-    /// Times that it was read in vain since.
-    vain: u32,
+    /// Empty reads since.
+    empty_reads: u32,
 }
 
-impl Speaker {
-    /// A link has spoken.
-    pub fn heard(&mut self, key: u64) {
+impl HotSocket {
+    /// Records that a link had data.
+    pub fn note_read(&mut self, key: u64) {
         self.times = if self.key == key { self.times.saturating_add(1) } else { 0 };
         self.key = key;
-        self.vain = 0;
+        self.empty_reads = 0;
     }
 
-    /// The link to be read unasked, if there is one.
+    /// Returns the link to read without epoll, if any.
     pub fn alone(&self) -> Option<u64> {
         (self.times >= TIMES).then_some(self.key)
     }
 
-    /// It was read in vain.
-    pub fn was_silent(&mut self) {
-        self.vain += 1;
-        if self.vain >= VAIN_MAX {
+    /// Records an empty read.
+    pub fn note_empty_read(&mut self) {
+        self.empty_reads += 1;
+        if self.empty_reads >= EMPTY_READS_MAX {
             self.times = 0;
         }
     }
 }
 
-/// Who has spoken so many times alone is likely to be the next.
+/// Consecutive reads after which a link is likely to be the next.
 const TIMES: u32 = 8;
-/// Who was silent for so long, some milliseconds, is not expected any more.
-const VAIN_MAX: u32 = 4096;
+/// Empty reads, some milliseconds' worth, after which a link is no longer expected.
+const EMPTY_READS_MAX: u32 = 4096;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn one_that_speaks_alone_is_read_unasked_until_another_does_or_it_is_silent() {
-        let mut speaker = Speaker::default();
-        let alone = |speaker: &mut Speaker, key| {
-            (0..=TIMES).for_each(|_| speaker.heard(key));
-            assert_eq!(speaker.alone(), Some(key));
+    fn a_hot_socket_is_polled_until_another_has_data_or_it_falls_silent() {
+        let mut hot_socket = HotSocket::default();
+        let alone = |hot_socket: &mut HotSocket, key| {
+            (0..=TIMES).for_each(|_| hot_socket.note_read(key));
+            assert_eq!(hot_socket.alone(), Some(key));
         };
-        assert_eq!(speaker.alone(), None);
-        alone(&mut speaker, 7);
-        speaker.heard(8);
-        assert_eq!(speaker.alone(), None);
-        alone(&mut speaker, 7);
-        (1..VAIN_MAX).for_each(|_| speaker.was_silent());
-        assert_eq!(speaker.alone(), Some(7));
-        speaker.was_silent();
-        assert_eq!(speaker.alone(), None);
+        assert_eq!(hot_socket.alone(), None);
+        alone(&mut hot_socket, 7);
+        hot_socket.note_read(8);
+        assert_eq!(hot_socket.alone(), None);
+        alone(&mut hot_socket, 7);
+        (1..EMPTY_READS_MAX).for_each(|_| hot_socket.note_empty_read());
+        assert_eq!(hot_socket.alone(), Some(7));
+        hot_socket.note_empty_read();
+        assert_eq!(hot_socket.alone(), None);
     }
 }

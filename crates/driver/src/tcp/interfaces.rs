@@ -1,4 +1,4 @@
-//! Which addresses a process offers, and in which order a peer tries them.
+//! Addresses that a process offers, and the order in which a peer tries them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -9,16 +9,16 @@ use std::os::unix::fs::MetadataExt;
 pub(crate) struct Interface {
     pub name: String,
     pub address: IpAddr,
-    /// Bits that the addresses of its network share.
+    /// Prefix length of its network.
     pub prefix: u8,
 }
 
-/// What an interface leads to, the most useful first.
+/// The kind of network behind an interface, the most useful first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum InterfaceKind {
     /// A network.
     Outer,
-    /// Another site, perhaps, by a detour.
+    /// A tunnel, perhaps to another site.
     Tunnel,
     /// The guests of this machine, whose addresses mean nothing elsewhere.
     Inner,
@@ -39,7 +39,7 @@ pub(crate) fn list() -> std::io::Result<Vec<Interface>> {
     Ok(known.collect())
 }
 
-/// Whether an interface is up and has a link partner: a cable, or what stands for one.
+/// True if an interface is up and has a carrier.
 pub(crate) fn has_carrier(interface: &Interface) -> bool {
     let kind = socket2::Type::DGRAM.cloexec();
     let Ok(socket) = socket2::Socket::new(socket2::Domain::IPV4, kind, None) else { return false };
@@ -52,32 +52,32 @@ pub(crate) fn has_carrier(interface: &Interface) -> bool {
     // SAFETY: the kernel reads the name and writes the flags, within the structure.
     let answer = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) };
     let wanted = libc::IFF_UP | libc::IFF_RUNNING;
-    // SAFETY: flags are what the kernel has written, and any bits are a number.
+    // SAFETY: the kernel has written the flags, and any bits are a valid number.
     answer == 0 && i32::from(unsafe { request.ifr_ifru.ifru_flags }) & wanted == wanted
 }
 
-/// The addresses to listen on, best first. `only` names interfaces, addresses, or beginnings of
-/// addresses (`eth0,10.0.`). Without it, all networks are served and the loopback, which peers elsewhere
-/// cannot reach and peers here try first; bridges to guests only where there is no network at all.
+/// Returns the addresses to listen on, best first. `only` names interfaces, addresses, or prefixes of addresses
+/// (`eth0,10.0.`). Without it, all networks are served, and the loopback, which only local peers can reach and try
+/// first. Bridges to guests are served only if there is no network at all.
 pub(crate) fn choose(interfaces: &[Interface], only: Option<&str>) -> Vec<IpAddr> {
-    let mut chosen: Vec<(Kind, bool, IpAddr)> = interfaces
+    let mut chosen: Vec<(InterfaceKind, bool, IpAddr)> = interfaces
         .iter()
         .filter(|one| only.is_none_or(|only| one.is_named_by(only)))
         .filter(|one| one.is_of_use())
         .map(|one| (one.kind(), one.address.is_ipv6(), one.address))
         .collect();
     chosen.sort();
-    let has_network = chosen.first().is_some_and(|&(kind, ..)| kind < Kind::Inner);
+    let has_network = chosen.first().is_some_and(|&(kind, ..)| kind < InterfaceKind::Inner);
     if only.is_none() && has_network {
-        chosen.retain(|&(kind, ..)| kind != Kind::Inner);
+        chosen.retain(|&(kind, ..)| kind != InterfaceKind::Inner);
     }
     chosen.dedup_by_key(|&mut (_, _, address)| address);
     chosen.into_iter().map(|(_, _, address)| address).take(ADDRESSES_MAX).collect()
 }
 
-/// The addresses of a peer in the order in which to try them; `here` says that it lives in this
-/// network namespace. What both nodes have under the same address (a bridge to guests, mostly) leads
-/// back to this one; a network that both are on leads straight to the other.
+/// Sorts the addresses of a peer into the order of trying; `here` is true within one network namespace. An address
+/// that both nodes have (mostly a bridge to guests) leads back to this one and is dropped. A common network leads
+/// straight to the other.
 pub(crate) fn order(
     here: bool,
     listeners: Vec<SocketAddr>,
@@ -90,57 +90,57 @@ pub(crate) fn order(
     candidates
 }
 
-/// Lower is tried first.
+/// Rank of an address; lower is tried first.
 fn distance(address: IpAddr, interfaces: &[Interface]) -> u8 {
     if address.is_loopback() {
         return 0;
     }
     let shared = interfaces.iter().filter(|one| one.reaches(address)).map(Interface::kind).min();
     match shared {
-        Some(Kind::Outer) => 1,
+        Some(InterfaceKind::Outer) => 1,
         None => 2,
-        Some(Kind::Tunnel) => 3,
-        Some(Kind::Inner | Kind::Loopback) => 4,
+        Some(InterfaceKind::Tunnel) => 3,
+        Some(InterfaceKind::Inner | InterfaceKind::Loopback) => 4,
     }
 }
 
 impl Interface {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> InterfaceKind {
         let named = |prefixes: &[&str]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
         if self.address.is_loopback() {
-            Kind::Loopback
+            InterfaceKind::Loopback
         } else if named(INNER) {
-            Kind::Inner
+            InterfaceKind::Inner
         } else if named(TUNNELS) {
-            Kind::Tunnel
+            InterfaceKind::Tunnel
         } else {
-            Kind::Outer
+            InterfaceKind::Outer
         }
     }
 
-    /// Whether it leads to other machines, and straight there.
+    /// True if it leads to other machines without a tunnel.
     pub(super) fn leads_out(&self) -> bool {
-        self.kind() == Kind::Outer
+        self.kind() == InterfaceKind::Outer
     }
 
-    /// Whether a list of interfaces, addresses and beginnings of addresses has it.
+    /// True if a list of interfaces, addresses and address prefixes includes it.
     pub(super) fn is_named_by(&self, only: &str) -> bool {
         let address = self.address.to_string();
         let mut words = only.split(',').map(str::trim).filter(|word| !word.is_empty());
         words.any(|word| self.name == word || address.starts_with(word))
     }
 
-    /// What the kernel calls it: a second address may have a label behind the name.
+    /// Kernel name of the interface: a second address may have a label behind the name.
     pub(super) fn link(&self) -> &str {
         self.name.split(':').next().unwrap_or(&self.name)
     }
 
-    /// What its bytes go through: virtual networks share their device.
+    /// Device that carries its bytes: VLANs share their device.
     pub(super) fn device(&self) -> &str {
         self.link().split('.').next().unwrap_or(&self.name)
     }
 
-    /// Whether its address can be given to others.
+    /// True if its address can be given to others.
     pub(super) fn is_of_use(&self) -> bool {
         match self.address {
             IpAddr::V4(address) => !address.is_link_local() && !address.is_unspecified(),
@@ -152,7 +152,7 @@ impl Interface {
         }
     }
 
-    /// Whether `address` belongs to its network.
+    /// True if `address` belongs to its network.
     pub(super) fn reaches(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -168,8 +168,7 @@ impl Interface {
     }
 }
 
-/// What tells network namespaces apart, so that loopback addresses are tried only where they lead
-/// to the same place.
+/// Identifier of the network namespace; loopback addresses are tried only within one.
 pub(crate) fn network_identity() -> [u8; 16] {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let inode = std::fs::metadata("/proc/self/ns/net").map_or(0, |metadata| metadata.ino());
@@ -181,7 +180,7 @@ pub(crate) fn network_identity() -> [u8; 16] {
     identity
 }
 
-/// A published address: the namespace, then the listeners.
+/// Encodes a published address: the namespace, then the listeners.
 pub(crate) fn emit(identity: [u8; 16], listeners: &[SocketAddr]) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     bytes.extend(identity);
@@ -189,7 +188,7 @@ pub(crate) fn emit(identity: [u8; 16], listeners: &[SocketAddr]) -> Vec<u8> {
     bytes
 }
 
-/// The namespace and the listeners that a peer published; none when the bytes are no address.
+/// Decodes the namespace and the listeners of a peer; `None` if malformed.
 pub(crate) fn parse(bytes: &[u8]) -> Option<([u8; 16], Vec<SocketAddr>)> {
     let rest = bytes.strip_prefix(&[VERSION])?;
     let (identity, rest) = rest.split_first_chunk::<16>()?;
@@ -211,7 +210,7 @@ pub(super) fn emit_one(bytes: &mut Vec<u8>, one: SocketAddr) {
     bytes.extend(one.port().to_le_bytes());
 }
 
-/// Takes an address and a port from the front; none when there are none.
+/// Takes an address and a port from the front; `None` if malformed.
 pub(super) fn parse_one(bytes: &mut &[u8]) -> Option<SocketAddr> {
     let (kind, rest) = bytes.split_first()?;
     let (address, rest) = match kind {
@@ -230,7 +229,7 @@ pub(super) fn parse_one(bytes: &mut &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, u16::from_le_bytes(*port)))
 }
 
-/// All that is left, which is addresses and ports, and not too many.
+/// Decodes the rest as addresses and ports, up to the limit.
 pub(super) fn parse_all(mut bytes: &[u8]) -> Option<Vec<SocketAddr>> {
     let mut listeners = Vec::new();
     while !bytes.is_empty() {
@@ -242,16 +241,16 @@ pub(super) fn parse_all(mut bytes: &[u8]) -> Option<Vec<SocketAddr>> {
     Some(listeners)
 }
 
-/// Interfaces to the guests of a machine: bridges, and the host's ends of pairs.
+/// Name prefixes of interfaces to guests: bridges, and the host's ends of veth pairs.
 const INNER: &[&str] = &[
     "docker", "virbr", "br-", "veth", "cni", "cali", "cilium", "flannel", "kube", "lxc", "lxd",
     "incus", "podman", "vmnet", "vboxnet", "vnet", "tap",
 ];
 
-/// Interfaces to networks laid over others.
+/// Name prefixes of interfaces to overlay networks.
 const TUNNELS: &[&str] = &["tun", "wg", "ppp", "tailscale", "zt"];
 
-/// Addresses offered at most: 16 of IPv6 fit a published address of 512 bytes.
+/// Maximum number of addresses offered: 16 of IPv6 fit a published address of 512 bytes.
 pub(super) const ADDRESSES_MAX: usize = 16;
 
 const VERSION: u8 = 1;
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_nodes_have_is_never_tried() {
+    fn addresses_of_both_nodes_are_never_tried() {
         let offered = listeners(&["172.17.0.1:5", "192.168.122.1:5", "10.1.2.4:5", "127.0.0.1:5"]);
         assert_eq!(order(false, offered, &node("10.1.2.3/24")), listeners(&["10.1.2.4:5"]));
     }
@@ -330,7 +329,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_of_a_stranger_are_an_address_or_are_not(bytes: Vec<u8>, cut in 0usize..40) {
+        fn arbitrary_bytes_parse_as_an_address_or_fail(bytes: Vec<u8>, cut in 0usize..40) {
             if let Some((identity, listeners)) = parse(&bytes) {
                 prop_assert_eq!(emit(identity, &listeners), bytes);
             }

@@ -1,57 +1,57 @@
-//! Where a gateway may be called, before it is known which port it gets.
+//! Listen addresses of gateways, before their ports are known.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// An address, and the ports of which a gateway takes the first that is free: `10.77.1.10:7000`,
+/// An address and a range of ports, of which a gateway takes the first free one: `10.77.1.10:7000`,
 /// `10.77.1.10:7000-7009`, or `10.77.1.10` for any.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Door {
+pub struct ListenAddress {
     address: IpAddr,
-    /// 0 alone stands for any.
+    /// The range 0..=0 stands for any port.
     ports: RangeInclusive<u16>,
 }
 
-/// Why a text is no door.
+/// The error for a text that is no listen address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no address with ports: write it like 10.77.1.10:7000, 10.77.1.10:7000-7009, or 10.77.1.10 \
      for any port"
 )]
-pub struct DoorError(String);
+pub struct ListenAddressError(String);
 
-impl Door {
-    /// The addresses to be tried, in order; one with port 0 stands for whichever the system gives.
+impl ListenAddress {
+    /// Returns the addresses to try, in order; port 0 lets the system choose.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + use<> {
         let address = self.address;
         self.ports.clone().map(move |port| SocketAddr::new(address, port))
     }
 
-    /// The address, if there is only one.
+    /// Returns the address, if there is only one.
     pub fn only(&self) -> Option<SocketAddr> {
         let port = *self.ports.start();
         (port > 0 && port == *self.ports.end()).then(|| SocketAddr::new(self.address, port))
     }
 
-    /// The address without ports.
+    /// Returns the IP address without ports.
     pub fn ip(&self) -> IpAddr {
         self.address
     }
 }
 
-impl From<SocketAddr> for Door {
+impl From<SocketAddr> for ListenAddress {
     fn from(address: SocketAddr) -> Self {
         Self { address: address.ip(), ports: address.port()..=address.port() }
     }
 }
 
-impl FromStr for Door {
-    type Err = DoorError;
+impl FromStr for ListenAddress {
+    type Err = ListenAddressError;
 
-    fn from_str(text: &str) -> Result<Self, DoorError> {
-        let wrong = || DoorError(text.into());
+    fn from_str(text: &str) -> Result<Self, ListenAddressError> {
+        let wrong = || ListenAddressError(text.into());
         if let Ok(address) = text.parse() {
             return Ok(Self { address, ports: 0..=0 });
         }
@@ -65,7 +65,7 @@ impl FromStr for Door {
     }
 }
 
-impl fmt::Display for Door {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, last) = (*self.ports.start(), *self.ports.end());
         match (first, last) {
@@ -81,12 +81,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_door_is_an_address_with_one_port_or_several_or_any() {
+    fn a_listen_address_has_one_port_several_or_any() {
         let ports = |text: &str| {
-            let door: Door = text.parse().unwrap();
-            assert_eq!(door.to_string().parse(), Ok(door.clone()));
-            let all: Vec<u16> = door.addresses().map(|one| one.port()).collect();
-            (all, door.only().is_some())
+            let listen: ListenAddress = text.parse().unwrap();
+            assert_eq!(listen.to_string().parse(), Ok(listen.clone()));
+            let all: Vec<u16> = listen.addresses().map(|one| one.port()).collect();
+            (all, listen.only().is_some())
         };
         assert_eq!(ports("10.1.0.9:7000"), (vec![7000], true));
         assert_eq!(ports("10.1.0.9:7000-7002"), (vec![7000, 7001, 7002], false));
@@ -97,18 +97,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_door_is_named() {
+    fn malformed_listen_addresses_are_reported() {
         for text in [
             "",
-            "gate",
-            "gate:7",
+            "name",
+            "name:7",
             "10.1.0.9:",
             "10.1.0.9:8-7",
             "10.1.0.9:0-7",
             "10.1.0.9:7-x",
             "::1:7-8",
         ] {
-            assert_eq!(text.parse::<Door>(), Err(DoorError(text.into())));
+            assert_eq!(text.parse::<ListenAddress>(), Err(ListenAddressError(text.into())));
         }
     }
 }

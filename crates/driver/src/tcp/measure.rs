@@ -1,4 +1,4 @@
-//! What the kernel knows of a connection's costs: a sample that takes no time on the network.
+//! Samples of what the kernel knows of a connection (`TCP_INFO`), without traffic.
 
 use std::io;
 use std::mem::offset_of;
@@ -8,46 +8,46 @@ use std::time::Duration;
 use socket2::SockRef;
 use wire::{Cost, HostCost};
 
-use super::cwnd_warmup::Window;
-use super::probe::Sight;
+use super::cwnd_warmup::Cwnd;
+use super::probe::PathSample;
 use crate::fairness;
 
-/// A connection as the kernel sees it now.
+/// The state of a connection as the kernel sees it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpSample {
-    /// The least round trip of the last minutes, between the kernels; none before the first.
+    /// Minimum round trip of the last minutes, between the kernels; `None` before the first.
     pub round_trip_ns: Option<u64>,
-    /// By how much round trips are longer than that, for what waits on the way.
+    /// Excess of the smoothed round trip over the minimum, caused by queues.
     pub queued_ns: u64,
-    /// So many packets had to be sent again.
-    pub repeats: u64,
-    /// What the peer has confirmed.
+    /// Number of retransmitted packets.
+    pub retransmits: u64,
+    /// Bytes that the peer has acknowledged.
     pub confirmed_bytes: u64,
-    /// All that was sent…
+    /// Bytes sent, retransmissions included.
     pub sent_bytes: u64,
-    /// …and what was sent again, but for what turned out to have arrived.
+    /// Bytes retransmitted, without those that had arrived after all.
     pub lost_bytes: u64,
-    /// At which rate the peer lately confirmed data; none before the first.
+    /// Recent delivery rate; `None` before the first.
     pub delivery_bytes_per_s: Option<u64>,
-    /// That rate was the sender's, not the network's: there was nothing more to send.
+    /// True if the sender limited that rate because it had nothing more to send.
     pub is_limited_by_sender: bool,
-    /// What may be under way unconfirmed.
+    /// Congestion window, in bytes.
     pub window_bytes: u64,
-    /// What is under way unconfirmed, in packets.
+    /// Packets in flight.
     pub unconfirmed_packets: u64,
-    /// The longest segment.
+    /// Maximum segment size.
     pub segment_bytes: u64,
-    /// What the kernel takes from the sender before it was confirmed; grows with use.
+    /// Send buffer of the kernel, for unacknowledged bytes; grows with use.
     pub send_buffer_bytes: u64,
-    /// What the kernel keeps for the receiver; grows with use.
+    /// Receive buffer of the kernel; grows with use.
     pub receive_buffer_bytes: u64,
 }
 
 impl TcpSample {
-    /// Asks the kernel.
+    /// Reads the sample from the kernel.
     ///
     /// # Errors
-    /// The system's, when the socket is no connection.
+    /// The kernel's error if the socket is no TCP connection.
     pub fn of(socket: &impl AsFd) -> io::Result<Self> {
         let info = Info::of(socket)?;
         let option = SockRef::from(socket);
@@ -57,14 +57,14 @@ impl TcpSample {
         let window = info.u32_at(offset_of!(libc::tcp_info, tcpi_snd_cwnd)).unwrap_or(0);
         let rate = info.u64_at(offset_of!(libc::tcp_info, tcpi_delivery_rate));
         let unconfirmed = info.u32_at(offset_of!(libc::tcp_info, tcpi_unacked));
-        let again = info.u32_at(offset_of!(libc::tcp_info, tcpi_total_retrans));
+        let retransmitted = info.u32_at(offset_of!(libc::tcp_info, tcpi_total_retrans));
         let usual_us = info.u32_at(offset_of!(libc::tcp_info, tcpi_rtt)).unwrap_or(0);
         let sent = info.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_sent));
         let acked = info.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_acked));
         Ok(Self {
             round_trip_ns: known.map(|us| u64::from(us) * 1000),
             queued_ns: known.map_or(0, |us| queued_us(usual_us, us) * 1000),
-            repeats: again.unwrap_or(0).into(),
+            retransmits: retransmitted.unwrap_or(0).into(),
             confirmed_bytes: acked.unwrap_or(0),
             sent_bytes: sent.unwrap_or(0),
             lost_bytes: info.lost_bytes(segment.into()),
@@ -78,28 +78,28 @@ impl TcpSample {
         })
     }
 
-    /// The sample of a way that goes on behind the connection's end, whose round trip is the longer by this.
-    pub fn behind(mut self, detour: Duration) -> Self {
-        let detour_ns = u64::try_from(detour.as_nanos()).unwrap_or(u64::MAX);
+    /// The sample of a path that goes on behind the connection's end, with a round trip longer by `relay_info`.
+    pub fn behind(mut self, relay_info: Duration) -> Self {
+        let detour_ns = u64::try_from(relay_info.as_nanos()).unwrap_or(u64::MAX);
         if detour_ns > 0 {
             self.round_trip_ns = self.round_trip_ns.map(|ns| ns.saturating_add(detour_ns));
         }
         self
     }
 
-    /// A first guess for a link of which nothing is remembered: half of the round trip, a gap of two
-    /// system calls (a send through TCP and the network's stack costs about twice a send between
-    /// neighbours), and the rate that was observed; else that of usual networks near and far.
+    /// Returns a first guess for a link of which nothing is remembered. It consists of half the round trip, a gap of
+    /// two system calls, and the observed rate or that of usual LANs and WANs. A send through the TCP stack costs
+    /// about duplicates a send between neighbours.
     pub fn cost(&self, host: &HostCost) -> Cost {
         let gap_ns = 2 * host.call_ns;
         let usual =
-            if self.round_trip_ns.is_some_and(|ns| ns > FAR_NS) { FAR_RATE } else { NEAR_RATE };
+            if self.round_trip_ns.is_some_and(|ns| ns > WAN_RTT_NS) { WAN_RATE } else { LAN_RATE };
         let one_way_ns = self.round_trip_ns.unwrap_or(4 * gap_ns) / 2;
         let rate = self.observed_rate().unwrap_or(usual);
         Cost::linear(one_way_ns, gap_ns, rate)
     }
 
-    /// Refines what was remembered or guessed.
+    /// Refines a remembered or guessed cost by this sample.
     pub fn refine(&self, cost: &mut Cost) {
         if let Some(round_trip_ns) = self.round_trip_ns {
             cost.learn_latency(round_trip_ns / 2);
@@ -109,14 +109,14 @@ impl TcpSample {
         }
     }
 
-    /// Whether so much was lost that it slows down who sends.
+    /// True if the losses slow down the sender.
     pub fn is_lossy(&self) -> bool {
         is_lossy(self.sent_bytes, self.lost_bytes)
     }
 
-    /// What of it says whether the way is full.
-    pub(super) fn sight(&self) -> Sight {
-        Sight {
+    /// The part of the sample that a bandwidth probe needs.
+    pub(super) fn sight(&self) -> PathSample {
+        PathSample {
             rate: self.observed_rate(),
             window: self.window_bytes,
             confirmed: self.confirmed_bytes,
@@ -125,55 +125,56 @@ impl TcpSample {
         }
     }
 
-    /// What of it says how much may be under way.
-    pub(super) fn window(&self) -> Window {
-        Window {
+    /// The part of the sample that a cwnd warm-up needs.
+    pub(super) fn window(&self) -> Cwnd {
+        Cwnd {
             packets: self.window_bytes / self.segment_bytes.max(1),
             under_way: self.unconfirmed_packets,
             packet: self.segment_bytes,
-            has_lost: self.repeats > 0,
+            has_lost: self.retransmits > 0,
         }
     }
 
-    /// The network's rate, if it was the network that limited it.
+    /// Delivery rate, if the network and not the sender was the limit.
     pub fn observed_rate(&self) -> Option<u64> {
         self.delivery_bytes_per_s.filter(|_| !self.is_limited_by_sender)
     }
 }
 
-/// A link has shown a rate, in bytes per second.
+/// Refines a cost by a rate that the link has shown, in bytes per second.
 pub(super) fn learn_rate(cost: &mut Cost, rate: u64) {
     let line_ns = OBSERVED_LEN.saturating_mul(1_000_000_000) / rate.max(1);
     cost.learn(OBSERVED_LEN, line_ns.saturating_add(cost.gap_ns()));
 }
 
-/// How BBR paces a connection (`tcp_bbr_info` in linux/inet_diag.h, and `TCP_INFO` beside it).
+/// The state of BBR on a connection (`tcp_bbr_info` in linux/inet_diag.h, with `TCP_INFO`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
-    /// The rate that it has measured.
+    /// Bandwidth estimate of BBR.
     pub bytes_per_s: u64,
-    /// It has not yet seen the way full, and sends more and more.
+    /// True in startup: BBR has not seen the path full and keeps accelerating.
     pub is_beginning: bool,
-    /// It lets the way run empty, to see its round trip.
+    /// True in PROBE_RTT: BBR drains the path to measure its round trip.
     pub is_pausing: bool,
-    /// The rate at which it sends, in bytes per second.
+    /// Pacing rate, in bytes per second.
     pub paced: u64,
-    /// What the peer has confirmed of all that was sent, in bytes.
+    /// Bytes acknowledged since the connection opened.
     pub confirmed: u64,
-    /// The peer has not confirmed all.
+    /// True if bytes are in flight or unsent.
     pub is_under_way: bool,
-    /// Round trips are longer than the least of the last minutes.
+    /// True if round trips are longer than the minimum of the last minutes.
     pub is_queued: bool,
-    /// Round trips take twice as long.
+    /// True if round trips take more than duplicates the minimum.
     pub is_clogged: bool,
-    /// So much was lost that it slows down who sends, and less than a full way loses that shows no queue.
+    /// True if losses slow down the sender, and are fewer than those of a full path without a buffer, which shows no
+    /// queue.
     pub is_lossy: bool,
-    /// Something that was lost is being repeated, and little may be under way meanwhile.
+    /// True during loss recovery, when little may be in flight.
     pub is_repairing: bool,
 }
 
 impl Pace {
-    /// Asks the kernel; none where another congestion control is at work.
+    /// Reads the state from the kernel; `None` under another congestion control.
     pub fn of(socket: &impl AsFd) -> Option<Self> {
         let bbr = Info::read(socket, libc::TCP_CC_INFO).ok().filter(|info| info.len == BBR_LEN)?;
         let word = |at: usize| bbr.u32_at(4 * at);
@@ -199,19 +200,19 @@ impl Pace {
         })
     }
 
-    /// What goes in such a time, at that rate.
+    /// Bytes that the estimated bandwidth carries in `time_ns`.
     pub fn bytes_within(&self, time_ns: u64) -> u64 {
         let bytes = u128::from(self.bytes_per_s) * u128::from(time_ns) / 1_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }
 
-/// What of a connection says whether it shares its way, if the kernel knows.
-pub(super) fn shared_sight(socket: &impl AsFd) -> Option<fairness::Sight> {
+/// The part of a sample that shows whether a connection shares its path, if the kernel reports it.
+pub(super) fn shared_sight(socket: &impl AsFd) -> Option<fairness::ShareSample> {
     let info = Info::of(socket).ok()?;
     let us = |at| info.u32_at(at).map(|us| Duration::from_micros(us.into()));
     let least = us(offset_of!(libc::tcp_info, tcpi_min_rtt))?;
-    Some(fairness::Sight {
+    Some(fairness::ShareSample {
         least,
         waits: us(offset_of!(libc::tcp_info, tcpi_rtt))?.saturating_sub(least),
         confirmed: info.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_acked))?,
@@ -220,50 +221,51 @@ pub(super) fn shared_sight(socket: &impl AsFd) -> Option<fairness::Sight> {
     })
 }
 
-/// The least round trip of a connection in the last minutes, if the kernel knows one.
+/// Minimum round trip of a connection in the last minutes, if known.
 pub(super) fn least_round_trip(socket: &impl AsFd) -> Option<Duration> {
     let least_us = Info::of(socket).ok()?.u32_at(offset_of!(libc::tcp_info, tcpi_min_rtt));
     let known_us = least_us.filter(|&us| us != 0 && us != u32::MAX)?;
     Some(Duration::from_micros(known_us.into()))
 }
 
-/// Whether round trips that usually take so many microseconds, and at least so many, wait in a queue.
+/// True if a smoothed round trip so much above the minimum means a queue.
 pub(super) fn is_queued(usual_us: u32, least_us: u32) -> bool {
     queued_us(usual_us, least_us) > 0
 }
 
-/// Whether so much of what was sent was lost that it slows down who sends.
+/// True if the lost share of the bytes sent slows down the sender.
 fn is_lossy(sent_bytes: u64, lost_bytes: u64) -> bool {
     lost_bytes > sent_bytes / LOSSY_SHARE
 }
 
-/// For how long they do.
+/// Queueing delay in microseconds; 0 if it proves no queue.
 fn queued_us(usual_us: u32, least_us: u32) -> u64 {
     let waits_us = usual_us.saturating_sub(least_us);
     if waits_us > (least_us / QUEUED_SHARE).max(QUEUED_US) { waits_us.into() } else { 0 }
 }
 
-/// Holds what a connection sends to a rate, in bytes per second; `u64::MAX` lets go.
+/// Caps the pacing rate of a connection in bytes per second (`SO_MAX_PACING_RATE`); `u64::MAX` removes the cap.
 ///
 /// # Errors
-/// The system's.
-pub(super) fn hold(socket: &impl AsFd, bytes_per_s: u64) -> io::Result<()> {
+/// The kernel's error.
+pub(super) fn set_pacing_cap(socket: &impl AsFd, bytes_per_s: u64) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes())
 }
 
-/// Has the kernel keep as much of what comes as a long way holds, however little has come before: from who is to wait for so
-/// much it expects it (Linux, `tcp_set_rcvlowat`). What the system allows at most is the limit here, too.
-pub(super) fn widen_for_peer(socket: &impl AsFd) {
-    for bytes in [WIDE, 1] {
-        // It fails for no TCP socket, and then the window grows with what comes.
+/// Opens the receive window as wide as a long path, however little has come before. The kernel expects a reader with
+/// a high `SO_RCVLOWAT` to wait for so many bytes (Linux, `tcp_set_rcvlowat`). The system's limit on receive buffers
+/// holds here, too.
+pub(super) fn open_receive_window(socket: &impl AsFd) {
+    for bytes in [RECEIVE_WINDOW, 1] {
+        // Cannot fail for a TCP socket; otherwise the window grows with the bytes received.
         let _ = set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes.to_ne_bytes());
     }
 }
 
-/// Sets an option of one of the kernel's levels to a number.
+/// Sets a socket option to a number.
 ///
 /// # Errors
-/// The system's.
+/// The kernel's error.
 pub(super) fn set(
     socket: &impl AsFd,
     level: libc::c_int,
@@ -271,16 +273,17 @@ pub(super) fn set(
     number: &[u8],
 ) -> io::Result<()> {
     let len = number.len() as libc::socklen_t;
-    // SAFETY: the kernel reads as many bytes as it is told, and refuses to where that is not the number's length.
+    // SAFETY: the kernel reads `len` bytes, the length of `number`, and returns an error if the option has another
+    // length.
     let answer = unsafe {
         libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, number.as_ptr().cast(), len)
     };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// To what rate a connection is held.
+/// Pacing cap of a connection (`SO_MAX_PACING_RATE`).
 #[cfg(test)]
-pub(super) fn held(socket: &impl AsFd) -> io::Result<u64> {
+pub(super) fn pacing_cap(socket: &impl AsFd) -> io::Result<u64> {
     let mut bytes_per_s = 0u64;
     let mut len = size_of::<u64>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to the number, which has as many.
@@ -296,24 +299,24 @@ pub(super) fn held(socket: &impl AsFd) -> io::Result<u64> {
     if answer == 0 { Ok(bytes_per_s) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What an option of TCP's is set to, where the kernel knows it.
+/// Value of a TCP option, if the kernel knows it.
 #[cfg(test)]
 pub(super) fn number(socket: &impl AsFd, option: libc::c_int) -> Option<u32> {
     let info = Info::read(socket, option).ok()?;
     info.u32_at(0)
 }
 
-/// A `tcp_info`, or what else the kernel says of a connection, as far as this one fills it.
+/// A `tcp_info` or another answer about a connection, as far as the kernel fills it.
 pub(super) struct Info {
     bytes: [u8; size_of::<libc::tcp_info>()],
     len: usize,
 }
 
 impl Info {
-    /// The `tcp_info` of a connection.
+    /// Reads the `tcp_info` of a connection.
     ///
     /// # Errors
-    /// The system's.
+    /// The kernel's error.
     pub fn of(socket: &impl AsFd) -> io::Result<Self> {
         Self::read(socket, libc::TCP_INFO)
     }
@@ -341,11 +344,13 @@ impl Info {
         self.byte_at(FLAGS_AT).is_none_or(|flags| flags & 1 != 0)
     }
 
-    /// What was sent again, in segments of so many bytes. What the peer has said to have had already was late, and not lost.
+    /// Bytes lost: retransmitted bytes without those that the peer reported as duplicates (DSACK), counted in
+    /// segments.
     fn lost_bytes(&self, segment: u64) -> u64 {
-        let again = self.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_retrans)).unwrap_or(0);
-        let twice = self.u32_at(offset_of!(libc::tcp_info, tcpi_dsack_dups)).unwrap_or(0);
-        again.saturating_sub(u64::from(twice).saturating_mul(segment))
+        let retransmitted =
+            self.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_retrans)).unwrap_or(0);
+        let duplicates = self.u32_at(offset_of!(libc::tcp_info, tcpi_dsack_dups)).unwrap_or(0);
+        retransmitted.saturating_sub(u64::from(duplicates).saturating_mul(segment))
     }
 
     fn is_lossy(&self) -> bool {
@@ -355,7 +360,7 @@ impl Info {
         is_lossy(sent, lost) && lost < sent / FULL_SHARE
     }
 
-    /// A field; none where the kernel is older than it.
+    /// A field at an offset; `None` if the kernel is older than the field.
     fn field<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         self.bytes[..self.len].get(at..at + N)?.try_into().ok()
     }
@@ -377,33 +382,32 @@ impl Info {
 /// the bit-field has no name in `libc`).
 const FLAGS_AT: usize = offset_of!(libc::tcp_info, tcpi_snd_rcv_wscale) + 1;
 
-/// Length of a `tcp_bbr_info`, and the unit of its gains. At its beginning it sends 2.89 times its rate, and
-/// while it pauses it takes a window of no more than the way holds; else of twice as much.
+/// Length of a `tcp_bbr_info`, and the unit of its gains. In startup BBR sends at 2.89 times its rate. In PROBE_RTT
+/// its cwnd gain is 1, otherwise 2.
 const BBR_LEN: usize = 20;
 const BBR_UNIT: u32 = 256;
 
-/// A queue shows in round trips that are longer by an eighth, and a millisecond: it takes as long for a busy host to
-/// answer.
+/// Excess of the round trip that proves a queue: an eighth, and a millisecond, which a busy host may need to answer.
 const QUEUED_SHARE: u32 = 8;
 const QUEUED_US: u32 = 1000;
 
-/// A delivery rate is that of frames as long as this: long enough for the gap not to count.
+/// Frame length to which a delivery rate applies: long enough for the gap not to count.
 const OBSERVED_LEN: u64 = 1 << 20;
 
-/// What is under way over a long way, in bytes: as much as is asked for by [`Window`]s.
-const WIDE: libc::c_int = 3 << 20;
+/// Bytes in flight over a long path: as much as a warm-up asks for by its [`Cwnd`].
+const RECEIVE_WINDOW: libc::c_int = 3 << 20;
 
-/// A connection is lossy that loses more than this part of what it sends.
+/// Loss share (1/n) above which a connection is lossy.
 const LOSSY_SHARE: u64 = 256;
-/// A way without a buffer loses more than this part of what is too much for it: a sixteenth.
+/// Loss share (1/n) of a full path without a buffer: a sixteenth of the excess.
 const FULL_SHARE: u64 = 16;
 
-/// Longer round trips leave the site.
-const FAR_NS: u64 = 2_000_000;
+/// Round trip above which a path leaves the site, in ns.
+const WAN_RTT_NS: u64 = 2_000_000;
 /// 10 Gb/s.
-const NEAR_RATE: u64 = 1_250_000_000;
+const LAN_RATE: u64 = 1_250_000_000;
 /// 1 Gb/s.
-const FAR_RATE: u64 = 125_000_000;
+const WAN_RATE: u64 = 125_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -449,11 +453,11 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_refines_what_it_knows_and_nothing_else() {
+    fn a_sample_refines_only_what_it_measured() {
         let slow = TcpSample {
             round_trip_ns: Some(11_600_000),
             queued_ns: 0,
-            repeats: 0,
+            retransmits: 0,
             confirmed_bytes: 0,
             sent_bytes: 0,
             lost_bytes: 0,
@@ -477,7 +481,7 @@ mod tests {
         assert_eq!(cost, guess);
         assert_eq!(idle.cost(&HostCost::default()).bytes_per_s(1 << 30) / 10_000_000, 124);
         let far = TcpSample { round_trip_ns: Some(11_600_000), ..idle };
-        assert!(within(far.cost(&HostCost::default()).bytes_per_s(1 << 20), FAR_RATE));
+        assert!(within(far.cost(&HostCost::default()).bytes_per_s(1 << 20), WAN_RATE));
     }
 
     #[test]

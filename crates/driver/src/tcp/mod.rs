@@ -1,13 +1,12 @@
 //! The rail over TCP: authenticated connections, opened at first use.
 //!
-//! One listener per address; a peer's addresses are tried in order, the next one when the last has
-//! not connected for a while, and an address counts only when the process behind it has proved to be
-//! the wanted rank of this job. Of two connections opened head to head the lower rank's survives, if
-//! it has come so far that its end has proved itself; until then the higher rank's may be quicker.
-//! Further rails serve one network each ([`networks`]).
-//! Between two polls a connection takes no more of long messages than its network carries in half a
-//! millisecond: what the kernel has goes first, and what is submitted in a row with a long message can pass.
-//! Sockets never block; the sockets with traffic are read directly, the others through epoll.
+//! One listener per address. A peer's addresses are tried in order, the next when the last has not connected for a
+//! while. An address counts only when the process behind it has proved to be the wanted rank of this job. If both
+//! ranks dial at the same time, the lower rank's connection survives once its end has proved itself; until then the
+//! higher rank's may win. Further rails serve one network each ([`networks`]). Between two polls a connection takes
+//! no more of long messages than its network carries in half a millisecond. Bytes in the kernel go first, and
+//! messages submitted beside a long one can pass it. Sockets never block. The sockets with traffic are read directly,
+//! the others through epoll.
 
 mod congestion;
 mod cwnd_warmup;
@@ -64,29 +63,29 @@ use crate::readiness_probe::{ReadinessProbe, Sockets};
 pub use congestion::Congestion;
 use dial::{Clock, Dialling};
 pub use encryption::Encryption;
-use encryption::Rule;
-use handshake::Unproved;
+use encryption::EncryptionRule;
+use handshake::PendingConnection;
 use hello::Credentials;
 pub use hello::Refusal;
-use hot_socket::Speaker;
+use hot_socket::HotSocket;
 use interfaces::Interface;
 pub use knowledge::Knowledge;
-pub use listener::{Door, DoorError};
+pub use listener::{ListenAddress, ListenAddressError};
 pub use measure::TcpSample;
 use networks::NAMES;
 pub use networks::{TcpNetwork, TcpNetworks};
 use open::Open;
 use pacing::Pacing;
 use path_cost::PathCosts;
-pub use qdisc_drop::{StallWatch, Stalls};
-use relay::Detour;
+pub use qdisc_drop::{DropWatch, QdiscDrops};
+use relay::RelayInfo;
 pub use route::Gateways;
-use route::Ways;
+use route::Routes;
 use stream::{FRAME_MAX, FrameStream, Received};
 use tls::Channel;
-pub use wan::FarTcp;
+pub use wan::WanTcp;
 
-/// What the rail needs to know.
+/// Configuration of the rail.
 #[derive(Clone)]
 pub struct TcpConfig {
     /// This process.
@@ -95,13 +94,13 @@ pub struct TcpConfig {
     pub job: u64,
     /// The job's secret.
     pub secret: [u8; 32],
-    /// Listen on these interfaces or addresses only, a list with commas.
+    /// Interfaces or addresses to listen on, separated by commas; all if absent.
     pub interface: Option<String>,
-    /// How long a peer's addresses are tried, and how long a stranger may take to prove itself.
+    /// Time for which a peer's addresses are tried, and in which an accepted connection must prove itself.
     pub connect_timeout: Duration,
-    /// Which links are encrypted; the peers decide alike.
+    /// Links to encrypt; both ends decide alike.
     pub encryption: Encryption,
-    /// What controls how fast connections send.
+    /// Congestion control of the connections.
     pub congestion: Congestion,
 }
 
@@ -121,13 +120,13 @@ impl TcpConfig {
     }
 }
 
-/// The rail of one process over TCP.
+/// The TCP rail of one process.
 pub struct TcpRail {
     credentials: Credentials,
-    encryption: Rule,
+    encryption: EncryptionRule,
     congestion: Congestion,
     knowledge: Knowledge,
-    /// What it serves, if not all.
+    /// Network that the rail serves; all if absent.
     network: Option<TcpNetwork>,
     identity: [u8; 16],
     interfaces: Vec<Interface>,
@@ -138,68 +137,69 @@ pub struct TcpRail {
     sockets: FxHashMap<u64, Socket>,
     next_key: u64,
     links: FxHashMap<PeerId, Link>,
-    /// Ways to peers that lead through gateways, and where the peers listen.
-    ways: FxHashMap<PeerId, (Ways, Vec<SocketAddr>)>,
-    /// What those cost.
+    /// Routes to peers, and the addresses where the peers listen.
+    routes: FxHashMap<PeerId, (Routes, Vec<SocketAddr>)>,
+    /// Costs of the routes through gateways.
     path_costs: PathCosts,
-    /// Of links that have been open, the last opening that may have come about.
+    /// Number of the last opening that may have succeeded, for each link that has been open.
     generations: FxHashMap<PeerId, u32>,
-    /// Peers to which long packets may not pass.
-    narrow: FxHashSet<PeerId>,
-    /// Keys of connections that have replaced a link, to be opened at the next poll.
+    /// Peers on whose paths packets of full length may be lost.
+    short_segments: FxHashSet<PeerId>,
+    /// Connections that replace a link, opened at the next poll.
     newcomers: Vec<u64>,
-    speaker: Speaker,
-    /// Keys of open links with frames left in their buffers, of which epoll knows nothing.
+    hot_socket: HotSocket,
+    /// Open links with frames in their buffers that epoll does not report.
     unread: Vec<u64>,
-    /// Keys of open links that refused a frame though they have room.
+    /// Open links that refused a frame although they have room.
     deferred: Vec<u64>,
-    /// Open links with what the kernel may have taken and does not send, and when to look next.
-    stalls: Stalls,
-    next_stall: Duration,
-    /// Those that had stalled when they were looked at, or were being widened.
-    stalled: usize,
-    /// How often the rail was polled, wrapping.
+    /// Open links watched for qdisc drops, and the time of the next look.
+    qdisc_drops: QdiscDrops,
+    next_drop_look: Duration,
+    /// Number of links whose bytes a qdisc dropped, or whose cwnd was warming up, at the last look.
+    unfinished: usize,
+    /// Number of polls, wrapping.
     polls: u32,
-    /// Somebody has slept since epoll was asked: what rang may be no link that is read unasked.
+    /// True if the process has slept since epoll was asked: the wake-up may stem from another link than the hot
+    /// socket.
     has_slept: bool,
-    /// Open links with frames that the kernel has not taken.
+    /// Number of open links with frames that the kernel has not taken.
     backlogged: usize,
-    /// Open links that want to know when the kernel takes more.
+    /// Number of open links that wait for EPOLLOUT.
     writing: usize,
-    /// How much padding may still go, over all links that are long themselves, and over all to gateways: what goes on
-    /// from there shares a link, with other processes, too.
+    /// Padding budget in bytes: for links that are long themselves, and for links to gateways. The segment behind a
+    /// gateway is shared with other processes.
     padding_left: usize,
     padding_left_behind: usize,
-    /// Connections in their handshake.
-    unproved: usize,
-    /// Peers that are being dialled.
+    /// Number of connections in their handshake.
+    pending: usize,
+    /// Number of peers being dialled.
     dialled: usize,
     refused: Vec<(SocketAddr, Refusal)>,
-    /// Until when the listeners are left alone, for want of a descriptor to accept with.
+    /// Time until which nothing is accepted, because descriptors ran out.
     resting: Option<Duration>,
     shortage: Shortage,
-    /// When to look next for hosts that have vanished.
-    next_vigil: Duration,
+    /// Time of the next check for vanished hosts.
+    next_path_probe: Duration,
     failed: Vec<(PeerId, Fault)>,
-    /// For who looks on: the sockets of open links.
+    /// Sockets of open links, for idle pollers.
     readiness_probe: Option<Arc<Sockets>>,
 }
 
-/// Whether descriptors have run out, and whether that was told.
+/// The shortage of descriptors, and whether it was reported.
 enum Shortage {
     Never,
     Untold(String),
     Told,
 }
 
-/// What is known of a peer.
+/// State of the link to a peer.
 enum Link {
     Dialling(Dialling),
     Open { key: u64 },
 }
 
 enum Socket {
-    Unproved(Box<Unproved>),
+    PendingConnection(Box<PendingConnection>),
     Open(Box<Open>),
 }
 
@@ -207,7 +207,7 @@ impl TcpRail {
     /// Opens the listeners.
     ///
     /// # Errors
-    /// When no usable interface is found, or the kernel gives no socket.
+    /// Returned when no usable interface is found, or the kernel gives no socket.
     pub fn new(config: TcpConfig) -> Result<Self, RailError> {
         let system = |call| move |source| RailError::System { call, source };
         let interfaces = interfaces::list().map_err(system("list of network interfaces"))?;
@@ -222,10 +222,10 @@ impl TcpRail {
         Self::listen(config, addresses, interfaces, None)
     }
 
-    /// Opens a listener on one network, whose name the rail has. Peers elsewhere are not reachable by it.
+    /// Opens a listener on one network, which names the rail. The rail cannot reach peers elsewhere.
     ///
     /// # Errors
-    /// When the kernel gives no socket.
+    /// Returned when the kernel gives no socket.
     pub fn on(network: &TcpNetwork, config: TcpConfig) -> Result<Self, RailError> {
         let interfaces = vec![network.interface().clone()];
         Self::listen(config, vec![network.address()], interfaces, Some(network.clone()))
@@ -250,14 +250,14 @@ impl TcpRail {
                 .map_err(|error| system("epoll_ctl")(error.into()))?;
             listeners.push(Unshared::new(listener));
         }
-        let stalls = Stalls::new().map_err(system("timerfd_create"))?;
-        let data = epoll::EventData::new_u64(STALLS_KEY);
-        epoll::add(&epoll, stalls.descriptor(), data, epoll::EventFlags::IN)
+        let qdisc_drops = QdiscDrops::new().map_err(system("timerfd_create"))?;
+        let data = epoll::EventData::new_u64(QDISC_DROPS_KEY);
+        epoll::add(&epoll, qdisc_drops.descriptor(), data, epoll::EventFlags::IN)
             .map_err(|error| system("epoll_ctl")(error.into()))?;
         let TcpConfig { rank, job, secret, connect_timeout, encryption, congestion, .. } = config;
         Ok(Self {
             credentials: Credentials { rank, job, secret },
-            encryption: Rule::new(encryption),
+            encryption: EncryptionRule::new(encryption),
             congestion,
             knowledge: Knowledge::new(network.as_ref().map_or(NAMES[0], TcpNetwork::name), job),
             network,
@@ -270,29 +270,29 @@ impl TcpRail {
             sockets: FxHashMap::default(),
             next_key: 0,
             links: FxHashMap::default(),
-            ways: FxHashMap::default(),
+            routes: FxHashMap::default(),
             path_costs: PathCosts::default(),
             generations: FxHashMap::default(),
-            narrow: FxHashSet::default(),
+            short_segments: FxHashSet::default(),
             newcomers: Vec::new(),
-            speaker: Speaker::default(),
+            hot_socket: HotSocket::default(),
             unread: Vec::new(),
             deferred: Vec::new(),
-            stalls,
-            next_stall: Duration::ZERO,
-            stalled: 0,
+            qdisc_drops,
+            next_drop_look: Duration::ZERO,
+            unfinished: 0,
             polls: 0,
             has_slept: false,
             backlogged: 0,
             writing: 0,
             padding_left: PADDING_OF_ALL,
             padding_left_behind: usize::MAX,
-            unproved: 0,
+            pending: 0,
             dialled: 0,
             refused: Vec::new(),
             resting: None,
             shortage: Shortage::Never,
-            next_vigil: path_probe::LOOK_EVERY,
+            next_path_probe: path_probe::LOOK_EVERY,
             failed: Vec::new(),
             readiness_probe: None,
         })
@@ -303,26 +303,27 @@ impl TcpRail {
         key: u64,
         peer: PeerId,
         channel: Channel,
-        detour: Detour,
+        relay_info: RelayInfo,
         sink: &mut dyn FnMut(Event<'_>),
     ) {
         let data = epoll::EventData::new_u64(key);
-        // Fails only for lack of kernel memory; the link is then found silent by its peer's timeout.
+        // Fails only for lack of kernel memory; the peer's timeout then finds the link silent.
         let _ = epoll::modify(&self.epoll, &channel.socket, data, epoll::EventFlags::IN);
         if let Some(readiness_probe) = &self.readiness_probe {
             readiness_probe.add(&channel.socket);
         }
-        let pacing = Pacing::new(&channel.socket, detour, &self.knowledge, &self.congestion);
-        // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
-        let _ = if pacing.is_far {
-            path_probe::watch_far(&channel.socket)
+        let pacing = Pacing::new(&channel.socket, relay_info, &self.knowledge, &self.congestion);
+        // Cannot fail for a TCP socket; otherwise a vanished host is noticed at the next send.
+        let _ = if pacing.is_wan {
+            path_probe::watch_wan(&channel.socket)
         } else {
             path_probe::watch(&channel.socket, self.silence())
         };
         let cost = pacing.cost();
         let stream = FrameStream::new(channel);
-        if pacing.is_far {
-            self.next_vigil = self.next_vigil.min(self.clock.now() + path_probe::LOOK_FAR_EVERY);
+        if pacing.is_wan {
+            self.next_path_probe =
+                self.next_path_probe.min(self.clock.now() + path_probe::LOOK_WAN_EVERY);
         }
         let (is_backlogged, wants_write, since) = (false, false, self.clock.now());
         let mut open = Open {
@@ -330,12 +331,12 @@ impl TcpRail {
             stream,
             pacing,
             since,
-            stall: StallWatch::default(),
+            drop_watch: DropWatch::default(),
             is_backlogged,
             wants_write,
         };
-        open.reckon_burst();
-        // Where there are many, what they carry is found out when it matters.
+        open.update_burst();
+        // With many links, paths are probed only when long frames need it.
         let measures = open.pacing.probe.is_due()
             && self.may_measure()
             && open.begin_probe(&self.knowledge, true);
@@ -353,14 +354,14 @@ impl TcpRail {
         }
     }
 
-    /// Whether a link that opens is one of few to be measured.
+    /// True if few links are being measured, so that a new one may be.
     fn may_measure(&self) -> bool {
         let is_measured = |socket: &&Socket| matches!(socket, Socket::Open(open) if open.pacing.probe.is_beginning());
         let measured = self.sockets.values().filter(is_measured).count();
         measured < MEASURED_AT_ONCE && self.padding_left > PADDING_OF_ALL / 2
     }
 
-    /// Reads one open link and shows what came.
+    /// Reads one open link and reports its frames.
     fn read(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return false };
         let peer = open.peer;
@@ -369,10 +370,10 @@ impl TcpRail {
         let fault = match received {
             Received::Nothing => return false,
             Received::Bytes => {
-                self.speaker.heard(key);
+                self.hot_socket.note_read(key);
                 match open.stream.deliver(&mut |bytes| sink(Event::Frame { peer, bytes })) {
                     Ok(_) => {
-                        // The peer measures the way here, and nobody but this side the way there.
+                        // The peer measures its direction; only this side can measure the other.
                         if std::mem::take(&mut open.stream.padded)
                             && open.begin_probe(&self.knowledge, false)
                         {
@@ -392,27 +393,27 @@ impl TcpRail {
         true
     }
 
-    /// A link is measured, or widened, from now on.
+    /// Watches a link whose measurement or cwnd warm-up begins.
     fn watch_beginning(&mut self, key: u64) {
         if let Some(Socket::Open(open)) = self.sockets.get_mut(&key)
-            && open.pacing.probe.is_widening()
-            && open.stall.begin()
+            && open.pacing.probe.is_warming_up()
+            && open.drop_watch.begin()
         {
             self.look_after_long(key);
         }
         self.watch(key);
     }
 
-    /// Looks at a link that was not watched, and watches it if it is to be looked at again.
+    /// Looks at an unwatched link, and watches it if it needs further looks.
     fn look_after_long(&mut self, key: u64) {
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return };
         if open.look_after_long(self.clock.now()) {
-            self.stalls.add(key);
-            self.stalled += usize::from(open.is_unfinished());
+            self.qdisc_drops.add(key);
+            self.unfinished += usize::from(open.is_unfinished());
         }
     }
 
-    /// Asks epoll to tell of room for what a link has to send, and counts who waits for that.
+    /// Asks epoll for EPOLLOUT if a link has bytes to send, and updates the counters.
     fn watch(&mut self, key: u64) {
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return };
         let is_backlogged = !open.stream.is_flushed();
@@ -432,7 +433,7 @@ impl TcpRail {
         }
     }
 
-    /// A link that has more to show gets a turn at the next poll.
+    /// Marks a link with more frames to be read at the next poll.
     fn note_unread(&mut self, key: u64) {
         if let Some(Socket::Open(open)) = self.sockets.get(&key)
             && open.stream.has_more()
@@ -449,34 +450,35 @@ impl TcpRail {
         }
     }
 
-    /// Closes the connection of an open link; whose it was.
+    /// Closes the connection of an open link; returns its peer.
     fn forget(&mut self, key: u64) -> Option<PeerId> {
         let Some(Socket::Open(mut open)) = self.sockets.remove(&key) else { return None };
         open.keep(&self.knowledge);
         let was_reopened = self.generations.get(&open.peer).is_some_and(|count| *count > 1);
-        if open.pacing.is_far && was_reopened && self.clock.now() - open.since < SHORT_LIFE {
-            // So it is where packets of full length are lost without a word (RFC 2923, §2.1).
-            self.narrow.insert(open.peer);
+        if open.pacing.is_wan && was_reopened && self.clock.now() - open.since < SHORT_LIFE {
+            // Short-lived links indicate that packets of full length are lost silently (RFC 2923, §2.1).
+            self.short_segments.insert(open.peer);
         }
         self.backlogged -= usize::from(open.is_backlogged);
         self.writing -= usize::from(open.wants_write);
         Some(open.peer)
     }
 
-    /// How long hosts may be silent. Those on a network of its own have the other rails.
+    /// Returns the allowed silence of hosts. A rail with a network of its own allows less, because other rails
+    /// remain.
     fn silence(&self) -> Duration {
         if self.network.is_some() { path_probe::SILENCE_NEARBY } else { path_probe::SILENCE }
     }
 
-    /// Ends the links to hosts that have vanished with bytes under way to them.
+    /// Closes links to hosts that have vanished with bytes in flight.
     fn close_vanished(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let silence = self.silence();
         let vanished = self.sockets.iter().filter_map(|(&key, socket)| match socket {
             Socket::Open(open) => {
-                let silence = if open.pacing.is_far { path_probe::SILENCE_FAR } else { silence };
+                let silence = if open.pacing.is_wan { path_probe::SILENCE_WAN } else { silence };
                 Some((key, path_probe::has_vanished(&open.stream.channel.socket, silence)?))
             }
-            Socket::Unproved(_) => None,
+            Socket::PendingConnection(_) => None,
         });
         let vanished: Vec<_> = vanished.collect();
         for &(key, silence) in &vanished {
@@ -487,7 +489,7 @@ impl TcpRail {
         !vanished.is_empty()
     }
 
-    /// Sends what waits on one link.
+    /// Sends the queued bytes of one link.
     fn write(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return false };
         let peer = open.peer;
@@ -499,19 +501,19 @@ impl TcpRail {
                         && let Some(cost) = open.pacing.cost()
                     {
                         sink(Event::Cost { peer, cost });
-                        open.reckon_burst();
+                        open.update_burst();
                     }
                     sink(Event::Room { peer });
                 }
                 let left = if open.pacing.probe.is_behind() {
-                    // One link takes it all, or several together no more than one.
+                    // Links to gateways share the budget of one.
                     let left = &mut self.padding_left_behind;
                     *left = open.pacing.probe.allowance().min(*left);
                     left
                 } else {
                     &mut self.padding_left
                 };
-                // What was refused goes before more padding.
+                // Refused frames go before more padding.
                 if open.pacing.probe.is_running()
                     && !is_invited
                     && let Some(cost) = open.pad(left, &self.knowledge, self.clock.now())
@@ -528,7 +530,7 @@ impl TcpRail {
         }
     }
 
-    /// Lets those send what they deferred that still have room for it.
+    /// Reports room on links that refused a frame although they have room.
     fn invite_deferred(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let mut moved = false;
         for key in std::mem::take(&mut self.deferred) {
@@ -542,19 +544,19 @@ impl TcpRail {
         moved
     }
 
-    /// Looks at links with long frames, and pushes those that have stalled.
-    fn push_stalled(&mut self) {
+    /// Looks at links with long frames, and pushes those with a qdisc drop.
+    fn push_dropped(&mut self) {
         let now = self.clock.now();
-        let Self { sockets, stalls, stalled, .. } = self;
-        *stalled = 0;
+        let Self { sockets, qdisc_drops, unfinished, .. } = self;
+        *unfinished = 0;
         let mut widened = Vec::new();
-        stalls.look(|key| {
+        qdisc_drops.look(|key| {
             let Some(Socket::Open(open)) = sockets.get_mut(key) else { return false };
-            if open.pacing.probe.is_widening() {
+            if open.pacing.probe.is_warming_up() {
                 widened.push(*key);
             }
             let goes_on = open.look_after_long(now);
-            *stalled += usize::from(open.is_unfinished());
+            *unfinished += usize::from(open.is_unfinished());
             goes_on
         });
         for key in widened {
@@ -573,9 +575,9 @@ impl TcpRail {
         let count = epoll::wait(&self.epoll, &mut events[..], Some(&zero)).unwrap_or(0);
         for event in &events[..count] {
             let key = event.data.u64();
-            if key == STALLS_KEY {
-                self.stalls.hear();
-                self.next_stall = now;
+            if key == QDISC_DROPS_KEY {
+                self.qdisc_drops.hear();
+                self.next_drop_look = now;
                 continue;
             }
             if let Some(index) = key.checked_sub(LISTENER_KEYS) {
@@ -583,7 +585,7 @@ impl TcpRail {
                 continue;
             }
             match self.sockets.get(&key) {
-                Some(Socket::Unproved(_)) => moved |= self.shake(key, sink),
+                Some(Socket::PendingConnection(_)) => moved |= self.advance(key, sink),
                 Some(Socket::Open(_)) => {
                     let flags = event.flags;
                     if flags.contains(epoll::EventFlags::OUT) {
@@ -595,19 +597,19 @@ impl TcpRail {
                 None => {}
             }
         }
-        if !self.stalls.is_empty() && now >= self.next_stall {
-            self.next_stall = now + Stalls::LOOK_EVERY;
-            self.push_stalled();
+        if !self.qdisc_drops.is_empty() && now >= self.next_drop_look {
+            self.next_drop_look = now + QdiscDrops::LOOK_EVERY;
+            self.push_dropped();
         }
         if self.resting.is_some_and(|end| now >= end) {
             self.listen_again();
         }
-        if now >= self.next_vigil {
-            let is_far =
-                |socket: &Socket| matches!(socket, Socket::Open(open) if open.pacing.is_far);
-            let soon = self.dialled > 0 || self.sockets.values().any(is_far);
-            self.next_vigil =
-                now + if soon { path_probe::LOOK_FAR_EVERY } else { path_probe::LOOK_EVERY };
+        if now >= self.next_path_probe {
+            let is_wan =
+                |socket: &Socket| matches!(socket, Socket::Open(open) if open.pacing.is_wan);
+            let soon = self.dialled > 0 || self.sockets.values().any(is_wan);
+            self.next_path_probe =
+                now + if soon { path_probe::LOOK_WAN_EVERY } else { path_probe::LOOK_EVERY };
             moved |= self.close_vanished(sink);
             self.give_up_vanished();
             for socket in self.sockets.values_mut() {
@@ -616,7 +618,7 @@ impl TcpRail {
                 }
             }
         }
-        if self.unproved > 0 || self.dialled > 0 {
+        if self.pending > 0 || self.dialled > 0 {
             self.expire(now);
             self.dial(now);
         }
@@ -655,18 +657,18 @@ impl Rail for TcpRail {
             return Ok(());
         }
         let malformed = || RailError::Unreachable("a malformed address".into());
-        let (ways, published) = Ways::parse(address).ok_or_else(malformed)?;
+        let (routes, published) = Routes::parse(address).ok_or_else(malformed)?;
         let (identity, offered) = interfaces::parse(published).ok_or_else(malformed)?;
         let here = identity == self.identity;
         let listeners = offered.clone();
         let (mut candidates, patience) = match &self.network {
             Some(network) => (network.candidates(here, offered), NETWORK_PATIENCE),
-            None => (interfaces::order(here, offered, &self.interfaces), ways.patience()),
+            None => (interfaces::order(here, offered, &self.interfaces), routes.patience()),
         };
-        if !ways.direct {
+        if !routes.direct {
             candidates.clear();
         }
-        candidates.extend(ways.order(&self.path_costs, (self.credentials.rank, peer)));
+        candidates.extend(routes.order(&self.path_costs, (self.credentials.rank, peer)));
         if candidates.is_empty() {
             return Err(RailError::Unreachable(match &self.network {
                 Some(network) => format!("none of its addresses is on the network of {network}"),
@@ -681,11 +683,11 @@ impl Rail for TcpRail {
         } else {
             Dialling::new(candidates, now, patience.min(self.connect_timeout))
         };
-        if self.ask_for_path_costs(&ways, now) {
+        if self.ask_for_path_costs(&routes, now) {
             dialling.hold(now + PATH_COST_PATIENCE);
         }
         self.links.insert(peer, Link::Dialling(dialling));
-        self.ways.insert(peer, (ways, listeners));
+        self.routes.insert(peer, (routes, listeners));
         self.count_dialled();
         self.dial(now);
         Ok(())
@@ -693,7 +695,7 @@ impl Rail for TcpRail {
 
     fn disconnect(&mut self, peer: PeerId) {
         let _uncancelled = Uncancelled::begin();
-        self.ways.remove(&peer);
+        self.routes.remove(&peer);
         let Some(link) = self.links.remove(&peer) else { return };
         match link {
             Link::Dialling(_) => self.drop_dials(peer),
@@ -713,8 +715,8 @@ impl Rail for TcpRail {
                 let mut is_new = false;
                 if frame.len() >= probe::LONG {
                     open.begin_probe(&self.knowledge, false);
-                    // One that is watched is looked at in time.
-                    is_new = open.stall.begin();
+                    // A link already watched is looked at in time.
+                    is_new = open.drop_watch.begin();
                 }
                 if post == Post::Full && open.stream.is_flushed() {
                     self.deferred.push(key);
@@ -738,26 +740,26 @@ impl Rail for TcpRail {
         self.polls = self.polls.wrapping_add(1);
         let mut moved = !self.deferred.is_empty() && self.invite_deferred(sink);
         for key in std::mem::take(&mut self.newcomers) {
-            moved |= self.shake(key, sink);
+            moved |= self.advance(key, sink);
         }
         for key in std::mem::take(&mut self.unread) {
             moved |= self.read(key, sink);
             self.note_unread(key);
         }
-        let alone = self.speaker.alone();
+        let alone = self.hot_socket.alone();
         if let Some(key) = alone {
-            let has_spoken = self.read(key, sink);
-            match has_spoken {
+            let has_read = self.read(key, sink);
+            match has_read {
                 true => self.note_unread(key),
-                false => self.speaker.was_silent(),
+                false => self.hot_socket.note_empty_read(),
             }
-            moved |= has_spoken;
+            moved |= has_read;
         }
-        let is_others_turn = alone.is_none() || self.polls.is_multiple_of(EPOLL_EVERY);
-        let is_busy = self.dialled > 0 || self.writing > 0 || self.stalled > 0;
-        // Where the one link rang, others may have as well: then they ring again.
+        let is_epoll_due = alone.is_none() || self.polls.is_multiple_of(EPOLL_EVERY);
+        let is_busy = self.dialled > 0 || self.writing > 0 || self.unfinished > 0;
+        // If the hot socket woke the process, other sockets may be ready too; epoll reports them again.
         let rang_elsewhere = std::mem::take(&mut self.has_slept) && !moved;
-        if is_others_turn || is_busy || rang_elsewhere {
+        if is_epoll_due || is_busy || rang_elsewhere {
             moved |= self.poll_epoll(sink);
         }
         moved
@@ -791,7 +793,7 @@ impl Rail for TcpRail {
             |socket: &Socket| matches!(socket, Socket::Open(open) if open.stream.has_more());
         let has_events =
             !(self.failed.is_empty() && self.deferred.is_empty() && self.newcomers.is_empty());
-        self.stalls.prepare_sleep();
+        self.qdisc_drops.prepare_sleep();
         self.has_slept = true;
         !has_events && !self.sockets.values().any(has_more)
     }
@@ -803,7 +805,7 @@ impl Rail for TcpRail {
     }
 
     fn is_at_rest(&self) -> bool {
-        self.writing == 0 && self.deferred.is_empty() && self.stalled == 0
+        self.writing == 0 && self.deferred.is_empty() && self.unfinished == 0
     }
 }
 
@@ -818,35 +820,34 @@ impl Drop for TcpRail {
     }
 }
 
-/// Padding of a process, over all its links: those of many processes may share what is measured.
+/// Padding budget of a process over all links, in bytes: many processes may share the path.
 const PADDING_OF_ALL: usize = 16 << 20;
-/// Links that are measured when they open, at one time: they share the way, and each sees what it gets of it.
+/// Maximum number of links measured at once: each sees only its share of the path.
 const MEASURED_AT_ONCE: usize = 4;
-/// A link that was opened anew and is lost again so soon may have carried no long packet.
+/// Lifetime below which a reopened link may have carried no long packet.
 const SHORT_LIFE: Duration = Duration::from_secs(30);
 
-/// Epoll keys from here on are listeners'.
+/// First epoll key of the listeners.
 const LISTENER_KEYS: u64 = 1 << 63;
-/// What tells that it is time to look at links that may have stalled.
-const STALLS_KEY: u64 = LISTENER_KEYS - 1;
-/// A burst's messages follow one another in some tenths of a microsecond, where a system call takes some
-/// microseconds; an answer to an answer comes after 5 µs at the earliest, and must not wait.
+/// Epoll key of the timer for qdisc drops.
+const QDISC_DROPS_KEY: u64 = LISTENER_KEYS - 1;
+/// Time within which messages coalesce. Messages of a burst follow each other in some tenths of a microsecond, and a
+/// system call takes some microseconds. An answer to an answer comes after 5 µs at the earliest and must not wait.
 const COALESCE_WITHIN: Duration = Duration::from_micros(2);
 
-/// How long a network of the peer's numbers is tried: there is another way, and this may be another
-/// network.
+/// Time for which a network of the peer's numbers is tried: another path exists, and this may be another network.
 const NETWORK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long gateways are waited for to say what their ways cost: some milliseconds in a site, more where they are busy.
+/// Time to wait for gateways to report path costs: some milliseconds in a site, more if they are busy.
 const PATH_COST_PATIENCE: Duration = Duration::from_millis(100);
 
-/// While one link is read unasked, epoll is asked for the others once in so many polls.
+/// Number of polls per `epoll_wait` while the hot socket is read directly.
 const EPOLL_EVERY: u32 = 8;
-/// Events taken from epoll at once.
+/// Maximum number of events per `epoll_wait`.
 const EVENTS: usize = 64;
 
-/// Until a link is measured: a message of up to 64 KiB goes at once, in a site's round trip of tens
-/// of microseconds or a WAN's of milliseconds alike; 4 MiB are in flight unmatched at most.
+/// Capabilities until a link is measured. A message of up to 64 KiB is sent at once, both in a site (round trip of
+/// tens of µs) and over a WAN (milliseconds). At most 4 MiB are in flight unmatched.
 const CAPABILITIES: Capabilities = Capabilities {
     frame_max: FRAME_MAX,
     inline_max: 8 << 10,

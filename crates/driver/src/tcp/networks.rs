@@ -1,17 +1,16 @@
-//! Networks that have a rail of their own, so that one message can go over several at once.
+//! Networks with a rail of their own, so that one message can use several at once.
 //!
-//! The rail `tcp` serves all addresses and tries a peer's one after the other, the networks that both are
-//! on first, the lowest of them before all others. For every further network of a process there is a rail
-//! that listens on that network's address alone and dials from it: `tcp1`, `tcp2`, `tcp3`.
+//! The rail `tcp` serves all addresses and tries a peer's one after the other, common networks first, and of these
+//! the lowest. Every further network of a process has a rail that listens on that network's address alone and dials
+//! from it: `tcp1`, `tcp2`, `tcp3`.
 //!
-//! Two processes may be on different sets of networks, so a name says nothing of which rail of a peer is
-//! to be met: the network does ([`TcpNetworks::pair`]). Of the networks that two processes have in common
-//! the lowest is left to `tcp`, and each other one joins the two rails that serve it. Both sides find the
-//! same, for they look at the same addresses.
+//! Two processes may be on different sets of networks, so the name says nothing of the peer's rail: the network
+//! decides ([`TcpNetworks::pair`]). The lowest common network is left to `tcp`, and each other one joins the two
+//! rails that serve it. Both sides find the same, because they compare the same addresses.
 //!
-//! What counts as a network is an interface with a carrier that leads out of the machine, or one that the
-//! user names; addresses of one device, or of one subnet, are one network, as they add nothing to one
-//! another. That two networks of the same numbers are two is found out by dialling in vain.
+//! A network is an interface with a carrier that leads out of the machine, or one that the user names. Addresses of
+//! one device or one subnet are one network, because they add no bandwidth. Two networks with the same numbers are
+//! told apart only by failed connections.
 
 use std::fmt;
 use std::io;
@@ -35,23 +34,23 @@ pub struct TcpNetwork {
 }
 
 impl TcpNetworks {
-    /// Looks for networks; `only` restricts them as it does the rail `tcp`.
+    /// Finds the networks; `only` restricts them as it does for the rail `tcp`.
     ///
     /// # Errors
-    /// When the system does not tell of its interfaces.
+    /// Returned when the system does not list its interfaces.
     pub fn find(only: Option<&str>) -> io::Result<Self> {
         let mut candidates = interfaces::list()?;
         candidates.retain(interfaces::has_carrier);
         Ok(Self { identity: interfaces::network_identity(), networks: separate(candidates, only) })
     }
 
-    /// All networks, at most four. The first is what `tcp` prefers, the others need rails of their own.
+    /// Returns all networks, at most four. `tcp` prefers the first; the others need rails of their own.
     pub fn all(&self) -> &[TcpNetwork] {
         &self.networks
     }
 
-    /// The rail addresses of a peer, each under the name of the rail of this process that leads to it.
-    /// Those that no rail leads to, or no other than `tcp`, are left out.
+    /// Returns the rail addresses of a peer, each under the name of this process's rail that reaches it. Addresses
+    /// without a rail, or served by `tcp` anyway, are left out.
     pub fn pair(&self, addresses: Vec<(String, Vec<u8>)>) -> Vec<(String, Vec<u8>)> {
         let is_further = |name: &str| NAMES[1..].contains(&name);
         let (further, mut paired): (Vec<_>, Vec<_>) =
@@ -87,7 +86,7 @@ impl TcpNetwork {
         self.interface.address
     }
 
-    /// Bits that the addresses of the network share.
+    /// Prefix length of the network.
     pub fn prefix(&self) -> u8 {
         self.interface.prefix
     }
@@ -96,7 +95,7 @@ impl TcpNetwork {
         &self.interface
     }
 
-    /// Of a peer's addresses, those on this network.
+    /// Returns those of a peer's addresses that are on this network.
     pub(super) fn candidates(&self, here: bool, offered: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let mut candidates =
             interfaces::order(here, offered, std::slice::from_ref(&self.interface));
@@ -117,7 +116,7 @@ impl fmt::Display for TcpNetwork {
     }
 }
 
-/// One interface for each network.
+/// Selects one interface for each network.
 fn separate(interfaces: Vec<Interface>, only: Option<&str>) -> Vec<TcpNetwork> {
     let is_wanted = |one: &Interface| match only {
         Some(only) => one.is_named_by(only),
@@ -140,7 +139,7 @@ fn separate(interfaces: Vec<Interface>, only: Option<&str>) -> Vec<TcpNetwork> {
     networks
 }
 
-/// The names of rails over TCP, that of all addresses first.
+/// Names of the rails over TCP; the first serves all addresses.
 pub(super) const NAMES: [&str; 4] = ["tcp", "tcp1", "tcp2", "tcp3"];
 
 #[cfg(test)]
@@ -154,7 +153,7 @@ mod tests {
         Interface { name: name.into(), address, prefix }
     }
 
-    /// A node with a guests' bridge, the loopback, and these.
+    /// Returns the interfaces of a node: a guests' bridge, the loopback, and these.
     fn node(own: &[(&str, &str)]) -> Vec<Interface> {
         let usual = [("docker0", "172.17.0.1/16"), ("lo", "127.0.0.1/8")];
         usual.iter().chain(own).map(|(name, network)| interface(name, network)).collect()
@@ -164,7 +163,7 @@ mod tests {
         networks.iter().map(|one| (one.name(), one.interface.name.as_str())).collect()
     }
 
-    /// A node of number `host` on each of the numbered networks, and what its rails publish.
+    /// Returns a node with number `host` on each of the numbered networks, and its published addresses.
     fn host(host: u8, on: &[u8]) -> (TcpNetworks, Vec<(String, Vec<u8>)>) {
         let address = |network: u8| format!("10.{network}.0.{host}/24");
         let own: Vec<_> = on.iter().map(|n| interface(&format!("eth{n}"), &address(*n))).collect();
@@ -183,7 +182,7 @@ mod tests {
         (networks, addresses)
     }
 
-    /// Which rail leads to which address of a peer's, but for those that always do.
+    /// Returns the peer's address for each rail, apart from those always there.
     fn met(pairs: &[(String, Vec<u8>)]) -> Vec<(String, String)> {
         assert_eq!(
             pairs[..2].iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_names_for_four() {
+    fn four_networks_have_names() {
         let own: Vec<_> = (1..9).map(|n| (format!("eth{n}"), format!("10.{n}.0.3/24"))).collect();
         let own: Vec<_> = own.iter().map(|(name, net)| (name.as_str(), net.as_str())).collect();
         let found = separate(node(&own), None);
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn within_a_node_and_with_peers_of_one_rail_nothing_is_added() {
+    fn no_rail_is_added_within_a_node_or_to_peers_with_one_rail() {
         let (own, published) = host(1, &[1, 2]);
         assert_eq!(met(&own.pair(published)), []);
         let (_, mut restricted) = host(2, &[1, 2]);

@@ -1,7 +1,8 @@
-//! How fast a connection goes: what is known of its way, how that is found out, and how much of it waits in the kernel.
+//! Pacing of one connection: the known cost of its path, the probe that measures it, and the limit on unsent bytes in
+//! the kernel.
 //!
-//! Whoever has the connection sends the padding: as much as [`allowance`](Pacing::allowance) says, while nothing else is
-//! to be sent, and says [how much has gone](Pacing::handle_padded).
+//! The owner of the connection sends the padding: as much as [`allowance`](Pacing::allowance) permits while nothing
+//! else is to be sent. It then [reports](Pacing::handle_padded) how much has gone.
 
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -10,89 +11,90 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 use wire::Cost;
 
-use super::congestion::{Congestion, Steady};
-use super::knowledge::{Knowledge, Known};
+use super::congestion::{Bbr, Congestion};
+use super::knowledge::{Knowledge, KnownPath};
 use super::measure::{self, Pace, TcpSample};
 use super::probe::{Probe, Progress};
-use super::probe_lock::Claim;
-use super::relay::Detour;
+use super::probe_lock::ProbeLock;
+use super::relay::RelayInfo;
 use super::{path_probe, rto};
 
-/// What paces one connection.
+/// Pacing state of one connection.
 pub(super) struct Pacing {
-    /// What the connection costs, if the kernel says.
-    pub known: Option<Known>,
-    /// What the way carried for jobs before, in bytes per second.
+    /// Cost of the connection, if the kernel reports it.
+    pub known: Option<KnownPath>,
+    /// Rate of the path in earlier jobs, in bytes per second.
     remembered: Option<u64>,
-    /// Whether the peer is so far that it matters what waits here; links of ranks keep their frames then, to be opened
-    /// anew.
-    pub is_far: bool,
-    /// What the way carries, if that is worth knowing.
+    /// True if the path is so long that unsent bytes here matter. Links of ranks then keep their frames, to be able
+    /// to reconnect.
+    pub is_wan: bool,
+    /// The bandwidth probe of the path, if one is needed.
     pub probe: Probe,
-    /// What remembers that.
-    pub steady: Option<Steady>,
-    /// That it is this connection's to be found out, for as long as others are to hear of it.
-    claim: Option<Claim>,
-    /// Until when another is left to find it out.
-    patient_until: Option<Instant>,
+    /// BBR on the connection, once started.
+    pub bbr: Option<Bbr>,
+    /// The lock that makes this connection probe the path, while others wait for its result.
+    probe_lock: Option<ProbeLock>,
+    /// Deadline until which another connection may probe the path.
+    waits_until: Option<Instant>,
 }
 
 impl Pacing {
-    /// Of a connection that has just opened, behind whose end the way is so much longer.
+    /// Pacing of a connection that has just opened; `relay_info` describes the path behind its end.
     pub fn new(
         socket: &TcpStream,
-        detour: Detour,
+        relay_info: RelayInfo,
         knowledge: &Knowledge,
         congestion: &Congestion,
     ) -> Self {
-        let known = knowledge.first(socket, detour.round_trip);
+        let known = knowledge.first(socket, relay_info.round_trip);
         let round_trip = known.as_ref().and_then(|known| known.round_trip);
-        let probe = congestion.choose(socket, round_trip.unwrap_or_default(), detour);
-        let is_far =
-            known.as_ref().is_some_and(|known| known.cost.round_trip_ns() >= path_probe::FAR_NS);
-        let pacing = Self::with(known, is_far, probe, None);
+        let probe = congestion.choose(socket, round_trip.unwrap_or_default(), relay_info);
+        let is_wan = known
+            .as_ref()
+            .is_some_and(|known| known.cost.round_trip_ns() >= path_probe::WAN_RTT_NS);
+        let pacing = Self::with(known, is_wan, probe, None);
         if pacing.probe.is_due() {
-            measure::widen_for_peer(socket);
+            measure::open_receive_window(socket);
         }
         pacing.set(socket);
         pacing
     }
 
-    /// Of such a connection.
-    pub fn with(known: Option<Known>, is_far: bool, probe: Probe, steady: Option<Steady>) -> Self {
-        let remembered = known.as_ref().and_then(Known::remembered_rate);
-        Self { known, remembered, is_far, probe, steady, claim: None, patient_until: None }
+    /// Pacing of a connection from its parts.
+    pub fn with(known: Option<KnownPath>, is_wan: bool, probe: Probe, bbr: Option<Bbr>) -> Self {
+        let remembered = known.as_ref().and_then(KnownPath::remembered_rate);
+        Self { known, remembered, is_wan, probe, bbr, probe_lock: None, waits_until: None }
     }
 
-    /// What the connection costs, as far as is known.
+    /// Predicted cost of the connection, if known.
     pub fn cost(&self) -> Option<Cost> {
         self.known.as_ref().map(|known| known.cost)
     }
 
-    /// The network has taken more; whether that changes what the connection is predicted to cost.
+    /// Updates the predicted cost after the network took more bytes. Returns true if it changed.
     pub fn look(&mut self, socket: &TcpStream) -> bool {
         let is_beginning = self.probe.is_beginning();
         self.known.as_mut().is_some_and(|known| known.look(socket, is_beginning))
     }
 
-    /// Begins to measure the way, if that was not done; whether it has.
+    /// Starts the probe if it is due. Returns true if it started.
     pub fn begin_probe(&mut self, socket: &TcpStream) -> bool {
         if !self.probe.is_due() {
             return false;
         }
-        if !self.probe.is_behind() && !Steady::prepare(socket) {
+        if !self.probe.is_behind() && !Bbr::prepare(socket) {
             self.probe = Probe::Done;
             return false;
         }
-        let known = self.known.as_ref().and_then(Known::remembered_rate);
+        let known = self.known.as_ref().and_then(KnownPath::remembered_rate);
         self.probe.begin(Instant::now(), known);
         self.limit_unsent(socket);
         true
     }
 
-    /// The same for a connection among others of its host's, over the same way: one of them measures it, and once its rate
-    /// is remembered the window is to be [widened](Self::widen) for it, by one when it opens and by others when they have
-    /// long frames.
+    /// Starts the probe or the warm-up of one connection among others of this host over the same path. One of them
+    /// probes it. Once its rate is remembered, cwnd is [warmed up](Self::warm_up): by one connection when it opens, by
+    /// the others when they have long frames.
     pub fn begin_among(&mut self, socket: &TcpStream, knowledge: &Knowledge, opens: bool) -> bool {
         if !self.probe.is_due() {
             return false;
@@ -101,67 +103,66 @@ impl Pacing {
         if self.probe.is_behind() {
             return self.begin_probe(socket);
         }
-        if self.patient_until.is_some_and(|until| now < until) {
+        if self.waits_until.is_some_and(|until| now < until) {
             return false;
         }
         let known = self.known.as_mut().and_then(|known| known.recall(socket, knowledge));
-        if self.claim.is_none() && (opens || known.is_none()) {
-            self.claim = knowledge.claim(socket);
-            if self.claim.is_none() {
-                self.patient_until = (!opens).then_some(now + PATIENCE);
+        if self.probe_lock.is_none() && (opens || known.is_none()) {
+            self.probe_lock = knowledge.probe_lock(socket);
+            if self.probe_lock.is_none() {
+                self.waits_until = (!opens).then_some(now + PROBE_WAIT);
                 return false;
             }
         }
         match known {
-            Some(rate) => self.begin_widening(socket, rate, now),
+            Some(rate) => self.begin_warmup(socket, rate, now),
             None => self.begin_probe(socket),
         }
     }
 
-    fn begin_widening(&mut self, socket: &TcpStream, rate: u64, now: Instant) -> bool {
-        let window = TcpSample::of(socket).ok().filter(|_| Steady::prepare(socket));
+    fn begin_warmup(&mut self, socket: &TcpStream, rate: u64, now: Instant) -> bool {
+        let window = TcpSample::of(socket).ok().filter(|_| Bbr::prepare(socket));
         match window {
-            Some(sample) => self.probe.begin_widening(now, rate, sample.window()),
+            Some(sample) => self.probe.begin_warmup(now, rate, sample.window()),
             None => self.probe = Probe::Done,
         }
         self.probe.is_beginning()
     }
 
-    /// How many short packets of padding are to go now, to be told [when they have](Self::handle_widened).
-    pub fn widen(&mut self, socket: &TcpStream, now: Duration) -> u64 {
-        let Probe::Widening(widening) = &mut self.probe else { return 0 };
+    /// Number of short padding packets to send now; the caller reports them [when sent](Self::handle_warmup_sent).
+    pub fn warm_up(&mut self, socket: &TcpStream, now: Duration) -> u64 {
+        let Probe::CwndWarmup(warmup) = &mut self.probe else { return 0 };
         let sample = TcpSample::of(socket).ok();
-        let next = sample.and_then(|sample| widening.handle_look(sample.window(), Instant::now()));
+        let next = sample.and_then(|sample| warmup.handle_look(sample.window(), Instant::now()));
         if next.is_none() {
-            self.steady = Steady::begin(socket, Some(widening.rate()), now);
+            self.bbr = Bbr::begin(socket, Some(warmup.rate()), now);
             self.probe = Probe::Done;
             self.limit_unsent(socket);
         }
         next.unwrap_or(0)
     }
 
-    /// So many have gone.
-    pub fn handle_widened(&mut self, packets: u64) {
-        if let Probe::Widening(widening) = &mut self.probe {
-            widening.handle_sent(packets);
+    /// Records that `packets` warm-up packets were sent.
+    pub fn handle_warmup_sent(&mut self, packets: u64) {
+        if let Probe::CwndWarmup(warmup) = &mut self.probe {
+            warmup.handle_sent(packets);
         }
     }
 
-    /// Sets what the connection's kernel is to go by from the beginning.
+    /// Sets the socket options that hold from the beginning.
     pub fn set(&self, socket: &impl AsFd) {
         self.limit_unsent(socket);
-        if self.is_far {
-            rto::hasten(socket);
+        if self.is_wan {
+            rto::lower_rto(socket);
         }
     }
 
-    /// What the kernel takes of a far link and does not send yet is no more than what the link carries until this
-    /// side looks again: what comes later can be put before the rest, and its receiver's word, for which the
-    /// sender waits when it is out of credit, is not long in coming.
+    /// Limits the unsent bytes in the kernel (`TCP_NOTSENT_LOWAT`) of a WAN link to what it carries until the next
+    /// look. Later frames can then pass the rest, and credit from the receiver arrives soon.
     pub fn limit_unsent(&self, socket: &impl AsFd) {
         let most = if self.probe.is_running() {
             PADDING_UNSENT
-        } else if self.is_far {
+        } else if self.is_wan {
             let carried = match self.cost() {
                 Some(cost) => cost.bytes_within(UNSENT_NS),
                 None => Pace::of(socket).map_or(0, |pace| pace.bytes_within(UNSENT_NS)),
@@ -173,34 +174,34 @@ impl Pacing {
         let _ = SockRef::from(socket).set_tcp_notsent_lowat(most);
     }
 
-    /// Sees that the link goes on as fast as it is known to be.
+    /// Keeps the link at its known rate.
     pub fn keep_pace(&mut self, socket: &TcpStream, now: Duration) {
-        if let (Some(steady), Probe::Done) = (&mut self.steady, &self.probe) {
-            let rate = self.known.as_ref().and_then(Known::remembered_rate);
-            steady.look(socket, rate, now);
+        if let (Some(bbr), Probe::Done) = (&mut self.bbr, &self.probe) {
+            let rate = self.known.as_ref().and_then(KnownPath::remembered_rate);
+            bbr.look(socket, rate, now);
         }
     }
 
-    /// Lets through what the way has been seen to carry, and no more than its part where others share it; to be called now
-    /// and then from when a long frame leaves. Whether to go on.
-    pub fn ease(&mut self, socket: &TcpStream) -> bool {
-        let sight = if self.is_far { measure::shared_sight(socket) } else { None };
+    /// Adapts the startup cap and the fairness limit to what was acknowledged. Called repeatedly from the moment a
+    /// long frame leaves. Returns true if further calls are needed.
+    pub fn adapt_cap(&mut self, socket: &TcpStream) -> bool {
+        let sight = if self.is_wan { measure::shared_sight(socket) } else { None };
         if let (Some(known), Some(sight)) = (&mut self.known, &sight) {
-            known.see(sight);
+            known.record(sight);
         }
-        match (&mut self.steady, &self.probe) {
-            (Some(steady), Probe::Done) => {
+        match (&mut self.bbr, &self.probe) {
+            (Some(bbr), Probe::Done) => {
                 let now = Instant::now();
                 if let Some(sight) = sight {
-                    steady.share(socket, &sight, self.remembered, now);
+                    bbr.share(socket, &sight, self.remembered, now);
                 }
-                steady.ease(socket, now)
+                bbr.adapt_cap(socket, now)
             }
             _ => false,
         }
     }
 
-    /// So much padding has gone, and there may be more; whether this was the last of it.
+    /// Records that `count` bytes of padding were sent, and whether more may go. Returns true if this was the last.
     pub fn handle_padded(
         &mut self,
         socket: &TcpStream,
@@ -208,12 +209,12 @@ impl Pacing {
         may_go_on: bool,
         now: Duration,
     ) -> bool {
-        let Self { probe, known, steady, .. } = self;
+        let Self { probe, known, bbr, .. } = self;
         let (is_own, mut has_lost) = (!probe.is_behind(), false);
-        let (has_begun, passed) = (steady.is_some(), probe.passed());
+        let (has_begun, passed) = (bbr.is_some(), probe.passed());
         let look = || {
             let sample = TcpSample::of(socket).ok()?;
-            has_lost = sample.repeats > 0;
+            has_lost = sample.retransmits > 0;
             Some(sample.sight())
         };
         let progress = probe.handle_padded(count, Instant::now(), look);
@@ -223,29 +224,29 @@ impl Pacing {
             Progress::Going | Progress::Ended => None,
         };
         if is_own && (found.is_some() || !has_begun && (has_lost || !goes_on)) {
-            *steady = Steady::begin(socket, found.or(passed.filter(|_| !goes_on)), now);
+            *bbr = Bbr::begin(socket, found.or(passed.filter(|_| !goes_on)), now);
         }
         if goes_on {
             return false;
         }
         match (found, known) {
             (Some(rate), Some(known)) => known.learn_found(rate),
-            // Others are to try.
-            _ => self.claim = None,
+            // Other connections may try.
+            _ => self.probe_lock = None,
         }
         *probe = Probe::Done;
         self.limit_unsent(socket);
         true
     }
 
-    /// Keeps what was found of the way, for others over it.
+    /// Stores the result of the probe for other processes of this host.
     pub fn keep_found(&self, socket: &TcpStream, knowledge: &Knowledge) {
         if let Some(known) = &self.known {
             knowledge.keep_found(socket, known);
         }
     }
 
-    /// Keeps what was learned of the connection, for jobs to come.
+    /// Stores what was learned of the connection, for later jobs.
     pub fn keep(&mut self, socket: &TcpStream, knowledge: &Knowledge) {
         if let Some(known) = &mut self.known {
             knowledge.keep(socket, known, self.probe.is_beginning());
@@ -253,11 +254,11 @@ impl Pacing {
     }
 }
 
-/// Padding that the kernel has and has not sent: a millisecond's at a gigabit per second.
+/// Unsent padding in the kernel: a millisecond's worth at a gigabit per second.
 const PADDING_UNSENT: u32 = 128 << 10;
-/// How long another connection is left to find out what the way carries.
-const PATIENCE: Duration = Duration::from_millis(20);
-/// How long what the kernel has not sent keeps a far link busy: the thread that stands by looks in this time, also
-/// where ranks share cores.
+/// Time that another connection has to probe the path.
+const PROBE_WAIT: Duration = Duration::from_millis(20);
+/// Time that the unsent bytes keep a WAN link busy. The progress thread looks within this time, also when
+/// oversubscribed.
 const UNSENT_NS: u64 = 4_000_000;
 pub(super) const UNSENT_MIN: u32 = 256 << 10;

@@ -1,130 +1,135 @@
-//! How fast a train of packets comes through.
+//! Bandwidth estimates from packet trains.
 //!
-//! What leaves at a steady rate is confirmed at the same rate, or at that of the narrowest link of the way where that
-//! carries less (packet trains: Jain & Routhier, "Packet trains", 1986; Dovrolis et al., "What do packet dispersion
-//! techniques measure?", 2001). That shows also in trains that are shorter than a round trip, by which the kernel
-//! divides what it has sent.
+//! Packets that leave at a steady rate are acknowledged at that rate, or at the rate of the bottleneck link if that
+//! is lower (Jain & Routhier, "Packet trains", 1986; Dovrolis et al., "What do packet dispersion techniques
+//! measure?", 2001). Trains shorter than a round trip show it too; the kernel instead divides the bytes sent by the
+//! round trip.
 
 use std::time::{Duration, Instant};
 
-/// What is seen of trains, one look after the other.
+/// The state of the current train, and of short ones before it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Train {
-    seen: Seen,
-    /// Of those too short to say anything by themselves, since they last did together.
-    short: Option<Passage>,
+pub(super) struct PacketTrain {
+    seen: TrainState,
+    /// Sum of trains too short to prove anything alone, since they last did together.
+    short: Option<TrainSample>,
 }
 
-/// What is seen of one train.
+/// The state of one train.
 #[derive(Clone, Copy, Debug, Default)]
-enum Seen {
-    /// All is confirmed.
+enum TrainState {
+    /// Everything is acknowledged.
     #[default]
     Gone,
-    /// Nothing of it is coming through: the last look, and the last that found any of it confirmed.
-    Left { last: Sighting, moved: Instant },
-    /// It comes through: the first look that found so, and the last.
-    Coming { first: Sighting, last: Sighting },
+    /// The train has left and no ACKs arrive: the last look, and the last time that any ACK arrived.
+    Left { last: AckSample, moved: Instant },
+    /// ACKs arrive: the first look that saw it, and the last.
+    Coming { first: AckSample, last: AckSample },
 }
 
-/// What was seen of a train that has come through, or of several short ones.
+/// ACK timing of one train, or of several short ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Passage {
+pub(super) struct TrainSample {
     pub bytes: u64,
     pub took: Duration,
     pub trains: u32,
 }
 
-impl Passage {
-    /// In bytes per second.
+impl TrainSample {
+    /// ACK rate in bytes per second.
     pub fn rate(&self) -> u64 {
         let rate = u128::from(self.bytes) * 1_000_000_000 / self.took.as_nanos().max(1);
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// How long it would have taken at another rate, in bytes per second.
+    /// Time that it would have taken at another rate, in bytes per second.
     pub fn time_at(&self, rate: u64) -> Duration {
         time_at(self.bytes, rate)
     }
 
-    /// How much longer it took than at another rate.
+    /// Delay compared with another rate.
     pub fn delay_at(&self, rate: u64) -> Duration {
         self.took.saturating_sub(self.time_at(rate))
     }
 
-    /// Of one train of so many bytes.
+    /// Sample of one train of `bytes` at `rate`.
     #[cfg(test)]
     pub fn at(rate: u64, bytes: u64) -> Self {
         Self { bytes, took: time_at(bytes, rate), trains: 1 }
     }
 
-    /// Both together.
+    /// Sum of both samples.
     fn and(&self, other: &Self) -> Self {
         let (bytes, took) = (self.bytes + other.bytes, self.took + other.took);
         Self { bytes, took, trains: self.trains + other.trains }
     }
 
-    /// Whether what left at a rate took so many of the shortest trains' times, and was as much as so many have.
+    /// True if the train is at least `times` minimum trains long, in time (at `left` bytes per second, too) and in
+    /// bytes.
     fn is_of(&self, times: u32, left: u64) -> bool {
         let least = self.took.min(self.time_at(left));
         least >= SHORT * times && self.bytes >= MUCH * u64::from(times)
     }
 }
 
-/// So much was confirmed at some time.
+/// Bytes acknowledged at a point in time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sighting {
+pub(super) struct AckSample {
     at: Instant,
-    /// Since the connection opened, in bytes.
+    /// Bytes acknowledged since the connection opened.
     confirmed: u64,
 }
 
-impl Train {
-    /// A look: so many bytes were confirmed since the connection opened, and more is under way, or not. What leaves does so
-    /// at a rate, in bytes per second. Says at which the train came through, when it ends, pauses, or has been long enough,
-    /// and of short ones when some have.
+impl PacketTrain {
+    /// Records a look: bytes acknowledged since the connection opened, whether more is in flight, and the sending
+    /// rate in bytes per second. Returns a sample when the train ends, pauses or is long enough. Short trains return
+    /// one when several together are long enough.
     pub fn look(
         &mut self,
         at: Instant,
         confirmed: u64,
         is_under_way: bool,
         left: u64,
-    ) -> Option<Passage> {
-        let now = Sighting { at, confirmed };
+    ) -> Option<TrainSample> {
+        let now = AckSample { at, confirmed };
         let clump = time_at(CLUMP, left / PAUSE_SHARE);
-        let comes = |last: &Sighting| now.since(last).rate() > left / PAUSE_SHARE;
+        let comes = |last: &AckSample| now.since(last).rate() > left / PAUSE_SHARE;
         let (next, came) = match self.seen {
-            Seen::Coming { first, last } if !is_under_way => (Seen::Gone, Some(last.since(&first))),
-            _ if !is_under_way => (Seen::Gone, None),
-            Seen::Gone => (Seen::Left { last: now, moved: at }, None),
-            Seen::Left { last, .. } if comes(&last) => {
-                (Seen::Coming { first: now, last: now }, None)
+            TrainState::Coming { first, last } if !is_under_way => {
+                (TrainState::Gone, Some(last.since(&first)))
             }
-            Seen::Left { last, moved } => {
+            _ if !is_under_way => (TrainState::Gone, None),
+            TrainState::Gone => (TrainState::Left { last: now, moved: at }, None),
+            TrainState::Left { last, .. } if comes(&last) => {
+                (TrainState::Coming { first: now, last: now }, None)
+            }
+            TrainState::Left { last, moved } => {
                 let moved = if confirmed > last.confirmed { at } else { moved };
-                (Seen::Left { last: now, moved }, None)
+                (TrainState::Left { last: now, moved }, None)
             }
-            // Many packets are confirmed at a time.
-            Seen::Coming { last, .. } if confirmed == last.confirmed && at < last.at + clump => {
+            // Many packets are acknowledged at a time.
+            TrainState::Coming { last, .. }
+                if confirmed == last.confirmed && at < last.at + clump =>
+            {
                 (self.seen, None)
             }
-            Seen::Coming { first, last } if !comes(&last) => {
-                (Seen::Left { last: now, moved: at }, Some(last.since(&first)))
+            TrainState::Coming { first, last } if !comes(&last) => {
+                (TrainState::Left { last: now, moved: at }, Some(last.since(&first)))
             }
-            Seen::Coming { first, .. }
+            TrainState::Coming { first, .. }
                 if at >= first.at + LONG && now.since(&first).bytes >= MUCH =>
             {
-                (Seen::Coming { first: now, last: now }, Some(now.since(&first)))
+                (TrainState::Coming { first: now, last: now }, Some(now.since(&first)))
             }
-            Seen::Coming { first, .. } => (Seen::Coming { first, last: now }, None),
+            TrainState::Coming { first, .. } => (TrainState::Coming { first, last: now }, None),
         };
         self.seen = next;
         self.weigh(came?, left)
     }
 
-    /// What is seen of a train, if it says anything. One that was too short and was held up would be taken for a slow one, and
-    /// never for a fast one; some together say what their looks would have said of a longer one.
-    fn weigh(&mut self, came: Passage, left: u64) -> Option<Passage> {
+    /// Returns the sample if it is long enough. A short train that was delayed would look slow, and none would ever
+    /// look fast. Several together say as much as one long train.
+    fn weigh(&mut self, came: TrainSample, left: u64) -> Option<TrainSample> {
         if came.is_of(1, left) {
             return Some(came);
         }
@@ -134,55 +139,55 @@ impl Train {
         says.then_some(short)
     }
 
-    /// Whether more of it is to be confirmed; nobody waits long for what does not come.
+    /// True if more ACKs are expected; the wait for absent ACKs is short.
     pub fn is_awaited(&self, now: Instant) -> bool {
         match self.seen {
-            Seen::Gone => false,
-            Seen::Left { moved, .. } => now < moved + PATIENCE,
-            Seen::Coming { .. } => true,
+            TrainState::Gone => false,
+            TrainState::Left { moved, .. } => now < moved + PATIENCE,
+            TrainState::Coming { .. } => true,
         }
     }
 }
 
-impl Sighting {
-    /// What was confirmed since then.
-    fn since(&self, before: &Self) -> Passage {
+impl AckSample {
+    /// Bytes and time since another sample.
+    fn since(&self, before: &Self) -> TrainSample {
         let (bytes, took) = (self.confirmed - before.confirmed, self.at - before.at);
-        Passage { bytes, took, trains: 1 }
+        TrainSample { bytes, took, trains: 1 }
     }
 }
 
-/// How long so many bytes take at a rate, in bytes per second.
+/// Time that `bytes` take at a rate in bytes per second.
 fn time_at(bytes: u64, rate: u64) -> Duration {
     Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate.max(1))
 }
 
-/// Trains that say something: of some looks, also at the rate at which they left, and of some packets that did not come at
+/// Minimum length of a train: several looks, also at the sending rate, and several packets that did not arrive at
 /// once.
 const SHORT: Duration = Duration::from_millis(2);
 const MUCH: u64 = 128 << 10;
-/// Trains that are shorter say something when together they are as long as so many of these: at both ends of each a clump of
-/// confirmations may have come, or be about to.
+/// Number of minimum trains that short trains must add up to: a clump of ACKs may be missing or extra at both ends of
+/// each.
 const SHORT_TOGETHER: u32 = 4;
-/// Where less comes through than this part of what leaves, the train pauses: words go, and no train.
+/// Fraction of the sending rate below which the train pauses: short messages go, and no train.
 const PAUSE_SHARE: u64 = 8;
-/// As much is confirmed at a time.
+/// Bytes acknowledged at a time.
 const CLUMP: u64 = 64 << 10;
-/// What goes on for so long is taken for a train of its own: sooner than BBR, held to a rate, takes that for all there is,
-/// which is after three round trips.
+/// Duration after which a train counts as complete. BBR under a cap takes that rate for the maximum after three round
+/// trips, so this is shorter.
 const LONG: Duration = Duration::from_millis(20);
-/// The longest round trips, and what is sent again.
+/// Longest round trip, retransmissions included.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What a train of so many bytes, in looks so many ms apart, is found to come through at: it comes through in
-    /// `took` ms from `delay` on.
+    /// Returns the rate found for a train of `bytes` with looks `every` ms. Its ACKs arrive over `took` ms from
+    /// `delay` on.
     fn found(bytes: u64, took: u64, delay: u64, every: u64) -> (Option<u64>, u64) {
-        let rate = |came: Option<Passage>| came.map(|came| came.rate());
-        let (start, mut train, mut looks) = (Instant::now(), Train::default(), 0);
+        let rate = |came: Option<TrainSample>| came.map(|came| came.rate());
+        let (start, mut train, mut looks) = (Instant::now(), PacketTrain::default(), 0);
         for ms in (0..).step_by(every as usize) {
             looks += 1;
             let now = start + Duration::from_millis(ms);
@@ -197,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_has_the_rate_at_which_it_is_confirmed_whenever_that_begins() {
+    fn a_train_has_the_rate_of_its_acks_whenever_they_begin() {
         for delay in [1, 11, 12, 100] {
             let (came, _) = found(1_000_000, 10, delay, 2);
             assert_eq!(came, Some(100_000_000), "{delay} ms");
@@ -205,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_confirmed_at_once_says_nothing() {
+    fn acks_at_once_prove_nothing() {
         assert_eq!(found(1_000_000, 1, 12, 2).0, None);
         assert_eq!(found(20_000, 10, 12, 2).0, None, "a few packets");
         assert_eq!(found(250_000, 10, 12, 2).0, None, "soon gone, and held up");
@@ -213,9 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn short_trains_say_together_what_one_does_not() {
-        let (start, mut train) = (Instant::now(), Train::default());
-        // Of each of them two looks are had in which it comes, 1 ms apart.
+    fn short_trains_prove_together_what_one_does_not() {
+        let (start, mut train) = (Instant::now(), PacketTrain::default());
+        // Two looks, 1 ms apart, see ACKs of each train.
         let mut came = (0..100).filter_map(|nth: u64| {
             let ends = [(0, 0), (10, 0), (12, 60_000), (13, 160_000), (15, 200_000)];
             ends.into_iter().find_map(|(ms, bytes)| {
@@ -230,33 +235,33 @@ mod tests {
 
     #[test]
     fn a_pause_is_no_part_of_a_train() {
-        let (start, mut train) = (Instant::now(), Train::default());
+        let (start, mut train) = (Instant::now(), PacketTrain::default());
         let mut look = |ms, confirmed| {
             let came = train.look(start + Duration::from_millis(ms), confirmed, true, 100_000_000);
             came.map(|came| came.rate())
         };
         let begun = [(0, 0), (2, 200_000), (4, 400_000), (6, 600_000)];
         assert!(begun.iter().all(|&(ms, confirmed)| look(ms, confirmed).is_none()));
-        // Or a clump of confirmations is to come.
+        // A clump of ACKs may still arrive.
         assert_eq!(look(8, 600_000), None);
         assert_eq!(look(10, 600_010), Some(100_000_000));
         assert!((11..50).all(|ms| look(ms, 600_000 + ms).is_none()));
-        // What was confirmed meanwhile came at once.
+        // The bytes acknowledged meanwhile came at once.
         assert_eq!(look(50, 1_600_000), None);
         assert_eq!(look(58, 2_000_000), None);
         assert_eq!(look(60, 2_000_100), Some(50_000_000));
     }
 
     #[test]
-    fn what_does_not_end_is_many_trains() {
+    fn an_endless_train_is_split_into_many() {
         let (came, looks) = found(1_000_000_000, 10_000, 12, 2);
         assert_eq!(came, Some(100_000_000));
         assert!(looks < 40, "{looks} looks");
     }
 
     #[test]
-    fn what_is_not_confirmed_is_not_awaited_for_long() {
-        let (start, mut train) = (Instant::now(), Train::default());
+    fn missing_acks_are_not_awaited_for_long() {
+        let (start, mut train) = (Instant::now(), PacketTrain::default());
         assert!(!train.is_awaited(start), "nothing left");
         for ms in 0..=1000 {
             assert_eq!(train.look(start + Duration::from_millis(ms), 7, true, 1000), None);

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use rustls::ClientConnection;
 use wire::{Frame, PeerId};
 
-use super::handshake::UNPROVED_MAX;
+use super::handshake::PENDING_MAX;
 use super::hello::{Credentials, ENCRYPTS_AT, HELLO_LEN};
 use super::{Encryption, Link, TcpConfig, TcpRail, interfaces};
 use crate::identity::Identity;
@@ -75,7 +75,7 @@ impl Pair {
                 }
             }
         }
-        assert!(self.rails[1].unproved <= UNPROVED_MAX);
+        assert!(self.rails[1].pending <= PENDING_MAX);
         assert!((0..2).all(|rank| self.received[rank] <= self.sent[1 - rank]));
     }
 
@@ -228,7 +228,7 @@ fn a_connection_cut_short_is_lost_and_never_closed() {
             way == 1 || gone + bytes.len() < len
         };
         pair.connect(between(pair.target(), cut));
-        pair.until(|pair| !pair.down.is_empty() || pair.rails[1].unproved > 0);
+        pair.until(|pair| !pair.down.is_empty() || pair.rails[1].pending > 0);
         pair.until(|pair| pair.rails[1].sockets.is_empty());
         assert!(
             pair.down.iter().all(|(_, fault)| matches!(fault, Fault::Lost(_))),
@@ -387,7 +387,7 @@ fn thousands_who_begin_to_agree_on_keys_keep_no_peer_out() {
             // Some stop in the middle of a word. The door may be shown before all is said.
             let _ = stream.write_all(&words[..words.len() - number % 3 * 40]);
             held.push_back(stream);
-            if held.len() > 2 * UNPROVED_MAX {
+            if held.len() > 2 * PENDING_MAX {
                 held.pop_front();
             }
         }
@@ -399,7 +399,7 @@ fn thousands_who_begin_to_agree_on_keys_keep_no_peer_out() {
         pair.flows();
     }
     crowd.join().unwrap();
-    pair.until(|pair| pair.rails[1].unproved == 0);
+    pair.until(|pair| pair.rails[1].pending == 0);
     pair.flows();
     assert_eq!(pair.down, []);
     assert_eq!(pair.rails[1].links.len(), 1);

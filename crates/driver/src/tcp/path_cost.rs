@@ -1,8 +1,8 @@
-//! What ways through gateways cost, as the gateways of this process's site say, and in which order they are taken.
+//! Costs of routes through gateways, as the gateways of this process's site report them, and the order of the routes.
 //!
-//! Whoever calls decides, by what its own gateways know of their links to the other site's; the other end need not
-//! agree. The cheapest way goes first, and ways that cost hardly more share the pairs of ranks by what they carry. Where
-//! nothing is known all are equal.
+//! The caller decides by what its own gateways know of their links to the other site's; the other end need not agree.
+//! The cheapest route goes first. Routes that cost hardly more share the pairs of ranks by their bandwidth. If
+//! nothing is known, all are equal.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,44 +10,44 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use wire::{Cost, PeerId};
 
-/// What a way costs from a gateway on.
+/// Cost of a route from a gateway on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathCost {
-    /// So much.
+    /// Known cost.
     Costs {
-        /// To and fro.
+        /// Round trip.
         round_trip: Duration,
-        /// Of what is long.
+        /// Bandwidth for long messages.
         bytes_per_s: u64,
     },
-    /// Nobody knows.
+    /// Unknown cost.
     #[default]
     Unknown,
-    /// It did not lead anywhere, the last time that somebody tried.
+    /// The last attempt on this route failed.
     Closed,
 }
 
 impl PathCost {
-    /// Of a link that costs so much.
+    /// Converts the cost of a link.
     pub fn of(cost: &Cost) -> Self {
         let round_trip = Duration::from_nanos(2 * cost.latency_ns());
         Self::Costs { round_trip, bytes_per_s: cost.bytes_per_s(LONG_BYTES) }
     }
 
-    /// How long a message takes by it that is neither short nor long.
+    /// Time of a message of medium length over the route.
     fn transit_ns(self) -> Option<u64> {
         let Self::Costs { round_trip, bytes_per_s } = self else { return None };
         let latency_ns = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX) / 2;
         Some(latency_ns.saturating_add(WEIGHED_BYTES * 1_000_000_000 / bytes_per_s.max(1)))
     }
 
-    /// Whether it is hardly dearer than the best.
+    /// True if the route costs hardly more than the best.
     fn is_like(self, best: Self) -> bool {
         let most = best.transit_ns().map(|ns| ns.saturating_add(ns / ALIKE + SLACK_NS));
         self.transit_ns() <= most && self.weight() >= best.weight() / RATES_ALIKE
     }
 
-    /// In which share of the pairs it goes first, beside others that cost as much.
+    /// Weight by which it shares the pairs with routes of similar cost.
     fn weight(self) -> u64 {
         match self {
             Self::Costs { bytes_per_s, .. } => bytes_per_s.max(1),
@@ -55,7 +55,7 @@ impl PathCost {
         }
     }
 
-    /// As it is sent.
+    /// Encodes the cost.
     pub(super) fn emit(self) -> [u8; PATH_COST_LEN] {
         let (micros, kilobytes) = match self {
             Self::Costs { round_trip, bytes_per_s } => {
@@ -71,7 +71,7 @@ impl PathCost {
         bytes
     }
 
-    /// What a gateway has said.
+    /// Decodes a cost that a gateway sent.
     pub(super) fn parse(bytes: [u8; PATH_COST_LEN]) -> Self {
         let word = |at: usize| {
             let mut word = [0; 4];
@@ -89,48 +89,49 @@ impl PathCost {
     }
 }
 
-/// A gateway of this process's site, or the other's where this has none, and of the other's the one that it calls.
-pub(super) type Way = (SocketAddr, Option<SocketAddr>);
+/// A route: a gateway of this process's site and the other site's gateway that it calls. Without own gateways, a
+/// gateway of the other site alone.
+pub(super) type RouteKey = (SocketAddr, Option<SocketAddr>);
 
-/// What gateways of this process's site have said of their ways.
+/// Costs that the gateways of this process's site have reported.
 #[derive(Debug, Default)]
 pub(super) struct PathCosts {
-    heard: FxHashMap<Way, (PathCost, Duration)>,
-    /// Gateways that are being asked, and about which of the others.
+    answers: FxHashMap<RouteKey, (PathCost, Duration)>,
+    /// Queries under route: the gateway, and the gateways that it is asked about.
     asked: Vec<(SocketAddr, Vec<SocketAddr>)>,
 }
 
 impl PathCosts {
-    /// These ways in the order in which the pair of ranks takes them.
-    pub fn order(&self, ways: &[Way], pair: (PeerId, PeerId)) -> Vec<Way> {
-        let path_costs: Vec<PathCost> = ways
+    /// Sorts routes into the order in which the pair of ranks tries them.
+    pub fn order(&self, routes: &[RouteKey], pair: (PeerId, PeerId)) -> Vec<RouteKey> {
+        let path_costs: Vec<PathCost> = routes
             .iter()
-            .map(|way| self.heard.get(way).map_or(PathCost::Unknown, |one| one.0))
+            .map(|route| self.answers.get(route).map_or(PathCost::Unknown, |one| one.0))
             .collect();
-        order(&path_costs, pair).into_iter().map(|at| ways[at]).collect()
+        order(&path_costs, pair).into_iter().map(|at| routes[at]).collect()
     }
 
-    /// Whether the gateway is to be asked at `now` about the others: it is not being, nor was it lately.
+    /// True if the gateway is to be asked at `now` about the others: no query is pending, and the last is too old.
     pub fn is_due(&self, gateway: SocketAddr, others: &[SocketAddr], now: Duration) -> bool {
         let is_fresh = |other: &SocketAddr| {
-            let heard = self.heard.get(&(gateway, Some(*other)));
-            heard.is_some_and(|(_, at)| now.saturating_sub(*at) < FRESH)
+            let answers = self.answers.get(&(gateway, Some(*other)));
+            answers.is_some_and(|(_, at)| now.saturating_sub(*at) < FRESH)
         };
         !self.is_asked(gateway, others) && !others.iter().all(is_fresh)
     }
 
-    /// The gateway is being asked about the others.
+    /// Records a query about the others.
     pub fn note_asked(&mut self, gateway: SocketAddr, others: &[SocketAddr]) {
         self.asked.push((gateway, others.to_vec()));
     }
 
-    /// Whether it is.
+    /// True if a query about the others is pending.
     pub fn is_asked(&self, gateway: SocketAddr, others: &[SocketAddr]) -> bool {
         self.asked.iter().any(|(one, about)| *one == gateway && about == others)
     }
 
-    /// The gateway has said at `now` what its ways to the others cost, or nothing: then it leads nowhere.
-    pub fn handle_word(
+    /// Records the answer of a gateway at `now`; none means that it leads nowhere.
+    pub fn handle_answer(
         &mut self,
         gateway: SocketAddr,
         others: &[SocketAddr],
@@ -141,14 +142,13 @@ impl PathCosts {
         for (at, other) in others.iter().enumerate() {
             let path_cost =
                 said.map_or(PathCost::Closed, |said| said.get(at).copied().unwrap_or_default());
-            self.heard.insert((gateway, Some(*other)), (path_cost, now));
+            self.answers.insert((gateway, Some(*other)), (path_cost, now));
         }
     }
 }
 
-/// The order in which a pair of ranks takes ways that cost so much, by their positions: one of the cheapest, where
-/// pairs take turns by what each of these carries, the others of these, dearer ones, those of which nothing is known, and
-/// those that did not lead.
+/// Returns the order in which a pair of ranks tries routes, by index. First comes one of the cheapest, chosen by
+/// bandwidth share, then the others of these. Dearer ones follow, then unknown ones, and last those that failed.
 fn order(path_costs: &[PathCost], pair: (PeerId, PeerId)) -> Vec<usize> {
     let known = path_costs.iter().copied().filter(|path_cost| path_cost.transit_ns().is_some());
     let best = known.min_by_key(|path_cost| path_cost.transit_ns()).unwrap_or_default();
@@ -161,13 +161,13 @@ fn order(path_costs: &[PathCost], pair: (PeerId, PeerId)) -> Vec<usize> {
     let mut order: Vec<usize> = (0..path_costs.len()).collect();
     order.sort_by_key(|&at| class(at));
     for equal in order.chunk_by_mut(|&one, &other| class(one) == class(other)) {
-        equal.rotate_left(turn(equal.iter().map(|&at| path_costs[at].weight()), pair));
+        equal.rotate_left(choose(equal.iter().map(|&at| path_costs[at].weight()), pair));
     }
     order
 }
 
-/// Whose turn it is for a pair of ranks, of some with these weights.
-fn turn(weights: impl Iterator<Item = u64> + Clone, (one, other): (PeerId, PeerId)) -> usize {
+/// Chooses the first of several weighted routes for a pair of ranks.
+fn choose(weights: impl Iterator<Item = u64> + Clone, (one, other): (PeerId, PeerId)) -> usize {
     let (low, high) = (u64::from(one.0.min(other.0)), u64::from(one.0.max(other.0)));
     // Knuth's multiplier spreads neighbours over the high bits.
     let hash = (low << 32 | high).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -182,16 +182,16 @@ fn turn(weights: impl Iterator<Item = u64> + Clone, (one, other): (PeerId, PeerI
 }
 
 pub(super) const PATH_COST_LEN: usize = 8;
-/// Ways are compared by what a message of this length takes.
+/// Message length by whose transfer time routes are compared.
 const WEIGHED_BYTES: u64 = 256 << 10;
-/// Ways share what there is to carry if they take no longer than the best by this part, a quarter, and what a host may be
-/// late; and if they carry no less than half as much, as the same link may seem to from one measuring to the next.
+/// Limits within which routes share the pairs. Their time exceeds the best by at most a quarter and the delay of a
+/// busy host. They carry at least half as much, since measurements of one link vary so much.
 const ALIKE: u64 = 4;
 const SLACK_NS: u64 = 100_000;
 const RATES_ALIKE: u64 = 2;
-/// Long enough to show a link's rate.
+/// Message length that shows a link's rate.
 const LONG_BYTES: u64 = 1 << 20;
-/// What was said so long ago, on the rail's clock, is asked again.
+/// Age after which an answer is asked again, on the rail's clock.
 const FRESH: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -212,7 +212,7 @@ mod tests {
         (0..16).flat_map(|one| (16..32).map(move |other| (PeerId(one), PeerId(other))))
     }
 
-    /// How many of the pairs take each way first.
+    /// Counts the pairs that try each route first.
     fn shares(path_costs: &[PathCost]) -> Vec<usize> {
         let mut counts = vec![0; path_costs.len()];
         pairs().for_each(|pair| counts[order(path_costs, pair)[0]] += 1);
@@ -220,16 +220,16 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_known_pairs_take_turns() {
-        for ways in 1..=4 {
-            let counts = shares(&vec![PathCost::Unknown; ways]);
-            let fair = 256 / ways;
+    fn unknown_routes_share_the_pairs_evenly() {
+        for routes in 1..=4 {
+            let counts = shares(&vec![PathCost::Unknown; routes]);
+            let fair = 256 / routes;
             assert!(counts.iter().all(|count| count.abs_diff(fair) <= fair / 4), "{counts:?}");
         }
     }
 
     #[test]
-    fn a_slow_way_and_a_long_one_are_left_alone() {
+    fn slow_and_long_routes_are_avoided() {
         assert_eq!(shares(&[costs(12, 12), costs(12, 117)]), [0, 256]);
         assert_eq!(shares(&[costs(12, 117), costs(42, 117)]), [256, 0]);
         assert_eq!(shares(&[costs(200, 12), costs(200, 117)]), [0, 256], "however far");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_that_are_nearly_alike_share_by_what_they_carry() {
+    fn similar_routes_share_by_bandwidth() {
         let counts = shares(&[costs(12, 117), costs(13, 78), costs(12, 12)]);
         assert_eq!(counts[2], 0);
         assert!((140..168).contains(&counts[0]), "{counts:?}");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_lead_nowhere_are_tried_last() {
+    fn failed_routes_are_tried_last() {
         let path_costs =
             [PathCost::Closed, costs(12, 100), PathCost::Unknown, costs(50, 100), costs(50, 90)];
         for pair in pairs() {
@@ -257,11 +257,11 @@ mod tests {
     }
 
     #[test]
-    fn who_was_asked_is_not_asked_again_at_once() {
+    fn a_gateway_is_not_asked_again_at_once() {
         let [one, other, far] =
             ["10.0.0.1:7", "10.0.0.2:7", "192.0.2.1:7"].map(|text| text.parse().unwrap());
         let (mut path_costs, at) = (PathCosts::default(), Duration::from_millis);
-        let ways = [(one, Some(far)), (other, Some(far))];
+        let routes = [(one, Some(far)), (other, Some(far))];
         for gateway in [one, other] {
             assert!(path_costs.is_due(gateway, &[far], at(0)));
             path_costs.note_asked(gateway, &[far]);
@@ -269,16 +269,16 @@ mod tests {
                 !path_costs.is_due(gateway, &[far], at(0)) && path_costs.is_asked(gateway, &[far])
             );
         }
-        path_costs.handle_word(one, &[far], None, at(5));
-        path_costs.handle_word(other, &[far], Some(&[costs(12, 100)]), at(5));
+        path_costs.handle_answer(one, &[far], None, at(5));
+        path_costs.handle_answer(other, &[far], Some(&[costs(12, 100)]), at(5));
         for pair in pairs() {
-            assert_eq!(path_costs.order(&ways, pair), [ways[1], ways[0]]);
+            assert_eq!(path_costs.order(&routes, pair), [routes[1], routes[0]]);
         }
         assert!(!path_costs.is_asked(one, &[far]) && !path_costs.is_due(one, &[far], at(900)));
         assert!(path_costs.is_due(one, &[far], at(1100)), "it may be there again");
-        // A gateway that says less than it was asked knows no more.
-        path_costs.handle_word(one, &[far], Some(&[]), at(1200));
-        assert_eq!(path_costs.heard[&ways[0]].0, PathCost::Unknown);
+        // An answer shorter than the query leaves the rest unknown.
+        path_costs.handle_answer(one, &[far], Some(&[]), at(1200));
+        assert_eq!(path_costs.answers[&routes[0]].0, PathCost::Unknown);
     }
 
     fn any_path_cost() -> impl Strategy<Value = PathCost> {
@@ -291,7 +291,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_way_has_its_place_and_the_first_is_among_the_best(
+        fn every_route_is_listed_and_the_first_is_among_the_best(
             path_costs in prop::collection::vec(any_path_cost(), 0..12),
             one: u32,
             other: u32,
@@ -310,7 +310,7 @@ mod tests {
                 prop_assert!(known[..alike].contains(&best));
                 prop_assert!(!known[alike..].iter().any(|one| one.is_like(best)));
                 prop_assert!(known[alike..].is_sorted_by_key(|one| one.transit_ns()));
-                // Without its first way the pair goes by another that is known.
+                // Without its first route the pair takes another known one.
                 let mut fewer = path_costs.clone();
                 fewer[order[0]] = PathCost::Closed;
                 let next = super::order(&fewer, pair)[0];
@@ -329,7 +329,7 @@ mod tests {
         }
 
         #[test]
-        fn words_of_a_gateway_are_read_as_they_were_said(path_cost in any_path_cost(), bytes: [u8; PATH_COST_LEN]) {
+        fn path_costs_survive_encoding(path_cost in any_path_cost(), bytes: [u8; PATH_COST_LEN]) {
             let near = |path_cost| match path_cost {
                 PathCost::Costs { round_trip, bytes_per_s } => {
                     let round_trip = round_trip.max(Duration::from_micros(1));

@@ -94,7 +94,7 @@ fn a_wrong_address_is_noticed_and_the_next_one_tried() {
     pair.rails[0].connect(PeerId(1), &address).unwrap();
     pair.come_up();
     assert_eq!(pair.refused, [(0, Refusal::Job)]);
-    assert_eq!(pair.rails[0].unproved, 0);
+    assert_eq!(pair.rails[0].pending, 0);
 }
 
 #[test]
@@ -139,10 +139,10 @@ fn a_verdict_is_waited_for_however_long_the_peer_computes_before_it() {
             assert!(Instant::now() < limit, "no answer");
         }
         assert_eq!(pair.up, [false; 2]);
-        let dialled = pair.rails[0].unproved;
+        let dialled = pair.rails[0].pending;
         pair.poll_for(&[0], 6 * PATIENCE);
         assert!(pair.rails[0].has_proved_to(PeerId(1)), "given up: the peer may have taken it");
-        assert_eq!(pair.rails[0].unproved, dialled, "there is no need for another");
+        assert_eq!(pair.rails[0].pending, dialled, "there is no need for another");
         pair.come_up();
         pair.poll_for(&[0, 1], PATIENCE);
         assert!(pair.down.is_empty() && pair.refused.is_empty(), "{:?}", pair.down);

@@ -1,48 +1,48 @@
-//! What a long way carries, found out before it matters.
+//! Measures the bandwidth of a long path before it matters.
 //!
-//! A congestion control that sends at the rate it has measured has measured nothing yet when a connection
-//! opens, and as long as the sender has little to send it only sees that. So the opening of a connection, or where
-//! a process has many the first long frame, is followed by padding, which the receiver throws away and answers with
-//! padding of its own: until a queue begins to form, the rate grows no more, the kernel is about to let as much go at
-//! once as the way is known to hold, or there was enough of it. It goes only while nothing else is to be sent, and
-//! little of it waits in the kernel, so that frames do not wait behind it. Up to there the rate doubles every round
-//! trip. Then the connection is [held](super::hold) to what was found. Where that is remembered, padding is short, and
-//! only [widens](Widening) the kernel's window.
+//! BBR has no estimate when a connection opens, and while the sender has little to send it measures only that. So
+//! padding follows the opening of a connection, or its first long frame if the process has many connections. The
+//! receiver discards the padding and answers with its own. Padding ends when a queue forms, the rate stops growing,
+//! cwnd is about to reach the known size of the path, or enough was sent. It is sent only while nothing else is, and
+//! little of it waits in the kernel, so that frames are not delayed. Until then the rate doubles every round trip.
+//! Afterwards the connection is [capped](super::startup_cap) at the rate found. If a rate is remembered, the padding
+//! is short and only [warms up](CwndWarmup) cwnd.
 
 use std::time::{Duration, Instant};
 
-use super::cwnd_warmup::{Widening, Window};
+use super::cwnd_warmup::{Cwnd, CwndWarmup};
 
-/// How far the measuring of a connection has come.
+/// State of the bandwidth probe of a connection.
 #[derive(Debug)]
 pub(super) enum Probe {
-    /// It is not needed, or was done.
+    /// No probe is needed, or it is done.
     Done,
-    /// It begins with the connection, or with the first long frame.
+    /// The probe starts with the connection or its first long frame.
     Due {
-        /// Of the network, with nothing queued.
+        /// Round trip of the path with empty queues.
         round_trip: Duration,
-        /// Where it is long.
-        way: Way,
+        /// Location of the long segment.
+        segment: LongSegment,
     },
-    /// Padding goes, ever faster.
-    Running(Course),
-    /// The way is known, and short padding goes.
-    Widening(Widening),
+    /// Padding is sent at a growing rate.
+    Running(Measurement),
+    /// The rate is known, and short padding warms up cwnd.
+    CwndWarmup(CwndWarmup),
 }
 
-/// Where the long part of a connection's way is.
+/// Location of the long segment of a connection's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Between its two ends.
+pub(super) enum LongSegment {
+    /// Between the two ends of the connection.
     Own,
-    /// Behind the gateway at which it ends: this kernel sees how fast that takes, and not what the way carries.
+    /// Behind the gateway at which the connection ends. This kernel sees how fast the gateway takes bytes, and not
+    /// the bandwidth of the path.
     Behind,
 }
 
-impl Way {
-    /// How much padding a link takes. What is behind a gateway shows itself to that, by two round trips at its rate; what
-    /// is this side's own in a round trip and a quarter, if nothing goes while the last of it is confirmed.
+impl LongSegment {
+    /// Limit on padding, in bytes. A gateway measures the segment behind it with two round trips at its rate. The own
+    /// path takes a round trip and a quarter, if nothing is sent while the last of it is acknowledged.
     fn padding_max(self, round_trip: Duration) -> usize {
         let (time, least) = match self {
             Self::Own => (round_trip * 5 / 4, PADDING_LEAST),
@@ -53,74 +53,74 @@ impl Way {
     }
 }
 
-/// Padding under way.
+/// Padding being sent.
 #[derive(Debug)]
 struct Padding {
     round_trip: Duration,
     end: Instant,
     next_look: Instant,
     padded: usize,
-    /// At most.
+    /// Limit in bytes.
     most: usize,
 }
 
-/// A measurement under way.
+/// A running measurement.
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct Measurement {
     padding: Padding,
-    way: Way,
-    /// What the way is known to carry, in bytes per second.
+    segment: LongSegment,
+    /// Known rate of the path, in bytes per second.
     known: Option<u64>,
     looks: u32,
-    /// The last look, and what was confirmed then.
+    /// Time of the last look, and the bytes acknowledged then.
     looked: Option<(Instant, u64)>,
-    /// The highest seen, in bytes per second.
+    /// Highest delivery rate, in bytes per second.
     rate: u64,
-    /// The highest at which was confirmed what had left faster, in bytes per second.
+    /// Highest ACK rate of bytes that had left faster, in bytes per second.
     came: u64,
-    /// What may be under way, in bytes per second.
+    /// Rate that cwnd allows, in bytes per second.
     passed: u64,
-    /// What of it comes through, as far as is known.
+    /// Part of that rate that comes through, as far as is known.
     passes: u64,
-    /// Round trips without growth.
+    /// Consecutive round trips without growth.
     still: u32,
-    /// Looks in a row at a queue.
+    /// Consecutive looks that saw a queue.
     queued: u32,
 }
 
-/// What the kernel shows of a connection under measurement.
+/// A sample of a connection under measurement (`TCP_INFO`).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sight {
-    /// At which rate the peer confirms, in bytes per second; none where the sender was what limited it.
+pub(super) struct PathSample {
+    /// Delivery rate in bytes per second; `None` if the sender was the limit.
     pub rate: Option<u64>,
-    /// What may be under way, in bytes.
+    /// Congestion window, in bytes.
     pub window: u64,
-    /// What the peer has confirmed since the connection opened, in bytes.
+    /// Bytes acknowledged since the connection opened.
     pub confirmed: u64,
-    /// It has not confirmed all.
+    /// True if bytes are in flight.
     pub is_under_way: bool,
-    /// Round trips have become longer.
+    /// True if round trips have become longer.
     pub is_queued: bool,
 }
 
-/// What padding has come to.
+/// Progress of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// More is to be learned.
+    /// The measurement goes on.
     Going,
-    /// The way carries so many bytes per second, or more.
+    /// The path carries at least this many bytes per second.
     Found(u64),
-    /// It ends; of the rate nothing was learned that was not known.
+    /// The measurement ended and found no new rate.
     Ended,
 }
 
 impl Probe {
-    /// Begins, if it is due. The way is known to carry so many bytes per second, if it is.
+    /// Starts the measurement if it is due; `known` is the known rate of the path in bytes per second.
     pub fn begin(&mut self, now: Instant, known: Option<u64>) {
-        let Self::Due { round_trip, way } = *self else { return };
-        *self = Self::Running(Course {
-            padding: Padding::new(round_trip, way.padding_max(round_trip), now),
-            way,
+        let Self::Due { round_trip, segment } = *self else { return };
+        *self = Self::Running(Measurement {
+            padding: Padding::new(round_trip, segment.padding_max(round_trip), now),
+            segment,
             known,
             looks: 0,
             looked: None,
@@ -133,10 +133,10 @@ impl Probe {
         });
     }
 
-    /// Has the window widened instead, for what the way is known to carry, in bytes per second.
-    pub fn begin_widening(&mut self, now: Instant, known: u64, window: Window) {
+    /// Starts a cwnd warm-up instead, for a known rate in bytes per second.
+    pub fn begin_warmup(&mut self, now: Instant, known: u64, window: Cwnd) {
         if let Self::Due { round_trip, .. } = *self {
-            *self = Self::Widening(Widening::new(known, round_trip, window, now));
+            *self = Self::CwndWarmup(CwndWarmup::new(known, round_trip, window, now));
         }
     }
 
@@ -144,58 +144,61 @@ impl Probe {
         matches!(self, Self::Due { .. })
     }
 
-    /// Whether it is the gateway that has to remember, and not this side.
+    /// True if the gateway has to measure, and not this side.
     pub fn is_behind(&self) -> bool {
-        let (Self::Due { way, .. } | Self::Running(Course { way, .. })) = self else {
+        let (Self::Due { segment, .. } | Self::Running(Measurement { segment, .. })) = self else {
             return false;
         };
-        *way == Way::Behind
+        *segment == LongSegment::Behind
     }
 
-    /// Whether long padding goes.
+    /// True if long padding is being sent.
     pub fn is_running(&self) -> bool {
         matches!(self, Self::Running(_))
     }
 
-    /// Whether short padding goes.
-    pub fn is_widening(&self) -> bool {
-        matches!(self, Self::Widening(_))
+    /// True if short padding is being sent.
+    pub fn is_warming_up(&self) -> bool {
+        matches!(self, Self::CwndWarmup(_))
     }
 
-    /// Whether the connection's beginning is not over.
+    /// True if the measurement or the warm-up goes on.
     pub fn is_beginning(&self) -> bool {
-        matches!(self, Self::Running(_) | Self::Widening(_))
+        matches!(self, Self::Running(_) | Self::CwndWarmup(_))
     }
 
-    /// What may have gone in each round trip when it was last seen, in bytes per second: without a queue that passes.
+    /// Rate that cwnd allowed at the last look, in bytes per second; without a queue it comes through.
     pub fn passed(&self) -> Option<u64> {
         match self {
-            Self::Running(course) => Some(course.passed).filter(|&rate| rate > 0),
-            Self::Widening(_) | Self::Done | Self::Due { .. } => None,
+            Self::Running(measurement) => Some(measurement.passed).filter(|&rate| rate > 0),
+            Self::CwndWarmup(_) | Self::Done | Self::Due { .. } => None,
         }
     }
 
-    /// How much long padding may still go.
+    /// Bytes of long padding that may still be sent.
     pub fn allowance(&self) -> usize {
         match self {
-            Self::Running(Course { padding, .. }) => padding.most.saturating_sub(padding.padded),
-            Self::Widening(_) | Self::Done | Self::Due { .. } => 0,
+            Self::Running(Measurement { padding, .. }) => {
+                padding.most.saturating_sub(padding.padded)
+            }
+            Self::CwndWarmup(_) | Self::Done | Self::Due { .. } => 0,
         }
     }
 
-    /// So much padding has gone. At `now` it may be time for a look at the connection, if the kernel allows it. Ends
-    /// when nothing more is to be learned.
+    /// Records `count` bytes of padding, and looks at the connection if it is time. Ends when nothing more is to be
+    /// learned.
     pub fn handle_padded(
         &mut self,
         count: usize,
         now: Instant,
-        look: impl FnOnce() -> Option<Sight>,
+        look: impl FnOnce() -> Option<PathSample>,
     ) -> Progress {
-        let Self::Running(course) = self else { return Progress::Ended };
-        let is_time = course.padding.handle(count, now) && course.way == Way::Own;
+        let Self::Running(measurement) = self else { return Progress::Ended };
+        let is_time =
+            measurement.padding.handle(count, now) && measurement.segment == LongSegment::Own;
         let sight = if is_time { look() } else { None };
-        let judged = sight.map_or(Progress::Going, |sight| course.judge(sight, now));
-        let progress = if judged == Progress::Going { course.judge_end(now) } else { judged };
+        let judged = sight.map_or(Progress::Going, |sight| measurement.judge(sight, now));
+        let progress = if judged == Progress::Going { measurement.judge_end(now) } else { judged };
         if progress != Progress::Going {
             *self = Self::Done;
         }
@@ -204,13 +207,13 @@ impl Probe {
 }
 
 impl Padding {
-    /// Up to so much.
+    /// Plans padding of up to `most` bytes.
     fn new(round_trip: Duration, most: usize, now: Instant) -> Self {
         let (end, next_look) = (now + round_trip * ROUNDS_MAX, now + round_trip);
         Self { round_trip, end, next_look, padded: 0, most }
     }
 
-    /// Whether it is time for a look at the connection.
+    /// Records `count` bytes; returns true if it is time for a look at the connection.
     fn handle(&mut self, count: usize, now: Instant) -> bool {
         let was_enough = self.is_enough();
         self.padded += count;
@@ -229,8 +232,8 @@ impl Padding {
     }
 }
 
-impl Course {
-    fn judge(&mut self, sight: Sight, now: Instant) -> Progress {
+impl Measurement {
+    fn judge(&mut self, sight: PathSample, now: Instant) -> Progress {
         self.queued = if sight.is_queued { self.queued + 1 } else { 0 };
         self.looks += 1;
         self.passed = rate_of(sight.window, self.padding.round_trip);
@@ -242,8 +245,8 @@ impl Course {
             self.still = if grows { 0 } else { self.still + 1 };
             self.rate = self.rate.max(rate);
         }
-        // What may be under way is what the way holds, or up to twice as much, and what comes through is what it carries:
-        // the kernel's rate is that of a round trip, in which less went before.
+        // cwnd is the size of the path or up to twice as much, and the delivery rate is what the path carries. The
+        // kernel's rate is that of the last round trip, in which less was sent.
         let seen = sight.rate.unwrap_or(0).max(self.rate);
         let carried = if seen > 0 { beyond(seen).max(self.came) } else { u64::MAX };
         self.passes = carried.min(self.passed / 4 * 3).max(self.rate);
@@ -253,27 +256,27 @@ impl Course {
         } else if self.queued >= QUEUED_MAX || is_confirmed {
             Progress::Found(self.passes)
         } else if let Some(known) = self.known.filter(|known| self.passed >= known / 4 * 3) {
-            // What is confirmed from now on lets half as much again go, and does not meet a queue.
+            // ACKs from now on let half as much again go, and meet no queue.
             Progress::Found(known)
         } else {
             Progress::Going
         }
     }
 
-    /// Ends where there was enough of it and nothing more is to be seen, or nobody has had time for it.
+    /// Ends the measurement when all padding was sent and nothing more is to be seen, or time is up.
     fn judge_end(&self, now: Instant) -> Progress {
         let is_enough = self.padding.is_enough();
         if now >= self.padding.end {
             let is_seen = is_enough && self.passes > 0;
             if is_seen { Progress::Found(self.passes) } else { Progress::Ended }
-        } else if is_enough && self.way == Way::Behind {
+        } else if is_enough && self.segment == LongSegment::Behind {
             Progress::Ended
         } else {
             Progress::Going
         }
     }
 
-    /// So much is confirmed by now.
+    /// Records the bytes acknowledged so far.
     fn note_confirmed(&mut self, confirmed: u64, now: Instant) {
         if let Some((at, before)) = self.looked.replace((now, confirmed)) {
             let came = rate_of(confirmed.saturating_sub(before), now - at);
@@ -282,35 +285,35 @@ impl Course {
     }
 }
 
-/// A rate that was seen, and a part of it: more may come through.
+/// A rate plus a quarter: more may come through.
 fn beyond(rate: u64) -> u64 {
     rate.saturating_add(rate / 4)
 }
 
-/// What a rate comes to, in bytes per second.
+/// Bytes that a rate, in bytes per second, carries in `time`.
 fn bytes_within(rate: u64, time: Duration) -> u64 {
     u64::try_from(u128::from(rate) * time.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
 }
 
-/// The rate of so many bytes.
+/// Rate of `bytes` over `time`, in bytes per second.
 fn rate_of(bytes: u64, time: Duration) -> u64 {
     let rate = u128::from(bytes) * 1_000_000_000 / time.as_nanos().max(1);
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// A frame is long from here on: shorter ones leave in the first round trip anyway.
+/// Length from which a frame is long; shorter ones leave in the first round trip anyway.
 pub(super) const LONG: usize = 16 << 10;
-/// What a way may be found to carry, in bytes per second: a gigabit; near ways more.
+/// Highest rate that a probe can find, in bytes per second: a gigabit; more on short paths.
 const RATE: u64 = 125_000_000;
-/// Padding at most, where a way can be measured with so much, and where it is long.
+/// Limits on padding, for paths that little padding can measure and for long ones.
 const PADDING_LEAST: usize = 7 << 18;
 const PADDING_MAX: usize = 8 << 20;
-/// Round trips without growth by a quarter that say that the way is full (BBR's own rule).
+/// Round trips without growth by a quarter after which the path is full (BBR's own rule).
 const STILL_MAX: u32 = 3;
-/// Looks in a row that say that a queue is forming, and how many there are in a round trip.
+/// Consecutive looks that prove a queue, and looks per round trip.
 const QUEUED_MAX: u32 = 2;
 const LOOKS_A_ROUND: u32 = 4;
-/// Round trips at most, also where nobody has time for it.
+/// Limit in round trips, also if the sender is too slow.
 const ROUNDS_MAX: u32 = 24;
 
 #[cfg(test)]
@@ -319,30 +322,30 @@ mod tests {
 
     const ROUND_TRIP: Duration = Duration::from_millis(10);
 
-    /// A network, and who sends over it.
+    /// A simulated network and its sender.
     #[derive(Clone, Copy)]
-    struct Path {
-        /// In bytes per second.
+    struct SimNetwork {
+        /// Bandwidth in bytes per second.
         rate: u64,
         has_buffer: bool,
         limited_by_sender: bool,
         known: Option<u64>,
-        way: Way,
+        segment: LongSegment,
     }
 
-    const PATH: Path = Path {
+    const NETWORK: SimNetwork = SimNetwork {
         rate: 20_000_000,
         has_buffer: true,
         limited_by_sender: false,
         known: None,
-        way: Way::Own,
+        segment: LongSegment::Own,
     };
 
-    impl Path {
-        /// How much padding goes, how many looks it takes, and what it comes to: the window doubles every round trip.
+    impl SimNetwork {
+        /// Returns the padding sent, the number of looks, and the result. cwnd doubles every round trip.
         fn run(self) -> (usize, u32, Progress) {
             let start = Instant::now();
-            let mut probe = Probe::Due { round_trip: ROUND_TRIP, way: self.way };
+            let mut probe = Probe::Due { round_trip: ROUND_TRIP, segment: self.segment };
             probe.begin(start, self.known);
             let (mut window, mut looks, mut sum, mut progress) = (14_000, 0, 0, Progress::Going);
             let mut confirmed = 0;
@@ -355,7 +358,7 @@ mod tests {
                 assert_eq!(progress, Progress::Going);
                 sum += count;
                 confirmed += count as u64;
-                let sight = Sight {
+                let sight = PathSample {
                     rate: (!self.limited_by_sender).then_some(rate),
                     window,
                     confirmed,
@@ -374,26 +377,26 @@ mod tests {
 
     #[test]
     fn padding_ends_when_a_queue_begins_to_form() {
-        let (sum, looks, progress) = PATH.run();
-        // In the round trip in which the way became full.
+        let (sum, looks, progress) = NETWORK.run();
+        // The probe ends in the round trip that fills the path.
         assert!((5 * LOOKS_A_ROUND..6 * LOOKS_A_ROUND).contains(&looks), "{looks} looks");
         assert!(sum < 400_000, "{sum} bytes");
         let Progress::Found(rate) = progress else { panic!("{progress:?}") };
-        assert!((PATH.rate..=beyond(PATH.rate)).contains(&rate), "{rate} bytes per second");
-        // Of one who had little to send nothing is known but what may be under way.
-        let (_, _, progress) = Path { limited_by_sender: true, ..PATH }.run();
+        assert!((NETWORK.rate..=beyond(NETWORK.rate)).contains(&rate), "{rate} bytes per second");
+        // A sender with little to send shows only its cwnd.
+        let (_, _, progress) = SimNetwork { limited_by_sender: true, ..NETWORK }.run();
         let Progress::Found(rate) = progress else { panic!("{progress:?}") };
-        assert!((PATH.rate..2 * PATH.rate).contains(&rate), "{rate} bytes per second");
+        assert!((NETWORK.rate..2 * NETWORK.rate).contains(&rate), "{rate} bytes per second");
     }
 
     #[test]
-    fn what_has_passed_is_known_when_padding_ends_for_its_bytes() {
+    fn a_probe_reports_the_rate_that_passed() {
         let start = Instant::now();
-        let mut probe = Probe::Due { round_trip: ROUND_TRIP, way: Way::Own };
+        let mut probe = Probe::Due { round_trip: ROUND_TRIP, segment: LongSegment::Own };
         probe.begin(start, None);
         assert_eq!(probe.passed(), None);
         let sight = |window, is_under_way| {
-            Some(Sight { rate: None, window, confirmed: 0, is_under_way, is_queued: false })
+            Some(PathSample { rate: None, window, confirmed: 0, is_under_way, is_queued: false })
         };
         probe.handle_padded(1, start + ROUND_TRIP, || sight(500_000, true));
         assert_eq!(probe.passed(), Some(50_000_000));
@@ -407,13 +410,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_confirmed_is_not_waited_for_long() {
+    fn missing_acks_end_a_probe_soon() {
         let start = Instant::now();
-        let mut probe = Probe::Due { round_trip: ROUND_TRIP, way: Way::Own };
+        let mut probe = Probe::Due { round_trip: ROUND_TRIP, segment: LongSegment::Own };
         probe.begin(start, None);
         let (rate, window) = (Some(60_000_000), 1_000_000);
-        let sight =
-            || Some(Sight { rate, window, confirmed: 0, is_under_way: true, is_queued: false });
+        let sight = || {
+            Some(PathSample { rate, window, confirmed: 0, is_under_way: true, is_queued: false })
+        };
         let mut now = start + ROUND_TRIP;
         while probe.handle_padded(PADDING_LEAST, now, sight) == Progress::Going {
             now += ROUND_TRIP / LOOKS_A_ROUND;
@@ -424,57 +428,63 @@ mod tests {
 
     #[test]
     fn padding_ends_when_the_rate_grows_no_more() {
-        let (sum, looks, progress) = Path { has_buffer: false, ..PATH }.run();
+        let (sum, looks, progress) = SimNetwork { has_buffer: false, ..NETWORK }.run();
         assert!((8 * LOOKS_A_ROUND..10 * LOOKS_A_ROUND).contains(&looks), "{looks} looks");
         assert!(sum < 2_000_000, "{sum} bytes");
-        assert_eq!(progress, Progress::Found(PATH.rate));
+        assert_eq!(progress, Progress::Found(NETWORK.rate));
     }
 
     #[test]
-    fn padding_ends_before_the_way_is_full_where_that_is_known() {
-        let (sum, _, progress) = Path { known: Some(PATH.rate), ..PATH }.run();
+    fn padding_ends_early_where_the_rate_is_known() {
+        let (sum, _, progress) = SimNetwork { known: Some(NETWORK.rate), ..NETWORK }.run();
         assert!(sum < 150_000, "{sum} bytes");
-        assert_eq!(progress, Progress::Found(PATH.rate));
-        // It carries less than was known.
-        let (more, _, progress) = Path { known: Some(4 * PATH.rate), ..PATH }.run();
+        assert_eq!(progress, Progress::Found(NETWORK.rate));
+        // The path carries less than was known.
+        let (more, _, progress) = SimNetwork { known: Some(4 * NETWORK.rate), ..NETWORK }.run();
         assert!(more > sum, "{more} bytes");
         let Progress::Found(rate) = progress else { panic!("{progress:?}") };
-        assert!((PATH.rate..2 * PATH.rate).contains(&rate), "{rate} bytes per second");
+        assert!((NETWORK.rate..2 * NETWORK.rate).contains(&rate), "{rate} bytes per second");
     }
 
     #[test]
     fn padding_is_bounded_in_bytes_and_time() {
-        let endless = Path { rate: u64::MAX / 4, has_buffer: false, ..PATH };
+        let endless = SimNetwork { rate: u64::MAX / 4, has_buffer: false, ..NETWORK };
         let (sum, _, progress) = endless.run();
         assert!(sum < 2 * PADDING_LEAST, "{sum} bytes");
         assert!(matches!(progress, Progress::Found(_)), "{progress:?}");
-        let slow = Path { rate: 1_000_000, has_buffer: false, limited_by_sender: true, ..PATH };
+        let slow =
+            SimNetwork { rate: 1_000_000, has_buffer: false, limited_by_sender: true, ..NETWORK };
         assert_eq!(slow.run().1, (ROUNDS_MAX - 1) * LOOKS_A_ROUND);
     }
 
     #[test]
-    fn padding_is_as_long_as_the_way() {
-        let most = |ms| Way::Own.padding_max(Duration::from_millis(ms));
+    fn padding_grows_with_the_round_trip() {
+        let most = |ms| LongSegment::Own.padding_max(Duration::from_millis(ms));
         assert_eq!((most(1), most(10), most(40)), (PADDING_LEAST, PADDING_LEAST, 6_250_000));
         assert_eq!((most(100), most(u64::from(u32::MAX))), (PADDING_MAX, PADDING_MAX));
     }
 
     #[test]
-    fn what_a_gateway_takes_does_not_end_it() {
-        let behind = Path { rate: 1_000_000, way: Way::Behind, ..PATH };
+    fn the_intake_of_a_gateway_does_not_end_a_probe() {
+        let behind = SimNetwork { rate: 1_000_000, segment: LongSegment::Behind, ..NETWORK };
         assert_eq!(behind.run().1, (ROUNDS_MAX - 1) * LOOKS_A_ROUND);
-        let enough = Way::Behind.padding_max(ROUND_TRIP);
-        assert!(Path { rate: u64::MAX / 4, ..behind }.run().0 >= enough);
+        let enough = LongSegment::Behind.padding_max(ROUND_TRIP);
+        assert!(SimNetwork { rate: u64::MAX / 4, ..behind }.run().0 >= enough);
         assert_eq!(enough, 2_500_000);
-        assert_eq!(Way::Behind.padding_max(ROUND_TRIP * 30), PADDING_MAX);
+        assert_eq!(LongSegment::Behind.padding_max(ROUND_TRIP * 30), PADDING_MAX);
     }
 
     #[test]
-    fn what_is_done_is_not_begun_again() {
+    fn a_finished_probe_is_not_restarted() {
         let mut probe = Probe::Done;
         probe.begin(Instant::now(), None);
-        let sight =
-            Sight { rate: Some(1), window: 1, confirmed: 0, is_under_way: true, is_queued: false };
+        let sight = PathSample {
+            rate: Some(1),
+            window: 1,
+            confirmed: 0,
+            is_under_way: true,
+            is_queued: false,
+        };
         assert_eq!(probe.handle_padded(1, Instant::now(), || Some(sight)), Progress::Ended);
         assert_eq!((probe.is_running(), probe.allowance()), (false, 0));
     }

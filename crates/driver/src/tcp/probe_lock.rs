@@ -1,8 +1,8 @@
-//! Who of a host's processes finds out what a way carries.
+//! A lock that lets one process per host probe a path.
 //!
-//! Each that has a link over it would fill it with padding, at the same time, and see the share that the others have left
-//! it. So the first claims the way, by a name of the kernel's that ends with it however that ends, and others hear what it
-//! found from what is remembered.
+//! All processes with a link over the path would fill it with padding at once, and each would measure only its share.
+//! So the first takes a lock, an abstract socket name that the kernel frees when the process ends. The others read
+//! the result from the cache.
 
 use std::io;
 use std::net::IpAddr;
@@ -11,26 +11,26 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use crate::fork::Unshared;
 
-/// A way that is this process's to measure, as long as this lives.
+/// The right to probe a path, held while this value lives.
 #[derive(Debug)]
-pub(super) struct Claim {
-    /// What has the name, where others are to be kept from it.
+pub(super) struct ProbeLock {
+    /// Socket that holds the name; none if no lock is needed.
     _name: Option<Unshared<UnixDatagram>>,
 }
 
-impl Claim {
-    /// Claims the way between two addresses for a job's process.
+impl ProbeLock {
+    /// Takes the lock of the path between two addresses for a job.
     ///
     /// # Errors
-    /// When it is claimed; the system's.
+    /// Returned when another process holds the lock, or by the kernel.
     pub fn of(job: u64, here: IpAddr, there: IpAddr) -> io::Result<Self> {
-        // Hosts that share a kernel have networks, and with them names, of their own.
+        // Hosts that share a kernel have separate network namespaces, and names with them.
         let name = SocketAddr::from_abstract_name(format!("canele-way {job:x} {here} {there}"))?;
         Ok(Self { _name: Some(Unshared::new(UnixDatagram::bind_addr(&name)?)) })
     }
 
-    /// Of a way that others are to measure, too.
-    pub fn nobody() -> Self {
+    /// A lock of a path that other processes probe as well.
+    pub fn unlocked() -> Self {
         Self { _name: None }
     }
 }
@@ -40,16 +40,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_is_one_process_s_until_that_has_done() {
+    fn a_path_is_locked_by_one_process_at_a_time() {
         let (here, there) = ([127, 0, 0, 1], [127, 0, 0, 2]);
         // Tests of another run may be under way.
         let job = u64::from(std::process::id());
-        let claim = |job, from: [u8; 4], to: [u8; 4]| Claim::of(job, from.into(), to.into());
-        let first = claim(job, here, there).unwrap();
-        assert_eq!(claim(job, here, there).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        assert!(claim(job, there, here).is_ok(), "the way back is another");
-        assert!(claim(job + 1, here, there).is_ok(), "of another job");
+        let probe_lock =
+            |job, from: [u8; 4], to: [u8; 4]| ProbeLock::of(job, from.into(), to.into());
+        let first = probe_lock(job, here, there).unwrap();
+        assert_eq!(probe_lock(job, here, there).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert!(probe_lock(job, there, here).is_ok(), "the way back is another");
+        assert!(probe_lock(job + 1, here, there).is_ok(), "of another job");
         drop(first);
-        assert!(claim(job, here, there).is_ok());
+        assert!(probe_lock(job, here, there).is_ok());
     }
 }

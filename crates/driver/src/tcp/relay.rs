@@ -1,12 +1,11 @@
-//! What is said to a gateway, and what it answers.
+//! The protocol between ranks and gateways.
 //!
-//! A gateway carries connections between the hosts of its site and others. Whoever wants one calls it and
-//! proves the job's secret as one rank does to another (`handshake`), in clear; with its proof it
-//! sends a sealed [`Request`]. The gateway's [`Reply`] says whether the connection is there. From then on
-//! it passes bytes on, unread, and all that two ranks say to each other goes through it as if they had
-//! connected directly: they prove themselves to each other, and encrypt where they have to.
+//! A gateway carries connections between the hosts of its site and others. A caller connects and proves the job's
+//! secret as ranks do to each other (`handshake`), unencrypted. It sends a sealed [`Request`] with its proof. The
+//! gateway's [`Reply`] says whether the connection is established. From then on the gateway forwards bytes unread.
+//! The two ranks authenticate each other through it as if connected directly, and encrypt if the rule demands it.
 //!
-//! Gateways have no ranks. All of a job answer to [`GATEWAY`], and so does a gateway that calls another.
+//! Gateways have no ranks. All gateways of a job answer to [`GATEWAY`], which a gateway that calls another uses, too.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -22,29 +21,29 @@ use super::interfaces::{ADDRESSES_MAX, emit_one, parse_all, parse_one};
 use super::path_cost::PATH_COST_LEN;
 pub use super::path_cost::PathCost;
 
-/// In the place of a rank: a gateway, any of the job's.
+/// Rank number that stands for any gateway of the job.
 pub const GATEWAY: PeerId = PeerId(u32::MAX);
-/// In the place of a rank to be reached: no connection is wanted, but what those to other gateways cost.
+/// Rank number of a request that wants path costs to other gateways and no connection.
 pub const NOBODY: PeerId = PeerId(u32::MAX - 1);
 
-/// A connection that somebody wants.
+/// A request for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The rank to be reached.
     pub peer: PeerId,
-    /// Gateways of the peer's site, one of which is to be called; none if this is the peer's own site.
+    /// Gateways of the peer's site, one of which is to be called; empty within the peer's own site.
     pub via: Vec<SocketAddr>,
-    /// Where the peer listens.
+    /// Addresses where the peer listens.
     pub listeners: Vec<SocketAddr>,
 }
 
 impl Request {
-    /// A question: what the gateway's ways to these others cost, which it finds out then.
+    /// Asks for the path costs to other gateways, which the gateway then measures.
     pub fn of_path_costs(via: Vec<SocketAddr>) -> Self {
         Self { peer: NOBODY, via, listeners: Vec::new() }
     }
 
-    /// The request as it is sent.
+    /// Encodes the request.
     pub fn emit(&self) -> Vec<u8> {
         let mut bytes = self.peer.0.to_le_bytes().to_vec();
         let via = &self.via[..self.via.len().min(VIA_MAX)];
@@ -54,7 +53,7 @@ impl Request {
         bytes
     }
 
-    /// The request that somebody has sent; none when the bytes are none.
+    /// Decodes a request; `None` if malformed.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (peer, rest) = bytes.split_first_chunk::<4>()?;
         let (&count, mut rest) = rest.split_first()?;
@@ -67,70 +66,71 @@ impl Request {
     }
 }
 
-/// What lies behind the end of a connection, which is a gateway's.
+/// The path behind the end of a connection that ends at a gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Detour {
-    /// How much longer it takes to and fro.
+pub struct RelayInfo {
+    /// Additional round trip.
     pub round_trip: Duration,
-    /// Most of that is the link of two gateways, which measure what it carries.
+    /// True if most of it is the link of two gateways, which measure its bandwidth.
     pub is_measured: bool,
 }
 
-impl Detour {
-    /// With a link of two gateways before it.
+impl RelayInfo {
+    /// Adds a link of two gateways before it.
     #[must_use]
     pub fn behind_link(self, round_trip: Duration) -> Self {
         let is_measured = round_trip >= self.round_trip;
         Self { round_trip: round_trip + self.round_trip, is_measured }
     }
 
-    /// The whole way, behind and with a connection of such a round trip; none where nothing is behind that.
+    /// The whole path, including a connection with this round trip; empty if nothing is behind the connection.
     pub(super) fn before(self, own: Duration) -> Self {
         let own = if self.round_trip.is_zero() { Duration::ZERO } else { own };
         Self { round_trip: self.round_trip + own, ..self }
     }
 
-    /// Of a whole way what is behind its other end's connection.
+    /// The part of a whole path that is behind its other end's connection.
     pub(super) fn behind(self, own: Duration) -> Self {
         Self { round_trip: self.round_trip.saturating_sub(own), ..self }
     }
 
-    /// As it is sent.
-    pub(super) fn emit(self) -> [u8; DETOUR_LEN] {
-        let micros = u32::try_from(self.round_trip.min(DETOUR_MAX).as_micros()).unwrap_or(u32::MAX);
+    /// Encodes the path.
+    pub(super) fn emit(self) -> [u8; RELAY_INFO_LEN] {
+        let micros =
+            u32::try_from(self.round_trip.min(RELAY_INFO_MAX).as_micros()).unwrap_or(u32::MAX);
         (micros | if self.is_measured { MEASURED } else { 0 }).to_le_bytes()
     }
 
-    /// What somebody has sent: as little of it as may be believed.
-    pub(super) fn parse(bytes: [u8; DETOUR_LEN]) -> Self {
+    /// Decodes a path and limits its round trip to a plausible value.
+    pub(super) fn parse(bytes: [u8; RELAY_INFO_LEN]) -> Self {
         let word = u32::from_le_bytes(bytes);
-        let round_trip = Duration::from_micros((word & !MEASURED).into()).min(DETOUR_MAX);
+        let round_trip = Duration::from_micros((word & !MEASURED).into()).min(RELAY_INFO_MAX);
         Self { round_trip, is_measured: word & MEASURED != 0 }
     }
 }
 
-/// What becomes of a request.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The connection is there.
+    /// The connection is established.
     Open {
-        /// What there is between the gateway and the peer's host.
-        beyond: Detour,
+        /// Path between the gateway and the peer's host.
+        beyond: RelayInfo,
     },
-    /// It is not, for this reason.
+    /// The connection failed for this reason.
     Refused(String),
-    /// None was wanted, but what the ways to the gateways of the request cost, in their order.
+    /// Costs of the routes to the gateways of the request, in their order.
     PathCosts(Vec<PathCost>),
 }
 
 impl Reply {
-    /// The reply as it is sent.
+    /// Encodes the reply.
     pub fn emit(&self) -> [u8; REPLY_LEN] {
         let mut bytes = [0; REPLY_LEN];
         match self {
             Self::Open { beyond } => {
                 bytes[0] = OPEN;
-                bytes[1..1 + DETOUR_LEN].copy_from_slice(&beyond.emit());
+                bytes[1..1 + RELAY_INFO_LEN].copy_from_slice(&beyond.emit());
             }
             Self::Refused(text) => {
                 let end = text.floor_char_boundary(REPLY_LEN - 2);
@@ -151,10 +151,10 @@ impl Reply {
         bytes
     }
 
-    /// The reply that a gateway has sent; none when the bytes are none.
+    /// Decodes a gateway's reply; `None` if malformed.
     pub fn parse(bytes: &[u8; REPLY_LEN]) -> Option<Self> {
         match bytes[0] {
-            OPEN => Some(Self::Open { beyond: Detour::parse(*bytes[1..].first_chunk()?) }),
+            OPEN => Some(Self::Open { beyond: RelayInfo::parse(*bytes[1..].first_chunk()?) }),
             REFUSED => {
                 let text = str::from_utf8(bytes.get(2..2 + usize::from(bytes[1]))?).ok()?;
                 let is_line = !text.chars().any(char::is_control);
@@ -173,26 +173,25 @@ impl Reply {
     }
 }
 
-/// The part of a gateway in the handshakes, without IO. Called, it says what
-/// [`answer`](Self::answer) gives to a hello, then reads [`PROOF_HEAD_LEN`] bytes for
-/// [`check_proof`](Self::check_proof) and as many as that says for
-/// [`check_request`](Self::check_request). Calling another, it says its [`hello`](Self::hello), and to
-/// the answer what [`ask`](Self::ask) gives.
+/// The gateway's side of the handshakes, without IO. As the called side it sends [`answer`](Self::answer) to a hello.
+/// It then reads [`PROOF_HEAD_LEN`] bytes for [`check_proof`](Self::check_proof) and as many as that returns for
+/// [`check_request`](Self::check_request). As the caller of another gateway it sends its [`hello`](Self::hello), and
+/// [`ask`](Self::ask) after the answer.
 #[derive(Clone)]
-pub struct Porter {
+pub struct RelayHandshake {
     credentials: Credentials,
 }
 
-impl Porter {
-    /// A gateway of this job.
+impl RelayHandshake {
+    /// Creates the handshake of a gateway of this job.
     pub fn new(job: u64, secret: [u8; 32]) -> Self {
         Self { credentials: Credentials { rank: GATEWAY, job, secret } }
     }
 
-    /// The answer to a caller's hello, by a number that is used once.
+    /// Returns the answer to a caller's hello; the nonce is used once.
     ///
     /// # Errors
-    /// When it is nobody of this job who looks for a gateway.
+    /// Returned when the caller is not of this job or does not want a gateway.
     pub fn answer(
         &self,
         hello: &[u8; HELLO_LEN],
@@ -205,10 +204,10 @@ impl Porter {
         Ok(self.credentials.answer(hello, &CLEAR, nonce))
     }
 
-    /// How many bytes of request and seal follow.
+    /// Returns the length of the request and seal that follow.
     ///
     /// # Errors
-    /// When the caller does not know the secret, or announces more than a request has.
+    /// Returned when the caller does not know the secret, or announces too long a request.
     pub fn check_proof(
         &self,
         hello: &[u8; HELLO_LEN],
@@ -223,10 +222,10 @@ impl Porter {
         if len <= REQUEST_MAX { Ok(len + SEAL_LEN) } else { Err(Refusal::Protocol) }
     }
 
-    /// What the caller asks for.
+    /// Returns the caller's request.
     ///
     /// # Errors
-    /// When the words are not its own, or no request.
+    /// Returned when the seal is wrong, or the bytes are no request.
     pub fn check_request(
         &self,
         hello: &[u8; HELLO_LEN],
@@ -238,15 +237,15 @@ impl Porter {
         Request::parse(words).ok_or(Refusal::Protocol)
     }
 
-    /// The first word to another gateway, by a number that is used once.
+    /// Returns the hello to another gateway; the nonce is used once.
     pub fn hello(&self, nonce: [u8; 32]) -> [u8; HELLO_LEN] {
         self.credentials.hello(GATEWAY, false, 0, nonce)
     }
 
-    /// The second word to another gateway.
+    /// Returns the proof and request to another gateway.
     ///
     /// # Errors
-    /// When its answer shows that it does not know the secret.
+    /// Returned when the answer does not prove knowledge of the secret.
     pub fn ask(
         &self,
         hello: &[u8; HELLO_LEN],
@@ -256,7 +255,7 @@ impl Porter {
         ask(&self.credentials, hello, answer, request)
     }
 
-    /// What is sealed on the connection from now on, which this gateway has called or been called by.
+    /// Starts the session that seals later messages on the connection; `calls` is true on the calling side.
     pub fn session(
         &self,
         hello: &[u8; HELLO_LEN],
@@ -265,44 +264,44 @@ impl Porter {
     ) -> Session {
         let credentials = self.credentials.clone();
         let own = u8::from(calls);
-        Session { credentials, hello: *hello, answer: *answer, own, said: 0, heard: 0 }
+        Session { credentials, hello: *hello, answer: *answer, own, sent: 0, received: 0 }
     }
 }
 
-/// What two gateways say to each other by a connection that stays, as one of them has it: words that matter are sealed
-/// with the job's secret, each by its place, so that none can be changed, left out or said again.
+/// A lasting connection between two gateways, as one of them holds it. Messages that matter are sealed with the job's
+/// secret and their sequence number, so that none can be changed, dropped or replayed.
 pub struct Session {
     credentials: Credentials,
     hello: Hello,
     answer: Answer,
-    /// Which side this is.
+    /// This side: 1 if it called, 0 otherwise.
     own: u8,
-    said: u64,
-    heard: u64,
+    sent: u64,
+    received: u64,
 }
 
 impl Session {
-    /// The seal of the next word that this side says, which [was said](Self::note_said) then.
+    /// Returns the seal of this side's next message, which is then [recorded](Self::note_sent) as sent.
     pub fn seal(&self, word: &[u8]) -> [u8; SEAL_LEN] {
-        let code = self.credentials.sealing_later(&self.hello, &self.answer, self.own, self.said);
+        let code = self.credentials.sealing_later(&self.hello, &self.answer, self.own, self.sent);
         code.chain_update(word).finalize().into_bytes().into()
     }
 
-    /// A sealed word was said.
-    pub fn note_said(&mut self) {
-        self.said += 1;
+    /// Records that a sealed message was sent.
+    pub fn note_sent(&mut self) {
+        self.sent += 1;
     }
 
-    /// The next sealed word that the other side has said, without its seal.
+    /// Checks the other side's next sealed message and returns it without its seal.
     ///
     /// # Errors
-    /// When it has not said that.
+    /// Returned when the seal is wrong.
     pub fn check<'a>(&mut self, sealed: &'a [u8]) -> Result<&'a [u8], Refusal> {
         let (word, seal) = sealed.split_last_chunk::<SEAL_LEN>().ok_or(Refusal::Protocol)?;
         let other = 1 - self.own;
-        let code = self.credentials.sealing_later(&self.hello, &self.answer, other, self.heard);
+        let code = self.credentials.sealing_later(&self.hello, &self.answer, other, self.received);
         code.chain_update(word).verify_slice(seal).map_err(|_| Refusal::Altered)?;
-        self.heard += 1;
+        self.received += 1;
         Ok(word)
     }
 }
@@ -313,16 +312,16 @@ impl fmt::Debug for Session {
     }
 }
 
-impl fmt::Debug for Porter {
+impl fmt::Debug for RelayHandshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Porter").finish_non_exhaustive()
+        f.debug_struct("RelayHandshake").finish_non_exhaustive()
     }
 }
 
-/// What is said to a gateway that has answered: the proof, and the sealed request with its length.
+/// Returns the bytes for a gateway that has answered: the proof, and the sealed request with its length.
 ///
 /// # Errors
-/// When the answer shows that it does not know the secret.
+/// Returned when the answer does not prove knowledge of the secret.
 pub(super) fn ask(
     credentials: &Credentials,
     hello: &Hello,
@@ -331,36 +330,36 @@ pub(super) fn ask(
 ) -> Result<Vec<u8>, Refusal> {
     credentials.check_answer(hello, &CLEAR, answer)?;
     let words = request.emit();
-    let mut said = credentials.proof(hello, &CLEAR, answer).to_vec();
-    said.extend((words.len() as u16).to_le_bytes());
-    said.extend(&words);
-    said.extend(credentials.seal(hello, answer, &words));
-    Ok(said)
+    let mut sent = credentials.proof(hello, &CLEAR, answer).to_vec();
+    sent.extend((words.len() as u16).to_le_bytes());
+    sent.extend(&words);
+    sent.extend(credentials.seal(hello, answer, &words));
+    Ok(sent)
 }
 
 /// Length of a hello to a gateway.
 pub const RESUME_LEN: usize = HELLO_LEN;
 /// Length of a gateway's answer to it.
 pub const CHALLENGE_LEN: usize = ANSWER_LEN;
-/// Length of what is read behind the answer: a proof, and the length of the request.
+/// Length of the head after the answer: a proof, and the length of the request.
 pub const PROOF_HEAD_LEN: usize = PROOF_LEN + 2;
 /// Length of a reply.
 pub const REPLY_LEN: usize = 128;
-/// No request is longer: rank, count, and all addresses of IPv6.
+/// Maximum length of a request: rank, count, and all addresses as IPv6.
 pub const REQUEST_MAX: usize = 5 + (VIA_MAX + ADDRESSES_MAX) * 19;
-/// Gateways named in a request.
+/// Maximum number of gateways named in a request.
 pub(super) const VIA_MAX: usize = 8;
 
-pub(super) const DETOUR_LEN: usize = 4;
-/// In the place of a detour's length: whether it is measured.
+pub(super) const RELAY_INFO_LEN: usize = 4;
+/// Flag in an encoded path: gateways measure it.
 const MEASURED: u32 = 1 << 31;
-/// A longer one is taken for this: nobody waits so long for what may be lost.
-const DETOUR_MAX: Duration = Duration::from_secs(10);
+/// Maximum round trip of an encoded path; longer ones are cut to it.
+const RELAY_INFO_MAX: Duration = Duration::from_secs(10);
 
 const OPEN: u8 = 1;
 const REFUSED: u8 = 2;
 const PATH_COSTS: u8 = 3;
-/// Nothing is encrypted between a rank and a gateway: it is between ranks.
+/// Channel binding between a rank and a gateway, which do not encrypt; the ranks encrypt end to end.
 const CLEAR: [u8; 32] = [0; 32];
 
 #[cfg(test)]
@@ -378,35 +377,35 @@ mod tests {
         Credentials { rank: PeerId(3), job: 1, secret: [secret; 32] }
     }
 
-    /// The porter's verdict on what `caller` says, each byte of which `alter` may change.
+    /// Returns the gateway's verdict on a call whose bytes `alter` may change.
     fn call(caller: &Credentials, alter: impl Fn(usize, &mut Vec<u8>)) -> Result<Request, Refusal> {
-        let porter = Porter::new(1, [7; 32]);
+        let gateway = RelayHandshake::new(1, [7; 32]);
         let mut hello = caller.hello(GATEWAY, false, 0, [1; 32]).to_vec();
         alter(0, &mut hello);
-        let heard = <Hello>::try_from(&hello[..]).unwrap();
-        let answer = porter.answer(&heard, [2; 32])?;
+        let received = <Hello>::try_from(&hello[..]).unwrap();
+        let answer = gateway.answer(&received, [2; 32])?;
         let hello = caller.hello(GATEWAY, false, 0, [1; 32]);
-        let mut said = match ask(caller, &hello, &answer, &request()) {
-            Ok(said) => said,
+        let mut sent = match ask(caller, &hello, &answer, &request()) {
+            Ok(sent) => sent,
             Err(refusal) => {
                 assert_eq!(refusal, Refusal::Secret);
                 let credulous = Credentials { rank: caller.rank, job: caller.job, ..*caller };
                 let words = request().emit();
-                let mut said = credulous.proof(&hello, &CLEAR, &answer).to_vec();
-                said.extend((words.len() as u16).to_le_bytes());
-                said.extend(&words);
-                said.extend(credulous.seal(&hello, &answer, &words));
-                said
+                let mut sent = credulous.proof(&hello, &CLEAR, &answer).to_vec();
+                sent.extend((words.len() as u16).to_le_bytes());
+                sent.extend(&words);
+                sent.extend(credulous.seal(&hello, &answer, &words));
+                sent
             }
         };
-        alter(HELLO_LEN, &mut said);
-        let (head, rest) = said.split_first_chunk().unwrap();
-        let len = porter.check_proof(&heard, &answer, head)?;
-        porter.check_request(&heard, &answer, rest.get(..len).ok_or(Refusal::Closed)?)
+        alter(HELLO_LEN, &mut sent);
+        let (head, rest) = sent.split_first_chunk().unwrap();
+        let len = gateway.check_proof(&received, &answer, head)?;
+        gateway.check_request(&received, &answer, rest.get(..len).ok_or(Refusal::Closed)?)
     }
 
     #[test]
-    fn a_member_is_heard_and_a_thief_refused() {
+    fn a_member_is_accepted_and_a_thief_refused() {
         assert_eq!(call(&rank(7), |_, _| {}), Ok(request()));
         assert_eq!(call(&rank(8), |_, _| {}), Err(Refusal::Secret));
         let stranger = Credentials { job: 2, ..rank(7) };
@@ -414,12 +413,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_gateway_says_to_a_thief_is_of_no_use() {
+    fn a_gateway_gives_a_thief_nothing_useful() {
         let hello = rank(7).hello(GATEWAY, false, 0, [1; 32]);
-        let answer = Porter::new(1, [8; 32]).answer(&hello, [2; 32]).unwrap();
+        let answer = RelayHandshake::new(1, [8; 32]).answer(&hello, [2; 32]).unwrap();
         assert_eq!(ask(&rank(7), &hello, &answer, &request()), Err(Refusal::Secret));
         let encrypting = rank(7).hello(GATEWAY, true, 0, [1; 32]);
-        assert_eq!(Porter::new(1, [7; 32]).answer(&encrypting, [2; 32]), Err(Refusal::Protocol));
+        assert_eq!(
+            RelayHandshake::new(1, [7; 32]).answer(&encrypting, [2; 32]),
+            Err(Refusal::Protocol)
+        );
     }
 
     #[test]
@@ -447,49 +449,49 @@ mod tests {
     }
 
     #[test]
-    fn a_way_is_measured_by_gateways_where_most_of_it_is_between_them() {
-        let detour =
-            |ms, is_measured| Detour { round_trip: Duration::from_millis(ms), is_measured };
+    fn gateways_measure_a_path_that_is_mostly_theirs() {
+        let relay_info =
+            |ms, is_measured| RelayInfo { round_trip: Duration::from_millis(ms), is_measured };
         let link = Duration::from_millis(12);
-        assert_eq!(detour(1, false).behind_link(link), detour(13, true));
-        assert_eq!(detour(30, false).behind_link(link), detour(42, false));
+        assert_eq!(relay_info(1, false).behind_link(link), relay_info(13, true));
+        assert_eq!(relay_info(30, false).behind_link(link), relay_info(42, false));
     }
 
     #[test]
-    fn each_end_knows_what_is_behind_its_own_connection() {
+    fn each_end_knows_the_path_behind_its_own_connection() {
         let (far, near) = (Duration::from_millis(12), Duration::from_millis(1));
-        let beyond = Detour { round_trip: near, is_measured: false };
-        assert_eq!(beyond.before(far).behind(near), Detour { round_trip: far, ..beyond });
-        assert_eq!(Detour::default().before(far).behind(near), Detour::default(), "directly");
+        let beyond = RelayInfo { round_trip: near, is_measured: false };
+        assert_eq!(beyond.before(far).behind(near), RelayInfo { round_trip: far, ..beyond });
+        assert_eq!(RelayInfo::default().before(far).behind(near), RelayInfo::default(), "directly");
     }
 
     #[test]
-    fn what_gateways_seal_cannot_be_changed_left_out_or_said_again() {
-        let porter = Porter::new(1, [7; 32]);
-        let hello = porter.hello([1; 32]);
-        let answer = porter.answer(&hello, [2; 32]).unwrap();
-        let mut one = porter.session(&hello, &answer, true);
-        let said: Vec<Vec<u8>> = [b"first", b"again", b"third"]
+    fn sealed_messages_cannot_be_changed_dropped_or_replayed() {
+        let gateway = RelayHandshake::new(1, [7; 32]);
+        let hello = gateway.hello([1; 32]);
+        let answer = gateway.answer(&hello, [2; 32]).unwrap();
+        let mut one = gateway.session(&hello, &answer, true);
+        let sent: Vec<Vec<u8>> = [b"first", b"again", b"third"]
             .map(|word| {
                 let sealed = [&word[..], &one.seal(word)].concat();
-                one.note_said();
+                one.note_sent();
                 sealed
             })
             .to_vec();
         let hears = |which: &[usize]| {
-            let mut other = porter.session(&hello, &answer, false);
-            which.iter().all(|&at| other.check(&said[at]).is_ok_and(|word| word == &said[at][..5]))
+            let mut other = gateway.session(&hello, &answer, false);
+            which.iter().all(|&at| other.check(&sent[at]).is_ok_and(|word| word == &sent[at][..5]))
         };
         assert!(hears(&[0, 1, 2]));
         assert!(!hears(&[1]) && !hears(&[0, 0]) && !hears(&[0, 2]));
-        let mut other = porter.session(&hello, &answer, false);
-        let changed = [&b"First"[..], &said[0][5..]].concat();
+        let mut other = gateway.session(&hello, &answer, false);
+        let changed = [&b"First"[..], &sent[0][5..]].concat();
         assert_eq!(other.check(&changed), Err(Refusal::Altered));
         assert_eq!(other.check(b"short"), Err(Refusal::Protocol));
-        // Nor is one side's word the other's, nor that of another connection.
-        assert!(one.check(&said[0]).is_err());
-        let answer = porter.answer(&hello, [3; 32]).unwrap();
-        assert!(porter.session(&hello, &answer, false).check(&said[0]).is_err());
+        // A message of one side, or of another connection, does not pass for the other's.
+        assert!(one.check(&sent[0]).is_err());
+        let answer = gateway.answer(&hello, [3; 32]).unwrap();
+        assert!(gateway.session(&hello, &answer, false).check(&sent[0]).is_err());
         assert!(!format!("{one:?}").contains('7'));
     }
 
@@ -508,7 +510,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_of_a_stranger_are_a_request_or_are_not(
+        fn arbitrary_bytes_parse_as_a_request_or_fail(
             bytes: Vec<u8>,
             cut in 0usize..40,
         ) {
@@ -521,7 +523,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_of_a_gateway_are_a_reply_or_are_not(
+        fn arbitrary_bytes_parse_as_a_reply_or_fail(
             mut bytes: [u8; REPLY_LEN],
             micros: u32,
             is_measured: bool,
@@ -531,9 +533,9 @@ mod tests {
                 let _ = Reply::parse(&bytes);
             }
             let round_trip = Duration::from_micros(micros.into());
-            let reply = Reply::Open { beyond: Detour { round_trip, is_measured } };
+            let reply = Reply::Open { beyond: RelayInfo { round_trip, is_measured } };
             let Some(Reply::Open { beyond }) = Reply::parse(&reply.emit()) else { panic!("{reply:?}") };
-            prop_assert_eq!(beyond, Detour { round_trip: round_trip.min(DETOUR_MAX), is_measured });
+            prop_assert_eq!(beyond, RelayInfo { round_trip: round_trip.min(RELAY_INFO_MAX), is_measured });
         }
     }
 }

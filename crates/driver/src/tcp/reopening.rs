@@ -105,7 +105,7 @@ fn a_link_that_was_lost_is_opened_anew_by_either_end() {
 fn segment_bytes(pair: &mut Pair) -> u64 {
     let Link::Open { key } = pair.rails[0].links[&PeerId(1)] else { panic!() };
     let Some(Socket::Open(open)) = pair.rails[0].sockets.get_mut(&key) else { panic!() };
-    open.pacing.is_far = true;
+    open.pacing.is_wan = true;
     TcpSample::of(&open.stream.channel.socket).unwrap().segment_bytes
 }
 

@@ -1,30 +1,29 @@
-//! How soon the kernel repeats what nobody has confirmed.
+//! The minimum RTO and the delayed-ACK timer of WAN connections.
 //!
-//! What is lost before other packets is missed by their confirmations, within a round trip. The last of a message, or a
-//! repeat that is lost in its turn, is missed by a timer: after a round trip and 200 ms, for a receiver may keep its
-//! confirmation back for as long. Over a long way both are set to what its ends need: the receiver keeps nothing back for
-//! longer than a host takes to answer, and the sender waits for a moment more than that. Each end does so for itself; where
-//! the other's kernel is older, a word that has to wait for its answer is repeated once in vain.
+//! A packet lost before others is detected by their ACKs within a round trip. The last packet of a message, or a lost
+//! retransmission, needs the retransmission timer: a round trip plus 200 ms, because a receiver may delay its ACK
+//! that long. On a WAN path each end lowers both timers. The receiver delays ACKs no longer than a host takes to
+//! answer, and the sender waits a little longer than that. If the other end's kernel is older, a message that waits
+//! for its answer is retransmitted once needlessly.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::measure;
 
-/// Has what is lost at the end be repeated soon, and what comes be confirmed soon, on a connection over a long way. Where the
-/// system does not know how (Linux before 6.15), it stays as it was.
-pub(super) fn hasten(socket: &impl AsFd) {
-    for (option, time) in [(TCP_DELACK_MAX_US, CONFIRMED_WITHIN), (TCP_RTO_MIN_US, REPEATED_AFTER)]
-    {
+/// Lowers the minimum RTO and the delayed-ACK timer of a WAN connection (Linux ≥ 6.15). Older kernels keep their
+/// defaults.
+pub(super) fn lower_rto(socket: &impl AsFd) {
+    for (option, time) in [(TCP_DELACK_MAX_US, DELAYED_ACK_MAX), (TCP_RTO_MIN_US, RTO_MIN)] {
         let us = time.as_micros() as u32;
         let _ = measure::set(socket, libc::IPPROTO_TCP, option, &us.to_ne_bytes());
     }
 }
 
-/// Of a round trip that a host answers late, with its own timer's grain (4 ms on many systems).
-const CONFIRMED_WITHIN: Duration = Duration::from_millis(8);
-/// Besides the round trip: longer than a confirmation is kept back, and than hosts are late otherwise.
-const REPEATED_AFTER: Duration = Duration::from_millis(16);
+/// Maximum ACK delay: a host answers late by its timer's tick (4 ms on many systems).
+const DELAYED_ACK_MAX: Duration = Duration::from_millis(8);
+/// Minimum RTO beyond the round trip: longer than an ACK is delayed, and than hosts are late otherwise.
+const RTO_MIN: Duration = Duration::from_millis(16);
 
 /// From `linux/tcp.h`.
 const TCP_RTO_MIN_US: libc::c_int = 45;
@@ -37,14 +36,14 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_far_connection_repeats_soon_where_the_system_knows_how() {
+    fn a_wan_connection_has_a_low_rto_where_the_kernel_supports_it() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let Some(usual) = measure::number(&socket, TCP_RTO_MIN_US) else { return };
-        hasten(&socket);
+        lower_rto(&socket);
         let [repeated, confirmed] = [TCP_RTO_MIN_US, TCP_DELACK_MAX_US]
             .map(|option| measure::number(&socket, option).expect("it has the other"));
-        let asked = [REPEATED_AFTER, CONFIRMED_WITHIN].map(|time| time.as_micros() as u32);
+        let asked = [RTO_MIN, DELAYED_ACK_MAX].map(|time| time.as_micros() as u32);
         assert!(usual > repeated && repeated >= asked[0], "{usual} to {repeated}");
         assert!(confirmed >= asked[1] && confirmed <= repeated, "{confirmed} within {repeated}");
     }

@@ -7,7 +7,7 @@ use topo::Cache;
 use wire::{Body, Frame, FrameToken, PeerId};
 
 use super::open::BURST_MIN;
-use super::probe::{LONG, Probe, Way};
+use super::probe::{LONG, LongSegment, Probe};
 use super::{Knowledge, PADDING_OF_ALL, Socket, TcpConfig, TcpRail};
 use crate::rail::{Event, Post, Rail};
 
@@ -95,7 +95,7 @@ fn who_sleeps_is_woken_once_by_the_time_to_look_at_what_was_handed_over() {
         assert!(Instant::now() < limit, "no link opens");
     };
     rail.poll(&mut |_| {});
-    rail.stalls.add(key);
+    rail.qdisc_drops.add(key);
     assert!(rail.prepare_sleep() && rings(&rail, Duration::from_secs(20)), "it was to be looked");
     rail.finish_sleep();
     rail.poll(&mut |_| {});
@@ -106,7 +106,7 @@ fn who_sleeps_is_woken_once_by_the_time_to_look_at_what_was_handed_over() {
 fn probe_of(rail: &mut TcpRail) -> &mut Probe {
     let open = rail.sockets.values_mut().find_map(|socket| match socket {
         Socket::Open(open) => Some(open),
-        Socket::Unproved(_) => None,
+        Socket::PendingConnection(_) => None,
     });
     &mut open.expect("a link").pacing.probe
 }
@@ -115,7 +115,7 @@ fn probe_of(rail: &mut TcpRail) -> &mut Probe {
 fn take_for_far(rail: &mut TcpRail, cache: Option<Cache>) {
     // Tests of another run may be under way.
     rail.knowledge = Knowledge::at(cache, std::process::id().into());
-    *probe_of(rail) = Probe::Due { round_trip: ROUND_TRIP, way: Way::Own };
+    *probe_of(rail) = Probe::Due { round_trip: ROUND_TRIP, segment: LongSegment::Own };
 }
 
 /// Polls two rails until their links are at rest.

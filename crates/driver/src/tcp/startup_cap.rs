@@ -1,82 +1,85 @@
-//! To what a connection that begins is held.
+//! A cap on the rate of a connection in BBR startup.
 //!
-//! BBR's beginning sends nearly three times what it has measured, to see whether that passes, and who sends now and then
-//! never comes to the end of it. So the connection is held to what was found before until it has seen the way full, and
-//! until then as far as what it sends comes through, by the [trains](Train) of long frames.
+//! BBR startup sends at nearly three times the measured rate to see whether that passes. A connection that sends
+//! rarely never leaves startup. The cap is therefore the rate found before, until BBR has seen the path full. Until
+//! then the cap rises as far as long frames come through, judged by their [packet trains](PacketTrain).
 
 use std::time::{Duration, Instant};
 
 use super::measure::Pace;
-use super::packet_train::{Passage, Train};
+use super::packet_train::{PacketTrain, TrainSample};
 
-/// What a connection is held to, and what tells whether that is right.
+/// The startup cap of a connection, and the evidence for or against it.
 #[derive(Debug, Default)]
-pub(super) struct Hold {
-    /// In bytes per second, while it begins.
+pub(super) struct StartupCap {
+    /// Cap in bytes per second, while the connection is in startup.
     rate: Option<u64>,
-    /// Of what leaves meanwhile.
-    train: Train,
-    /// The greatest rate that was known to come through lately, in bytes per second: a busy host has single trains come
-    /// slower.
+    /// The packet train that leaves meanwhile.
+    train: PacketTrain,
+    /// Highest rate known to come through lately, in bytes per second. Single trains come slower on a busy host.
     carried: u64,
 }
 
-/// What is to be done with the connection.
+/// The action that a look at the connection calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// Nothing.
+pub(super) enum CapAction {
+    /// No change.
     Stay,
-    /// It is to be held to this, in bytes per second.
-    Hold(u64),
-    /// To be held to this and begun anew: what it has measured is less, and would bind it.
+    /// Cap the rate at this many bytes per second.
+    Cap(u64),
+    /// Cap the rate at this and restart BBR, whose lower estimate would limit it.
     Renew(u64),
-    /// To be let go: it knows what the way carries.
+    /// Remove the cap: BBR knows the bandwidth of the path.
     Release,
 }
 
-impl Hold {
-    /// What it is held to now, in bytes per second.
+impl StartupCap {
+    /// Current cap, in bytes per second.
     pub fn rate(&self) -> Option<u64> {
         self.rate
     }
 
-    /// It is held to so much from now on, or to nothing.
+    /// Sets or removes the cap.
     pub fn set(&mut self, rate: Option<u64>) {
         self.rate = rate;
     }
 
-    /// So much comes through, or at least did when that was learned.
+    /// Records a rate that comes through, or did when it was learned.
     pub fn learn(&mut self, rate: u64) {
         self.carried = rate;
     }
 
-    /// A rate was found, and there is room to see that more comes through.
-    pub fn begin(&mut self, rate: u64) -> Verdict {
+    /// Starts the cap at a rate that was found, plus headroom to see whether more comes through.
+    pub fn begin(&mut self, rate: u64) -> CapAction {
         self.carried = rate;
-        Verdict::Hold(beyond(rate))
+        CapAction::Cap(beyond(rate))
     }
 
-    /// A look at the connection, to be had now and then from when a long frame leaves while it [is awaited](Self::awaits).
-    pub fn look(&mut self, now: Instant, pace: &Pace) -> Verdict {
-        let Some(held) = self.rate else { return Verdict::Stay };
+    /// Judges the connection by its packet train. Called repeatedly from the moment a long frame leaves, while it
+    /// [awaits](Self::awaits) more.
+    pub fn look(&mut self, now: Instant, pace: &Pace) -> CapAction {
+        let Some(held) = self.rate else { return CapAction::Stay };
         let left = held.min(pace.paced);
         let Some(came) = self.train.look(now, pace.confirmed, pace.is_under_way, left) else {
-            return Verdict::Stay;
+            return CapAction::Stay;
         };
-        let finding = Finding::of(came, left, pace.is_queued);
-        let lately = if finding == Finding::Full { self.carried / 8 * 7 } else { self.carried };
+        let finding = TrainVerdict::of(came, left, pace.is_queued);
+        let lately =
+            if finding == TrainVerdict::Full { self.carried / 8 * 7 } else { self.carried };
         self.carried = came.rate().max(lately);
         match finding {
-            Finding::Free if may_renew(pace) => Verdict::Renew(held.max(beyond(left))),
-            Finding::Full if beyond(self.carried) < held => Verdict::Hold(beyond(self.carried)),
-            Finding::Free | Finding::Full | Finding::Unclear => Verdict::Stay,
+            TrainVerdict::Free if may_renew(pace) => CapAction::Renew(held.max(beyond(left))),
+            TrainVerdict::Full if beyond(self.carried) < held => {
+                CapAction::Cap(beyond(self.carried))
+            }
+            TrainVerdict::Free | TrainVerdict::Full | TrainVerdict::Unclear => CapAction::Stay,
         }
     }
 
-    /// Whether it has come to the end of its beginning, and what then: where it has seen as much as it was held to, there
-    /// may be more. Where packets get lost without a queue it has seen nothing, then or later: what is repaired is limited by
-    /// what may be under way meanwhile, which BBR takes for the way's end, and would go on at a part of the rate.
-    pub fn judge_end(&self, pace: &Pace) -> Option<Verdict> {
+    /// Returns the action at the end of startup, if it has ended. If BBR measured as much as the cap, there may be
+    /// more. If packets are lost without a queue, BBR's estimate is wrong now and later. Loss recovery limits the
+    /// bytes in flight, BBR takes that for a full path, and would go on at a fraction of the rate.
+    pub fn judge_end(&self, pace: &Pace) -> Option<CapAction> {
         if pace.is_beginning {
             return None;
         }
@@ -84,35 +87,35 @@ impl Hold {
         let has_passed = has_passed(pace.bytes_per_s, known);
         let is_misled = !has_passed && pace.is_lossy && !pace.is_queued;
         match (self.rate, has_passed) {
-            _ if is_misled && !may_renew(pace) => Some(Verdict::Stay),
-            (Some(held), false) if is_misled => Some(Verdict::Renew(held)),
-            (Some(held), true) => Some(Verdict::Renew(beyond(held))),
-            (Some(_), false) => Some(Verdict::Release),
-            (None, false) if is_misled => Some(Verdict::Renew(beyond(known))),
+            _ if is_misled && !may_renew(pace) => Some(CapAction::Stay),
+            (Some(held), false) if is_misled => Some(CapAction::Renew(held)),
+            (Some(held), true) => Some(CapAction::Renew(beyond(held))),
+            (Some(_), false) => Some(CapAction::Release),
+            (None, false) if is_misled => Some(CapAction::Renew(beyond(known))),
             (None, _) => None,
         }
     }
 
-    /// Whether there is more to be seen.
+    /// True if more ACKs of the train are expected.
     pub fn awaits(&self, now: Instant) -> bool {
         self.rate.is_some() && self.train.is_awaited(now)
     }
 }
 
-/// What comes of a train that has left at a rate while the connection was held.
+/// The result of one train that left while the connection was capped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finding {
-    /// All of it has come through: there may be room for more.
+enum TrainVerdict {
+    /// The whole train came through: there may be room for more.
     Free,
-    /// Part of it waited in a queue, and came through slower.
+    /// Part of it waited in a queue and came through slower.
     Full,
-    /// Neither can be said.
+    /// The train proves neither.
     Unclear,
 }
 
-impl Finding {
-    /// Of a train that left at a rate, in bytes per second, with a queue on its way or without.
-    fn of(came: Passage, left: u64, is_queued: bool) -> Self {
+impl TrainVerdict {
+    /// Judges a train that left at `left` bytes per second, with or without a queue on its path.
+    fn of(came: TrainSample, left: u64, is_queued: bool) -> Self {
         let is_slow = came.rate() < left / 4 * 3 && came.delay_at(left) >= TELLING;
         if has_passed(came.rate(), left) {
             Self::Free
@@ -124,28 +127,28 @@ impl Finding {
     }
 }
 
-/// A rate, and what goes beyond it. It is tried, too, when all that left at a rate has come through: where the way was full
-/// just then, that makes no queue as long as half of a train.
+/// A rate plus headroom. It is tried also when all that left at a rate has come through: on a full path that queues
+/// less than half a train.
 pub(super) fn beyond(rate: u64) -> u64 {
     rate.saturating_add(rate / HEADROOM)
 }
 
-/// Whether what left at a rate has come through at another that is the same but for headers and what varies: many packets are
-/// confirmed at a time, and hosts are busy.
+/// True if the ACK rate matches the sending rate, apart from headers and jitter: many packets are acknowledged at
+/// once, and hosts are busy.
 fn has_passed(came: u64, left: u64) -> bool {
     came >= left / 6 * 5
 }
 
-/// Whether it does not pause right now, nor repairs: then it would begin with next to no window. Where queues stand, somebody
-/// else's or its own, the pause is what ends them, unless they end before.
+/// True if BBR is neither in PROBE_RTT nor in loss recovery; a restart then would begin with almost no cwnd. A
+/// standing queue, its own or another flow's, is drained by that pause, unless it drains before.
 pub(super) fn may_renew(pace: &Pace) -> bool {
     !pace.is_pausing && !pace.is_repairing && !pace.is_clogged
 }
 
-/// What goes beyond the rate that is known: a quarter. Headers, which the kernel counts, and BBR's own margin take some
-/// of it; the rest shows whether more comes through.
+/// Share of the known rate that is added as headroom: a quarter. Headers, which the kernel counts, and BBR's own
+/// margin take some of it. The rest shows whether more comes through.
 const HEADROOM: u64 = 4;
-/// Hosts that are busy hold a train up for some milliseconds; a queue of so much harms nobody.
+/// Delay that proves a queue: busy hosts delay a train by some milliseconds, and a queue of so much harms nobody.
 const TELLING: Duration = Duration::from_millis(6);
 
 #[cfg(test)]
@@ -154,7 +157,7 @@ mod tests {
     use crate::tcp::measure::is_queued;
     use std::collections::VecDeque;
 
-    /// One that begins, on a free way.
+    /// A connection in startup on an idle path.
     const PACE: Pace = Pace {
         bytes_per_s: 10_000_000,
         is_beginning: true,
@@ -169,121 +172,121 @@ mod tests {
     };
 
     #[test]
-    fn what_is_held_is_let_through_as_far_as_it_comes_through() {
+    fn a_cap_rises_as_far_as_trains_come_through() {
         let held = 10_000_000;
-        let train = |rate| Passage::at(rate, held);
+        let train = |rate| TrainSample::at(rate, held);
         let (free, full) = (
-            |came| Finding::of(train(came), held, false),
-            |came| Finding::of(train(came), held, true),
+            |came| TrainVerdict::of(train(came), held, false),
+            |came| TrainVerdict::of(train(came), held, true),
         );
-        assert_eq!(free(held), Finding::Free);
-        assert_eq!(full(held / 10 * 9), Finding::Free, "all the same");
-        // A connection that is held to a quarter more than its way carries is left so.
-        assert_eq!(full(held / 5 * 4), Finding::Unclear);
-        assert_eq!(full(held / 2), Finding::Full);
-        assert_eq!(full(held / 3 * 2), Finding::Full);
-        assert_eq!(free(held / 2), Finding::Unclear, "its sender paused");
-        // The kernel let it go slower than it was held to.
-        assert_eq!(Finding::of(train(held / 4), held / 4, true), Finding::Free);
-        assert_eq!(Finding::of(train(held / 8), held / 4, true), Finding::Full);
-        // A short one may have been held up by a host.
-        let short = Passage::at(held / 2, held / 200);
-        assert_eq!(Finding::of(short, held, true), Finding::Unclear);
+        assert_eq!(free(held), TrainVerdict::Free);
+        assert_eq!(full(held / 10 * 9), TrainVerdict::Free, "all the same");
+        // A cap of a quarter above the bandwidth of the path is left as it is.
+        assert_eq!(full(held / 5 * 4), TrainVerdict::Unclear);
+        assert_eq!(full(held / 2), TrainVerdict::Full);
+        assert_eq!(full(held / 3 * 2), TrainVerdict::Full);
+        assert_eq!(free(held / 2), TrainVerdict::Unclear, "its sender paused");
+        // The kernel paced it below the cap.
+        assert_eq!(TrainVerdict::of(train(held / 4), held / 4, true), TrainVerdict::Free);
+        assert_eq!(TrainVerdict::of(train(held / 8), held / 4, true), TrainVerdict::Full);
+        // A short train may have been delayed by a host.
+        let short = TrainSample::at(held / 2, held / 200);
+        assert_eq!(TrainVerdict::of(short, held, true), TrainVerdict::Unclear);
     }
 
     #[test]
-    fn whoever_ends_its_beginning_by_losses_begins_anew() {
+    fn a_startup_that_ends_by_losses_is_restarted() {
         let held = 10_000_000;
-        let hold = Hold { rate: Some(held), ..Hold::default() };
+        let cap = StartupCap { rate: Some(held), ..StartupCap::default() };
         let ended = Pace { is_beginning: false, ..PACE };
-        assert_eq!(hold.judge_end(&PACE), None);
+        assert_eq!(cap.judge_end(&PACE), None);
         assert_eq!(
-            hold.judge_end(&ended),
-            Some(Verdict::Renew(beyond(held))),
+            cap.judge_end(&ended),
+            Some(CapAction::Renew(beyond(held))),
             "it has seen as much"
         );
         let slow = Pace { bytes_per_s: held / 3, ..ended };
-        assert_eq!(hold.judge_end(&slow), Some(Verdict::Release));
+        assert_eq!(cap.judge_end(&slow), Some(CapAction::Release));
         let lossy = Pace { is_lossy: true, ..slow };
-        assert_eq!(hold.judge_end(&lossy), Some(Verdict::Renew(held)));
+        assert_eq!(cap.judge_end(&lossy), Some(CapAction::Renew(held)));
         let repairing = Pace { is_repairing: true, ..lossy };
-        assert_eq!(hold.judge_end(&repairing), Some(Verdict::Stay), "with next to no window");
+        assert_eq!(cap.judge_end(&repairing), Some(CapAction::Stay), "with next to no window");
         let pausing = Pace { is_pausing: true, ..lossy };
-        assert_eq!(hold.judge_end(&pausing), Some(Verdict::Stay), "likewise");
+        assert_eq!(cap.judge_end(&pausing), Some(CapAction::Stay), "likewise");
         let full = Pace { is_queued: true, ..lossy };
-        assert_eq!(hold.judge_end(&full), Some(Verdict::Release), "it was the way");
-        let free = Hold { carried: held, ..Hold::default() };
+        assert_eq!(cap.judge_end(&full), Some(CapAction::Release), "it was the path");
+        let free = StartupCap { carried: held, ..StartupCap::default() };
         assert_eq!(free.judge_end(&slow), None);
-        assert_eq!(free.judge_end(&lossy), Some(Verdict::Renew(beyond(held))));
+        assert_eq!(free.judge_end(&lossy), Some(CapAction::Renew(beyond(held))));
         assert_eq!([full, ended].map(|pace| free.judge_end(&pace)), [None; 2]);
-        assert_eq!(Hold::default().judge_end(&lossy), None, "nothing is known");
+        assert_eq!(StartupCap::default().judge_end(&lossy), None, "nothing is known");
     }
 
     #[test]
-    fn what_pauses_repairs_or_meets_a_queue_goes_on() {
+    fn bbr_is_not_restarted_in_a_pause_in_recovery_or_behind_a_queue() {
         assert!(may_renew(&PACE));
         assert!(!may_renew(&Pace { is_pausing: true, ..PACE }));
         assert!(!may_renew(&Pace { is_repairing: true, ..PACE }));
         assert!(!may_renew(&Pace { is_clogged: true, ..PACE }));
     }
 
-    /// A link, what waits before it, and the hosts at its ends.
+    /// A simulated link, its queue, and the hosts at its ends.
     #[derive(Clone, Copy, Debug)]
-    struct Way {
-        /// What it carries, in bytes per millisecond.
+    struct SimPath {
+        /// Bandwidth in bytes per millisecond.
         rate: f64,
         round_trip_ms: f64,
-        /// The part of the time in which a busy host holds it up.
+        /// Fraction of the time in which a busy host delays it.
         stalls: f64,
-        /// As much is confirmed at a time, in bytes.
+        /// Bytes acknowledged at a time.
         clump: f64,
     }
 
-    /// Messages over a way, one when the last one's answer is there, and the hold of their sender.
-    struct Course {
-        way: Way,
-        hold: Hold,
+    /// Messages over a path, each after the answer to the last, with the startup cap of their sender.
+    struct SimSender {
+        path: SimPath,
+        cap: StartupCap,
         seed: u64,
         start: Instant,
-        /// Since the start, as all times here.
+        /// Milliseconds since the start, like all times here.
         ms: f64,
         confirmed: f64,
         usual_ms: f64,
         stalled_until: f64,
-        /// The most that has waited before the link, in bytes.
+        /// Longest queue before the link, in bytes.
         queued_most: f64,
     }
 
-    impl Course {
-        fn new(way: Way, shown: u64, seed: u64) -> Self {
-            let mut course = Self {
-                way,
-                hold: Hold::default(),
+    impl SimSender {
+        fn new(path: SimPath, shown: u64, seed: u64) -> Self {
+            let mut sender = Self {
+                path,
+                cap: StartupCap::default(),
                 seed,
                 start: Instant::now(),
                 ms: 0.0,
                 confirmed: 0.0,
-                usual_ms: way.round_trip_ms,
+                usual_ms: path.round_trip_ms,
                 stalled_until: 0.0,
                 queued_most: 0.0,
             };
-            let verdict = course.hold.begin(shown);
-            course.follow(verdict);
-            course
+            let verdict = sender.cap.begin(shown);
+            sender.follow(verdict);
+            sender
         }
 
-        /// Sends a message; how many milliseconds pass until all of it has left the link.
+        /// Sends a message; returns the milliseconds until all of it has left the link.
         fn send(&mut self, len: f64) -> f64 {
-            let Way { rate, round_trip_ms, stalls, clump } = self.way;
+            let SimPath { rate, round_trip_ms, stalls, clump } = self.path;
             let (begun, mut next_look, mut took) = (self.ms, self.ms, 0.0);
             let (mut unsent, mut queued, mut passed, mut told) = (len, 0.0, 0.0, 0.0);
-            // What is confirmed when, and for how long the last of it has waited.
-            let mut news: VecDeque<(f64, f64, f64)> = VecDeque::new();
+            // ACKs in flight: time of arrival, bytes, and queueing delay of the last byte.
+            let mut acks: VecDeque<(f64, f64, f64)> = VecDeque::new();
             let (end, mut looks_on) = (self.confirmed + len, true);
             while end - self.confirmed > 0.5 || looks_on {
                 self.ms += STEP_MS;
-                // Headers leave, too.
-                let held = self.hold.rate().map_or(f64::MAX, |rate| rate as f64 / 1000.0 * 0.956);
+                // Headers use part of the cap.
+                let held = self.cap.rate().map_or(f64::MAX, |rate| rate as f64 / 1000.0 * 0.956);
                 let goes = f64::min(held * STEP_MS, unsent);
                 (unsent, queued) = (unsent - goes, queued + goes);
                 self.queued_most = f64::max(self.queued_most, queued);
@@ -294,13 +297,13 @@ mod tests {
                     if is_last && told < len || passed - told >= clump {
                         let more = if is_last { len - told } else { passed - told };
                         (told, took) = (told + more, self.ms - begun);
-                        news.push_back((self.ms + round_trip_ms, more, queued / rate));
+                        acks.push_back((self.ms + round_trip_ms, more, queued / rate));
                     }
                     if self.chance() < stalls * STEP_MS / STALL_MS {
                         self.stalled_until = self.ms + 2.0 * STALL_MS * self.chance();
                     }
                 }
-                while let Some((_, bytes, waited)) = news.pop_front_if(|news| news.0 <= self.ms) {
+                while let Some((_, bytes, waited)) = acks.pop_front_if(|acks| acks.0 <= self.ms) {
                     self.confirmed += bytes;
                     self.usual_ms += (round_trip_ms + waited - self.usual_ms) / 8.0;
                 }
@@ -321,22 +324,22 @@ mod tests {
                 paced: u64::MAX,
                 confirmed: self.confirmed as u64,
                 is_under_way,
-                is_queued: is_queued(us(self.usual_ms), us(self.way.round_trip_ms)),
-                is_clogged: self.usual_ms > 2.0 * self.way.round_trip_ms,
+                is_queued: is_queued(us(self.usual_ms), us(self.path.round_trip_ms)),
+                is_clogged: self.usual_ms > 2.0 * self.path.round_trip_ms,
                 ..PACE
             };
-            let verdict = self.hold.look(now, &pace);
+            let verdict = self.cap.look(now, &pace);
             self.follow(verdict);
-            self.hold.awaits(now)
+            self.cap.awaits(now)
         }
 
-        fn follow(&mut self, verdict: Verdict) {
-            if let Verdict::Hold(rate) | Verdict::Renew(rate) = verdict {
-                self.hold.set(Some(rate));
+        fn follow(&mut self, verdict: CapAction) {
+            if let CapAction::Cap(rate) | CapAction::Renew(rate) = verdict {
+                self.cap.set(Some(rate));
             }
         }
 
-        /// From 0 to 1 (Knuth's MMIX).
+        /// Random number from 0 to 1 (Knuth's MMIX).
         fn chance(&mut self) -> f64 {
             let next = self.seed.wrapping_mul(6_364_136_223_846_793_005);
             self.seed = next.wrapping_add(1_442_695_040_888_963_407);
@@ -345,37 +348,38 @@ mod tests {
     }
 
     const STEP_MS: f64 = 0.1;
-    /// Hosts hold up for so long in the mean.
+    /// Mean delay by a busy host.
     const STALL_MS: f64 = 3.0;
 
-    /// Over each of the ways and by messages of each of the lengths, whatever was shown at first and however hosts are busy:
-    /// the last of many messages take as long as the way needs, and make no queue longer than two thirds of the longest.
+    /// Checks each path and message length, whatever rate was shown at first and however busy the hosts are. The last
+    /// of many messages take as long as the path needs. They queue at most two thirds of the longest message.
     #[test]
-    fn whatever_is_shown_becomes_what_the_way_carries() {
-        for (case, way) in ways().enumerate() {
+    fn any_first_rate_converges_to_the_bandwidth_of_the_path() {
+        for (case, path) in paths().enumerate() {
             for (len, shown) in
                 [(0.25, 0.4), (0.25, 3.0), (1.0, 0.4), (1.0, 1.0), (4.0, 0.4), (4.0, 3.0)]
             {
                 let len = len * f64::from(1 << 20);
-                let mut course = Course::new(way, (shown * way.rate * 1000.0) as u64, case as u64);
+                let mut sender =
+                    SimSender::new(path, (shown * path.rate * 1000.0) as u64, case as u64);
                 for _ in 0..30 {
-                    course.send(len);
+                    sender.send(len);
                 }
-                course.queued_most = 0.0;
-                let took = (0..10).map(|_| course.send(len)).sum::<f64>() / 10.0 * way.rate / len;
-                let queued = course.queued_most / f64::from(1 << 20);
-                // What is gone in some looks shows little at a time.
-                let most = if len / way.rate < 3.0 { 1.8 } else { 1.1 + 2.0 * way.stalls };
-                assert!(took < most, "{way:?}, {len} bytes, shown {shown}, case {case}: {took}");
+                sender.queued_most = 0.0;
+                let took = (0..10).map(|_| sender.send(len)).sum::<f64>() / 10.0 * path.rate / len;
+                let queued = sender.queued_most / f64::from(1 << 20);
+                // Messages that leave within a few looks show little at a time.
+                let most = if len / path.rate < 3.0 { 1.8 } else { 1.1 + 2.0 * path.stalls };
+                assert!(took < most, "{path:?}, {len} bytes, shown {shown}, case {case}: {took}");
                 assert!(
-                    queued < 2.2 + 4.0 * way.stalls,
-                    "{way:?}, {len} bytes, shown {shown}, case {case}: {queued} MiB"
+                    queued < 2.2 + 4.0 * path.stalls,
+                    "{path:?}, {len} bytes, shown {shown}, case {case}: {queued} MiB"
                 );
             }
         }
     }
 
-    fn ways() -> impl Iterator<Item = Way> {
+    fn paths() -> impl Iterator<Item = SimPath> {
         let links = [
             (117_600.0, 11.6),
             (37_500.0, 30.0),
@@ -385,7 +389,7 @@ mod tests {
         ];
         let hosts = [(0.0, 3e3), (0.05, 3e3), (0.15, 3e3), (0.0, 32e3), (0.05, 32e3), (0.15, 32e3)];
         links.into_iter().flat_map(move |(rate, round_trip_ms)| {
-            hosts.map(|(stalls, clump)| Way { rate, round_trip_ms, stalls, clump })
+            hosts.map(|(stalls, clump)| SimPath { rate, round_trip_ms, stalls, clump })
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Frames on a byte stream: one proved connection.
+//! Frames on a byte stream: one authenticated connection.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -18,20 +18,20 @@ pub(crate) struct FrameStream {
     start: usize,
     end: usize,
     queue: VecDeque<Outgoing>,
-    /// A frame was refused, for want of room or of leave.
+    /// True if a frame was refused for lack of room or budget.
     pub refused: bool,
-    /// How much leaves at once, in bytes: see [`FrameStream::post`].
+    /// Send budget between two polls, in bytes: see [`FrameStream::post`].
     pub burst: usize,
-    /// What is left of that, and in which turn it was counted.
-    leave: usize,
-    turn: u32,
-    /// The peer said goodbye.
+    /// Rest of the budget, and the poll that it was set in.
+    budget: usize,
+    poll: u32,
+    /// True if the peer has sent a goodbye.
     closed: bool,
-    /// The peer has sent padding.
+    /// True if the peer has sent padding.
     pub padded: bool,
 }
 
-/// A frame, or what is left of it.
+/// A frame, or the unsent rest of one.
 #[derive(Debug)]
 struct Outgoing {
     head: Vec<u8>,
@@ -41,7 +41,7 @@ struct Outgoing {
     token: Option<FrameToken>,
 }
 
-/// What a look at the socket brought.
+/// The result of reading the socket.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     Nothing,
@@ -59,26 +59,26 @@ impl FrameStream {
             queue: VecDeque::new(),
             refused: false,
             burst: usize::MAX,
-            leave: usize::MAX,
-            turn: 0,
+            budget: usize::MAX,
+            poll: 0,
             closed: false,
             padded: false,
         }
     }
 
-    /// Sends a frame, or as much of it as the socket takes, and keeps the rest. In a turn, which is the
-    /// time between two polls, long frames beyond a burst are refused: what the kernel has goes first,
-    /// and what the application submits meanwhile is to be let before them.
-    pub fn post(&mut self, frame: &Frame, turn: u32) -> Result<Post, io::Error> {
-        if self.turn != turn {
-            self.turn = turn;
-            self.leave = self.burst;
+    /// Sends a frame, or as much of it as the socket takes, and queues the rest. Long frames beyond the budget
+    /// between two polls are refused. Bytes in the kernel go first, and messages that the application submits
+    /// meanwhile can pass the long ones.
+    pub fn post(&mut self, frame: &Frame, poll: u32) -> Result<Post, io::Error> {
+        if self.poll != poll {
+            self.poll = poll;
+            self.budget = self.burst;
         }
-        if self.queue.len() >= DEPTH || (self.leave == 0 && frame.body.is_some()) {
+        if self.queue.len() >= DEPTH || (self.budget == 0 && frame.body.is_some()) {
             self.refused = true;
             return Ok(Post::Full);
         }
-        self.leave = self.leave.saturating_sub(frame.len());
+        self.budget = self.budget.saturating_sub(frame.len());
         let header = header_of(frame.len());
         if !self.queue.is_empty() {
             self.queue.push_back(Outgoing::new(&header, frame, 0));
@@ -93,7 +93,7 @@ impl FrameStream {
         Ok(if frame.body.is_some() { Post::Held } else { Post::Done })
     }
 
-    /// Sends what is left; reports tokens of frames that are gone.
+    /// Sends the queued bytes; reports the tokens of frames that are gone.
     pub fn flush(&mut self, sent: &mut dyn FnMut(FrameToken)) -> Result<bool, io::Error> {
         let mut moved = self.channel.flush()?;
         while let Some(first) = self.queue.front_mut() {
@@ -111,7 +111,7 @@ impl FrameStream {
         Ok(moved)
     }
 
-    /// Sends padding until the socket is full or `most` has gone; how much.
+    /// Sends padding until the socket is full or `most` bytes are queued; returns the count.
     pub fn pad(&mut self, most: usize) -> Result<usize, io::Error> {
         let mut count = 0;
         while count < most && self.is_flushed() {
@@ -122,7 +122,7 @@ impl FrameStream {
         Ok(count)
     }
 
-    /// Sends so many packets of short padding, or as many as the socket takes; how many.
+    /// Sends up to `most` packets of short padding, as many as the socket takes; returns the count.
     pub fn pad_shortly(&mut self, most: u64) -> Result<u64, io::Error> {
         let mut count = 0;
         while count < most && self.is_flushed() {
@@ -136,12 +136,12 @@ impl FrameStream {
         Ok(count)
     }
 
-    /// What was refused may come, in this turn without limit, if there is room; whether it may.
-    pub fn invite(&mut self, turn: u32) -> bool {
+    /// Admits refused frames, without a budget until the next poll, if there is room. Returns true if so.
+    pub fn invite(&mut self, poll: u32) -> bool {
         if !self.refused || !self.has_room() {
             return false;
         }
-        (self.refused, self.turn, self.leave) = (false, turn, usize::MAX);
+        (self.refused, self.poll, self.budget) = (false, poll, usize::MAX);
         true
     }
 
@@ -168,13 +168,13 @@ impl FrameStream {
             {
                 Received::Nothing
             }
-            // Who has said goodbye throws away what still comes.
+            // A peer that has said goodbye discards later bytes.
             Err(_) if self.closed => Received::End(Fault::Closed),
             Err(error) => Received::End(Fault::Lost(error.to_string())),
         }
     }
 
-    /// Shows the whole frames that were received; at most a burst.
+    /// Delivers the complete frames received, at most `BURST`.
     pub fn deliver(&mut self, sink: &mut dyn FnMut(&[u8])) -> Result<usize, Fault> {
         let mut frames = 0;
         while frames < BURST {
@@ -203,7 +203,7 @@ impl FrameStream {
         Ok(frames)
     }
 
-    /// Whether [`deliver`](Self::deliver) has something to do: a whole frame, a goodbye, nonsense.
+    /// True if [`deliver`](Self::deliver) has something to do: a complete frame, a goodbye, or an error.
     pub fn has_frame(&self) -> bool {
         match self.next() {
             Ok(Some(next)) => self.end - self.start >= HEADER_LEN + next.len(),
@@ -212,15 +212,15 @@ impl FrameStream {
         }
     }
 
-    /// Whether there is something to show, or to be received, of which the socket knows nothing.
+    /// True if there are frames to deliver, or bytes to receive that the socket does not report.
     pub fn has_more(&self) -> bool {
         self.has_frame() || self.channel.holds_more()
     }
 
-    /// Says goodbye as far as the socket takes it at once.
+    /// Sends a goodbye if the socket takes it at once.
     pub fn say_goodbye(&mut self) {
         if self.flush(&mut |_| {}).is_ok() && self.is_flushed() {
-            // A peer that cannot be told finds the connection closed.
+            // Without the goodbye the peer finds the connection closed.
             let _ = self.channel.write(&GOODBYE);
         }
     }
@@ -235,7 +235,7 @@ impl FrameStream {
         }
     }
 
-    /// Leaves room for the rest of the frame that has begun, and for more behind it.
+    /// Makes room for the rest of the current frame and for more behind it.
     fn make_room(&mut self) {
         let wanted = match self.next() {
             Ok(Some(next)) => HEADER_LEN + next.len(),
@@ -254,7 +254,7 @@ impl FrameStream {
 }
 
 impl Outgoing {
-    /// The rest of a frame of which `sent` bytes, header included, are gone.
+    /// Returns the rest of a frame after `sent` bytes, header included.
     fn new(header: &[u8; HEADER_LEN], frame: &Frame, sent: usize) -> Self {
         let mut head = Vec::with_capacity(HEADER_LEN + frame.head.len());
         head.extend(header);
@@ -278,15 +278,14 @@ impl Outgoing {
     fn send(&mut self, channel: &mut Channel) -> Result<usize, io::Error> {
         let head = &self.head[self.head_done..];
         let sent = send(channel, &[head], self.body.as_ref(), self.body_done)?;
-        let of_head = sent.min(head.len());
-        self.head_done += of_head;
-        self.body_done += sent - of_head;
+        let head_sent = sent.min(head.len());
+        self.head_done += head_sent;
+        self.body_done += sent - head_sent;
         Ok(sent)
     }
 }
 
-/// Sends `heads` and the body from `body_from` on in one call, from where they lie; 0 when the socket
-/// is full.
+/// Sends `heads` and the body from `body_from` on in one call, without copying; returns 0 if the socket is full.
 fn send(
     channel: &mut Channel,
     heads: &[&[u8]],
@@ -326,11 +325,11 @@ fn header_of(len: usize) -> [u8; HEADER_LEN] {
     header
 }
 
-/// What follows a header, and how long it is.
+/// The kind and length of the bytes after a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Frame(usize),
-    /// Bytes that mean nothing.
+    /// Padding, to be discarded.
     Padding(usize),
 }
 
@@ -342,7 +341,7 @@ impl Next {
     }
 }
 
-/// What a header announces; nothing when it contradicts itself or the limit.
+/// Decodes a header; `None` if it contradicts itself or exceeds the limit.
 #[inline]
 fn next_of(header: &[u8; HEADER_LEN]) -> Option<Next> {
     let word = u64::from_le_bytes(*header);
@@ -356,29 +355,29 @@ fn next_of(header: &[u8; HEADER_LEN]) -> Option<Next> {
     }
 }
 
-/// The longest frame: a few system calls for a megabyte, and short enough to share a link fairly.
+/// Maximum length of a frame: a few system calls per megabyte, and short enough to share a link fairly.
 pub(crate) const FRAME_MAX: usize = 256 << 10;
 
 /// Length of a frame's header on the stream.
 const HEADER_LEN: usize = 8;
-/// Stands in place of a header when nothing more will come: a length beyond all limits.
+/// Header of a goodbye: a length beyond all limits.
 const GOODBYE: [u8; HEADER_LEN] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-/// Marks the length of what is no frame.
+/// Flag in the length of padding.
 const PADDING: usize = 1 << 31;
-/// Padding at once: what a frame waits for at the longest that comes behind it.
+/// Length of one padding block: the longest that a frame behind it waits for.
 const PADDING_LEN: usize = 16 << 10;
-/// Of a packet for its own sake: from 128 bytes on a receiver's kernel opens its window for more (Linux,
+/// Length of short padding: from 128 bytes on, the receiver's kernel opens its window for more (Linux,
 /// `tcp_event_data_recv`).
 const PADDING_SHORT: usize = 128;
-/// Frames that wait behind a full socket.
+/// Maximum number of frames queued behind a full socket.
 const DEPTH: usize = 2;
-/// Frames shown before other connections have their turn.
+/// Maximum number of frames delivered before other connections are read.
 const BURST: usize = 16;
-/// A connection's first receive buffer; it grows when long frames come.
+/// First size of the receive buffer; it grows when long frames come.
 const BUFFER_FIRST: usize = 64 << 10;
-/// A read is given at least this much room.
+/// Minimum room for a read.
 const READ_MIN: usize = 16 << 10;
-/// Pieces of memory in one system call.
+/// Maximum number of memory pieces in one system call.
 const SLICES_MAX: usize = 64;
 
 #[cfg(test)]
@@ -400,7 +399,7 @@ mod tests {
         (FrameStream::new(Channel::new(one)), FrameStream::new(Channel::new(other)))
     }
 
-    /// The same, encrypted.
+    /// Returns an encrypted pair.
     fn private_pair() -> (FrameStream, FrameStream) {
         let identity = Identity::of(&[1; 32], 2);
         let (mut one, mut other) = pair();
@@ -468,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_thrown_away_and_frames_go_before_the_next_of_it() {
+    fn padding_is_discarded_and_frames_pass_it() {
         for (mut one, mut other) in [pair(), private_pair()] {
             let mut seen = 0;
             let mut take = |other: &mut FrameStream| {
@@ -485,7 +484,7 @@ mod tests {
             };
             assert_eq!(one.pad(3 * PADDING_LEN).unwrap(), 3 * PADDING_LEN);
             assert_eq!(one.post(&frame(0, 100), 0).unwrap(), Post::Done);
-            // Until the socket is full, and a part of it waits here.
+            // Until the socket is full and part of a block is queued.
             assert!(one.pad(1 << 30).unwrap() < 1 << 28 && one.queue.len() <= 1);
             assert_ne!(one.post(&frame(1, 100), 0).unwrap(), Post::Full);
             let limit = Instant::now() + Duration::from_secs(20);
@@ -503,19 +502,19 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_takes_a_burst_of_long_frames_and_short_ones_all_the_same() {
+    fn a_poll_takes_a_burst_of_long_frames_and_all_short_ones() {
         let (mut one, _other) = pair();
         one.burst = 10_000;
-        for turn in 1..4 {
-            assert_eq!(one.post(&frame(0, 6000), turn).unwrap(), Post::Done);
-            assert_eq!(one.post(&frame(1, 6000), turn).unwrap(), Post::Done);
+        for poll in 1..4 {
+            assert_eq!(one.post(&frame(0, 6000), poll).unwrap(), Post::Done);
+            assert_eq!(one.post(&frame(1, 6000), poll).unwrap(), Post::Done);
             let short = Frame { head: vec![7; 100], body: None, token: None };
-            assert_eq!(one.post(&short, turn).unwrap(), Post::Done);
-            assert!(!one.invite(turn), "nothing was refused");
-            assert_eq!(one.post(&frame(2, 6000), turn).unwrap(), Post::Full);
-            assert!(one.invite(turn + 10) && one.is_flushed());
+            assert_eq!(one.post(&short, poll).unwrap(), Post::Done);
+            assert!(!one.invite(poll), "nothing was refused");
+            assert_eq!(one.post(&frame(2, 6000), poll).unwrap(), Post::Full);
+            assert!(one.invite(poll + 10) && one.is_flushed());
             for number in 2..5 {
-                assert_eq!(one.post(&frame(number, 6000), turn + 10).unwrap(), Post::Done);
+                assert_eq!(one.post(&frame(number, 6000), poll + 10).unwrap(), Post::Done);
             }
         }
     }

@@ -1,9 +1,9 @@
-//! A connection's bytes, in clear or through TLS; who reads and writes frames need not know which.
+//! The bytes of a connection, unencrypted or through TLS; users of a channel need not know which.
 //!
-//! What is written is encrypted in records of up to 16 KiB from where it lies, as much as one call sends, and
-//! offered to the socket before more is encrypted: what waits behind a full socket is bounded by
-//! [`ENCRYPTED_MAX`], and the memory that was written is free. What is read comes from the socket in one
-//! call for many records; of records that are whole nothing stays behind unless the reader had no room.
+//! Written bytes are encrypted without copying in records of up to 16 KiB, as many as one call sends. Each is offered
+//! to the socket before more is encrypted, so the bytes behind a full socket are bounded by [`ENCRYPTED_MAX`], and
+//! the written memory is free. Reading takes many records from the socket in one call. No complete record stays
+//! behind unless the reader had no room.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -15,29 +15,29 @@ use super::hello::{Binding, Refusal};
 use crate::fork::Unshared;
 use crate::identity::{ALPN, Identity};
 
-/// A connection's way for bytes, both ways.
+/// A bidirectional byte channel.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub socket: Unshared<TcpStream>,
-    /// Each write is a packet of its own, or several, and shares none with the next.
+    /// True if each write ends a packet, which the next write does not share.
     pub ends_packets: bool,
     tls: Option<Box<Tls>>,
 }
 
 impl Channel {
-    /// In clear, until one side or the other begins to encrypt.
+    /// Creates an unencrypted channel.
     pub fn new(socket: TcpStream) -> Self {
         Self { socket: Unshared::new(socket), ends_packets: false, tls: None }
     }
 
-    /// Encrypts from here on, as the side that has opened the connection.
+    /// Encrypts from here on, as the initiator.
     pub fn encrypt_as_client(&mut self, identity: &Identity) -> Result<(), Refusal> {
         let connection = ClientConnection::new(identity.client(), Identity::name());
         self.encrypt(connection.map_err(refusal_of)?.into());
         Ok(())
     }
 
-    /// Encrypts from here on, as the side that was called.
+    /// Encrypts from here on, as the acceptor.
     pub fn encrypt_as_server(&mut self, identity: &Identity) -> Result<(), Refusal> {
         let connection = ServerConnection::new(identity.server());
         self.encrypt(connection.map_err(refusal_of)?.into());
@@ -46,11 +46,11 @@ impl Channel {
 
     fn encrypt(&mut self, connection: Connection) {
         let tls = self.tls.insert(Box::new(Tls::new(connection)));
-        // Whoever reads next finds it if the other end is gone.
+        // The next reader finds out if the other end is gone.
         let _ = tls.flush(&mut Unsignalled(&self.socket, false));
     }
 
-    /// Goes on with agreeing on keys; whether that is done.
+    /// Continues the key exchange; returns true when it is complete.
     pub fn agree(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
@@ -58,8 +58,8 @@ impl Channel {
         }
     }
 
-    /// What proofs cover besides what was said: that both ends have the same connection, and none between
-    /// them has one with each (RFC 9266).
+    /// Returns the channel binding, which proofs cover: both ends share one connection, and no man in the middle has
+    /// one with each (RFC 9266).
     pub fn binding(&self) -> Result<Binding, Refusal> {
         match &self.tls {
             None => Ok([0; 32]),
@@ -67,17 +67,17 @@ impl Channel {
         }
     }
 
-    /// Whether something was received that no look at the socket brings forth.
+    /// True if received bytes are buffered here that the socket does not report.
     pub fn holds_more(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.holds_more())
     }
 
-    /// Whether all that was written has gone to the kernel.
+    /// True if all written bytes have gone to the kernel.
     pub fn is_flushed(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| !tls.connection.wants_write())
     }
 
-    /// Offers the kernel what it did not take before; whether it took any.
+    /// Offers the kernel the bytes that it did not take before; returns true if it took any.
     pub fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(false),
@@ -85,7 +85,7 @@ impl Channel {
         }
     }
 
-    /// Writes what the socket takes of `slices`, which are at an end where it took all.
+    /// Writes as much of `slices` as the socket takes.
     pub fn write_slices(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<usize> {
         match &mut self.tls {
             None => Unsignalled(&self.socket, self.ends_packets).write_vectored(slices),
@@ -96,7 +96,7 @@ impl Channel {
     }
 }
 
-/// A socket whose peer may have closed it: that is an error, and no signal to the application's process. Each write may end
+/// A socket whose writes to a closed peer return an error and raise no SIGPIPE in the application. Each write may end
 /// a packet.
 struct Unsignalled<'a>(&'a TcpStream, bool);
 
@@ -146,18 +146,18 @@ impl Write for Channel {
 #[derive(Debug)]
 struct Tls {
     connection: Connection,
-    /// Received and not looked at: `raw[start..end]`.
+    /// Received and not yet decrypted bytes: `raw[start..end]`.
     raw: Vec<u8>,
     start: usize,
     end: usize,
-    /// Something is decrypted that the reader had no room for.
+    /// True if decrypted bytes remain for which the reader had no room.
     has_more: bool,
 }
 
 impl Tls {
     fn new(mut connection: Connection) -> Self {
         connection.set_buffer_limit(Some(ENCRYPTED_MAX));
-        // Until the other end has proved itself, no more memory than its words need.
+        // Before authentication no more memory than the handshake needs.
         let raw = vec![0; RAW_FIRST];
         Self { connection, raw, start: 0, end: 0, has_more: false }
     }
@@ -170,7 +170,7 @@ impl Tls {
                 return if error.kind() == ErrorKind::WouldBlock { Ok(false) } else { Err(error) };
             }
             let decrypted = self.decrypt();
-            // Words of the handshake, or why there will be no more.
+            // Handshake messages, or an alert.
             let flushed = self.flush(socket);
             decrypted?;
             flushed?;
@@ -211,7 +211,7 @@ impl Tls {
         Ok(count)
     }
 
-    /// Fills what was emptied from the socket, in one call.
+    /// Refills the empty buffer from the socket, in one call.
     fn fetch<S: Read>(&mut self, socket: &mut S) -> io::Result<()> {
         match socket.read(&mut self.raw)? {
             0 => Err(ErrorKind::UnexpectedEof.into()),
@@ -222,21 +222,23 @@ impl Tls {
         }
     }
 
-    /// Decrypts a part of what was fetched, no more than a record and a bit.
+    /// Decrypts part of the received bytes, little more than a record.
     fn decrypt(&mut self) -> io::Result<()> {
         let mut rest = &self.raw[self.start..self.end];
         match self.connection.read_tls(&mut rest)? {
-            // The other end has said that it will send no more, which no honest peer says.
+            // The other end has ended the stream, which no honest peer does.
             0 => return Err(ErrorKind::ConnectionAborted.into()),
             count => self.start += count,
         }
         let state = self.connection.process_new_packets();
-        self.has_more =
-            state.map_err(|error| io::Error::other(Broken(error)))?.plaintext_bytes_to_read() > 0;
+        self.has_more = state
+            .map_err(|error| io::Error::other(CorruptRecord(error)))?
+            .plaintext_bytes_to_read()
+            > 0;
         Ok(())
     }
 
-    /// Takes what is decrypted.
+    /// Copies decrypted bytes to the reader.
     fn take(&mut self, room: &mut [u8]) -> io::Result<usize> {
         if !self.has_more {
             return Ok(0);
@@ -284,23 +286,23 @@ impl Tls {
     }
 }
 
-/// What came is not what the other end has encrypted.
+/// The received bytes are not what the other end has encrypted.
 #[derive(Debug, thiserror::Error)]
 #[error("what came is not what the peer has encrypted: {0}")]
-struct Broken(rustls::Error);
+struct CorruptRecord(rustls::Error);
 
-/// What an error of a [`Channel`] says of the other end, if it is not the network's.
+/// Returns the refusal in an error of a [`Channel`], if the network is not the cause.
 pub(super) fn refusal_in(error: &io::Error) -> Option<Refusal> {
-    let Broken(error) = error.get_ref()?.downcast_ref()?;
+    let CorruptRecord(error) = error.get_ref()?.downcast_ref()?;
     Some(refusal_of(error.clone()))
 }
 
-/// Who is to blame that two ends could not agree, as far as this one can tell.
+/// Converts a TLS error to the refusal that blames the other end, as far as this end can tell.
 fn refusal_of(error: rustls::Error) -> Refusal {
     use rustls::{AlertDescription as Alert, Error};
     match error {
         Error::InvalidCertificate(_) | Error::NoCertificatesPresented => Refusal::Secret,
-        // The other end says that of us, for our key is not that of its job.
+        // The other end refuses our key, which is not that of its job.
         Error::AlertReceived(Alert::AccessDenied | Alert::BadCertificate) => Refusal::Secret,
         Error::DecryptError | Error::AlertReceived(Alert::BadRecordMac | Alert::DecryptError) => {
             Refusal::Altered
@@ -311,10 +313,10 @@ fn refusal_of(error: rustls::Error) -> Refusal {
 
 /// The label of RFC 9266, "tls-exporter".
 const BINDING: &[u8] = b"EXPORTER-Channel-Binding";
-/// What is encrypted before the socket is asked to take it: with a piece of 64 KiB goes what is in front of it, for
-/// which there would be a call, a packet and a wake-up at the other end.
+/// Limit on encrypted bytes that the socket has not taken. A chunk of 64 KiB leaves together with its header, which
+/// otherwise would cost a call, a packet and a wake-up at the other end.
 const ENCRYPTED_MAX: usize = 65 << 10;
-/// Fetched from the socket at once: the words of a handshake, and records.
+/// Size of one read from the socket: during the handshake, and for records.
 const RAW_FIRST: usize = 2 << 10;
 const RAW_MAX: usize = 64 << 10;
 
@@ -323,24 +325,24 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A network with two directions, that takes and gives any number of bytes.
+    /// A simulated network with two directions, which takes and gives any number of bytes.
     #[derive(Default)]
     struct Network {
         bytes: [Vec<u8>; 2],
-        /// How much it takes and gives: one or the other of these, the same each time.
+        /// Numbers of bytes that it takes and gives, chosen at random from a seed.
         whims: Vec<usize>,
         state: u64,
     }
 
-    /// One end's way into the network.
+    /// The connection of one end to the network.
     struct Wire<'a> {
         network: &'a mut Network,
         side: usize,
     }
 
     impl Network {
-        fn whim(&mut self) -> usize {
-            // Knuth's generator.
+        fn random_count(&mut self) -> usize {
+            // Knuth's MMIX generator.
             self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             self.whims[(self.state >> 33) as usize % self.whims.len()]
         }
@@ -348,9 +350,9 @@ mod tests {
 
     impl Read for Wire<'_> {
         fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-            let whim = self.network.whim();
+            let random_count = self.network.random_count();
             let bytes = &mut self.network.bytes[self.side];
-            match whim.min(bytes.len()).min(room.len()) {
+            match random_count.min(bytes.len()).min(room.len()) {
                 0 => Err(ErrorKind::WouldBlock.into()),
                 count => {
                     room[..count].copy_from_slice(&bytes[..count]);
@@ -363,7 +365,7 @@ mod tests {
 
     impl Write for Wire<'_> {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            match self.network.whim().min(bytes.len()) {
+            match self.network.random_count().min(bytes.len()) {
                 0 => Err(ErrorKind::WouldBlock.into()),
                 count => {
                     self.network.bytes[1 - self.side].extend(&bytes[..count]);
@@ -377,7 +379,7 @@ mod tests {
         }
     }
 
-    /// Two ends that have agreed on keys.
+    /// Returns two ends after their key exchange.
     fn agreed(network: &mut Network) -> [Tls; 2] {
         let identity = Identity::of(&[1; 32], 2);
         let client = ClientConnection::new(identity.client(), Identity::name()).unwrap();
@@ -395,7 +397,7 @@ mod tests {
         ends
     }
 
-    /// Carries pieces from one end to the other, which has so much room.
+    /// Carries pieces from one end to the other, whose reads have `room` bytes.
     fn carry(network: &mut Network, ends: &mut [Tls; 2], pieces: &[usize], room: usize) {
         let sent: Vec<u8> = (0..pieces.iter().sum()).map(|i: usize| ((i * 7) >> 3) as u8).collect();
         let (mut written, mut piece, mut received) = (0, 0, Vec::<u8>::new());
@@ -430,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_full_socket_is_bounded_and_the_rest_is_left() {
+    fn bytes_behind_a_full_socket_are_bounded() {
         let mut network = Network { whims: vec![1 << 30], ..Network::default() };
         let mut ends = agreed(&mut network);
         network.whims = vec![0];
@@ -483,7 +485,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Bytes arrive whole and in order however networks cut them up, and none stays behind.
+        /// Checks that bytes arrive complete and in order for any split by the network.
         #[test]
         fn any_pieces_pass_any_network(
             pieces in proptest::collection::vec(prop_oneof![1usize..40, 16_000..17_000usize, 1..200_000usize], 1..6),

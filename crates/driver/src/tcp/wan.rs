@@ -1,6 +1,6 @@
-//! A connection over a long way of somebody who only passes bytes on. It gets what the links of ranks get there:
-//! a congestion control that remembers, little that waits in the kernel, and somebody who notices when the
-//! other host has vanished. Where many share it, its way is measured, too.
+//! A WAN connection of a process that only forwards bytes, such as a gateway. It is treated like the WAN links of
+//! ranks: BBR, few unsent bytes in the kernel, and a check for vanished hosts. If many flows share it, its path is
+//! probed, too.
 
 use std::io;
 use std::net::TcpStream;
@@ -9,110 +9,109 @@ use std::time::{Duration, Instant};
 
 use wire::Cost;
 
-use super::congestion::{self, Congestion, Steady};
-use super::knowledge::{Knowledge, Known};
+use super::congestion::{self, Bbr, Congestion};
+use super::knowledge::{Knowledge, KnownPath};
 use super::pacing::Pacing;
 use super::path_probe;
 use super::probe::{self, Probe};
-use super::relay::Detour;
+use super::relay::RelayInfo;
 
-/// What is kept of such a connection; it is to be [looked after](Self::look).
-pub struct FarTcp {
+/// State of a WAN connection, which needs a regular [look](Self::look).
+pub struct WanTcp {
     pacing: Pacing,
-    begun: Instant,
+    since: Instant,
 }
 
-impl FarTcp {
-    /// How often it is to be looked after.
-    pub const LOOK_EVERY: Duration = path_probe::LOOK_FAR_EVERY;
+impl WanTcp {
+    /// Interval between looks.
+    pub const LOOK_EVERY: Duration = path_probe::LOOK_WAN_EVERY;
 
-    /// Whether a way of such a round trip is long.
-    pub fn is_far(round_trip: Duration) -> bool {
-        round_trip > congestion::FAR
+    /// True if a path with this round trip is a WAN path.
+    pub fn is_wan(round_trip: Duration) -> bool {
+        round_trip > congestion::WAN_RTT_MIN
     }
 
-    /// Whether the system has a congestion control that remembers, and allows it.
-    pub fn remembers() -> bool {
-        congestion::check(congestion::STEADY).is_ok()
+    /// True if the kernel has BBR and allows it.
+    pub fn has_bbr() -> bool {
+        congestion::check(congestion::BBR).is_ok()
     }
 
-    /// Takes a connection into care that is one of many, whose ends measure the way if they want to.
+    /// Starts on one of many connections, whose ends probe the path if they want to.
     pub fn begin(socket: &impl AsFd) -> Self {
         Self::with(socket, None, Probe::Done)
     }
 
-    /// Takes a connection into care that many share, over a way of such a round trip: its way is to be
-    /// [measured](Self::begin_padding).
+    /// Starts on a connection that many share, over a path with this round trip. Its path is to be
+    /// [probed](Self::begin_padding).
     pub fn begin_shared(socket: &TcpStream, round_trip: Duration, knowledge: &Knowledge) -> Self {
-        let probe = Congestion::Auto.choose(socket, round_trip, Detour::default());
+        let probe = Congestion::Auto.choose(socket, round_trip, RelayInfo::default());
         Self::with(socket, knowledge.first(socket, Duration::ZERO), probe)
     }
 
-    fn with(socket: &impl AsFd, known: Option<Known>, probe: Probe) -> Self {
-        // Who measures takes it up with what was measured. Where the system has none that remembers, there is none.
-        let steady =
-            if probe.is_due() { None } else { Steady::begin(socket, None, Duration::ZERO) };
-        let pacing = Pacing::with(known, true, probe, steady);
+    fn with(socket: &impl AsFd, known: Option<KnownPath>, probe: Probe) -> Self {
+        // A probe starts BBR with its result. BBR is absent if the kernel has none.
+        let bbr = if probe.is_due() { None } else { Bbr::begin(socket, None, Duration::ZERO) };
+        let pacing = Pacing::with(known, true, probe, bbr);
         pacing.set(socket);
-        // Fails for no TCP socket, and no other is far.
-        let _ = path_probe::watch_far(socket);
-        Self { pacing, begun: Instant::now() }
+        // Cannot fail for a TCP socket, and only those are WAN connections.
+        let _ = path_probe::watch_wan(socket);
+        Self { pacing, since: Instant::now() }
     }
 
-    /// What the connection costs, as far as is known.
+    /// Predicted cost of the connection, if known.
     pub fn cost(&self) -> Option<Cost> {
         self.pacing.cost()
     }
 
-    /// Begins to measure the way, if that is due; whether it has.
+    /// Starts the probe if it is due. Returns true if it started.
     pub fn begin_padding(&mut self, socket: &TcpStream) -> bool {
         self.pacing.begin_probe(socket)
     }
 
-    /// Whether padding is to go, while nothing else is to be sent.
+    /// True if padding is to be sent while nothing else is.
     pub fn is_padding(&self) -> bool {
         self.pacing.probe.is_running()
     }
 
-    /// How much padding may go now.
+    /// Bytes of padding that may be sent now.
     pub fn allowance(&self) -> usize {
         self.pacing.probe.allowance()
     }
 
-    /// So much padding has gone; what the connection costs when that is known with it.
+    /// Records that `count` bytes of padding were sent. Returns the cost of the connection once it is known.
     pub fn handle_padded(&mut self, socket: &TcpStream, count: usize) -> Option<Cost> {
-        let is_last = self.pacing.handle_padded(socket, count, true, self.begun.elapsed());
+        let is_last = self.pacing.handle_padded(socket, count, true, self.since.elapsed());
         if is_last { self.cost() } else { None }
     }
 
-    /// A frame of such a length goes; if it is long, the way is measured from now on.
+    /// Records a frame of `len` bytes; a long one starts the probe.
     pub fn handle_frame(&mut self, socket: &TcpStream, len: usize) {
         if len >= probe::LONG {
             self.pacing.begin_probe(socket);
         }
     }
 
-    /// Lets through what the way has been seen to carry; to be called now and then from when a long frame leaves. Whether
-    /// to go on.
-    pub fn ease(&mut self, socket: &TcpStream) -> bool {
-        self.pacing.ease(socket)
+    /// Adapts the startup cap and the fairness limit. Called repeatedly from the moment a long frame leaves. Returns
+    /// true if further calls are needed.
+    pub fn adapt_cap(&mut self, socket: &TcpStream) -> bool {
+        self.pacing.adapt_cap(socket)
     }
 
-    /// Keeps what was learned of the connection, for those to come.
+    /// Stores what was learned of the connection, for later ones.
     pub fn keep(&mut self, socket: &TcpStream, knowledge: &Knowledge) {
         self.pacing.keep(socket, knowledge);
     }
 
-    /// Looks after it.
+    /// Checks that the other host is alive and keeps the connection at its known rate.
     ///
     /// # Errors
-    /// When the other host has given no sign of life for longer than one that can be reached does.
+    /// Returned when the other host has shown no sign of life for too long.
     pub fn look(&mut self, socket: &TcpStream) -> io::Result<()> {
-        if let Some(silence) = path_probe::has_vanished(socket, path_probe::SILENCE_FAR) {
+        if let Some(silence) = path_probe::has_vanished(socket, path_probe::SILENCE_WAN) {
             let text = format!("no sign of life for {:.1} s", silence.as_secs_f64());
             return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
-        self.pacing.keep_pace(socket, self.begun.elapsed());
+        self.pacing.keep_pace(socket, self.since.elapsed());
         self.pacing.limit_unsent(socket);
         Ok(())
     }
@@ -126,12 +125,12 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn a_far_connection_remembers_where_the_system_allows_it_and_holds_little() {
+    fn a_wan_connection_uses_bbr_if_allowed_and_keeps_little_unsent() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut far = FarTcp::begin(&socket);
+        let mut far = WanTcp::begin(&socket);
         let control = rustix::net::sockopt::tcp_congestion(&socket).unwrap();
-        assert_eq!(control == congestion::STEADY, FarTcp::remembers(), "{control}");
+        assert_eq!(control == congestion::BBR, WanTcp::has_bbr(), "{control}");
         let most = || SockRef::from(&socket).tcp_notsent_lowat().unwrap();
         assert_eq!(most(), UNSENT_MIN);
         far.look(&socket).unwrap();

@@ -35,7 +35,7 @@ fn the_half_open_take_little_and_keep_nobody_out() {
     let taken = ALLOCATOR.peak_usage() - before;
     assert!(taken <= TAKEN_MAX, "{taken} bytes");
     assert!(strangers.answered >= STRANGERS / 2, "{} have answered", strangers.answered);
-    let refused = ranks.refused.iter().filter(|refusal| **refusal == Refusal::Crowd).count();
+    let refused = ranks.refused.iter().filter(|refusal| **refusal == Refusal::TooMany).count();
     assert!(refused >= strangers.answered - KEPT, "{refused} of {}", strangers.answered);
 
     // The place is full. A peer that comes now gets in while more of them do.
