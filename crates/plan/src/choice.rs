@@ -345,12 +345,12 @@ mod tests {
     fn errors_in_a_table_name_the_line() {
         let reason = |text: &str| text.parse::<Plans>().unwrap_err();
         assert!(reason("\nfetch * ring").starts_with("line 2: no operation `fetch`: barrier, "));
-        let told = reason("barrier * ring");
+        let message = reason("barrier * ring");
         assert!(
-            told.ends_with(
+            message.ends_with(
                 "no `ring` for barrier: linear, dissemination, tournament, leaders, hierarchical, multisite, shmem"
             ),
-            "{told}"
+            "{message}"
         );
         assert!(
             reason("bcst * chain").contains("no operation `bcst` (did you mean bcast?): barrier, ")

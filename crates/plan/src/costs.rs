@@ -48,8 +48,9 @@ impl Costs {
     /// Returns the costs for `ranks` ranks, on several nodes, that share the cores of one machine.
     /// A rank that works on a message keeps the other ranks from their core.
     pub(crate) fn when_oversubscribed(self, ranks: u32) -> Self {
-        let turns = (u64::from(ranks) / OVERSUBSCRIBED_CORES).max(1);
-        let of = |cost: Cost| Cost { overhead_ns: cost.overhead_ns.saturating_mul(turns), ..cost };
+        let per_core = (u64::from(ranks) / OVERSUBSCRIBED_CORES).max(1);
+        let of =
+            |cost: Cost| Cost { overhead_ns: cost.overhead_ns.saturating_mul(per_core), ..cost };
         Self { site: of(self.site).bounded(), wide: of(self.wide).bounded(), ..self }
     }
 

@@ -258,7 +258,7 @@ impl Crossings {
             return Routes { relays: vec![relays], nodes };
         }
         let sites = self.count;
-        let rotation = (0..sites).map(|turn| (root.unwrap_or(0) + turn) % sites);
+        let rotation = (0..sites).map(|offset| (root.unwrap_or(0) + offset) % sites);
         // With `Load::Each` every relay combines its segments, and the root's site is a relay too.
         let passes = |by: &u32| root != Some(*by) || load == Load::Each;
         let through = rotation.filter(passes).map(|by| match root {
@@ -453,13 +453,13 @@ impl Crossings {
     /// Returns the time when the last site has all its data.
     fn last_ns(&self, relays: &Relays, flow: Flow) -> u64 {
         let sites = self.sites();
-        let told = || {
+        let deliveries = || {
             let receivers = move |root| flow.receivers(root, sites).map(move |to| (root, to));
             flow.roots(sites).flat_map(receivers)
         };
         let bytes = flow.bytes;
         let mut loads = vec![0u64; self.table.len()];
-        for (root, to) in told() {
+        for (root, to) in deliveries() {
             let by = relays.sender(root, to);
             let mut carry = |from: u32, to: u32| {
                 let carried = &mut loads[(from * sites + to) as usize];
@@ -480,7 +480,7 @@ impl Crossings {
             .collect();
         let path_ns =
             |(root, to)| self.path_ns(&streams, bytes(root), [root, relays.sender(root, to), to]);
-        told().map(path_ns).max().unwrap_or(0)
+        deliveries().map(path_ns).max().unwrap_or(0)
     }
 
     /// Returns the time when a site has the data of another, directly or by a relay that passes
@@ -557,8 +557,8 @@ impl Relays {
 
     /// Returns the relays of a root's data, and the sites that get the data from them.
     fn past(&self, root: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let told = (0..self.sites()).map(move |to| (self.sender(root, to), to));
-        told.filter(move |&(by, to)| by != root && to != root)
+        let senders = (0..self.sites()).map(move |to| (self.sender(root, to), to));
+        senders.filter(move |&(by, to)| by != root && to != root)
     }
 
     /// Returns the sites to which `by` relays `from`'s data.
@@ -640,11 +640,11 @@ mod tests {
         let pairs = Pairs::new(known.into_iter().chain([(0, 16, cost(1, 1))]));
         assert_eq!(pairs.iter().collect::<Vec<_>>(), [(0, 2, cost(7, 20)), (1, 3, cost(5, 10))]);
         assert_eq!((pairs.cost(3, 1), pairs.cost(0, 1)), (Some(cost(5, 10)), None));
-        let told = pairs.emit();
-        assert_eq!(Pairs::parse(&told), Some(pairs));
+        let bytes = pairs.emit();
+        assert_eq!(Pairs::parse(&bytes), Some(pairs));
         assert_eq!(Pairs::parse(&[]), Some(Pairs::default()));
-        let twice = [&told[..], &told].concat();
-        for wrong in [&told[1..], &told[..40 + 8], &twice, &[0xff; 40], &[0; 40]] {
+        let twice = [&bytes[..], &bytes].concat();
+        for wrong in [&bytes[1..], &bytes[..40 + 8], &twice, &[0xff; 40], &[0; 40]] {
             assert_eq!(Pairs::parse(wrong), None);
         }
         let wild = [&1u64.to_le_bytes()[..], &2u64.to_le_bytes(), &[0xff; 24]].concat();
@@ -748,8 +748,8 @@ mod tests {
                 let by = routes.relays(index).sender(3, if index % 2 == 0 { 2 } else { 9 });
                 let relays = routes.relays(index);
                 let by = if by == 3 { relays.sender(3, 4) } else { by };
-                let told: Vec<u32> = relays.forwarded_by(by, 3).collect();
-                assert!(by != 3 && told.len() == 14 && !told.contains(&3), "{relays:?}");
+                let receivers: Vec<u32> = relays.forwarded_by(by, 3).collect();
+                assert!(by != 3 && receivers.len() == 14 && !receivers.contains(&3), "{relays:?}");
                 pairs.insert((by, index % nodes as u32));
             }
             assert_eq!(pairs.len(), 15 * nodes as usize, "each node sends by each site");

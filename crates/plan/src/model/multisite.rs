@@ -18,217 +18,18 @@ impl Model {
         algorithm: Algorithm,
         root_site: Option<u32>,
     ) -> Option<u64> {
-        let Shape { ranks, node_ranks, site_ranks, site_nodes, sites, has_leaders, .. } =
-            self.shape;
-        let bytes = call.bytes;
-        let crossing = self.crossed_ns(root_site, 0, |_, _| 0);
-        let legs = self.star_ns(0) + if site_nodes > 1 { self.far.hop_ns(0) } else { 0 };
-        let foreign = ranks - site_ranks;
-        // Bytes from one site to another, and bytes that a node sends or receives for crossings.
-        // During the crossing, data from and to the own site pass as well.
-        let near = site_ranks - node_ranks;
-        let streams = |between: &dyn Fn(u64, u64) -> u64, blocks: u64| {
-            let far = |blocks: u64| self.far.stream_ns(blocks.saturating_mul(bytes));
-            let between = |from, to| between(from, to).saturating_mul(bytes);
-            let crossed = self.crossed_ns(root_site, far(blocks * foreign), between);
-            crossed.max(far(blocks * (foreign + near)))
-        };
-        let of_site = |from: u64, _: u64| from;
-        let of_pairs = |from: u64, to: u64| from * to;
-        // Data of all by leaders of sites, each of which sends `sent` bytes within its site; or the
-        // time by relays.
-        let whole = |told: Option<u64>, sent: u64| {
-            let sent_ns = self.far.stream_ns(sent);
-            let straight = || self.crossed_ns(root_site, sent_ns, |_, _| bytes);
-            told.map_or_else(straight, |delivered_ns| delivered_ns.max(sent_ns) + self.wake_ns)
-        };
-        // Each node is leader of a part of cut data, as long as there are segments for it.
-        let segments = self.cuts(call);
-        let leaders = segments.min(site_nodes);
-        let spread = |load| self.crossings.spread_ns(root_site, bytes, segments, load);
-        // Data by relays, each of which sends to all other sites: the last segment follows the
-        // node's other ones.
-        let past = |crossings_ns: u64, turns: u64, sent: u64| {
-            let stream_ns = self.far.stream_ns(bytes);
-            let cuts = rotated_segments(segments, turns, stream_ns, self.far.work_ns, bytes);
-            crossings_ns + self.far.stream_ns(sent) + (turns + site_nodes - 2) * stream_ns / cuts
-        };
-        let reduced = |told: Option<u64>, sent: u64| {
-            whole(told, sent) + 2 * legs + 2 * (sites - 1) * self.wide.work_ns
-        };
-        Some(match call.operation {
-            Operation::Barrier => match Barrier::named(algorithm)? {
-                Barrier::Multisite => crossing + 2 * legs + 2 * (sites - 1) * self.wide.work_ns,
-                Barrier::Linear
-                | Barrier::Dissemination
-                | Barrier::Tournament
-                | Barrier::Leaders
-                | Barrier::Hierarchical
-                | Barrier::Shmem => return None,
-            },
-            Operation::Broadcast => match Broadcast::named(algorithm)? {
-                Broadcast::Multisite => {
-                    // The nodes of the root's site, without its own if there are others, send to
-                    // other sites and to each other.
-                    let others = leaders.min(site_nodes - 1).max(1);
-                    let passed = (sites - 1 + site_nodes.saturating_sub(2)) * bytes / others;
-                    let sent = passed.max((site_nodes - 1) * bytes / leaders);
-                    let told = || self.crossings.rooted_ns(root_site, bytes, Load::One);
-                    legs + match spread(Load::One) {
-                        Some(crossings_ns) => {
-                            past(crossings_ns, sites - 1, site_nodes * bytes / leaders)
-                        }
-                        None => whole(told(), sent),
-                    }
-                }
-                Broadcast::Linear
-                | Broadcast::Binomial
-                | Broadcast::Chain
-                | Broadcast::TwoTree
-                | Broadcast::VanDeGeijn
-                | Broadcast::Leaders
-                | Broadcast::Hierarchical
-                | Broadcast::Shmem => return None,
-            },
-            Operation::Gather | Operation::Scatter => match Gather::named(algorithm)? {
-                Gather::Linear => streams(&of_site, 1) + ranks * self.far.work_ns,
-                Gather::Aggregated => {
-                    let aggregate = self.far.stream_ns(bytes.saturating_mul(site_ranks));
-                    let legs = 2 * self.far.latency_ns + 2 * aggregate;
-                    streams(&of_site, 1)
-                        + legs
-                        + if has_leaders { self.blocks_ns(bytes) } else { 0 }
-                }
-                Gather::Binomial | Gather::Leaders | Gather::Shmem => return None,
-            },
-            Operation::Allgather => match Allgather::named(algorithm)? {
-                Allgather::Aggregated => {
-                    let near = || self.blocks_ns(bytes) + self.star_ns(ranks * bytes);
-                    let near = if has_leaders { near() } else { 0 };
-                    streams(&of_site, 1) + 3 * self.far.stream_ns(ranks * bytes) + near
-                }
-                Allgather::Multisite => {
-                    let told = self.crossings.delivered_ns(
-                        |ranks| ranks.saturating_mul(bytes),
-                        Load::One,
-                        Receivers::All,
-                    );
-                    let far_ns = self.far.stream_ns((foreign + near).saturating_mul(bytes));
-                    let straight = || streams(&of_site, 1);
-                    told.map_or_else(straight, |delivered_ns| {
-                        delivered_ns.max(far_ns) + self.wake_ns
-                    }) + 2 * ranks * self.far.work_ns
-                }
-                Allgather::Linear
-                | Allgather::Pairwise
-                | Allgather::Bruck
-                | Allgather::Ring
-                | Allgather::Leaders
-                | Allgather::Hierarchical
-                | Allgather::Shmem => return None,
-            },
-            Operation::Alltoall => match Alltoall::named(algorithm)? {
-                Alltoall::Pairwise => {
-                    let streams = streams(&of_pairs, node_ranks);
-                    streams + 2 * foreign * self.far.work_ns
-                }
-                Alltoall::Aggregated if call.is_uniform => {
-                    let aggregate = self.far.stream_ns(bytes.saturating_mul(site_ranks * foreign));
-                    let legs = self.far.latency_ns + site_ranks * self.far.work_ns + aggregate;
-                    let streams = streams(&of_pairs, node_ranks);
-                    streams + 2 * legs
-                }
-                Alltoall::Aggregated | Alltoall::Bruck | Alltoall::Leaders | Alltoall::Shmem => {
-                    return None;
-                }
-            },
-            Operation::Reduce => match Reduce::named(algorithm)? {
-                Reduce::Multisite => {
-                    let load = Load::of_operands(call.is_exact);
-                    let sent = |others| {
-                        let root_intake = root_intake(site_nodes, others).0 * bytes / 100;
-                        root_intake.max((site_nodes - 1) * bytes / leaders)
-                    };
-                    let told = || self.crossings.rooted_ns(root_site, bytes, load);
-                    match spread(load) {
-                        Some(crossings_ns) if load == Load::One => {
-                            2 * legs + past(crossings_ns, sites - 1, sent(1))
-                        }
-                        Some(crossings_ns) => 2 * legs + past(crossings_ns, sites, sent(2)),
-                        None => reduced(told(), sent(sites - 1)),
-                    }
-                }
-                Reduce::Linear
-                | Reduce::Pairwise
-                | Reduce::Binomial
-                | Reduce::Chain
-                | Reduce::TwoTree
-                | Reduce::Ring
-                | Reduce::Leaders
-                | Reduce::Hierarchical
-                | Reduce::Shmem => return None,
-            },
-            Operation::Allreduce => match Allreduce::named(algorithm)? {
-                Allreduce::Multisite => {
-                    let operands = bytes - bytes / site_nodes;
-                    let within = operands + (site_nodes - 1) * bytes / leaders;
-                    let told = || self.crossings.delivered_ns(|_| bytes, Load::One, Receivers::All);
-                    match self.crossings.met_ns(bytes, segments) {
-                        Some(crossings_ns) => {
-                            let sent = within + 2 * (sites - 1) * bytes / sites / leaders;
-                            2 * legs + past(crossings_ns, sites, sent)
-                        }
-                        None => reduced(told(), within + (sites - 1) * bytes / leaders),
-                    }
-                }
-                Allreduce::Linear
-                | Allreduce::Pairwise
-                | Allreduce::Doubling
-                | Allreduce::Butterfly
-                | Allreduce::Halving
-                | Allreduce::Ring
-                | Allreduce::Leaders
-                | Allreduce::Hierarchical
-                | Allreduce::Shmem => return None,
-            },
-            Operation::ReduceScatter => match ReduceScatter::named(algorithm)? {
-                ReduceScatter::Multisite => {
-                    let sent =
-                        bytes - bytes / site_nodes + (sites - 1) * bytes / (sites * site_nodes);
-                    let work = 2 * foreign.min(call.units) * self.wide.work_ns / site_ranks.max(1);
-                    let load = Load::of_operands(call.is_exact);
-                    let of_site = |its: u64| bytes.saturating_mul(its) / ranks;
-                    let told = self.crossings.delivered_ns(of_site, load, Receivers::All);
-                    let sent_ns = self.far.stream_ns(sent);
-                    let straight = || self.crossed_ns(root_site, sent_ns, |_, _| bytes / sites);
-                    let past = |delivered_ns: u64| delivered_ns.max(sent_ns) + self.wake_ns;
-                    2 * legs + work + told.map_or_else(straight, past)
-                }
-                ReduceScatter::Pairwise
-                | ReduceScatter::Binomial
-                | ReduceScatter::Ring
-                | ReduceScatter::Leaders
-                | ReduceScatter::Shmem => return None,
-            },
-            Operation::Scan | Operation::Exscan => match Prefix::named(algorithm)? {
-                Prefix::Multisite => {
-                    // The leader of a site receives the runs of its nodes, and returns the prefix
-                    // below each.
-                    let Shape { node_runs, site_runs, .. } = self.shape;
-                    let runs = node_runs * (site_nodes - 1);
-                    let sent = (2 * runs + site_runs * (sites - 1)) * bytes / leaders;
-                    let work = 2 * (runs + site_runs * sites) * self.far.work_ns;
-                    let (crosses, receivers) = (site_runs * bytes, Receivers::of_runs(site_runs));
-                    2 * legs
-                        + work
-                        + whole(
-                            self.crossings.delivered_ns(|_| crosses, Load::One, receivers),
-                            sent,
-                        )
-                }
-                Prefix::Doubling | Prefix::Chain | Prefix::Leaders | Prefix::Shmem => return None,
-            },
-        })
+        let sites = SiteCall::new(self, call, root_site);
+        match call.operation {
+            Operation::Barrier => sites.barrier_ns(Barrier::named(algorithm)?),
+            Operation::Broadcast => sites.broadcast_ns(Broadcast::named(algorithm)?),
+            Operation::Gather | Operation::Scatter => sites.gather_ns(Gather::named(algorithm)?),
+            Operation::Allgather => sites.allgather_ns(Allgather::named(algorithm)?),
+            Operation::Alltoall => sites.alltoall_ns(Alltoall::named(algorithm)?),
+            Operation::Reduce => sites.reduce_ns(Reduce::named(algorithm)?),
+            Operation::Allreduce => sites.allreduce_ns(Allreduce::named(algorithm)?),
+            Operation::ReduceScatter => sites.reduce_scatter_ns(ReduceScatter::named(algorithm)?),
+            Operation::Scan | Operation::Exscan => sites.prefix_ns(Prefix::named(algorithm)?),
+        }
     }
 
     /// Returns the number of segments for data of all, or for all, by leaders.
@@ -303,4 +104,293 @@ impl Model {
         let within = (within.0 * leaders.min(2) + within.1) / leaders;
         latencies + between.max(within) + between.min(within) / segments
     }
+}
+
+/// A call over several sites.
+struct SiteCall<'a> {
+    model: &'a Model,
+    call: &'a Call,
+    shape: Shape,
+    root_site: Option<u32>,
+    bytes: u64,
+    /// Ranks outside the largest site.
+    foreign: u64,
+    /// Ranks of a site on other nodes.
+    near: u64,
+    /// Time from ranks to the leader of their site.
+    hops_ns: u64,
+    segments: u64,
+    /// Nodes that lead a part of cut data each, as long as there are segments for them.
+    leaders: u64,
+}
+
+impl<'a> SiteCall<'a> {
+    fn new(model: &'a Model, call: &'a Call, root_site: Option<u32>) -> Self {
+        let shape = model.shape;
+        let Shape { ranks, node_ranks, site_ranks, site_nodes, .. } = shape;
+        let (foreign, near) = (ranks - site_ranks, site_ranks - node_ranks);
+        let hops_ns = model.star_ns(0) + if site_nodes > 1 { model.far.hop_ns(0) } else { 0 };
+        let segments = model.cuts(call);
+        let (leaders, bytes) = (segments.min(site_nodes), call.bytes);
+        Self { model, call, shape, root_site, bytes, foreign, near, hops_ns, segments, leaders }
+    }
+
+    fn barrier_ns(&self, algorithm: Barrier) -> Option<u64> {
+        let Self { model, hops_ns, .. } = *self;
+        Some(match algorithm {
+            Barrier::Multisite => {
+                let crossing = model.crossed_ns(self.root_site, 0, |_, _| 0);
+                crossing + 2 * hops_ns + 2 * (self.shape.sites - 1) * model.wide.work_ns
+            }
+            Barrier::Linear
+            | Barrier::Dissemination
+            | Barrier::Tournament
+            | Barrier::Leaders
+            | Barrier::Hierarchical
+            | Barrier::Shmem => return None,
+        })
+    }
+
+    fn broadcast_ns(&self, algorithm: Broadcast) -> Option<u64> {
+        let Self { model, bytes, leaders, .. } = *self;
+        let Shape { sites, site_nodes, .. } = self.shape;
+        Some(match algorithm {
+            Broadcast::Multisite => {
+                // The nodes of the root's site, without its own if there are others, send to other
+                // sites and to each other.
+                let others = leaders.min(site_nodes - 1).max(1);
+                let passed = (sites - 1 + site_nodes.saturating_sub(2)) * bytes / others;
+                let sent = passed.max((site_nodes - 1) * bytes / leaders);
+                let delivered = || model.crossings.rooted_ns(self.root_site, bytes, Load::One);
+                self.hops_ns
+                    + match self.spread_ns(Load::One) {
+                        Some(crossings_ns) => {
+                            let sent = site_nodes * bytes / leaders;
+                            self.relayed_ns(crossings_ns, sites - 1, sent)
+                        }
+                        None => self.whole_ns(delivered(), sent),
+                    }
+            }
+            Broadcast::Linear
+            | Broadcast::Binomial
+            | Broadcast::Chain
+            | Broadcast::TwoTree
+            | Broadcast::VanDeGeijn
+            | Broadcast::Leaders
+            | Broadcast::Hierarchical
+            | Broadcast::Shmem => return None,
+        })
+    }
+
+    fn gather_ns(&self, algorithm: Gather) -> Option<u64> {
+        let Self { model, bytes, .. } = *self;
+        let Shape { ranks, site_ranks, has_leaders, .. } = self.shape;
+        Some(match algorithm {
+            Gather::Linear => self.streams_ns(&of_site, 1) + ranks * model.far.work_ns,
+            Gather::Aggregated => {
+                let aggregate = model.far.stream_ns(bytes.saturating_mul(site_ranks));
+                let hops_ns = 2 * model.far.latency_ns + 2 * aggregate;
+                let near = if has_leaders { model.blocks_ns(bytes) } else { 0 };
+                self.streams_ns(&of_site, 1) + hops_ns + near
+            }
+            Gather::Binomial | Gather::Leaders | Gather::Shmem => return None,
+        })
+    }
+
+    fn allgather_ns(&self, algorithm: Allgather) -> Option<u64> {
+        let Self { model, bytes, foreign, near, .. } = *self;
+        let Shape { ranks, has_leaders, .. } = self.shape;
+        Some(match algorithm {
+            Allgather::Aggregated => {
+                let near = || model.blocks_ns(bytes) + model.star_ns(ranks * bytes);
+                let near = if has_leaders { near() } else { 0 };
+                self.streams_ns(&of_site, 1) + 3 * model.far.stream_ns(ranks * bytes) + near
+            }
+            Allgather::Multisite => {
+                let blocks = |ranks: u64| ranks.saturating_mul(bytes);
+                let delivered = model.crossings.delivered_ns(blocks, Load::One, Receivers::All);
+                let far_ns = model.far.stream_ns((foreign + near).saturating_mul(bytes));
+                let relayed = |delivered_ns: u64| delivered_ns.max(far_ns) + model.wake_ns;
+                let exchanged = delivered.map(relayed);
+                exchanged.unwrap_or_else(|| self.streams_ns(&of_site, 1))
+                    + 2 * ranks * model.far.work_ns
+            }
+            Allgather::Linear
+            | Allgather::Pairwise
+            | Allgather::Bruck
+            | Allgather::Ring
+            | Allgather::Leaders
+            | Allgather::Hierarchical
+            | Allgather::Shmem => return None,
+        })
+    }
+
+    fn alltoall_ns(&self, algorithm: Alltoall) -> Option<u64> {
+        let Self { model, bytes, foreign, .. } = *self;
+        let Shape { node_ranks, site_ranks, .. } = self.shape;
+        let of_pairs = |from: u64, to: u64| from * to;
+        Some(match algorithm {
+            Alltoall::Pairwise => {
+                self.streams_ns(&of_pairs, node_ranks) + 2 * foreign * model.far.work_ns
+            }
+            Alltoall::Aggregated if self.call.is_uniform => {
+                let aggregate = model.far.stream_ns(bytes.saturating_mul(site_ranks * foreign));
+                let hops_ns = model.far.latency_ns + site_ranks * model.far.work_ns + aggregate;
+                self.streams_ns(&of_pairs, node_ranks) + 2 * hops_ns
+            }
+            Alltoall::Aggregated | Alltoall::Bruck | Alltoall::Leaders | Alltoall::Shmem => {
+                return None;
+            }
+        })
+    }
+
+    fn reduce_ns(&self, algorithm: Reduce) -> Option<u64> {
+        let Self { model, bytes, hops_ns, .. } = *self;
+        let Shape { sites, site_nodes, .. } = self.shape;
+        Some(match algorithm {
+            Reduce::Multisite => {
+                let load = Load::of_operands(self.call.is_exact);
+                let sent = |others| {
+                    let root_intake = root_intake(site_nodes, others).0 * bytes / 100;
+                    root_intake.max((site_nodes - 1) * bytes / self.leaders)
+                };
+                let delivered = || model.crossings.rooted_ns(self.root_site, bytes, load);
+                match self.spread_ns(load) {
+                    Some(crossings_ns) if load == Load::One => {
+                        2 * hops_ns + self.relayed_ns(crossings_ns, sites - 1, sent(1))
+                    }
+                    Some(crossings_ns) => {
+                        2 * hops_ns + self.relayed_ns(crossings_ns, sites, sent(2))
+                    }
+                    None => self.reduced_ns(delivered(), sent(sites - 1)),
+                }
+            }
+            Reduce::Linear
+            | Reduce::Pairwise
+            | Reduce::Binomial
+            | Reduce::Chain
+            | Reduce::TwoTree
+            | Reduce::Ring
+            | Reduce::Leaders
+            | Reduce::Hierarchical
+            | Reduce::Shmem => return None,
+        })
+    }
+
+    fn allreduce_ns(&self, algorithm: Allreduce) -> Option<u64> {
+        let Self { model, bytes, leaders, .. } = *self;
+        let Shape { sites, site_nodes, .. } = self.shape;
+        Some(match algorithm {
+            Allreduce::Multisite => {
+                let operands = bytes - bytes / site_nodes;
+                let within = operands + (site_nodes - 1) * bytes / leaders;
+                let crossings = &model.crossings;
+                let delivered = || crossings.delivered_ns(|_| bytes, Load::One, Receivers::All);
+                match crossings.met_ns(bytes, self.segments) {
+                    Some(crossings_ns) => {
+                        let sent = within + 2 * (sites - 1) * bytes / sites / leaders;
+                        2 * self.hops_ns + self.relayed_ns(crossings_ns, sites, sent)
+                    }
+                    None => self.reduced_ns(delivered(), within + (sites - 1) * bytes / leaders),
+                }
+            }
+            Allreduce::Linear
+            | Allreduce::Pairwise
+            | Allreduce::Doubling
+            | Allreduce::Butterfly
+            | Allreduce::Halving
+            | Allreduce::Ring
+            | Allreduce::Leaders
+            | Allreduce::Hierarchical
+            | Allreduce::Shmem => return None,
+        })
+    }
+
+    fn reduce_scatter_ns(&self, algorithm: ReduceScatter) -> Option<u64> {
+        let Self { model, bytes, .. } = *self;
+        let Shape { ranks, sites, site_ranks, site_nodes, .. } = self.shape;
+        Some(match algorithm {
+            ReduceScatter::Multisite => {
+                let sent = bytes - bytes / site_nodes + (sites - 1) * bytes / (sites * site_nodes);
+                let blocks = self.foreign.min(self.call.units);
+                let work = 2 * blocks * model.wide.work_ns / site_ranks.max(1);
+                let load = Load::of_operands(self.call.is_exact);
+                let of_site = |its: u64| bytes.saturating_mul(its) / ranks;
+                let delivered = model.crossings.delivered_ns(of_site, load, Receivers::All);
+                let sent_ns = model.far.stream_ns(sent);
+                let straight = || model.crossed_ns(self.root_site, sent_ns, |_, _| bytes / sites);
+                let relayed = |delivered_ns: u64| delivered_ns.max(sent_ns) + model.wake_ns;
+                2 * self.hops_ns + work + delivered.map_or_else(straight, relayed)
+            }
+            ReduceScatter::Pairwise
+            | ReduceScatter::Binomial
+            | ReduceScatter::Ring
+            | ReduceScatter::Leaders
+            | ReduceScatter::Shmem => return None,
+        })
+    }
+
+    fn prefix_ns(&self, algorithm: Prefix) -> Option<u64> {
+        let Self { model, bytes, .. } = *self;
+        let Shape { sites, site_nodes, node_runs, site_runs, .. } = self.shape;
+        Some(match algorithm {
+            Prefix::Multisite => {
+                // The leader of a site receives the runs of its nodes, and returns the prefix below
+                // each.
+                let runs = node_runs * (site_nodes - 1);
+                let sent = (2 * runs + site_runs * (sites - 1)) * bytes / self.leaders;
+                let work = 2 * (runs + site_runs * sites) * model.far.work_ns;
+                let (crosses, receivers) = (site_runs * bytes, Receivers::of_runs(site_runs));
+                let delivered = model.crossings.delivered_ns(|_| crosses, Load::One, receivers);
+                2 * self.hops_ns + work + self.whole_ns(delivered, sent)
+            }
+            Prefix::Doubling | Prefix::Chain | Prefix::Leaders | Prefix::Shmem => return None,
+        })
+    }
+
+    /// Returns the time of blocks for other sites: `between` gives their number from one site to
+    /// another by numbers of ranks, and a node sends or receives `blocks` per foreign rank. During
+    /// the crossing, data from and to the own site pass as well.
+    fn streams_ns(&self, between: &dyn Fn(u64, u64) -> u64, blocks: u64) -> u64 {
+        let Self { model, bytes, foreign, near, .. } = *self;
+        let far = |blocks: u64| model.far.stream_ns(blocks.saturating_mul(bytes));
+        let between = |from, to| between(from, to).saturating_mul(bytes);
+        let crossed = model.crossed_ns(self.root_site, far(blocks * foreign), between);
+        crossed.max(far(blocks * (foreign + near)))
+    }
+
+    /// Returns the time of data of all by leaders of sites, each of which sends `sent` bytes within
+    /// its site; or the time by relays, if `delivered` gives one.
+    fn whole_ns(&self, delivered: Option<u64>, sent: u64) -> u64 {
+        let Self { model, bytes, .. } = *self;
+        let sent_ns = model.far.stream_ns(sent);
+        let straight = || model.crossed_ns(self.root_site, sent_ns, |_, _| bytes);
+        delivered.map_or_else(straight, |delivered_ns| delivered_ns.max(sent_ns) + model.wake_ns)
+    }
+
+    /// Returns the time of a reduction, to the leaders of sites and back.
+    fn reduced_ns(&self, delivered: Option<u64>, sent: u64) -> u64 {
+        let work = 2 * (self.shape.sites - 1) * self.model.wide.work_ns;
+        self.whole_ns(delivered, sent) + 2 * self.hops_ns + work
+    }
+
+    /// Returns the latency of two crossings, if each segment has another relay.
+    fn spread_ns(&self, load: Load) -> Option<u64> {
+        self.model.crossings.spread_ns(self.root_site, self.bytes, self.segments, load)
+    }
+
+    /// Returns the time of data by `rotation` relays, each of which sends to all other sites. The
+    /// last segment follows the node's other ones.
+    fn relayed_ns(&self, crossings_ns: u64, rotation: u64, sent: u64) -> u64 {
+        let Self { model, bytes, segments, .. } = *self;
+        let stream_ns = model.far.stream_ns(bytes);
+        let cuts = rotated_segments(segments, rotation, stream_ns, model.far.work_ns, bytes);
+        let follows_ns = (rotation + self.shape.site_nodes - 2) * stream_ns / cuts;
+        crossings_ns + model.far.stream_ns(sent) + follows_ns
+    }
+}
+
+/// Blocks from one site to another, if each rank of the first sends one.
+fn of_site(from_ranks: u64, _: u64) -> u64 {
+    from_ranks
 }
