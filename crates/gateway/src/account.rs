@@ -1,4 +1,4 @@
-//! What is counted, and what is told of it.
+//! Counts of connections, bytes and refusals, and their report.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,41 +10,41 @@ use driver::Refusal;
 
 use crate::connect_job::Denial;
 
-/// Counts of a gateway. Refusals are told of once for each kind, on standard error; callers that went away
-/// by themselves are only counted.
+/// Counts of a gateway. The first refusal of each kind is reported on standard error. Callers that leave by
+/// themselves are only counted.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    /// Connections carried, now and in all.
+pub(crate) struct Account {
+    /// Relayed connections, now and in all.
     now: AtomicU64,
     all: AtomicU64,
-    /// Bytes carried from who called, and to it.
+    /// Bytes relayed from callers and to callers.
     pub from_callers: AtomicU64,
     pub to_callers: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-/// A connection that is being carried, for as long as it lives.
-pub(crate) struct Carried<'a>(&'a Ledger);
+/// A relayed connection, counted for as long as it lives.
+pub(crate) struct Carried<'a>(&'a Account);
 
-impl Ledger {
-    /// Counts a connection that is carried from here on.
+impl Account {
+    /// Counts a connection that is relayed from now on.
     pub fn begin(&self) -> Carried<'_> {
         self.now.fetch_add(1, Ordering::Relaxed);
         self.all.fetch_add(1, Ordering::Relaxed);
         Carried(self)
     }
 
-    /// Somebody was turned away before it had proved itself.
+    /// Counts a caller that was refused before it had authenticated.
     pub fn refuse(&self, from: SocketAddr, refusal: Refusal) {
         if refusal == Refusal::Closed {
-            // A rank's second connection, say, that was being opened when the job was done.
+            // For example, a rank's second connection that was being opened when the job ended.
             self.count(kind_of(refusal));
         } else {
             self.note(kind_of(refusal), from, &refusal);
         }
     }
 
-    /// A member of the job did not get what it asked for.
+    /// Counts a member of the job whose request was denied.
     pub fn deny(&self, from: SocketAddr, denial: &Denial) {
         self.note(denial.kind(), from, denial);
     }
@@ -57,7 +57,7 @@ impl Ledger {
         }
     }
 
-    /// Counts one more refusal of a kind: how many there are.
+    /// Counts one more refusal of a kind and returns their number.
     fn count(&self, kind: &'static str) -> u64 {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let count = refused.entry(kind).or_default();
@@ -65,10 +65,10 @@ impl Ledger {
         *count
     }
 
-    /// The counts, a line each.
-    pub fn account(&self) -> String {
+    /// Returns the counts, one per line.
+    pub fn text(&self) -> String {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let mut text = format!(
+        let mut report = format!(
             "connections: {} now, {} in all\nbytes: {} from callers, {} to callers\n",
             count(&self.now),
             count(&self.all),
@@ -77,9 +77,9 @@ impl Ledger {
         );
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         for (kind, count) in refused.iter() {
-            text.push_str(&format!("refused, {kind}: {count}\n"));
+            report.push_str(&format!("refused, {kind}: {count}\n"));
         }
-        text
+        report
     }
 }
 
@@ -98,6 +98,6 @@ fn kind_of(refusal: Refusal) -> &'static str {
         Refusal::Closed => "closed",
         Refusal::Altered => "altered",
         Refusal::Clear | Refusal::Encrypted => "encryption",
-        Refusal::Crowd => "crowd",
+        Refusal::TooMany => "too many",
     }
 }

@@ -1,4 +1,4 @@
-//! What is done for a request: a connection to a host of this site, or through another site's gateway.
+//! Opens the connection that a request asks for, to a host of this site or through another site's gateway.
 
 use std::fmt::Write;
 use std::io;
@@ -6,45 +6,45 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use driver::relay::{Detour, Request};
+use driver::relay::{RelayInfo, Request};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use wire::PeerId;
 
-use crate::Desk;
-use crate::half_connection::{self, Leg};
+use crate::Shared;
+use crate::half_connection::{self, HalfConnection};
 use crate::network::{self, Net};
 use crate::trunk;
 
-/// A connection to where somebody wanted it, and what there is between here and there.
+/// An open connection to the requested rank, and the path behind it.
 pub(crate) struct Reached {
-    pub leg: Leg,
-    pub beyond: Detour,
+    pub half: HalfConnection,
+    pub beyond: RelayInfo,
 }
 
-/// Why a member of the job does not get its connection. The first words must do: a caller hears one line.
+/// Reasons to deny a member's request. A caller shows only one line, so the first words must suffice.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Denial {
-    /// The addresses are not of this site.
+    /// The addresses are outside this site's networks.
     #[error("rank {} is on none of its networks ({allowed}); --allow adds one", peer.0)]
     Forbidden { peer: PeerId, allowed: String },
-    /// The other site's gateways are not to be called.
+    /// The other site's gateways are outside the allowed networks.
     #[error("the gateways to rank {} are on no network it may call ({allowed}); --gateways adds one", peer.0)]
     Estranged { peer: PeerId, allowed: String },
-    /// The request has come through as many gateways as it may.
+    /// The request has passed as many gateways as it may.
     #[error("rank {} would be behind a third gateway", peer.0)]
     TooFar { peer: PeerId },
-    /// Nobody answers at the addresses.
-    #[error("no way to rank {}:{tried}", peer.0)]
+    /// No address answers.
+    #[error("no path to rank {}:{tried}", peer.0)]
     Unreached { peer: PeerId, tried: String },
-    /// It carries as much as it may.
+    /// The gateway relays its maximum number of connections.
     #[error("it carries {} connections, and no more", crate::CARRIED_MAX)]
     Full,
 }
 
 impl Denial {
-    /// Its kind, in a word.
+    /// Returns the kind in one word.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Forbidden { .. } => "forbidden",
@@ -56,34 +56,34 @@ impl Denial {
     }
 }
 
-/// Opens what is asked for.
-pub(crate) async fn run(desk: &Arc<Desk>, request: &Request) -> Result<Reached, Denial> {
+/// Opens the requested connection.
+pub(crate) async fn run(shared: &Arc<Shared>, request: &Request) -> Result<Reached, Denial> {
     let peer = request.peer;
     if !request.via.is_empty() {
-        return call_one(desk, request).await;
+        return call_gateways(shared, request).await;
     }
-    let listeners = Net::allowed(&desk.hosts, &request.listeners);
+    let listeners = Net::allowed(&shared.hosts, &request.listeners);
     if listeners.is_empty() {
-        return Err(Denial::Forbidden { peer, allowed: network::list(&desk.hosts) });
+        return Err(Denial::Forbidden { peer, allowed: network::list(&shared.hosts) });
     }
     let unreached = |tried| Denial::Unreached { peer, tried };
     let stream = connect(&listeners).await.map_err(unreached)?;
-    let (leg, round_trip) =
+    let (half, round_trip) =
         half_connection::prepare(stream).map_err(|error| unreached(format!(" {error}")))?;
-    Ok(Reached { leg, beyond: Detour { round_trip, is_measured: false } })
+    Ok(Reached { half, beyond: RelayInfo { round_trip, is_measured: false } })
 }
 
-/// Calls the named gateways one after the other, until one has a connection.
-async fn call_one(desk: &Arc<Desk>, request: &Request) -> Result<Reached, Denial> {
+/// Calls the named gateways one after the other until one has opened the connection.
+async fn call_gateways(shared: &Arc<Shared>, request: &Request) -> Result<Reached, Denial> {
     let peer = request.peer;
-    let gateways = Net::allowed(&desk.gateways, &request.via);
+    let gateways = Net::allowed(&shared.gateways, &request.via);
     if gateways.is_empty() {
-        return Err(Denial::Estranged { peer, allowed: network::list(&desk.gateways) });
+        return Err(Denial::Estranged { peer, allowed: network::list(&shared.gateways) });
     }
     let last = Request { via: Vec::new(), ..request.clone() };
     let mut tried = String::new();
     for gateway in gateways {
-        match trunk::call(desk, gateway, &last).await {
+        match trunk::call(shared, gateway, &last).await {
             Ok(reached) => return Ok(reached),
             // Writing to a string does not fail.
             Err(text) => drop(write!(tried, " {gateway} ({text})")),
@@ -92,8 +92,8 @@ async fn call_one(desk: &Arc<Desk>, request: &Request) -> Result<Reached, Denial
     Err(Denial::Unreached { peer, tried })
 }
 
-/// The first connection to one of `addresses`, which get company by the next when they are silent. The
-/// error tells of all.
+/// Returns the first connection to one of `addresses`. The next address is tried as well while the earlier
+/// ones are silent. The error lists all attempts.
 async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     let end = Instant::now() + CONNECT_PATIENCE;
     let mut rest = addresses.iter().copied();
@@ -125,10 +125,10 @@ async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     }
 }
 
-/// A connection to one address, in bounded time.
+/// Connects to one address, in bounded time.
 ///
 /// # Errors
-/// The system's, and [`io::ErrorKind::TimedOut`] when nobody answers.
+/// Returns the system's error, and [`io::ErrorKind::TimedOut`] if nobody answers.
 pub(crate) async fn connect_one(address: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
     let silent = |_| {
         let text = format!("no answer within {} s", patience.as_secs_f32());
@@ -137,7 +137,7 @@ pub(crate) async fn connect_one(address: SocketAddr, patience: Duration) -> io::
     timeout(patience, TcpStream::connect(address)).await.map_err(silent)?
 }
 
-/// How long the network may take to bring about a connection.
+/// Time within which a connection must be established.
 pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_secs(8);
-/// An address that is silent for so long gets company by the next.
+/// Silence of an address after which the next one is tried as well.
 const STAGGER: Duration = Duration::from_millis(250);

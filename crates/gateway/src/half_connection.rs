@@ -1,40 +1,40 @@
-//! The two ends of what is carried, before it is.
+//! Ends of a relayed connection, before the carrier takes them.
 
 use std::io;
 use std::time::Duration;
 
-use driver::{FarTcp, TcpSample};
+use driver::{TcpSample, WanTcp};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
 use crate::carrier::ChannelEnd;
 
-/// One end of a connection that is carried.
-pub(crate) enum Leg {
-    /// A connection of its own, and what looks after it if it is far.
-    Tcp(TcpStream, Option<Box<FarTcp>>),
+/// One end of a relayed connection.
+pub(crate) enum HalfConnection {
+    /// A TCP connection of its own, and its wide-area tuning if the round trip is long.
+    Tcp(TcpStream, Option<Box<WanTcp>>),
     /// A channel of the link that two gateways share.
     Trunk(ChannelEnd),
 }
 
-/// Has the kernel pass on at once what a connection is given, and watch the host at its other end.
+/// Disables Nagle's algorithm and enables TCP keepalive.
 pub(crate) fn watch(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let questions = TcpKeepalive::new()
-        .with_time(SILENCE / 2)
-        .with_interval(SILENCE / 2 / QUESTIONS)
-        .with_retries(QUESTIONS);
-    SockRef::from(stream).set_tcp_keepalive(&questions)
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_TIMEOUT / 2)
+        .with_interval(KEEPALIVE_TIMEOUT / 2 / PROBES)
+        .with_retries(PROBES);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
-/// Prepares a connection for carrying; its end of what is carried, and its round trip, as far as the kernel knows.
-pub(crate) fn prepare(stream: TcpStream) -> io::Result<(Leg, Duration)> {
+/// Prepares a TCP connection for the carrier. Returns it with its round trip, if the kernel knows it.
+pub(crate) fn prepare(stream: TcpStream) -> io::Result<(HalfConnection, Duration)> {
     watch(&stream)?;
     let round_trip = Duration::from_nanos(TcpSample::of(&stream)?.round_trip_ns.unwrap_or(0));
-    let far = FarTcp::is_far(round_trip).then(|| Box::new(FarTcp::begin(&stream)));
-    Ok((Leg::Tcp(stream, far), round_trip))
+    let wan = WanTcp::is_wan(round_trip).then(|| Box::new(WanTcp::begin(&stream)));
+    Ok((HalfConnection::Tcp(stream, wan), round_trip))
 }
 
-/// A host that gives no sign of life for so long while nothing is under way has vanished.
-const SILENCE: Duration = Duration::from_secs(60);
-const QUESTIONS: u32 = 5;
+/// Time without an answer to keepalive probes after which a host counts as dead.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(60);
+const PROBES: u32 = 5;

@@ -1,18 +1,18 @@
-//! The gateway: carries connections between the hosts of its site and others.
+//! A gateway relays connections between the hosts of its site and other sites.
 //!
-//! A rank that cannot or may not reach another calls a gateway, proves the job's secret and asks for a
-//! connection (`driver::relay`). The gateway opens it, to a host of its own site or through a gateway of
-//! another, and passes bytes both ways as they come. It reads none of them: the two ranks prove themselves
-//! to each other, and encrypt, through it. Where one end takes nothing, nothing is read from the other.
+//! A rank that cannot reach another one calls a gateway, proves that it knows the job's secret and requests a
+//! connection (`driver::relay`). The gateway connects to a host of its own site, or asks a gateway of another
+//! site to, and forwards bytes in both directions. It reads none of them: the two ranks authenticate each
+//! other and encrypt end to end. If one end stops reading, the gateway stops reading from the other.
 //!
 //! | file | does |
 //! |---|---|
-//! | `door` | lets callers in that prove themselves, and refuses others, in bounded number and time |
-//! | `errand` | opens what they ask for, where that is allowed |
-//! | `trunk` | calls other gateways by links that all share, and opens them |
-//! | `leg` | the two ends of what is carried |
-//! | `carrier` | the thread that carries, and keeps the links to other gateways |
-//! | `ledger` | counts, and tells of refusals once for each kind |
+//! | `listener` | accepts callers that authenticate in time, and bounds the number of the others |
+//! | `connect_job` | opens the requested connection, if it is allowed |
+//! | `trunk` | opens the shared links to other gateways and sends requests over them |
+//! | `half_connection` | one end of a relayed connection |
+//! | `carrier` | the thread that relays bytes and owns the links to other gateways |
+//! | `account` | counts connections and bytes, and reports the first refusal of each kind |
 #![forbid(unsafe_code)]
 
 mod account;
@@ -29,111 +29,115 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use driver::Door;
-use driver::relay::Porter;
+use driver::ListenAddress;
+use driver::relay::RelayHandshake;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use account::Ledger;
-use carrier::{Arrival, Carrier};
-use listener::Antechamber;
+use account::Account;
+use carrier::{Carrier, IncomingRequest};
+use listener::UnprovenCallers;
 pub use network::{Net, NetError};
 pub use options::{Between, Options, Pass, PassError};
 use trunk::Trunks;
 
-/// What a gateway has to know.
+/// Configuration of a gateway.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it is called, over TCP and over UDP.
-    pub listen: Vec<Door>,
-    /// The networks of its site: it opens connections to these.
+    /// Addresses to listen at, over TCP and UDP.
+    pub listen: Vec<ListenAddress>,
+    /// Networks of its site; it opens connections to hosts in these.
     pub hosts: Vec<Net>,
-    /// The networks of other sites' gateways, which it may call.
+    /// Networks of other sites' gateways that it may call.
     pub gateways: Vec<Net>,
-    /// What proves that somebody belongs to the job.
+    /// Proof of membership in the job.
     pub pass: Pass,
-    /// How gateways are called.
+    /// Protocol to other gateways.
     pub between: Between,
 }
 
-/// A gateway that can be called.
+/// A gateway that listens.
 pub struct Gateway {
     listeners: Vec<TcpListener>,
-    arrivals: mpsc::Receiver<Arrival>,
-    desk: Arc<Desk>,
+    incoming: mpsc::Receiver<IncomingRequest>,
+    shared: Arc<Shared>,
 }
 
-/// What all connections of a gateway share.
-struct Desk {
-    porter: Porter,
+/// State that all connections of a gateway share.
+struct Shared {
+    handshake: RelayHandshake,
     hosts: Vec<Net>,
     gateways: Vec<Net>,
-    antechamber: Antechamber,
-    /// Connections that may still be carried.
-    room: Arc<Semaphore>,
+    unproven: UnprovenCallers,
+    /// Permits for further connections.
+    permits: Arc<Semaphore>,
     trunks: Trunks,
     carrier: Carrier,
-    ledger: Arc<Ledger>,
+    account: Arc<Account>,
 }
 
 impl Gateway {
-    /// Begins to listen.
+    /// Opens the listeners and starts the carrier thread.
     ///
     /// # Errors
-    /// When an address cannot be had.
+    /// Fails if an address cannot be bound.
     pub async fn open(config: Config) -> io::Result<Self> {
         let (mut listeners, mut sockets) = (Vec::new(), Vec::new());
-        for door in &config.listen {
-            let (listener, socket) = open_door(door, config.between != Between::Tcp).await?;
+        for range in &config.listen {
+            let (listener, socket) = open_listener(range, config.between != Between::Tcp).await?;
             listeners.push(listener);
             sockets.extend(socket);
         }
-        let doors = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
-        let ledger = Arc::new(Ledger::default());
-        let (carrier, arrivals) = Carrier::start(&config.pass, sockets, Arc::clone(&ledger))?;
-        let desk = Desk {
-            porter: Porter::new(config.pass.job, *config.pass.secret),
+        let listen_addresses =
+            listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
+        let account = Arc::new(Account::default());
+        let (carrier, incoming) = Carrier::start(&config.pass, sockets, Arc::clone(&account))?;
+        let shared = Shared {
+            handshake: RelayHandshake::new(config.pass.job, *config.pass.secret),
             hosts: config.hosts,
             gateways: config.gateways,
-            antechamber: Antechamber::default(),
-            room: Arc::new(Semaphore::new(CARRIED_MAX)),
-            trunks: Trunks::new(doors, config.between),
+            unproven: UnprovenCallers::default(),
+            permits: Arc::new(Semaphore::new(CARRIED_MAX)),
+            trunks: Trunks::new(listen_addresses, config.between),
             carrier,
-            ledger,
+            account,
         };
-        Ok(Self { listeners, arrivals, desk: Arc::new(desk) })
+        Ok(Self { listeners, incoming, shared: Arc::new(shared) })
     }
 
-    /// Where it is called.
+    /// Addresses it listens at over TCP.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|one| one.local_addr().ok()).collect()
     }
 
-    /// What it has done so far, in a few lines, whenever that is called.
+    /// Returns a function that prints what the gateway has done so far, in a few lines.
     pub fn account(&self) -> impl Fn() -> String + Send + Sync + use<> {
-        let desk = self.desk.clone();
-        move || format!("{}{}", desk.ledger.account(), desk.carrier.account())
+        let shared = self.shared.clone();
+        move || format!("{}{}", shared.account.text(), shared.carrier.account())
     }
 
-    /// Serves until `end`; what it carries then breaks off with the runtime.
+    /// Serves until `end` completes; connections still relayed break off with the runtime.
     pub async fn serve(self, end: impl Future<Output = ()>) {
         let mut tasks = JoinSet::new();
         for listener in self.listeners {
-            tasks.spawn(listener::keep(listener, self.desk.clone()));
+            tasks.spawn(listener::accept_callers(listener, self.shared.clone()));
         }
-        tasks.spawn(trunk::keep(self.arrivals, self.desk.clone()));
+        tasks.spawn(trunk::serve_gateways(self.incoming, self.shared.clone()));
         end.await;
     }
 }
 
-/// Listens at the first address of a door that is free over TCP, and over UDP where that is wanted.
-async fn open_door(door: &Door, udp: bool) -> io::Result<(TcpListener, Option<UdpSocket>)> {
-    let any = door.addresses().next().filter(|first| first.port() == 0);
-    // A port that the system gives for TCP may be another's for UDP.
+/// Listens at the first TCP address of the range that is free, and at the same UDP port if `udp` is set.
+async fn open_listener(
+    range: &ListenAddress,
+    udp: bool,
+) -> io::Result<(TcpListener, Option<UdpSocket>)> {
+    let any = range.addresses().next().filter(|first| first.port() == 0);
+    // A port that the system chooses for TCP may be taken for UDP.
     let more = std::iter::repeat_n(any, ANY_MAX).flatten();
     let mut last = io::Error::from(io::ErrorKind::InvalidInput);
-    for address in door.addresses().chain(more) {
+    for address in range.addresses().chain(more) {
         match open_at(address, udp).await {
             Ok(pair) => return Ok(pair),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
@@ -145,17 +149,17 @@ async fn open_door(door: &Door, udp: bool) -> io::Result<(TcpListener, Option<Ud
 
 async fn open_at(address: SocketAddr, udp: bool) -> io::Result<(TcpListener, Option<UdpSocket>)> {
     let listener = TcpListener::bind(address).await;
-    let listener = listener.map_err(|error| named(&format!("TCP {address}"), &error))?;
+    let listener = listener.map_err(|error| with_address(&format!("TCP {address}"), &error))?;
     let address = listener.local_addr()?;
     let socket = udp.then(|| trunk::socket(address)).transpose();
-    Ok((listener, socket.map_err(|error| named(&format!("UDP {address}"), &error))?))
+    Ok((listener, socket.map_err(|error| with_address(&format!("UDP {address}"), &error))?))
 }
 
-fn named(what: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{what}: {error}"))
+fn with_address(address: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{address}: {error}"))
 }
 
-/// How often the system is asked for a port that is free for both.
+/// Attempts to get a port that is free for both TCP and UDP.
 const ANY_MAX: usize = 16;
-/// Connections carried at once.
+/// Maximum number of relayed connections.
 const CARRIED_MAX: usize = 4096;

@@ -1,4 +1,4 @@
-//! Where callers come in over TCP: each proves itself in time, and is carried then.
+//! Accepts callers over TCP: each must authenticate within a time limit before it is served.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use driver::Refusal;
 use driver::relay::{
-    CHALLENGE_LEN, Detour, GATEWAY, NOBODY, PROOF_HEAD_LEN, Porter, REPLY_LEN, RESUME_LEN, Reply,
-    Request, Session,
+    CHALLENGE_LEN, GATEWAY, NOBODY, PROOF_HEAD_LEN, REPLY_LEN, RESUME_LEN, RelayHandshake,
+    RelayInfo, Reply, Request, Session,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,39 +18,40 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::connect_job::{self, Denial, Reached};
-use crate::half_connection::{self, Leg};
-use crate::{Desk, trunk};
+use crate::half_connection::{self, HalfConnection};
+use crate::{Shared, trunk};
 
-/// Those who have not proved themselves yet.
+/// Callers that have not authenticated yet.
 #[derive(Default)]
-pub(crate) struct Antechamber {
-    inside: Mutex<Inside>,
+pub(crate) struct UnprovenCallers {
+    callers: Mutex<Callers>,
 }
 
-/// Each in the order in which they came.
+/// Unauthenticated callers, in the order of their arrival.
 #[derive(Default)]
-struct Inside {
+struct Callers {
     next: u64,
-    silent: Callers,
-    /// Those whose greeting is the job's, which take a round trip to prove themselves.
-    greeted: Callers,
+    without_hello: CallerMap,
+    /// Callers that have sent the job's hello. They need another round trip to authenticate.
+    with_hello: CallerMap,
 }
 
-type Callers = BTreeMap<u64, (SocketAddr, AbortHandle)>;
+type CallerMap = BTreeMap<u64, (SocketAddr, AbortHandle)>;
 
-impl Antechamber {
-    /// Spawns what is done with the caller, which gets its number to [`leave`](Self::leave) by. In a crowd
-    /// one has to go, who it was: of those that have not said a greeting if there are any, and of them the one
-    /// that has been here longest. So a member has no more to hurry than its greeting, however far away it is.
+impl UnprovenCallers {
+    /// Spawns the caller's task, which gets a number for [`leave`](Self::leave). If there are too many
+    /// callers, one is expelled: the one that has waited longest, of those without a hello if there are any.
+    /// So a member only has to send its hello quickly, however long its round trip is.
     fn enter<F>(&self, from: SocketAddr, task: impl FnOnce(u64) -> F) -> Option<SocketAddr>
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let mut inside = self.inside();
-        let number = inside.next;
-        inside.next += 1;
-        let expelled = if inside.silent.len() + inside.greeted.len() >= UNPROVED_MAX {
-            let longest = inside.silent.pop_first().or_else(|| inside.greeted.pop_first());
+        let mut callers = self.callers();
+        let number = callers.next;
+        callers.next += 1;
+        let expelled = if callers.without_hello.len() + callers.with_hello.len() >= UNPROVED_MAX {
+            let longest =
+                callers.without_hello.pop_first().or_else(|| callers.with_hello.pop_first());
             longest.map(|(_, (address, task))| {
                 task.abort();
                 address
@@ -58,160 +59,166 @@ impl Antechamber {
         } else {
             None
         };
-        // The task cannot leave before it has entered: that takes the lock.
-        inside.silent.insert(number, (from, tokio::spawn(task(number)).abort_handle()));
+        // The task cannot leave before it has entered, because that takes the lock.
+        callers.without_hello.insert(number, (from, tokio::spawn(task(number)).abort_handle()));
         expelled
     }
 
-    /// The caller has said a greeting of the job.
-    fn greet(&self, number: u64) {
-        let mut inside = self.inside();
-        if let Some(caller) = inside.silent.remove(&number) {
-            inside.greeted.insert(number, caller);
+    /// Notes that the caller has sent the job's hello.
+    fn note_hello(&self, number: u64) {
+        let mut callers = self.callers();
+        if let Some(caller) = callers.without_hello.remove(&number) {
+            callers.with_hello.insert(number, caller);
         }
     }
 
-    /// The caller has proved itself or was turned away.
+    /// Removes a caller that has authenticated or was refused.
     fn leave(&self, number: u64) {
-        let mut inside = self.inside();
-        inside.silent.remove(&number);
-        inside.greeted.remove(&number);
+        let mut callers = self.callers();
+        callers.without_hello.remove(&number);
+        callers.with_hello.remove(&number);
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn callers(&self) -> MutexGuard<'_, Callers> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Lets callers in, for ever.
-pub(crate) async fn keep(listener: TcpListener, desk: Arc<Desk>) {
+/// Accepts callers, for ever.
+pub(crate) async fn accept_callers(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                let task = |number| admit(desk.clone(), stream, from, number);
-                if let Some(expelled) = desk.antechamber.enter(from, task) {
-                    desk.ledger.refuse(expelled, Refusal::Crowd);
+                let task = |number| admit(shared.clone(), stream, from, number);
+                if let Some(expelled) = shared.unproven.enter(from, task) {
+                    shared.account.refuse(expelled, Refusal::TooMany);
                 }
             }
-            // For want of descriptors or memory, mostly; or the caller has left already.
+            // No descriptors or memory, usually; or the caller has already left.
             Err(_) => sleep(REST).await,
         }
     }
 }
 
-async fn admit(desk: Arc<Desk>, mut stream: TcpStream, from: SocketAddr, number: u64) {
-    let greeted = || desk.antechamber.greet(number);
-    let heard = timeout(PROOF_PATIENCE, hear(&desk.porter, &mut stream, greeted)).await;
-    desk.antechamber.leave(number);
-    match heard.unwrap_or(Err(Refusal::Slow)) {
+async fn admit(shared: Arc<Shared>, mut stream: TcpStream, from: SocketAddr, number: u64) {
+    let on_hello = || shared.unproven.note_hello(number);
+    let authenticated =
+        timeout(PROOF_PATIENCE, authenticate(&shared.handshake, &mut stream, on_hello)).await;
+    shared.unproven.leave(number);
+    match authenticated.unwrap_or(Err(Refusal::Slow)) {
         Ok((request, session)) if request.peer == GATEWAY => {
-            // Who does not stay to hear it has no link.
-            let _ = begin_link(&desk, stream, session, request.listeners).await;
+            // A caller that leaves before the reply has no link.
+            let _ = begin_link(&shared, stream, session, request.listeners).await;
         }
         Ok((request, _)) if request.peer == NOBODY => {
-            let reply = Reply::PathCosts(trunk::path_costs(&desk, &request.via).await);
-            // Who does not stay to hear it goes by what it knows.
+            let reply = Reply::PathCosts(trunk::path_costs(&shared, &request.via).await);
+            // A caller that leaves before the reply uses the costs it knows.
             let _ = stream.write_all(&reply.emit()).await;
         }
         Ok((request, _)) => match half_connection::prepare(stream) {
-            Ok((leg, _)) => serve(&desk, leg, from, &request).await,
-            Err(_) => desk.ledger.refuse(from, Refusal::Closed),
+            Ok((half, _)) => serve(&shared, half, from, &request).await,
+            Err(_) => shared.account.refuse(from, Refusal::Closed),
         },
-        Err(refusal) => desk.ledger.refuse(from, refusal),
+        Err(refusal) => shared.account.refuse(from, refusal),
     }
 }
 
-/// A gateway that has proved itself has a link from now on, and is called by it at these addresses.
+/// Turns the connection of an authenticated gateway into a link, which then serves calls to its addresses.
 async fn begin_link(
-    desk: &Desk,
+    shared: &Shared,
     mut stream: TcpStream,
     session: Session,
     called: Vec<SocketAddr>,
 ) -> io::Result<()> {
     half_connection::watch(&stream)?;
-    stream.write_all(&Reply::Open { beyond: Detour::default() }.emit()).await?;
-    desk.carrier.link(stream, session, called)
+    stream.write_all(&Reply::Open { beyond: RelayInfo::default() }.emit()).await?;
+    shared.carrier.link(stream, session, called)
 }
 
-/// The request of a caller that has proved itself, and what is sealed from then on if it is a gateway;
-/// `greeted` once its greeting is known to be the job's.
-async fn hear(
-    porter: &Porter,
+/// Authenticates a caller and returns its request, with the session that seals further messages if it is a
+/// gateway. Calls `on_hello` once its hello is known to be the job's.
+async fn authenticate(
+    handshake: &RelayHandshake,
     stream: &mut TcpStream,
-    greeted: impl FnOnce(),
+    on_hello: impl FnOnce(),
 ) -> Result<(Request, Session), Refusal> {
     let closed = |_: io::Error| Refusal::Closed;
     let mut hello = [0; RESUME_LEN];
     stream.read_exact(&mut hello).await.map_err(closed)?;
-    let answer = porter.answer(&hello, nonce().map_err(closed)?)?;
-    greeted();
+    let answer = handshake.answer(&hello, nonce().map_err(closed)?)?;
+    on_hello();
     stream.write_all(&answer).await.map_err(closed)?;
     let mut head = [0; PROOF_HEAD_LEN];
     stream.read_exact(&mut head).await.map_err(closed)?;
-    let mut sealed = vec![0; porter.check_proof(&hello, &answer, &head)?];
+    let mut sealed = vec![0; handshake.check_proof(&hello, &answer, &head)?];
     stream.read_exact(&mut sealed).await.map_err(closed)?;
-    let request = porter.check_request(&hello, &answer, &sealed)?;
-    Ok((request, porter.session(&hello, &answer, false)))
+    let request = handshake.check_request(&hello, &answer, &sealed)?;
+    Ok((request, handshake.session(&hello, &answer, false)))
 }
 
-/// Does what a member of the job asks for, and carries its connection to the end.
-pub(crate) async fn serve(desk: &Arc<Desk>, mut caller: Leg, from: SocketAddr, request: &Request) {
+/// Opens the connection that a member of the job requests, and relays it to its end.
+pub(crate) async fn serve(
+    shared: &Arc<Shared>,
+    mut caller: HalfConnection,
+    from: SocketAddr,
+    request: &Request,
+) {
     if request.peer == NOBODY {
-        // Another gateway wanted the link, and has it.
-        let _ = say(&mut caller, &Reply::PathCosts(Vec::new())).await;
+        // The other gateway only wanted the link to be open.
+        let _ = send_reply(&mut caller, &Reply::PathCosts(Vec::new())).await;
         return;
     }
-    let opened = match enter(desk) {
-        Ok(permit) => connect_job::run(desk, request).await.map(|reached| (permit, reached)),
+    let opened = match acquire_permit(shared) {
+        Ok(permit) => connect_job::run(shared, request).await.map(|reached| (permit, reached)),
         Err(denial) => Err(denial),
     };
     match opened {
-        Ok((_permit, Reached { leg, beyond })) => {
-            if say(&mut caller, &Reply::Open { beyond }).await.is_ok() {
-                let _carried = desk.ledger.begin();
-                desk.carrier.carry(caller, leg, Arc::clone(&desk.ledger)).await;
+        Ok((_permit, Reached { half, beyond })) => {
+            if send_reply(&mut caller, &Reply::Open { beyond }).await.is_ok() {
+                let _carried = shared.account.begin();
+                shared.carrier.carry(caller, half, Arc::clone(&shared.account)).await;
             }
         }
         Err(denial) => {
-            desk.ledger.deny(from, &denial);
-            // Who does not stay to hear it will not miss it.
-            let _ = say(&mut caller, &Reply::Refused(denial.to_string())).await;
+            shared.account.deny(from, &denial);
+            // A caller that leaves before the reply does not need it.
+            let _ = send_reply(&mut caller, &Reply::Refused(denial.to_string())).await;
         }
     }
 }
 
-fn enter(desk: &Desk) -> Result<OwnedSemaphorePermit, Denial> {
-    desk.room.clone().try_acquire_owned().map_err(|_| Denial::Full)
+fn acquire_permit(shared: &Shared) -> Result<OwnedSemaphorePermit, Denial> {
+    shared.permits.clone().try_acquire_owned().map_err(|_| Denial::Full)
 }
 
-async fn say(caller: &mut Leg, reply: &Reply) -> io::Result<()> {
+async fn send_reply(caller: &mut HalfConnection, reply: &Reply) -> io::Result<()> {
     let bytes = reply.emit();
     match caller {
-        Leg::Tcp(stream, _) => stream.write_all(&bytes).await,
-        Leg::Trunk(end) => {
+        HalfConnection::Tcp(stream, _) => stream.write_all(&bytes).await,
+        HalfConnection::Trunk(end) => {
             end.reply(&bytes);
             Ok(())
         }
     }
 }
 
-/// Calls another gateway: what it replies, and what is sealed from then on.
+/// Sends a request to another gateway. Returns its reply and the session that seals further messages.
 pub(crate) async fn call(
-    porter: &Porter,
+    handshake: &RelayHandshake,
     stream: &mut TcpStream,
     request: &Request,
 ) -> Result<(Reply, Session), String> {
     let lost = |error: io::Error| error.to_string();
-    let hello = porter.hello(nonce().map_err(lost)?);
+    let hello = handshake.hello(nonce().map_err(lost)?);
     stream.write_all(&hello).await.map_err(lost)?;
     let mut answer = [0; CHALLENGE_LEN];
     stream.read_exact(&mut answer).await.map_err(lost)?;
-    let said = porter.ask(&hello, &answer, request).map_err(|refusal| refusal.to_string())?;
-    stream.write_all(&said).await.map_err(lost)?;
+    let proof = handshake.ask(&hello, &answer, request).map_err(|refusal| refusal.to_string())?;
+    stream.write_all(&proof).await.map_err(lost)?;
     let mut reply = [0; REPLY_LEN];
     stream.read_exact(&mut reply).await.map_err(lost)?;
     let reply = Reply::parse(&reply).ok_or("its reply is none")?;
-    Ok((reply, porter.session(&hello, &answer, true)))
+    Ok((reply, handshake.session(&hello, &answer, true)))
 }
 
 fn nonce() -> io::Result<[u8; 32]> {
@@ -220,9 +227,9 @@ fn nonce() -> io::Result<[u8; 32]> {
     Ok(nonce)
 }
 
-/// How long a caller may take to prove itself and ask.
+/// Time that a caller may take to authenticate and send its request.
 const PROOF_PATIENCE: Duration = Duration::from_secs(5);
-/// Callers at once that have not.
+/// Maximum number of unauthenticated callers.
 pub(crate) const UNPROVED_MAX: usize = 256;
-/// How long the door is shut when nobody can be let in.
+/// Pause after a failed `accept`.
 const REST: Duration = Duration::from_millis(100);

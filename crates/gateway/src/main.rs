@@ -26,8 +26,8 @@ fn main() -> ExitCode {
 
 fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     let pass = read_pass()?;
-    // It computes next to nothing, and ranks on this host that do, or wait by looking, would hold up those that
-    // it carries for. Where the system does not permit it, they do.
+    // The gateway computes next to nothing. Busy ranks on this host would delay the connections it relays, so
+    // its thread is given precedence. Without the permission it runs as any other.
     let _ = Thread::current().map(Thread::precede);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -43,29 +43,33 @@ fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
         for address in gateway.addresses() {
             println!("{address}");
         }
-        tell(account, gateway, &options).await?;
+        serve(account, gateway, &options).await?;
         Ok(())
     })
 }
 
-/// Serves until a signal or the end of standard input; gives an account when a signal asks for one or ends
-/// it.
-async fn tell(account: impl Fn() -> String, gateway: Gateway, options: &Options) -> io::Result<()> {
+/// Serves until a signal or the end of standard input. Prints an account if a signal asks for one or ends the
+/// process.
+async fn serve(
+    account: impl Fn() -> String,
+    gateway: Gateway,
+    options: &Options,
+) -> io::Result<()> {
     let name = gateway.addresses().first().map_or_else(String::new, SocketAddr::to_string);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut asked = signal(SignalKind::user_defined1())?;
+    let mut account_requested = signal(SignalKind::user_defined1())?;
     let mut end_of_input = if options.until_eof { watch_input() } else { None };
-    let mut beats = tokio::time::interval(BEAT);
-    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heartbeat = tokio::time::interval(HEARTBEAT);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let end = async {
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                _ = asked.recv() => eprint!("{}", account()),
-                // Who does not listen any more has not asked for it.
-                _ = beats.tick(), if options.beat => drop(writeln!(io::stdout())),
+                _ = account_requested.recv() => eprint!("{}", account()),
+                // A closed standard output is no error: nobody reads it any more.
+                _ = heartbeat.tick(), if options.beat => drop(writeln!(io::stdout())),
                 () = ended(&mut end_of_input) => {
                     if options.account {
                         eprint!("canele-gateway at {name}:\n{}", account());
@@ -80,13 +84,13 @@ async fn tell(account: impl Fn() -> String, gateway: Gateway, options: &Options)
     Ok(())
 }
 
-/// Told when standard input has ended.
+/// Returns a receiver that completes at the end of standard input.
 fn watch_input() -> Option<oneshot::Receiver<()>> {
     let (sender, receiver) = oneshot::channel();
     std::thread::spawn(move || {
         let mut sink = [0; 64];
         while matches!(io::stdin().lock().read(&mut sink), Ok(1..)) {}
-        // Nobody listens any more where the gateway has ended for another reason.
+        // The receiver is gone if the gateway has ended for another reason.
         let _ = sender.send(());
     });
     Some(receiver)
@@ -99,14 +103,14 @@ async fn ended(input: &mut Option<oneshot::Receiver<()>>) {
     }
 }
 
-/// The first line of standard input, and no more of it than fits one.
+/// Reads the pass from the first line of standard input, and no more bytes than it can have.
 fn read_pass() -> Result<Pass, Box<dyn std::error::Error>> {
     let mut line = Zeroizing::new(String::with_capacity(LINE_MAX as usize));
     io::stdin().lock().take(LINE_MAX).read_line(&mut line)?;
     Ok(Pass::parse(&line)?)
 }
 
-/// A line each.
-const BEAT: Duration = Duration::from_secs(1);
-/// A pass has 81 bytes and the line's end.
+/// Interval between the empty lines of `--beat`.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// Length of a line: a pass has 81 bytes, and the line end up to 2.
 const LINE_MAX: u64 = 83;

@@ -1,23 +1,23 @@
-//! Networks, as they are allowed on the command line.
+//! IP networks, as the command line allows them.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// Addresses that share their first bits.
+/// A set of addresses that share their first bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Net {
     address: IpAddr,
     prefix: u8,
 }
 
-/// Why a text is no network.
+/// Error for a text that is no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no network: write it like 10.1.0.0/16, 2001:db8::/32 or 192.0.2.7")]
 pub struct NetError(String);
 
 impl Net {
-    /// Whether an address belongs to it.
+    /// True if the address belongs to the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (own, other, length) = match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -30,7 +30,7 @@ impl Net {
         (own ^ other).checked_shr(free).unwrap_or(0) == 0
     }
 
-    /// Those of `addresses` that belong to one of `nets`.
+    /// Returns the addresses that belong to one of `nets`.
     pub(crate) fn allowed(nets: &[Self], addresses: &[SocketAddr]) -> Vec<SocketAddr> {
         let is_allowed = |one: &&SocketAddr| nets.iter().any(|net| net.contains(one.ip()));
         addresses.iter().filter(is_allowed).copied().collect()
@@ -59,7 +59,7 @@ impl fmt::Display for Net {
     }
 }
 
-/// Networks with commas between, for messages.
+/// Joins networks with commas, for messages.
 pub(crate) fn list(nets: &[Net]) -> String {
     let texts: Vec<String> = nets.iter().map(Net::to_string).collect();
     if texts.is_empty() { "none".into() } else { texts.join(", ") }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_named() {
+    fn invalid_networks_are_rejected_by_name() {
         for text in ["", "10.1.0.0/33", "10.1/16", "eth0", "::/129", "10.0.0.0/-1", "1.2.3.4/"] {
             assert_eq!(text.parse::<Net>(), Err(NetError(text.into())));
         }

@@ -1,9 +1,9 @@
-//! The command line, and the job's pass, which never is on it.
+//! Command line, and the job's pass, which is never on it.
 
 use std::fmt;
 
 use clap::{Parser, ValueEnum};
-use driver::Door;
+use driver::ListenAddress;
 use zeroize::Zeroizing;
 
 use crate::network::Net;
@@ -14,7 +14,7 @@ use crate::network::Net;
 pub struct Options {
     /// Listen here over TCP and UDP, on the first free port, such as 10.77.1.10:7000-7009; may be repeated
     #[arg(long, help_heading = ADDRESSES, value_name = "ADDRESS[:PORTS]", required = true)]
-    pub listen: Vec<Door>,
+    pub listen: Vec<ListenAddress>,
     /// Connect to hosts of this network; may be repeated
     #[arg(long, help_heading = ADDRESSES, value_name = "NETWORK")]
     pub allow: Vec<Net>,
@@ -60,7 +60,7 @@ pub struct Pass {
     pub secret: Zeroizing<[u8; 32]>,
 }
 
-/// Why a line is no pass; it is not shown.
+/// Error for a line that is no pass; the line itself is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the first line of standard input is no pass: the job's number in 16 hexadecimal digits, a space, \
@@ -69,10 +69,10 @@ pub struct Pass {
 pub struct PassError;
 
 impl Pass {
-    /// The pass in a line.
+    /// Parses the pass in a line.
     ///
     /// # Errors
-    /// When it is none.
+    /// Fails if the line is no pass.
     pub fn parse(line: &str) -> Result<Self, PassError> {
         let (job, secret) = line.trim_end().split_once(' ').ok_or(PassError)?;
         let job = u64::from_be_bytes(bytes_of(job)?);

@@ -1,11 +1,12 @@
-//! The ways to other gateways: a link that all that is carried there shares, kept while nothing is.
+//! Links to other gateways: all connections to a gateway share one link, which stays open while idle.
 //!
-//! TCP takes a third of the processor time that UDP does, and less time on the way; but unless its congestion control
-//! remembers (BBR), it begins anew after each silence, and the rail over UDP does not. So a link is tried over TCP first
-//! where the system has one that remembers, and where one way does not lead, the other is tried.
+//! TCP takes a third of the processor time of UDP and has the lower latency. But its congestion window
+//! collapses after each silence unless the congestion control keeps its model (BBR), which the QUIC rail over
+//! UDP does itself. So a link is tried over TCP first if the system has BBR, and over the other protocol if
+//! the first one fails.
 //!
-//! Both ends of a link have shown that they know the job's secret. A link that is lost takes what it carries with it;
-//! ranks connect anew, and find the next one.
+//! Both ends of a link have shown that they know the job's secret. If a link is lost, the connections it
+//! relays are lost too; ranks connect anew and find the next one.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,54 +15,54 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use driver::relay::{GATEWAY, PathCost, REPLY_LEN, Reply, Request};
-use driver::{FarTcp, Knowledge, Refusal};
+use driver::{Knowledge, Refusal, WanTcp};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{sleep, timeout};
 
-use crate::carrier::{Arrival, Called, PATIENCE};
+use crate::carrier::{Called, IncomingRequest, PATIENCE};
 use crate::connect_job::{self, Denial, Reached};
-use crate::half_connection::{self, Leg};
+use crate::half_connection::{self, HalfConnection};
 use crate::network::Net;
 use crate::options::Between;
-use crate::{Desk, listener};
+use crate::{Shared, listener};
 
-/// How other gateways are called.
+/// Links to other gateways, and the attempts to open them.
 pub(crate) struct Trunks {
-    /// TCP is tried first.
+    /// True if TCP is tried first.
     is_tcp_first: bool,
-    /// There is UDP.
+    /// True if UDP may be used.
     has_udp: bool,
-    /// Where this gateway is called, for others that have been called by it.
-    doors: Vec<SocketAddr>,
-    /// Who opens a link over TCP; others wait for what comes of it.
+    /// Listen addresses of this gateway, told to gateways that it calls.
+    listen_addresses: Vec<SocketAddr>,
+    /// Lock per gateway, held while a link over TCP is opened; others wait for its result.
     openings: std::sync::Mutex<HashMap<SocketAddr, Arc<Mutex<()>>>>,
-    /// Gateways to which no way led, and when.
+    /// Gateways that could not be reached, and when that was found.
     failed: std::sync::Mutex<HashMap<SocketAddr, Instant>>,
-    /// What jobs before have learned of the ways to others.
+    /// Path properties that earlier jobs have learned.
     knowledge: Knowledge,
-    /// Who opens links that nobody waits for.
-    exploring: Mutex<()>,
+    /// Lock held while links are opened only to measure them.
+    measuring: Mutex<()>,
 }
 
 impl Trunks {
-    /// A gateway that is called at these addresses.
-    pub fn new(doors: Vec<SocketAddr>, between: Between) -> Self {
+    /// Creates the state of a gateway that listens at these addresses.
+    pub fn new(listen_addresses: Vec<SocketAddr>, between: Between) -> Self {
         let is_tcp_first = match between {
-            Between::Auto => FarTcp::remembers(),
+            Between::Auto => WanTcp::has_bbr(),
             Between::Tcp => true,
             Between::Udp => false,
         };
         let has_udp = between != Between::Tcp;
-        let (openings, failed, exploring) = Default::default();
+        let (openings, failed, measuring) = Default::default();
         let knowledge = if is_tcp_first { Knowledge::of_hosts() } else { Knowledge::over_udp() };
-        Self { is_tcp_first, has_udp, doors, openings, failed, knowledge, exploring }
+        Self { is_tcp_first, has_udp, listen_addresses, openings, failed, knowledge, measuring }
     }
 
-    /// A way has led to another gateway, or none has.
-    fn note(&self, gateway: SocketAddr, has_led: bool) {
+    /// Notes whether another gateway could be reached.
+    fn note_reached(&self, gateway: SocketAddr, is_reached: bool) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.remove(&gateway);
-        if !has_led {
+        if !is_reached {
             if failed.len() >= OPENINGS_MAX {
                 failed.clear();
             }
@@ -69,169 +70,180 @@ impl Trunks {
         }
     }
 
-    /// Whether none has, a while ago.
+    /// True if the gateway could not be reached recently.
     fn has_failed(&self, gateway: SocketAddr) -> bool {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.get(&gateway).is_some_and(|at| at.elapsed() < REST)
+        failed.get(&gateway).is_some_and(|at| at.elapsed() < FAILED_FOR)
     }
 
     fn opening(&self, gateway: SocketAddr) -> Arc<Mutex<()>> {
         let mut openings = self.openings.lock().unwrap_or_else(PoisonError::into_inner);
         if openings.len() >= OPENINGS_MAX {
-            // Those under way go on; another may open a second link meanwhile.
+            // Attempts under way continue; another caller may open a second link meanwhile.
             openings.clear();
         }
         openings.entry(gateway).or_default().clone()
     }
 }
 
-/// Asks another gateway for a connection. The error is for the one who wanted it.
+/// Asks another gateway for a connection. The error text is meant for the caller.
 pub(crate) async fn call(
-    desk: &Arc<Desk>,
+    shared: &Arc<Shared>,
     gateway: SocketAddr,
     request: &Request,
 ) -> Result<Reached, String> {
-    let called = find(desk, gateway, request).await;
-    desk.trunks.note(gateway, called.is_ok());
+    let called = send_request(shared, gateway, request).await;
+    shared.trunks.note_reached(gateway, called.is_ok());
     reached(called?)
 }
 
-/// What the ways to other gateways cost. Links that there are not yet are opened from now on, one after the other, so
-/// that what each carries is known to those who ask later.
-pub(crate) async fn path_costs(desk: &Arc<Desk>, gateways: &[SocketAddr]) -> Vec<PathCost> {
-    let allowed = Net::allowed(&desk.gateways, gateways);
-    let mut path_costs = desk.carrier.costs(gateways.to_vec()).await;
+/// Returns the path costs to other gateways. Missing links are opened in the background, one after the other,
+/// so that their costs are known to later callers.
+pub(crate) async fn path_costs(shared: &Arc<Shared>, gateways: &[SocketAddr]) -> Vec<PathCost> {
+    let allowed = Net::allowed(&shared.gateways, gateways);
+    let mut path_costs = shared.carrier.costs(gateways.to_vec()).await;
     let mut missing = Vec::new();
     for (gateway, path_cost) in gateways.iter().zip(&mut path_costs) {
         match path_cost {
             _ if !allowed.contains(gateway) => *path_cost = PathCost::Closed,
             PathCost::Costs { .. } => {}
-            _ if desk.trunks.has_failed(*gateway) => *path_cost = PathCost::Closed,
+            _ if shared.trunks.has_failed(*gateway) => *path_cost = PathCost::Closed,
             PathCost::Unknown | PathCost::Closed => missing.push(*gateway),
         }
         if *path_cost == PathCost::Unknown {
-            let remembered = desk.trunks.knowledge.of_way(*gateway);
+            let remembered = shared.trunks.knowledge.of_path(*gateway);
             *path_cost = remembered.map_or(PathCost::Unknown, |cost| PathCost::of(&cost));
         }
     }
     if !missing.is_empty() {
-        tokio::spawn(explore(Arc::clone(desk), missing));
+        tokio::spawn(explore(Arc::clone(shared), missing));
     }
     path_costs
 }
 
 /// Opens links to gateways, so that what they cost becomes known.
-async fn explore(desk: Arc<Desk>, gateways: Vec<SocketAddr>) {
+async fn explore(shared: Arc<Shared>, gateways: Vec<SocketAddr>) {
     // Others who ask meanwhile ask again.
-    let Ok(_alone) = desk.trunks.exploring.try_lock() else { return };
+    let Ok(_alone) = shared.trunks.measuring.try_lock() else { return };
     for gateway in gateways {
-        if desk.trunks.doors.iter().all(|own| *own > gateway) {
-            // Its own ranks have it call, mostly; of two links each would measure what the other leaves.
-            sleep(OTHERS_TURN).await;
+        if shared.trunks.listen_addresses.iter().all(|own| *own > gateway) {
+            // Usually its own ranks make it call this gateway. Two links at once would each measure only what
+            // the other leaves.
+            sleep(HEAD_START).await;
         }
-        let question = Request::of_path_costs(Vec::new());
-        let found = find(&desk, gateway, &question).await;
-        desk.trunks.note(gateway, found.is_ok());
+        let request = Request::of_path_costs(Vec::new());
+        let found = send_request(&shared, gateway, &request).await;
+        shared.trunks.note_reached(gateway, found.is_ok());
         sleep(MEASURING).await;
     }
 }
 
-/// Asks another gateway by whichever way leads there.
-async fn find(desk: &Arc<Desk>, gateway: SocketAddr, request: &Request) -> Result<Called, String> {
-    let is_tcp_first = desk.trunks.is_tcp_first;
-    if let Some(called) = ask(desk, gateway, request, !is_tcp_first, PATIENT).await {
+/// Sends a request to another gateway over the first protocol that reaches it.
+async fn send_request(
+    shared: &Arc<Shared>,
+    gateway: SocketAddr,
+    request: &Request,
+) -> Result<Called, String> {
+    let is_tcp_first = shared.trunks.is_tcp_first;
+    if let Some(called) =
+        send_over_link(shared, gateway, request, !is_tcp_first, REPLY_TIMEOUT).await
+    {
         return called;
     }
     let begun = Instant::now();
-    let (patience, refusal) = match open(desk, gateway).await {
-        Ok(()) => (PATIENT, None),
-        Err(error) if !is_tcp_first || !is_of_the_way(&error) => return Err(error.to_string()),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => (PATIENT, None),
-        // Either it is gone, and another one is to be called soon, or a firewall refuses TCP.
+    let (patience, refusal) = match open(shared, gateway).await {
+        Ok(()) => (REPLY_TIMEOUT, None),
+        Err(error) if !is_tcp_first || !is_path_error(&error) => return Err(error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => (REPLY_TIMEOUT, None),
+        // The gateway is gone, so another one should be called soon, or a firewall refuses TCP.
         Err(error) => (begun.elapsed() * ROUND_TRIPS + MARGIN, Some(error)),
     };
-    let called = ask(desk, gateway, request, is_tcp_first, patience).await;
+    let called = send_over_link(shared, gateway, request, is_tcp_first, patience).await;
     called.unwrap_or_else(|| Err(SILENT.into())).map_err(|text| match refusal {
         Some(refusal) => format!("{refusal}; over UDP {text}"),
         None => text,
     })
 }
 
-/// Whether the network says so, or nobody; not the gateway.
-fn is_of_the_way(error: &io::Error) -> bool {
+/// True if the error comes from the network or from silence, not from the gateway.
+fn is_path_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
     matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut)
 }
 
-/// Asks by the link; none where there is none, and none was to be opened over UDP or led there.
-async fn ask(
-    desk: &Arc<Desk>,
+/// Sends the request over the link. None if there is no link, and none may be or was opened over UDP.
+async fn send_over_link(
+    shared: &Arc<Shared>,
     gateway: SocketAddr,
     request: &Request,
     opens: bool,
     patience: Duration,
 ) -> Option<Result<Called, String>> {
-    let called = desk.carrier.call(gateway, request.emit(), opens);
+    let called = shared.carrier.call(gateway, request.emit(), opens);
     match timeout(patience, called).await {
         Ok(called) => Some(called?.map_err(|error| error.to_string())),
         Err(_) => Some(Err(SILENT.into())),
     }
 }
 
-/// What another gateway has reached, if it has.
+/// Converts the reply of another gateway into the connection it has opened.
 fn reached(Called { end, reply, round_trip }: Called) -> Result<Reached, String> {
     let reply: Option<[u8; REPLY_LEN]> = reply.try_into().ok();
     match reply.as_ref().and_then(Reply::parse) {
         Some(Reply::Open { beyond }) => {
-            Ok(Reached { leg: Leg::Trunk(end), beyond: beyond.behind_link(round_trip) })
+            Ok(Reached { half: HalfConnection::Trunk(end), beyond: beyond.behind_link(round_trip) })
         }
         Some(Reply::Refused(text)) => Err(text),
-        Some(Reply::PathCosts(_)) | None => Err("its reply is none".into()),
+        Some(Reply::PathCosts(_)) | None => Err("its reply is malformed".into()),
     }
 }
 
-/// Opens a link over TCP, unless somebody has meanwhile.
-async fn open(desk: &Arc<Desk>, gateway: SocketAddr) -> io::Result<()> {
-    let opening = desk.trunks.opening(gateway);
+/// Opens a link over TCP, unless another task does so already.
+async fn open(shared: &Arc<Shared>, gateway: SocketAddr) -> io::Result<()> {
+    let opening = shared.trunks.opening(gateway);
     let Ok(_alone) = opening.try_lock() else {
-        // Whoever opens it says what comes of it by the link.
+        // The other task leaves its result in the link table.
         drop(opening.lock().await);
         return Ok(());
     };
-    let patience = if desk.trunks.has_udp { PATIENCE } else { connect_job::CONNECT_PATIENCE };
+    let patience = if shared.trunks.has_udp { PATIENCE } else { connect_job::CONNECT_PATIENCE };
     let mut stream = connect_job::connect_one(gateway, patience).await?;
-    let doors = desk.trunks.doors.clone();
-    let request = Request { peer: GATEWAY, via: Vec::new(), listeners: doors };
-    let called = timeout(PATIENCE, listener::call(&desk.porter, &mut stream, &request)).await?;
+    let listen_addresses = shared.trunks.listen_addresses.clone();
+    let request = Request { peer: GATEWAY, via: Vec::new(), listeners: listen_addresses };
+    let called =
+        timeout(PATIENCE, listener::call(&shared.handshake, &mut stream, &request)).await?;
     match called.map_err(io::Error::other)? {
         (Reply::Open { .. }, session) => {
             half_connection::watch(&stream)?;
-            desk.carrier.link(stream, session, vec![gateway])
+            shared.carrier.link(stream, session, vec![gateway])
         }
         (Reply::Refused(text), _) => Err(io::Error::other(text)),
-        (Reply::PathCosts(_), _) => Err(io::Error::other("its reply is none")),
+        (Reply::PathCosts(_), _) => Err(io::Error::other("its reply is malformed")),
     }
 }
 
-/// Serves other gateways, for ever.
-pub(crate) async fn keep(mut arrivals: mpsc::Receiver<Arrival>, desk: Arc<Desk>) {
-    while let Some(arrival) = arrivals.recv().await {
-        let end = Leg::Trunk(desk.carrier.end_of_arrival(&arrival));
-        let desk = desk.clone();
+/// Serves the requests of other gateways, for ever.
+pub(crate) async fn serve_gateways(
+    mut incoming: mpsc::Receiver<IncomingRequest>,
+    shared: Arc<Shared>,
+) {
+    while let Some(incoming_request) = incoming.recv().await {
+        let end = HalfConnection::Trunk(shared.carrier.end_of_request(&incoming_request));
+        let shared = shared.clone();
         tokio::spawn(async move {
-            let from = arrival.from;
-            match Request::parse(&arrival.request) {
+            let from = incoming_request.from;
+            match Request::parse(&incoming_request.request) {
                 Some(request) if request.via.is_empty() => {
-                    listener::serve(&desk, end, from, &request).await;
+                    listener::serve(&shared, end, from, &request).await;
                 }
-                Some(Request { peer, .. }) => desk.ledger.deny(from, &Denial::TooFar { peer }),
-                None => desk.ledger.refuse(from, Refusal::Protocol),
+                Some(Request { peer, .. }) => shared.account.deny(from, &Denial::TooFar { peer }),
+                None => shared.account.refuse(from, Refusal::Protocol),
             }
         });
     }
 }
 
-/// A socket for links.
+/// Opens a UDP socket for links.
 pub(crate) fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
     let domain = socket2::Domain::for_address(address);
     let socket = socket2::Socket::new(domain, socket2::Type::DGRAM.cloexec(), None)?;
@@ -239,18 +251,18 @@ pub(crate) fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// What is said of a gateway that took longer.
+/// Error text for a gateway that did not answer in time.
 const SILENT: &str = "it does not answer";
-/// How long another gateway may take: its link may have to be opened, and it has a host to reach.
-const PATIENT: Duration = PATIENCE.saturating_add(Duration::from_secs(12));
-/// Where it has refused TCP: those of a handshake over UDP and of the request, with a packet lost.
+/// Time another gateway may take: its link may have to be opened, and it has to reach a host.
+const REPLY_TIMEOUT: Duration = PATIENCE.saturating_add(Duration::from_secs(12));
+/// Round trips to wait over UDP after TCP was refused: the handshake and the request, with one packet lost.
 const ROUND_TRIPS: u32 = 8;
 const MARGIN: Duration = Duration::from_millis(250);
-/// So long a gateway to which no way led is said not to be reached by this one.
-const REST: Duration = Duration::from_secs(30);
-/// How long the other side is left to open a link first.
-const OTHERS_TURN: Duration = Duration::from_millis(500);
-/// What a way carries is found out in about this time, some tens of round trips.
+/// Time for which a gateway counts as unreachable after a failure.
+const FAILED_FOR: Duration = Duration::from_secs(30);
+/// Head start of the other side in opening a link.
+const HEAD_START: Duration = Duration::from_millis(500);
+/// Time to measure a path's bandwidth: some tens of round trips.
 const MEASURING: Duration = Duration::from_millis(500);
-/// Gateways that were called over TCP.
+/// Maximum number of gateways in either table.
 const OPENINGS_MAX: usize = 256;

@@ -1,13 +1,13 @@
-//! The thread that carries bytes: between connections over TCP, and channels of the links to other gateways.
+//! Thread that relays bytes between TCP connections and channels of the links to other gateways.
 //!
-//! A gateway that has waited for bytes for milliseconds finds its code and data cold in the caches, and the way from the
-//! kernel's word that they have come to the write that passes them on is what it costs whoever waits for them. Here
-//! that way is one short loop: a wait, a read, a write.
+//! After milliseconds of waiting, a gateway's code and data are cold in the caches. The path from epoll's
+//! event to the write that forwards the bytes adds to the latency of every connection. So it is one short
+//! loop: wait, read, write.
 
 mod links;
-mod load;
+mod messages;
+mod relay;
 mod streams;
-mod words;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -18,65 +18,65 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use driver::relay::{PathCost, Session};
-use driver::{FarTcp, Identity, QuicRail, Stalls, Thread, TrunkConfig};
+use driver::{Identity, QdiscDrops, QuicRail, Thread, TrunkConfig, WanTcp};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use wire::PeerId;
 
-use self::links::{Answer, CALLER, Call, Key, Links};
-use self::load::{End, Load};
-use self::streams::{Link, Streams};
-use crate::account::Ledger;
-use crate::half_connection::Leg;
+use self::links::{CALLER, Call, CallOutcome, Key, Links};
+use self::relay::{Relay, RelayEnd};
+use self::streams::{NewLink, Streams};
+use crate::account::Account;
+use crate::half_connection::HalfConnection;
 use crate::options::Pass;
 
-/// The thread; with it ends what it carries.
+/// Handle to the thread. The connections it relays end with it.
 pub(crate) struct Carrier {
-    shared: Arc<Shared>,
+    control: Arc<Control>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct Control {
     epoll: OwnedFd,
-    bell: OwnedFd,
-    /// What is to be done from now on.
+    wake_fd: OwnedFd,
+    /// Orders that the thread has not taken yet.
     inbox: Mutex<Vec<Order>>,
-    ends: AtomicBool,
+    is_ending: AtomicBool,
 }
 
-/// What the thread is asked for.
+/// Orders to the thread.
 enum Order {
-    Carry(Box<Load>),
-    /// A connection is a link from now on, whence it came, and how the other gateway is called.
-    Link(Box<Link>, SocketAddr, Vec<SocketAddr>),
+    Carry(Box<Relay>),
+    /// Makes a connection a link: its peer address, and the addresses at which the other gateway listens.
+    NewLink(Box<NewLink>, SocketAddr, Vec<SocketAddr>),
     Call(Call),
     Reply {
         key: Key,
         reply: Vec<u8>,
     },
-    /// Nobody wants the channel.
-    Leave(Key),
-    /// What the links to these gateways cost.
+    /// Closes a channel that nobody wants.
+    CloseChannel(Key),
+    /// Asks for the path costs of the links to these gateways.
     Costs(Vec<SocketAddr>, oneshot::Sender<Vec<PathCost>>),
-    Account(std::sync::mpsc::Sender<String>),
+    Report(std::sync::mpsc::Sender<String>),
 }
 
-/// A request that another gateway has made.
-pub(crate) struct Arrival {
+/// A request that another gateway has sent.
+pub(crate) struct IncomingRequest {
     key: Key,
     pub from: SocketAddr,
     pub request: Vec<u8>,
 }
 
-/// This side's end of a channel that nothing is carried on yet.
+/// This side's end of a channel that relays nothing yet.
 pub(crate) struct ChannelEnd {
     key: Key,
-    shared: Arc<Shared>,
+    control: Arc<Control>,
     is_carried: bool,
 }
 
-/// What another gateway has replied, if there is a way to it.
+/// Reply of another gateway to a request.
 pub(crate) struct Called {
     pub end: ChannelEnd,
     pub reply: Vec<u8>,
@@ -84,53 +84,53 @@ pub(crate) struct Called {
 }
 
 impl Carrier {
-    /// Begins with nothing. Other gateways call at `sockets`; without any there are no links to others.
+    /// Starts the thread. Other gateways call at `sockets`; without sockets there are no links over UDP.
     ///
     /// # Errors
-    /// When the system gives no thread, or no descriptor.
+    /// Fails if the system provides no thread or no descriptor.
     pub fn start(
         pass: &Pass,
         sockets: Vec<UdpSocket>,
-        ledger: Arc<Ledger>,
-    ) -> io::Result<(Self, mpsc::Receiver<Arrival>)> {
-        let shared = Arc::new(Shared::open()?);
+        account: Arc<Account>,
+    ) -> io::Result<(Self, mpsc::Receiver<IncomingRequest>)> {
+        let control = Arc::new(Control::open()?);
         let rail = if sockets.is_empty() { None } else { Some(rail(pass, sockets)?) };
-        let (arrivals, arrived) = mpsc::channel(ARRIVALS_MAX);
-        let links = Links::new(rail, Streams::new(Arc::clone(&shared)), arrivals, ledger);
+        let (incoming, requests) = mpsc::channel(INCOMING_MAX);
+        let links = Links::new(rail, Streams::new(Arc::clone(&control)), incoming, account);
         for descriptor in links.descriptors() {
             let data = epoll::EventData::new_u64(RAIL);
-            epoll::add(&shared.epoll, descriptor, data, epoll::EventFlags::IN)?;
+            epoll::add(&control.epoll, descriptor, data, epoll::EventFlags::IN)?;
         }
-        let stalls = Stalls::new()?;
-        let data = epoll::EventData::new_u64(STALLS);
-        epoll::add(&shared.epoll, stalls.descriptor(), data, epoll::EventFlags::IN)?;
-        let own = Arc::clone(&shared);
+        let qdisc_drops = QdiscDrops::new()?;
+        let data = epoll::EventData::new_u64(QDISC_DROPS);
+        epoll::add(&control.epoll, qdisc_drops.descriptor(), data, epoll::EventFlags::IN)?;
+        let thread_control = Arc::clone(&control);
         let builder = thread::Builder::new().name("canele-carrier".into());
         let thread = builder.spawn(move || {
-            // As the thread that lets callers in does.
+            // Takes precedence over busy ranks, as the thread that accepts callers does.
             let _ = Thread::current().map(Thread::precede);
-            carry(&own, links, stalls);
+            carry(&thread_control, links, qdisc_drops);
         })?;
-        Ok((Self { shared, thread: Some(thread) }, arrived))
+        Ok((Self { control, thread: Some(thread) }, requests))
     }
 
-    /// Carries until both ends have said all, or one breaks off: then the other is broken off, too.
-    pub async fn carry(&self, one: Leg, other: Leg, ledger: Arc<Ledger>) {
+    /// Relays bytes until both ends have finished sending, or one breaks off; then the other is reset, too.
+    pub async fn carry(&self, one: HalfConnection, other: HalfConnection, account: Arc<Account>) {
         let (done, ended) = oneshot::channel();
-        // Fails for sockets that are lost; with them goes what is carried.
+        // Fails for sockets that are lost; the other end then closes, too.
         if let (Ok(one), Ok(other)) = (one.into_end(), other.into_end()) {
-            let load = Load::new([one, other], ledger, done);
-            self.shared.order(Order::Carry(Box::new(load)));
-            // An error: the thread ends, and what it carries with it.
+            let relay = Relay::new([one, other], account, done);
+            self.control.order(Order::Carry(Box::new(relay)));
+            // An error means that the thread ends, and all connections with it.
             let _ = ended.await;
         }
     }
 
-    /// Takes a connection over, on which two gateways have proved themselves, as a link. The other gateway is called by
-    /// it at these addresses.
+    /// Takes over an authenticated connection between two gateways as a link. `called` holds the addresses at
+    /// which the other gateway listens.
     ///
     /// # Errors
-    /// When the socket is lost.
+    /// Fails if the socket is lost.
     pub fn link(
         &self,
         stream: TcpStream,
@@ -139,119 +139,120 @@ impl Carrier {
     ) -> io::Result<()> {
         let socket = stream.into_std()?;
         let from = socket.peer_addr()?;
-        self.shared.order(Order::Link(Box::new(Link { socket, session }), from, called));
+        self.control.order(Order::NewLink(Box::new(NewLink { socket, session }), from, called));
         Ok(())
     }
 
-    /// Asks another gateway by the link to it, which is opened over UDP where there is none if `opens` says so. None
-    /// where no link leads there.
+    /// Sends a request over the link to another gateway. If there is no link and `opens` is set, one is
+    /// opened over UDP. Returns none if there is no link.
     ///
     /// # Errors
-    /// When the link to it is lost meanwhile.
+    /// Fails if the link is lost meanwhile.
     pub async fn call(
         &self,
         gateway: SocketAddr,
         request: Vec<u8>,
         opens: bool,
     ) -> Option<io::Result<Called>> {
-        let (answer, answered) = oneshot::channel();
-        self.shared.order(Order::Call(Call { gateway, request, opens, answer }));
-        match answered.await {
-            Ok(Answer::Reply { key, reply, round_trip }) => {
+        let (answer, outcome) = oneshot::channel();
+        self.control.order(Order::Call(Call { gateway, request, opens, answer }));
+        match outcome.await {
+            Ok(CallOutcome::Reply { key, reply, round_trip }) => {
                 Some(Ok(Called { end: self.end_of(key), reply, round_trip }))
             }
-            Ok(Answer::NoWay) => None,
-            Ok(Answer::Lost) | Err(_) => Some(Err(io::ErrorKind::ConnectionReset.into())),
+            Ok(CallOutcome::NoLink) => None,
+            Ok(CallOutcome::Lost) | Err(_) => Some(Err(io::ErrorKind::ConnectionReset.into())),
         }
     }
 
-    /// What the links to other gateways cost; unknown where there never was one, closed where it was lost.
+    /// Returns the path costs of the links to other gateways: unknown if there never was a link, closed if it
+    /// was lost.
     pub async fn costs(&self, gateways: Vec<SocketAddr>) -> Vec<PathCost> {
-        let (sender, told) = oneshot::channel();
-        self.shared.order(Order::Costs(gateways, sender));
-        // An error: the thread has ended, and all links.
-        told.await.unwrap_or_default()
+        let (sender, costs) = oneshot::channel();
+        self.control.order(Order::Costs(gateways, sender));
+        // An error means that the thread has ended, and all links with it.
+        costs.await.unwrap_or_default()
     }
 
-    /// This side's end of what somebody has asked for.
-    pub fn end_of_arrival(&self, arrival: &Arrival) -> ChannelEnd {
-        self.end_of(arrival.key)
+    /// Returns this side's end of the channel of a request.
+    pub fn end_of_request(&self, request: &IncomingRequest) -> ChannelEnd {
+        self.end_of(request.key)
     }
 
     fn end_of(&self, key: Key) -> ChannelEnd {
-        ChannelEnd { key, shared: Arc::clone(&self.shared), is_carried: false }
+        ChannelEnd { key, control: Arc::clone(&self.control), is_carried: false }
     }
 
-    /// A line for each link.
+    /// Returns a line for each link.
     pub fn account(&self) -> String {
         let (sender, receiver) = std::sync::mpsc::channel();
-        self.shared.order(Order::Account(sender));
+        self.control.order(Order::Report(sender));
         receiver.recv_timeout(ACCOUNT_PATIENCE).unwrap_or_default()
     }
 }
 
 impl Drop for Carrier {
     fn drop(&mut self) {
-        self.shared.ends.store(true, Ordering::Release);
-        self.shared.ring();
+        self.control.is_ending.store(true, Ordering::Release);
+        self.control.wake();
         if let Some(thread) = self.thread.take() {
-            // One that has panicked carries nothing any more.
+            // A thread that has panicked relays nothing any more.
             let _ = thread.join();
         }
     }
 }
 
-impl Shared {
+impl Control {
     fn open() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
-        Ok(Self { epoll, bell, inbox: Mutex::default(), ends: AtomicBool::new(false) })
+        let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &wake_fd, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
+        Ok(Self { epoll, wake_fd, inbox: Mutex::default(), is_ending: AtomicBool::new(false) })
     }
 
     fn order(&self, order: Order) {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner).push(order);
-        self.ring();
+        self.wake();
     }
 
-    fn ring(&self) {
-        // Fails for a bell that has rung too often to be overheard.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    fn wake(&self) {
+        // Fails only if the counter of the eventfd overflows; then the thread wakes anyway.
+        let _ = rustix::io::write(&self.wake_fd, &1_u64.to_ne_bytes());
     }
 }
 
 impl ChannelEnd {
-    /// Replies to the request.
+    /// Sends the reply to the request.
     pub fn reply(&self, reply: &[u8]) {
-        self.shared.order(Order::Reply { key: self.key, reply: reply.to_vec() });
+        self.control.order(Order::Reply { key: self.key, reply: reply.to_vec() });
     }
 }
 
 impl Drop for ChannelEnd {
     fn drop(&mut self) {
         if !self.is_carried {
-            self.shared.order(Order::Leave(self.key));
+            self.control.order(Order::CloseChannel(self.key));
         }
     }
 }
 
-impl Leg {
-    fn into_end(self) -> io::Result<End> {
+impl HalfConnection {
+    fn into_end(self) -> io::Result<RelayEnd> {
         match self {
-            Self::Tcp(stream, far) => Ok(End::Tcp(stream.into_std()?, far)),
+            Self::Tcp(stream, wan) => Ok(RelayEnd::Tcp(stream.into_std()?, wan)),
             Self::Trunk(mut end) => {
                 end.is_carried = true;
-                Ok(End::Channel(end.key))
+                Ok(RelayEnd::Channel(end.key))
             }
         }
     }
 }
 
 fn rail(pass: &Pass, sockets: Vec<UdpSocket>) -> io::Result<QuicRail> {
-    let mut own = [0; 4];
-    getrandom::fill(&mut own).map_err(|error| io::Error::other(error.to_string()))?;
+    let mut number = [0; 4];
+    getrandom::fill(&mut number).map_err(|error| io::Error::other(error.to_string()))?;
     let config = TrunkConfig {
-        own: PeerId(u32::from_le_bytes(own) | CALLER),
+        own: PeerId(u32::from_le_bytes(number) | CALLER),
         job: pass.job,
         identity: Identity::of(&pass.secret, pass.job),
         sockets,
@@ -260,208 +261,209 @@ fn rail(pass: &Pass, sockets: Vec<UdpSocket>) -> io::Result<QuicRail> {
     QuicRail::between_gateways(config).map_err(io::Error::other)
 }
 
-/// All that is carried, each in a place of its own.
-pub(crate) struct Loads {
-    places: Vec<Option<Box<Load>>>,
+/// All relayed connections, each in a slot of its own.
+pub(crate) struct Relays {
+    slots: Vec<Option<Box<Relay>>>,
     free: Vec<usize>,
-    /// How many have an end that is looked after.
-    cared_for: usize,
-    /// Ends that were given much, to be looked at.
-    begun: Vec<u64>,
-    shared: Arc<Shared>,
+    /// Number of connections with an end over a long path.
+    wan_count: usize,
+    /// Keys of ends that were given many bytes, to be checked for qdisc drops.
+    drop_checks: Vec<u64>,
+    control: Arc<Control>,
 }
 
-fn carry(shared: &Arc<Shared>, mut links: Links, mut stalls: Stalls) {
+fn carry(control: &Arc<Control>, mut links: Links, mut qdisc_drops: QdiscDrops) {
     let nothing =
-        epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(BELL) };
-    let mut loads = Loads {
-        places: Vec::new(),
+        epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(WAKE) };
+    let mut relays = Relays {
+        slots: Vec::new(),
         free: Vec::new(),
-        cared_for: 0,
-        begun: Vec::new(),
-        shared: Arc::clone(shared),
+        wan_count: 0,
+        drop_checks: Vec::new(),
+        control: Arc::clone(control),
     };
     let mut events = [nothing; EVENTS];
     let mut buffer = vec![0; BUFFER_LEN];
     let mut next_look = Instant::now();
-    while !shared.ends.load(Ordering::Acquire) {
-        let mut until = (loads.cared_for > 0 || links.are_cared_for()).then(|| {
+    while !control.is_ending.load(Ordering::Acquire) {
+        let mut until = (relays.wan_count > 0 || links.has_streams()).then(|| {
             let left = next_look.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
         });
-        loads.begun.drain(..).for_each(|key| stalls.add(key));
-        links.streams().take_begun().for_each(|key| stalls.add(key));
-        stalls.prepare_sleep();
+        relays.drop_checks.drain(..).for_each(|key| qdisc_drops.add(key));
+        links.streams().take_drop_checks().for_each(|key| qdisc_drops.add(key));
+        qdisc_drops.prepare_sleep();
         let mut has_rail_events = !links.prepare_sleep();
         if has_rail_events {
             until = Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
-        let count = epoll::wait(&shared.epoll, &mut events[..], until.as_ref());
+        let count = epoll::wait(&control.epoll, &mut events[..], until.as_ref());
         links.finish_sleep();
-        let mut is_rung = false;
+        let mut is_woken = false;
         for event in &events[..count.unwrap_or(0)] {
             match event.data.u64() {
-                BELL => is_rung = true,
+                WAKE => is_woken = true,
                 RAIL => has_rail_events = true,
-                STALLS => {
-                    stalls.hear();
-                    stalls.look(|key| match streams::of_key(*key) {
+                QDISC_DROPS => {
+                    qdisc_drops.hear();
+                    qdisc_drops.look(|key| match streams::of_key(*key) {
                         Some(id) => links.streams().push(id),
-                        None => loads.push(*key),
+                        None => relays.push(*key),
                     });
                 }
-                key if links.serve_stream(key, event.flags, &mut loads, &mut buffer) => {}
-                key => loads.serve(key, event.flags, &mut links, &mut buffer),
+                key if links.serve_stream(key, event.flags, &mut relays, &mut buffer) => {}
+                key => relays.serve(key, event.flags, &mut links, &mut buffer),
             }
         }
         if has_rail_events {
-            links.serve(&mut loads);
+            links.serve(&mut relays);
         }
-        // Behind all events, so that none is for who had the place before.
-        if is_rung {
-            loads.take_in(&mut links);
+        // New relays may reuse slots, so they come after all events of the slots' old users.
+        if is_woken {
+            relays.take_orders(&mut links);
         }
         if until.is_some() && Instant::now() >= next_look {
-            loads.look(&mut links);
-            links.look(&mut loads);
-            next_look = Instant::now() + FarTcp::LOOK_EVERY;
+            relays.look(&mut links);
+            links.look(&mut relays);
+            next_look = Instant::now() + WanTcp::LOOK_EVERY;
         }
     }
-    links.streams().keep();
+    links.streams().store_knowledge();
 }
 
-impl Loads {
+impl Relays {
     #[cold]
-    fn take_in(&mut self, links: &mut Links) {
-        let mut rung = [0; 8];
-        let _ = rustix::io::read(&self.shared.bell, &mut rung);
+    fn take_orders(&mut self, links: &mut Links) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.control.wake_fd, &mut count);
         let inbox =
-            std::mem::take(&mut *self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner));
+            std::mem::take(&mut *self.control.inbox.lock().unwrap_or_else(PoisonError::into_inner));
         for order in inbox {
             match order {
-                Order::Carry(load) => self.begin(load, links),
-                Order::Link(link, from, called) => links.add(*link, from, &called),
+                Order::Carry(relay) => self.begin(relay, links),
+                Order::NewLink(link, from, called) => links.add(*link, from, &called),
                 Order::Call(call) => links.call(call),
                 Order::Reply { key, reply } => links.reply(key, &reply),
-                Order::Leave(key) => links.leave(key, false),
-                // Who has given up does not want to know.
+                Order::CloseChannel(key) => links.close(key, false),
+                // The caller may have given up.
                 Order::Costs(gateways, sender) => drop(sender.send(links.costs(&gateways))),
-                Order::Account(sender) => drop(sender.send(links.account())),
+                Order::Report(sender) => drop(sender.send(links.account())),
             }
         }
     }
 
-    fn begin(&mut self, load: Box<Load>, links: &mut Links) {
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() - 1
+    fn begin(&mut self, relay: Box<Relay>, links: &mut Links) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
         });
-        self.cared_for += usize::from(load.is_cared_for());
-        let load = self.places[at].insert(load);
-        let begun = match load.channel() {
+        self.wan_count += usize::from(relay.has_wan_end());
+        let relay = self.slots[slot].insert(relay);
+        let begun = match relay.channel() {
             None => Ok(()),
-            Some((side, key)) => match links.join(key, at) {
+            Some((side, key)) => match links.attach(key, slot) {
                 None => Err(io::ErrorKind::ConnectionReset.into()),
-                Some((early, is_over)) => load.begin_at(side, early, is_over, links),
+                Some((early, is_over)) => relay.begin_with(side, early, is_over, links),
             },
         };
-        self.settle(at, begun, links);
+        self.settle(slot, begun, links);
     }
 
     fn serve(&mut self, key: u64, flags: epoll::EventFlags, links: &mut Links, buffer: &mut [u8]) {
-        let (at, side) = (key as usize / 2, key as usize % 2);
-        let Some(Some(load)) = self.places.get_mut(at) else { return };
-        let served = load.serve(side, flags, links, buffer);
-        self.settle(at, served, links);
+        let (slot, side) = (key as usize / 2, key as usize % 2);
+        let Some(Some(relay)) = self.slots.get_mut(slot) else { return };
+        let served = relay.serve(side, flags, links, buffer);
+        self.settle(slot, served, links);
     }
 
-    /// There may be room for what waits to be said on the load's channel.
-    fn stir(&mut self, at: usize, links: &mut Links) {
-        let Some((load, channel)) = self.with_channel(at) else { return };
-        let flushed = load.flush(1 - channel, links);
-        self.settle(at, flushed, links);
+    /// Continues sending to the relay's channel, which may have room again.
+    fn resume_channel(&mut self, slot: usize, links: &mut Links) {
+        let Some((relay, channel)) = self.with_channel(slot) else { return };
+        let flushed = relay.flush(1 - channel, links);
+        self.settle(slot, flushed, links);
     }
 
-    /// The load's channel says this.
-    fn take(&mut self, at: usize, bytes: &[u8]) {
-        if let Some((load, channel)) = self.with_channel(at) {
-            load.take(channel, bytes);
+    /// Queues bytes that the relay's channel has received.
+    fn receive(&mut self, slot: usize, bytes: &[u8]) {
+        if let Some((relay, channel)) = self.with_channel(slot) {
+            relay.receive(channel, bytes);
         }
     }
 
-    /// The load's channel has said all.
-    fn take_end(&mut self, at: usize) {
-        if let Some((load, channel)) = self.with_channel(at) {
-            load.take_end(channel);
+    /// Notes that no more bytes come from the relay's channel.
+    fn receive_end(&mut self, slot: usize) {
+        if let Some((relay, channel)) = self.with_channel(slot) {
+            relay.receive_end(channel);
         }
     }
 
-    /// Passes on what the load's channel has said.
-    fn pass_on(&mut self, at: usize, links: &mut Links) {
-        let Some((load, channel)) = self.with_channel(at) else { return };
-        let flushed = load.flush(channel, links);
-        self.settle(at, flushed, links);
+    /// Forwards what the relay's channel has received.
+    fn forward(&mut self, slot: usize, links: &mut Links) {
+        let Some((relay, channel)) = self.with_channel(slot) else { return };
+        let flushed = relay.flush(channel, links);
+        self.settle(slot, flushed, links);
     }
 
-    /// The load at a place, and which of its ends is a channel.
-    fn with_channel(&mut self, at: usize) -> Option<(&mut Load, usize)> {
-        let load = self.places.get_mut(at)?.as_mut()?;
-        let (channel, _) = load.channel()?;
-        Some((load, channel))
+    /// Returns the relay in a slot, and the index of its end that is a channel.
+    fn with_channel(&mut self, slot: usize) -> Option<(&mut Relay, usize)> {
+        let relay = self.slots.get_mut(slot)?.as_mut()?;
+        let (channel, _) = relay.channel()?;
+        Some((relay, channel))
     }
 
-    /// Pushes an end that does not send what it could; whether it is to be looked at again.
+    /// Restarts an end whose packets were dropped by the qdisc. True if it has to be checked again.
     fn push(&mut self, key: u64) -> bool {
-        let (at, side) = (key as usize / 2, key as usize % 2);
-        let load = self.places.get_mut(at).and_then(Option::as_mut);
-        load.is_some_and(|load| load.push(side))
+        let (slot, side) = (key as usize / 2, key as usize % 2);
+        let relay = self.slots.get_mut(slot).and_then(Option::as_mut);
+        relay.is_some_and(|relay| relay.push(side))
     }
 
-    /// Goes on with a load that was served, or ends it.
-    fn settle(&mut self, at: usize, served: io::Result<()>, links: &mut Links) {
-        let Some(Some(load)) = self.places.get_mut(at) else { return };
-        let served = served.and_then(|()| load.watch(&self.shared.epoll, at, &mut self.begun));
-        if served.is_err() || load.has_ended() {
-            self.end(at, served, links);
+    /// Updates what epoll watches of a relay that was served, or ends the relay.
+    fn settle(&mut self, slot: usize, served: io::Result<()>, links: &mut Links) {
+        let Some(Some(relay)) = self.slots.get_mut(slot) else { return };
+        let served =
+            served.and_then(|()| relay.watch(&self.control.epoll, slot, &mut self.drop_checks));
+        if served.is_err() || relay.is_finished() {
+            self.end(slot, served, links);
         }
     }
 
-    /// Looks after those that are.
+    /// Runs the periodic tuning of ends over long paths.
     #[cold]
     fn look(&mut self, links: &mut Links) {
-        for at in 0..self.places.len() {
-            let Some(load) = &mut self.places[at] else { continue };
-            let looked = load.look();
+        for slot in 0..self.slots.len() {
+            let Some(relay) = &mut self.slots[slot] else { continue };
+            let looked = relay.look();
             if looked.is_err() {
-                self.end(at, looked, links);
+                self.end(slot, looked, links);
             }
         }
     }
 
     #[cold]
-    fn end(&mut self, at: usize, how: io::Result<()>, links: &mut Links) {
-        let Some(load) = self.places.get_mut(at).and_then(Option::take) else { return };
-        self.free.push(at);
-        self.cared_for -= usize::from(load.is_cared_for());
-        if let Some((_, key)) = load.channel() {
-            links.leave(key, how.is_ok());
+    fn end(&mut self, slot: usize, result: io::Result<()>, links: &mut Links) {
+        let Some(relay) = self.slots.get_mut(slot).and_then(Option::take) else { return };
+        self.free.push(slot);
+        self.wan_count -= usize::from(relay.has_wan_end());
+        if let Some((_, key)) = relay.channel() {
+            links.close(key, result.is_ok());
         }
-        load.end(&how);
+        relay.end(&result);
     }
 }
 
-/// The bell's key, and the rail's, beyond all ends'.
-const BELL: u64 = u64::MAX;
-const RAIL: u64 = BELL - 1;
-/// That of what tells that connections are to be looked at.
-const STALLS: u64 = BELL - 2;
-/// Events of one look.
+/// Epoll keys of the eventfd and the rail, beyond the keys of all ends.
+const WAKE: u64 = u64::MAX;
+const RAIL: u64 = WAKE - 1;
+/// Epoll key of the timer for checks for qdisc drops.
+const QDISC_DROPS: u64 = WAKE - 2;
+/// Maximum number of events per wait.
 const EVENTS: usize = 64;
-/// On one way of a connection at most so much is read at once.
+/// Maximum number of bytes per read.
 const BUFFER_LEN: usize = 64 << 10;
-/// How long another gateway is called over UDP: two round trips and a packet lost.
+/// Time to connect to another gateway over UDP: two round trips and one lost packet.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(1500);
-/// Requests of other gateways that wait to be heard.
-const ARRIVALS_MAX: usize = 1024;
-/// An account is told at once, unless the thread has ended.
+/// Maximum number of requests of other gateways that wait to be served.
+const INCOMING_MAX: usize = 1024;
+/// Time to wait for an account; longer only if the thread has ended.
 const ACCOUNT_PATIENCE: Duration = Duration::from_secs(1);

@@ -1,10 +1,10 @@
-//! Links over TCP: frames on a connection that two gateways keep, as the rail has them on a stream over UDP.
+//! Links over TCP: frames on a connection between two gateways, as the QUIC rail has them on a stream.
 //!
-//! The kernel paces and repeats; where the way is far the connection has a congestion control that remembers, and little
-//! waits in the kernel. What the way carries is found out when the link begins, by padding both ways, as ranks do it on
-//! links of their own; so those behind gateways need not. Each side gives a sign of life now and then, for a gateway may
-//! stop while its host runs on, of which TCP says nothing. Words by which connections are opened are sealed: nobody on the
-//! way can have one opened.
+//! The kernel paces and retransmits. On a long path the connection uses BBR, and little waits in the kernel.
+//! The path's bandwidth is measured by padding in both directions when the link begins, as ranks do on their
+//! own links; so ranks behind gateways need not. Each side sends a keepalive now and then, because a gateway
+//! may stop while its host runs on, which TCP does not detect. Messages that open connections are sealed, so
+//! nobody on the path can forge one.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,63 +14,65 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driver::relay::Session;
-use driver::{Event, FarTcp, Fault, Inbox, Knowledge, Outbox, Post, StallWatch, Stalls, TcpSample};
+use driver::{
+    DropWatch, Event, Fault, Inbox, Knowledge, Outbox, Post, QdiscDrops, TcpSample, WanTcp,
+};
 use rustix::event::epoll;
 use wire::{Cost, PeerId};
 
-use super::Shared;
-use super::words;
+use super::Control;
+use super::messages;
 
-/// A connection that has become a link.
-pub(super) struct Link {
+/// A connection that becomes a link.
+pub(super) struct NewLink {
     pub socket: TcpStream,
     pub session: Session,
 }
 
 /// All links over TCP.
 pub(super) struct Streams {
-    shared: Arc<Shared>,
+    control: Arc<Control>,
     knowledge: Knowledge,
     streams: HashMap<PeerId, Stream>,
     next: u32,
-    /// Links that were given much, to be looked at.
-    begun: Vec<u64>,
+    /// Keys of links that were given many bytes, to be checked for qdisc drops.
+    drop_checks: Vec<u64>,
 }
 
 struct Stream {
-    link: Link,
-    /// What looks after it if it is far.
-    far: Option<FarTcp>,
+    link: NewLink,
+    /// Wide-area tuning, if the round trip is long.
+    wan: Option<WanTcp>,
     outbox: Outbox,
     inbox: Inbox,
-    /// Bytes of words taken since it was last flushed.
+    /// Bytes posted since the last flush.
     posted: usize,
-    stall: StallWatch,
+    drop_watch: DropWatch,
     is_watched_for_room: bool,
-    heard: Instant,
-    said: Instant,
+    last_received: Instant,
+    last_sent: Instant,
 }
 
 impl Streams {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(control: Arc<Control>) -> Self {
         let knowledge = Knowledge::of_hosts();
-        Self { shared, knowledge, streams: HashMap::new(), next: 0, begun: Vec::new() }
+        Self { control, knowledge, streams: HashMap::new(), next: 0, drop_checks: Vec::new() }
     }
 
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()
     }
 
-    /// Whether it is the number of such a link.
+    /// True if the identifier is that of a link over TCP.
     pub fn has(id: PeerId) -> bool {
         id.0 & NUMBERS == STREAM
     }
 
-    /// Takes a connection over; its number, and what it costs, as far as the kernel knows.
+    /// Adds a link. Returns its identifier and its cost as far as the kernel knows it.
     ///
     /// # Errors
-    /// The system's, and when there are too many.
-    pub fn add(&mut self, link: Link) -> io::Result<(PeerId, Cost)> {
+    /// Returns the system's error, or [`io::ErrorKind::QuotaExceeded`] if there are too many links.
+    pub fn add(&mut self, link: NewLink) -> io::Result<(PeerId, Cost)> {
         if self.streams.len() >= STREAMS_MAX {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
@@ -78,75 +80,85 @@ impl Streams {
         self.next = self.next.wrapping_add(1);
         let round_trip_ns = TcpSample::of(&link.socket)?.round_trip_ns.unwrap_or(0);
         let round_trip = Duration::from_nanos(round_trip_ns);
-        let mut far = FarTcp::is_far(round_trip)
-            .then(|| FarTcp::begin_shared(&link.socket, round_trip, &self.knowledge));
+        let mut wan = WanTcp::is_wan(round_trip)
+            .then(|| WanTcp::begin_shared(&link.socket, round_trip, &self.knowledge));
         let usual = Cost::linear(round_trip_ns / 2, 0, RATE_GUESSED);
-        let cost = far.as_ref().and_then(FarTcp::cost).unwrap_or(usual);
-        // They share the way, and each sees what it gets of it.
+        let cost = wan.as_ref().and_then(WanTcp::cost).unwrap_or(usual);
+        // Links that are measured at once share the path, and each sees only its part.
         let measured = self.streams.values().filter(|stream| stream.is_padding()).count();
-        if let Some(far) = &mut far
+        if let Some(wan) = &mut wan
             && measured < MEASURED_AT_ONCE
         {
-            far.begin_padding(&link.socket);
+            wan.begin_padding(&link.socket);
         }
-        epoll::add(&self.shared.epoll, &link.socket, key(id), epoll::EventFlags::IN)?;
+        epoll::add(&self.control.epoll, &link.socket, key(id), epoll::EventFlags::IN)?;
         let now = Instant::now();
-        let (outbox, inbox, stall) = (Outbox::new(DEPTH), Inbox::default(), StallWatch::default());
+        let (outbox, inbox, drop_watch) =
+            (Outbox::new(DEPTH), Inbox::default(), DropWatch::default());
         let is_watched_for_room = false;
-        let (heard, said, posted) = (now, now, 0);
-        let mut stream =
-            Stream { link, far, outbox, inbox, posted, stall, is_watched_for_room, heard, said };
-        stream.watch(&self.shared.epoll, id)?;
+        let (last_received, last_sent, posted) = (now, now, 0);
+        let mut stream = Stream {
+            link,
+            wan,
+            outbox,
+            inbox,
+            posted,
+            drop_watch,
+            is_watched_for_room,
+            last_received,
+            last_sent,
+        };
+        stream.watch(&self.control.epoll, id)?;
         self.streams.insert(id, stream);
         Ok((id, cost))
     }
 
     pub fn remove(&mut self, id: PeerId) {
-        // Its socket closes, and with that epoll forgets it.
+        // Epoll forgets the socket when it closes.
         if let Some(mut stream) = self.streams.remove(&id) {
-            stream.keep(&self.knowledge);
+            stream.store_knowledge(&self.knowledge);
         }
     }
 
-    /// Keeps what was learned of all ways, for links to come.
-    pub fn keep(&mut self) {
-        self.streams.values_mut().for_each(|stream| stream.keep(&self.knowledge));
+    /// Stores what was learned about all paths, for later links.
+    pub fn store_knowledge(&mut self) {
+        self.streams.values_mut().for_each(|stream| stream.store_knowledge(&self.knowledge));
     }
 
-    /// Takes a word that lies in two parts, as a rail does; it leaves when the link is [flushed](Self::flush).
+    /// Queues a message in two parts, as a rail does. It is sent when the link is [flushed](Self::flush).
     pub fn post(&mut self, id: PeerId, parts: [&[u8]; 2]) -> Post {
         let Some(stream) = self.streams.get_mut(&id) else { return Post::Full };
         if !stream.outbox.has_room() {
-            // A socket that is lost is found so by its reader.
+            // The reader finds a lost socket.
             let _ = stream.flush();
         }
         let [head, _] = parts;
-        if !words::is_weighty(head) {
+        if !messages::is_sealed(head) {
             return stream.post(parts);
         }
         let seal = stream.link.session.seal(head);
         let posted = stream.post([head, &seal]);
         if posted != Post::Full {
-            stream.link.session.note_said();
+            stream.link.session.note_sent();
         }
         posted
     }
 
-    /// Has leave what was taken.
+    /// Sends the queued messages.
     pub fn flush(&mut self, id: PeerId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let posted = std::mem::take(&mut stream.posted);
-        if let Some(far) = &mut stream.far {
-            far.handle_frame(&stream.link.socket, posted);
+        if let Some(wan) = &mut stream.wan {
+            wan.handle_frame(&stream.link.socket, posted);
         }
-        // A socket that is lost is found so by its reader.
-        let _ = stream.pump(&self.shared.epoll, id);
-        if posted >= Stalls::MUCH && stream.stall.begin() {
-            self.begun.push(key(id).u64());
+        // The reader finds a lost socket.
+        let _ = stream.pump(&self.control.epoll, id);
+        if posted >= QdiscDrops::MUCH && stream.drop_watch.begin() {
+            self.drop_checks.push(key(id).u64());
         }
     }
 
-    /// Does what a link is ready for.
+    /// Handles epoll's events of a link.
     pub fn serve(
         &mut self,
         id: PeerId,
@@ -158,7 +170,7 @@ impl Streams {
         let mut served = Ok(());
         if flags.contains(epoll::EventFlags::OUT) {
             served = stream.flush();
-            // What was refused goes before more padding.
+            // Refused messages go before more padding.
             if stream.outbox.invite(0) {
                 sink(Event::Room { peer: id });
             } else if let Some(cost) = stream.pad() {
@@ -166,33 +178,33 @@ impl Streams {
             }
         }
         let served = served.and_then(|()| stream.read(id, buffer, sink));
-        let served = served.and_then(|()| stream.watch(&self.shared.epoll, id));
+        let served = served.and_then(|()| stream.watch(&self.control.epoll, id));
         if let Err(error) = served {
             self.remove(id);
             sink(Event::Down { peer: id, fault: fault(&error) });
         }
     }
 
-    /// Links that are to be [pushed](Self::push) from now on, by their keys in epoll.
-    pub fn take_begun(&mut self) -> std::vec::Drain<'_, u64> {
-        self.begun.drain(..)
+    /// Returns the epoll keys of links that are to be [pushed](Self::push) from now on.
+    pub fn take_drop_checks(&mut self) -> std::vec::Drain<'_, u64> {
+        self.drop_checks.drain(..)
     }
 
-    /// Pushes a link that does not send what it could; whether it is to be looked at again.
+    /// Restarts a link whose packets were dropped by the qdisc. True if it has to be checked again.
     pub fn push(&mut self, id: PeerId) -> bool {
-        let Some(Stream { link, far, outbox, stall, .. }) = self.streams.get_mut(&id) else {
+        let Some(Stream { link, wan, outbox, drop_watch, .. }) = self.streams.get_mut(&id) else {
             return false;
         };
-        let is_awaited = far.as_mut().is_some_and(|far| far.ease(&link.socket));
-        stall.look(&link.socket) || (is_awaited || !outbox.is_empty()) && stall.begin()
+        let is_awaited = wan.as_mut().is_some_and(|wan| wan.adapt_cap(&link.socket));
+        drop_watch.look(&link.socket) || (is_awaited || !outbox.is_empty()) && drop_watch.begin()
     }
 
-    /// To be called every [`FarTcp::LOOK_EVERY`].
+    /// Runs the periodic work of all links. To be called every [`WanTcp::LOOK_EVERY`].
     pub fn look(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
         let now = Instant::now();
         let mut lost = Vec::new();
         for (&id, stream) in &mut self.streams {
-            if let Err(error) = stream.look(&self.shared.epoll, id, now) {
+            if let Err(error) = stream.look(&self.control.epoll, id, now) {
                 lost.push((id, error));
             }
         }
@@ -212,13 +224,13 @@ impl Stream {
         posted
     }
 
-    /// Writes what the kernel takes, and waits for room for the rest.
+    /// Writes as much as the kernel accepts, and waits for room for the rest.
     fn pump(&mut self, epoll: &OwnedFd, id: PeerId) -> io::Result<()> {
         self.flush()?;
         self.watch(epoll, id)
     }
 
-    /// Writes what the kernel takes.
+    /// Writes as much as the kernel accepts.
     fn flush(&mut self) -> io::Result<()> {
         while let Some(chunk) = self.outbox.take(CHUNK_LEN) {
             let mut rest = chunk;
@@ -236,31 +248,32 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends padding as far as the kernel takes it, behind all else; what the link costs when that is known with it.
+    /// Sends padding as far as the kernel accepts it, after all other messages. Returns the link's cost once
+    /// it is measured.
     fn pad(&mut self) -> Option<Cost> {
-        let far = self.far.as_mut().filter(|far| far.is_padding())?;
-        let (most, mut count) = (far.allowance(), 0);
+        let wan = self.wan.as_mut().filter(|wan| wan.is_padding())?;
+        let (most, mut count) = (wan.allowance(), 0);
         while count < most && self.outbox.is_empty() {
-            self.outbox.post_parts([&words::padding(), &[]]);
-            count += words::PADDING_LEN;
-            // What fails here fails whoever reads next.
+            self.outbox.post_parts([&messages::padding(), &[]]);
+            count += messages::PADDING_LEN;
+            // The next reader gets the same error.
             self.flush().ok()?;
         }
-        self.far.as_mut()?.handle_padded(&self.link.socket, count)
+        self.wan.as_mut()?.handle_padded(&self.link.socket, count)
     }
 
     fn is_padding(&self) -> bool {
-        self.far.as_ref().is_some_and(FarTcp::is_padding)
+        self.wan.as_ref().is_some_and(WanTcp::is_padding)
     }
 
-    /// Keeps what was learned of the way, for links to come.
-    fn keep(&mut self, knowledge: &Knowledge) {
-        if let Some(far) = &mut self.far {
-            far.keep(&self.link.socket, knowledge);
+    /// Stores what was learned about the path, for later links.
+    fn store_knowledge(&mut self, knowledge: &Knowledge) {
+        if let Some(wan) = &mut self.wan {
+            wan.keep(&self.link.socket, knowledge);
         }
     }
 
-    /// Has epoll tell when there is room for what waits, here or where it comes from.
+    /// Watches for room in the socket while bytes wait here or at their source.
     fn watch(&mut self, epoll: &OwnedFd, id: PeerId) -> io::Result<()> {
         let waits = !self.outbox.is_empty() || self.outbox.has_refused() || self.is_padding();
         if std::mem::replace(&mut self.is_watched_for_room, waits) != waits {
@@ -285,25 +298,26 @@ impl Stream {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            self.heard = Instant::now();
+            self.last_received = Instant::now();
             let session = &mut self.link.session;
-            let (mut is_honest, mut is_padded) = (true, false);
+            let (mut is_authentic, mut is_padded) = (true, false);
             let taken = self.inbox.take(&buffer[..len], &mut |frame| {
-                let word = if words::is_weighty(frame) { session.check(frame) } else { Ok(frame) };
-                match word {
-                    // A sign of life.
+                let message =
+                    if messages::is_sealed(frame) { session.check(frame) } else { Ok(frame) };
+                match message {
+                    // A keepalive.
                     Ok([]) => {}
-                    Ok(word) if words::is_padding(word) => is_padded = true,
+                    Ok(message) if messages::is_padding(message) => is_padded = true,
                     Ok(bytes) => sink(Event::Frame { peer: id, bytes }),
-                    Err(_) => is_honest = false,
+                    Err(_) => is_authentic = false,
                 }
             });
-            if taken.is_err() || !is_honest {
-                return Err(io::Error::new(ErrorKind::InvalidData, "what no gateway says"));
+            if taken.is_err() || !is_authentic {
+                return Err(io::Error::new(ErrorKind::InvalidData, "an invalid message"));
             }
-            // The other side measures the way here, and nobody but this side the way there.
-            if let Some(far) = self.far.as_mut().filter(|_| is_padded) {
-                far.begin_padding(&self.link.socket);
+            // The other side measures its direction, so this side measures the other one.
+            if let Some(wan) = self.wan.as_mut().filter(|_| is_padded) {
+                wan.begin_padding(&self.link.socket);
             }
             if len < buffer.len() {
                 break;
@@ -313,15 +327,15 @@ impl Stream {
     }
 
     fn look(&mut self, epoll: &OwnedFd, id: PeerId, now: Instant) -> io::Result<()> {
-        if let Some(far) = &mut self.far {
-            far.look(&self.link.socket)?;
+        if let Some(wan) = &mut self.wan {
+            wan.look(&self.link.socket)?;
         }
-        if now.saturating_duration_since(self.heard) > SILENCE {
+        if now.saturating_duration_since(self.last_received) > SILENCE {
             return Err(ErrorKind::TimedOut.into());
         }
-        if now.saturating_duration_since(self.said) > SIGN_EVERY {
-            self.said = now;
-            // Where there is no room, something else is on its way.
+        if now.saturating_duration_since(self.last_sent) > KEEPALIVE_EVERY {
+            self.last_sent = now;
+            // Without room, other bytes are on their way.
             self.outbox.post_parts([&[], &[]]);
             self.pump(epoll, id)?;
         }
@@ -336,45 +350,45 @@ fn fault(error: &io::Error) -> Fault {
     }
 }
 
-/// What epoll tells of a link.
+/// Returns the epoll key of a link.
 fn key(id: PeerId) -> epoll::EventData {
     epoll::EventData::new_u64(LINKS | u64::from(id.0))
 }
 
-/// The link that an event is about, if it is about one.
+/// Returns the link of an epoll key, if it is a link's.
 pub(super) fn of_key(key: u64) -> Option<PeerId> {
     (key & !u64::from(u32::MAX) == LINKS).then_some(PeerId(key as u32))
 }
 
-/// In epoll, beyond the places of loads.
+/// Epoll keys of links, beyond those of relay slots.
 const LINKS: u64 = 1 << 62;
 
-/// The numbers of links over TCP, in whose place gateways over UDP have their own.
+/// Bits that mark identifiers of links over TCP; the QUIC rail's identifiers have others.
 const NUMBERS: u32 = 0b11 << 30;
 const STREAM: u32 = 1 << 30;
 
-/// Links over TCP at once.
+/// Maximum number of links over TCP.
 const STREAMS_MAX: usize = 256;
-/// What waits here beyond what the kernel takes: so much is let before what is short.
+/// Bytes that may wait here beyond the socket's buffer; short messages go first from then on.
 const DEPTH: usize = 64 << 10;
 const CHUNK_LEN: usize = 256 << 10;
-/// Reads in a row, so that the others have their turn.
+/// Reads in a row; then the others follow.
 const READS: usize = 4;
-/// From one sign of life to the next, and how long there may be none.
-const SIGN_EVERY: Duration = Duration::from_secs(2);
+/// Interval of keepalives, and the silence after which a link is lost.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(10);
-/// Links whose way is measured when they begin, at one time.
+/// Maximum number of links that are measured at once.
 const MEASURED_AT_ONCE: usize = 4;
-/// Told of a link that nobody has measured: 1 Gb/s.
+/// Assumed bandwidth of a link that was not measured: 1 Gb/s.
 const RATE_GUESSED: u64 = 125_000_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use driver::relay::Porter;
+    use driver::relay::RelayHandshake;
     use std::net::TcpListener;
 
-    /// A link, and the other end of its connection with what is sealed there.
+    /// Returns a link, the other end of its connection and the session that seals there.
     fn link() -> (Streams, PeerId, TcpStream, Session) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -382,79 +396,80 @@ mod tests {
         for socket in [&socket, &other] {
             socket.set_nonblocking(true).unwrap();
         }
-        let porter = Porter::new(1, [7; 32]);
-        let hello = porter.hello([1; 32]);
-        let answer = porter.answer(&hello, [2; 32]).unwrap();
-        let [own, others] = [true, false].map(|calls| porter.session(&hello, &answer, calls));
-        let mut streams = Streams::new(Arc::new(Shared::open().unwrap()));
-        let (id, _) = streams.add(Link { socket, session: own }).unwrap();
+        let handshake = RelayHandshake::new(1, [7; 32]);
+        let hello = handshake.hello([1; 32]);
+        let answer = handshake.answer(&hello, [2; 32]).unwrap();
+        let [own, other_session] =
+            [true, false].map(|calls| handshake.session(&hello, &answer, calls));
+        let mut streams = Streams::new(Arc::new(Control::open().unwrap()));
+        let (id, _) = streams.add(NewLink { socket, session: own }).unwrap();
         assert!(Streams::has(id) && of_key(key(id).u64()) == Some(id));
-        (streams, id, other, others)
+        (streams, id, other, other_session)
     }
 
-    /// What a link has to tell, when epoll has something of it.
-    fn told(streams: &mut Streams, id: PeerId) -> Vec<String> {
+    /// Waits for epoll's events of a link and returns what they are.
+    fn events_of(streams: &mut Streams, id: PeerId) -> Vec<String> {
         let nothing = epoll::Event { flags: epoll::EventFlags::empty(), data: key(id) };
         let mut events = [nothing; 4];
         let second = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
-        let shared = Arc::clone(&streams.shared);
-        let count = epoll::wait(&shared.epoll, &mut events[..], Some(&second)).unwrap();
-        let mut told = Vec::new();
+        let control = Arc::clone(&streams.control);
+        let count = epoll::wait(&control.epoll, &mut events[..], Some(&second)).unwrap();
+        let mut texts = Vec::new();
         for event in &events[..count] {
             assert_eq!(of_key(event.data.u64()), Some(id));
             streams.serve(id, event.flags, &mut vec![0; 1 << 16], &mut |event| match event {
-                Event::Frame { bytes, .. } => told.push(format!("frame {bytes:?}")),
-                Event::Room { .. } => told.push("room".into()),
-                Event::Cost { .. } => told.push("cost".into()),
-                Event::Down { fault, .. } => told.push(format!("down: {}", fault.text().unwrap())),
+                Event::Frame { bytes, .. } => texts.push(format!("frame {bytes:?}")),
+                Event::Room { .. } => texts.push("room".into()),
+                Event::Cost { .. } => texts.push("cost".into()),
+                Event::Down { fault, .. } => texts.push(format!("down: {}", fault.text().unwrap())),
                 other => panic!("{other:?}"),
             });
         }
-        told
+        texts
     }
 
-    /// Says a word, as whoever has nothing more to say.
-    fn post(streams: &mut Streams, id: PeerId, word: &[u8]) -> Post {
-        let posted = streams.post(id, [word, &[]]);
+    /// Posts a message and flushes the link.
+    fn post(streams: &mut Streams, id: PeerId, message: &[u8]) -> Post {
+        let posted = streams.post(id, [message, &[]]);
         streams.flush(id);
         posted
     }
 
-    fn say(mut to: &TcpStream, frame: &[u8]) {
+    fn send(mut to: &TcpStream, frame: &[u8]) {
         to.write_all(&[&(frame.len() as u32).to_le_bytes(), frame].concat()).unwrap();
     }
 
     #[test]
-    fn who_was_refused_is_invited_once_whatever_has_left_meanwhile() {
+    fn a_refused_sender_is_invited_once_even_if_the_queue_drained_meanwhile() {
         let (mut streams, id, mut other, _) = link();
         let long = vec![9; 60_000];
         while post(&mut streams, id, &long) != Post::Full {}
         let mut sink = vec![0; 1 << 20];
-        // What waits leaves with something else, before epoll has told of room.
+        // The queue drains with another flush, before epoll has reported room.
         for _ in 0..200 {
             while other.read(&mut sink).is_ok() {}
             streams.look(&mut |_| {});
             post(&mut streams, id, &[9]);
         }
-        assert_eq!(told(&mut streams, id), ["room"]);
+        assert_eq!(events_of(&mut streams, id), ["room"]);
         let empty: [&str; 0] = [];
-        assert_eq!(told(&mut streams, id), empty, "nothing more to tell");
+        assert_eq!(events_of(&mut streams, id), empty, "no further events");
     }
 
-    /// Has a link looked after as if its way were long; whether the system can measure that.
-    fn take_for_far(streams: &mut Streams, id: PeerId) -> bool {
-        let remembers = FarTcp::remembers();
+    /// Tunes a link as if its path were long. True if the system has BBR.
+    fn tune_as_wan(streams: &mut Streams, id: PeerId) -> bool {
+        let has_bbr = WanTcp::has_bbr();
         let stream = streams.streams.get_mut(&id).unwrap();
         let (socket, round_trip) = (&stream.link.socket, Duration::from_millis(3));
-        stream.far = Some(FarTcp::begin_shared(socket, round_trip, &streams.knowledge));
-        remembers
+        stream.wan = Some(WanTcp::begin_shared(socket, round_trip, &streams.knowledge));
+        has_bbr
     }
 
-    /// The frames that have come to the other end: of padding their number, and the lengths of others.
-    fn heard(mut other: &TcpStream, inbox: &mut Inbox) -> (usize, Vec<usize>) {
+    /// Returns the number of padding frames that the other end has received, and the lengths of the others.
+    fn last_received(mut other: &TcpStream, inbox: &mut Inbox) -> (usize, Vec<usize>) {
         let (mut padding, mut lens, mut buffer) = (0, Vec::new(), vec![0; 1 << 20]);
         while let Ok(len) = other.read(&mut buffer) {
-            let hear = &mut |frame: &[u8]| match words::is_padding(frame) {
+            let hear = &mut |frame: &[u8]| match messages::is_padding(frame) {
                 true => padding += 1,
                 false => lens.push(frame.len()),
             };
@@ -464,9 +479,9 @@ mod tests {
     }
 
     #[test]
-    fn padding_goes_behind_all_else_and_comes_to_an_end() {
+    fn padding_follows_all_other_messages_and_ends() {
         let (mut streams, id, other, _) = link();
-        if !take_for_far(&mut streams, id) {
+        if !tune_as_wan(&mut streams, id) {
             return;
         }
         let long = vec![9; 60_000];
@@ -474,78 +489,84 @@ mod tests {
         while post(&mut streams, id, &long) != Post::Full {
             posted += 1;
         }
-        assert!(streams.streams[&id].is_padding(), "long words have the way measured");
+        assert!(streams.streams[&id].is_padding(), "long messages have the way measured");
         let (mut inbox, mut padding, mut came, mut all) = (Inbox::default(), 0, 0, Vec::new());
         let limit = Instant::now() + Duration::from_secs(20);
         while streams.streams[&id].is_padding() {
-            let (more, lens) = heard(&other, &mut inbox);
+            let (more, lens) = last_received(&other, &mut inbox);
             came += lens.len();
             assert!(more == 0 || came == posted && all == ["room"], "{came} of {posted}, {all:?}");
             padding += more;
-            all.extend(told(&mut streams, id));
-            assert!(Instant::now() < limit, "it has no end");
+            all.extend(events_of(&mut streams, id));
+            assert!(Instant::now() < limit, "padding does not end");
         }
-        assert_eq!(all, ["room", "cost"], "what was learned is told");
-        assert!(padding > 0 && padding * words::PADDING_LEN < PADDED_MAX, "{padding} of padding");
-        // Once is enough.
+        assert_eq!(all, ["room", "cost"], "what was learned is events_of");
+        assert!(
+            padding > 0 && padding * messages::PADDING_LEN < PADDED_MAX,
+            "{padding} of padding"
+        );
+        // One measurement is enough.
         assert_ne!(post(&mut streams, id, &long), Post::Full);
         assert!(!streams.streams[&id].is_padding());
     }
 
     #[test]
-    fn padding_is_thrown_away_and_answered() {
+    fn padding_is_dropped_and_answered() {
         let (mut streams, id, other, _) = link();
-        let padding = words::padding();
-        say(&other, &padding);
-        assert_eq!(told(&mut streams, id), [""; 0], "a near way is not measured");
-        let remembers = take_for_far(&mut streams, id);
+        let padding = messages::padding();
+        send(&other, &padding);
+        assert_eq!(events_of(&mut streams, id), [""; 0], "a short path is not measured");
+        let has_bbr = tune_as_wan(&mut streams, id);
         post(&mut streams, id, &[9; 100]);
-        say(&other, &[]);
-        assert_eq!(told(&mut streams, id), [""; 0]);
+        send(&other, &[]);
+        assert_eq!(events_of(&mut streams, id), [""; 0]);
         assert!(
             !streams.streams[&id].is_padding(),
-            "neither short words nor signs of life ask for it"
+            "neither short messages nor keepalives ask for it"
         );
-        say(&other, &padding);
-        assert_eq!(told(&mut streams, id), [""; 0]);
+        send(&other, &padding);
+        assert_eq!(events_of(&mut streams, id), [""; 0]);
         let is_answered = streams.streams[&id].is_padding();
-        assert_eq!(is_answered, remembers);
+        assert_eq!(is_answered, has_bbr);
         if is_answered {
-            told(&mut streams, id);
-            assert!(heard(&other, &mut Inbox::default()).0 > 0);
+            events_of(&mut streams, id);
+            assert!(last_received(&other, &mut Inbox::default()).0 > 0);
         }
     }
 
-    /// More than a way is shown at most.
+    /// More padding than any path gets.
     const PADDED_MAX: usize = 16 << 20;
 
     #[test]
-    fn words_that_open_connections_are_the_other_gateways_own() {
+    fn messages_that_open_connections_cannot_be_replayed() {
         let (mut streams, id, other, mut session) = link();
-        let open = words::Word::Open(b"request").head(words::ChannelId::own(0));
-        let end = words::Word::End.head(words::ChannelId::own(0));
+        let open = messages::TrunkMessage::Open(b"request").head(messages::ChannelId::own(0));
+        let end = messages::TrunkMessage::End.head(messages::ChannelId::own(0));
         let sealed = [&open[..], &session.seal(&open)].concat();
-        session.note_said();
-        say(&other, &sealed);
-        say(&other, &[]);
-        say(&other, &end);
-        assert_eq!(told(&mut streams, id), [format!("frame {open:?}"), format!("frame {end:?}")]);
-        // The same again is somebody else's.
-        say(&other, &sealed);
-        assert_eq!(told(&mut streams, id), ["down: what no gateway says"]);
+        session.note_sent();
+        send(&other, &sealed);
+        send(&other, &[]);
+        send(&other, &end);
+        assert_eq!(
+            events_of(&mut streams, id),
+            [format!("frame {open:?}"), format!("frame {end:?}")]
+        );
+        // A replay of the message is refused.
+        send(&other, &sealed);
+        assert_eq!(events_of(&mut streams, id), ["down: an invalid message"]);
         assert!(streams.is_empty());
     }
 
     #[test]
-    fn a_gateway_that_gives_no_sign_of_life_is_lost() {
+    fn a_gateway_without_keepalives_is_lost() {
         let (mut streams, id, mut other, _) = link();
         let stream = streams.streams.get_mut(&id).unwrap();
-        stream.said -= 2 * SIGN_EVERY;
+        stream.last_sent -= 2 * KEEPALIVE_EVERY;
         let mut down = 0;
         streams.look(&mut |_| down += 1);
         let mut sign = [1; 8];
         assert_eq!((other.read(&mut sign).unwrap(), &sign[..4], down), (4, &[0; 4][..], 0));
-        streams.streams.get_mut(&id).unwrap().heard -= 2 * SILENCE;
+        streams.streams.get_mut(&id).unwrap().last_received -= 2 * SILENCE;
         streams.look(&mut |event| down += usize::from(matches!(event, Event::Down { .. })));
         assert_eq!((down, streams.is_empty()), (1, true));
     }

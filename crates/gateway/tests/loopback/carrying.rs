@@ -1,4 +1,4 @@
-//! What goes in at one end comes out at the other, however many gateways are between.
+//! Tests of relayed data: bytes arrive unchanged through any number of gateways.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -58,7 +58,7 @@ fn check_bytes(stream: &mut TcpStream, seed: u64, len: usize) -> std::io::Result
     Ok(seen)
 }
 
-/// Hears a seed and two lengths, and sends and takes as many bytes at once.
+/// A host that reads a seed and two lengths, and sends and receives so many bytes at once.
 fn counterpart() -> SocketAddr {
     host(|mut stream| {
         let mut plan = [0; 24];
@@ -79,7 +79,7 @@ fn counterpart() -> SocketAddr {
     })
 }
 
-/// One connection: both ways at once, and an end of one kind or another.
+/// Runs one connection: both directions at once, and one of several endings.
 fn converse(gateway: SocketAddr, through: &[SocketAddr], host: SocketAddr, seed: u64) {
     let mut random = Random(seed);
     let [forth, back] = [0, 0].map(|_| {
@@ -133,7 +133,7 @@ fn many(gateway: &Daemon, through: &[SocketAddr]) {
             }
         });
     }
-    gateway.until_told("connections: 0 now, 75 in all");
+    gateway.until_account_has("connections: 0 now, 75 in all");
 }
 
 #[test]
@@ -145,17 +145,17 @@ fn many_connections_come_through_one_gateway() {
 fn many_connections_come_through_two_gateways_over_udp() {
     let (near, far) = (Daemon::start(Between::Udp), Daemon::start(Between::Auto));
     many(&near, &[far.address]);
-    far.until_told("connections: 0 now, 75 in all");
+    far.until_account_has("connections: 0 now, 75 in all");
     assert!(near.account().contains("over UDP"), "{}", near.account());
 }
 
 #[test]
 fn many_connections_come_through_two_gateways_over_tcp() {
-    // By choice, and where UDP does not lead.
+    // By choice, and because UDP does not work.
     for first in [Between::Tcp, Between::Udp] {
         let (near, far) = (Daemon::start(first), Daemon::start(Between::Tcp));
         many(&near, &[far.address]);
-        far.until_told("connections: 0 now, 75 in all");
+        far.until_account_has("connections: 0 now, 75 in all");
         assert!(near.account().contains("over TCP"), "{}", near.account());
     }
 }
@@ -174,15 +174,15 @@ fn long_streams_share_a_link() {
                 });
             }
         });
-        far.until_told("connections: 0 now, 6 in all");
+        far.until_account_has("connections: 0 now, 6 in all");
     }
 }
 
 #[test]
-fn the_way_that_remembers_comes_first() {
+fn tcp_comes_first_if_it_has_bbr() {
     let (near, far) = (Daemon::start(Between::Auto), Daemon::start(Between::Auto));
     exchange(&mut open(near.address, &request(echo(), &[far.address])));
-    let first = if driver::FarTcp::remembers() { "over TCP" } else { "over UDP" };
+    let first = if driver::WanTcp::has_bbr() { "over TCP" } else { "over UDP" };
     assert!(near.account().contains(first), "{}", near.account());
 }
 
@@ -205,7 +205,7 @@ fn the_next_gateway_is_called_when_one_is_gone() {
 }
 
 #[test]
-fn the_round_trips_behind_a_gateway_are_told() {
+fn round_trips_behind_a_gateway_are_reported() {
     let (near, far) = (Daemon::start(Between::Auto), Daemon::start(Between::Auto));
     let told = |gateway: &Daemon, request| {
         let (_stream, reply) = crate::common::call(gateway.address, &request).unwrap();
@@ -222,7 +222,7 @@ fn hold_back(gateway: &Daemon, through: &[SocketAddr]) {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
     let host = host(move |mut stream| {
-        // However long it takes to fill all buffers; the end of the test ends it too.
+        // It takes as long as needed to fill all buffers; the end of the test ends it too.
         wait.lock().unwrap().recv().unwrap();
         let mut len = [0; 8];
         let count = check_bytes(&mut stream, 5, usize::MAX).unwrap() as u64;
@@ -295,7 +295,7 @@ fn a_gateway_that_dies_breaks_connections_off_and_a_new_one_carries_again() {
         exchange(&mut stream);
         let began = Instant::now();
         drop(gateways[dies].take());
-        // What was on its way may be lost, but the end is told.
+        // Bytes in flight may be lost, but the end is signalled.
         let end = stream.read(&mut [0]);
         assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
         assert!(began.elapsed() < PATIENCE);
@@ -304,7 +304,7 @@ fn a_gateway_that_dies_breaks_connections_off_and_a_new_one_carries_again() {
     }
 }
 
-/// More than all buffers on the way to who reads.
+/// More than all buffers on the path.
 const LONG: usize = 6 << 20;
-/// All kernels' buffers on the way, the window of a stream, and some.
+/// All kernel buffers on the path, the credit of a channel, and some.
 const BUFFERED_MAX: u64 = 80 << 20;

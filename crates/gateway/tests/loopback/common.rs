@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use driver::relay::{CHALLENGE_LEN, Porter, REPLY_LEN, Reply, Request};
+use driver::relay::{CHALLENGE_LEN, REPLY_LEN, RelayHandshake, Reply, Request};
 use gateway::{Between, Config, Gateway, Pass};
 use tokio::sync::oneshot;
 use wire::PeerId;
@@ -30,7 +30,7 @@ impl Daemon {
         Self::calling(listen, between, allow, "127.0.0.1")
     }
 
-    /// One that calls other gateways on such a network.
+    /// A gateway that may call others on such a network.
     pub fn calling(listen: SocketAddr, between: Between, allow: &str, gateways: &str) -> Self {
         let config = Config {
             listen: vec![listen.into()],
@@ -59,7 +59,7 @@ impl Daemon {
         (self.account)()
     }
 
-    /// How many connections it carries.
+    /// Returns the number of connections that it relays.
     pub fn carries(&self) -> u32 {
         let account = self.account();
         let now = account.strip_prefix("connections: ").and_then(|rest| rest.split(' ').next());
@@ -67,7 +67,7 @@ impl Daemon {
     }
 
     /// Waits until the account has this line.
-    pub fn until_told(&self, line: &str) {
+    pub fn until_account_has(&self, line: &str) {
         self.until_account(line, |account| account.lines().any(|one| one == line));
     }
 
@@ -96,7 +96,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Of a job with this number, and a secret of such bytes.
+    /// Starts a gateway of a job with this number, and a secret of such bytes.
     pub fn start(job: u64, secret: u8) -> Self {
         let listen = ["--listen", "127.0.0.1:0", "--allow", "127.0.0.0/8"];
         let mut child = Command::new(env!("CARGO_BIN_EXE_canele-gateway"))
@@ -113,14 +113,14 @@ impl Process {
         Self { address: line.trim().parse().unwrap(), child }
     }
 
-    /// The most memory that it has had.
+    /// Returns the peak resident memory.
     pub fn peak_kb(&self) -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
     }
 
-    /// Ends it; all that it has told, and its account.
+    /// Ends the process. Returns its standard error, with the account.
     pub fn end(mut self) -> String {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").arg(id).status().unwrap().success());
@@ -143,9 +143,9 @@ pub fn pass(byte: u8) -> Pass {
     Pass::parse(&format!("{:016x} {}", 1, format!("{byte:02x}").repeat(32))).unwrap()
 }
 
-pub fn porter(byte: u8) -> Porter {
+pub fn handshake(byte: u8) -> RelayHandshake {
     let pass = pass(byte);
-    Porter::new(pass.job, *pass.secret)
+    RelayHandshake::new(pass.job, *pass.secret)
 }
 
 /// A request for the host at `address`, through another gateway or not.
@@ -155,23 +155,23 @@ pub fn request(address: SocketAddr, via: &[SocketAddr]) -> Request {
 
 /// Calls a gateway; the connection, and what it replies.
 pub fn call(gateway: SocketAddr, request: &Request) -> io::Result<(TcpStream, Reply)> {
-    call_as(&porter(7), gateway, request).map(|(stream, reply, _)| (stream, reply))
+    call_as(&handshake(7), gateway, request).map(|(stream, reply, _)| (stream, reply))
 }
 
-/// The same, and all that was said.
+/// The same; returns all bytes sent, too.
 pub fn call_as(
-    porter: &Porter,
+    handshake: &RelayHandshake,
     gateway: SocketAddr,
     request: &Request,
 ) -> io::Result<(TcpStream, Reply, Vec<u8>)> {
     let mut stream = TcpStream::connect(gateway)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
-    let hello = porter.hello([9; 32]);
+    let hello = handshake.hello([9; 32]);
     stream.write_all(&hello)?;
     let mut answer = [0; CHALLENGE_LEN];
     stream.read_exact(&mut answer)?;
-    let said = porter.ask(&hello, &answer, request).map_err(io::Error::other)?;
+    let said = handshake.ask(&hello, &answer, request).map_err(io::Error::other)?;
     stream.write_all(&said)?;
     let mut reply = [0; REPLY_LEN];
     stream.read_exact(&mut reply)?;
@@ -179,14 +179,14 @@ pub fn call_as(
     Ok((stream, reply, [&hello[..], &said].concat()))
 }
 
-/// A connection that is there.
+/// Opens a connection, which must succeed.
 pub fn open(gateway: SocketAddr, request: &Request) -> TcpStream {
     let (stream, reply) = call(gateway, request).unwrap();
     assert!(matches!(reply, Reply::Open { .. }), "{reply:?}");
     stream
 }
 
-/// A host that does the same with each connection, in a thread of its own.
+/// A host that serves each connection in a thread of its own.
 pub fn host(serve: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -202,17 +202,17 @@ pub fn host(serve: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> Socket
     address
 }
 
-/// A host that sends back what it hears.
+/// A host that echoes all bytes.
 pub fn echo() -> SocketAddr {
     host(|mut stream| {
         let mut to = stream.try_clone().unwrap();
-        // It may have gone.
+        // The caller may have gone.
         let _ = io::copy(&mut stream, &mut to);
         let _ = to.shutdown(std::net::Shutdown::Write);
     })
 }
 
-/// Says a word and hears it back.
+/// Sends a few bytes and receives them back.
 pub fn exchange(stream: &mut TcpStream) {
     stream.write_all(b"hello").unwrap();
     let mut heard = [0; 5];
@@ -220,7 +220,7 @@ pub fn exchange(stream: &mut TcpStream) {
     assert_eq!(&heard, b"hello");
 }
 
-/// Of which bytes the secret of the job is.
+/// Byte that the job's secret consists of.
 pub const SECRET: u8 = 7;
-/// Whatever takes longer has failed.
+/// Time limit: a test that takes longer has failed.
 pub const PATIENCE: Duration = Duration::from_secs(90);

@@ -1,5 +1,5 @@
-//! Links between gateways that are begun by the thousand over UDP and go no further: those of the job are
-//! served, and what the daemon keeps of the others is bounded, by what the kernel says of its process.
+//! Half-open QUIC links between gateways, begun by the thousand: the job's links are served, and the kernel's
+//! figure for the process bounds the memory of the others.
 
 use std::thread;
 
@@ -9,13 +9,13 @@ use driver::Identity;
 use gateway::Between;
 
 #[test]
-fn the_half_open_over_udp_take_little_and_keep_nobody_out() {
+fn half_open_udp_links_take_little_memory_and_keep_nobody_out() {
     let (gateway, host) = (Process::start(1, SECRET), echo());
     let far = Daemon::start(Between::Udp);
     let mut carried = open(far.address, &request(host, &[gateway.address]));
     let mut strangers = Strangers::new(gateway.address, &Identity::of(&[SECRET; 32], 1));
     let before = gateway.peak_kb();
-    // Some say one word and no more; others show that they are where they say to be, and fall silent then.
+    // Some send one packet only; others validate their address and then fall silent.
     for answers in [false, true] {
         for _ in 0..STRANGERS / AT_ONCE {
             strangers.begin(answers);
@@ -28,7 +28,7 @@ fn the_half_open_over_udp_take_little_and_keep_nobody_out() {
     let taken = gateway.peak_kb() - before;
     assert!(taken <= TAKEN_MAX_KB, "{taken} KB");
 
-    // The place is full. A gateway that calls now gets in while more of them do.
+    // The table is full. A gateway that calls now gets in while others continue to arrive.
     let late = Daemon::start(Between::Udp);
     thread::scope(|scope| {
         let call = scope.spawn(|| open(late.address, &request(host, &[gateway.address])));
@@ -41,14 +41,14 @@ fn the_half_open_over_udp_take_little_and_keep_nobody_out() {
     let answered = strangers.answered;
     assert!(answered >= STRANGERS / 2, "{answered} have answered");
     let account = gateway.end();
-    let crowd = account.lines().find_map(|line| line.strip_prefix("refused, crowd: "));
-    let refused: usize = crowd.unwrap_or("0").parse().unwrap();
+    let too_many = account.lines().find_map(|line| line.strip_prefix("refused, too many: "));
+    let refused: usize = too_many.unwrap_or("0").parse().unwrap();
     assert!(refused >= answered - KEPT, "{answered} have answered:\n{account}");
     println!("{taken} KB for {refused} refused");
 }
 
-/// Of either kind.
+/// Number of strangers of either kind.
 const STRANGERS: usize = 3000;
-/// Whom a gateway keeps until they have said who they are.
+/// Maximum number of unauthenticated peers that a gateway keeps.
 const KEPT: usize = 128;
 const TAKEN_MAX_KB: usize = 24 << 10;

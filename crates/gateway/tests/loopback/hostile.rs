@@ -1,4 +1,4 @@
-//! Whatever strangers do, the job's own connections are served.
+//! Tests of hostile callers: the job's own connections are served all the while.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -6,16 +6,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    Daemon, PATIENCE, Process, SECRET, call, call_as, echo, exchange, open, porter, request,
+    Daemon, PATIENCE, Process, SECRET, call, call_as, echo, exchange, handshake, open, request,
 };
-use driver::relay::{Porter, RESUME_LEN, Reply, Request};
+use driver::relay::{RESUME_LEN, RelayHandshake, Reply, Request};
 use gateway::Between;
 use wire::PeerId;
 
-/// Says `bytes` and waits to be shown the door; how much was heard.
+/// Sends `bytes` and waits for the connection to be closed. Returns the number of bytes received.
 fn say(gateway: SocketAddr, bytes: &[u8]) -> usize {
     let mut stream = TcpStream::connect(gateway).unwrap();
-    // The door may be shown before all is said.
+    // The gateway may close before all bytes are sent.
     let _ = stream.write_all(bytes);
     wait_for_end(&mut stream)
 }
@@ -33,12 +33,12 @@ fn wait_for_end(stream: &mut TcpStream) -> usize {
     }
 }
 
-/// Members are served while `attack` goes on, and afterwards.
+/// Checks that members are served while `attack` runs, and afterwards.
 fn suffer(gateway: &Daemon, attack: impl FnOnce(SocketAddr) + Send) {
     suffer_and_open(gateway, open, attack);
 }
 
-/// The same of members that come in by `open`.
+/// The same for members that connect by `open`.
 fn suffer_and_open(
     gateway: &Daemon,
     open: impl Fn(SocketAddr, &Request) -> TcpStream,
@@ -59,7 +59,8 @@ fn suffer_and_open(
     exchange(&mut before);
 }
 
-/// Who is shown the door because it was not run in time to say its greeting calls again, as ranks do.
+/// Opens a connection and retries, as ranks do, if the gateway closed because the thread was not scheduled in
+/// time.
 fn open_oversubscribed(gateway: SocketAddr, request: &Request) -> TcpStream {
     let began = Instant::now();
     loop {
@@ -71,64 +72,65 @@ fn open_oversubscribed(gateway: SocketAddr, request: &Request) -> TcpStream {
     }
 }
 
-/// A member's connection that has said its greeting, and the proof and request that it has to say next.
-fn greet(gateway: &Daemon) -> (TcpStream, Vec<u8>) {
-    let porter = porter(7);
+/// Returns a member's connection after its hello, and the proof and request that it has to send next.
+fn send_hello(gateway: &Daemon) -> (TcpStream, Vec<u8>) {
+    let handshake = handshake(7);
     let mut stream = TcpStream::connect(gateway.address).unwrap();
-    let hello = porter.hello([4; 32]);
+    let hello = handshake.hello([4; 32]);
     stream.write_all(&hello).unwrap();
     let mut answer = [0; driver::relay::CHALLENGE_LEN];
     stream.read_exact(&mut answer).unwrap();
-    let said = porter.ask(&hello, &answer, &request(echo(), &[])).unwrap();
+    let said = handshake.ask(&hello, &answer, &request(echo(), &[])).unwrap();
     (stream, said)
 }
 
 #[test]
-fn garbage_other_jobs_and_thieves_are_refused() {
+fn garbage_other_jobs_and_wrong_secrets_are_refused() {
     let gateway = Daemon::start(Between::Auto);
     suffer(&gateway, |target| {
         let http = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(driver::relay::RESUME_LEN));
         assert_eq!(say(target, http.as_bytes()), 0);
         assert_eq!(say(target, &vec![0xff; 1 << 20]), 0);
-        let other = driver::relay::Porter::new(2, [7; 32]);
+        let other = driver::relay::RelayHandshake::new(2, [7; 32]);
         assert_eq!(say(target, &other.hello([1; 32])), 0);
-        // A thief sees that the gateway knows another secret; who does not look is refused.
-        assert!(call_as(&porter(8), target, &request(target, &[])).is_err());
+        // A caller with a wrong secret notices that the gateway knows another one; a caller that does not
+        // check is refused.
+        assert!(call_as(&handshake(8), target, &request(target, &[])).is_err());
         let mut stream = TcpStream::connect(target).unwrap();
-        stream.write_all(&porter(8).hello([1; 32])).unwrap();
+        stream.write_all(&handshake(8).hello([1; 32])).unwrap();
         stream.write_all(&[3; 400]).unwrap();
         wait_for_end(&mut stream);
     });
-    gateway.until_told("refused, protocol: 2");
-    gateway.until_told("refused, job: 1");
-    gateway.until_told("refused, secret: 1");
+    gateway.until_account_has("refused, protocol: 2");
+    gateway.until_account_has("refused, job: 1");
+    gateway.until_account_has("refused, secret: 1");
 }
 
 #[test]
 fn a_recorded_call_is_of_no_use() {
     let gateway = Daemon::start(Between::Auto);
     let host = echo();
-    let (stream, _, said) = call_as(&porter(7), gateway.address, &request(host, &[])).unwrap();
+    let (stream, _, said) = call_as(&handshake(7), gateway.address, &request(host, &[])).unwrap();
     drop(stream);
     suffer(&gateway, |target| {
         say(target, &said);
     });
-    gateway.until_told("refused, secret: 1");
+    gateway.until_account_has("refused, secret: 1");
 }
 
 #[test]
-fn a_request_that_somebody_changes_on_the_way_is_refused() {
+fn an_altered_request_is_refused() {
     let gateway = Daemon::start(Between::Auto);
-    let (mut stream, mut said) = greet(&gateway);
+    let (mut stream, mut said) = send_hello(&gateway);
     let at = said.len() - 40;
     said[at] ^= 1;
     stream.write_all(&said).unwrap();
     assert_eq!(wait_for_end(&mut stream), 0);
-    gateway.until_told("refused, altered: 1");
+    gateway.until_account_has("refused, altered: 1");
 }
 
 #[test]
-fn no_connections_are_opened_but_to_the_sites_own_networks() {
+fn connections_are_opened_only_to_the_sites_own_networks() {
     let gateway = Daemon::on("127.0.0.1:0".parse().unwrap(), Between::Auto, "127.0.5.0/24");
     let denied = |request: &Request| match call(gateway.address, request).unwrap().1 {
         Reply::Refused(text) => text,
@@ -136,28 +138,28 @@ fn no_connections_are_opened_but_to_the_sites_own_networks() {
     };
     let text = denied(&request(echo(), &[]));
     assert!(text.contains("rank 3") && text.contains("127.0.5.0/24"), "{text}");
-    gateway.until_told("refused, forbidden: 1");
+    gateway.until_account_has("refused, forbidden: 1");
     let text = denied(&request(echo(), &["192.0.2.1:9".parse().unwrap()]));
     assert!(text.contains("rank 3") && text.contains("--gateways"), "{text}");
-    gateway.until_told("refused, estranged: 1");
+    gateway.until_account_has("refused, estranged: 1");
     // Nobody listens there.
     let text = denied(&request("127.0.5.1:1".parse().unwrap(), &[]));
     assert!(text.contains("127.0.5.1:1") && text.contains("refused"), "{text}");
-    gateway.until_told("refused, unreached: 1");
+    gateway.until_account_has("refused, unreached: 1");
     let nowhere = Request { peer: PeerId(1), via: Vec::new(), listeners: Vec::new() };
     assert!(denied(&nowhere).contains("rank 1"));
 }
 
 #[test]
-fn the_half_open_are_bounded_in_number() {
+fn half_open_connections_are_bounded_in_number() {
     let gateway = Daemon::start(Between::Auto);
     suffer_and_open(&gateway, open_oversubscribed, |target| {
         let mut strangers = Vec::new();
         for number in 0..3000 {
             let mut stream = TcpStream::connect(target).unwrap();
             if number % 2 == 0 {
-                let hello = porter(7).hello([number as u8; 32]);
-                // Pushed out already, perhaps.
+                let hello = handshake(7).hello([number as u8; 32]);
+                // It may have been expelled already.
                 let _ = stream.write_all(&hello[..number % RESUME_LEN]);
             }
             strangers.push(stream);
@@ -167,15 +169,15 @@ fn the_half_open_are_bounded_in_number() {
         }
     });
     let account = gateway.account();
-    let crowd = account.lines().find_map(|line| line.strip_prefix("refused, crowd: "));
-    assert!(crowd.is_some_and(|count| count.parse::<u64>().unwrap() > 100), "{account}");
+    let too_many = account.lines().find_map(|line| line.strip_prefix("refused, too many: "));
+    assert!(too_many.is_some_and(|count| count.parse::<u64>().unwrap() > 100), "{account}");
 }
 
 #[test]
-fn who_has_said_its_greeting_outlasts_a_crowd_that_says_none() {
+fn a_caller_with_a_hello_outlasts_many_without() {
     let gateway = Daemon::start(Between::Auto);
-    let (mut member, proof) = greet(&gateway);
-    // Far away, say: its proof takes a while.
+    let (mut member, proof) = send_hello(&gateway);
+    // Its proof takes a while, as if it were far away.
     let mut strangers: Vec<_> =
         (0..600).map(|_| TcpStream::connect(gateway.address).unwrap()).collect();
     for stranger in &mut strangers[..300] {
@@ -188,13 +190,13 @@ fn who_has_said_its_greeting_outlasts_a_crowd_that_says_none() {
 }
 
 #[test]
-fn the_slow_are_shown_the_door() {
+fn slow_callers_are_refused() {
     let gateway = Daemon::start(Between::Auto);
     suffer(&gateway, |target| {
         let mut stream = TcpStream::connect(target).unwrap();
-        let hello = porter(7).hello([1; 32]);
+        let hello = handshake(7).hello([1; 32]);
         let began = Instant::now();
-        // A byte now and then, for longer than anybody may take.
+        // One byte now and then, for longer than the time limit.
         for byte in hello.iter().cycle() {
             if stream.write_all(&[*byte]).is_err() {
                 break;
@@ -203,7 +205,7 @@ fn the_slow_are_shown_the_door() {
             assert!(began.elapsed() < PATIENCE);
         }
     });
-    gateway.until_told("refused, slow: 1");
+    gateway.until_account_has("refused, slow: 1");
 }
 
 #[test]
@@ -223,13 +225,13 @@ fn strangers_over_udp_are_refused() {
             socket.send_to(&noise, target).unwrap();
         }
     });
-    // Over UDP it goes on as well.
+    // Links over UDP still work.
     exchange(&mut open(far.address, &request(echo(), &[gateway.address])));
     assert!(far.account().contains("over UDP"), "{}", far.account());
 }
 
 #[test]
-fn the_key_of_a_job_that_has_ended_is_refused_and_told_of_once() {
+fn the_key_of_an_ended_job_is_refused_and_reported_once() {
     let host = echo();
     let ended = Daemon::start(Between::Udp);
     exchange(&mut open(ended.address, &request(host, &[])));
@@ -237,9 +239,9 @@ fn the_key_of_a_job_that_has_ended_is_refused_and_told_of_once() {
     let gateway = Process::start(2, SECRET + 1);
     let target = request(host, &[]);
     for _ in 0..3 {
-        assert!(call_as(&porter(SECRET), gateway.address, &target).is_err());
-        // Who gives another number, and does not look whether the gateway knows the secret.
-        let hello = Porter::new(2, [SECRET; 32]).hello([1; 32]);
+        assert!(call_as(&handshake(SECRET), gateway.address, &target).is_err());
+        // A caller with another job number that does not check the gateway's secret.
+        let hello = RelayHandshake::new(2, [SECRET; 32]).hello([1; 32]);
         say(gateway.address, &[&hello[..], &[3; 400]].concat());
     }
     let left = Daemon::start(Between::Udp);
@@ -252,7 +254,7 @@ fn the_key_of_a_job_that_has_ended_is_refused_and_told_of_once() {
         let line = told.lines().find_map(|line| line.strip_prefix(&format!("refused, {kind}: ")));
         line.map_or(0, |count| count.parse::<u32>().unwrap())
     };
-    // Who found no way over UDP has tried TCP besides.
+    // A gateway that fails over UDP has tried TCP as well.
     assert!(counted("job") >= 3, "{told}");
     assert!(counted("secret") >= 6, "{told}");
     for reason in ["belongs to another job", "does not know the job's secret"] {

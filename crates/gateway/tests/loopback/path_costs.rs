@@ -1,4 +1,4 @@
-//! What gateways say that their ways cost.
+//! Path costs that gateways report.
 
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
@@ -16,13 +16,13 @@ fn path_costs(gateway: &Daemon, others: &[SocketAddr]) -> Vec<PathCost> {
     }
 }
 
-/// Where nobody listens, on a host of which nobody remembers anything.
+/// An address where nobody listens, on a host without stored path properties.
 fn nobody() -> SocketAddr {
     TcpListener::bind("127.0.0.9:0").unwrap().local_addr().unwrap()
 }
 
 #[test]
-fn a_gateway_that_is_asked_finds_out_what_its_ways_cost() {
+fn a_gateway_measures_path_costs_when_asked() {
     for between in [Between::Tcp, Between::Udp] {
         let start =
             |calls| Daemon::calling("127.0.0.1:0".parse().unwrap(), between, "127.0.0.0/8", calls);
@@ -48,7 +48,7 @@ fn a_gateway_that_is_asked_finds_out_what_its_ways_cost() {
             }
             thread::yield_now();
         }
-        // That took no connection, and those that are wanted share the link.
+        // Measuring relays no connection, and later connections share the link.
         assert_eq!((near.carries(), far.carries()), (0, 0));
         let mut stream = open(near.address, &request(echo(), &[far.address]));
         exchange(&mut stream);
@@ -57,6 +57,6 @@ fn a_gateway_that_is_asked_finds_out_what_its_ways_cost() {
 }
 
 #[test]
-fn who_asks_about_nothing_is_told_nothing() {
+fn an_empty_query_gets_an_empty_reply() {
     assert_eq!(path_costs(&Daemon::start(Between::Auto), &[]), []);
 }

@@ -61,7 +61,7 @@ impl Pair {
         }
     }
 
-    /// Frames both ways, in turn.
+    /// Sends frames in both directions, alternately.
     fn exchange(&mut self) {
         for _ in 0..50 {
             for rank in 0..2 {
@@ -85,7 +85,7 @@ fn private_ranks_meet_through_the_gateways_of_both_sites_encrypted_or_not() {
         pair.connect(0);
         pair.until(|pair| pair.up == [1, 1]);
         pair.exchange();
-        // On a busy machine a way that was tried besides may be the quicker one, by the peer's alone.
+        // On a busy machine the other attempted path, through the peer's gateway alone, may be faster.
         pair.until(|_| gateways[1].carries() == 1 && gateways[0].carries() <= 1);
     }
 }
@@ -113,11 +113,11 @@ fn a_site_without_a_gateway_calls_the_other_sites() {
     pair.connect(0);
     pair.until(|pair| pair.up == [1, 1]);
     pair.exchange();
-    gateway.until_told("connections: 1 now, 1 in all");
+    gateway.until_account_has("connections: 1 now, 1 in all");
 }
 
 #[test]
-fn when_gateways_die_the_link_is_lost_and_another_leads_there() {
+fn a_link_is_lost_with_its_gateway_and_another_gateway_replaces_it() {
     let first = Daemon::start(Between::Auto);
     let second = Daemon::start(Between::Auto);
     let list = format!("{0}={0},{1}={1}", first.address, second.address);
@@ -144,7 +144,7 @@ fn a_gateway_that_leads_nowhere_is_not_asked_to_connect() {
     };
     let (strange, good, far) = (start("127.0.5.0/24"), start("127.0.0.1"), start("127.0.5.0/24"));
     let far_list = format!("{0}={0}", far.address);
-    // Whichever comes first.
+    // In either order.
     for near in [
         format!("{0},{1}", strange.address, good.address),
         format!("{1},{0}", strange.address, good.address),
@@ -159,7 +159,7 @@ fn a_gateway_that_leads_nowhere_is_not_asked_to_connect() {
 }
 
 #[test]
-fn what_a_gateway_refuses_is_told() {
+fn a_gateways_refusal_is_reported() {
     let gateway = Daemon::on("127.0.0.1:0".parse().unwrap(), Between::Auto, "127.0.5.0/24");
     let list = format!("{0}={0}", gateway.address);
     // Long enough for the answer of a busy gateway.
