@@ -542,7 +542,7 @@ fn mutations_of_real_frames_harm_nobody() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..<_>::default() })]
+    #![proptest_config(ProptestConfig { cases: testing::cases(1500), failure_persistence: None, ..<_>::default() })]
 
     #[test]
     fn well_formed_lies_harm_nobody(lies in prop::collection::vec(lie(), 1..12)) {

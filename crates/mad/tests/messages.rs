@@ -11,8 +11,7 @@ use processes::{Process, job};
 
 #[test]
 fn what_is_packed_is_unpacked() {
-    let first = std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    for seed in first..first + SEEDS {
+    for seed in testing::seeds(SEEDS) {
         println!("seed {seed}");
         let processes = job(2);
         all_exchange(&processes, 1, seed);

@@ -7,7 +7,8 @@ mod random;
 
 use machine::{Rank, Unit, run};
 use plan::{Costs, Groups, Location, Operands, Role, Schedule, Topology};
-use random::{Random, seeds};
+use random::Random;
+use testing::seeds;
 
 struct Case {
     topology: Topology,

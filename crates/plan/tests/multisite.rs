@@ -13,7 +13,8 @@ use plan::{
     Algorithm, Buffer, Call, Cost, Costs, Distance, Location, Operands, Operation, Pairs, Plans,
     Schedule, Step, Topology,
 };
-use random::{Random, seeds};
+use random::Random;
+use testing::seeds;
 
 impl Random {
     fn flip(&mut self) -> bool {

@@ -8,7 +8,8 @@ mod random;
 
 use machine::{Rank, Unit, run};
 use plan::{Cost, Costs, Location, Operands, Operation, Pairs, Schedule, Topology};
-use random::{Random, seeds};
+use random::Random;
+use testing::seeds;
 
 const OPERATIONS: [Operation; 5] = [
     Operation::Reduce,

@@ -8,7 +8,8 @@ mod random;
 
 use plan::{Cost, Costs, Location, Operation, Pairs, Topology, predict};
 use planned::planned;
-use random::{Random, seeds};
+use random::Random;
+use testing::seeds;
 
 /// Sites of `nodes` nodes of `ranks` ranks.
 fn grid(sites: u32, (nodes, ranks): (u32, u32), costs: Costs, pairs: &Pairs) -> Topology {

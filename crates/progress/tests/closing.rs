@@ -8,7 +8,7 @@ use wire::PeerId;
 
 #[test]
 fn all_that_live_hear_whoever_else_is_dead() {
-    for seed in seeds() {
+    for seed in testing::seeds(300) {
         let mut random = Random(seed);
         let size = 2 + random.below(16);
         let mut job = Job::new(seed, size);
@@ -182,12 +182,6 @@ impl Directory for Ring {
 
 fn peer_id(rank: usize) -> PeerId {
     PeerId(rank as u32)
-}
-
-/// Those asked for, or many.
-fn seeds() -> std::ops::Range<u64> {
-    let given = std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok());
-    given.map_or(0..300, |seed: u64| seed..seed + 1)
 }
 
 /// xorshift64* (Vigna).

@@ -32,17 +32,9 @@ impl Random {
     }
 }
 
-/// Runs a scenario with `count` seeds from 0 on. With `CANELE_SEED=7` it is seed 7 alone, with
-/// `CANELE_SEED=7+` as many from 7 on.
+/// Runs a scenario with `count` seeds (`testing::seeds`).
 pub fn for_seeds(count: u64, mut scenario: impl FnMut(u64)) {
-    let wish = std::env::var("CANELE_SEED").unwrap_or_else(|_| "0+".into());
-    let (first, count) = match wish.strip_suffix('+') {
-        Some(first) => (first, count),
-        None => (wish.as_str(), 1),
-    };
-    let first: u64 =
-        first.parse().unwrap_or_else(|_| panic!("CANELE_SEED={wish} is neither 7 nor 7+"));
-    for seed in first..first.saturating_add(count) {
+    for seed in testing::seeds(count) {
         let guard = PrintedOnFailure(seed);
         scenario(seed);
         drop(guard);

@@ -1,18 +1,5 @@
 //! Random numbers that a seed repeats.
 
-use std::ops::Range;
-
-/// Seeds for so many cases, from 0 on: `CANELE_SEED=7` asks for that one alone, `CANELE_SEED=7+` for as many from there.
-pub fn seeds(count: u64) -> Range<u64> {
-    let wish = std::env::var("CANELE_SEED").unwrap_or_else(|_| "0+".into());
-    let (first, count) = match wish.strip_suffix('+') {
-        Some(first) => (first, count),
-        None => (wish.as_str(), 1),
-    };
-    let first = first.parse().unwrap_or_else(|_| panic!("CANELE_SEED={wish} is neither 7 nor 7+"));
-    first..count.saturating_add(first)
-}
-
 /// Numbers from a seed (Steele, Lea, Flood: SplitMix, 2014).
 pub struct Random(pub u64);
 

@@ -37,20 +37,14 @@ fn shm() {
 
 /// Plays seed after seed until the time is over.
 fn within_budget(rails: rails::Kind) {
-    let wish = std::env::var("CANELE_SEED").unwrap_or_else(|_| "0+".into());
-    let (first, alone) = wish.strip_suffix('+').map_or((&wish[..], true), |first| (first, false));
-    let first: u64 =
-        first.parse().unwrap_or_else(|_| panic!("CANELE_SEED={wish} is neither 7 nor 7+"));
     let begin = Instant::now();
-    let mut seed = first;
-    loop {
+    for seed in testing::seeds(u64::MAX) {
+        println!("{rails:?}: seed {seed}");
         play(rails, seed);
-        seed += 1;
-        if alone || begin.elapsed() > BUDGET {
+        if begin.elapsed() > BUDGET * testing::budget() as u32 {
             break;
         }
     }
-    println!("{rails:?}: seeds {first}..{seed}");
 }
 
 /// All members of a job act, then nothing may be left.
