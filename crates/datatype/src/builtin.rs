@@ -65,7 +65,7 @@ pub(crate) enum Element {
 
 /// Places of an element's basic elements, in bytes, with the padding of this ABI's C compilers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct ElementLayout {
     value: Element,
     /// Second member of a pair, with its offset.
     index: Option<(isize, Element)>,
@@ -75,7 +75,7 @@ pub(crate) struct Shape {
     pub alignment: usize,
 }
 
-impl Shape {
+impl ElementLayout {
     fn basic(element: Element, size: usize, alignment: usize) -> Self {
         Self { value: element, index: None, size, extent: size as isize, alignment }
     }
@@ -98,27 +98,27 @@ impl Shape {
 
 impl Element {
     /// Returns the places of the element's parts in memory.
-    pub fn shape(self) -> Shape {
+    pub fn shape(self) -> ElementLayout {
         match self {
-            Self::I8 | Self::U8 | Self::Bytes1 => Shape::basic(self, 1, 1),
-            Self::I16 | Self::U16 | Self::Bytes2 => Shape::basic(self, 2, 2),
-            Self::I32 | Self::U32 | Self::Wchar | Self::F32 => Shape::basic(self, 4, 4),
-            Self::Bytes4 => Shape::basic(self, 4, 2),
+            Self::I8 | Self::U8 | Self::Bytes1 => ElementLayout::basic(self, 1, 1),
+            Self::I16 | Self::U16 | Self::Bytes2 => ElementLayout::basic(self, 2, 2),
+            Self::I32 | Self::U32 | Self::Wchar | Self::F32 => ElementLayout::basic(self, 4, 4),
+            Self::Bytes4 => ElementLayout::basic(self, 4, 2),
             Self::I64 | Self::U64 | Self::Long | Self::UnsignedLong | Self::F64 => {
-                Shape::basic(self, 8, 8)
+                ElementLayout::basic(self, 8, 8)
             }
-            Self::C32 => Shape::basic(self, 8, 4),
-            Self::I128 | Self::F80 | Self::Bytes16 => Shape::basic(self, 16, 16),
-            Self::C64 => Shape::basic(self, 16, 8),
-            Self::C80 | Self::Bytes32 => Shape::basic(self, 32, 16),
-            Self::F32I32 => Shape::pair(Self::F32, Self::I32),
-            Self::F64I32 => Shape::pair(Self::F64, Self::I32),
-            Self::LongI32 => Shape::pair(Self::Long, Self::I32),
-            Self::I32I32 => Shape::pair(Self::I32, Self::I32),
-            Self::I16I32 => Shape::pair(Self::I16, Self::I32),
-            Self::F80I32 => Shape::pair(Self::F80, Self::I32),
-            Self::F32F32 => Shape::pair(Self::F32, Self::F32),
-            Self::F64F64 => Shape::pair(Self::F64, Self::F64),
+            Self::C32 => ElementLayout::basic(self, 8, 4),
+            Self::I128 | Self::F80 | Self::Bytes16 => ElementLayout::basic(self, 16, 16),
+            Self::C64 => ElementLayout::basic(self, 16, 8),
+            Self::C80 | Self::Bytes32 => ElementLayout::basic(self, 32, 16),
+            Self::F32I32 => ElementLayout::pair(Self::F32, Self::I32),
+            Self::F64I32 => ElementLayout::pair(Self::F64, Self::I32),
+            Self::LongI32 => ElementLayout::pair(Self::Long, Self::I32),
+            Self::I32I32 => ElementLayout::pair(Self::I32, Self::I32),
+            Self::I16I32 => ElementLayout::pair(Self::I16, Self::I32),
+            Self::F80I32 => ElementLayout::pair(Self::F80, Self::I32),
+            Self::F32F32 => ElementLayout::pair(Self::F32, Self::F32),
+            Self::F64F64 => ElementLayout::pair(Self::F64, Self::F64),
         }
     }
 

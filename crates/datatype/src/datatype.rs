@@ -241,9 +241,9 @@ impl Datatype {
         (lower, upper - lower)
     }
 
-    /// Returns the span of the data of `count` elements: the offset of the lowest byte from the
-    /// first element's address, and the length to the end of the highest. None if it exceeds the
-    /// address space.
+    /// Returns the span of the data of `count` elements. It consists of the offset of the lowest
+    /// byte from the first element's address, and the length to the end of the highest. None if it
+    /// exceeds the address space.
     pub fn reach(&self, count: usize) -> Option<(isize, usize)> {
         let Some(Edges { lower, upper }) = self.0.bounds.data.filter(|_| count > 0) else {
             return Some((0, 0));

@@ -36,7 +36,7 @@ proptest! {
     }
 
     #[test]
-    fn a_vector_is_what_its_blocks_are(
+    fn a_vector_equals_its_blocks(
         recipe in recipe(), count in 0i64..5, block in 0i64..4, stride in -200i64..200,
     ) {
         let old = recipe.make();
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_in_pieces_is_read_again_and_nothing_else_changes(
+    fn data_written_in_pieces_are_read_again_and_nothing_else_changes(
         recipe in recipe(),
         count in 0usize..4,
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
@@ -189,7 +189,7 @@ fn types_beyond_the_address_space_are_refused() {
     );
 }
 
-/// How a type is built.
+/// Recipe of a type.
 #[derive(Clone, Debug)]
 enum Recipe {
     Basic(Builtin),
@@ -205,7 +205,7 @@ enum Recipe {
     Resized(i64, i64, Box<Self>),
     /// Size, part and start in each dimension.
     Subarray(Vec<(i64, i64, i64)>, ArrayOrder, Box<Self>),
-    /// What one of the processes has, counted modulo their number.
+    /// Part of one process, whose rank is taken modulo their number.
     Darray(Vec<Cut>, i64, ArrayOrder, Box<Self>),
 }
 
@@ -354,7 +354,7 @@ impl Recipe {
     }
 }
 
-/// The type that its own envelope and contents describe (MPI-5.0 §5.1.13).
+/// Builds the type that its own envelope and contents describe (MPI-5.0 §5.1.13).
 fn rebuild(made: &Datatype) -> Datatype {
     let Contents { combiner, integers, addresses, datatypes } = made.contents();
     let old = datatypes.first().map(rebuild);
@@ -393,7 +393,7 @@ fn rebuild(made: &Datatype) -> Datatype {
     again.expect("it was built before")
 }
 
-/// The cuts that the number of dimensions, sizes, distributions, blocks and processes describe.
+/// Returns the cuts from the number of dimensions, sizes, distributions, blocks and processes.
 fn cuts_of(integers: &[i64]) -> Vec<Cut> {
     let dimensions = integers[0] as usize;
     let cut = |axis: usize| {
@@ -423,8 +423,9 @@ fn subarray(dimensions: &[(i64, i64, i64)], old: &Map) -> Map {
     Map::concat(parts).marked(0, elements * old.extent())
 }
 
-/// The elements of an array that one process has, in the array's order: in each dimension the blocks go
-/// round the processes, whose ranks are in row-major order (MPI-5.0 §5.1.4).
+/// Returns the elements of an array that one process has, in the array's order. In each dimension
+/// the blocks are dealt round robin to the processes, whose ranks are in row-major order (MPI-5.0
+/// §5.1.4).
 fn darray(cuts: &[Cut], rank: i64, order: ArrayOrder, old: &Map) -> Map {
     let mut axes: Vec<usize> = (0..cuts.len()).collect();
     if order == ArrayOrder::C {
@@ -457,7 +458,7 @@ struct Map {
     entries: Vec<Entry>,
     lower_markers: Vec<i64>,
     upper_markers: Vec<i64>,
-    /// Where the elements that the map was put together from end, padding included.
+    /// Ends of the elements that the map was made of, padding included.
     ends: Vec<i64>,
 }
 
@@ -574,12 +575,12 @@ impl Map {
 struct Field {
     memory: Region,
     region: Region,
-    /// Where in memory each byte of the stream lies.
+    /// Offset in memory of each byte of the stream.
     places: Vec<usize>,
 }
 
 impl Field {
-    /// `None` for what needs too much memory to be worth it.
+    /// Makes a field; `None` if it needs too much memory.
     fn new(recipe: &Recipe, count: usize) -> Option<Self> {
         let map = recipe.map();
         let bytes = map.bytes();
@@ -611,7 +612,7 @@ impl Field {
     }
 }
 
-/// The parts of `0..len` between the cuts.
+/// Returns the parts of `0..len` between the cuts.
 fn pieces_of(len: usize, cuts: &[prop::sample::Index]) -> Vec<std::ops::Range<usize>> {
     let mut ends: Vec<_> = cuts.iter().map(|cut| cut.index(len + 1)).collect();
     ends.extend([0, len]);

@@ -2,10 +2,10 @@
 //!
 //! From 2 KiB on the C library copies by `rep movsb` if the processor reports that it is fast.
 //! AMD's processors do, but there it takes two to six times as long if the addresses are not
-//! aligned alike: if the target is a few bytes behind the source, counted within their pages (glibc
-//! bug 30994, avoided from 2.39 on). This is the case between page-aligned memory, as all shared
-//! memory is, and memory from `malloc`, which begins sixteen bytes behind a page. Copies by
-//! registers are as fast there as on aligned memory.
+//! aligned alike. That is if the target is a few bytes behind the source, counted within their
+//! pages (glibc bug 30994, avoided from 2.39 on). This is the case between page-aligned memory, as
+//! all shared memory is, and memory from `malloc`, which begins sixteen bytes behind a page. Copies
+//! by registers are as fast there as on aligned memory.
 
 /// Copies like `copy_nonoverlapping`, short lengths without a call.
 ///

@@ -23,23 +23,23 @@ pub struct Span {
 /// Cloning is cheap (a reference count at most) and copies no data.
 #[derive(Clone, Debug)]
 pub struct Region {
-    shape: Shape,
+    shape: RegionShape,
     /// Start of the region, which is the bytes `start..start + len` of the shape's stream.
     start: usize,
     len: usize,
 }
 
 #[derive(Clone, Debug)]
-enum Shape {
+enum RegionShape {
     Flat(*mut u8),
     Strided { base: *mut u8, layout: Arc<Layout> },
-    Chain(Arc<[Link]>),
+    Chain(Arc<[ChainLink]>),
     Owned(Arc<Buffer>),
 }
 
 /// A part of a chain, and the start of its stream in the chain's.
 #[derive(Debug)]
-struct Link {
+struct ChainLink {
     start: usize,
     region: Region,
 }
@@ -68,7 +68,7 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Makes a region of no bytes.
     pub const fn empty() -> Self {
-        Self { shape: Shape::Flat(std::ptr::null_mut()), start: 0, len: 0 }
+        Self { shape: RegionShape::Flat(std::ptr::null_mut()), start: 0, len: 0 }
     }
 
     /// Makes a region of `len` contiguous bytes at `address`.
@@ -77,7 +77,7 @@ impl Region {
     /// The memory must stay valid for reads (and, if the region is received into, for writes) until
     /// the last clone of the region is dropped or unused.
     pub unsafe fn new(address: *mut u8, len: usize) -> Self {
-        Self { shape: Shape::Flat(address), start: 0, len }
+        Self { shape: RegionShape::Flat(address), start: 0, len }
     }
 
     /// Makes a region of `count` elements of `layout`, the first one at `address`.
@@ -87,14 +87,18 @@ impl Region {
     pub unsafe fn elements(address: *mut u8, count: usize, layout: &Arc<Layout>) -> Self {
         let len = layout.size() * count;
         if layout.is_contiguous() {
-            return Self { shape: Shape::Flat(address), start: 0, len };
+            return Self { shape: RegionShape::Flat(address), start: 0, len };
         }
         if let (Some(only), 1) = (layout.only(), count) {
             // SAFETY: the segment belongs to the element that the caller guarantees.
             let address = unsafe { address.offset(only.offset) };
-            return Self { shape: Shape::Flat(address), start: 0, len };
+            return Self { shape: RegionShape::Flat(address), start: 0, len };
         }
-        Self { shape: Shape::Strided { base: address, layout: Arc::clone(layout) }, start: 0, len }
+        Self {
+            shape: RegionShape::Strided { base: address, layout: Arc::clone(layout) },
+            start: 0,
+            len,
+        }
     }
 
     /// Makes a region of `count` elements of `layout`, the first one at `start` bytes from the
@@ -105,7 +109,7 @@ impl Region {
         let len = layout.size().checked_mul(count)?;
         if len > 0 && layout.is_contiguous() {
             let first = usize::try_from(start).ok()?;
-            let shape = Shape::Flat(span.address.wrapping_add(first));
+            let shape = RegionShape::Flat(span.address.wrapping_add(first));
             return (first.checked_add(len)? <= span.len).then_some(Self { shape, start: 0, len });
         }
         let inside = |index: usize| {
@@ -129,25 +133,25 @@ impl Region {
     /// Concatenates the streams of `parts`. Parts that are adjacent in memory become one.
     pub fn chain(parts: impl IntoIterator<Item = Region>) -> Self {
         let mut len = 0;
-        let mut links: Vec<Link> = Vec::new();
+        let mut links: Vec<ChainLink> = Vec::new();
         for region in parts.into_iter().filter(|region| !region.is_empty()) {
             let start = len;
             len += region.len;
             match links.last_mut() {
                 Some(last) if last.region.goes_on_in(&region) => last.region.len += region.len,
-                _ => links.push(Link { start, region }),
+                _ => links.push(ChainLink { start, region }),
             }
         }
-        match <[Link; 1]>::try_from(links) {
+        match <[ChainLink; 1]>::try_from(links) {
             Ok([only]) => only.region,
-            Err(links) => Self { shape: Shape::Chain(links.into()), start: 0, len },
+            Err(links) => Self { shape: RegionShape::Chain(links.into()), start: 0, len },
         }
     }
 
     /// True if both are contiguous memory of others, and `next` begins at the end of this region.
     fn goes_on_in(&self, next: &Self) -> bool {
         match (&self.shape, &next.shape) {
-            (Shape::Flat(address), Shape::Flat(following)) => {
+            (RegionShape::Flat(address), RegionShape::Flat(following)) => {
                 let end = address.wrapping_add(self.start + self.len);
                 std::ptr::eq(end, following.wrapping_add(next.start))
             }
@@ -163,7 +167,7 @@ impl Region {
     /// Makes a region of the bytes of `data`, owned by the region itself and its clones.
     pub fn from_box(data: Box<[u8]>) -> Self {
         let len = data.len();
-        Self { shape: Shape::Owned(Buffer::new(data, false)), start: 0, len }
+        Self { shape: RegionShape::Owned(Buffer::new(data, false)), start: 0, len }
     }
 
     /// Makes a region of `len` bytes with arbitrary contents, owned by the region itself and its
@@ -172,7 +176,7 @@ impl Region {
         if len < SCRATCH_MIN {
             return Self::owned(len);
         }
-        Self { shape: Shape::Owned(Buffer::new(scratch::take(len), true)), start: 0, len }
+        Self { shape: RegionShape::Owned(Buffer::new(scratch::take(len), true)), start: 0, len }
     }
 
     /// Length of the stream in bytes.
@@ -194,29 +198,31 @@ impl Region {
     pub fn slice(&self, offset: usize, len: usize) -> Self {
         self.check(offset, len);
         match &self.shape {
-            Shape::Chain(links) if len > 0 => self.slice_of_chain(links, offset, len),
+            RegionShape::Chain(links) if len > 0 => self.slice_of_chain(links, offset, len),
             shape => Self { shape: shape.clone(), start: self.start + offset, len },
         }
     }
 
     /// Returns a slice of one link, which may be contiguous, if all of it lies there.
     #[inline(never)]
-    fn slice_of_chain(&self, links: &Arc<[Link]>, offset: usize, len: usize) -> Self {
+    fn slice_of_chain(&self, links: &Arc<[ChainLink]>, offset: usize, len: usize) -> Self {
         let start = self.start + offset;
-        let Link { start: before, region } = &links[link_of(links, start)];
+        let ChainLink { start: before, region } = &links[link_of(links, start)];
         match start - before + len <= region.len {
             true => region.slice(start - before, len),
-            false => Self { shape: Shape::Chain(Arc::clone(links)), start, len },
+            false => Self { shape: RegionShape::Chain(Arc::clone(links)), start, len },
         }
     }
 
     /// Returns the memory as one span, if it is contiguous.
     pub fn as_span(&self) -> Option<Span> {
         let address = match &self.shape {
-            Shape::Flat(address) => address.wrapping_add(self.start),
-            Shape::Owned(buffer) => buffer.address.wrapping_add(self.start),
-            Shape::Strided { .. } | Shape::Chain(_) if self.is_empty() => std::ptr::null_mut(),
-            Shape::Strided { .. } | Shape::Chain(_) => return self.as_single_span(),
+            RegionShape::Flat(address) => address.wrapping_add(self.start),
+            RegionShape::Owned(buffer) => buffer.address.wrapping_add(self.start),
+            RegionShape::Strided { .. } | RegionShape::Chain(_) if self.is_empty() => {
+                std::ptr::null_mut()
+            }
+            RegionShape::Strided { .. } | RegionShape::Chain(_) => return self.as_single_span(),
         };
         Some(Span { address, len: self.len })
     }
@@ -289,7 +295,7 @@ impl Region {
             true
         };
         match &self.shape {
-            Shape::Strided { base, layout } => {
+            RegionShape::Strided { base, layout } => {
                 let elements = Strided { base: *base, layout, offset: self.start + offset, len };
                 // SAFETY: the region's maker guaranteed the elements, and the caller `len` bytes of
                 // memory.
@@ -311,11 +317,13 @@ impl Region {
         match self.shape {
             // SAFETY: the region's maker guaranteed the bytes; the vector's reserved memory holds
             // as many, and is distinct.
-            Shape::Flat(address) => unsafe {
+            RegionShape::Flat(address) => unsafe {
                 let from = address.wrapping_add(self.start);
                 copy_many(from, to.as_mut_ptr().cast(), self.len);
             },
-            Shape::Strided { .. } | Shape::Chain(_) | Shape::Owned(_) => self.copy_to(to),
+            RegionShape::Strided { .. } | RegionShape::Chain(_) | RegionShape::Owned(_) => {
+                self.copy_to(to)
+            }
         }
         // SAFETY: the bytes up to here were written above.
         unsafe { target.set_len(target.len() + self.len) };
@@ -425,14 +433,16 @@ impl Region {
         }
         let offset = self.start + offset;
         match &self.shape {
-            Shape::Flat(address) => visitor(Span { address: address.wrapping_add(offset), len }),
-            Shape::Owned(buffer) => {
+            RegionShape::Flat(address) => {
+                visitor(Span { address: address.wrapping_add(offset), len })
+            }
+            RegionShape::Owned(buffer) => {
                 visitor(Span { address: buffer.address.wrapping_add(offset), len })
             }
-            Shape::Strided { base, layout } => {
+            RegionShape::Strided { base, layout } => {
                 Strided { base: *base, layout, offset, len }.visit(visitor)
             }
-            Shape::Chain(links) => visit_chain(links, offset, len, visitor),
+            RegionShape::Chain(links) => visit_chain(links, offset, len, visitor),
         }
     }
 
@@ -440,9 +450,9 @@ impl Region {
     #[inline(always)]
     fn flat(&self) -> Option<*mut u8> {
         match &self.shape {
-            Shape::Flat(address) => Some(address.wrapping_add(self.start)),
-            Shape::Owned(buffer) => Some(buffer.address.wrapping_add(self.start)),
-            Shape::Strided { .. } | Shape::Chain(_) => None,
+            RegionShape::Flat(address) => Some(address.wrapping_add(self.start)),
+            RegionShape::Owned(buffer) => Some(buffer.address.wrapping_add(self.start)),
+            RegionShape::Strided { .. } | RegionShape::Chain(_) => None,
         }
     }
 
@@ -506,12 +516,12 @@ fn copy_scattered(to: Region, from: Region) {
 }
 
 /// Returns the link that holds this byte of the chain's stream.
-fn link_of(links: &[Link], offset: usize) -> usize {
+fn link_of(links: &[ChainLink], offset: usize) -> usize {
     links.partition_point(|link| link.start <= offset) - 1
 }
 
 fn visit_chain(
-    links: &[Link],
+    links: &[ChainLink],
     offset: usize,
     len: usize,
     visitor: &mut dyn FnMut(Span) -> bool,
@@ -592,11 +602,11 @@ mod tests {
             lens
         };
         let whole = Region::chain([part(0, 3), part(3, 0), part(3, 2), part(5, 3)]);
-        assert!(matches!(whole.shape, Shape::Flat(_)));
+        assert!(matches!(whole.shape, RegionShape::Flat(_)));
         assert_eq!(whole.to_vec(), b"abcdefgh");
         let apart = Region::chain([part(4, 2), part(6, 2), part(0, 3)]);
         assert_eq!((spans(&apart), apart.to_vec()), (vec![4, 3], b"efghabc".to_vec()));
-        assert!(matches!(apart.slice(1, 3).shape, Shape::Flat(_)));
+        assert!(matches!(apart.slice(1, 3).shape, RegionShape::Flat(_)));
         assert_eq!(apart.slice(1, 3).to_vec(), b"fgh");
         assert_eq!(apart.slice(4, 3).as_span().map(|span| span.address), Some(address));
         assert_eq!(apart.slice(3, 2).to_vec(), b"ha");

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::Random;
+use crate::Xorshift;
 use crate::graph::Graph;
 
 /// Returns the side of every rank, 0 or 1, with at most `rooms` ranks on each. If one side has room
@@ -13,12 +13,12 @@ pub(crate) fn bisect(graph: &Graph, rooms: [u64; 2]) -> Vec<u8> {
     debug_assert!(rooms[0] + rooms[1] >= size as u64, "more ranks than room");
     match rooms.iter().position(|room| *room >= size as u64) {
         Some(side) => vec![side as u8; size],
-        None => cut(graph, &vec![1; size], rooms, &mut Random::new()),
+        None => cut(graph, &vec![1; size], rooms, &mut Xorshift::new()),
     }
 }
 
 /// Bisects a graph whose vertices stand for `sizes` ranks each.
-fn cut(graph: &Graph, sizes: &[u64], rooms: [u64; 2], random: &mut Random) -> Vec<u8> {
+fn cut(graph: &Graph, sizes: &[u64], rooms: [u64; 2], random: &mut Xorshift) -> Vec<u8> {
     let coarse = coarsen(graph, sizes, random).map(|coarse| {
         let cut = cut(&coarse.graph, &coarse.sizes, rooms, random);
         coarse.stands_for.iter().map(|&vertex| cut[vertex as usize]).collect()
@@ -40,7 +40,7 @@ struct Coarse {
 }
 
 /// Merges pairs of vertices; none if the graph is small, or there are few pairs.
-fn coarsen(graph: &Graph, sizes: &[u64], random: &mut Random) -> Option<Coarse> {
+fn coarsen(graph: &Graph, sizes: &[u64], random: &mut Xorshift) -> Option<Coarse> {
     let size = sizes.len();
     if size <= SMALL {
         return None;
@@ -67,7 +67,7 @@ fn coarsen(graph: &Graph, sizes: &[u64], random: &mut Random) -> Option<Coarse> 
 }
 
 /// Pairs vertices with the most traffic, as long as no pair is too large for an even cut.
-fn pair(graph: &Graph, sizes: &[u64], random: &mut Random) -> Vec<Option<u32>> {
+fn pair(graph: &Graph, sizes: &[u64], random: &mut Xorshift) -> Vec<Option<u32>> {
     let size = sizes.len();
     let most = (sizes.iter().sum::<u64>() / SMALL as u64).max(2);
     let mut order: Vec<u32> = (0..size as u32).collect();

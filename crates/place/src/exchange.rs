@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::graph::Graph;
-use crate::{Host, Random};
+use crate::{Host, Xorshift};
 
 /// Assignment of ranks to hosts, with each rank's traffic to hosts and sites.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl<'a> Assignment<'a> {
         if self.with_host.is_empty() {
             return;
         }
-        let mut random = Random::new();
+        let mut random = Xorshift::new();
         let mut current = self.clone();
         for trial in 0..TRIALS_MAX.min(TRIAL_RANKS / size) {
             let mut changed = current.clone();

@@ -4,10 +4,10 @@
 //! the slots of the hosts ([`Host`]). All callers get the same result. Traffic between sites counts
 //! before traffic between hosts.
 //!
-//! The graph is bisected repeatedly, first among sites, then among the hosts of each (`bisect`:
-//! multilevel, after Hendrickson and Leland, *A multilevel algorithm for partitioning graphs*, SC
-//! 1995; refined after Fiduccia and Mattheyses, DAC 1982). Then ranks of all hosts change places as
-//! long as that helps (`exchange`).
+//! The graph is bisected repeatedly (`bisect`), first among sites, then among the hosts of each.
+//! The algorithm is multilevel, after Hendrickson and Leland, *A multilevel algorithm for
+//! partitioning graphs*, SC 1995. Cuts are refined after Fiduccia and Mattheyses, DAC 1982. Then
+//! ranks of all hosts change places as long as that helps (`exchange`).
 //!
 //! [`traffic`] holds the counts of ranks.
 #![forbid(unsafe_code)]
@@ -112,9 +112,9 @@ fn assign(graph: &Graph, members: &[u32], parts: &[Part], host_of_rank: &mut [u3
 
 /// Pseudorandom numbers, the same in every process (Marsaglia, *Xorshift RNGs*, 2003).
 #[derive(Clone, Debug)]
-struct Random(u64);
+struct Xorshift(u64);
 
-impl Random {
+impl Xorshift {
     fn new() -> Self {
         Self(0x9e37_79b9_7f4a_7c15)
     }

@@ -21,8 +21,8 @@ fn grid(ranks: u32, sites: u32) -> Topology {
     Topology::new(&locations, false, Costs::default())
 }
 
-/// Returns a lower bound for an operation: one message over the greatest distance, and the bytes
-/// that some rank, some node's network, or the path between two sites must carry.
+/// Returns a lower bound for an operation. It counts one message over the greatest distance, and
+/// the bytes that some rank, some node's network, or the path between two sites must carry.
 fn bound_ns(call: &Call, topology: &Topology) -> u64 {
     let Costs { node, site, wide, .. } = *topology.costs();
     let (ranks, sites) = (u64::from(topology.size()), u64::from(topology.sites()));

@@ -4,11 +4,11 @@ mod machine;
 
 use std::sync::Arc;
 
-use machine::{Rank, Unit, run as run_on};
+use machine::{TestRank, Unit, run as run_on};
 use plan::{Algorithm, Cost, Costs, Operands, Operation, Schedule, Step, Topology};
 
 /// Runs all ranks to their end and returns their outputs.
-fn run(ranks: Vec<Rank>) -> Vec<Vec<Unit>> {
+fn run(ranks: Vec<TestRank>) -> Vec<Vec<Unit>> {
     let topology = Topology::flat(ranks.len() as u32, false, Costs::default());
     run_on(ranks, &topology).outputs
 }
@@ -23,7 +23,7 @@ const LENGTHS: [u64; 4] = [0, 1, 7, 100];
 /// Bytes of a page of shared segments: some blocks fit on one together, others are longer than one.
 const PAGE: u64 = 64;
 
-/// Returns one node with a core for each rank, and an oversubscribed one; and one for each
+/// Returns one node with a core for each rank, and an oversubscribed one. More follow for each
 /// algorithm of the operation, also with work that costs more than waiting.
 fn machines(size: u32, operation: Operation) -> Vec<Topology> {
     let plain = |is_oversubscribed| Topology::flat(size, is_oversubscribed, Costs::default());
@@ -134,7 +134,7 @@ fn barrier_waits_for_everyone_in_log_rounds() {
             }
         }
         assert!(known.iter().all(|known| *known == (1u64 << size) - 1));
-        run(schedules.into_iter().map(|one| Rank::new(one, vec![], vec![])).collect());
+        run(schedules.into_iter().map(|one| TestRank::new(one, vec![], vec![])).collect());
     }
 }
 
@@ -204,7 +204,7 @@ fn oversubscribed_barrier_makes_each_rank_wait_once_and_the_first_twice() {
             assert!(before.iter().all(|step| matches!(step, Step::Receive { .. })));
             assert_eq!(before.len() as u32, size - 1);
         }
-        run(schedules.into_iter().map(|one| Rank::new(one, vec![], vec![])).collect());
+        run(schedules.into_iter().map(|one| TestRank::new(one, vec![], vec![])).collect());
     }
 }
 
@@ -221,7 +221,7 @@ fn broadcast_gives_everyone_the_roots_data() {
                     let rank = |rank| {
                         let none = || vec![Unit::Nothing; len as usize];
                         let output = if rank == root { data.clone() } else { none() };
-                        Rank::new(plan::broadcast(rank, &machine, root, len), vec![], output)
+                        TestRank::new(plan::broadcast(rank, &machine, root, len), vec![], output)
                     };
                     let outputs = run((0..size).map(rank).collect());
                     assert!(outputs.iter().all(|output| *output == data));
@@ -249,7 +249,7 @@ fn two_trees_reach_all_and_keep_their_order() {
             let rank = |rank| {
                 let none = || vec![Unit::Nothing; len as usize];
                 let output = if rank == root { data.clone() } else { none() };
-                Rank::new(plan::broadcast(rank, &machine, root, len), vec![], output)
+                TestRank::new(plan::broadcast(rank, &machine, root, len), vec![], output)
             };
             let outputs = run((0..size).map(rank).collect());
             assert!(outputs.iter().all(|output| *output == data), "{len} to {size}");
@@ -270,7 +270,7 @@ fn two_trees_reach_all_and_keep_their_order() {
                     (true, false) => vec![Unit::Nothing; len as usize],
                     (false, _) => vec![],
                 };
-                Rank::new(plan::reduce(rank, &machine, root, operands), mine(rank), output)
+                TestRank::new(plan::reduce(rank, &machine, root, operands), mine(rank), output)
             };
             let found = &run((0..size).map(rank).collect())[root as usize];
             assert!(found.iter().all(|unit| unit.is_all_below(size)), "{len} of {size}");
@@ -306,13 +306,13 @@ fn gather_and_scatter_move_blocks_to_and_from_the_root() {
                         let at = (0..root).map(sizes).sum::<u64>() as usize;
                         output[at..at + own.len()].clone_from_slice(&own);
                     }
-                    Rank::new(schedule, own, output)
+                    TestRank::new(schedule, own, output)
                 });
                 assert_eq!(run(gathers.collect())[root as usize], whole);
                 let scatters = (0..size).map(|rank| {
                     let schedule = plan::scatter(rank, other, root, &sizes, uniform, in_place);
                     let input = if rank == root { whole.clone() } else { vec![] };
-                    Rank::new(schedule, input, vec![Unit::Nothing; sizes(rank) as usize])
+                    TestRank::new(schedule, input, vec![Unit::Nothing; sizes(rank) as usize])
                 });
                 for (rank, output) in run(scatters.collect()).into_iter().enumerate() {
                     if !(in_place && rank as u32 == root) {
@@ -349,7 +349,7 @@ fn allgather_gives_everyone_everything() {
                             0,
                         ));
                     }
-                    Rank::new(schedule, block(rank, sizes(rank), 0), output)
+                    TestRank::new(schedule, block(rank, sizes(rank), 0), output)
                 };
                 assert!(run((0..size).map(rank).collect()).iter().all(|output| *output == whole));
             }
@@ -370,7 +370,7 @@ fn alltoall_exchanges_every_pair() {
                 let schedule = plan::alltoall(rank, &machine, &sends, &receives, uniform);
                 let input = (0..size).flat_map(|to| block(rank, pair(rank, to), to)).collect();
                 let len: u64 = (0..size).map(|from| pair(from, rank)).sum();
-                Rank::new(schedule, input, vec![Unit::Nothing; len as usize])
+                TestRank::new(schedule, input, vec![Unit::Nothing; len as usize])
             };
             for (rank, output) in run((0..size).map(rank).collect()).into_iter().enumerate() {
                 let rank = rank as u32;
@@ -399,7 +399,7 @@ fn reductions_combine_every_operand_once_and_in_order() {
                 for machine in machines(size, Operation::Allreduce) {
                     let all = (0..size).map(|rank| {
                         let schedule = plan::allreduce(rank, &machine, operands);
-                        Rank::new(schedule, mine(rank), place(rank))
+                        TestRank::new(schedule, mine(rank), place(rank))
                     });
                     let found = run(all.collect());
                     assert!(found.iter().flatten().all(|unit| unit.is_all_below(size)));
@@ -409,14 +409,14 @@ fn reductions_combine_every_operand_once_and_in_order() {
                     let one = (0..size).map(|rank| {
                         let schedule = plan::reduce(rank, &machine, root, operands);
                         let output = if rank == root { place(rank) } else { vec![] };
-                        Rank::new(schedule, mine(rank), output)
+                        TestRank::new(schedule, mine(rank), output)
                     });
                     let found = &run(one.collect())[root as usize];
                     assert!(found.iter().all(|unit| unit.is_all_below(size)));
                 }
                 for machine in machines(size, Operation::Scan) {
                     let scans = (0..size).map(|rank| {
-                        Rank::new(plan::scan(rank, &machine, operands), mine(rank), place(rank))
+                        TestRank::new(plan::scan(rank, &machine, operands), mine(rank), place(rank))
                     });
                     for (rank, output) in (1..).zip(run(scans.collect())) {
                         assert!(output.iter().all(|unit| unit.is_all_below(rank)));
@@ -424,7 +424,11 @@ fn reductions_combine_every_operand_once_and_in_order() {
                 }
                 for machine in machines(size, Operation::Exscan) {
                     let exscans = (0..size).map(|rank| {
-                        Rank::new(plan::exscan(rank, &machine, operands), mine(rank), place(rank))
+                        TestRank::new(
+                            plan::exscan(rank, &machine, operands),
+                            mine(rank),
+                            place(rank),
+                        )
                     });
                     for (rank, output) in (0..).zip(run(exscans.collect())).skip(1) {
                         assert!(output.iter().all(|unit| unit.is_all_below(rank)));
@@ -449,7 +453,7 @@ fn reduce_scatter_gives_each_its_block() {
                     Operands { len, element: 1024, commutes, is_exact: commutes, in_place: false };
                 let schedule = plan::reduce_scatter(rank, machine, &counts, operands);
                 let input = vec![Unit::operand(rank, commutes); len as usize];
-                Rank::new(schedule, input, vec![Unit::Nothing; counts(rank) as usize])
+                TestRank::new(schedule, input, vec![Unit::Nothing; counts(rank) as usize])
             });
             assert!(run(ranks.collect()).iter().flatten().all(|unit| unit.is_all_below(size)));
         }

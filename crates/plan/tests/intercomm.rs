@@ -5,21 +5,21 @@
 mod machine;
 mod random;
 
-use machine::{Rank, Unit, run};
+use machine::{TestRank, Unit, run};
 use plan::{Costs, Groups, Location, Operands, Role, Schedule, Topology};
 use random::Random;
 use testing::seeds;
 
-struct Case {
+struct GroupCase {
     topology: Topology,
     sizes: [u32; 2],
-    /// The group of the root, and the root's rank in it.
+    /// Group of the root, and the root's rank in it.
     root: (usize, u32),
     operands: Operands,
     blocks: Vec<u64>,
 }
 
-impl Case {
+impl GroupCase {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
         let sizes = [1 + random.below(20) as u32, 1 + random.below(20) as u32];
@@ -39,8 +39,9 @@ impl Case {
         Self { topology, sizes, root, operands, blocks }
     }
 
-    /// Runs what `make` gives for every rank, by group and rank in it, and gives the outputs by these.
-    fn run(&self, make: impl Fn(usize, u32, u32, Groups) -> Rank) -> [Vec<Vec<Unit>>; 2] {
+    /// Runs the schedules of `make` for every rank, by group and rank in it, and returns the
+    /// outputs in the same order.
+    fn run(&self, make: impl Fn(usize, u32, u32, Groups) -> TestRank) -> [Vec<Vec<Unit>>; 2] {
         let halves = [0..self.sizes[0], self.sizes[0]..self.sizes[0] + self.sizes[1]];
         let ranks = (0..self.sizes[0] + self.sizes[1]).map(|rank| {
             let group = usize::from(rank >= self.sizes[0]);
@@ -66,7 +67,7 @@ impl Case {
         vec![Unit::operand(rank, self.operands.commutes); self.operands.len as usize]
     }
 
-    /// The other group's operands, combined.
+    /// True if all units are the combination of the other group's operands.
     fn is_sum(&self, group: usize, units: &[Unit]) -> bool {
         units.iter().all(|unit| unit.is_all_below(self.sizes[1 - group]))
     }
@@ -88,9 +89,9 @@ fn nothing(len: u64) -> Vec<Unit> {
     vec![Unit::Nothing; len as usize]
 }
 
-fn on_all(check: impl Fn(&Case)) {
+fn on_all(check: impl Fn(&GroupCase)) {
     for seed in seeds(100) {
-        let told = std::panic::AssertUnwindSafe(|| check(&Case::new(seed)));
+        let told = std::panic::AssertUnwindSafe(|| check(&GroupCase::new(seed)));
         if let Err(panic) = std::panic::catch_unwind(told) {
             eprintln!("CANELE_SEED={seed} repeats this");
             std::panic::resume_unwind(panic);
@@ -107,7 +108,7 @@ fn data_go_from_a_root_to_the_other_group_and_back() {
             let role = case.role(group, rank);
             let schedule = groups.broadcast(merged, &case.topology, role, data.len() as u64);
             let output = if role == Role::Root { data.clone() } else { nothing(data.len() as u64) };
-            Rank::new(schedule, vec![], output)
+            TestRank::new(schedule, vec![], output)
         });
         assert!(outputs[other].iter().all(|output| *output == data));
 
@@ -123,7 +124,7 @@ fn data_go_from_a_root_to_the_other_group_and_back() {
             let schedule = groups.gather(merged, &case.topology, role, &sizes);
             let room = if role == Role::Root { whole.len() as u64 } else { 0 };
             let input = if group == other { block(rank, 0, sizes[0]) } else { vec![] };
-            let mut rank = Rank::new(schedule, input, nothing(room));
+            let mut rank = TestRank::new(schedule, input, nothing(room));
             // Short blocks travel in slots.
             rank.has_remains = true;
             rank
@@ -135,7 +136,7 @@ fn data_go_from_a_root_to_the_other_group_and_back() {
             let schedule = groups.scatter(merged, &case.topology, role, &sizes);
             let room = if group == other { sizes[0] } else { 0 };
             let input = if role == Role::Root { whole.clone() } else { vec![] };
-            let mut rank = Rank::new(schedule, input, nothing(room));
+            let mut rank = TestRank::new(schedule, input, nothing(room));
             // Short blocks travel in slots.
             rank.has_remains = true;
             rank
@@ -154,15 +155,15 @@ fn groups_reduce_for_each_other() {
             let role = case.role(group, rank);
             let schedule = groups.reduce(merged, &case.topology, role, case.operands);
             match role {
-                Role::Root => Rank::new(schedule, vec![], nothing(len)),
-                Role::Idle => Rank::new(schedule, vec![], vec![]),
-                Role::Partner(_) => Rank::new(schedule, case.operand(rank), vec![]),
+                Role::Root => TestRank::new(schedule, vec![], nothing(len)),
+                Role::Idle => TestRank::new(schedule, vec![], vec![]),
+                Role::Partner(_) => TestRank::new(schedule, case.operand(rank), vec![]),
             }
         });
         assert!(case.is_sum(case.root.0, &outputs[case.root.0][case.root.1 as usize]));
         let outputs = case.run(|_, rank, merged, groups| {
             let schedule = groups.allreduce(merged, &case.topology, case.operands);
-            Rank::new(schedule, case.operand(rank), nothing(len))
+            TestRank::new(schedule, case.operand(rank), nothing(len))
         });
         for (group, outputs) in outputs.iter().enumerate() {
             assert!(outputs.iter().all(|output| case.is_sum(group, output)));
@@ -175,7 +176,7 @@ fn groups_reduce_for_each_other() {
         let outputs = case.run(|group, rank, merged, groups| {
             let counts = counts(group);
             let schedule = groups.reduce_scatter(merged, &case.topology, &counts, case.operands);
-            Rank::new(schedule, case.operand(rank), nothing(counts[rank as usize]))
+            TestRank::new(schedule, case.operand(rank), nothing(counts[rank as usize]))
         });
         for (group, outputs) in outputs.iter().enumerate() {
             assert!(outputs.iter().all(|output| case.is_sum(group, output)));
@@ -184,12 +185,12 @@ fn groups_reduce_for_each_other() {
 }
 
 #[test]
-fn groups_tell_each_other_all() {
+fn groups_exchange_all_data() {
     on_all(|case| {
         let outputs = case.run(|group, rank, merged, groups| {
             let (own, others) = (case.blocks(group)[rank as usize], case.blocks(1 - group));
             let schedule = groups.allgather(merged, &case.topology, own, others);
-            Rank::new(schedule, block(rank, 0, own), nothing(others.iter().sum()))
+            TestRank::new(schedule, block(rank, 0, own), nothing(others.iter().sum()))
         });
         for (group, outputs) in outputs.iter().enumerate() {
             assert!(outputs.iter().all(|output| *output == case.whole(1 - group)));
@@ -201,7 +202,7 @@ fn groups_tell_each_other_all() {
             let receives: Vec<u64> = others.clone().map(|other| len(other, rank)).collect();
             let input = others.flat_map(|other| block(rank, other, len(rank, other))).collect();
             let schedule: Schedule = groups.alltoall(&sends, &receives);
-            Rank::new(schedule, input, nothing(receives.iter().sum()))
+            TestRank::new(schedule, input, nothing(receives.iter().sum()))
         });
         for (group, outputs) in outputs.iter().enumerate() {
             for (rank, output) in (0u32..).zip(outputs) {

@@ -1,5 +1,5 @@
-//! Schedules over several sites: right, free of deadlock without buffers, with one crossing between sites
-//! on any way, or two past a bad link, and with no more bytes between sites than there must be.
+//! Schedules over several sites: correct, free of deadlock without buffers, and with the fewest
+//! bytes between sites. No path has more than one crossing, or two with a relay past a bad link.
 //!
 //! The shapes are random; `CANELE_SEED=n` repeats one, `CANELE_SEED=n+` takes as many from there.
 
@@ -8,7 +8,7 @@ mod random;
 
 use std::sync::Arc;
 
-use machine::{Outcome, Rank, Unit, run};
+use machine::{Outcome, TestRank, Unit, run};
 use plan::{
     Algorithm, Buffer, Call, Cost, Costs, Distance, Location, Operands, Operation, Pairs, Plans,
     Schedule, Step, Topology,
@@ -22,30 +22,31 @@ impl Random {
     }
 }
 
-/// A machine and what is asked of it.
-struct Case {
+/// A machine and a call on it.
+struct GridCase {
     topology: Topology,
     locations: Vec<Location>,
     root: u32,
     in_place: bool,
     commutes: bool,
-    /// Whether any order will do.
+    /// True if any order gives the same result.
     is_exact: bool,
-    /// Whether nothing is cut: later segments of what is long are put in order behind what has come of the first.
+    /// True if nothing is cut: later segments of long data are queued behind received ones of the
+    /// first.
     is_short: bool,
-    /// Whether what travels may have room that nothing was put into.
+    /// True if messages may have parts that were never written.
     has_slots: bool,
     random: Random,
 }
 
-impl Case {
+impl GridCase {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
         let size = 1 + random.below(64);
-        // As often one site as several.
+        // One site is as frequent as several.
         let sites = if random.flip() { 1 } else { 2 + random.below(4) };
         let nodes = 1 + random.below(if sites == 1 { 12 } else { 4 });
-        // In blocks, dealt in turns, or as it comes.
+        // In blocks, alternating, or at random.
         let order = random.below(3);
         let locations: Vec<Location> = (0..size)
             .map(|rank| {
@@ -57,17 +58,17 @@ impl Case {
                 Location { node: place as u32, site: (place / nodes) as u32 }
             })
             .collect();
-        let costs = [Costs::default(), bundling(), narrow()][random.below(3) as usize];
-        // Half of the time sites are far apart and near, by good links and bad ones.
+        let costs = [Costs::default(), aggregating(), narrow()][random.below(3) as usize];
+        // In half of the cases sites are far and near, with good links and bad ones.
         let pairs =
             if random.flip() { Pairs::default() } else { unlike(&mut random, sites as u32) };
         let topology = Topology::with_pairs(&locations, random.flip(), costs, &pairs);
-        // Half of the time something is wanted that would not be chosen, where it can be done at all.
+        // In half of the cases an algorithm is forced that would not be chosen, where possible.
         let topology = match random.flip() {
             true => topology.with_plans(Arc::new(wanted(&mut random))),
             false => topology,
         };
-        // And a shmem on each node, of pages that some data fit on.
+        // Nodes may have a shared segment, with pages that hold some of the data.
         let topology = match random.flip() {
             true => topology.with_shm_coll(64 << random.below(10)),
             false => topology,
@@ -96,7 +97,7 @@ impl Case {
         self.locations[rank as usize].site
     }
 
-    /// A length in units: none, few, or enough for several segments.
+    /// Returns a length in units: none, few, or enough for several segments.
     fn length(&mut self, most: u64) -> u64 {
         match self.random.below(4) {
             0 => 0,
@@ -113,7 +114,7 @@ impl Case {
         output: impl Fn(u32) -> Vec<Unit>,
     ) -> Outcome {
         let rank = |rank| {
-            let mut rank = Rank::new(schedule(rank), input(rank), output(rank));
+            let mut rank = TestRank::new(schedule(rank), input(rank), output(rank));
             rank.has_remains = self.has_slots;
             rank
         };
@@ -125,18 +126,18 @@ impl Case {
         outcome
     }
 
-    /// Whether sites are as far from each other.
+    /// True if all sites are equally far from each other.
     fn is_alike(&self) -> bool {
         self.topology.pairs() == Pairs::default()
     }
 
-    /// Whether blocks of which only the root knows all lengths travel in slots, where they are short.
-    fn bundles(&self, operation: Operation) -> bool {
+    /// True if short blocks of which only the root knows all lengths travel in slots.
+    fn aggregates(&self, operation: Operation) -> bool {
         let call = Call { is_uniform: false, ..Call::of(operation, SLOT) };
         self.topology.choice(&call) == Algorithm::Aggregated
     }
 
-    /// What crosses for such a block.
+    /// Returns the crossing units of such a block.
     fn crosses(&self, len: u64) -> u64 {
         match self.has_slots {
             true => SLOT + if len > SLOT { len } else { 0 },
@@ -144,8 +145,8 @@ impl Case {
         }
     }
 
-    /// That what crossed between each two sites is what `least` says for two ranks, summed; or into each site, where
-    /// sites pass on for others.
+    /// Checks the units between each two sites against the sum of `least` over their ranks; or the
+    /// units into each site, if sites relay for others.
     fn check_crossed(&self, outcome: &Outcome, least: impl Fn(u32, u32) -> u64) {
         match self.is_alike() && self.is_short {
             true => self.check_between(outcome, least, |from, to| (from, to)),
@@ -153,7 +154,7 @@ impl Case {
         }
     }
 
-    /// The same summed for what `between` says of two sites.
+    /// Checks sums for the sites that `between` names.
     fn check_between(
         &self,
         outcome: &Outcome,
@@ -179,20 +180,21 @@ impl Case {
         assert_eq!(found, expected, "units between sites");
     }
 
-    /// That what crossed for sites at which it is combined is what `least` says for two ranks.
+    /// Checks the units to combining sites against the sum of `least` over ranks.
     fn check_combined(&self, outcome: &Outcome, least: impl Fn(u32, u32) -> u64) {
         if self.is_alike() && (self.is_short || !self.is_exact) {
             self.check_between(outcome, least, |from, to| (from, to));
         } else if self.is_exact {
-            // Whoever passes on combines first.
+            // A relay combines first.
             self.check_between(outcome, least, |from, _| (from, from));
         } else {
-            self.check_passed_on(outcome, least);
+            self.check_relayed(outcome, least);
         }
     }
 
-    /// That each site sent what `least` says that it has for others, and what it was sent but for what others have for it.
-    fn check_passed_on(&self, outcome: &Outcome, least: impl Fn(u32, u32) -> u64) {
+    /// Checks that each site sent its own data for others, as `least` says, and everything it
+    /// received for others.
+    fn check_relayed(&self, outcome: &Outcome, least: impl Fn(u32, u32) -> u64) {
         let all = |units: &dyn Fn(u32, u32) -> u64, counts: &dyn Fn(u32, u32) -> bool| -> u64 {
             let pairs =
                 (0..self.size()).flat_map(|from| (0..self.size()).map(move |to| (from, to)));
@@ -210,9 +212,9 @@ impl Case {
         }
     }
 
-    /// That each site was sent what `needed` says for two ranks, summed, and no more than `all` says: what it passes on
-    /// it need not need.
-    fn check_heard(
+    /// Checks that each site received the sum of `needed` over ranks, and at most that of `all`: it
+    /// may not need data that it relays.
+    fn check_received(
         &self,
         outcome: &Outcome,
         needed: impl Fn(u32, u32) -> u64,
@@ -231,12 +233,12 @@ impl Case {
         }
     }
 
-    /// Whether a rank is the lowest of its site.
+    /// True if a rank is the lowest of its site.
     fn is_first(&self, rank: u32) -> bool {
         (0..rank).all(|lower| self.site(lower) != self.site(rank))
     }
 
-    /// How many runs of consecutive ranks the site of a rank has, as far as that matters.
+    /// Returns the number of runs of consecutive ranks in a rank's site, as far as that matters.
     fn runs(&self, rank: u32) -> u64 {
         let begins = |one: &u32| {
             self.site(*one) == self.site(rank)
@@ -246,7 +248,7 @@ impl Case {
     }
 }
 
-/// Any algorithm for each operation.
+/// Returns any algorithm for each operation.
 fn wanted(random: &mut Random) -> Plans {
     let line = |operation: Operation| {
         let algorithms = operation.algorithms();
@@ -256,20 +258,20 @@ fn wanted(random: &mut Random) -> Plans {
     Operation::ALL.map(line).concat().parse().unwrap()
 }
 
-/// A network within the site so good that bundles always pay.
-fn bundling() -> Costs {
+/// A network within the site so good that aggregation always pays.
+fn aggregating() -> Costs {
     let site = Cost { latency_ns: 0, bytes_per_s: u64::MAX, overhead_ns: 4_000 };
     Costs { site, ..Costs::default() }
 }
 
-/// Sites near each other and networks so bad that segments of what goes to all leave each to another site.
+/// Near sites and networks so bad that segments of a broadcast each leave to another site.
 fn narrow() -> Costs {
     let site = Cost { latency_ns: 20_000, bytes_per_s: 1_000_000, overhead_ns: 4_000 };
     Costs { site, wide: Cost { latency_ns: 100_000, ..site }, ..Costs::default() }
 }
 
-/// What is between each two sites, from a campus to the other side of the earth, and from a modem to more than
-/// a network within a site.
+/// Returns costs between each two sites, from a campus to the other side of the earth, and from a
+/// modem to more than a network within a site.
 fn unlike(random: &mut Random, sites: u32) -> Pairs {
     let mut cost = || Cost {
         latency_ns: 100_000 << random.below(11),
@@ -288,19 +290,19 @@ fn block(from: u32, to: u32, len: u64) -> Vec<Unit> {
     (0..len).map(|index| Unit::Datum { from, to, index }).collect()
 }
 
-/// Runs a check for many seeds, or for those asked for.
-fn for_seeds(check: impl Fn(Case)) {
+/// Runs a check for many seeds, or for the requested ones.
+fn for_seeds(check: impl Fn(GridCase)) {
     for seed in seeds(CASES) {
-        let told = Told(seed);
-        check(Case::new(seed));
+        let told = SeedPrinter(seed);
+        check(GridCase::new(seed));
         std::mem::forget(told);
     }
 }
 
-/// Says what was at work when a check fails.
-struct Told(u64);
+/// Prints the seed when a check fails.
+struct SeedPrinter(u64);
 
-impl Drop for Told {
+impl Drop for SeedPrinter {
     fn drop(&mut self) {
         eprintln!("failed with CANELE_SEED={}", self.0);
     }
@@ -308,10 +310,11 @@ impl Drop for Told {
 
 const CASES: u64 = 250;
 
-/// Blocks of unknown lengths travel in slots of so many bytes.
+/// Bytes of a slot for blocks of unknown lengths.
 const SLOT: u64 = 256;
 
-/// How many of the ranks post on the shmem of their node, and how many send to a neighbour.
+/// Returns the number of ranks that post in their node's shared segment, and of those that send to
+/// a neighbour.
 fn posting(topology: &Topology, plan: impl Fn(u32) -> Schedule) -> (usize, usize) {
     let does = |what: &dyn Fn(u32, Step) -> bool| {
         let is_one = |&rank: &u32| plan(rank).steps.iter().any(|&step| what(rank, step));
@@ -325,18 +328,18 @@ fn posting(topology: &Topology, plan: impl Fn(u32) -> Schedule) -> (usize, usize
     (posts, sends)
 }
 
-/// Nodes of sixteen ranks and of one: that one has nobody to post for.
+/// Uses nodes of sixteen ranks and of one, which has no other rank to post for.
 #[test]
-fn what_is_short_goes_within_nodes_by_their_boards() {
+fn short_data_go_within_nodes_by_shared_segments() {
     let operands =
         |len| Operands { len, element: 8, commutes: true, is_exact: false, in_place: false };
     for sites in [1, 2] {
         let location = |rank: u32| Location { node: rank / 16, site: rank / 32 % sites };
         let locations: Vec<Location> = (0..49).map(location).collect();
         let topology = Topology::new(&locations, false, Costs::default()).with_shm_coll(4 << 10);
-        let heads = if sites == 1 { "leaders" } else { "aggregated" };
+        let leaders = if sites == 1 { "leaders" } else { "aggregated" };
         let plans = format!(
-            "allreduce * hierarchical\nallgather 9.. hierarchical\nallgather * {heads}\ngather * {heads}\nscatter * {heads}\nreduce_scatter * leaders\n"
+            "allreduce * hierarchical\nallgather 9.. hierarchical\nallgather * {leaders}\ngather * {leaders}\nscatter * {leaders}\nreduce_scatter * leaders\n"
         );
         let topology = topology.with_plans(Arc::new(plans.parse().unwrap()));
         let gathered =
@@ -367,7 +370,7 @@ fn what_is_short_goes_within_nodes_by_their_boards() {
 }
 
 #[test]
-fn barrier_hears_of_all() {
+fn barrier_waits_for_all() {
     for_seeds(|case| {
         let none = |_| Vec::new();
         let outcome = case.run(|rank| plan::barrier(rank, &case.topology), none, none);
@@ -417,7 +420,7 @@ fn gather_and_scatter_cross_once() {
             }
             place
         };
-        case.has_slots = !uniform && case.bundles(Operation::Gather);
+        case.has_slots = !uniform && case.aggregates(Operation::Gather);
         let plan = |rank| {
             plan::gather(rank, &case.topology, root, &sizes, uniform, in_place && rank == root)
         };
@@ -426,7 +429,7 @@ fn gather_and_scatter_cross_once() {
         let least = |from| case.crosses(sizes(from));
         case.check_crossed(&outcome, |from, to| if to == root { least(from) } else { 0 });
 
-        case.has_slots = !uniform && case.bundles(Operation::Scatter);
+        case.has_slots = !uniform && case.aggregates(Operation::Scatter);
         let plan = |rank| {
             plan::scatter(rank, &case.topology, root, &sizes, uniform, in_place && rank == root)
         };
@@ -489,7 +492,7 @@ fn alltoall_crosses_once() {
     });
 }
 
-fn operands(case: &mut Case) -> Operands {
+fn operands(case: &mut GridCase) -> Operands {
     let element = [4, 1 << 10, 1 << 14][case.random.below(3) as usize];
     let len = case.length(120);
     case.is_short = len * element < 4 << 10;
@@ -516,14 +519,14 @@ fn reductions_cross_once() {
         assert!(first.iter().all(|unit| unit.is_all_below(size)));
         assert!(outcome.outputs.iter().all(|output| output == first));
         let is_pair = |from, to| case.is_first(from) && case.is_first(to);
-        // Who hears what all have comes to hears of one site.
+        // The receivers of the result receive from one site.
         let other = |from, to| case.site(from) != case.site(to) && is_pair(from, to);
         let is_one = |from, to| (0..from).all(|lower| !other(lower, to));
         let one = |from, to| if other(from, to) && is_one(from, to) { operands.len } else { 0 };
         let told = |from, to| if is_pair(from, to) { operands.len * case.runs(from) } else { 0 };
         match case.is_short {
             true => case.check_crossed(&outcome, told),
-            false => case.check_heard(&outcome, one, told),
+            false => case.check_received(&outcome, one, told),
         }
 
         let plan = |rank| plan::reduce(rank, &case.topology, root, operands);
@@ -538,7 +541,7 @@ fn reductions_cross_once() {
         let home = case.site(root);
         match case.is_short || case.is_exact {
             true => case.check_combined(&outcome, least),
-            false => case.check_heard(
+            false => case.check_received(
                 &outcome,
                 |from, to| if case.site(to) == home { one(from, to) } else { 0 },
                 told,
@@ -556,7 +559,7 @@ fn prefixes_cross_once() {
         let operands = operands(&mut case);
         let mine = |rank| vec![Unit::operand(rank, false); operands.len as usize];
         let place = |rank| if case.in_place { mine(rank) } else { nothing(operands.len) };
-        // Of each run those sites hear that have ranks above it.
+        // A site receives each run if it has ranks above it.
         let all = |from: u32, to| {
             let begins = from == 0 || case.site(from - 1) != case.site(from);
             if begins && case.is_first(to) { operands.len } else { 0 }
@@ -567,7 +570,7 @@ fn prefixes_cross_once() {
         };
         let check = |outcome: &Outcome| match case.is_alike() {
             true => case.check_crossed(outcome, needed),
-            false => case.check_heard(outcome, needed, all),
+            false => case.check_received(outcome, needed, all),
         };
         let outcome = case.run(|rank| plan::scan(rank, &case.topology, operands), mine, place);
         for (rank, output) in (0..).zip(&outcome.outputs) {
@@ -595,7 +598,7 @@ fn reduce_scatter_crosses_once() {
         let len: u64 = (0..case.size()).map(counts).sum();
         case.is_short = each * element < 16 << 10;
         let size = case.size();
-        // In order, elements of one place are told from those of others.
+        // In order, operands of one place are distinct from those of others.
         let operand = |rank, index| match case.commutes {
             true => Unit::operand(rank, true),
             false => {
@@ -608,7 +611,7 @@ fn reduce_scatter_crosses_once() {
             false => unit == Unit::Run { first: index * size, end: (index + 1) * size },
         };
         let input = |rank| (0..len as u32).map(|index| operand(rank, index)).collect();
-        let Case { commutes, is_exact, .. } = case;
+        let GridCase { commutes, is_exact, .. } = case;
         let operands = Operands { len, element, commutes, is_exact, in_place: false };
         let plan = |rank| plan::reduce_scatter(rank, &case.topology, &counts, operands);
         let outcome = case.run(plan, input, |rank| nothing(counts(rank)));
@@ -622,7 +625,7 @@ fn reduce_scatter_crosses_once() {
 }
 
 #[test]
-fn what_crosses_leaves_before_what_stays_in_the_site() {
+fn data_for_other_sites_leave_first() {
     // Two sites of two nodes with two ranks each, in order.
     let location = |rank: u32| Location { node: rank / 2, site: rank / 4 };
     let locations: Vec<_> = (0..8).map(location).collect();

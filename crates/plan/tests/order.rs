@@ -1,12 +1,14 @@
-//! Results of which the last bits follow from the order in which operands are combined: that order is a function of the
-//! call and of where the ranks run, the same at all ranks, whatever messages cost, with a shmem or without.
+//! Order of combining operands, where the last bits of results depend on it. It is a function of
+//! the call and of the placement of ranks, the same at all ranks, for any message costs, with a
+//! shared segment or without.
 //!
-//! The shapes and costs are random; `CANELE_SEED=n` repeats one, `CANELE_SEED=n+` takes as many from there.
+//! The shapes and costs are random; `CANELE_SEED=n` repeats one, `CANELE_SEED=n+` takes as many
+//! from there.
 
 mod machine;
 mod random;
 
-use machine::{Rank, Unit, run};
+use machine::{TestRank, Unit, run};
 use plan::{Cost, Costs, Location, Operands, Operation, Pairs, Schedule, Topology};
 use random::Random;
 use testing::seeds;
@@ -19,14 +21,14 @@ const OPERATIONS: [Operation; 5] = [
     Operation::Exscan,
 ];
 
-/// The same ranks, each time with other costs, and on one node with a shmem or without.
-struct Case {
+/// The same ranks with changing costs, and on one node with a shared segment or without.
+struct CostCase {
     locations: Vec<Location>,
     is_oversubscribed: bool,
     random: Random,
 }
 
-impl Case {
+impl CostCase {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
         let size = 1 + random.below(40);
@@ -41,7 +43,7 @@ impl Case {
         Self { locations: (0..size).map(location).collect(), is_oversubscribed, random }
     }
 
-    /// From a hundredth of what is usual to a hundred times as much.
+    /// Returns a hundredth to a hundred times the usual cost.
     fn cost(&mut self, usual: Cost) -> Cost {
         let mut wild = |figure: u64| {
             let times = [1, 3, 10, 30, 100][self.random.below(5) as usize];
@@ -73,7 +75,7 @@ impl Case {
     }
 }
 
-/// A call: the same one, whether it works in place or not.
+/// A call, the same one whether it works in place or not.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     operation: Operation,
@@ -111,7 +113,7 @@ impl Call {
         }
     }
 
-    /// What all get, with digests of the orders in which it was combined.
+    /// Returns the results of all ranks, with digests of the orders of combining.
     fn run(&self, topology: &Topology) -> Vec<Vec<Unit>> {
         let is_scattered = self.operation == Operation::ReduceScatter;
         let size = topology.size();
@@ -123,7 +125,7 @@ impl Call {
             let own = vec![Unit::operand(rank, true); own as usize];
             let in_place = self.operands.in_place && !is_scattered;
             let output = if in_place { own.clone() } else { vec![Unit::Nothing; result as usize] };
-            Rank::new(self.plan(rank, topology), own, output)
+            TestRank::new(self.plan(rank, topology), own, output)
         };
         let mut outputs = run((0..size).map(rank).collect(), topology).outputs;
         let has_result = |rank: usize| match self.operation {
@@ -146,9 +148,9 @@ impl Call {
 }
 
 #[test]
-fn the_order_follows_from_the_call_and_the_places_only() {
+fn the_order_depends_on_the_call_and_the_placement_only() {
     for seed in seeds(1000) {
-        let mut case = Case::new(seed);
+        let mut case = CostCase::new(seed);
         let mut call = Call::new(&mut case.random, case.locations.len() as u32);
         let first = call.run(&case.topology());
         if call.operation == Operation::Allreduce {

@@ -80,8 +80,8 @@ fn long_ones_take_little_more_than_their_bytes() {
         check(&format!("broadcast of {bytes} bytes"), found, Least::of(bytes), 1.1);
         let found = of(&grid, 8, |rank| plan::allreduce(rank, &grid, operands));
         assert_eq!(found.wide_bytes, 2 * bytes);
-        // Every byte of the result takes three messages on the networks of two nodes: an operand
-        // from one node of a site to the other, one crossing, and the result back.
+        // Every byte of the result takes three messages on the networks of two nodes. They are an
+        // operand from one node of a site to the other, one crossing, and the result back.
         let least = Least { crosses: bytes, passes_a_node: bytes * 3 / 2 };
         check(&format!("allreduce of {bytes} bytes"), found, least, 1.15);
         let found = of(&grid, 8, |rank| plan::reduce(rank, &grid, 0, operands));

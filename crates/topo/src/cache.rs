@@ -35,7 +35,7 @@ use crate::sample;
 #[derive(Clone, Debug)]
 pub struct Cache {
     directory: PathBuf,
-    here: Machine,
+    here: MachineId,
 }
 
 /// A stored value and its age.
@@ -123,7 +123,7 @@ impl Cache {
 
     /// Returns the cache in a directory, which need not exist.
     pub fn at(directory: PathBuf) -> Self {
-        Self { directory, here: Machine::this() }
+        Self { directory, here: MachineId::this() }
     }
 
     /// Path of the directory.
@@ -418,12 +418,12 @@ fn directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 
 /// Identity of a machine and its boot. Containers have their own host names, with equal costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Machine {
+struct MachineId {
     machine: String,
     boot: String,
 }
 
-impl Machine {
+impl MachineId {
     fn this() -> Self {
         let read = |path| {
             let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -439,14 +439,14 @@ impl Machine {
 /// Content of a file.
 #[derive(Debug)]
 struct CacheFile<T> {
-    machine: Machine,
+    machine: MachineId,
     subject: String,
     entry: Entry<T>,
 }
 
-fn emit(here: &Machine, now: SystemTime, subject: &str, value: &dyn fmt::Display) -> String {
+fn emit(here: &MachineId, now: SystemTime, subject: &str, value: &dyn fmt::Display) -> String {
     let written = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    let Machine { machine, boot } = here;
+    let MachineId { machine, boot } = here;
     format!("{VERSION_LINE}\nmachine {machine} boot {boot} written {written}\n{subject}\n{value}\n")
 }
 
@@ -478,7 +478,7 @@ where
         Err(_) => return Err(damaged("it was written in the future")),
     };
     let value = value.parse().map_err(|error: T::Err| Ignored::Damaged(error.to_string()))?;
-    let machine = Machine { machine: machine.into(), boot: boot.into() };
+    let machine = MachineId { machine: machine.into(), boot: boot.into() };
     Ok(CacheFile { machine, subject: subject.into(), entry: Entry { value, age } })
 }
 

@@ -1,5 +1,5 @@
-//! Costs of links between the nodes of a job, as far as they are stored: on rank 0's machine, and
-//! on the first process of each other node, which publishes the long links that it knows.
+//! Stored costs of links between the nodes of a job. They come from the caches of rank 0's machine,
+//! and of each other node's first process, which publishes the long links that it knows.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -28,8 +28,8 @@ pub struct NetworkCosts {
 /// Cost of links of a kind. Within a site links are alike: latency and gap are the medians, so that
 /// one sample of a busy machine does not count. Between sites links differ, and a plan for all must
 /// hold for each: latency and gap are the worst. The rate within a site is the highest that one
-/// link has shown. Between sites it is the sum over their nodes of each one's best link, since
-/// links that carry at the same time share the path, and each has shown its share.
+/// link has shown. Between sites it is the sum over their nodes of each one's best link. Links that
+/// carry at the same time share the path, and each has shown its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkCost {
     /// One-way latency between the systems of two hosts.

@@ -42,14 +42,14 @@ pub struct Network {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteMap {
     /// Node and site of each rank; empty if all are on one node.
-    places: Vec<Place>,
+    places: Vec<RankLocation>,
     nodes: u32,
     sites: u32,
     is_one_machine: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct RankLocation {
     node: u32,
     site: u32,
 }
@@ -64,7 +64,7 @@ impl SiteMap {
     pub fn of(localities: &[Locality]) -> Self {
         let node = dense(localities.iter().map(|locality| (&locality.node, &locality.site)));
         let site = dense(site_keys(localities, &node));
-        let places = node.into_iter().zip(site).map(|(node, site)| Place { node, site });
+        let places = node.into_iter().zip(site).map(|(node, site)| RankLocation { node, site });
         let is_known = localities.first().is_some_and(|locality| !locality.machine.is_empty());
         let is_same =
             localities.windows(2).all(|localities| localities[0].machine == localities[1].machine);
@@ -112,10 +112,10 @@ impl SiteMap {
     /// Decodes the map of a job of so many processes; none if the bytes are not valid.
     pub fn parse(bytes: &[u8], size: u32) -> Option<Self> {
         let (&is_one_machine, mut rest) = bytes.strip_prefix(&[VERSION])?.split_first()?;
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<RankLocation> = Vec::new();
         while !rest.is_empty() {
             let ranks = small(&mut rest)?;
-            let place = Place { node: small(&mut rest)?, site: small(&mut rest)? };
+            let place = RankLocation { node: small(&mut rest)?, site: small(&mut rest)? };
             if ranks > size.checked_sub(places.len() as u32)? {
                 return None;
             }
@@ -126,8 +126,8 @@ impl SiteMap {
         is_known.then(|| Self::of_places(places, is_one_machine == 1))
     }
 
-    fn of_places(mut places: Vec<Place>, is_one_machine: bool) -> Self {
-        let count = |number: fn(&Place) -> u32| {
+    fn of_places(mut places: Vec<RankLocation>, is_one_machine: bool) -> Self {
+        let count = |number: fn(&RankLocation) -> u32| {
             places.iter().map(number).max().map_or(1, |last| last.saturating_add(1))
         };
         let (nodes, sites) = (count(|place| place.node), count(|place| place.site));
@@ -138,7 +138,7 @@ impl SiteMap {
     }
 
     #[inline]
-    fn place(&self, rank: u32) -> Place {
+    fn place(&self, rank: u32) -> RankLocation {
         self.places.get(rank as usize).copied().unwrap_or_default()
     }
 }
@@ -233,7 +233,7 @@ fn length(address: IpAddr) -> u8 {
 
 /// True if nodes and sites are numbered in the order of their first ranks, and every node is of one
 /// site.
-fn is_ordered(places: &[Place]) -> bool {
+fn is_ordered(places: &[RankLocation]) -> bool {
     let mut sites_of_nodes: Vec<u32> = Vec::new();
     let mut sites = 0;
     places.iter().all(|place| {

@@ -2,9 +2,9 @@
 //! round at most doubles the number of operands that a rank has.
 //!
 //! Torres and Kofuji gave schedules for 5, 6 and 7 ranks that take as many rounds as 8. The rule
-//! behind them (Bruck 1997): in each round every rank passes on as many operands as it has, but no
-//! more than are missing, over a distance of as many. All ranks then combine the operands in the
-//! same order.
+//! behind them is Bruck's (1997). In each round every rank passes on as many operands as it has,
+//! but no more than are missing, over a distance of as many. All ranks then combine the operands in
+//! the same order.
 
 use crate::algorithms::pairs;
 use crate::schedule::{Schedule, Span};

@@ -360,7 +360,7 @@ impl<'a> SiteCall<'a> {
     }
 
     /// Returns the time of data of all by leaders of sites, each of which sends `sent` bytes within
-    /// its site; or the time by relays, if `delivered` gives one.
+    /// its site. If `delivered` gives a time by relays, that counts for the crossing.
     fn whole_ns(&self, delivered: Option<u64>, sent: u64) -> u64 {
         let Self { model, bytes, .. } = *self;
         let sent_ns = model.far.stream_ns(sent);

@@ -57,7 +57,7 @@ impl Unit {
 }
 
 /// A rank with its data and its schedule.
-pub struct Rank {
+pub struct TestRank {
     pub schedule: Schedule,
     pub input: Vec<Unit>,
     pub output: Vec<Unit>,
@@ -100,7 +100,7 @@ pub struct Outcome {
     pub depth: u32,
 }
 
-impl Rank {
+impl TestRank {
     pub fn new(schedule: Schedule, input: Vec<Unit>, output: Vec<Unit>) -> Self {
         let reduces = schedule.steps.iter().any(|step| matches!(step, Step::Reduce { .. }));
         let most = input.len().max(output.len()) as u64;
@@ -197,184 +197,235 @@ fn overlaps(one: Span, other: Span) -> bool {
 type Wires = HashMap<(u32, u32), [VecDeque<usize>; 2]>;
 
 /// Runs all ranks to their end.
-pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
-    let mut outcome = Outcome::default();
-    let mut wires = Wires::new();
+pub fn run(mut ranks: Vec<TestRank>, topology: &Topology) -> Outcome {
     let near_ranks: Vec<Vec<u32>> =
         (0..ranks.len() as u32).map(|rank| topology.neighbours(rank)).collect();
     let before = Unit::Datum { from: u32::MAX, to: u32::MAX, index: u64::MAX };
     for rank in ranks.iter_mut().filter(|rank| rank.has_remains) {
         rank.temporaries.iter_mut().for_each(|units| units.fill(before));
     }
+    let (wires, outcome) = (Wires::new(), Outcome::default());
+    let mut machine = Machine { ranks, wires, near_ranks, topology, outcome };
     loop {
         let mut moved = false;
-        for me in 0..ranks.len() as u32 {
-            while let Some(&step) = ranks[me as usize].schedule.steps.get(ranks[me as usize].at) {
-                let rank = &mut ranks[me as usize];
-                let at = rank.at;
-                match step {
-                    Step::Send { to, span } => {
-                        assert!(
-                            rank.units(span).iter().all(|unit| *unit != Unit::Nothing),
-                            "rank {me}, step {at} sends what it has not: {span:?}"
-                        );
-                        rank.begin(me, span, true);
-                        wires.entry((me, to)).or_default()[0].push_back(at);
-                        transfer(&mut ranks, &mut wires, (me, to), topology, &mut outcome);
-                    }
-                    Step::Receive { from, span } => {
-                        rank.begin(me, span, false);
-                        wires.entry((from, me)).or_default()[1].push_back(at);
-                        transfer(&mut ranks, &mut wires, (from, me), topology, &mut outcome);
-                    }
-                    Step::Wait if !rank.settles(None) => break,
-                    Step::Await { step } if !rank.settles(Some(step as usize)) => break,
-                    Step::Wait | Step::Await { .. } => {}
-                    Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => {
-                        let (data, round) = (rank.posted(me, step), rank.posts.len());
-                        assert!(data.iter().all(|unit| *unit != Unit::Nothing));
-                        // The shared segment has two pages for each rank: all must have read the
-                        // last but one.
-                        let mut others = near_ranks[me as usize].iter();
-                        if others.any(|&other| ranks[other as usize].posts.len() + 1 < round) {
-                            break;
-                        }
-                        let rank = &mut ranks[me as usize];
-                        rank.announced = rank.announced.saturating_sub(data.len() as u64);
-                        rank.posts.push(data);
-                        rank.met.clear();
-                    }
-                    Step::Announce { units, reader } => {
-                        (rank.announced, rank.reader) = (units, reader as usize);
-                    }
-                    Step::PostMore { piece, span } => {
-                        rank.check(me, span, false);
-                        let (data, rounds) = (rank.units(span).to_vec(), rank.posts.len());
-                        let rank = &ranks[me as usize];
-                        let near = &near_ranks[me as usize];
-                        // The page of the last but one is used. All ranks that have begun this
-                        // round have read the post before the last.
-                        let has_read = match piece.checked_sub(2) {
-                            None => near
-                                .iter()
-                                .all(|&other| ranks[other as usize].posts.len() >= rounds),
-                            Some(before) => {
-                                let reader = &ranks[near[rank.reader] as usize];
-                                let released = reader.released.get(&rounds);
-                                reader.posts.len() > rounds
-                                    || released.is_some_and(|&to| to >= before)
-                            }
-                        };
-                        if !has_read {
-                            break;
-                        }
-                        let rank = &mut ranks[me as usize];
-                        rank.announced -= data.len() as u64;
-                        rank.pieces.insert((rounds, piece), data);
-                    }
-                    Step::TakeMore { from, piece, to } => {
-                        assert!(rank.has_met(from), "{me} takes from {from}, not met");
-                        rank.check(me, to, true);
-                        let rounds = rank.posts.len();
-                        let other = &ranks[near_ranks[me as usize][from as usize] as usize];
-                        let Some(data) = other.pieces.get(&(rounds, piece)).cloned() else { break };
-                        ranks[me as usize].units(to).copy_from_slice(&data);
-                    }
-                    Step::Release { piece } => {
-                        let rounds = rank.posts.len();
-                        rank.released.insert(rounds, piece);
-                    }
-                    Step::Meet { first, end } => {
-                        let rounds = rank.posts.len();
-                        let mut met = near_ranks[me as usize][first as usize..end as usize].iter();
-                        if met.any(|&other| ranks[other as usize].posts.len() < rounds) {
-                            break;
-                        }
-                        ranks[me as usize].met.push(first..end);
-                    }
-                    Step::Take { from, at, to } => {
-                        rank.check(me, to, true);
-                        let near = &near_ranks[me as usize];
-                        let data = taken(&ranks, (me, near), from, at, to.len);
-                        ranks[me as usize].units(to).copy_from_slice(&data);
-                    }
-                    Step::Combine { own, at, to, .. } => {
-                        assert_eq!(own.len, to.len);
-                        // The own operand may be at the destination of the combination if the order
-                        // begins with it.
-                        let order = match &rank.schedule.order[..] {
-                            [Fold::Begin(Operand::Own), rest @ ..] if own == to => rest,
-                            order => order,
-                        };
-                        let is_own = |fold: &Fold| {
-                            matches!(fold, Fold::Begin(Operand::Own) | Fold::Put(Operand::Own))
-                        };
-                        assert!(
-                            !order.iter().any(is_own) || !overlaps(own, to),
-                            "rank {me}: what is combined is written over"
-                        );
-                        rank.check(me, own, false);
-                        rank.check(me, to, true);
-                        let own = rank.units(own).to_vec();
-                        let data = folded(&ranks, (me, &near_ranks[me as usize]), own, at);
-                        ranks[me as usize].units(to).copy_from_slice(&data);
-                    }
-                    Step::TakeBlock { from, to } => {
-                        assert!(rank.has_met(from), "{me} takes from {from}, not met");
-                        rank.check(me, to, true);
-                        let near = &near_ranks[me as usize];
-                        let posted = &ranks[near[from as usize] as usize];
-                        let at = near.iter().position(|rank| *rank == me).unwrap();
-                        let blocks = &posted.schedule.blocks;
-                        let before: u64 = blocks[..at].iter().map(|span| span.len).sum();
-                        assert_eq!(blocks[at].len, to.len);
-                        let round = ranks[me as usize].posts.len() - 1;
-                        let data = &posted.posts[round][before as usize..][..to.len as usize];
-                        let data = data.to_vec();
-                        ranks[me as usize].units(to).copy_from_slice(&data);
-                    }
-                    Step::Copy { from, to } => {
-                        assert_eq!(from.len, to.len);
-                        rank.check(me, from, false);
-                        rank.check(me, to, true);
-                        let data = rank.units(from).to_vec();
-                        rank.units(to).copy_from_slice(&data);
-                    }
-                    Step::Reduce { input, inout } => {
-                        assert_eq!(input.len, inout.len);
-                        assert_ne!(input.buffer, inout.buffer, "elements may be interlaced");
-                        rank.check(me, input, false);
-                        rank.check(me, inout, true);
-                        let left = rank.units(input).to_vec();
-                        for (left, right) in left.into_iter().zip(rank.units(inout)) {
-                            *right = left.combined(*right);
-                        }
-                    }
-                }
-                ranks[me as usize].at += 1;
+        for me in 0..machine.ranks.len() as u32 {
+            while let Some(step) = machine.next_step(me)
+                && machine.execute(me, step)
+            {
+                machine.ranks[me as usize].at += 1;
                 moved = true;
             }
         }
-        if ranks.iter().all(|rank| rank.at == rank.schedule.steps.len()) {
+        if machine.ranks.iter().all(|rank| rank.at == rank.schedule.steps.len()) {
             break;
         }
         assert!(moved, "deadlock");
     }
-    assert!(wires.values().flatten().all(VecDeque::is_empty), "messages nobody received");
-    for me in 0..ranks.len() {
-        let mut rounds = near_ranks[me].iter().map(|&other| ranks[other as usize].posts.len());
-        assert!(rounds.all(|count| count == ranks[me].posts.len()), "rounds differ on a node");
+    machine.finish()
+}
+
+/// All ranks, and the messages between them.
+struct Machine<'a> {
+    ranks: Vec<TestRank>,
+    wires: Wires,
+    /// Ranks on each rank's node.
+    near_ranks: Vec<Vec<u32>>,
+    topology: &'a Topology,
+    outcome: Outcome,
+}
+
+impl Machine<'_> {
+    fn next_step(&self, me: u32) -> Option<Step> {
+        let rank = &self.ranks[me as usize];
+        rank.schedule.steps.get(rank.at).copied()
     }
-    assert!(ranks.iter().all(|rank| rank.begun.is_empty()), "begun and not waited for");
-    assert!(ranks.iter().all(|rank| rank.announced == 0), "announced and not posted");
-    outcome.depth = ranks.iter().map(|rank| rank.depth).max().unwrap_or(0);
-    outcome.outputs = ranks.into_iter().map(|rank| rank.output).collect();
-    outcome
+
+    /// Executes a step; false if it has to wait.
+    fn execute(&mut self, me: u32, step: Step) -> bool {
+        let rank = &mut self.ranks[me as usize];
+        match step {
+            Step::Send { to, span } => self.send(me, to, span),
+            Step::Receive { from, span } => {
+                let at = rank.at;
+                rank.begin(me, span, false);
+                self.wires.entry((from, me)).or_default()[1].push_back(at);
+                self.transfer(from, me);
+            }
+            Step::Wait => return rank.settles(None),
+            Step::Await { step } => return rank.settles(Some(step as usize)),
+            Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => {
+                return self.post(me, step);
+            }
+            Step::Announce { units, reader } => {
+                (rank.announced, rank.reader) = (units, reader as usize);
+            }
+            Step::PostMore { piece, span } => return self.post_more(me, piece, span),
+            Step::TakeMore { from, piece, to } => return self.take_more(me, from, piece, to),
+            Step::Release { piece } => {
+                let rounds = rank.posts.len();
+                rank.released.insert(rounds, piece);
+            }
+            Step::Meet { first, end } => {
+                let rounds = rank.posts.len();
+                let mut met = self.near_ranks[me as usize][first as usize..end as usize].iter();
+                if met.any(|&other| self.ranks[other as usize].posts.len() < rounds) {
+                    return false;
+                }
+                self.ranks[me as usize].met.push(first..end);
+            }
+            Step::Take { from, at, to } => {
+                rank.check(me, to, true);
+                let near = &self.near_ranks[me as usize];
+                let data = taken(&self.ranks, (me, near), from, at, to.len);
+                self.ranks[me as usize].units(to).copy_from_slice(&data);
+            }
+            Step::Combine { own, at, to, .. } => self.combine(me, own, at, to),
+            Step::TakeBlock { from, to } => self.take_block(me, from, to),
+            Step::Copy { from, to } => {
+                assert_eq!(from.len, to.len);
+                rank.check(me, from, false);
+                rank.check(me, to, true);
+                let data = rank.units(from).to_vec();
+                rank.units(to).copy_from_slice(&data);
+            }
+            Step::Reduce { input, inout } => {
+                assert_eq!(input.len, inout.len);
+                assert_ne!(input.buffer, inout.buffer, "elements may be interlaced");
+                rank.check(me, input, false);
+                rank.check(me, inout, true);
+                let left = rank.units(input).to_vec();
+                for (left, right) in left.into_iter().zip(rank.units(inout)) {
+                    *right = left.combined(*right);
+                }
+            }
+        }
+        true
+    }
+
+    fn send(&mut self, me: u32, to: u32, span: Span) {
+        let rank = &mut self.ranks[me as usize];
+        let at = rank.at;
+        assert!(
+            rank.units(span).iter().all(|unit| *unit != Unit::Nothing),
+            "rank {me}, step {at} sends units that it does not have: {span:?}"
+        );
+        rank.begin(me, span, true);
+        self.wires.entry((me, to)).or_default()[0].push_back(at);
+        self.transfer(me, to);
+    }
+
+    fn transfer(&mut self, from: u32, to: u32) {
+        let Self { ranks, wires, topology, outcome, .. } = self;
+        transfer(ranks, wires, (from, to), topology, outcome);
+    }
+
+    fn post(&mut self, me: u32, step: Step) -> bool {
+        let rank = &mut self.ranks[me as usize];
+        let (data, round) = (rank.posted(me, step), rank.posts.len());
+        assert!(data.iter().all(|unit| *unit != Unit::Nothing));
+        // The shared segment has two pages for each rank: all must have read the last but one.
+        let mut others = self.near_ranks[me as usize].iter();
+        if others.any(|&other| self.ranks[other as usize].posts.len() + 1 < round) {
+            return false;
+        }
+        let rank = &mut self.ranks[me as usize];
+        rank.announced = rank.announced.saturating_sub(data.len() as u64);
+        rank.posts.push(data);
+        rank.met.clear();
+        true
+    }
+
+    fn post_more(&mut self, me: u32, piece: u32, span: Span) -> bool {
+        let rank = &mut self.ranks[me as usize];
+        rank.check(me, span, false);
+        let (data, rounds) = (rank.units(span).to_vec(), rank.posts.len());
+        let rank = &self.ranks[me as usize];
+        let near = &self.near_ranks[me as usize];
+        // The page of the last but one is used. All ranks that have begun this round have read the
+        // post before the last.
+        let has_read = match piece.checked_sub(2) {
+            None => near.iter().all(|&other| self.ranks[other as usize].posts.len() >= rounds),
+            Some(before) => {
+                let reader = &self.ranks[near[rank.reader] as usize];
+                let released = reader.released.get(&rounds);
+                reader.posts.len() > rounds || released.is_some_and(|&to| to >= before)
+            }
+        };
+        if !has_read {
+            return false;
+        }
+        let rank = &mut self.ranks[me as usize];
+        rank.announced -= data.len() as u64;
+        rank.pieces.insert((rounds, piece), data);
+        true
+    }
+
+    fn take_more(&mut self, me: u32, from: u32, piece: u32, to: Span) -> bool {
+        let rank = &self.ranks[me as usize];
+        assert!(rank.has_met(from), "{me} takes from {from}, not met");
+        rank.check(me, to, true);
+        let rounds = rank.posts.len();
+        let other = &self.ranks[self.near_ranks[me as usize][from as usize] as usize];
+        let Some(data) = other.pieces.get(&(rounds, piece)).cloned() else { return false };
+        self.ranks[me as usize].units(to).copy_from_slice(&data);
+        true
+    }
+
+    fn take_block(&mut self, me: u32, from: u32, to: Span) {
+        let rank = &self.ranks[me as usize];
+        assert!(rank.has_met(from), "{me} takes from {from}, not met");
+        rank.check(me, to, true);
+        let near = &self.near_ranks[me as usize];
+        let posted = &self.ranks[near[from as usize] as usize];
+        let at = near.iter().position(|rank| *rank == me).unwrap();
+        let blocks = &posted.schedule.blocks;
+        let before: u64 = blocks[..at].iter().map(|span| span.len).sum();
+        assert_eq!(blocks[at].len, to.len);
+        let round = self.ranks[me as usize].posts.len() - 1;
+        let data = posted.posts[round][before as usize..][..to.len as usize].to_vec();
+        self.ranks[me as usize].units(to).copy_from_slice(&data);
+    }
+
+    fn combine(&mut self, me: u32, own: Span, at: u64, to: Span) {
+        let rank = &mut self.ranks[me as usize];
+        assert_eq!(own.len, to.len);
+        // The own operand may be at the destination of the combination if the order begins with it.
+        let order = match &rank.schedule.order[..] {
+            [Fold::Begin(Operand::Own), rest @ ..] if own == to => rest,
+            order => order,
+        };
+        let is_own =
+            |fold: &Fold| matches!(fold, Fold::Begin(Operand::Own) | Fold::Put(Operand::Own));
+        assert!(
+            !order.iter().any(is_own) || !overlaps(own, to),
+            "rank {me}: the combination overwrites an operand"
+        );
+        rank.check(me, own, false);
+        rank.check(me, to, true);
+        let own = rank.units(own).to_vec();
+        let data = folded(&self.ranks, (me, &self.near_ranks[me as usize]), own, at);
+        self.ranks[me as usize].units(to).copy_from_slice(&data);
+    }
+
+    /// Checks that nothing is left over, and returns the outcome.
+    fn finish(self) -> Outcome {
+        let Self { ranks, wires, near_ranks, mut outcome, .. } = self;
+        assert!(wires.values().flatten().all(VecDeque::is_empty), "messages nobody received");
+        for me in 0..ranks.len() {
+            let mut rounds = near_ranks[me].iter().map(|&other| ranks[other as usize].posts.len());
+            assert!(rounds.all(|count| count == ranks[me].posts.len()), "rounds differ on a node");
+        }
+        assert!(ranks.iter().all(|rank| rank.begun.is_empty()), "begun and not waited for");
+        assert!(ranks.iter().all(|rank| rank.announced == 0), "announced and not posted");
+        outcome.depth = ranks.iter().map(|rank| rank.depth).max().unwrap_or(0);
+        outcome.outputs = ranks.into_iter().map(|rank| rank.output).collect();
+        outcome
+    }
 }
 
 /// Returns units of a rank's post in the round that `me` is in; the rank is at position `from` of
 /// `near`.
-fn taken(ranks: &[Rank], (me, near): (u32, &[u32]), from: u32, at: u64, len: u64) -> Vec<Unit> {
+fn taken(ranks: &[TestRank], (me, near): (u32, &[u32]), from: u32, at: u64, len: u64) -> Vec<Unit> {
     let rank = &ranks[me as usize];
     assert!(rank.has_met(from), "{me} takes from {from}, not met");
     let posted = &ranks[near[from as usize] as usize].posts[rank.posts.len() - 1];
@@ -382,7 +433,7 @@ fn taken(ranks: &[Rank], (me, near): (u32, &[u32]), from: u32, at: u64, len: u64
 }
 
 /// Returns the combination of the operands in `me`'s order, of which `own` is one.
-fn folded(ranks: &[Rank], (me, near): (u32, &[u32]), own: Vec<Unit>, at: u64) -> Vec<Unit> {
+fn folded(ranks: &[TestRank], (me, near): (u32, &[u32]), own: Vec<Unit>, at: u64) -> Vec<Unit> {
     let operand = |operand| match operand {
         Operand::Own => own.clone(),
         Operand::Posted(from) => taken(ranks, (me, near), from, at, own.len() as u64),
@@ -411,7 +462,7 @@ fn folded(ranks: &[Rank], (me, near): (u32, &[u32]), own: Vec<Unit>, at: u64) ->
 
 /// Transfers messages that both sides have begun.
 fn transfer(
-    ranks: &mut [Rank],
+    ranks: &mut [TestRank],
     wires: &mut Wires,
     (from, to): (u32, u32),
     topology: &Topology,
@@ -438,6 +489,6 @@ fn transfer(
     ranks[to as usize].units(place).copy_from_slice(&data);
 }
 
-fn begun(rank: &mut Rank, step: usize) -> &mut Begun {
+fn begun(rank: &mut TestRank, step: usize) -> &mut Begun {
     rank.begun.iter_mut().find(|begun| begun.step == step).expect("it was begun")
 }
