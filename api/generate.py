@@ -188,9 +188,9 @@ def collective(body, names):
     A call counts for its communicator when that is valid, whatever is wrong with the other arguments.
     """
     if body.endswith("_init"):
-        form, use, body, names, rest = "Kept", "keep", body[:-5], names[:-2], names[-2:]
+        form, use, body, names, rest = "Persistent", "keep", body[:-5], names[:-2], names[-2:]
     elif body.startswith("i"):
-        form, use, body, names, rest = "Begun", "begin", body[1:], names[:-1], names[-1:]
+        form, use, body, names, rest = "Nonblocking", "begin", body[1:], names[:-1], names[-1:]
     else:
         form, use, rest = "Blocking", "run", []
     names = names[:-1] + [f"coll::call({names[-1]}, coll::Form::{form})"]

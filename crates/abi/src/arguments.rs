@@ -18,7 +18,7 @@ use crate::convention::*;
 pub(crate) enum Named {
     Found(CommRef),
     /// That which the thread has named last, and counts alone.
-    Kept(Rc<Comm>),
+    Cached(Rc<Comm>),
 }
 
 impl Deref for Named {
@@ -28,7 +28,7 @@ impl Deref for Named {
     fn deref(&self) -> &Comm {
         match self {
             Self::Found(comm) => comm,
-            Self::Kept(comm) => comm,
+            Self::Cached(comm) => comm,
         }
     }
 }
@@ -38,7 +38,7 @@ impl std::convert::From<Named> for CommRef {
     fn from(named: Named) -> Self {
         match named {
             Named::Found(comm) => comm,
-            Named::Kept(comm) => Self::Derived(Comm::clone(&comm)),
+            Named::Cached(comm) => Self::Derived(Comm::clone(&comm)),
         }
     }
 }
@@ -59,7 +59,7 @@ fn other(raw: RawHandle) -> Result<Named> {
     // SAFETY: the question only reads.
     let known = unsafe { LAST.ask(|(known, comm)| is_it(known, comm).then(|| Rc::clone(comm))) };
     match known.flatten() {
-        Some(comm) => mpi::process::current().map(|_| Named::Kept(comm)),
+        Some(comm) => mpi::process::current().map(|_| Named::Cached(comm)),
         None => named("comm", find(raw)).map(Named::Found),
     }
 }

@@ -156,12 +156,14 @@ macro_rules! keyvals {
             let (copy, delete) = (copy as usize, delete as usize);
             let extra_state = extra_state as usize;
             let made = Keyval { owner: Owner::$owner, copy, delete, extra_state };
-            // SAFETY: as the body's.
+            // SAFETY: `keyval` points to a variable of the caller; the callbacks have the types
+            // that the standard requires.
             unsafe { put(keyval, attribute::create(made)) }
         }
 
         pub(crate) unsafe fn $free(keyval: *mut c_int) -> Result<()> {
-            // SAFETY: as the body's.
+            // SAFETY: `keyval` points to a variable of the caller; the callbacks have the types
+            // that the standard requires.
             unsafe {
                 named($name, attribute::free(*keyval, Owner::$owner))?;
                 put(keyval, KEYVAL_INVALID)
@@ -180,7 +182,8 @@ keyvals! {
 macro_rules! comm_attributes {
     ($($set:ident $get:ident $delete:ident $name:literal;)*) => {$(
         pub(crate) unsafe fn $set(on: RawHandle, key: c_int, value: *mut c_void) -> Result<()> {
-            // SAFETY: as the body's.
+            // SAFETY: `value` is the application's own word; the copy and delete callbacks were
+            // given with the key.
             unsafe { Object::Comm(&*comm(on)?).set($name, key, value) }
         }
 
@@ -195,12 +198,13 @@ macro_rules! comm_attributes {
                 Some(known) => known.map(|place| place as usize),
                 None => Object::Comm(&comm).get($name, key)?,
             };
-            // SAFETY: as the body's.
+            // SAFETY: `value` and `flag` point to variables of the caller.
             unsafe { answer(known, value, flag) }
         }
 
         pub(crate) unsafe fn $delete(on: RawHandle, key: c_int) -> Result<()> {
-            // SAFETY: as the body's.
+            // SAFETY: the delete callback has the type that `MPI_Comm_create_keyval` and its like
+            // require.
             unsafe { Object::Comm(&*comm(on)?).delete($name, key) }
         }
     )*};
@@ -213,7 +217,7 @@ comm_attributes! {
 
 pub(crate) unsafe fn type_set_attr(on: RawHandle, key: c_int, value: *mut c_void) -> Result<()> {
     datatype("datatype", on)?;
-    // SAFETY: as the body's.
+    // SAFETY: the callbacks have the types that `MPI_Type_create_keyval` requires.
     unsafe { Object::Datatype(on).set("type_keyval", key, value) }
 }
 
@@ -225,19 +229,19 @@ pub(crate) unsafe fn type_get_attr(
 ) -> Result<()> {
     datatype("datatype", on)?;
     let known = Object::Datatype(on).get("type_keyval", key)?;
-    // SAFETY: as the body's.
+    // SAFETY: `value` and `flag` point to variables of the caller.
     unsafe { answer(known, value, flag) }
 }
 
 pub(crate) unsafe fn type_delete_attr(on: RawHandle, key: c_int) -> Result<()> {
     datatype("datatype", on)?;
-    // SAFETY: as the body's.
+    // SAFETY: the delete callback has the type that `MPI_Type_create_keyval` requires.
     unsafe { Object::Datatype(on).delete("type_keyval", key) }
 }
 
 /// Reports a value, where `value` is the address of a pointer.
 unsafe fn answer(known: Option<usize>, value: *mut c_void, flag: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `value` and `flag` point to variables of the caller.
     unsafe {
         if let Some(known) = known {
             put(value.cast::<usize>(), known)?;

@@ -54,7 +54,7 @@ pub(crate) fn run(collective: Result<Collective>) -> Result<()> {
 /// Begins a collective: the form `MPI_I…`.
 pub(crate) unsafe fn begin(collective: Result<Collective>, request: *mut RawHandle) -> Result<()> {
     let collective = collective?;
-    // SAFETY: as the body's.
+    // SAFETY: `request` points to a variable of the caller.
     unsafe { give(request, collective.vci(), || collective.begin()) }
 }
 
@@ -66,7 +66,7 @@ pub(crate) unsafe fn keep(
 ) -> Result<()> {
     let collective = collective?;
     crate::info::optional(info)?;
-    // SAFETY: as the body's.
+    // SAFETY: `request` points to a variable of the caller.
     unsafe { give(request, collective.vci(), || Ok(collective.persistent())) }
 }
 
@@ -77,7 +77,7 @@ unsafe fn give(
     request: impl FnOnce() -> Result<Request>,
 ) -> Result<()> {
     leads_somewhere("request", place)?;
-    // SAFETY: as the body's.
+    // SAFETY: `place` points to a variable of the caller.
     unsafe { put(place, raw(request()?.register(vci)?)) }
 }
 
@@ -110,11 +110,11 @@ pub(crate) unsafe fn bcast(
 ) -> Result<Collective> {
     let comm = call?;
     if comm.halves().is_some() {
-        // SAFETY: as the body's.
+        // SAFETY: the caller's buffers go to `inter::bcast`, which has the same conditions.
         return unsafe { inter::bcast(buf, n, datatype, from, comm) };
     }
     let from = root(&comm, from)?;
-    // SAFETY: as the body's.
+    // SAFETY: `buf` holds `n` elements of `datatype`.
     let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
     let len = data.len() as u64;
     comm.tell(|| Told::new(Operation::Bcast, Some(from), Some(len), None));
@@ -170,7 +170,7 @@ unsafe fn gather_blocks(
     uniform: bool,
 ) -> Result<Collective> {
     if comm.halves().is_some() {
-        // SAFETY: as the body's.
+        // SAFETY: the caller's buffers go to `inter::gather`, which has the same conditions.
         return unsafe {
             inter::gather(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, to, comm)
         };
@@ -178,7 +178,8 @@ unsafe fn gather_blocks(
     let to = root(&comm, to)?;
     let (rank, size) = (comm.rank(), comm.size());
     let in_place = rank == to && is_in_place(sendbuf);
-    // SAFETY: as the body's.
+    // SAFETY: `sendbuf` holds `sendcount` elements of `sendtype`; at the root, `recvbuf` has room
+    // for all blocks (MPI-5.0 §6.5).
     unsafe {
         let input =
             if in_place { Region::empty() } else { buffer(&SEND, sendbuf, sendcount, sendtype)? };
@@ -235,7 +236,7 @@ pub(crate) unsafe fn gather(
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(recvcount);
-    // SAFETY: as the body's.
+    // SAFETY: the caller's buffers go to `gather_blocks`, which has the same conditions.
     unsafe {
         let comm = call?;
         gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, comm, true)
@@ -254,7 +255,7 @@ pub(crate) unsafe fn gatherv(
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
-    // SAFETY: as the body's.
+    // SAFETY: the caller's buffers go to `gather_blocks`, which has the same conditions.
     unsafe {
         let comm = call?;
         gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, comm, false)
@@ -273,7 +274,7 @@ unsafe fn scatter_blocks(
     uniform: bool,
 ) -> Result<Collective> {
     if comm.halves().is_some() {
-        // SAFETY: as the body's.
+        // SAFETY: the caller's buffers go to `inter::scatter`, which has the same conditions.
         return unsafe {
             inter::scatter(sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, from, comm)
         };
@@ -281,7 +282,8 @@ unsafe fn scatter_blocks(
     let from = root(&comm, from)?;
     let (rank, size) = (comm.rank(), comm.size());
     let in_place = rank == from && is_in_place(recvbuf);
-    // SAFETY: as the body's.
+    // SAFETY: `recvbuf` has room for `recvcount` elements of `recvtype`; at the root, `sendbuf`
+    // holds all blocks (MPI-5.0 §6.6).
     unsafe {
         let output =
             if in_place { Region::empty() } else { buffer(&RECV, recvbuf, recvcount, recvtype)? };
@@ -328,7 +330,7 @@ pub(crate) unsafe fn scatter(
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(sendcount);
-    // SAFETY: as the body's.
+    // SAFETY: the caller's buffers go to `scatter_blocks`, which has the same conditions.
     unsafe {
         let comm = call?;
         scatter_blocks(sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, comm, true)
@@ -347,7 +349,7 @@ pub(crate) unsafe fn scatterv(
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
-    // SAFETY: as the body's.
+    // SAFETY: the caller's buffers go to `scatter_blocks`, which has the same conditions.
     unsafe {
         let comm = call?;
         scatter_blocks(
@@ -366,14 +368,15 @@ unsafe fn allgather_blocks(
     comm: Call,
 ) -> Result<Collective> {
     if comm.halves().is_some() {
-        // SAFETY: as the body's.
+        // SAFETY: the caller's buffers go to `inter::allgather`, which has the same conditions.
         return unsafe {
             inter::allgather(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, comm)
         };
     }
     let in_place = is_in_place(sendbuf);
     let uniform = matches!(placement, Placement::Uniform(_));
-    // SAFETY: as the body's.
+    // SAFETY: `sendbuf` holds `sendcount` elements of `sendtype`; `recvbuf` has room for all blocks
+    // (MPI-5.0 §6.7).
     unsafe {
         let input =
             if in_place { Region::empty() } else { buffer(&SEND, sendbuf, sendcount, sendtype)? };
@@ -411,7 +414,7 @@ pub(crate) unsafe fn allgather(
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(recvcount);
-    // SAFETY: as the body's.
+    // SAFETY: the caller's buffers go to `allgather_blocks`, which has the same conditions.
     unsafe { allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?) }
 }
 
@@ -426,7 +429,7 @@ pub(crate) unsafe fn allgatherv(
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
-    // SAFETY: as the body's.
+    // SAFETY: the caller's buffers go to `allgather_blocks`, which has the same conditions.
     unsafe { allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?) }
 }
 
@@ -482,7 +485,8 @@ pub(crate) unsafe fn alltoall(
 ) -> Result<Collective> {
     let comm = call?;
     let blocks = remote_size(&comm);
-    // SAFETY: as the body's.
+    // SAFETY: `sendbuf` holds and `recvbuf` has room for a block of `count` elements for each rank
+    // (MPI-5.0 §6.8).
     unsafe {
         let sends = match is_in_place(sendbuf) {
             true => None,
@@ -511,7 +515,7 @@ pub(crate) unsafe fn alltoallv(
     let comm = call?;
     let blocks = remote_size(&comm);
     let listed = |counts, displacements| Placement::Listed { counts, displacements };
-    // SAFETY: as the body's.
+    // SAFETY: `recvbuf` and `sendbuf` hold the blocks that counts and displacements describe.
     unsafe {
         let sends = match is_in_place(sendbuf) {
             true => None,
@@ -540,7 +544,7 @@ pub(crate) unsafe fn alltoallw(
 ) -> Result<Collective> {
     let comm = call?;
     let blocks = remote_size(&comm);
-    // SAFETY: as the body's.
+    // SAFETY: `recvbuf` and `sendbuf` hold the blocks that counts and displacements describe.
     unsafe {
         let sends = match is_in_place(sendbuf) {
             true => None,

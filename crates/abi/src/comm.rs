@@ -17,13 +17,13 @@ use crate::error::write_string;
 
 #[inline]
 pub(crate) unsafe fn comm_size(on: RawHandle, size: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `size` points to a variable of the caller.
     unsafe { put(size, comm(on)?.size() as c_int) }
 }
 
 #[inline]
 pub(crate) unsafe fn comm_rank(on: RawHandle, rank: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `rank` points to a variable of the caller.
     unsafe { put(rank, comm(on)?.rank() as c_int) }
 }
 
@@ -35,24 +35,24 @@ pub(crate) unsafe fn comm_compare(
     let one = named("comm1", mpi::comm::find(handle(one)))?;
     let other = named("comm2", mpi::comm::find(handle(other)))?;
     let comparison = one.compare(&other);
-    // SAFETY: as the body's.
+    // SAFETY: `result` points to a variable of the caller.
     unsafe { put(result, crate::group::code_of(comparison)) }
 }
 
 pub(crate) unsafe fn comm_group(on: RawHandle, group: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `group` points to a variable of the caller.
     unsafe { crate::group::give(comm(on)?.group().clone(), group) }
 }
 
 unsafe fn give(made: Option<Comm>, place: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `place` points to a variable of the caller.
     unsafe { put(place, raw(made.map_or(NULL, |comm| comm.handle()))) }
 }
 
 pub(crate) unsafe fn comm_dup(on: RawHandle, copy: *mut RawHandle) -> Result<()> {
     let comm = comm(on)?;
     // Hints are not copied (MPI-5.0 §7.4.2).
-    // SAFETY: as the body's.
+    // SAFETY: the caller's pointers go to `duplicate`, which has the same conditions.
     unsafe { duplicate(&comm, &Info::default(), copy) }
 }
 
@@ -63,7 +63,7 @@ pub(crate) unsafe fn comm_dup_with_info(
 ) -> Result<()> {
     let comm = comm(on)?;
     let hints = crate::info::optional(info)?;
-    // SAFETY: as the body's.
+    // SAFETY: the caller's pointers go to `duplicate`, which has the same conditions.
     unsafe { duplicate(&comm, &hints, copy) }
 }
 
@@ -73,7 +73,7 @@ pub(crate) unsafe fn comm_idup(
     request: *mut RawHandle,
 ) -> Result<()> {
     let comm = comm(on)?;
-    // SAFETY: as the body's.
+    // SAFETY: the caller's pointers go to `begin_duplicate`, which has the same conditions.
     unsafe { begin_duplicate(&comm, &Info::default(), copy, request) }
 }
 
@@ -85,7 +85,7 @@ pub(crate) unsafe fn comm_idup_with_info(
 ) -> Result<()> {
     let comm = comm(on)?;
     let hints = crate::info::optional(info)?;
-    // SAFETY: as the body's.
+    // SAFETY: the caller's pointers go to `begin_duplicate`, which has the same conditions.
     unsafe { begin_duplicate(&comm, &hints, copy, request) }
 }
 
@@ -98,7 +98,8 @@ unsafe fn begin_duplicate(
 ) -> Result<()> {
     let (made, begun) = comm.begin_duplicate()?;
     made.set_info(hints);
-    // SAFETY: as the body's.
+    // SAFETY: `request` and `copy` point to variables of the caller; the callbacks have the types
+    // that the standard requires.
     unsafe {
         attribute::copy_comm(comm, &made)?;
         put(request, raw(begun.register(comm.vci())?))?;
@@ -109,7 +110,8 @@ unsafe fn begin_duplicate(
 unsafe fn duplicate(comm: &Comm, hints: &Info, copy: *mut RawHandle) -> Result<()> {
     let made = comm.duplicate()?;
     made.set_info(hints);
-    // SAFETY: as the body's.
+    // SAFETY: `copy` points to a variable of the caller; the callbacks have the types that the
+    // standard requires.
     unsafe {
         if let Err(error) = attribute::copy_comm(comm, &made) {
             made.free()?;
@@ -126,7 +128,7 @@ pub(crate) unsafe fn comm_create(
 ) -> Result<()> {
     let comm = comm(on)?;
     let group = named("group", objects::group(handle(group)))?;
-    // SAFETY: as the body's.
+    // SAFETY: `result` points to a variable of the caller.
     unsafe { give(named("group", comm.create(&group))?, result) }
 }
 
@@ -139,7 +141,7 @@ pub(crate) unsafe fn comm_create_group(
     let comm = intra(on)?;
     let group = named("group", objects::group(handle(group)))?;
     let tag = crate::arguments::tag("tag", tag)?;
-    // SAFETY: as the body's.
+    // SAFETY: `result` points to a variable of the caller.
     unsafe { give(named("group", comm.create_group(&group, tag))?, result) }
 }
 
@@ -151,13 +153,13 @@ pub(crate) unsafe fn comm_create_from_group(
     made: *mut RawHandle,
 ) -> Result<()> {
     let group = named("group", objects::group(handle(group)))?;
-    // SAFETY: as the body's.
+    // SAFETY: `stringtag` is a C string or NULL.
     let (stringtag, hints, handler) = unsafe { origin(stringtag, info, errhandler)? };
     let comm = Comm::of_group(&group, &stringtag, handler)?;
     if let Some(comm) = &comm {
         comm.set_info(&hints);
     }
-    // SAFETY: as the body's.
+    // SAFETY: `made` points to a variable of the caller.
     unsafe { give(comm, made) }
 }
 
@@ -189,7 +191,7 @@ pub(crate) unsafe fn comm_split(
         UNDEFINED => None,
         _ => return Err(Error::argument(format!("color = {color} is negative"))),
     };
-    // SAFETY: as the body's.
+    // SAFETY: `result` points to a variable of the caller.
     unsafe { give(comm.split(color, key)?, result) }
 }
 
@@ -225,12 +227,13 @@ pub(crate) unsafe fn comm_split_type(
     if kind == TYPE_HW_UNGUIDED && made.is_some() {
         info.set(RESOURCE_TYPE, SHARED_MEMORY)?;
     }
-    // SAFETY: as the body's.
+    // SAFETY: `result` points to a variable of the caller.
     unsafe { give(made, result) }
 }
 
 pub(crate) unsafe fn comm_free(on: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `on` points to a variable of the caller; the callbacks have the types that the
+    // standard requires.
     unsafe {
         let found = comm(*on)?;
         if !found.handle().is_predefined() {
@@ -242,7 +245,7 @@ pub(crate) unsafe fn comm_free(on: *mut RawHandle) -> Result<()> {
 }
 
 pub(crate) unsafe fn comm_disconnect(on: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `on` points to a handle of the caller, which `comm_free` may overwrite.
     unsafe {
         let found = comm(*on)?;
         if !found.handle().is_predefined() {
@@ -253,21 +256,21 @@ pub(crate) unsafe fn comm_disconnect(on: *mut RawHandle) -> Result<()> {
 }
 
 pub(crate) unsafe fn comm_test_inter(on: RawHandle, flag: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `flag` points to a variable of the caller.
     unsafe { put(flag, c_int::from(comm(on)?.remote_group().is_some())) }
 }
 
 pub(crate) unsafe fn comm_remote_size(on: RawHandle, size: *mut c_int) -> Result<()> {
     let comm = comm(on)?;
     let remote = comm.remote_group().ok_or_else(not_inter)?;
-    // SAFETY: as the body's.
+    // SAFETY: `size` points to a variable of the caller.
     unsafe { put(size, remote.size() as c_int) }
 }
 
 pub(crate) unsafe fn comm_remote_group(on: RawHandle, group: *mut RawHandle) -> Result<()> {
     let comm = comm(on)?;
     let remote = comm.remote_group().ok_or_else(not_inter)?;
-    // SAFETY: as the body's.
+    // SAFETY: `group` points to a variable of the caller.
     unsafe { crate::group::give(remote.clone(), group) }
 }
 
@@ -290,7 +293,7 @@ pub(crate) unsafe fn intercomm_create(
     } else {
         local.connect(leader, None)?
     };
-    // SAFETY: as the body's.
+    // SAFETY: `made` points to a variable of the caller.
     unsafe { give(Some(comm), made) }
 }
 
@@ -312,7 +315,7 @@ pub(crate) unsafe fn intercomm_create_from_groups(
 ) -> Result<()> {
     let local = named("local_group", objects::group(handle(local)))?;
     let remote = named("remote_group", objects::group(handle(remote)))?;
-    // SAFETY: as the body's.
+    // SAFETY: `stringtag` is a C string or NULL.
     let (stringtag, hints, handler) = unsafe { origin(stringtag, info, errhandler)? };
     let leader = |name: &str, rank: c_int, group: &Group| match group.size() {
         0 => Ok(0),
@@ -326,7 +329,7 @@ pub(crate) unsafe fn intercomm_create_from_groups(
     if let Some(comm) = &comm {
         comm.set_info(&hints);
     }
-    // SAFETY: as the body's.
+    // SAFETY: `made` points to a variable of the caller.
     unsafe { give(comm, made) }
 }
 
@@ -336,14 +339,14 @@ pub(crate) unsafe fn intercomm_merge(
     made: *mut RawHandle,
 ) -> Result<()> {
     let merged = named("intercomm", mpi::comm::find(handle(on)))?.merge(high != 0)?;
-    // SAFETY: as the body's.
+    // SAFETY: `made` points to a variable of the caller.
     unsafe { give(Some(merged), made) }
 }
 
 /// Nobody spawned this process (MPI-5.0 §11.8.2).
 pub(crate) unsafe fn comm_get_parent(parent: *mut RawHandle) -> Result<()> {
     mpi::process::current()?;
-    // SAFETY: as the body's.
+    // SAFETY: `parent` points to a variable of the caller.
     unsafe { put(parent, raw(NULL)) }
 }
 
@@ -352,7 +355,7 @@ fn not_inter() -> Error {
 }
 
 pub(crate) unsafe fn comm_set_name(on: RawHandle, name: *const c_char) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `comm_name` is a C string or NULL.
     comm(on)?.set_name(unsafe { string("comm_name", name) }?.as_bytes());
     Ok(())
 }
@@ -366,7 +369,7 @@ pub(crate) unsafe fn comm_get_name(
         NULL => "MPI_COMM_NULL".into(),
         _ => String::from_utf8_lossy(&comm(on)?.name()).into_owned(),
     };
-    // SAFETY: as the body's: a place for MPI_MAX_OBJECT_NAME bytes.
+    // SAFETY: `name` has room for MPI_MAX_OBJECT_NAME bytes; `len` points to an `int`.
     unsafe { write_string(&known, NAME_MAX, name, len) }
 }
 
@@ -377,7 +380,7 @@ pub(crate) unsafe fn comm_set_info(on: RawHandle, info: RawHandle) -> Result<()>
 }
 
 pub(crate) unsafe fn comm_get_info(on: RawHandle, info: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `info` points to a variable of the caller.
     unsafe { put(info, raw(comm(on)?.info()?.register()?)) }
 }
 

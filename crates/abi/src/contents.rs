@@ -16,7 +16,7 @@ pub(crate) unsafe fn type_get_envelope(
     combiner: *mut c_int,
 ) -> Result<()> {
     let contents = without_counts(&datatype("datatype", on)?)?;
-    // SAFETY: as the body's.
+    // SAFETY: `integers`, `addresses`, `datatypes` and `combiner` point to variables of the caller.
     unsafe {
         put(integers, contents.integers.len() as c_int)?;
         put(addresses, contents.addresses.len() as c_int)?;
@@ -34,7 +34,7 @@ pub(crate) unsafe fn type_get_envelope_c(
     combiner: *mut c_int,
 ) -> Result<()> {
     let contents = datatype("datatype", on)?.listed_contents();
-    // SAFETY: as the body's.
+    // SAFETY: every place for a result points to a variable of the caller or is NULL.
     unsafe {
         put(integers, contents.integers.len() as i64)?;
         put(addresses, contents.addresses.len() as i64)?;
@@ -61,7 +61,8 @@ pub(crate) unsafe fn type_get_contents(
     ];
     let [one, two, three] = rooms;
     check(&contents, [one, two, Room::NONE, three])?;
-    // SAFETY: as the body's: the arrays have the room just checked.
+    // SAFETY: each array has as many entries as its `max_` argument says; the check above compared
+    // them.
     unsafe { write(&contents, integers, addresses, std::ptr::null_mut(), datatypes) }
 }
 
@@ -84,7 +85,8 @@ pub(crate) unsafe fn type_get_contents_c(
         Room::new("max_datatypes", max_datatypes, "array_of_datatypes", datatypes),
     ];
     check(&contents, rooms)?;
-    // SAFETY: as the body's: the arrays have the room just checked.
+    // SAFETY: each array has as many entries as its `max_` argument says; the check above compared
+    // them.
     unsafe { write(&contents, integers, addresses, counts, datatypes) }
 }
 
@@ -140,7 +142,7 @@ unsafe fn write(
     counts: *mut i64,
     datatypes: *mut RawHandle,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: each array has room for all values of its kind: the caller checked the lengths.
     unsafe {
         for (index, value) in contents.integers.iter().enumerate() {
             // What an `int` argument brought fits an `int`.

@@ -91,23 +91,23 @@ impl Ints {
     /// The first `len` values, which are counts.
     pub unsafe fn read_counts(self, len: usize) -> Result<Vec<usize>> {
         self.check(len)?;
-        // SAFETY: as for `read`.
+        // SAFETY: the array has `len` values, and `index` is below `len`.
         (0..len).map(|index| unsafe { self.count_at(index) }).collect()
     }
 
     /// Value `index` of an array that has been checked.
     pub unsafe fn at(self, index: usize) -> i64 {
         match self.values {
-            // SAFETY: as for `read`.
+            // SAFETY: the caller passes an `index` inside the array of `int`.
             Values::Int(values) => i64::from(unsafe { *values.add(index) }),
-            // SAFETY: as for `read`.
+            // SAFETY: the caller passes an `index` inside the array of 64-bit integers.
             Values::Count(values) => unsafe { *values.add(index) },
         }
     }
 
     /// Value `index`, which is a count.
     pub unsafe fn count_at(self, index: usize) -> Result<usize> {
-        // SAFETY: as for `at`.
+        // SAFETY: the caller passes an `index` inside the array.
         let value = unsafe { self.at(index) };
         usize::try_from(value).map_err(|_| {
             class(ErrorClass::Count, format!("{}[{index}] = {value} is negative", self.name))

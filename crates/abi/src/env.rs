@@ -10,7 +10,7 @@ use crate::convention::*;
 use crate::error::write_string;
 
 pub(crate) unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `version` and `subversion` point to variables of the caller.
     unsafe {
         put(version, 5)?;
         put(subversion, 0)
@@ -18,7 +18,7 @@ pub(crate) unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) ->
 }
 
 pub(crate) unsafe fn abi_get_version(major: *mut c_int, minor: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `major` and `minor` point to variables of the caller.
     unsafe {
         put(major, 1)?;
         put(minor, 0)
@@ -30,7 +30,7 @@ pub(crate) unsafe fn abi_get_info(info: *mut RawHandle) -> Result<()> {
     for (key, value) in [("mpi_aint_size", 8), ("mpi_count_size", 8), ("mpi_offset_size", 8)] {
         made.set(key, &value.to_string())?;
     }
-    // SAFETY: as the body's.
+    // SAFETY: `info` points to a variable of the caller.
     unsafe { put(info, raw(made.register()?)) }
 }
 
@@ -39,7 +39,7 @@ pub(crate) unsafe fn get_hw_resource_info(info: *mut RawHandle) -> Result<()> {
     let made = mpi::info::Info::default();
     made.set("mpi_shared_memory", "true")?;
     made.set(crate::comm::SITE, "true")?;
-    // SAFETY: as the body's.
+    // SAFETY: `info` points to a variable of the caller.
     unsafe { put(info, raw(made.register()?)) }
 }
 
@@ -49,14 +49,15 @@ pub(crate) unsafe fn get_library_version(text: *mut c_char, len: *mut c_int) -> 
         env!("CARGO_PKG_VERSION"),
         ", an MPI for machines that are far apart, and for machines that are oversubscribed (MPI 5.0, ABI 1.0)"
     );
-    // SAFETY: as the body's: a place for MPI_MAX_LIBRARY_VERSION_STRING bytes.
+    // SAFETY: `text` has room for MPI_MAX_LIBRARY_VERSION_STRING bytes; `len` points to an
+    // `int`.
     unsafe { write_string(version, 8192, text, len) }
 }
 
 pub(crate) unsafe fn get_processor_name(name: *mut c_char, len: *mut c_int) -> Result<()> {
     let _uncancelled = Uncancelled::begin();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    // SAFETY: as the body's: a place for MPI_MAX_PROCESSOR_NAME bytes.
+    // SAFETY: `name` has room for MPI_MAX_PROCESSOR_NAME bytes; `len` points to an `int`.
     unsafe { write_string(host.trim(), 256, name, len) }
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn aint_diff(one: isize, other: isize) -> isize {
 }
 
 pub(crate) unsafe fn get_address(location: *const c_void, address: *mut isize) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `address` points to a variable of the caller.
     unsafe { put(address, location as isize) }
 }
 

@@ -15,7 +15,7 @@ pub(crate) unsafe fn call(function: usize, comm: &mut RawHandle, code: &mut c_in
     // SAFETY: the caller's promise. The type is variadic in C; the two arguments pass alike.
     let function: unsafe extern "C" fn(*mut RawHandle, *mut c_int, ...) =
         unsafe { std::mem::transmute(function) };
-    // SAFETY: as above.
+    // SAFETY: the application gave a function that takes the communicator and the code by address.
     unsafe { function(comm, code) };
 }
 
@@ -26,7 +26,7 @@ macro_rules! creations {
                 return Err(null($argument));
             }
             let made = Errhandler::create(Owner::$owner, function as usize)?;
-            // SAFETY: as the body's.
+            // SAFETY: `errhandler` points to a variable of the caller.
             unsafe { put(errhandler, raw(made)) }
         }
     )*};
@@ -47,7 +47,7 @@ pub(crate) unsafe fn comm_set_errhandler(on: RawHandle, errhandler: RawHandle) -
 }
 
 pub(crate) unsafe fn comm_get_errhandler(on: RawHandle, errhandler: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `errhandler` points to a variable of the caller.
     unsafe { put(errhandler, raw(comm(on)?.errhandler().hold()?)) }
 }
 
@@ -61,7 +61,7 @@ pub(crate) unsafe fn comm_call_errhandler(on: RawHandle, code: c_int) -> Result<
 }
 
 pub(crate) unsafe fn errhandler_free(errhandler: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `errhandler` points to a variable of the caller.
     unsafe {
         named("errhandler", Errhandler::free(handle(*errhandler)))?;
         put(errhandler, raw(NULL))

@@ -168,7 +168,7 @@ fn no_code(code: c_int) -> Error {
 
 pub(crate) unsafe fn error_class(code: c_int, result: *mut c_int) -> Result<()> {
     let class = class_of(code).ok_or_else(|| no_code(code))?;
-    // SAFETY: as the body's.
+    // SAFETY: `result` points to a variable of the caller.
     unsafe { put(result, class) }
 }
 
@@ -180,13 +180,13 @@ pub(crate) unsafe fn error_string(code: c_int, text: *mut c_char, len: *mut c_in
         (None, Some((name, meaning))) => format!("{name}: {meaning}"),
         (None, None) => "MPI_SUCCESS: no error".to_owned(),
     };
-    // SAFETY: as the body's: a place for MPI_MAX_ERROR_STRING bytes, and one for the length.
+    // SAFETY: `text` has room for MPI_MAX_ERROR_STRING bytes; `len` points to an `int`.
     unsafe { write_string(&string, STRING_MAX, text, len) }
 }
 
 pub(crate) unsafe fn add_error_class(result: *mut c_int) -> Result<()> {
     let code = codes().add(None);
-    // SAFETY: as the body's.
+    // SAFETY: `result` points to a variable of the caller.
     unsafe { put(result, code) }
 }
 
@@ -195,12 +195,12 @@ pub(crate) unsafe fn add_error_code(class: c_int, result: *mut c_int) -> Result<
         return Err(Error::argument(format!("errorclass = {class} is no error class")));
     }
     let code = codes().add(Some(class));
-    // SAFETY: as the body's.
+    // SAFETY: `result` points to a variable of the caller.
     unsafe { put(result, code) }
 }
 
 pub(crate) unsafe fn add_error_string(code: c_int, text: *const c_char) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `string` is a C string or NULL.
     let text = unsafe { crate::arguments::string("string", text) }?;
     codes().known.get_mut(&code).ok_or_else(|| not_added("errorcode", code))?.1 = text;
     Ok(())

@@ -22,7 +22,7 @@ fn find_two(one: RawHandle, other: RawHandle) -> Result<(Group, Group)> {
 /// Gives a group a handle; the empty one has its own.
 pub(crate) unsafe fn give(group: Group, place: *mut RawHandle) -> Result<()> {
     let handle = if group.size() == 0 { GROUP_EMPTY } else { raw(GROUPS.insert(group)?) };
-    // SAFETY: as the body's.
+    // SAFETY: `place` points to a variable of the caller.
     unsafe { put(place, handle) }
 }
 
@@ -36,13 +36,13 @@ pub(crate) fn code_of(comparison: Comparison) -> c_int {
 }
 
 pub(crate) unsafe fn group_size(group: RawHandle, size: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `size` points to a variable of the caller.
     unsafe { put(size, find(group)?.size() as c_int) }
 }
 
 pub(crate) unsafe fn group_rank(group: RawHandle, rank: *mut c_int) -> Result<()> {
     let own = find(group)?.rank_of(process::current()?.rank());
-    // SAFETY: as the body's.
+    // SAFETY: `rank` points to a variable of the caller.
     unsafe { put(rank, own.map_or(UNDEFINED, |rank| rank as c_int)) }
 }
 
@@ -52,7 +52,7 @@ pub(crate) unsafe fn group_compare(
     result: *mut c_int,
 ) -> Result<()> {
     let (one, other) = find_two(one, other)?;
-    // SAFETY: as the body's.
+    // SAFETY: `result` points to a variable of the caller.
     unsafe { put(result, code_of(one.compare(&other))) }
 }
 
@@ -64,7 +64,7 @@ pub(crate) unsafe fn group_translate_ranks(
     results: *mut c_int,
 ) -> Result<()> {
     let (one, other) = find_two(one, other)?;
-    // SAFETY: as the body's.
+    // SAFETY: `ranks` and `results` have `n` entries each.
     unsafe {
         let ranks = array("ranks1", ranks, length("n", n)?)?;
         array("ranks2", results, ranks.len())?;
@@ -88,7 +88,7 @@ macro_rules! combinations {
             result: *mut RawHandle,
         ) -> Result<()> {
             let (one, other) = find_two(one, other)?;
-            // SAFETY: as the body's.
+            // SAFETY: `result` points to a variable of the caller.
             unsafe { give(one.$method(&other), result) }
         }
     )*};
@@ -107,7 +107,7 @@ pub(crate) unsafe fn group_incl(
     result: *mut RawHandle,
 ) -> Result<()> {
     let group = find(group)?;
-    // SAFETY: as the body's.
+    // SAFETY: `ranks` has `n` entries; `result` points to a variable of the caller.
     unsafe {
         let ranks = array("ranks", ranks, length("n", n)?)?;
         give(named("ranks", group.include(ranks))?, result)
@@ -121,7 +121,7 @@ pub(crate) unsafe fn group_excl(
     result: *mut RawHandle,
 ) -> Result<()> {
     let group = find(group)?;
-    // SAFETY: as the body's.
+    // SAFETY: `ranks` has `n` entries; `result` points to a variable of the caller.
     unsafe {
         let ranks = array("ranks", ranks, length("n", n)?)?;
         give(named("ranks", group.exclude(ranks))?, result)
@@ -129,7 +129,7 @@ pub(crate) unsafe fn group_excl(
 }
 
 unsafe fn expanded(group: &Group, n: c_int, ranges: *mut [c_int; 3]) -> Result<Vec<c_int>> {
-    // SAFETY: as the body's.
+    // SAFETY: `ranges` has `n` entries.
     let ranges = unsafe { array("ranges", ranges, length("n", n)?) }?;
     named("ranges", group.expand(ranges))
 }
@@ -141,7 +141,7 @@ pub(crate) unsafe fn group_range_incl(
     result: *mut RawHandle,
 ) -> Result<()> {
     let group = find(group)?;
-    // SAFETY: as the body's.
+    // SAFETY: `ranges` has `n` entries; `result` points to a variable of the caller.
     unsafe { give(named("ranges", group.include(&expanded(&group, n, ranges)?))?, result) }
 }
 
@@ -152,12 +152,12 @@ pub(crate) unsafe fn group_range_excl(
     result: *mut RawHandle,
 ) -> Result<()> {
     let group = find(group)?;
-    // SAFETY: as the body's.
+    // SAFETY: `ranges` has `n` entries; `result` points to a variable of the caller.
     unsafe { give(named("ranges", group.exclude(&expanded(&group, n, ranges)?))?, result) }
 }
 
 pub(crate) unsafe fn group_free(group: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `group` points to a variable of the caller.
     unsafe {
         if *group != GROUP_EMPTY {
             named("group", GROUPS.remove(handle(*group)))?;

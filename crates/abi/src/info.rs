@@ -37,7 +37,7 @@ fn environment() -> Info {
 }
 
 pub(crate) unsafe fn info_create(info: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `info` points to a variable of the caller.
     unsafe { put(info, raw(Info::default().register()?)) }
 }
 
@@ -46,7 +46,7 @@ pub(crate) unsafe fn info_create_env(
     _argv: *mut *mut c_char,
     info: *mut RawHandle,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `info` points to a variable of the caller.
     unsafe { put(info, raw(environment().register()?)) }
 }
 
@@ -55,12 +55,12 @@ pub(crate) unsafe fn info_set(
     key: *const c_char,
     value: *const c_char,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `key` and `value` are C strings.
     unsafe { find(info)?.set(&string("key", key)?, &string("value", value)?) }
 }
 
 pub(crate) unsafe fn info_delete(info: RawHandle, key: *const c_char) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `key` is a C string or NULL.
     unsafe { find(info)?.delete(&string("key", key)?) }
 }
 
@@ -72,7 +72,7 @@ pub(crate) unsafe fn info_get(
     flag: *mut c_int,
 ) -> Result<()> {
     let mut room = crate::arguments::length("valuelen", len)?.saturating_add(1) as c_int;
-    // SAFETY: as the body's: `value` has room for `len` characters and the zero.
+    // SAFETY: `value` has room for `len` characters and the final zero byte.
     unsafe { info_get_string(info, key, &mut room, value, flag) }
 }
 
@@ -83,7 +83,7 @@ pub(crate) unsafe fn info_get_string(
     value: *mut c_char,
     flag: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `key` is a C string or NULL; `flag` and `len` point to variables of the caller.
     unsafe {
         let Some(known) = find(info)?.value(&string("key", key)?)? else { return put(flag, 0) };
         let room = crate::arguments::length("buflen", *len)?;
@@ -104,7 +104,7 @@ pub(crate) unsafe fn info_get_valuelen(
     len: *mut c_int,
     flag: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `key` is a C string or NULL; `flag` and `len` point to variables of the caller.
     unsafe {
         let Some(known) = find(info)?.value(&string("key", key)?)? else { return put(flag, 0) };
         put(len, known.len() as c_int)?;
@@ -113,7 +113,7 @@ pub(crate) unsafe fn info_get_valuelen(
 }
 
 pub(crate) unsafe fn info_get_nkeys(info: RawHandle, count: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `count` points to a variable of the caller.
     unsafe { put(count, find(info)?.len() as c_int) }
 }
 
@@ -122,17 +122,17 @@ pub(crate) unsafe fn info_get_nthkey(info: RawHandle, n: c_int, key: *mut c_char
     let missing = || Error::argument(format!("n = {n}, but there are {} keys", info.len()));
     let found = usize::try_from(n).ok().and_then(|n| info.key(n)).ok_or_else(missing)?;
     let mut len = 0;
-    // SAFETY: as the body's: a place for MPI_MAX_INFO_KEY bytes.
+    // SAFETY: `key` has room for MPI_MAX_INFO_KEY bytes; `len` is a local variable.
     unsafe { crate::error::write_string(&found, KEY_MAX, key, &mut len) }
 }
 
 pub(crate) unsafe fn info_dup(info: RawHandle, copy: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `copy` points to a variable of the caller.
     unsafe { put(copy, raw(find(info)?.duplicate().register()?)) }
 }
 
 pub(crate) unsafe fn info_free(info: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `info` points to a variable of the caller.
     unsafe {
         named("info", Info::free(handle(*info)))?;
         put(info, raw(mpi::info::NULL))

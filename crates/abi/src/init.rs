@@ -25,33 +25,33 @@ pub(crate) unsafe fn init_thread(
         _ => return Err(Error::argument(format!("required = {required} is no level of threads"))),
     };
     let process = process::initialize(level)?;
-    // SAFETY: as the body's.
+    // SAFETY: `provided` points to a variable of the caller.
     unsafe { put(provided, code_of(process.level())) }
 }
 
 pub(crate) unsafe fn finalize() -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: the callbacks of these attributes have the types that the standard requires.
     unsafe { crate::attribute::delete_all_of_self() }?;
     process::finalize()
 }
 
 pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `flag` points to a variable of the caller.
     unsafe { put(flag, c_int::from(process::is_initialized())) }
 }
 
 pub(crate) unsafe fn finalized(flag: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `flag` points to a variable of the caller.
     unsafe { put(flag, c_int::from(process::is_finalized())) }
 }
 
 pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `provided` points to a variable of the caller.
     unsafe { put(provided, code_of(process::current()?.level())) }
 }
 
 pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `flag` points to a variable of the caller.
     unsafe { put(flag, c_int::from(process::current()?.is_main_thread())) }
 }
 

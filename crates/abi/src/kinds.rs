@@ -37,7 +37,7 @@ pub(crate) unsafe fn type_match_size(
         }
         _ => return Err(Error::argument(format!("typeclass = {typeclass} is no typeclass"))),
     };
-    // SAFETY: as the body's.
+    // SAFETY: `datatype` points to a variable of the caller.
     unsafe { put(datatype, usize::from(found.abi())) }
 }
 
@@ -62,7 +62,7 @@ pub(crate) unsafe fn type_get_value_index(
         (Some(Builtin::Integer), Some(Builtin::Integer)) => Some(Builtin::TwoInteger),
         _ => None,
     };
-    // SAFETY: as the body's.
+    // SAFETY: `pair` points to a variable of the caller.
     unsafe { put(pair, found.map_or(DATATYPE_NULL, |found| usize::from(found.abi()))) }
 }
 
@@ -73,7 +73,7 @@ pub(crate) unsafe fn type_create_f90_real(p: c_int, r: c_int, new: *mut RawHandl
         (Builtin::LongDouble, 18, 4931),
         (Builtin::Real16, 33, 4931),
     ];
-    // SAFETY: as the body's.
+    // SAFETY: `new` points to a variable of the caller.
     unsafe { give(Combiner::F90Real, real_kind(&kinds, p, r)?, &[p, r], new) }
 }
 
@@ -88,7 +88,7 @@ pub(crate) unsafe fn type_create_f90_complex(
         (Builtin::CLongDoubleComplex, 18, 4931),
         (Builtin::Complex32, 33, 4931),
     ];
-    // SAFETY: as the body's.
+    // SAFETY: `new` points to a variable of the caller.
     unsafe { give(Combiner::F90Complex, real_kind(&kinds, p, r)?, &[p, r], new) }
 }
 
@@ -101,7 +101,7 @@ pub(crate) unsafe fn type_create_f90_integer(r: c_int, new: *mut RawHandle) -> R
         19..=38 => Builtin::Integer16,
         _ => return Err(Error::argument(format!("r = {r}: no integer has so many digits"))),
     };
-    // SAFETY: as the body's.
+    // SAFETY: `new` points to a variable of the caller.
     unsafe { give(Combiner::F90Integer, found, &[r], new) }
 }
 
@@ -124,7 +124,7 @@ unsafe fn give(
 ) -> Result<()> {
     let arguments = arguments.iter().copied().map(i64::from).collect();
     let made = Datatype::builtin(kind).remembering(combiner, arguments);
-    // SAFETY: as the body's.
+    // SAFETY: `new` points to a variable of the caller.
     unsafe { put(new, handle_of(&made)?) }
 }
 

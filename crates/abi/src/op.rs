@@ -31,7 +31,8 @@ impl UserFunction for CFunction {
             }
             Self::Count(function) => {
                 let mut len = count as i64;
-                // SAFETY: as above.
+                // SAFETY: the application gave this function for elements of its datatypes, which
+                // lie at both addresses.
                 unsafe { function(from, to, &mut len, &mut datatype) };
             }
         }
@@ -40,7 +41,7 @@ impl UserFunction for CFunction {
 
 unsafe fn create(function: CFunction, commute: c_int, op: *mut RawHandle) -> Result<()> {
     let made = Op::User { function: Arc::new(function), commutes: commute != 0 };
-    // SAFETY: as the body's.
+    // SAFETY: `op` points to a variable of the caller.
     unsafe { put(op, raw(OPS.insert(made)?)) }
 }
 
@@ -69,7 +70,7 @@ pub(crate) unsafe fn op_create_c(
 }
 
 pub(crate) unsafe fn op_free(op: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `op` points to a variable of the caller.
     unsafe {
         named("op", OPS.remove(handle(*op)))?;
         put(op, OP_NULL)
@@ -77,7 +78,7 @@ pub(crate) unsafe fn op_free(op: *mut RawHandle) -> Result<()> {
 }
 
 pub(crate) unsafe fn op_commutative(op: RawHandle, commute: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `commute` points to a variable of the caller.
     unsafe { put(commute, c_int::from(named("op", objects::op(handle(op)))?.is_commutative())) }
 }
 
@@ -91,7 +92,7 @@ pub(crate) unsafe fn reduce_local(
     let elements = count("count", elements)?;
     let kind = committed("datatype", datatype)?;
     let op = checked(op, &kind)?;
-    // SAFETY: as the body's.
+    // SAFETY: `inbuf` and `inoutbuf` hold `elements` elements of the datatype each.
     unsafe {
         let input = crate::coll::elements("inbuf", inbuf, elements, &kind)?;
         let inout = crate::coll::elements("inoutbuf", inoutbuf, elements, &kind)?;

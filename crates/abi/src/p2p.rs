@@ -31,7 +31,7 @@ unsafe fn send_now(
     let comm = comm(on)?;
     let to = destination(&comm, dest)?;
     let tagged = tag("tag", tagged)?;
-    // SAFETY: as the body's.
+    // SAFETY: `buf` holds `count` elements of `datatype`.
     let data = unsafe { data(&BUF, buf, count, datatype) }?;
     p2p::send(&comm, to, tagged, &data, mode)
 }
@@ -49,7 +49,7 @@ unsafe fn send_later(
     let comm = comm(on)?;
     let to = destination(&comm, dest)?;
     let tag = tag(names.1, tagged)?;
-    // SAFETY: as the body's.
+    // SAFETY: `buf` holds `count` elements of `datatype`.
     let data = unsafe { data(names.0, buf, count, datatype) }?;
     Ok(Send { comm: comm.clone(), to, tag, data, mode })
 }
@@ -66,7 +66,7 @@ unsafe fn receive_later(
     let comm = comm(on)?;
     let from = source(&comm, from)?;
     let tag = tag_or_any(names.1, tagged)?;
-    // SAFETY: as the body's.
+    // SAFETY: `buf` holds `count` elements of `datatype`.
     let into = unsafe { data(names.0, buf, count, datatype) }?;
     Ok(Receive { comm: comm.clone(), from, tag, into })
 }
@@ -85,7 +85,8 @@ unsafe fn begin_send(
     let comm = comm(on)?;
     let to = destination(&comm, dest)?;
     let tagged = tag("tag", tagged)?;
-    // SAFETY: as the body's.
+    // SAFETY: `buf` holds `count` elements of `datatype` until the request completes; `request`
+    // points to a variable of the caller.
     unsafe {
         let data = data(&BUF, buf, count, datatype)?;
         give(p2p::begin_send(&comm, to, tagged, &data, mode)?, comm.vci(), request)
@@ -94,7 +95,7 @@ unsafe fn begin_send(
 
 #[inline(always)]
 unsafe fn give(request: Request, vci: Vci, place: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `place` points to a variable of the caller.
     unsafe { put(place, raw(request.register(vci)?)) }
 }
 
@@ -109,7 +110,7 @@ macro_rules! sends {
             tag: c_int,
             comm: RawHandle,
         ) -> Result<()> {
-            // SAFETY: as the body's.
+            // SAFETY: the caller's buffers go to `send_now`, which has the same conditions.
             unsafe { send_now(buf, count, datatype, dest, tag, comm, Mode::$mode) }
         }
 
@@ -123,7 +124,7 @@ macro_rules! sends {
             comm: RawHandle,
             request: *mut RawHandle,
         ) -> Result<()> {
-            // SAFETY: as the body's.
+            // SAFETY: the caller's buffers go to `begin_send`, which has the same conditions.
             unsafe { begin_send(buf, count, datatype, dest, tag, comm, Mode::$mode, request) }
         }
 
@@ -136,7 +137,8 @@ macro_rules! sends {
             comm: RawHandle,
             request: *mut RawHandle,
         ) -> Result<()> {
-            // SAFETY: as the body's.
+            // SAFETY: `buf` holds `count` elements of `datatype` while the request lives; `request`
+            // points to a variable of the caller.
             unsafe {
                 let names = (&BUF, "tag");
                 let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode, names)?;
@@ -167,7 +169,8 @@ pub(crate) unsafe fn recv(
     let comm = comm(on)?;
     let from = source(&comm, from)?;
     let tagged = tag_or_any("tag", tagged)?;
-    // SAFETY: as the body's.
+    // SAFETY: `buf` holds `count` elements of `datatype`; `status` points to a status or is
+    // MPI_STATUS_IGNORE.
     unsafe {
         let into = data(&BUF, buf, count, datatype)?;
         let (told, error) = p2p::receive(&comm, from, tagged, &into);
@@ -189,7 +192,8 @@ pub(crate) unsafe fn irecv(
     let comm = comm(on)?;
     let from = source(&comm, from)?;
     let tagged = tag_or_any("tag", tagged)?;
-    // SAFETY: as the body's.
+    // SAFETY: `buf` has room for `count` elements of `datatype` until the request completes;
+    // `request` points to a variable of the caller.
     unsafe {
         let into = data(&BUF, buf, count, datatype)?;
         give(p2p::begin_receive(&comm, from, tagged, &into)?, comm.vci(), request)
@@ -205,7 +209,8 @@ pub(crate) unsafe fn recv_init(
     comm: RawHandle,
     request: *mut RawHandle,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `buf` has room for `count` elements of `datatype` while the request lives; `request`
+    // points to a variable of the caller.
     unsafe {
         let names = (&BUF, "tag");
         let receive = receive_later(buf, count, datatype, source, tag, comm, names)?;
@@ -222,7 +227,7 @@ pub(crate) unsafe fn probe(
 ) -> Result<()> {
     let comm = comm(on)?;
     let told = p2p::probe(&comm, source(&comm, from)?, tag_or_any("tag", tagged)?)?;
-    // SAFETY: as the body's.
+    // SAFETY: `status` points to a status or is MPI_STATUS_IGNORE.
     unsafe { fill(status, &told) };
     Ok(())
 }
@@ -236,7 +241,8 @@ pub(crate) unsafe fn iprobe(
 ) -> Result<()> {
     let comm = comm(on)?;
     let told = p2p::immediate_probe(&comm, source(&comm, from)?, tag_or_any("tag", tagged)?)?;
-    // SAFETY: as the body's.
+    // SAFETY: `flag` points to a variable of the caller; `status` points to a status or is
+    // MPI_STATUS_IGNORE.
     unsafe {
         if let Some(told) = &told {
             fill(status, told);
@@ -253,7 +259,7 @@ pub(crate) unsafe fn mprobe(
     status: *mut Status,
 ) -> Result<()> {
     let mut flag = 0;
-    // SAFETY: as the body's.
+    // SAFETY: the caller's pointers go to `matched_probe`, which has the same conditions.
     unsafe { matched_probe(from, tagged, on, true, &mut flag, message, status) }
 }
 
@@ -265,7 +271,7 @@ pub(crate) unsafe fn improbe(
     message: *mut RawHandle,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: the caller's pointers go to `matched_probe`, which has the same conditions.
     unsafe { matched_probe(from, tagged, on, false, flag, message, status) }
 }
 
@@ -280,7 +286,8 @@ unsafe fn matched_probe(
 ) -> Result<()> {
     let comm = comm(on)?;
     let found = p2p::matched_probe(&comm, source(&comm, from)?, tag_or_any("tag", tagged)?, waits)?;
-    // SAFETY: as the body's.
+    // SAFETY: `flag` and `message` point to variables of the caller; `status` points to a status or
+    // is MPI_STATUS_IGNORE.
     unsafe {
         let Some((matched, told)) = found else { return put(flag, 0) };
         let handle = match matched {
@@ -300,7 +307,8 @@ pub(crate) unsafe fn mrecv(
     message: *mut RawHandle,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `message` points to a handle of the caller; `buf` holds `count` elements of
+    // `datatype`; `status` points to a status or is MPI_STATUS_IGNORE.
     unsafe {
         let into = data(&BUF, buf, count, datatype)?;
         if *message == MESSAGE_NO_PROC {
@@ -323,7 +331,8 @@ pub(crate) unsafe fn imrecv(
     message: *mut RawHandle,
     request: *mut RawHandle,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `message` points to a handle of the caller; `buf` holds `count` elements of
+    // `datatype`; `request` points to a variable of the caller.
     unsafe {
         let into = data(&BUF, buf, count, datatype)?;
         let (begun, vci) = if *message == MESSAGE_NO_PROC {
@@ -352,7 +361,8 @@ pub(crate) unsafe fn sendrecv(
     comm: RawHandle,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: both buffers hold the elements that their counts say; `status` points to a status or
+    // is MPI_STATUS_IGNORE.
     unsafe {
         let mode = Mode::Standard;
         let names = (&SEND, "sendtag");
@@ -375,7 +385,8 @@ pub(crate) unsafe fn sendrecv_replace(
     comm: RawHandle,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `buf` holds `count` elements of `datatype`; `status` points to a status or is
+    // MPI_STATUS_IGNORE.
     unsafe {
         let (mode, names) = (Mode::Standard, (&BUF, "sendtag"));
         let mut send = send_later(buf, count, datatype, dest, sendtag, comm, mode, names)?;
@@ -397,7 +408,7 @@ unsafe fn exchange(send: &Send, receive: &Receive, status: *mut Status) -> Resul
         | Request::Collective(_)
         | Request::Persistent(_) => None,
     };
-    // SAFETY: as the body's.
+    // SAFETY: `status` points to a status or is MPI_STATUS_IGNORE.
     unsafe { fill(status, &told) };
     received.or(sent).map_or(Ok(()), Err)
 }
@@ -416,7 +427,8 @@ pub(crate) unsafe fn isendrecv(
     comm: RawHandle,
     request: *mut RawHandle,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: both buffers hold their elements until the request completes; `request` points to a
+    // variable of the caller.
     unsafe {
         let names = (&SEND, "sendtag");
         let mode = Mode::Standard;
@@ -439,7 +451,8 @@ pub(crate) unsafe fn isendrecv_replace(
     comm: RawHandle,
     request: *mut RawHandle,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `buf` holds `count` elements of `datatype` until the request completes; `request`
+    // points to a variable of the caller.
     unsafe {
         let (mode, names) = (Mode::Standard, (&BUF, "sendtag"));
         let mut send = send_later(buf, count, datatype, dest, sendtag, comm, mode, names)?;
@@ -474,7 +487,7 @@ unsafe fn give_back(buffer: Buffer, place: *mut c_void, size: OutInt) -> Result<
         Buffer::Lent { address, bytes } => (address, bytes),
         Buffer::Automatic => (BUFFER_AUTOMATIC, 0),
     };
-    // SAFETY: as the body's.
+    // SAFETY: `place` and `size` point to variables of the caller.
     unsafe {
         size.write(bytes as i64);
         put(place.cast::<usize>(), address)
@@ -486,7 +499,7 @@ pub(crate) unsafe fn buffer_attach(address: *mut c_void, size: i64) -> Result<()
 }
 
 pub(crate) unsafe fn buffer_detach(address: *mut c_void, size: OutInt) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: the caller's pointers go to `give_back`, which has the same conditions.
     unsafe { give_back(buffer::of_process().detach()?, address, size) }
 }
 
@@ -495,7 +508,7 @@ pub(crate) unsafe fn buffer_flush() -> Result<()> {
 }
 
 pub(crate) unsafe fn buffer_iflush(request: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `request` points to a variable of the caller.
     unsafe { give(Request::Flush(buffer::of_process().begin_flush()), Vci::FIRST, request) }
 }
 
@@ -512,7 +525,7 @@ pub(crate) unsafe fn comm_detach_buffer(
     address: *mut c_void,
     size: OutInt,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: the caller's pointers go to `give_back`, which has the same conditions.
     unsafe { give_back(comm(on)?.buffer().detach()?, address, size) }
 }
 
@@ -521,7 +534,7 @@ pub(crate) unsafe fn comm_flush_buffer(on: RawHandle) -> Result<()> {
 }
 
 pub(crate) unsafe fn comm_iflush_buffer(on: RawHandle, request: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `request` points to a variable of the caller.
     unsafe { give(Request::Flush(comm(on)?.buffer().begin_flush()), Vci::FIRST, request) }
 }
 

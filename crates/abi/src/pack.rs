@@ -18,7 +18,8 @@ pub(crate) unsafe fn pack(
     on: RawHandle,
 ) -> Result<()> {
     comm(on)?;
-    // SAFETY: as the body's.
+    // SAFETY: `inbuf` holds `incount` elements of `datatype`; `outbuf` has `outsize` bytes;
+    // `position` points to an integer.
     unsafe {
         let source = buffer(&IN, inbuf, incount, datatype)?;
         let at = place(position, source.len(), outsize, "outsize")?;
@@ -39,7 +40,8 @@ pub(crate) unsafe fn unpack(
     on: RawHandle,
 ) -> Result<()> {
     comm(on)?;
-    // SAFETY: as the body's.
+    // SAFETY: `inbuf` holds `insize` bytes; `outbuf` has room for `outcount` elements of
+    // `datatype`; `position` points to an integer.
     unsafe {
         let target = buffer(&OUT, outbuf, outcount, datatype)?;
         let at = place(position, target.len(), insize, "insize")?;
@@ -61,7 +63,7 @@ pub(crate) unsafe fn pack_size(
     let bytes = committed("datatype", datatype)?.size().checked_mul(count("incount", incount)?);
     let too_large =
         || class(ErrorClass::Count, format!("incount = {incount} elements exceed memory"));
-    // SAFETY: as the body's.
+    // SAFETY: `size` points to a variable of the caller.
     unsafe { size.write(bytes.ok_or_else(too_large)? as i64) };
     Ok(())
 }
@@ -75,7 +77,8 @@ pub(crate) unsafe fn pack_external(
     outsize: i64,
     position: OutInt,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `inbuf` holds `incount` elements of `datatype`; `outbuf` has room for the packed
+    // bytes; `position` points to an integer; `datarep` is a C string.
     unsafe {
         check_representation(datarep)?;
         let source = buffer(&IN, inbuf, incount, datatype)?;
@@ -99,7 +102,8 @@ pub(crate) unsafe fn unpack_external(
     outcount: i64,
     datatype: RawHandle,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `outbuf` has room for `outcount` elements of `datatype`; `inbuf` holds `insize`
+    // bytes; `position` points to an integer; `datarep` is a C string.
     unsafe {
         check_representation(datarep)?;
         let target = buffer(&OUT, outbuf, outcount, datatype)?;
@@ -121,7 +125,7 @@ pub(crate) unsafe fn pack_external_size(
     datatype: RawHandle,
     size: OutInt,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `size` points to a variable of the caller; `datarep` is a C string.
     unsafe {
         check_representation(datarep)?;
         let datatype = committed("datatype", datatype)?;
@@ -138,7 +142,7 @@ fn external_size(name: &str, datatype: &Datatype, count: usize) -> Result<usize>
 }
 
 unsafe fn check_representation(datarep: *const c_char) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `datarep` is a C string or NULL.
     let name = unsafe { string("datarep", datarep) }?;
     match &*name {
         "external32" => Ok(()),
@@ -149,7 +153,7 @@ unsafe fn check_representation(datarep: *const c_char) -> Result<()> {
 /// The position, with room for `len` bytes before `size`.
 unsafe fn place(position: OutInt, len: usize, size: i64, name: &str) -> Result<usize> {
     let room = length(name, size)?;
-    // SAFETY: as the body's.
+    // SAFETY: `position` points to an initialised integer of the caller.
     let at = unsafe { position.read() };
     match usize::try_from(at) {
         Ok(start) if start.checked_add(len).is_some_and(|end| end <= room) => Ok(start),

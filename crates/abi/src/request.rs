@@ -12,7 +12,8 @@ use crate::status::fill;
 
 /// Reports one request that has ended: its status, its handle, its error.
 unsafe fn settle(ended: Ended, request: *mut RawHandle, status: *mut Status) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `request` points to a handle of the caller; `status` points to a status or is
+    // MPI_STATUS_IGNORE.
     unsafe {
         fill(status, &ended.status);
         if ended.freed {
@@ -25,13 +26,14 @@ unsafe fn settle(ended: Ended, request: *mut RawHandle, status: *mut Status) -> 
 /// The status of no operation: its error is MPI_SUCCESS, whatever was there (MPI-5.0 §3.7.3).
 unsafe fn settle_empty(status: *mut Status) {
     if !status.is_null() {
-        // SAFETY: as the body's.
+        // SAFETY: `status` is not MPI_STATUS_IGNORE here and points to a status of the caller.
         unsafe { *status = Status::of(&request::Status::EMPTY) };
     }
 }
 
 pub(crate) unsafe fn wait(request: *mut RawHandle, status: *mut Status) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `request` points to a handle of the caller; `status` points to a status or is
+    // MPI_STATUS_IGNORE.
     unsafe {
         if *request == REQUEST_NULL {
             settle_empty(status);
@@ -46,7 +48,8 @@ pub(crate) unsafe fn test(
     flag: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `request` points to a handle of the caller; `flag` points to a variable of the
+    // caller; `status` points to a status or is MPI_STATUS_IGNORE.
     unsafe {
         if *request == REQUEST_NULL {
             settle_empty(status);
@@ -71,8 +74,8 @@ unsafe fn handles<'a>(
 ) -> Result<&'a [Cell<Handle>]> {
     const { assert!(size_of::<RawHandle>() == size_of::<Handle>()) };
     let count = crate::arguments::count(name, i64::from(count))?;
-    // SAFETY: as the body's: an array of handles, which are words, that nobody else uses meanwhile. Only
-    // calls that may change the array set any.
+    // SAFETY: the caller passes `count` handles, which no other thread uses during the call. Only
+    // calls that may change the array write its cells.
     unsafe { array("array_of_requests", requests.cast(), count) }
 }
 
@@ -93,7 +96,8 @@ impl Reports {
         };
         if !self.statuses.is_null() {
             let status = Status { error: code, ..Status::of(&ended.status) };
-            // SAFETY: as the body's: the array has the entry.
+            // SAFETY: the array of statuses has as many entries as there are requests; `place` is
+            // below that.
             unsafe { *self.statuses.add(place) = status };
         }
     }
@@ -124,7 +128,7 @@ pub(crate) unsafe fn waitall(
     requests: *mut RawHandle,
     statuses: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `requests` and `statuses` have `count` entries each.
     unsafe {
         let all = handles("count", count, requests)?;
         let mut reports = Reports { statuses, failed: None };
@@ -139,7 +143,8 @@ pub(crate) unsafe fn testall(
     flag: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `requests` and `statuses` have `count` entries each; `flag` points to a variable of
+    // the caller.
     unsafe {
         let all = handles("count", count, requests)?;
         let mut reports = Reports { statuses, failed: None };
@@ -155,7 +160,8 @@ pub(crate) unsafe fn waitany(
     index: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `requests` has `count` entries; `index` and `status` point to variables of the
+    // caller.
     unsafe { any(count, requests, index, status, true).map(drop) }
 }
 
@@ -166,7 +172,8 @@ pub(crate) unsafe fn testany(
     flag: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `requests` has `count` entries; `index`, `flag` and `status` point to variables of
+    // the caller.
     unsafe {
         put(flag, 1)?;
         let done = any(count, requests, index, status, false)?;
@@ -182,7 +189,8 @@ unsafe fn any(
     status: *mut Status,
     waits: bool,
 ) -> Result<bool> {
-    // SAFETY: as the body's.
+    // SAFETY: `requests` has `count` entries; `index` and `status` point to variables of the
+    // caller.
     unsafe {
         let all = handles("count", count, requests)?;
         let mut found = None;
@@ -215,7 +223,8 @@ pub(crate) unsafe fn waitsome(
     indices: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `requests`, `indices` and `statuses` have `incount` entries; `outcount` points to a
+    // variable of the caller.
     unsafe { some(incount, requests, outcount, indices, statuses, true) }
 }
 
@@ -226,7 +235,8 @@ pub(crate) unsafe fn testsome(
     indices: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `requests`, `indices` and `statuses` have `incount` entries; `outcount` points to a
+    // variable of the caller.
     unsafe { some(incount, requests, outcount, indices, statuses, false) }
 }
 
@@ -238,7 +248,8 @@ unsafe fn some(
     statuses: *mut Status,
     waits: bool,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: the three arrays have `count` entries each; `outcount` points to a variable of the
+    // caller.
     unsafe {
         let all = handles("incount", count, requests)?;
         array("array_of_indices", indices, all.len())?;
@@ -259,22 +270,22 @@ unsafe fn some(
 }
 
 pub(crate) unsafe fn start(request: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `request` points to a handle of the caller.
     named("request", request::start(handle(unsafe { *request })))
 }
 
 pub(crate) unsafe fn startall(count: c_int, requests: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: the array of requests has as many entries as the count says.
     request::start_all(unsafe { handles("count", count, requests) }?)
 }
 
 pub(crate) unsafe fn cancel(request: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `request` points to a handle of the caller.
     named("request", request::cancel(handle(unsafe { *request })))
 }
 
 pub(crate) unsafe fn request_free(request: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `request` points to a handle of the caller.
     unsafe {
         named("request", request::free(handle(*request)))?;
         *request = REQUEST_NULL;
@@ -287,7 +298,8 @@ pub(crate) unsafe fn request_get_status(
     flag: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `flag` points to a variable of the caller; `status` points to a status or is
+    // MPI_STATUS_IGNORE.
     unsafe {
         if request == REQUEST_NULL {
             settle_empty(status);
@@ -307,7 +319,8 @@ pub(crate) unsafe fn request_get_status_all(
     flag: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `requests` and `statuses` have `count` entries each; `flag` points to a variable of
+    // the caller.
     unsafe {
         let all = request::peek_all(handles("count", count, requests)?)?;
         let done = !all.contains(&Peeked::Active);
@@ -328,7 +341,8 @@ pub(crate) unsafe fn request_get_status_any(
     flag: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `requests` has `count` entries; `index`, `flag` and `status` point to variables of
+    // the caller.
     unsafe {
         let all = request::peek_all(handles("count", count, requests)?)?;
         let ended = all.iter().position(|peeked| matches!(peeked, Peeked::Ended(_)));
@@ -350,7 +364,8 @@ pub(crate) unsafe fn request_get_status_some(
     indices: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: the three arrays have `count` entries each; `outcount` points to a variable of the
+    // caller.
     unsafe {
         let all = request::peek_all(handles("incount", count, requests)?)?;
         array("array_of_indices", indices, all.len())?;

@@ -58,11 +58,11 @@ pub(crate) unsafe fn get_count(
     datatype: RawHandle,
     count: OutInt,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `status` points to a status of the caller.
     let bytes = unsafe { read(status) }?.bytes();
     let datatype = crate::arguments::datatype("datatype", datatype)?;
     let found = datatype.count_in(bytes).map_or(i64::from(UNDEFINED), |count| count as i64);
-    // SAFETY: as the body's.
+    // SAFETY: `count` points to a variable of the caller.
     unsafe { count.write(found) };
     Ok(())
 }
@@ -72,11 +72,11 @@ pub(crate) unsafe fn get_elements(
     datatype: RawHandle,
     count: OutInt,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `status` points to a status of the caller.
     let bytes = unsafe { read(status) }?.bytes();
     let datatype = crate::arguments::datatype("datatype", datatype)?;
     let found = datatype.elements_in(bytes).map_or(i64::from(UNDEFINED), |count| count as i64);
-    // SAFETY: as the body's.
+    // SAFETY: `count` points to a variable of the caller.
     unsafe { count.write(found) };
     Ok(())
 }
@@ -86,7 +86,7 @@ pub(crate) unsafe fn get_elements_x(
     datatype: RawHandle,
     count: *mut i64,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: the caller's pointers go to `get_elements`, which has the same conditions.
     unsafe { get_elements(status, datatype, OutInt::Count(count)) }
 }
 
@@ -99,7 +99,7 @@ pub(crate) unsafe fn status_set_elements(
     let elements = crate::arguments::count("count", count)?;
     let too_many = || Error::argument(format!("count = {elements} elements are too many"));
     let bytes = datatype.bytes_of(elements as u64).ok_or_else(too_many)?;
-    // SAFETY: as the body's.
+    // SAFETY: `status` points to a status of the caller.
     unsafe { place(status) }?.set_bytes(bytes);
     Ok(())
 }
@@ -109,30 +109,31 @@ pub(crate) unsafe fn status_set_elements_x(
     datatype: RawHandle,
     count: i64,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: the caller's pointers go to `status_set_elements`, which has the same conditions.
     unsafe { status_set_elements(status, datatype, count) }
 }
 
 pub(crate) unsafe fn status_set_cancelled(status: *mut Status, flag: c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `status` points to a status of the caller.
     unsafe { place(status) }?.internal[2] = c_int::from(flag != 0);
     Ok(())
 }
 
 pub(crate) unsafe fn test_cancelled(status: *const Status, flag: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `status` points to a status of the caller; `flag` points to a variable of the caller.
     unsafe { put(flag, read(status)?.internal[2]) }
 }
 
 macro_rules! fields {
     ($($get:ident $set:ident $field:ident;)*) => {$(
         pub(crate) unsafe fn $get(status: *const Status, value: *mut c_int) -> Result<()> {
-            // SAFETY: as the body's.
+            // SAFETY: `status` points to a status of the caller; `value` points to a variable of
+            // the caller.
             unsafe { put(value, read(status)?.$field) }
         }
 
         pub(crate) unsafe fn $set(status: *mut Status, value: c_int) -> Result<()> {
-            // SAFETY: as the body's.
+            // SAFETY: `status` points to a status of the caller.
             unsafe { place(status) }?.$field = value;
             Ok(())
         }

@@ -18,7 +18,7 @@ static USERS: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) unsafe fn t_init_thread(_required: c_int, provided: *mut c_int) -> c_int {
     USERS.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: as the body's.
+    // SAFETY: `provided` points to a variable of the caller.
     unsafe { tell(provided, MULTIPLE) };
     SUCCESS
 }
@@ -30,7 +30,7 @@ pub(crate) unsafe fn t_finalize() -> c_int {
 }
 
 pub(crate) unsafe fn t_cvar_get_num(number: *mut c_int) -> c_int {
-    // SAFETY: as the body's.
+    // SAFETY: `number` points to a variable of the caller.
     finish(|| unsafe { put(number, tool::settings().len() as c_int) })
 }
 
@@ -50,7 +50,7 @@ pub(crate) unsafe fn t_cvar_get_info(
         let setting = at(tool::settings(), index)?;
         let (meaning, values) = (setting.meaning(), setting.values());
         let meaning = format!("{meaning} Values: {values}; default: {}", setting.kind());
-        // SAFETY: as the body's.
+        // SAFETY: every place for text or a number has the room that its argument says, or is NULL.
         unsafe {
             tell_text(setting.variable(), name, name_len);
             tell(verbosity, USER_BASIC);
@@ -65,7 +65,7 @@ pub(crate) unsafe fn t_cvar_get_info(
 }
 
 pub(crate) unsafe fn t_cvar_get_index(name: *const c_char, index: *mut c_int) -> c_int {
-    // SAFETY: as the body's.
+    // SAFETY: `name` is a C string or NULL; `index` points to a variable of the caller.
     finish(|| unsafe {
         let name = string(name)?;
         put(index, position(tool::settings(), |setting| setting.variable() == name)?)
@@ -85,7 +85,7 @@ pub(crate) unsafe fn t_cvar_handle_alloc(
             Kind::Bytes(_) | Kind::Seconds(_) => 1,
         };
         leads_somewhere(place)?;
-        // SAFETY: as the body's.
+        // SAFETY: `place` and `count` point to variables of the caller.
         unsafe {
             tell(count, elements as c_int);
             put(place, raw(tool::open_setting(index as usize)?))
@@ -96,9 +96,9 @@ pub(crate) unsafe fn t_cvar_handle_alloc(
 pub(crate) unsafe fn t_cvar_handle_free(place: *mut RawHandle) -> c_int {
     finish(|| {
         leads_somewhere(place)?;
-        // SAFETY: as the body's.
+        // SAFETY: `place` points to a handle of the caller.
         tool::close_setting(handle(unsafe { *place }))?;
-        // SAFETY: as the body's.
+        // SAFETY: `place` points to a variable of the caller.
         unsafe { put(place, NULL) }
     })
 }
@@ -110,7 +110,8 @@ pub(crate) unsafe fn t_cvar_read(variable: RawHandle, buffer: *mut c_void) -> c_
         match setting.kind() {
             Kind::Text(_) | Kind::Found(_) => {
                 let text = setting.text();
-                // SAFETY: as the body's: there is room for as many characters as were told.
+                // SAFETY: the caller's buffer holds the characters of the text and the final zero
+                // byte.
                 unsafe {
                     buffer.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
                     buffer.cast::<u8>().add(text.len()).write(0);
@@ -119,7 +120,8 @@ pub(crate) unsafe fn t_cvar_read(variable: RawHandle, buffer: *mut c_void) -> c_
             }
             Kind::Bytes(_) | Kind::Seconds(_) => {
                 let number = setting.number().map_err(|_| Refusal::NotAccessible)?;
-                // SAFETY: as the body's: there is room for an unsigned long long.
+                // SAFETY: the caller's buffer holds an unsigned long long, the type of this
+                // variable.
                 unsafe { put(buffer.cast(), number) }
             }
         }
@@ -131,7 +133,7 @@ pub(crate) unsafe fn t_cvar_write(variable: RawHandle, _buffer: *const c_void) -
 }
 
 pub(crate) unsafe fn t_pvar_get_num(number: *mut c_int) -> c_int {
-    // SAFETY: as the body's.
+    // SAFETY: `number` points to a variable of the caller.
     finish(|| unsafe { put(number, tool::counters().len() as c_int) })
 }
 
@@ -152,7 +154,7 @@ pub(crate) unsafe fn t_pvar_get_info(
 ) -> c_int {
     finish(|| {
         let counter = at(tool::counters(), index)?;
-        // SAFETY: as the body's.
+        // SAFETY: every place for text or a number has the room that its argument says, or is NULL.
         unsafe {
             tell_text(counter.name, name, name_len);
             tell(verbosity, TUNER_BASIC);
@@ -174,7 +176,7 @@ pub(crate) unsafe fn t_pvar_get_index(
     var_class: c_int,
     index: *mut c_int,
 ) -> c_int {
-    // SAFETY: as the body's.
+    // SAFETY: `name` is a C string or NULL; `index` points to a variable of the caller.
     finish(|| unsafe {
         let name = string(name)?;
         let is_it = |counter: &Counter| counter.name == name && class_of(counter) == var_class;
@@ -185,7 +187,7 @@ pub(crate) unsafe fn t_pvar_get_index(
 pub(crate) unsafe fn t_pvar_session_create(session: *mut RawHandle) -> c_int {
     finish(|| {
         leads_somewhere(session)?;
-        // SAFETY: as the body's.
+        // SAFETY: `session` points to a variable of the caller.
         unsafe { put(session, raw(tool::begin_session()?)) }
     })
 }
@@ -193,9 +195,9 @@ pub(crate) unsafe fn t_pvar_session_create(session: *mut RawHandle) -> c_int {
 pub(crate) unsafe fn t_pvar_session_free(session: *mut RawHandle) -> c_int {
     finish(|| {
         leads_somewhere(session)?;
-        // SAFETY: as the body's.
+        // SAFETY: `session` points to a handle of the caller.
         tool::end_session(handle(unsafe { *session }))?;
-        // SAFETY: as the body's.
+        // SAFETY: `session` points to a variable of the caller.
         unsafe { put(session, NULL) }
     })
 }
@@ -211,7 +213,7 @@ pub(crate) unsafe fn t_pvar_handle_alloc(
         leads_somewhere(place)?;
         let index = usize::try_from(index).map_err(|_| Refusal::InvalidIndex)?;
         let made = tool::watch(handle(session), index)?;
-        // SAFETY: as the body's.
+        // SAFETY: `place` and `count` point to variables of the caller.
         unsafe {
             tell(count, 1);
             put(place, raw(made))
@@ -222,9 +224,9 @@ pub(crate) unsafe fn t_pvar_handle_alloc(
 pub(crate) unsafe fn t_pvar_handle_free(session: RawHandle, place: *mut RawHandle) -> c_int {
     finish(|| {
         leads_somewhere(place)?;
-        // SAFETY: as the body's.
+        // SAFETY: `place` points to a handle of the caller.
         tool::unwatch(handle(session), handle(unsafe { *place }))?;
-        // SAFETY: as the body's.
+        // SAFETY: `place` points to a variable of the caller.
         unsafe { put(place, NULL) }
     })
 }
@@ -250,7 +252,7 @@ pub(crate) unsafe fn t_pvar_read(
         leads_somewhere(buffer)?;
         let read = |watch: &mut Watch, counts: &_| Ok((watch.counter(), watch.read(counts)));
         let (counter, value) = tool::with_one(handle(session), handle(variable), read)?;
-        // SAFETY: as the body's.
+        // SAFETY: `buffer` has room for a value of the counter's type.
         unsafe { put_value(buffer, counter, value) }
     })
 }
@@ -268,7 +270,7 @@ pub(crate) unsafe fn t_pvar_readreset(
                 watch.write(0, counts)?;
                 Ok((watch.counter(), value))
             })?;
-        // SAFETY: as the body's.
+        // SAFETY: `buffer` has room for a value of the counter's type.
         unsafe { put_value(buffer, counter, value) }
     })
 }
@@ -282,9 +284,10 @@ pub(crate) unsafe fn t_pvar_write(
         leads_somewhere(buffer.cast_mut())?;
         tool::with_one(handle(session), handle(variable), |watch, counts| {
             let value = match watch.counter().class {
-                // SAFETY: as the body's: a double.
+                // SAFETY: the buffer holds a double, the type of a timer.
                 Class::Timer => (unsafe { buffer.cast::<f64>().read() } * NS_PER_S) as u64,
-                // SAFETY: as the body's: an unsigned long long.
+                // SAFETY: the buffer holds an unsigned long long, the type of this class of
+                // variable.
                 Class::Counter | Class::HighWatermark => unsafe { buffer.cast::<u64>().read() },
             };
             watch.write(value, counts)
@@ -293,7 +296,7 @@ pub(crate) unsafe fn t_pvar_write(
 }
 
 pub(crate) unsafe fn t_category_get_num(number: *mut c_int) -> c_int {
-    // SAFETY: as the body's.
+    // SAFETY: `number` points to a variable of the caller.
     finish(|| unsafe { put(number, tool::categories().len() as c_int) })
 }
 
@@ -309,7 +312,7 @@ pub(crate) unsafe fn t_category_get_info(
 ) -> c_int {
     finish(|| {
         let category = at(tool::categories(), index)?;
-        // SAFETY: as the body's.
+        // SAFETY: every place for text or a number has the room that its argument says, or is NULL.
         unsafe {
             tell_text(category.name, name, name_len);
             tell_text(category.meaning, desc, desc_len);
@@ -322,7 +325,7 @@ pub(crate) unsafe fn t_category_get_info(
 }
 
 pub(crate) unsafe fn t_category_get_index(name: *const c_char, index: *mut c_int) -> c_int {
-    // SAFETY: as the body's.
+    // SAFETY: `name` is a C string or NULL; `index` points to a variable of the caller.
     finish(|| unsafe {
         let name = string(name)?;
         put(index, position(tool::categories(), |category| category.name == name)?)
@@ -332,7 +335,7 @@ pub(crate) unsafe fn t_category_get_index(name: *const c_char, index: *mut c_int
 pub(crate) unsafe fn t_category_get_cvars(index: c_int, len: c_int, indices: *mut c_int) -> c_int {
     finish(|| {
         let category = at(tool::categories(), index)?;
-        // SAFETY: as the body's.
+        // SAFETY: `indices` has room for `len` entries.
         unsafe { put_indices(category.settings.clone(), len, indices) }
     })
 }
@@ -340,7 +343,7 @@ pub(crate) unsafe fn t_category_get_cvars(index: c_int, len: c_int, indices: *mu
 pub(crate) unsafe fn t_category_get_pvars(index: c_int, len: c_int, indices: *mut c_int) -> c_int {
     finish(|| {
         let category = at(tool::categories(), index)?;
-        // SAFETY: as the body's.
+        // SAFETY: `indices` has room for `len` entries.
         unsafe { put_indices(category.counters.clone(), len, indices) }
     })
 }
@@ -364,14 +367,14 @@ pub(crate) unsafe fn t_category_get_events(
 }
 
 pub(crate) unsafe fn t_category_get_num_events(index: c_int, number: *mut c_int) -> c_int {
-    // SAFETY: as the body's.
+    // SAFETY: `number` points to a variable of the caller.
     finish(|| at(tool::categories(), index).and_then(|_| unsafe { put(number, 0) }))
 }
 
 macro_rules! zeros {
     ($($name:ident)*) => {$(
         pub(crate) unsafe fn $name(number: *mut c_int) -> c_int {
-            // SAFETY: as the body's.
+            // SAFETY: `number` points to a variable of the caller.
             finish(|| unsafe { put(number, 0) })
         }
     )*};
@@ -465,7 +468,7 @@ unsafe fn tell_text(text: &str, place: *mut c_char, len: *mut c_int) {
             place.add(bytes.len()).write(0);
         }
     }
-    // SAFETY: as above.
+    // SAFETY: `len` is not NULL here and points to an `int` of the caller.
     unsafe { len.write(text.len() as c_int + 1) };
 }
 

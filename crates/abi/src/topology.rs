@@ -19,7 +19,7 @@ fn comm(on: RawHandle) -> Result<Named> {
 }
 
 unsafe fn give(made: Option<Comm>, place: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `place` points to a variable of the caller.
     unsafe { put(place, raw(made.map_or(NULL, |comm| comm.handle()))) }
 }
 
@@ -31,13 +31,13 @@ pub(crate) unsafe fn topo_test(on: RawHandle, status: *mut c_int) -> Result<()> 
         Some(Topology::Graph(_)) => 212,
         Some(Topology::Distributed(_)) => 213,
     };
-    // SAFETY: as the body's.
+    // SAFETY: `status` points to a variable of the caller.
     unsafe { put(status, kind) }
 }
 
 pub(crate) unsafe fn dims_create(nodes: c_int, ndims: c_int, dims: *mut c_int) -> Result<()> {
     let len = length("ndims", ndims)?;
-    // SAFETY: as the body's.
+    // SAFETY: `dims` has `len` entries, which the caller lets us overwrite.
     unsafe {
         let mut all = array("dims", dims, len)?.to_vec();
         topology::complete_dims(nodes, &mut all)?;
@@ -53,7 +53,7 @@ unsafe fn grid(
 ) -> Result<Cart> {
     let len = usize::try_from(ndims)
         .map_err(|_| class(ErrorClass::Dims, format!("ndims = {ndims} is negative")))?;
-    // SAFETY: as the body's.
+    // SAFETY: `periods` and `dims` have `len` entries.
     unsafe {
         let periods = array("periods", periods, len)?.iter().map(|&period| period != 0);
         Cart::new(array("dims", dims, len)?, &periods.collect::<Vec<_>>(), comm.size())
@@ -69,7 +69,7 @@ pub(crate) unsafe fn cart_create(
     made: *mut RawHandle,
 ) -> Result<()> {
     let comm = old(on)?;
-    // SAFETY: as the body's.
+    // SAFETY: `dims` and `periods` have `ndims` entries; `made` points to a variable of the caller.
     unsafe { give(comm.arrange_grid(grid(&comm, ndims, dims, periods)?, reorder != 0)?, made) }
 }
 
@@ -81,7 +81,7 @@ pub(crate) unsafe fn cart_map(
     rank: *mut c_int,
 ) -> Result<()> {
     let comm = comm(on)?;
-    // SAFETY: as the body's.
+    // SAFETY: `rank` points to a variable of the caller; `dims` and `periods` have `ndims` entries.
     unsafe {
         let mapped = comm.map_grid(&grid(&comm, ndims, dims, periods)?)?;
         put(rank, mapped.map_or(UNDEFINED, |rank| rank as c_int))
@@ -89,7 +89,7 @@ pub(crate) unsafe fn cart_map(
 }
 
 pub(crate) unsafe fn cartdim_get(on: RawHandle, ndims: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `ndims` points to a variable of the caller.
     unsafe { put(ndims, comm(on)?.cart()?.dims().len() as c_int) }
 }
 
@@ -104,7 +104,8 @@ pub(crate) unsafe fn cart_get(
     let cart = comm.cart()?;
     room("maxdims", max, cart.dims().len())?;
     let rings: Vec<c_int> = cart.periods().iter().map(|&ring| c_int::from(ring)).collect();
-    // SAFETY: as the body's: the arrays have the room just checked.
+    // SAFETY: `dims`, `periods` and `coordinates` have `maxdims` entries, as many as needed by the
+    // check above.
     unsafe {
         write("dims", dims, &ints(cart.dims()))?;
         write("periods", periods, &rings)?;
@@ -122,7 +123,7 @@ pub(crate) unsafe fn cart_coords(
     let cart = comm.cart()?;
     let rank = member("rank", rank, comm.size())?;
     room("maxdims", max, cart.dims().len())?;
-    // SAFETY: as the body's: the array has the room just checked.
+    // SAFETY: `coordinates` has `maxdims` entries, as many as needed by the check above.
     unsafe { write("coords", coordinates, &ints(&cart.coordinates(rank))) }
 }
 
@@ -133,7 +134,8 @@ pub(crate) unsafe fn cart_rank(
 ) -> Result<()> {
     let comm = comm(on)?;
     let cart = comm.cart()?;
-    // SAFETY: as the body's.
+    // SAFETY: `coordinates` has an entry for each dimension; `rank` points to a variable of the
+    // caller.
     unsafe {
         let coordinates = array("coords", coordinates, cart.dims().len())?;
         put(rank, cart.rank(coordinates)? as c_int)
@@ -150,7 +152,7 @@ pub(crate) unsafe fn cart_shift(
     let comm = comm(on)?;
     let (before, behind) = comm.cart()?.shift(comm.rank(), direction, displacement)?;
     let rank = |found: Option<u32>| found.map_or(PROC_NULL, |rank| rank as c_int);
-    // SAFETY: as the body's.
+    // SAFETY: `source` and `destination` point to variables of the caller.
     unsafe {
         put(source, rank(before))?;
         put(destination, rank(behind))
@@ -164,7 +166,7 @@ pub(crate) unsafe fn cart_sub(
 ) -> Result<()> {
     let comm = comm(on)?;
     let len = comm.cart()?.dims().len();
-    // SAFETY: as the body's.
+    // SAFETY: `remain` has `len` entries; `made` points to a variable of the caller.
     unsafe {
         let remain = array("remain_dims", remain, len)?.iter().map(|&remains| remains != 0);
         give(comm.part_of_grid(&remain.collect::<Vec<_>>())?, made)
@@ -177,7 +179,7 @@ unsafe fn graph(
     index: *const c_int,
     edges: *const c_int,
 ) -> Result<Graph> {
-    // SAFETY: as the body's.
+    // SAFETY: `index` has `nodes` entries; `edges` has `len` entries.
     unsafe {
         let index = array("indx", index, length("nnodes", nodes)?)?;
         let len = length("indx", index.last().copied().unwrap_or(0))?;
@@ -194,7 +196,8 @@ pub(crate) unsafe fn graph_create(
     made: *mut RawHandle,
 ) -> Result<()> {
     let comm = old(on)?;
-    // SAFETY: as the body's.
+    // SAFETY: `index` and `edges` have the lengths that the arguments say; `made` points to a
+    // variable of the caller.
     unsafe { give(comm.arrange_graph(graph(&comm, nodes, index, edges)?, reorder != 0)?, made) }
 }
 
@@ -206,7 +209,8 @@ pub(crate) unsafe fn graph_map(
     rank: *mut c_int,
 ) -> Result<()> {
     let comm = comm(on)?;
-    // SAFETY: as the body's.
+    // SAFETY: `index` and `edges` have the lengths that the arguments say; `rank` points to a
+    // variable of the caller.
     unsafe {
         let mapped = comm.map_graph(&graph(&comm, nodes, index, edges)?)?;
         put(rank, mapped.map_or(UNDEFINED, |rank| rank as c_int))
@@ -220,7 +224,7 @@ pub(crate) unsafe fn graphdims_get(
 ) -> Result<()> {
     let comm = comm(on)?;
     let graph = comm.graph()?;
-    // SAFETY: as the body's.
+    // SAFETY: `nodes` and `edges` point to variables of the caller.
     unsafe {
         put(nodes, graph.index().len() as c_int)?;
         put(edges, graph.edges().len() as c_int)
@@ -238,7 +242,8 @@ pub(crate) unsafe fn graph_get(
     let graph = comm.graph()?;
     room("maxindex", max_index, graph.index().len())?;
     room("maxedges", max_edges, graph.edges().len())?;
-    // SAFETY: as the body's: the arrays have the room just checked.
+    // SAFETY: `index` and `edges` have `maxindex` and `maxedges` entries, as many as needed by the
+    // checks above.
     unsafe {
         write("indx", index, &ints(graph.index()))?;
         write("edges", edges, &ints(graph.edges()))
@@ -253,7 +258,7 @@ pub(crate) unsafe fn graph_neighbors_count(
     let comm = comm(on)?;
     let graph = comm.graph()?;
     let rank = member("rank", rank, comm.size())?;
-    // SAFETY: as the body's.
+    // SAFETY: `count` points to a variable of the caller.
     unsafe { put(count, graph.neighbours(rank).len() as c_int) }
 }
 
@@ -266,7 +271,7 @@ pub(crate) unsafe fn graph_neighbors(
     let comm = comm(on)?;
     let found = comm.graph()?.neighbours(member("rank", rank, comm.size())?);
     let room = length("maxneighbors", max)?.min(found.len());
-    // SAFETY: as the body's: as many as there is room for.
+    // SAFETY: `neighbours` has `maxneighbors` entries; no more are written.
     unsafe { write("neighbors", neighbours, &ints(&found[..room])) }
 }
 
@@ -279,7 +284,7 @@ unsafe fn edges_of(
 ) -> Result<Vec<(u32, i32)>> {
     let weights = match weights as usize {
         UNWEIGHTED | WEIGHTS_EMPTY => None,
-        // SAFETY: as the body's.
+        // SAFETY: `weights` has one entry for each of `ranks`.
         _ => Some(unsafe { array(weights_name, weights, ranks.len()) }?),
     };
     let edge = |(index, &rank): (usize, &c_int)| {
@@ -313,7 +318,8 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
         let text = "destweights and sourceweights must both be MPI_UNWEIGHTED, or none";
         return Err(Error::argument(text));
     }
-    // SAFETY: as the body's.
+    // SAFETY: the arrays have `indegree` and `outdegree` entries; `made` points to a variable of
+    // the caller.
     unsafe {
         let sources = array("sources", sources, length("indegree", indegree)?)?;
         let destinations = array("destinations", destinations, length("outdegree", outdegree)?)?;
@@ -342,7 +348,8 @@ pub(crate) unsafe fn dist_graph_create(
 ) -> Result<()> {
     let comm = old(on)?;
     let hints = crate::info::optional(info)?;
-    // SAFETY: as the body's.
+    // SAFETY: `sources` and `degrees` have `n` entries, the others as many as the degrees sum to;
+    // `made` points to a variable of the caller.
     unsafe {
         let n = length("n", n)?;
         let sources = array("sources", sources, n)?;
@@ -376,7 +383,7 @@ pub(crate) unsafe fn dist_graph_neighbors_count(
 ) -> Result<()> {
     let comm = comm(on)?;
     let neighbours = comm.neighbours()?;
-    // SAFETY: as the body's.
+    // SAFETY: `indegree`, `outdegree` and `weighted` point to variables of the caller.
     unsafe {
         put(indegree, neighbours.sources.len() as c_int)?;
         put(outdegree, neighbours.destinations.len() as c_int)?;
@@ -409,7 +416,8 @@ pub(crate) unsafe fn dist_graph_neighbors(
     ];
     for (edges, name, ranks, weights_name, weights) in sides {
         let (ends, loads): (Vec<u32>, Vec<i32>) = edges.iter().copied().unzip();
-        // SAFETY: as the body's: the arrays have the room just checked.
+        // SAFETY: `ranks` and `weights` have `maxindegree` or `maxoutdegree` entries, as many as
+        // needed by the checks above.
         unsafe {
             write(name, ranks, &ints(&ends))?;
             if neighbours.is_weighted && !matches!(weights as usize, UNWEIGHTED | WEIGHTS_EMPTY) {

@@ -25,18 +25,19 @@ unsafe fn give(made: Result<Datatype, TypeError>, new: NewType) -> Result<()> {
     if new.is_large {
         made.set_large();
     }
-    // SAFETY: as the body's.
+    // SAFETY: `new.place` points to a variable of the caller.
     unsafe { put(new.place, raw(DATATYPES.insert(made)?)) }
 }
 
 pub(crate) unsafe fn type_commit(datatype: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `datatype` points to a handle of the caller.
     find(unsafe { *datatype })?.commit();
     Ok(())
 }
 
 pub(crate) unsafe fn type_free(datatype: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `datatype` points to a variable of the caller; the callbacks have the types that the
+    // standard requires.
     unsafe {
         let found = find(*datatype)?;
         if found.as_builtin().is_some() {
@@ -52,7 +53,8 @@ pub(crate) unsafe fn type_free(datatype: *mut RawHandle) -> Result<()> {
 }
 
 pub(crate) unsafe fn type_dup(old: RawHandle, new: *mut RawHandle) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `new` points to a variable of the caller; the callbacks have the types that the
+    // standard requires.
     unsafe {
         give(Ok(find_old(old)?.duplicate()), NewType::small(new))?;
         attribute::copy_type(old, *new)
@@ -61,7 +63,7 @@ pub(crate) unsafe fn type_dup(old: RawHandle, new: *mut RawHandle) -> Result<()>
 
 pub(crate) unsafe fn type_contiguous(n: i64, old: RawHandle, new: NewType) -> Result<()> {
     count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: `new` points to a variable of the caller.
     unsafe { give(Datatype::contiguous(n, &find_old(old)?), new) }
 }
 
@@ -73,7 +75,7 @@ pub(crate) unsafe fn type_vector(
     new: NewType,
 ) -> Result<()> {
     count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: `new` points to a variable of the caller.
     unsafe { give(Datatype::vector(n, block, stride, &find_old(old)?), new) }
 }
 
@@ -85,7 +87,7 @@ pub(crate) unsafe fn type_create_hvector(
     new: NewType,
 ) -> Result<()> {
     count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: `new` points to a variable of the caller.
     unsafe { give(Datatype::hvector(n, block, stride, &find_old(old)?), new) }
 }
 
@@ -97,7 +99,8 @@ pub(crate) unsafe fn type_indexed(
     new: NewType,
 ) -> Result<()> {
     let n = count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: `displacements` and `lengths` have an entry for each of the `n` blocks; `new` points
+    // to a variable of the caller.
     unsafe {
         give(Datatype::indexed(&lengths.read(n)?, &displacements.read(n)?, &find_old(old)?), new)
     }
@@ -111,7 +114,8 @@ pub(crate) unsafe fn type_create_hindexed(
     new: NewType,
 ) -> Result<()> {
     let n = count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: `displacements` and `lengths` have an entry for each of the `n` blocks; `new` points
+    // to a variable of the caller.
     unsafe {
         give(Datatype::hindexed(&lengths.read(n)?, &displacements.read(n)?, &find_old(old)?), new)
     }
@@ -125,7 +129,8 @@ pub(crate) unsafe fn type_create_indexed_block(
     new: NewType,
 ) -> Result<()> {
     let n = count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: `displacements` has an entry for each of the `n` blocks; `new` points to a variable
+    // of the caller.
     unsafe { give(Datatype::indexed_block(length, &displacements.read(n)?, &find_old(old)?), new) }
 }
 
@@ -137,7 +142,8 @@ pub(crate) unsafe fn type_create_hindexed_block(
     new: NewType,
 ) -> Result<()> {
     let n = count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: `displacements` has an entry for each of the `n` blocks; `new` points to a variable
+    // of the caller.
     unsafe { give(Datatype::hindexed_block(length, &displacements.read(n)?, &find_old(old)?), new) }
 }
 
@@ -149,7 +155,7 @@ pub(crate) unsafe fn type_create_struct(
     new: NewType,
 ) -> Result<()> {
     let n = count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: the three arrays have `n` entries each; `new` points to a variable of the caller.
     unsafe {
         let types = array("array_of_types", types, n)?.iter().enumerate().map(|(index, &raw)| {
             let found = objects::datatype(handle(raw));
@@ -166,7 +172,7 @@ pub(crate) unsafe fn type_create_resized(
     extent: i64,
     new: NewType,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `new` points to a variable of the caller.
     unsafe { give(find_old(old)?.resized(lower, extent), new) }
 }
 
@@ -181,7 +187,8 @@ pub(crate) unsafe fn type_create_subarray(
 ) -> Result<()> {
     let n = length("ndims", dimensions)?;
     let order = array_order(order)?;
-    // SAFETY: as the body's.
+    // SAFETY: `sizes`, `subsizes` and `starts` have `n` entries; `new` points to a variable of the
+    // caller.
     unsafe {
         let (sizes, subsizes, starts) = (sizes.read(n)?, subsizes.read(n)?, starts.read(n)?);
         give(Datatype::subarray(&sizes, &subsizes, &starts, order, &find_old(old)?), new)
@@ -210,7 +217,8 @@ pub(crate) unsafe fn type_create_darray(
 ) -> Result<()> {
     let n = length("ndims", dimensions)?;
     let order = array_order(order)?;
-    // SAFETY: as the body's.
+    // SAFETY: `sizes`, `distributions`, `blocks` and `processes` have `n` entries; `new` points to
+    // a variable of the caller.
     unsafe {
         let sizes = sizes.read(n)?;
         let distributions = array("array_of_distribs", distributions, n)?;
@@ -240,13 +248,13 @@ fn distribution(value: c_int) -> Result<Distribution> {
 }
 
 pub(crate) unsafe fn type_size(datatype: RawHandle, size: OutInt) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `size` points to a variable of the caller.
     unsafe { size.write(find(datatype)?.size() as i64) };
     Ok(())
 }
 
 pub(crate) unsafe fn type_size_x(datatype: RawHandle, size: *mut i64) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `size` points to a variable of the caller.
     unsafe { put(size, find(datatype)?.size() as i64) }
 }
 
@@ -256,7 +264,7 @@ pub(crate) unsafe fn type_get_extent(
     extent: OutInt,
 ) -> Result<()> {
     let (lb, bytes) = find(datatype)?.extent();
-    // SAFETY: as the body's.
+    // SAFETY: `lower` and `extent` point to variables of the caller.
     unsafe {
         lower.write(lb as i64);
         extent.write(bytes as i64);
@@ -269,7 +277,7 @@ pub(crate) unsafe fn type_get_extent_x(
     lower: *mut i64,
     extent: *mut i64,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: the caller's pointers go to `type_get_extent`, which has the same conditions.
     unsafe { type_get_extent(datatype, OutInt::Count(lower), OutInt::Count(extent)) }
 }
 
@@ -279,7 +287,7 @@ pub(crate) unsafe fn type_get_true_extent(
     extent: OutInt,
 ) -> Result<()> {
     let (lb, bytes) = find(datatype)?.true_extent();
-    // SAFETY: as the body's.
+    // SAFETY: `lower` and `extent` point to variables of the caller.
     unsafe {
         lower.write(lb as i64);
         extent.write(bytes as i64);
@@ -292,12 +300,12 @@ pub(crate) unsafe fn type_get_true_extent_x(
     lower: *mut i64,
     extent: *mut i64,
 ) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: the caller's pointers go to `type_get_true_extent`, which has the same conditions.
     unsafe { type_get_true_extent(datatype, OutInt::Count(lower), OutInt::Count(extent)) }
 }
 
 pub(crate) unsafe fn type_set_name(datatype: RawHandle, name: *const c_char) -> Result<()> {
-    // SAFETY: as the body's.
+    // SAFETY: `type_name` is a C string or NULL.
     find(datatype)?.set_name(unsafe { string("type_name", name) }?.as_bytes());
     Ok(())
 }
@@ -311,7 +319,7 @@ pub(crate) unsafe fn type_get_name(
         DATATYPE_NULL => "MPI_DATATYPE_NULL".into(),
         _ => String::from_utf8_lossy(&find(datatype)?.name()).into_owned(),
     };
-    // SAFETY: as the body's: a place for MPI_MAX_OBJECT_NAME bytes.
+    // SAFETY: `name` has room for MPI_MAX_OBJECT_NAME bytes; `len` points to an `int`.
     unsafe { write_string(&known, NAME_MAX, name, len) }
 }
 

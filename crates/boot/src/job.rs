@@ -1,4 +1,4 @@
-//! A job: its processes, what they publish for each other, its secret.
+//! A job: its processes, its key-value exchange, its secret.
 
 use std::fmt;
 use std::net::TcpStream;
@@ -11,30 +11,30 @@ use sha2::{Digest, Sha256};
 use crate::environment::{Launcher, detect};
 use crate::pmi::Pmi;
 
-/// Why a process could not join its job. The text says what to do.
+/// Reason why a process could not join its job. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
-    /// A launcher whose protocol is not spoken here.
+    /// A launcher whose protocol this library does not support.
     #[error(
         "started by {launcher} ({name} is set), which this library does not speak to: {advice}"
     )]
     Stranger {
         /// The launcher.
         launcher: &'static str,
-        /// The variable that gave it away.
+        /// Environment variable that identifies it.
         name: &'static str,
-        /// What to do instead.
+        /// Advice for the user.
         advice: &'static str,
     },
-    /// A variable that has to stand beside another one does not.
+    /// A required variable is missing.
     #[error("{beside} is set but {name} is not: the launcher's environment is incomplete")]
     Missing {
         /// The missing variable.
         name: &'static str,
-        /// The one that is there.
+        /// The variable that is set and requires it.
         beside: &'static str,
     },
-    /// A variable of the launcher's makes no sense.
+    /// A variable of the launcher has an invalid value.
     #[error("{name}={value} makes no sense: the launcher's environment is damaged")]
     Variable {
         /// The variable.
@@ -45,33 +45,33 @@ pub enum BootError {
     /// The connection to the launcher failed.
     #[error("the launcher's PMI server does not answer: {0}")]
     Launcher(#[source] std::io::Error),
-    /// The launcher answered what it should not.
+    /// An unexpected answer of the launcher.
     #[error("the launcher's PMI server answered `{line}` where `{expected}` was due")]
     Answer {
-        /// What was due.
+        /// Expected command.
         expected: &'static str,
-        /// What came.
+        /// Received line.
         line: String,
     },
-    /// A process has not published what it should have.
+    /// A process has not published a required key.
     #[error("process {rank} has published no `{key}`")]
     Unpublished {
         /// The process.
         rank: u32,
-        /// What was looked for.
+        /// The missing key.
         key: String,
     },
-    /// No randomness.
+    /// No random numbers from the system.
     #[error("the system gives no random numbers: {0}")]
     Random(String),
 }
 
-/// The job's secret: proves to a peer that a process belongs to the job.
+/// The job's secret, which proves to peers that a process belongs to the job.
 #[derive(Clone)]
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// The bytes, for deriving codes. They must not be written anywhere.
+    /// The bytes, for the derivation of keys. They must not be logged or stored.
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
@@ -83,7 +83,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The job this process belongs to.
+/// The job of this process.
 pub struct Job {
     rank: u32,
     size: u32,
@@ -92,11 +92,11 @@ pub struct Job {
     secret: Secret,
     id: u64,
     launcher: Option<Mutex<Server>>,
-    /// Whether the launcher watches the job's processes.
+    /// True if the launcher watches the job's processes.
     is_watched: bool,
 }
 
-/// The launcher's PMI server, over either kind of stream.
+/// Connection to the launcher's PMI server, over an inherited descriptor or TCP.
 enum Server {
     Descriptor(Pmi<UnixStream>),
     Port(Pmi<TcpStream>),
@@ -112,10 +112,10 @@ macro_rules! pmi {
 }
 
 impl Job {
-    /// Joins the job that the launcher of this process has begun.
+    /// Joins the job that the launcher of this process has started.
     ///
     /// # Errors
-    /// When the launcher is unknown, its environment is damaged, or it does not answer.
+    /// The launcher is unknown, its environment is incomplete or invalid, or it does not answer.
     pub fn join() -> Result<Self, BootError> {
         match detect(&|name| std::env::var(name).ok())? {
             Launcher::None => Self::alone(),
@@ -173,22 +173,22 @@ impl Job {
         self.size
     }
 
-    /// `MPI_UNIVERSE_SIZE`, where the launcher tells it.
+    /// `MPI_UNIVERSE_SIZE`, if the launcher provides it.
     pub fn universe_size(&self) -> Option<u32> {
         self.universe_size
     }
 
-    /// `MPI_APPNUM`, where the launcher tells it.
+    /// `MPI_APPNUM`, if the launcher provides it.
     pub fn application_number(&self) -> Option<u32> {
         self.application_number
     }
 
-    /// What proves that a process belongs to the job.
+    /// The secret that proves that a process belongs to the job.
     pub fn secret(&self) -> &Secret {
         &self.secret
     }
 
-    /// A number that the processes of this job share and others do not.
+    /// A number that identifies this job, the same on all its processes.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -196,7 +196,7 @@ impl Job {
     /// Publishes `bytes` of this process under `key`; others see them after [`Job::fence`].
     ///
     /// # Errors
-    /// When the launcher does not take them.
+    /// The launcher rejects them.
     pub fn publish(&self, key: &str, bytes: &[u8]) -> Result<(), BootError> {
         let Some(mut server) = self.server() else { return Ok(()) };
         let text = hexadecimal(bytes);
@@ -211,10 +211,10 @@ impl Job {
         Ok(())
     }
 
-    /// Waits until every process has called it; what was published before is then visible.
+    /// Waits until every process has called it; all earlier publications are then visible.
     ///
     /// # Errors
-    /// When the launcher fails.
+    /// The launcher fails.
     pub fn fence(&self) -> Result<(), BootError> {
         match self.server() {
             Some(mut server) => pmi!(&mut *server, pmi => pmi.barrier()),
@@ -222,10 +222,10 @@ impl Job {
         }
     }
 
-    /// What process `rank` published under `key`.
+    /// Returns the bytes that process `rank` published under `key`.
     ///
     /// # Errors
-    /// When it has published nothing there, or the launcher fails.
+    /// It has published nothing there, or the launcher fails.
     pub fn fetch(&self, rank: u32, key: &str) -> Result<Vec<u8>, BootError> {
         let unpublished = || BootError::Unpublished { rank, key: key.into() };
         let mut server = self.server().ok_or_else(unpublished)?;
@@ -233,15 +233,15 @@ impl Job {
         bytes.ok_or_else(unpublished)
     }
 
-    /// Whether the launcher has seen the process `rank` end, though its part of the job has not: it was started by
-    /// another. The answer is at hand, and no where nobody watches.
+    /// True if the launcher has seen process `rank` end while the rest of the job continues. Returns at once; false
+    /// if no launcher watches the processes.
     pub fn has_ended(&self, rank: u32) -> bool {
         let Some(mut server) = self.server().filter(|_| self.is_watched) else { return false };
         let known = pmi!(&mut *server, pmi => pmi.get(&ended_name(rank)));
         known.is_ok_and(|known| known.is_some())
     }
 
-    /// Asks the launcher to end the whole job; false when there is none to ask.
+    /// Asks the launcher to end the whole job; false if there is no launcher.
     pub fn abort(&self, code: i32) -> bool {
         match self.server() {
             Some(mut server) => pmi!(&mut *server, pmi => pmi.abort(code)).is_ok(),

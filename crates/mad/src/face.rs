@@ -38,7 +38,7 @@ pub extern "C" fn mad_finalize() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mad_rank(rank: *mut c_int) -> c_int {
     finish("mad_rank", || {
-        // SAFETY: as the function's.
+        // SAFETY: `rank` is NULL or points to an `int` of the caller.
         unsafe { put("rank", rank, || Ok(session::node()?.rank() as c_int)) }
     })
 }
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn mad_rank(rank: *mut c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mad_size(size: *mut c_int) -> c_int {
     finish("mad_size", || {
-        // SAFETY: as the function's.
+        // SAFETY: `size` is NULL or points to an `int` of the caller.
         unsafe { put("size", size, || Ok(session::node()?.size() as c_int)) }
     })
 }
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn mad_channel_open(number: c_int, channel: *mut RawHandle
         let negative = |_| Error::new(Fault::Channel, format!("channel {number} is negative"));
         insert(&CHANNELS, session::node()?.open(valid.map_err(negative)?)?)
     };
-    // SAFETY: as the function's.
+    // SAFETY: `channel` is NULL or points to a handle of the caller.
     finish("mad_channel_open", || unsafe { put("channel", channel, open) })
 }
 
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn mad_begin_packing(
     connection: *mut RawHandle,
 ) -> c_int {
     let begin = || insert(&PACKINGS, open(channel)?.begin_packing(rank("to", to)?)?);
-    // SAFETY: as the function's.
+    // SAFETY: `connection` is NULL or points to a handle of the caller.
     finish("mad_begin_packing", || unsafe { put("connection", connection, begin) })
 }
 
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn mad_pack(
         && try_last(&PACKED, connection, |message| {
             let constraints = at_once(data, size, send, receive, next);
             constraints.is_some_and(|constraints| {
-                // SAFETY: as the function's.
+                // SAFETY: the caller passes `size` bytes at `data`; the constraints are checked to allow reading them now.
                 let data = unsafe { std::slice::from_raw_parts(data.cast(), size) };
                 message.pack_short(data, constraints)
             })
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn mad_pack(
     if is_packed {
         return 0;
     }
-    // SAFETY: as the function's.
+    // SAFETY: `data` points to `size` bytes of the caller, as `pack_any` requires.
     unsafe { pack_any(connection, data, size, send, receive, next) }
 }
 
@@ -138,7 +138,7 @@ unsafe fn pack_any(
         let known = constraints(send, receive);
         let constraints = known.ok_or_else(|| no_constraint(send, receive))?;
         let next = what_follows(next)?;
-        // SAFETY: as the caller's.
+        // SAFETY: the caller keeps `size` bytes at `data` as long as the constraints say.
         let data = unsafe { region(data.cast_mut(), size) }?;
         with(&PACKINGS, &PACKED, connection, |message| message.pack(&data, constraints, next))
     })
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn mad_begin_unpacking(
     connection: *mut RawHandle,
 ) -> c_int {
     let begin = || insert(&UNPACKINGS, open(channel)?.begin_unpacking()?);
-    // SAFETY: as the function's.
+    // SAFETY: `connection` is NULL or points to a handle of the caller.
     finish("mad_begin_unpacking", || unsafe { put("connection", connection, begin) })
 }
 
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn mad_begin_unpacking_from(
     connection: *mut RawHandle,
 ) -> c_int {
     let begin = || insert(&UNPACKINGS, open(channel)?.begin_unpacking_from(rank("from", from)?)?);
-    // SAFETY: as the function's.
+    // SAFETY: `connection` is NULL or points to a handle of the caller.
     finish("mad_begin_unpacking_from", || unsafe { put("connection", connection, begin) })
 }
 
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn mad_peer(connection: RawHandle, peer: *mut c_int) -> c_
             || find(&UNPACKINGS, "connection", connection).map(|unpacking| unpacking.peer());
         packed.or_else(|_| other()).map(|peer| peer as c_int)
     };
-    // SAFETY: as the function's.
+    // SAFETY: `peer` is NULL or points to an `int` of the caller.
     finish("mad_peer", || unsafe { put("peer", peer, ask) })
 }
 
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn mad_unpack(
     let is_unpacked = try_last(&UNPACKED, connection, |message| {
         let constraints = at_once(data, size, send, receive, next);
         constraints.is_some_and(|constraints| {
-            // SAFETY: as the function's; the bytes are written only.
+            // SAFETY: the caller passes room for `size` bytes at `data`, which are only written.
             let into = unsafe { std::slice::from_raw_parts_mut(data.cast(), size) };
             message.unpack_short(into, constraints)
         })
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn mad_unpack(
     if is_unpacked {
         return 0;
     }
-    // SAFETY: as the function's.
+    // SAFETY: `data` has room for `size` bytes, as `unpack_any` requires.
     unsafe { unpack_any(connection, data, size, send, receive, next) }
 }
 
@@ -240,7 +240,7 @@ unsafe fn unpack_any(
         let known = constraints(send, receive);
         let constraints = known.ok_or_else(|| no_constraint(send, receive))?;
         let next = what_follows(next)?;
-        // SAFETY: as the caller's.
+        // SAFETY: the caller keeps room for `size` bytes at `data` as long as the constraints say.
         let into = unsafe { region(data, size) }?;
         with(&UNPACKINGS, &UNPACKED, connection, |message| message.unpack(&into, constraints, next))
     })

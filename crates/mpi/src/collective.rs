@@ -1,8 +1,8 @@
-//! Collective operations: the planner's schedules, carried out (MPI-5.0 §6).
+//! Execution of collective operations from the planner's schedules (MPI-5.0 §6).
 //!
-//! A [`Collective`] is what one rank does, with its memory, ready to be carried out: at once, in the
-//! background, or any number of times. All go through one `Running`, which moves on as far as completed
-//! operations allow whenever somebody holds the worker at hand.
+//! A [`Collective`] is one rank's part with its memory. It runs at once, in the background, or repeatedly.
+//! `Running` holds the state of one run. It advances as far as completed operations allow, whenever a thread
+//! holds the worker's lock.
 
 mod buffers;
 mod combining;
@@ -21,7 +21,7 @@ use crate::check::{self, Told};
 use crate::comm::{Comm, CommRef, Form};
 use crate::plans::{Listed, Operation, Shape};
 use crate::request::{Request, Template};
-use crate::shm_coll::{FOUNDED_AFTER, Seat};
+use crate::shm_coll::{CREATED_AFTER, Slot};
 use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
@@ -32,26 +32,25 @@ use in_shm_coll::Early;
 /// Waits until all processes of the communicator have called.
 ///
 /// # Errors
-/// When a peer fails.
+/// A peer failed.
 pub fn barrier(comm: &Comm) -> Result<()> {
     Call::new(CommRef::Derived(comm.clone()), Form::Blocking).barrier()?.run()
 }
 
-/// A collective call of this process. It counts from here on, before its arguments are checked: one that
-/// fails its check on this rank only still has the number it has on the others, and what follows stays
-/// in step.
+/// A collective call of this process. It takes its number before its arguments are checked. If the check fails
+/// on this rank only, later collectives still have the same numbers on all ranks.
 #[derive(Debug)]
 pub struct Call {
     comm: CommRef,
-    /// Tells this collective's messages from those of others on the communicator, also of those that run
-    /// at the same time: all processes make their calls of a form in the same order.
+    /// Number of this collective, which identifies its messages among collectives that run at the same time. It
+    /// is the same on all processes because all make their calls of one form in the same order.
     tag: i32,
     form: Form,
-    /// What it is compared by with the others', where that is asked for.
+    /// Arguments to compare with those of other processes, if such checks are on.
     told: OnceLock<Box<Told>>,
 }
 
-/// What this rank does in a collective operation, ready to be carried out.
+/// One rank's part in a collective operation, ready to run.
 #[derive(Debug)]
 pub struct Collective {
     call: Call,
@@ -59,44 +58,44 @@ pub struct Collective {
     memory: Memory,
 }
 
-/// The end of an operation in the background, once it is there: the error, if there was one.
+/// Result of a collective in the background, once it has ended: `None` or the error.
 #[derive(Clone, Debug)]
 pub struct Pending(Arc<OnceLock<Option<Error>>>);
 
 impl Call {
-    /// Counts a call on `comm`.
+    /// Numbers a call on `comm`.
     #[inline]
     pub fn new(comm: CommRef, form: Form) -> Self {
         let comm = match comm.merged() {
             Some(merged) => CommRef::Derived(merged.clone()),
             None => comm,
         };
-        // Processes that are compared may differ in that too: the two count as one.
+        // With checks on, processes may wrongly mix blocking and nonblocking calls: both share one counter.
         let form = match form {
-            Form::Begun if check::is_on() => Form::Blocking,
+            Form::Nonblocking if check::is_on() => Form::Blocking,
             form => form,
         };
         let tag = comm.next_collective(form);
-        if tag == FOUNDED_AFTER && form == Form::Blocking {
-            comm.found_shm_coll(tag);
+        if tag == CREATED_AFTER && form == Form::Blocking {
+            comm.create_shm_coll(tag);
         }
         Self { comm, tag, form, told: OnceLock::new() }
     }
 
-    /// A part of the collective that has this number already, which goes by messages.
+    /// Makes a part of the collective that already has this number; it uses messages only.
     pub(crate) fn numbered(comm: CommRef, tag: i32) -> Self {
-        Self { comm, tag, form: Form::Begun, told: OnceLock::new() }
+        Self { comm, tag, form: Form::Nonblocking, told: OnceLock::new() }
     }
 
-    /// By which messages of it are told from others.
+    /// The number of this collective, the tag of its messages.
     pub(crate) fn number(&self) -> i32 {
         self.tag
     }
 
-    /// As [`Comm::plan`]; blocking calls may use the shared segment.
+    /// [`Comm::plan`]; blocking calls may use the shared segment.
     ///
     /// # Errors
-    /// When not initialised.
+    /// `MPI_ERR_OTHER` before initialisation.
     #[inline]
     pub fn plan(
         &self,
@@ -107,10 +106,10 @@ impl Call {
         self.comm.plan(Shape { in_shm_coll, ..shape }, make)
     }
 
-    /// As [`Call::plan`], of blocks of such lengths.
+    /// [`Call::plan`] for blocks of individual lengths.
     ///
     /// # Errors
-    /// When not initialised.
+    /// `MPI_ERR_OTHER` before initialisation.
     pub fn plan_listed(
         &self,
         shape: Shape,
@@ -122,11 +121,11 @@ impl Call {
     }
 
     #[inline]
-    fn in_shm_coll(&self) -> Option<&Seat> {
-        if self.form == Form::Blocking { self.comm.seat() } else { None }
+    fn in_shm_coll(&self) -> Option<&Slot> {
+        if self.form == Form::Blocking { self.comm.slot() } else { None }
     }
 
-    /// Says what the call is compared by, if calls are.
+    /// Records the arguments to compare, if checks are on.
     #[inline]
     pub fn tell(&self, told: impl FnOnce() -> Told) {
         if check::is_on() {
@@ -136,14 +135,14 @@ impl Call {
 
     #[cold]
     fn note(&self, told: impl FnOnce() -> Told) {
-        // Each body tells once.
+        // Each call records its arguments once.
         let _ = self.told.set(Box::new(told()));
     }
 
-    /// A barrier.
+    /// Makes a barrier.
     ///
     /// # Errors
-    /// When not initialised.
+    /// `MPI_ERR_OTHER` before initialisation.
     #[inline]
     pub fn barrier(self) -> Result<Collective> {
         self.tell(|| Told::new(Operation::Barrier, None, None, None));
@@ -151,7 +150,7 @@ impl Call {
         Ok(self.bytes(schedule, Region::empty(), Region::empty()))
     }
 
-    /// A schedule whose units are bytes of two packed streams.
+    /// Makes a collective whose units are bytes of two packed streams.
     #[inline]
     pub fn bytes(
         self,
@@ -163,7 +162,7 @@ impl Call {
         Collective { call: self, schedule: schedule.into(), memory }
     }
 
-    /// A schedule whose units are elements.
+    /// Makes a collective whose units are elements.
     #[inline]
     pub fn elements(self, schedule: impl Into<Arc<Schedule>>, elements: Elements) -> Collective {
         let memory = Memory::elements(elements);
@@ -180,15 +179,15 @@ impl Deref for Call {
 }
 
 impl Collective {
-    /// The vci of its messages.
+    /// The VCI of its messages.
     pub fn vci(&self) -> Vci {
         self.call.comm.vci()
     }
 
-    /// Carries it out.
+    /// Runs the collective to its end.
     ///
     /// # Errors
-    /// When a peer fails, or sends a message of another length than this process expects.
+    /// A peer failed, or sent a message of another length than this process expects.
     pub fn run(&self) -> Result<()> {
         if self.call.told.get().is_some() {
             self.compare()?;
@@ -209,9 +208,9 @@ impl Collective {
     #[inline]
     fn carry_out(&self) -> Result<()> {
         if self.call.form == Form::Blocking
-            && let Some(seat) = self.call.comm.seat()
+            && let Some(slot) = self.call.comm.slot()
         {
-            seat.begin(self.call.tag);
+            slot.begin(self.call.tag);
         }
         let progress = self.call.comm.progress()?;
         let mut running = Running::new(self);
@@ -221,49 +220,49 @@ impl Collective {
         running.failure.map_or(Ok(()), Err)
     }
 
-    /// Begins it; it goes on without calls.
+    /// Starts it; the progress engine runs it in the background.
     ///
     /// # Errors
-    /// When not initialised.
+    /// `MPI_ERR_OTHER` before initialisation.
     pub fn begin(self) -> Result<Request> {
         Ok(Request::Collective(Arc::new(self).start()?))
     }
 
-    /// As [`Collective::begin`]; its good end calls `then`.
+    /// [`Collective::begin`]; calls `then` after success.
     pub(crate) fn begin_with_end(self, then: Box<dyn FnOnce() + Send>) -> Result<Request> {
         Ok(Request::Collective(Arc::new(self).start_with_end(Some(then))?))
     }
 
-    /// A request that begins it whenever started.
+    /// Makes a persistent request, which runs the collective each time it is started.
     ///
-    /// Such operations are made in the same order on all processes, but may be started in any
-    /// (MPI-5.0 §6.13): their messages keep the number of the call that made them.
+    /// All processes make such requests in the same order, but may start them in any order (MPI-5.0 §6.13).
+    /// Therefore the messages of every run carry the number of the call that made the request.
     pub fn persistent(self) -> Request {
         Request::persistent(Template::Collective(Arc::new(self)))
     }
 
-    /// As [`Collective::begin`]; at most once at a time.
+    /// [`Collective::begin`] for a collective that may run repeatedly, but only once at a time.
     pub(crate) fn start(self: Arc<Self>) -> Result<Pending> {
         self.start_with_end(None)
     }
 
-    /// What has to come first where calls are compared.
+    /// The comparison of arguments that runs first, if checks are on.
     fn comparison(&self) -> Result<Option<Comparison>> {
         let Some(told) = self.call.told.get() else { return Ok(None) };
         let (comm, size) = (&self.call.comm, self.call.comm.size());
         let calls = check::exchange(comm, check::RECORD as u64)?;
         let lengths = check::exchange(comm, check::LENGTHS as u64 * u64::from(size))?;
-        let then = Lengths { schedule: lengths, said: check::lengths(told, size) };
-        let said = told.emit().to_vec();
-        Ok(Some(Comparison::new(&self.call, calls, said, Compared::Calls(then))))
+        let then = Lengths { schedule: lengths, own: check::lengths(told, size) };
+        let own = told.emit().to_vec();
+        Ok(Some(Comparison::new(&self.call, calls, own, Compared::Calls(then))))
     }
 
-    /// The seat at the shared segment that its plan goes by.
+    /// The slot in the shared segment that its plan uses.
     #[inline]
-    fn seat(&self) -> &Seat {
-        match self.call.comm.seat() {
-            Some(seat) => seat,
-            None => unreachable!("plans go by the shm_coll of communicators that have one"),
+    fn slot(&self) -> &Slot {
+        match self.call.comm.slot() {
+            Some(slot) => slot,
+            None => unreachable!("only communicators with a shared segment have plans for it"),
         }
     }
 
@@ -278,69 +277,70 @@ impl Collective {
 }
 
 impl Pending {
-    /// The end, if it is there.
+    /// The result, if the collective has ended.
     #[inline]
     pub(crate) fn end(&self) -> Option<&Option<Error>> {
         self.0.get()
     }
 }
 
-/// An exchange of what calls are compared by.
+/// An exchange of arguments, to compare the calls of all processes.
 struct Comparison {
     collective: Arc<Collective>,
-    heard: Region,
+    /// Arguments of all processes.
+    received: Region,
     compared: Compared,
 }
 
-/// What is exchanged: what all call, and then lengths, if somebody has some, of these calls.
+/// Data exchanged: first the calls, then their lists of lengths, if a process has one.
 enum Compared {
     Calls(Lengths),
     Lengths(Vec<u8>),
 }
 
-/// The exchange of lengths, and what this process says in it.
+/// The exchange of lengths, and this process's contribution.
 struct Lengths {
     schedule: Arc<Schedule>,
-    said: Vec<u8>,
+    own: Vec<u8>,
 }
 
 impl Comparison {
-    fn new(call: &Call, schedule: Arc<Schedule>, said: Vec<u8>, compared: Compared) -> Self {
-        let heard = Region::owned(said.len() * call.comm.size() as usize);
+    fn new(call: &Call, schedule: Arc<Schedule>, own: Vec<u8>, compared: Compared) -> Self {
+        let received = Region::owned(own.len() * call.comm.size() as usize);
         let comm = CommRef::Derived(Comm::clone(&call.comm));
-        let said = Region::from_box(said.into_boxed_slice());
-        let collective = Call::numbered(comm, call.tag).bytes(schedule, said, heard.clone());
-        Self { collective: Arc::new(collective), heard, compared }
+        let own = Region::from_box(own.into_boxed_slice());
+        let collective = Call::numbered(comm, call.tag).bytes(schedule, own, received.clone());
+        Self { collective: Arc::new(collective), received, compared }
     }
 
     fn begun(self) -> (Running<Arc<Collective>>, Self) {
         (Running::new(Arc::clone(&self.collective)), self)
     }
 
-    /// At the exchange's good end what differs, or what is to be compared next.
+    /// Compares the exchanged data. Returns an error for the first difference, or the next comparison.
     fn conclude(self) -> Result<Option<Self>> {
-        let heard = self.heard.to_vec();
+        let received = self.received.to_vec();
         match self.compared {
-            Compared::Calls(Lengths { schedule, said }) => {
-                check::compare(&heard).map_or(Ok(()), Err)?;
+            Compared::Calls(Lengths { schedule, own }) => {
+                check::compare(&received).map_or(Ok(()), Err)?;
                 let call = &self.collective.call;
-                let next = || Self::new(call, schedule, said, Compared::Lengths(heard.clone()));
-                Ok(check::has_lengths(&heard).then(next))
+                let next = || Self::new(call, schedule, own, Compared::Lengths(received.clone()));
+                Ok(check::has_lengths(&received).then(next))
             }
             Compared::Lengths(calls) => {
-                check::compare_lengths(&calls, &heard).map_or(Ok(None), Err)
+                check::compare_lengths(&calls, &received).map_or(Ok(None), Err)
             }
         }
     }
 }
 
-/// A collective that nobody has to wait for.
+/// A collective that runs in the background.
 struct Background {
-    /// What comes first, where calls are compared.
+    /// The comparison of arguments that runs first, if checks are on.
     comparison: Option<(Running<Arc<Collective>>, Comparison)>,
     running: Running<Arc<Collective>>,
     end: Pending,
-    /// What its good end brings about.
+    /// Called after success.
     then: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -373,7 +373,7 @@ impl Task for Background {
             if let (None, Some(then)) = (&failure, self.then.take()) {
                 then();
             }
-            // It ends once.
+            // A collective ends once.
             let _ = self.end.0.set(failure);
         }
         stage
@@ -387,32 +387,33 @@ impl Task for Background {
     }
 }
 
-/// A collective under way.
+/// State of one run of a collective.
 struct Running<C> {
     collective: C,
     temporaries: Vec<Region>,
-    /// The next step.
+    /// Index of the next step.
     at: usize,
-    /// Operations that have to end before the next wait does, in the order of their steps.
-    begun: Vec<Begun>,
-    /// Something was posted on the shared segment, and nobody told.
-    has_events: bool,
-    /// The shared segment is watched for it.
+    /// Operations in flight, in the order of their steps. The next wait completes them.
+    begun: Vec<InFlight>,
+    /// True if data was posted on the shared segment and sleeping ranks have not been woken yet.
+    needs_wake: bool,
+    /// True while the worker watches the shared segment for this collective.
     watches: bool,
+    /// Steps whose data was taken ahead of order.
     early: Early,
     failure: Option<Error>,
-    /// A member of the communicator has failed: no further step is taken.
+    /// True if a member of the communicator has failed: no further step runs.
     is_over: bool,
 }
 
-/// An operation under way.
+/// A send or receive in flight.
 #[derive(Clone, Copy)]
-struct Begun {
+struct InFlight {
     step: u32,
-    /// The other end.
+    /// Destination or source.
     peer: PeerId,
     op: OpId,
-    /// How many it moves.
+    /// Expected length of the message.
     bytes: u64,
 }
 
@@ -422,13 +423,13 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let temporaries = &collective.schedule.temporaries;
         let temporaries = temporaries.iter().map(|&units| collective.memory.temporary(units));
         let temporaries = temporaries.collect();
-        let (has_events, watches, is_over) = (false, false, false);
+        let (needs_wake, watches, is_over) = (false, false, false);
         let (begun, failure) = (Vec::new(), None);
         let early = Early::default();
-        Self { collective, temporaries, at: 0, begun, has_events, watches, early, failure, is_over }
+        Self { collective, temporaries, at: 0, begun, needs_wake, watches, early, failure, is_over }
     }
 
-    /// As [`Running::advance`], for a thread that waits.
+    /// [`Running::advance`] for a waiting thread; registers the awaited operation with the worker.
     #[inline]
     fn advance_or_await(&mut self, worker: &mut Worker) -> Option<Stage> {
         let stage = self.advance(worker);
@@ -439,7 +440,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         Some(stage)
     }
 
-    /// The operation without whose end it does not go on, if it waits for one.
+    /// The operation that the current step waits for, if any.
     fn awaited(&self) -> Option<OpId> {
         match self.collective.schedule.steps.get(self.at) {
             Some(Step::Wait) | None => self.begun.last().map(|begun| begun.op),
@@ -451,13 +452,13 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
     }
 
-    /// Takes steps until one has to wait or is too long for who holds the worker.
+    /// Runs steps until one must wait, or copies or reduces too much to run under the worker's lock.
     fn advance(&mut self, worker: &mut Worker) -> Stage {
-        if std::mem::take(&mut self.has_events) {
+        if std::mem::take(&mut self.needs_wake) {
             self.tell(worker);
         }
-        if worker.engine.has_closed()
-            && let Some(failed) = worker.engine.closed_by(self.context())
+        if worker.engine.has_revoked()
+            && let Some(failed) = worker.engine.revoked_by(self.context())
         {
             self.give_up(worker, failed);
             return self.settle(worker);
@@ -488,7 +489,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     let (units, len) = self.posts(step);
                     let stage = self.await_shm_coll(worker, |shm_coll| shm_coll.has_room(len));
                     if stage != Stage::Ended || self.failure.is_some() {
-                        self.tell_what_was_left_out(worker);
+                        self.notify_of_skipped(worker);
                         return stage;
                     }
                     if !self.reserves(worker, |shm_coll| shm_coll.reserve(len)) {
@@ -541,24 +542,24 @@ impl<C: Deref<Target = Collective>> Running<C> {
         self.settle(worker)
     }
 
-    /// Takes the steps that need no core.
+    /// Runs the steps that need no worker: copies and reductions.
     fn work(&mut self) {
         let first = self.at;
         while let Some(&step) = self.collective.schedule.steps.get(self.at) {
             match step {
                 Step::Copy { from, to } => self.copy(from, to),
                 Step::Reduce { input, inout } => self.reduce(input, inout),
-                // There is room: this is work because there was.
+                // `advance` has checked that there is room.
                 Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks
                     if self.at == first =>
                 {
                     self.post(step);
-                    self.has_events = true;
+                    self.needs_wake = true;
                 }
                 Step::Meet { .. } if self.at == first => return self.take_early(),
                 Step::PostMore { piece, span } if self.at == first => {
                     self.post_more(piece, span);
-                    self.has_events = true;
+                    self.needs_wake = true;
                 }
                 Step::TakeMore { .. } if self.early.takes(self.at) => {}
                 Step::TakeMore { from, piece, to } if self.has_more(from, piece) => {
@@ -579,7 +580,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
     }
 
-    /// What its messages carry.
+    /// The context of its messages.
     #[inline]
     fn context(&self) -> u64 {
         self.collective.call.comm.collective_context()
@@ -611,10 +612,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     #[inline]
     fn note_begun(&mut self, peer: PeerId, op: OpId, bytes: usize) {
-        self.begun.push(Begun { step: self.at as u32, peer, op, bytes: bytes as u64 });
+        self.begun.push(InFlight { step: self.at as u32, peer, op, bytes: bytes as u64 });
     }
 
-    /// Whether all that was begun has ended.
+    /// Completes all operations in flight, or returns [`Stage::Waits`].
     #[inline]
     fn settle(&mut self, worker: &mut Worker) -> Stage {
         while let Some(&begun) = self.begun.last() {
@@ -625,8 +626,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
         Stage::Ended
     }
 
-    /// Whether what was begun in a step has ended. What fails is told at the next wait for everything:
-    /// what else was begun is still under way, and may be what a peer waits for.
+    /// True if the operation of a step has ended. A failure is reported at the next wait for all operations:
+    /// other operations are still in flight, and peers may wait for them.
     fn settle_one(&mut self, worker: &mut Worker, step: u32) -> bool {
         let Ok(index) = self.begun.binary_search_by_key(&step, |begun| begun.step) else {
             return true;
@@ -639,23 +640,23 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 
     #[inline]
-    fn check(&mut self, begun: Begun, completion: Completion, worker: &mut Worker) {
+    fn check(&mut self, begun: InFlight, completion: Completion, worker: &mut Worker) {
         if completion.outcome != Outcome::Ok || completion.bytes != begun.bytes {
             self.note_failure(begun, completion, worker);
         }
     }
 
-    /// What was begun in a step has failed. The first that does is told why.
+    /// Records the first failure of an operation.
     #[cold]
-    fn note_failure(&mut self, begun: Begun, completion: Completion, worker: &mut Worker) {
+    fn note_failure(&mut self, begun: InFlight, completion: Completion, worker: &mut Worker) {
         if self.failure.is_some() {
             return;
         }
-        let Begun { peer, bytes: expected, .. } = begun;
+        let InFlight { peer, bytes: expected, .. } = begun;
         let Completion { source, bytes, outcome, .. } = completion;
         let context = self.context();
         self.failure = Some(match outcome {
-            Outcome::PeerFailed if let Some(failed) = worker.engine.closed_by(context) => {
+            Outcome::PeerFailed if let Some(failed) = worker.engine.revoked_by(context) => {
                 return self.give_up(worker, failed);
             }
             Outcome::PeerFailed => {
@@ -668,7 +669,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         });
     }
 
-    /// A member has failed, here or to another: the communicator's collectives are closed.
+    /// Ends this run and revokes the communicator's collectives, because a member has failed here or elsewhere.
     #[cold]
     fn give_up(&mut self, worker: &mut Worker, failed: PeerId) {
         if std::mem::replace(&mut self.is_over, true) {
@@ -676,7 +677,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
         worker.close_context(self.context(), failed);
         if std::mem::take(&mut self.watches) {
-            worker.unwatch(&self.collective.seat().shm_coll);
+            worker.unwatch(&self.collective.slot().shm_coll);
         }
         self.failure.get_or_insert_with(|| gone(&why_gone(failed, &[])));
     }
@@ -691,7 +692,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 }
 
-/// Why a message to or from a peer has failed. An earlier error may have told of the link.
+/// The reason for a failed message to or from a peer: the notices of lost links, if any are left.
 fn why_gone(peer: PeerId, notices: &[String]) -> String {
     match notices {
         [] => format!("rank {} cannot be reached any more", peer.0),
@@ -720,7 +721,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_gone_is_named_and_no_end_claimed_that_nobody_has_seen() {
+    fn error_names_the_lost_peer_and_does_not_claim_its_process_has_ended() {
         let lost = ["link to rank 3 lost: no link has opened again in time".to_owned()];
         for (notices, why) in [
             (&lost[..], "link to rank 3 lost: no link has opened again in time"),

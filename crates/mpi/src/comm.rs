@@ -23,7 +23,7 @@ use crate::plans::{Listed, Operation, Plans, Shape};
 use crate::process::{self, Process};
 use crate::record;
 use crate::request::Request;
-use crate::shm_coll::Seat;
+use crate::shm_coll::Slot;
 use crate::table::{Handle, Kind, Table};
 use crate::topology::Topology;
 use crate::vci::{Place, Vci};
@@ -35,45 +35,45 @@ pub struct Comm(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Point-to-point messages carry this number, collectives the next one up; unique in the job:
-    /// `leader's rank in the job << 34 | counter << 2`, where the leader is rank 0 of the group. Set once, by
-    /// the end of what makes the communicator.
+    /// Context number of point-to-point messages; collectives use the next one. Unique in the job:
+    /// `leader's rank in the job << 34 | counter << 2`, where the leader is rank 0 of the group. Set once,
+    /// when the operation that makes the communicator completes.
     context: AtomicU64,
-    /// Where it lies; set with the context.
+    /// VCI of the communicator; set with the context.
     place: Place,
     rank: u32,
-    /// As the group says.
+    /// Number of processes in `group`.
     size: u32,
     group: Group,
-    /// Whom point-to-point messages go to: the group or, from an intercommunicator, the other one.
+    /// Processes that point-to-point messages address: the group, or an intercommunicator's remote group.
     peers: Group,
-    /// As `peers` say.
+    /// Number of processes in `peers`.
     peer_count: u32,
-    /// Of an intercommunicator: its two groups, and the merged communicator.
+    /// Two groups and merged communicator of an intercommunicator.
     inter: Option<(Pair, Comm)>,
-    /// Of a merged communicator: which ranks are whose.
+    /// Ranks of each group, in a merged communicator.
     halves: Option<Groups>,
-    /// How many collectives there were, by their form.
+    /// Number of collectives so far, by form.
     collectives: [AtomicI32; 3],
     handle: OnceLock<Handle>,
-    /// The handle was given back.
+    /// True once the handle has been freed.
     is_freed: AtomicBool,
     buffer: buffer::Place,
     topology: OnceLock<Arc<Topology>>,
     places: OnceLock<plan::Topology>,
     plans: Plans,
-    /// The seat at its shared segment, once that was to be founded, if it was.
-    seat: OnceLock<Option<Seat>>,
+    /// Slot in the shared segment; set once its creation has been tried, `None` if that failed.
+    slot: OnceLock<Option<Slot>>,
     details: Mutex<Details>,
 }
 
-/// What is seldom asked for.
+/// Rarely used properties.
 #[derive(Debug)]
 struct Details {
     name: Vec<u8>,
     errhandler: Errhandler,
     attributes: Attributes,
-    /// Which of [`ASSERTIONS`] the application makes.
+    /// True for each of [`ASSERTIONS`] that the application makes.
     assertions: [bool; ASSERTIONS.len()],
 }
 
@@ -92,7 +92,7 @@ impl Comm {
         let context = context_of(rank, 1);
         let comm = Self::new(context, Group::of(vec![rank]), 0, Errhandler::Fatal);
         comm.set_name(b"MPI_COMM_SELF");
-        // As above.
+        // A new communicator has no handle yet.
         let _ = comm.0.handle.set(SELF);
         comm
     }
@@ -102,7 +102,7 @@ impl Comm {
         Self::assemble(context, (group, rank), peers, None, None, errhandler)
     }
 
-    /// An intercommunicator of this process, which is in its group of the pair.
+    /// Makes an intercommunicator; this process is in the pair's local group.
     pub(crate) fn between(context: u64, pair: Pair, errhandler: Errhandler) -> Self {
         let (group, peers, halves) = (pair.local().clone(), pair.remote().clone(), pair.halves());
         let own = process::current().map_or(0, |process| process.rank());
@@ -144,7 +144,7 @@ impl Comm {
             topology: OnceLock::new(),
             places: OnceLock::new(),
             plans: Plans::default(),
-            seat: OnceLock::new(),
+            slot: OnceLock::new(),
             details: Mutex::new(Details {
                 name: Vec::new(),
                 errhandler,
@@ -162,13 +162,13 @@ impl Comm {
         self.0.context.load(Ordering::Relaxed)
     }
 
-    /// The vci of its messages.
+    /// The VCI of its messages.
     #[inline]
     pub fn vci(&self) -> Vci {
         self.0.place.vci()
     }
 
-    /// What its messages go by.
+    /// The progress engine that carries its messages.
     ///
     /// # Errors
     /// When not initialised.
@@ -177,7 +177,8 @@ impl Comm {
         self.0.place.progress()
     }
 
-    /// Those that there are from the beginning are in the first, for the process is not in its job yet.
+    /// Assigns the VCI. The predefined communicators keep the first: the process has not joined its job when they
+    /// are made.
     fn find_vci(&self) {
         let Ok(process) = process::current() else { return };
         let ranks = self.group().iter().chain(self.0.peers.iter());
@@ -189,13 +190,13 @@ impl Comm {
         self.context() | 1
     }
 
-    /// Whether the messages of a context are those of collectives.
+    /// True if the context is one of collective messages.
     pub(crate) fn has_collectives_in(context: u64) -> bool {
         context & (1 | GROUP_CONTEXT) == 1 && context >> 63 == 0
     }
 
-    /// The communicator's context, if a message of `context` belongs to a collective on it, or to making a
-    /// communicator from it. The native interface has contexts of its own.
+    /// The communicator's context, if `context` is that of its collectives or of the creation of
+    /// communicators from it. The native interface has contexts of its own.
     pub(crate) fn context_if_collective(context: u64) -> Option<u64> {
         let is_ours = context & (1 | GROUP_CONTEXT) != 0 && context >> 63 == 0;
         is_ours.then_some(context & !(1 | GROUP_CONTEXT))
@@ -218,13 +219,13 @@ impl Comm {
         &self.0.group
     }
 
-    /// How many processes messages can go to: as many as are in the group, or in the other.
+    /// Number of processes that messages can address: the size of the group, or of the remote group.
     #[inline]
     pub fn peer_count(&self) -> u32 {
         self.0.peer_count
     }
 
-    /// The way to peer `rank`, which is below `peer_count`.
+    /// The peer of rank `rank`, which is below `peer_count`.
     #[inline]
     pub fn peer(&self, rank: u32) -> PeerId {
         PeerId(self.0.peers.world_rank(rank))
@@ -240,19 +241,19 @@ impl Comm {
         self.0.inter.as_ref().map(|(pair, _)| pair)
     }
 
-    /// What the collectives of an intercommunicator run on.
+    /// The merged communicator, on which an intercommunicator's collectives run.
     #[inline]
     pub(crate) fn merged(&self) -> Option<&Self> {
         self.0.inter.as_ref().map(|(_, merged)| merged)
     }
 
-    /// Which ranks are of which group, where this is what the collectives of an intercommunicator run on.
+    /// The ranks of each group, if this is the merged communicator of an intercommunicator.
     #[inline]
     pub fn halves(&self) -> Option<&Groups> {
         self.0.halves.as_ref()
     }
 
-    /// Point-to-point messages of the library's own: to peer `with`, and from it.
+    /// Exchanges internal point-to-point messages with peer `with`.
     pub(crate) fn swap(&self, with: u32, tag: i32, bytes: &[u8]) -> Result<Vec<u8>> {
         let (vci, context) = (self.vci(), self.context() | GROUP_CONTEXT);
         Span { vci, context, tag, group: &self.0.peers, rank: self.rank() }.swap(with, bytes)
@@ -263,16 +264,16 @@ impl Comm {
         self.0.handle.get().copied().unwrap_or(NULL)
     }
 
-    /// The number of the next collective of its form on this communicator, which its messages carry as
-    /// tag. Those of different forms never match (MPI-5.0 §6.12), whatever the order of the calls; and
-    /// one that is kept may meet others that have come round to its count.
+    /// Returns the tag of the next collective of this form. Each form has its own range of tags: collectives of
+    /// different forms never match (MPI-5.0 §6.12), in whatever order they are called. A persistent collective
+    /// keeps its tag while the counters of the other forms wrap around.
     #[inline]
     pub fn next_collective(&self, form: Form) -> i32 {
         let count = self.0.collectives[form as usize].fetch_add(1, Ordering::Relaxed);
         match form {
-            Form::Blocking => count & (BEGUN - 1),
-            Form::Begun => BEGUN | count & (BEGUN - 1),
-            Form::Kept => !(count & (BEGUN - 1)),
+            Form::Blocking => count & (NONBLOCKING - 1),
+            Form::Nonblocking => NONBLOCKING | count & (NONBLOCKING - 1),
+            Form::Persistent => !(count & (NONBLOCKING - 1)),
         }
     }
 
@@ -286,62 +287,63 @@ impl Comm {
         self.details().name = name.to_vec();
     }
 
-    /// Who gets the errors raised on this communicator.
+    /// The error handler of this communicator.
     pub fn errhandler(&self) -> Errhandler {
         self.details().errhandler.clone()
     }
 
-    /// Sets who gets the errors raised on this communicator.
+    /// Sets the error handler of this communicator.
     pub fn set_errhandler(&self, errhandler: Errhandler) {
         self.details().errhandler = errhandler;
     }
 
-    /// The hints that hold for this communicator: every one the library knows, with its default where
-    /// none was given, and, where it is short enough, what collectives are planned from. The assertions are kept for the application; none has an effect yet.
+    /// The hints of this communicator: every hint the library knows, with its default if none was given. The
+    /// topology for collective plans is included if it is short enough. Assertions are stored for the application
+    /// and have no effect yet.
     pub fn info(&self) -> Result<Info> {
         let info = Info::default();
         for (assertion, holds) in ASSERTIONS.iter().zip(self.details().assertions) {
             info.set(assertion, if holds { "true" } else { "false" })?;
         }
         info.set(MEMORY_KINDS.0, MEMORY_KINDS.1)?;
-        let places = self.seat().map_or(self.places()?, |seat| &seat.places).to_string();
+        let places = self.slot().map_or(self.places()?, |slot| &slot.places).to_string();
         if places.len() < crate::info::VALUE_MAX {
             info.set(PLACES, &places)?;
         }
         Ok(info)
     }
 
-    /// Takes the hints it knows; those that `info` does not give stay as they are (MPI-5.0 §7.4.4).
+    /// Sets the hints that the library knows; hints missing from `info` do not change (MPI-5.0 §7.4.4).
     pub fn set_info(&self, info: &Info) {
         let mut details = self.details();
         for (assertion, holds) in ASSERTIONS.iter().zip(&mut details.assertions) {
             match info.value(assertion).ok().flatten().as_deref() {
                 Some("true") => *holds = true,
                 Some("false") => *holds = false,
-                // A value that means nothing is as good as no hint.
+                // An unknown value is ignored.
                 Some(_) | None => {}
             }
         }
     }
 
-    /// Where a buffer for buffered sends on this communicator can be attached.
+    /// The buffer attached for buffered sends on this communicator, if any.
     pub fn buffer(&self) -> &buffer::Place {
         &self.0.buffer
     }
 
-    /// Who is whose neighbour, if that was told.
+    /// The process topology, if the communicator has one.
     pub fn topology(&self) -> Option<&Arc<Topology>> {
         self.0.topology.get()
     }
 
-    /// The communicator, just made, with a topology.
+    /// Attaches a topology to a new communicator.
     pub(crate) fn with_topology(self, topology: impl Into<Arc<Topology>>) -> Self {
         // A new communicator has none yet.
         let _ = self.0.topology.set(topology.into());
         self
     }
 
-    /// Where the members run: what collectives are planned from.
+    /// The nodes and sites of the members, from which collectives are planned.
     ///
     /// # Errors
     /// When not initialised.
@@ -353,10 +355,10 @@ impl Comm {
         }
     }
 
-    /// What this process does in a collective of this shape: planned by `make` unless it has been lately.
+    /// Returns this process's schedule for a collective of this shape: a cached one, or the result of `make`.
     ///
     /// # Errors
-    /// As [`Comm::places`].
+    /// Those of [`Comm::places`].
     #[inline]
     pub fn plan(
         &self,
@@ -367,10 +369,10 @@ impl Comm {
         Ok(self.0.plans.find(shape, || make(self.rank(), places)))
     }
 
-    /// As [`Comm::plan`], of blocks of such lengths.
+    /// [`Comm::plan`] for blocks of individual lengths.
     ///
     /// # Errors
-    /// As [`Comm::places`].
+    /// Those of [`Comm::places`].
     pub fn plan_listed(
         &self,
         shape: Shape,
@@ -383,24 +385,24 @@ impl Comm {
 
     #[inline]
     fn places_of(&self, shape: Shape) -> Result<&plan::Topology> {
-        match shape.in_shm_coll.then(|| self.seat()).flatten() {
-            Some(seat) => Ok(&seat.places),
+        match shape.in_shm_coll.then(|| self.slot()).flatten() {
+            Some(slot) => Ok(&slot.places),
             None => self.places(),
         }
     }
 
-    /// Founds a shared segment with all processes, if it can be, in their collective `tag`.
-    pub(crate) fn found_shm_coll(&self, tag: i32) {
-        if self.0.seat.get().is_none() {
+    /// Creates a shared segment with all processes if possible, in their collective `tag`.
+    pub(crate) fn create_shm_coll(&self, tag: i32) {
+        if self.0.slot.get().is_none() {
             // One thread at a time calls collectives on a communicator.
-            let _ = self.0.seat.set(Seat::found(self, tag));
+            let _ = self.0.slot.set(Slot::create(self, tag));
         }
     }
 
-    /// This process's seat at the shared segment, if there is one.
+    /// This process's slot in the shared segment, if there is one.
     #[inline]
-    pub(crate) fn seat(&self) -> Option<&Seat> {
-        self.0.seat.get().and_then(Option::as_ref)
+    pub(crate) fn slot(&self) -> Option<&Slot> {
+        self.0.slot.get().and_then(Option::as_ref)
     }
 
     #[cold]
@@ -426,7 +428,7 @@ impl Comm {
         access(&mut self.details().attributes)
     }
 
-    /// How this communicator relates to `other` (MPI-5.0 §7.4.1).
+    /// Compares this communicator to `other` (MPI-5.0 §7.4.1).
     pub fn compare(&self, other: &Self) -> Comparison {
         if self.context() == other.context() {
             return Comparison::Identical;
@@ -442,10 +444,10 @@ impl Comm {
         }
     }
 
-    /// A communicator of the same group and topology (collective). Attributes are the caller's affair.
+    /// Makes a communicator of the same group and topology (collective). The caller copies attributes.
     ///
     /// # Errors
-    /// When a peer fails, or no more communicators fit.
+    /// A peer failed, or the table of communicators is full.
     pub fn duplicate(&self) -> Result<Self> {
         let copy = self.duplicate_plain()?;
         Ok(match self.topology() {
@@ -454,7 +456,7 @@ impl Comm {
         })
     }
 
-    /// As [`Comm::duplicate`], without the topology.
+    /// [`Comm::duplicate`] without the topology.
     pub(crate) fn duplicate_plain(&self) -> Result<Self> {
         let mine = draw_context(process::current()?).to_le_bytes();
         let told = exchange::broadcast(self, Operation::CommDup, mine)?;
@@ -466,12 +468,12 @@ impl Comm {
         copy.register()
     }
 
-    /// As [`Comm::duplicate`], begun: the copy is made at once, and can be used when the request has ended.
+    /// Nonblocking [`Comm::duplicate`]: returns the copy at once; it is usable when the request completes.
     ///
     /// # Errors
-    /// As [`Comm::duplicate`].
+    /// Those of [`Comm::duplicate`].
     pub fn begin_duplicate(&self) -> Result<(Self, Request)> {
-        let call = Call::new(CommRef::Derived(self.clone()), Form::Begun);
+        let call = Call::new(CommRef::Derived(self.clone()), Form::Nonblocking);
         call.tell(|| Told::new(Operation::CommIdup, None, None, None));
         let process = process::current()?;
         let mine = if call.rank() == 0 { draw_context(process) } else { 0 };
@@ -497,7 +499,7 @@ impl Comm {
     }
 
     fn settle_context(&self, context: u64) {
-        // Whoever uses the communicator has seen the end of what made it.
+        // Relaxed suffices: a thread uses the communicator only after it has seen the creating request complete.
         self.0.context.store(context, Ordering::Relaxed);
         self.find_vci();
         if let Some(merged) = self.merged() {
@@ -505,7 +507,7 @@ impl Comm {
         }
     }
 
-    /// A communicator of `group`, a subset of this one's (collective over this communicator);
+    /// Makes a communicator of `group`, a subset of this one's (collective over this communicator);
     /// `None` for processes outside.
     ///
     /// # Errors
@@ -521,11 +523,11 @@ impl Comm {
         self.create_distinct(group)
     }
 
-    /// Disjoint communicators, one per `color`, ordered by `key` and then by rank (collective);
-    /// `None` where `color` is.
+    /// Makes disjoint communicators, one per `color`, ordered by `key` and then by rank (collective);
+    /// `None` if `color` is `None`.
     ///
     /// # Errors
-    /// When a peer fails, or no more communicators fit.
+    /// A peer failed, or the table of communicators is full.
     pub fn split(&self, color: Option<i32>, key: i32) -> Result<Option<Self>> {
         let context = draw_context(process::current()?);
         let mine = Wish { color, key, context }.emit();
@@ -547,11 +549,11 @@ impl Comm {
         self.part(context, &group)
     }
 
-    /// Which of the processes, of both groups if there are two, share memory (collective): some may do that are of several
-    /// sites.
+    /// Finds the processes, of both groups if there are two, that share memory (collective). Processes of different
+    /// sites may share memory.
     ///
     /// # Errors
-    /// When a peer fails.
+    /// A peer failed.
     pub fn nodes(&self) -> Result<Nodes> {
         let mut hasher = DefaultHasher::new();
         hasher.write(process::current()?.node_identity());
@@ -562,10 +564,10 @@ impl Comm {
         Ok(Nodes { first: first as i32, several: all.iter().any(|other| *other != mine) })
     }
 
-    /// A communicator of `group`, called by its members only (MPI-5.0 §7.4.2, `create_group`).
+    /// Makes a communicator of `group`, called by its members only (MPI-5.0 §7.4.2, `create_group`).
     ///
     /// # Errors
-    /// As [`Comm::create`].
+    /// Those of [`Comm::create`].
     pub fn create_group(&self, group: &Group, tag: i32) -> Result<Option<Self>> {
         let process = process::current()?;
         let Some(rank) = group.rank_of(process.rank()) else { return Ok(None) };
@@ -582,8 +584,8 @@ impl Comm {
         comm.register().map(Some)
     }
 
-    /// Every process of this communicator calls this with the group it will be in; groups of
-    /// different processes are equal or disjoint.
+    /// Makes a communicator of the group that each process passes; groups of different processes are equal or
+    /// disjoint (collective).
     pub(crate) fn create_distinct(&self, group: &Group) -> Result<Option<Self>> {
         let mine = draw_context(process::current()?).to_le_bytes();
         let drawn = exchange::allgather(self, Operation::CommCreate, mine)?;
@@ -592,7 +594,7 @@ impl Comm {
         self.part(u64::from_le_bytes(context), group)
     }
 
-    /// The communicator of a part of this one's processes; none where this process is not one of them.
+    /// Makes a communicator of some of this one's processes; `None` if this process is not a member.
     pub(crate) fn part(&self, context: u64, group: &Group) -> Result<Option<Self>> {
         let Some(rank) = group.rank_of(process::current()?.rank()) else { return Ok(None) };
         Self::new(context, group.clone(), rank, self.errhandler()).register().map(Some)
@@ -604,16 +606,16 @@ impl Comm {
         let _ = self.0.handle.set(handle);
         record::note_comm(&self);
         if let Some(merged) = self.merged() {
-            // Its failures are those of the intercommunicator.
+            // Failures on the merged communicator are raised on the intercommunicator.
             let _ = merged.0.handle.set(handle);
         }
         Ok(self)
     }
 
-    /// Gives the handle back. Pending operations keep the communicator alive.
+    /// Frees the handle. Pending operations keep the communicator alive.
     ///
     /// # Errors
-    /// `MPI_ERR_COMM` for the predefined ones and for one freed before.
+    /// `MPI_ERR_COMM` for predefined communicators and for a handle already freed.
     pub fn free(&self) -> Result<()> {
         if self.handle().is_predefined() {
             return Err(Error::new(ErrorClass::Comm, "a predefined communicator cannot be freed"));
@@ -623,7 +625,7 @@ impl Comm {
         Ok(())
     }
 
-    /// Whether its handle leads to it still.
+    /// True until the handle is freed.
     #[inline]
     pub fn is_live(&self) -> bool {
         !self.0.is_freed.load(Ordering::Relaxed)
@@ -637,20 +639,20 @@ impl Comm {
 /// The forms of a collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The call is the operation.
+    /// The operation completes in the call.
     Blocking,
-    /// The call begins the operation.
-    Begun,
-    /// The call makes a request to be started again and again.
-    Kept,
+    /// The call starts a nonblocking operation.
+    Nonblocking,
+    /// The call makes a persistent request.
+    Persistent,
 }
 
-/// What a process says in a split of a communicator.
+/// Contribution of a process to a split of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wish {
     color: Option<i32>,
     key: i32,
-    /// It draws a context number, which counts if it comes first in its part.
+    /// Context number the process drew; used if it is rank 0 of its new communicator.
     context: u64,
 }
 
@@ -672,16 +674,16 @@ impl Wish {
     }
 }
 
-/// Where the processes of a communicator run, seen from one of them.
+/// Memory sharing among the processes of a communicator, as seen from one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nodes {
     /// The lowest rank that shares memory with this process.
     pub first: i32,
-    /// Whether some process does not share memory with this one.
+    /// True if some process does not share memory with this one.
     pub several: bool,
 }
 
-/// A communicator found by its handle: borrowed for the predefined ones, so that they cost no
+/// A communicator found by its handle. Predefined communicators are borrowed, which saves the
 /// reference count.
 #[derive(Debug)]
 pub enum CommRef {
@@ -731,7 +733,7 @@ pub fn from_int(value: i32) -> Handle {
     COMMS.from_int(value)
 }
 
-/// The processes of a communicator whose collectives have this context, as a ring that begins with `own`.
+/// The processes of the communicator whose collectives have this context, as a ring that begins with `own`.
 pub(crate) fn members(context: u64, own: u32) -> Option<Vec<PeerId>> {
     let is_it = |comm: &Comm| comm.collective_context() == context;
     let comm = COMMS.find_where(is_it)?;
@@ -744,8 +746,8 @@ pub(crate) fn draw_context(process: &Process) -> u64 {
     context_of(process.rank(), NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The bit between leader and counter is for messages of `create_group`, which must not meet the
-/// application's; hence two bits below the counter.
+/// Composes a context number. The two bits below the counter separate the library's own messages from the
+/// application's: bit 0 marks collectives, bit 1 ([`GROUP_CONTEXT`]) the creation of communicators.
 fn context_of(leader: u32, counter: u32) -> u64 {
     u64::from(leader) << 34 | u64::from(counter) << 2
 }
@@ -762,7 +764,7 @@ pub const WORLD: Handle = Handle(0x101);
 /// `MPI_COMM_SELF`.
 pub const SELF: Handle = Handle(0x102);
 
-/// What an application may promise of a communicator (MPI-5.0 §7.4.4).
+/// Assertions that an application may make about a communicator (MPI-5.0 §7.4.4).
 const ASSERTIONS: [&str; 5] = [
     "mpi_assert_no_any_tag",
     "mpi_assert_no_any_source",
@@ -771,10 +773,10 @@ const ASSERTIONS: [&str; 5] = [
     "mpi_assert_strict_persistent_collective_ordering",
 ];
 
-/// Memory that the library takes (MPI-5.0 §12.4.3).
+/// Kinds of memory that the library accepts in buffers (MPI-5.0 §12.4.3).
 const MEMORY_KINDS: (&str, &str) = ("mpi_memory_alloc_kinds", "mpi,system");
 
-/// What collectives are planned from, for tools (`plan::Topology` as text).
+/// Info key of the topology used in collective plans, for tools (`plan::Topology` as text).
 const PLACES: &str = "canele_places";
 
 /// The context of `MPI_COMM_WORLD`.
@@ -782,10 +784,10 @@ pub(crate) const WORLD_CONTEXT: u64 = 0;
 
 const GROUP_CONTEXT: u64 = 2;
 
-/// The bit in the tags of collectives that were begun.
-const BEGUN: i32 = 1 << 30;
+/// The bit that marks the tags of nonblocking collectives.
+const NONBLOCKING: i32 = 1 << 30;
 
-/// Locked after the core.
+/// Locked after the worker.
 static COMMS: Table<Comm> = Table::new(Kind::Comm, ErrorClass::Comm);
 
 /// Counters 0 and 1 are the predefined communicators'.

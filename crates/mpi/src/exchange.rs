@@ -92,7 +92,7 @@ impl Span<'_> {
 
     /// Whether none of those who take part has failed, as far as known here.
     fn open(&self) -> Result<()> {
-        let closed_by = |worker: &mut Worker| worker.engine.closed_by(self.context);
+        let closed_by = |worker: &mut Worker| worker.engine.revoked_by(self.context);
         process::current()?.vci(self.vci).look(closed_by).map_or(Ok(()), |failed| Err(gone(failed)))
     }
 
@@ -112,7 +112,7 @@ impl Span<'_> {
     fn close(&self, peer: PeerId) -> Result<PeerId> {
         let context = self.context;
         let close = |worker: &mut Worker| {
-            let failed = worker.engine.closed_by(context).unwrap_or(peer);
+            let failed = worker.engine.revoked_by(context).unwrap_or(peer);
             if Comm::has_collectives_in(context) {
                 worker.close_context(context, failed);
             }

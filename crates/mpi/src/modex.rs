@@ -1,6 +1,6 @@
-//! What collectives are planned from: where the job's ranks are, and what messages cost there.
+//! Exchange of localities and message costs at startup, from which collectives are planned.
 //!
-//! Every process must choose the same algorithms, whatever it knows itself: all take rank 0's word.
+//! All processes must choose the same algorithms: every process uses the values that rank 0 publishes.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,33 +18,33 @@ use wire::HostCost;
 
 use crate::vci::VCIS_MAX;
 
-/// Which two sites each, the lower first, try each other over QUIC first, for what is known of the ways between them.
+/// Pairs of sites, the lower first, that try QUIC before TCP, because of what is known of their network path.
 pub(crate) type QuicFirst = BTreeSet<(u32, u32)>;
 
-/// What rank 0 has said.
+/// Values that rank 0 has published, the same on all processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Modex {
-    /// Whether the whole job is on one machine, with more ranks than cores.
+    /// True if the whole job is on one machine, with more ranks than cores.
     pub is_oversubscribed: bool,
-    /// How many vcis a process has.
+    /// Number of VCIs per process.
     pub vcis: usize,
-    /// Nodes and sites.
+    /// Node and site of each rank.
     pub sites: SiteMap,
-    /// What messages cost.
+    /// Costs of messages within a node, a site and the wide area.
     pub costs: Costs,
-    /// What they cost between two sites each, as far as that is known.
+    /// Costs between pairs of sites, if known.
     pub pairs: Pairs,
-    /// Pairs of sites between which QUIC goes first.
+    /// Pairs of sites that try QUIC before TCP.
     pub quic_first: QuicFirst,
-    /// What the user wants for some collectives.
+    /// Algorithms that the user chose for some collectives.
     pub plans: Arc<Plans>,
 }
 
-/// Publishes what rank 0 can say before it knows of the others; and what each other node remembers of links that lead
-/// far, where there may be such.
-pub(crate) fn publish_word(
+/// Publishes the values that rank 0 knows before it has read other business cards. The first rank of each other
+/// node publishes its remembered links to other sites, unless the job has one node.
+pub(crate) fn publish_own(
     job: &Job,
-    home: &Locality,
+    locality: &Locality,
     host: &HostCost,
     vcis: usize,
 ) -> Result<(), String> {
@@ -62,21 +62,21 @@ pub(crate) fn publish_word(
     }
     let plans = plans_of_environment()?;
     let cores = [boot::node_cores(), topo::processor::cores().machine];
-    let mut word = cores.map(|cores| (cores as u32).to_le_bytes()).concat();
-    word.push(u8::from(home.site.is_some()));
-    word.push(vcis as u8);
-    word.extend(within_a_node(host).emit());
-    word.extend(plans.to_string().into_bytes());
-    job.publish(WORD, &word).map_err(|error| error.to_string())
+    let mut bytes = cores.map(|cores| (cores as u32).to_le_bytes()).concat();
+    bytes.push(u8::from(locality.site.is_some()));
+    bytes.push(vcis as u8);
+    bytes.extend(within_a_node(host).emit());
+    bytes.extend(plans.to_string().into_bytes());
+    job.publish(PARAMETERS, &bytes).map_err(|error| error.to_string())
 }
 
-/// What is the same for all: where the launcher says that all are on one node, rank 0 has said whether they
-/// are of sites that were named; else it makes a map of what all have published.
+/// Returns the values that are the same on all processes. If the launcher placed all ranks on one node and no
+/// site was named, no exchange of localities is needed; otherwise rank 0 builds and publishes the site map.
 pub(crate) fn exchange(
     job: &Job,
-    home: &Locality,
+    locality: &Locality,
     own_vcis: usize,
-    home_of: impl Fn(u32) -> Result<Locality, String>,
+    locality_of: impl Fn(u32) -> Result<Locality, String>,
 ) -> Result<Modex, String> {
     if job.size() == 1 {
         let (costs, pairs, plans) = (Costs::default(), Pairs::default(), Arc::default());
@@ -84,11 +84,11 @@ pub(crate) fn exchange(
         let (is_oversubscribed, vcis) = (false, own_vcis);
         return Ok(Modex { is_oversubscribed, vcis, sites, costs, pairs, quic_first, plans });
     }
-    let word = job.fetch(0, WORD).map_err(|error| error.to_string())?;
-    let Word { cores, machine_cores, is_named, vcis, costs, plans } =
-        Word::parse(&word).ok_or(NONSENSE)?;
+    let bytes = job.fetch(0, PARAMETERS).map_err(|error| error.to_string())?;
+    let Parameters { cores, machine_cores, is_named, vcis, costs, plans } =
+        Parameters::parse(&bytes).ok_or(MALFORMED)?;
     let is_one_node = boot::local_ranks() == Some(job.size() as usize);
-    let (sites, costs, pairs, quic_first) = match (is_one_node, is_named, &home.site) {
+    let (sites, costs, pairs, quic_first) = match (is_one_node, is_named, &locality.site) {
         (true, false, None) => (SiteMap::flat(), costs, Pairs::default(), QuicFirst::new()),
         (true, false, Some(name)) => {
             let variable = settings::SITE.variable();
@@ -96,7 +96,7 @@ pub(crate) fn exchange(
                 "{variable}={name}, but rank 0 has none: name the sites of all, or of none"
             ));
         }
-        (true, true, _) | (false, _, _) => map(job, costs, home_of)?,
+        (true, true, _) | (false, _, _) => map(job, costs, locality_of)?,
     };
     // Each of several nodes may be held to cores of its own.
     let cores = if sites.nodes() == 1 { cores } else { machine_cores };
@@ -104,18 +104,20 @@ pub(crate) fn exchange(
     Ok(Modex { is_oversubscribed, vcis, sites, costs, pairs, quic_first, plans })
 }
 
-/// What rank 0 said before it knew of the others.
-struct Word {
-    /// Those of rank 0's node.
+/// Values that rank 0 publishes before it has read other business cards.
+struct Parameters {
+    /// Cores that rank 0's node may use.
     cores: u32,
+    /// Cores of the whole machine.
     machine_cores: u32,
+    /// True if rank 0 has a site name.
     is_named: bool,
     vcis: usize,
     costs: Costs,
     plans: Arc<Plans>,
 }
 
-impl Word {
+impl Parameters {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (cores, rest) = bytes.split_first_chunk::<4>()?;
         let (machine_cores, rest) = rest.split_first_chunk::<4>()?;
@@ -135,7 +137,7 @@ impl Word {
     }
 }
 
-/// The table that the setting names.
+/// Reads the table of algorithms from the file named by the setting.
 fn plans_of_environment() -> Result<Plans, String> {
     let Some(path) = settings::PLANS.given() else { return Ok(Plans::default()) };
     let wrong = |reason: String| {
@@ -154,61 +156,61 @@ fn read_plans(path: &Path) -> Result<Plans, String> {
     text.parse()
 }
 
-/// The map of the job, and what messages cost: rank 0 reads what all have published, the others what it
-/// makes of that.
+/// Returns the site map and message costs. Rank 0 computes them from all business cards and publishes them; other
+/// ranks read its result.
 fn map(
     job: &Job,
     costs: Costs,
-    home_of: impl Fn(u32) -> Result<Locality, String>,
+    locality_of: impl Fn(u32) -> Result<Locality, String>,
 ) -> Result<(SiteMap, Costs, Pairs, QuicFirst), String> {
     let text = |error: BootError| error.to_string();
     if job.rank() == 0 {
-        let homes = (0..job.size()).map(home_of).collect::<Result<Vec<Locality>, String>>()?;
-        let map = SiteMap::of(&homes);
+        let localities = (0..job.size()).map(locality_of).collect::<Result<Vec<Locality>, String>>()?;
+        let map = SiteMap::of(&localities);
         job.publish(SITES, &map.emit()).map_err(text)?;
         let mut known = KnownLink::all(&remembered(), &Sockets::here());
         for rank in firsts(&map, job.size()) {
-            // Who remembers nothing has published nothing.
-            let told = job.fetch(rank, LINKS).ok().and_then(|bytes| KnownLink::parse(&bytes));
-            known.extend(told.unwrap_or_default());
+            // A node without remembered links has published nothing.
+            let bytes = job.fetch(rank, LINKS).ok().and_then(|bytes| KnownLink::parse(&bytes));
+            known.extend(bytes.unwrap_or_default());
         }
-        let between = NetworkCosts::of(&homes, &map, &known);
+        let between = NetworkCosts::of(&localities, &map, &known);
         let (costs, pairs) = between_nodes(costs, &between);
-        // Who names the rails has put them in order.
+        // Rails named by the user are tried in the user's order.
         let is_free = settings::RAILS.given().is_none() && settings::CONGESTION.given().is_none();
         let quic_first = if is_free { between.quic_first } else { QuicFirst::new() };
-        let told = [costs.emit(), emit_quic_first(&quic_first), pairs.emit()].concat();
-        job.publish(COSTS, &told).map_err(text)?;
+        let bytes = [costs.emit(), emit_quic_first(&quic_first), pairs.emit()].concat();
+        job.publish(COSTS, &bytes).map_err(text)?;
     }
     job.fence().map_err(text)?;
     let map = SiteMap::parse(&job.fetch(0, SITES).map_err(text)?, job.size());
-    let told = job.fetch(0, COSTS).map_err(text)?;
-    let (costs, rest) = told.split_at_checked(Costs::LEN).ok_or(NONSENSE)?;
-    let (quic_first, pairs) = parse_quic_first(rest).ok_or(NONSENSE)?;
+    let bytes = job.fetch(0, COSTS).map_err(text)?;
+    let (costs, rest) = bytes.split_at_checked(Costs::LEN).ok_or(MALFORMED)?;
+    let (quic_first, pairs) = parse_quic_first(rest).ok_or(MALFORMED)?;
     let (costs, pairs) = (Costs::parse(costs), Pairs::parse(pairs));
-    let (map, (costs, pairs)) = map.zip(costs.zip(pairs)).ok_or(NONSENSE)?;
+    let (map, (costs, pairs)) = map.zip(costs.zip(pairs)).ok_or(MALFORMED)?;
     Ok((map, costs, pairs, quic_first))
 }
 
-/// So many pairs of sites, and which.
+/// Encodes the number of pairs, then the pairs.
 fn emit_quic_first(quic_first: &QuicFirst) -> Vec<u8> {
-    let told = quic_first.iter().take(QUIC_FIRST_MOST);
-    let mut bytes = (told.len() as u32).to_le_bytes().to_vec();
-    told.for_each(|(one, other)| bytes.extend([one.to_le_bytes(), other.to_le_bytes()].concat()));
+    let pairs = quic_first.iter().take(QUIC_FIRST_MOST);
+    let mut bytes = (pairs.len() as u32).to_le_bytes().to_vec();
+    pairs.for_each(|(one, other)| bytes.extend([one.to_le_bytes(), other.to_le_bytes()].concat()));
     bytes
 }
 
-/// Reads them off the beginning.
+/// Decodes pairs from the beginning of `bytes`; returns the rest.
 fn parse_quic_first(bytes: &[u8]) -> Option<(QuicFirst, &[u8])> {
     let (count, rest) = bytes.split_first_chunk::<4>()?;
     let count = u32::from_le_bytes(*count) as usize;
-    let (told, rest) = rest.split_at_checked(count.checked_mul(8)?)?;
-    let (pairs, _) = told.as_chunks::<8>();
+    let (bytes, rest) = rest.split_at_checked(count.checked_mul(8)?)?;
+    let (pairs, _) = bytes.as_chunks::<8>();
     let site = |bytes: &[u8]| bytes.iter().rev().fold(0, |site, byte| site << 8 | u32::from(*byte));
     Some((pairs.iter().map(|pair| (site(&pair[..4]), site(&pair[4..]))).collect(), rest))
 }
 
-/// The first rank of each node but rank 0's, where there are several sites.
+/// The first rank of each node except rank 0's; empty if there is one site.
 fn firsts(map: &SiteMap, size: u32) -> Vec<u32> {
     let mut is_known = vec![false; map.nodes() as usize];
     is_known[0] = true;
@@ -220,12 +222,12 @@ fn firsts(map: &SiteMap, size: u32) -> Vec<u32> {
     ranks.filter(is_first).collect()
 }
 
-/// The links that this machine remembers.
+/// Links in this machine's cache of measurements.
 fn remembered() -> Listing {
     Cache::of_environment().and_then(|cache| cache.links().ok()).unwrap_or_default()
 }
 
-/// What messages cost within this node. Of what is beyond it the usual is said.
+/// Costs within this node; default values for the networks beyond it.
 fn within_a_node(host: &HostCost) -> Costs {
     let usual = Costs::default();
     let links = LinkCost::in_memory(host);
@@ -234,7 +236,7 @@ fn within_a_node(host: &HostCost) -> Costs {
     Costs { node, wake_ns: host.wake_ns, ..usual }
 }
 
-/// What they cost between nodes, and between two sites each, where that is remembered.
+/// Replaces default costs by measured ones, between nodes and between pairs of sites.
 fn between_nodes(costs: Costs, between: &NetworkCosts) -> (Costs, Pairs) {
     let of =
         |usual: plan::Cost, links: Option<LinkCost>| links.map_or(usual, |it| linked(&it, usual));
@@ -243,24 +245,25 @@ fn between_nodes(costs: Costs, between: &NetworkCosts) -> (Costs, Pairs) {
     (Costs { site, wide, ..costs }, Pairs::new(between.pairs.iter().map(pair)))
 }
 
-/// What messages cost over links.
+/// Cost of messages over links.
 fn linked(links: &LinkCost, usual: plan::Cost) -> plan::Cost {
     plan::Cost::over_links(links.latency_ns, links.gap_ns, links.bytes_per_s, usual)
 }
 
-/// More pairs of sites are tried over TCP first, as without losses: it is the order only.
+/// Maximum number of pairs that try QUIC first. Further pairs try TCP first; only the order differs.
 const QUIC_FIRST_MOST: usize = 256;
-/// A table is not longer, in bytes.
+/// Maximum length of a table of algorithms, in bytes.
 const PLANS_LEN_MAX: u64 = 64 << 10;
 
-const NONSENSE: &str = "rank 0 published nonsense";
+const MALFORMED: &str =
+    "rank 0 published values that cannot be read: do all ranks run the same version of Canele?";
 
-/// What rank 0 says before it knows the others: the cores of its node and of its machine, whether it has a site's name, in how many vcis communicators lie, what messages cost on
-/// its node, and what the user wants for collectives.
-const WORD: &str = "word";
+/// Key of rank 0's [`Parameters`]: cores of its node and of its machine, whether it has a site name, number of VCIs,
+/// costs on its node, and the user's algorithms.
+const PARAMETERS: &str = "parameters";
 const SITES: &str = "sites";
 const COSTS: &str = "costs";
-/// What the first process of a node says: the links that lead far.
+/// Key of the links to other sites, published by the first process of a node.
 const LINKS: &str = "links";
 
 #[cfg(test)]
@@ -268,23 +271,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_word_of_rank_0_is_read_as_it_was_told() {
+    fn parameters_of_rank_0_survive_the_exchange() {
         let costs = within_a_node(&HostCost::default());
         let table = "bcast * chain\n";
-        let word =
+        let bytes =
             [&[7, 0, 0, 0, 9, 0, 0, 0][..], &[1, 4], &costs.emit(), table.as_bytes()].concat();
-        let read = Word::parse(&word).unwrap();
+        let read = Parameters::parse(&bytes).unwrap();
         assert_eq!((read.cores, read.machine_cores), (7, 9));
         assert_eq!((read.is_named, read.vcis, read.costs), (true, 4, costs));
-        let strange = [&word[..9], &[3], &word[10..]].concat();
-        assert!(Word::parse(&strange).is_none(), "three vcis");
+        let strange = [&bytes[..9], &[3], &bytes[10..]].concat();
+        assert!(Parameters::parse(&strange).is_none(), "three VCIs");
         assert_eq!(*read.plans, table.parse().unwrap());
-        assert!(Word::parse(&word[..20]).is_none() && Word::parse(&[]).is_none());
-        assert!(Word::parse(&word[..word.len() - 3]).is_none(), "`cha` is no algorithm");
+        assert!(Parameters::parse(&bytes[..20]).is_none() && Parameters::parse(&[]).is_none());
+        assert!(Parameters::parse(&bytes[..bytes.len() - 3]).is_none(), "`cha` is no algorithm");
     }
 
     #[test]
-    fn a_table_that_cannot_be_read_is_told_of() {
+    fn unreadable_tables_are_reported() {
         let file = std::env::temp_dir().join(format!("plans-{}", std::process::id()));
         assert!(read_plans(&file).unwrap_err().contains("No such file"));
         std::fs::write(&file, "allreduce 0..99 ring\nbcast 1 fast").unwrap();
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_remembered_is_as_usual() {
+    fn unknown_costs_keep_their_defaults() {
         let usual = Costs::default();
         assert_eq!(between_nodes(usual, &NetworkCosts::default()), (usual, Pairs::default()));
         let links = LinkCost { latency_ns: 50_000, gap_ns: 2_000, bytes_per_s: None };
@@ -307,11 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn what_rank_0_says_of_losses_is_read_as_it_was_told() {
+    fn quic_first_pairs_survive_the_exchange() {
         let quic_first = QuicFirst::from([(0, 1), (3, 70_000)]);
-        let told = [emit_quic_first(&quic_first), vec![9, 9]].concat();
-        assert_eq!(parse_quic_first(&told), Some((quic_first, &[9, 9][..])));
-        assert_eq!(parse_quic_first(&told[..11]), None);
+        let bytes = [emit_quic_first(&quic_first), vec![9, 9]].concat();
+        assert_eq!(parse_quic_first(&bytes), Some((quic_first, &[9, 9][..])));
+        assert_eq!(parse_quic_first(&bytes[..11]), None);
         assert_eq!(parse_quic_first(&[255; 12]), None);
         assert_eq!(
             parse_quic_first(&emit_quic_first(&QuicFirst::new())),
@@ -320,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn each_two_sites_cost_what_is_remembered_of_them() {
+    fn pairs_of_sites_have_their_remembered_costs() {
         let far = LinkCost { latency_ns: 9_000_000, gap_ns: 2_000, bytes_per_s: Some(30_000_000) };
         let near = LinkCost { latency_ns: 1_000_000, bytes_per_s: None, ..far };
         let pairs = [((0, 1), near), ((1, 2), far)].into();
@@ -333,15 +336,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rank_of_each_other_node_is_asked() {
-        let home = |node: u8, site: &str| Locality {
+    fn first_rank_of_each_other_node_publishes_links() {
+        let locality = |node: u8, site: &str| Locality {
             node: vec![node],
             site: Some(site.into()),
             ..Locality::default()
         };
-        let homes = [home(7, "a"), home(5, "a"), home(7, "a"), home(1, "b"), home(5, "a")];
-        assert_eq!(firsts(&SiteMap::of(&homes), 5), [1, 3]);
-        assert_eq!(firsts(&SiteMap::of(&homes[..3]), 3), []);
+        let localities = [locality(7, "a"), locality(5, "a"), locality(7, "a"), locality(1, "b"), locality(5, "a")];
+        assert_eq!(firsts(&SiteMap::of(&localities), 5), [1, 3]);
+        assert_eq!(firsts(&SiteMap::of(&localities[..3]), 3), []);
         assert_eq!(firsts(&SiteMap::flat(), 3), []);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use boot::Job;
 use driver::{
-    Congestion, Encryption, Gateways, Identity, OwnRail, QuicConfig, QuicRail, Rail, ShmConfig,
+    Congestion, Encryption, Gateways, Identity, LoopbackRail, QuicConfig, QuicRail, Rail, ShmConfig,
     ShmRail, TcpConfig, TcpNetworks, TcpRail, WanTcp, machine_identity, node_identity,
 };
 use engine::{Config, Engine};
@@ -365,7 +365,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let gateways = gateways().map_err(failed)?;
     publish_card(&job, CARD, &opened, &home, &gateways).map_err(failed)?;
     let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
-    modex::publish_word(&job, &home, &host, own_vcis).map_err(failed)?;
+    modex::publish_own(&job, &home, &host, own_vcis).map_err(failed)?;
     job.fence().map_err(|error| failed(error.to_string()))?;
     let modex =
         modex::exchange(&job, &home, own_vcis, |rank| home_of(&job, rank)).map_err(failed)?;
@@ -507,7 +507,7 @@ fn publish_card(
 /// sites they find in `sites` before the first is opened.
 fn open_rails(job: &Job, wanted: &str, sites: &Arc<OnceLock<SiteMap>>) -> Result<Opened, String> {
     let rank = PeerId(job.rank());
-    let own = OwnRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
+    let own = LoopbackRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
     let mut opened =
         Opened { rails: vec![Box::new(own)], teams: Vec::new(), networks: TcpNetworks::default() };
     if job.size() == 1 {

@@ -1,4 +1,4 @@
-//! Requests: operations that a call began and another completes (MPI-5.0 §3.7, §3.9).
+//! Requests: operations that one call starts and another completes (MPI-5.0 §3.7, §3.9).
 
 mod completion;
 mod named;
@@ -28,20 +28,20 @@ use completion::{check_now, entry};
 use named::{Named, unknown};
 use requests::{Entry, REQUESTS};
 
-/// What a completed operation tells.
+/// Status of a completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The sender's rank; none for operations without a message.
+    /// Rank of the sender, for receives.
     pub source: Source,
-    /// The tag; none likewise.
+    /// Tag of the message, for receives.
     pub tag: Option<i32>,
     /// Bytes delivered.
     pub bytes: u64,
-    /// Whether it was cancelled.
+    /// True if the operation was cancelled.
     pub cancelled: bool,
 }
 
-/// Where a message came from.
+/// Source of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A rank of the communicator.
@@ -59,43 +59,43 @@ impl Status {
     pub const PROC_NULL: Self = Self { source: Source::ProcNull, ..Self::EMPTY };
 }
 
-/// How a request ended.
+/// Result of a completed request.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// What it tells.
+    /// Status for the caller.
     pub status: Status,
-    /// What went wrong, if anything.
+    /// Error, if the operation failed.
     pub error: Option<Error>,
-    /// Whether the handle is gone; that of a persistent request stays.
+    /// True if the handle was freed; false for a persistent request.
     pub freed: bool,
 }
 
 impl Ended {
-    /// The good end of a request that is used once.
+    /// Success of a request that is not persistent.
     #[inline]
     fn of(status: Status) -> Self {
         Self { status, error: None, freed: true }
     }
 }
 
-/// An operation under way, or ready to be started.
+/// An operation in flight, or one that can be started.
 #[derive(Debug)]
 pub enum Request {
-    /// Complete from the beginning.
+    /// Complete when it was started.
     Done(Done),
-    /// Under way in the engine.
+    /// In flight in the engine.
     Operation(Operation),
-    /// A receive and a send that end as one.
+    /// A receive and a send that complete together.
     Exchange(Box<[Request; 2]>),
-    /// Done when the messages in a buffer have left.
+    /// Complete when all messages in an attached buffer have been sent.
     Flush(Flush),
-    /// A collective that goes on by itself.
+    /// A collective in the background.
     Collective(Pending),
-    /// To be started any number of times.
+    /// A persistent request.
     Persistent(Arc<Persistent>),
 }
 
-/// What was complete when it began.
+/// An operation that was complete when it was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// A send, even one to `MPI_PROC_NULL`.
@@ -105,7 +105,7 @@ pub enum Done {
 }
 
 impl Done {
-    /// What it tells.
+    /// The status for the caller.
     #[inline]
     pub fn status(self) -> Status {
         match self {
@@ -115,20 +115,20 @@ impl Done {
     }
 }
 
-/// An operation of the engine, and where its errors go.
+/// An operation of the engine, and the communicator for its errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// The operation.
+    /// Identifier in the engine.
     pub op: OpId,
-    /// Whether it is a receive, whose status tells of a message.
+    /// True for a receive, whose status describes a message.
     pub receives: bool,
-    /// Where it is under way.
+    /// VCI that carries it.
     pub vci: Vci,
-    /// The communicator whose handler gets its errors.
+    /// Communicator whose error handler gets its errors.
     pub comm: Handle,
 }
 
-/// What a persistent request does when started.
+/// Operation that a persistent request starts.
 #[derive(Clone, Debug)]
 pub enum Template {
     /// Sends.
@@ -146,7 +146,7 @@ pub struct Persistent {
     active: Mutex<Option<Active>>,
 }
 
-/// What a started persistent request is doing.
+/// Operation in flight of a started persistent request.
 #[derive(Debug)]
 enum Active {
     Done(Done),
@@ -155,10 +155,10 @@ enum Active {
 }
 
 impl Request {
-    /// Gives the request a handle, among those of the vci that it is under way in.
+    /// Gives the request a handle in the table of its VCI.
     ///
     /// # Errors
-    /// When no more requests fit.
+    /// The table of requests is full.
     #[inline(always)]
     pub fn register(self, vci: Vci) -> Result<Handle> {
         match self {
@@ -170,12 +170,12 @@ impl Request {
         }
     }
 
-    /// A request that does nothing until started.
+    /// Makes a persistent request, inactive until started.
     pub fn persistent(template: Template) -> Self {
         Self::Persistent(Arc::new(Persistent { template, active: Mutex::new(None) }))
     }
 
-    /// The end of the request, once, if it is there, as far as the core of a vci tells.
+    /// Takes the result of the request if it has completed, as far as this VCI's worker knows.
     fn poll(&self, vci: Vci, worker: &mut Worker) -> Option<Ended> {
         match self {
             Self::Done(done) => Some(Ended::of(done.status())),
@@ -210,7 +210,7 @@ impl Request {
         }
     }
 
-    /// The status of the request if it has ended, which is left as it is.
+    /// Returns the status if the request has completed, without taking the result.
     fn peek(&self, vci: Vci, worker: &mut Worker) -> Option<Status> {
         match self {
             Self::Done(done) => Some(done.status()),
@@ -230,7 +230,7 @@ impl Request {
         }
     }
 
-    /// Whether the request counts in calls that wait for any of several.
+    /// True if calls that wait for one of several requests wait for this one.
     fn is_active(&self) -> bool {
         match self {
             Self::Done(_)
@@ -242,12 +242,12 @@ impl Request {
         }
     }
 
-    /// Whether its end shows only where each vci has been asked.
+    /// True if its completion depends on every VCI.
     fn is_of_all_vcis(&self) -> bool {
         matches!(self, Self::Flush(_))
     }
 
-    /// The engine's operations behind the request; none where they are not the request's alone.
+    /// The engine's operations of this request; empty if they do not belong to the request alone.
     fn operations(&self) -> Vec<Operation> {
         match self {
             Self::Done(_) | Self::Flush(_) | Self::Collective(_) => Vec::new(),
@@ -260,8 +260,7 @@ impl Request {
         }
     }
 
-    /// Whether it is a collective that has begun: such can be neither cancelled nor freed
-    /// (MPI-5.0 §6.12, §6.13).
+    /// True for a collective in flight, which can be neither cancelled nor freed (MPI-5.0 §6.12, §6.13).
     fn is_begun_collective(&self) -> bool {
         match self {
             Self::Collective(_) => true,
@@ -274,7 +273,7 @@ impl Request {
 }
 
 impl Operation {
-    /// One on a communicator.
+    /// Describes an operation on a communicator.
     #[inline]
     pub(crate) fn of(comm: &Comm, op: OpId, receives: bool) -> Self {
         Self { op, receives, vci: comm.vci(), comm: comm.handle() }
@@ -292,7 +291,7 @@ impl Operation {
         Some(self.interpret(completion, worker).0)
     }
 
-    /// What a completion means to the caller.
+    /// Translates a completion into status and error.
     #[inline]
     pub fn interpret(
         &self,
@@ -334,7 +333,7 @@ impl Operation {
     }
 }
 
-/// The error of what needs a peer that is gone.
+/// The error of an operation whose peer has failed.
 pub(crate) fn gone(worker: &mut progress::Worker) -> Error {
     let notices = worker.take_notices().join("; ");
     Error::new(ErrorClass::ProcAborted, format!("the peer is gone ({notices})"))
@@ -375,10 +374,10 @@ pub fn start(handle: Handle) -> Result<()> {
     startable(handle)?.start()
 }
 
-/// Starts persistent requests, all or, if one cannot be started, none.
+/// Starts all persistent requests, or none if one cannot be started.
 ///
 /// # Errors
-/// As [`start`].
+/// Those of [`start`].
 pub fn start_all(handles: &[Cell<Handle>]) -> Result<()> {
     check_now(handles)?;
     let mut all = Vec::with_capacity(handles.len());
@@ -389,7 +388,7 @@ pub fn start_all(handles: &[Cell<Handle>]) -> Result<()> {
 }
 
 fn startable(handle: Handle) -> Result<Arc<Persistent>> {
-    let Named::Kept(vci) = Named::of(handle) else { return Err(not_persistent()) };
+    let Named::Stored(vci) = Named::of(handle) else { return Err(not_persistent()) };
     match &REQUESTS.of(vci).lock().find(handle)?.request {
         Request::Persistent(persistent) if persistent.active().is_some() => Err(already_active()),
         Request::Persistent(persistent) => Ok(Arc::clone(persistent)),
@@ -409,28 +408,28 @@ fn already_active() -> Error {
     Error::new(ErrorClass::Request, "the request is active already")
 }
 
-/// Cancels a receive that no message has met; sends go on (MPI-5.0 §3.8.4).
+/// Cancels a receive that has not matched a message; sends continue (MPI-5.0 §3.8.4).
 ///
 /// # Errors
-/// As [`wait`], and for a collective.
+/// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective.
 pub fn cancel(handle: Handle) -> Result<()> {
     let find = |requests: &mut Objects<Entry>| Ok(requests.find(handle)?.request.operations());
-    // One that is matched goes on.
+    // A matched receive continues.
     act_on(handle, "cancelled", find, |worker, op| {
         worker.engine.submit_cancel(op);
     })
 }
 
-/// Forgets a request; what it began completes by itself.
+/// Frees a request; its operation completes in the background.
 ///
 /// # Errors
-/// As [`wait`], and for a collective under way.
+/// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective in flight.
 pub fn free(handle: Handle) -> Result<()> {
     let remove = |requests: &mut Objects<Entry>| Ok(requests.remove(handle)?.request.operations());
     act_on(handle, "freed", remove, |worker, op| worker.engine.release(op))
 }
 
-/// Acts on the engine's operations behind a request; `find` tells those of one that is kept.
+/// Applies `act` to the engine's operations of a request; `find` returns those of a request in the table.
 fn act_on(
     handle: Handle,
     what: &str,
@@ -448,7 +447,7 @@ fn act_on(
                 Ok(())
             });
         }
-        Named::Kept(vci) => {
+        Named::Stored(vci) => {
             let mut requests = REQUESTS.of(vci).lock();
             if requests.find(handle)?.request.is_begun_collective() {
                 return Err(begun_collective(what));

@@ -1,4 +1,4 @@
-//! Boards of communicators: one for the processes on each node, all founded together, once collectives are frequent.
+//! Shared segments of communicators: one for the processes on each node, created together once collectives are frequent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,49 +13,50 @@ use crate::plans::{Operation, Shape};
 use crate::process::wanted_rails;
 use crate::{Result, record};
 
-/// This process's seat at the shared segment of those on its node.
+/// This process's slot in the shared segment of its node.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Slot {
     pub shm_coll: Arc<Lock<ShmColl>>,
-    /// The communicator's, with the shared segments.
+    /// Topology of the communicator, including shared segments.
     pub places: plan::Topology,
-    /// Who sits there, by their ranks, and at which position this process does.
+    /// Ranks of the processes on this segment, in order of their positions.
     members: Vec<u32>,
+    /// Index of this process in `members`.
     pub position: u32,
     operations: Operations,
     _space: Space,
 }
 
-/// How many blocking collectives a communicator has had before its processes found a shared segment: those that have
-/// fewer are not worth the memory.
-pub(crate) const FOUNDED_AFTER: i32 = 4;
+/// Number of blocking collectives after which a communicator creates a shared segment. A communicator with
+/// fewer is not worth the memory.
+pub(crate) const CREATED_AFTER: i32 = 4;
 
-impl Seat {
-    /// Founds the shared segments of `comm` in its collective `tag`, with all its processes; none if one of them cannot, or
-    /// does not want to. Who is alone on its node has one for itself, by which no plan goes.
+impl Slot {
+    /// Creates the shared segments of `comm` in its collective `tag`, with all its processes. Returns `None` if one
+    /// process cannot join or does not want to. A process alone on its node has a segment that no plan uses.
     #[cold]
-    pub fn found(comm: &Comm, tag: i32) -> Option<Self> {
+    pub fn create(comm: &Comm, tag: i32) -> Option<Self> {
         let places = comm.places().ok()?;
         if comm.halves().is_some() {
             return None;
         }
-        // The same on all nodes, for all plan alike.
+        // The same on all nodes, because all processes must choose the same plan.
         let page_bytes = plan::page_bytes(places.node_ranks())?;
         let page_len = page_bytes as usize;
         let members = places.neighbours(comm.rank());
         let size = members.len() as u32;
         let position = members.iter().position(|member| *member == comm.rank())? as u32;
         let own = if position == 0 { ShmColl::found(size, page_len).ok() } else { None };
-        let told = own.as_ref().map_or([0; DOOR], |(_, door)| {
-            let mut told = [1; DOOR];
-            told[1..].copy_from_slice(&door.emit());
-            told
+        let message = own.as_ref().map_or([0; INVITATION_LEN], |(_, invitation)| {
+            let mut bytes = [1; INVITATION_LEN];
+            bytes[1..].copy_from_slice(&invitation.emit());
+            bytes
         });
-        let heard = tell_neighbours(comm, tag, told).ok()?;
-        let joined = match (own, heard) {
+        let received = broadcast_in_node(comm, tag, message).ok()?;
+        let joined = match (own, received) {
             (Some((shm_coll, _)), _) => Some(shm_coll),
-            (None, [1, door @ ..]) if position > 0 => {
-                ShmColl::join(ShmCollInvitation::parse(door), size, position, page_len).ok()
+            (None, [1, invitation @ ..]) if position > 0 => {
+                ShmColl::join(ShmCollInvitation::parse(invitation), size, position, page_len).ok()
             }
             (None, _) => None,
         };
@@ -72,10 +73,11 @@ impl Seat {
         Some(Self { shm_coll, places, members, position, operations, _space: space })
     }
 
-    /// Begins a blocking collective; if it is not the next, those between failed their checks in this process.
+    /// Begins a blocking collective. A gap in the tags means that skipped collectives failed their argument
+    /// checks in this process.
     #[inline]
     pub fn begin(&self, tag: i32) {
-        // One at a time (MPI-5.0 §6.1).
+        // Blocking collectives run one at a time (MPI-5.0 §6.1).
         if !self.operations.begin(tag) {
             self.leave_out();
         }
@@ -86,19 +88,19 @@ impl Seat {
         self.shm_coll.lock().leave_out();
     }
 
-    /// The rank of who sits at a position.
+    /// The rank of the process at a position.
     #[inline]
     pub fn rank(&self, position: u32) -> u32 {
         self.members[position as usize]
     }
 
-    /// How many sit there.
+    /// Number of processes that share the segment.
     pub fn size(&self) -> usize {
         self.members.len()
     }
 }
 
-/// A part of the memory that all shared segments of a process may take together.
+/// A share of the memory budget for all shared segments of this process, in bytes.
 #[derive(Debug)]
 struct Space(usize);
 
@@ -115,24 +117,28 @@ impl Drop for Space {
     }
 }
 
-/// How many bytes the shared segments of this process take.
+/// Bytes that the shared segments of this process occupy.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether this process shares memory with its neighbours, and nobody wants to know who sends whom what.
+/// True if the rail `shm` is enabled and communication is not recorded.
 fn is_wanted() -> bool {
     wanted_rails().split([',', '+']).any(|rail| rail.trim() == "shm") && !record::is_on()
 }
 
-/// What the first process of this one's node tells.
-fn tell_neighbours(comm: &Comm, tag: i32, told: [u8; DOOR]) -> Result<[u8; DOOR]> {
-    let plan = plan::broadcast_in_node(comm.rank(), comm.places()?, DOOR as u64);
-    let data = Region::from_box(Box::new(told));
+/// Broadcasts the message of the node's first process to the processes of the node.
+fn broadcast_in_node(
+    comm: &Comm,
+    tag: i32,
+    message: [u8; INVITATION_LEN],
+) -> Result<[u8; INVITATION_LEN]> {
+    let plan = plan::broadcast_in_node(comm.rank(), comm.places()?, INVITATION_LEN as u64);
+    let data = Region::from_box(Box::new(message));
     let call = Call::numbered(CommRef::Derived(comm.clone()), tag);
     call.bytes(plan, Region::empty(), data.clone()).run()?;
-    Ok(data.to_vec().try_into().unwrap_or([0; DOOR]))
+    Ok(data.to_vec().try_into().unwrap_or([0; INVITATION_LEN]))
 }
 
-/// Whether all say yes.
+/// True if all processes vote yes.
 fn vote(comm: &Comm, tag: i32, yes: bool) -> Result<bool> {
     let shape = Shape::of(Operation::Allgather).with_len(1);
     let plan = comm.plan(shape, |rank, places| plan::allgather(rank, places, &|_| 1, false))?;
@@ -143,18 +149,18 @@ fn vote(comm: &Comm, tag: i32, yes: bool) -> Result<bool> {
     Ok(all.to_vec().iter().all(|&vote| vote == 1))
 }
 
-/// How many they may take: those of sixteen large communicators.
+/// Limit of [`TAKEN`], in bytes: enough for sixteen large communicators.
 const SPACE_MAX: usize = 128 << 20;
 
-/// A byte that says whether there is one, and the door.
-const DOOR: usize = 1 + ShmCollInvitation::LEN;
+/// Length of the message: one byte that is 1 if there is a segment, then the invitation.
+const INVITATION_LEN: usize = 1 + ShmCollInvitation::LEN;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn boards_take_no_more_than_their_space_and_give_it_back() {
+    fn segments_stay_within_their_budget_and_give_it_back() {
         let most = Space::take(SPACE_MAX - 5).unwrap();
         assert!(Space::take(6).is_none());
         let rest = Space::take(5).unwrap();

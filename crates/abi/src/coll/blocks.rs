@@ -27,7 +27,7 @@ impl Blocks {
         let (counts, displacements) = match placement {
             Placement::Uniform(each) => {
                 let each = count(names.count, each)?;
-                // SAFETY: as the body's.
+                // SAFETY: `address` points to `ranks` blocks of `each` elements of the datatype.
                 return unsafe { Self::uniform(names, address, each, &datatype, ranks) };
             }
             Placement::Listed { counts, displacements } => (counts, displacements),
@@ -35,7 +35,7 @@ impl Blocks {
         counts.check(ranks as usize)?;
         displacements.check(ranks as usize)?;
         let places = (counts, displacements);
-        // SAFETY: as the body's.
+        // SAFETY: `address` points to the blocks that `places` lists, in elements of the datatype.
         let in_a_row = unsafe { Self::in_a_row(names, address, places, &datatype, ranks)? };
         if let Some(blocks) = in_a_row {
             return Ok(blocks);
@@ -43,7 +43,8 @@ impl Blocks {
         let extent = datatype.extent().1;
         let mut blocks = Gathered::new(ranks);
         for index in 0..ranks as usize {
-            // SAFETY: as the body's.
+            // SAFETY: every displacement points to as many elements as its count says; both arrays
+            // have `ranks` entries.
             let part = unsafe {
                 let offset = (displacements.at(index) as isize).wrapping_mul(extent);
                 region(names, displaced(address, offset), counts.count_at(index)?, &datatype)?
@@ -56,7 +57,7 @@ impl Blocks {
     /// They are received, so that no element lies in two of them: receives would write it twice (MPI-5.0 §6.5, §6.7).
     pub unsafe fn apart(self, placement: Placement) -> Result<Self> {
         let Placement::Listed { counts, displacements } = placement else { return Ok(self) };
-        // SAFETY: as the body's.
+        // SAFETY: both arrays have an entry for each rank, and `index` is a rank.
         let at = |index| unsafe { (displacements.at(index), counts.at(index), index) };
         let filled = || (0..self.sizes.len()).filter(|index| self.sizes[*index] > 0).map(at);
         let mut end = i64::MIN;
@@ -91,7 +92,7 @@ impl Blocks {
         ranks: u32,
     ) -> Result<Self> {
         let ranks = ranks as usize;
-        // SAFETY: as the body's.
+        // SAFETY: `address` points to `ranks` blocks of `each` elements of the datatype.
         let stream = unsafe { region(names, address, each.saturating_mul(ranks), datatype)? };
         let sizes = vec![(stream.len() / ranks.max(1)) as u64; ranks];
         Ok(Self { stream, sizes })
@@ -108,7 +109,7 @@ impl Blocks {
         let (mut first, mut elements) = (None, 0_usize);
         let mut sizes = Vec::with_capacity(ranks as usize);
         for index in 0..ranks as usize {
-            // SAFETY: as the body's.
+            // SAFETY: both arrays have an entry for each rank, and `index` is a rank.
             let (count, place) = unsafe { (counts.count_at(index)?, displacements.at(index)) };
             sizes.push(count.saturating_mul(datatype.size()) as u64);
             if count > 0 {
@@ -120,7 +121,7 @@ impl Blocks {
             }
         }
         let offset = (first.unwrap_or(0) as isize).wrapping_mul(datatype.extent().1);
-        // SAFETY: as the body's.
+        // SAFETY: the blocks follow one another in memory: `elements` elements lie at this address.
         let stream = unsafe { region(names, displaced(address, offset), elements, datatype)? };
         Ok(Some(Self { stream, sizes }))
     }
@@ -137,10 +138,11 @@ impl Blocks {
         counts.check(ranks as usize)?;
         displacements.check(ranks as usize)?;
         let mut blocks = Gathered::new(ranks);
-        // SAFETY: as the body's.
+        // SAFETY: `types` has one entry for each of the `ranks`.
         let types = unsafe { array(names.datatype, types, ranks as usize) }?;
         for (index, &raw) in types.iter().enumerate() {
-            // SAFETY: as the body's.
+            // SAFETY: each rank's count, displacement and datatype describe memory of the caller
+            // (MPI-5.0 §6.8).
             let part = unsafe {
                 let datatype = committed(names.datatype, raw)?;
                 let offset = displacements.at(index) as isize;

@@ -90,7 +90,7 @@ pub(super) unsafe fn bcast(
     if role == Role::Idle {
         return Ok(idle(comm, Operation::Bcast));
     }
-    // SAFETY: as the body's.
+    // SAFETY: `buf` holds `n` elements of `datatype`.
     let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
     let (len, groups) = (data.len() as u64, groups(&comm)?);
     comm.tell(|| Told::new(Operation::Bcast, root_of(&comm, role), Some(len), None));
@@ -110,7 +110,8 @@ pub(super) unsafe fn gather(
     comm: Call,
 ) -> Result<Collective> {
     let (role, size) = (role(&comm, root)?, remote_size(&comm));
-    // SAFETY: as the body's.
+    // SAFETY: a sender has its elements in `sendbuf`; the root has room for all blocks in `recvbuf`
+    // (MPI-5.0 §6.5).
     let (input, output, sizes) = unsafe {
         match role {
             Role::Idle => return Ok(idle(comm, Operation::Gather)),
@@ -146,7 +147,8 @@ pub(super) unsafe fn scatter(
     comm: Call,
 ) -> Result<Collective> {
     let (role, size) = (role(&comm, root)?, remote_size(&comm));
-    // SAFETY: as the body's.
+    // SAFETY: the root has all blocks in `sendbuf`; a receiver has room for its own in `recvbuf`
+    // (MPI-5.0 §6.6).
     let (input, output, sizes) = unsafe {
         match role {
             Role::Idle => return Ok(idle(comm, Operation::Scatter)),
@@ -180,7 +182,8 @@ pub(super) unsafe fn allgather(
     comm: Call,
 ) -> Result<Collective> {
     let size = remote_size(&comm);
-    // SAFETY: as the body's.
+    // SAFETY: `sendbuf` holds `sendcount` elements of `sendtype`; `recvbuf` holds the blocks that
+    // counts and displacements describe.
     let (input, blocks) = unsafe {
         (
             buffer(&SEND, sendbuf, sendcount, sendtype)?,
@@ -232,7 +235,8 @@ pub(super) unsafe fn reduce(
     }
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: the sender has `n` elements in `sendbuf`; the root has room for as many in `recvbuf`
+    // (MPI-5.0 §6.9).
     let buffers = unsafe {
         match role {
             Role::Root => (Region::empty(), this.received(recvbuf, n)?),
@@ -258,7 +262,7 @@ pub(super) unsafe fn allreduce(
 ) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: `sendbuf` holds `n` elements of the datatype; `recvbuf` has room for `n` elements.
     let buffers = unsafe { (this.sent(sendbuf, n)?, this.received(recvbuf, n)?) };
     this.check_distinct((&buffers.0, n), (&buffers.1, n))?;
     let operands = this.operands(n, false);
@@ -283,7 +287,8 @@ pub(super) unsafe fn reduce_scatter(
     let groups = groups(&this.comm)?;
     let total: usize = counts.iter().sum();
     let own = counts[(this.comm.rank() - groups.local.start) as usize];
-    // SAFETY: as the body's.
+    // SAFETY: `sendbuf` holds `total` elements of the datatype; `recvbuf` has room for `own`
+    // elements.
     let buffers = unsafe { (this.sent(sendbuf, total)?, this.received(recvbuf, own)?) };
     this.check_distinct((&buffers.0, total), (&buffers.1, own))?;
     let operands = this.operands(total, false);

@@ -13,7 +13,8 @@ unsafe fn allgather_blocks(
     comm: Call,
 ) -> Result<Collective> {
     let neighbours = named("comm", comm.neighbourhood())?;
-    // SAFETY: as the body's.
+    // SAFETY: `sendbuf` holds `sendcount` elements of `sendtype`; `recvbuf` holds the blocks that
+    // counts and displacements describe.
     let (input, blocks) = unsafe {
         let input = buffer(&SEND, sendbuf, sendcount, sendtype)?;
         let blocks = Blocks::new(&RECV, recvbuf, placement, recvtype, neighbours.indegree())?
@@ -40,7 +41,7 @@ pub(crate) unsafe fn neighbor_allgather(
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(recvcount);
-    // SAFETY: as the body's.
+    // SAFETY: the caller's buffers go to `allgather_blocks`, which has the same conditions.
     unsafe { allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?) }
 }
 
@@ -55,7 +56,7 @@ pub(crate) unsafe fn neighbor_allgatherv(
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
-    // SAFETY: as the body's.
+    // SAFETY: the caller's buffers go to `allgather_blocks`, which has the same conditions.
     unsafe { allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?) }
 }
 
@@ -82,7 +83,7 @@ unsafe fn alltoall_placed(
 ) -> Result<Collective> {
     let neighbours = named("comm", comm.neighbourhood())?;
     let (out, into) = (neighbours.outdegree(), neighbours.indegree());
-    // SAFETY: as the body's.
+    // SAFETY: `recvbuf` and `sendbuf` hold the blocks that counts and displacements describe.
     let (sends, receives) = unsafe {
         (
             Blocks::new(&SEND, sendbuf, sends, sendtype, out)?,
@@ -103,7 +104,7 @@ pub(crate) unsafe fn neighbor_alltoall(
 ) -> Result<Collective> {
     let sends = (sendbuf, Placement::Uniform(sendcount), sendtype);
     let receives = (recvbuf, Placement::Uniform(recvcount), recvtype);
-    // SAFETY: as the body's.
+    // SAFETY: the caller's buffers go to `alltoall_placed`, which has the same conditions.
     unsafe { alltoall_placed(sends, receives, call?) }
 }
 
@@ -121,7 +122,7 @@ pub(crate) unsafe fn neighbor_alltoallv(
     let listed = |counts, displacements| Placement::Listed { counts, displacements };
     let sends = (sendbuf, listed(sendcounts, senddispls), sendtype);
     let receives = (recvbuf, listed(recvcounts, recvdispls), recvtype);
-    // SAFETY: as the body's.
+    // SAFETY: the caller's buffers go to `alltoall_placed`, which has the same conditions.
     unsafe { alltoall_placed(sends, receives, call?) }
 }
 
@@ -142,7 +143,7 @@ pub(crate) unsafe fn neighbor_alltoallw(
     let (out, into) = (neighbours.outdegree(), neighbours.indegree());
     let sdispls = Ints::count("sdispls", senddispls.cast());
     let rdispls = Ints::count("rdispls", recvdispls.cast());
-    // SAFETY: as the body's.
+    // SAFETY: `recvbuf` and `sendbuf` hold the blocks that counts and displacements describe.
     let (sends, receives) = unsafe {
         (
             Blocks::mixed(&SENDS, sendbuf, sendcounts, sdispls, sendtypes, out)?,

@@ -73,13 +73,13 @@ impl Reduction {
 
     #[inline]
     pub unsafe fn sent(&self, sendbuf: *const c_void, count: usize) -> Result<Region> {
-        // SAFETY: as the body's.
+        // SAFETY: `sendbuf` holds `count` elements of the datatype (MPI-5.0 §6.9).
         unsafe { elements("sendbuf", sendbuf, count, &self.datatype) }
     }
 
     #[inline]
     pub unsafe fn received(&self, recvbuf: *mut c_void, count: usize) -> Result<Region> {
-        // SAFETY: as the body's.
+        // SAFETY: `recvbuf` has room for `count` elements of the datatype (MPI-5.0 §6.9).
         unsafe { elements("recvbuf", recvbuf, count, &self.datatype) }
     }
 
@@ -91,7 +91,7 @@ impl Reduction {
         recvbuf: *mut c_void,
         count: usize,
     ) -> Result<(Region, Region)> {
-        // SAFETY: as the body's.
+        // SAFETY: both buffers hold `count` elements of the datatype, or `sendbuf` is MPI_IN_PLACE.
         unsafe {
             let input = if self.in_place { Region::empty() } else { self.sent(sendbuf, count)? };
             let output = self.received(recvbuf, count)?;
@@ -167,14 +167,15 @@ pub(crate) unsafe fn reduce(
 ) -> Result<Collective> {
     let comm = call?;
     if comm.halves().is_some() {
-        // SAFETY: as the body's.
+        // SAFETY: the caller's buffers go to `inter::reduce`, which has the same conditions.
         return unsafe { inter::reduce(sendbuf, recvbuf, n, datatype, op, to, comm) };
     }
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let to = root(&this.comm, to)?;
     let (rank, n) = (this.comm.rank(), count("count", n)?);
     let in_place = this.in_place && rank == to;
-    // SAFETY: as the body's.
+    // SAFETY: `sendbuf` holds `n` elements of the datatype; at the root, `recvbuf` has room for as
+    // many.
     let buffers = unsafe {
         match rank == to {
             true => this.buffers(sendbuf, recvbuf, n)?,
@@ -198,12 +199,12 @@ pub(crate) unsafe fn allreduce(
 ) -> Result<Collective> {
     let comm = call?;
     if comm.halves().is_some() {
-        // SAFETY: as the body's.
+        // SAFETY: the caller's buffers go to `inter::allreduce`, which has the same conditions.
         return unsafe { inter::allreduce(sendbuf, recvbuf, n, datatype, op, comm) };
     }
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: `sendbuf` and `recvbuf` hold `n` elements of the datatype.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let operands = this.operands(n, this.in_place);
     let schedule = this.plan(Operation::Allreduce, 0, operands, |rank, places| {
@@ -222,7 +223,7 @@ pub(crate) unsafe fn scan(
 ) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, inter::within(call?, "a scan")?)?;
     let n = count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: `sendbuf` and `recvbuf` hold `n` elements of the datatype.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let operands = this.operands(n, this.in_place);
     let schedule =
@@ -240,7 +241,7 @@ pub(crate) unsafe fn exscan(
 ) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, inter::within(call?, "a scan")?)?;
     let n = count("count", n)?;
-    // SAFETY: as the body's.
+    // SAFETY: `sendbuf` and `recvbuf` hold `n` elements of the datatype.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let operands = this.operands(n, this.in_place);
     let schedule = this.plan(Operation::Exscan, 0, operands, |rank, places| {
@@ -259,7 +260,8 @@ unsafe fn reduce_scatter_counts(
     comm: Call,
 ) -> Result<Collective> {
     if comm.halves().is_some() {
-        // SAFETY: as the body's.
+        // SAFETY: the caller's buffers go to `inter::reduce_scatter`, which has the same
+        // conditions.
         return unsafe { inter::reduce_scatter(sendbuf, recvbuf, counts, datatype, op, comm) };
     }
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
@@ -281,7 +283,8 @@ unsafe fn reduce_scatter_counts(
         let shape = shape_of(Operation::ReduceScatter, operands);
         this.comm.plan_listed(shape, [&[], &counts], make)?
     };
-    // SAFETY: as the body's.
+    // SAFETY: `sendbuf` holds `total` elements of the datatype, or `recvbuf` does in place;
+    // `recvbuf` has room for `own`.
     unsafe {
         if this.in_place {
             let output = this.received(recvbuf, total)?;
@@ -305,7 +308,7 @@ pub(crate) unsafe fn reduce_scatter(
     call: Result<Call>,
 ) -> Result<Collective> {
     let comm = call?;
-    // SAFETY: as the body's.
+    // SAFETY: the caller's buffers go to `reduce_scatter_counts`, which has the same conditions.
     unsafe {
         let counts = counts.read_counts(inter::local_size(&comm) as usize)?;
         reduce_scatter_counts(sendbuf, recvbuf, &counts, false, datatype, op, comm)
@@ -322,6 +325,6 @@ pub(crate) unsafe fn reduce_scatter_block(
 ) -> Result<Collective> {
     let comm = call?;
     let counts = vec![count("recvcount", n)?; inter::local_size(&comm) as usize];
-    // SAFETY: as the body's.
+    // SAFETY: the caller's buffers go to `reduce_scatter_counts`, which has the same conditions.
     unsafe { reduce_scatter_counts(sendbuf, recvbuf, &counts, true, datatype, op, comm) }
 }

@@ -20,8 +20,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// Takes what all operands come to, if a rank that has had a core before has combined them.
     pub(super) fn take_combined(&self, to: Span) -> bool {
-        let seat = self.collective.seat();
-        let shm_coll = seat.shm_coll.lock();
+        let slot = self.collective.slot();
+        let shm_coll = slot.shm_coll.lock();
         let Some(combined) = shm_coll.combined() else { return false };
         let into = self.collective.memory.stream(to, &self.temporaries);
         let fits = combined.len() == into.len();
@@ -58,7 +58,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         if memory.reducer().is_some() && len <= ShmColl::COMBINED_MAX {
             let combined = memory.stream(to, &self.temporaries);
             self.collective
-                .seat()
+                .slot()
                 .shm_coll
                 .lock()
                 .tell_combined(len, |into| combined.read(0, into));
@@ -76,7 +76,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let Collective { schedule, memory, .. } = &*self.collective;
         let [input, output] = [own, to].map(|span| memory.stream(span, &self.temporaries));
         let at = at as usize * memory.unit();
-        let shm_coll = &*self.collective.seat().shm_coll.lock();
+        let shm_coll = &*self.collective.slot().shm_coll.lock();
         let (mut own, mut slots) = ([0; PART], [[0; PART]; SLOTS]);
         for start in (0..output.len()).step_by(PART) {
             let len = PART.min(output.len() - start);

@@ -1,4 +1,4 @@
-//! Steps at a shared segment: to post, to meet, and to take what others have posted.
+//! Steps of a collective on a shared segment: post data, wait for other ranks, take their data.
 
 use std::io;
 use std::ops::Deref;
@@ -10,20 +10,20 @@ use plan::{Span, Step};
 use progress::{Stage, Worker};
 
 use super::{Collective, Running, gone, unfit};
-use crate::shm_coll::Seat;
+use crate::shm_coll::Slot;
 use crate::{Error, ErrorClass, Result};
 
 impl<C: Deref<Target = Collective>> Running<C> {
-    /// Whether what a question to the shared segment waits for is there: until then the shared segment is watched.
+    /// Checks a condition on the shared segment, and has the worker watch the segment until it holds.
     #[inline]
     pub(super) fn await_shm_coll(
         &mut self,
         worker: &mut Worker,
         mut is_there: impl FnMut(&mut ShmColl) -> bool,
     ) -> Stage {
-        let seat = self.collective.seat();
-        let Seat { shm_coll, places, .. } = seat;
-        // Neighbours that run and come at the same time are there sooner than the rails can be asked.
+        let slot = self.collective.slot();
+        let Slot { shm_coll, places, .. } = slot;
+        // Ranks that run on other cores usually arrive sooner than one poll of the rails takes.
         let looks = if self.watches || places.is_oversubscribed() { 1 } else { LOOKS };
         let mut finds = |shm_coll: &mut ShmColl| {
             (0..looks).any(|look| {
@@ -36,7 +36,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         while !finds(&mut shm_coll.lock()) {
             let missing = shm_coll.lock().missing();
             if let Some(position) = missing {
-                let (comm, rank) = (&self.collective.call.comm, seat.rank(position));
+                let (comm, rank) = (&self.collective.call.comm, slot.rank(position));
                 worker.close_context(comm.collective_context(), comm.peer(rank));
                 self.failure = Some(gone(&format!("rank {rank}'s process has ended")));
                 self.is_over = true;
@@ -53,27 +53,27 @@ impl<C: Deref<Target = Collective>> Running<C> {
         Stage::Ended
     }
 
-    /// Whether there is memory for what is posted next. If there is none, the communicator's collectives are closed.
+    /// Reserves memory for the next post. If that fails, the communicator's collectives are revoked.
     #[inline]
     pub(super) fn reserves(
         &mut self,
         worker: &mut Worker,
         reserve: impl FnOnce(&mut ShmColl) -> io::Result<()>,
     ) -> bool {
-        let reserved = reserve(&mut self.collective.seat().shm_coll.lock());
+        let reserved = reserve(&mut self.collective.slot().shm_coll.lock());
         reserved.map_err(|error| self.go_without(worker, &error)).is_ok()
     }
 
     #[cold]
     fn go_without(&mut self, worker: &mut Worker, error: &io::Error) {
-        let message = format!("no memory for what is shared with the ranks of this node: {error}");
+        let message = format!("no memory for the segment shared with the ranks of this node: {error}");
         self.failure = Some(Error::new(ErrorClass::NoMem, message));
         let comm = &self.collective.call.comm;
         let own = comm.peer(comm.rank());
         self.give_up(worker, own);
     }
 
-    /// How many units a step posts, and how many bytes.
+    /// Number of units and of bytes that a step posts.
     #[inline]
     pub(super) fn posts(&self, step: Step) -> (u64, usize) {
         match step {
@@ -82,20 +82,21 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
     }
 
-    /// Posts on the shared segment what a step says; there is room.
+    /// Posts the data of a step on the shared segment, which has room for it.
     #[inline]
     pub(super) fn post(&self, step: Step) {
         match step {
             Step::Post { span } => {
                 let data = self.collective.memory.stream(span, &self.temporaries);
-                let shm_coll = &self.collective.seat().shm_coll;
+                let shm_coll = &self.collective.slot().shm_coll;
                 shm_coll.lock().post(data.len(), |page, past| read(past)(&data, 0, page));
             }
             _ => self.post_blocks(step),
         }
     }
 
-    /// The blocks that a step posts one behind the other, and the bytes of a list before them of where each ends.
+    /// Returns the blocks that a step posts one after the other, and the length in bytes of the list of their ends
+    /// that precedes them.
     fn blocks(&self, step: Step) -> (&[Span], usize) {
         let blocks = &self.collective.schedule.blocks;
         match step {
@@ -116,7 +117,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let Collective { memory, .. } = &*self.collective;
         let (blocks, list_len) = self.blocks(step);
         let (_, len) = self.posts_blocks(step);
-        self.collective.seat().shm_coll.lock().post(len, |page, past| {
+        self.collective.slot().shm_coll.lock().post(len, |page, past| {
             let (list, mut rest) = page.split_at_mut(list_len);
             let mut ends = list.chunks_exact_mut(LISTED);
             let mut end = list_len;
@@ -132,20 +133,22 @@ impl<C: Deref<Target = Collective>> Running<C> {
         });
     }
 
-    /// Wakes those who sleep until what was posted.
+    /// Wakes the ranks that sleep until this post.
     #[inline]
     pub(super) fn tell(&self, worker: &mut Worker) {
-        let (comm, seat) = (&self.collective.call.comm, self.collective.seat());
-        seat.shm_coll.lock().tell(|position| worker.wake(comm.peer(seat.rank(position))));
+        let (comm, slot) = (&self.collective.call.comm, self.collective.slot());
+        slot.shm_coll.lock().tell(|position| worker.wake(comm.peer(slot.rank(position))));
     }
 
-    /// Who has failed a call may have made up for it, without room for more yet.
+    /// Wakes other ranks after this rank has caught up with collectives that failed their argument checks, even
+    /// if the segment has no room for more yet.
     #[cold]
-    pub(super) fn tell_what_was_left_out(&self, worker: &mut Worker) {
+    pub(super) fn notify_of_skipped(&self, worker: &mut Worker) {
         self.tell(worker);
     }
 
-    /// What is long has time for a call, which keeps short what all go through.
+    /// Waits for room for a further piece. Kept out of line: only long messages need it, and the short path stays
+    /// small.
     #[inline(never)]
     pub(super) fn await_room_for_more(&mut self, worker: &mut Worker) -> Stage {
         let stage = self.await_shm_coll(worker, ShmColl::has_room_for_more);
@@ -169,8 +172,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
         Stage::Works
     }
 
-    /// Of the steps behind the one at which this rank waits, those that take what is long and there already: there is none
-    /// where what comes first is short.
+    /// Returns the later steps whose data is long and already posted. Empty if the first of these steps takes short
+    /// data.
     pub(super) fn untaken(&self) -> impl Iterator<Item = usize> + use<'_, C> {
         let is_long = |take: &Take| take.piece > 0 || !self.collective.memory.is_brief(take.units);
         let begins_long = self.takes_behind().next().as_ref().is_some_and(is_long);
@@ -180,12 +183,12 @@ impl<C: Deref<Target = Collective>> Running<C> {
             .map(|take| take.step)
     }
 
-    /// Whether what a step takes is there, and has not been taken.
+    /// True if the data of a step is posted and not yet taken.
     fn is_due(&self, &Take { step, from, piece, .. }: &Take) -> bool {
-        !self.early.takes(step) && is_there(&self.collective.seat().shm_coll, from, piece)
+        !self.early.takes(step) && is_there(&self.collective.slot().shm_coll, from, piece)
     }
 
-    /// What the steps take that follow, whether it is there or not.
+    /// The takes among the following steps, posted or not.
     fn takes_behind(&self) -> impl Iterator<Item = Take> + use<'_, C> {
         let first = self.at + 1;
         let steps = self.collective.schedule.steps.get(first..).unwrap_or_default();
@@ -201,20 +204,20 @@ impl<C: Deref<Target = Collective>> Running<C> {
         takes.flatten()
     }
 
-    /// While others come, takes what is short and there already: it comes from other cores' caches.
+    /// Takes short data that is already posted while other ranks arrive: it must be loaded from other cores' caches.
     pub(super) fn take_short(&mut self) {
         let memory = &self.collective.memory;
         let is_worth_it = |take: &Take| {
             let is_whole = take.piece == 0 && memory.is_brief(take.units);
-            is_whole && take.units * memory.unit() as u64 >= WORTH_HASTE
+            is_whole && take.units * memory.unit() as u64 >= EARLY_MIN
         };
         let takes = self.takes_behind().filter(is_worth_it).filter(|take| self.is_due(take));
         let due: Vec<usize> = takes.map(|take| take.step).collect();
         self.take_now(&due);
     }
 
-    /// Where what a step behind a meeting takes from each is long, has the shared segment watched for one alone of those who have not
-    /// posted yet, since that can be taken while others post. Whether it has posted meanwhile.
+    /// Makes the segment watch for one missing rank only, if the step after a meeting takes long data from each
+    /// rank: that data can be copied while others post. True if this rank has posted meanwhile.
     pub(super) fn comes_first(&self) -> bool {
         let Collective { schedule, memory, .. } = &*self.collective;
         let is_long = |to: Span| to.len * memory.unit() as u64 >= ALONE;
@@ -222,13 +225,13 @@ impl<C: Deref<Target = Collective>> Running<C> {
             Some(&Step::Take { to, .. }) if is_long(to) => {}
             _ => return false,
         }
-        let shm_coll = &self.collective.seat().shm_coll;
+        let shm_coll = &self.collective.slot().shm_coll;
         let mut takes = self.takes_behind().take_while(|take| take.piece == 0);
         let absent = takes.find(|take| !is_there(shm_coll, take.from, 0));
         absent.is_some_and(|Take { from, .. }| shm_coll.lock().has(from..from + 1))
     }
 
-    /// Takes what is there before the others have come.
+    /// Takes posted data before the other ranks arrive.
     pub(super) fn take_early(&mut self) {
         let untaken: Vec<usize> = self.untaken().collect();
         self.take_now(&untaken);
@@ -245,34 +248,34 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
     }
 
-    /// Whether a further piece is there.
+    /// True if a further piece is posted.
     pub(super) fn has_more(&self, from: u32, piece: u32) -> bool {
-        is_there(&self.collective.seat().shm_coll, from, piece)
+        is_there(&self.collective.slot().shm_coll, from, piece)
     }
 
     pub(super) fn announce(&self, units: u64, reader: u32) {
         let len = units as usize * self.collective.memory.unit();
-        self.collective.seat().shm_coll.lock().announce(len, reader);
+        self.collective.slot().shm_coll.lock().announce(len, reader);
     }
 
     pub(super) fn release(&self, piece: u32) {
-        self.collective.seat().shm_coll.lock().release(piece);
+        self.collective.slot().shm_coll.lock().release(piece);
     }
 
-    /// Posts a further piece on the shared segment; there is room.
+    /// Posts a further piece on the shared segment, which has room for it.
     pub(super) fn post_more(&self, piece: u32, span: Span) {
         let data = self.collective.memory.stream(span, &self.temporaries);
-        let shm_coll = &self.collective.seat().shm_coll;
+        let shm_coll = &self.collective.slot().shm_coll;
         shm_coll.lock().post_more(piece, data.len(), |page, past| read(past)(&data, 0, page));
     }
 
     pub(super) fn take_more(&mut self, from: u32, piece: u32, to: Span) {
         let into = self.collective.memory.stream(to, &self.temporaries);
-        let more = self.collective.seat().shm_coll.lock().more(from, piece, into.len());
+        let more = self.collective.slot().shm_coll.lock().more(from, piece, into.len());
         match more {
             Ok(posted) => into.copy_from(&posted),
             Err((announced, expected)) => {
-                let rank = self.collective.seat().rank(from);
+                let rank = self.collective.slot().rank(from);
                 self.failure = Some(unfit(rank, announced as u64, expected as u64));
             }
         }
@@ -282,7 +285,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let Collective { memory, .. } = &*self.collective;
         let into = memory.stream(to, &self.temporaries);
         let start = at as usize * memory.unit();
-        let shm_coll = self.collective.seat().shm_coll.lock();
+        let shm_coll = self.collective.slot().shm_coll.lock();
         let posted = shm_coll.posted(from);
         match posted.get(start..start + into.len()) {
             Some(part) => into.write(0, part),
@@ -292,19 +295,19 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     pub(super) fn take_block(&mut self, from: u32, to: Span) {
         let into = self.collective.memory.stream(to, &self.temporaries);
-        let seat = self.collective.seat();
-        let shm_coll = seat.shm_coll.lock();
-        let block = block_of(shm_coll.posted(from), seat.position as usize, seat.size());
+        let slot = self.collective.slot();
+        let shm_coll = slot.shm_coll.lock();
+        let block = block_of(shm_coll.posted(from), slot.position as usize, slot.size());
         match block.len() == into.len() {
             true => into.write(0, block),
             false => self.failure = Some(self.unfit_part(from, block.len(), into.len())),
         }
     }
 
-    /// So many units of what a rank has posted, unless it is too short.
+    /// Returns `units` units of a rank's post, or an error if the post is too short.
     pub(super) fn posted(&self, from: u32, at: u64, units: u64) -> Result<Region> {
-        let (seat, unit) = (self.collective.seat(), self.collective.memory.unit());
-        let posted = seat.shm_coll.lock().contribution(from);
+        let (slot, unit) = (self.collective.slot(), self.collective.memory.unit());
+        let posted = slot.shm_coll.lock().contribution(from);
         let (start, len) = (at as usize * unit, units as usize * unit);
         match start + len <= posted.len() {
             true => Ok(posted.slice(start, len)),
@@ -312,14 +315,14 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
     }
 
-    /// Of so many bytes that a rank has posted, others were expected.
+    /// The error for a post whose length differs from the expected one, in bytes.
     #[cold]
     pub(super) fn unfit_part(&self, from: u32, got: usize, expected: usize) -> Error {
-        unfit(self.collective.seat().rank(from), got as u64, expected as u64)
+        unfit(self.collective.slot().rank(from), got as u64, expected as u64)
     }
 }
 
-/// How what is posted is read from where it lies.
+/// Selects the copy: `past` reads with non-temporal stores, past the cache.
 fn read(past: bool) -> fn(&Region, usize, &mut [u8]) {
     if past { Region::read_past } else { Region::read }
 }
@@ -328,34 +331,34 @@ fn read(past: bool) -> fn(&Region, usize, &mut [u8]) {
 struct Take {
     step: usize,
     from: u32,
-    /// 0 for what it posts first.
+    /// 0 for the first piece.
     piece: u32,
     units: u64,
 }
 
-/// What of the steps right behind a meeting has been taken before others had come.
+/// Steps right after a meeting whose data was taken before all ranks had arrived.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Early {
-    /// The meeting's step.
+    /// Index of the meeting's step.
     meeting: usize,
-    /// A bit for each that follows.
+    /// One bit for each following step.
     taken: u64,
 }
 
 impl Early {
-    /// So many steps at most.
+    /// Maximum number of steps, one per bit of `taken`.
     const MOST: usize = 64;
 
     fn insert(&mut self, meeting: usize, step: usize) {
         if self.meeting != meeting {
-            // A later one.
+            // A later meeting: drop the bits of steps before it.
             let passed = (meeting - self.meeting) as u32;
             *self = Self { meeting, taken: self.taken.checked_shr(passed).unwrap_or(0) };
         }
         self.taken |= 1 << (step - meeting - 1);
     }
 
-    /// Whether that is the case of a step that comes next.
+    /// True if the data of this step was already taken.
     #[inline]
     pub(super) fn takes(self, step: usize) -> bool {
         self.taken != 0
@@ -364,7 +367,7 @@ impl Early {
     }
 }
 
-/// The block for rank `me` of `size` that were posted behind a list; empty where the list says what cannot be.
+/// Returns the block for rank `me` of `size`, posted behind the list of ends; empty if the list is invalid.
 fn block_of(posted: &[u8], me: usize, size: usize) -> &[u8] {
     let end_of = |rank: usize| {
         let listed = posted.get(rank * LISTED..).and_then(<[u8]>::first_chunk);
@@ -375,7 +378,7 @@ fn block_of(posted: &[u8], me: usize, size: usize) -> &[u8] {
     posted.get(start.max(first)..end).unwrap_or_default()
 }
 
-/// Whether a piece of what a rank posts in this round is there.
+/// True if a rank has posted this piece in the current round.
 fn is_there(shm_coll: &Lock<ShmColl>, from: u32, piece: u32) -> bool {
     match piece {
         0 => shm_coll.lock().has_met(from),
@@ -383,16 +386,16 @@ fn is_there(shm_coll: &Lock<ShmColl>, from: u32, piece: u32) -> bool {
     }
 }
 
-/// What is short and worth to be taken before others have come, in bytes: some cache lines.
-const WORTH_HASTE: u64 = 512;
+/// Minimum size of short data that is taken early, in bytes: some cache lines.
+const EARLY_MIN: u64 = 512;
 
-/// What is waited for alone, in bytes: it takes longer to copy than to wake who does.
+/// Minimum size of data for which a single rank is awaited, in bytes: copying it takes longer than a wake-up.
 const ALONE: u64 = 128 << 10;
 
-/// Bytes in the list of where blocks end, for each.
+/// Bytes per entry in the list of block ends.
 const LISTED: usize = 4;
 
-/// Looks at a shared segment at once, before others have the core: some cache lines' ways.
+/// Number of checks of the segment before the worker's lock is released: a few cache-line transfers.
 const LOOKS: u32 = 32;
 
 #[cfg(test)]
@@ -400,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_behind_a_list_are_found_and_lists_that_lie_do_no_harm() {
+    fn blocks_behind_a_list_are_found_and_invalid_lists_do_no_harm() {
         let posted = |ends: [u32; 3], data: &[u8]| {
             let mut bytes = ends.map(u32::to_le_bytes).concat();
             bytes.extend_from_slice(data);

@@ -25,7 +25,7 @@ pub fn wait(handle: Handle) -> Result<Ended> {
         Named::Operation(named) => {
             named.progress(process)?.wait(|worker| named.end(worker).transpose())
         }
-        Named::Kept(vci) => wait_in(process, vcis_of(process, vci, handle)?, |vci, worker| {
+        Named::Stored(vci) => wait_in(process, vcis_of(process, vci, handle)?, |vci, worker| {
             end((vci, worker), handle).transpose()
         }),
     }
@@ -59,7 +59,7 @@ fn ask<T>(
         Named::Null => return Err(unknown(handle)),
         Named::Done(known) => return Ok(Some(done(known.status()))),
         Named::Operation(named) => named.progress(process).map(|_| VciSet::NONE.with(named.vci))?,
-        Named::Kept(vci) => vcis_of(process, vci, handle)?,
+        Named::Stored(vci) => vcis_of(process, vci, handle)?,
     };
     let answer = test_in(process, vcis, |vci, worker| question((vci, worker)))?;
     if answer.is_none() {
@@ -196,7 +196,7 @@ fn report_done(handles: &[Cell<Handle>], report: &mut impl FnMut(usize, Ended)) 
     let done = |handle: &Cell<Handle>| match Named::of(handle.get()) {
         Named::Null => Some(Status::EMPTY),
         Named::Done(done) => Some(done.status()),
-        Named::Operation(_) | Named::Kept(_) => None,
+        Named::Operation(_) | Named::Stored(_) => None,
     };
     if handles.iter().any(|handle| done(handle).is_none()) {
         return false;
@@ -322,8 +322,8 @@ impl<'a> List<'a> {
             let Some(vci) = named.vci() else { continue };
             let is_known = all.with(vci) == all;
             let is_of_all = match named {
-                Named::Kept(Vci::FIRST) => is_of_all_vcis(handle),
-                Named::Kept(_) | Named::Operation(_) | Named::Null | Named::Done(_) => Ok(false),
+                Named::Stored(Vci::FIRST) => is_of_all_vcis(handle),
+                Named::Stored(_) | Named::Operation(_) | Named::Null | Named::Done(_) => Ok(false),
             };
             match is_of_all {
                 Ok(true) => self.vcis = all,
@@ -387,7 +387,7 @@ impl<'a> List<'a> {
             Named::Operation(named) => {
                 (worker.engine.enlist(named.op).ok_or_else(|| unknown(handle))?, true)
             }
-            Named::Kept(vci) => {
+            Named::Stored(vci) => {
                 let mut requests = REQUESTS.of(vci).lock();
                 let kept = requests.find(handle)?;
                 (!std::mem::replace(&mut kept.is_listed, true), kept.request.is_active())
@@ -443,7 +443,7 @@ impl<'a> List<'a> {
                 Named::Null => {}
                 Named::Done(_) => are_all = false,
                 Named::Operation(named) => ops.push(named.op),
-                Named::Kept(vci) => {
+                Named::Stored(vci) => {
                     let operations = REQUESTS.of(vci).lock().find(handle)?.request.operations();
                     are_all &= !operations.is_empty();
                     ops.extend(operations.iter().map(|operation| operation.op));
@@ -462,9 +462,9 @@ impl<'a> List<'a> {
                 Named::Null => false,
                 Named::Done(_) => true,
                 Named::Operation(named) => named.vci == vci,
-                Named::Kept(of) if of == vci => is_active(handle)?,
-                Named::Kept(Vci::FIRST) => is_of_all_vcis(handle)?,
-                Named::Kept(_) => false,
+                Named::Stored(of) if of == vci => is_active(handle)?,
+                Named::Stored(Vci::FIRST) => is_of_all_vcis(handle)?,
+                Named::Stored(_) => false,
             };
             if is_asked && !then(index)? {
                 break;
@@ -479,12 +479,12 @@ impl<'a> List<'a> {
 fn strike(vci: Vci, worker: &mut Worker, handle: Handle) {
     match Named::of(handle) {
         Named::Operation(named) if named.vci == vci => worker.engine.strike(named.op),
-        Named::Kept(of) if of == vci => {
+        Named::Stored(of) if of == vci => {
             if let Ok(kept) = REQUESTS.of(vci).lock().find(handle) {
                 kept.is_listed = false;
             }
         }
-        Named::Null | Named::Done(_) | Named::Operation(_) | Named::Kept(_) => {}
+        Named::Null | Named::Done(_) | Named::Operation(_) | Named::Stored(_) => {}
     }
 }
 
@@ -536,7 +536,7 @@ fn is_active(handle: Handle) -> Result<bool> {
     match Named::of(handle) {
         Named::Null => Ok(false),
         Named::Done(_) | Named::Operation(_) => Ok(true),
-        Named::Kept(vci) => {
+        Named::Stored(vci) => {
             REQUESTS.of(vci).lock().find(handle).map(|kept| kept.request.is_active())
         }
     }
@@ -550,7 +550,7 @@ fn end((vci, worker): (Vci, &mut Worker), handle: Handle) -> Result<Option<Ended
         Named::Null => Err(unknown(handle)),
         Named::Done(done) => Ok(Some(Ended::of(done.status()))),
         Named::Operation(named) => named.end(worker),
-        Named::Kept(of) => end_kept(of, (vci, worker), handle),
+        Named::Stored(of) => end_kept(of, (vci, worker), handle),
     }
 }
 
@@ -566,7 +566,7 @@ fn status((vci, worker): (Vci, &mut Worker), handle: Handle) -> Result<Option<St
         Named::Null => Err(unknown(handle)),
         Named::Done(done) => Ok(Some(done.status())),
         Named::Operation(named) => named.peek(worker),
-        Named::Kept(of) => {
+        Named::Stored(of) => {
             REQUESTS.of(of).lock().find(handle).map(|kept| kept.request.peek(vci, worker))
         }
     }

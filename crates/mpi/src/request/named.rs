@@ -21,7 +21,7 @@ pub(super) enum Named {
     /// An operation of the engine's.
     Operation(NamedOperation),
     /// Kept in the table of a vci, or nowhere.
-    Kept(Vci),
+    Stored(Vci),
 }
 
 /// An operation that a handle names; the engine knows whether there is one.
@@ -47,7 +47,7 @@ impl Named {
             NULL => Self::Null,
             SENT => Self::Done(Done::Sent),
             NOBODYS => Self::Done(Done::OfNobody),
-            _ => Self::Kept(vci),
+            _ => Self::Stored(vci),
         }
     }
 
@@ -57,7 +57,7 @@ impl Named {
         match self {
             Self::Null | Self::Done(_) => None,
             Self::Operation(named) => Some(named.vci),
-            Self::Kept(vci) => Some(*vci),
+            Self::Stored(vci) => Some(*vci),
         }
     }
 }
@@ -134,7 +134,7 @@ pub fn from_int(value: i32) -> Handle {
     let low = Handle(u64::from(value as u32));
     match Named::of(low) {
         Named::Null | Named::Done(_) => low,
-        Named::Kept(vci) => REQUESTS.of(vci).from_int(value),
+        Named::Stored(vci) => REQUESTS.of(vci).from_int(value),
         Named::Operation(named) => {
             let place = named.op.to_bits() as u32;
             let progress = process::current().and_then(|process| named.progress(process));
@@ -185,7 +185,7 @@ mod tests {
             let is_operation = is_marked && [13, 14].contains(&(handle & 0xf));
             match Named::of(Handle(handle)) {
                 Named::Operation(_) => prop_assert!(is_operation),
-                Named::Kept(_) => prop_assert!(!is_operation),
+                Named::Stored(_) => prop_assert!(!is_operation),
                 Named::Null | Named::Done(_) => prop_assert!(false, "which are a few of 2^64"),
             }
         }
