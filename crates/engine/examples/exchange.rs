@@ -1,8 +1,8 @@
-//! Two engines exchange messages, as often as is asked for: what callgrind counts here is what the engine
-//! takes, both ends, for a message of the given length.
+//! Exchange of messages between two engines: callgrind counts the engine's instructions for a
+//! message of a given length.
 //!
-//! Usage: `exchange plain|kept|twins ROUNDS BYTES`: over a link that nothing can replace, one whose frames are
-//! kept until they have arrived, or two of these.
+//! Usage: `exchange plain|kept|twins ROUNDS BYTES`: over a link without replay, one whose frames
+//! are stored until acknowledged, or two of these.
 
 use engine::{Config, Engine, Envelope, Outcome, Posted, Selector, SendMode};
 use memory::Region;
@@ -48,7 +48,7 @@ fn main() {
     }
 }
 
-/// A process, and what it has posted.
+/// A process and its posted receives.
 struct End {
     engine: Engine,
     peer: PeerId,
@@ -80,7 +80,7 @@ impl End {
         }
     }
 
-    /// The rail takes whatever it is given.
+    /// Accepts every frame, as a rail.
     fn post(&mut self, rail: RailId) {
         let mut bytes = self.frame.head.clone();
         if let Some(body) = &self.frame.body {
@@ -90,7 +90,7 @@ impl End {
         self.engine.handle_posted(self.peer, rail, &mut self.frame, Posted::Done);
     }
 
-    /// What `progress` does once it has taken in what came.
+    /// Handles completions like `progress`.
     fn flush(&mut self) {
         if self.engine.wants_time() {
             self.now_ns += 20_000;
@@ -116,7 +116,7 @@ fn settle(ends: &mut [End; 2]) {
     }
 }
 
-/// A network of one site.
+/// A local network.
 const LAN: Capabilities = Capabilities {
     frame_max: 256 << 10,
     inline_max: 8 << 10,

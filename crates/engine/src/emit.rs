@@ -1,4 +1,4 @@
-//! Frames: what was chosen of a peer's send_queue, as bytes.
+//! Encoding of frames from the chosen contents of a send queue.
 
 use std::num::NonZeroU64;
 
@@ -11,10 +11,10 @@ use crate::engine::Counters;
 use crate::link::Link;
 use crate::op::{Envelope, Op, OpId, OpState, Ops, SendState};
 use crate::peer::{Control, EARLY_MAX, PeerState, Pending, charge};
-use crate::replay_buffer::{Keeping, NOBODY, PROMPT_BYTES, PROMPT_BYTES_FAR};
+use crate::replay_buffer::{FrameRecord, NO_OPERATION, PROMPT_BYTES, PROMPT_BYTES_FAR};
 use crate::strategy::{Carry, Choice, Piece};
 
-/// Appends a whole message to a frame's head.
+/// Appends an eager message to a frame's head.
 #[inline]
 pub(crate) fn emit_whole(
     state: &mut PeerState,
@@ -29,8 +29,8 @@ pub(crate) fn emit_whole(
     data.append_to(head);
 }
 
-/// As [`emit_whole`], with the message as the frame's body, which lasts as long as the call: it is not held, and where the
-/// frame is not taken it is copied.
+/// Emits an eager message whose data are the frame's body, borrowed for the duration of the call.
+/// Memory is not held; if the rail does not accept the frame, the data are copied.
 #[inline(never)]
 pub(crate) fn emit_lent(
     state: &mut PeerState,
@@ -45,8 +45,8 @@ pub(crate) fn emit_lent(
     frame.body = Some(Body { region: data.clone() });
 }
 
-/// Builds the frame of a short message that goes whole, where frames are kept, and answers how; the peer has `room`
-/// for so many more messages in order.
+/// Builds the frame of an eager message on a link with replay; returns how to store it. `room` is
+/// the number of further messages the peer can put in order.
 #[inline]
 pub(crate) fn emit_short(
     state: &mut PeerState,
@@ -54,32 +54,32 @@ pub(crate) fn emit_short(
     room: usize,
     (envelope, data): (Envelope, &Region),
     frame: &mut Frame,
-) -> Option<Keeping> {
+) -> Option<FrameRecord> {
     let sequence = state.sequence_out;
     let (mut is_prompt, mut from) = (false, 0);
     if let Some(replay_buffer) = &mut state.links[link].replay_buffer {
         is_prompt = room <= EARLY_MAX / 2 || replay_buffer.is_prompt(PROMPT_BYTES);
-        if is_prompt || replay_buffer.may_tell() {
-            replay_buffer.tell(&mut frame.head, is_prompt);
+        if is_prompt || replay_buffer.may_ack() {
+            replay_buffer.emit_ack(&mut frame.head, is_prompt);
             from = frame.head.len();
         }
     }
     emit_whole(state, envelope, data, &mut frame.head);
-    state.links[link].replay_buffer.is_some().then_some(Keeping { from, sequence, is_prompt })
+    state.links[link].replay_buffer.is_some().then_some(FrameRecord { from, sequence, is_prompt })
 }
 
-/// A frame that was begun.
+/// A frame being built.
 pub(crate) struct Begun {
-    /// Where the word of what has arrived ends.
+    /// End of the ACK in the head.
     pub from: usize,
-    /// The sequence of its first message, or of the next.
+    /// Sequence of its first message, or of the next one.
     sequence: u32,
-    /// How many messages could leave before it.
+    /// Number of messages that could leave before this frame.
     room: usize,
 }
 
-/// Begins a frame: what has arrived over the link where frames are kept, what was coalesced, and credit. The
-/// peer has `room` for so many more messages in order.
+/// Begins a frame: the ACK on a link with replay, coalesced messages, and credit. `room` is the
+/// number of further messages the peer can put in order.
 #[inline]
 pub(crate) fn emit_begin(
     state: &mut PeerState,
@@ -109,16 +109,16 @@ pub(crate) fn emit_begin(
     Begun { from, sequence, room }
 }
 
-/// Ends a frame, and answers how it is kept: one that may be lost with its link is, until it has arrived.
+/// Ends a frame, and returns how to store it on a link with replay.
 pub(crate) fn emit_end(
     state: &mut PeerState,
     link: usize,
     begun: Begun,
     frame: &mut Frame,
-) -> Option<Keeping> {
+) -> Option<FrameRecord> {
     let Begun { from, sequence, room } = begun;
     state.links[link].replay_buffer.as_ref()?;
-    // Nobody waits for word of a long frame before the next where copies are kept.
+    // With copies, the next long frame does not wait for the ACK of this one.
     let is_followed =
         state.has_one_carrier() && state.links[link].keeps_copies() && !state.streams.is_empty();
     let replay_buffer = state.links[link].replay_buffer.as_mut()?;
@@ -130,28 +130,28 @@ pub(crate) fn emit_end(
     let probes = replay_buffer.take_probe();
     if frame.head.len() == from && frame.body.is_none() {
         if !probes {
-            if replay_buffer.is_asked() {
-                replay_buffer.note_told();
+            if replay_buffer.is_ack_due() {
+                replay_buffer.note_acked();
             } else {
                 frame.head.clear();
             }
             return None;
         }
-        // A frame that counts, and says nothing.
+        // An empty credit packet makes the frame count.
         packet::emit_credit(&mut frame.head, 0);
     }
-    replay_buffer.note_told();
-    // Before the peer's patience with what overtakes is used up, it is asked what has arrived.
+    replay_buffer.note_acked();
+    // An ACK is asked for before the peer's limit of out-of-order messages is reached.
     let messages = state.sequence_out.wrapping_sub(sequence) as usize;
     let is_pressing = room.saturating_sub(messages) < EARLY_MAX / 2;
     let is_prompt = probes || is_pressing || replay_buffer.is_prompt(unprompted_max);
     if is_prompt {
         packet::ask_prompt(&mut frame.head);
     }
-    Some(Keeping { from, sequence, is_prompt })
+    Some(FrameRecord { from, sequence, is_prompt })
 }
 
-/// Sends a frame over a link that another has lost.
+/// Resends a frame of a lost link over another one.
 pub(crate) fn emit_lost(state: &mut PeerState, link: usize, frame: &mut Frame) -> bool {
     let Link { capabilities, replay_buffer: Some(replay_buffer), .. } = &mut state.links[link]
     else {
@@ -160,15 +160,15 @@ pub(crate) fn emit_lost(state: &mut PeerState, link: usize, frame: &mut Frame) -
     let Some(lost) = state.lost.pop_front_if(|lost| lost.fits(capabilities.frame_max)) else {
         return false;
     };
-    replay_buffer.tell(&mut frame.head, true);
+    replay_buffer.emit_ack(&mut frame.head, true);
     frame.head.extend_from_slice(&lost.head);
     frame.body = lost.body.clone();
-    frame.token = lost.body.is_some().then(|| lost.token.unwrap_or(NOBODY));
-    replay_buffer.keep_lost(lost);
+    frame.token = lost.body.is_some().then(|| lost.token.unwrap_or(NO_OPERATION));
+    replay_buffer.store_lost(lost);
     true
 }
 
-/// Appends what was chosen.
+/// Appends the chosen packets.
 pub(crate) fn emit_choice(
     state: &mut PeerState,
     link: usize,
@@ -213,8 +213,8 @@ fn emit_messages(
     frame: &mut Frame,
     counters: &mut Counters,
 ) {
-    // Those that go whole come first in the account: what goes ahead takes what they leave.
-    let whole = choice.messages.iter().filter(|(_, carry)| *carry != Carry::Asked);
+    // Eager messages are charged first; RTS data take what credit they leave.
+    let whole = choice.messages.iter().filter(|(_, carry)| *carry != Carry::Rts);
     state.credit -= whole.map(|&(at, _)| charge(state.send_queue[at].bytes)).sum::<usize>();
     for &(at, carry) in &choice.messages {
         let pending = state.send_queue[at];
@@ -222,21 +222,21 @@ fn emit_messages(
             continue;
         };
         match carry {
-            Carry::Asked => {
+            Carry::Rts => {
                 counters.rendezvous += 1;
                 counters.out_of_credit +=
                     u64::from(pending.bytes <= state.links[link].capabilities.eager_max);
                 emit_rts(state, link, pending, region, send, frame);
                 ops.offers += 1;
             }
-            Carry::Copied | Carry::Coalesced => {
+            Carry::Inline | Carry::Body => {
                 counters.eager += 1;
                 emit_eager(state, pending, region, send, carry, frame);
                 ops.complete_send_if_done(pending.id.index);
             }
         }
     }
-    leave_window(state, choice);
+    remove_sent(state, choice);
 }
 
 fn emit_eager(
@@ -251,10 +251,10 @@ fn emit_eager(
     let acknowledge = send.awaiting.then_some(pending.id.index);
     let header = next_header(state, send.envelope);
     packet::emit_eager(&mut frame.head, &header, acknowledge, pending.bytes as u32);
-    if carry == Carry::Copied {
+    if carry == Carry::Inline {
         region.append_to(&mut frame.head);
     } else {
-        state.packing.pass();
+        state.compression.pass();
         send.held += 1;
         frame.body = Some(Body { region: region.clone() });
         frame.token = Some(token(pending.id));
@@ -282,14 +282,14 @@ fn emit_rts(
         RndvKind::WithData { bytes: rts_data as u64, cts: send.awaiting }
     } else {
         send.to_emit = false;
-        // One that awaits its match already is synchronous.
-        let is_short = bytes <= state.carrier_beside(link).capabilities.eager_max;
-        send.may_be_taken = is_short && !send.awaiting;
+        // A send that awaits its match already is synchronous.
+        let is_short = bytes <= state.size_link(link).capabilities.eager_max;
+        send.may_be_granted = is_short && !send.awaiting;
         send.awaiting = true;
-        let span = region.as_span().filter(|_| state.can_fetch());
+        let span = region.as_span().filter(|_| state.can_read_remotely());
         let address = span.map(|span| span.address as u64);
         match address {
-            _ if send.may_be_taken => RndvKind::Short(address.and_then(NonZeroU64::new)),
+            _ if send.may_be_granted => RndvKind::Short(address.and_then(NonZeroU64::new)),
             Some(address) => RndvKind::Get(address),
             None => RndvKind::Stream,
         }
@@ -298,9 +298,8 @@ fn emit_rts(
     packet::emit_rts(&mut frame.head, &header, id.index, bytes as u64, approach);
 }
 
-/// Takes the messages that have left out of the send_queue, and counts for the others how many left before
-/// them.
-fn leave_window(state: &mut PeerState, choice: &Choice) {
+/// Removes the sent messages from the send queue, and counts for the others how many overtook them.
+fn remove_sent(state: &mut PeerState, choice: &Choice) {
     let in_order = choice.messages.iter().enumerate().all(|(index, &(at, _))| index == at);
     if in_order {
         state.send_queue.drain(..choice.messages.len());
@@ -310,7 +309,7 @@ fn leave_window(state: &mut PeerState, choice: &Choice) {
     places.sort_unstable();
     while let Some(place) = places.pop() {
         state.send_queue.remove(place);
-        // Those that are left before this place: the chosen ones among them are still to be removed.
+        // Entries before this index; chosen ones among them are still to be removed.
         for older in state.send_queue.range_mut(..place) {
             older.overtaken = older.overtaken.saturating_add(1);
         }
@@ -338,35 +337,35 @@ fn emit_piece(
         return;
     }
     let plain = region.slice(send.next as usize, len as usize);
-    // What was reckoned for the longest piece holds in proportion.
+    // The limit was computed for the longest piece, and scales with the length.
     let compressed_max = (piece.compressed_max as u64 * len / piece.len as u64) as usize;
-    let packed = if compressed_max == 0 {
-        state.packing.pass();
+    let compressed = if compressed_max == 0 {
+        state.compression.pass();
         None
     } else {
-        state.packing.compress(codec, &plain, compressed_max, counters)
+        state.compression.compress(codec, &plain, compressed_max, counters)
     };
     counters.pieces += 1;
     let (head, at, bytes) = (&mut frame.head, send.next, len as u32);
     let of = if is_rts_data { send.sequence } else { send.receiver };
-    match (&packed, is_rts_data) {
+    match (&compressed, is_rts_data) {
         (None, true) => packet::emit_rts_data(head, of, at, bytes),
         (None, false) => packet::emit_data(head, of, at, bytes),
-        (Some(packed), true) => {
-            packet::emit_compressed_rts_data(head, of, at, bytes, packed.len() as u32);
+        (Some(compressed), true) => {
+            packet::emit_compressed_rts_data(head, of, at, bytes, compressed.len() as u32);
         }
-        (Some(packed), false) => {
-            packet::emit_compressed_data(head, of, at, bytes, packed.len() as u32);
+        (Some(compressed), false) => {
+            packet::emit_compressed_data(head, of, at, bytes, compressed.len() as u32);
         }
     }
-    frame.body = Some(Body { region: packed.map_or(plain, Region::from_box) });
+    frame.body = Some(Body { region: compressed.map_or(plain, Region::from_box) });
     frame.token = Some(token(id));
     send.next += len;
     send.held += 1;
     if send.next == send.end {
         send.to_emit = false;
     } else if send.envelope.is_urgent {
-        // Who asks for them works on the first while the others come.
+        // The receiver works on the first urgent message while others arrive.
         state.streams.insert(piece.stream, id);
     } else {
         state.streams.push_back(id);
@@ -380,22 +379,22 @@ fn next_header(state: &mut PeerState, envelope: Envelope) -> Header {
     header
 }
 
-/// How much of a message of `len` bytes goes with its request: all or a good part, as credits allow. Some is left for
-/// short messages behind it, which would have to ask: the peer may have granted less than the link is worth.
+/// Bytes of a message that follow its RTS: all or a good part, as credits allow. Some credit is
+/// left for later short messages, since the peer may have granted less than the link needs.
 fn rts_data_len(len: usize, state: &PeerState, link: usize) -> usize {
-    let capabilities = &state.carrier_beside(link).capabilities;
+    let capabilities = &state.size_link(link).capabilities;
     let left = (state.credit / CREDIT_LEFT).max(charge(0));
     let rts_data = len.min(capabilities.rts_data_max).min(state.credit.saturating_sub(left));
     if rts_data == len || rts_data > capabilities.eager_max { rts_data } else { 0 }
 }
 
-/// What goes ahead leaves such a part of the credit.
+/// Fraction of the credit that RTS data leave.
 const CREDIT_LEFT: usize = 8;
-/// Messages coalesced for one frame, in bytes: some hundred short ones, so that the receiver takes in one
-/// frame while the next is filled.
+/// Bytes of messages coalesced for one frame: some hundred short ones, so that the receiver handles
+/// one frame while the next is filled.
 pub(crate) const COALESCED_MAX: usize = 16 << 10;
 
-/// What a frame may begin with, besides what was chosen and coalesced, in bytes.
+/// Bytes at the beginning of a frame, besides chosen and coalesced packets.
 pub(crate) const BEGIN_MAX: usize = packet::ACK_LEN + 8;
 
 fn token(id: OpId) -> FrameToken {

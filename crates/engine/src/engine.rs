@@ -1,4 +1,4 @@
-//! The engine: commands, events, outputs.
+//! Commands, events and outputs of the engine.
 
 mod arrive;
 mod error;
@@ -19,35 +19,35 @@ use wire::{FrameToken, HostCost, PeerId, RailId, RemoteRegion};
 
 pub use error::PeerError;
 pub use links::{Loss, Overdue};
-pub use revoke::CLOSES;
+pub use revoke::REVOKE_TAG;
 
 use crate::matching::{Matched, Matching};
 use crate::op::{Completion, Op, OpId, OpState, Ops, Outcome};
 use crate::peer::{PeerState, Pending, Reach};
-use crate::replay_buffer::Keeping;
+use crate::replay_buffer::FrameRecord;
 use crate::send_observer::SendObserver;
 use crate::strategy::{Auto, Choice, Invalid, Strategy};
 
-/// What does not follow from the links.
+/// Settings that do not follow from the links.
 #[derive(Debug)]
 pub struct Config {
     /// Number of processes in the job: peers are `0..size`.
     pub size: usize,
-    /// How much memory unmatched messages may take beyond what every link accepts from the beginning.
+    /// Memory for unmatched messages, beyond what every link accepts at the start, in bytes.
     pub budget_bytes: usize,
-    /// How long a peer may be without an open link before it is taken to have failed, in nanoseconds; 0: not
-    /// at all.
+    /// Time without an open link after which a peer counts as failed, in nanoseconds; 0: at once.
     pub patience_ns: u64,
-    /// How long it may be so before other rails are asked for a way, in nanoseconds; not 0.
+    /// Time without an open link after which other rails are asked for a path, in nanoseconds; not
+    /// 0.
     pub detour_ns: u64,
-    /// What this machine takes to copy and to send.
+    /// Cost of copying and sending on this machine.
     pub host: HostCost,
-    /// What chooses the contents of frames.
+    /// Strategy that chooses the contents of frames.
     pub strategy: Box<dyn Strategy>,
 }
 
 impl Config {
-    /// A job of `size` processes, with the strategy that does all.
+    /// Configures a job of `size` processes with the default strategy ([`Auto`]).
     pub fn new(size: usize) -> Self {
         Self {
             size,
@@ -60,92 +60,92 @@ impl Config {
     }
 }
 
-/// Memory for unmatched messages, where nobody says otherwise.
+/// Default memory for unmatched messages.
 pub const BUDGET_BYTES: usize = 256 << 20;
 
-/// How long a peer may be without an open link, where nobody says otherwise, in nanoseconds.
+/// Default time without an open link until a peer fails, in nanoseconds.
 pub const PATIENCE_NS: u64 = 60_000_000_000;
 
-/// How long it may be so before other rails are asked for a way, in nanoseconds: as long as a network may swallow
-/// what opens the first link.
+/// Time until other rails are asked for a path, in nanoseconds: as long as a network may drop the
+/// packets that open the first link.
 const DETOUR_NS: u64 = 1_500_000_000;
 
-/// No peer is believed to accept more.
+/// Upper bound of a peer's credit.
 const CREDIT_MAX: usize = 1 << 30;
 
-/// What became of a frame the engine built.
+/// Result of posting a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posted {
-    /// Taken, its memory is free.
+    /// Accepted; its memory is free.
     Done,
-    /// Taken; `handle_sent` follows.
+    /// Accepted; `handle_sent` follows.
     Held,
-    /// Not taken; `handle_room` follows.
+    /// Not accepted; `handle_room` follows.
     Full,
 }
 
-/// Names a fetch.
+/// Identifies a remote read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteReadId(OpId);
 
-/// Memory of a peer to be copied here.
+/// Memory of a peer to be copied to this process.
 #[derive(Clone, Debug)]
 pub struct RemoteRead {
-    /// Names it in [`Engine::handle_remote_read_done`].
+    /// Identifier for [`Engine::handle_remote_read_done`].
     pub id: RemoteReadId,
-    /// The peer.
+    /// Peer that owns the memory.
     pub peer: PeerId,
-    /// The rail that reaches its memory.
+    /// Rail that reaches the memory.
     pub rail: RailId,
-    /// Its memory.
+    /// Memory to read.
     pub remote: RemoteRegion,
-    /// Where in it to begin, in bytes.
+    /// Offset of the first byte in it.
     pub offset: u64,
-    /// Where the bytes go; its length says how many.
+    /// Destination; its length is the number of bytes.
     pub local: Region,
 }
 
-/// What the engine has done so far.
+/// Statistics of the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Messages sent whole.
+    /// Eager messages.
     pub eager: u64,
-    /// Messages that asked first.
+    /// Rendezvous messages.
     pub rendezvous: u64,
-    /// Of those that asked, for want of credit only.
+    /// Short messages among these, sent by rendezvous for lack of credit.
     pub out_of_credit: u64,
-    /// Answers to requests, and ends of fetched messages told.
+    /// CTS, grant and FIN packets.
     pub answers: u64,
-    /// Pieces of messages that asked first.
+    /// Pieces of rendezvous messages.
     pub pieces: u64,
     /// Frames built.
     pub frames: u64,
-    /// Frames sent again, because a link was lost.
+    /// Frames resent after a link was lost.
     pub resent: u64,
-    /// Messages that waited for a receive.
+    /// Messages that arrived before their receive.
     pub unexpected: u64,
-    /// The most bytes of unmatched messages held at once.
+    /// Peak bytes of unmatched messages.
     pub unexpected_bytes_max: usize,
-    /// Pieces of long messages sent packed…
-    pub packed: u64,
-    /// …their bytes before…
+    /// Compressed pieces of long messages.
+    pub compressed: u64,
+    /// Their bytes before compression.
     pub uncompressed_bytes: u64,
-    /// …and after, without headers.
+    /// Their bytes after compression, without headers.
     pub compressed_bytes: u64,
-    /// Bytes packed that did not get short enough, and went as they are.
+    /// Bytes that compression was tried on in vain.
     pub incompressible_bytes: u64,
-    /// Gates on which the strategy broke a rule, and `fifo` went on.
-    pub refusals: u64,
+    /// Peers for which the strategy broke a rule and `fifo` took over.
+    pub violations: u64,
 }
 
 impl Counters {
-    /// Packets built that are of a message.
+    /// Number of packets of messages that were built.
     pub fn packets(&self) -> u64 {
         self.eager + self.rendezvous + self.answers + self.pieces
     }
 }
 
-/// Of several engines of a process.
+/// Sum over several engines of a process.
 impl Add for Counters {
     type Output = Self;
 
@@ -160,16 +160,16 @@ impl Add for Counters {
             resent: self.resent + other.resent,
             unexpected: self.unexpected + other.unexpected,
             unexpected_bytes_max: self.unexpected_bytes_max.max(other.unexpected_bytes_max),
-            packed: self.packed + other.packed,
+            compressed: self.compressed + other.compressed,
             uncompressed_bytes: self.uncompressed_bytes + other.uncompressed_bytes,
             compressed_bytes: self.compressed_bytes + other.compressed_bytes,
             incompressible_bytes: self.incompressible_bytes + other.incompressible_bytes,
-            refusals: self.refusals + other.refusals,
+            violations: self.violations + other.violations,
         }
     }
 }
 
-/// The communication engine of one process; see the crate's documentation for the order of calls.
+/// Communication engine of one process; see the crate's documentation for the order of calls.
 #[derive(Debug)]
 pub struct Engine {
     peers: Vec<Option<Box<PeerState>>>,
@@ -180,20 +180,21 @@ pub struct Engine {
     wanted: VecDeque<PeerId>,
     remote_reads: VecDeque<OpId>,
     unexpected_bytes: usize,
-    /// Gates whose links are looked at beside one another, or waited for.
+    /// Peers whose links are compared, probed or waited for.
     watched: Vec<PeerId>,
-    /// A long frame has left for one of these, or one is waited for.
+    /// True if a long frame to one of these is unacknowledged, or a link is waited for.
     is_timed: bool,
     now_ns: u64,
-    /// How often in a row the engine did not want to know it.
+    /// Number of consecutive calls that needed no time.
     untimed: u32,
-    /// Links that the peer has given up: to be closed.
+    /// Links that the peer has given up, to be closed.
     severed: VecDeque<(PeerId, RailId)>,
-    /// Contexts that are closed, because of whom; and those of which peers have told, still to be told on.
-    closed: BTreeMap<u64, PeerId>,
-    heard_closed: VecDeque<u64>,
-    /// How the frame that is being posted is kept: done afterwards, when it is on its way.
-    keeping: Option<Keeping>,
+    /// Revoked contexts with the failed peer; then those revoked by peers, still to be reported.
+    revoked: BTreeMap<u64, PeerId>,
+    revoked_by_peers: VecDeque<u64>,
+    /// Data to store the frame being posted; it is stored after posting, while the frame is in
+    /// flight.
+    record: Option<FrameRecord>,
     patience_ns: u64,
     detour_ns: u64,
     host: HostCost,
@@ -203,17 +204,17 @@ pub struct Engine {
     counters: Counters,
     codec: Codec,
     strategy: Box<dyn Strategy>,
-    /// Whether it coalesces.
+    /// True if the strategy coalesces short messages.
     coalesces: bool,
     choice: Choice,
-    /// Which rules the strategy broke, and which of that is still to be told.
+    /// Rules that the strategy broke, and the messages still to be reported.
     broken: Vec<Discriminant<Invalid>>,
-    refusals: VecDeque<String>,
+    violations: VecDeque<String>,
     send_observer: Option<Box<dyn SendObserver>>,
 }
 
 impl Engine {
-    /// An engine without links.
+    /// Creates an engine without links.
     pub fn new(config: Config) -> Self {
         let mut peers = Vec::new();
         peers.resize_with(config.size, || None);
@@ -231,9 +232,9 @@ impl Engine {
             now_ns: 0,
             untimed: 0,
             severed: VecDeque::new(),
-            closed: BTreeMap::new(),
-            heard_closed: VecDeque::new(),
-            keeping: None,
+            revoked: BTreeMap::new(),
+            revoked_by_peers: VecDeque::new(),
+            record: None,
             patience_ns: config.patience_ns,
             detour_ns: config.detour_ns,
             host: config.host,
@@ -246,35 +247,35 @@ impl Engine {
             strategy: config.strategy,
             choice: Choice::default(),
             broken: Vec::new(),
-            refusals: VecDeque::new(),
+            violations: VecDeque::new(),
             send_observer: None,
         }
     }
 
-    /// The end of an operation, once; `None` while it is under way.
+    /// Takes the completion of an operation, once; `None` while it is pending.
     #[inline]
     pub fn take(&mut self, op: OpId) -> Option<Completion> {
         self.ops.take(op)
     }
 
-    /// Whether others want this host's cores: processor time that is free elsewhere is not.
+    /// Sets whether more ranks than CPU cores run here, so that CPU time is not free.
     #[inline]
     pub fn set_oversubscribed(&mut self, is_oversubscribed: bool) {
         self.is_oversubscribed = is_oversubscribed;
     }
 
-    /// Whether [`Engine::take`] would answer.
+    /// True if [`Engine::take`] would return a completion.
     pub fn is_complete(&self, op: OpId) -> bool {
         self.ops.find(op).is_some_and(|op| matches!(op.state, OpState::Done(_)))
     }
 
-    /// The end of an operation, left in place; `None` while it is under way.
+    /// Returns the completion of an operation without taking it; `None` while it is pending.
     pub fn peek(&self, op: OpId) -> Option<Completion> {
         match self.ops.find(op)?.state {
             OpState::Done(completion) => Some(completion),
             OpState::Free
             | OpState::Posted
-            | OpState::Arriving { .. }
+            | OpState::Receiving { .. }
             | OpState::RemoteReading { .. }
             | OpState::Send(_) => None,
         }
@@ -285,50 +286,51 @@ impl Engine {
         self.ops.release(op);
     }
 
-    /// Counts news that the engine does not know of: the end of something made of several operations.
+    /// Counts an event that the engine does not know of, such as the end of a collective.
     pub fn submit_event(&mut self) {
         self.ops.event_count += 1;
     }
 
-    /// Grows with whatever a thread may wait for: operations that complete, messages that come before
-    /// their receive, peers that fail, and what was submitted as news.
+    /// Counter of everything that a thread may wait for: completions, unexpected messages, peer
+    /// failures, and submitted events.
     #[inline]
     pub fn event_count(&self) -> u64 {
         self.ops.event_count
     }
 
-    /// Whether operations are under way.
+    /// True if operations are pending.
     #[inline]
     pub fn has_pending(&self) -> bool {
         self.ops.pending != 0
     }
 
-    /// Whether messages were offered to peers that have not taken them whole.
+    /// True if a rendezvous send has not completed.
     #[inline]
     pub fn has_offers(&self) -> bool {
         self.ops.offers > 0
     }
 
-    /// Whether nothing is left to send and nobody waits for this process's data.
+    /// True if nothing is left to send and no peer waits for this process's data.
     pub fn is_idle(&self) -> bool {
         let peers_idle = self.peers.iter().flatten().all(|peer| peer.is_idle());
         peers_idle && self.remote_reads.is_empty() && self.ops.sends_pending() == 0
     }
 
-    /// As [`Engine::is_idle`], but for what would be said in closed contexts to peers to which no way is found yet.
-    pub fn is_idle_but_for_closed(&self) -> bool {
+    /// True if the engine is idle, except for sends in revoked contexts to peers without a path
+    /// yet.
+    pub fn is_idle_but_for_revoked(&self) -> bool {
         let mut unsaid = 0;
         let mut peers = self.peers.iter().flatten();
         let are_idle = peers.all(|peer| {
-            let is_closed = |send: &Pending| self.closed.contains_key(&send.context);
-            let waits = peer.reach == Reach::Wanted && peer.send_queue.iter().all(is_closed);
+            let is_revoked = |send: &Pending| self.revoked.contains_key(&send.context);
+            let waits = peer.reach == Reach::Wanted && peer.send_queue.iter().all(is_revoked);
             unsaid += if waits { peer.send_queue.len() } else { 0 };
             waits || peer.is_idle()
         });
         are_idle && self.remote_reads.is_empty() && self.ops.sends_pending() == unsaid
     }
 
-    /// What was done so far.
+    /// Statistics so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -338,23 +340,23 @@ impl Engine {
         self.peers[peer.0 as usize].get_or_insert_with(new_peer)
     }
 
-    /// Whether the peer is gone, or there is no way to it: nothing more comes from there.
+    /// True if the peer has failed or no path to it exists: nothing more arrives from it.
     pub fn is_failed(&self, peer: PeerId) -> bool {
         self.peers[peer.0 as usize].as_ref().is_some_and(|peer| peer.reach.is_failed())
     }
 
-    /// A peer that has failed, if any has.
+    /// First failed peer, if any.
     pub fn first_failed(&self) -> Option<PeerId> {
         (0..self.peers.len() as u32).map(PeerId).find(|peer| self.is_failed(*peer))
     }
 
-    /// Notes that a peer has work.
+    /// Lists the links of a peer that has work.
     #[inline]
     fn list(&mut self, id: PeerId) {
         let Self { peers, ready, wanted, .. } = self;
         let state = peers[id.0 as usize].get_or_insert_with(new_peer);
         match state.reach {
-            Reach::Closed => {
+            Reach::Unconnected => {
                 state.reach = Reach::Wanted;
                 wanted.push_back(id);
             }
@@ -363,7 +365,7 @@ impl Engine {
                     link.listed = true;
                     ready.push_back((id, link.rail));
                 }
-                if !state.apart.is_empty() {
+                if !state.inactive.is_empty() {
                     state.list_resumes(|rail| ready.push_back((id, rail)));
                 }
             }
@@ -377,7 +379,7 @@ impl Engine {
     }
 }
 
-/// The memory of a frame is free.
+/// Releases the memory of a frame.
 fn free(ops: &mut Ops, token: FrameToken) {
     let id = OpId { index: token.0 as u32, generation: (token.0 >> 32) as u32 };
     if let Some(Op { state: OpState::Send(send), .. }) = ops.find_mut(id) {
@@ -386,7 +388,7 @@ fn free(ops: &mut Ops, token: FrameToken) {
     }
 }
 
-/// Once for each peer that is spoken to.
+/// Allocates a peer's state on first contact.
 #[cold]
 #[inline(never)]
 fn new_peer() -> Box<PeerState> {

@@ -1,29 +1,32 @@
-//! The communication engine of one process: windows, matching, eager and rendezvous, credits.
+//! Communication engine of one process: send queues, matching, eager and rendezvous protocols, credits.
 //!
-//! Pure: time, frames and events come in, frames and completions go out; it has no clock, socket,
-//! thread or environment, and is called under one lock by `progress`.
+//! The engine is pure: it takes time, frames and events, and returns frames and completions. It has no
+//! clock, socket, thread or environment. `progress` calls it under one lock.
 //!
-//! * Commands: [`Engine::submit_send`], [`Engine::submit_receive`], the probes; an [`OpId`] names what
-//!   was submitted until [`Engine::take`] returns its [`Completion`].
-//! * Outputs, asked for after every command and event: [`Engine::poll_connect`],
+//! * Commands: [`Engine::submit_send`], [`Engine::submit_receive`], the probes. An [`OpId`] identifies
+//!   the operation until [`Engine::take`] returns its [`Completion`].
+//! * Outputs, polled after every command and event: [`Engine::poll_connect`],
 //!   [`Engine::poll_peer`] with [`Engine::poll_frame`] and [`Engine::handle_posted`],
 //!   [`Engine::poll_remote_read`].
 //! * Events: `handle_up`, `handle_frame`, `handle_sent`, `handle_room`, `handle_remote_read_done`,
 //!   `handle_down`.
 //!
 //! # A message
-//! A short one goes *eager*, as far as the peer's credits allow: its bytes travel with its envelope and
-//! wait at the receiver if no receive is posted. Beyond the credits it asks, and the receiver takes it in
-//! before its receive if the process's budget allows. A long one asks first (*rendezvous*): the receiver,
-//! once matched, fetches it from the sender's memory where the rail can, or clears the sender to
-//! stream it; on links where asking takes long, its beginning goes ahead of the clear, as far as credits
-//! allow. Everything for one peer passes the peer's send_queue, from which an idle rail takes the
-//! next frame: control first, then short messages together, then one long piece at the end.
+//! A short message is sent *eagerly*, as far as the peer's credits allow. Its data travel with its
+//! envelope, and wait at the receiver if no receive is posted. Without credit it sends an RTS, and the
+//! receiver grants it before its receive if the process's budget allows.
+//!
+//! A long message sends an RTS first (*rendezvous*). After the match, the receiver reads the sender's
+//! memory if the rail can, or sends a CTS and the sender streams the data. On links with a long round
+//! trip, data follow the RTS before the CTS, as far as credits allow.
+//!
+//! All messages for one peer pass its send queue. An idle rail takes the next frame from it: control
+//! first, then short messages together, then one long piece at the end.
 //!
 //! # Order
 //! MPI orders messages by communicator and source (MPI-5.0 §3.5). Matching-bearing packets carry one
-//! sequence per peer, which is stronger, costs one comparison on an ordered rail, and lets the
-//! receiver put in order what several rails delivered.
+//! sequence number per peer, which is stronger. It costs one comparison on an ordered rail, and the
+//! receiver restores the order of messages from several rails.
 #![forbid(unsafe_code)]
 
 mod compress;
@@ -39,8 +42,8 @@ mod send_observer;
 pub mod strategy;
 
 pub use engine::{
-    BUDGET_BYTES, CLOSES, Config, Counters, Engine, Loss, Overdue, PATIENCE_NS, PeerError, Posted,
-    RemoteRead, RemoteReadId,
+    BUDGET_BYTES, Config, Counters, Engine, Loss, Overdue, PATIENCE_NS, PeerError, Posted,
+    REVOKE_TAG, RemoteRead, RemoteReadId,
 };
 pub use matching::{MatchedId, Message, Selector};
 pub use op::{Completion, Envelope, OpId, Outcome, SendMode};

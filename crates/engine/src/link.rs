@@ -1,4 +1,4 @@
-//! A link: the way to a peer's peer over one rail, and what is under way on it.
+//! A link: the connection to a peer over one rail, and the frames in flight on it.
 
 use wire::{Capabilities, Cost, Frame, FrameToken, HostCost, RailId, Thresholds, packet};
 
@@ -9,23 +9,23 @@ use crate::replay_buffer::ReplayBuffer;
 pub(crate) struct Link {
     pub rail: RailId,
     pub capabilities: Capabilities,
-    /// What frames over it are predicted to cost.
+    /// Predicted cost of frames over the link.
     pub cost: Cost,
-    /// What long frames carried a second when the sizes were derived from that, in bytes.
+    /// Rate of long frames from which the sizes were derived, in bytes per second.
     derived_at: u64,
-    /// The rail takes no frame at the moment.
+    /// True if the rail accepts no frame at the moment.
     pub full: bool,
-    /// Whether the link stands in the engine's list of links with work.
+    /// True if the link is in the engine's list of links with work.
     pub listed: bool,
-    /// A frame the rail had no room for: the first to go.
+    /// A frame that the rail had no room for: the first to leave.
     pub stalled: Option<Frame>,
-    /// What has passed over a link whose frames are kept; none on another.
+    /// Replay state of a link whose frames are stored until acknowledged.
     pub replay_buffer: Option<Box<ReplayBuffer>>,
 }
 
 impl Link {
     pub fn new(rail: RailId, capabilities: Capabilities) -> Self {
-        let is_kept = capabilities.replay || capabilities.reopens;
+        let has_replay = capabilities.replay || capabilities.reopens;
         Self {
             rail,
             capabilities,
@@ -34,11 +34,11 @@ impl Link {
             full: false,
             listed: false,
             stalled: None,
-            replay_buffer: is_kept.then(Box::<ReplayBuffer>::default),
+            replay_buffer: has_replay.then(Box::<ReplayBuffer>::default),
         }
     }
 
-    /// Takes the sizes that follow from what the link costs, unless it keeps those of its rail.
+    /// Derives the sizes from the link's cost, unless the rail fixes them.
     pub fn adapt(&mut self, host: &HostCost, budget_bytes: u64) {
         if !self.capabilities.adapts {
             return;
@@ -59,28 +59,28 @@ impl Link {
         };
     }
 
-    /// Whether the sizes are to follow what traffic has shown: another rate by a quarter.
+    /// True if the observed rate differs by a quarter, so that sizes must be derived anew.
     fn has_changed(&self) -> bool {
         let (now, then) = (self.cost.bytes_per_s(LONG), self.derived_at);
         self.capabilities.adapts && 4 * now.max(then) > 5 * now.min(then)
     }
 
-    /// The peer has so many of the frames; tells the tokens of those it had not before. Answers whether the link
-    /// is to [adapt](Self::adapt) to what that says of it.
+    /// Handles an ACK of `frames` frames; passes the tokens of newly acknowledged ones to
+    /// `arrived`. Returns true if the link must [adapt](Self::adapt).
     #[inline]
     pub fn confirm(
         &mut self,
         frames: u32,
         now_ns: u64,
-        mut arrived: impl FnMut(FrameToken),
+        mut on_acked: impl FnMut(FrameToken),
     ) -> Result<bool, PeerError> {
         let Some(replay_buffer) = &mut self.replay_buffer else {
             return Err(PeerError::Confirmation { sent: 0, got: frames });
         };
         let before = replay_buffer.bytes();
-        replay_buffer.confirm(frames, now_ns, &mut arrived)?;
+        replay_buffer.confirm(frames, now_ns, &mut on_acked)?;
         if replay_buffer.wants_copies() {
-            replay_buffer.copy_others(self.capabilities.credit_wanted, arrived);
+            replay_buffer.copy_others(self.capabilities.credit_wanted, on_acked);
         }
         let observed = replay_buffer.observe((before - replay_buffer.bytes()) as u64, now_ns);
         let Some((bytes, took_ns)) = observed else { return Ok(false) };
@@ -88,28 +88,28 @@ impl Link {
         Ok(self.has_changed())
     }
 
-    /// Whether the memory of a frame that the rail has let go is free: where nothing is kept, and where a copy is,
-    /// because word of the arrival would be long in coming. Copies take no more than what is under way in two
-    /// round trips, as the credit does.
+    /// Returns true if the memory of a frame that the rail has released is free: nothing is stored,
+    /// or a copy is, because the ACK would take long. Copies take at most two BDPs, like the
+    /// credit.
     pub fn copies(&mut self, token: FrameToken) -> bool {
         let keeps_copies = self.keeps_copies();
         let Some(replay_buffer) = &mut self.replay_buffer else { return true };
         keeps_copies && replay_buffer.copy(token, self.capabilities.credit_wanted)
     }
 
-    /// Whether what has left is copied rather than waited for.
+    /// True if sent memory is copied instead of waiting for the ACK.
     pub fn keeps_copies(&self) -> bool {
         self.cost.round_trip_ns() >= COPIED_FROM_NS
     }
 
-    /// It is so late: what has left since the time was told before has left by now.
+    /// Records the time: all frames sent since the previous call had left by now.
     pub fn stamp(&mut self, now_ns: u64) {
         if let Some(replay_buffer) = &mut self.replay_buffer {
             replay_buffer.stamp(now_ns);
         }
     }
 
-    /// Takes what the rail predicts, as far as the traffic has not shown it.
+    /// Takes the rail's prediction, except for what traffic has shown.
     pub fn predict(&mut self, cost: Cost) {
         if self.replay_buffer.as_ref().is_some_and(|replay_buffer| replay_buffer.has_learned) {
             self.cost.learn_latency(cost.latency_ns());
@@ -118,8 +118,8 @@ impl Link {
         }
     }
 
-    /// Asks whether what has left long ago has arrived, where no other link shows that this one delivers nothing:
-    /// one that has swallowed it fails when more follows.
+    /// Probes for an ACK of frames that left long ago, if no other link shows that this one is
+    /// dead. A link that drops the frame fails when more follows.
     pub fn ask_if_late(&mut self, now_ns: u64) {
         let patience_ns = self.patience_ns();
         if let Some(replay_buffer) = &mut self.replay_buffer {
@@ -127,64 +127,64 @@ impl Link {
         }
     }
 
-    /// How long a frame may take before the link is suspected.
+    /// Time a frame may take before the link is suspected, in nanoseconds.
     fn patience_ns(&self) -> u64 {
         let predicted = self.cost.round_trip_ns() + self.cost.busy_ns(self.backlog_bytes() as u64);
         predicted.saturating_mul(LATE_TIMES).max(LATE_NS)
     }
 
-    /// Whether this end wants frames to be kept: others can carry them, or it is far to the peer, where a link is
-    /// waited for that is lost.
+    /// True if this end wants frames stored: other links can carry them, or the peer is far and a
+    /// lost link is waited for.
     pub fn keeps(&self, is_patient: bool) -> bool {
         self.capabilities.replay || (is_patient && self.is_far())
     }
 
-    /// Whether an answer takes so long that it leaves the site.
+    /// True if the round trip is long enough to leave the site.
     pub fn is_far(&self) -> bool {
         self.cost.round_trip_ns() >= FAR_NS
     }
 
-    /// What a frame over it begins with, in bytes, where frames are kept.
+    /// Length of the ACK at the beginning of a frame, in bytes.
     #[inline]
-    pub fn word_len(&self) -> usize {
+    pub fn ack_len(&self) -> usize {
         if self.replay_buffer.is_some() { packet::ACK_LEN } else { 0 }
     }
 
-    /// Whether a frame could be posted now.
+    /// True if a frame could be posted now.
     #[inline]
     pub fn is_ready(&self) -> bool {
         !self.full
             && self.replay_buffer.as_ref().is_none_or(|replay_buffer| replay_buffer.has_room())
     }
 
-    /// Whether the link has something to send that is its own, not the peer's.
+    /// True if the link itself has something to send, inactive from the peer.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.stalled.is_some()
-            || self.replay_buffer.as_ref().is_some_and(|replay_buffer| replay_buffer.has_errand())
+            || self.replay_buffer.as_ref().is_some_and(|replay_buffer| replay_buffer.has_work())
     }
 
-    /// Whether a long frame is under way of which the peer is to say that it has arrived.
+    /// True if a long frame is unacknowledged.
     pub fn has_longs(&self) -> bool {
         self.replay_buffer.as_ref().is_some_and(|replay_buffer| replay_buffer.has_longs())
     }
 
-    /// Whether nothing is under way that an operation waits for.
+    /// True if no operation waits for a frame in flight.
     pub fn is_settled(&self) -> bool {
         self.replay_buffer.as_ref().is_none_or(|replay_buffer| replay_buffer.is_settled())
     }
 
-    /// Whether the peer is to say that something has arrived, and has not.
-    pub fn awaits_word(&self) -> bool {
-        self.replay_buffer.as_ref().is_some_and(|replay_buffer| replay_buffer.awaits_word())
+    /// True if an ACK was asked for and has not come.
+    pub fn awaits_ack(&self) -> bool {
+        self.replay_buffer.as_ref().is_some_and(|replay_buffer| replay_buffer.awaits_ack())
     }
 
-    /// Bytes posted of which the peer has not yet said that they have arrived; 0 where it does not say.
+    /// Unacknowledged bytes; 0 on a link without ACKs.
     pub fn backlog_bytes(&self) -> usize {
         self.replay_buffer.as_ref().map_or(0, |replay_buffer| replay_buffer.bytes())
     }
 
-    /// What the rail has not taken has to go another way, and nothing is known of its room any more.
+    /// Resets a link that was closed: stalled frames are dropped, and the rail's room is unknown.
     pub fn close(&mut self) {
         (self.stalled, self.full, self.listed) = (None, false, false);
         if let Some(replay_buffer) = &mut self.replay_buffer {
@@ -193,42 +193,43 @@ impl Link {
     }
 }
 
-/// A link that carries nothing at the moment: it is gone and may open again, or it is being introduced.
+/// A link that carries no frames: it was lost and may reopen, or the `Resume`s are being exchanged.
 #[derive(Debug)]
-pub(crate) struct Apart {
+pub(crate) struct InactiveLink {
     pub link: Link,
-    pub state: State,
+    pub state: LinkState,
 }
 
-impl Apart {
-    /// Whether the peer is to be greeted, and can be.
-    pub fn greets(&self) -> bool {
+impl InactiveLink {
+    /// True if a `Resume` must be sent, and can be.
+    pub fn needs_resume(&self) -> bool {
         let Self { link, state } = self;
         !link.full
-            && (link.stalled.is_some() || matches!(state, State::Open { has_greeted: false, .. }))
+            && (link.stalled.is_some()
+                || matches!(state, LinkState::Open { resume_sent: false, .. }))
     }
 }
 
-/// How far a link is from carrying frames.
+/// State of an inactive link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Gone for good; the peer is to say what has arrived.
+pub(crate) enum LinkState {
+    /// Lost for good; the peer will report what it received.
     Gone,
-    /// Gone, and may open again.
-    Parted,
-    /// Open; each side greets the other.
+    /// Lost, and may reopen.
+    Down,
+    /// Open; both sides exchange `Resume`s.
     Open {
-        /// The greeting has left…
-        has_greeted: bool,
-        /// …and the peer's has come.
-        is_greeted: bool,
+        /// True if this side's `Resume` has left.
+        resume_sent: bool,
+        /// True if the peer's `Resume` has arrived.
+        resume_received: bool,
     },
 }
 
-/// Judges the links of a peer beside one another at a moment: the rail of one that is late, to be given
-/// up. A peer that computes is late on all links; one link is, when frames that left much later over
-/// another have arrived, and then a sign of life that was asked for over it does not come either. Where
-/// there were none, the peer is asked for a sign of life over the others.
+/// Compares the links of a peer and returns the rail of one to give up. A peer that computes is
+/// late on all links. A link is suspected if frames that left much later over another link were
+/// acknowledged. It is given up if a probe over it is not acknowledged either. If no later frame
+/// was sent, the other links are probed.
 pub(crate) fn judge(links: &mut [Link], now_ns: u64) -> Option<RailId> {
     for at in 0..links.len() {
         let Some(since_ns) = links[at].replay_buffer.as_ref().and_then(|own| own.waits_since_ns())
@@ -254,7 +255,7 @@ pub(crate) fn judge(links: &mut [Link], now_ns: u64) -> Option<RailId> {
                     return Some(links[at].rail);
                 }
             } else {
-                // Its peer may have had no reason to say what has come.
+                // The peer may have had no reason to acknowledge.
                 replay_buffer.suspected_ns = Some(now_ns);
                 replay_buffer.probes = true;
             }
@@ -269,21 +270,21 @@ pub(crate) fn judge(links: &mut [Link], now_ns: u64) -> Option<RailId> {
     None
 }
 
-/// What links cost of which nobody has said it.
+/// Assumed cost of a link before the rail reports it.
 const UNKNOWN_NS: u64 = 10_000;
 const UNKNOWN_BYTES_PER_S: u64 = 1_000_000_000;
 
-/// A length at which a link's rate shows.
+/// Frame length at which a link's rate shows.
 const LONG: u64 = 1 << 20;
 
-/// A link is suspected when a frame takes so many times what was predicted, and so long.
+/// A link is suspected when a frame takes this many times its prediction, and at least this long.
 const LATE_TIMES: u64 = 8;
 const LATE_NS: u64 = 500_000_000;
 
-/// It is far to a peer from which an answer takes so long: between sites, links drop.
+/// Round trip from which a peer is far: links between sites drop.
 const FAR_NS: u64 = 1_000_000;
 
-/// Who waits for word of an arrival over a shorter round trip waits no longer than for a copy of much.
+/// Round trip from which copying sent memory beats waiting for the ACK.
 const COPIED_FROM_NS: u64 = 500_000;
 
 #[cfg(test)]
@@ -292,7 +293,7 @@ mod tests {
     use wire::Body;
 
     use super::*;
-    use crate::replay_buffer::Keeping;
+    use crate::replay_buffer::FrameRecord;
 
     const PIECE: usize = 256 << 10;
 
@@ -332,11 +333,12 @@ mod tests {
     fn send(link: &mut Link, number: u32) {
         let body = Some(Body { region: Region::owned(PIECE) });
         let frame = Frame { head: vec![0; 20], body, token: Some(FrameToken(u64::from(number))) };
-        let keeping = Keeping { from: 0, sequence: number, is_prompt: true };
-        link.replay_buffer.as_mut().expect("frames are kept").keep(&frame, keeping);
+        let record = FrameRecord { from: 0, sequence: number, is_prompt: true };
+        link.replay_buffer.as_mut().expect("frames are kept").store(&frame, record);
     }
 
-    /// Pieces arrive one by one at a rate in bytes a second, and the link adapts; how often it has.
+    /// Acknowledges pieces one by one at a rate in bytes per second; returns how often the link
+    /// adapted.
     fn arrive(link: &mut Link, bytes_per_s: u64) -> usize {
         const PIECES: u32 = 60;
         let every_ns = PIECE as u64 * 1_000_000_000 / bytes_per_s;

@@ -1,14 +1,14 @@
 //! Matching of messages with receives (MPI-5.0 §3.2.4, §3.5).
 //!
-//! A receive names its source or leaves it open, and likewise its tag: its *pattern*. Receives lie in
-//! queues of those that accept the same, each in one. A message looks at the first of the queue it
-//! would find under each pattern that is in use, and takes the oldest. Messages lie in queues of those
-//! that look the same, one for each pattern that was ever asked for, so that a receive or probe finds
-//! the oldest it accepts at the head of one queue. What a step costs does not depend on how many
-//! receives and messages there are; the only one there is needs no queue.
+//! A receive names or omits its source and tag: its *pattern*. Each receive is in one queue, with
+//! those that accept the same messages. A message looks at the head of its queue under each pattern
+//! in use, and takes the oldest receive. Each message is in one queue for every pattern that was
+//! ever used, with messages that look alike. A receive or probe finds the oldest matching message
+//! at the head of one queue. The cost of a step does not depend on the number of receives and
+//! messages. A single receive or message needs no queue.
 //!
-//! A receive that names its source names the source's peer too: a message that merely says it is
-//! from that source, but came from another peer, does not match.
+//! A receive that names its source also names the source's peer. A message that claims this source
+//! but came from another peer does not match.
 
 mod blocks;
 mod key;
@@ -30,29 +30,29 @@ pub(crate) use payload::Payload;
 use posted::Posted;
 use waiting::Waiting;
 
-/// What a receive or probe accepts.
+/// Messages that a receive or probe accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selector {
-    /// The communicator's context.
+    /// Context of the communicator.
     pub context: u64,
-    /// The sender's rank in the communicator; `None` for any.
+    /// Sender's rank in the communicator; `None` for any.
     pub source: Option<u32>,
-    /// The tag; `None` for any.
+    /// Tag; `None` for any.
     pub tag: Option<i32>,
 }
 
 /// A message that a probe found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The sender's rank in the communicator.
+    /// Sender's rank in the communicator.
     pub source: u32,
-    /// The tag.
+    /// Tag of the message.
     pub tag: i32,
     /// Length in bytes.
     pub bytes: u64,
 }
 
-/// Names a message that a matched probe took out of matching.
+/// Identifies a message that a matched probe removed from matching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatchedId(pub(crate) u64);
 
@@ -66,9 +66,9 @@ pub(crate) struct Unexpected {
 
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// The whole message, and the sender's operation if it wants to hear of the match.
+    /// An eager message, and the sender's operation if it waits for the match.
     Eager { data: Payload, acknowledge: Option<u32> },
-    /// A request to send.
+    /// An RTS.
     Rts { op: u32, bytes: u64, rndv: RndvKind },
 }
 
@@ -85,7 +85,7 @@ impl Unexpected {
     }
 }
 
-/// The receives without a message and the messages without a receive.
+/// Unmatched receives and messages.
 #[derive(Debug)]
 pub(crate) struct Matching {
     posted: Posted,
@@ -109,17 +109,17 @@ impl Matching {
         self.posted.take(peer, header)
     }
 
-    /// The receives of a context.
+    /// Receives of a context.
     pub fn posted_in(&self, context: u64) -> Vec<OpId> {
         self.posted.of_context(context)
     }
 
-    /// The peers that receives name, and their contexts.
+    /// Peers that receives name, and their contexts.
     pub fn awaited(&self) -> Vec<(PeerId, u64)> {
         self.posted.named()
     }
 
-    /// Removes a receive; false when it is not in the table.
+    /// Removes a receive; false if it is not in the table.
     pub fn cancel(&mut self, op: OpId) -> bool {
         self.posted.cancel(op)
     }
@@ -130,13 +130,13 @@ impl Matching {
         self.waiting.arrive(message);
     }
 
-    /// The oldest message a selector accepts, of `peer` if there is one, left in place.
+    /// Finds the oldest message a selector accepts, of `peer` if given, and leaves it in place.
     pub fn peek(&mut self, peer: Option<PeerId>, selector: &Selector) -> Option<&Unexpected> {
         let slot = self.waiting.find(peer, selector)?;
         self.waiting.message(slot)
     }
 
-    /// Takes the oldest message a selector accepts, of `peer` if there is one.
+    /// Takes the oldest message a selector accepts, of `peer` if given.
     #[inline]
     pub fn take_waiting(
         &mut self,
@@ -147,12 +147,12 @@ impl Matching {
         Some(self.waiting.remove(slot))
     }
 
-    /// All waiting messages, in no order; their peers and headers are to stay as they are.
+    /// Iterates over waiting messages in no order; their peers and headers must not change.
     pub fn messages_mut(&mut self) -> impl Iterator<Item = &mut Unexpected> {
         self.waiting.messages_mut()
     }
 
-    /// Drops the requests of a peer that is gone; whole messages stay.
+    /// Drops the RTSs of a failed peer; eager messages stay.
     pub fn drop_rts(&mut self, peer: PeerId) {
         self.waiting.take_where(|message| {
             message.peer == peer && matches!(message.content, Content::Rts { .. })
@@ -165,7 +165,7 @@ impl Matching {
     }
 }
 
-/// Messages taken by matched probes, until they are received.
+/// Messages of matched probes, until they are received.
 #[derive(Debug, Default)]
 pub(crate) struct Matched {
     next: u64,
@@ -179,7 +179,7 @@ impl Matched {
         MatchedId(self.next)
     }
 
-    /// All of them, in no order.
+    /// Iterates over all of them, in no order.
     pub fn messages_mut(&mut self) -> impl Iterator<Item = &mut Unexpected> {
         self.messages.values_mut()
     }
@@ -189,7 +189,7 @@ impl Matched {
     }
 }
 
-/// The memory of a receive that a message of `bytes` goes to.
+/// Bytes of a message that fit the receive's memory.
 pub(crate) fn wanted(into: &Region, bytes: u64) -> u64 {
     bytes.min(into.len() as u64)
 }

@@ -1,9 +1,9 @@
-//! Operations: sends and receives on their way.
+//! Operations: pending sends and receives.
 
 use memory::Region;
 use wire::PeerId;
 
-/// Names an operation until its completion is taken. Stale names are recognised.
+/// Identifies an operation until its completion is taken. Stale identifiers are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpId {
     pub(crate) index: u32,
@@ -11,67 +11,68 @@ pub struct OpId {
 }
 
 impl OpId {
-    /// The name as a number: its place in the low 32 bits, and how often the place was used before in the high ones.
+    /// Encodes the identifier as a number: the index in the low 32 bits, its generation in the high
+    /// ones.
     #[inline]
     pub const fn to_bits(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
 
-    /// The name whose number this is.
+    /// Decodes an identifier from its number.
     #[inline]
     pub const fn from_bits(bits: u64) -> Self {
         Self { index: bits as u32, generation: (bits >> 32) as u32 }
     }
 }
 
-/// What a sender writes on a message.
+/// Matching fields that a sender gives a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// The communicator's context.
+    /// Context of the communicator.
     pub context: u64,
-    /// The sender's rank in the communicator.
+    /// Sender's rank in the communicator.
     pub source: u32,
-    /// The tag.
+    /// Tag of the message.
     pub tag: i32,
-    /// Whether its receiver may be waiting for nothing else, as in a collective: not sent along.
+    /// True if its receiver may be blocked on this message, as in a collective; not transmitted.
     pub is_urgent: bool,
 }
 
-/// When a send is complete.
+/// Condition under which a send completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendMode {
-    /// When its memory may be reused.
+    /// Completes when its memory may be reused.
     Standard,
-    /// When, besides, a receive has matched it.
+    /// Completes when, in addition, a receive has matched it.
     Synchronous,
 }
 
-/// How an operation ended.
+/// Result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As asked.
+    /// Success.
     Ok,
     /// The message was longer than the receive's memory, which holds its beginning.
     Truncated {
-        /// The message's full length in bytes.
+        /// Full length of the message in bytes.
         message_bytes: u64,
     },
     /// Cancelled before it was matched.
     Cancelled,
-    /// The peer is gone.
+    /// The peer has failed.
     PeerFailed,
 }
 
-/// The end of an operation.
+/// Completion of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The sender's rank in the communicator.
+    /// Sender's rank in the communicator.
     pub source: u32,
-    /// The message's tag.
+    /// Tag of the message.
     pub tag: i32,
     /// Bytes delivered.
     pub bytes: u64,
-    /// How it ended.
+    /// Result of the operation.
     pub outcome: Outcome,
 }
 
@@ -82,11 +83,11 @@ pub(crate) struct Op {
     pub peer: Option<PeerId>,
     pub region: Region,
     pub state: OpState,
-    /// Nobody will take the completion.
+    /// True if the completion will not be taken.
     pub released: bool,
-    /// What its submitter noted; 0 where it did not, or has forgotten the operation.
+    /// Note of the submitter; 0 if there is none, or the operation was released.
     pub note: u64,
-    /// It stands in a list that is being made.
+    /// True if the operation is in the list being built.
     pub is_listed: bool,
 }
 
@@ -101,16 +102,16 @@ pub(crate) enum OpState {
     Free,
     /// A receive in the match table.
     Posted,
-    /// A matched receive whose data is still to come.
-    Arriving {
+    /// A matched receive whose data are incomplete.
+    Receiving {
         source: u32,
         tag: i32,
         bytes: u64,
         wanted: u64,
         left: u64,
     },
-    /// A matched receive that `progress` fetches; `op` is the sender's. Once it is taken it ends with its fetch,
-    /// which writes to its memory.
+    /// A matched receive that `progress` reads remotely; `op` is the sender's. Once polled, it ends
+    /// with its remote read, which writes to its memory.
     RemoteReading {
         source: u32,
         tag: i32,
@@ -118,33 +119,33 @@ pub(crate) enum OpState {
         wanted: u64,
         op: u32,
         address: u64,
-        is_taken: bool,
+        is_polled: bool,
     },
     Send(SendState),
     Done(Completion),
 }
 
-/// A send is complete when nothing of this is left.
+/// A send; it is complete when nothing of this is left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendState {
     pub envelope: Envelope,
-    /// Still in the send_queue, or being streamed.
+    /// True if the message is in the send queue, or being streamed.
     pub to_emit: bool,
-    /// Frames with its memory that a rail holds.
+    /// Number of frames that hold its memory at a rail.
     pub held: u32,
-    /// Waits for the receiver's word: clear, or finish.
+    /// True if the send waits for a CTS or FIN.
     pub awaiting: bool,
-    /// Streaming: the message's sequence and how much of it goes ahead; the receiver's operation once
-    /// it has cleared the message; and the bytes `next..end` still to go.
+    /// Streaming state: the message's sequence, the bytes sent before the CTS, the receiver's
+    /// operation after it, and the unsent bytes `next..end`.
     pub sequence: u32,
     pub rts_data: u64,
     pub receiver: u32,
     pub next: u64,
     pub end: u64,
-    /// The receiver was asked first.
+    /// True if an RTS was sent.
     pub offered: bool,
-    /// It may take the message in before a receive wants it.
-    pub may_be_taken: bool,
+    /// True if the receiver may grant credit before a receive matches.
+    pub may_be_granted: bool,
 }
 
 impl SendState {
@@ -153,9 +154,9 @@ impl SendState {
     }
 }
 
-/// Writes what a receive wants of a piece of its message, and ends the receive with the last.
+/// Writes the wanted part of a piece of a message, and completes the receive with the last one.
 pub(crate) fn receive_piece(ops: &mut Ops, id: OpId, offset: u64, payload: &[u8]) {
-    let Some(Op { region, state: OpState::Arriving { source, tag, bytes, wanted, left }, .. }) =
+    let Some(Op { region, state: OpState::Receiving { source, tag, bytes, wanted, left }, .. }) =
         ops.find_mut(id)
     else {
         return;
@@ -172,7 +173,7 @@ pub(crate) fn receive_piece(ops: &mut Ops, id: OpId, offset: u64, payload: &[u8]
     }
 }
 
-/// How a receive ends that took `wanted` of a message's `bytes`.
+/// Completion of a receive that took `wanted` of a message's `bytes`.
 #[inline]
 pub(crate) fn received(source: u32, tag: i32, bytes: u64, wanted: u64) -> Completion {
     let outcome =
@@ -180,16 +181,16 @@ pub(crate) fn received(source: u32, tag: i32, bytes: u64, wanted: u64) -> Comple
     Completion { source, tag, bytes: wanted, outcome }
 }
 
-/// All operations of a process.
+/// Table of all operations of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
     slots: Vec<Op>,
     free: Vec<u32>,
-    /// Sends under way of which the receiver was asked first.
+    /// Number of pending sends by rendezvous.
     pub offers: usize,
-    /// Operations under way.
+    /// Number of pending operations.
     pub pending: usize,
-    /// Grows with every completion, and with what else a thread may wait for.
+    /// Counter of completions and of other events that a thread may wait for.
     pub event_count: u64,
 }
 
@@ -210,7 +211,7 @@ impl Ops {
         OpId { index, generation: 0 }
     }
 
-    /// Names an operation that is still to be submitted.
+    /// Reserves an identifier for a later operation.
     pub fn reserve(&mut self) -> OpId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Op::new(0, None, Region::empty(), OpState::Free));
@@ -219,7 +220,7 @@ impl Ops {
         self.id(index)
     }
 
-    /// It is submitted.
+    /// Submits an operation with a reserved identifier.
     pub fn insert_reserved(
         &mut self,
         id: OpId,
@@ -251,12 +252,12 @@ impl Ops {
         OpId { index, generation: self.slots[index as usize].generation }
     }
 
-    /// The name of what is in a place, if anything was.
+    /// Current identifier at an index, if it was ever used.
     pub fn name(&self, index: u32) -> Option<OpId> {
         self.slots.get(index as usize).map(|op| OpId { index, generation: op.generation })
     }
 
-    /// Ends an operation that was not done before.
+    /// Completes a pending operation.
     #[inline]
     pub fn complete(&mut self, index: u32, completion: Completion) {
         let op = &mut self.slots[index as usize];
@@ -273,7 +274,7 @@ impl Ops {
         }
     }
 
-    /// Ends a send that has nothing left to do.
+    /// Completes a send that has nothing left to do.
     #[inline]
     pub fn complete_send_if_done(&mut self, index: u32) {
         if let Some(Op { state: OpState::Send(send), region, .. }) = self.slots.get(index as usize)
@@ -300,7 +301,7 @@ impl Ops {
         }
     }
 
-    /// Number of sends under way.
+    /// Number of pending sends.
     pub fn sends_pending(&self) -> usize {
         self.slots.iter().filter(|op| matches!(op.state, OpState::Send(_))).count()
     }
@@ -315,9 +316,9 @@ impl Ops {
             .collect()
     }
 
-    /// Whether memory of an operation is written to by a fetch.
-    pub fn is_being_fetched(&self, index: u32) -> bool {
-        matches!(self.slots[index as usize].state, OpState::RemoteReading { is_taken: true, .. })
+    /// True if a remote read is writing to the operation's memory.
+    pub fn is_being_read(&self, index: u32) -> bool {
+        matches!(self.slots[index as usize].state, OpState::RemoteReading { is_polled: true, .. })
     }
 
     #[inline]

@@ -1,14 +1,14 @@
-//! What has been sent over a link that may be replaced, and what has come over it.
+//! Replay of frames after a link is lost: sent frames are stored until acknowledged.
 //!
-//! A link delivers in order, so that both ends know its frames by counting: no frame carries a number. The
-//! sender keeps what it has posted until the peer has said how many have arrived. When the link is lost, the
-//! peer says, over another link or over the same when it has opened again, how many it has taken and that it
-//! takes no more of them; exactly those after it go again. Nothing comes twice.
+//! A link delivers in order, so both ends number its frames by counting; no frame carries a number.
+//! The sender stores posted frames until the peer acknowledges them. After a loss, the peer reports
+//! how many frames it received, over another link or the reopened one. It discards all later frames
+//! of the lost link, and exactly those are resent. Nothing arrives twice.
 //!
-//! A link may open many times. Each side counts its openings (*epochs*) and begins each with a greeting: its own
-//! name for the link, the epoch, and how many frames it has taken in all. Neither sends what counts before it
-//! has heard the other's greeting, so that each knows which of the other's openings its frames went to, and
-//! knows a word about an earlier one when it comes late.
+//! A link may open many times. Each side counts its openings (*epochs*). Its first packet is a
+//! `Resume`: its name for the link, the epoch, and the number of frames received in all. Neither
+//! side sends counted frames before it has the other's `Resume`. Both therefore know to which
+//! opening of the other side their frames went, and recognise late packets about earlier ones.
 
 use std::collections::VecDeque;
 
@@ -18,94 +18,94 @@ use wire::{Body, Frame, FrameToken, RailId};
 
 use crate::engine::PeerError;
 
-/// See the module's documentation.
+/// Replay state of one link, for both directions. See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayBuffer {
-    /// Frames that have not been said to have arrived, in the order they left…
-    kept: VecDeque<Kept>,
-    /// …the bytes of their heads, and the long payloads of those that have one.
+    /// Unacknowledged frames, in the order they left.
+    unacknowledged: VecDeque<SentFrame>,
+    /// Bytes of their heads, and the long payloads of those that have one.
     heads: Heads,
     longs: VecDeque<Long>,
-    /// Bytes of frames in all.
+    /// Total bytes of these frames.
     bytes: usize,
-    /// The bodies among them that are copies, in bytes.
+    /// Bytes of the bodies that are copies.
     copied_bytes: usize,
-    /// How many have been said to have arrived, and when the last of them had left.
+    /// Number of acknowledged frames, and the time by which the last of them had left.
     confirmed: u32,
     confirmed_ns: u64,
-    /// How many had left with the last that the peer was asked to confirm at once, the bytes since, and whether a long
-    /// frame is among them.
+    /// Frames sent up to the last one that asked for a prompt ACK; bytes sent since, and whether a
+    /// long frame is among them.
     prompted: u32,
     unprompted_bytes: usize,
     has_unprompted_long: bool,
-    /// So many had left at such a time, at the latest.
+    /// Pairs of a number of frames and the latest time by which they had left.
     stamps: VecDeque<(u32, u64)>,
-    /// What is still to go again, in order, before all that is new.
-    again: Option<Again>,
-    /// Since when the link seems to be late.
+    /// Next frame to resend, in order, before anything new.
+    resend: Option<ResendPosition>,
+    /// Time since which the link seems late.
     pub suspected_ns: Option<u64>,
-    /// Whether the peer is to be asked for a sign of life.
+    /// True if a probe is to be sent that asks for an ACK.
     pub probes: bool,
-    /// What has arrived since the link was last found busy without a pause, and since when.
+    /// Start of the current busy period of the link, and bytes acknowledged since.
     busy: Option<(u64, u64)>,
-    /// Whether the link's rate has shown.
+    /// True if traffic has shown the link's rate.
     pub has_learned: bool,
-    /// Counted frames that have come, how many the peer has been told of, and the bytes of the others.
+    /// Counted frames received, frames acknowledged to the peer, and bytes not yet acknowledged.
     received: u32,
-    told: u32,
-    untold_bytes: usize,
-    /// The peer waits to be told.
-    is_asked: bool,
-    /// How often the link has opened here.
+    acked: u32,
+    unacked_bytes: usize,
+    /// True if the peer waits for an ACK.
+    is_ack_due: bool,
+    /// Number of times the link has opened on this side.
     pub epoch: u32,
-    /// What the peer calls it, and the last of its epochs that is known here; none before it has greeted.
+    /// Peer's name for the link, with its last known epoch; `None` before its first `Resume`.
     pub peer: Option<Incarnation>,
-    /// The peer has said that this epoch is over for it.
+    /// True if the peer has ended this epoch (`LinkDown`).
     pub is_over: bool,
-    /// Whether either end wants frames to be kept.
+    /// True if either end wants frames stored.
     pub keeps: bool,
 }
 
-/// A frame that has left and may have to leave again.
+/// A sent frame that may have to be resent.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct SentFrame {
     head_len: u32,
-    /// The first message's sequence, if there is one in it.
+    /// Sequence of the first message in it, if any.
     sequence: u32,
     is_long: bool,
 }
 
-/// How a frame that was built is kept.
+/// Data needed to store a frame that was built.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Keeping {
-    /// From this byte of its head on.
+pub(crate) struct FrameRecord {
+    /// Offset in the head from which bytes are stored.
     pub from: usize,
-    /// The sequence of the first message in it, or of the next.
+    /// Sequence of the first message in it, or of the next one.
     pub sequence: u32,
-    /// It asks to be confirmed at once.
+    /// True if the frame asks for a prompt ACK.
     pub is_prompt: bool,
 }
 
-/// A place among the kept frames.
+/// Position among the stored frames.
 #[derive(Clone, Copy, Debug, Default)]
-struct Again {
+struct ResendPosition {
     frames: usize,
     head_bytes: usize,
     longs: usize,
 }
 
-/// The end of a kept frame that lies elsewhere.
+/// Body of a stored frame.
 #[derive(Debug)]
 struct Long {
     body: Body,
-    /// None when the memory that was sent from is free: the body is a copy.
+    /// `None` once the application's memory is free: the body is then a copy.
     token: Option<FrameToken>,
-    /// The rail has let go of the memory, and there was no room for a copy.
+    /// True if the rail has released the memory, but there was no room for a copy.
     wants_copy: bool,
 }
 
 impl Long {
-    /// Makes the body a copy; of how many bytes.
+    /// Replaces the body by a copy; returns its length in bytes.
     fn copy(&mut self) -> usize {
         let bytes: Box<[u8]> = self.body.region.to_vec().into();
         let len = bytes.len();
@@ -115,35 +115,35 @@ impl Long {
     }
 }
 
-/// A frame that a link has lost, to go over another.
+/// A frame of a lost link, to be resent over another.
 #[derive(Debug)]
 pub(crate) struct Lost {
     pub head: Box<[u8]>,
     pub body: Option<Body>,
     pub token: Option<FrameToken>,
-    /// The first message's sequence, if there is one in it.
+    /// Sequence of the first message in it, if any.
     pub sequence: u32,
 }
 
 impl Lost {
-    /// Whether a link whose frames are no longer than this can carry it.
+    /// True if a link with this maximal frame length can carry it.
     pub fn fits(&self, frame_max: usize) -> bool {
         let body_len = self.body.as_ref().map_or(0, |body| body.region.len());
         packet::ACK_LEN + self.head.len() + body_len <= frame_max
     }
 }
 
-/// What goes out.
+/// Sending side.
 impl ReplayBuffer {
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.kept.len() < KEPT_MAX
+        self.unacknowledged.len() < UNACKNOWLEDGED_MAX
     }
 
-    /// Keeps a frame that has just been posted, or is about to be.
+    /// Stores a frame that was just posted or is about to be.
     #[inline]
-    pub fn keep(&mut self, frame: &Frame, keeping: Keeping) {
-        let Keeping { from, sequence, is_prompt } = keeping;
+    pub fn store(&mut self, frame: &Frame, record: FrameRecord) {
+        let FrameRecord { from, sequence, is_prompt } = record;
         let head = &frame.head[from..];
         self.heads.push(head);
         let mut len = head.len();
@@ -153,7 +153,7 @@ impl ReplayBuffer {
             let (body, token) = (body.clone(), frame.token);
             self.longs.push_back(Long { body, token, wants_copy: false });
         }
-        self.kept.push_back(Kept { head_len: head.len() as u32, sequence, is_long });
+        self.unacknowledged.push_back(SentFrame { head_len: head.len() as u32, sequence, is_long });
         self.bytes += len;
         self.unprompted_bytes += len;
         self.has_unprompted_long |= is_long;
@@ -162,72 +162,76 @@ impl ReplayBuffer {
         }
     }
 
-    /// The peer was asked to confirm so many at once.
+    /// Notes that the first `sent` frames are covered by a prompt request.
     #[inline]
     fn note_prompted(&mut self, sent: u32) {
         (self.prompted, self.unprompted_bytes, self.has_unprompted_long) = (sent, 0, false);
     }
 
-    /// How many frames have been kept since the link is known.
+    /// Number of frames stored since the link is known.
     #[inline]
     fn sent(&self) -> u32 {
-        self.confirmed.wrapping_add(self.kept.len() as u32)
+        self.confirmed.wrapping_add(self.unacknowledged.len() as u32)
     }
 
-    /// Whether the frame that is kept next is to be confirmed at once, where so many bytes may leave unconfirmed.
+    /// True if the next frame must ask for a prompt ACK, given how many bytes may be sent without
+    /// one.
     #[inline]
     pub fn is_prompt(&self, unprompted_max: usize) -> bool {
         let unprompted = self.sent().wrapping_sub(self.prompted);
         unprompted >= PROMPT_EVERY || self.unprompted_bytes >= unprompted_max
     }
 
-    /// Whether a long frame has left behind the last that the peer was asked to confirm at once.
+    /// True if a long frame has left after the last prompt request.
     #[inline]
     pub fn has_unprompted_long(&self) -> bool {
         self.has_unprompted_long
     }
 
-    /// Whether a frame is under way that the peer was asked to confirm at once.
-    pub fn awaits_word(&self) -> bool {
+    /// True if a frame with a prompt request is unacknowledged.
+    pub fn awaits_ack(&self) -> bool {
         let outstanding = self.prompted.wrapping_sub(self.confirmed);
-        (1..=self.kept.len() as u32).contains(&outstanding)
+        (1..=self.unacknowledged.len() as u32).contains(&outstanding)
     }
 
-    /// So many of the frames have arrived; tells the tokens of those that were not known to.
+    /// Handles an ACK of `frames` frames; passes the tokens of newly acknowledged ones to
+    /// `arrived`.
     ///
     /// # Errors
-    /// When so many were not sent.
+    /// If fewer frames were sent.
     #[inline]
     pub fn confirm(
         &mut self,
         frames: u32,
         now_ns: u64,
-        mut arrived: impl FnMut(FrameToken),
+        mut on_acked: impl FnMut(FrameToken),
     ) -> Result<(), PeerError> {
         let event_count = frames.wrapping_sub(self.confirmed) as usize;
-        if event_count > self.kept.len() {
+        if event_count > self.unacknowledged.len() {
             return Err(PeerError::Confirmation { sent: self.sent(), got: frames });
         }
         self.confirmed = frames;
         for _ in 0..event_count {
-            let Some(Kept { head_len, is_long, .. }) = self.kept.pop_front() else { break };
+            let Some(SentFrame { head_len, is_long, .. }) = self.unacknowledged.pop_front() else {
+                break;
+            };
             self.heads.pop(head_len as usize);
             self.bytes -= head_len as usize;
             if is_long && let Some(Long { body, token, .. }) = self.longs.pop_front() {
                 self.bytes -= body.region.len();
                 match token {
-                    Some(token) => arrived(token),
+                    Some(token) => on_acked(token),
                     None => self.copied_bytes -= body.region.len(),
                 }
             }
-            if let Some(again) = &mut self.again {
-                again.frames = again.frames.saturating_sub(1);
-                again.head_bytes = again.head_bytes.saturating_sub(head_len as usize);
-                again.longs = again.longs.saturating_sub(usize::from(is_long));
+            if let Some(resend) = &mut self.resend {
+                resend.frames = resend.frames.saturating_sub(1);
+                resend.head_bytes = resend.head_bytes.saturating_sub(head_len as usize);
+                resend.longs = resend.longs.saturating_sub(usize::from(is_long));
             }
         }
-        // What is known to have arrived need not be asked for.
-        if self.prompted.wrapping_sub(frames) as usize > self.kept.len() {
+        // Acknowledged frames need no prompt request.
+        if self.prompted.wrapping_sub(frames) as usize > self.unacknowledged.len() {
             self.prompted = frames;
         }
         self.unprompted_bytes = self.unprompted_bytes.min(self.bytes);
@@ -253,10 +257,10 @@ impl ReplayBuffer {
         self.confirmed_ns = left_ns;
     }
 
-    /// It is so late: what has left since the time was told before has left by now.
+    /// Records the time: all frames sent since the previous call had left by now.
     pub fn stamp(&mut self, now_ns: u64) {
         let sent = self.sent();
-        if self.kept.is_empty() || self.stamps.back().is_some_and(|last| last.0 == sent) {
+        if self.unacknowledged.is_empty() || self.stamps.back().is_some_and(|last| last.0 == sent) {
             return;
         }
         if self.stamps.len() == STAMPS_MAX {
@@ -265,38 +269,40 @@ impl ReplayBuffer {
         self.stamps.push_back((sent, now_ns));
     }
 
-    /// Frames of so many bytes have arrived now: what that says of the link's rate, as bytes and the time
-    /// they took, if it was busy all the while.
-    pub fn observe(&mut self, arrived_bytes: u64, now_ns: u64) -> Option<(u64, u64)> {
+    /// Learns from an ACK of `acked_bytes` bytes. Returns bytes and duration if the link was busy
+    /// for long enough to show its rate.
+    pub fn observe(&mut self, acked_bytes: u64, now_ns: u64) -> Option<(u64, u64)> {
         let Some((since_ns, before)) = self.busy.filter(|_| !self.longs.is_empty()) else {
             self.busy = (!self.longs.is_empty()).then_some((now_ns, 0));
             return None;
         };
-        let (bytes, took_ns) = (before + arrived_bytes, now_ns - since_ns);
+        let (bytes, took_ns) = (before + acked_bytes, now_ns - since_ns);
         let is_enough = bytes >= OBSERVED_MIN && took_ns > 0;
         self.busy = Some(if is_enough { (now_ns, 0) } else { (since_ns, bytes) });
         self.has_learned |= is_enough;
         is_enough.then_some((bytes, took_ns))
     }
 
-    /// When the oldest frame left, at the latest, that has not been said to have arrived.
+    /// Latest time by which the oldest unacknowledged frame had left.
     pub fn waits_since_ns(&self) -> Option<u64> {
         self.stamps.front().map(|&(_, at_ns)| at_ns)
     }
 
-    /// When the last frame had left that has been said to have arrived.
+    /// Time by which the last acknowledged frame had left.
     pub fn confirmed_ns(&self) -> u64 {
         self.confirmed_ns
     }
 
-    /// Whether a frame has left since.
+    /// True if a frame has left since.
     pub fn has_sent_since(&self, since_ns: u64) -> bool {
-        let Some(&(sent, at_ns)) = self.stamps.back() else { return !self.kept.is_empty() };
+        let Some(&(sent, at_ns)) = self.stamps.back() else {
+            return !self.unacknowledged.is_empty();
+        };
         at_ns > since_ns || sent != self.sent()
     }
 
-    /// Has the peer asked for a sign of life when so much time has passed without one since something left, and
-    /// then in ever longer intervals.
+    /// Requests a probe if the last frame has been unacknowledged for `patience_ns`. Later probes
+    /// follow in growing intervals.
     pub fn probe_after(&mut self, patience_ns: u64, now_ns: u64) {
         if let (Some(&(_, first_ns)), Some(&(_, last_ns))) =
             (self.stamps.front(), self.stamps.back())
@@ -305,47 +311,47 @@ impl ReplayBuffer {
         }
     }
 
-    /// Takes note that the peer is asked for a sign of life; whether it was to be.
+    /// Clears the probe request; returns whether it was set.
     pub fn take_probe(&mut self) -> bool {
         std::mem::take(&mut self.probes)
     }
 
-    /// The sequence at which the oldest frame left that has not been said to have arrived.
+    /// Sequence that was next when the oldest unacknowledged frame left.
     #[inline]
     pub fn oldest_sequence(&self) -> Option<u32> {
-        self.kept.front().map(|kept| kept.sequence)
+        self.unacknowledged.front().map(|frame| frame.sequence)
     }
 
-    /// Bytes of frames that have not been said to have arrived.
+    /// Bytes of unacknowledged frames.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether a long frame is under way.
+    /// True if a long frame is unacknowledged.
     #[inline]
     pub fn has_longs(&self) -> bool {
         !self.longs.is_empty()
     }
 
-    /// Whether no operation waits for a frame to arrive.
+    /// True if no operation waits for an ACK.
     pub fn is_settled(&self) -> bool {
         self.longs.iter().all(|long| long.token.is_none())
     }
 
-    /// Whether a link whose frames are no longer than this can carry what is kept.
+    /// True if a link with this maximal frame length can carry all stored frames.
     pub fn fits(&self, frame_max: usize) -> bool {
         let mut longs = self.longs.iter();
-        self.kept.iter().all(|kept| {
-            let long = if kept.is_long { longs.next() } else { None };
+        self.unacknowledged.iter().all(|frame| {
+            let long = if frame.is_long { longs.next() } else { None };
             let body_len = long.map_or(0, |long| long.body.region.len());
-            packet::ACK_LEN + kept.head_len as usize + body_len <= frame_max
+            packet::ACK_LEN + frame.head_len as usize + body_len <= frame_max
         })
     }
 
-    /// Takes the memory of a frame that has left whole, and is still to arrive, to be free: keeps a copy
-    /// instead, as long as there are not more than `copied_max` bytes of copies. Those for which there is no room
-    /// are [copied](Self::copy_others) when there is.
+    /// Copies the body of an unacknowledged frame whose memory the rail has released, so that the
+    /// memory is free. All copies take at most `copied_max` bytes; bodies beyond are [copied
+    /// later](Self::copy_others).
     pub fn copy(&mut self, token: FrameToken, copied_max: usize) -> bool {
         let found = self.longs.iter_mut().find(|long| long.token == Some(token));
         let Some(long) = found else { return false };
@@ -357,13 +363,14 @@ impl ReplayBuffer {
         true
     }
 
-    /// Whether a frame was left for which there was no room.
+    /// True if a body still waits for room to be copied.
     #[inline]
     pub fn wants_copies(&self) -> bool {
         self.longs.iter().any(|long| long.wants_copy)
     }
 
-    /// Copies what had no room, in order, as far as there is room now; tells the tokens of what is free.
+    /// Copies waiting bodies in order, as far as there is room; passes the tokens of freed memory
+    /// to `is_free`.
     pub fn copy_others(&mut self, copied_max: usize, mut is_free: impl FnMut(FrameToken)) {
         for long in self.longs.iter_mut().filter(|long| long.wants_copy) {
             let len = long.body.region.len();
@@ -375,24 +382,24 @@ impl ReplayBuffer {
         }
     }
 
-    /// All that is kept leaves this replay_buffer, for other links to carry.
+    /// Moves all stored frames to `lost`, for other links to carry.
     pub fn take_lost(&mut self, lost: &mut VecDeque<Lost>) {
         let mut longs = std::mem::take(&mut self.longs).into_iter();
-        for Kept { head_len, sequence, is_long } in std::mem::take(&mut self.kept) {
+        for SentFrame { head_len, sequence, is_long } in std::mem::take(&mut self.unacknowledged) {
             let head = self.heads.front(0, head_len as usize).into();
             self.heads.pop(head_len as usize);
             let long = if is_long { longs.next() } else { None };
             let (body, token) = long.map_or((None, None), |long| (Some(long.body), long.token));
             lost.push_back(Lost { head, body, token, sequence });
         }
-        (self.bytes, self.copied_bytes, self.again) = (0, 0, None);
+        (self.bytes, self.copied_bytes, self.resend) = (0, 0, None);
         self.stamps.clear();
-        // What was asked for is asked for again, where it goes.
+        // Prompt requests are repeated on the other link.
         self.prompted = self.confirmed;
     }
 
-    /// Keeps a frame that another link has lost, and that is about to be posted with the question for it.
-    pub fn keep_lost(&mut self, lost: Lost) {
+    /// Stores a frame of a lost link that is about to be posted with a prompt request.
+    pub fn store_lost(&mut self, lost: Lost) {
         let Lost { head, body, token, sequence } = lost;
         self.heads.push(&head);
         self.bytes += head.len();
@@ -402,71 +409,71 @@ impl ReplayBuffer {
             self.copied_bytes += if token.is_none() { body.region.len() } else { 0 };
             self.longs.push_back(Long { body, token, wants_copy: false });
         }
-        self.kept.push_back(Kept { head_len: head.len() as u32, sequence, is_long });
+        self.unacknowledged.push_back(SentFrame { head_len: head.len() as u32, sequence, is_long });
         self.note_prompted(self.sent());
     }
 }
 
-/// Openings and ends.
+/// Opening and closing.
 impl ReplayBuffer {
-    /// The link is open once more.
+    /// Begins a new epoch.
     pub fn open(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// Appends the word with which the link begins; this end `keeps` frames, or need not.
+    /// Appends the link's `Resume`; `keeps` is true if this end wants frames stored.
     pub fn emit_resume(&mut self, head: &mut Vec<u8>, rail: RailId, keeps: bool) {
         self.keeps |= keeps;
         packet::emit_resume(head, self.name(rail), self.received, self.keeps);
-        self.note_told();
+        self.note_acked();
     }
 
-    /// What this side calls the link, over the given rail.
+    /// Name of the link on this side, over the given rail.
     pub fn name(&self, rail: RailId) -> Incarnation {
         Incarnation { rail: rail.0, epoch: self.epoch }
     }
 
-    /// The peer's greeting has come, and what it says has arrived is confirmed: the rest goes again. False if the
-    /// peer has said meanwhile that this opening is over.
-    pub fn meet(&mut self, peer: Incarnation) -> bool {
+    /// Handles the peer's `Resume`, after its count was acknowledged: the remaining frames are
+    /// resent. False if the epoch is stale.
+    pub fn handle_resume(&mut self, peer: Incarnation) -> bool {
         if self.peer.is_some_and(|known| peer.epoch <= known.epoch) {
             return false;
         }
         (self.peer, self.is_over) = (Some(peer), false);
-        self.again = (!self.kept.is_empty()).then(Again::default);
+        self.resend = (!self.unacknowledged.is_empty()).then(ResendPosition::default);
         true
     }
 
-    /// The link is gone, until it opens again if ever.
+    /// Resets the state of a closed link until it reopens.
     pub fn close(&mut self) {
-        (self.suspected_ns, self.probes, self.is_asked, self.busy) = (None, false, false, None);
+        (self.suspected_ns, self.probes, self.is_ack_due, self.busy) = (None, false, false, None);
         self.stamps.clear();
         self.prompted = self.confirmed;
-        self.again = None;
+        self.resend = None;
     }
 
-    /// Builds the frame that is to go again next; false if there is none.
-    pub fn emit_again(&mut self, frame: &mut Frame) -> bool {
-        let Some(Again { frames, head_bytes, longs }) = self.again else { return false };
-        let Some(&Kept { head_len, is_long, .. }) = self.kept.get(frames) else {
-            self.again = None;
+    /// Builds the next frame to resend; false if there is none.
+    pub fn emit_resend(&mut self, frame: &mut Frame) -> bool {
+        let Some(ResendPosition { frames, head_bytes, longs }) = self.resend else { return false };
+        let Some(&SentFrame { head_len, is_long, .. }) = self.unacknowledged.get(frames) else {
+            self.resend = None;
             return false;
         };
         let mut long = if is_long { self.longs.get_mut(longs) } else { None };
-        let is_last = frames + 1 == self.kept.len();
+        let is_last = frames + 1 == self.unacknowledged.len();
         let is_prompt = is_long || is_last;
         frame.body = long.as_ref().map(|long| long.body.clone());
-        frame.token = long.as_ref().map(|long| long.token.unwrap_or(NOBODY));
+        frame.token = long.as_ref().map(|long| long.token.unwrap_or(NO_OPERATION));
         if let Some(long) = &mut long {
-            // The rail has it again.
+            // The rail holds the memory again.
             long.wants_copy = false;
         }
-        self.tell(&mut frame.head, is_prompt);
+        self.emit_ack(&mut frame.head, is_prompt);
         frame.head.extend_from_slice(self.heads.front(head_bytes, head_len as usize));
         if is_prompt {
             self.prompted = self.confirmed.wrapping_add(frames as u32 + 1);
         }
-        self.again = (!is_last).then_some(Again {
+        self.resend = (!is_last).then_some(ResendPosition {
             frames: frames + 1,
             head_bytes: head_bytes + head_len as usize,
             longs: longs + usize::from(is_long),
@@ -475,16 +482,16 @@ impl ReplayBuffer {
     }
 }
 
-/// What comes in.
+/// Receiving side.
 impl ReplayBuffer {
-    /// A counted frame has come.
+    /// Counts a received frame.
     #[inline]
     pub fn receive(&mut self, bytes: usize) {
         self.received = self.received.wrapping_add(1);
-        self.untold_bytes += bytes;
+        self.unacked_bytes += bytes;
     }
 
-    /// Counts a frame that says nothing of the link; false if it does.
+    /// Counts a frame that does not begin with an ACK; false if it does.
     #[inline]
     pub fn receive_quiet(&mut self, frame: &[u8]) -> bool {
         let is_quiet = !frame.is_empty() && packet::split_ack(frame).is_none();
@@ -494,63 +501,63 @@ impl ReplayBuffer {
         is_quiet
     }
 
-    /// Whether something has come of which the peer has not been told.
+    /// True if received frames have not been acknowledged.
     #[inline]
-    pub fn has_untold(&self) -> bool {
-        self.received != self.told
+    pub fn has_unacked(&self) -> bool {
+        self.received != self.acked
     }
 
-    /// The peer waits to be told.
+    /// Notes that the peer waits for an ACK.
     #[inline]
-    pub fn ask(&mut self) {
-        self.is_asked = true;
+    pub fn request_ack(&mut self) {
+        self.is_ack_due = true;
     }
 
-    /// Whether the peer is to be told in a frame of its own, if there is no other.
+    /// True if the link must send a frame of its own: an ACK, a probe or a repeat.
     #[inline]
-    pub fn has_errand(&self) -> bool {
-        self.is_asked || self.probes || self.again.is_some()
+    pub fn has_work(&self) -> bool {
+        self.is_ack_due || self.probes || self.resend.is_some()
     }
 
-    /// Whether enough has come to tell the peer where a frame goes back anyway.
+    /// True if enough was received for an ACK on a frame that is sent anyway.
     #[inline]
-    pub fn may_tell(&self) -> bool {
-        self.is_asked
-            || self.untold_bytes >= TELL_BYTES
-            || self.received.wrapping_sub(self.told) >= TELL_EVERY
+    pub fn may_ack(&self) -> bool {
+        self.is_ack_due
+            || self.unacked_bytes >= ACK_BYTES
+            || self.received.wrapping_sub(self.acked) >= ACK_EVERY
     }
 
-    /// Whether the peer waits to be told.
+    /// True if the peer waits for an ACK.
     #[inline]
-    pub fn is_asked(&self) -> bool {
-        self.is_asked
+    pub fn is_ack_due(&self) -> bool {
+        self.is_ack_due
     }
 
-    /// Appends to a frame what has come, and perhaps the question for the same.
+    /// Appends an ACK to a frame; `is_prompt` asks for one in return.
     #[inline]
-    pub fn tell(&mut self, head: &mut Vec<u8>, is_prompt: bool) {
+    pub fn emit_ack(&mut self, head: &mut Vec<u8>, is_prompt: bool) {
         packet::emit_ack(head, self.received, is_prompt);
-        self.note_told();
+        self.note_acked();
     }
 
-    /// What has come has been put into a frame that leaves.
+    /// Notes that all received frames are acknowledged.
     #[inline]
-    pub fn note_told(&mut self) {
-        self.told = self.received;
-        self.untold_bytes = 0;
-        self.is_asked = false;
+    pub fn note_acked(&mut self) {
+        self.acked = self.received;
+        self.unacked_bytes = 0;
+        self.is_ack_due = false;
     }
 
-    /// How many counted frames have come.
+    /// Number of counted frames received.
     pub fn received(&self) -> u32 {
         self.received
     }
 }
 
-/// Heads of frames, one behind the other.
+/// Heads of frames, stored back to back.
 #[derive(Debug, Default)]
 struct Heads {
-    /// Those from `start` on are in use.
+    /// Offset of the first byte in use.
     bytes: Vec<u8>,
     start: usize,
 }
@@ -564,7 +571,7 @@ impl Heads {
         self.bytes.extend_from_slice(head);
     }
 
-    /// Moves what is in use to the beginning: at most once for as many bytes as were freed since.
+    /// Moves the bytes in use to the front: amortised, at most one move for each freed byte.
     #[inline(never)]
     fn compact(&mut self) {
         if self.start >= self.bytes.len() / 2 {
@@ -574,7 +581,7 @@ impl Heads {
         }
     }
 
-    /// The first is not needed any more.
+    /// Removes the first `len` bytes.
     #[inline]
     fn pop(&mut self, len: usize) {
         self.start += len;
@@ -587,48 +594,48 @@ impl Heads {
         }
     }
 
-    /// `len` bytes, `skipped` bytes behind the first.
+    /// Returns `len` bytes at offset `skipped`.
     fn front(&self, skipped: usize, len: usize) -> &[u8] {
         let from = self.start + skipped;
         &self.bytes[from..from + len]
     }
 }
 
-/// The token of a body that no operation waits for: no operation has this generation and this place.
-pub(crate) const NOBODY: FrameToken = FrameToken(u64::MAX);
+/// Token of a body that no operation waits for: no operation has this generation and index.
+pub(crate) const NO_OPERATION: FrameToken = FrameToken(u64::MAX);
 
-/// Frames that may be under way on a link without having been confirmed: 10 Gb/s over 300 ms are 9000 of 40 KB.
-const KEPT_MAX: usize = 16384;
+/// Maximal number of unacknowledged frames on a link: 10 Gb/s over 300 ms are 9000 of 40 KB.
+const UNACKNOWLEDGED_MAX: usize = 16384;
 
-/// The peer is asked to confirm at least every so many frames, and bytes.
+/// Frames, and bytes, after which a frame must ask for a prompt ACK.
 const PROMPT_EVERY: u32 = 64;
 pub(crate) const PROMPT_BYTES: usize = 64 << 10;
-/// Bytes of a long message between two words about it, where its memory is free before: each word costs both hosts, and
-/// the gateways between them, a wake-up.
+/// Bytes of a long message between two prompt requests, if its memory is freed earlier. Each ACK
+/// costs a wake-up on both hosts and on the gateways between them.
 pub(crate) const PROMPT_BYTES_FAR: usize = 192 << 10;
 
-/// The peer is told of so many frames, or bytes, where a frame goes back anyway.
-const TELL_EVERY: u32 = 8;
-const TELL_BYTES: usize = 1 << 10;
+/// Frames, or bytes, after which an ACK is added to a frame that is sent anyway.
+const ACK_EVERY: u32 = 8;
+const ACK_BYTES: usize = 1 << 10;
 
-/// What has to arrive before it says something of a link's rate, in bytes.
+/// Bytes that must be acknowledged before they show the link's rate.
 const OBSERVED_MIN: u64 = 512 << 10;
 
-/// So many moments are told apart at which frames had left.
+/// Number of recorded departure times.
 const STAMPS_MAX: usize = 64;
 
-/// So much memory for heads is held ready, in bytes.
+/// Spare capacity for heads, in bytes.
 const SPARE_MAX: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Keeps a frame with a body of 100 bytes.
+    /// Stores a frame with a body of 100 bytes.
     fn keep(replay_buffer: &mut ReplayBuffer, token: u64) {
         let body = Some(Body { region: Region::from_box([token as u8; 100].into()) });
         let frame = Frame { head: vec![], body, token: Some(FrameToken(token)) };
-        replay_buffer.keep(&frame, Keeping { from: 0, sequence: 0, is_prompt: true });
+        replay_buffer.store(&frame, FrameRecord { from: 0, sequence: 0, is_prompt: true });
     }
 
     #[test]
@@ -643,7 +650,7 @@ mod tests {
         replay_buffer.confirm(1, 0, |_| panic!("its memory was free")).unwrap();
         assert!(replay_buffer.wants_copies());
         replay_buffer.copy_others(250, |token| is_free.push(token));
-        // The fourth has not left.
+        // The fourth frame has not left.
         assert_eq!((&is_free[..], replay_buffer.wants_copies()), (&[FrameToken(2)][..], false));
         replay_buffer.confirm(4, 0, |token| is_free.push(token)).unwrap();
         assert_eq!(is_free, [FrameToken(2), FrameToken(3)]);
@@ -655,9 +662,9 @@ mod tests {
         let mut replay_buffer = ReplayBuffer::default();
         (0..2).for_each(|token| keep(&mut replay_buffer, token));
         assert_eq!([0, 1].map(|token| replay_buffer.copy(FrameToken(token), 100)), [true, false]);
-        replay_buffer.again = Some(Again::default());
+        replay_buffer.resend = Some(ResendPosition::default());
         let mut frame = Frame::default();
-        while replay_buffer.emit_again(&mut frame) {}
+        while replay_buffer.emit_resend(&mut frame) {}
         assert!(!replay_buffer.wants_copies());
         assert!(!replay_buffer.copy(FrameToken(1), 100) && replay_buffer.wants_copies());
     }

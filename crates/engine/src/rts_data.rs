@@ -1,11 +1,11 @@
-//! Messages whose beginning comes ahead of their clear.
+//! Reception of data that follow an RTS before the CTS.
 //!
-//! Asking first costs a round trip and, at a receiver that sleeps, a wake-up. A sender with credit
-//! spares both: the first bytes of a long message, or all of it, follow the request at once. They go
-//! where the receive wants them if it is posted, and wait, paid for by the credit, if it is not.
+//! A rendezvous costs a round trip and, if the receiver sleeps, a wake-up. A sender with credit
+//! avoids both: the beginning of a long message, or all of it, follows the RTS at once. The data go
+//! to the receive's memory if it is posted; otherwise they wait, covered by the credit.
 //!
-//! So does all of a short message that asked for want of credit and is taken in: what it costs is
-//! granted first.
+//! A short message without credit is sent in the same way once the receiver has granted it
+//! (`Grant`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,54 +14,54 @@ use crate::engine::PeerError;
 use crate::op::{OpId, Ops, receive_piece};
 use crate::peer::charge;
 
-/// The messages of one peer that come ahead, by sequence.
+/// Messages of one peer with data before the CTS, by sequence.
 #[derive(Debug, Default)]
-pub(crate) struct Arrivals(BTreeMap<u32, Arrival>);
+pub(crate) struct RtsDataTable(BTreeMap<u32, RtsDataMessage>);
 
-/// One of them, until all bytes that come ahead are here and a receive has them.
+/// A message, until all such data are here and a receive has them.
 #[derive(Debug, Default)]
-struct Arrival {
-    /// How many bytes come ahead; unknown until the request is here, which may take another link.
+struct RtsDataMessage {
+    /// Announced bytes; unknown until the RTS is here, which may take another link.
     promised: Option<u64>,
-    arrived: u64,
-    /// What was charged for it before its request was here.
+    received: u64,
+    /// Bytes charged before the RTS was here.
     charged_early: usize,
     target: Target,
 }
 
 #[derive(Debug)]
 enum Target {
-    /// No receive yet: runs of bytes, each with its place in the message.
+    /// No receive yet: runs of bytes, each with its offset in the message.
     Waiting(Vec<(u64, Vec<u8>)>),
     Receive(OpId),
 }
 
-/// What a step means for the peer's accounts, in bytes.
+/// Changes to the peer's accounts, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settled {
-    /// Waiting now that were not before.
-    pub kept: usize,
-    /// To be charged now, because the request that pays for them is not here yet.
+    /// Bytes that now wait for a receive.
+    pub stored: usize,
+    /// Bytes to charge now, because the RTS that pays for them is not here yet.
     pub early: usize,
-    /// Waited before, and do no longer.
+    /// Bytes that no longer wait.
     pub released: usize,
-    /// Promised by a message that needs nothing more.
+    /// Announced bytes of a message that is now complete.
     pub retired: Option<usize>,
 }
 
-impl Arrivals {
-    /// A request is here, or is taken in: `promised` of the message's bytes come ahead. Answers how much of what they
-    /// cost was charged before it.
+impl RtsDataTable {
+    /// Handles an RTS or a grant: `promised` bytes of the message precede the CTS. Returns the
+    /// bytes charged before.
     pub fn announce(&mut self, sequence: u32, promised: u64) -> Result<usize, PeerError> {
-        let arrival = self.0.entry(sequence).or_default();
-        if arrival.promised.is_some() || arrival.arrived > promised {
-            return Err(PeerError::Ahead { sequence });
+        let message = self.0.entry(sequence).or_default();
+        if message.promised.is_some() || message.received > promised {
+            return Err(PeerError::RtsData { sequence });
         }
-        arrival.promised = Some(promised);
-        Ok(arrival.charged_early)
+        message.promised = Some(promised);
+        Ok(message.charged_early)
     }
 
-    /// A piece is here. Without a request it is accepted only if `may_be_first`, up to `limit` bytes.
+    /// Handles a piece. Without an RTS it is accepted only if `may_be_first`, up to `limit` bytes.
     pub fn piece(
         &mut self,
         ops: &mut Ops,
@@ -70,32 +70,33 @@ impl Arrivals {
         (may_be_first, limit): (bool, u64),
     ) -> Result<Settled, PeerError> {
         if payload.is_empty() {
-            return Err(PeerError::Ahead { sequence });
+            return Err(PeerError::RtsData { sequence });
         }
-        let arrival = match self.0.entry(sequence) {
+        let message = match self.0.entry(sequence) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) if may_be_first => entry.insert(Arrival::default()),
-            Entry::Vacant(_) => return Err(PeerError::Ahead { sequence }),
+            Entry::Vacant(entry) if may_be_first => entry.insert(RtsDataMessage::default()),
+            Entry::Vacant(_) => return Err(PeerError::RtsData { sequence }),
         };
         let len = payload.len() as u64;
-        let wanted = arrival.promised.unwrap_or(limit);
+        let wanted = message.promised.unwrap_or(limit);
         let inside = offset.checked_add(len).is_some_and(|end| end <= wanted);
-        if !inside || arrival.arrived + len > wanted {
+        if !inside || message.received + len > wanted {
             return Err(PeerError::Range { offset, len: payload.len(), wanted });
         }
-        let early = match (arrival.promised, arrival.arrived) {
+        let early = match (message.promised, message.received) {
             (Some(_), _) => 0,
             (None, 0) => charge(payload.len()),
             (None, _) => payload.len(),
         };
-        arrival.arrived += len;
-        arrival.charged_early += early;
+        message.received += len;
+        message.charged_early += early;
         let mut settled = Settled { early, ..Settled::default() };
-        match &mut arrival.target {
+        match &mut message.target {
             Target::Waiting(runs) => {
-                let announced = arrival.promised.unwrap_or(0);
-                keep(runs, offset, payload, announced).ok_or(PeerError::Ahead { sequence })?;
-                settled.kept = payload.len();
+                let announced = message.promised.unwrap_or(0);
+                append_run(runs, offset, payload, announced)
+                    .ok_or(PeerError::RtsData { sequence })?;
+                settled.stored = payload.len();
             }
             Target::Receive(op) => {
                 receive_piece(ops, *op, offset, payload);
@@ -105,11 +106,11 @@ impl Arrivals {
         Ok(settled)
     }
 
-    /// A receive has matched the message.
+    /// Gives the message to the receive that matched it.
     pub fn matched(&mut self, ops: &mut Ops, sequence: u32, op: OpId) -> Settled {
-        let Some(arrival) = self.0.get_mut(&sequence) else { return Settled::default() };
+        let Some(message) = self.0.get_mut(&sequence) else { return Settled::default() };
         let mut settled = Settled::default();
-        if let Target::Waiting(runs) = std::mem::replace(&mut arrival.target, Target::Receive(op)) {
+        if let Target::Waiting(runs) = std::mem::replace(&mut message.target, Target::Receive(op)) {
             for (offset, bytes) in runs {
                 settled.released += bytes.len();
                 receive_piece(ops, op, offset, &bytes);
@@ -119,26 +120,26 @@ impl Arrivals {
         settled
     }
 
-    /// All `bytes` bytes of a message without a receive, if they are here.
+    /// Takes all `bytes` bytes of a message without a receive, if they are here.
     pub fn take_whole(&mut self, sequence: u32, bytes: u64) -> Option<Box<[u8]>> {
         let Entry::Occupied(entry) = self.0.entry(sequence) else { return None };
-        let arrival = entry.get();
-        let is_whole = arrival.promised == Some(bytes) && arrival.arrived == bytes;
-        if !is_whole || matches!(arrival.target, Target::Receive(_)) {
+        let message = entry.get();
+        let is_whole = message.promised == Some(bytes) && message.received == bytes;
+        if !is_whole || matches!(message.target, Target::Receive(_)) {
             return None;
         }
         let Target::Waiting(runs) = entry.remove().target else { return None };
         let mut whole = vec![0; bytes as usize];
         for (offset, run) in runs {
-            // Every piece was checked to lie inside when it came.
+            // Every piece was checked to lie inside on arrival.
             whole[offset as usize..][..run.len()].copy_from_slice(&run);
         }
         Some(whole.into())
     }
 
-    /// Bytes that wait for a receive, and those that came before their request.
+    /// Bytes that wait for a receive, those before their RTS included.
     pub fn waiting_bytes(&self) -> usize {
-        let waiting = self.0.values().filter_map(|arrival| match &arrival.target {
+        let waiting = self.0.values().filter_map(|message| match &message.target {
             Target::Waiting(runs) => Some(runs.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()),
             Target::Receive(_) => None,
         });
@@ -146,8 +147,8 @@ impl Arrivals {
     }
 
     fn retire(&mut self, sequence: u32) -> Option<usize> {
-        let arrival = self.0.get(&sequence)?;
-        let promised = arrival.promised.filter(|promised| *promised == arrival.arrived)?;
+        let message = self.0.get(&sequence)?;
+        let promised = message.promised.filter(|promised| *promised == message.received)?;
         self.0.remove(&sequence);
         Some(promised as usize)
     }
@@ -159,8 +160,13 @@ impl Default for Target {
     }
 }
 
-/// Adds a piece to the run it continues, or begins one; none when there are too many.
-fn keep(runs: &mut Vec<(u64, Vec<u8>)>, offset: u64, payload: &[u8], announced: u64) -> Option<()> {
+/// Appends a piece to the run it continues, or begins one; `None` if there are too many.
+fn append_run(
+    runs: &mut Vec<(u64, Vec<u8>)>,
+    offset: u64,
+    payload: &[u8],
+    announced: u64,
+) -> Option<()> {
     if let Some((start, bytes)) = runs.last_mut()
         && *start + bytes.len() as u64 == offset
     {
@@ -170,7 +176,7 @@ fn keep(runs: &mut Vec<(u64, Vec<u8>)>, offset: u64, payload: &[u8], announced: 
     if runs.len() == RUNS_MAX {
         return None;
     }
-    // What is announced is paid for, once.
+    // The announced length is covered by credit, once.
     let reserve = if runs.is_empty() { announced.min(RESERVE_MAX) as usize } else { 0 };
     let mut bytes = Vec::with_capacity(reserve.max(payload.len()));
     bytes.extend_from_slice(payload);
@@ -178,9 +184,9 @@ fn keep(runs: &mut Vec<(u64, Vec<u8>)>, offset: u64, payload: &[u8], announced: 
     Some(())
 }
 
-/// Runs of one message: links deliver in order, so that there are no more than links and pieces in
-/// flight between them.
+/// Maximal number of runs of a message. Links deliver in order, so links and pieces in flight bound
+/// it.
 const RUNS_MAX: usize = 256;
 
-/// The first run's first allocation.
+/// Maximal initial allocation of the first run.
 const RESERVE_MAX: u64 = 256 << 10;

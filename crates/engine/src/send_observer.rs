@@ -1,4 +1,4 @@
-//! Who wants to know what is sent.
+//! Observer of submitted sends.
 
 use std::fmt::Debug;
 
@@ -6,8 +6,8 @@ use wire::PeerId;
 
 use crate::op::Envelope;
 
-/// Is told of every message when it is submitted.
+/// A hook that is called for every submitted message of `bytes` bytes to `peer`.
 pub trait SendObserver: Send + Debug {
-    /// A message of so many bytes is for `peer`.
+    /// Called for a message of `bytes` bytes to `peer`.
     fn note_send(&mut self, peer: PeerId, envelope: Envelope, bytes: u64);
 }

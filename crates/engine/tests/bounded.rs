@@ -1,4 +1,4 @@
-//! How much memory engines take, measured at the allocator.
+//! Memory use of engines, measured at the allocator.
 
 mod network;
 
@@ -6,32 +6,32 @@ use engine::{Config, Engine, Envelope, Loss, Posted, Selector, SendMode};
 use memory::Region;
 use network::{NEAR, RAIL, Random, corpus, for_seeds, mutate, peer_id};
 use peak_alloc::PeakAlloc;
-use wire::compress::{Codec, UNPACKED_MAX};
+use wire::compress::{Codec, UNCOMPRESSED_MAX};
 use wire::packet::{self, Header, RndvKind};
 use wire::{Capabilities, Frame, PeerId, RailId};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// One test, so that nobody else allocates meanwhile.
+/// A single test, so that nothing else allocates meanwhile.
 #[test]
 fn memory_is_bounded() {
-    what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends();
-    requests_for_more_than_there_is_allocate_nothing();
-    packed_pieces_of_more_than_there_is_room_for_allocate_nothing();
-    pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for();
+    allocations_caused_by_a_peer_are_bounded_by_its_data();
+    oversized_requests_allocate_nothing();
+    oversized_compressed_pieces_allocate_nothing();
+    rts_data_allocate_their_length_or_their_credit();
     unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back();
     operations_leave_nothing_behind();
-    a_message_that_nobody_wants_does_not_make_the_others_pile_up();
-    peers_that_are_never_spoken_to_cost_a_word_each();
+    a_message_without_a_receive_does_not_make_others_pile_up();
+    unused_peers_cost_a_word_each();
     a_short_unexpected_message_takes_a_few_words();
-    a_short_message_that_is_taken_in_takes_little_more();
+    a_granted_short_message_takes_little_more();
     short_messages_and_their_receives_allocate_nothing();
     keys_that_come_and_go_leave_nothing();
     long_messages_head_to_head_take_no_memory_of_their_own();
 }
 
-fn what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends() {
+fn allocations_caused_by_a_peer_are_bounded_by_its_data() {
     let corpus = corpus();
     for_seeds(300, |seed| {
         let mut random = Random::new(seed);
@@ -58,7 +58,7 @@ fn what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends() {
     });
 }
 
-fn requests_for_more_than_there_is_allocate_nothing() {
+fn oversized_requests_allocate_nothing() {
     let mut engine = Engine::new(Config::new(2));
     engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
     let selector = Selector { context: 0, source: Some(1), tag: Some(0) };
@@ -71,9 +71,9 @@ fn requests_for_more_than_there_is_allocate_nothing() {
     assert!(ALLOCATOR.current_usage() - before < 4096);
 }
 
-fn packed_pieces_of_more_than_there_is_room_for_allocate_nothing() {
+fn oversized_compressed_pieces_allocate_nothing() {
     let mut codec = Codec::default();
-    let bomb = codec.compress(&vec![0; UNPACKED_MAX], 4096).expect("zeros are short");
+    let bomb = codec.compress(&vec![0; UNCOMPRESSED_MAX], 4096).expect("zeros are short");
     drop(codec);
     let mut engine = Engine::new(Config::new(2));
     engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
@@ -85,7 +85,7 @@ fn packed_pieces_of_more_than_there_is_room_for_allocate_nothing() {
     engine.handle_frame(peer_id(1), RAIL, &request).expect("any length may be announced");
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
-    for bytes in [64, 65, 100_000, UNPACKED_MAX as u32, u32::MAX] {
+    for bytes in [64, 65, 100_000, UNCOMPRESSED_MAX as u32, u32::MAX] {
         let (mut data, mut rts_data) = (Vec::new(), Vec::new());
         packet::emit_compressed_data(&mut data, 0, 0, bytes, bomb.len() as u32);
         packet::emit_compressed_rts_data(&mut rts_data, 1, 0, bytes, bomb.len() as u32);
@@ -98,9 +98,9 @@ fn packed_pieces_of_more_than_there_is_room_for_allocate_nothing() {
     assert!(taken < 8192, "{taken} bytes");
 }
 
-fn pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for() {
+fn rts_data_allocate_their_length_or_their_credit() {
     let zeros = Codec::default().compress(&[0; 1000], 100).expect("zeros are short");
-    let packed = |sequence| {
+    let compressed = |sequence| {
         let mut frame = Vec::new();
         packet::emit_compressed_rts_data(&mut frame, sequence, 0, 1000, zeros.len() as u32);
         [&frame[..], &zeros].concat()
@@ -120,7 +120,7 @@ fn pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for() {
     let specks = |sequence| (0..200).map(move |at| piece(sequence, 2 * at, 1));
     let announced = (0..20).flat_map(|one| [request(one, 500)].into_iter().chain(specks(one)));
     let attacks: [Vec<Vec<u8>>; 5] = [
-        (0..4000).map(packed).collect(),
+        (0..4000).map(compressed).collect(),
         (0..4000).map(|sequence| piece(sequence, 0, 1)).collect(),
         (0..4000).map(|sequence| piece(sequence, 0, 0)).collect(),
         (0..40).flat_map(specks).collect(),
@@ -200,7 +200,7 @@ fn operations_leave_nothing_behind() {
     }
 }
 
-fn a_message_that_nobody_wants_does_not_make_the_others_pile_up() {
+fn a_message_without_a_receive_does_not_make_others_pile_up() {
     let mut engine = Engine::new(Config::new(2));
     engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
     let into = Region::empty();
@@ -222,7 +222,7 @@ fn a_message_that_nobody_wants_does_not_make_the_others_pile_up() {
     }
 }
 
-fn peers_that_are_never_spoken_to_cost_a_word_each() {
+fn unused_peers_cost_a_word_each() {
     let before = ALLOCATOR.current_usage();
     let engine = Engine::new(Config::new(10_000));
     let taken = ALLOCATOR.current_usage() - before;
@@ -261,7 +261,7 @@ fn a_short_unexpected_message_takes_a_few_words() {
     }
 }
 
-fn a_short_message_that_is_taken_in_takes_little_more() {
+fn a_granted_short_message_takes_little_more() {
     const MESSAGES: u32 = 20_000;
     for bytes in [0, 8, 1000] {
         let mut engine = Engine::new(Config::new(2));
@@ -347,7 +347,8 @@ fn keys_that_come_and_go_leave_nothing() {
     }
 }
 
-/// A hundred megabytes each way over two links, of which one dies with what is under way on it.
+/// Sends a hundred megabytes in each direction over two links, of which one dies with data in
+/// flight.
 fn long_messages_head_to_head_take_no_memory_of_their_own() {
     const BYTES: usize = 100_000_000;
     const RAILS: [RailId; 2] = [RailId(0), RailId(1)];
@@ -374,7 +375,7 @@ fn long_messages_head_to_head_take_no_memory_of_their_own() {
             if !next_frame(&mut engines[from], peer_id(1 - from), rail, &mut wire) {
                 continue;
             }
-            // In the middle, one link swallows what it is given, and dies of it.
+            // In the middle, one link drops its frames and dies.
             if rail == RAILS[1] && moved_bytes > BYTES {
                 lost += 1;
                 continue;
@@ -385,7 +386,7 @@ fn long_messages_head_to_head_take_no_memory_of_their_own() {
         if lost == 40 {
             for (rank, engine) in engines.iter_mut().enumerate() {
                 let loss = engine.handle_link_down(peer_id(1 - rank), RAILS[1], false);
-                assert_eq!(loss, Loss::Borne, "another is left");
+                assert_eq!(loss, Loss::Tolerated, "another is left");
             }
         }
         assert!((moved_bytes, lost) != moved_before, "nothing moves");
@@ -402,7 +403,7 @@ fn selecting(source: bool, tag: Option<i32>) -> Selector {
     Selector { context: 0, source: source.then_some(1), tag }
 }
 
-/// Receives all that waits, and has the engine give the credit back.
+/// Receives all waiting messages, so that the engine returns the credit.
 fn receive_all(engine: &mut Engine, messages: usize, bytes: usize) {
     let into = Region::owned(bytes);
     let any = Selector { context: 0, source: None, tag: None };
@@ -420,7 +421,7 @@ fn return_credit(engine: &mut Engine) {
     }
 }
 
-/// Takes an engine's next frame for a link, as bytes; false if it has none.
+/// Takes an engine's next frame for a link, as bytes; `None` if there is none.
 fn next_frame(engine: &mut Engine, peer: PeerId, rail: RailId, wire: &mut Vec<u8>) -> bool {
     let mut frame = Frame::default();
     let is_built = engine.poll_frame(peer, rail, &mut frame);
@@ -433,7 +434,7 @@ fn next_frame(engine: &mut Engine, peer: PeerId, rail: RailId, wire: &mut Vec<u8
     is_built
 }
 
-/// Hands an engine its own frames.
+/// Delivers an engine's own frames to it.
 fn speak_to_itself(engine: &mut Engine) {
     let mut frame = Frame::default();
     while engine.poll_frame(peer_id(0), RAIL, &mut frame) {
@@ -448,11 +449,11 @@ fn header(sequence: u32) -> Header {
     Header { context: 0, source: 1, tag: 0, sequence }
 }
 
-/// Whether a receive names its source, and its tag.
+/// True if a receive names its source; its tag.
 const PATTERNS: [(bool, bool); 4] = [(true, true), (false, true), (true, false), (false, false)];
 
-/// A link on which a hundred thousand messages fit the credits.
+/// A link with credit for a hundred thousand messages.
 const ROOMY: Capabilities = Capabilities { credit_bytes: 64 << 20, ..NEAR.capabilities };
 
-/// The hash tables of matching, and the first blocks of what grows.
+/// The hash tables of matching, and the first blocks of growing tables.
 const TABLES_BYTES: usize = 72 << 10;

@@ -1,19 +1,19 @@
-//! Peers that lie. Whatever bytes a peer sends: nothing panics, nobody else is harmed, and what is
-//! no frame of this protocol, or comes when none is due, is laid at its door.
+//! Peers that lie. Whatever bytes a peer sends, nothing panics and no other peer is harmed. Invalid
+//! or unexpected frames are blamed on their sender.
 
 mod network;
 
 use std::num::NonZeroU64;
 
 use engine::{
-    CLOSES, Config, Engine, Envelope, OpId, Outcome, PeerError, Posted, Selector, SendMode,
+    Config, Engine, Envelope, OpId, Outcome, PeerError, Posted, REVOKE_TAG, Selector, SendMode,
 };
 use memory::Region;
 use network::{
     AHEAD, NEAR, Network, RAIL, Random, Receive, Send, Shape, corpus, for_seeds, mutate, peer_id,
 };
 use proptest::prelude::*;
-use wire::compress::{Codec, UNPACKED_MAX};
+use wire::compress::{Codec, UNCOMPRESSED_MAX};
 use wire::packet::{self, Header, Packet, RndvKind};
 use wire::{Capabilities, Frame};
 
@@ -97,7 +97,7 @@ fn data_outside_what_was_asked_for_is_refused() {
 }
 
 #[test]
-fn a_clear_for_more_than_there_is_is_refused() {
+fn a_cts_for_more_than_the_message_is_refused() {
     let mut victim = Victim::new();
     let long = victim.hostile_request;
     let mut frame = Vec::new();
@@ -108,7 +108,7 @@ fn a_clear_for_more_than_there_is_is_refused() {
 }
 
 #[test]
-fn words_about_operations_of_others_are_refused() {
+fn packets_about_operations_of_others_are_refused() {
     let (finish, take, cts) = (packet::emit_fin, packet::emit_grant, packet::emit_cts);
     for op in 0..20 {
         let mut victim = Victim::new();
@@ -131,19 +131,19 @@ fn words_about_operations_of_others_are_refused() {
 }
 
 #[test]
-fn only_short_messages_that_wait_without_a_receive_are_taken_and_only_once() {
+fn only_waiting_short_messages_can_be_granted_and_only_once() {
     let mut victim = Victim::new();
-    let hear = |victim: &mut Victim, emit: &dyn Fn(&mut Vec<u8>)| {
+    let deliver = |victim: &mut Victim, emit: &dyn Fn(&mut Vec<u8>)| {
         let mut frame = Vec::new();
         emit(&mut frame);
         victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame)
     };
-    // These use up the credit, to the last word.
+    // These messages use up the credit exactly.
     for bytes in [1000, 0] {
         (0..20).for_each(|_| _ = victim.submit(bytes, SendMode::Standard));
         for (op, rndv) in victim.requests() {
-            let heard = hear(&mut victim, &|to| packet::emit_grant(to, op));
-            assert_eq!(heard.is_ok(), rndv == SHORT_KIND);
+            let result = deliver(&mut victim, &|to| packet::emit_grant(to, op));
+            assert_eq!(result.is_ok(), rndv == SHORT_KIND);
         }
         victim.drain(HOSTILE);
     }
@@ -155,21 +155,21 @@ fn only_short_messages_that_wait_without_a_receive_are_taken_and_only_once() {
         (5000, SendMode::Standard),
     ]
     .map(|(bytes, mode)| victim.submit(bytes, mode));
-    let (names, ways): (Vec<_>, Vec<_>) = victim.requests().into_iter().unzip();
-    assert_eq!(ways, [SHORT_KIND, SHORT_KIND, SHORT_KIND, RndvKind::Stream, RndvKind::Stream]);
-    assert_eq!(hear(&mut victim, &|to| packet::emit_grant(to, names[0])), Ok(()));
-    assert_eq!(hear(&mut victim, &|to| packet::emit_grant(to, names[1])), Ok(()));
-    assert_eq!(hear(&mut victim, &|to| packet::emit_cts(to, names[2], 0, 1000)), Ok(()));
-    // Done or under way, without a place, of the other peer, synchronous, long.
+    let (names, kinds): (Vec<_>, Vec<_>) = victim.requests().into_iter().unzip();
+    assert_eq!(kinds, [SHORT_KIND, SHORT_KIND, SHORT_KIND, RndvKind::Stream, RndvKind::Stream]);
+    assert_eq!(deliver(&mut victim, &|to| packet::emit_grant(to, names[0])), Ok(()));
+    assert_eq!(deliver(&mut victim, &|to| packet::emit_grant(to, names[1])), Ok(()));
+    assert_eq!(deliver(&mut victim, &|to| packet::emit_cts(to, names[2], 0, 1000)), Ok(()));
+    // Done, pending, of an unused index, of the other peer, synchronous, long.
     for op in 0..100 {
-        let error = PeerError::Operation { what: "take", op };
-        assert_eq!(hear(&mut victim, &|to| packet::emit_grant(to, op)), Err(error));
+        let error = PeerError::Operation { what: "grant", op };
+        assert_eq!(deliver(&mut victim, &|to| packet::emit_grant(to, op)), Err(error));
     }
     for op in &names[..3] {
-        let cts = hear(&mut victim, &|to| packet::emit_cts(to, *op, 0, 0));
+        let cts = deliver(&mut victim, &|to| packet::emit_cts(to, *op, 0, 0));
         assert_eq!(cts, Err(PeerError::Operation { what: "cts", op: *op }));
-        let finish = hear(&mut victim, &|to| packet::emit_fin(to, *op));
-        assert_eq!(finish, Err(PeerError::Operation { what: "finish", op: *op }));
+        let finish = deliver(&mut victim, &|to| packet::emit_fin(to, *op));
+        assert_eq!(finish, Err(PeerError::Operation { what: "fin", op: *op }));
     }
     let frames = victim.drain(HOSTILE).concat();
     let (mut rest, mut sent) = (&frames[..], [0, 0]);
@@ -203,7 +203,7 @@ fn data_for_a_message_of_another_peer_is_refused() {
 }
 
 #[test]
-fn pieces_ahead_of_nothing_are_refused() {
+fn rts_data_without_a_message_are_refused() {
     let piece = |sequence, offset, bytes: usize| {
         let mut frame = Vec::new();
         packet::emit_rts_data(&mut frame, sequence, offset, bytes as u32);
@@ -217,7 +217,7 @@ fn pieces_ahead_of_nothing_are_refused() {
     };
     let short = |bytes| {
         let mut frame = Vec::new();
-        // Nobody receives there.
+        // No receive is posted there.
         let header = Header { context: 7, ..header(HOSTILE, 77, 0) };
         packet::emit_rts(&mut frame, &header, 3, bytes, SHORT_KIND);
         frame
@@ -268,14 +268,14 @@ fn pieces_ahead_of_nothing_are_refused() {
 }
 
 #[test]
-fn packed_pieces_that_lie_are_refused() {
+fn compressed_pieces_that_lie_are_refused() {
     let zeros =
         |bytes| Codec::default().compress(&vec![0; bytes], 1 << 10).expect("zeros are short");
-    let (whole, bomb) = (zeros(5000), zeros(UNPACKED_MAX));
-    let data = |receiver, offset, bytes, packed: &[u8]| {
+    let (whole, bomb) = (zeros(5000), zeros(UNCOMPRESSED_MAX));
+    let data = |receiver, offset, bytes, compressed: &[u8]| {
         let mut frame = Vec::new();
-        packet::emit_compressed_data(&mut frame, receiver, offset, bytes, packed.len() as u32);
-        [&frame[..], packed].concat()
+        packet::emit_compressed_data(&mut frame, receiver, offset, bytes, compressed.len() as u32);
+        [&frame[..], compressed].concat()
     };
     let lies: [(u64, u32, &[u8]); 9] = [
         (0, 5000, b""),
@@ -285,30 +285,30 @@ fn packed_pieces_that_lie_are_refused() {
         (0, 4096, &bomb),
         (1, 5000, &whole),
         (u64::MAX, 5000, &whole),
-        (0, UNPACKED_MAX as u32, &bomb),
+        (0, UNCOMPRESSED_MAX as u32, &bomb),
         (0, u32::MAX, &bomb),
     ];
-    for (at, (offset, bytes, packed)) in lies.into_iter().enumerate() {
+    for (at, (offset, bytes, compressed)) in lies.into_iter().enumerate() {
         let mut victim = Victim::new();
         let mut request = Vec::new();
         packet::emit_rts(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, RndvKind::Stream);
         assert_eq!(victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &request), Ok(()));
         let receiver = victim.cleared(HOSTILE);
-        let heard = victim.engine.handle_frame(
+        let result = victim.engine.handle_frame(
             peer_id(HOSTILE),
             RAIL,
-            &data(receiver, offset, bytes, packed),
+            &data(receiver, offset, bytes, compressed),
         );
-        match heard {
-            Err(PeerError::Packed { .. }) => assert!(at < 5, "lie {at}"),
+        match result {
+            Err(PeerError::Compressed { .. }) => assert!(at < 5, "lie {at}"),
             Err(PeerError::Range { .. }) => assert!(at >= 5, "lie {at}"),
             other => panic!("lie {at}: {other:?}"),
         }
         victim.assert_unharmed();
         let mut frame = Vec::new();
-        packet::emit_compressed_rts_data(&mut frame, 0, offset, bytes, packed.len() as u32);
-        frame.extend(packed);
-        // Ahead of a request, any place within the credit may be right.
+        packet::emit_compressed_rts_data(&mut frame, 0, offset, bytes, compressed.len() as u32);
+        frame.extend(compressed);
+        // Before the RTS, any offset within the credit may be right.
         assert_eq!(Victim::new().suffer(&[frame]).is_err(), at != 5, "lie {at}, rts_data");
     }
     let mut victim = Victim::new();
@@ -318,26 +318,26 @@ fn packed_pieces_that_lie_are_refused() {
 }
 
 #[test]
-fn packed_pieces_count_unpacked() {
+fn compressed_pieces_are_charged_uncompressed() {
     let bytes: Vec<u8> = (0..5000u32).map(|at| (at / 100) as u8).collect();
-    let packed = Codec::default().compress(&bytes, 1000).expect("runs are short");
+    let compressed = Codec::default().compress(&bytes, 1000).expect("runs are short");
     let rts_data = |sequence| {
         let mut frame = Vec::new();
         let rndv = RndvKind::WithData { bytes: 5000, cts: false };
         packet::emit_rts(&mut frame, &header(HOSTILE, LONG, sequence), 3, 5000, rndv);
-        packet::emit_compressed_rts_data(&mut frame, sequence, 0, 5000, packed.len() as u32);
-        [&frame[..], &packed].concat()
+        packet::emit_compressed_rts_data(&mut frame, sequence, 0, 5000, compressed.len() as u32);
+        [&frame[..], &compressed].concat()
     };
     let mut victim = Victim::new();
     assert_eq!(victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &rts_data(0)), Ok(()));
     assert!(victim.engine.is_complete(victim.exposed[3]), "the long receive has it all");
-    // With it, three fit what is accepted, in whatever length they come.
-    let heard: Vec<_> = (1..6)
+    // With the RTS, three fit the accepted bytes, whatever their compressed length.
+    let result: Vec<_> = (1..6)
         .map(|sequence| {
             victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &rts_data(sequence)).is_ok()
         })
         .collect();
-    assert_eq!(heard, [true, true, false, false, false]);
+    assert_eq!(result, [true, true, false, false, false]);
     victim.engine.handle_down(peer_id(HOSTILE));
     victim.assert_unharmed();
 }
@@ -375,23 +375,23 @@ fn a_forged_message_that_waits_is_not_received_from_another_peer() {
 }
 
 #[test]
-fn no_more_contexts_are_closed_than_are_remembered() {
+fn the_number_of_revoked_contexts_is_limited() {
     let mut victim = Victim::new();
     let error = (0..).find_map(|sequence| {
         let closing =
-            Header { context: 8 + u64::from(sequence), ..header(HOSTILE, CLOSES, sequence) };
+            Header { context: 8 + u64::from(sequence), ..header(HOSTILE, REVOKE_TAG, sequence) };
         let mut frame = Vec::new();
         packet::emit_eager(&mut frame, &closing, None, 0);
-        let heard = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame);
+        let result = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame);
         victim.drain(HOSTILE);
-        heard.err().map(|error| (sequence, error))
+        result.err().map(|error| (sequence, error))
     });
-    assert_eq!(error, Some((1 << 16, PeerError::Closed(1 << 16))));
+    assert_eq!(error, Some((1 << 16, PeerError::Revoked(1 << 16))));
     victim.assert_unharmed();
 }
 
 #[test]
-fn a_peer_that_is_gone_is_not_heard() {
+fn frames_of_a_failed_peer_are_refused() {
     let mut victim = Victim::new();
     let any = Selector { context: 0, source: None, tag: None };
     let op = victim.engine.submit_receive(None, any, &Region::owned(8));
@@ -401,15 +401,15 @@ fn a_peer_that_is_gone_is_not_heard() {
     let mut credit = Vec::new();
     packet::emit_credit(&mut credit, 8);
     for frame in [eager(HOSTILE, 5, 0, b""), request, credit] {
-        let heard = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame);
-        assert_eq!(heard, Err(PeerError::NotConnected));
+        let result = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame);
+        assert_eq!(result, Err(PeerError::NotConnected));
     }
     assert_eq!(victim.engine.take(op), None, "no ghost has taken it");
     victim.assert_unharmed();
 }
 
 #[test]
-fn a_peer_that_is_gone_does_not_come_back() {
+fn a_failed_peer_does_not_come_back() {
     let mut victim = Victim::new();
     let message = eager(HOSTILE, 900, 0, &[1; 900]);
     victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &message).expect("a message in order");
@@ -430,7 +430,7 @@ fn a_peer_that_is_gone_does_not_come_back() {
 }
 
 #[test]
-fn what_is_fetched_from_a_peer_that_is_gone_ends_when_nothing_is_written_any_more() {
+fn remote_reads_from_a_failed_peer_complete_when_writing_has_ended() {
     for (is_copied, outcome) in [(true, Outcome::Ok), (false, Outcome::PeerFailed)] {
         let mut engine = Engine::new(Config::new(2));
         engine.handle_up(peer_id(1), RAIL, Capabilities { remote_read: true, ..NEAR.capabilities });
@@ -438,7 +438,7 @@ fn what_is_fetched_from_a_peer_that_is_gone_ends_when_nothing_is_written_any_mor
         let receive = |engine: &mut Engine| {
             engine.submit_receive(Some(peer_id(1)), selector, &Region::owned(5000))
         };
-        let [fetched, listed] = [(); 2].map(|()| receive(&mut engine));
+        let [being_read, listed] = [(); 2].map(|()| receive(&mut engine));
         let request = |sequence| {
             let mut frame = Vec::new();
             let rndv = RndvKind::Get(0x1000);
@@ -451,9 +451,9 @@ fn what_is_fetched_from_a_peer_that_is_gone_ends_when_nothing_is_written_any_mor
         engine.handle_down(peer_id(1));
         let outcome_of = |end: Option<engine::Completion>| end.map(|end| end.outcome);
         assert_eq!(outcome_of(engine.take(listed)), Some(Outcome::PeerFailed), "nobody has begun");
-        assert_eq!(engine.take(fetched), None, "its memory is written to");
+        assert_eq!(engine.take(being_read), None, "its memory is written to");
         engine.handle_remote_read_done(remote_read.id, is_copied);
-        assert_eq!(outcome_of(engine.take(fetched)), Some(outcome));
+        assert_eq!(outcome_of(engine.take(being_read)), Some(outcome));
         assert!(engine.poll_remote_read().is_none() && engine.is_idle() && !engine.has_pending());
     }
 }
@@ -559,7 +559,7 @@ proptest! {
     }
 }
 
-/// A process in the middle of everything with two peers, one of which lies.
+/// A process in the middle of exchanges with two peers, one of which lies.
 struct Victim {
     engine: Engine,
     /// Operations with the peer that lies.
@@ -613,7 +613,7 @@ impl Victim {
         victim
     }
 
-    /// The numbers that a peer has learned: of the synchronous send, and of the request.
+    /// Operation numbers that a peer has learned: of the synchronous send, and of the RTS.
     fn announced(&mut self, peer: usize) -> (u32, u32) {
         let frames = self.drain(peer).concat();
         let mut rest = &frames[..];
@@ -634,7 +634,7 @@ impl Victim {
         self.engine.submit_send(peer_id(HOSTILE), envelope, &Region::owned(bytes), mode)
     }
 
-    /// The requests that the peer that lies has of what was submitted.
+    /// Returns the RTSs that the lying peer has received.
     fn requests(&mut self) -> Vec<(u32, RndvKind)> {
         let frames = self.drain(HOSTILE).concat();
         let mut rest = &frames[..];
@@ -647,7 +647,7 @@ impl Victim {
         requests
     }
 
-    /// The operation that a clear to a peer names.
+    /// Returns the operation that a CTS to a peer names.
     fn cleared(&mut self, peer: usize) -> u32 {
         let frames = self.drain(peer).concat();
         match packet::parse(&mut &frames[..]) {
@@ -656,29 +656,29 @@ impl Victim {
         }
     }
 
-    /// Hears the liar until it is found out, then does without it.
+    /// Delivers the liar's frames until it is found out, then goes on without it.
     fn suffer(&mut self, frames: &[Vec<u8>]) -> Result<(), PeerError> {
         for frame in frames {
-            let heard = self.engine.handle_frame(peer_id(HOSTILE), RAIL, frame);
+            let result = self.engine.handle_frame(peer_id(HOSTILE), RAIL, frame);
             self.drain(HOSTILE);
             while let Some(remote_read) = self.engine.poll_remote_read() {
                 self.engine.handle_remote_read_done(remote_read.id, false);
             }
-            if heard.is_err() {
+            if result.is_err() {
                 self.engine.handle_down(peer_id(HOSTILE));
                 let left = self.exposed.iter().filter(|&&op| !self.engine.is_complete(op)).count();
                 assert_eq!(left, 0, "operations with a peer that is gone");
-                return heard;
+                return result;
             }
         }
         Ok(())
     }
 
-    /// The honest peer's part of the conversation goes as if nobody had lied.
+    /// Completes the honest peer's exchange as if there had been no lie.
     fn assert_unharmed(&mut self) {
         let peer = peer_id(HONEST);
-        let heard = self.engine.handle_frame(peer, RAIL, &eager(HONEST, SHORT, 0, b"the real"));
-        assert_eq!(heard, Ok(()));
+        let result = self.engine.handle_frame(peer, RAIL, &eager(HONEST, SHORT, 0, b"the real"));
+        assert_eq!(result, Ok(()));
         assert_eq!(self.engine.take(self.receive.0).map(|end| end.outcome), Some(Outcome::Ok));
         assert_eq!(self.receive.1.to_vec(), b"the real");
         let mut answers = Vec::new();
@@ -692,7 +692,7 @@ impl Victim {
         assert_eq!(self.engine.take(self.long).map(|end| end.outcome), Some(Outcome::Ok));
     }
 
-    /// What the engine has for a peer; for others it is lost.
+    /// Returns the engine's frames for a peer; frames for others are lost.
     fn drain(&mut self, peer: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         let mut frame = Frame::default();
@@ -705,7 +705,7 @@ impl Victim {
     }
 }
 
-/// A frame that parses.
+/// Generates a frame that parses.
 fn lie() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![4 => 0..12u32, 1 => any::<u32>()];
     let long = prop_oneof![0..9000u64, any::<u64>(), Just(u64::MAX)];
@@ -766,7 +766,7 @@ fn eager(source: usize, tag: i32, sequence: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What the victim's links can do: its own long messages go ahead in part.
+/// Capabilities of the victim's links: long messages are sent partly before the CTS.
 const VICTIM: Capabilities = Capabilities { rts_data_max: 2000, ..NEAR.capabilities };
 const SHORT: i32 = 1;
 const SHORT_KIND: RndvKind = RndvKind::Short(None);

@@ -1,5 +1,5 @@
-//! Peers that lie about links: greetings, counts and partings that were never due. Nothing panics, another
-//! peer's links carry on, and what no peer says is laid at its door.
+//! Peers that lie about links, with false `Resume`, `Ack` and `LinkDown` packets. Nothing panics,
+//! other peers' links carry on, and no lie is blamed on an honest peer.
 
 mod network;
 
@@ -15,53 +15,53 @@ const HOSTILE: usize = 1;
 const HONEST: usize = 2;
 
 #[test]
-fn what_comes_before_the_greeting_is_refused() {
+fn frames_before_the_resume_are_refused() {
     let mut victim = Victim::new();
     victim.engine.handle_up(peer_id(HOSTILE), RAILS[0], KEPT);
-    for frame in [eager(HOSTILE, 0), arrived(0), parted(0, 1, 0), vec![0xff; 12]] {
-        let heard = victim.engine.handle_frame(peer_id(HOSTILE), RAILS[0], &frame);
-        assert_eq!(heard, Err(PeerError::Greeting), "{frame:?}");
+    for frame in [eager(HOSTILE, 0), ack(0), link_down(0, 1, 0), vec![0xff; 12]] {
+        let result = victim.engine.handle_frame(peer_id(HOSTILE), RAILS[0], &frame);
+        assert_eq!(result, Err(PeerError::NoResume), "{frame:?}");
     }
     victim.assert_unharmed();
 }
 
 #[test]
-fn a_second_greeting_is_refused() {
+fn a_second_resume_is_refused() {
     let mut victim = Victim::met();
-    for frame in [greeting(0, 1, 0), greeting(0, 2, 0)] {
-        assert_eq!(victim.hear(0, &frame), Err(PeerError::Word));
+    for frame in [resume(0, 1, 0), resume(0, 2, 0)] {
+        assert_eq!(victim.deliver(0, &frame), Err(PeerError::Misplaced));
     }
     victim.assert_unharmed();
 }
 
 #[test]
-fn a_word_about_the_link_that_does_not_begin_the_frame_is_refused() {
+fn an_ack_inside_a_frame_is_refused() {
     let mut victim = Victim::met();
-    let frame = [eager(HOSTILE, 0), arrived(0)].concat();
-    assert_eq!(victim.hear(0, &frame), Err(PeerError::Word));
+    let frame = [eager(HOSTILE, 0), ack(0)].concat();
+    assert_eq!(victim.deliver(0, &frame), Err(PeerError::Misplaced));
     victim.assert_unharmed();
 }
 
 #[test]
-fn a_greeting_that_confirms_what_never_left_is_refused() {
+fn a_resume_that_acknowledges_unsent_frames_is_refused() {
     let mut victim = Victim::new();
     victim.engine.handle_up(peer_id(HOSTILE), RAILS[0], KEPT);
-    let heard = victim.engine.handle_frame(peer_id(HOSTILE), RAILS[0], &greeting(0, 1, 3));
-    assert_eq!(heard, Err(PeerError::Confirmation { sent: 0, got: 3 }));
+    let result = victim.engine.handle_frame(peer_id(HOSTILE), RAILS[0], &resume(0, 1, 3));
+    assert_eq!(result, Err(PeerError::Confirmation { sent: 0, got: 3 }));
     victim.assert_unharmed();
 }
 
 #[test]
-fn more_frames_confirmed_than_were_sent_are_refused() {
+fn an_ack_of_more_frames_than_were_sent_is_refused() {
     for got in [2, 1000, u32::MAX] {
         let mut victim = Victim::met();
         victim.send();
-        assert_eq!(victim.hear(0, &arrived(got)), Err(PeerError::Confirmation { sent: 1, got }));
+        assert_eq!(victim.deliver(0, &ack(got)), Err(PeerError::Confirmation { sent: 1, got }));
         victim.assert_unharmed();
         let mut victim = Victim::met();
         victim.send();
-        let heard = victim.hear(1, &parted(0, 1, got));
-        assert_eq!(heard, Err(PeerError::Confirmation { sent: 1, got }));
+        let result = victim.deliver(1, &link_down(0, 1, got));
+        assert_eq!(result, Err(PeerError::Confirmation { sent: 1, got }));
         victim.assert_unharmed();
     }
 }
@@ -71,45 +71,45 @@ fn an_older_count_than_the_last_is_refused() {
     let mut victim = Victim::met();
     for sent in 1..=2 {
         victim.send();
-        assert_eq!(victim.hear(0, &arrived(sent)), Ok(()));
+        assert_eq!(victim.deliver(0, &ack(sent)), Ok(()));
     }
-    assert_eq!(victim.hear(0, &arrived(1)), Err(PeerError::Confirmation { sent: 2, got: 1 }));
+    assert_eq!(victim.deliver(0, &ack(1)), Err(PeerError::Confirmation { sent: 2, got: 1 }));
     victim.assert_unharmed();
 }
 
 #[test]
-fn a_parting_of_a_link_that_is_not_there_is_none() {
+fn a_link_down_for_an_unknown_link_is_ignored() {
     let mut victim = Victim::met();
     for (rail, epoch) in [(9, 1), (255, u32::MAX), (0, 0)] {
-        assert_eq!(victim.hear(0, &parted(rail, epoch, 0)), Ok(()));
+        assert_eq!(victim.deliver(0, &link_down(rail, epoch, 0)), Ok(()));
     }
     assert!(!victim.engine.has_severed());
-    assert_eq!(victim.hear(0, &eager(HOSTILE, 0)), Ok(()), "both links carry on");
-    assert_eq!(victim.hear(1, &eager(HOSTILE, 1)), Ok(()));
+    assert_eq!(victim.deliver(0, &eager(HOSTILE, 0)), Ok(()), "both links carry on");
+    assert_eq!(victim.deliver(1, &eager(HOSTILE, 1)), Ok(()));
     victim.assert_unharmed();
 }
 
 #[test]
-fn a_link_parted_thousands_of_times_is_answered_once_a_frame_at_most() {
+fn thousands_of_link_downs_are_answered_once_per_frame_at_most() {
     let mut victim = Victim::met();
     for epoch in 1..5000 {
-        assert_eq!(victim.hear(1, &parted(0, epoch, 0)), Ok(()));
+        assert_eq!(victim.deliver(1, &link_down(0, epoch, 0)), Ok(()));
         let _ = victim.engine.poll_severed();
         assert!(victim.drain(HOSTILE, 1).len() <= 1);
     }
-    // All in one: what waits to be said does not grow with what was heard.
-    let frame: Vec<u8> = (5000..5300).flat_map(|epoch| parted(0, epoch, 0)).collect();
-    assert_eq!(victim.hear(1, &frame), Ok(()));
+    // All in one frame: queued replies do not grow with the number of packets.
+    let frame: Vec<u8> = (5000..5300).flat_map(|epoch| link_down(0, epoch, 0)).collect();
+    assert_eq!(victim.deliver(1, &frame), Ok(()));
     let answer = victim.drain(HOSTILE, 1).concat();
     assert!(answer.len() < 100, "{} bytes", answer.len());
     victim.assert_unharmed();
 }
 
 #[test]
-fn the_last_link_that_a_peer_parts_ends_no_other_peer() {
+fn a_peer_that_ends_its_last_link_ends_no_other_peer() {
     let mut victim = Victim::met();
-    assert_eq!(victim.hear(0, &parted(1, 1, 0)), Ok(()));
-    assert_eq!(victim.hear(0, &parted(0, 1, 0)), Ok(()));
+    assert_eq!(victim.deliver(0, &link_down(1, 1, 0)), Ok(()));
+    assert_eq!(victim.deliver(0, &link_down(0, 1, 0)), Ok(()));
     while let Some((peer, rail)) = victim.engine.poll_severed() {
         assert_eq!(peer, peer_id(HOSTILE));
         victim.engine.handle_link_down(peer, rail, true);
@@ -118,10 +118,10 @@ fn the_last_link_that_a_peer_parts_ends_no_other_peer() {
 }
 
 #[test]
-fn a_link_that_swallows_what_came_last_is_asked_in_ever_longer_intervals() {
+fn a_silent_link_is_probed_in_growing_intervals() {
     let mut engine = Engine::new(Config::new(2));
     engine.handle_up(peer_id(1), RAILS[0], KEPT);
-    assert_eq!(engine.handle_frame(peer_id(1), RAILS[0], &greeting(0, 1, 0)), Ok(()));
+    assert_eq!(engine.handle_frame(peer_id(1), RAILS[0], &resume(0, 1, 0)), Ok(()));
     let mut frame = Frame::default();
     let mut leaves = |engine: &mut Engine| {
         let mut count = 0;
@@ -131,7 +131,7 @@ fn a_link_that_swallows_what_came_last_is_asked_in_ever_longer_intervals() {
         }
         count
     };
-    assert_eq!(leaves(&mut engine), 1, "the greeting");
+    assert_eq!(leaves(&mut engine), 1, "the resume");
     engine.submit_send(peer_id(1), ENVELOPE, &Region::owned(8), SendMode::Standard);
     assert_eq!(leaves(&mut engine), 1);
     let mut asked_s = Vec::new();
@@ -144,15 +144,15 @@ fn a_link_that_swallows_what_came_last_is_asked_in_ever_longer_intervals() {
     }
     assert!(asked_s.len() >= 8 && asked_s.len() <= 12, "asked at {asked_s:?} s");
     let frames = 1 + asked_s.len() as u32;
-    assert_eq!(engine.handle_frame(peer_id(1), RAILS[0], &arrived(frames)), Ok(()));
+    assert_eq!(engine.handle_frame(peer_id(1), RAILS[0], &ack(frames)), Ok(()));
     for second in 600..700 {
         engine.handle_time(second * 1_000_000_000);
-        assert_eq!(leaves(&mut engine), 0, "all has arrived");
+        assert_eq!(leaves(&mut engine), 0, "all has ack");
     }
 }
 
 #[test]
-fn whatever_is_said_of_links_harms_nobody() {
+fn lies_about_links_harm_nobody() {
     let mut accused = 0;
     for_seeds(6000, |seed| {
         let mut random = Random::new(seed);
@@ -178,7 +178,7 @@ struct Victim {
 }
 
 impl Victim {
-    /// The liar has no link yet.
+    /// Creates it before the liar has a link.
     fn new() -> Self {
         let mut engine = Engine::new(Config::new(3));
         let selector = Selector { context: 0, source: Some(HONEST as u32), tag: Some(1) };
@@ -189,7 +189,7 @@ impl Victim {
         victim
     }
 
-    /// All links are open.
+    /// Creates it with all links open.
     fn met() -> Self {
         let mut victim = Self::new();
         victim.meet(HOSTILE);
@@ -199,15 +199,15 @@ impl Victim {
     fn meet(&mut self, peer: usize) {
         for rail in RAILS {
             self.engine.handle_up(peer_id(peer), rail, KEPT);
-            let heard = self.engine.handle_frame(peer_id(peer), rail, &greeting(rail.0, 1, 0));
-            assert_eq!(heard, Ok(()));
-            let greeted = self.drain(peer, rail.0 as usize);
-            assert!(packet::parse_resume(&greeted[0]).is_some(), "{greeted:?}");
+            let result = self.engine.handle_frame(peer_id(peer), rail, &resume(rail.0, 1, 0));
+            assert_eq!(result, Ok(()));
+            let resumes = self.drain(peer, rail.0 as usize);
+            assert!(packet::parse_resume(&resumes[0]).is_some(), "{resumes:?}");
         }
     }
 
-    /// Hears the liar over one of its links.
-    fn hear(&mut self, link: usize, frame: &[u8]) -> Result<(), PeerError> {
+    /// Delivers a frame of the liar over one of its links.
+    fn deliver(&mut self, link: usize, frame: &[u8]) -> Result<(), PeerError> {
         self.engine.handle_frame(peer_id(HOSTILE), RAILS[link], frame)
     }
 
@@ -218,19 +218,19 @@ impl Victim {
         assert_eq!(self.drain(HOSTILE, 0).len(), 1);
     }
 
-    /// One lie, or something that happens to the liar's links; false when the liar is found out.
+    /// Performs one lie, or an event on the liar's links; false if the liar is found out.
     fn suffer_one(&mut self, random: &mut Random) -> bool {
         let link = random.below(2);
         let rail = [0, 0, 1, 1, 7][random.below(5)];
         let epoch = [0, 1, 2, 3, u32::MAX][random.below(5)];
         let frames = [0, 0, 0, 1, 2, u32::MAX][random.below(6)];
         let frame = match random.below(8) {
-            0 => greeting(rail, epoch, frames),
-            1 | 2 => parted(rail, epoch, frames),
-            3 => arrived(frames),
+            0 => resume(rail, epoch, frames),
+            1 | 2 => link_down(rail, epoch, frames),
+            3 => ack(frames),
             4 => {
                 self.sequence += 1;
-                [arrived(frames), eager(HOSTILE, self.sequence - 1)].concat()
+                [ack(frames), eager(HOSTILE, self.sequence - 1)].concat()
             }
             5 => {
                 self.send_any();
@@ -246,7 +246,7 @@ impl Victim {
                 return true;
             }
         };
-        let heard = self.hear(link, &frame);
+        let result = self.deliver(link, &frame);
         for link in 0..RAILS.len() {
             self.drain(HOSTILE, link);
         }
@@ -254,10 +254,10 @@ impl Victim {
             assert_eq!(peer, peer_id(HOSTILE), "only the liar's links are given up");
             self.engine.handle_link_down(peer, rail, false);
         }
-        if heard.is_err() {
+        if result.is_err() {
             self.engine.handle_down(peer_id(HOSTILE));
         }
-        heard.is_ok()
+        result.is_ok()
     }
 
     fn send_any(&mut self) {
@@ -268,7 +268,7 @@ impl Victim {
         }
     }
 
-    /// The other peer's links carry both ways, and what it is told is what has come.
+    /// Checks that the honest peer's links carry frames both ways, and acknowledge what ack.
     fn assert_unharmed(&mut self) {
         let peer = peer_id(HONEST);
         let data = Region::owned(8);
@@ -280,7 +280,7 @@ impl Victim {
         else {
             panic!("the message leaves over the first link: {synchronous:?}");
         };
-        let mut answer = arrived(1);
+        let mut answer = ack(1);
         packet::emit_fin(&mut answer, op);
         assert_eq!(self.engine.handle_frame(peer, RAILS[1], &eager(HONEST, 0)), Ok(()));
         assert_eq!(self.engine.handle_frame(peer, RAILS[0], &answer), Ok(()));
@@ -290,7 +290,7 @@ impl Victim {
         assert_eq!(self.engine.take(sent).map(|end| end.outcome), Some(Outcome::Ok));
     }
 
-    /// What the engine has for a peer over a link.
+    /// Returns the engine's next frames for a peer over a link.
     fn drain(&mut self, peer: usize, link: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         let mut frame = Frame::default();
@@ -302,19 +302,19 @@ impl Victim {
     }
 }
 
-fn greeting(rail: u8, epoch: u32, frames: u32) -> Vec<u8> {
+fn resume(rail: u8, epoch: u32, frames: u32) -> Vec<u8> {
     let mut frame = Vec::new();
     packet::emit_resume(&mut frame, Incarnation { rail, epoch }, frames, true);
     frame
 }
 
-fn parted(rail: u8, epoch: u32, frames: u32) -> Vec<u8> {
+fn link_down(rail: u8, epoch: u32, frames: u32) -> Vec<u8> {
     let mut frame = Vec::new();
     packet::emit_link_down(&mut frame, Incarnation { rail, epoch }, frames);
     frame
 }
 
-fn arrived(frames: u32) -> Vec<u8> {
+fn ack(frames: u32) -> Vec<u8> {
     let mut frame = Vec::new();
     packet::emit_ack(&mut frame, frames, false);
     frame
@@ -331,5 +331,5 @@ fn eager(source: usize, sequence: u32) -> Vec<u8> {
 const ENVELOPE: Envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
 const RAILS: [RailId; 2] = [RailId(0), RailId(1)];
 
-/// Links of which each carries what the other may lose, and that open again.
+/// Links with replay for each other, which reopen.
 const KEPT: Capabilities = Capabilities { replay: true, reopens: true, ..NEAR.capabilities };

@@ -1,4 +1,4 @@
-//! Short messages that a rail copies out of the application's memory itself.
+//! Short messages that a rail copies from the application's memory itself.
 
 mod network;
 
@@ -9,7 +9,7 @@ use wire::packet::{self, Packet};
 use wire::{Capabilities, Frame, PeerId};
 
 #[test]
-fn the_memory_of_what_is_not_taken_is_free_all_the_same() {
+fn the_memory_of_a_refused_frame_is_free() {
     let mut engine = engine(true);
     let (data, mut frame) = (message(1), Frame::default());
     assert_eq!(engine.submit_short(PEER, ENVELOPE, &data, &mut frame), Some(RAIL));
@@ -23,14 +23,14 @@ fn the_memory_of_what_is_not_taken_is_free_all_the_same() {
     assert!(frame.body.is_none());
     assert_eq!(payload(&frame.head), message(1).to_vec());
     engine.handle_posted(PEER, RAIL, &mut frame, Posted::Done);
-    // What was taken is not asked for again.
+    // An accepted frame is not polled again.
     assert_eq!(engine.submit_short(PEER, ENVELOPE, &message(3), &mut frame), Some(RAIL));
     engine.handle_posted(PEER, RAIL, &mut frame, Posted::Done);
     assert!(engine.poll_peer().is_none() && !engine.has_pending());
 }
 
 #[test]
-fn what_is_brief_and_what_a_rail_might_hold_is_copied_into_the_frame() {
+fn very_short_data_and_data_a_rail_might_hold_are_copied_into_the_frame() {
     for (copies, len) in [(true, 512), (false, LEN)] {
         let mut frame = Frame::default();
         let data = message(1).slice(0, len);

@@ -1,4 +1,4 @@
-//! A send_observer is told of every message once, whichever way it leaves.
+//! A send observer sees every message once, whichever protocol it uses.
 
 mod network;
 
@@ -28,7 +28,7 @@ fn every_message_is_noted_once() {
         engine.submit_send(peer_id(to), envelope(tag), &Region::owned(bytes), SendMode::Standard);
     };
     let mut frame = Frame::default();
-    // No link is open: the caller submits it as any other.
+    // No link is open, so the caller submits the message as usual.
     let short = Region::owned(8);
     assert!(engine.submit_short(peer_id(1), envelope(0), &short, &mut frame).is_none());
     assert!(!engine.submit_coalesced(peer_id(1), envelope(0), &short));

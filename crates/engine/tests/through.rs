@@ -1,4 +1,4 @@
-//! Frames of which the engine is shown the beginning first.
+//! Cut-through frames: the engine sees their beginning first.
 
 mod network;
 
@@ -9,7 +9,7 @@ use wire::packet::{self, Header, RndvKind};
 use wire::{Capabilities, Frame, PeerId, RailId};
 
 #[test]
-fn a_message_whose_receive_waits_is_taken_while_it_comes() {
+fn a_message_with_a_posted_receive_cuts_through() {
     let mut engine = engine(CAPABILITIES);
     let (op, region) = receive(&mut engine, BYTES);
     let frame = message(0, &pattern());
@@ -23,7 +23,7 @@ fn a_message_whose_receive_waits_is_taken_while_it_comes() {
     }
     assert_eq!(ended(&mut engine, op), (BYTES as u64, Outcome::Ok));
     assert_eq!(region.to_vec(), pattern());
-    // What follows comes in its turn.
+    // The next message is handled in order.
     let (op, _) = receive(&mut engine, BYTES);
     assert_eq!(engine.handle_frame(PEER, RAIL, &message(1, b"next")), Ok(()));
     assert_eq!(ended(&mut engine, op), (4, Outcome::Ok));
@@ -45,7 +45,7 @@ fn a_receive_takes_no_more_than_it_has_room_for() {
 }
 
 #[test]
-fn what_nobody_waits_for_yet_is_awaited_whole() {
+fn unexpected_messages_are_received_whole() {
     let mut engine = engine(CAPABILITIES);
     let frame = message(0, &pattern());
     for _ in 0..2 {
@@ -58,7 +58,7 @@ fn what_nobody_waits_for_yet_is_awaited_whole() {
 }
 
 #[test]
-fn what_is_not_one_message_in_its_turn_is_awaited_whole() {
+fn other_frames_are_received_whole() {
     let mut engine = engine(CAPABILITIES);
     let _ = receive(&mut engine, BYTES);
     let early = message(1, &pattern());
@@ -79,7 +79,7 @@ fn what_is_not_one_message_in_its_turn_is_awaited_whole() {
 }
 
 #[test]
-fn a_link_whose_frames_are_counted_brings_them_whole() {
+fn frames_on_a_link_with_replay_are_received_whole() {
     let mut engine = engine(Capabilities { replay: true, ..CAPABILITIES });
     let _ = receive(&mut engine, BYTES);
     let frame = message(0, &pattern());
@@ -97,7 +97,7 @@ fn a_sender_without_credit_is_found_out() {
 }
 
 #[test]
-fn a_receive_fails_whose_peer_is_gone_in_the_middle() {
+fn a_receive_fails_if_its_peer_fails_in_the_middle() {
     let mut engine = engine(CAPABILITIES);
     let (op, region) = receive(&mut engine, BYTES);
     let frame = message(0, &pattern());
@@ -110,7 +110,7 @@ fn a_receive_fails_whose_peer_is_gone_in_the_middle() {
 }
 
 #[test]
-fn a_piece_that_was_asked_for_is_taken_while_it_comes() {
+fn an_expected_piece_cuts_through() {
     let mut engine = engine(CAPABILITIES);
     let (op, region) = receive(&mut engine, BYTES);
     let mut request = Vec::new();

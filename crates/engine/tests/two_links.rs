@@ -1,4 +1,4 @@
-//! Which of two links short messages take, and what passes beside them.
+//! Choice between two links for short messages, and passing of long ones.
 
 mod network;
 
@@ -10,11 +10,11 @@ use wire::{Capabilities, Frame, RailId};
 
 const ENVELOPE: Envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
 
-/// With credit enough that none is given back.
+/// Credit is large enough that none is returned.
 const CAPABILITIES: Capabilities =
     Capabilities { credit_bytes: 1 << 20, credit_wanted: 1 << 20, ..TWO_LINKS.capabilities };
 
-/// An engine with these links to process 1, opened in this order.
+/// Creates an engine with these links to process 1, opened in this order.
 fn engine(rails: &[u8]) -> Engine {
     let links: Vec<_> = rails.iter().map(|&rail| (rail, CAPABILITIES)).collect();
     engine_with(&links)
@@ -26,17 +26,17 @@ fn engine_with(links: &[(u8, Capabilities)]) -> Engine {
     for &(number, capabilities) in links {
         let rail = RailId(number);
         engine.handle_up(peer_id(1), rail, capabilities);
-        assert!(engine.poll_frame(peer_id(1), rail, &mut frame), "the greeting");
+        assert!(engine.poll_frame(peer_id(1), rail, &mut frame), "the resume");
         engine.handle_posted(peer_id(1), rail, &mut frame, Posted::Done);
-        let mut greeting = Vec::new();
+        let mut resume = Vec::new();
         let name = Incarnation { rail: number, epoch: 1 };
-        packet::emit_resume(&mut greeting, name, 0, true);
-        assert_eq!(engine.handle_frame(peer_id(1), rail, &greeting), Ok(()));
+        packet::emit_resume(&mut resume, name, 0, true);
+        assert_eq!(engine.handle_frame(peer_id(1), rail, &resume), Ok(()));
     }
     engine
 }
 
-/// Sends a short message at once: the link it takes, and the frame.
+/// Sends a short message at once; returns its link and the frame.
 fn send(engine: &mut Engine) -> (RailId, Vec<u8>) {
     let mut frame = Frame::default();
     let rail = engine.submit_short(peer_id(1), ENVELOPE, &Region::owned(8), &mut frame);
@@ -46,7 +46,7 @@ fn send(engine: &mut Engine) -> (RailId, Vec<u8>) {
     (rail, head)
 }
 
-/// Takes in a frame with a message that is waited for.
+/// Delivers a frame with an expected message.
 fn receive(engine: &mut Engine, rail: RailId, frame: &[u8]) {
     let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
     let op = engine.submit_receive(Some(peer_id(1)), selector, &Region::owned(8));
@@ -54,7 +54,8 @@ fn receive(engine: &mut Engine, rail: RailId, frame: &[u8]) {
     assert!(engine.take(op).is_some());
 }
 
-/// Both ends send what is short over the same link, so that an answer comes back the way of the question.
+/// Both ends send short messages over the same link, so that a reply comes back over the link of
+/// the request.
 #[test]
 fn short_messages_take_the_first_rail_whichever_link_opened_first() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
@@ -62,9 +63,9 @@ fn short_messages_take_the_first_rail_whichever_link_opened_first() {
     }
 }
 
-/// What has come is said in answers: no frame goes for that alone.
+/// Replies carry the ACKs: no frame is sent for an ACK alone.
 #[test]
-fn questions_and_answers_are_all_that_passes() {
+fn requests_and_replies_need_no_other_frames() {
     let (mut one, mut other) = (engine(&[0, 1]), engine(&[0, 1]));
     let mut frame = Frame::default();
     for _ in 0..1000 {
@@ -80,8 +81,8 @@ fn questions_and_answers_are_all_that_passes() {
     }
 }
 
-/// Posts all that the engine has to send but over links that are `full` by then: how many frames each of two links got,
-/// and how many bodies.
+/// Posts all frames of the engine, except over links that are `full` by then. Returns the frames on
+/// each of two links, and the bodies.
 fn flush(engine: &mut Engine, room: &mut [usize; 2]) -> [(usize, usize); 2] {
     let mut sent = [(0, 0); 2];
     let mut frame = Frame::default();
@@ -101,9 +102,10 @@ fn flush(engine: &mut Engine, room: &mut [usize; 2]) -> [(usize, usize); 2] {
     sent
 }
 
-/// Bulk on a link of its own: what is short waits behind it neither in the engine nor in the network.
+/// With bulk data on a link of their own, short messages wait behind them neither in the engine nor
+/// in the network.
 #[test]
-fn what_is_short_passes_what_is_long() {
+fn short_messages_pass_long_ones() {
     const ANY: usize = usize::MAX;
     let passing = Capabilities { eager_max: 128, inline_max: 128, passes: true, ..CAPABILITIES };
     let carrying = Capabilities { rts_data_max: 1 << 20, ..CAPABILITIES };
@@ -129,14 +131,14 @@ fn what_is_short_passes_what_is_long() {
     let [(_, bodies), (_, pieces)] = flush(&mut engine, &mut [ANY, ANY]);
     assert!(bodies == 0 && pieces > 8, "the rest goes where it belongs");
     assert_eq!(send(&mut engine).0, RailId(0), "of which no word has come");
-    assert!(engine.counters().refusals == 0);
+    assert!(engine.counters().violations == 0);
 }
 
 #[test]
 fn a_link_that_passes_another_carries_all_when_that_is_lost() {
     let passing = Capabilities { passes: true, ..CAPABILITIES };
     let mut engine = engine_with(&[(0, passing), (1, CAPABILITIES)]);
-    assert_eq!(engine.handle_link_down(peer_id(1), RailId(1), true), Loss::Borne);
+    assert_eq!(engine.handle_link_down(peer_id(1), RailId(1), true), Loss::Tolerated);
     engine.submit_send(peer_id(1), ENVELOPE, &Region::owned(1000), SendMode::Standard);
     let [(_, bodies), _] = flush(&mut engine, &mut [usize::MAX; 2]);
     assert_eq!(bodies, 1);

@@ -516,7 +516,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         "of those that asked first, those that did so for want of credit only",
     ),
     counts("pieces_sent", |all| all.engine.pieces, "pieces of messages that asked first"),
-    counts("pieces_packed", |all| all.engine.packed, "pieces of them that were compressed"),
+    counts("pieces_packed", |all| all.engine.compressed, "pieces of them that were compressed"),
     counts(
         "bytes_before_compression",
         |all| all.engine.uncompressed_bytes,
@@ -530,7 +530,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     ),
     counts(
         "strategy_violations",
-        |all| all.engine.refusals,
+        |all| all.engine.violations,
         "peers for which the strategy chose what no frame may hold, and fifo went on",
     ),
     counts(

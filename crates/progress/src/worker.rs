@@ -355,7 +355,7 @@ impl Worker {
         if self.has_loose_ends {
             self.look_at_ends();
         }
-        while let Some(refusal) = self.engine.poll_refusal() {
+        while let Some(refusal) = self.engine.poll_violation() {
             self.journal.print(&[refusal]);
         }
         if self.journal.has_faults() {
@@ -535,7 +535,7 @@ impl Worker {
 
     /// As [`Worker::is_quiet`], but for what would be said in closed contexts to peers to which no way is found yet.
     pub fn is_quiet_but_for_closed(&self) -> bool {
-        self.engine.is_idle_but_for_closed() && self.is_flushed()
+        self.engine.is_idle_but_for_revoked() && self.is_flushed()
     }
 
     fn is_flushed(&self) -> bool {

@@ -25,7 +25,7 @@ fn all_that_live_hear_whoever_else_is_dead() {
         job.run();
         for rank in (0..size).filter(|rank| !dead.contains(rank)) {
             let worker = &mut job.cores[rank];
-            assert_eq!(worker.engine.closed_by(CONTEXT), Some(failed), "seed {seed}, rank {rank}");
+            assert_eq!(worker.engine.revoked_by(CONTEXT), Some(failed), "seed {seed}, rank {rank}");
             let end = worker.engine.take(waiting[rank]).map(|end| end.outcome);
             assert_eq!(end, Some(Outcome::PeerFailed), "seed {seed}, rank {rank}");
             assert!(worker.is_quiet(), "seed {seed}: rank {rank} still tells");
@@ -97,7 +97,7 @@ fn members_that_are_not_known_yet_are_told_when_they_are() {
     job.cores[3].close_context(other, PeerId(1));
     job.run();
     let knowing = |job: &Job| {
-        job.cores.iter().filter(|worker| worker.engine.closed_by(other).is_some()).count()
+        job.cores.iter().filter(|worker| worker.engine.revoked_by(other).is_some()).count()
     };
     assert_eq!(knowing(&job), 1);
     KNOWS_OTHER.set(true);

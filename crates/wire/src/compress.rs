@@ -1,16 +1,16 @@
-//! Packed bytes: a piece of a message as a Zstandard frame (RFC 8878).
+//! Compression of message pieces into Zstandard frames (RFC 8878).
 //!
-//! One codec, at one level. On a core of 2023, Zstandard's first level packs what scientific programs
-//! send at 0.3 to 0.7 GB/s into a quarter to nine tenths of the bytes that LZ4 needs at up to twice that
-//! speed. Both keep a link of 118 MB/s busy, and one of 10 MB/s is the faster the less it has to carry; a
-//! link of more than some 500 MB/s is not worth packing for with either.
+//! There is one codec, at one level. On a CPU core of 2023, Zstandard's level 1 compresses typical
+//! scientific data at 0.3 to 0.7 GB/s. Its output is a quarter to nine tenths the size of LZ4's,
+//! which is up to twice as fast. Both keep a link of 118 MB/s busy; on one of 10 MB/s the smaller
+//! output wins. Above some 500 MB/s, compression pays with neither.
 
 use std::fmt;
 
 use memory::Region;
 use zstd::bulk::{Compressor, Decompressor};
 
-/// Packs and unpacks; its tables and memory serve one piece after the other.
+/// Compressor and decompressor; tables and buffers are reused from piece to piece.
 #[derive(Default)]
 pub struct Codec {
     compressor: Option<Compressor<'static>>,
@@ -20,7 +20,7 @@ pub struct Codec {
 }
 
 impl Codec {
-    /// `bytes` in at most `bytes_max`; none where they do not fit.
+    /// Compresses `bytes` to at most `bytes_max`; `None` if they do not fit.
     pub fn compress(&mut self, bytes: &[u8], bytes_max: usize) -> Option<Box<[u8]>> {
         let compressor = match &mut self.compressor {
             Some(compressor) => compressor,
@@ -31,8 +31,8 @@ impl Codec {
         (compressed.len() <= bytes_max).then(|| compressed.into_boxed_slice())
     }
 
-    /// As [`Codec::pack`], wherever the bytes lie. They are read once: who changes them meanwhile gets
-    /// some mixture compressed.
+    /// Compresses a region like [`Codec::compress`]. Bytes are read once, so a concurrent change
+    /// yields a compressed mixture.
     pub fn compress_region(&mut self, bytes: &Region, bytes_max: usize) -> Option<Box<[u8]>> {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
@@ -42,10 +42,10 @@ impl Codec {
         compressed
     }
 
-    /// What was compressed, if it is `len` bytes, no more than [`UNPACKED_MAX`]; the memory taken for it
-    /// is no larger, whatever `compressed` says.
+    /// Decompresses to exactly `len` bytes, at most [`UNCOMPRESSED_MAX`]; `None` otherwise. Memory
+    /// use is bounded by `len`, whatever `compressed` claims.
     pub fn decompress(&mut self, compressed: &[u8], len: usize) -> Option<&[u8]> {
-        if len > UNPACKED_MAX {
+        if len > UNCOMPRESSED_MAX {
             return None;
         }
         let decompressor = match &mut self.decompressor {
@@ -67,10 +67,10 @@ impl fmt::Debug for Codec {
     }
 }
 
-/// The longest piece that is compressed, in bytes.
-pub const UNPACKED_MAX: usize = 1 << 20;
+/// Longest piece that is compressed, in bytes.
+pub const UNCOMPRESSED_MAX: usize = 1 << 20;
 
-/// The fastest that still codes by entropy.
+/// Fastest level that still uses entropy coding.
 const LEVEL: i32 = 1;
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_repeats_gets_short_and_what_does_not_is_refused() {
+    fn repetitive_data_shrinks_and_random_data_is_refused() {
         let mut compressor = Codec::default();
         let zeros = vec![0; 64 << 10];
         let compressed = compressor.compress(&zeros, 1000).unwrap();
@@ -101,9 +101,9 @@ mod tests {
         let mut compressor = Codec::default();
         let bytes = vec![7; 100_000];
         let compressed = compressor.compress(&bytes, bytes.len()).unwrap();
-        for len in [0, 1, 99_999, 100_001, UNPACKED_MAX, UNPACKED_MAX + 1, usize::MAX] {
+        for len in [0, 1, 99_999, 100_001, UNCOMPRESSED_MAX, UNCOMPRESSED_MAX + 1, usize::MAX] {
             assert_eq!(compressor.decompress(&compressed, len), None, "{len} bytes");
-            assert!(compressor.decompressed.capacity() <= UNPACKED_MAX);
+            assert!(compressor.decompressed.capacity() <= UNCOMPRESSED_MAX);
         }
         assert_eq!(
             compressor.decompress(&compressed, bytes.len()),
@@ -116,7 +116,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..<_>::default() })]
 
         #[test]
-        fn what_is_packed_comes_back(run in prop::collection::vec(any::<u8>(), 1..300), times in 1..200usize) {
+        fn compressed_data_is_restored(run in prop::collection::vec(any::<u8>(), 1..300), times in 1..200usize) {
             let bytes = run.repeat(times);
             let mut compressor = Codec::default();
             let compressed = compressor.compress(&bytes, bytes.len() + 64).unwrap();
@@ -132,9 +132,9 @@ mod tests {
             let bytes = run.repeat(20);
             let mut compressor = Codec::default();
             let mut compressed = compressor.compress(&bytes, bytes.len() + 64).unwrap().to_vec();
-            for (at, byte) in damage {
-                let at = at.index(compressed.len());
-                compressed[at] = byte;
+            for (index, byte) in damage {
+                let offset = index.index(compressed.len());
+                compressed[offset] = byte;
             }
             compressed.truncate(cut.index(compressed.len() + 1));
             let decompressed = compressor.decompress(&compressed, bytes.len());

@@ -1,31 +1,32 @@
-//! What a link and a machine cost: predictions of when bytes arrive, and how they are learned.
+//! Cost model of links and machines: predicts when bytes arrive, and learns from traffic.
 //!
-//! A frame of `n` bytes keeps its link busy for `busy(n)` and has arrived `latency` after its last byte
-//! left: `arrival(n) = busy(n) + latency`, the gap of LogGP being `busy(0)`. The busy time is a
-//! piecewise-linear curve over powers of four (4 KB pages, segments and caches all bend it), rising, and
-//! straight beyond its end.
+//! A frame of `n` bytes keeps its link busy for `busy(n)` and arrives `latency` after its last byte
+//! left: `arrival(n) = busy(n) + latency`. The gap of LogGP is `busy(0)`. The busy time is a
+//! rising, piecewise-linear curve over powers of four, because 4 KB pages, segments and caches all
+//! bend it. Beyond its end the curve is straight.
 //!
-//! Traffic refines the curve where it was observed, and, as long as nothing is known there, elsewhere in
-//! proportion. A process that slept while its frame was under way observes nonsense, so that one sample
-//! moves a prediction by an eighth at most; twenty that agree follow a link that became ten times slower.
+//! Traffic refines the curve where it was observed; elsewhere the curve is scaled until
+//! observations exist. A process that slept while its frame was in flight observes nonsense, so one
+//! sample moves a prediction by an eighth at most. Twenty samples that agree follow a link that
+//! became ten times slower.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What one link costs in one direction. Times are kept in picoseconds: a byte takes less than a
-/// nanosecond in shared memory.
+/// Cost of one link in one direction. Times are stored in picoseconds, since a byte takes less than
+/// a nanosecond in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     latency_ns: u64,
-    /// Busy time of a frame of [`KNOTS`] bytes each; never falls.
+    /// Busy time of a frame of each size in [`KNOTS`]; never falls.
     busy_ps: [u64; KNOTS.len()],
-    /// How often each was observed lately, up to [`HEARD_MAX`].
+    /// Number of recent observations of each, up to [`HEARD_MAX`].
     heard: [u8; KNOTS.len()],
     latency_heard: u8,
 }
 
 impl Cost {
-    /// A link that is as good with all sizes: the first guess, from what its kind is known for.
+    /// Creates the cost of a link with one rate for all sizes: the first guess for a kind of link.
     pub fn linear(latency_ns: u64, gap_ns: u64, bytes_per_s: u64) -> Self {
         let gap_ps = gap_ns.saturating_mul(1000);
         let time = |bytes: u64| scale(bytes, PS_PER_S, bytes_per_s.max(1));
@@ -33,8 +34,9 @@ impl Cost {
         Self::of(latency_ns, busy_ps)
     }
 
-    /// A link of which the busy time was measured at some sizes, in rising order; straight between
-    /// them, and nothing measured twice. Without a point it costs nothing.
+    /// Creates the cost of a link whose busy time was measured at some sizes, in rising order and
+    /// without duplicates. The curve is straight between them; without points the link costs
+    /// nothing.
     pub fn measured(latency_ns: u64, points: &[(u64, u64)]) -> Self {
         let known: Vec<(u64, u64)> =
             points.iter().map(|&(bytes, ns)| (bytes, ns.saturating_mul(1000))).collect();
@@ -51,43 +53,43 @@ impl Cost {
         Self { latency_ns, busy_ps, heard: [0; KNOTS.len()], latency_heard: 0 }
     }
 
-    /// From a frame's last byte leaving to its arrival, one way.
+    /// One-way time from a frame's last byte leaving to its arrival.
     pub fn latency_ns(&self) -> u64 {
         self.latency_ns
     }
 
-    /// How long an empty frame keeps the link, or its sender, from the next one.
+    /// Time for which an empty frame delays the next one.
     pub fn gap_ns(&self) -> u64 {
         self.busy_ps[0].div_ceil(1000)
     }
 
-    /// How long a frame keeps the link, or its sender, from the next one.
+    /// Time for which a frame of `bytes` bytes delays the next one.
     pub fn busy_ns(&self, bytes: u64) -> u64 {
         self.busy_ps(bytes).div_ceil(1000)
     }
 
-    /// From posting a frame on the idle link to its arrival, one way.
+    /// One-way time from posting a frame on the idle link to its arrival.
     pub fn arrival_ns(&self, bytes: u64) -> u64 {
         self.busy_ns(bytes).saturating_add(self.latency_ns)
     }
 
-    /// From a question of a few bytes to its answer.
+    /// Round-trip time of a request and a reply of a few bytes.
     pub fn round_trip_ns(&self) -> u64 {
         self.arrival_ns(KNOTS[1]).saturating_mul(2)
     }
 
-    /// What frames of this length carry, one behind the other.
+    /// Rate of back-to-back frames of this length.
     pub fn bytes_per_s(&self, bytes: u64) -> u64 {
         scale(bytes, PS_PER_S, self.busy_ps(bytes).max(1))
     }
 
-    /// What long frames have shown the link to carry, one behind the other; none where none was observed.
+    /// Observed rate of long back-to-back frames; `None` if none was observed.
     pub fn shown_bytes_per_s(&self) -> Option<u64> {
         let is_shown = KNOTS.iter().zip(self.heard).any(|(&knot, heard)| knot >= LONG && heard > 0);
         is_shown.then(|| self.bytes_per_s(LONG))
     }
 
-    /// The longest frame that keeps the link no longer than this; 0 where even the gap is longer.
+    /// Longest frame with at most this busy time; 0 if even the gap is longer.
     pub fn bytes_within(&self, busy_ns: u64) -> u64 {
         self.bytes_within_ps(busy_ns.saturating_mul(1000))
     }
@@ -111,8 +113,8 @@ impl Cost {
         KNOTS[at].saturating_add(more)
     }
 
-    /// Takes in how long a frame kept the link busy: from its turn on the link to the turn of the next,
-    /// or to the moment its memory was free, on a link that had nothing else to do meanwhile.
+    /// Learns from one frame's observed busy time. It runs until the link takes the next frame, or
+    /// until the memory is free on an otherwise idle link.
     pub fn learn(&mut self, bytes: u64, busy_ns: u64) {
         let longest = KNOTS[KNOTS.len() - 1];
         let predicted = self.busy_ps(bytes).max(1);
@@ -125,9 +127,9 @@ impl Cost {
         }
     }
 
-    /// One step of an average in the logarithm. It is as unsure of every knot, and of gap and rate, in
-    /// proportion to its value, as a Kalman filter would say: whatever made up most of the prediction is
-    /// corrected most.
+    /// Takes one step of an average in the logarithm. The uncertainty of every knot, of the gap and
+    /// of the rate is proportional to its value, as in a Kalman filter. The largest part of the
+    /// prediction is corrected most.
     fn learn_ps(&mut self, bytes: u64, observed: u64) {
         let at = segment(bytes);
         let before = self.busy_ps.map(|busy| busy.max(1) as f64);
@@ -155,7 +157,8 @@ impl Cost {
         self.note(if upper < 0.5 { at } else { at + 1 });
     }
 
-    /// What was observed last, next to knot `at`, holds; what contradicts it gives way.
+    /// Restores a rising curve: the latest observation next to knot `at` stays, contradicting knots
+    /// change.
     fn keep_rising(&mut self, at: usize, is_slower: bool) {
         let holds = if is_slower { at } else { at + 1 };
         for knot in (0..holds).rev() {
@@ -166,7 +169,7 @@ impl Cost {
         }
     }
 
-    /// Counts an observation. What was not observed for long follows the others again.
+    /// Counts an observation. Knots that were not observed for long follow the others again.
     fn note(&mut self, knot: usize) {
         if self.heard[knot] == HEARD_MAX {
             self.heard = self.heard.map(|heard| if heard > 1 { heard / 2 } else { heard });
@@ -174,8 +177,8 @@ impl Cost {
         self.heard[knot] += 1;
     }
 
-    /// Takes in a one-way latency (half of a round trip less the busy times). A sample is late for many
-    /// reasons and early for none, so that the prediction stays near the least.
+    /// Learns from a one-way latency (half of a round trip less the busy times). Samples may be
+    /// late for many reasons but never early, so the prediction stays near the minimum.
     pub fn learn_latency(&mut self, latency_ns: u64) {
         let observed = latency_ns.clamp(1, LATENCY_MAX_NS) as f64;
         let predicted = self.latency_ns.max(1) as f64;
@@ -186,15 +189,15 @@ impl Cost {
     }
 }
 
-/// By how much a prediction follows a sample, both as logarithms.
+/// Fraction of a sample's surprise that a prediction follows; both are logarithms.
 fn step(surprise: f64, is_new: bool, gain_up: f64) -> f64 {
     let (trust, up, down) =
         if is_new { (TRUST_NEW, GAIN_NEW, 1.0) } else { (TRUST, gain_up, GAIN_DOWN) };
     surprise.clamp(-trust, trust) * if surprise > 0.0 { up } else { down }
 }
 
-/// Steps of two summands, so that their sum makes `step`, each in proportion to its part of it and to
-/// how little is known of it.
+/// Splits `step` between two summands, in proportion to each one's share of the sum and its
+/// uncertainty.
 fn apportion(step: f64, one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
     let sum = one.0 + other.0;
     let (first, second) = (one.0 / sum, other.0 / sum);
@@ -202,49 +205,49 @@ fn apportion(step: f64, one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
     (by * first * one.1, by * second * other.1)
 }
 
-/// What this machine costs, whatever the link.
+/// Cost of operations on this machine, independent of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostCost {
-    /// To begin a copy.
+    /// Start of a copy.
     pub copy_ns: u64,
-    /// A byte copied between caches, in picoseconds: up to [`HostCost::NEAR_MAX`] bytes.
+    /// Each byte of a copy between caches, up to [`HostCost::NEAR_MAX`] bytes, in picoseconds.
     pub near_ps_per_byte: u64,
-    /// A byte of a longer copy, in picoseconds.
+    /// Each byte of a longer copy, in picoseconds.
     pub far_ps_per_byte: u64,
-    /// One more element in the vector of a gathering send.
+    /// Each further element of the vector of a gathering send.
     pub vector_ns: u64,
     /// A system call that sends a few bytes.
     pub call_ns: u64,
-    /// A byte of a long piece that is packed ([`crate::pack`]), in picoseconds…
+    /// Compression of each byte of a long piece ([`crate::compress`]), in picoseconds.
     pub compress_ps_per_byte: u64,
-    /// …and unpacked.
+    /// Decompression of each byte, in picoseconds.
     pub decompress_ps_per_byte: u64,
-    /// What a thread is late that sleeps until a time.
+    /// Wake-up latency of a thread that sleeps until a deadline.
     pub wake_ns: u64,
 }
 
 impl HostCost {
-    /// The longest copy that stays in a second-level cache, with both its ends.
+    /// Longest copy whose source and destination fit a second-level cache.
     pub const NEAR_MAX: u64 = 256 << 10;
 
-    /// A cache line's way from core to core and back into the engine, on servers of these years.
+    /// Transfer of a cache line between CPU cores and back into the engine, on current servers.
     pub const NEIGHBOUR_NS: u64 = 200;
 
-    /// Whether a machine can be like that: one that is watched by a tool, instruction by instruction, seems
-    /// a thousand times slower than it is.
+    /// True if a real machine can have these costs. Under an instrumenting tool, a machine seems a
+    /// thousand times slower.
     pub fn is_plausible(&self) -> bool {
         self.near_ps_per_byte.max(self.far_ps_per_byte) <= SLOWEST_PS_PER_BYTE
             && self.call_ns.max(self.vector_ns) <= SLOWEST_CALL_NS
     }
 
-    /// How long it takes to copy so many bytes.
+    /// Time to copy `bytes` bytes.
     pub fn copy_ns(&self, bytes: u64) -> u64 {
         let near = bytes.min(Self::NEAR_MAX).saturating_mul(self.near_ps_per_byte);
         let far = bytes.saturating_sub(Self::NEAR_MAX).saturating_mul(self.far_ps_per_byte);
         self.copy_ns.saturating_add(near.saturating_add(far).div_ceil(1000))
     }
 
-    /// How many bytes are copied in this time.
+    /// Number of bytes copied within `ns`.
     pub fn bytes_copied_in(&self, ns: u64) -> u64 {
         let Some(left_ns) = ns.checked_sub(self.copy_ns) else { return 0 };
         let ps = left_ns.saturating_mul(1000);
@@ -253,18 +256,21 @@ impl HostCost {
         if near < Self::NEAR_MAX { near } else { near + left_ps / self.far_ps_per_byte.max(1) }
     }
 
-    /// How long it takes to pack so many bytes of a piece.
+    /// Time to compress `bytes` bytes of a piece.
     pub fn compression_ns(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(self.compress_ps_per_byte).div_ceil(1000)
     }
 
-    /// How short packing must make `bytes` bytes for them to arrive sooner over a link that is busy for
-    /// `queue_ns` yet: as long, packing costs nothing. The receiver, taken to be a machine like this one,
-    /// unpacks afterwards. 0 where no packing is to be hoped for that saves a sixteenth of the time.
+    /// Returns the size to which `bytes` bytes must be compressed to arrive sooner, on a link that
+    /// stays busy for `queue_ns`.
     ///
-    /// In a crowd nothing is free: who packs keeps others from the core, and the link, which waits for them, is
-    /// rarely what all wait for. It must save eight times what it takes, which is thrice what a sample takes that lies in the
-    /// caches.
+    /// During `queue_ns`, compression is free. The receiver decompresses afterwards; it is assumed
+    /// to be a machine like this one. Returns 0 if compression cannot be expected to save a
+    /// sixteenth of the time.
+    ///
+    /// On an oversubscribed node nothing is free: compression takes CPU time from other ranks, and
+    /// the link is rarely the bottleneck. Compression must then save eight times its cost, taken as
+    /// three times that of a sample that lies in the caches.
     pub fn compressed_max(
         &self,
         cost: &Cost,
@@ -273,7 +279,7 @@ impl HostCost {
         is_oversubscribed: bool,
     ) -> u64 {
         let whole_ns = cost.busy_ns(bytes);
-        let saved_ns = whole_ns - whole_ns / PACKING_SAVES;
+        let saved_ns = whole_ns - whole_ns / COMPRESSION_SAVES;
         let compression_ns = self.compression_ns(bytes);
         let decompression_ns = bytes.saturating_mul(self.decompress_ps_per_byte).div_ceil(1000);
         let (by_ns, other_ns) = if is_oversubscribed {
@@ -286,11 +292,12 @@ impl HostCost {
             )
         };
         let most = cost.bytes_within(by_ns.saturating_sub(other_ns)).min(bytes - bytes / 20);
-        if most < bytes / PACKS_TO { 0 } else { most }
+        if most < bytes / COMPRESSES_TO { 0 } else { most }
     }
 
-    /// Shared memory between two awake processes of this machine: a frame costs a few cache lines on
-    /// their way from core to core, which is the latency, and the sender's copy.
+    /// Cost of shared memory between two awake processes of this machine. A frame costs the
+    /// transfer of a few cache lines between CPU cores, which is the latency, and the sender's
+    /// copy.
     pub fn shared_memory(&self, latency_ns: u64) -> Cost {
         let gap_ns = latency_ns / 2;
         Cost::measured(latency_ns, &KNOTS.map(|bytes| (bytes, gap_ns + self.copy_ns(bytes))))
@@ -298,7 +305,7 @@ impl HostCost {
 }
 
 impl Default for HostCost {
-    /// A server of these years, until it is measured.
+    /// A current server, until it is measured.
     fn default() -> Self {
         Self {
             copy_ns: 10,
@@ -313,8 +320,8 @@ impl Default for HostCost {
     }
 }
 
-/// Whether links are so nearly alike that they count as equal: costs are not known so well that a share should
-/// follow the difference.
+/// True if links are similar enough to count as equal. Costs are not known precisely enough for
+/// shares to follow small differences.
 pub fn are_alike<'a>(links: impl Iterator<Item = &'a Cost>) -> bool {
     let busy_ps = links.map(|cost| cost.busy_ps(LONG));
     let (least, most) =
@@ -322,14 +329,14 @@ pub fn are_alike<'a>(links: impl Iterator<Item = &'a Cost>) -> bool {
     most.saturating_mul(2) < least.saturating_mul(3)
 }
 
-/// Shares of a message, one for each link, that arrive together and sum up to `bytes`. A link is its
-/// cost and the time for which it is busy already, in nanoseconds.
+/// Splits a message into one share for each link, so that all shares arrive together and sum up to
+/// `bytes`. A link is its cost and its remaining busy time in nanoseconds.
 ///
-/// The common time of arrival is the least `t` with `Σ bytesᵢ(t − backlogᵢ − latencyᵢ) ≥ bytes`, found by
-/// halving (water-filling). Shares lie in the order of the links and meet at page boundaries. A link
-/// that would carry less than a page, or less than 1/64 of the message, gets none. So the best link
-/// carries a page less than it would alone for each page that rounding may add: shares are never
-/// predicted to arrive later than the whole by the best link.
+/// The common arrival time is the least `t` with `Σ bytesᵢ(t − backlogᵢ − latencyᵢ) ≥ bytes`, found
+/// by bisection (water-filling). Shares follow the order of the links and meet at page boundaries.
+/// A link that would carry less than a page, or less than 1/64 of the message, gets none. Rounding
+/// may add a page to a share; the best link gives up a page for each of these. Shares are therefore
+/// never predicted to arrive later than the whole message by the best link.
 ///
 /// # Panics
 /// Without a link.
@@ -351,7 +358,7 @@ pub fn split(bytes: u64, links: &[(&Cost, u64)]) -> Vec<u64> {
     }
 }
 
-/// When a share of a link has arrived, in nanoseconds from now; at once where there is none. The link as in
+/// Arrival time of a share, in nanoseconds from now; 0 for an empty share. The link is as in
 /// [`split`].
 pub fn finish_ns(link: (&Cost, u64), share: u64) -> u64 {
     finish_ps(link, share).div_ceil(1000)
@@ -362,7 +369,8 @@ fn finish_ps((cost, backlog_ns): (&Cost, u64), share: u64) -> u64 {
     if share == 0 { 0 } else { cost.busy_ps(share).saturating_add(before_ns.saturating_mul(1000)) }
 }
 
-/// Shares in whole pages, but for the message's end. The best link alone would be done by the limit.
+/// Computes shares in whole pages, except at the message's end. The best link alone would be done
+/// by the limit.
 fn fill(bytes: u64, links: &[(&Cost, u64)], used: &[bool], best: usize) -> Vec<u64> {
     let limit = finish_ps(links[best], bytes);
     let within = |at: usize, ps: u64| {
@@ -386,7 +394,8 @@ fn fill(bytes: u64, links: &[(&Cost, u64)], used: &[bool], best: usize) -> Vec<u
             share
         })
         .collect();
-    // Rounding down has left over a page of each link at most; more only beyond all times.
+    // Rounding down leaves over at most a page for each link; more remains only at the limit of the
+    // number range.
     let many = left.saturating_sub(links.len() as u64);
     shares[best] += many;
     left -= many;
@@ -404,7 +413,7 @@ fn fill(bytes: u64, links: &[(&Cost, u64)], used: &[bool], best: usize) -> Vec<u
     shares
 }
 
-/// The line through the two points next to `bytes`.
+/// Interpolates between the two points next to `bytes`.
 fn interpolate(points: &[(u64, u64)], bytes: u64) -> u64 {
     let above = points.partition_point(|&(size, _)| size < bytes);
     match points {
@@ -430,18 +439,18 @@ fn interpolate(points: &[(u64, u64)], bytes: u64) -> u64 {
     }
 }
 
-/// The piece of the curve on which a size lies: from the knot of this index to the next.
+/// Index of the curve segment that holds a size: from that knot to the next.
 fn segment(bytes: u64) -> usize {
     KNOTS.partition_point(|&knot| knot <= bytes).clamp(1, KNOTS.len() - 1) - 1
 }
 
-/// `value × by / over`, rounded down; the greatest number where it is greater.
+/// Returns `value × by / over`, rounded down and saturating.
 fn scale(value: u64, by: u64, over: u64) -> u64 {
     let scaled = u128::from(value) * u128::from(by) / u128::from(over);
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// `cost/1 LATENCY:HEARD BUSY:HEARD …`, in nanoseconds and picoseconds.
+/// Writes `cost/1 LATENCY:HEARD BUSY:HEARD …`, in nanoseconds and picoseconds.
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{COST_WORD} {}:{}", self.latency_ns, self.latency_heard)?;
@@ -452,7 +461,7 @@ impl fmt::Display for Cost {
     }
 }
 
-/// `host/3 COPY NEAR FAR VECTOR CALL PACK UNPACK WAKE`, in the units of the fields.
+/// Writes `host/3 COPY NEAR FAR VECTOR CALL COMPRESS DECOMPRESS WAKE`, in the units of the fields.
 impl fmt::Display for HostCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns, .. } = self;
@@ -465,30 +474,30 @@ impl fmt::Display for HostCost {
     }
 }
 
-/// Why a text is no cost.
+/// Reason why a text is not a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CostError {
-    /// It begins with another word, or one of a later version.
+    /// The first word is unknown, or of a later version.
     #[error("no cost of this version")]
     Version,
-    /// Too few fields, or too many.
+    /// The number of fields is wrong.
     #[error("{found} fields where {expected} belong")]
     Fields {
-        /// So many are right.
+        /// Required number of fields.
         expected: usize,
-        /// So many are there.
+        /// Number of fields found.
         found: usize,
     },
-    /// A field that is no number, or beyond its range.
+    /// A field is not a number, or out of range.
     #[error("field {field} is no number in its range")]
     Number {
-        /// Counted from 1.
+        /// Position, counted from 1.
         field: usize,
     },
-    /// A longer frame would take less time.
+    /// A busy time is lower than that of a shorter frame.
     #[error("field {field} is less than the one before")]
     Falling {
-        /// Counted from 1.
+        /// Position, counted from 1.
         field: usize,
     },
 }
@@ -519,22 +528,30 @@ impl FromStr for HostCost {
     fn from_str(text: &str) -> Result<Self, CostError> {
         let fields =
             fields(text, HOST_WORD, |_, field| number(field).filter(|&value| value <= HOST_MAX))?;
-        let [copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns, pack, unpack, wake_ns] =
-            fields;
+        let [
+            copy_ns,
+            near_ps_per_byte,
+            far_ps_per_byte,
+            vector_ns,
+            call_ns,
+            compress,
+            decompress,
+            wake_ns,
+        ] = fields;
         Ok(Self {
             copy_ns,
             near_ps_per_byte,
             far_ps_per_byte,
             vector_ns,
             call_ns,
-            compress_ps_per_byte: pack,
-            decompress_ps_per_byte: unpack,
+            compress_ps_per_byte: compress,
+            decompress_ps_per_byte: decompress,
             wake_ns,
         })
     }
 }
 
-/// The numbers behind a word, exactly so many and one space apart.
+/// Parses exactly `N` numbers after `word`, separated by single spaces.
 pub(crate) fn fields<const N: usize>(
     text: &str,
     word: &str,
@@ -555,55 +572,56 @@ pub(crate) fn fields<const N: usize>(
     Ok(values)
 }
 
-/// Digits alone, without a sign and without leading zeros, so that every value has one text.
+/// Parses digits without sign or leading zeros, so that every value has one text.
 pub(crate) fn number(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let plain = text == "0" || !text.starts_with('0');
     (digits && plain).then(|| text.parse().ok())?
 }
 
-/// Half a gigabyte a second.
+/// Half a gigabyte per second.
 const SLOWEST_PS_PER_BYTE: u64 = 2_000;
 const SLOWEST_CALL_NS: u64 = 50_000;
 
-/// Packing is to save at least such a part of a piece's time on the link…
-const PACKING_SAVES: u64 = 16;
-/// …that many times what a sample takes on both sides, where others want the cores…
+/// Compression must save at least this part of a piece's time on the link.
+const COMPRESSION_SAVES: u64 = 16;
+/// On an oversubscribed node it must save this multiple of a sample's cost on both sides.
 const COMPRESSION_OVERSUBSCRIBED: u64 = 24;
-/// …and where a piece would have to get shorter than such a part of itself, it is not tried.
-const PACKS_TO: u64 = 8;
+/// Compression is not tried if a piece would have to shrink below this part of itself.
+const COMPRESSES_TO: u64 = 8;
 
-/// The sizes at which the busy time is kept.
+/// Sizes at which the busy time is stored.
 pub const KNOTS: [u64; 10] =
     [0, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 
-/// The rate is that of frames as long as this: the gap does not count.
+/// Frame length at which the rate is taken, since the gap hardly counts.
 const LONG: u64 = 1 << 20;
 
 /// Shares meet at multiples of this.
 const PAGE: u64 = 4096;
-/// Times of arrival are found to this part.
+/// Arrival times are computed to this relative precision.
 const FINENESS: u64 = 1 << 22;
-/// No link is used for less than this part of a message.
+/// A link carries at least this part of a message, or nothing.
 const SHARES_MAX: u64 = 64;
 
-/// A sample counts as at most e times the prediction or an e-th of it…
+/// A sample counts as at most e times the prediction, and at least 1/e of it.
 const TRUST: f64 = 1.0;
-/// …and e² before anything was observed.
+/// Before the first observation the bound is e².
 const TRUST_NEW: f64 = 2.0;
-/// One sample raises a prediction by 13 % at most, and lowers it by 22 %: nothing is early by accident.
+/// One sample raises a prediction by 13 % at most, and lowers it by 22 %: samples are never early
+/// by accident.
 const GAIN_UP: f64 = 0.125;
 const GAIN_DOWN: f64 = 0.25;
 const GAIN_NEW: f64 = 0.5;
 /// Latencies rise by 3 % at most.
 const GAIN_LATE: f64 = 0.031_25;
-/// Observations remembered of one size; then all counts are halved.
+/// Observations remembered of one size; at this count all counts are halved.
 const HEARD_MAX: u8 = 31;
 
 const PS_PER_S: u64 = 1_000_000_000_000;
-/// A quarter of an hour for 4 MB: slower is no link.
+/// A quarter of an hour for 4 MB; anything slower is no usable link.
 const BUSY_MAX_PS: u64 = 1000 * PS_PER_S;
-/// As many seconds as TCP repeats for.
+/// Time for which TCP retransmits, in nanoseconds.
 const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
 const HOST_MAX: u64 = 1_000_000_000;
 

@@ -1,35 +1,35 @@
-//! What the engine hands to a rail, and what a rail says of itself.
+//! Frames that the engine gives to a rail, and the capabilities a rail declares.
 
 use memory::Region;
 
-/// A peer process: its rank in the job. The peer is everything known about the way there.
+/// A peer process, by its rank in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u32);
 
-/// One of the rails of this process, by the order in which they were opened.
+/// A rail of this process, numbered in the order of opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RailId(pub u8);
 
-/// Names a posted frame in the report that its memory may be reused.
+/// Identifies a posted frame when the rail reports that its memory may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameToken(pub u64);
 
-/// A frame on its way out: packet headers and short payloads in `head`, and at most one long payload,
-/// taken from where it lies, behind it.
+/// An outgoing frame: packet headers and short payloads in `head`, then at most one long payload,
+/// sent without a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
     /// Bytes built by the engine; never longer than the rail's `head_max`.
     pub head: Vec<u8>,
-    /// The payload of the last packet in `head`, if it was not copied there.
+    /// Payload of the last packet in `head`, if it was not copied there.
     pub body: Option<Body>,
-    /// Given back by the rail (`Event::Sent`) once `body`'s memory is no longer needed.
+    /// Returned by the rail (`Event::Sent`) once `body`'s memory is no longer needed.
     pub token: Option<FrameToken>,
 }
 
-/// Bytes `0..region.len()` of the application's memory that end a frame.
+/// Bytes `0..region.len()` of the application's memory, at the end of a frame.
 #[derive(Clone, Debug)]
 pub struct Body {
-    /// Where the bytes lie.
+    /// Memory that holds the bytes.
     pub region: Region,
 }
 
@@ -39,7 +39,7 @@ impl Frame {
         self.head.len() + self.body.as_ref().map_or(0, |body| body.region.len())
     }
 
-    /// Whether there is nothing in the frame.
+    /// True if the frame holds no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -52,53 +52,57 @@ impl Frame {
     }
 }
 
-/// What a rail can do on one link, stated when the link comes up. All sizes in bytes.
+/// Properties of a rail on one link, declared when the link comes up. All sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The longest frame (head and body) it takes.
+    /// Longest frame (head and body) that the rail accepts.
     pub frame_max: usize,
-    /// Payloads up to this length are copied into the head; longer ones travel as body.
+    /// Longest payload that is copied into the head; longer ones are sent as the body.
     pub inline_max: usize,
-    /// Messages up to this length go without asking first (eager), as far as credits allow.
+    /// Longest message that is sent eagerly, as far as credits allow.
     pub eager_max: usize,
-    /// How many bytes of a longer message go with its request, before the receiver has cleared it, as
-    /// far as credits allow; 0 where asking costs little.
+    /// Bytes of a longer message that follow its RTS before the CTS, as far as credits allow; 0 if
+    /// a round trip costs little.
     pub rts_data_max: usize,
-    /// So much of short messages is copied into one frame.
+    /// Bytes of short messages that are copied into one frame.
     pub aggregate_max: usize,
-    /// The shortest piece of a long message that is worth a frame of its own.
+    /// Shortest piece of a long message that is worth a frame of its own.
     pub piece_min: usize,
-    /// The longest that others should have to wait behind.
+    /// Longest piece that other messages should have to wait behind.
     pub piece_max: usize,
-    /// How many unmatched bytes each side accepts of the other from the beginning: the same for both.
+    /// Unmatched bytes that each side accepts from the other at the start; the same on both sides.
     pub credit_bytes: usize,
-    /// How many this side would accept for the link's sake; the rest is granted when the link is up.
+    /// Unmatched bytes that this side would accept for this link; the difference is granted when
+    /// the link is up.
     pub credit_wanted: usize,
-    /// Whether the receiver can fetch the sender's contiguous memory by itself (single copy).
+    /// True if the receiver can read the sender's contiguous memory itself (single copy).
     pub remote_read: bool,
-    /// Whether the sizes above follow what the link costs; else they are those of the rail's mechanism.
+    /// True if the sizes above are derived from the link's cost, false if the rail's mechanism
+    /// fixes them.
     pub adapts: bool,
-    /// Whether frames are to be kept until they have arrived, because other links can carry them if this one
-    /// dies. They are kept where either end wants it, if the link reopens; else both ends have to say the same.
+    /// True if this end wants frames stored until they are acknowledged, so that other links can
+    /// resend them. If the link reopens, one end's wish is enough; otherwise both must agree.
     pub replay: bool,
-    /// Whether the rail can open the link again when the network has failed it. Both ends say the same; frames
-    /// are kept for that where either end finds the peer far.
+    /// True if the rail can reopen the link after a network failure; both ends declare the same.
+    /// Frames are then stored if either end finds a long round trip.
     pub reopens: bool,
-    /// Whether a frame it takes is always copied in the call, body and all: nothing of it is ever held.
+    /// True if the rail always copies a frame within the call, body included, and never holds its
+    /// memory.
     pub copies: bool,
-    /// Whether the link is there for what is short, to pass what another to the same peer is busy with: while there
-    /// is another it carries no pieces of long messages, and only while that is busy the rest.
+    /// True if the link exists for short messages that overtake a busy link to the same peer. While
+    /// another link is open, it carries no pieces of long messages. It carries short messages only
+    /// while the other link is busy.
     pub passes: bool,
 }
 
-/// How many unmatched bytes processes accept of each other from the beginning, whichever of their links
-/// opens first on either side.
+/// Unmatched bytes that processes accept from each other at the start, whichever link opens first
+/// on either side.
 pub const FIRST_CREDIT_BYTES: usize = 64 << 10;
 
 /// Contiguous memory of a peer process on this node, for a single-copy transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRegion {
-    /// Address in the peer's own address space.
+    /// Address in the peer's address space.
     pub address: u64,
     /// Length in bytes.
     pub len: u64,

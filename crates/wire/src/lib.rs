@@ -1,8 +1,8 @@
-//! Every byte that crosses a rail, and the vocabulary that engine and drivers share.
+//! Formats of all bytes that cross a rail, and the types that engine and drivers share.
 //!
-//! A *rail* carries *frames* between two ranks; a frame is a sequence of *packets* (control before
-//! data), each a fixed header and, for some, a payload. Rails see frames as opaque bytes; only the
-//! engine parses packets. Nothing here trusts a byte it reads.
+//! A *rail* carries *frames* between two ranks. A frame is a sequence of *packets*, control before
+//! data. Each packet has a fixed header; some have a payload. Rails see frames as opaque bytes;
+//! only the engine parses packets. Parsers trust no byte they read.
 #![forbid(unsafe_code)]
 
 pub mod compress;

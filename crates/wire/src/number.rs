@@ -1,4 +1,5 @@
-//! Numbers of any size in few bytes: seven bits in each, the lowest first; all but the last have the eighth set.
+//! Variable-length integers (LEB128): seven bits per byte, lowest first; all bytes but the last
+//! have bit 7 set.
 
 /// Appends a number.
 pub fn append(bytes: &mut Vec<u8>, mut number: u64) {
@@ -9,7 +10,8 @@ pub fn append(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Takes a number off the beginning; none if there is none whole, or it is beyond 64 bits.
+/// Removes a number from the front of `bytes`. Returns `None` if it is incomplete or exceeds 64
+/// bits.
 pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {

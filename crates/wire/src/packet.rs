@@ -1,154 +1,155 @@
-//! Packets: what the engines of two ranks say to each other.
+//! Packets between the engines of two ranks.
 //!
 //! All numbers are little-endian. A packet begins with its kind; a payload follows its header
-//! directly. `sequence` counts the matching-bearing packets (`Eager`, `Request`) of a peer.
+//! directly. `sequence` counts the matching-bearing packets (`Eager`, `Rts`) of a peer.
 
 use std::num::NonZeroU64;
 
-/// What identifies a message to the receiver's matching.
+/// Fields by which the receiver matches a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Communicator and whether the message is a collective's.
+    /// Communicator, and a bit that marks collectives.
     pub context: u64,
-    /// The sender's rank in the communicator.
+    /// Sender's rank in the communicator.
     pub source: u32,
-    /// The tag.
+    /// Tag of the message.
     pub tag: i32,
-    /// Position among the messages of this peer, wrapping.
+    /// Position among the messages from this peer, wrapping.
     pub sequence: u32,
 }
 
-/// A packet, its payload borrowed from the frame it came in.
+/// A packet; its payload is borrowed from its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'a> {
     /// A whole message.
     Eager {
-        /// Whose message.
+        /// Matching fields.
         header: Header,
-        /// The sender's operation, if it waits to hear that the message was matched.
+        /// Sender's operation, if it waits to hear that the message was matched.
         acknowledge: Option<u32>,
-        /// The data.
+        /// Data of the message.
         payload: &'a [u8],
     },
-    /// A message asks to be sent (rendezvous): a long one, or a short one for want of credit.
+    /// Ready to send (RTS) of a rendezvous: for a long message, or a short one without credit.
     Rts {
-        /// Whose message.
+        /// Matching fields.
         header: Header,
-        /// The sender's operation.
+        /// Sender's operation.
         op: u32,
         /// Length of the message in bytes.
         bytes: u64,
-        /// How its data may come.
+        /// Transfer methods that the sender offers.
         rndv: RndvKind,
     },
-    /// A piece of the beginning of a message, sent ahead of the receiver's clear, or because it is taken in.
+    /// A piece from the beginning of a message, sent after the RTS before the CTS, or after a
+    /// `Grant`.
     RtsData {
-        /// The message's position among those of this peer, as in its request.
+        /// Position of the message among those of this peer, as in its RTS.
         sequence: u32,
-        /// Where the piece begins in the message.
+        /// Offset of the piece in the message, in bytes.
         offset: u64,
-        /// The piece.
+        /// Data of the piece.
         payload: &'a [u8],
     },
-    /// The receiver asks for the data of a request.
+    /// Clear to send (CTS): the receiver asks for the data of an RTS.
     Cts {
-        /// The sender's operation.
+        /// Sender's operation.
         op: u32,
-        /// The receiver's operation.
+        /// Receiver's operation.
         receiver: u32,
-        /// How many bytes from the beginning of the message it wants.
+        /// Number of bytes wanted, from the beginning of the message.
         wanted: u64,
     },
-    /// The receiver takes a short message in before a receive wants it, and has granted what it costs: all of it is to
-    /// come ahead.
+    /// The receiver accepts a short message before a receive matches it, and has granted the
+    /// credit. The sender answers with `RtsData` of the whole message.
     Grant {
-        /// The sender's operation.
+        /// Sender's operation.
         op: u32,
     },
-    /// A piece of a message that was asked for.
+    /// A piece of a message, after a CTS.
     Data {
-        /// The receiver's operation.
+        /// Receiver's operation.
         receiver: u32,
-        /// Where the piece begins in the message.
+        /// Offset of the piece in the message, in bytes.
         offset: u64,
-        /// The piece.
+        /// Data of the piece.
         payload: &'a [u8],
     },
-    /// As `Data`, packed ([`crate::pack`]).
+    /// Compressed `Data` ([`crate::compress`]).
     CompressedData {
-        /// The receiver's operation.
+        /// Receiver's operation.
         receiver: u32,
-        /// Where the piece begins in the message.
+        /// Offset of the piece in the message, in bytes.
         offset: u64,
-        /// Its length in the message, in bytes.
+        /// Uncompressed length in bytes.
         bytes: u32,
-        /// The piece, packed.
+        /// Compressed data of the piece.
         payload: &'a [u8],
     },
-    /// As `Ahead`, packed ([`crate::pack`]).
+    /// Compressed `RtsData` ([`crate::compress`]).
     CompressedRtsData {
-        /// The message's position among those of this peer, as in its request.
+        /// Position of the message among those of this peer, as in its RTS.
         sequence: u32,
-        /// Where the piece begins in the message.
+        /// Offset of the piece in the message, in bytes.
         offset: u64,
-        /// Its length in the message, in bytes.
+        /// Uncompressed length in bytes.
         bytes: u32,
-        /// The piece, packed.
+        /// Compressed data of the piece.
         payload: &'a [u8],
     },
-    /// The message of a sender's operation was matched, or fetched whole.
+    /// Finish (FIN): a sender's message was matched, or read completely.
     Fin {
-        /// The sender's operation.
+        /// Sender's operation.
         op: u32,
     },
-    /// The first word over a link whose frames may be kept until they have arrived, each time it opens.
+    /// First packet each time a link opens whose frames may be stored until acknowledged.
     Resume {
-        /// The sender's name for the link.
+        /// Sender's name for the link.
         link: Incarnation,
-        /// Counted frames that have arrived over it, in all its incarnations, wrapping.
+        /// Counted frames received over the link, in all its incarnations, wrapping.
         frames: u32,
-        /// Whether the sender wants frames to be kept: they are where either does.
+        /// True if the sender wants frames stored; one side's wish is enough.
         keeps: bool,
     },
-    /// At the beginning of a frame: so many counted frames have arrived over this link. A frame counts if
-    /// there is anything in it besides such words.
+    /// Cumulative acknowledgement of counted frames on this link, at the beginning of a frame. A
+    /// frame counts if it holds anything besides acknowledgements.
     Ack {
-        /// Their count over all incarnations of the link, wrapping.
+        /// Frames received over all incarnations of the link, wrapping.
         frames: u32,
-        /// Whether the sender waits to hear how many of its own have arrived.
+        /// True if the sender waits for an acknowledgement of its own frames.
         prompt: bool,
     },
-    /// No more frames are taken from a link, of whose frames so many have arrived, before it greets anew.
+    /// The sender discards further frames of a link until its next `Resume`.
     LinkDown {
-        /// The sender's name for the link.
+        /// Sender's name for the link.
         link: Incarnation,
-        /// Counted frames that have arrived over it, in all its incarnations, wrapping.
+        /// Counted frames received over the link, in all its incarnations, wrapping.
         frames: u32,
     },
-    /// The receiver has room for so many more unmatched bytes.
+    /// Credit returned by the receiver: room for more unmatched bytes.
     Credit {
-        /// Bytes given back.
+        /// Bytes of credit returned.
         bytes: u32,
     },
 }
 
-/// How one side calls a link that may open more than once.
+/// One side's name for a link that may open more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incarnation {
-    /// Its rail's number there.
+    /// Rail's number on that side.
     pub rail: u8,
-    /// How often it has opened there.
+    /// Number of times the link has opened on that side.
     pub epoch: u32,
 }
 
-/// How the data of a rendezvous travels.
+/// Method by which the data of a rendezvous travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RndvKind {
     /// The sender streams it after the CTS.
     Stream,
     /// The receiver may read it at this address of the sender's memory; else as `Stream`.
     Get(u64),
-    /// As `Get` if there is an address, else as `Stream`. The message is short and its sender waits for memory only:
+    /// Works as `Get` if there is an address, else as `Stream`. The message is short and its sender waits for memory only:
     /// the receiver may accept it before a receive matches ([`Packet::Grant`]).
     Short(Option<NonZeroU64>),
     /// The first bytes follow the RTS at once, the rest after the CTS. Without `cts` there is no rest.
@@ -160,7 +161,7 @@ pub enum RndvKind {
     },
 }
 
-/// What is wrong with a frame. Only a peer that does not speak this protocol causes one.
+/// Error in a frame. Only a peer that does not speak this protocol causes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The frame ends inside a packet.
@@ -169,10 +170,10 @@ pub enum FrameError {
         /// Bytes that are missing.
         missing: usize,
     },
-    /// A packet of a kind this version does not have.
+    /// The packet's kind is unknown in this version.
     #[error("a packet has the unknown kind {kind:#04x}")]
     Kind {
-        /// The byte found.
+        /// Value of the kind byte.
         kind: u8,
     },
 }
@@ -200,17 +201,17 @@ const GRANT: u8 = 0x24;
 
 /// Length of an eager packet's header in bytes.
 pub const EAGER_LEN: usize = 32;
-/// Length of a request in bytes.
+/// Length of an RTS in bytes.
 pub const RTS_LEN: usize = 44;
-/// Length of the header of a data packet, and of one sent ahead, in bytes.
+/// Length of the header of `Data` and `RtsData` in bytes.
 pub const DATA_LEN: usize = 20;
-/// Length of the header of either, packed, in bytes.
-pub const PACKED_LEN: usize = 24;
-/// Length of the word that says what has arrived, in bytes.
+/// Length of the header of `CompressedData` and `CompressedRtsData` in bytes.
+pub const COMPRESSED_LEN: usize = 24;
+/// Length of an `Ack` in bytes.
 pub const ACK_LEN: usize = 8;
-/// Length of a greeting, and of the word that a link is parted, in bytes.
+/// Length of `Resume` and `LinkDown` in bytes.
 pub const INCARNATION_LEN: usize = 12;
-/// The longest packet without payload, in bytes.
+/// Length of the longest packet without payload, in bytes.
 pub const CONTROL_MAX: usize = RTS_LEN;
 
 /// Appends the header of an eager packet whose payload of `len` bytes follows.
@@ -224,7 +225,7 @@ pub fn emit_eager(to: &mut Vec<u8>, header: &Header, acknowledge: Option<u32>, l
     to.extend_from_slice(&bytes);
 }
 
-/// Appends a request to send `bytes` bytes.
+/// Appends an RTS for `bytes` bytes.
 pub fn emit_rts(to: &mut Vec<u8>, header: &Header, op: u32, bytes: u64, rndv: RndvKind) {
     let (kind, detail) = match rndv {
         RndvKind::Stream => (RTS, 0),
@@ -247,7 +248,7 @@ pub fn emit_data(to: &mut Vec<u8>, receiver: u32, offset: u64, len: u32) {
     emit_piece(to, DATA, receiver, offset, len);
 }
 
-/// Appends the header of a piece sent ahead, whose payload of `len` bytes follows.
+/// Appends the header of `RtsData` whose payload of `len` bytes follows.
 pub fn emit_rts_data(to: &mut Vec<u8>, sequence: u32, offset: u64, len: u32) {
     emit_piece(to, RTS_DATA, sequence, offset, len);
 }
@@ -261,13 +262,14 @@ fn emit_piece(to: &mut Vec<u8>, kind: u8, of: u32, offset: u64, len: u32) {
     to.extend_from_slice(&packet);
 }
 
-/// Appends the header of a data packet of `bytes` bytes, whose packed payload of `len` bytes follows.
+/// Appends the header of `CompressedData` for `bytes` bytes; its compressed payload of `len` bytes
+/// follows.
 pub fn emit_compressed_data(to: &mut Vec<u8>, receiver: u32, offset: u64, bytes: u32, len: u32) {
-    emit_packed(to, DATA_COMPRESSED, receiver, offset, bytes, len);
+    emit_compressed(to, DATA_COMPRESSED, receiver, offset, bytes, len);
 }
 
-/// Appends the header of a piece of `bytes` bytes sent ahead, whose packed payload of `len` bytes
-/// follows.
+/// Appends the header of `CompressedRtsData` for `bytes` bytes; its compressed payload of `len`
+/// bytes follows.
 pub fn emit_compressed_rts_data(
     to: &mut Vec<u8>,
     sequence: u32,
@@ -275,15 +277,15 @@ pub fn emit_compressed_rts_data(
     bytes: u32,
     len: u32,
 ) {
-    emit_packed(to, RTS_DATA_COMPRESSED, sequence, offset, bytes, len);
+    emit_compressed(to, RTS_DATA_COMPRESSED, sequence, offset, bytes, len);
 }
 
-fn emit_packed(to: &mut Vec<u8>, kind: u8, of: u32, offset: u64, bytes: u32, len: u32) {
+fn emit_compressed(to: &mut Vec<u8>, kind: u8, of: u32, offset: u64, bytes: u32, len: u32) {
     emit_piece(to, kind, of, offset, len);
     to.extend_from_slice(&bytes.to_le_bytes());
 }
 
-/// Appends a clear to send.
+/// Appends a CTS.
 pub fn emit_cts(to: &mut Vec<u8>, op: u32, receiver: u32, wanted: u64) {
     let mut packet = [0; 20];
     packet[0] = CTS;
@@ -293,13 +295,13 @@ pub fn emit_cts(to: &mut Vec<u8>, op: u32, receiver: u32, wanted: u64) {
     to.extend_from_slice(&packet);
 }
 
-/// Appends the word that a short message is taken in.
+/// Appends a `Grant` for a short message.
 pub fn emit_grant(to: &mut Vec<u8>, op: u32) {
     to.extend_from_slice(&[GRANT, 0, 0, 0]);
     to.extend_from_slice(&op.to_le_bytes());
 }
 
-/// Appends a finish.
+/// Appends a FIN.
 pub fn emit_fin(to: &mut Vec<u8>, op: u32) {
     to.extend_from_slice(&[FIN, 0, 0, 0]);
     to.extend_from_slice(&op.to_le_bytes());
@@ -311,7 +313,7 @@ pub fn emit_credit(to: &mut Vec<u8>, bytes: u32) {
     to.extend_from_slice(&bytes.to_le_bytes());
 }
 
-/// Appends how many counted frames have arrived over this link, and perhaps the question for the peer's word.
+/// Appends an acknowledgement of `frames` counted frames; `prompt` asks for the peer's in return.
 #[inline]
 pub fn emit_ack(to: &mut Vec<u8>, frames: u32, prompt: bool) {
     let mut packet = [0; ACK_LEN];
@@ -320,7 +322,7 @@ pub fn emit_ack(to: &mut Vec<u8>, frames: u32, prompt: bool) {
     to.extend_from_slice(&packet);
 }
 
-/// Asks the receiver of a frame that begins with what has arrived to say the same at once.
+/// Sets the prompt flag of a frame that begins with an `Ack`.
 pub fn ask_prompt(frame: &mut [u8]) {
     if let Some(kind) = frame.first_mut()
         && *kind == ACK
@@ -329,8 +331,8 @@ pub fn ask_prompt(frame: &mut [u8]) {
     }
 }
 
-/// What has arrived, as a frame's first word says, whether the peer's word is awaited, and the rest of the
-/// frame; none where it begins with something else.
+/// Splits a leading `Ack` off a frame: frames received, prompt flag, and rest. `None` if the frame
+/// begins otherwise.
 #[inline]
 pub fn split_ack(frame: &[u8]) -> Option<(u32, bool, &[u8])> {
     let (word, rest) = frame.split_first_chunk::<ACK_LEN>()?;
@@ -341,7 +343,7 @@ pub fn split_ack(frame: &[u8]) -> Option<(u32, bool, &[u8])> {
     }
 }
 
-/// The greeting that a frame is, as its packet says it; none if it is anything else.
+/// Parses a frame that consists of one `Resume`; `None` for any other.
 pub fn parse_resume(frame: &[u8]) -> Option<(Incarnation, u32, bool)> {
     let word: &[u8; INCARNATION_LEN] = frame.try_into().ok()?;
     let keeps = match word[0] {
@@ -352,12 +354,12 @@ pub fn parse_resume(frame: &[u8]) -> Option<(Incarnation, u32, bool)> {
     Some((Incarnation { rail: word[1], epoch: u32_at(word, 4) }, u32_at(word, 8), keeps))
 }
 
-/// Appends a greeting: the first word over a link.
+/// Appends a `Resume`, the first packet over a link.
 pub fn emit_resume(to: &mut Vec<u8>, link: Incarnation, frames: u32, keeps: bool) {
     emit_incarnation(to, if keeps { RESUME_KEEPS } else { RESUME }, link, frames);
 }
 
-/// Appends the word that a link is parted.
+/// Appends a `LinkDown`.
 pub fn emit_link_down(to: &mut Vec<u8>, link: Incarnation, frames: u32) {
     emit_incarnation(to, LINK_DOWN, link, frames);
 }
@@ -370,10 +372,10 @@ fn emit_incarnation(to: &mut Vec<u8>, kind: u8, link: Incarnation, frames: u32) 
     to.extend_from_slice(&packet);
 }
 
-/// Takes the first packet off `frame`; `None` at its end.
+/// Removes the first packet from `frame`; `None` at its end.
 ///
 /// # Errors
-/// When the bytes are no packet of this protocol.
+/// If the bytes are no packet of this protocol.
 #[inline]
 pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError> {
     let Some(&kind) = frame.first() else { return Ok(None) };
@@ -411,7 +413,7 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
             }
         }
         DATA_COMPRESSED | RTS_DATA_COMPRESSED => {
-            let packet = take::<PACKED_LEN>(frame)?;
+            let packet = take::<COMPRESSED_LEN>(frame)?;
             let payload = take_payload(frame, u32_at(packet, 16) as usize)?;
             let (of, offset, bytes) = (u32_at(packet, 4), u64_at(packet, 8), u32_at(packet, 20));
             match kind {
@@ -440,8 +442,8 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
     Ok(Some(packet))
 }
 
-/// The one packet of a frame of `len` bytes of which only `beginning` is there, with as much of its payload; none where
-/// that is no message, or piece of one, that ends with the frame.
+/// Parses the beginning of a frame of `len` bytes that consists of one `Eager` or `Data` packet.
+/// The payload is what has arrived of it. `None` for any other frame.
 pub fn parse_beginning(beginning: &[u8], len: usize) -> Option<Packet<'_>> {
     let &kind = beginning.first()?;
     match kind {
@@ -493,7 +495,7 @@ fn take_payload<'a>(frame: &mut &'a [u8], len: usize) -> Result<&'a [u8], FrameE
     Ok(payload)
 }
 
-/// `at` is a constant of the caller, within its header.
+/// Reads a little-endian number at `at`, a constant within the header.
 #[inline]
 fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     let mut word = [0; 4];
@@ -515,13 +517,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_emitted_is_what_is_parsed() {
+    fn emitted_packets_are_parsed_back() {
         let header = Header { context: 1 << 40, source: 7, tag: -3, sequence: u32::MAX };
         let mut bytes = Vec::new();
         emit_eager(&mut bytes, &header, None, 2);
         bytes.extend([8, 9]);
         emit_eager(&mut bytes, &header, Some(0), 0);
-        let ways = [
+        let kinds = [
             RndvKind::Stream,
             RndvKind::Get(0x7fff_0000_0000),
             RndvKind::Short(None),
@@ -529,7 +531,7 @@ mod tests {
             RndvKind::WithData { bytes: 1 << 20, cts: true },
             RndvKind::WithData { bytes: 1 << 33, cts: false },
         ];
-        for rndv in ways {
+        for rndv in kinds {
             emit_rts(&mut bytes, &header, 5, 1 << 33, rndv);
         }
         emit_cts(&mut bytes, 5, 6, 77);
@@ -553,12 +555,12 @@ mod tests {
         let expected = [
             Packet::Eager { header, acknowledge: None, payload: &[8, 9] },
             Packet::Eager { header, acknowledge: Some(0), payload: &[] },
-            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: ways[0] },
-            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: ways[1] },
-            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: ways[2] },
-            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: ways[3] },
-            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: ways[4] },
-            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: ways[5] },
+            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: kinds[0] },
+            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: kinds[1] },
+            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: kinds[2] },
+            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: kinds[3] },
+            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: kinds[4] },
+            Packet::Rts { header, op: 5, bytes: 1 << 33, rndv: kinds[5] },
             Packet::Cts { op: 5, receiver: 6, wanted: 77 },
             Packet::Grant { op: 8 },
             Packet::Fin { op: 9 },
@@ -581,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_is_a_frame_of_its_own() {
+    fn a_resume_is_a_frame_of_its_own() {
         let link = Incarnation { rail: 2, epoch: 7 };
         for keeps in [false, true] {
             let mut bytes = Vec::new();
@@ -597,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_begins_with_what_has_arrived_is_split_behind_it() {
+    fn a_frame_that_begins_with_an_ack_is_split_behind_it() {
         for prompt in [false, true] {
             let mut bytes = Vec::new();
             emit_ack(&mut bytes, 9, prompt);

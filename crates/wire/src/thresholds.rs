@@ -1,77 +1,77 @@
-//! What follows from the costs of a link and of this machine: which messages ask first, how many share
-//! a frame, how long a piece is. All sizes are powers of two, so that they hold still while the costs
-//! are refined.
+//! Thresholds derived from the costs of a link and of this machine: eager limit, coalescing limit,
+//! piece sizes, credits.
 //!
-//! Every limit is a balance of two prices, held within bounds; which of them decided is its
-//! [`Because`], for those who ask.
+//! All sizes are powers of two, so that they stay put while the costs are refined. Every limit
+//! balances two costs, within bounds. [`Because`] names the one that decided.
 
 use std::fmt;
 
 use crate::cost::{Cost, HostCost};
 
-/// The sizes by which a peer decides how messages travel on a link, in bytes.
+/// Sizes by which a peer decides how messages travel on a link, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// How many unmatched bytes the peer accepts.
+    /// Unmatched bytes that the peer accepts.
     pub credit_bytes: usize,
-    /// The longest frame of whole messages that others should have to wait behind.
+    /// Longest frame of whole messages that others should have to wait behind.
     pub chunk: usize,
-    /// The shortest piece of a long message that is worth a frame of its own.
+    /// Shortest piece of a long message that is worth a frame of its own.
     pub piece_min: usize,
-    /// The longest piece that others should have to wait behind.
+    /// Longest piece that others should have to wait behind.
     pub piece_max: usize,
-    /// Messages up to this length go without asking.
+    /// Longest message that is sent eagerly.
     pub eager_max: usize,
-    /// How much of a longer message goes with its request.
+    /// Bytes of a longer message that follow its RTS at once.
     pub rts_data_max: usize,
-    /// So much of short messages is copied into one frame.
+    /// Bytes of short messages that are copied into one frame.
     pub aggregate_max: usize,
-    /// Payloads up to this length are copied into the frame's head; longer ones are gathered.
+    /// Longest payload that is copied into the frame's head; longer ones are sent from their own
+    /// memory (gather).
     pub inline_max: usize,
 }
 
-/// A threshold and what decided it.
+/// A threshold and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The size, in bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What it was held at.
+    /// Reason for the size.
     pub because: Because,
 }
 
-/// What decided a threshold.
+/// Reason that decided a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Because {
-    /// Four times what is under way on the link in a round trip.
+    /// Four times the link's BDP.
     RoundTrips,
-    /// The share of the job's memory that this peer may use.
+    /// Share of the job's memory that this peer may use.
     Budget,
     /// Less would not carry a few messages.
     Least,
     /// More brings nothing, on any link.
     Most,
-    /// The line carries so much within its latency.
+    /// Data that the link carries within its latency.
     Latency,
-    /// So much passes before a short message is late that would find the line idle.
+    /// Data that the link carries in 0.8 ms, the longest tolerable delay of a short message.
     Wait,
-    /// The gap is to be a small part of the frame's time.
+    /// The gap must be a small part of the frame's time.
     Gap,
     /// Copying more takes longer than a round trip.
     CopyOrAsk,
-    /// So many messages of this length must fit the credit.
+    /// Several messages of this length must fit the credit.
     Credit,
-    /// Asking costs no more than a copy: nothing goes ahead.
+    /// A round trip costs no more than a copy, so no data follows the RTS.
     AskingIsCheap,
     /// Copying more takes longer than the gap that it saves.
     CopyOrGap,
     /// A longer frame would keep others waiting.
     Chunk,
-    /// Copying more costs more than an element of the vector, and having the memory back later.
+    /// Copying more costs more than a vector element and the later release of the memory.
     CopyOrVector,
 }
 
 impl Thresholds {
-    /// What follows for a link, when its peer may use `budget_bytes` of the receiver's memory.
+    /// Derives the thresholds of a link whose peer may use `budget_bytes` of the receiver's memory.
     pub fn derive(cost: &Cost, host: &HostCost, budget_bytes: u64) -> Self {
         let explained = Explained::derive(cost, host, budget_bytes);
         let bytes = |limit: Limit| usize::try_from(limit.bytes).unwrap_or(usize::MAX);
@@ -88,7 +88,7 @@ impl Thresholds {
     }
 }
 
-/// The [`Thresholds`] with their reasons.
+/// All [`Thresholds`] with their reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explained {
     /// See [`Thresholds::credit_bytes`].
@@ -110,7 +110,7 @@ pub struct Explained {
 }
 
 impl Explained {
-    /// As [`Thresholds::derive`].
+    /// Derives them like [`Thresholds::derive`].
     pub fn derive(cost: &Cost, host: &HostCost, budget_bytes: u64) -> Self {
         let credit_bytes = credit(cost, budget_bytes);
         let chunk = chunk(cost);
@@ -128,7 +128,7 @@ impl Explained {
         }
     }
 
-    /// All of them by name, in the order in which one follows from the other.
+    /// Returns all limits by name; each depends only on earlier ones.
     pub fn all(&self) -> [(&'static str, Limit); 8] {
         [
             ("credit_bytes", self.credit_bytes),
@@ -143,8 +143,8 @@ impl Explained {
     }
 }
 
-/// `4 × bandwidth × round trip`: one round trip of data is under way while the word that the last was consumed comes
-/// back, and as much waits at either end: to leave, and for the rest of a message.
+/// Computes `4 × bandwidth × round trip`. One round trip of data is in flight while the credit for
+/// the last one returns. As much waits at either end: to be sent, and for the rest of a message.
 fn credit(cost: &Cost, budget_bytes: u64) -> Limit {
     let bytes_per_s = u128::from(cost.bytes_per_s(LONG));
     let flight = bytes_per_s * 4 * u128::from(cost.round_trip_ns()) / 1_000_000_000;
@@ -157,8 +157,8 @@ fn credit(cost: &Cost, budget_bytes: u64) -> Limit {
         .at_most(budget, Because::Budget)
 }
 
-/// `busy(chunk) ≤ latency`, so that a short message behind a piece is at most twice as late as on the
-/// idle link; but `busy(chunk) ≥ 50 gap`, so that the gaps take 2 % at most.
+/// Computes `busy(chunk) ≤ latency`: a short message behind a piece is at most twice as late as on
+/// the idle link. Also `busy(chunk) ≥ 50 gap`, so that gaps take 2 % at most.
 fn chunk(cost: &Cost) -> Limit {
     let amortised = next_power(cost.bytes_within(cost.gap_ns().saturating_mul(FINE)));
     Limit::at(round_down(cost.bytes_within(cost.latency_ns())), Because::Latency)
@@ -167,7 +167,8 @@ fn chunk(cost: &Cost) -> Limit {
         .at_most(CHUNK_MAX, Because::Most)
 }
 
-/// `busy(piece) ≥ 16 gap`: pieces let the receiver copy while the sender does, and cost 6 % for it.
+/// Computes `busy(piece) ≥ 16 gap`: pieces let sender and receiver copy at the same time, for 6 %
+/// of overhead.
 fn piece(cost: &Cost, chunk: Limit) -> Limit {
     let amortised = round_down(cost.bytes_within(cost.gap_ns().saturating_mul(COARSE)));
     Limit::at(amortised, Because::Gap)
@@ -175,8 +176,8 @@ fn piece(cost: &Cost, chunk: Limit) -> Limit {
         .at_most(chunk.bytes, Because::Chunk)
 }
 
-/// `busy(piece) ≤ latency`, as of a chunk, or 0.8 ms: long messages are cut no finer than their gaps and the
-/// receiver's wake-ups bear.
+/// Computes `busy(piece) ≤ latency`, as for a chunk, or 0.8 ms. Shorter pieces would cost more in
+/// gaps and receiver wake-ups.
 fn longest_piece(cost: &Cost, piece_min: Limit) -> Limit {
     let of_latency = Limit::at(round_down(cost.bytes_within(cost.latency_ns())), Because::Latency);
     of_latency
@@ -185,8 +186,8 @@ fn longest_piece(cost: &Cost, piece_min: Limit) -> Limit {
         .at_most(CHUNK_MAX, Because::Most)
 }
 
-/// `copy(eager) ≤ round trip`: a message that comes before its receive is copied once more, and one
-/// that asks waits for the answer. Sixteen such messages fit the credit, and none is cut.
+/// Computes `copy(eager) ≤ round trip`: an unexpected eager message costs one more copy, a
+/// rendezvous costs a round trip. Sixteen such messages fit the credit, and none is cut.
 fn eager(cost: &Cost, host: &HostCost, credit: Limit, chunk: Limit) -> Limit {
     Limit::at(copied_in_round_trip(cost, host), Because::CopyOrAsk)
         .at_least(EAGER_MIN, Because::Least)
@@ -195,10 +196,10 @@ fn eager(cost: &Cost, host: &HostCost, credit: Limit, chunk: Limit) -> Limit {
         .at_most(chunk.bytes, Because::Chunk)
 }
 
-/// As `eager`, for what travels in pieces: worth it where copies are far from being as dear as asking,
-/// and half of the credit is left for others.
+/// Computes the same for data after an RTS. It pays only where copies are far cheaper than a round
+/// trip; half of the credit is left for others.
 fn rts_data(cost: &Cost, host: &HostCost, credit: Limit, eager: Limit) -> Limit {
-    // To ask over a network takes a system call on either side, and may have to wake the receiver.
+    // An RTS over a network takes a system call on either side, and may have to wake the receiver.
     let woken_ns = if cost.latency_ns() < host.call_ns { 0 } else { WAKE_NS };
     let asking_ns = cost.round_trip_ns().saturating_add(woken_ns);
     let affordable = round_down(host.bytes_copied_in(asking_ns));
@@ -208,15 +209,15 @@ fn rts_data(cost: &Cost, host: &HostCost, credit: Limit, eager: Limit) -> Limit 
     Limit::at(affordable, Because::CopyOrAsk).at_most(credit.bytes / 2, Because::Credit)
 }
 
-/// `copy(frame) ≤ gap`: as long as copying one more message into the frame takes less than the gap
-/// that a frame of its own would add.
+/// Computes `copy(frame) ≤ gap`: copying one more message must take less than the gap of a frame of
+/// its own.
 fn aggregate(cost: &Cost, host: &HostCost, chunk: Limit) -> Limit {
     Limit::at(round_down(host.bytes_copied_in(cost.gap_ns())), Because::CopyOrGap)
         .at_least(AGGREGATE_MIN, Because::Least)
         .at_most(chunk.bytes, Because::Chunk)
 }
 
-/// `copy(inline) ≤ vector element + hold`.
+/// Computes `copy(inline) ≤ vector element + hold`.
 fn inline(host: &HostCost, chunk: Limit) -> Limit {
     let ns = host.vector_ns.saturating_add(HOLD_NS);
     Limit::at(round_down(host.bytes_copied_in(ns)), Because::CopyOrVector)
@@ -262,46 +263,46 @@ impl fmt::Display for Because {
     }
 }
 
-/// The greatest power of two that is no greater; 0 for 0.
+/// Rounds down to a power of two; 0 stays 0.
 fn round_down(bytes: u64) -> u64 {
     bytes.checked_ilog2().map_or(0, |bits| 1 << bits)
 }
 
-/// The least power of two that is no less, as long as there is one.
+/// Rounds up to a power of two, or returns [`CHUNK_MAX`] if there is none.
 fn next_power(bytes: u64) -> u64 {
     bytes.checked_next_power_of_two().unwrap_or(CHUNK_MAX)
 }
 
-/// What a peer may use of the receiver's memory where nothing else is said.
+/// Default memory at the receiver that one peer may use.
 pub const PEER_BUDGET_BYTES: u64 = 16 << 20;
 
-/// A wake-up at the receiver is to bring more than a page.
+/// Data worth a wake-up of the receiver: more than a page.
 const PIECE_MIN: u64 = 16 << 10;
-/// A length at which a link's bandwidth shows.
+/// Frame length at which a link's bandwidth shows.
 const LONG: u64 = 1 << 20;
-/// Gaps are at most a part in so many of a chunk's time…
+/// Minimal ratio of a chunk's busy time to the gap.
 const FINE: u64 = 50;
-/// …and of a piece's.
+/// Minimal ratio of a piece's busy time to the gap.
 const COARSE: u64 = 16;
-/// So many unexpected messages are to fit the credit.
+/// Number of unexpected messages that must fit the credit.
 const MESSAGES: u64 = 16;
-/// To give a body's memory back takes an event of its own, some hundred instructions in rail and engine.
+/// Cost of the event that releases a body's memory: some hundred instructions in rail and engine.
 const HOLD_NS: u64 = 100;
-/// What it takes until a process runs again that sleeps in the kernel.
+/// Wake-up latency of a process that sleeps in the kernel.
 const WAKE_NS: u64 = 100_000;
-/// No peer does with less, whatever the budget.
+/// Minimal credit of a peer, whatever the budget.
 const CREDIT_MIN: u64 = 64 << 10;
 /// A receiver that computes for a while should not stop its senders at once.
 const CREDIT_FLOOR: u64 = 4 << 20;
-/// One peer does not take more of a usual budget; of a greater one a quarter.
+/// Maximal credit of a peer with a usual budget; of a larger budget, a quarter.
 const CREDIT_MAX: u64 = 64 << 20;
 /// Beyond this, frames are not sent faster, and receivers cannot copy while the sender does.
 const CHUNK_MAX: u64 = 1 << 20;
-/// What comes behind a piece may wait so long for it, wherever the link is: 64 KiB at 1 Gb/s, and also where its rate
-/// is taken to be a quarter less; shorter ones begin to cost what they bring.
+/// Longest delay behind a piece, on any link: 64 KiB at 1 Gb/s, even if the rate is underestimated
+/// by a quarter. Shorter pieces would cost as much as they bring.
 const WAIT_NS: u64 = 800_000;
 const EAGER_MIN: u64 = 1 << 10;
-/// What is longer goes ahead in pieces as early, and lets others pass.
+/// Longer messages are as fast as RTS with data in pieces, and let others pass.
 const EAGER_MAX: u64 = 64 << 10;
 const AGGREGATE_MIN: u64 = 1 << 10;
 const INLINE_MIN: u64 = 512;
@@ -315,7 +316,7 @@ mod tests {
     const BUDGET: u64 = 64 << 20;
 
     #[test]
-    fn one_peer_takes_a_quarter_of_a_great_budget_where_the_link_holds_so_much() {
+    fn one_peer_gets_a_quarter_of_a_large_budget_on_a_large_bdp() {
         let far = Cost::linear(150_000_000, 2000, 1_250 * MB);
         let of =
             |cost: &Cost, budget| Thresholds::derive(cost, &host(), budget).credit_bytes as u64;
@@ -327,7 +328,7 @@ mod tests {
         assert_eq!(of(&wan, 1 << 30), of(&wan, 64 << 20));
     }
 
-    /// As measured on a server of 2023, its caches warm.
+    /// Costs measured on a server of 2023 with warm caches.
     fn host() -> HostCost {
         HostCost {
             copy_ns: 3,
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_memory_asks_for_what_is_long() {
+    fn shared_memory_uses_rendezvous_for_long_messages() {
         let shm = derive(host().shared_memory(190));
         assert!((8 * KB..=64 * KB).contains(&shm.eager_max), "{shm:?}");
         assert_eq!(shm.rts_data_max, 0);
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_within_the_site_sends_tens_of_kilobytes_unasked() {
+    fn a_local_network_sends_tens_of_kilobytes_eagerly() {
         for mb_per_s in [118, 1_180, 4_000] {
             let lan = derive(Cost::linear(8_000, 2_000, mb_per_s * MB));
             assert!((16 * KB..=128 * KB).contains(&lan.eager_max), "{lan:?}");
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_filled_while_the_answer_is_under_way() {
+    fn a_long_link_is_filled_during_a_round_trip() {
         let wan = derive(Cost::linear(5_800_000, 2_000, 118 * MB));
         let flight = 118 * 11_600;
         assert!((4 * flight..=8 * flight).contains(&wan.credit_bytes), "{wan:?}");
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_budget_bounds_all_that_comes_unasked() {
+    fn a_small_budget_bounds_all_unexpected_data() {
         let wan = Cost::linear(5_800_000, 2_000, 118 * MB);
         let poor = Explained::derive(&wan, &host(), 300_000);
         assert_eq!(poor.credit_bytes, Limit { bytes: 256 << 10, because: Because::Budget });
@@ -395,16 +396,16 @@ mod tests {
             for rate in (0..45).step_by(3) {
                 let cost = Cost::linear(1 << latency, 1 << gap, 1 << rate);
                 let all = Explained::derive(&cost, &host(), BUDGET);
-                let told = format!("2^{latency} ns, 2^{gap} ns, 2^{rate} B/s: {all:?}");
-                assert!(all.eager_max.bytes * MESSAGES <= all.credit_bytes.bytes, "{told}");
-                assert!(all.rts_data_max.bytes * 2 <= all.credit_bytes.bytes, "{told}");
-                assert!(all.piece_min.bytes <= all.chunk.bytes, "{told}");
-                assert!(all.piece_min.bytes <= all.piece_max.bytes, "{told}");
-                assert!((PIECE_MIN..=CHUNK_MAX).contains(&all.chunk.bytes), "{told}");
-                assert!(all.inline_max.bytes <= all.chunk.bytes, "{told}");
+                let text = format!("2^{latency} ns, 2^{gap} ns, 2^{rate} B/s: {all:?}");
+                assert!(all.eager_max.bytes * MESSAGES <= all.credit_bytes.bytes, "{text}");
+                assert!(all.rts_data_max.bytes * 2 <= all.credit_bytes.bytes, "{text}");
+                assert!(all.piece_min.bytes <= all.chunk.bytes, "{text}");
+                assert!(all.piece_min.bytes <= all.piece_max.bytes, "{text}");
+                assert!((PIECE_MIN..=CHUNK_MAX).contains(&all.chunk.bytes), "{text}");
+                assert!(all.inline_max.bytes <= all.chunk.bytes, "{text}");
                 for (name, limit) in all.all() {
                     let bytes = limit.bytes;
-                    assert!(bytes == 0 || bytes.is_power_of_two(), "{name}: {told}");
+                    assert!(bytes == 0 || bytes.is_power_of_two(), "{name}: {text}");
                 }
             }
         }

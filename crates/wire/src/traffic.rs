@@ -1,28 +1,28 @@
-//! What the traffic over a link shows besides its costs: how much of it is lost, and what queue forms.
+//! Traffic statistics of a link besides its cost: loss and queue length.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::cost::{CostError, fields, number};
 
-/// What was seen of a link in one direction.
+/// Statistics of a link in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     sent_bytes: u64,
-    /// Of those, what had to be sent again; never more.
+    /// Retransmitted bytes among `sent_bytes`; never more.
     lost_bytes: u64,
     queue_bytes: u64,
-    /// Of what was sent so many stretches were looked at…
+    /// Number of stretches sampled.
     stretches: u64,
-    /// …and something was lost in so many; never more.
+    /// Number of sampled stretches with a loss; never more than `stretches`.
     marred: u64,
 }
 
 impl Traffic {
-    /// A stretch of what is sent: some 180 packets.
+    /// Length of a stretch of sent bytes: some 180 packets.
     pub const STRETCH_BYTES: u64 = 256 << 10;
 
-    /// So many bytes were sent, so many of them taken for lost, and so many waited on the way when most did.
+    /// Creates statistics of bytes sent, bytes lost, and the longest queue on the path in bytes.
     pub fn new(sent_bytes: u64, lost_bytes: u64, queue_bytes: u64) -> Self {
         let sent_bytes = sent_bytes.min(BYTES_MAX);
         let lost_bytes = lost_bytes.min(sent_bytes);
@@ -30,48 +30,49 @@ impl Traffic {
         Self { sent_bytes, lost_bytes, queue_bytes, ..Self::default() }
     }
 
-    /// So many stretches of it were looked at, and something was lost in so many.
+    /// Sets the number of sampled stretches, and of those with a loss.
     pub fn with_stretches(self, (stretches, marred): (u64, u64)) -> Self {
         let stretches = stretches.min(BYTES_MAX);
         Self { stretches, marred: marred.min(stretches), ..self }
     }
 
-    /// All that was sent, repeats included.
+    /// Bytes sent, retransmissions included.
     pub fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }
 
-    /// Which part of that was lost; none where too little was sent to say.
+    /// Fraction of bytes that was lost; `None` if too little was sent to tell.
     pub fn loss(&self) -> Option<f64> {
         self.is_telling().then(|| self.lost_bytes as f64 / self.sent_bytes as f64)
     }
 
-    /// Which part gets lost by chance, all the time, and not at once where a buffer overflows. None where too few stretches
-    /// were looked at.
+    /// Probability of random loss, without bursts from an overflowing buffer. `None` if too few
+    /// stretches were sampled.
     ///
-    /// If all were lost by chance, as many stretches would have lost nothing as were seen to. Where more is lost than that, it
-    /// was lost at once, and is repeated in the stretches that follow: of those that are marred the smaller a part counts.
+    /// If all loss were random, the loss-free stretches would follow from the loss rate. Loss
+    /// beyond that came in bursts, which are resent in the following stretches. The estimate is
+    /// therefore the smaller of the two rates.
     pub fn chance(&self) -> Option<f64> {
         let loss = self.loss().filter(|_| self.stretches >= TELLING_STRETCHES)?;
-        // Where all have lost something, half of one has not.
+        // If every stretch had a loss, half a stretch counts as loss-free.
         let clean = (self.stretches - self.marred) as f64;
         let clean = clean.max(0.5) / self.stretches as f64;
         let even = -clean.ln() / STRETCH_PACKETS;
         Some(if loss > even { even * even / loss } else { loss })
     }
 
-    /// What has waited on the way when most did: the narrowest place has a buffer at least as long.
+    /// Longest queue on the path, in bytes; the bottleneck's buffer is at least that long.
     pub fn queue_bytes(&self) -> u64 {
         self.queue_bytes
     }
 
-    /// Whether enough was sent for the loss to be known: some hundred packets.
+    /// True if enough was sent to know the loss: some hundred packets.
     pub fn is_telling(&self) -> bool {
         self.sent_bytes >= TELLING_BYTES
     }
 
-    /// Both together, of which `later` was seen afterwards. What was seen long ago counts for half, time and again, so that
-    /// a link that has changed is known for what it is.
+    /// Returns both statistics combined; `later` was measured afterwards. Old figures are halved
+    /// again and again, so that a link that has changed is soon known.
     pub fn followed_by(self, later: Self) -> Self {
         let is_much = self.sent_bytes.saturating_add(later.sent_bytes) > REMEMBERED_BYTES;
         let old = |figure: u64| if is_much { figure / 2 } else { figure };
@@ -85,7 +86,7 @@ impl Traffic {
     }
 }
 
-/// `traffic/2 SENT LOST QUEUE STRETCHES MARRED`, the first three in bytes.
+/// Writes `traffic/2 SENT LOST QUEUE STRETCHES MARRED`, the first three in bytes.
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sent_bytes, lost_bytes, queue_bytes, stretches, marred } = self;
@@ -110,15 +111,15 @@ impl FromStr for Traffic {
     }
 }
 
-/// Some 700 packets.
+/// About 700 packets.
 const TELLING_BYTES: u64 = 1 << 20;
-/// Fewer stretches say nothing of chances.
+/// Fewer stretches do not determine a loss probability.
 const TELLING_STRETCHES: u64 = 32;
-/// So many packets are in one, on most networks.
+/// Packets in a stretch, on most networks.
 const STRETCH_PACKETS: f64 = 181.0;
-/// More is of another time.
+/// Beyond this many bytes, old figures are halved.
 const REMEMBERED_BYTES: u64 = 4 << 30;
-/// No link carries more in its life.
+/// Upper bound of any byte count.
 const BYTES_MAX: u64 = 1 << 60;
 
 const TRAFFIC_WORD: &str = "traffic/2";
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loss_is_a_part_of_what_was_sent_once_that_is_enough() {
+    fn loss_is_a_fraction_of_bytes_sent_once_they_suffice() {
         assert_eq!(Traffic::default().loss(), None);
         assert_eq!(Traffic::new(TELLING_BYTES - 1, 9, 0).loss(), None);
         assert_eq!(Traffic::new(1 << 24, 0, 0).loss(), Some(0.0));
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_adds_up_and_is_outlived_by_what_is_seen() {
+    fn statistics_add_up_and_old_ones_fade() {
         let first = Traffic::new(10 << 20, 1 << 20, 500);
         let both = first.followed_by(Traffic::new(30 << 20, 0, 400));
         assert_eq!(both, Traffic::new(40 << 20, 1 << 20, 500));
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_by_chance_is_lost_everywhere() {
+    fn random_loss_affects_all_stretches() {
         let seen = |lost, stretches| Traffic::new(1 << 24, lost, 0).with_stretches(stretches);
         assert_eq!(seen(1 << 18, (TELLING_STRETCHES - 1, 3)).chance(), None);
         assert_eq!(seen(0, (64, 0)).chance(), Some(0.0));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_text_and_no_other_text_is_one() {
+    fn text_round_trips_and_other_text_is_refused() {
         for traffic in
             [Traffic::default(), Traffic::new(1 << 30, 1 << 20, 1 << 18).with_stretches((9, 7))]
         {

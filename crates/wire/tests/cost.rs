@@ -1,4 +1,4 @@
-//! Costs as numbers: curves that rise, shares that finish together, learning that nothing ruins.
+//! Cost model: rising curves, shares that finish together, robust learning.
 
 use proptest::prelude::*;
 use wire::cost::{Cost, CostError, HostCost, KNOTS, split};
@@ -6,7 +6,7 @@ use wire::cost::{Cost, CostError, HostCost, KNOTS, split};
 const PAGE: u64 = 4096;
 const MB: u64 = 1_000_000;
 
-/// A site's network, a long line, and shared memory.
+/// Cost of a local network, a wide-area link, and shared memory.
 fn lan() -> Cost {
     Cost::linear(15_000, 2_000, 1_250 * MB)
 }
@@ -27,7 +27,7 @@ proptest! {
     }
 
     #[test]
-    fn what_fits_a_time_takes_no_longer(cost in costs(), bytes in sizes(), ns in 0u64..1 << 40) {
+    fn bytes_that_fit_a_time_take_no_longer(cost in costs(), bytes in sizes(), ns in 0u64..1 << 40) {
         let within = cost.bytes_within(ns);
         prop_assert!(within == u64::MAX || within == 0 || cost.busy_ns(within) <= ns + 1);
         prop_assert!(cost.bytes_within(cost.busy_ns(bytes)) >= bytes.saturating_sub(1));
@@ -39,7 +39,7 @@ proptest! {
     ) {
         let cost = Cost::linear(latency_ns, gap_ns, rate);
         let expected = gap_ns as f64 + bytes as f64 * 1e9 / rate as f64;
-        // A picosecond of rounding at each knot, of which the last two are continued.
+        // Each knot rounds to a picosecond; the last two are extrapolated.
         let rounding = 2.0 + bytes as f64 / 3e6 / 1000.0;
         prop_assert!((cost.busy_ns(bytes) as f64 - expected).abs() <= rounding, "{expected}");
         prop_assert_eq!(cost.latency_ns(), latency_ns);
@@ -55,7 +55,7 @@ proptest! {
         let cost = Cost::measured(7, &points);
         let first = points[0];
         for &(bytes, ns) in &points {
-            // A lone point is a proportion: there is no gap to be told from it.
+            // A single point gives a proportion, from which no gap can be derived.
             prop_assert!(points.len() == 1 || cost.busy_ns(bytes).abs_diff(ns) <= 1, "{bytes} B");
         }
         prop_assert!(cost.gap_ns() <= first.1);
@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn what_packs_to_the_limit_arrives_sooner(
+    fn data_compressed_to_the_limit_arrive_sooner(
         host in hosts(),
         (cost, queue_ns) in (costs(), prop_oneof![Just(0), times()]),
         bytes in 4096u64..1 << 20,
@@ -111,7 +111,7 @@ proptest! {
         let shares = split(bytes, &links);
         let last = last_ns(&links, &shares);
         let used = || links.iter().zip(&shares).filter(|&(_, &share)| share > 0);
-        // A page left over by rounding and the message's end, wherever they take longest.
+        // Rounding and the message's end leave over a page, wherever it takes longest.
         let rounding = used().map(|(&(cost, _), &share)| {
             cost.busy_ns(share + PAGE * (1 + links.len() as u64)) - cost.busy_ns(share)
         });
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn sleepers_do_not_ruin_what_is_known(seed in any::<[u8; 32]>(), truth in lines(), slept in 1u64..1 << 40) {
+    fn sleepers_do_not_ruin_the_prediction(seed in any::<[u8; 32]>(), truth in lines(), slept in 1u64..1 << 40) {
         let mut cost = truth;
         let sizes = [64, 1024, 16_384, 100_000, 1 << 20];
         for (turn, draw) in seed.iter().cycle().take(400).enumerate() {
@@ -265,7 +265,7 @@ fn one_sleeper_moves_a_prediction_by_an_eighth() {
 }
 
 #[test]
-fn texts_of_strangers_are_told_apart() {
+fn foreign_texts_are_refused() {
     let parse = |text: &str| text.parse::<Cost>().unwrap_err();
     assert_eq!(parse(""), CostError::Version);
     assert_eq!(parse("cost/2 1:0"), CostError::Version);
@@ -286,7 +286,7 @@ fn texts_of_strangers_are_told_apart() {
 }
 
 #[test]
-fn packing_pays_on_slow_links_only() {
+fn compression_pays_on_slow_links_only() {
     let host = HostCost::default();
     let part = |cost: &Cost, queue_ns| {
         host.compressed_max(cost, 256 << 10, queue_ns, false) as f64 / (256 << 10) as f64
@@ -302,8 +302,8 @@ fn packing_pays_on_slow_links_only() {
 }
 
 #[test]
-fn in_a_crowd_packing_pays_on_very_slow_links_only() {
-    // As sampled on a core of 2023.
+fn oversubscribed_compression_pays_on_very_slow_links_only() {
+    // Sampled on a CPU core of 2023.
     let sampled =
         HostCost { compress_ps_per_byte: 1050, decompress_ps_per_byte: 310, ..HostCost::default() };
     let part = |mb_per_s: u64| {
@@ -337,7 +337,7 @@ fn damaged(text: &str, (at, with): (prop::sample::Index, char)) -> String {
     format!("{}{with}{}", &text[..at], &text[at + 1..])
 }
 
-/// All magnitudes alike.
+/// All magnitudes are equally likely.
 fn sizes() -> impl Strategy<Value = u64> {
     (0u32..34, any::<u64>()).prop_map(|(bits, draw)| draw & ((1 << bits) - 1))
 }
@@ -347,7 +347,7 @@ fn lines() -> impl Strategy<Value = Cost> {
         .prop_map(|(latency_ns, gap_ns, mb_per_s)| Cost::linear(latency_ns, gap_ns, mb_per_s * MB))
 }
 
-/// From nothing to 30 ms, all magnitudes alike.
+/// From nothing to 30 ms; all magnitudes are equally likely.
 fn times() -> impl Strategy<Value = u64> {
     (0u32..25, any::<u64>()).prop_map(|(bits, draw)| draw & ((1 << bits) - 1))
 }

@@ -1,4 +1,4 @@
-//! Packets as bytes: every packet comes back as it went, and every damage is told.
+//! Packet encoding: every packet round-trips, and every damage is reported.
 
 use std::num::NonZeroU64;
 
@@ -19,7 +19,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_packet_tells_what_is_missing(packet in owned(), cut in any::<prop::sample::Index>()) {
+    fn a_cut_packet_reports_the_missing_bytes(packet in owned(), cut in any::<prop::sample::Index>()) {
         let bytes = emit_all(std::slice::from_ref(&packet));
         let len = 1 + cut.index(bytes.len());
         let parsed = packet::parse(&mut &bytes[..len]);
@@ -59,7 +59,7 @@ proptest! {
 }
 
 #[test]
-fn lengths_are_those_that_the_engine_reckons_with() {
+fn lengths_match_the_constants() {
     let header = Header { context: 1, source: 2, tag: 3, sequence: 4 };
     let lengths = |emit: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = Vec::new();
@@ -73,7 +73,7 @@ fn lengths_are_those_that_the_engine_reckons_with() {
         lengths(&|to| packet::emit_compressed_data(to, 1, 2, 3, 0)),
         lengths(&|to| packet::emit_compressed_rts_data(to, 1, 2, 3, 0)),
     ];
-    assert_eq!(packed, [packet::PACKED_LEN; 2]);
+    assert_eq!(packed, [packet::COMPRESSED_LEN; 2]);
     assert_eq!((eager, data, rts_data), (packet::EAGER_LEN, packet::DATA_LEN, packet::DATA_LEN));
     let controls = [
         lengths(&|to| packet::emit_rts(to, &header, 1, 2, RndvKind::Get(3))),
@@ -92,7 +92,7 @@ fn lengths_are_those_that_the_engine_reckons_with() {
 }
 
 #[test]
-fn a_payload_as_long_as_a_length_can_say_is_missing() {
+fn a_payload_of_maximal_length_is_missing() {
     let header = Header { context: 0, source: 0, tag: 0, sequence: 0 };
     let mut bytes = Vec::new();
     packet::emit_eager(&mut bytes, &header, None, u32::MAX);

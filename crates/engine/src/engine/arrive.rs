@@ -1,4 +1,4 @@
-//! What comes: packets matched, delivered, answered, fetched.
+//! Received frames: matching, delivery, replies, remote reads.
 
 use std::num::NonZeroU64;
 
@@ -12,10 +12,10 @@ use crate::peer::{Control, EARLY_MAX, charge};
 use crate::rts_data::Settled;
 
 impl Engine {
-    /// Takes in a frame that came over a link of `peer`.
+    /// Handles a frame received over a link of `peer`.
     ///
     /// # Errors
-    /// When the peer breaks the protocol. Nothing of other peers is touched; the caller closes the
+    /// If the peer breaks the protocol. State of other peers is not touched; the caller closes the
     /// peer's links and calls [`Engine::handle_down`].
     pub fn handle_frame(
         &mut self,
@@ -28,12 +28,12 @@ impl Engine {
         let mut rest = match state.links.iter().position(|link| link.rail == rail) {
             Some(at) => match &mut state.links[at].replay_buffer {
                 Some(replay_buffer) => {
-                    let is_quiet = !state.is_pressed && replay_buffer.receive_quiet(bytes);
-                    if is_quiet { bytes } else { self.hear(peer, at, bytes)? }
+                    let is_quiet = !state.is_ack_wanted && replay_buffer.receive_quiet(bytes);
+                    if is_quiet { bytes } else { self.handle_ack(peer, at, bytes)? }
                 }
                 None => bytes,
             },
-            None => self.hear_apart(peer, rail, bytes)?,
+            None => self.handle_resume(peer, rail, bytes)?,
         };
         while let Some(packet) = packet::parse(&mut rest)? {
             if let Packet::Eager { header, acknowledge, payload } = packet {
@@ -45,7 +45,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes in a packet, apart from the way of short messages.
+    /// Handles a packet outside the fast path of short messages.
     #[inline(never)]
     fn handle_packet(&mut self, peer: PeerId, packet: Packet<'_>) -> Result<(), PeerError> {
         match packet {
@@ -80,18 +80,18 @@ impl Engine {
                 Ok(())
             }
             Packet::LinkDown { link, frames } => self.handle_link_down_packet(peer, link, frames),
-            Packet::Ack { .. } | Packet::Resume { .. } => Err(PeerError::Word),
+            Packet::Ack { .. } | Packet::Resume { .. } => Err(PeerError::Misplaced),
         }
     }
 
-    /// Memory of a peer that is to be fetched.
+    /// Next remote read to perform.
     #[inline]
     pub fn poll_remote_read(&mut self) -> Option<RemoteRead> {
         loop {
             let id = self.remote_reads.pop_front()?;
             let Self { ops, peers, .. } = self;
             let Some(op) = ops.find_mut(id) else { continue };
-            let (OpState::RemoteReading { wanted, address, is_taken, .. }, Some(peer)) =
+            let (OpState::RemoteReading { wanted, address, is_polled, .. }, Some(peer)) =
                 (&mut op.state, op.peer)
             else {
                 continue;
@@ -103,12 +103,13 @@ impl Engine {
                 self.handle_remote_read_declined(RemoteReadId(id));
                 continue;
             };
-            *is_taken = true;
+            *is_polled = true;
             return Some(RemoteRead { id: RemoteReadId(id), peer, rail, remote, offset: 0, local });
         }
     }
 
-    /// A fetch is done, or was refused: then the peer is asked to send. Nothing is written to its memory any more.
+    /// Handles the end of a remote read. If it was refused, the peer is asked to send instead.
+    /// Nothing is written to its memory any more.
     pub fn handle_remote_read_done(&mut self, id: RemoteReadId, ok: bool) {
         let RemoteReadId(id) = id;
         let Some(op) = self.ops.find_mut(id) else { return };
@@ -129,7 +130,7 @@ impl Engine {
         self.list(peer);
     }
 
-    /// A fetch is not wanted this time: the peer is asked to send.
+    /// Handles a remote read that is not wanted this time: the peer is asked to send.
     pub fn handle_remote_read_declined(&mut self, id: RemoteReadId) {
         let RemoteReadId(id) = id;
         let Some(op) = self.ops.find_mut(id) else { return };
@@ -138,7 +139,7 @@ impl Engine {
         else {
             return;
         };
-        op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
+        op.state = OpState::Receiving { source, tag, bytes, wanted, left: wanted };
         if self.is_failed(peer) {
             return self.fail(id.index);
         }
@@ -147,7 +148,8 @@ impl Engine {
         self.list(peer);
     }
 
-    /// Whether a matching-bearing packet is the next of its peer; true takes it.
+    /// Checks the sequence of a matching-bearing packet; true if it is the next of its peer, and
+    /// counts it.
     #[inline]
     fn in_sequence(&mut self, peer: PeerId, got: u32) -> Result<bool, PeerError> {
         let state = self.peer(peer);
@@ -163,7 +165,7 @@ impl Engine {
         Ok(false)
     }
 
-    /// A whole message: straight into the receive that waits for it, or aside.
+    /// Delivers an eager message to its posted receive, or stores it.
     #[inline]
     fn handle_eager(
         &mut self,
@@ -184,7 +186,7 @@ impl Engine {
         self.handle_message(Unexpected { peer, header, content })
     }
 
-    /// A message in its turn or ahead of it: matched, or laid aside; then those it held up.
+    /// Handles a message in order, and then those it held up; stores one that is early.
     fn handle_message(&mut self, message: Unexpected) -> Result<(), PeerError> {
         let peer = message.peer;
         let sequence = message.header.sequence;
@@ -192,24 +194,24 @@ impl Engine {
             self.peer(peer).early.insert(sequence, message);
             return Ok(());
         }
-        self.match_or_keep(message)?;
+        self.match_or_store(message)?;
         loop {
             let state = self.peer(peer);
             let Some(next) = state.early.remove(&state.sequence_in) else { return Ok(()) };
             state.sequence_in = state.sequence_in.wrapping_add(1);
-            self.match_or_keep(next)?;
+            self.match_or_store(next)?;
         }
     }
 
-    fn match_or_keep(&mut self, message: Unexpected) -> Result<(), PeerError> {
+    fn match_or_store(&mut self, message: Unexpected) -> Result<(), PeerError> {
         match self.matching.take_posted(message.peer, &message.header) {
             Some(id) => self.accept(id, message),
-            None if self.is_closed_to(&message.header)? => self.discard(message),
+            None if self.is_revoked_for(&message.header)? => self.discard(message),
             None => {
                 self.counters.unexpected += 1;
                 self.ops.event_count += 1;
                 let Content::Eager { data, .. } = &message.content else {
-                    return self.keep_rts(message);
+                    return self.store_rts(message);
                 };
                 self.unexpected_bytes += data.len();
                 let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);
@@ -220,16 +222,16 @@ impl Engine {
         Ok(())
     }
 
-    /// A message that asks, and that nobody waits for. A short one comes ahead where the budget allows: its sender does
-    /// not wait for the receive.
+    /// Stores an RTS without a receive. A short one is granted if the budget allows, so that its
+    /// sender does not wait for the receive.
     #[inline(never)]
-    fn keep_rts(&mut self, mut message: Unexpected) -> Result<(), PeerError> {
+    fn store_rts(&mut self, mut message: Unexpected) -> Result<(), PeerError> {
         let Unexpected { peer, header, content } = &mut message;
         if let Content::Rts { op, bytes, rndv: approach @ RndvKind::Short(_) } = content
             && self.grant_message(*peer, *bytes)
         {
             let state = self.peer(*peer);
-            let early = state.arrivals.announce(header.sequence, *bytes)?;
+            let early = state.rts_data.announce(header.sequence, *bytes)?;
             state.control.push_back(Control::Grant { op: *op });
             *approach = RndvKind::WithData { bytes: *bytes, cts: false };
             self.charge(*peer, charge(*bytes as usize) - early)?;
@@ -239,7 +241,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A message that waited has found its receive.
+    /// Delivers a waiting message to the receive that matched it.
     pub(super) fn deliver_waiting(&mut self, id: OpId, message: Unexpected) {
         self.forget_waiting(&message);
         self.accept(id, message);
@@ -291,7 +293,7 @@ impl Engine {
         self.list(peer);
     }
 
-    /// Answers a request that found its receive: fetch, take what came ahead, clear.
+    /// Answers an RTS that matched a receive: remote read, data received before, or CTS.
     fn answer(
         &mut self,
         id: OpId,
@@ -305,7 +307,7 @@ impl Engine {
         let Some(op) = self.ops.at(id.index) else { return };
         let wanted = wanted(&op.region, bytes);
         op.peer = Some(peer);
-        op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
+        op.state = OpState::Receiving { source, tag, bytes, wanted, left: wanted };
         let state = self.peer(peer);
         if state.reach.is_failed() {
             return self.fail(id.index);
@@ -315,9 +317,9 @@ impl Engine {
             RndvKind::Short(address) => address.map(NonZeroU64::get),
             RndvKind::Stream | RndvKind::WithData { .. } => None,
         };
-        if let Some(address) = address.filter(|_| wanted > 0 && state.can_fetch()) {
+        if let Some(address) = address.filter(|_| wanted > 0 && state.can_read_remotely()) {
             if let Some(op) = self.ops.at(id.index) {
-                let is_taken = false;
+                let is_polled = false;
                 op.state = OpState::RemoteReading {
                     source,
                     tag,
@@ -325,7 +327,7 @@ impl Engine {
                     wanted,
                     op: sender,
                     address,
-                    is_taken,
+                    is_polled,
                 };
             }
             self.remote_reads.push_back(id);
@@ -362,7 +364,7 @@ impl Engine {
         }
         send.awaiting = false;
         send.receiver = receiver;
-        // What was promised ahead goes whole, wanted or not.
+        // Announced data are sent in full, wanted or not.
         send.end = wanted.max(send.rts_data);
         let streams_already = send.to_emit;
         send.to_emit = send.next < send.end;
@@ -374,11 +376,11 @@ impl Engine {
         Ok(())
     }
 
-    /// The peer has granted what a message costs, and takes it in.
+    /// Handles a grant: the whole message may be sent before its receive.
     fn handle_grant(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
-        let (bytes, send) = self.awaiting_send(peer, op, "take")?;
-        if !send.may_be_taken {
-            return Err(PeerError::Operation { what: "take", op });
+        let (bytes, send) = self.awaiting_send(peer, op, "grant")?;
+        if !send.may_be_granted {
+            return Err(PeerError::Operation { what: "grant", op });
         }
         send.awaiting = false;
         (send.rts_data, send.end) = (bytes, bytes);
@@ -391,7 +393,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Bytes of a message are to go.
+    /// Begins to stream a message.
     fn stream(&mut self, peer: PeerId, op: u32) {
         let id = self.ops.id(op);
         self.peer(peer).streams.push_back(id);
@@ -399,12 +401,12 @@ impl Engine {
     }
 
     fn handle_fin(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
-        self.awaiting_send(peer, op, "finish")?.1.awaiting = false;
+        self.awaiting_send(peer, op, "fin")?.1.awaiting = false;
         self.ops.complete_send_if_done(op);
         Ok(())
     }
 
-    /// A send that waits for a word of this peer, and its message's length in bytes.
+    /// Finds a send that waits for a packet of this peer, and its message's length in bytes.
     fn awaiting_send(
         &mut self,
         peer: PeerId,
@@ -433,7 +435,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The receive that asked for these bytes of its message.
+    /// Finds the receive that expects these bytes of its message.
     #[inline]
     pub(super) fn expect_data(
         &mut self,
@@ -444,7 +446,7 @@ impl Engine {
     ) -> Result<OpId, PeerError> {
         let unexpected = PeerError::Operation { what: "data", op: receiver };
         let op = self.ops.at(receiver).filter(|op| op.peer == Some(peer)).ok_or(unexpected)?;
-        let OpState::Arriving { wanted, left, .. } = &op.state else {
+        let OpState::Receiving { wanted, left, .. } = &op.state else {
             return Err(unexpected);
         };
         let end = offset.checked_add(len as u64);
@@ -454,7 +456,7 @@ impl Engine {
         Ok(self.ops.id(receiver))
     }
 
-    /// As [`Engine::handle_data`]; nothing is unpacked that was not asked for.
+    /// Handles compressed data like [`Engine::handle_data`]; only expected data are decompressed.
     #[cold]
     fn handle_compressed_data(
         &mut self,
@@ -465,12 +467,12 @@ impl Engine {
     ) -> Result<(), PeerError> {
         let id = self.expect_data(peer, receiver, offset, bytes)?;
         let Self { codec, ops, .. } = self;
-        let wrong = PeerError::Packed { len: payload.len(), bytes };
+        let wrong = PeerError::Compressed { len: payload.len(), bytes };
         receive_piece(ops, id, offset, codec.decompress(payload, bytes).ok_or(wrong)?);
         Ok(())
     }
 
-    /// A request says how much of its message comes ahead.
+    /// Handles an RTS that announces data before the CTS.
     fn announce_rts_data(
         &mut self,
         peer: PeerId,
@@ -487,7 +489,7 @@ impl Engine {
         if sequence.wrapping_sub(expected) as usize > EARLY_MAX {
             return Err(PeerError::Sequence { expected, got: sequence });
         }
-        let early = state.arrivals.announce(sequence, rts_data)?;
+        let early = state.rts_data.announce(sequence, rts_data)?;
         self.charge(peer, charge(rts_data as usize) - early)
     }
 
@@ -502,12 +504,13 @@ impl Engine {
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return Ok(()) };
         let is_due = sequence.wrapping_sub(state.sequence_in) as usize <= EARLY_MAX;
         let limit = state.accepted as u64;
-        let settled = state.arrivals.piece(ops, sequence, (offset, payload), (is_due, limit))?;
+        let settled = state.rts_data.piece(ops, sequence, (offset, payload), (is_due, limit))?;
         self.settle(peer, settled);
         self.charge(peer, settled.early)
     }
 
-    /// As [`Engine::handle_rts_data`]; nothing is unpacked that would not be accepted from any sender.
+    /// Handles compressed data like [`Engine::handle_rts_data`]; only acceptable data are
+    /// decompressed.
     #[cold]
     fn handle_compressed_rts_data(
         &mut self,
@@ -523,22 +526,22 @@ impl Engine {
         let mut codec = std::mem::take(&mut self.codec);
         let taken = match codec.decompress(payload, bytes) {
             Some(piece) => self.handle_rts_data(peer, sequence, offset, piece),
-            None => Err(PeerError::Packed { len: payload.len(), bytes }),
+            None => Err(PeerError::Compressed { len: payload.len(), bytes }),
         };
         self.codec = codec;
         taken
     }
 
-    /// Gives a receive that matched what came ahead.
+    /// Gives a matched receive the data that came before the CTS.
     fn take_rts_data(&mut self, peer: PeerId, sequence: u32, id: OpId) {
         let Self { peers, ops, .. } = self;
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return };
-        let settled = state.arrivals.matched(ops, sequence, id);
+        let settled = state.rts_data.matched(ops, sequence, id);
         self.settle(peer, settled);
     }
 
     fn settle(&mut self, peer: PeerId, settled: Settled) {
-        self.unexpected_bytes = self.unexpected_bytes + settled.kept - settled.released;
+        self.unexpected_bytes = self.unexpected_bytes + settled.stored - settled.released;
         let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);
         self.counters.unexpected_bytes_max = most;
         if let Some(bytes) = settled.retired {
@@ -550,17 +553,17 @@ impl Engine {
         }
     }
 
-    /// Keeps the messages of a peer that is gone which came wholly, ahead or because they are empty, and drops the parts
-    /// of others.
+    /// Keeps the complete messages of a failed peer, including empty ones, and drops incomplete
+    /// ones.
     pub(super) fn end_rts_data(&mut self, peer: PeerId) {
-        let mut arrivals = std::mem::take(&mut self.peer(peer).arrivals);
-        self.unexpected_bytes -= arrivals.waiting_bytes();
+        let mut rts_data = std::mem::take(&mut self.peer(peer).rts_data);
+        self.unexpected_bytes -= rts_data.waiting_bytes();
         for message in self.matching.messages_mut().chain(self.matched.messages_mut()) {
             if message.peer == peer
                 && let Content::Rts { bytes, .. } = message.content
                 && let Some(data) = match bytes {
                     0 => Some(Box::default()),
-                    _ => arrivals.take_whole(message.header.sequence, bytes),
+                    _ => rts_data.take_whole(message.header.sequence, bytes),
                 }
             {
                 self.unexpected_bytes += data.len();

@@ -1,82 +1,82 @@
-//! How a peer breaks the protocol.
+//! Protocol errors of a peer.
 
 use wire::packet::FrameError;
 
-/// How a peer broke the protocol.
+/// Violation of the protocol by a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
-    /// The bytes are no frame.
+    /// The bytes are not a valid frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// A packet refers to an operation that does not expect it.
     #[error("a {what} packet names operation {op}, which does not expect one")]
     Operation {
-        /// The packet's kind.
+        /// Kind of the packet.
         what: &'static str,
-        /// The number it gave.
+        /// Number in the packet.
         op: u32,
     },
-    /// A message comes twice, or too far ahead of the one before.
+    /// A message is duplicated, or too far ahead of the previous one.
     #[error("message {got} arrived where {expected} was due")]
     Sequence {
-        /// The number due.
+        /// Sequence expected.
         expected: u32,
-        /// The number found.
+        /// Sequence received.
         got: u32,
     },
-    /// More unmatched data than was granted.
+    /// Unmatched data exceed the granted credit.
     #[error("{charged} bytes of unmatched messages, where {granted} were granted")]
     Credit {
-        /// What the peer has sent.
+        /// Bytes the peer has sent.
         charged: usize,
-        /// What it may send.
+        /// Bytes the peer may send.
         granted: usize,
     },
-    /// Data outside the memory that was cleared for it.
+    /// Data lie outside the requested range.
     #[error("data at {offset}..+{len} of a message of which {wanted} bytes were asked for")]
     Range {
-        /// Where it should go.
+        /// Offset of the data.
         offset: u64,
-        /// How long it is.
+        /// Length of the data.
         len: usize,
-        /// How much was asked for.
+        /// Number of bytes requested.
         wanted: u64,
     },
-    /// A piece sent ahead of a clear belongs to no message under way, or comes twice.
-    #[error("data rts_data of message {sequence}, of which none is due")]
-    Ahead {
-        /// The message's sequence.
+    /// Data before the CTS belong to no pending message, or are duplicated.
+    #[error("unexpected data before the CTS of message {sequence}")]
+    RtsData {
+        /// Sequence of the message.
         sequence: u32,
     },
-    /// A packed piece is not what it says.
-    #[error("a packed piece of {len} bytes does not unpack to {bytes}")]
-    Packed {
-        /// Its length as it came.
+    /// A compressed piece does not decompress as declared.
+    #[error("a compressed piece of {len} bytes does not decompress to {bytes}")]
+    Compressed {
+        /// Compressed length.
         len: usize,
-        /// Its length in the message, as it says.
+        /// Declared length in the message.
         bytes: usize,
     },
-    /// More contexts are closed than there are in a job.
-    #[error("more than {0} contexts are closed")]
-    Closed(usize),
-    /// A word about the link inside a frame.
-    #[error("a word about the link stands inside a frame")]
-    Word,
-    /// A frame over a link that the peer has not greeted over.
-    #[error("a frame came before the greeting")]
-    Greeting,
-    /// More frames are said to have arrived than were sent.
-    #[error("{got} frames are said to have arrived of {sent}")]
+    /// More contexts are revoked than a job can have.
+    #[error("more than {0} contexts are revoked")]
+    Revoked(usize),
+    /// A packet about the link is inside a frame.
+    #[error("a packet about the link is inside a frame")]
+    Misplaced,
+    /// A frame came before the peer's `Resume`.
+    #[error("a frame came before the Resume packet")]
+    NoResume,
+    /// More frames are acknowledged than were sent.
+    #[error("{got} frames are acknowledged of {sent} sent")]
     Confirmation {
-        /// How many were sent.
+        /// Number of frames sent.
         sent: u32,
-        /// How many have arrived, as the peer says.
+        /// Number of frames acknowledged.
         got: u32,
     },
-    /// A peer that is not in the job.
+    /// The peer is not in the job.
     #[error("peer {0} is not in the job")]
     Unknown(u32),
-    /// A peer without a link: it is gone, or was never there.
+    /// The peer has no open link: it was closed, or never opened.
     #[error("a frame over a link that is not open")]
     NotConnected,
 }

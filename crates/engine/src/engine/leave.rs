@@ -1,4 +1,4 @@
-//! What leaves: which link can take a frame, and the frame.
+//! Outgoing frames: selection of a link, and construction of the frame.
 
 use wire::{Frame, PeerId, RailId};
 
@@ -7,25 +7,25 @@ use crate::emit::{emit_begin, emit_choice, emit_end, emit_lost};
 use crate::strategy::{Fifo, Invalid, Strategy, View};
 
 impl Engine {
-    /// Whether there may be something to connect, to copy or to send.
+    /// True if there may be something to connect, read or send.
     #[inline]
     pub fn has_output(&self) -> bool {
         !(self.ready.is_empty() && self.remote_reads.is_empty() && self.wanted.is_empty())
     }
 
-    /// A peer that has work and no link; each is named once.
+    /// Next peer that has work but no link; each is returned once.
     #[inline]
     pub fn poll_connect(&mut self) -> Option<PeerId> {
         self.wanted.pop_front()
     }
 
-    /// A peer's link that can take a frame which is there to be built.
+    /// Next link of a peer that can take a frame and has one to build.
     #[inline]
     pub fn poll_peer(&mut self) -> Option<(PeerId, RailId)> {
         while let Some((id, rail)) = self.ready.pop_front() {
             let peer = self.peer(id);
             let Some(at) = peer.links.iter().position(|link| link.rail == rail) else {
-                if peer.greets(rail) {
+                if peer.needs_resume(rail) {
                     return Some((id, rail));
                 }
                 continue;
@@ -40,14 +40,14 @@ impl Engine {
         None
     }
 
-    /// Builds the next frame for a link of `peer` into `frame`; false when there is nothing to send over
-    /// it.
+    /// Builds the next frame for a link of `peer` into `frame`; false if there is nothing to send
+    /// over it.
     #[inline]
     pub fn poll_frame(&mut self, peer: PeerId, rail: RailId, frame: &mut Frame) -> bool {
         frame.clear();
         let Some(Some(state)) = self.peers.get_mut(peer.0 as usize) else { return false };
         let Some(at) = state.links.iter().position(|link| link.rail == rail) else {
-            return self.poll_greeting(peer, rail, frame);
+            return self.poll_resume(peer, rail, frame);
         };
         let link = &mut state.links[at];
         if link.full {
@@ -61,26 +61,26 @@ impl Engine {
         if !has_work && !state.links[at].has_work() {
             return false;
         }
-        if state.links[at].replay_buffer.is_none() || !self.emit_kept(peer, at, frame) {
+        if state.links[at].replay_buffer.is_none() || !self.emit_replay(peer, at, frame) {
             self.build(peer, at, frame);
         }
         self.counters.frames += u64::from(!frame.is_empty());
         !frame.is_empty()
     }
 
-    /// Where frames are kept: builds one that goes again, or the word that alone can go; false if there is
-    /// room for what is new.
-    fn emit_kept(&mut self, peer: PeerId, at: usize, frame: &mut Frame) -> bool {
+    /// Builds a repeated frame or a lone ACK on a link with replay; false if there is room for new
+    /// data.
+    fn emit_replay(&mut self, peer: PeerId, at: usize, frame: &mut Frame) -> bool {
         let Some(Some(state)) = self.peers.get_mut(peer.0 as usize) else { return true };
-        let may_keep = state.may_keep(at);
+        let may_store = state.may_store(at);
         let Some(replay_buffer) = &mut state.links[at].replay_buffer else { return false };
-        if replay_buffer.emit_again(frame) {
+        if replay_buffer.emit_resend(frame) {
             self.counters.resent += 1;
             return true;
         }
-        if !may_keep {
-            if replay_buffer.is_asked() {
-                replay_buffer.tell(&mut frame.head, false);
+        if !may_store {
+            if replay_buffer.is_ack_due() {
+                replay_buffer.emit_ack(&mut frame.head, false);
             }
             return true;
         }
@@ -90,7 +90,7 @@ impl Engine {
         goes_again
     }
 
-    /// Builds a frame of what the strategy chooses.
+    /// Builds a frame of the strategy's choice.
     fn build(&mut self, peer: PeerId, link: usize, frame: &mut Frame) {
         let host = (&self.host, self.is_oversubscribed);
         let Self { peers, ops, counters, codec, strategy, choice, .. } = self;
@@ -112,36 +112,37 @@ impl Engine {
             emit_choice(state, link, ops, choice, frame, (counters, codec));
             state.note_built(frame, choice.piece.is_some_and(|piece| piece.stream == 0));
         }
-        self.keeping = emit_end(state, link, begun, frame);
+        self.record = emit_end(state, link, begun, frame);
         self.is_timed |= frame.body.is_some();
         if let Some((name, rule)) = broken {
-            self.refuse(peer, name, rule);
+            self.replace_strategy(peer, name, rule);
         }
     }
 
-    /// Gives the strategy up for a peer. What it chooses may depend on what waits there: others keep theirs.
+    /// Replaces the strategy by `fifo` for one peer. Choices depend on the data waiting there, so
+    /// other peers keep the strategy.
     #[cold]
-    fn refuse(&mut self, peer: PeerId, name: &str, broken: Invalid) {
+    fn replace_strategy(&mut self, peer: PeerId, name: &str, broken: Invalid) {
         self.peer(peer).is_plain = true;
-        self.counters.refusals += 1;
+        self.counters.violations += 1;
         let rule = std::mem::discriminant(&broken);
         if !self.broken.contains(&rule) {
             self.broken.push(rule);
             let text = format!("strategy {name}: {broken}; to rank {} fifo goes on", peer.0);
-            self.refusals.push_back(text);
+            self.violations.push_back(text);
         }
     }
 
-    /// Why the strategy was given up for a peer; of all peers once for each rule.
-    pub fn poll_refusal(&mut self) -> Option<String> {
-        self.refusals.pop_front()
+    /// Next report of a strategy's violation; each rule is reported once for all peers.
+    pub fn poll_violation(&mut self) -> Option<String> {
+        self.violations.pop_front()
     }
 
-    /// What the rail did with the frame that [`Engine::poll_frame`] built.
+    /// Handles the result of posting the frame that [`Engine::poll_frame`] built.
     #[inline]
     pub fn handle_posted(&mut self, peer: PeerId, rail: RailId, frame: &mut Frame, posted: Posted) {
-        if self.keeping.is_some() {
-            self.keep(peer, rail, frame);
+        if self.record.is_some() {
+            self.store_posted(peer, rail, frame);
         }
         match posted {
             Posted::Done => {
@@ -153,7 +154,7 @@ impl Engine {
             Posted::Full => {
                 let Some(link) = self.peer(peer).any_link(rail) else { return };
                 link.full = true;
-                // A body without a token was lent for the call.
+                // A body without a token was borrowed for the call.
                 if let (None, None, Some(body)) = (&link.replay_buffer, frame.token, &frame.body) {
                     body.region.append_to(&mut frame.head);
                     frame.body = None;
@@ -161,19 +162,19 @@ impl Engine {
                 link.stalled = Some(std::mem::take(frame));
             }
         }
-        // What this link does not take, now that it has more to do, another may.
+        // Another link may take what this one, being busier now, does not.
         if !self.watched.is_empty() || posted == Posted::Full {
             self.list_if_working(peer);
         }
     }
 
-    /// Keeps the frame that was posted until it has arrived.
+    /// Stores the posted frame until it is acknowledged.
     #[inline(never)]
-    fn keep(&mut self, peer: PeerId, rail: RailId, frame: &Frame) {
-        let keeping = self.keeping.take();
+    fn store_posted(&mut self, peer: PeerId, rail: RailId, frame: &Frame) {
+        let record = self.record.take();
         let replay_buffer = self.peer(peer).link(rail).and_then(|link| link.replay_buffer.as_mut());
-        if let (Some(keeping), Some(replay_buffer)) = (keeping, replay_buffer) {
-            replay_buffer.keep(frame, keeping);
+        if let (Some(record), Some(replay_buffer)) = (record, replay_buffer) {
+            replay_buffer.store(frame, record);
         }
     }
 

@@ -1,42 +1,42 @@
-//! The life of links: how they open, are judged, part and open again; and their own words in frames.
+//! Life cycle of links: opening, comparison, loss and reopening; and the packets about links.
 
 use wire::packet::{self, Incarnation};
 use wire::{Capabilities, Cost, Frame, FrameToken, PeerId, RailId};
 
 use super::{Engine, PeerError, free};
-use crate::link::{Apart, Link, State, judge};
+use crate::link::{InactiveLink, Link, LinkState, judge};
 use crate::peer::{PeerState, Reach, charge};
 
-/// What the end of a link means for its peer.
+/// Effect of a lost link on its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Other links carry on, and what may have been lost.
-    Borne,
-    /// No link is open. What was under way goes on when one is again; [`Engine::handle_time`] says when that has
-    /// taken too long.
-    Parted,
-    /// The peer is gone, as [`Engine::handle_down`] says.
+    /// Other links carry on, and resend what may have been lost.
+    Tolerated,
+    /// No link is open. Pending operations continue when one reopens; [`Engine::handle_time`]
+    /// reports a timeout.
+    LinkDown,
+    /// The peer has failed, as by [`Engine::handle_down`].
     Final,
 }
 
-/// What has taken too long.
+/// An expired time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overdue {
-    /// A link has fallen far behind the others of its peer: it is to be closed, and
-    /// [`Engine::handle_link_down`] follows.
+    /// A link has fallen far behind the others of its peer. It must be closed; then call
+    /// [`Engine::handle_link_down`].
     Link(PeerId, RailId),
-    /// A peer has had no open link for too long: all that leads to it is to be closed, and
-    /// [`Engine::handle_down`] follows.
+    /// A peer has had no open link for too long. All its connections must be closed; then call
+    /// [`Engine::handle_down`].
     Peer(PeerId),
-    /// A peer has had no open link for a while, and then for as long again: other rails than those that are
-    /// opening one may lead there.
-    Way(PeerId),
+    /// A peer has had no open link for one or several intervals. Rails other than those that are
+    /// opening one may reach it.
+    Path(PeerId),
 }
 
-/// Links open and end.
+/// Opening and closing.
 impl Engine {
-    /// A link is open, or open again. A peer that is gone stays gone: its messages and credits have no
-    /// beginning any more.
+    /// Handles an opened or reopened link. A failed peer stays failed: its messages and credits
+    /// have no defined start any more.
     pub fn handle_up(&mut self, peer: PeerId, rail: RailId, capabilities: Capabilities) {
         let state = self.peer(peer);
         if state.reach == Reach::Gone || state.link(rail).is_some() {
@@ -47,47 +47,48 @@ impl Engine {
             state.accepted = capabilities.credit_bytes;
             state.credit = capabilities.credit_bytes;
         }
-        if state.apart(rail).is_none() {
+        if state.inactive(rail).is_none() {
             let link = Link::new(rail, capabilities);
             match link.replay_buffer {
-                Some(_) => state.apart.push(Apart { link, state: State::Parted }),
-                None => state.join(link),
+                Some(_) => state.inactive.push(InactiveLink { link, state: LinkState::Down }),
+                None => state.activate(link),
             }
         }
-        if let Some(apart) = state.apart(rail)
-            && let (State::Gone | State::Parted, Some(replay_buffer)) =
-                (apart.state, &mut apart.link.replay_buffer)
+        if let Some(inactive) = state.inactive(rail)
+            && let (LinkState::Gone | LinkState::Down, Some(replay_buffer)) =
+                (inactive.state, &mut inactive.link.replay_buffer)
         {
             replay_buffer.open();
-            apart.state = State::Open { has_greeted: false, is_greeted: false };
+            inactive.state = LinkState::Open { resume_sent: false, resume_received: false };
         }
         self.watch(peer);
         self.grant(peer, capabilities.credit_wanted);
         self.list(peer);
     }
 
-    /// The peers that receives without a message name, and the contexts of these.
+    /// Peers and contexts of the receives without a message that name their peer.
     pub fn awaited(&self) -> Vec<(PeerId, u64)> {
         self.matching.awaited()
     }
 
-    /// Whether no way to a peer was ever asked for, and none has come from there: that it is gone is not found out.
+    /// True if no path to a peer was requested and none came from it, so that its failure would go
+    /// unnoticed.
     pub fn is_untried(&self, peer: PeerId) -> bool {
         let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        state.is_none_or(|state| state.reach == Reach::Closed)
+        state.is_none_or(|state| state.reach == Reach::Unconnected)
     }
 
-    /// A way that was not asked for here was tried in vain: the peer is as it was, and if a way was asked for
-    /// meanwhile, it is asked for again.
-    pub fn handle_no_way(&mut self, peer: PeerId) {
+    /// Handles a failed attempt to reach a peer that was not requested here. The peer's state
+    /// stays; a request made meanwhile is repeated.
+    pub fn handle_no_path(&mut self, peer: PeerId) {
         let state = self.peer(peer);
         if state.reach == Reach::Wanted {
-            state.reach = Reach::Closed;
+            state.reach = Reach::Unconnected;
             self.list(peer);
         }
     }
 
-    /// What a link costs is known, or known better.
+    /// Handles a new or better known cost of a link.
     pub fn handle_cost(&mut self, peer: PeerId, rail: RailId, cost: Cost) {
         if let Some(link) = self.peer(peer).any_link(rail) {
             link.predict(cost);
@@ -95,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// The sizes of a link follow its costs.
+    /// Derives the sizes of a link from its cost.
     fn adapt(&mut self, peer: PeerId, rail: RailId) {
         let (host, budget_bytes) = (self.host, self.budget_bytes as u64);
         let Some(link) = self.peer(peer).any_link(rail) else { return };
@@ -108,19 +109,19 @@ impl Engine {
         self.list(peer);
     }
 
-    /// Grants a peer credit up to `wanted` bytes in all, as far as the budget goes: never more than half
-    /// of what is left, so that there is some for those that come later.
+    /// Grants a peer credit up to `wanted` bytes in all, within the budget. It gets at most half of
+    /// what is left, so that later peers get some.
     fn grant(&mut self, peer: PeerId, wanted: usize) {
         let left = self.budget_bytes.saturating_sub(self.granted_bytes) / 2;
         let state = self.peer(peer);
-        let bytes = wanted.saturating_sub(state.accepted + state.untold).min(left);
+        let bytes = wanted.saturating_sub(state.accepted + state.unannounced).min(left);
         state.granted += bytes;
-        state.untold += bytes;
+        state.unannounced += bytes;
         self.granted_bytes += bytes;
     }
 
-    /// Grants a peer what a message of `bytes` bytes costs, which it is told by the word that the message is taken in; false
-    /// where that is too much. So a peer is never granted more than half of what the others leave.
+    /// Grants a peer the credit of one message of `bytes` bytes, announced by a `Grant`; false if
+    /// that is too much. A peer is thus never granted more than half of what the others leave.
     pub(super) fn grant_message(&mut self, peer: PeerId, bytes: u64) -> bool {
         let left = self.budget_bytes.saturating_sub(self.granted_bytes);
         let state = self.peer(peer);
@@ -136,18 +137,18 @@ impl Engine {
         true
     }
 
-    /// The memory of a frame is free again, as far as the rail goes.
+    /// Handles the release of a frame's memory by the rail.
     pub fn handle_sent(&mut self, peer: PeerId, rail: RailId, token: FrameToken) {
         let Self { peers, ops, .. } = self;
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return };
         let Some(link) = state.link(rail) else { return };
-        // What may have to leave again is free when it has arrived, or is copied.
+        // Memory of a frame that may be resent is free after the ACK, or once copied.
         if link.copies(token) {
             free(ops, token);
         }
     }
 
-    /// A full link has room again.
+    /// Handles new room on a full link.
     pub fn handle_room(&mut self, peer: PeerId, rail: RailId) {
         if let Some(link) = self.peer(peer).any_link(rail) {
             link.full = false;
@@ -155,104 +156,109 @@ impl Engine {
         }
     }
 
-    /// A link is gone, and with `ends` it does not open again: the peer has closed it, or cannot be reached by its
-    /// rail any more.
+    /// Handles the loss of a link. With `ends` it does not reopen: the peer has closed it, or the
+    /// rail cannot reach the peer any more.
     pub fn handle_link_down(&mut self, peer: PeerId, rail: RailId, ends: bool) -> Loss {
         let is_impatient = self.patience_ns == 0;
         let state = self.peer(peer);
         let link_state = |link: &Link| {
             let may_open = link.capabilities.reopens && !ends && !is_impatient;
-            if may_open { State::Parted } else { State::Gone }
+            if may_open { LinkState::Down } else { LinkState::Gone }
         };
         let mut survives = true;
         if let Some(at) = state.links.iter().position(|link| link.rail == rail) {
             let link = state.links.remove(at);
             survives = link.replay_buffer.is_some();
             let after = link_state(&link);
-            state.part(link, after);
-        } else if let Some(at) = state.apart.iter().position(|apart| apart.link.rail == rail) {
-            let mut apart = state.apart.swap_remove(at);
-            apart.link.close();
-            // The peer may have been greeted, and have sent what has not come.
-            if let State::Open { .. } = apart.state {
-                state.tell_parted(&apart.link);
+            state.deactivate(link, after);
+        } else if let Some(at) =
+            state.inactive.iter().position(|inactive| inactive.link.rail == rail)
+        {
+            let mut inactive = state.inactive.swap_remove(at);
+            inactive.link.close();
+            // The peer may have received the `Resume` and sent frames that are lost.
+            if let LinkState::Open { .. } = inactive.state {
+                state.queue_link_down(&inactive.link);
             }
-            apart.state = link_state(&apart.link);
-            state.apart.push(apart);
+            inactive.state = link_state(&inactive.link);
+            state.inactive.push(inactive);
         } else {
-            return if state.reach == Reach::Up { Loss::Borne } else { Loss::Final };
+            return if state.reach == Reach::Up { Loss::Tolerated } else { Loss::Final };
         }
         if !survives || !state.can_recover() {
             self.handle_down(peer);
             return Loss::Final;
         }
-        let loss = if state.is_parted() { Loss::Parted } else { Loss::Borne };
+        let loss = if state.is_down() { Loss::LinkDown } else { Loss::Tolerated };
         self.watch(peer);
         self.list(peer);
         loss
     }
 
-    /// A link that the peer has given up, though its rail has not found it lost: it is to be closed, and
-    /// [`Engine::handle_link_down`] follows.
+    /// Next link that the peer has given up, although its rail has not found it lost. It must be
+    /// closed; then call [`Engine::handle_link_down`].
     pub fn poll_severed(&mut self) -> Option<(PeerId, RailId)> {
         self.severed.pop_front()
     }
 
-    /// Whether a link that is gone may open again.
+    /// True if a lost link may reopen.
     pub fn may_reopen(&self, peer: PeerId, rail: RailId) -> bool {
         let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        let is_it = |apart: &Apart| apart.link.rail == rail && apart.state == State::Parted;
-        state.is_some_and(|state| state.apart.iter().any(is_it))
+        let is_it = |inactive: &InactiveLink| {
+            inactive.link.rail == rail && inactive.state == LinkState::Down
+        };
+        state.is_some_and(|state| state.inactive.iter().any(is_it))
     }
 
-    /// Whether a link was open that is gone, to a peer so far away that it is kept count of.
+    /// True if a lost link to a distant peer was open before.
     pub fn has_been_open(&self, peer: PeerId, rail: RailId) -> bool {
         let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        let is_it = |apart: &Apart| apart.link.rail == rail && apart.link.is_far();
-        state.is_some_and(|state| state.apart.iter().any(is_it))
+        let is_it = |inactive: &InactiveLink| inactive.link.rail == rail && inactive.link.is_far();
+        state.is_some_and(|state| state.inactive.iter().any(is_it))
     }
 
-    /// Whether the frames of a link are kept until they have arrived.
+    /// True if the frames of a link are stored until acknowledged.
     pub fn keeps(&self, peer: PeerId, rail: RailId) -> bool {
         let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
         let is_it = |link: &Link| link.rail == rail && link.replay_buffer.is_some();
         state.is_some_and(|state| state.links.iter().any(is_it))
     }
 
-    /// Whether a link carries frames: it is open, and both ends have greeted.
+    /// True if a link carries frames: it is open, and both ends have sent a `Resume`.
     pub fn carries(&self, peer: PeerId, rail: RailId) -> bool {
         let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
         state.is_some_and(|state| state.links.iter().any(|link| link.rail == rail))
     }
 
-    /// How long a peer may be without a link before other rails are asked for a way.
+    /// Time without a link after which other rails are asked for a path, in nanoseconds.
     pub fn detour_ns(&self) -> u64 {
         self.detour_ns
     }
 
-    /// Whether a peer that is far away was reached and has no link: who refuses there may stand in between, and the
-    /// peer is waited for.
+    /// True if a distant peer was reached and has no link now. A refusal may come from a host in
+    /// between, so the peer is waited for.
     pub fn is_cut_off(&self, peer: PeerId) -> bool {
         let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        let is_far = |apart: &Apart| apart.state == State::Parted && apart.link.is_far();
-        state.is_some_and(|state| state.is_parted() && state.apart.iter().any(is_far))
+        let is_far =
+            |inactive: &InactiveLink| inactive.state == LinkState::Down && inactive.link.is_far();
+        state.is_some_and(|state| state.is_down() && state.inactive.iter().any(is_far))
     }
 
-    /// Whether there is a link that the peer has given up.
+    /// True if the peer has given up a link.
     #[inline]
     pub fn has_severed(&self) -> bool {
         !self.severed.is_empty()
     }
 
-    /// The peer is gone, or there is no way to it: operations that need it complete with
-    /// [`Outcome::PeerFailed`](crate::Outcome::PeerFailed), those that are being fetched when
-    /// [`Engine::handle_remote_read_done`] says that the fetch has ended.
+    /// Handles the failure of a peer, or of all paths to it. Operations with it complete with
+    /// [`Outcome::PeerFailed`](crate::Outcome::PeerFailed). Those in a remote read complete when
+    /// [`Engine::handle_remote_read_done`] reports its end.
     pub fn handle_down(&mut self, peer: PeerId) {
         self.end_rts_data(peer);
         self.ops.event_count += 1;
         let state = self.peer(peer);
         let reach = match state.reach {
-            Reach::Closed | Reach::Wanted | Reach::Unreachable => Reach::Unreachable,
+            Reach::Unconnected | Reach::Wanted | Reach::Unreachable => Reach::Unreachable,
             Reach::Up | Reach::Gone => Reach::Gone,
         };
         let granted = state.granted;
@@ -260,7 +266,7 @@ impl Engine {
         self.granted_bytes -= granted;
         self.matching.drop_rts(peer);
         for index in self.ops.of_peer(peer) {
-            if self.ops.is_being_fetched(index) {
+            if self.ops.is_being_read(index) {
                 continue;
             }
             self.matching.cancel(self.ops.id(index));
@@ -278,13 +284,14 @@ impl Engine {
         self.is_timed = true;
     }
 
-    /// Whether there are links that the engine is to be told the time for.
+    /// True if some links need [`Engine::handle_time`].
     pub fn is_watching(&self) -> bool {
         !self.watched.is_empty()
     }
 
-    /// Whether the engine is to be told the time, when asked after what came was taken in: where links are
-    /// judged beside one another, or waited for; soon while long frames are under way, and now and then.
+    /// True if the engine needs the time after received frames were handled: links are compared or
+    /// waited for. It does so soon while long frames are unacknowledged, and otherwise now and
+    /// then.
     #[inline]
     pub fn wants_time(&mut self) -> bool {
         !self.watched.is_empty() && {
@@ -293,7 +300,7 @@ impl Engine {
         }
     }
 
-    /// It is so late, by a clock that never goes back. Answers what has taken too long.
+    /// Handles the time of a monotonic clock; returns an expired time limit.
     pub fn handle_time(&mut self, now_ns: u64) -> Option<Overdue> {
         let passed_ns = now_ns.saturating_sub(self.now_ns).min(GAP_MAX_NS);
         (self.now_ns, self.untimed, self.is_timed) = (now_ns, 0, false);
@@ -308,13 +315,13 @@ impl Engine {
             }
             at += 1;
             state.links.iter_mut().for_each(|link| link.stamp(now_ns));
-            if state.is_parted() {
-                let for_ns = state.wait_parted(passed_ns);
+            if state.is_down() {
+                let for_ns = state.add_down_time(passed_ns);
                 if for_ns >= patience_ns {
                     overdue = overdue.or(Some(Overdue::Peer(peer)));
                 } else if overdue.is_none() && for_ns / detour_ns > state.detours {
                     state.detours = for_ns / detour_ns;
-                    overdue = Some(Overdue::Way(peer));
+                    overdue = Some(Overdue::Path(peer));
                 }
             }
             if let [only] = &mut state.links[..] {
@@ -323,7 +330,7 @@ impl Engine {
                 let late = judge(&mut state.links, now_ns).map(|rail| Overdue::Link(peer, rail));
                 overdue = overdue.or(late);
             }
-            let is_timed = !state.apart.is_empty() || state.links.iter().any(Link::has_longs);
+            let is_timed = !state.inactive.is_empty() || state.links.iter().any(Link::has_longs);
             if state.links.iter().any(Link::has_work) || state.has_work() {
                 self.list(peer);
             }
@@ -333,12 +340,12 @@ impl Engine {
     }
 }
 
-/// Words about links.
+/// Packets about links.
 impl Engine {
-    /// Takes in what a frame says of the link that it came over, the peer's link `at`, and counts it if it holds
-    /// more; answers the rest.
+    /// Handles the ACK at the beginning of a frame received over the peer's link `at`, and counts
+    /// the frame. Returns the remaining bytes.
     #[inline(never)]
-    pub(super) fn hear<'a>(
+    pub(super) fn handle_ack<'a>(
         &mut self,
         peer: PeerId,
         at: usize,
@@ -346,23 +353,23 @@ impl Engine {
     ) -> Result<&'a [u8], PeerError> {
         let Self { peers, ops, now_ns, .. } = self;
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return Ok(bytes) };
-        let (mut rest, mut is_asked, mut is_told) = (bytes, false, false);
+        let (mut rest, mut is_ack_due, mut has_ack) = (bytes, false, false);
         let mut has_changed = None;
         let link = &mut state.links[at];
         if let Some((frames, prompt, behind)) = packet::split_ack(bytes) {
-            (rest, is_asked, is_told) = (behind, prompt, true);
+            (rest, is_ack_due, has_ack) = (behind, prompt, true);
             let changes = link.confirm(frames, *now_ns, |token| free(ops, token))?;
             has_changed = changes.then_some(link.rail);
-            state.parted_for_ns = None;
+            state.down_for_ns = None;
         }
         if let Some(replay_buffer) = &mut link.replay_buffer
             && !rest.is_empty()
         {
             replay_buffer.receive(rest.len());
         }
-        // The peer puts more in order now, and the link keeps more.
-        if is_asked || state.is_pressed || (is_told && !state.is_drained()) {
-            self.answer_word(peer, is_asked);
+        // The peer can order more messages now, and the link can store more frames.
+        if is_ack_due || state.is_ack_wanted || (has_ack && !state.is_drained()) {
+            self.request_acks(peer, is_ack_due);
         }
         if let Some(rail) = has_changed {
             self.adapt(peer, rail);
@@ -370,26 +377,27 @@ impl Engine {
         Ok(rest)
     }
 
-    /// The peer may wait to be told what has come, and the peer may have something to send.
-    fn answer_word(&mut self, peer: PeerId, is_asked: bool) {
+    /// Marks links for an ACK if the peer waits for one, and lists the peer.
+    fn request_acks(&mut self, peer: PeerId, is_ack_due: bool) {
         let state = self.peer(peer);
-        if is_asked || state.is_pressed {
-            // On all links: what holds the sender up may be a frame on another, which may be still to come. Where
-            // nothing has come since, silence says so, and lets the other end look less often.
+        if is_ack_due || state.is_ack_wanted {
+            // On all links: the sender may be blocked by a frame on another link, which may still
+            // arrive. A link that received nothing since sends no ACK, so that the other end checks
+            // less often.
             let replay_buffers =
                 state.links.iter_mut().filter_map(|link| link.replay_buffer.as_mut());
             replay_buffers
-                .filter(|replay_buffer| replay_buffer.has_untold())
-                .for_each(|replay_buffer| replay_buffer.ask());
-            state.is_pressed = !state.early.is_empty();
+                .filter(|replay_buffer| replay_buffer.has_unacked())
+                .for_each(|replay_buffer| replay_buffer.request_ack());
+            state.is_ack_wanted = !state.early.is_empty();
         }
         self.list(peer);
     }
 
-    /// Takes in what came over a link that carries nothing yet: the peer's greeting. What comes over one that is
-    /// to be closed is too late.
+    /// Handles the peer's `Resume` over an inactive link. Frames over a link that is to be closed
+    /// are dropped.
     #[cold]
-    pub(super) fn hear_apart<'a>(
+    pub(super) fn handle_resume<'a>(
         &mut self,
         peer: PeerId,
         rail: RailId,
@@ -397,68 +405,83 @@ impl Engine {
     ) -> Result<&'a [u8], PeerError> {
         let Self { peers, ops, now_ns, severed, .. } = self;
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return Ok(&[]) };
-        let apart = state.apart(rail).ok_or(PeerError::NotConnected)?;
-        let State::Open { has_greeted, is_greeted: false } = apart.state else { return Ok(&[]) };
-        let (link, frames, keeps) = packet::parse_resume(bytes).ok_or(PeerError::Greeting)?;
-        apart.link.confirm(frames, *now_ns, |token| free(ops, token))?;
-        if !apart.link.replay_buffer.as_mut().is_some_and(|replay_buffer| replay_buffer.meet(link))
+        let inactive = state.inactive(rail).ok_or(PeerError::NotConnected)?;
+        let LinkState::Open { resume_sent, resume_received: false } = inactive.state else {
+            return Ok(&[]);
+        };
+        let (link, frames, keeps) = packet::parse_resume(bytes).ok_or(PeerError::NoResume)?;
+        inactive.link.confirm(frames, *now_ns, |token| free(ops, token))?;
+        if !inactive
+            .link
+            .replay_buffer
+            .as_mut()
+            .is_some_and(|replay_buffer| replay_buffer.handle_resume(link))
         {
             severed.push_back((peer, rail));
             return Ok(&[]);
         }
-        apart.state = State::Open { has_greeted, is_greeted: true };
-        apart.link.replay_buffer.iter_mut().for_each(|replay_buffer| replay_buffer.keeps |= keeps);
-        if has_greeted {
-            self.introduce(peer, rail);
+        inactive.state = LinkState::Open { resume_sent, resume_received: true };
+        inactive
+            .link
+            .replay_buffer
+            .iter_mut()
+            .for_each(|replay_buffer| replay_buffer.keeps |= keeps);
+        if resume_sent {
+            self.activate(peer, rail);
         }
         Ok(&[])
     }
 
-    /// Greets the peer over a link that has opened.
+    /// Builds the `Resume` of an opened link.
     #[cold]
-    pub(super) fn poll_greeting(&mut self, peer: PeerId, rail: RailId, frame: &mut Frame) -> bool {
+    pub(super) fn poll_resume(&mut self, peer: PeerId, rail: RailId, frame: &mut Frame) -> bool {
         let is_patient = self.patience_ns > 0;
-        let Some(apart) = self.peer(peer).apart(rail).filter(|apart| apart.greets()) else {
+        let Some(inactive) =
+            self.peer(peer).inactive(rail).filter(|inactive| inactive.needs_resume())
+        else {
             return false;
         };
-        if let Some(stalled) = apart.link.stalled.take() {
+        if let Some(stalled) = inactive.link.stalled.take() {
             *frame = stalled;
             return true;
         }
-        let keeps = apart.link.keeps(is_patient);
-        let (State::Open { is_greeted, .. }, Some(replay_buffer)) =
-            (apart.state, &mut apart.link.replay_buffer)
+        let keeps = inactive.link.keeps(is_patient);
+        let (LinkState::Open { resume_received, .. }, Some(replay_buffer)) =
+            (inactive.state, &mut inactive.link.replay_buffer)
         else {
             return false;
         };
         replay_buffer.emit_resume(&mut frame.head, rail, keeps);
-        apart.state = State::Open { has_greeted: true, is_greeted };
-        if is_greeted {
-            self.introduce(peer, rail);
+        inactive.state = LinkState::Open { resume_sent: true, resume_received };
+        if resume_received {
+            self.activate(peer, rail);
         }
         self.counters.frames += 1;
         true
     }
 
-    /// Both sides have greeted: the link carries frames.
-    fn introduce(&mut self, peer: PeerId, rail: RailId) {
+    /// Activates a link after both sides have sent a `Resume`.
+    fn activate(&mut self, peer: PeerId, rail: RailId) {
         let state = self.peer(peer);
-        let Some(at) = state.apart.iter().position(|apart| apart.link.rail == rail) else { return };
-        let Apart { mut link, .. } = state.apart.remove(at);
+        let Some(at) = state.inactive.iter().position(|inactive| inactive.link.rail == rail) else {
+            return;
+        };
+        let InactiveLink { mut link, .. } = state.inactive.remove(at);
         if link.replay_buffer.as_ref().is_some_and(|replay_buffer| !replay_buffer.keeps) {
             link.replay_buffer = None;
         }
-        // One that opens again and again, and never carries what it is to, is none.
+        // A link that reopens again and again without carrying its stored frames does not count as
+        // open.
         if link.backlog_bytes() == 0 && state.lost.is_empty() {
-            state.parted_for_ns = None;
+            state.down_for_ns = None;
         }
-        state.join(link);
+        state.activate(link);
         self.watch(peer);
         self.list(peer);
     }
 
-    /// The peer takes no more frames from a link, of which it has taken so many: what was sent after them goes
-    /// another way.
+    /// Handles a `LinkDown`: the peer accepts no more frames of a link, and has received `frames`
+    /// of it. Later ones are resent elsewhere.
     #[cold]
     pub(super) fn handle_link_down_packet(
         &mut self,
@@ -472,41 +495,41 @@ impl Engine {
             let peer = link.replay_buffer.as_ref().and_then(|replay_buffer| replay_buffer.peer);
             peer.is_some_and(|peer| peer.rail == name.rail && peer.epoch <= name.epoch)
         };
-        // A word about an epoch before the last that is known here is late.
+        // A packet about an older epoch than the last known one is late.
         if let Some(at) = state.links.iter().position(is_it) {
             let link = state.links.remove(at);
             severed.push_back((peer, link.rail));
             let may_open = link.capabilities.reopens && *patience_ns > 0;
-            state.part(link, if may_open { State::Parted } else { State::Gone });
+            state.deactivate(link, if may_open { LinkState::Down } else { LinkState::Gone });
         }
-        let Some(at) = state.apart.iter().position(|apart| is_it(&apart.link)) else {
+        let Some(at) = state.inactive.iter().position(|inactive| is_it(&inactive.link)) else {
             return Ok(());
         };
-        let Apart { link, state: link_state } = &mut state.apart[at];
+        let InactiveLink { link, state: link_state } = &mut state.inactive[at];
         let rail = link.rail;
         link.confirm(frames, *now_ns, |token| free(ops, token))?;
         let Some(replay_buffer) = &mut link.replay_buffer else { return Ok(()) };
         let is_known = replay_buffer.is_over && replay_buffer.peer == Some(name);
         (replay_buffer.peer, replay_buffer.is_over) = (Some(name), true);
         match *link_state {
-            // The peer may have missed this side's word, not having been greeted then.
-            State::Gone | State::Parted if !is_known => {
-                let apart = state.apart.swap_remove(at);
-                state.tell_parted(&apart.link);
-                state.apart.push(apart);
+            // The peer may have missed this side's `LinkDown`, sent before its `Resume`.
+            LinkState::Gone | LinkState::Down if !is_known => {
+                let inactive = state.inactive.swap_remove(at);
+                state.queue_link_down(&inactive.link);
+                state.inactive.push(inactive);
             }
-            State::Open { is_greeted: true, .. } => severed.push_back((peer, rail)),
-            State::Gone | State::Parted | State::Open { .. } => {}
+            LinkState::Open { resume_received: true, .. } => severed.push_back((peer, rail)),
+            LinkState::Gone | LinkState::Down | LinkState::Open { .. } => {}
         }
-        state.give_away(rail);
+        state.move_to_lost(rail);
         self.list(peer);
         Ok(())
     }
 }
 
-/// So often the time need not be told, where no long frames are under way.
+/// Number of calls without the time if no long frame is unacknowledged.
 const UNTIMED_MAX: u32 = 16;
 
-/// A process that waits looks at the clock more often than this: whoever computes for a minute has not waited
-/// for one.
+/// Upper bound of a counted interval: a waiting process checks the clock more often, so a longer
+/// gap was computation.
 const GAP_MAX_NS: u64 = 1_000_000_000;

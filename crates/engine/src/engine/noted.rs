@@ -1,13 +1,14 @@
-//! Operations that their submitter knows by their names alone, as an application knows its requests.
+//! Operations that the submitter knows by their identifiers alone, as an application knows its
+//! requests.
 //!
-//! A note beside an operation says what it belongs to. Names are asked for here that nobody vouches for: one that is stale,
-//! was never given, or is of an operation without a note is recognised.
+//! A note tells what an operation belongs to. These functions accept any identifier: stale or
+//! invalid ones, and operations without a note, are recognised.
 
 use super::Engine;
 use crate::op::{Completion, Op, OpId, OpState};
 
 impl Engine {
-    /// Notes what an operation, which is known, belongs to for its submitter: any number but 0.
+    /// Sets the note of a known operation: any number but 0.
     #[inline]
     pub fn note(&mut self, op: OpId, note: u64) {
         if let Some(op) = self.ops.find_mut(op) {
@@ -15,14 +16,14 @@ impl Engine {
         }
     }
 
-    /// What was noted; none for a name of no such operation.
+    /// Note of an operation; `None` for an invalid identifier.
     #[inline]
     pub fn noted(&self, op: OpId) -> Option<u64> {
         self.ops.find(op).map(|op| op.note).filter(|note| *note != 0)
     }
 
-    /// The end of an operation and its note, once; none inside while it is under way, and none at all for a name of no such
-    /// operation.
+    /// Takes the completion and note of an operation, once. The inner `None` means pending, the
+    /// outer one an invalid identifier.
     #[inline]
     pub fn take_noted(&mut self, id: OpId) -> Option<Option<(Completion, u64)>> {
         let &Op { note, ref state, .. } = self.ops.find(id)?;
@@ -34,26 +35,26 @@ impl Engine {
             }
             OpState::Free
             | OpState::Posted
-            | OpState::Arriving { .. }
+            | OpState::Receiving { .. }
             | OpState::RemoteReading { .. }
             | OpState::Send(_) => Some(None),
         }
     }
 
-    /// The name of the operation with a note that is in this place now.
+    /// Identifier of the operation with a note at this index.
     pub fn noted_at(&self, place: u32) -> Option<OpId> {
         self.ops.name(place).filter(|op| self.noted(*op).is_some())
     }
 
-    /// Puts an operation on the one list that is being made; whether it was not on it before. None for a name of no operation
-    /// with a note.
+    /// Adds an operation to the list being built; false if it is in the list already, `None` for an
+    /// invalid identifier.
     #[inline]
     pub fn enlist(&mut self, op: OpId) -> Option<bool> {
         let op = self.ops.find_mut(op).filter(|op| op.note != 0)?;
         Some(!std::mem::replace(&mut op.is_listed, true))
     }
 
-    /// Takes it off the list, if it is known.
+    /// Removes an operation from the list, if it is known.
     #[inline]
     pub fn strike(&mut self, op: OpId) {
         if let Some(op) = self.ops.find_mut(op) {

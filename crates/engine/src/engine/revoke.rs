@@ -1,8 +1,9 @@
-//! Contexts that are closed, because of a peer that has failed.
+//! Contexts that are revoked after the failure of a peer.
 //!
-//! Who closes a context receives nothing of it any more; what others have sent in it is taken in and thrown away, so that
-//! their sends end. Peers are told by a message of the context with the tag [`CLOSES`], and close it too. What has met
-//! its receive before goes to its end: its memory is being written to.
+//! In a revoked context nothing is received any more. Messages of others are accepted and
+//! discarded, so that their sends complete. Peers are notified by a message of the context with the
+//! tag [`REVOKE_TAG`], and revoke it too. A message that matched before completes, since its memory
+//! is being written.
 
 use memory::Region;
 use wire::PeerId;
@@ -12,19 +13,20 @@ use super::{Engine, PeerError};
 use crate::matching::Unexpected;
 use crate::op::{Envelope, OpId, OpState, SendMode};
 
-/// The tag of the message that closes a context; its source is the peer that has failed. No other message of a context
-/// that is ever closed has it, and no receive in one leaves its tag open.
-pub const CLOSES: i32 = i32::MIN;
+/// Tag of the message that revokes a context; its source is the failed peer. No other message of a
+/// revocable context has it, and no receive in one leaves its tag open.
+pub const REVOKE_TAG: i32 = i32::MIN;
 
 impl Engine {
-    /// Closes a context because `failed` has: receives without a message, and those to come, complete with
-    /// [`Outcome::PeerFailed`](crate::Outcome::PeerFailed). False if it is closed already, or too many are.
+    /// Revokes a context because `failed` has failed. Pending and later receives complete with
+    /// [`Outcome::PeerFailed`](crate::Outcome::PeerFailed). False if it is revoked already, or too
+    /// many are.
     #[cold]
-    pub fn submit_close(&mut self, context: u64, failed: PeerId) -> bool {
-        if self.closed.contains_key(&context) || self.closed.len() == CLOSED_MAX {
+    pub fn submit_revoke(&mut self, context: u64, failed: PeerId) -> bool {
+        if self.revoked.contains_key(&context) || self.revoked.len() == REVOKED_MAX {
             return false;
         }
-        self.closed.insert(context, failed);
+        self.revoked.insert(context, failed);
         self.ops.event_count += 1;
         for id in self.matching.posted_in(context) {
             self.matching.cancel(id);
@@ -37,48 +39,53 @@ impl Engine {
         true
     }
 
-    /// Tells a peer that a context is closed. The send ends when the peer has heard.
-    pub fn submit_closing(&mut self, peer: PeerId, context: u64, failed: PeerId) -> OpId {
-        let envelope = Envelope { context, source: failed.0, tag: CLOSES, is_urgent: true };
+    /// Notifies a peer that a context is revoked. The send completes when the peer has received it.
+    pub fn submit_revocation(&mut self, peer: PeerId, context: u64, failed: PeerId) -> OpId {
+        let envelope = Envelope { context, source: failed.0, tag: REVOKE_TAG, is_urgent: true };
         self.submit_send(peer, envelope, &Region::empty(), SendMode::Synchronous)
     }
 
-    /// Whether any context is closed.
+    /// True if any context is revoked.
     #[inline]
-    pub fn has_closed(&self) -> bool {
-        !self.closed.is_empty()
+    pub fn has_revoked(&self) -> bool {
+        !self.revoked.is_empty()
     }
 
-    /// The peer because of which a context is closed, if it is.
+    /// Failed peer because of which a context is revoked.
     #[inline]
-    pub fn closed_by(&self, context: u64) -> Option<PeerId> {
-        if self.has_closed() { self.closed.get(&context).copied() } else { None }
+    pub fn revoked_by(&self, context: u64) -> Option<PeerId> {
+        if self.has_revoked() { self.revoked.get(&context).copied() } else { None }
     }
 
-    /// A context that a peer has closed, once.
-    pub fn poll_closed(&mut self) -> Option<u64> {
-        self.heard_closed.pop_front()
+    /// Next context that a peer has revoked; each is returned once.
+    pub fn poll_revoked(&mut self) -> Option<u64> {
+        self.revoked_by_peers.pop_front()
     }
 
-    /// A message without a receive: whether it closes its context, or comes too late for it.
+    /// Handles a message without a receive: true if it revokes its context, or its context is
+    /// revoked.
     #[inline]
-    pub(super) fn is_closed_to(&mut self, header: &Header) -> Result<bool, PeerError> {
-        if header.tag == CLOSES {
-            self.hear_close(header)?;
+    pub(super) fn is_revoked_for(&mut self, header: &Header) -> Result<bool, PeerError> {
+        if header.tag == REVOKE_TAG {
+            self.handle_revoke(header)?;
         }
-        Ok(self.closed_by(header.context).is_some())
+        Ok(self.revoked_by(header.context).is_some())
     }
 
     #[cold]
-    fn hear_close(&mut self, header: &Header) -> Result<(), PeerError> {
+    fn handle_revoke(&mut self, header: &Header) -> Result<(), PeerError> {
         let Header { context, source, .. } = *header;
-        if self.submit_close(context, PeerId(source)) {
-            self.heard_closed.push_back(context);
+        if self.submit_revoke(context, PeerId(source)) {
+            self.revoked_by_peers.push_back(context);
         }
-        if self.closed.contains_key(&context) { Ok(()) } else { Err(PeerError::Closed(CLOSED_MAX)) }
+        if self.revoked.contains_key(&context) {
+            Ok(())
+        } else {
+            Err(PeerError::Revoked(REVOKED_MAX))
+        }
     }
 
-    /// Takes in a message that nobody wants, as if it were received.
+    /// Receives a message and drops its data.
     #[cold]
     pub(super) fn discard(&mut self, message: Unexpected) {
         let id = self.ops.insert(Some(message.peer), Region::empty(), OpState::Posted);
@@ -87,5 +94,5 @@ impl Engine {
     }
 }
 
-/// So many contexts may be closed: they are remembered, for messages may come late.
-pub(super) const CLOSED_MAX: usize = 1 << 16;
+/// Maximal number of revoked contexts; they are remembered because messages may come late.
+pub(super) const REVOKED_MAX: usize = 1 << 16;

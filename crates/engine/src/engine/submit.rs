@@ -1,4 +1,4 @@
-//! What the application asks for: sends, receives, probes.
+//! Commands of the application: sends, receives, probes.
 
 use memory::Region;
 use wire::{Capabilities, Frame, PeerId, RailId, packet};
@@ -26,13 +26,13 @@ impl Engine {
         id
     }
 
-    /// Names an operation before it is submitted, by [`Engine::submit_reserved_send`] or
-    /// [`Engine::submit_reserved_receive`]: until then it is not known.
+    /// Reserves an identifier for [`Engine::submit_reserved_send`] or
+    /// [`Engine::submit_reserved_receive`]. The operation is unknown until submitted.
     pub fn reserve(&mut self) -> OpId {
         self.ops.reserve()
     }
 
-    /// As [`Engine::submit_send`], of an operation that has its name.
+    /// Submits a send like [`Engine::submit_send`], with a reserved identifier.
     pub fn submit_reserved_send(
         &mut self,
         id: OpId,
@@ -47,7 +47,7 @@ impl Engine {
         self.line_up(id, peer, envelope, len);
     }
 
-    /// A send waits in its peer's send_queue.
+    /// Appends a send to its peer's send queue.
     #[inline(always)]
     fn line_up(&mut self, id: OpId, peer: PeerId, envelope: Envelope, bytes: usize) {
         let state = self.peer(peer);
@@ -59,9 +59,9 @@ impl Engine {
         self.list(peer);
     }
 
-    /// Builds the frame of a short message that can leave at once, with nothing before it on its peer.
-    /// Answers the rail for which `frame` holds it: the message is sent, its memory free, and the frame
-    /// is to be posted as one of [`Engine::poll_frame`]. None when it must be submitted as any other.
+    /// Builds the frame of a short message that can leave at once, with nothing before it at its
+    /// peer. Returns the rail on which to post `frame`, as after [`Engine::poll_frame`]; the
+    /// message is sent and its memory free. `None` if it must be submitted as usual.
     #[inline]
     pub fn submit_short(
         &mut self,
@@ -72,10 +72,10 @@ impl Engine {
     ) -> Option<RailId> {
         let state = self.peers.get_mut(peer.0 as usize)?.as_mut()?;
         let [link] = &state.links[..] else {
-            return self.submit_short_kept(peer, envelope, data, frame);
+            return self.submit_short_replay(peer, envelope, data, frame);
         };
         if link.replay_buffer.is_some() {
-            return self.submit_short_kept(peer, envelope, data, frame);
+            return self.submit_short_replay(peer, envelope, data, frame);
         }
         let rail = link.rail;
         if !link.is_ready() || link.has_work() || !state.takes_short(link, data.len()) {
@@ -94,9 +94,9 @@ impl Engine {
         Some(rail)
     }
 
-    /// As [`Engine::submit_short`], where frames are kept and there may be several links.
+    /// Builds the frame like [`Engine::submit_short`], with replay and possibly several links.
     #[cold]
-    fn submit_short_kept(
+    fn submit_short_replay(
         &mut self,
         peer: PeerId,
         envelope: Envelope,
@@ -112,17 +112,17 @@ impl Engine {
             return None;
         }
         frame.clear();
-        self.keeping = emit_short(state, at, room, (envelope, data), frame);
+        self.record = emit_short(state, at, room, (envelope, data), frame);
         self.counters.eager += 1;
         self.counters.frames += 1;
         self.note_send(peer, envelope, data);
         Some(rail)
     }
 
-    /// Lays a short message beside others of its peer, to share a frame with them and with what follows,
-    /// until [`Engine::release_coalesced`] or until the peer has something else to send. True when the
-    /// message is taken: it is sent, its memory free. False when it must be submitted as any other, as
-    /// when the frame is full, or the strategy coalesces nothing.
+    /// Coalesces a short message with others of its peer. They leave in one frame on
+    /// [`Engine::release_coalesced`], or when the peer has something else to send. True if the
+    /// message was accepted: it is sent and its memory free. False if it must be submitted as
+    /// usual, for example when the frame is full.
     pub fn submit_coalesced(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
         let Some(Some(state)) = self.peers.get_mut(peer.0 as usize) else { return false };
         let Some(link) = state.links.first() else { return false };
@@ -151,7 +151,7 @@ impl Engine {
         true
     }
 
-    /// Tells a send_observer of every message from now on.
+    /// Sets an observer of every later send.
     pub fn set_send_observer(&mut self, send_observer: Box<dyn SendObserver>) {
         self.send_observer = Some(send_observer);
     }
@@ -163,14 +163,14 @@ impl Engine {
         }
     }
 
-    /// Whether messages were coalesced for a peer that have not left.
+    /// True if coalesced messages for a peer have not left.
     #[inline]
     pub fn has_coalesced(&self, peer: PeerId) -> bool {
         let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
         state.is_some_and(|state| !state.coalesced.is_empty())
     }
 
-    /// Lets what was coalesced for a peer go.
+    /// Lets the coalesced messages of a peer leave.
     pub fn release_coalesced(&mut self, peer: PeerId) {
         let state = self.peer(peer);
         if !state.coalesced.is_empty() {
@@ -179,8 +179,8 @@ impl Engine {
         }
     }
 
-    /// Receives a message that `selector` accepts into `into`; `peer` is the only process it can come
-    /// from, if it names its source.
+    /// Receives a message that `selector` accepts into `into`. If the selector names its source,
+    /// `peer` is that process.
     #[inline]
     pub fn submit_receive(
         &mut self,
@@ -193,7 +193,7 @@ impl Engine {
         id
     }
 
-    /// As [`Engine::submit_receive`], of an operation that has its name.
+    /// Submits a receive like [`Engine::submit_receive`], with a reserved identifier.
     pub fn submit_reserved_receive(
         &mut self,
         id: OpId,
@@ -210,7 +210,7 @@ impl Engine {
         if let Some(message) = self.matching.take_waiting(peer, &selector) {
             self.deliver_waiting(id, message);
         } else if peer.is_some_and(|peer| self.is_failed(peer))
-            || self.closed_by(selector.context).is_some()
+            || self.revoked_by(selector.context).is_some()
         {
             self.fail(id.index);
         } else {
@@ -218,7 +218,7 @@ impl Engine {
         }
     }
 
-    /// Cancels a receive that has not been matched; false if it is too late, or a send.
+    /// Cancels a receive that has not been matched; false for a matched receive or a send.
     pub fn submit_cancel(&mut self, op: OpId) -> bool {
         let is_posted = self.ops.find(op).is_some_and(|op| matches!(op.state, OpState::Posted));
         if !is_posted || !self.matching.cancel(op) {
@@ -229,12 +229,13 @@ impl Engine {
         true
     }
 
-    /// The oldest waiting message that `selector` accepts; `peer` is as in [`Engine::submit_receive`].
+    /// Returns the oldest waiting message that `selector` accepts; `peer` is as in
+    /// [`Engine::submit_receive`].
     pub fn probe(&mut self, peer: Option<PeerId>, selector: Selector) -> Option<Message> {
         self.matching.peek(peer, &selector).map(Unexpected::message)
     }
 
-    /// Takes the oldest waiting message that `selector` accepts out of matching; `peer` is as in
+    /// Removes the oldest waiting message that `selector` accepts from matching; `peer` is as in
     /// [`Engine::submit_receive`].
     pub fn submit_matched_probe(
         &mut self,
@@ -246,7 +247,7 @@ impl Engine {
         Some((self.matched.insert(message), described))
     }
 
-    /// Receives a message that a matched probe took; `None` if it was received before.
+    /// Receives a message of a matched probe; `None` if it was received before.
     pub fn submit_matched_receive(&mut self, message: MatchedId, into: &Region) -> Option<OpId> {
         let message = self.matched.take(message)?;
         let id = self.ops.insert(Some(message.peer), into.clone(), OpState::Posted);
@@ -255,7 +256,7 @@ impl Engine {
     }
 }
 
-/// A longer message is not copied into its frame for a rail that copies it out of there at once.
+/// Longest message that is copied into its frame for a rail that copies the frame again.
 const COPIED_TWICE_MAX: usize = 512;
 
 fn send_state(envelope: Envelope, mode: SendMode) -> OpState {
@@ -270,6 +271,6 @@ fn send_state(envelope: Envelope, mode: SendMode) -> OpState {
         next: 0,
         end: 0,
         offered: false,
-        may_be_taken: false,
+        may_be_granted: false,
     })
 }

@@ -1,4 +1,4 @@
-//! Frames that cut through: taken in while their sender still writes them.
+//! Cut-through frames: received while the sender still writes them.
 
 use wire::packet::{self, Header, Packet};
 use wire::{PeerId, RailId};
@@ -9,9 +9,9 @@ use crate::op::{OpId, OpState, receive_piece, received};
 use crate::peer::{Control, charge};
 
 impl Engine {
-    /// Takes in the beginning of a frame of `len` bytes, if it is a message whose receive waits for it, or a piece that was
-    /// asked for: then [`Engine::handle_rest`] is to bring the rest. False leaves everything as it is, and the frame is
-    /// awaited whole.
+    /// Handles the beginning of a frame of `len` bytes, if it is a message with a posted receive,
+    /// or an expected piece. [`Engine::handle_rest`] must then bring the rest. False changes
+    /// nothing; the frame must be received whole.
     ///
     /// # Errors
     /// As for [`Engine::handle_frame`].
@@ -47,7 +47,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Takes in the next bytes of a frame whose beginning was taken.
+    /// Handles the next bytes of a frame whose beginning was accepted.
     pub fn handle_rest(&mut self, peer: PeerId, bytes: &[u8]) {
         let Self { peers, ops, .. } = self;
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return };
@@ -57,8 +57,8 @@ impl Engine {
         }
     }
 
-    /// The receive that a message of so many bytes finds, which begins to arrive there; none where it has to wait, or
-    /// where its sender has no credit for it.
+    /// Matches a message of `bytes` bytes with a receive and begins to fill it. `None` if no
+    /// receive matches or the sender has no credit.
     fn begin_eager(
         &mut self,
         peer: PeerId,
@@ -76,13 +76,13 @@ impl Engine {
         let op = self.ops.at(id.index)?;
         let wanted = wanted(&op.region, bytes);
         op.peer = Some(peer);
-        op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
+        op.state = OpState::Receiving { source, tag, bytes, wanted, left: wanted };
         if wanted == 0 {
             self.ops.complete(id.index, received(source, tag, bytes, 0));
         }
         let state = self.peer(peer);
         state.sequence_in = header.sequence.wrapping_add(1);
-        // It has its receive, and takes nobody's room.
+        // A matched message takes no memory for unexpected ones.
         state.charged += charge(bytes as usize);
         state.owed += charge(bytes as usize);
         if let Some(op) = acknowledge {

@@ -11,7 +11,7 @@ impl<T: Default> Blocks<T> {
         Self(Vec::new())
     }
 
-    /// Makes sure that `slot` is there.
+    /// Allocates blocks up to `slot`.
     #[inline]
     pub fn reach(&mut self, slot: u32) {
         if slot as usize / BLOCK >= self.0.len() {
@@ -25,7 +25,7 @@ impl<T: Default> Blocks<T> {
         self.0.resize_with(blocks, || Box::new(std::array::from_fn(|_| T::default())));
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     pub fn len(&self) -> u32 {
         (self.0.len() * BLOCK) as u32
     }
@@ -64,7 +64,7 @@ fn touch() {
 
 #[cfg(test)]
 thread_local! {
-    /// How often this thread has looked at a slot.
+    /// Number of slot accesses by this thread.
     pub(super) static TOUCHED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 

@@ -1,25 +1,25 @@
-//! What receives and messages are matched by.
+//! Keys by which receives and messages are matched.
 
 use wire::PeerId;
 use wire::packet::Header;
 
 use super::Selector;
 
-/// Which of peer, source and tag a receive names, as a set of bits.
+/// Fields that a receive names: a set of bits for peer, source and tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pattern(u8);
 
 impl Pattern {
-    /// Nothing is left open.
-    pub const EXACT: Self = Self(GATE | SOURCE | TAG);
-    /// There are so many.
+    /// All fields are named.
+    pub const EXACT: Self = Self(PEER | SOURCE | TAG);
+    /// Number of patterns.
     pub const COUNT: usize = 8;
 
     #[inline]
     pub fn of(peer: Option<PeerId>, selector: &Selector) -> Self {
         let bit = |is_named: bool, bit: u8| if is_named { bit } else { 0 };
         let source = bit(selector.source.is_some(), SOURCE);
-        Self(bit(peer.is_some(), GATE) | source | bit(selector.tag.is_some(), TAG))
+        Self(bit(peer.is_some(), PEER) | source | bit(selector.tag.is_some(), TAG))
     }
 
     #[inline]
@@ -28,7 +28,7 @@ impl Pattern {
     }
 }
 
-/// Some of the patterns.
+/// A set of patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Patterns(u8);
 
@@ -58,20 +58,20 @@ impl Iterator for Patterns {
     #[inline]
     fn next(&mut self) -> Option<Pattern> {
         let first = self.0.trailing_zeros() as u8;
-        // The lowest bit goes.
+        // Clears the lowest bit.
         self.0 &= self.0.checked_sub(1)?;
         Some(Pattern(first))
     }
 }
 
-/// The context and what a pattern names of a message; what it leaves open is zero. A receive accepts
-/// the messages whose key under the receive's pattern is the receive's.
+/// Context and fields of a message under a pattern; omitted fields are zero. A receive accepts the
+/// messages whose key under its pattern equals its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Key {
     context: u64,
     /// Source and tag.
     envelope: u64,
-    /// PeerState and pattern.
+    /// Peer and pattern.
     origin: u64,
 }
 
@@ -80,12 +80,12 @@ impl Key {
     pub fn of_receive(peer: Option<PeerId>, selector: &Selector) -> Self {
         let pattern = Pattern::of(peer, selector);
         let (source, tag) = (selector.source.unwrap_or(0), selector.tag.unwrap_or(0));
-        Self::pack(pattern, selector.context, source, tag, peer.map_or(0, |peer| peer.0))
+        Self::encode(pattern, selector.context, source, tag, peer.map_or(0, |peer| peer.0))
     }
 
     #[inline]
     pub fn of_message(pattern: Pattern, peer: PeerId, header: &Header) -> Self {
-        let whole = Self::pack(pattern, header.context, header.source, header.tag, peer.0);
+        let whole = Self::encode(pattern, header.context, header.source, header.tag, peer.0);
         let named = NAMED[pattern.index()];
         Self {
             context: header.context,
@@ -95,7 +95,7 @@ impl Key {
     }
 
     #[inline]
-    const fn pack(pattern: Pattern, context: u64, source: u32, tag: i32, peer: u32) -> Self {
+    const fn encode(pattern: Pattern, context: u64, source: u32, tag: i32, peer: u32) -> Self {
         Self {
             context,
             envelope: (source as u64) << 32 | tag as u32 as u64,
@@ -103,9 +103,9 @@ impl Key {
         }
     }
 
-    /// The peer, if the pattern names it.
+    /// Peer, if the pattern names it.
     pub fn peer(self) -> Option<PeerId> {
-        (self.origin as u8 & GATE != 0).then_some(PeerId((self.origin >> 32) as u32))
+        (self.origin as u8 & PEER != 0).then_some(PeerId((self.origin >> 32) as u32))
     }
 
     pub fn context(self) -> u64 {
@@ -117,8 +117,9 @@ impl Key {
         Pattern(self.origin as u8)
     }
 
-    /// A number whose highest bits spread regular keys: both halves of a product, folded, and what is
-    /// below them brought up. The peer is left out, as an honest one follows from context and source.
+    /// Hashes the key so that high bits spread regular keys: both halves of a product are folded,
+    /// and lower bits moved up. The peer is left out, since it follows from context and source
+    /// unless a peer lies.
     #[inline]
     pub fn hash(self) -> u64 {
         let mixed = self.envelope ^ self.context.wrapping_mul(MULTIPLIERS[0]);
@@ -127,17 +128,17 @@ impl Key {
     }
 }
 
-const GATE: u8 = 1;
+const PEER: u8 = 1;
 const SOURCE: u8 = 2;
 const TAG: u8 = 4;
 
-/// The bits that a pattern names of a key.
+/// Bits of a key that each pattern names.
 const NAMED: [Key; Pattern::COUNT] = {
-    let mut named = [Key::pack(Pattern(u8::MAX), u64::MAX, 0, 0, 0); Pattern::COUNT];
+    let mut named = [Key::encode(Pattern(u8::MAX), u64::MAX, 0, 0, 0); Pattern::COUNT];
     let mut pattern = 0;
     while pattern < Pattern::COUNT {
         let bits = pattern as u8;
-        let (source, tag, peer) = (bits & SOURCE != 0, bits & TAG != 0, bits & GATE != 0);
+        let (source, tag, peer) = (bits & SOURCE != 0, bits & TAG != 0, bits & PEER != 0);
         named[pattern].envelope = all(source) << 32 | all(tag);
         named[pattern].origin |= all(peer) << 32;
         pattern += 1;
@@ -149,5 +150,5 @@ const fn all(is_named: bool) -> u64 {
     if is_named { u32::MAX as u64 } else { 0 }
 }
 
-/// Odd, and dense; the first is the golden ratio's.
+/// Odd numbers with many set bits; the first is from the golden ratio.
 const MULTIPLIERS: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xbf58_476d_1ce4_e5b9];

@@ -1,8 +1,8 @@
-//! The bytes of a message that waits.
+//! Data of a waiting message.
 
 use std::ops::Deref;
 
-/// Bytes; a few without an allocation.
+/// Bytes; short ones without an allocation.
 #[derive(Debug)]
 pub(crate) enum Payload {
     Short { len: u8, bytes: [u8; SHORT_MAX] },
@@ -39,7 +39,7 @@ impl From<Box<[u8]>> for Payload {
     }
 }
 
-/// As many as there is room for where a request has its words.
+/// Longest inline data: as long as the fields of an RTS.
 const SHORT_MAX: usize = 30;
 
 const _: () = assert!(size_of::<super::Content>() == 40);

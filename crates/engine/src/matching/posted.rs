@@ -1,4 +1,4 @@
-//! Receives without a message.
+//! Unmatched receives.
 
 use wire::PeerId;
 use wire::packet::Header;
@@ -9,23 +9,23 @@ use super::key::{Key, Pattern, Patterns};
 use super::queues::{NONE, Queues};
 use crate::op::OpId;
 
-/// The posted receives, in queues of those that accept the same.
+/// Posted receives, in queues of those that accept the same messages.
 #[derive(Debug)]
 pub(super) struct Posted {
     stamp: u64,
-    /// By the index of their operation.
+    /// Entries by the index of their operation.
     entries: Blocks<Entry>,
-    /// A receive that is the only one lies in no queue; else `NONE`.
+    /// A single receive, which is in no queue; else `NONE`.
     lone: u32,
     queues: Queues,
-    /// How many receives of each pattern lie in queues, and which patterns these are.
+    /// Number of queued receives of each pattern, and the patterns in use.
     counts: [u32; Pattern::COUNT],
     patterns: Patterns,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// Counts the receives; 0 where there is none.
+    /// Sequence number of the receive; 0 if the entry is empty.
     stamp: u64,
     generation: u32,
     key: Key,
@@ -95,7 +95,7 @@ impl Posted {
         Some(self.take_first(index, key))
     }
 
-    /// Takes the oldest of those that are the first of their queues.
+    /// Takes the oldest among the heads of the queues.
     fn take_of_several(&mut self, peer: PeerId, header: &Header) -> Option<OpId> {
         let entries = &self.entries;
         let mut oldest = None;
@@ -126,7 +126,7 @@ impl Posted {
         self.vacate(index)
     }
 
-    /// The receives of a context, in no order.
+    /// Receives of a context, in no order.
     pub fn of_context(&self, context: u64) -> Vec<OpId> {
         let receive = |index: u32| {
             let Entry { stamp, generation, key } = self.entries[index];
@@ -135,7 +135,7 @@ impl Posted {
         (0..self.entries.len()).filter_map(receive).collect()
     }
 
-    /// The peers that receives name, and their contexts.
+    /// Peers that receives name, and their contexts.
     pub fn named(&self) -> Vec<(PeerId, u64)> {
         let named = |index: u32| {
             let Entry { stamp, key, .. } = self.entries[index];
@@ -144,7 +144,7 @@ impl Posted {
         (0..self.entries.len()).filter_map(named).collect()
     }
 
-    /// Removes a receive; false when it is not here.
+    /// Removes a receive; false if it is not here.
     pub fn cancel(&mut self, op: OpId) -> bool {
         if op.index >= self.entries.len() {
             return false;

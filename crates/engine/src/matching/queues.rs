@@ -1,23 +1,22 @@
-//! Queues by key: lists through the slots of a table, found by hashing.
+//! Queues by key: linked lists through the slots of a table, found by hashing.
 //!
-//! The first entry of a queue stands for it: it is linked into its bucket's chain, and knows the
-//! queue's last. When it leaves, the next one takes its place; with the last entry the queue is gone.
-//! So there is nothing to allocate for a queue, and nothing to keep for a key that nobody uses.
+//! The first entry represents its queue: it is linked into its bucket's chain, and knows the
+//! queue's last entry. When it leaves, the next entry takes its place; with the last entry the
+//! queue is gone. Queues therefore need no allocation, and unused keys no memory.
 //!
-//! A bucket has one queue on average, and every step but growing costs the same however many entries
-//! and queues there are.
+//! A bucket has one queue on average. Every step except growing takes constant time.
 
 use super::blocks::Blocks;
 use super::key::Key;
 
-/// Queues of slots; the caller tells a slot's key.
+/// Queues of slots; the caller supplies a slot's key.
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// The first queue of each bucket, by its first entry.
+    /// First entry of the first queue of each bucket.
     buckets: Vec<u32>,
-    /// What is left of a hash after this shift is its bucket.
+    /// Right shift that turns a hash into a bucket's index.
     shift: u32,
-    /// How many queues there are.
+    /// Number of queues.
     count: usize,
     links: Blocks<Link>,
 }
@@ -38,7 +37,7 @@ impl Queues {
         Self { buckets: Vec::new(), shift: u64::BITS - 1, count: 0, links: Blocks::new() }
     }
 
-    /// The oldest entry with a key.
+    /// Oldest entry with a key.
     #[inline]
     pub fn first(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32> {
         let mut slot = *self.buckets.get(self.bucket(key))?;

@@ -1,4 +1,4 @@
-//! Matching beside lists that are searched from their beginning, and what a step looks at.
+//! Matching compared with lists searched from the front, and the number of slots a step looks at.
 
 #[path = "../../tests/network/random.rs"]
 mod random;
@@ -10,7 +10,7 @@ use super::key::{Key, Pattern};
 use super::queues::Queues;
 use super::*;
 
-/// The definition: receives and messages in one list each, oldest first.
+/// Reference: receives and messages in one list each, oldest first.
 #[derive(Default)]
 struct Lists {
     posted: Vec<(Option<PeerId>, Selector, OpId)>,
@@ -38,22 +38,22 @@ fn accepts(named: Option<PeerId>, selector: &Selector, peer: PeerId, header: &He
         && selector.tag.is_none_or(|tag| tag == header.tag)
 }
 
-/// Every fourth message asks to be sent.
+/// Every fourth message is an RTS.
 fn is_rts(header: &Header) -> bool {
     header.sequence.is_multiple_of(4)
 }
 
-/// A program: matching and the lists, asked the same.
+/// A random program that asks matching and the lists the same.
 struct Pair {
     matching: Matching,
     lists: Lists,
     matched: Matched,
     taken: Vec<(MatchedId, (PeerId, Header))>,
-    /// Operations in use have the generation that is here; the others' indices are free.
+    /// Operations in use have this generation; other indices are free.
     generations: Vec<u32>,
     free: Vec<u32>,
     sequence: u32,
-    /// How many contexts, sources, tags and peers there are: few make much match.
+    /// Number of contexts, sources, tags and peers: a small number gives many matches.
     kinds: [usize; 4],
 }
 
@@ -75,14 +75,14 @@ impl Pair {
         let (peer, Header { context, source, tag, .. }) = self.message(random);
         let source = (!random.one_in(3)).then_some(source);
         let tag = (!random.one_in(3)).then_some(tag);
-        // As MPI does; now and then anything else.
+        // MPI's patterns, and now and then any other.
         let names_peer = if random.one_in(10) { random.one_in(2) } else { source.is_some() };
         (names_peer.then_some(peer), Selector { context, source, tag })
     }
 
     fn message(&self, random: &mut Random) -> (PeerId, Header) {
         let [context, source, tag, peer] = self.kinds.map(|kinds| random.below(kinds));
-        // A few lie about their source.
+        // Some messages lie about their source.
         let peer = if random.one_in(8) { peer } else { source };
         let (context, tag) = ((context as u64) << 32, (tag as i32 - 1) << random.pick(&[0, 20]));
         let header = Header { context, source: source as u32, tag, sequence: self.sequence };
@@ -179,7 +179,7 @@ impl Pair {
         assert!(self.matched.take(id).is_none(), "a message is received once");
     }
 
-    /// A peer is gone, and its requests with it.
+    /// Drops the RTSs of a failed peer.
     fn drop_rts(&mut self, peer: PeerId) {
         self.matching.drop_rts(peer);
         self.lists.waiting.retain(|(from, header)| *from != peer || !is_rts(header));
@@ -207,7 +207,7 @@ fn named(message: &Unexpected) -> (PeerId, Header) {
 }
 
 #[test]
-fn it_matches_as_lists_do() {
+fn matching_equals_lists() {
     for_seeds(400, |seed| {
         let mut random = Random::new(seed);
         let mut pair = Pair::new(&mut random);
@@ -221,12 +221,12 @@ fn it_matches_as_lists_do() {
     });
 }
 
-/// A receive or message that has nothing to do with another of a different number.
+/// Receive or message number `number`; different numbers do not match.
 fn distinct(number: u32) -> Header {
     Header { context: 8, source: number, tag: number as i32, sequence: number }
 }
 
-/// What a receive asks for that accepts a message: source named or not, tag named or not.
+/// Selector of a receive that accepts a message, with or without its source and tag.
 fn selecting(header: &Header, source: bool, tag: bool) -> (Option<PeerId>, Selector) {
     let Header { context, source: from, tag: with, .. } = *header;
     let selector = Selector { context, source: source.then_some(from), tag: tag.then_some(with) };
@@ -235,7 +235,7 @@ fn selecting(header: &Header, source: bool, tag: bool) -> (Option<PeerId>, Selec
 
 const PATTERNS: [(bool, bool); 4] = [(true, true), (false, true), (true, false), (false, false)];
 
-/// How many slots are looked at in a step, on average and at most.
+/// Slots looked at in a step, on average and at most.
 fn looked_at(steps: u32, mut step: impl FnMut(u32)) -> (f64, u64) {
     let (mut sum, mut most) = (0, 0);
     for number in 0..steps {
@@ -248,7 +248,8 @@ fn looked_at(steps: u32, mut step: impl FnMut(u32)) -> (f64, u64) {
     (sum as f64 / f64::from(steps), most)
 }
 
-/// That a step looks at as much with many others around as alone, but for neighbours in its buckets.
+/// Checks that a step looks at as many slots with many other entries as alone, except for
+/// neighbours in its buckets.
 fn assert_equal_work(what: &str, alone: (f64, u64), oversubscribed: (f64, u64)) {
     println!("{what}: {alone:?} slots looked at alone, {oversubscribed:?} among many");
     assert!(
@@ -319,7 +320,7 @@ fn a_message_costs_the_same_however_many_wait() {
 }
 
 #[test]
-fn those_that_match_alike_are_taken_in_turn_at_the_same_cost() {
+fn equal_entries_are_taken_in_order_at_constant_cost() {
     for (source, tag) in PATTERNS {
         let (peer, selector) = selecting(&distinct(3), source, tag);
         let work = |depth| {
@@ -347,7 +348,7 @@ fn those_that_match_alike_are_taken_in_turn_at_the_same_cost() {
     }
 }
 
-/// Tags, sources and contexts of programs have a step, often a power of two.
+/// Tags, sources and contexts of programs have a stride, often a power of two.
 #[test]
 fn regular_keys_spread_over_the_buckets() {
     const KEYS: u32 = 4096;

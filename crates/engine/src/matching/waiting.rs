@@ -1,4 +1,4 @@
-//! Messages without a receive.
+//! Unmatched messages.
 
 use wire::PeerId;
 
@@ -7,17 +7,17 @@ use super::key::{Key, Pattern, Patterns};
 use super::queues::{NONE, Queues};
 use super::{Selector, Unexpected};
 
-/// The waiting messages, in queues of those that look the same to receives of a pattern. A pattern's
-/// queues are made the first time that a receive or probe of this pattern comes.
+/// Waiting messages, in queues of those that look alike to receives of a pattern. A pattern's
+/// queues are built on its first receive or probe.
 #[derive(Debug)]
 pub(super) struct Waiting {
     stamp: u64,
     slots: Blocks<Slot>,
-    /// The first free slot of a list through them, and the first that was never used.
+    /// First slot of the free list, and first slot that was never used.
     free: u32,
     fresh: u32,
     live: u32,
-    /// A message that is the only one lies in no queue; else `NONE`.
+    /// A single message, which is in no queue; else `NONE`.
     lone: u32,
     queues: [Queues; Pattern::COUNT],
     patterns: Patterns,
@@ -28,8 +28,8 @@ enum Slot {
     Free {
         next: u32,
     },
-    /// The stamp counts the messages.
-    Taken {
+    /// A message, stamped in order of arrival.
+    Used {
         stamp: u64,
         message: Unexpected,
     },
@@ -54,7 +54,7 @@ impl Waiting {
         self.stamp += 1;
         self.live += 1;
         let slot = self.vacant_slot();
-        self.slots[slot] = Slot::Taken { stamp: self.stamp, message };
+        self.slots[slot] = Slot::Used { stamp: self.stamp, message };
         if self.live == 1 {
             self.lone = slot;
             return;
@@ -78,7 +78,7 @@ impl Waiting {
         }
     }
 
-    /// The oldest message that a selector accepts, of `peer` if there is one.
+    /// Finds the oldest message that a selector accepts, of `peer` if given.
     #[inline]
     pub fn find(&mut self, peer: Option<PeerId>, selector: &Selector) -> Option<u32> {
         if self.live == 0 {
@@ -97,12 +97,12 @@ impl Waiting {
 
     pub fn message(&self, slot: u32) -> Option<&Unexpected> {
         match &self.slots[slot] {
-            Slot::Taken { message, .. } => Some(message),
+            Slot::Used { message, .. } => Some(message),
             Slot::Free { .. } => None,
         }
     }
 
-    /// Takes out the message of a slot that [`Self::find`] has found.
+    /// Removes the message of a slot that [`Self::find`] has found.
     #[inline]
     pub fn remove(&mut self, slot: u32) -> Unexpected {
         if slot == self.lone {
@@ -111,12 +111,12 @@ impl Waiting {
             self.unqueue(slot);
         }
         let vacated = std::mem::replace(&mut self.slots[slot], Slot::Free { next: self.free });
-        let Slot::Taken { message, .. } = vacated else {
+        let Slot::Used { message, .. } = vacated else {
             unreachable!("a slot that was found holds a message");
         };
         self.free = slot;
         self.live -= 1;
-        if self.live == 0 && self.fresh > KEPT_SLOTS {
+        if self.live == 0 && self.fresh > SPARE_SLOTS {
             self.clear();
         }
         message
@@ -130,20 +130,20 @@ impl Waiting {
         }
     }
 
-    /// All messages, in no order; what they are matched by is not to be changed.
+    /// Iterates over all messages, in no order; their matching fields must not change.
     pub fn messages_mut(&mut self) -> impl Iterator<Item = &mut Unexpected> {
         self.slots.iter_mut().filter_map(|slot| match slot {
-            Slot::Taken { message, .. } => Some(message),
+            Slot::Used { message, .. } => Some(message),
             Slot::Free { .. } => None,
         })
     }
 
-    /// Takes out the messages of which this is true.
-    pub fn take_where(&mut self, is_taken: impl Fn(&Unexpected) -> bool) -> Vec<Unexpected> {
+    /// Removes the messages for which `is_selected` is true.
+    pub fn take_where(&mut self, is_selected: impl Fn(&Unexpected) -> bool) -> Vec<Unexpected> {
         let mut taken = Vec::new();
         for slot in 0..self.slots.len() {
-            // The table may have been given back with the last message.
-            if slot < self.slots.len() && self.message(slot).is_some_and(&is_taken) {
+            // The table may have been freed with the last message.
+            if slot < self.slots.len() && self.message(slot).is_some_and(&is_selected) {
                 taken.push(self.remove(slot));
             }
         }
@@ -162,13 +162,13 @@ impl Waiting {
         self.fresh - 1
     }
 
-    /// Puts all messages into queues by a pattern, oldest first.
+    /// Adds all messages to the queues of a pattern, oldest first.
     #[cold]
     fn arrange(&mut self, pattern: Pattern) {
         self.patterns.insert(pattern);
         let slots = &self.slots;
         let stamp = |slot: u32| match slots[slot] {
-            Slot::Taken { stamp, .. } => Some((stamp, slot)),
+            Slot::Used { stamp, .. } => Some((stamp, slot)),
             Slot::Free { .. } => None,
         };
         let mut order: Vec<_> = (0..self.fresh).filter_map(stamp).collect();
@@ -178,7 +178,7 @@ impl Waiting {
         }
     }
 
-    /// Gives back the memory that a flood of messages took.
+    /// Frees the memory of a flood of messages.
     #[cold]
     fn clear(&mut self) {
         let Self { stamp, patterns, .. } = *self;
@@ -188,7 +188,7 @@ impl Waiting {
 
 #[inline]
 fn key_of(slots: &Blocks<Slot>, pattern: Pattern, slot: u32) -> Key {
-    let Slot::Taken { message, .. } = &slots[slot] else {
+    let Slot::Used { message, .. } = &slots[slot] else {
         unreachable!("a slot in a queue holds a message");
     };
     Key::of_message(pattern, message.peer, &message.header)
@@ -200,5 +200,5 @@ impl Default for Slot {
     }
 }
 
-/// So many slots are kept when no message is left.
-const KEPT_SLOTS: u32 = 4096;
+/// Number of slots that stay allocated without messages.
+const SPARE_SLOTS: u32 = 4096;

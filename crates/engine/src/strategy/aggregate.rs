@@ -1,11 +1,11 @@
-//! Control packets and short messages together in one frame, as many as fit, in order; data in frames of
-//! its own (Brunet 2005, §5.2).
+//! Aggregation: control packets and short messages share a frame, as many as fit, in order; long
+//! data have their own frames (Brunet 2005, §5.2).
 
 use wire::packet;
 
 use super::{Carry, Choice, Piece, Strategy, View, piece_len};
 
-/// See the module's documentation.
+/// Strategy with aggregation. See the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Aggregate;
 
@@ -32,8 +32,8 @@ impl Strategy for Aggregate {
     }
 }
 
-/// Ends a frame that has no body yet in a piece of the message whose turn it is: one under way, or one
-/// that this frame announces.
+/// Ends a frame without a body in a piece of the first stream, or of a message that this frame
+/// announces.
 pub(super) fn end_in_piece(view: &View<'_>, choice: &mut Choice, budget: &Budget) {
     if budget.is_open() {
         let len = piece_len(view, budget.room);
@@ -41,8 +41,8 @@ pub(super) fn end_in_piece(view: &View<'_>, choice: &mut Choice, budget: &Budget
     }
 }
 
-/// Gives the frame to the long message whose turn it is, where others have passed it for long enough; false
-/// where none has to be served.
+/// Gives the frame to the first stream if others have passed it for long enough; false if no stream
+/// is due.
 pub(super) fn serve_stream(view: &View<'_>, choice: &mut Choice, budget: &Budget) -> bool {
     if view.is_stream_due() {
         end_in_piece(view, choice, budget);
@@ -50,11 +50,11 @@ pub(super) fn serve_stream(view: &View<'_>, choice: &mut Choice, budget: &Budget
     choice.piece.is_some()
 }
 
-/// What is left of a frame's room and of the peer's credit while a frame is being chosen.
+/// Remaining room and credit while a frame is being chosen.
 pub(super) struct Budget {
     pub room: usize,
     credit: usize,
-    /// How much of short messages may still be copied.
+    /// Bytes of short messages that may still be copied.
     copies: usize,
     ended: bool,
 }
@@ -70,51 +70,51 @@ impl Budget {
         self.room -= choice.controls * packet::CONTROL_MAX;
     }
 
-    /// How a message of so many bytes leaves, as its length and the credit that is left have it.
+    /// Method by which a message of this length leaves, given the remaining credit.
     #[inline]
     pub fn carry(&self, view: &View<'_>, bytes: usize) -> Carry {
         if !view.is_short(bytes) || View::cost_bytes(bytes) > self.credit {
-            Carry::Asked
+            Carry::Rts
         } else if bytes <= view.link().capabilities().inline_max {
-            Carry::Copied
+            Carry::Inline
         } else {
-            Carry::Coalesced
+            Carry::Body
         }
     }
 
-    /// Adds a message to the frame; false when it does not fit.
+    /// Adds a message to the frame; false if it does not fit.
     #[inline]
     pub fn take(&mut self, choice: &mut Choice, at: usize, bytes: usize, carry: Carry) -> bool {
         let needed = match carry {
-            Carry::Asked => packet::RTS_LEN,
-            Carry::Copied | Carry::Coalesced => packet::EAGER_LEN + bytes,
+            Carry::Rts => packet::RTS_LEN,
+            Carry::Inline | Carry::Body => packet::EAGER_LEN + bytes,
         };
-        // What is longer than that goes alone.
+        // A longer message takes a frame of its own.
         let is_too_much =
-            carry == Carry::Copied && needed > self.copies && !choice.messages.is_empty();
+            carry == Carry::Inline && needed > self.copies && !choice.messages.is_empty();
         if self.ended || needed > self.room || is_too_much {
             return false;
         }
         self.room -= needed;
-        if carry == Carry::Copied {
+        if carry == Carry::Inline {
             self.copies = self.copies.saturating_sub(needed);
         }
-        if carry != Carry::Asked {
+        if carry != Carry::Rts {
             self.credit -= View::cost_bytes(bytes);
         }
-        self.ended = carry == Carry::Coalesced;
+        self.ended = carry == Carry::Body;
         choice.messages.push((at, carry));
         true
     }
 
-    /// The message of so many bytes that ended the frame is announced instead. Its credit stays taken, for what goes
-    /// ahead.
+    /// Replaces the body that ended the frame by an RTS. Its credit stays charged, for the data
+    /// after the RTS.
     pub fn reopen(&mut self, bytes: usize) {
         self.room += packet::EAGER_LEN + bytes - packet::RTS_LEN;
         self.ended = false;
     }
 
-    /// Whether something may follow in the frame.
+    /// True if something may follow in the frame.
     pub fn is_open(&self) -> bool {
         !self.ended
     }

@@ -1,18 +1,18 @@
-//! Whichever strategy is predicted to finish soonest what waits.
+//! Automatic strategy: takes the proposal that is predicted to finish the waiting data soonest.
 //!
-//! A frame arrives whole: a short message that shares one with a long piece is as late as the piece,
-//! and one that does not costs a frame more. Which is better depends on the link, so both are proposed
-//! and the proposals compared: by the sum, over everything that waits, of the time at which it will have
-//! left, packed where that pays (the simulator that Brunet 2005 asks for, §4.1, §6.2; equal weights make
-//! it Smith's rule).
+//! A frame arrives as a whole. A short message in a frame with a long piece is as late as the
+//! piece; on its own it costs another frame. The better option depends on the link, so both
+//! proposals are compared. The measure is the sum, over all waiting data, of the predicted
+//! departure times, with compression where it pays. Brunet 2005 asks for this simulator (§4.1,
+//! §6.2); equal weights make it Smith's rule.
 
 use wire::packet;
 
 use super::aggregate::{Budget, end_in_piece};
-use super::compress::{pack_message, pack_piece};
+use super::compress::{compress_message, compress_piece};
 use super::{Carry, Choice, Piece, Reorder, Split, Strategy, View};
 
-/// See the module's documentation.
+/// Strategy that compares several others. See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Auto {
     other: Choice,
@@ -25,12 +25,12 @@ impl Strategy for Auto {
 
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
         if view.is_alone() && view.controls() == 0 && !view.has_messages() {
-            // Long messages only: there is nothing to weigh.
+            // Only long messages wait, so there is nothing to compare.
             end_in_piece(view, choice, &Budget::new(view));
-            return pack_piece(view, choice);
+            return compress_piece(view, choice);
         }
         Split.choose(view, choice);
-        pack_piece(view, choice);
+        compress_piece(view, choice);
         let nothing_shares = choice.controls == 0 && choice.messages.is_empty();
         if !nothing_shares && choice.piece.is_some() && view.is_alone() {
             self.other.clear();
@@ -39,19 +39,19 @@ impl Strategy for Auto {
                 std::mem::swap(choice, &mut self.other);
             }
         }
-        pack_message(view, choice);
+        compress_message(view, choice);
     }
 }
 
-/// The sum of the times at which all that waits will have left, if this frame goes first: what it
-/// holds, then the other messages, then the long ones.
+/// Sum of the departure times of all waiting data if this frame goes first, then the other
+/// messages, then the long ones.
 fn predicted_ns(view: &View<'_>, choice: &Choice) -> u64 {
     let cost = view.link().cost();
     let mut load = Load::default();
     for message in view.messages().take(LOOKAHEAD) {
         match choice.messages.iter().find(|&&(at, _)| at == message.at) {
-            Some((_, Carry::Asked)) => load.announce(message.bytes),
-            Some((_, Carry::Copied | Carry::Coalesced)) => load.go(message.bytes),
+            Some((_, Carry::Rts)) => load.announce(message.bytes),
+            Some((_, Carry::Inline | Carry::Body)) => load.go(message.bytes),
             None => load.wait(message.bytes),
         }
     }
@@ -62,7 +62,7 @@ fn predicted_ns(view: &View<'_>, choice: &Choice) -> u64 {
     let piece = choice.piece.map_or(0, |piece| piece.len).min(load.stream_bytes);
     let (crossing, compression_ns) = match choice.piece {
         Some(Piece { compressed_max: 1.., .. }) => {
-            (view.packing().expected_bytes(piece), view.host().compression_ns(piece as u64))
+            (view.compression().expected_bytes(piece), view.host().compression_ns(piece as u64))
         }
         Some(Piece { compressed_max: 0, .. }) | None => (piece, 0),
     };
@@ -77,7 +77,7 @@ fn predicted_ns(view: &View<'_>, choice: &Choice) -> u64 {
         + load.streams * last_ns
 }
 
-/// What waits, and what of it the frame takes.
+/// Waiting data, and the part of them in the frame.
 #[derive(Default)]
 struct Load {
     frame_bytes: usize,
@@ -106,5 +106,5 @@ impl Load {
     }
 }
 
-/// How far into the queues the prediction looks.
+/// Number of queue entries that the prediction looks at.
 const LOOKAHEAD: usize = 64;

@@ -1,141 +1,141 @@
-//! What a strategy answers, and the rules it may not break.
+//! Choice of a strategy, and the rules for it.
 
 use smallvec::SmallVec;
 use wire::packet;
 
 use super::view::View;
 
-/// The contents of a frame: control packets, then messages, then a piece of a long one.
+/// Contents of a frame: control packets, then messages, then a piece of a long message.
 #[derive(Debug, Default)]
 pub struct Choice {
-    /// How many control packets go, the oldest first.
+    /// Number of control packets, oldest first.
     pub controls: usize,
-    /// Messages by their place in the send_queue, in the order in which they go.
+    /// Messages by their index in the send queue, in the order in which they leave.
     pub messages: SmallVec<[(usize, Carry); 32]>,
-    /// The end of the frame.
+    /// Piece at the end of the frame.
     pub piece: Option<Piece>,
 }
 
-/// How a message leaves the send_queue.
+/// Method by which a message leaves the send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carry {
-    /// Whole, copied into the frame's head.
-    Copied,
-    /// Whole, taken from where it lies: it ends the frame.
-    Coalesced,
-    /// By a request; its bytes follow when they are asked for, or ahead of that.
-    Asked,
+    /// Eager, copied into the frame's head.
+    Inline,
+    /// Eager, as the frame's body, sent from its own memory.
+    Body,
+    /// RTS; the data follow after the CTS, or before it as far as credits allow.
+    Rts,
 }
 
-/// A piece of a long message: what is left of it, up to a length.
+/// A piece of a long message, up to a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The place of the message among the streams; behind them come those that this frame announces.
+    /// Index of the message among the streams, followed by those that this frame announces.
     pub stream: usize,
-    /// Bytes, at most.
+    /// Maximal number of bytes.
     pub len: usize,
-    /// The piece goes packed where a piece of that length gets no longer than this by it, in bytes; 0
-    /// where it goes as it is. Pieces of less than [`COMPRESS_MIN`] or more than
-    /// [`wire::compress::UNPACKED_MAX`] bytes always do.
+    /// Longest compressed size for which the piece is sent compressed, in bytes; 0 for no compression.
+    /// Pieces of less than [`COMPRESS_MIN`] or more than [`wire::compress::UNCOMPRESSED_MAX`] bytes are
+    /// never compressed.
     ///
     /// [`COMPRESS_MIN`]: super::COMPRESS_MIN
     pub compressed_max: usize,
 }
 
 impl Piece {
-    /// A piece that goes as it is.
+    /// Creates an uncompressed piece.
     pub fn plain(stream: usize, len: usize) -> Self {
         Self { stream, len, compressed_max: 0 }
     }
 }
 
-/// Which rule a choice breaks.
+/// Rule that a choice breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// More control packets than wait.
+    /// More control packets were chosen than wait.
     #[error("{chosen} control packets chosen of {waiting}")]
     Controls {
-        /// How many were chosen.
+        /// Number chosen.
         chosen: usize,
-        /// How many there are.
+        /// Number waiting.
         waiting: usize,
     },
-    /// A message that is not in the send_queue, or is beyond what the peer can put in order, or comes twice.
+    /// A message is not in the send queue, beyond what the peer can put in order, or chosen twice.
     #[error("message {at} of the send_queue is not to be had")]
     Message {
-        /// Its place.
+        /// Index of the message.
         at: usize,
     },
-    /// A message before an older one of its context (MPI-5.0 §3.5).
+    /// A message overtakes an older one of its context (MPI-5.0 §3.5).
     #[error("message {at} of the send_queue overtakes an older one of its context")]
     Order {
-        /// Its place.
+        /// Index of the message.
         at: usize,
     },
-    /// A long message that does not ask, or more without asking than the peer accepts.
+    /// An eager message is too long, or exceeds the credit.
     #[error("message {at} of the send_queue must ask: {bytes} bytes where {credit} are accepted")]
     Credit {
-        /// Its place.
+        /// Index of the message.
         at: usize,
-        /// Its length.
+        /// Length of the message.
         bytes: usize,
-        /// What the peer still accepts.
+        /// Remaining credit of the peer.
         credit: usize,
     },
-    /// Something behind what ends the frame.
+    /// Something follows the body that ends the frame.
     #[error("the frame goes on behind a body")]
     Body,
-    /// A stream that is not there, or that this link does not carry, or a piece of no bytes.
+    /// A stream does not exist or is not carried by this link, or the piece is empty.
     #[error("a piece of {len} bytes of stream {stream}")]
     Piece {
-        /// The stream's place.
+        /// Index of the stream.
         stream: usize,
-        /// The piece's length.
+        /// Length of the piece.
         len: usize,
     },
-    /// A piece that goes packed though that makes it longer.
-    #[error("a piece of {len} bytes may go packed with {compressed_max}")]
-    Packed {
-        /// The piece's length.
+    /// A compressed piece may be longer than the original.
+    #[error("a piece of {len} bytes may be compressed to {compressed_max}")]
+    Compressed {
+        /// Length of the piece.
         len: usize,
-        /// Its longest packed.
+        /// Maximal compressed length.
         compressed_max: usize,
     },
-    /// Nothing, where no other link is going to ask for what waits ([`View::is_last`]).
+    /// Nothing was chosen, and no other link will ask for the waiting data ([`View::is_last`]).
     #[error("nothing chosen of what waits, with every link idle")]
     Nothing,
-    /// More than fits.
+    /// The chosen packets do not fit.
     #[error("{bytes} bytes in a frame that has room for {room}")]
     Room {
-        /// What was chosen.
+        /// Bytes chosen.
         bytes: usize,
-        /// What the link takes.
+        /// Bytes that fit.
         room: usize,
     },
 }
 
 impl Choice {
-    /// Forgets everything, keeping its allocation.
+    /// Empties the choice, record its allocation.
     pub fn clear(&mut self) {
         self.controls = 0;
         self.messages.clear();
         self.piece = None;
     }
 
-    /// Whether nothing was chosen.
+    /// True if nothing was chosen.
     pub fn is_empty(&self) -> bool {
         self.controls == 0 && self.messages.is_empty() && self.piece.is_none()
     }
 
-    /// Whether the frame ends in a long payload.
+    /// True if the frame ends in a long payload.
     pub fn has_body(&self) -> bool {
-        self.piece.is_some() || self.messages.last().is_some_and(|last| last.1 == Carry::Coalesced)
+        self.piece.is_some() || self.messages.last().is_some_and(|last| last.1 == Carry::Body)
     }
 
-    /// Checks the choice against what waits and what the link takes.
+    /// Checks the choice against the waiting data and the link's limits.
     ///
     /// # Errors
-    /// The first rule it breaks.
+    /// Returns the first broken rule.
     pub fn check(&self, view: &View<'_>) -> Result<(), Invalid> {
         if self.controls > view.controls() {
             return Err(Invalid::Controls { chosen: self.controls, waiting: view.controls() });
@@ -147,12 +147,12 @@ impl Choice {
             let goes_on = view.streams().nth(stream).is_some();
             if !view.takes_pieces()
                 || len == 0
-                || !goes_on && stream > view.streams().count() + self.asked()
+                || !goes_on && stream > view.streams().count() + self.rts_count()
             {
                 return Err(Invalid::Piece { stream, len });
             }
             if compressed_max > len - len / 20 {
-                return Err(Invalid::Packed { len, compressed_max });
+                return Err(Invalid::Compressed { len, compressed_max });
             }
             bytes += packet::DATA_LEN + len;
             is_nothing &= !goes_on;
@@ -164,12 +164,12 @@ impl Choice {
         if bytes > room { Err(Invalid::Room { bytes, room }) } else { Ok(()) }
     }
 
-    /// How many messages this frame announces.
-    fn asked(&self) -> usize {
-        self.messages.iter().filter(|(_, carry)| *carry == Carry::Asked).count()
+    /// Number of messages that this frame announces.
+    fn rts_count(&self) -> usize {
+        self.messages.iter().filter(|(_, carry)| *carry == Carry::Rts).count()
     }
 
-    /// Bytes of the messages chosen.
+    /// Bytes of the chosen messages.
     fn check_messages(&self, view: &View<'_>) -> Result<usize, Invalid> {
         let (mut bytes, mut charged, mut ended, mut in_front) = (0, 0, false, true);
         let limit = view.order_room();
@@ -179,14 +179,14 @@ impl Choice {
             if ended {
                 return Err(Invalid::Body);
             }
-            // Chosen from the front without a gap, nothing is overtaken.
+            // Messages chosen from the front without a gap overtake nothing.
             in_front &= at == index;
             if !in_front {
                 self.check_order(view, index, at)?;
             }
             bytes += match carry {
-                Carry::Asked => packet::RTS_LEN,
-                Carry::Copied | Carry::Coalesced => {
+                Carry::Rts => packet::RTS_LEN,
+                Carry::Inline | Carry::Body => {
                     let credit = view.credit();
                     charged += View::cost_bytes(message.bytes);
                     if charged > credit || !view.is_short(message.bytes) {
@@ -195,12 +195,12 @@ impl Choice {
                     packet::EAGER_LEN + message.bytes
                 }
             };
-            ended = carry == Carry::Coalesced;
+            ended = carry == Carry::Body;
         }
         if ended && self.piece.is_some() { Err(Invalid::Body) } else { Ok(bytes) }
     }
 
-    /// Whether all older messages of the context were chosen before, and this one was not.
+    /// Checks that all older messages of the context were chosen before, and this one was not.
     fn check_order(&self, view: &View<'_>, index: usize, at: usize) -> Result<(), Invalid> {
         let before = &self.messages[..index];
         let is_before = |place: usize| before.iter().any(|&(chosen, _)| chosen == place);

@@ -1,17 +1,18 @@
-//! Data on slow links packed, where that is predicted to make it arrive sooner.
+//! Compression of data on slow links, where it is predicted to make them arrive sooner.
 //!
-//! Compression takes the sender's time, which is free as long as the link has a queue; unpacking takes the
-//! receiver's, and where others want the cores everybody's; in return less crosses the link (`wire::HostCost::compressed_max`). Whether the data gets
-//! short enough, the last pieces tell ([`Compression`](super::Compression)). A message that would go whole as the
-//! body of a frame goes ahead as a packed piece instead, in the same frame as its request.
+//! Compression takes the sender's time, which is free while the link has a queue. Decompression
+//! takes the receiver's time, and on an oversubscribed node everybody's. In return less data cross
+//! the link (`wire::HostCost::compressed_max`). The ratio is predicted from recent pieces
+//! ([`Compression`](super::Compression)). A message that would be the body of a frame becomes an
+//! RTS with a compressed piece in the same frame.
 //!
-//! Only links that say what they cost are slow: memory is not.
+//! Only links that report their cost count as slow; shared memory does not.
 
 use wire::packet;
 
 use super::{COMPRESS_MIN, Carry, Choice, Piece, Split, Strategy, View};
 
-/// See the module's documentation.
+/// Strategy with compression. See the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Compress;
 
@@ -22,15 +23,16 @@ impl Strategy for Compress {
 
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
         Split.choose(view, choice);
-        pack_piece(view, choice);
-        pack_message(view, choice);
+        compress_piece(view, choice);
+        compress_message(view, choice);
     }
 }
 
-/// Lets a frame's piece go packed where that pays.
-pub(super) fn pack_piece(view: &View<'_>, choice: &mut Choice) {
+/// Marks a frame's piece for compression where that pays.
+pub(super) fn compress_piece(view: &View<'_>, choice: &mut Choice) {
     let Some(piece) = choice.piece.filter(|_| view.link().capabilities().adapts) else { return };
-    // What this frame announces is known when it has been built: it is taken to be long.
+    // A message announced in this frame is assumed to be long; its state is known once the frame is
+    // built.
     let left = view.streams().nth(piece.stream).map_or(piece.len, |stream| stream.left);
     let len = piece.len.min(left);
     if len > 0 {
@@ -38,16 +40,16 @@ pub(super) fn pack_piece(view: &View<'_>, choice: &mut Choice) {
     }
 }
 
-/// Lets the message that ends a frame go ahead, packed, where that pays.
-pub(super) fn pack_message(view: &View<'_>, choice: &mut Choice) {
+/// Turns the message at a frame's end into an RTS with a compressed piece, where that pays.
+pub(super) fn compress_message(view: &View<'_>, choice: &mut Choice) {
     let Some((&mut (at, ref mut carry), before)) = choice.messages.split_last_mut() else { return };
-    if *carry != Carry::Coalesced {
+    if *carry != Carry::Body {
         return;
     }
     let Some(message) = view.message(at) else { return };
     let shares = |&(at, carry): &(usize, Carry)| match carry {
-        Carry::Asked => packet::RTS_LEN,
-        Carry::Copied | Carry::Coalesced => {
+        Carry::Rts => packet::RTS_LEN,
+        Carry::Inline | Carry::Body => {
             packet::EAGER_LEN + view.message(at).map_or(0, |message| message.bytes)
         }
     };
@@ -59,14 +61,14 @@ pub(super) fn pack_message(view: &View<'_>, choice: &mut Choice) {
     }
     let compressed_max = compressed_max(view, len);
     if compressed_max > 0 {
-        *carry = Carry::Asked;
-        let asked = before.iter().filter(|(_, carry)| *carry == Carry::Asked).count();
+        *carry = Carry::Rts;
+        let asked = before.iter().filter(|(_, carry)| *carry == Carry::Rts).count();
         let stream = view.streams().count() + asked;
         choice.piece = Some(Piece { stream, len, compressed_max });
     }
 }
 
-/// How short packing must make so many bytes to pay on the link that asks; 0 where it is not expected to.
+/// Compressed size at which `bytes` bytes pay on the asking link; 0 if no gain is expected.
 fn compressed_max(view: &View<'_>, bytes: usize) -> usize {
     let link = view.link();
     if bytes < COMPRESS_MIN || !link.capabilities().adapts {
@@ -78,6 +80,6 @@ fn compressed_max(view: &View<'_>, bytes: usize) -> usize {
         link.queue_ns(),
         view.is_oversubscribed(),
     );
-    let (most, packing) = (most as usize, view.packing());
-    if packing.expected_bytes(bytes) <= most || packing.is_trial_due() { most } else { 0 }
+    let (most, compression) = (most as usize, view.compression());
+    if compression.expected_bytes(bytes) <= most || compression.is_trial_due() { most } else { 0 }
 }

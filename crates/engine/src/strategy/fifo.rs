@@ -1,11 +1,11 @@
-//! One packet a frame, in the order of submission: the reference that optimises nothing.
+//! Reference strategy without optimisation: one packet per frame, in order of submission.
 
 use wire::packet;
 
 use super::aggregate::Budget;
 use super::{Choice, Piece, Strategy, View};
 
-/// See the module's documentation.
+/// Strategy without optimisation. See the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Fifo;
 
@@ -24,7 +24,7 @@ impl Strategy for Fifo {
         if view.controls() > 0 {
             choice.controls = usize::from(budget.room >= packet::CONTROL_MAX);
         } else if let Some(message) = message {
-            // What does not fit beside what was coalesced has the next frame.
+            // A message that does not fit beside the coalesced ones takes the next frame.
             let carry = budget.carry(view, message.bytes);
             budget.take(choice, message.at, message.bytes, carry);
         } else if view.streams().next().is_some() && view.room() > packet::DATA_LEN {

@@ -1,13 +1,13 @@
-//! Strategies: which of the things that wait for a peer go into the next frame of an idle link
-//! (Brunet 2005, §3.1.3 and §4.1).
+//! Strategies: they choose the next frame of an idle link from the waiting packets (Brunet 2005,
+//! §3.1.3 and §4.1).
 //!
-//! A [`Strategy`] is asked when a link can take a frame and the peer has something to send. It sees
-//! what waits, and the links, as a [`View`], and answers a [`Choice`]. The engine checks the choice
-//! against the rules that no strategy may break, builds the frame and accounts for it. A choice that breaks
-//! one is refused with its reason, and the engine goes on with [`Fifo`] on that peer.
+//! A [`Strategy`] is called when a link can take a frame and the peer has something to send. It
+//! sees the waiting data and the links as a [`View`], and returns a [`Choice`]. The engine checks
+//! the choice against the rules for all strategies, and builds the frame. A choice that breaks a
+//! rule is rejected with its reason, and the engine uses [`Fifo`] for that peer.
 //!
-//! Each strategy but the first does what the one before it does, and more: [`Fifo`], [`Aggregate`],
-//! [`Reorder`], [`Piggyback`], [`Split`], [`Compress`]; [`Auto`] asks several and takes the best proposal.
+//! Each strategy extends the one before it: [`Fifo`], [`Aggregate`], [`Reorder`], [`Piggyback`],
+//! [`Split`], [`Compress`]. [`Auto`] compares several proposals and takes the best.
 
 mod aggregate;
 mod auto;
@@ -34,26 +34,26 @@ pub use reorder::Reorder;
 pub use split::Split;
 pub use view::{LinkView, Message, Stream, View};
 
-/// Chooses what goes into frames. One object serves all peers of a process.
+/// A policy that chooses the contents of frames. One object serves all peers of a process.
 pub trait Strategy: Send + Debug {
     /// A short name for messages and tables.
     fn name(&self) -> &'static str;
 
-    /// Chooses the next frame of the link that asks; `choice` comes empty. Left empty, the link stays
-    /// idle until something changes at the peer, which is refused where nothing is going to
-    /// ([`View::is_last`]).
+    /// Chooses the next frame of the asking link; `choice` is empty on entry. An empty choice
+    /// leaves the link idle until something changes at the peer. It is an error if nothing will
+    /// change ([`View::is_last`]).
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice);
 
-    /// Whether short messages may share a frame before a link asks for one
+    /// True if short messages may be coalesced before a link asks for a frame
     /// ([`Engine::submit_coalesced`](crate::Engine::submit_coalesced)).
     fn coalesces(&self) -> bool {
         true
     }
 }
 
-/// How much of the message whose turn it is goes into a frame with `room`: a share, so that the receiver
-/// copies while the sender still does, and whole pages, so that both copies stay aligned. What comes
-/// behind the frame waits for it: no longer than the link's costs say.
+/// Length of the first stream's next piece in a frame with `room`. It is a fraction of the message,
+/// so that the receiver copies while the sender still does, in whole pages, so that both copies
+/// stay aligned. Later frames wait no longer than the link's cost allows.
 fn piece_len(view: &View<'_>, room: usize) -> usize {
     if !view.takes_pieces() {
         return 0;
@@ -65,12 +65,12 @@ fn piece_len(view: &View<'_>, room: usize) -> usize {
     if len < PAGE_LEN { len } else { len - len % PAGE_LEN }
 }
 
-/// A long message travels in at least so many pieces.
+/// Minimal number of pieces of a long message.
 const PIECES: usize = 16;
 
 const PAGE_LEN: usize = 4096;
 
-/// The strategy of a name, as users give it; none of that name is none.
+/// Returns the strategy with a name given by the user; `None` if there is none.
 pub fn named(name: &str) -> Option<Box<dyn Strategy>> {
     Some(match name {
         "fifo" => Box::new(Fifo),
@@ -84,6 +84,6 @@ pub fn named(name: &str) -> Option<Box<dyn Strategy>> {
     })
 }
 
-/// The names that [`named`] knows, the simplest strategy first.
+/// Names that [`named`] accepts, simplest first.
 pub const NAMES: [&str; 7] =
     ["fifo", "aggregate", "reorder", "piggyback", "split", "compress", "auto"];

@@ -1,11 +1,11 @@
-//! Requests and answers of rendezvous ride on frames that carry data, before it: a long message costs no
-//! frame of its own to be announced or cleared (Brunet 2005, §5.3).
+//! Piggybacking of RTS and CTS on frames with data: a rendezvous takes no frame of its own for its
+//! control packets (Brunet 2005, §5.3).
 
 use super::aggregate::{Budget, end_in_piece, serve_stream};
 use super::reorder::choose_messages;
 use super::{Choice, Strategy, View};
 
-/// See the module's documentation.
+/// Strategy with piggybacking. See the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Piggyback;
 

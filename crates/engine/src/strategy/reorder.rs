@@ -1,19 +1,20 @@
-//! Short before long, urgent before bulk, as far as MPI's order allows.
+//! Reordering: short before long and urgent before bulk, as far as MPI's order allows.
 //!
-//! Messages of one context leave in order (MPI-5.0 §3.5); those of different contexts need not. What is
-//! urgent goes first. A message with a body of its own would end the frame and hold up what is behind
-//! it: where its bytes may go ahead of being asked for, it leaves as a request, the short ones share the
-//! frame, and its bytes follow.
+//! Messages of one context leave in order (MPI-5.0 §3.5); those of different contexts need not.
+//! Urgent messages go first. A message with a body would end the frame and delay those behind it.
+//! Where its data may follow an RTS, it leaves as an RTS, short messages share the frame, and its
+//! data follow.
 //!
-//! The oldest message is overtaken by no more than [`OVERTAKEN_MAX`] others and what shares a frame with the last
-//! of them, and between two pieces of a long one leaves no more than [`View::is_stream_due`] says.
+//! The oldest message is overtaken by at most [`OVERTAKEN_MAX`] others, plus those in the frame of
+//! the last one. Between two pieces of a long message, at most the data given by
+//! [`View::is_stream_due`] leave.
 
 use smallvec::SmallVec;
 
 use super::aggregate::{Budget, end_in_piece, serve_stream};
 use super::{Carry, Choice, Message, Strategy, View};
 
-/// See the module's documentation.
+/// Strategy with reordering. See the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Reorder;
 
@@ -55,7 +56,7 @@ pub(super) fn choose_messages(view: &View<'_>, choice: &mut Choice, budget: &mut
     choose_pass(view, choice, budget, &send_queue, |_| true);
 }
 
-/// Takes the messages that are `wanted`, in order; what cannot be taken holds up its context.
+/// Takes the `wanted` messages in order; a message that does not fit blocks its context.
 fn choose_pass(
     view: &View<'_>,
     choice: &mut Choice,
@@ -78,16 +79,16 @@ fn choose_pass(
             continue;
         }
         match budget.carry(view, message.bytes) {
-            Carry::Coalesced if may_send_rts_data && message.at + 1 < send_queue.len() => {
-                if !budget.take(choice, message.at, message.bytes, Carry::Asked) {
+            Carry::Body if may_send_rts_data && message.at + 1 < send_queue.len() => {
+                if !budget.take(choice, message.at, message.bytes, Carry::Rts) {
                     held.push(message.context);
                 }
             }
-            Carry::Coalesced => {
+            Carry::Body => {
                 last = last.or(Some(message));
                 held.push(message.context);
             }
-            carry @ (Carry::Copied | Carry::Asked) => {
+            carry @ (Carry::Inline | Carry::Rts) => {
                 if !budget.take(choice, message.at, message.bytes, carry) {
                     held.push(message.context);
                 }
@@ -100,8 +101,8 @@ fn choose_pass(
     }
 }
 
-/// How far into the send_queue the strategy looks.
+/// Number of send queue entries that the strategy looks at.
 const LOOKAHEAD: usize = 64;
 
-/// A message that so many have overtaken is the next.
+/// Number of overtaking messages after which a message is next.
 pub(super) const OVERTAKEN_MAX: usize = 256;

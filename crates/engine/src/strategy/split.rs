@@ -1,9 +1,9 @@
-//! One message over several links, in shares that make them finish together; short ones over the link
-//! that delivers them first. One that could go whole is shared where it arrives sooner so by a quarter.
+//! Splitting of a message over several links, in shares that finish together; short messages use
+//! the fastest link. A message that could be eager is split if it arrives a quarter sooner.
 //!
-//! The shares are computed anew whenever a link asks, from what is left of the message, what the links
-//! cost, and what is under way on each (`wire::cost::split`): a link that falls behind gets less, and one
-//! that is gone nothing.
+//! Shares are computed anew whenever a link asks: from the rest of the message, the links' costs,
+//! and the data in flight on each (`wire::cost::split`). A link that falls behind gets less, a lost
+//! one nothing.
 
 use smallvec::SmallVec;
 use wire::cost::{are_alike, finish_ns, split};
@@ -13,7 +13,7 @@ use super::aggregate::Budget;
 use super::reorder::choose_messages;
 use super::{Carry, Choice, LinkView, Piece, Piggyback, Strategy, View, piece_len};
 
-/// See the module's documentation.
+/// Strategy with splitting. See the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Split;
 
@@ -41,19 +41,19 @@ impl Strategy for Split {
     }
 }
 
-/// Has the message that would end the frame whole go ahead in shares, where that pays.
+/// Turns the message at the frame's end into an RTS with shares, where that pays.
 fn share_last(view: &View<'_>, choice: &mut Choice, budget: &mut Budget) {
-    let Some((at, carry @ Carry::Coalesced)) = choice.messages.last_mut() else { return };
+    let Some((at, carry @ Carry::Body)) = choice.messages.last_mut() else { return };
     let Some(bytes) = view.message(*at).map(|message| message.bytes) else { return };
     let Capabilities { rts_data_max, piece_min, .. } = *view.link().capabilities();
     let is_possible = bytes <= rts_data_max && bytes >= 2 * piece_min;
     if is_possible && view.streams().next().is_none() && pays(view, bytes as u64) {
-        *carry = Carry::Asked;
+        *carry = Carry::Rts;
         budget.reopen(bytes);
     }
 }
 
-/// Whether shares arrive sooner than the whole by the link that asks.
+/// True if shares arrive sooner than the whole message over the asking link.
 fn pays(view: &View<'_>, bytes: u64) -> bool {
     let links = links(view);
     let shares = split(bytes, &links);
@@ -62,15 +62,15 @@ fn pays(view: &View<'_>, bytes: u64) -> bool {
     last_ns.is_some_and(|last_ns| last_ns < whole_ns - whole_ns / 4)
 }
 
-/// Ends a frame in what the link has to carry of the message whose turn it is.
+/// Ends a frame in the asking link's share of the first stream.
 fn end_in_share(view: &View<'_>, choice: &mut Choice, budget: &Budget) {
-    // What is under way is known by whole pieces: short ones, to share the end well.
+    // In-flight data are known by whole pieces; short ones let the end be shared well.
     let most = PIECES_MIN * view.link().capabilities().piece_min;
     let len = piece_len(view, budget.room).min(most).min(share(view, choice));
     choice.piece = (len > 0).then_some(Piece::plain(0, len));
 }
 
-/// The links' costs, and for how long they are busy already.
+/// Links' costs and remaining busy times.
 fn links<'a>(view: &View<'a>) -> SmallVec<[(&'a Cost, u64); 4]> {
     let first = view.link().cost();
     if !are_alike(view.links().map(|link| link.cost())) {
@@ -80,15 +80,14 @@ fn links<'a>(view: &View<'a>) -> SmallVec<[(&'a Cost, u64); 4]> {
     view.links().map(|link| (first, busy_ns(link))).collect()
 }
 
-/// A piece is at most as long as so many of the shortest.
+/// Maximal piece length in units of the shortest.
 const PIECES_MIN: usize = 4;
 
-/// The share that the link that asks has of what is left of the message whose turn it is, or that this frame
-/// announces.
+/// Asking link's share of the rest of the first stream, or of a message announced in this frame.
 fn share(view: &View<'_>, choice: &Choice) -> usize {
     let stream = view.streams().next().map(|stream| (stream.rest, stream.left));
     let announced = || {
-        let (at, _) = choice.messages.iter().find(|(_, carry)| *carry == Carry::Asked)?;
+        let (at, _) = choice.messages.iter().find(|(_, carry)| *carry == Carry::Rts)?;
         view.message(*at).map(|message| (message.bytes, message.bytes))
     };
     let Some((rest, left)) = stream.or_else(announced) else { return usize::MAX };
@@ -98,7 +97,7 @@ fn share(view: &View<'_>, choice: &Choice) -> usize {
     if share > 0 {
         return share;
     }
-    // What would be late by less than the shortest piece does not wait for the others.
+    // A delay of less than the shortest piece is not worth leaving to the others.
     let last_ns = (0..links.len()).map(|at| finish_ns(links[at], shares[at])).max().unwrap_or(0);
     let (cost, backlog_ns) = links[view.place()];
     let least = view.link().capabilities().piece_min.min(left);

@@ -1,4 +1,4 @@
-//! What a strategy sees: what waits at a peer, and the links it may take.
+//! View of a strategy: the data that waits at a peer, and the usable links.
 
 use wire::packet;
 use wire::{Capabilities, Cost, HostCost, PeerId, RailId};
@@ -8,7 +8,7 @@ use crate::link::Link;
 use crate::op::{Op, OpState, Ops};
 use crate::peer::{PeerState, Pending, charge};
 
-/// What waits at a peer while one of its links asks for a frame.
+/// State of a peer while one of its links asks for a frame.
 #[derive(Debug)]
 pub struct View<'a> {
     id: PeerId,
@@ -17,7 +17,7 @@ pub struct View<'a> {
     host: &'a HostCost,
     is_oversubscribed: bool,
     link: usize,
-    /// It passes others, which carry what is long.
+    /// True if the link only passes others, which carry long messages.
     is_passing: bool,
     room: usize,
     is_empty: bool,
@@ -26,28 +26,28 @@ pub struct View<'a> {
 /// A message whose envelope has not left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its place in the send_queue: 0 is the oldest.
+    /// Index in the send queue: 0 is the oldest.
     pub at: usize,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: usize,
-    /// Messages of one context leave in order.
+    /// Communicator's context; messages of one context leave in order.
     pub context: u64,
-    /// Whether its receiver may be waiting for nothing else.
+    /// True if its receiver may be blocked on this message.
     pub is_urgent: bool,
-    /// How many later messages have left before it.
+    /// Number of later messages that have left before it.
     pub overtaken: usize,
 }
 
-/// A long message that is on its way piece by piece.
+/// A long message that is being sent in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// Its place among the streams: the one that waits longest is 0.
+    /// Index among the streams: 0 has waited longest.
     pub at: usize,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: usize,
-    /// How many of these may go now and have not.
+    /// Bytes that may be sent now and were not.
     pub left: usize,
-    /// How many have not gone at all, though some have not been asked for.
+    /// Bytes that were not sent at all, although some have no CTS yet.
     pub rest: usize,
 }
 
@@ -58,22 +58,22 @@ pub struct LinkView<'a> {
 }
 
 impl<'a> LinkView<'a> {
-    /// The rail it belongs to.
+    /// Rail of the link.
     pub fn rail(&self) -> RailId {
         self.link.rail
     }
 
-    /// What it can do.
+    /// Capabilities of the link.
     pub fn capabilities(&self) -> &Capabilities {
         &self.link.capabilities
     }
 
-    /// What frames over it are predicted to cost.
+    /// Predicted cost of frames over the link.
     pub fn cost(&self) -> &'a Cost {
         &self.link.cost
     }
 
-    /// How long what has left over it will keep it busy, in nanoseconds.
+    /// Time for which sent frames will keep the link busy, in nanoseconds.
     pub fn backlog_ns(&self) -> u64 {
         match self.link.backlog_bytes() {
             0 => 0,
@@ -81,13 +81,12 @@ impl<'a> LinkView<'a> {
         }
     }
 
-    /// How long a frame would wait for its turn: the backlog without what the link carries until word of
-    /// an arrival is back.
+    /// Queueing delay of a new frame: the backlog beyond what the link carries in one round trip.
     pub fn queue_ns(&self) -> u64 {
         self.backlog_ns().saturating_sub(2 * self.link.cost.latency_ns())
     }
 
-    /// Bytes that have left over it and have not been said to have arrived; 0 where nobody says.
+    /// Unacknowledged bytes; 0 on a link without ACKs.
     pub fn backlog_bytes(&self) -> usize {
         self.link.backlog_bytes()
     }
@@ -106,24 +105,24 @@ impl<'a> View<'a> {
         Self { id, state, ops, host, is_oversubscribed, link, is_passing, room, is_empty }
     }
 
-    /// The peer.
+    /// Peer's identifier.
     pub fn peer(&self) -> PeerId {
         self.id
     }
 
-    /// The link that asks.
+    /// Link that asks for a frame.
     #[inline]
     pub fn link(&self) -> LinkView<'a> {
         LinkView { link: &self.state.links[self.link] }
     }
 
-    /// The place of the one that asks among [`View::links`].
+    /// Index of the asking link among [`View::links`].
     pub fn place(&self) -> usize {
         self.visible().position(|(at, _)| at == self.link).unwrap_or(0)
     }
 
-    /// The links of the peer that carry the same as the one that asks, which is among them: all, or it alone where it
-    /// passes others ([`Capabilities::passes`]).
+    /// Links that carry the same traffic as the asking one, which is among them. A passing link
+    /// ([`Capabilities::passes`]) is alone.
     pub fn links(&self) -> impl Iterator<Item = LinkView<'a>> {
         self.visible().map(|(_, link)| LinkView { link })
     }
@@ -134,89 +133,89 @@ impl<'a> View<'a> {
         all.filter(move |&(at, link)| at == own || !(is_passing || link.capabilities.passes))
     }
 
-    /// Whether the link that asks shares what waits with no other.
+    /// True if no other link shares this traffic.
     #[inline]
     pub fn is_alone(&self) -> bool {
         self.is_passing || self.state.has_one_carrier()
     }
 
-    /// Whether the link that asks carries pieces of long messages.
+    /// True if the asking link carries pieces of long messages.
     #[inline]
     pub fn takes_pieces(&self) -> bool {
         !self.is_passing
     }
 
-    /// What this machine takes to copy, to pack and to send.
+    /// Cost of copying, compressing and sending on this machine.
     pub fn host(&self) -> &HostCost {
         self.host
     }
 
-    /// Whether others want its cores.
+    /// True if more ranks than CPU cores run here.
     pub fn is_oversubscribed(&self) -> bool {
         self.is_oversubscribed
     }
 
-    /// What packing has brought on the way to the peer.
-    pub fn packing(&self) -> &Compression {
-        &self.state.packing
+    /// Compression ratio observed with this peer.
+    pub fn compression(&self) -> &Compression {
+        &self.state.compression
     }
 
-    /// Whether what waits would wait for ever if the link that asks took nothing: the frame is empty
-    /// so far, no other link is full or still to be asked, and no word is due of what is under way.
+    /// True if waiting data would be stuck if the asking link took nothing. That holds if the frame
+    /// is empty, no other link is full or yet to be asked, and no ACK is expected.
     pub fn is_last(&self) -> bool {
         let links = &self.state.links;
         let is_other = |at: usize| at != self.link;
         let is_busy = |link: &Link| !link.capabilities.passes && (link.full || link.listed);
         let others_go_on = || {
             links.iter().enumerate().any(|(at, link)| is_other(at) && is_busy(link))
-                || links.iter().any(Link::awaits_word)
+                || links.iter().any(Link::awaits_ack)
         };
         self.is_empty && !self.is_passing && (links.len() == 1 || !others_go_on())
     }
 
-    /// Bytes that the frame can still hold.
+    /// Bytes that still fit the frame.
     #[inline]
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// How many control packets wait.
+    /// Number of waiting control packets.
     #[inline]
     pub fn controls(&self) -> usize {
         self.state.control.len()
     }
 
-    /// What messages that go without asking may cost, in bytes.
+    /// Credit for eager messages, in bytes.
     #[inline]
     pub fn credit(&self) -> usize {
         self.state.credit
     }
 
-    /// What a message of `bytes` bytes that goes without asking costs of the credit.
+    /// Credit that an eager message of `bytes` bytes costs.
     #[inline]
     pub fn cost_bytes(bytes: usize) -> usize {
         charge(bytes)
     }
 
-    /// The messages of the send_queue, the oldest first; no more than the peer can put in order.
+    /// Messages of the send queue, oldest first, limited to what the peer can put in order.
     #[inline]
     pub fn messages(&self) -> impl Iterator<Item = Message> + use<'a> {
         let seen = self.state.send_queue.iter().take(self.state.order_room());
         seen.enumerate().map(|(at, pending)| message(at, pending))
     }
 
-    /// Whether there are messages in the send_queue.
+    /// True if the send queue holds messages.
     #[inline]
     pub fn has_messages(&self) -> bool {
         !self.state.send_queue.is_empty()
     }
 
-    /// A message of the send_queue.
+    /// Returns a message of the send queue.
     pub(crate) fn message(&self, at: usize) -> Option<Message> {
         self.state.send_queue.get(at).map(|pending| message(at, pending))
     }
 
-    /// The messages under way in pieces that the link carries, the one that waits longest first.
+    /// Messages being sent in pieces that the link may carry, longest waiting first.
     pub fn streams(&self) -> impl Iterator<Item = Stream> + use<'a> {
         let ops = self.ops;
         let most = if self.is_passing { 0 } else { usize::MAX };
@@ -230,19 +229,19 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Whether so much has left while streams waited that the next frame should be theirs: 256 KiB, and from then
-    /// on four times what they were served.
+    /// True if so much has overtaken the streams that the next frame should be theirs: 256 KiB, and
+    /// then four times what they were served.
     #[inline]
     pub fn is_stream_due(&self) -> bool {
         !self.is_passing && self.state.is_stream_due()
     }
 
-    /// How many of the send_queue's messages may leave, for the peer to be able to put them in order.
+    /// Number of messages that may leave without exceeding what the peer can put in order.
     pub fn order_room(&self) -> usize {
         self.state.order_room()
     }
 
-    /// Whether no other link that is ready would deliver a short message earlier.
+    /// True if no other ready link would deliver a short message earlier.
     pub fn is_first(&self) -> bool {
         let arrival_ns = |link: &LinkView<'_>| link.backlog_ns() + link.cost().arrival_ns(SHORT);
         let mine = arrival_ns(&self.link());
@@ -250,16 +249,16 @@ impl<'a> View<'a> {
         others.all(|(at, link)| (mine, self.link) < (arrival_ns(&LinkView { link }), at))
     }
 
-    /// Whether a message of so many bytes may go without asking, as far as its length goes.
+    /// True if a message of this length may be eager.
     #[inline]
     pub fn is_short(&self, bytes: usize) -> bool {
         let Capabilities { frame_max, eager_max, .. } = *self.link().capabilities();
-        let header = packet::EAGER_LEN + self.link().link.word_len();
+        let header = packet::EAGER_LEN + self.link().link.ack_len();
         bytes <= eager_max.min(frame_max.saturating_sub(header))
     }
 }
 
-/// The length of a short message, in bytes.
+/// Length of a short message, in bytes.
 const SHORT: u64 = 64;
 
 fn message(at: usize, pending: &Pending) -> Message {

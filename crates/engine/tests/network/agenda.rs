@@ -1,9 +1,9 @@
-//! What is going to happen, in order of time.
+//! Future events, in order of time.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Events; those of one instant come in the order of their lots.
+/// Queue of events; events of one instant come in the order of their random lots.
 pub struct Agenda<E> {
     entries: BinaryHeap<Reverse<Entry<E>>>,
     added: u64,
@@ -27,7 +27,7 @@ impl<E> Agenda<E> {
         self.entries.push(Reverse(Entry { at_ns, lot, number: self.added, event }));
     }
 
-    /// The next event, and its time in nanoseconds.
+    /// Next event and its time in nanoseconds.
     pub fn next(&mut self) -> Option<(u64, E)> {
         let Reverse(Entry { at_ns, event, .. }) = self.entries.pop()?;
         Some((at_ns, event))
@@ -54,5 +54,5 @@ impl<E> Ord for Entry<E> {
     }
 }
 
-/// More events than any scenario has.
+/// Upper bound of the number of events in any scenario.
 const EVENTS_MAX: u64 = 20_000_000;

@@ -1,4 +1,4 @@
-//! What a completion must look like.
+//! Checks of completions.
 
 use engine::{Completion, Outcome, SendMode};
 use memory::{Region, Span};
@@ -79,6 +79,6 @@ pub fn overlaps(region: &Region, span: Span) -> bool {
     })
 }
 
-/// What memory holds before anything is received into it, and after it was sent from.
+/// Value of memory before data are received into it, and after it was sent from.
 pub const UNTOUCHED: u8 = 0xee;
 const OVERWRITTEN: u8 = 0xdd;

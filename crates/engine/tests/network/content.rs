@@ -1,4 +1,4 @@
-//! What messages are made of.
+//! Contents of messages.
 
 use std::ops::Range;
 
@@ -6,19 +6,19 @@ use memory::Region;
 
 use super::Random;
 
-/// How well messages can be packed.
+/// Compressibility of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Not at all.
+    /// Random bytes.
     Dense,
-    /// To a third and less.
+    /// Compresses to a third or less.
     Sparse,
-    /// Some well, some not, some in part.
+    /// Some data compress well, some not, some in part.
     Mixed,
 }
 
 impl Content {
-    /// The bytes of a message, told by its number.
+    /// Returns the bytes of a message, determined by its number.
     pub fn of(self, message: usize, len: usize) -> Region {
         let mut bytes = vec![0; len];
         let mut words = self.words(message);
@@ -31,7 +31,7 @@ impl Content {
         Region::from_box(bytes.into())
     }
 
-    /// Whether `region` begins with the first `len` bytes of a message.
+    /// True if `region` begins with the first `len` bytes of a message.
     pub fn is_in(self, message: usize, region: &Region, len: usize) -> bool {
         let mut words = self.words(message);
         in_parts(region, 0..len, |part| {
@@ -57,12 +57,12 @@ impl Content {
     }
 }
 
-/// Memory that holds nothing but one value.
+/// Memory filled with one value.
 pub fn filled(len: usize, value: u8) -> Region {
     Region::from_box(vec![value; len].into())
 }
 
-/// Whether a region holds nothing but one value from `begin` on.
+/// True if a region holds one value from `begin` on.
 pub fn is_filled(region: &Region, begin: usize, value: u8) -> bool {
     in_parts(region, begin..region.len(), |part| part.iter().all(|&byte| byte == value))
 }
@@ -75,7 +75,7 @@ pub fn fill(region: &Region, value: u8) {
     }
 }
 
-/// Whether all parts of a range of a region are right, looked at one after the other.
+/// True if all parts of a range of a region are right, checked one after another.
 fn in_parts(region: &Region, range: Range<usize>, mut is_right: impl FnMut(&[u8]) -> bool) -> bool {
     let mut part = [0; LINK_DOWN_LEN];
     range.clone().step_by(LINK_DOWN_LEN).all(|at| {

@@ -1,11 +1,11 @@
-//! Frames in bad hands.
+//! Damaged frames.
 
 use engine::{SendMode, strategy};
 use wire::Capabilities;
 
 use super::{AHEAD, NEAR, Network, Random, SLOW, Send, Shape};
 
-/// Frames of every kind, from engines at work.
+/// Frames of every kind, from working engines.
 pub fn corpus() -> Vec<Vec<u8>> {
     let fetch = Capabilities { remote_read: true, ..NEAR.capabilities };
     let mut frames = Vec::new();
@@ -23,7 +23,7 @@ pub fn corpus() -> Vec<Vec<u8>> {
             network.receive(1, Some(0), Some(tag), bytes);
             network.run();
         }
-        // More than there is credit for, before anybody receives.
+        // More data than the credit, before any receive.
         for tag in 40..120 {
             network.send(0, 1, tag, [0, 8, 1000][tag as usize % 3]);
         }
@@ -37,7 +37,7 @@ pub fn corpus() -> Vec<Vec<u8>> {
     frames
 }
 
-/// What becomes of a frame in bad hands.
+/// Ways to damage a frame.
 pub fn mutate(random: &mut Random, frame: &[u8], others: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut bytes = frame.to_vec();
     for _ in 0..1 + random.below(3) {
@@ -63,5 +63,5 @@ fn overwrite(bytes: &mut [u8], at: usize, with: &[u8]) {
     }
 }
 
-/// Numbers at which arithmetic goes wrong.
+/// Numbers that provoke arithmetic errors.
 const EDGES: [u64; 8] = [0, 1, 4096, 0x7fff_ffff, 0xffff_ffff, 1 << 32, i64::MAX as u64, u64::MAX];

@@ -1,21 +1,21 @@
 //! Engines over simulated links, in virtual time.
 //!
-//! A [`Network`] owns the engines of a job, moves their frames over links of a given [`Shape`] and
-//! decides by its seed whatever the real world decides by chance: how soon a process looks at its
-//! engine, whether a rail copies a frame or holds it, when it has no room, which of two links a frame
-//! takes. Time is counted, never waited for.
+//! A [`Network`] owns the engines of a job and moves their frames over links of a given [`Shape`].
+//! Its seed decides all random events: how soon a process looks at its engine, whether a rail
+//! copies or holds a frame, when it has no room, and which of two links a frame takes. Time is
+//! counted, never waited for.
 //!
-//! Every completion is checked as it comes: a receive against the reference model of matching, which
-//! sees the same packets, and byte by byte against what the sender sent; a synchronous send against
-//! the model's word that it was matched. The memory of a completed send is overwritten at once, so
-//! that whoever reads it later sends garbage.
+//! Every completion is checked at once. A receive is compared with the reference model of matching,
+//! which sees the same packets, and byte by byte with the sent data. A synchronous send must have
+//! been matched in the model. The memory of a completed send is overwritten at once, so that a late
+//! read would send garbage.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part of the harness")]
 
 mod agenda;
 mod check;
 mod content;
-mod lanes;
+mod links;
 mod mangle;
 mod program;
 mod random;
@@ -37,18 +37,18 @@ use agenda::Agenda;
 use check::UNTOUCHED;
 pub use content::Content;
 use content::filled;
-pub use lanes::Fates;
-use lanes::{Cargo, Passage, State, Way, rail};
+pub use links::Fates;
+use links::{Cargo, Direction, LinkState, Passage, rail};
 pub use mangle::{corpus, mutate};
 pub use program::Program;
 pub use random::{Random, for_seeds};
 use reference::{Reference, Waiting};
 pub use shape::*;
 
-/// What each process has for unmatched messages beyond what links accept from the beginning.
+/// Budget of each process for unmatched messages, beyond what links accept at the start.
 pub const BUDGET_BYTES: usize = 80 << 10;
 
-/// The first link's rail.
+/// Rail of the first link.
 pub const RAIL: RailId = RailId(0);
 
 /// A submitted operation.
@@ -58,7 +58,7 @@ pub struct Handle {
     index: usize,
 }
 
-/// A send, said in full.
+/// Parameters of a send.
 #[derive(Clone, Copy, Debug)]
 pub struct Send {
     pub to: usize,
@@ -68,7 +68,7 @@ pub struct Send {
     pub mode: SendMode,
 }
 
-/// A receive, said in full.
+/// Parameters of a receive.
 #[derive(Clone, Copy, Debug)]
 pub struct Receive {
     pub source: Option<usize>,
@@ -77,50 +77,50 @@ pub struct Receive {
     pub capacity: usize,
 }
 
-/// Rewrites a frame on its way: what is delivered instead.
+/// Replaces a frame in flight by the frames that are delivered.
 pub type Tamper = Box<dyn FnMut(&mut Random, Vec<u8>) -> Vec<Vec<u8>>>;
 
 pub struct Network {
     pub random: Random,
     pub now_ns: u64,
-    /// What engines said of their peers: (who, of whom, what).
+    /// Errors that engines reported: (reporter, peer, error).
     pub accusations: Vec<(usize, usize, PeerError)>,
-    /// What has happened so far, counted.
+    /// Counters of events so far.
     pub steps: usize,
     fates: Fates,
-    /// How many fetches were tried.
-    pub fetches: u64,
-    /// How many messages were sent without an operation.
+    /// Number of remote reads tried.
+    pub remote_reads: u64,
+    /// Number of messages sent without an operation.
     pub short_sends: u64,
-    /// How many were coalesced.
+    /// Number of coalesced messages.
     pub coalesced_sends: u64,
-    /// How many short messages were taken in before a receive wanted them.
-    pub taken: u64,
-    /// How many links were closed for being late.
+    /// Number of granted messages.
+    pub granted: u64,
+    /// Number of links closed for being late.
     pub late_links: u64,
-    /// Every frame delivered, if asked for.
+    /// Every frame delivered, if recording is on.
     pub record: Option<Vec<Vec<u8>>>,
     processes: Vec<Process>,
     shapes: BTreeMap<(usize, usize), Shape>,
     default_shape: Shape,
     budget_bytes: usize,
-    ways: BTreeMap<(usize, usize), Way>,
+    directions: BTreeMap<(usize, usize), Direction>,
     messages: Vec<Sent>,
-    /// Messages by sender, receiver and context, in the order of their submission.
+    /// Messages by sender, receiver and context, in order of submission.
     order: BTreeMap<(usize, usize, u64), Vec<usize>>,
-    /// Messages that have come, by sender and receiver.
+    /// Received messages by sender and receiver.
     sequences: BTreeSet<(usize, usize, u32)>,
-    /// Frames posted so far, and the newest that came, by sender and receiver.
+    /// Number of frames posted, and the newest received, by sender and receiver.
     posted: u64,
     newest: BTreeMap<(usize, usize), u64>,
-    /// How often links have connected anew, and those that are going to.
+    /// Number of reconnections, and the links that will reconnect.
     connections: u32,
     mending: BTreeSet<(usize, usize, usize)>,
-    /// Links that open when they are asked for in place of another.
+    /// Links that open on request in place of another.
     spare: BTreeSet<(usize, usize, usize)>,
-    /// The link over which nothing passes.
+    /// Link over which nothing passes.
     forbidden: Option<(usize, usize, usize)>,
-    /// Memory that rails hold: whose, and where it lies.
+    /// Memory that rails hold: owner, token and range.
     held: Vec<(usize, FrameToken, Span)>,
     agenda: Agenda<Event>,
 }
@@ -129,21 +129,21 @@ struct Process {
     engine: Engine,
     reference: Reference,
     ops: Vec<Tracked>,
-    /// Operations that may complete at any time…
+    /// Operations that may complete at any time.
     open: Vec<usize>,
-    /// …and receives that the reference model has given no message: these end by a cancel or a failure.
+    /// Receives without a message in the reference model: they end by a cancel or a failure.
     posted: BTreeSet<usize>,
     events_seen: u64,
     flush_due: bool,
     away_until_ns: u64,
-    /// Until when it packs and unpacks what it has been seen to.
+    /// Time until which the process compresses and decompresses.
     busy_ns: u64,
-    /// Why it gave up its strategy.
+    /// Reports of its strategy's violations.
     refusals: Vec<String>,
 }
 
 struct Tracked {
-    /// None for what was sent without an operation.
+    /// `None` for a message sent without an operation.
     op: Option<OpId>,
     region: Region,
     kind: Kind,
@@ -155,7 +155,7 @@ enum Kind {
     Send {
         message: usize,
     },
-    /// `found` is the message that the reference model gave it.
+    /// A receive; `found` is the message that the reference model gave it.
     Receive {
         peer: Option<PeerId>,
         found: Option<usize>,
@@ -183,7 +183,7 @@ enum Event {
     Sent {
         from: usize,
         to: usize,
-        lane: usize,
+        link: usize,
         frame: Frame,
     },
     Arrived {
@@ -203,7 +203,7 @@ enum Event {
     Opened {
         rank: usize,
         peer: usize,
-        lane: usize,
+        link: usize,
         connection: u32,
         peer_ns: u64,
     },
@@ -217,7 +217,8 @@ impl Network {
         Self::with_strategy(seed, size, shape, &|| strategy::named(name).expect("a known name"))
     }
 
-    /// As [`Network::new`], with so much at each process for unmatched messages.
+    /// Creates a network like [`Network::new`], with a budget for unmatched messages at each
+    /// process.
     pub fn with_budget(seed: u64, size: usize, shape: Shape, budget_bytes: usize) -> Self {
         let name = strategy::NAMES[seed as usize % strategy::NAMES.len()];
         let strategy = || strategy::named(name).expect("a known name");
@@ -261,17 +262,17 @@ impl Network {
             accusations: Vec::new(),
             steps: 0,
             fates: Fates::default(),
-            fetches: 0,
+            remote_reads: 0,
             short_sends: 0,
             coalesced_sends: 0,
-            taken: 0,
+            granted: 0,
             late_links: 0,
             record: None,
             processes: (0..size).map(process).collect(),
             shapes: BTreeMap::new(),
             default_shape: shape,
             budget_bytes,
-            ways: BTreeMap::new(),
+            directions: BTreeMap::new(),
             messages: Vec::new(),
             order: BTreeMap::new(),
             sequences: BTreeSet::new(),
@@ -286,18 +287,18 @@ impl Network {
         }
     }
 
-    /// Gives one pair of processes, both ways, a link of its own kind.
+    /// Gives one pair of processes a link of its own kind, in both directions.
     pub fn set_shape(&mut self, a: usize, b: usize, shape: Shape) {
         self.shapes.insert((a.min(b), a.max(b)), shape);
     }
 
-    /// From now on, what `from` sends to `to` passes through `tamper`; what happens between the two
-    /// is not checked any more.
+    /// Passes all later frames from `from` to `to` through `tamper`; traffic between the two is not
+    /// checked any more.
     pub fn tamper(&mut self, from: usize, to: usize, tamper: Tamper) {
-        self.way(to, from).tampered = true;
-        let way = self.way(from, to);
-        way.tamper = Some(tamper);
-        way.tampered = true;
+        self.direction(to, from).tampered = true;
+        let direction = self.direction(from, to);
+        direction.tamper = Some(tamper);
+        direction.tampered = true;
     }
 
     pub fn send(&mut self, from: usize, to: usize, tag: i32, bytes: usize) -> Handle {
@@ -336,7 +337,7 @@ impl Network {
         handle
     }
 
-    /// Sends without an operation, where the engine can.
+    /// Sends without an operation, if the engine can.
     fn send_short(&mut self, from: usize, send: Send, envelope: Envelope, data: &Region) -> bool {
         let to = peer_id(send.to);
         let mut frame = Frame::default();
@@ -350,7 +351,7 @@ impl Network {
         true
     }
 
-    /// Lays a message of a few bytes beside others, without releasing it.
+    /// Coalesces a message of a few bytes, without releasing it.
     pub fn coalesce_now(&mut self, from: usize, to: usize, tag: i32, bytes: usize) -> bool {
         let envelope = Envelope { context: 0, source: from as u32, tag, is_urgent: false };
         let message = self.messages.len();
@@ -366,7 +367,7 @@ impl Network {
         taken
     }
 
-    /// Lays a short message beside others, now and then, and releases them after a while.
+    /// Coalesces a short message now and then, and releases it after a while.
     fn gather(&mut self, from: usize, send: Send, envelope: Envelope, data: &Region) -> bool {
         let to = peer_id(send.to);
         let engine = &mut self.processes[from].engine;
@@ -403,7 +404,7 @@ impl Network {
         handle
     }
 
-    /// Cancels a receive; the engine must answer as the model does.
+    /// Cancels a receive; the engine must return the same as the model.
     pub fn cancel(&mut self, handle: Handle) -> bool {
         let process = &mut self.processes[handle.rank];
         let cancelled = process.engine.submit_cancel(process.op(handle.index));
@@ -413,7 +414,7 @@ impl Network {
         cancelled
     }
 
-    /// Forgets an operation: it goes on, and nobody hears of its end.
+    /// Releases an operation: it continues, and its completion is dropped.
     pub fn release(&mut self, handle: Handle) {
         let process = &mut self.processes[handle.rank];
         process.engine.release(process.op(handle.index));
@@ -421,19 +422,19 @@ impl Network {
         process.posted.remove(&handle.index);
     }
 
-    /// The memory of an operation.
+    /// Memory of an operation.
     pub fn memory(&self, handle: Handle) -> Vec<u8> {
         self.processes[handle.rank].ops[handle.index].region.to_vec()
     }
 
-    /// Whether the engine still knows an operation by its name.
+    /// True if the engine still knows an operation's identifier.
     pub fn is_known(&mut self, handle: Handle) -> bool {
         let process = &mut self.processes[handle.rank];
         let op = process.op(handle.index);
         process.engine.peek(op).is_some() || process.engine.take(op).is_some()
     }
 
-    /// Probes; the engine must answer as the model does.
+    /// Probes; the engine must return the same as the model.
     pub fn probe(&mut self, rank: usize, selector: Selector) -> Option<Message> {
         let process = &mut self.processes[rank];
         let found = process.engine.probe(selector.source.map(PeerId), selector);
@@ -443,7 +444,7 @@ impl Network {
         found
     }
 
-    /// Takes a message out of matching, as the model does.
+    /// Takes a message out of matching, like the model.
     pub fn matched_probe(&mut self, rank: usize, selector: Selector) -> Option<(MatchedId, usize)> {
         let process = &mut self.processes[rank];
         let found = process.engine.submit_matched_probe(selector.source.map(PeerId), selector);
@@ -454,7 +455,7 @@ impl Network {
         Some((found?.0, message))
     }
 
-    /// Receives what a matched probe took.
+    /// Receives the message of a matched probe.
     pub fn matched_receive(
         &mut self,
         rank: usize,
@@ -473,23 +474,23 @@ impl Network {
         handle
     }
 
-    /// How many operations ended because a peer failed.
+    /// Number of operations that ended because a peer failed.
     pub fn failures(&self) -> usize {
         let ends = self.processes.iter().flat_map(|process| &process.ops).filter_map(|op| op.end);
         ends.filter(|end| end.outcome == Outcome::PeerFailed).count()
     }
 
-    /// Why a process gave up its strategy.
+    /// Reports of a process's strategy violations.
     pub fn refusals(&self, rank: usize) -> &[String] {
         &self.processes[rank].refusals
     }
 
-    /// When the last process has nothing to do any more, now that nothing is left to happen.
+    /// Time at which the last process is idle, after all events.
     pub fn end_ns(&self) -> u64 {
         self.processes.iter().map(|process| process.busy_ns).fold(self.now_ns, u64::max)
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     pub fn run(&mut self) {
         while self.step() {}
         for (rank, Process { engine, ops, posted, .. }) in self.processes.iter().enumerate() {
@@ -508,7 +509,7 @@ impl Network {
         }
     }
 
-    /// Runs until nothing is left to happen, and asserts that all is done.
+    /// Runs until no event is left, and asserts that all is done.
     pub fn finish(&mut self) {
         self.run();
         for (rank, process) in self.processes.iter().enumerate() {
@@ -527,7 +528,7 @@ impl Network {
         assert!(self.accusations.is_empty(), "{:?}", self.accusations);
     }
 
-    /// The most that may wait unmatched at a process: what links accept from the beginning, and its budget.
+    /// Upper bound of unmatched bytes at a process: what links accept at the start, and its budget.
     pub fn unexpected_bytes_max(&self, rank: usize) -> usize {
         let accepted = |peer| self.shape(rank, peer).capabilities.credit_bytes;
         (0..self.processes.len()).map(accepted).sum::<usize>() + self.budget_bytes
@@ -537,22 +538,22 @@ impl Network {
         self.processes[handle.rank].ops[handle.index].end.is_some()
     }
 
-    /// How an operation ended.
+    /// Result of an operation.
     ///
     /// # Panics
-    /// If it has not.
+    /// If it is pending.
     pub fn end(&self, handle: Handle) -> Completion {
         self.processes[handle.rank].ops[handle.index].end.expect("the operation is complete")
     }
 
-    /// What became of frames.
+    /// Counters of lost and resent frames.
     pub fn fates(&self) -> Fates {
         let resent = self.processes.iter().map(|one| one.engine.counters().resent).sum();
         Fates { resent, ..self.fates }
     }
 
-    /// Others want all cores from now on.
-    pub fn crowd(&mut self) {
+    /// Oversubscribes all CPU cores from now on.
+    pub fn oversubscribe(&mut self) {
         self.processes.iter_mut().for_each(|process| process.engine.set_oversubscribed(true));
     }
 
@@ -566,34 +567,34 @@ impl Network {
         self.steps += 1;
         match event {
             Event::Flush(rank) => self.flush(rank),
-            Event::Up(rank, peer, lane) => {
-                let shape = self.shape(rank, peer).of_lane(lane);
-                let state = &mut self.way(rank, peer).lanes[lane].state;
-                if *state == State::Opening {
-                    *state = State::Open;
-                    let capabilities = self.capabilities(rank, peer, lane);
+            Event::Up(rank, peer, link) => {
+                let shape = self.shape(rank, peer).of_link(link);
+                let state = &mut self.direction(rank, peer).links[link].state;
+                if *state == LinkState::Opening {
+                    *state = LinkState::Open;
+                    let capabilities = self.capabilities(rank, peer, link);
                     let engine = &mut self.processes[rank].engine;
-                    engine.handle_up(peer_id(peer), rail(lane), capabilities);
+                    engine.handle_up(peer_id(peer), rail(link), capabilities);
                     if shape.capabilities.adapts {
                         let bytes_per_s = shape.bytes_per_us * 1_000_000;
                         let cost = Cost::linear(shape.latency_ns, 1, bytes_per_s);
-                        engine.handle_cost(peer_id(peer), rail(lane), cost);
+                        engine.handle_cost(peer_id(peer), rail(link), cost);
                     }
                 }
                 self.settle(rank);
             }
-            Event::Room(rank, peer, lane) => {
-                let way = &mut self.way(rank, peer).lanes[lane];
-                if way.state == State::Open {
-                    way.refused = false;
-                    self.processes[rank].engine.handle_room(peer_id(peer), rail(lane));
+            Event::Room(rank, peer, link) => {
+                let simulated = &mut self.direction(rank, peer).links[link];
+                if simulated.state == LinkState::Open {
+                    simulated.refused = false;
+                    self.processes[rank].engine.handle_room(peer_id(peer), rail(link));
                 }
                 self.settle(rank);
             }
             Event::Departed { passage, cargo, arrival_ns } => {
                 self.depart(passage, cargo, arrival_ns);
             }
-            Event::Sent { from, to, lane, frame } => self.sent(from, to, lane, &frame),
+            Event::Sent { from, to, link, frame } => self.sent(from, to, link, &frame),
             Event::Arrived { passage, bytes } => self.arrive(passage, bytes),
             Event::RemoteReadDone { rank, id, remote, from, local } => {
                 self.remote_read(rank, id, remote, from, &local);
@@ -603,12 +604,12 @@ impl Network {
                 self.judge(rank);
                 self.settle(rank);
             }
-            Event::LinkDown(rank, peer, lane, connection) => {
-                self.find_cut(rank, peer, lane, connection);
+            Event::LinkDown(rank, peer, link, connection) => {
+                self.find_cut(rank, peer, link, connection);
             }
-            Event::Mended(a, b, lane) => self.mend(a, b, lane),
-            Event::Opened { rank, peer, lane, connection, peer_ns } => {
-                self.open_anew((rank, peer), lane, connection, peer_ns);
+            Event::Mended(a, b, link) => self.mend(a, b, link),
+            Event::Opened { rank, peer, link, connection, peer_ns } => {
+                self.open_anew((rank, peer), link, connection, peer_ns);
             }
             Event::Release(rank, peer) => {
                 self.processes[rank].engine.release_coalesced(peer_id(peer));
@@ -627,7 +628,7 @@ impl Network {
         }
     }
 
-    /// Takes what has completed, and checks it.
+    /// Takes and checks all completions.
     fn collect(&mut self, rank: usize) {
         let process = &mut self.processes[rank];
         if process.events_seen == process.engine.event_count() {
@@ -698,7 +699,7 @@ impl Process {
         Handle { rank, index }
     }
 
-    /// A posted receive may complete.
+    /// Notes that a posted receive may complete.
     fn watch(&mut self, index: usize) {
         if self.posted.remove(&index) {
             self.open.push(index);

@@ -9,7 +9,7 @@ pub struct Program {
     pub network: Network,
     size: usize,
     receives: Vec<Handle>,
-    taken: Vec<(usize, (MatchedId, usize))>,
+    granted: Vec<(usize, (MatchedId, usize))>,
 }
 
 impl Program {
@@ -17,9 +17,9 @@ impl Program {
         Self::on(Network::new(seed, size, shape), size)
     }
 
-    /// A program on all processes of a network.
+    /// Runs a program on all processes of a network.
     pub fn on(network: Network, size: usize) -> Self {
-        Self { network, size, receives: Vec::new(), taken: Vec::new() }
+        Self { network, size, receives: Vec::new(), granted: Vec::new() }
     }
 
     pub fn act(&mut self, random: &mut Random) {
@@ -40,11 +40,11 @@ impl Program {
             14 => {
                 let selector = self.receive(random).selector();
                 if let Some(message) = self.network.matched_probe(rank, selector) {
-                    self.taken.push((rank, message));
+                    self.granted.push((rank, message));
                 }
             }
             _ => {
-                if let Some((rank, message)) = self.taken.pop() {
+                if let Some((rank, message)) = self.granted.pop() {
                     self.network.matched_receive(rank, message, 3000);
                 }
             }
@@ -75,17 +75,17 @@ impl Program {
         }
     }
 
-    /// As [`Program::drain`], and nobody has failed.
+    /// Drains like [`Program::drain`], and asserts that no process has failed.
     pub fn drain_whole(self) -> Network {
         let network = self.drain();
         assert_eq!(network.failures(), 0, "a link was left");
         network
     }
 
-    /// Receives and cancels whatever is left.
+    /// Receives or cancels all pending operations.
     pub fn drain(mut self) -> Network {
         self.network.run();
-        for (rank, message) in self.taken {
+        for (rank, message) in self.granted {
             self.network.matched_receive(rank, message, 3000);
         }
         for rank in 0..self.size {

@@ -1,4 +1,4 @@
-//! MPI's matching (MPI-5.0 §3.2.4, §3.5), written as simply as it can be.
+//! MPI's matching (MPI-5.0 §3.2.4, §3.5) in its simplest form.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,16 +6,16 @@ use engine::Selector;
 use wire::PeerId;
 use wire::packet::Header;
 
-/// The receives and messages of one process, each in one list, oldest first.
+/// Receives and messages of one process, each in one list, oldest first.
 #[derive(Debug, Default)]
 pub struct Reference {
     posted: VecDeque<Posted>,
     waiting: VecDeque<Waiting>,
     arrived: HashMap<PeerId, u32>,
-    /// How many have come of each peer and context.
+    /// Number of messages received for each peer and context.
     counts: HashMap<(PeerId, u64), u32>,
     early: HashMap<(PeerId, u32), (Header, Option<u64>)>,
-    /// Bytes that came ahead, by their message's sequence.
+    /// Bytes received before the CTS, by their message's sequence.
     rts_data: HashMap<(PeerId, u32), u64>,
 }
 
@@ -32,12 +32,12 @@ pub struct Waiting {
     pub peer: PeerId,
     pub header: Header,
     pub number: u32,
-    /// The message's bytes, if it asks.
+    /// Length of the message, if it sent an RTS.
     asks: Option<u64>,
 }
 
 impl Reference {
-    /// A receive is posted; the message it takes, if one waits.
+    /// Posts a receive; returns the message it takes, if one waits.
     pub fn post(
         &mut self,
         peer: Option<PeerId>,
@@ -51,7 +51,7 @@ impl Reference {
         found
     }
 
-    /// The oldest message a receive would take is taken.
+    /// Takes the oldest message that a receive would match.
     pub fn take(&mut self, peer: Option<PeerId>, selector: &Selector) -> Option<Waiting> {
         let is_match = |waiting: &Waiting| {
             peer.is_none_or(|peer| peer == waiting.peer) && accepts(selector, &waiting.header)
@@ -64,7 +64,7 @@ impl Reference {
         self.waiting.iter().find(|waiting| accepts(selector, &waiting.header))
     }
 
-    /// A message came; the pairs of receives and messages it makes, in order.
+    /// Handles a message; returns the resulting pairs of receives and messages in order.
     pub fn arrive(
         &mut self,
         peer: PeerId,
@@ -91,19 +91,19 @@ impl Reference {
         pairs
     }
 
-    /// Bytes of a message came ahead of its clear.
+    /// Handles data before the CTS.
     pub fn arrive_rts_data(&mut self, peer: PeerId, sequence: u32, bytes: u64) {
         *self.rts_data.entry((peer, sequence)).or_default() += bytes;
     }
 
-    /// Whether a receive was still without a message; it is no more.
+    /// Removes a receive; true if it had no message.
     pub fn cancel(&mut self, receive: usize) -> bool {
         let before = self.posted.len();
         self.posted.retain(|posted| posted.receive != receive);
         self.posted.len() < before
     }
 
-    /// A peer is gone: with it the receives that name it, and what it has not yet sent whole.
+    /// Removes a failed peer: the receives that name it, and its incomplete messages.
     pub fn fail(&mut self, peer: PeerId) {
         self.posted.retain(|posted| posted.peer != Some(peer));
         let Self { waiting, rts_data, .. } = self;

@@ -1,27 +1,27 @@
-//! What a pair of processes may have between them.
+//! Kinds of connections between two processes.
 
 use wire::Capabilities;
 
 use super::content::Content;
 
-/// What a pair of processes has between them.
+/// Connection between two processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// One way, in nanoseconds.
+    /// One-way latency in nanoseconds.
     pub latency_ns: u64,
-    /// Added to the latency of each frame, at most, in nanoseconds.
+    /// Maximal jitter of each frame, in nanoseconds.
     pub jitter_ns: u64,
     pub bytes_per_us: u64,
-    /// Frames a link takes before it says that it is full.
+    /// Number of frames that fill a link.
     pub depth: usize,
-    /// Links between the two; they open one after the other.
+    /// Number of links between the two; they open one after another.
     pub links: usize,
     pub capabilities: Capabilities,
-    /// What links beyond the first are like, if not like it.
+    /// Capabilities of the links beyond the first, if they differ.
     pub other: Option<Other>,
-    /// Whether a fetch succeeds where the link allows one.
+    /// True if a remote read succeeds where the link allows one.
     pub remote_read_works: bool,
-    /// What the messages are made of.
+    /// Contents of the messages.
     pub content: Content,
 }
 
@@ -34,10 +34,10 @@ pub struct Other {
 }
 
 impl Shape {
-    /// What one of the links is like.
-    pub fn of_lane(self, lane: usize) -> Self {
+    /// Properties of one of the links.
+    pub fn of_link(self, link: usize) -> Self {
         match self.other {
-            Some(Other { latency_ns, bytes_per_us, capabilities }) if lane > 0 => {
+            Some(Other { latency_ns, bytes_per_us, capabilities }) if link > 0 => {
                 Self { latency_ns, bytes_per_us, capabilities, ..self }
             }
             Some(_) | None => self,
@@ -45,7 +45,7 @@ impl Shape {
     }
 }
 
-/// A link with small thresholds, so that small scenarios meet all of them.
+/// A link with small thresholds, so that small scenarios reach all of them.
 pub const NEAR: Shape = Shape {
     latency_ns: 1_000,
     jitter_ns: 0,
@@ -74,7 +74,7 @@ pub const NEAR: Shape = Shape {
     content: Content::Dense,
 };
 
-/// A slow line between sites, which says what it costs.
+/// A slow wide-area link that reports its cost.
 pub const SLOW: Shape = Shape {
     latency_ns: 1_000_000,
     bytes_per_us: 10,
@@ -88,11 +88,11 @@ pub const SLOW: Shape = Shape {
     ..NEAR
 };
 
-/// A link that could open again, and that is too near for anybody to want it.
+/// A link that could reopen, but is too near for that to be useful.
 pub const GREETED: Shape =
     Shape { capabilities: Capabilities { reopens: true, ..NEAR.capabilities }, ..NEAR };
 
-/// Where asking takes long.
+/// A link on which a round trip takes long.
 pub const AHEAD: Shape = Shape {
     latency_ns: 100_000,
     capabilities: Capabilities { rts_data_max: 6000, ..NEAR.capabilities },
@@ -122,7 +122,7 @@ pub const AHEAD_TWO_LINKS: Shape = Shape {
     ..AHEAD
 };
 
-/// Where little is accepted before more is granted.
+/// A link with little initial credit.
 pub const GRANTED: Shape = Shape {
     capabilities: Capabilities {
         credit_bytes: 2 << 10,
@@ -132,7 +132,7 @@ pub const GRANTED: Shape = Shape {
     ..AHEAD
 };
 
-/// Where hardly anything is accepted before a receive wants it.
+/// A link with hardly any credit for unexpected messages.
 pub const SCARCE: Shape = Shape {
     capabilities: Capabilities {
         credit_bytes: 1 << 10,
@@ -151,7 +151,7 @@ pub const SCARCE_TWO_LINKS: Shape = Shape {
     ..TWO_LINKS
 };
 
-/// Two slow links, on which pieces go packed.
+/// Two slow links, on which pieces are compressed.
 pub const SLOW_TWO_LINKS: Shape = Shape {
     links: 2,
     jitter_ns: 300_000,
@@ -159,7 +159,7 @@ pub const SLOW_TWO_LINKS: Shape = Shape {
     ..SLOW
 };
 
-/// Memory that both share, and a network.
+/// Shared memory and a network.
 pub const TWO_KINDS: Shape = Shape {
     links: 2,
     latency_ns: 200,
@@ -179,7 +179,7 @@ pub const TWO_KINDS: Shape = Shape {
     ..NEAR
 };
 
-/// A link that carries what is long, and one before it that passes it.
+/// A link for long messages, and one before it that passes it.
 pub const PASSED: Shape = Shape {
     links: 2,
     jitter_ns: 300_000,

@@ -1,4 +1,4 @@
-//! What waits unmatched, and what may.
+//! Limits on unmatched messages.
 
 use engine::{Counters, Outcome, Selector, SendMode, strategy};
 use wire::Capabilities;
@@ -9,7 +9,7 @@ use crate::network::{
 };
 
 #[test]
-fn what_goes_ahead_is_paid_for_and_paid_back() {
+fn data_before_the_cts_are_charged_and_credited_back() {
     let mut network = Network::new(0, 2, AHEAD);
     let credit = AHEAD.capabilities.credit_bytes;
     for round in 0..20 {
@@ -53,7 +53,7 @@ fn an_unexpected_flood_stays_within_what_is_granted_and_completes() {
 }
 
 #[test]
-fn what_is_granted_follows_the_link_and_stays_within_the_budget() {
+fn granted_credit_follows_the_link_and_stays_within_the_budget() {
     for_seeds(12, |seed| {
         let mut network = Network::new(seed, 6, GRANTED);
         let wanted = GRANTED.capabilities.credit_wanted;
@@ -104,7 +104,7 @@ fn all_peers_out_of_credit_at_once_bring_everything_to_late_receivers() {
             let Counters { out_of_credit, unexpected_bytes_max, .. } = network.counters(rank);
             assert!(out_of_credit > 0 && unexpected_bytes_max > begin / 2, "rank {rank}");
         }
-        // One process after the other begins to receive, exactly or whatever comes.
+        // The processes begin to receive one after another, with exact selectors or wildcards.
         for to in 0..SIZE {
             for tag in (0..60).rev() {
                 for from in (0..SIZE).filter(|from| *from != to) {
@@ -230,7 +230,7 @@ fn short_messages_beyond_the_credit_do_not_wait_for_their_receive() {
         network.run();
         let waiting = sends.iter().filter(|&&send| !network.is_complete(send)).count();
         assert_eq!(waiting, 0, "sends that wait for a receive");
-        taken += network.taken;
+        taken += network.granted;
         let any = Selector { context: 0, source: None, tag: None };
         let mut receives = Vec::new();
         for tag in 0..MESSAGES {
@@ -252,7 +252,7 @@ fn short_messages_beyond_the_credit_do_not_wait_for_their_receive() {
 }
 
 #[test]
-fn every_short_length_is_taken_in_and_none_that_is_long() {
+fn every_short_length_is_granted_and_no_long_one() {
     let eager_max = NEAR.capabilities.eager_max;
     for (bytes, count) in [(0, 400), (1, 400), (eager_max, 100), (eager_max + 1, 100)] {
         for shape in [NEAR, FETCH, AHEAD, TWO_LINKS] {
@@ -261,17 +261,17 @@ fn every_short_length_is_taken_in_and_none_that_is_long() {
             network.run();
             let are_complete = sends.iter().all(|&send| network.is_complete(send));
             assert_eq!(are_complete, bytes <= eager_max, "{bytes} bytes");
-            assert_eq!(network.taken > 0, bytes <= eager_max, "{bytes} bytes");
+            assert_eq!(network.granted > 0, bytes <= eager_max, "{bytes} bytes");
             for tag in (0..count).rev() {
                 network.receive(1, Some(0), Some(tag), bytes);
             }
             network.finish();
-            let before = network.taken;
+            let before = network.granted;
             for tag in 0..20 {
                 network.send(0, 1, tag, bytes);
                 network.run();
             }
-            assert_eq!(network.taken, before, "what was granted for the others is credit now");
+            assert_eq!(network.granted, before, "what was granted for the others is credit now");
             for tag in 0..20 {
                 network.receive(1, Some(0), Some(tag), bytes);
             }
@@ -281,13 +281,13 @@ fn every_short_length_is_taken_in_and_none_that_is_long() {
 }
 
 #[test]
-fn what_the_budget_does_not_hold_waits_for_its_receive() {
+fn messages_beyond_the_budget_wait_for_their_receive() {
     for (budget_bytes, most) in [(0, 0), (1127, 0), (1128, 1), (8 << 10, 7), (64 << 10, 58)] {
         for_seeds(strategy::NAMES.len() as u64, |seed| {
             let mut network = Network::with_budget(seed, 2, NEAR, budget_bytes);
             let sends: Vec<_> = (0..200).map(|tag| network.send(0, 1, tag, 500)).collect();
             network.run();
-            assert_eq!(network.taken, most, "messages of 564 bytes in {budget_bytes}");
+            assert_eq!(network.granted, most, "messages of 564 bytes in {budget_bytes}");
             let complete = sends.iter().filter(|&&send| network.is_complete(send)).count() as u64;
             assert_eq!(complete, network.counters(0).eager + most);
             let limit = NEAR.capabilities.credit_bytes + budget_bytes / 2;
@@ -305,12 +305,12 @@ fn one_peer_that_floods_leaves_the_others_half_of_the_budget() {
     let mut network = Network::with_budget(0, 5, NEAR, 256 << 10);
     let mut shares = Vec::new();
     for from in 1..5 {
-        let before = network.taken;
+        let before = network.granted;
         for tag in 0..400 {
             network.send(from, 0, tag, 500);
         }
         network.run();
-        shares.push(network.taken - before);
+        shares.push(network.granted - before);
     }
     assert!(shares[3] > 20 && shares.is_sorted_by(|one, next| one / 2 <= *next), "{shares:?}");
     for from in 1..5 {
@@ -332,7 +332,7 @@ fn a_synchronous_send_beyond_the_credit_waits_for_its_receive() {
             network.send(0, 1, tag, 500);
         }
         network.run();
-        assert!(network.taken > 0 && !sends.iter().any(|&send| network.is_complete(send)));
+        assert!(network.granted > 0 && !sends.iter().any(|&send| network.is_complete(send)));
         for (tag, send) in (0..).zip(sends) {
             network.receive(1, Some(0), Some(tag), 500);
             network.run();
@@ -346,7 +346,7 @@ fn a_synchronous_send_beyond_the_credit_waits_for_its_receive() {
 }
 
 #[test]
-fn a_receive_may_meet_a_message_while_it_is_being_taken_in() {
+fn a_receive_may_match_a_message_while_its_granted_data_arrive() {
     // Messages in several pieces; a seed is the step at which the receives are posted.
     let narrow = |shape: Shape| {
         let capabilities = Capabilities { frame_max: 512, ..shape.capabilities };
@@ -374,13 +374,13 @@ fn a_receive_may_meet_a_message_while_it_is_being_taken_in() {
         }
         network.finish();
         assert!(sends.iter().all(|&send| network.is_complete(send)));
-        taken += network.taken;
+        taken += network.granted;
     });
     assert!(taken > 600, "only {taken} were taken in");
 }
 
 #[test]
-fn a_link_that_dies_loses_nothing_that_is_being_taken_in() {
+fn a_lost_link_loses_no_granted_data() {
     for_seeds(600, |seed| {
         let step = seed as usize / 2;
         let mut network = Network::with_budget(seed, 2, SCARCE_TWO_LINKS, 1 << 20);
@@ -394,12 +394,12 @@ fn a_link_that_dies_loses_nothing_that_is_being_taken_in() {
             network.receive(1, Some(0), Some(tag), 1000);
         }
         network.finish();
-        assert!(network.taken > 0);
+        assert!(network.granted > 0);
     });
 }
 
 #[test]
-fn what_was_taken_in_whole_outlives_its_sender() {
+fn complete_granted_messages_outlive_their_sender() {
     for_seeds(200, |seed| {
         let mut network = Network::new(seed, 2, SCARCE);
         let sends: Vec<_> = (0..12).map(|tag| network.send(0, 1, tag, 90 * tag as usize)).collect();

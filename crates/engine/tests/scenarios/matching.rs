@@ -1,4 +1,4 @@
-//! Which receive takes which message, and in what order.
+//! Matching of receives and messages, and their order.
 
 use engine::{Outcome, Selector};
 use wire::Capabilities;
@@ -19,7 +19,7 @@ fn random_programs_match_as_the_model_does() {
                 program.network.run_steps(steps);
             }
         }
-        taken += program.drain().taken;
+        taken += program.drain().granted;
     });
     if std::env::var_os("CANELE_SEED").is_none() {
         assert!(taken > 2000, "only {taken} messages were taken in without a receive");
@@ -32,7 +32,8 @@ fn thousands_of_wildcards_among_exact_receives_match_as_the_model_does() {
         let mut random = Random::new(!seed);
         let shape = random.pick(&ALL);
         let mut program = Program::new(seed, 3, shape);
-        // Receives before messages, messages before receives, and both at once, with probes among them.
+        // Receives before messages, messages before receives, and both at once, with probes among
+        // them.
         for phase in [seed % 3, (seed + 1) % 3, 2] {
             for _ in 0..5000 {
                 let rank = random.below(3);

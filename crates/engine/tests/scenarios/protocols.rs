@@ -1,4 +1,4 @@
-//! How messages travel, by their length and mode.
+//! Protocols by message length and send mode.
 
 use engine::{Outcome, SendMode, strategy};
 use wire::Capabilities;
@@ -34,7 +34,7 @@ fn every_size_arrives_by_every_protocol() {
 }
 
 #[test]
-fn short_messages_are_eager_and_long_ones_ask() {
+fn short_messages_are_eager_and_long_ones_use_rendezvous() {
     let mut network = Network::new(0, 2, NEAR);
     let eager_max = NEAR.capabilities.eager_max;
     for (bytes, eager, rendezvous) in [(eager_max, 1, 0), (eager_max + 1, 1, 1)] {
@@ -48,7 +48,7 @@ fn short_messages_are_eager_and_long_ones_ask() {
 }
 
 #[test]
-fn a_long_message_with_credit_does_not_wait_to_be_cleared() {
+fn a_long_message_with_credit_does_not_wait_for_the_cts() {
     for (bytes, one_way) in [(1025, true), (6000, true), (6001, false), (20_000, false)] {
         let took = |seed| {
             let mut network = Network::new(seed, 2, AHEAD);
@@ -62,9 +62,9 @@ fn a_long_message_with_credit_does_not_wait_to_be_cleared() {
             assert_eq!(network.end(send).outcome, Outcome::Ok);
             network.now_ns - begin_ns
         };
-        // At best, that is where the link is never said to be full.
+        // The minimum is reached where the link is never full.
         let took_ns = (0..8).map(took).min().expect("eight seeds");
-        // The message, and the credit that comes back; or request, clear, data.
+        // The message and the returned credit; or RTS, CTS and data.
         let trips = if one_way { 1..=2 } else { 3..=4 };
         let took = (took_ns + AHEAD.latency_ns / 2) / AHEAD.latency_ns;
         assert!(trips.contains(&took), "{bytes} bytes took {took_ns} ns");
@@ -72,7 +72,7 @@ fn a_long_message_with_credit_does_not_wait_to_be_cleared() {
 }
 
 #[test]
-fn short_messages_overtake_nothing_when_they_skip_the_window() {
+fn short_messages_that_skip_the_send_queue_overtake_nothing() {
     let (mut skipped, mut coalesced) = (0, 0);
     for_seeds(40, |seed| {
         let mut network = Network::new(seed, 2, Shape { depth: 2, bytes_per_us: 100, ..AHEAD });
@@ -95,8 +95,8 @@ fn short_messages_overtake_nothing_when_they_skip_the_window() {
 }
 
 #[test]
-fn gathered_messages_share_a_frame_with_what_follows() {
-    // Seeds are those of strategies that gather.
+fn coalesced_messages_share_a_frame_with_later_ones() {
+    // The seeds are those of strategies that coalesce.
     let mut network = Network::new(1, 2, NEAR);
     network.receive(1, Some(0), None, 0);
     network.send_synchronous(0, 1, 0, 0);
@@ -117,7 +117,7 @@ fn gathered_messages_share_a_frame_with_what_follows() {
 }
 
 #[test]
-fn without_optimisation_nothing_is_gathered() {
+fn fifo_coalesces_nothing() {
     let fifo = || strategy::named("fifo").expect("a known name");
     let mut network = Network::with_strategy(0, 2, NEAR, &fifo);
     network.receive(1, Some(0), None, 0);
@@ -134,7 +134,7 @@ fn without_optimisation_nothing_is_gathered() {
 }
 
 #[test]
-fn what_does_not_fit_beside_gathered_messages_has_a_frame_of_its_own() {
+fn messages_that_do_not_fit_beside_coalesced_ones_have_their_own_frame() {
     for shape in [NEAR, TWO_LINKS] {
         for name in &strategy::NAMES[1..] {
             let strategy = || strategy::named(name).expect("a known name");
@@ -155,7 +155,7 @@ fn what_does_not_fit_beside_gathered_messages_has_a_frame_of_its_own() {
 }
 
 #[test]
-fn what_fits_no_frame_asks_though_it_is_short() {
+fn short_messages_that_fit_no_frame_use_rendezvous() {
     for (shape, header) in [(NEAR, 32), (TWO_LINKS, 40)] {
         let narrow = Capabilities { frame_max: 512, ..shape.capabilities };
         let room = 512 - header;
@@ -173,14 +173,14 @@ fn what_fits_no_frame_asks_though_it_is_short() {
 }
 
 #[test]
-fn a_refused_fetch_is_not_tried_again() {
+fn a_refused_remote_read_is_not_tried_again() {
     let mut network = Network::new(0, 2, FETCH_REFUSED);
     for tag in 0..3 {
         network.receive(1, Some(0), Some(tag), 20_000);
         network.send(0, 1, tag, 20_000);
         network.finish();
     }
-    assert_eq!(network.fetches, 1);
+    assert_eq!(network.remote_reads, 1);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn a_long_message_does_not_hold_up_a_short_one() {
 }
 
 #[test]
-fn far_away_a_long_message_is_confirmed_now_and_then() {
+fn long_messages_to_distant_peers_are_acknowledged_now_and_then() {
     const PIECE: usize = 64 << 10;
     let capabilities = Capabilities {
         frame_max: PIECE + 1024,
@@ -303,7 +303,7 @@ fn far_away_a_long_message_is_confirmed_now_and_then() {
         replay: true,
         ..NEAR.capabilities
     };
-    // Frames of the receiver, which says nothing of its own.
+    // Frames of the receiver, which sends nothing of its own.
     let frames = |latency_ns: u64| {
         let shape = Shape { latency_ns, bytes_per_us: 125, capabilities, ..NEAR };
         let mut network = Network::new(0, 2, shape);
@@ -318,7 +318,7 @@ fn far_away_a_long_message_is_confirmed_now_and_then() {
 }
 
 #[test]
-fn where_a_network_is_near_a_short_message_waits_for_short_pieces() {
+fn short_messages_wait_for_short_pieces_on_a_local_network() {
     let capabilities = Capabilities {
         frame_max: 256 << 10,
         adapts: true,
@@ -338,7 +338,7 @@ fn where_a_network_is_near_a_short_message_waits_for_short_pieces() {
         while !network.is_complete(short) {
             network.run_steps(1);
         }
-        // As many frames as the link takes, one that it has refused, and its own.
+        // As many frames as the link takes, one that it refused, and its own.
         let took_ns = network.now_ns - begin_ns;
         assert!(took_ns < 7 * 600_000, "seed {seed}: {took_ns} ns");
         assert!(!network.is_complete(long));
@@ -346,7 +346,7 @@ fn where_a_network_is_near_a_short_message_waits_for_short_pieces() {
 }
 
 #[test]
-fn long_messages_share_the_way() {
+fn long_messages_share_the_link() {
     for seed in 0..10 {
         let slow = Shape { bytes_per_us: 100, ..NEAR };
         let mut network = Network::new(seed, 2, slow);
@@ -409,8 +409,8 @@ fn sizes(capabilities: Capabilities) -> Vec<usize> {
 }
 
 #[test]
-fn what_goes_ahead_far_away_leaves_credit_for_what_is_short() {
-    // The receiver grants twice what goes ahead, or no more than that.
+fn data_after_an_rts_leave_credit_for_short_messages() {
+    // The receiver grants twice the data before the CTS, or no more than that.
     for credit_bytes in [8 << 20, 4 << 20] {
         let capabilities = Capabilities {
             frame_max: 256 << 10,
@@ -433,7 +433,7 @@ fn what_goes_ahead_far_away_leaves_credit_for_what_is_short() {
                 network.run_steps(1);
             }
             let took_ns = network.now_ns - begin_ns;
-            // Who asks waits for a round trip first.
+            // A rendezvous waits for a round trip first.
             assert!(took_ns < 3 * shape.latency_ns, "{took_ns} ns with a credit of {credit_bytes}");
             assert!(!network.is_complete(long));
             network.run();

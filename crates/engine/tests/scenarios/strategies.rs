@@ -1,4 +1,4 @@
-//! What strategies gain, and what they may not do.
+//! Gains of strategies, and the rules for them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn both_links_carry_a_long_message() {
         network.finish();
         network.now_ns - begin_ns
     };
-    // Seeds are those of the strategy that splits.
+    // The seeds are those of the strategy that splits.
     for seed in [4, 11, 18, 25] {
         let (one, two) = (took_ns(1, seed), took_ns(2, seed));
         assert!(two * 185 < one * 100, "seed {seed}: {one} ns over one link, {two} ns over two");
@@ -35,7 +35,7 @@ fn both_links_carry_a_long_message() {
 }
 
 #[test]
-fn what_could_go_whole_is_shared_where_that_is_sooner() {
+fn eager_messages_are_split_if_that_is_faster() {
     const KB: usize = 1 << 10;
     let near = Capabilities {
         frame_max: 256 * KB,
@@ -74,7 +74,8 @@ fn what_could_go_whole_is_shared_where_that_is_sooner() {
     }
 }
 
-/// Long messages of a context that is urgent, as collectives are, come one after the other; others at once.
+/// Long messages of an urgent context, such as a collective's, are sent one after another; others
+/// are interleaved.
 #[test]
 fn urgent_long_messages_leave_in_order() {
     for seed in 0..4 {
@@ -127,18 +128,18 @@ fn links_of_two_kinds_share_a_long_message_by_what_they_carry() {
     }
 }
 
-/// How long 2 MB take, in nanoseconds, where nothing disturbs them, and what was packed for it.
+/// Returns the time for 2 MB in nanoseconds without disturbance, and the counters.
 fn took_ns(strategy: &str, shape: Shape) -> (u64, Counters) {
     took_in_ns(strategy, shape, false)
 }
 
-/// The same where others want the cores, or do not.
+/// Returns the same, with or without oversubscription.
 fn took_in_ns(strategy: &str, shape: Shape, is_oversubscribed: bool) -> (u64, Counters) {
     let strategy = || strategy::named(strategy).expect("a known name");
     let once = |seed| {
         let mut network = Network::with_strategy(seed, 2, shape, &strategy);
         if is_oversubscribed {
-            network.crowd();
+            network.oversubscribe();
         }
         network.send(0, 1, 0, 0);
         network.receive(1, Some(0), None, 0);
@@ -153,49 +154,53 @@ fn took_in_ns(strategy: &str, shape: Shape, is_oversubscribed: bool) -> (u64, Co
 }
 
 #[test]
-fn on_a_slow_link_what_can_be_packed_arrives_twice_as_soon_and_the_rest_no_later() {
-    for packing in ["compress", "auto"] {
-        let with = |content| took_ns(packing, Shape { content, ..SLOW });
+fn compression_halves_the_time_on_a_slow_link_and_delays_nothing_else() {
+    for strategy in ["compress", "auto"] {
+        let with = |content| took_ns(strategy, Shape { content, ..SLOW });
         let without = |content| took_ns("split", Shape { content, ..SLOW }).0;
-        let ((sparse_ns, packed), plain_ns) = (with(Content::Sparse), without(Content::Sparse));
-        assert!(2 * sparse_ns < plain_ns, "{packing}: {sparse_ns} ns, {plain_ns} ns as it is");
-        assert!(packed.uncompressed_bytes > 1_900_000, "{packed:?}");
+        let ((sparse_ns, compressed), plain_ns) = (with(Content::Sparse), without(Content::Sparse));
+        assert!(2 * sparse_ns < plain_ns, "{strategy}: {sparse_ns} ns, {plain_ns} ns as it is");
+        assert!(compressed.uncompressed_bytes > 1_900_000, "{compressed:?}");
         let ((dense_ns, tried), plain_ns) = (with(Content::Dense), without(Content::Dense));
-        assert!(100 * dense_ns <= 102 * plain_ns, "{packing}: {dense_ns} ns, {plain_ns} ns");
-        assert_eq!(tried.packed, 0);
+        assert!(100 * dense_ns <= 102 * plain_ns, "{strategy}: {dense_ns} ns, {plain_ns} ns");
+        assert_eq!(tried.compressed, 0);
         assert!(tried.incompressible_bytes <= 40_000, "{tried:?}");
     }
 }
 
 #[test]
-fn in_a_crowd_nothing_is_packed_that_a_link_carries_nearly_as_soon() {
-    for packing in ["compress", "auto"] {
-        for (bytes_per_us, packs) in [(100, false), (30, false), (1, true)] {
+fn oversubscribed_ranks_compress_only_if_the_link_is_much_slower() {
+    for strategy in ["compress", "auto"] {
+        for (bytes_per_us, compresses) in [(100, false), (30, false), (1, true)] {
             let shape = Shape { content: Content::Sparse, bytes_per_us, ..SLOW };
-            let (_, alone) = took_ns(packing, shape);
-            assert!(alone.packed > 0, "{packing}, {bytes_per_us} MB/s: {alone:?}");
-            let (_, crowd) = took_in_ns(packing, shape, true);
-            assert_eq!(crowd.packed > 0, packs, "{packing}, {bytes_per_us} MB/s: {crowd:?}");
+            let (_, alone) = took_ns(strategy, shape);
+            assert!(alone.compressed > 0, "{strategy}, {bytes_per_us} MB/s: {alone:?}");
+            let (_, oversubscribed) = took_in_ns(strategy, shape, true);
+            assert_eq!(
+                oversubscribed.compressed > 0,
+                compresses,
+                "{strategy}, {bytes_per_us} MB/s: {oversubscribed:?}"
+            );
         }
     }
 }
 
 #[test]
-fn on_a_fast_link_nothing_is_packed() {
+fn fast_links_compress_nothing() {
     let memory = Shape { bytes_per_us: 10_000, latency_ns: 200, ..SLOW };
     let far = Shape { bytes_per_us: 1_200, latency_ns: 5_000_000, ..SLOW };
     let silent = Capabilities { adapts: false, ..SLOW.capabilities };
     let untold = Shape { capabilities: silent, ..SLOW };
     for shape in [memory, far, untold] {
-        for packing in ["compress", "auto"] {
-            let (_, counters) = took_ns(packing, Shape { content: Content::Sparse, ..shape });
-            assert_eq!((counters.packed, counters.incompressible_bytes), (0, 0), "{shape:?}");
+        for strategy in ["compress", "auto"] {
+            let (_, counters) = took_ns(strategy, Shape { content: Content::Sparse, ..shape });
+            assert_eq!((counters.compressed, counters.incompressible_bytes), (0, 0), "{shape:?}");
         }
     }
 }
 
 #[test]
-fn what_is_packed_is_chosen_by_what_the_last_pieces_were() {
+fn compression_is_chosen_by_recent_pieces() {
     let strategy = || strategy::named("compress").expect("a known name");
     let mut network = Network::with_strategy(3, 2, SLOW, &strategy);
     for tag in 0..60 {
@@ -207,14 +212,14 @@ fn what_is_packed_is_chosen_by_what_the_last_pieces_were() {
     network.finish();
     let Counters { uncompressed_bytes, compressed_bytes, incompressible_bytes, .. } =
         network.counters(0);
-    // Two messages in three can be packed, to three quarters and to a third.
+    // Two messages in three can be compressed, to three quarters and to a third.
     assert!(uncompressed_bytes > 60 * 300_000 / 3, "{:?}", network.counters(0));
     assert!(compressed_bytes * 10 < uncompressed_bytes * 8, "{:?}", network.counters(0));
     assert!(incompressible_bytes * 10 < uncompressed_bytes, "{:?}", network.counters(0));
 }
 
 #[test]
-fn messages_that_would_go_whole_go_ahead_packed() {
+fn eager_bodies_become_compressed_rts_data() {
     let strategy = || strategy::named("auto").expect("a known name");
     let shape = Shape { content: Content::Sparse, ..SLOW };
     let mut network = Network::with_strategy(3, 2, shape, &strategy);
@@ -231,8 +236,8 @@ fn messages_that_would_go_whole_go_ahead_packed() {
         assert!(network.is_complete(late));
     }
     network.finish();
-    let Counters { packed, eager, rendezvous, .. } = network.counters(0);
-    assert_eq!((packed, eager, rendezvous), (40, 0, 40), "{:?}", network.counters(0));
+    let Counters { compressed, eager, rendezvous, .. } = network.counters(0);
+    assert_eq!((compressed, eager, rendezvous), (40, 0, 40), "{:?}", network.counters(0));
 }
 
 #[test]
@@ -250,26 +255,22 @@ fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
     type Rule = fn(&View<'_>, &mut Choice);
     let rogues: [(Rule, &str); 11] = [
         (|_, choice| choice.controls = 7, "control packets"),
-        (|_, choice| choice.messages.push((9, Carry::Copied)), "not to be had"),
-        (|_, choice| choice.messages.push((2, Carry::Copied)), "overtakes an older one"),
+        (|_, choice| choice.messages.push((9, Carry::Inline)), "not to be had"),
+        (|_, choice| choice.messages.push((2, Carry::Inline)), "overtakes an older one"),
         (
-            |_, choice| choice.messages.extend([(3, Carry::Copied), (1, Carry::Copied)]),
+            |_, choice| choice.messages.extend([(3, Carry::Inline), (1, Carry::Inline)]),
             "overtakes an older one",
         ),
-        (|_, choice| choice.messages.push((0, Carry::Copied)), "must ask"),
+        (|_, choice| choice.messages.push((0, Carry::Inline)), "must ask"),
         (
             |_, choice| {
-                choice.messages.extend([(0, Carry::Asked), (1, Carry::Copied), (1, Carry::Copied)]);
+                choice.messages.extend([(0, Carry::Rts), (1, Carry::Inline), (1, Carry::Inline)]);
             },
             "not to be had",
         ),
         (
             |_, choice| {
-                choice.messages.extend([
-                    (0, Carry::Asked),
-                    (1, Carry::Coalesced),
-                    (2, Carry::Copied),
-                ])
+                choice.messages.extend([(0, Carry::Rts), (1, Carry::Body), (2, Carry::Inline)])
             },
             "goes on behind a body",
         ),
@@ -277,17 +278,17 @@ fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
         (|_, choice| choice.piece = Some(Piece::plain(0, 1)), "nothing chosen"),
         (
             |_, choice| {
-                choice.messages.push((0, Carry::Asked));
+                choice.messages.push((0, Carry::Rts));
                 choice.piece = Some(Piece::plain(0, 1 << 20));
             },
             "has room for",
         ),
         (
             |_, choice| {
-                choice.messages.push((0, Carry::Asked));
+                choice.messages.push((0, Carry::Rts));
                 choice.piece = Some(Piece { compressed_max: 970, ..Piece::plain(0, 1000) });
             },
-            "may go packed",
+            "may be compressed",
         ),
     ];
     for (rogue, reason) in rogues {
@@ -307,7 +308,7 @@ fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
 
 #[test]
 fn a_strategy_is_given_up_where_it_breaks_a_rule_and_goes_on_elsewhere() {
-    /// Breaks a rule for one peer, and another for the next; serves the third well.
+    /// A strategy that breaks a rule for one peer, another for the next, and serves the third well.
     #[derive(Debug)]
     struct Biased(Arc<[AtomicU64; 4]>);
     impl Strategy for Biased {
@@ -319,7 +320,7 @@ fn a_strategy_is_given_up_where_it_breaks_a_rule_and_goes_on_elsewhere() {
             self.0[peer].fetch_add(1, Ordering::Relaxed);
             match peer {
                 1 => choice.controls = view.controls() + 1,
-                2 => choice.messages.push((99, Carry::Copied)),
+                2 => choice.messages.push((99, Carry::Inline)),
                 _ => strategy::Aggregate.choose(view, choice),
             }
         }
@@ -335,17 +336,20 @@ fn a_strategy_is_given_up_where_it_breaks_a_rule_and_goes_on_elsewhere() {
         network.run();
     }
     network.finish();
-    let told = network.refusals(0);
+    let reports = network.refusals(0);
     let reasons = ["control packets chosen of 0; to rank 1 fifo", "not to be had; to rank 2 fifo"];
-    assert!(told.len() == 2 && (0..2).all(|at| told[at].contains(reasons[at])), "{told:?}");
-    assert_eq!(network.counters(0).refusals, 2);
+    assert!(
+        reports.len() == 2 && (0..2).all(|at| reports[at].contains(reasons[at])),
+        "{reports:?}"
+    );
+    assert_eq!(network.counters(0).violations, 2);
     let asked: Vec<_> = asked.iter().map(|count| count.load(Ordering::Relaxed)).collect();
     assert!(asked[1] == 1 && asked[2] == 1 && asked[3] >= 40, "{asked:?}");
 }
 
-/// Context 1 is urgent, as collectives are.
+/// Context 1 is urgent, like a collective.
 #[test]
-fn what_is_urgent_passes_what_waits_in_other_contexts() {
+fn urgent_messages_pass_those_of_other_contexts() {
     let names = strategy::NAMES.len() as u64;
     for_seeds(names * ALL.len() as u64, |seed| {
         let shape = Shape { bytes_per_us: 10, ..ALL[(seed / names) as usize % ALL.len()] };
@@ -372,11 +376,11 @@ fn what_is_urgent_passes_what_waits_in_other_contexts() {
     });
 }
 
-/// A sender that never has less than two hundred messages to go in one context starves none in another.
+/// A sender with two hundred waiting messages in one context starves no other context.
 #[test]
-fn what_is_overtaken_leaves_in_the_end() {
+fn overtaken_messages_leave_in_the_end() {
     let names = strategy::NAMES.len() as u64;
-    // Without credit short ones go as long ones do: in turns.
+    // Without credit, short messages are streamed round-robin like long ones.
     let has_credit = |shape: &Shape| shape.capabilities.credit_wanted > 1 << 10;
     let shapes: Vec<_> = ALL.into_iter().filter(has_credit).collect();
     for_seeds(names * shapes.len() as u64, |seed| {
@@ -412,7 +416,7 @@ fn what_is_overtaken_leaves_in_the_end() {
     });
 }
 
-/// Chooses at random: what is valid, and now and then what comes to its mind.
+/// A random strategy, which is mostly valid.
 #[derive(Debug)]
 struct Whim {
     random: Random,
@@ -432,7 +436,7 @@ impl Strategy for Whim {
             choice.controls = random.below(view.controls() + 2);
             for at in 0..random.below(4) {
                 let at = if random.one_in(8) { random.below(6) } else { at };
-                let carry = random.pick(&[Carry::Copied, Carry::Coalesced, Carry::Asked]);
+                let carry = random.pick(&[Carry::Inline, Carry::Body, Carry::Rts]);
                 choice.messages.push((at, carry));
             }
             if random.one_in(2) {
@@ -451,7 +455,7 @@ impl Strategy for Whim {
 }
 
 #[test]
-fn whatever_a_strategy_chooses_is_refused_or_brings_everything() {
+fn any_choice_is_refused_or_delivers_everything() {
     for_seeds(4000, |seed| {
         let mut random = Random::new(!seed);
         let shape = random.pick(&ALL);
@@ -497,7 +501,8 @@ fn a_strategy_that_chooses_nothing_stalls_only_itself() {
 
 #[test]
 fn a_strategy_may_leave_links_idle_as_long_as_another_goes_on() {
-    /// One link, where another is not the last to be asked, and one frame with a body at a time.
+    /// A strategy that uses one link unless it is the last to be asked, with one frame with a body
+    /// at a time.
     #[derive(Debug)]
     struct Choosy;
     impl Strategy for Choosy {

@@ -1,4 +1,4 @@
-//! The sizes by which messages travel follow from what the link costs, and change with it.
+//! Thresholds that follow from the link's cost and change with it.
 
 use engine::strategy::Aggregate;
 use engine::{BUDGET_BYTES, Config, Engine, Envelope, Posted, SendMode};
@@ -8,7 +8,7 @@ use wire::{Capabilities, Cost, Frame, HostCost, Thresholds};
 
 use crate::network::{NEAR, RAIL, peer_id};
 
-/// The costs of one link at three times: a site's network, a line between sites, and one with dear frames.
+/// Three costs of one link: a local network, a wide-area link, and one with expensive frames.
 const COSTS: [(u64, u64, u64); 3] =
     [(8_000, 2_000, 118), (5_800_000, 2_000, 118), (200_000, 30_000, 1_000)];
 
@@ -53,7 +53,7 @@ fn sizes_follow_what_the_link_costs_and_change_with_it() {
     assert!(seen[0].piece_max < seen[1].piece_max && seen[0].aggregate_max < seen[2].aggregate_max);
 }
 
-/// The frames in which messages of these lengths leave, or begin to.
+/// Returns the frames in which messages of these lengths leave, or begin to.
 fn sent(engine: &mut Engine, lengths: &[usize]) -> Vec<Frame> {
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
     for &bytes in lengths {
@@ -67,7 +67,7 @@ fn sent(engine: &mut Engine, lengths: &[usize]) -> Vec<Frame> {
     frames
 }
 
-/// Whether a frame begins with a request, credit apart.
+/// True if a frame begins with an RTS, credit packets aside.
 fn asks(frame: &Frame) -> bool {
     let body = frame.body.as_ref().map_or(Vec::new(), |body| body.region.to_vec());
     let bytes = [&frame.head[..], &body].concat();

@@ -15,7 +15,7 @@ impl Worker {
     /// Closes a context because `failed`, one of its members, has failed, and tells the others, unless that was done.
     #[cold]
     pub fn close_context(&mut self, context: u64, failed: PeerId) {
-        if self.engine.submit_close(context, failed) || self.untold.remove(&context) {
+        if self.engine.submit_revoke(context, failed) || self.untold.remove(&context) {
             self.tell_closed(context);
         }
     }
@@ -23,14 +23,14 @@ impl Worker {
     /// Tells on what peers have told.
     #[inline]
     pub(super) fn tell_on(&mut self) {
-        while let Some(context) = self.engine.poll_closed() {
+        while let Some(context) = self.engine.poll_revoked() {
             self.tell_closed(context);
         }
     }
 
     #[cold]
     fn tell_closed(&mut self, context: u64) {
-        let Some(failed) = self.engine.closed_by(context) else { return };
+        let Some(failed) = self.engine.revoked_by(context) else { return };
         match self.directory.members(context) {
             Some(ring) => self.lay_aside(Box::new(Telling::new(context, failed, ring))),
             // Its members find it closed when they first use it.
@@ -86,7 +86,7 @@ impl Telling {
                 return true;
             }
             let peer = self.ring[walk.at];
-            walk.told = Some(worker.engine.submit_closing(peer, self.context, self.failed));
+            walk.told = Some(worker.engine.submit_revocation(peer, self.context, self.failed));
         }
     }
 }

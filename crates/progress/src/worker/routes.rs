@@ -171,8 +171,8 @@ impl Worker {
                     let text = "no link has opened again in time".into();
                     self.fail(peer, Fault::Lost(text));
                 }
-                Overdue::Way(peer) if self.directory.has_ended(peer) => self.bury(peer),
-                Overdue::Way(peer) => {
+                Overdue::Path(peer) if self.directory.has_ended(peer) => self.bury(peer),
+                Overdue::Path(peer) => {
                     self.ask_again(peer);
                     self.ask_others(peer);
                 }
@@ -247,11 +247,11 @@ impl Worker {
         let name = self.rails[rail.0 as usize].rail.name();
         let text = fault.text().unwrap_or("closed");
         self.reopening.retain(|one| !one.is_of(peer, rail));
-        let is_missed = loss != Loss::Borne || !self.rails[rail.0 as usize].passes;
+        let is_missed = loss != Loss::Tolerated || !self.rails[rail.0 as usize].passes;
         if was_open && is_missed {
             let rest = match loss {
-                Loss::Borne => "others go on",
-                Loss::Parted | Loss::Final => "it is opened anew",
+                Loss::Tolerated => "others go on",
+                Loss::LinkDown | Loss::Final => "it is opened anew",
             };
             self.journal.print(&[format!("{name} to rank {} is gone, {rest}: {text}", peer.0)]);
         }
@@ -367,7 +367,7 @@ impl Worker {
     /// No way was found to a peer that nothing was to be sent to when the search began.
     fn give_up_search(&mut self, peer: PeerId) {
         self.routes[peer.0 as usize] = Route::Closed;
-        self.engine.handle_no_way(peer);
+        self.engine.handle_no_path(peer);
     }
 
     #[cold]

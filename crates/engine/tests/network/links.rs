@@ -1,4 +1,4 @@
-//! The links: how frames travel, and what becomes of them.
+//! Simulated links: how frames travel, and how they are lost.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +10,19 @@ use wire::{Capabilities, Frame, FrameToken, HostCost, PeerId, RailId, RemoteRegi
 use super::check::overlaps;
 use super::{Event, Network, Process, Sent, Shape, Tamper, peer_id};
 
-/// The way from one process to another.
-pub struct Way {
-    pub lanes: Vec<Lane>,
-    /// Connections that have lost something.
+/// One direction between two processes, with its links.
+pub struct Direction {
+    pub links: Vec<SimulatedLink>,
+    /// Connections that have lost a frame.
     pub broken: BTreeSet<(usize, u32)>,
-    /// Whether one of the two has closed all, for good.
+    /// True if one of the two has closed all links for good.
     pub is_given_up: bool,
     pub tamper: Option<Tamper>,
     pub tampered: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LinkState {
     Closed,
     Opening,
     Open,
@@ -30,11 +30,11 @@ pub enum State {
 }
 
 #[derive(Clone, Copy)]
-pub struct Lane {
-    pub state: State,
-    /// Which of the link's connections this is.
+pub struct SimulatedLink {
+    pub state: LinkState,
+    /// Number of the link's current connection.
     pub connection: u32,
-    /// Whether the process knows that it is cut.
+    /// True if the process knows that the link is cut.
     pub is_known_cut: bool,
     pub refused: bool,
     pub in_flight: usize,
@@ -45,23 +45,23 @@ pub struct Lane {
     pub delivered: u64,
 }
 
-/// A frame's way over a link.
+/// Path of a frame over a link.
 #[derive(Clone, Copy)]
 pub struct Passage {
     pub from: usize,
     pub to: usize,
-    pub lane: usize,
+    pub link: usize,
     pub connection: u32,
-    /// The frame's place among all that were posted.
+    /// Position of the frame among all posted ones.
     pub number: u64,
 }
 
-/// What became of frames.
+/// Counters of lost and resent frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fates {
     /// Lost on a link.
     pub lost: u64,
-    /// Sent once more, over another link.
+    /// Resent over another link.
     pub resent: u64,
     /// Delivered before a frame that left earlier.
     pub overtaking: u64,
@@ -74,50 +74,50 @@ pub enum Cargo {
 }
 
 impl Network {
-    /// Cuts what is between two processes: frames on their way are lost, and both notice, each in
-    /// its time.
+    /// Cuts all links between two processes: frames in flight are lost, and each process notices
+    /// after a delay of its own.
     pub fn cut(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
-            self.way(from, to).cut();
-            self.way(from, to).is_given_up = true;
+            self.direction(from, to).cut();
+            self.direction(from, to).is_given_up = true;
             let delay = self.random.below(5_000) as u64;
             self.schedule(delay, Event::Down(from, to));
         }
     }
 
-    /// Cuts one of the links between two processes: frames on their way over it are lost, and both
-    /// notice, each in its time.
-    pub fn cut_link(&mut self, a: usize, b: usize, lane: usize) {
+    /// Cuts one of the links between two processes: frames in flight over it are lost, and each
+    /// process notices after a delay of its own.
+    pub fn cut_link(&mut self, a: usize, b: usize, link: usize) {
         for (from, to) in [(a, b), (b, a)] {
-            let way = &mut self.way(from, to).lanes[lane];
-            let connection = way.connection;
-            if std::mem::replace(&mut way.state, State::Cut) == State::Open {
+            let simulated = &mut self.direction(from, to).links[link];
+            let connection = simulated.connection;
+            if std::mem::replace(&mut simulated.state, LinkState::Cut) == LinkState::Open {
                 let delay = self.random.below(200_000) as u64;
-                self.schedule(delay, Event::LinkDown(from, to, lane, connection));
+                self.schedule(delay, Event::LinkDown(from, to, link, connection));
             }
         }
     }
 
-    /// Cuts an open link as [`Network::cut_link`] does, or on one way first, and mends it after a while. Both
-    /// processes look at the clock until then.
-    pub fn cut_for(&mut self, (a, b): (usize, usize), lane: usize, for_ns: u64) {
+    /// Cuts an open link like [`Network::cut_link`], or one direction first, and mends it after a
+    /// while. Both processes check the clock until then.
+    pub fn cut_for(&mut self, (a, b): (usize, usize), link: usize, for_ns: u64) {
         let ends = [(a, b), (b, a)];
-        let is_open = |state| state == State::Open;
-        if !ends.iter().all(|&(from, to)| is_open(self.way(from, to).lanes[lane].state))
-            || !self.mending.insert((a.min(b), a.max(b), lane))
+        let is_open = |state| state == LinkState::Open;
+        if !ends.iter().all(|&(from, to)| is_open(self.direction(from, to).links[link].state))
+            || !self.mending.insert((a.min(b), a.max(b), link))
         {
             return;
         }
         match self.random.below(3) {
-            0 => self.lose(a, b, lane),
-            1 => self.lose(b, a, lane),
-            _ => self.cut_link(a, b, lane),
+            0 => self.lose(a, b, link),
+            1 => self.lose(b, a, link),
+            _ => self.cut_link(a, b, link),
         }
-        self.schedule(for_ns, Event::Mended(a, b, lane));
+        self.schedule(for_ns, Event::Mended(a, b, link));
         self.look_at_clock(a, b, for_ns);
     }
 
-    /// Two processes look at the clock for a while.
+    /// Schedules clock checks of two processes for a while.
     pub fn look_at_clock(&mut self, a: usize, b: usize, for_ns: u64) {
         for tick in 0..for_ns / TICK_NS + 20 {
             self.schedule(tick * TICK_NS, Event::Tick(a));
@@ -125,64 +125,66 @@ impl Network {
         }
     }
 
-    /// A link's rails connect anew, one end before the other. Now and then only one end learns of it, and the
-    /// other tries once more.
-    pub(super) fn mend(&mut self, a: usize, b: usize, lane: usize) {
+    /// Reconnects a link's rails, one end before the other. Now and then only one end learns of it,
+    /// and the other tries again.
+    pub(super) fn mend(&mut self, a: usize, b: usize, link: usize) {
         self.connections += 1;
         let connection = self.connections;
         let (first, second) = if self.random.one_in(2) { (a, b) } else { (b, a) };
-        let latency_ns = self.shape(a, b).of_lane(lane).latency_ns;
+        let latency_ns = self.shape(a, b).of_link(link).latency_ns;
         let (first_ns, second_ns) = (self.now_ns + latency_ns, self.now_ns + 2 * latency_ns);
-        let opened = |rank, peer, peer_ns| Event::Opened { rank, peer, lane, connection, peer_ns };
+        let opened = |rank, peer, peer_ns| Event::Opened { rank, peer, link, connection, peer_ns };
         self.schedule(latency_ns, opened(first, second, second_ns));
         if self.random.one_in(3) {
             let later_ns = latency_ns + self.random.below(400_000) as u64;
-            self.schedule(later_ns, Event::LinkDown(first, second, lane, connection));
-            self.schedule(later_ns + latency_ns, Event::Mended(a, b, lane));
+            self.schedule(later_ns, Event::LinkDown(first, second, link, connection));
+            self.schedule(later_ns + latency_ns, Event::Mended(a, b, link));
         } else {
             self.schedule(2 * latency_ns, opened(second, first, first_ns));
         }
     }
 
-    /// What one end of a link can do. Of two that open again, the lower rank wants frames to be kept.
-    pub(super) fn capabilities(&self, rank: usize, peer: usize, lane: usize) -> Capabilities {
-        let capabilities = self.shape(rank, peer).of_lane(lane).capabilities;
+    /// Capabilities of one end of a link. Of two ends that reopen, the lower rank wants frames
+    /// stored.
+    pub(super) fn capabilities(&self, rank: usize, peer: usize, link: usize) -> Capabilities {
+        let capabilities = self.shape(rank, peer).of_link(link).capabilities;
         let Capabilities { replay, reopens, .. } = capabilities;
         Capabilities { replay: replay && !(reopens && rank > peer), ..capabilities }
     }
 
-    /// One end of a link is open once more; whatever it had before is over.
+    /// Reopens one end of a link; its earlier connection is over.
     pub(super) fn open_anew(
         &mut self,
         (rank, peer): (usize, usize),
-        lane: usize,
+        link: usize,
         connection: u32,
         peer_ns: u64,
     ) {
-        if self.way(rank, peer).is_given_up {
+        if self.direction(rank, peer).is_given_up {
             return;
         }
-        if !self.way(rank, peer).lanes[lane].is_known_cut
-            && self.link_down(rank, peer, lane) == Loss::Final
+        if !self.direction(rank, peer).links[link].is_known_cut
+            && self.link_down(rank, peer, link) == Loss::Final
         {
             return;
         }
-        let Lane { delivered, .. } = self.way(rank, peer).lanes[lane];
-        self.way(rank, peer).lanes[lane] = Lane {
-            state: State::Open,
+        let SimulatedLink { delivered, .. } = self.direction(rank, peer).links[link];
+        self.direction(rank, peer).links[link] = SimulatedLink {
+            state: LinkState::Open,
             connection,
             last_arrival_ns: peer_ns,
             delivered,
-            ..Lane::CLOSED
+            ..SimulatedLink::CLOSED
         };
-        if self.way(peer, rank).lanes[lane].connection == connection {
-            self.mending.remove(&(rank.min(peer), rank.max(peer), lane));
+        if self.direction(peer, rank).links[link].connection == connection {
+            self.mending.remove(&(rank.min(peer), rank.max(peer), link));
         }
-        let capabilities = self.capabilities(rank, peer, lane);
-        self.processes[rank].engine.handle_up(peer_id(peer), rail(lane), capabilities);
-        if self.is_spare(rank, peer, lane) {
-            for other in (0..self.way(rank, peer).lanes.len()).filter(|other| *other != lane) {
-                if self.way(rank, peer).lanes[other].is_known_cut {
+        let capabilities = self.capabilities(rank, peer, link);
+        self.processes[rank].engine.handle_up(peer_id(peer), rail(link), capabilities);
+        if self.is_spare(rank, peer, link) {
+            for other in (0..self.direction(rank, peer).links.len()).filter(|other| *other != link)
+            {
+                if self.direction(rank, peer).links[other].is_known_cut {
                     self.link_down(rank, peer, other);
                 }
             }
@@ -190,112 +192,118 @@ impl Network {
         self.settle(rank);
     }
 
-    /// Of the links between two processes one is open, and another when no way is left over the first.
-    pub fn set_apart(&mut self, a: usize, b: usize) {
-        (0..2).for_each(|lane| _ = self.spare.insert((a.min(b), a.max(b), lane)));
+    /// Marks the links between two processes as spares: one is open, and another opens when the
+    /// first leads nowhere.
+    pub fn set_spare(&mut self, a: usize, b: usize) {
+        (0..2).for_each(|link| _ = self.spare.insert((a.min(b), a.max(b), link)));
     }
 
-    fn is_spare(&self, a: usize, b: usize, lane: usize) -> bool {
-        self.spare.contains(&(a.min(b), a.max(b), lane))
+    fn is_spare(&self, a: usize, b: usize, link: usize) -> bool {
+        self.spare.contains(&(a.min(b), a.max(b), link))
     }
 
     fn is_open(&mut self, rank: usize, peer: usize) -> bool {
-        self.way(rank, peer).lanes.iter().any(|lane| lane.state == State::Open)
+        self.direction(rank, peer).links.iter().any(|link| link.state == LinkState::Open)
     }
 
-    /// From now on nothing passes over a link, which both find out, each in its time, or one long after the other.
-    pub fn forbid(&mut self, a: usize, b: usize, lane: usize) {
-        self.forbidden = Some((a.min(b), a.max(b), lane));
+    /// Blocks a link for good; the two processes notice at times of their own, or one long after
+    /// the other.
+    pub fn forbid(&mut self, a: usize, b: usize, link: usize) {
+        self.forbidden = Some((a.min(b), a.max(b), link));
         self.look_at_clock(a, b, 8_000_000_000);
         let ends = [(a, b), (b, a)];
-        if !ends.iter().all(|&(from, to)| self.way(from, to).lanes[lane].state == State::Open) {
+        if !ends
+            .iter()
+            .all(|&(from, to)| self.direction(from, to).links[link].state == LinkState::Open)
+        {
             return;
         }
         match self.random.below(4) {
-            0 => self.lose(a, b, lane),
-            1 => self.lose(b, a, lane),
-            2 => self.cut_link(a, b, lane),
+            0 => self.lose(a, b, link),
+            1 => self.lose(b, a, link),
+            2 => self.cut_link(a, b, link),
             _ => {
-                self.swallow(a, b, lane);
+                self.swallow(a, b, link);
                 for ((rank, peer), delay_ns) in ends.into_iter().zip([0, 4_000_000_000]) {
-                    let connection = self.way(rank, peer).lanes[lane].connection;
-                    self.schedule(delay_ns, Event::LinkDown(rank, peer, lane, connection));
+                    let connection = self.direction(rank, peer).links[link].connection;
+                    self.schedule(delay_ns, Event::LinkDown(rank, peer, link, connection));
                 }
             }
         }
     }
 
-    /// Other links are asked for a way to a peer.
+    /// Asks the spare links for a path to a peer.
     fn ask_others(&mut self, rank: usize, peer: usize) {
         let (a, b) = (rank.min(peer), rank.max(peer));
-        for lane in 0..2 {
-            let way = (a, b, lane);
-            let leads = self.spare.contains(&way) && self.forbidden != Some(way);
-            if leads && self.mending.insert(way) {
-                self.mend(a, b, lane);
+        for link in 0..2 {
+            let pair_link = (a, b, link);
+            let leads = self.spare.contains(&pair_link) && self.forbidden != Some(pair_link);
+            if leads && self.mending.insert(pair_link) {
+                self.mend(a, b, link);
             }
         }
     }
 
-    pub(super) fn find_cut(&mut self, rank: usize, peer: usize, lane: usize, connection: u32) {
-        let way = &self.way(rank, peer).lanes[lane];
-        if way.connection == connection && !way.is_known_cut {
-            self.link_down(rank, peer, lane);
+    pub(super) fn find_cut(&mut self, rank: usize, peer: usize, link: usize, connection: u32) {
+        let simulated = &self.direction(rank, peer).links[link];
+        if simulated.connection == connection && !simulated.is_known_cut {
+            self.link_down(rank, peer, link);
         }
     }
 
-    /// From now on, what one process sends another over a link is lost, while the way back is whole until
-    /// both notice, each in its time.
-    pub fn lose(&mut self, from: usize, to: usize, lane: usize) {
-        let way = &mut self.way(from, to).lanes[lane];
-        if way.state != State::Open {
-            return self.cut_link(from, to, lane);
+    /// Drops what one process sends another over a link. The other direction is whole until both
+    /// notice, each at a time of its own.
+    pub fn lose(&mut self, from: usize, to: usize, link: usize) {
+        let simulated = &mut self.direction(from, to).links[link];
+        if simulated.state != LinkState::Open {
+            return self.cut_link(from, to, link);
         }
-        if !std::mem::replace(&mut way.swallows, true) {
+        if !std::mem::replace(&mut simulated.swallows, true) {
             for (rank, peer) in [(from, to), (to, from)] {
-                let connection = self.way(rank, peer).lanes[lane].connection;
+                let connection = self.direction(rank, peer).links[link].connection;
                 let delay = self.random.below(200_000) as u64;
-                self.schedule(delay, Event::LinkDown(rank, peer, lane, connection));
+                self.schedule(delay, Event::LinkDown(rank, peer, link, connection));
             }
         }
     }
 
-    /// How many links carry both ways between two processes.
+    /// Number of links that carry frames in both directions between two processes.
     pub fn links(&mut self, a: usize, b: usize) -> usize {
-        let carries = |lane: &Lane| lane.state == State::Open && !lane.swallows;
-        let of = |way: &Way| way.lanes.iter().map(carries).collect::<Vec<_>>();
-        let both = of(self.way(a, b)).into_iter().zip(of(self.way(b, a)));
+        let carries = |link: &SimulatedLink| link.state == LinkState::Open && !link.swallows;
+        let of = |direction: &Direction| direction.links.iter().map(carries).collect::<Vec<_>>();
+        let both = of(self.direction(a, b)).into_iter().zip(of(self.direction(b, a)));
         both.filter(|carries| *carries == (true, true)).count()
     }
 
-    /// How many frames have come from one process to another over a link.
-    pub fn delivered(&mut self, from: usize, to: usize, lane: usize) -> u64 {
-        self.way(from, to).lanes[lane].delivered
+    /// Number of frames delivered from one process to another over a link.
+    pub fn delivered(&mut self, from: usize, to: usize, link: usize) -> u64 {
+        self.direction(from, to).links[link].delivered
     }
 
-    /// Runs until so many links lead from one process to another.
+    /// Runs until `links` links lead from one process to another.
     pub fn run_until_links(&mut self, from: usize, to: usize, links: usize) {
-        let is_open = |lane: &&Lane| lane.state == State::Open;
-        while self.way(from, to).lanes.iter().filter(is_open).count() < links && self.step() {}
+        let is_open = |link: &&SimulatedLink| link.state == LinkState::Open;
+        while self.direction(from, to).links.iter().filter(is_open).count() < links && self.step() {
+        }
     }
 
-    /// From now on, what leaves over a link arrives so much later.
-    pub fn slow_down(&mut self, from: usize, to: usize, lane: usize, late_ns: u64) {
-        self.way(from, to).lanes[lane].late_ns = late_ns;
+    /// Delays all later frames over a link.
+    pub fn slow_down(&mut self, from: usize, to: usize, link: usize, late_ns: u64) {
+        self.direction(from, to).links[link].late_ns = late_ns;
     }
 
-    /// From now on, what leaves over a link never arrives, and nobody is told; for half a minute both
-    /// processes look at the clock.
-    pub fn swallow(&mut self, a: usize, b: usize, lane: usize) {
+    /// Drops all later frames over a link silently; for half a minute both processes check the
+    /// clock.
+    pub fn swallow(&mut self, a: usize, b: usize, link: usize) {
         for (from, to) in [(a, b), (b, a)] {
-            self.way(from, to).lanes[lane].swallows = true;
+            self.direction(from, to).links[link].swallows = true;
             for tick in 0..600 {
                 self.schedule(tick * TICK_NS, Event::Tick(from));
             }
         }
     }
 
-    /// A process does not look at its engine for a while; the others look at the clock meanwhile.
+    /// Stops a process for a while; the others check the clock meanwhile.
     pub fn look_away(&mut self, rank: usize, for_ns: u64) {
         self.processes[rank].away_until_ns = self.now_ns + for_ns;
         for tick in 0..for_ns / TICK_NS + 20 {
@@ -313,23 +321,23 @@ impl Network {
         }
         while let Some(overdue) = self.processes[rank].engine.handle_time(now_ns) {
             match overdue {
-                Overdue::Link(PeerId(peer), RailId(lane)) => {
+                Overdue::Link(PeerId(peer), RailId(link)) => {
                     self.late_links += 1;
-                    let loss = self.link_down(rank, peer as usize, lane as usize);
-                    assert_eq!(loss, Loss::Borne, "another is left");
+                    let loss = self.link_down(rank, peer as usize, link as usize);
+                    assert_eq!(loss, Loss::Tolerated, "another is left");
                 }
                 Overdue::Peer(PeerId(peer)) => self.give_up(rank, peer as usize),
-                Overdue::Way(PeerId(peer)) => self.ask_others(rank, peer as usize),
+                Overdue::Path(PeerId(peer)) => self.ask_others(rank, peer as usize),
             }
         }
     }
 
-    /// A process finds a link gone.
-    pub(super) fn link_down(&mut self, rank: usize, peer: usize, lane: usize) -> Loss {
-        let way = &mut self.way(rank, peer).lanes[lane];
-        (way.state, way.is_known_cut) = (State::Cut, true);
-        let ends = self.is_spare(rank, peer, lane) && self.is_open(rank, peer);
-        let loss = self.processes[rank].engine.handle_link_down(peer_id(peer), rail(lane), ends);
+    /// Handles the loss of a link at one process.
+    pub(super) fn link_down(&mut self, rank: usize, peer: usize, link: usize) -> Loss {
+        let simulated = &mut self.direction(rank, peer).links[link];
+        (simulated.state, simulated.is_known_cut) = (LinkState::Cut, true);
+        let ends = self.is_spare(rank, peer, link) && self.is_open(rank, peer);
+        let loss = self.processes[rank].engine.handle_link_down(peer_id(peer), rail(link), ends);
         if loss == Loss::Final {
             self.give_up(rank, peer);
         }
@@ -337,11 +345,11 @@ impl Network {
         loss
     }
 
-    /// A process closes all that leads to a peer.
+    /// Closes all links of a process to a peer.
     fn give_up(&mut self, rank: usize, peer: usize) {
         for (from, to) in [(rank, peer), (peer, rank)] {
-            self.way(from, to).cut();
-            self.way(from, to).is_given_up = true;
+            self.direction(from, to).cut();
+            self.direction(from, to).is_given_up = true;
         }
         self.down(rank, peer);
         self.schedule(1_000, Event::Down(peer, rank));
@@ -349,8 +357,8 @@ impl Network {
 
     /// Closes links that peers have given up, as `progress` does.
     fn close_severed(&mut self, rank: usize) {
-        while let Some((PeerId(peer), RailId(lane))) = self.processes[rank].engine.poll_severed() {
-            self.link_down(rank, peer as usize, lane as usize);
+        while let Some((PeerId(peer), RailId(link))) = self.processes[rank].engine.poll_severed() {
+            self.link_down(rank, peer as usize, link as usize);
         }
     }
 
@@ -367,7 +375,7 @@ impl Network {
         self.settle(rank);
     }
 
-    /// What `progress` does after every command and event.
+    /// Handles all outputs of an engine, as `progress` does after every command and event.
     pub(super) fn flush(&mut self, rank: usize) {
         self.processes[rank].flush_due = false;
         while let Some(PeerId(peer)) = self.processes[rank].engine.poll_connect() {
@@ -399,7 +407,7 @@ impl Network {
         self.collect(rank);
     }
 
-    /// Compression takes its time.
+    /// Polls a frame, and charges the time of compression.
     fn poll_frame(&mut self, rank: usize, to: PeerId, rail: RailId, frame: &mut Frame) -> bool {
         let Process { engine, busy_ns, refusals, .. } = &mut self.processes[rank];
         let read = |engine: &Engine| {
@@ -408,7 +416,7 @@ impl Network {
         };
         let before = read(engine);
         let is_built = engine.poll_frame(to, rail, frame);
-        while let Some(text) = engine.poll_refusal() {
+        while let Some(text) = engine.poll_violation() {
             refusals.push(text);
         }
         let compression_ns = HostCost::default().compression_ns(read(engine) - before);
@@ -420,50 +428,50 @@ impl Network {
 
     fn connect(&mut self, from: usize, to: usize) {
         let Shape { latency_ns, links, .. } = self.shape(from, to);
-        let states: Vec<_> = self.way(from, to).lanes.iter().map(|lane| lane.state).collect();
-        if states.iter().all(|state| *state == State::Cut) {
+        let states: Vec<_> = self.direction(from, to).links.iter().map(|link| link.state).collect();
+        if states.iter().all(|state| *state == LinkState::Cut) {
             return self.schedule(latency_ns, Event::Down(from, to));
         }
-        let closed = |lane: &usize| {
-            states[*lane] == State::Closed && (*lane == 0 || !self.is_spare(from, to, *lane))
+        let closed = |link: &usize| {
+            states[*link] == LinkState::Closed && (*link == 0 || !self.is_spare(from, to, *link))
         };
         let closed: Vec<_> = (0..links).filter(closed).collect();
-        for lane in closed {
-            let late_ns = if lane == 0 { 0 } else { self.random.below(300_000) as u64 };
-            self.way(from, to).lanes[lane].state = State::Opening;
-            self.schedule(late_ns + 2 * latency_ns, Event::Up(from, to, lane));
+        for link in closed {
+            let late_ns = if link == 0 { 0 } else { self.random.below(300_000) as u64 };
+            self.direction(from, to).links[link].state = LinkState::Opening;
+            self.schedule(late_ns + 2 * latency_ns, Event::Up(from, to, link));
             if from != to {
                 let first_ns = self.now_ns + late_ns + 2 * latency_ns;
-                self.way(to, from).lanes[lane].state = State::Opening;
-                self.way(to, from).lanes[lane].last_arrival_ns = first_ns;
-                self.schedule(late_ns + latency_ns, Event::Up(to, from, lane));
+                self.direction(to, from).links[link].state = LinkState::Opening;
+                self.direction(to, from).links[link].last_arrival_ns = first_ns;
+                self.schedule(late_ns + latency_ns, Event::Up(to, from, link));
             }
         }
     }
 
     pub(super) fn post(&mut self, from: usize, to: usize, rail: RailId, frame: &Frame) -> Posted {
-        let lane = rail.0 as usize;
-        let shape = self.shape(from, to).of_lane(lane);
+        let link = rail.0 as usize;
+        let shape = self.shape(from, to).of_link(link);
         assert!(!frame.is_empty(), "an empty frame was posted");
         assert!(frame.len() <= shape.capabilities.frame_max, "a frame is too long");
         assert_eq!(frame.body.is_some(), frame.token.is_some(), "a body has a token");
-        match self.way(from, to).lanes[lane].state {
-            State::Open => {}
-            State::Cut => {
+        match self.direction(from, to).links[link].state {
+            LinkState::Open => {}
+            LinkState::Cut => {
                 self.fates.lost += 1;
                 return Posted::Done;
             }
-            State::Closed | State::Opening => panic!("a frame for a link that is not open"),
+            LinkState::Closed | LinkState::Opening => panic!("a frame for a link that is not open"),
         }
         let now_ns = self.now_ns;
         let begin_ns = now_ns.max(self.processes[from].busy_ns);
         let spurious = self.random.one_in(16);
-        let way = &mut self.way(from, to).lanes[lane];
-        assert!(!way.refused, "a frame for a link that is full");
-        if spurious || way.in_flight == shape.depth {
-            way.refused = true;
+        let simulated = &mut self.direction(from, to).links[link];
+        assert!(!simulated.refused, "a frame for a link that is full");
+        if spurious || simulated.in_flight == shape.depth {
+            simulated.refused = true;
             if spurious {
-                self.schedule(shape.latency_ns, Event::Room(from, to, lane));
+                self.schedule(shape.latency_ns, Event::Room(from, to, link));
             }
             return Posted::Full;
         }
@@ -473,55 +481,56 @@ impl Network {
             self.held.push((from, token, span));
         }
         let jitter_ns = self.random.below(shape.jitter_ns as usize + 1) as u64;
-        let way = &mut self.way(from, to).lanes[lane];
-        way.in_flight += 1;
-        way.free_ns =
-            way.free_ns.max(begin_ns) + 1 + frame.len() as u64 * 1000 / shape.bytes_per_us;
-        way.last_arrival_ns =
-            (way.free_ns + shape.latency_ns + way.late_ns + jitter_ns).max(way.last_arrival_ns + 1);
-        let (departure_ns, arrival_ns) = (way.free_ns, way.last_arrival_ns);
+        let simulated = &mut self.direction(from, to).links[link];
+        simulated.in_flight += 1;
+        simulated.free_ns =
+            simulated.free_ns.max(begin_ns) + 1 + frame.len() as u64 * 1000 / shape.bytes_per_us;
+        simulated.last_arrival_ns =
+            (simulated.free_ns + shape.latency_ns + simulated.late_ns + jitter_ns)
+                .max(simulated.last_arrival_ns + 1);
+        let (departure_ns, arrival_ns) = (simulated.free_ns, simulated.last_arrival_ns);
         let cargo = if is_held { Cargo::Held(frame.clone()) } else { Cargo::Copied(bytes(frame)) };
-        let connection = way.connection;
+        let connection = simulated.connection;
         self.posted += 1;
-        let passage = Passage { from, to, lane, connection, number: self.posted };
+        let passage = Passage { from, to, link, connection, number: self.posted };
         self.schedule(departure_ns - now_ns, Event::Departed { passage, cargo, arrival_ns });
         if is_held { Posted::Held } else { Posted::Done }
     }
 
     pub(super) fn depart(&mut self, passage: Passage, cargo: Cargo, arrival_ns: u64) {
-        let Passage { from, to, lane, connection, .. } = passage;
-        let is_kept = self.shape(from, to).of_lane(lane).capabilities.replay;
-        let way = &mut self.way(from, to).lanes[lane];
-        let is_current = way.connection == connection;
-        way.in_flight -= usize::from(is_current);
-        if way.state == State::Cut || !is_current {
+        let Passage { from, to, link, connection, .. } = passage;
+        let has_replay = self.shape(from, to).of_link(link).capabilities.replay;
+        let simulated = &mut self.direction(from, to).links[link];
+        let is_current = simulated.connection == connection;
+        simulated.in_flight -= usize::from(is_current);
+        if simulated.state == LinkState::Cut || !is_current {
             self.fates.lost += 1;
             if let Cargo::Held(frame) = cargo {
                 self.let_go(from, &frame);
             }
             return;
         }
-        let now_room = std::mem::take(&mut way.refused);
+        let now_room = std::mem::take(&mut simulated.refused);
         let bytes = match cargo {
             Cargo::Copied(bytes) => bytes,
             Cargo::Held(frame) => {
-                if is_kept {
+                if has_replay {
                     self.let_go(from, &frame);
                 }
                 let bytes = bytes(&frame);
                 let delay = self.random.below(10_000) as u64;
-                self.schedule(delay, Event::Sent { from, to, lane, frame });
+                self.schedule(delay, Event::Sent { from, to, link, frame });
                 bytes
             }
         };
         if now_room {
-            self.processes[from].engine.handle_room(peer_id(to), rail(lane));
+            self.processes[from].engine.handle_room(peer_id(to), rail(link));
         }
         self.settle(from);
         self.schedule(arrival_ns - self.now_ns, Event::Arrived { passage, bytes });
     }
 
-    /// A rail reads the memory of a frame no more.
+    /// Releases the memory of a frame at its rail.
     fn let_go(&mut self, from: usize, frame: &Frame) {
         let (token, span) = held(frame);
         if let Some(at) = self.held.iter().position(|one| *one == (from, token, span)) {
@@ -529,56 +538,57 @@ impl Network {
         }
     }
 
-    pub(super) fn sent(&mut self, from: usize, to: usize, lane: usize, frame: &Frame) {
+    pub(super) fn sent(&mut self, from: usize, to: usize, link: usize, frame: &Frame) {
         let (token, span) = held(frame);
         let is_this = |one: &(usize, FrameToken, Span)| *one == (from, token, span);
         if let Some(at) = self.held.iter().position(is_this) {
             self.held.swap_remove(at);
-            self.processes[from].engine.handle_sent(peer_id(to), rail(lane), token);
+            self.processes[from].engine.handle_sent(peer_id(to), rail(link), token);
             self.settle(from);
         }
     }
 
     pub(super) fn arrive(&mut self, passage: Passage, bytes: Vec<u8>) {
-        let Passage { from, to, lane, connection, number } = passage;
+        let Passage { from, to, link, connection, number } = passage;
         let away_until_ns = self.processes[to].away_until_ns;
         if self.now_ns < away_until_ns {
-            // The links' order among themselves is that in which the process will look at them.
-            let later_ns = away_until_ns - self.now_ns + lane as u64;
+            // The process will look at its links in this order.
+            let later_ns = away_until_ns - self.now_ns + link as u64;
             return self.schedule(later_ns, Event::Arrived { passage, bytes });
         }
-        let sender = self.way(from, to).lanes[lane];
-        let receiver = self.way(to, from).lanes[lane];
-        // A sender that has connected anew may have an end that still reads what it sent before.
+        let sender = self.direction(from, to).links[link];
+        let receiver = self.direction(to, from).links[link];
+        // A sender that has reconnected may have an end that still reads earlier frames.
         let is_over =
-            sender.connection == connection && (sender.state == State::Cut || sender.swallows);
-        let is_read = receiver.connection == connection && receiver.state == State::Open;
-        let broken = &mut self.way(from, to).broken;
-        // Nothing comes behind what is lost.
-        if is_over || !is_read || broken.contains(&(lane, connection)) {
-            broken.insert((lane, connection));
+            sender.connection == connection && (sender.state == LinkState::Cut || sender.swallows);
+        let is_read = receiver.connection == connection && receiver.state == LinkState::Open;
+        let broken = &mut self.direction(from, to).broken;
+        // A connection delivers nothing after a lost frame.
+        if is_over || !is_read || broken.contains(&(link, connection)) {
+            broken.insert((link, connection));
             self.fates.lost += 1;
             return;
         }
         let newest = self.newest.entry((from, to)).or_default();
         self.fates.overtaking += u64::from(number < *newest);
         *newest = number.max(*newest);
-        self.way(from, to).lanes[lane].delivered += 1;
+        self.direction(from, to).links[link].delivered += 1;
         if let Some(record) = &mut self.record {
             record.push(bytes.clone());
         }
-        let Self { random, ways, .. } = self;
-        let tamper = ways.get_mut(&(from, to)).and_then(|way| way.tamper.as_mut());
+        let Self { random, directions, .. } = self;
+        let tamper =
+            directions.get_mut(&(from, to)).and_then(|direction| direction.tamper.as_mut());
         let frames = match tamper {
             Some(tamper) => tamper(random, bytes),
             None => vec![bytes],
         };
         for frame in frames {
-            if let Err(error) = self.take_in(from, to, lane, &frame) {
+            if let Err(error) = self.receive_frame(from, to, link, &frame) {
                 assert!(self.is_tampered(from, to), "rank {to} accuses {from}: {error}");
                 self.accusations.push((to, from, error));
-                self.way(from, to).cut();
-                self.way(to, from).cut();
+                self.direction(from, to).cut();
+                self.direction(to, from).cut();
                 self.down(to, from);
                 self.schedule(1_000, Event::Down(from, to));
                 break;
@@ -588,17 +598,17 @@ impl Network {
         self.settle(to);
     }
 
-    fn take_in(
+    fn receive_frame(
         &mut self,
         from: usize,
         to: usize,
-        lane: usize,
+        link: usize,
         frame: &[u8],
     ) -> Result<(), PeerError> {
         if self.is_tampered(from, to) {
             self.processes[to].watch_all();
         } else {
-            self.tell_reference(from, to, frame);
+            self.update_reference(from, to, frame);
         }
         let mut rest = frame;
         while let Ok(Some(packet)) = packet::parse(&mut rest) {
@@ -611,7 +621,7 @@ impl Network {
                 *busy_ns = self.now_ns.max(*busy_ns) + decompression_ns;
             }
         }
-        let (engine, rail) = (&mut self.processes[to].engine, rail(lane));
+        let (engine, rail) = (&mut self.processes[to].engine, rail(link));
         // Every other length cuts through.
         let (beginning, rest) = frame.split_at(frame.len().min(32 + frame.len() % 100));
         if !frame.len().is_multiple_of(2)
@@ -623,7 +633,7 @@ impl Network {
         Ok(())
     }
 
-    fn tell_reference(&mut self, from: usize, to: usize, mut frame: &[u8]) {
+    fn update_reference(&mut self, from: usize, to: usize, mut frame: &[u8]) {
         while let Some(packet) = packet::parse(&mut frame).expect("engines send frames") {
             let (header, asks) = match packet {
                 Packet::Eager { header, .. } => (header, None),
@@ -647,7 +657,7 @@ impl Network {
                 | Packet::Fin { .. }
                 | Packet::Credit { .. } => continue,
                 Packet::Grant { .. } => {
-                    self.taken += 1;
+                    self.granted += 1;
                     continue;
                 }
             };
@@ -669,9 +679,9 @@ impl Network {
         local: &Region,
     ) {
         let works = self.shape(rank, from).remote_read_works
-            && self.way(from, rank).lanes[0].state == State::Open
+            && self.direction(from, rank).links[0].state == LinkState::Open
             && !self.is_tampered(from, rank);
-        self.fetches += 1;
+        self.remote_reads += 1;
         if works {
             let region = self.memory_at(from, remote);
             local.copy_from(&region);
@@ -680,20 +690,21 @@ impl Network {
         self.settle(rank);
     }
 
-    /// The sender's memory at an address that it has given away.
+    /// Finds the sender's memory at an address that it has announced.
     fn memory_at(&self, rank: usize, remote: RemoteRegion) -> Region {
         let is_there = |message: &&Sent| {
             let address = message.region.as_span().map(|span| span.address as u64);
             message.from == rank && !message.complete && address == Some(remote.address)
         };
-        let message = self.messages.iter().find(is_there).expect("memory of a send under way");
+        let message =
+            self.messages.iter().find(is_there).expect("memory of a send under simulated");
         message.region.slice(0, remote.len as usize)
     }
 
-    pub(super) fn way(&mut self, from: usize, to: usize) -> &mut Way {
+    pub(super) fn direction(&mut self, from: usize, to: usize) -> &mut Direction {
         let links = self.shape(from, to).links;
-        self.ways.entry((from, to)).or_insert_with(|| Way {
-            lanes: vec![Lane::CLOSED; links],
+        self.directions.entry((from, to)).or_insert_with(|| Direction {
+            links: vec![SimulatedLink::CLOSED; links],
             broken: BTreeSet::new(),
             is_given_up: false,
             tamper: None,
@@ -701,28 +712,29 @@ impl Network {
         })
     }
 
-    /// Whether all links between two processes are cut.
+    /// True if all links between two processes are cut.
     pub(super) fn is_cut(&self, from: usize, to: usize) -> bool {
-        let is_cut = |way: &Way| way.lanes.iter().all(|lane| lane.state == State::Cut);
-        self.ways.get(&(from, to)).is_some_and(is_cut)
+        let is_cut =
+            |direction: &Direction| direction.links.iter().all(|link| link.state == LinkState::Cut);
+        self.directions.get(&(from, to)).is_some_and(is_cut)
     }
 
     pub(super) fn is_tampered(&self, from: usize, to: usize) -> bool {
-        self.ways.get(&(from, to)).is_some_and(|way| way.tampered)
+        self.directions.get(&(from, to)).is_some_and(|direction| direction.tampered)
     }
 }
 
-impl Way {
+impl Direction {
     pub fn cut(&mut self) {
-        for lane in &mut self.lanes {
-            lane.state = State::Cut;
+        for link in &mut self.links {
+            link.state = LinkState::Cut;
         }
     }
 }
 
-impl Lane {
+impl SimulatedLink {
     pub const CLOSED: Self = Self {
-        state: State::Closed,
+        state: LinkState::Closed,
         connection: 0,
         is_known_cut: false,
         refused: false,
@@ -735,7 +747,7 @@ impl Lane {
     };
 }
 
-/// The token and the memory of a frame with a body.
+/// Token and memory of a frame with a body.
 fn held(frame: &Frame) -> (FrameToken, Span) {
     let body = frame.body.as_ref().expect("only frames with a body are held");
     let span = body.region.as_span().expect("messages lie in one piece");
@@ -750,9 +762,9 @@ fn bytes(frame: &Frame) -> Vec<u8> {
     bytes
 }
 
-pub fn rail(lane: usize) -> RailId {
-    RailId(lane as u8)
+pub fn rail(link: usize) -> RailId {
+    RailId(link as u8)
 }
 
-/// How often processes look at the clock where somebody waits for that.
+/// Interval of clock checks.
 const TICK_NS: u64 = 50_000_000;
