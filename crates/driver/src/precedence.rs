@@ -97,7 +97,7 @@ mod tests {
     fn a_thread_gets_precedence_alone_and_gives_it_back() {
         let Some(thread) = Thread::current() else {
             assert_ne!(nice(), 0, "a thread is an ordinary one unless the tests run under nice");
-            return;
+            return testing::skip("the tests run under nice");
         };
         match thread.precede() {
             Ok(()) => {
@@ -107,7 +107,10 @@ mod tests {
                 assert_eq!(created.join().unwrap(), (0, true));
                 std::thread::spawn(move || thread.step_back()).join().unwrap().unwrap();
             }
-            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EPERM)),
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+                testing::skip("this user may not run before others");
+            }
         }
         assert_eq!(nice(), 0);
         assert_eq!(Thread::current(), Some(thread));

@@ -13,7 +13,7 @@ use wire::{Frame, PeerId};
 
 #[test]
 fn addresses_that_both_nodes_have_are_passed_over() {
-    let Some(text) = nodes::run("namespaces", SCRIPT) else { return };
+    let Some(text) = nodes::run(SCRIPT) else { return };
     for (own, other) in [("10.9.0.1", "10.9.0.2"), ("10.9.0.2", "10.9.0.1")] {
         assert!(text.contains(&format!("{own} reached {other}")), "{text}");
     }

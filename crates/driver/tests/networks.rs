@@ -85,7 +85,7 @@ struct Change<'a> {
 
 fn run(change: Change<'_>) -> Option<String> {
     let script = SCRIPT.replace("BEFORE", change.before).replace("AFTER", change.after);
-    let text = nodes::run("networks", &script)?;
+    let text = nodes::run(&script)?;
     assert_eq!(text.matches("node: tcp heard").count(), 2, "{text}");
     Some(text)
 }

@@ -300,7 +300,7 @@ fn a_peer_cut_off_in_the_middle_of_a_frame_is_lost_and_the_frame_with_it() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: testing::cases(24), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Random bytes after an honest beginning of any length, in the handshake or behind it.
     #[test]

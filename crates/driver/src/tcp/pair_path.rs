@@ -406,7 +406,7 @@ fn thousands_who_begin_to_agree_on_keys_keep_no_peer_out() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: testing::cases(48), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever bit is changed, in the handshake or behind it, either way, no frame comes that was not sent:
     /// the connection ends, unless the bit was one without a meaning, of a record's version.

@@ -39,7 +39,9 @@ mod tests {
     fn a_wan_connection_has_a_low_rto_where_the_kernel_supports_it() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let Some(usual) = measure::number(&socket, TCP_RTO_MIN_US) else { return };
+        let Some(usual) = measure::number(&socket, TCP_RTO_MIN_US) else {
+            return testing::skip("this kernel has no TCP_RTO_MIN_US (Linux 6.15)");
+        };
         lower_rto(&socket);
         let [repeated, confirmed] = [TCP_RTO_MIN_US, TCP_DELACK_MAX_US]
             .map(|option| measure::number(&socket, option).expect("it has the other"));

@@ -483,7 +483,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: testing::cases(64), failure_persistence: None, ..ProptestConfig::default() })]
 
         /// Checks that bytes arrive complete and in order for any split by the network.
         #[test]

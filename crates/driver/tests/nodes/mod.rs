@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 /// Runs a script in namespaces of its own, with the right to configure them, and gives what it said.
 /// PROGRAM in it is this program; everything ends with the script. None where the kernel refuses.
-pub fn run(test: &str, script: &str) -> Option<String> {
+pub fn run(script: &str) -> Option<String> {
     if let Some(reason) = reason_to_skip() {
-        println!("skipped: {reason}");
-        eprintln!("driver/{test}: skipped: {reason}");
+        testing::skip(format_args!("no namespaces: {reason}"));
         return None;
     }
     let program = std::env::current_exe().expect("this program");

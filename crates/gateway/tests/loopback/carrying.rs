@@ -121,19 +121,22 @@ fn say_and_hear(mut stream: TcpStream, [forth, back]: [usize; 2], seed: u64, say
 }
 
 fn many(gateway: &Daemon, through: &[SocketAddr]) {
-    let seed = std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    println!("CANELE_SEED={seed}");
     let host = counterpart();
-    let mut random = Random(seed);
-    for _ in 0..3 {
-        let seeds: Vec<u64> = (0..25).map(|_| random.next()).collect();
-        thread::scope(|scope| {
-            for seed in seeds {
-                scope.spawn(move || converse(gateway.address, through, host, seed));
-            }
-        });
+    let mut all = 0;
+    for seed in testing::seeds(1) {
+        println!("CANELE_SEED={seed}");
+        let mut random = Random(seed);
+        for _ in 0..3 {
+            let seeds: Vec<u64> = (0..25).map(|_| random.next()).collect();
+            thread::scope(|scope| {
+                for seed in seeds {
+                    scope.spawn(move || converse(gateway.address, through, host, seed));
+                }
+            });
+        }
+        all += 75;
     }
-    gateway.until_account_has("connections: 0 now, 75 in all");
+    gateway.until_account_has(&format!("connections: 0 now, {all} in all"));
 }
 
 #[test]

@@ -209,9 +209,7 @@ mod tests {
 
     #[test]
     fn members_that_leave_operations_out_are_in_step_with_the_others() {
-        let first: u64 =
-            std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-        for number in first..first + 300 {
+        for number in testing::seeds(300) {
             let mut seed = number;
             println!("CANELE_SEED={number}");
             let size = 2 + (draw(&mut seed) % 4) as u32;
