@@ -39,8 +39,8 @@ impl RemoteReader for ProcessMemory {
 pub(crate) fn copy_own(remote: RemoteRegion, offset: u64, local: &Region) -> Result<(), RailError> {
     check_range(remote, offset, local)?;
     let address = (remote.address + offset) as usize as *mut u8;
-    // SAFETY: the address comes from a region of a send that this process's engine has in flight;
-    // whoever made that region vouched for the memory until the send completes.
+    // SAFETY: the address comes from a region of a send that this process's engine has in flight. The maker of that
+    // region vouched for the memory until the send completes.
     let source = unsafe { Region::new(address, local.len()) };
     local.copy_from(&source);
     Ok(())

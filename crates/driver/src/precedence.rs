@@ -102,7 +102,7 @@ mod tests {
         match thread.precede() {
             Ok(()) => {
                 assert_eq!(nice(), PRECEDING);
-                assert_eq!(Thread::current(), None, "it has a attributes of its own now");
+                assert_eq!(Thread::current(), None, "it has attributes of its own now");
                 let created = std::thread::spawn(|| (nice(), Thread::current().is_some()));
                 assert_eq!(created.join().unwrap(), (0, true));
                 std::thread::spawn(move || thread.step_back()).join().unwrap().unwrap();

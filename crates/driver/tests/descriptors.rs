@@ -1,4 +1,4 @@
-//! A process without a descriptor left: connections wait, and cost it nothing meanwhile.
+//! A process without free descriptors: connections wait, and cost it nothing meanwhile.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ fn connections_wait_for_descriptors_without_keeping_the_process_awake() {
     let address = rail.address();
     let port = u16::from_le_bytes(*address.last_chunk().expect("a port"));
     let target = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut strangers: Vec<TcpStream> =
+    let mut clients: Vec<TcpStream> =
         (0..3).map(|_| TcpStream::connect(target).expect("the listener's queue")).collect();
     let limits = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(200), maximum: limits.maximum })
@@ -47,17 +47,17 @@ fn connections_wait_for_descriptors_without_keeping_the_process_awake() {
     drop(fillers);
     let limit = Instant::now() + Duration::from_secs(30);
     let mut refused = 0;
-    strangers.iter_mut().for_each(|one| one.write_all(&[b'x'; 100]).expect("garbage"));
-    while refused < strangers.len() {
+    clients.iter_mut().for_each(|one| one.write_all(&[b'x'; 100]).expect("garbage"));
+    while refused < clients.len() {
         rail.poll(&mut |event| match event {
             Event::Refused { reason: Refusal::Protocol, .. } => refused += 1,
             Event::Cost { .. } => {}
             other => panic!("{other:?}"),
         });
-        assert!(Instant::now() < limit, "{refused} of {} were heard", strangers.len());
+        assert!(Instant::now() < limit, "{refused} of {} were heard", clients.len());
     }
-    // Closed or reset: heard, and turned away.
-    strangers.iter_mut().for_each(|one| assert!(!matches!(one.read(&mut [0]), Ok(1..))));
+    // The connections are closed or reset: read, and refused.
+    clients.iter_mut().for_each(|one| assert!(!matches!(one.read(&mut [0]), Ok(1..))));
 }
 
 fn is_readable(rail: &TcpRail) -> bool {

@@ -1,4 +1,4 @@
-//! What a copy of the process has no part in: it holds none of its connections open, and answers at none of its ports.
+//! A forked child holds none of the parent's connections open, and accepts none at its ports.
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::PeerId;
 
 #[test]
-fn a_connection_ends_though_a_copy_of_the_process_lives() {
+fn a_connection_ends_though_a_forked_child_lives() {
     let mut rails = [0, 1].map(rail);
     let readiness_probe = rails[0].readiness_probe().expect("a readiness_probe");
     let address = rails[1].address();
@@ -23,7 +23,7 @@ fn a_connection_ends_though_a_copy_of_the_process_lives() {
     });
     let port = listener(&rails[1]);
     assert!(TcpStream::connect(port).is_ok());
-    let copy = Copy::make();
+    let child = Child::make();
     let [mut rail, peer] = rails;
     drop(peer);
     let mut is_down = false;
@@ -37,7 +37,7 @@ fn a_connection_ends_though_a_copy_of_the_process_lives() {
     });
     assert!(!readiness_probe.sees_events());
     assert!(TcpStream::connect(port).is_err(), "somebody listens");
-    drop(copy);
+    drop(child);
 }
 
 fn rail(rank: u32) -> TcpRail {
@@ -55,7 +55,7 @@ fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
     poll(&mut ready, Some(&at_once)).is_ok_and(|count| count > 0)
 }
 
-/// Where a rail listens: there is one address, and the port is what is published last.
+/// Returns the address where a rail listens: it has one, and the port is published last.
 fn listener(rail: &TcpRail) -> SocketAddr {
     let address = rail.address();
     let port = address.last_chunk::<2>().expect("a port");
@@ -69,23 +69,23 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A copy of this process, which does nothing until it is dropped.
-struct Copy(libc::pid_t);
+/// A forked child, which does nothing until it is dropped.
+struct Child(libc::pid_t);
 
-impl Copy {
+impl Child {
     fn make() -> Self {
-        // SAFETY: the copy makes no call but pause, which is allowed in one of a process with several threads.
+        // SAFETY: the child only calls pause, which is async-signal-safe.
         match unsafe { libc::fork() } {
             0 => loop {
-                // SAFETY: it has no arguments.
+                // SAFETY: pause has no arguments.
                 unsafe { libc::pause() };
             },
-            copy => Self(copy),
+            child => Self(child),
         }
     }
 }
 
-impl Drop for Copy {
+impl Drop for Child {
     fn drop(&mut self) {
         // SAFETY: the process is this one's child, and nobody else waits for it.
         unsafe {

@@ -1,4 +1,4 @@
-//! Two nodes that have addresses in common find each other by those that they have not.
+//! Two nodes with addresses in common find each other by the addresses that differ.
 //!
 //! The nodes are network namespaces. On each, a bridge to guests and a network of another name have
 //! the same addresses as on the other; one network joins them. Each node runs this program again.

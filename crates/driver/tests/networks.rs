@@ -13,8 +13,8 @@ use nodes::Meeting;
 use wire::{Frame, PeerId};
 
 #[test]
-fn each_rail_goes_by_its_own_network() {
-    let Some(text) = run(Change { before: "", after: "" }) else { return };
+fn each_rail_uses_its_own_network() {
+    let Some(text) = run(NetworkChange { before: "", after: "" }) else { return };
     for (own, other) in [(1, 2), (2, 1)] {
         assert_eq!(text.matches("node: tcp1 heard").count(), 2, "{text}");
         for network in ["10.8.0", "10.9.0"] {
@@ -29,18 +29,18 @@ fn each_rail_goes_by_its_own_network() {
 fn a_cable_that_is_out_makes_one_network() {
     let before = "ip link set eth1 down
         settle 1";
-    let Some(text) = run(Change { before, after: "" }) else { return };
+    let Some(text) = run(NetworkChange { before, after: "" }) else { return };
     assert_eq!(text.matches("rails: tcp.").count(), 2, "{text}");
 }
 
 #[test]
 fn a_cable_that_is_pulled_before_the_link_is_up_concerns_its_rail_alone() {
     for cut in ["ip link set eth1 down", "there ip link set eth1 down"] {
-        is_without_second(Change { before: "", after: cut });
+        check_without_second(NetworkChange { before: "", after: cut });
     }
 }
 
-/// The frames to an address that nobody has any more are lost without a word, as by a firewall.
+/// The second network loses all frames silently, as behind a firewall: the address of the peer is gone.
 #[test]
 fn a_network_that_swallows_everything_concerns_its_rail_alone() {
     let nowhere = "lladdr 02:00:00:00:00:99 nud permanent dev eth1";
@@ -48,7 +48,7 @@ fn a_network_that_swallows_everything_concerns_its_rail_alone() {
         "ip neigh add 10.9.0.2 {nowhere}
         there ip neigh add 10.9.0.1 {nowhere}"
     );
-    is_without_second(Change { before: &before, after: "" });
+    check_without_second(NetworkChange { before: &before, after: "" });
 }
 
 #[test]
@@ -61,10 +61,10 @@ fn two_networks_of_the_same_numbers_concern_their_rail_alone() {
         there ip addr add 10.9.0.2/24 dev eth1
         for side in '' there; do for end in eth1 end1; do $side ip link set $end up; done; done
         settle 2";
-    is_without_second(Change { before, after: "" });
+    check_without_second(NetworkChange { before, after: "" });
 }
 
-/// The rail for all addresses then takes the second network.
+/// The rail for all addresses takes the second network instead.
 #[test]
 fn a_first_network_that_swallows_everything_is_passed_over() {
     let nowhere = "lladdr 02:00:00:00:00:99 nud permanent dev eth0";
@@ -72,25 +72,25 @@ fn a_first_network_that_swallows_everything_is_passed_over() {
         "ip neigh add 10.8.0.2 {nowhere}
         there ip neigh add 10.8.0.1 {nowhere}"
     );
-    let Some(text) = run(Change { before: &before, after: "" }) else { return };
+    let Some(text) = run(NetworkChange { before: &before, after: "" }) else { return };
     assert_eq!(text.matches("10.9.0.1 reached 10.9.0.2").count(), 2, "{text}");
     assert!(!text.contains("10.8.0.1 reached"), "{text}");
 }
 
-/// What happens to the networks before the nodes look at them, and after.
-struct Change<'a> {
+/// Changes to the networks before the nodes look at them, and after.
+struct NetworkChange<'a> {
     before: &'a str,
     after: &'a str,
 }
 
-fn run(change: Change<'_>) -> Option<String> {
+fn run(change: NetworkChange<'_>) -> Option<String> {
     let script = SCRIPT.replace("BEFORE", change.before).replace("AFTER", change.after);
     let text = nodes::run(&script)?;
     assert_eq!(text.matches("node: tcp heard").count(), 2, "{text}");
     Some(text)
 }
 
-fn is_without_second(change: Change<'_>) {
+fn check_without_second(change: NetworkChange<'_>) {
     let Some(text) = run(change) else { return };
     assert!(!text.contains("tcp1 heard"), "{text}");
     assert_eq!(text.matches("node: tcp1 unreachable").count(), 2, "{text}");
@@ -106,7 +106,7 @@ fn said(text: &str, line: &str) {
     assert!(text.contains(line), "{line} is missing: {text}");
 }
 
-/// How many bytes a node says it has received by a device.
+/// Number of bytes that a node reports for a device.
 fn received_by(text: &str, node: u32, device: &str) -> usize {
     let line = format!("node {node} received by {device}: ");
     let rest = text.split(&line).nth(1).unwrap_or_else(|| panic!("{line}is missing: {text}"));
@@ -114,7 +114,7 @@ fn received_by(text: &str, node: u32, device: &str) -> usize {
     digits.and_then(|digits| digits.parse().ok()).expect("a number")
 }
 
-/// One node's part.
+/// Part of one node in the test.
 #[test]
 #[ignore = "a part in the tests of networks, which start it"]
 fn a_node() {
@@ -141,8 +141,8 @@ fn a_node() {
     }
 }
 
-/// A rail, and what has become of it.
-struct Way {
+/// A rail and its state.
+struct RailState {
     rail: TcpRail,
     heard: usize,
     posted: usize,
@@ -150,8 +150,8 @@ struct Way {
     outcome: Option<String>,
 }
 
-impl Way {
-    /// Sends as many bytes as the rail is for, and counts what comes.
+impl RailState {
+    /// Sends the rail's share of bytes, and counts those received.
     fn poll(&mut self, peer: PeerId) {
         let name = self.rail.name();
         let Self { rail, heard, up, outcome, .. } = self;
@@ -163,7 +163,7 @@ impl Way {
                 *outcome = Some(tell(&format!("{name} unreachable")));
                 tell(&format!("from {text}").replace("no answer within 5 s from ", ""));
             }
-            // The other node is done.
+            // The other node has finished.
             Event::Down { fault: Fault::Closed, .. } if outcome.is_some() => {}
             Event::Cost { .. } => {}
             other => panic!("{name}: {other:?}"),
@@ -182,7 +182,7 @@ impl Way {
     }
 }
 
-fn open(rank: u32, networks: &TcpNetworks) -> Vec<Way> {
+fn open(rank: u32, networks: &TcpNetworks) -> Vec<RailState> {
     let config = TcpConfig {
         connect_timeout: Duration::from_secs(20),
         ..TcpConfig::new(PeerId(rank), 1, [1; 32])
@@ -190,11 +190,11 @@ fn open(rank: u32, networks: &TcpNetworks) -> Vec<Way> {
     let mut rails = vec![TcpRail::new(config.clone()).expect("sockets")];
     let further = networks.all().iter().skip(1);
     rails.extend(further.map(|one| TcpRail::on(one, config.clone()).expect("sockets")));
-    let way = |rail| Way { rail, heard: 0, posted: 0, up: false, outcome: None };
+    let way = |rail| RailState { rail, heard: 0, posted: 0, up: false, outcome: None };
     rails.into_iter().map(way).collect()
 }
 
-fn connect(rails: &mut [Way], addresses: Vec<(String, Vec<u8>)>, peer: PeerId) {
+fn connect(rails: &mut [RailState], addresses: Vec<(String, Vec<u8>)>, peer: PeerId) {
     for (name, address) in addresses {
         let rail = rails.iter_mut().find(|one| one.rail.name() == name).expect("a rail of ours");
         rail.rail.connect(peer, &address).expect("an address to try");
@@ -202,9 +202,10 @@ fn connect(rails: &mut [Way], addresses: Vec<(String, Vec<u8>)>, peer: PeerId) {
 }
 
 /// Names and addresses of rails, one in a line.
-fn card(rails: &[Way]) -> String {
+fn card(rails: &[RailState]) -> String {
     let hexadecimal = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-    let line = |one: &Way| format!("{} {}\n", one.rail.name(), hexadecimal(&one.rail.address()));
+    let line =
+        |one: &RailState| format!("{} {}\n", one.rail.name(), hexadecimal(&one.rail.address()));
     rails.iter().map(line).collect()
 }
 
@@ -217,7 +218,7 @@ fn addresses(card: &str) -> Vec<(String, Vec<u8>)> {
     card.lines().map(parse).collect()
 }
 
-/// Connections of this node, and how much has come by each device.
+/// Prints the connections of this node, and the bytes received by each device.
 fn report(rank: u32) {
     for (own, other) in nodes::established() {
         tell(&format!("{own} reached {other}"));
@@ -230,15 +231,15 @@ fn report(rank: u32) {
     }
 }
 
-/// One line at once, as two nodes write to the same place.
+/// Returns a line to be printed at once, because two nodes write to the same place.
 fn tell(text: &str) -> String {
     print!("\nnode: {text}\n");
     text.into()
 }
 
-/// What goes over the rail for all addresses.
+/// Bytes sent over the rail for all addresses.
 const PIECE: usize = 1 << 10;
-/// What goes over the others: much more than what establishes the connections.
+/// Bytes sent over the other rails: much more than connection setup takes.
 const BULK: usize = 1 << 20;
 
 /// Raises the two nodes with two networks between them and runs a rank on each.

@@ -315,7 +315,7 @@ mod tests {
         let held = beyond(1 << 20);
         assert_eq!((bbr.cap.rate(), measure::pacing_cap(&one).unwrap()), (Some(held), held));
         bbr.look(&one, None, 2 * RESTART_EVERY - Duration::from_secs(1));
-        assert_eq!(measure::pacing_cap(&one).unwrap(), held, "it has not seen the segment");
+        assert_eq!(measure::pacing_cap(&one).unwrap(), held, "it has not seen the path");
         // It has shown next to nothing meanwhile.
         bbr.look(&one, None, 2 * RESTART_EVERY);
         assert_eq!((bbr.cap.rate(), bbr.since), (Some(held), 2 * RESTART_EVERY), "it would pause");

@@ -1,10 +1,10 @@
 //! Mutual authentication: both ends prove that they know the job's secret before anything else is read.
 //!
-//! The initiator sends a hello: job, both ranks, a nonce, the number of this opening of the link, whether it will
-//! encrypt, the round trip through gateways, and whether gateways measure it. The acceptor's kernel knows its own end
-//! of that path. The acceptor answers with a nonce and a MAC over both. The initiator proves itself with its own MAC.
-//! The acceptor's verdict decides whether this connection is the link. MACs are HMAC-SHA256 under the secret. They
-//! bind role, ranks and both nonces, so that nothing recorded can be replayed.
+//! The initiator sends a hello: job, both ranks, a nonce, the number of this opening of the link, and whether it will
+//! encrypt. It adds the round trip through gateways, and whether gateways measure it; the acceptor's kernel knows its
+//! own end of that path. The acceptor answers with a nonce and a MAC over both. The initiator proves itself with its
+//! own MAC. The acceptor's verdict decides whether this connection is the link. MACs are HMAC-SHA256 under the
+//! secret. They bind role, ranks and both nonces, so that nothing recorded can be replayed.
 //!
 //! On an encrypted link everything after the hello is encrypted. The MACs then also bind the keys that the two ends
 //! agreed on: a man in the middle has other keys with each of them.
@@ -51,7 +51,7 @@ pub enum Refusal {
     #[error("it encrypts, as it must not between the two (has it another CANELE_ENCRYPT?)")]
     Encrypted,
     /// Too many others are in the middle of a handshake.
-    #[error("too many pending connections are open")]
+    #[error("too many unauthenticated connections are open")]
     TooMany,
 }
 

@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn a_path_is_locked_by_one_process_at_a_time() {
         let (here, there) = ([127, 0, 0, 1], [127, 0, 0, 2]);
-        // Tests of another run may be under way.
+        // Tests of another run may be running.
         let job = u64::from(std::process::id());
         let probe_lock =
             |job, from: [u8; 4], to: [u8; 4]| ProbeLock::of(job, from.into(), to.into());

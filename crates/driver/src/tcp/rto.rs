@@ -1,10 +1,10 @@
 //! The minimum RTO and the delayed-ACK timer of WAN connections.
 //!
 //! A packet lost before others is detected by their ACKs within a round trip. The last packet of a message, or a lost
-//! retransmission, needs the retransmission timer: a round trip plus 200 ms, because a receiver may delay its ACK
-//! that long. On a WAN path each end lowers both timers. The receiver delays ACKs no longer than a host takes to
-//! answer, and the sender waits a little longer than that. If the other end's kernel is older, a message that waits
-//! for its answer is retransmitted once needlessly.
+//! retransmission, needs the retransmission timer. It fires after a round trip plus 200 ms, because a receiver may
+//! delay its ACK that long. On a WAN path each end lowers both timers. The receiver delays ACKs no longer than a host
+//! takes to answer, and the sender waits a little longer than that. If the other end's kernel is older, a message
+//! that waits for its answer is retransmitted once needlessly.
 
 use std::os::fd::AsFd;
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! Ends of rails under observation, and flows of frames between them.
+//! Observed rails, and flows of frames between them.
 //!
-//! An [`End`] checks what every rail promises at any moment: up once and first, down once and last,
-//! no token that was not held or that was reported before. A [`Flow`] posts numbered frames whose
-//! bytes follow from their number, overwrites their memory the moment it is free, posts again after
-//! `Full` only when told of room, and checks each arrival.
+//! An [`End`] checks what every rail promises at any moment: up once and first, down once and last, and no token that
+//! was not held or that was reported before. A [`Flow`] posts numbered frames whose bytes follow from their number.
+//! It overwrites their memory the moment it is free, posts again after `Full` only when told of room, and checks each
+//! arrival.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -13,42 +13,42 @@ use driver::{Event, Fault, Post, Rail};
 use memory::{Layout, Region, Segment};
 use wire::{Body, Capabilities, Cost, Frame, FrameToken, PeerId};
 
-/// Where scenarios take place: one kind of rail.
+/// A kind of rail on which scenarios run.
 pub trait Ground: Send + Sync {
-    /// Fresh rails of processes `0..count`, which reach each other, and what lets time pass.
+    /// Returns fresh rails of processes `0..count`, which reach each other, and a function that lets time pass.
     fn field(&self, count: u32) -> Field;
 
-    /// Whether a process reaches only itself.
+    /// True if a process reaches only itself.
     fn is_alone(&self) -> bool {
         false
     }
 
-    /// Whether ends can be moved by threads of their own and wake each other.
+    /// True if ends can be polled by threads of their own and wake each other.
     fn wakes(&self) -> bool {
         false
     }
 }
 
-/// Rails, and the passing of time between their polls.
+/// Rails, and a function that lets time pass between their polls.
 pub struct Field {
     pub rails: Vec<Box<dyn Rail>>,
     pub pass: Box<dyn FnMut() + Send>,
 }
 
-/// A rail, and everything it has reported.
+/// A rail and all its events.
 pub struct End {
     pub rank: PeerId,
     pub rail: Box<dyn Rail>,
     pub peers: BTreeMap<PeerId, Seen>,
 }
 
-/// What an end has seen of one peer.
+/// Events of one peer.
 #[derive(Default)]
 pub struct Seen {
     pub capabilities: Option<Capabilities>,
     pub cost: Option<Cost>,
     pub frames: VecDeque<Vec<u8>>,
-    /// What has come of the frame whose beginning was taken, and its length.
+    /// Received bytes of a frame whose beginning was taken, and its length.
     coming: Option<(Vec<u8>, usize)>,
     pub down: Option<Fault>,
     pub rooms: u32,
@@ -61,7 +61,7 @@ impl End {
         Self { rank: PeerId(rank), rail, peers: BTreeMap::new() }
     }
 
-    /// Polls once and notes what is reported.
+    /// Polls once and records the events.
     pub fn poll(&mut self) -> bool {
         let Self { rail, peers, .. } = self;
         let mut reported = false;
@@ -81,12 +81,12 @@ impl End {
         self.peers.get(&peer).is_some_and(|seen| seen.capabilities.is_some())
     }
 
-    /// The longest frame to `peer`.
+    /// Maximum length of a frame to `peer`.
     pub fn frame_max(&self, peer: PeerId) -> usize {
         self.peers[&peer].capabilities.expect("the link is up").frame_max
     }
 
-    /// Posts a frame; its memory is spoilt as soon as the rail says that it is free.
+    /// Posts a frame; its memory is overwritten as soon as the rail says that it is free.
     pub fn post(&mut self, peer: PeerId, mut load: Load) -> Result<(), Load> {
         match self.rail.post(peer, &load.frame) {
             Post::Full => return Err(load),
@@ -122,7 +122,7 @@ fn note(peers: &mut BTreeMap<PeerId, Seen>, event: Event<'_>) {
         Event::Begun { peer, bytes, len, taken } => {
             let seen = open(peers, peer);
             assert!(seen.coming.is_none() && bytes.len() < len, "{} of {len} bytes", bytes.len());
-            // Some are awaited whole.
+            // Some frames are awaited whole.
             *taken = !len.is_multiple_of(3);
             seen.coming = taken.then(|| (bytes.to_vec(), len));
         }
@@ -158,8 +158,8 @@ fn note(peers: &mut BTreeMap<PeerId, Seen>, event: Event<'_>) {
 
 fn open(peers: &mut BTreeMap<PeerId, Seen>, peer: PeerId) -> &mut Seen {
     let seen = peers.entry(peer).or_default();
-    assert!(seen.capabilities.is_some(), "news of {peer:?} before it is up");
-    assert_eq!(seen.down, None, "news of {peer:?} after it went down");
+    assert!(seen.capabilities.is_some(), "an event of {peer:?} before it is up");
+    assert_eq!(seen.down, None, "an event of {peer:?} after it went down");
     seen
 }
 
@@ -169,7 +169,7 @@ pub struct Load {
     memory: Memory,
 }
 
-/// Where a frame's body lies, until the rail is done with it.
+/// Memory of a frame's body, until the rail is done with it.
 struct Memory(Vec<u8>);
 
 impl Memory {
@@ -179,7 +179,7 @@ impl Memory {
 }
 
 impl Load {
-    /// Frame `number` of the stream `key`: `len` bytes in one of many shapes.
+    /// Returns frame `number` of the stream `key`: `len` bytes in one of many shapes.
     pub fn new(key: u64, number: u64, len: usize) -> Self {
         let bytes = pattern(key, number, len);
         let mut random = Random(key ^ number.wrapping_mul(0x9e37));
@@ -201,17 +201,17 @@ impl Load {
     }
 }
 
-/// A region of `len` bytes in `memory`: flat, with holes, in many pieces (some empty), or a part of
-/// such a one.
+/// Returns a region of `len` bytes in `memory`: flat, with holes, in many pieces (some empty), or part of such a
+/// region.
 ///
 /// # Safety
 /// `memory` (at least `3 * len + 64` bytes) must stay where it is while the region is in use.
 unsafe fn describe(memory: &mut [u8], len: usize, shape: u64, random: &mut Random) -> Region {
     let base = memory.as_mut_ptr();
     match shape {
-        // SAFETY: as the function's.
+        // SAFETY: the memory has at least `len` bytes, and the caller keeps it in place.
         0 | 1 => unsafe { Region::new(base, len) },
-        // Elements of 3 bytes, of which the last comes first, 7 apart; the rest follows flat.
+        // Elements of 3 bytes in reverse order, 7 apart; the rest follows flat.
         2 => {
             let segments = [Segment { offset: 4, len: 1 }, Segment { offset: 0, len: 2 }];
             let layout = Arc::new(Layout::new(segments, 7));
@@ -244,7 +244,7 @@ unsafe fn describe(memory: &mut [u8], len: usize, shape: u64, random: &mut Rando
     }
 }
 
-/// The bytes of frame `number` of the stream `key`.
+/// Returns the bytes of frame `number` of the stream `key`.
 pub fn pattern(key: u64, number: u64, len: usize) -> Vec<u8> {
     static NOISE: OnceLock<Vec<u8>> = OnceLock::new();
     let noise = NOISE.get_or_init(|| {
@@ -262,7 +262,7 @@ pub struct Flow {
     sizes: Vec<usize>,
     posted: usize,
     arrived: usize,
-    /// Refused, and not to be posted again before there is room.
+    /// Refused frame, not to be posted again before there is room.
     refused: Option<(Load, u32)>,
     pub refusals: usize,
 }
@@ -313,7 +313,7 @@ impl Flow {
         }
     }
 
-    /// Checks what has arrived.
+    /// Checks the frames that have arrived.
     pub fn check(&mut self, ends: &mut [End]) {
         let from = ends[self.from].rank;
         while let Some(bytes) = ends[self.to].seen(from).frames.pop_front() {
@@ -357,11 +357,11 @@ impl Random {
     }
 }
 
-/// Frames are cut out of so much noise.
+/// Length of the noise from which frames are cut.
 const NOISE_LEN: usize = 4 << 20;
 
 /// The longest head posted: engines keep packets and short payloads there.
 const HEAD_MAX: usize = 4096;
 
-/// What no scenario needs by far.
+/// Time limit far above the need of any scenario.
 pub const PATIENCE: Duration = Duration::from_secs(60);

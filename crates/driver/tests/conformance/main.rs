@@ -1,4 +1,4 @@
-//! The conformance kit: what the `Rail` trait promises, on every rail.
+//! The conformance kit: the promises of the `Rail` trait, on every rail.
 
 mod kit;
 mod processes;
@@ -7,7 +7,7 @@ mod scenarios;
 use std::time::Duration;
 
 use driver::{
-    Encryption, Identity, OwnRail, QuicConfig, QuicRail, Rail, ShmConfig, ShmRail, SimLoss,
+    Encryption, Identity, LoopbackRail, QuicConfig, QuicRail, Rail, ShmConfig, ShmRail, SimLoss,
     SimNetwork, SimPath, TcpConfig, TcpNetworks, TcpRail,
 };
 use kit::{Field, Ground};
@@ -18,7 +18,7 @@ struct Own;
 
 impl Ground for Own {
     fn field(&self, _: u32) -> Field {
-        let rail: Box<dyn Rail> = Box::new(OwnRail::new(PeerId(0)).expect("an event"));
+        let rail: Box<dyn Rail> = Box::new(LoopbackRail::new(PeerId(0)).expect("an event"));
         Field { rails: vec![rail], pass: Box::new(|| {}) }
     }
 

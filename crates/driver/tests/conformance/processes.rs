@@ -1,4 +1,4 @@
-//! What happens between processes: sleep and wake-up, and sudden death.
+//! Scenarios between processes: sleep and wake-up, and sudden death.
 //!
 //! The other process is this test program again, run for one role alone.
 
@@ -25,8 +25,8 @@ pub fn echo(rail: &str) {
     drop(other);
 }
 
-/// A process killed while it sends: whole frames only, then down, once, though the dead one has not
-/// been waited for.
+/// Checks a process killed while it sends: whole frames only, then down, once, though the dead child has not been
+/// waited for.
 pub fn death(rail: &str) {
     let (mut end, mut other) = with(rail, "flood");
     for number in 0..50 {
@@ -46,12 +46,12 @@ pub fn death(rail: &str) {
     }
 }
 
-/// A process that never polls and is killed: posting to it does not block, and it is down, once, even
-/// for who only polls.
+/// Checks a process that never polls and is killed: posting to it does not block, and it is down, once, even for a
+/// peer that only polls.
 pub fn deafness(rail: &str) {
     let (end, mut other) = with(rail, "deaf");
     let size = end.frame_max(PEER).min(64 << 10);
-    let mut ends = [end, End::new(1, Box::new(driver::OwnRail::new(PEER).expect("an event")))];
+    let mut ends = [end, End::new(1, Box::new(driver::LoopbackRail::new(PEER).expect("an event")))];
     let mut flow = Flow::new(0, 1, vec![size; 1000]);
     let limit = Limit::new();
     while flow.refusals == 0 {
@@ -64,7 +64,7 @@ pub fn deafness(rail: &str) {
     assert!(matches!(fault, Fault::Lost(_)), "{fault:?}");
 }
 
-/// The other process's part, where there is one to play.
+/// Plays the role of the other process, if one is set.
 pub fn play() {
     let rail = std::env::var(RAIL).expect("run by the other tests, for a role in them");
     let role = std::env::var(ROLE).expect("a role");
@@ -106,7 +106,7 @@ pub fn play() {
     }
 }
 
-/// This process's end of an open link, and the process at the other.
+/// Returns this process's end of an open link, and the process at the other.
 fn with(rail: &str, role: &str) -> (End, Other) {
     let program = std::env::current_exe().expect("this program");
     let mut child = Command::new(program)
@@ -122,7 +122,7 @@ fn with(rail: &str, role: &str) -> (End, Other) {
     let other = Other(child);
     let address = loop {
         let line = lines.next().expect("an address").expect("text");
-        // The harness has begun the line.
+        // The test harness has begun the line.
         if let Some((_, address)) = line.split_once(ADDRESS) {
             break bytes_of(address);
         }
@@ -165,15 +165,15 @@ fn next(end: &mut End, round: u32) -> Vec<u8> {
     }
 }
 
-/// How a process waits for news.
+/// The way a process waits for events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     Asleep,
-    /// As a loop of tests does, now and then.
+    /// Polls now and then, as a loop of `MPI_Test` does.
     Polling,
 }
 
-/// Waits until the peer is down, showing what still comes.
+/// Waits until the peer is down, delivering the last frames.
 fn down(end: &mut End, waiting: Waiting, mut arrived: impl FnMut(&[u8])) -> Fault {
     let limit = Limit::new();
     loop {
@@ -195,12 +195,12 @@ fn down(end: &mut End, waiting: Waiting, mut arrived: impl FnMut(&[u8])) -> Faul
     }
 }
 
-/// The other process; it ends with the test.
+/// The other process, killed at the end of the test.
 struct Other(Child);
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // Fails only when it has ended already.
+        // Fails only if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

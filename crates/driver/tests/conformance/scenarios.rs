@@ -1,4 +1,4 @@
-//! What every rail does, whatever it is made of.
+//! Scenarios that every rail must pass.
 
 use std::os::fd::AsFd;
 use std::sync::mpsc;
@@ -13,12 +13,12 @@ use wire::{Frame, PeerId, RemoteRegion};
 
 use crate::kit::{End, Flow, Ground, Limit, Load, PATIENCE, Random, pattern};
 
-/// Runs a scenario where a call that blocks is noticed.
+/// Runs a scenario in a thread, so that a blocking call is noticed.
 pub fn run(ground: impl Ground + 'static, scenario: fn(&dyn Ground)) {
     let (done, end) = mpsc::channel();
     let worker = thread::spawn(move || {
         scenario(&ground);
-        // The other side waits, or has given up.
+        // The receiver waits, or has given up.
         let _ = done.send(());
     });
     match end.recv_timeout(2 * PATIENCE) {
@@ -31,28 +31,28 @@ pub fn run(ground: impl Ground + 'static, scenario: fn(&dyn Ground)) {
     }
 }
 
-/// Ends with open links, and the passing of time.
-struct Stage {
+/// Ends with open links, and a function that lets time pass.
+struct OpenEnds {
     ends: Vec<End>,
     pass: Box<dyn FnMut() + Send>,
     limit: Limit,
 }
 
-impl Stage {
+impl OpenEnds {
     fn new(ground: &dyn Ground, count: u32) -> Self {
         let field = ground.field(count);
         let ends = (0..).zip(field.rails).map(|(rank, rail)| End::new(rank, rail)).collect();
         Self { ends, pass: field.pass, limit: Limit::new() }
     }
 
-    /// Two ends with an open link, or one that is open to itself.
+    /// Returns two ends with an open link, or one that is open to itself.
     fn pair(ground: &dyn Ground) -> Self {
         let mut stage = Self::new(ground, if ground.is_alone() { 1 } else { 2 });
         stage.open(0, stage.other());
         stage
     }
 
-    /// The second end; the only one where there is one.
+    /// Index of the second end, or of the only one.
     fn other(&self) -> usize {
         self.ends.len() - 1
     }
@@ -60,7 +60,7 @@ impl Stage {
     fn connect(&mut self, from: usize, to: usize) {
         let (peer, address) = (self.ends[to].rank, self.ends[to].rail.address());
         assert!(address.len() <= 512);
-        self.ends[from].rail.connect(peer, &address).expect("the way to a neighbour");
+        self.ends[from].rail.connect(peer, &address).expect("the path to a neighbour");
     }
 
     fn open(&mut self, from: usize, to: usize) {
@@ -70,7 +70,7 @@ impl Stage {
         });
     }
 
-    fn turn(&mut self) {
+    fn poll_all(&mut self) {
         for end in &mut self.ends {
             end.poll();
         }
@@ -79,12 +79,12 @@ impl Stage {
 
     fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut [End]) -> bool) {
         while !is_so(&mut self.ends) {
-            self.turn();
+            self.poll_all();
             self.limit.check(what);
         }
     }
 
-    /// Runs flows to their end; afterwards nothing is held and nothing is left to say.
+    /// Runs flows to their end; afterwards nothing is held or left to report.
     fn run(&mut self, flows: &mut [Flow]) {
         self.until("all frames have arrived", |ends| {
             for flow in &mut *flows {
@@ -97,7 +97,7 @@ impl Stage {
             ends.iter().all(|end| end.held() == 0 && end.rail.is_flushed())
         });
         for _ in 0..100 {
-            self.turn();
+            self.poll_all();
         }
         for flow in flows {
             flow.check(&mut self.ends);
@@ -105,8 +105,8 @@ impl Stage {
     }
 }
 
-/// Both directions at once where there are two ends.
-fn both_ways(stage: &Stage, sizes: &[usize]) -> Vec<Flow> {
+/// Returns flows in both directions if there are two ends.
+fn both_directions(stage: &OpenEnds, sizes: &[usize]) -> Vec<Flow> {
     let other = stage.other();
     let mut flows = vec![Flow::new(0, other, sizes.to_vec())];
     if other != 0 {
@@ -119,7 +119,7 @@ fn both_ways(stage: &Stage, sizes: &[usize]) -> Vec<Flow> {
 pub fn order(ground: &dyn Ground) {
     for seed in 1..4 {
         println!("seed {seed}");
-        let mut stage = Stage::pair(ground);
+        let mut stage = OpenEnds::pair(ground);
         let max = stage.ends[0].frame_max(PeerId(stage.other() as u32));
         let mut random = Random(seed);
         let sizes: Vec<usize> = (0..400)
@@ -129,14 +129,14 @@ pub fn order(ground: &dyn Ground) {
                 _ => random.below(300),
             })
             .collect();
-        let mut flows = both_ways(&stage, &sizes);
+        let mut flows = both_directions(&stage, &sizes);
         stage.run(&mut flows);
     }
 }
 
-/// Every length from nothing on, and around every limit up to the longest frame.
+/// Frames of every short length, and around every limit up to the longest frame.
 pub fn sizes(ground: &dyn Ground) {
-    let mut stage = Stage::pair(ground);
+    let mut stage = OpenEnds::pair(ground);
     let max = stage.ends[0].frame_max(PeerId(stage.other() as u32));
     let mut sizes: Vec<usize> = (0..=600).collect();
     let powers = (10..).map(|power| 1usize << power).take_while(|&power| power <= 2 * max);
@@ -146,13 +146,13 @@ pub fn sizes(ground: &dyn Ground) {
     }
     sizes.extend((0..9).map(|less| max - less));
     sizes.retain(|&size| size <= max);
-    let mut flows = both_ways(&stage, &sizes);
+    let mut flows = both_directions(&stage, &sizes);
     stage.run(&mut flows);
 }
 
 /// A peer that does not poll stops the sender without blocking it; later everything arrives.
 pub fn full(ground: &dyn Ground) {
-    let mut stage = Stage::pair(ground);
+    let mut stage = OpenEnds::pair(ground);
     let other = stage.other();
     let peer = PeerId(other as u32);
     let size = stage.ends[0].frame_max(peer).min(64 << 10);
@@ -181,7 +181,7 @@ pub fn full(ground: &dyn Ground) {
 /// All ends talk to all, in bursts longer than one look takes.
 pub fn many(ground: &dyn Ground) {
     let count = if ground.is_alone() { 1 } else { 9 };
-    let mut stage = Stage::new(ground, count);
+    let mut stage = OpenEnds::new(ground, count);
     let count = count as usize;
     let mut flows = Vec::new();
     for from in 0..count {
@@ -207,14 +207,14 @@ pub fn bursts(ground: &dyn Ground) {
     if ground.is_alone() {
         return order(ground);
     }
-    let mut stage = Stage::new(ground, 9);
+    let mut stage = OpenEnds::new(ground, 9);
     for from in 1..9 {
         stage.open(from, 0);
     }
     for _ in 0..3 {
         // Links that have been quiet for long are not looked at as often.
         for _ in 0..LONG {
-            stage.turn();
+            stage.poll_all();
         }
         let mut flows: Vec<Flow> = (1..9).map(|from| Flow::new(from, 0, vec![40; 100])).collect();
         for flow in &mut flows {
@@ -224,9 +224,9 @@ pub fn bursts(ground: &dyn Ground) {
     }
 }
 
-/// What frames cost is known when a link has opened, at both ends, before any has crossed it.
+/// Costs are known at both ends when a link has opened, before any frame has crossed it.
 pub fn costs(ground: &dyn Ground) {
-    let mut stage = Stage::pair(ground);
+    let mut stage = OpenEnds::pair(ground);
     let is_known = |end: &mut End| end.peers.values().all(|seen| seen.cost.is_some());
     stage.until("the costs", |ends| ends.iter_mut().all(is_known));
     let costs = stage.ends.iter().flat_map(|end| end.peers.values().filter_map(|seen| seen.cost));
@@ -235,10 +235,10 @@ pub fn costs(ground: &dyn Ground) {
     }
 }
 
-/// Where the link can fetch, the peer's memory is copied into any shape; what lies outside is
-/// refused. Elsewhere nothing fetches.
+/// If the link supports remote reads, the peer's memory is copied into any shape, and reads outside it are refused.
+/// Other links offer no remote reads.
 pub fn remote_read(ground: &dyn Ground) {
-    let stage = Stage::pair(ground);
+    let stage = OpenEnds::pair(ground);
     let peer = PeerId(stage.other() as u32);
     let source = pattern(1, 1, 50_000);
     let remote = RemoteRegion { address: source.as_ptr() as u64, len: source.len() as u64 };
@@ -272,7 +272,7 @@ pub fn farewell(ground: &dyn Ground) {
     if ground.is_alone() {
         return;
     }
-    let mut stage = Stage::pair(ground);
+    let mut stage = OpenEnds::pair(ground);
     let mut flow = Flow::new(1, 0, vec![100; 40]);
     stage.until("all is posted", |ends| {
         flow.post(ends);
@@ -284,7 +284,7 @@ pub fn farewell(ground: &dyn Ground) {
     drop(gone);
     let mut arrived = Vec::new();
     stage.until("the peer is down", |ends| {
-        // Peers are looked for before a sleep at the latest.
+        // Peers are checked before a sleep at the latest.
         ends[0].rail.prepare_sleep();
         ends[0].rail.finish_sleep();
         let seen = ends[0].seen(PeerId(1));
@@ -294,7 +294,7 @@ pub fn farewell(ground: &dyn Ground) {
     assert_eq!(stage.ends[0].seen(PeerId(1)).down, Some(Fault::Closed));
     assert_eq!(arrived.len(), 40 - flow.arrived());
     for _ in 0..1000 {
-        stage.turn();
+        stage.poll_all();
     }
 }
 
@@ -304,7 +304,7 @@ pub fn disconnection(ground: &dyn Ground) {
     if ground.is_alone() {
         return;
     }
-    let mut stage = Stage::pair(ground);
+    let mut stage = OpenEnds::pair(ground);
     let mut flow = Flow::new(1, 0, vec![500; 30]);
     stage.until("some have arrived", |ends| {
         flow.post(ends);
@@ -319,7 +319,7 @@ pub fn disconnection(ground: &dyn Ground) {
         ends[1].seen(PeerId(0)).down.is_some()
     });
     for _ in 0..1000 {
-        stage.turn();
+        stage.poll_all();
     }
     let seen = stage.ends[0].seen(PeerId(1));
     assert!(seen.frames.is_empty() && seen.down.is_none());
@@ -328,12 +328,12 @@ pub fn disconnection(ground: &dyn Ground) {
 /// A process that sleeps whenever nothing is there is woken by every frame.
 pub fn wake(ground: &dyn Ground) {
     if !ground.wakes() {
-        let mut stage = Stage::pair(ground);
+        let mut stage = OpenEnds::pair(ground);
         assert!(stage.ends.iter().all(|end| end.rail.descriptors().is_empty()));
         assert!(stage.ends[0].rail.prepare_sleep(), "nothing is there");
         return;
     }
-    let mut stage = Stage::pair(ground);
+    let mut stage = OpenEnds::pair(ground);
     if ground.is_alone() {
         return wake_oneself(&mut stage.ends[0]);
     }
@@ -344,24 +344,24 @@ pub fn wake(ground: &dyn Ground) {
     mirror.join().expect("the other end");
 }
 
-/// What one thread of a process posts while another sleeps wakes it, and the bell is silent afterwards.
+/// A frame posted by one thread wakes another that sleeps, and the eventfd is silent afterwards.
 fn wake_oneself(end: &mut End) {
     let peer = end.rank;
     for round in 0..ROUNDS {
         assert!(end.rail.prepare_sleep(), "nothing is there");
         assert!(!rings(&*end.rail, Duration::ZERO), "round {round}: nothing was posted");
         for _ in 0..round % 3 {
-            say(end, peer, round);
+            send_round(end, peer, round);
             assert!(rings(&*end.rail, Duration::ZERO), "round {round}: asleep, and not woken");
         }
         end.rail.finish_sleep();
         for _ in 0..round % 3 {
-            hear(end, peer, round);
+            receive_round(end, peer, round);
         }
-        say(end, peer, round);
+        send_round(end, peer, round);
         assert!(!end.rail.prepare_sleep(), "round {round}: something is there");
         end.rail.finish_sleep();
-        hear(end, peer, round);
+        receive_round(end, peer, round);
     }
 }
 
@@ -369,25 +369,25 @@ fn exchange(mut end: End, peer: PeerId, begins: bool) {
     let mut random = Random(u64::from(begins));
     for round in 0..ROUNDS {
         if begins {
-            say(&mut end, peer, round);
+            send_round(&mut end, peer, round);
         }
-        hear(&mut end, peer, round);
-        // The other side is met before, while and after it goes to sleep.
+        receive_round(&mut end, peer, round);
+        // The frame meets the other side before, while and after it goes to sleep.
         for _ in 0..random.below(400) {
             std::hint::spin_loop();
         }
         if !begins {
-            say(&mut end, peer, round);
+            send_round(&mut end, peer, round);
         }
     }
 }
 
-fn say(end: &mut End, peer: PeerId, round: u32) {
+fn send_round(end: &mut End, peer: PeerId, round: u32) {
     let frame = Frame { head: round.to_le_bytes().into(), body: None, token: None };
     assert_eq!(end.rail.post(peer, &frame), driver::Post::Done);
 }
 
-fn hear(end: &mut End, peer: PeerId, round: u32) {
+fn receive_round(end: &mut End, peer: PeerId, round: u32) {
     let limit = Limit::new();
     loop {
         end.poll();
@@ -400,7 +400,7 @@ fn hear(end: &mut End, peer: PeerId, round: u32) {
     }
 }
 
-/// Sleeps until the rail rings, which it does.
+/// Sleeps until the rail signals an event, which it must.
 pub fn sleep(rail: &mut dyn Rail, round: u32) {
     if rail.prepare_sleep() {
         assert!(rings(rail, WAKE_LIMIT), "nothing woke the sleeper in round {round}");
@@ -408,24 +408,24 @@ pub fn sleep(rail: &mut dyn Rail, round: u32) {
     rail.finish_sleep();
 }
 
-/// Whether the rail rings before the time is over.
+/// True if the rail signals an event before the limit.
 fn rings(rail: &dyn Rail, limit: Duration) -> bool {
     let descriptors = rail.descriptors();
-    let mut bells: Vec<PollFd<'_>> = descriptors
+    let mut events: Vec<PollFd<'_>> = descriptors
         .iter()
-        .map(|bell| PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN))
+        .map(|event| PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN))
         .collect();
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
-    poll(&mut bells, Some(&limit)).expect("poll") > 0
+    poll(&mut events, Some(&limit)).expect("poll") > 0
 }
 
-/// Neighbours hear from each other which cores they have, as each has said last, but not from who has said nothing, and on
-/// which they are, while they are awake.
+/// Neighbours learn each other's cores, as last reported, and on which they run while awake. A neighbour that has
+/// reported nothing is not counted.
 pub fn cores(ground: &dyn Ground) {
-    let mut stage = Stage::new(ground, 3);
+    let mut stage = OpenEnds::new(ground, 3);
     stage.open(0, 1);
     stage.open(0, 2);
-    let neighbours = |stage: &Stage| {
+    let neighbours = |stage: &OpenEnds| {
         let rail = &stage.ends[0].rail;
         (0..CpuSet::MAX_CPU as u32).filter(|core| rail.has_neighbour_on(*core)).count()
     };
@@ -448,10 +448,10 @@ pub fn cores(ground: &dyn Ground) {
     assert_eq!(compare(0, some), seen(2, 0));
 }
 
-/// Who looks on sees what has come until it is taken in, over links from before its first look and after, and nothing
-/// once the rail is gone.
+/// A readiness probe reports arrived frames until they are read, on links from before its first look and after. It
+/// reports nothing once the rail is gone.
 pub fn readiness_probe(ground: &dyn Ground) {
-    let mut stage = Stage::new(ground, 3);
+    let mut stage = OpenEnds::new(ground, 3);
     stage.open(0, 1);
     let readiness_probe =
         stage.ends[1].rail.readiness_probe().expect("something comes from others");
@@ -462,7 +462,7 @@ pub fn readiness_probe(ground: &dyn Ground) {
             let peer = PeerId(1);
             let mut seen = false;
             let mut posted = 0;
-            // What a thread of the rail's own takes in at once is not seen.
+            // Frames that the rail's own thread takes in at once are not seen.
             while !seen {
                 stage.limit.check("what has come is seen");
                 assert!(stage.ends[from].post(peer, Load::new(7, number, 40)).is_ok());
@@ -484,9 +484,9 @@ pub fn readiness_probe(ground: &dyn Ground) {
     readiness_probe.sees_events();
 }
 
-/// A peer whose link was ended is not seen, though it has left something.
+/// A readiness probe ignores a peer whose link was closed, though frames are left.
 pub fn blindness(ground: &dyn Ground) {
-    let mut stage = Stage::pair(ground);
+    let mut stage = OpenEnds::pair(ground);
     let readiness_probe =
         stage.ends[1].rail.readiness_probe().expect("something comes from others");
     stage.until("all is taken in", |_| !readiness_probe.sees_events());
@@ -504,7 +504,7 @@ pub fn room(ground: &dyn Ground) {
     if !ground.wakes() || ground.is_alone() {
         return full(ground);
     }
-    let mut stage = Stage::pair(ground);
+    let mut stage = OpenEnds::pair(ground);
     let size = stage.ends[0].frame_max(PeerId(1)).min(64 << 10);
     let second = stage.ends.pop().expect("two ends");
     let (stuck, begin) = mpsc::channel();
@@ -556,7 +556,7 @@ pub fn room(ground: &dyn Ground) {
 }
 
 const ROUNDS: u32 = 4000;
-/// Turns after which a rail may take a quiet link for an idle one.
+/// Polls after which a rail may take a quiet link for an idle one.
 const LONG: u32 = 10_000;
 const ROOM_FRAMES: u64 = 600;
 const WAKE_LIMIT: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! Connections over QUIC that are begun by the thousand and go no further: those of the job are served, and
-//! what the rail keeps of the others is bounded, measured at the allocator.
+//! Thousands of half-open QUIC connections: peers of the job are served, and the memory for the others is bounded,
+//! measured at the allocator.
 
 #[path = "../initials/mod.rs"]
 mod initials;
@@ -7,61 +7,62 @@ mod initials;
 use std::time::{Duration, Instant};
 
 use driver::{Event, Identity, Post, QuicConfig, QuicRail, Rail, Refusal};
-use initials::{AT_ONCE, Strangers};
+use initials::{AT_ONCE, HalfOpenClients};
 use peak_alloc::PeakAlloc;
 use wire::{Frame, PeerId};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// One test, so that nobody else allocates meanwhile.
+/// The file has one test, so that nothing else allocates meanwhile.
 #[test]
-fn the_half_open_take_little_and_keep_nobody_out() {
-    let mut ranks = Ranks::new();
+fn half_open_connections_take_little_memory_and_keep_no_peer_out() {
+    let mut ranks = ServedRanks::new();
     let port = u16::from_le_bytes(*ranks.rails[0].address().last_chunk().unwrap());
-    let mut strangers = Strangers::new(([127, 0, 0, 1], port).into(), &Identity::of(&SECRET, JOB));
+    let mut clients =
+        HalfOpenClients::new(([127, 0, 0, 1], port).into(), &Identity::of(&SECRET, JOB));
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
-    // Some say one word and no more; others show that they are where they say to be, and fall silent then.
+    // Some send one packet and no more; others prove their address and fall silent then.
     for answers in [false, true] {
-        for _ in 0..STRANGERS / AT_ONCE {
-            strangers.begin(answers);
-            ranks.take_a_turn();
+        for _ in 0..CLIENTS / AT_ONCE {
+            clients.begin(answers);
+            ranks.poll_all();
             if answers {
-                strangers.answer(|| ranks.take_a_turn());
+                clients.answer(|| ranks.poll_all());
             }
         }
     }
     let taken = ALLOCATOR.peak_usage() - before;
     assert!(taken <= TAKEN_MAX, "{taken} bytes");
-    assert!(strangers.answered >= STRANGERS / 2, "{} have answered", strangers.answered);
+    assert!(clients.answered >= CLIENTS / 2, "{} have answered", clients.answered);
     let refused = ranks.refused.iter().filter(|refusal| **refusal == Refusal::TooMany).count();
-    assert!(refused >= strangers.answered - KEPT, "{refused} of {}", strangers.answered);
+    assert!(refused >= clients.answered - PENDING_MAX, "{refused} of {}", clients.answered);
 
-    // The place is full. A peer that comes now gets in while more of them do.
+    // The table is full. A peer that connects now gets in while more of them come.
     let rounds = ranks.rounds;
     ranks.add(2);
     let limit = Instant::now() + PATIENCE;
     while !ranks.is_up[2] {
-        strangers.begin(true);
-        strangers.answer(|| ranks.take_a_turn());
+        clients.begin(true);
+        clients.answer(|| ranks.poll_all());
         assert!(Instant::now() < limit, "a peer of the job is kept out");
     }
     ranks.until(|ranks| ranks.rounds >= rounds + 100);
     println!("{taken} bytes for {refused} refused");
 }
 
-/// Ranks 0 and 1 exchange frames without end; strangers call rank 0, and so may others of the job.
-struct Ranks {
+/// ServedRanks 0 and 1, which exchange frames without end, while others call rank 0.
+struct ServedRanks {
     rails: Vec<QuicRail>,
     is_up: Vec<bool>,
     rounds: usize,
     refused: Vec<Refusal>,
 }
 
-impl Ranks {
+impl ServedRanks {
     fn new() -> Self {
-        let refused = Vec::with_capacity(4 * STRANGERS);
+        let refused = Vec::with_capacity(4 * CLIENTS);
         let mut ranks = Self { rails: vec![rail(0)], is_up: vec![true], rounds: 0, refused };
         ranks.add(1);
         ranks.until(|ranks| ranks.is_up[1]);
@@ -82,18 +83,18 @@ impl Ranks {
         assert_eq!(self.rails[from].post(PeerId(1 - from as u32), &frame), Post::Done);
     }
 
-    fn take_a_turn(&mut self) {
+    fn poll_all(&mut self) {
         for rank in 0..self.rails.len() {
-            let mut has_come = false;
+            let mut has_frame = false;
             let Self { rails, is_up, refused, .. } = self;
             rails[rank].poll(&mut |event| match event {
                 Event::Up { .. } => is_up[rank] = true,
-                Event::Frame { .. } => has_come = true,
+                Event::Frame { .. } => has_frame = true,
                 Event::Refused { reason, .. } => refused.push(reason),
                 Event::Down { peer, fault } => panic!("{peer:?}: {fault:?}"),
                 _ => {}
             });
-            if has_come {
+            if has_frame {
                 self.rounds += 1;
                 self.send(rank);
             }
@@ -103,7 +104,7 @@ impl Ranks {
     fn until(&mut self, is_so: impl Fn(&Self) -> bool) {
         let limit = Instant::now() + PATIENCE;
         while !is_so(self) {
-            self.take_a_turn();
+            self.poll_all();
             assert!(Instant::now() < limit, "refused: {:?}", self.refused);
         }
     }
@@ -123,9 +124,9 @@ fn rail(rank: u32) -> QuicRail {
 
 const JOB: u64 = 9;
 const SECRET: [u8; 32] = [3; 32];
-/// Of either kind.
-const STRANGERS: usize = 3000;
-/// Whom a rail keeps until they have said who they are, as `quic::proving` has it.
-const KEPT: usize = 128;
+/// Number of connections of each kind.
+const CLIENTS: usize = 3000;
+/// Number of half-open connections that a rail keeps until they authenticate, as in `quic::handshake`.
+const PENDING_MAX: usize = 128;
 const TAKEN_MAX: usize = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);

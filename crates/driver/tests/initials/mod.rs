@@ -1,4 +1,4 @@
-//! The first words of connections over QUIC, by the thousand, from several addresses.
+//! QUIC Initial packets by the thousand, from several addresses.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use quinn_proto::{
     EndpointEvent,
 };
 
-/// Who begins connections, from several addresses, and could go on: the key is not what they lack.
-pub struct Strangers {
+/// Clients that begin connections from several addresses, and could complete them: they have the key.
+pub struct HalfOpenClients {
     target: SocketAddr,
     sockets: Vec<UdpSocket>,
     endpoint: Endpoint,
     config: ClientConfig,
     begun: Vec<(ConnectionHandle, usize, Connection)>,
-    /// How many of them have proved their address.
+    /// Number of clients that have proved their address.
     pub answered: usize,
 }
 
-impl Strangers {
+impl HalfOpenClients {
     pub fn new(target: SocketAddr, identity: &Identity) -> Self {
         let client = QuicClientConfig::try_from(identity.client()).unwrap();
         let sockets = (2..10).map(|host| {
@@ -40,7 +40,7 @@ impl Strangers {
         }
     }
 
-    /// The first words of some more connections.
+    /// Sends the Initial packets of more connections.
     pub fn begin(&mut self, is_kept: bool) {
         for number in 0..AT_ONCE {
             let index = number % self.sockets.len();
@@ -57,13 +57,13 @@ impl Strangers {
         }
     }
 
-    /// Repeats those words with the proof of an address that some were given, and forgets all. Between looks the called take
-    /// a turn.
-    pub fn answer(&mut self, mut turn: impl FnMut()) {
+    /// Repeats the packets with the address tokens received, and forgets all connections. `poll_server` polls the server
+    /// between looks.
+    pub fn answer(&mut self, mut poll_server: impl FnMut()) {
         for _ in 0..AT_ONCE {
-            turn();
+            poll_server();
             for index in 0..self.sockets.len() {
-                self.hear(index);
+                self.receive(index);
             }
         }
         for (handle, _, _) in self.begun.drain(..) {
@@ -71,7 +71,7 @@ impl Strangers {
         }
     }
 
-    fn hear(&mut self, index: usize) {
+    fn receive(&mut self, index: usize) {
         let mut bytes = [0; 2048];
         while let Ok((len, from)) = self.sockets[index].recv_from(&mut bytes) {
             // The long header of a Retry packet (RFC 9000, 17.2.5).
@@ -94,10 +94,10 @@ impl Strangers {
 fn send(connection: &mut Connection, socket: &UdpSocket, target: SocketAddr) {
     let mut bytes = Vec::new();
     if connection.poll_transmit(Instant::now(), 1, &mut bytes).is_some() {
-        // What finds no room is lost, as on a network.
+        // A packet without room is lost, as on a network.
         let _ = socket.send_to(&bytes, target);
     }
 }
 
-/// Connections that are begun at once.
+/// Number of connections begun at once.
 pub const AT_ONCE: usize = 30;

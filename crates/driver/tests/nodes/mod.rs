@@ -1,11 +1,11 @@
-//! Nodes for tests: network namespaces, in which a test program runs again for a part in the test.
+//! Nodes for tests: network namespaces, in which a test program runs again as one part of the test.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs a script in namespaces of its own, with the right to configure them, and gives what it said.
-/// PROGRAM in it is this program; everything ends with the script. None where the kernel refuses.
+/// Runs a script in namespaces of its own, with the right to configure them, and returns its output. PROGRAM in the
+/// script is this program; everything ends with the script. `None` if the kernel refuses.
 pub fn run(script: &str) -> Option<String> {
     if let Some(reason) = reason_to_skip() {
         testing::skip(format_args!("no namespaces: {reason}"));
@@ -23,14 +23,14 @@ pub fn run(script: &str) -> Option<String> {
     Some(text)
 }
 
-/// Where the parts of a test meet, by files.
+/// A directory through which the parts of a test exchange files.
 pub struct Meeting {
     directory: PathBuf,
     limit: Instant,
 }
 
 impl Meeting {
-    /// The one of the script that runs this program.
+    /// Returns the directory of the script that runs this program.
     pub fn of_script() -> Self {
         let directory = std::env::var_os("MEETING").expect("run by the test of namespaces").into();
         Self { directory, limit: Instant::now() + Duration::from_secs(90) }
@@ -43,12 +43,12 @@ impl Meeting {
         std::fs::rename(new, self.directory.join(name)).expect("a file");
     }
 
-    /// What lies under a name, if anything yet.
+    /// Returns the bytes under a name, if any yet.
     pub fn find(&self, name: &str) -> Option<Vec<u8>> {
         std::fs::read(self.directory.join(name)).ok()
     }
 
-    /// Waits for what will lie under a name.
+    /// Waits for the bytes under a name.
     pub fn wait(&self, name: &str) -> Vec<u8> {
         loop {
             if let Some(bytes) = self.find(name) {
@@ -59,13 +59,13 @@ impl Meeting {
         }
     }
 
-    /// Ends the test when it takes too long; `what` is waited for.
+    /// Fails the test if it takes too long to wait for `what`.
     pub fn check(&self, what: &str) {
         assert!(Instant::now() < self.limit, "waiting for {what}");
     }
 }
 
-/// Both ends of the connections of this node over IPv4.
+/// Returns both ends of this node's IPv4 connections.
 pub fn established() -> Vec<(String, String)> {
     let table = std::fs::read_to_string("/proc/self/net/tcp").expect("the kernel's table");
     let address = |text: &str| {
@@ -76,7 +76,7 @@ pub fn established() -> Vec<(String, String)> {
     rows.filter(|row| row[3] == "01").map(|row| (address(row[1]), address(row[2]))).collect()
 }
 
-/// A command that runs another in namespaces of its own, with the right to configure them.
+/// Returns a command that runs another in namespaces of its own, with the right to configure them.
 fn unshare() -> Command {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--net", "--mount", "--pid", "--fork"]);

@@ -4,7 +4,7 @@
 use std::thread;
 
 use crate::common::{Daemon, Process, SECRET, echo, exchange, open, request};
-use crate::initials::{AT_ONCE, Strangers};
+use crate::initials::{AT_ONCE, HalfOpenClients};
 use driver::Identity;
 use gateway::Between;
 
@@ -13,7 +13,7 @@ fn half_open_udp_links_take_little_memory_and_keep_nobody_out() {
     let (gateway, host) = (Process::start(1, SECRET), echo());
     let far = Daemon::start(Between::Udp);
     let mut carried = open(far.address, &request(host, &[gateway.address]));
-    let mut strangers = Strangers::new(gateway.address, &Identity::of(&[SECRET; 32], 1));
+    let mut strangers = HalfOpenClients::new(gateway.address, &Identity::of(&[SECRET; 32], 1));
     let before = gateway.peak_kb();
     // Some send one packet only; others validate their address and then fall silent.
     for answers in [false, true] {

@@ -1,4 +1,4 @@
-//! What is posted between two polls, and what goes beside it.
+//! The send budget between two polls, and the probe beside it.
 
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,11 @@ fn rail(rank: u32) -> TcpRail {
     TcpRail::new(TcpConfig { interface, connect_timeout, ..usual }).unwrap()
 }
 
-/// Two rails with a link between them, of which the first takes the shortest bursts.
+/// Returns two rails with an open link, the first of which has the shortest bursts.
 fn linked() -> [TcpRail; 2] {
     let mut rails = [rail(0), rail(1)];
     for rail in &mut rails {
-        // Whatever this host remembers.
+        // The burst does not depend on this host's cache.
         rail.knowledge = Knowledge::at(None, 0);
     }
     let address = rails[1].address();
@@ -49,7 +49,7 @@ fn long(bytes: usize) -> Frame {
 }
 
 #[test]
-fn what_a_burst_leaves_behind_is_asked_for_at_the_next_poll() {
+fn frames_beyond_a_burst_are_invited_at_the_next_poll() {
     let [mut rail, mut other] = linked();
     let frame = long(BURST_MIN / 4);
     for _ in 0..20 {
@@ -75,7 +75,7 @@ fn what_a_burst_leaves_behind_is_asked_for_at_the_next_poll() {
 }
 
 #[test]
-fn who_sleeps_is_woken_once_by_the_time_to_look_at_what_was_handed_over() {
+fn a_sleeper_is_woken_once_for_the_next_drop_look() {
     let [mut rail, mut other] = linked();
     let limit = Instant::now() + Duration::from_secs(20);
     let rings = |rail: &TcpRail, wait: Duration| {
@@ -102,7 +102,7 @@ fn who_sleeps_is_woken_once_by_the_time_to_look_at_what_was_handed_over() {
     assert!(!rings(&rail, Duration::ZERO), "it rings on");
 }
 
-/// How far the measuring of the only link has come.
+/// Returns the probe of the only link.
 fn probe_of(rail: &mut TcpRail) -> &mut Probe {
     let open = rail.sockets.values_mut().find_map(|socket| match socket {
         Socket::Open(open) => Some(open),
@@ -111,9 +111,9 @@ fn probe_of(rail: &mut TcpRail) -> &mut Probe {
     &mut open.expect("a link").pacing.probe
 }
 
-/// Has its link taken for one over a long way, of a process that remembers in such a place.
-fn take_for_far(rail: &mut TcpRail, cache: Option<Cache>) {
-    // Tests of another run may be under way.
+/// Makes the rail take its link for a WAN link, with the given cache.
+fn treat_as_wan(rail: &mut TcpRail, cache: Option<Cache>) {
+    // Tests of another run may be running.
     rail.knowledge = Knowledge::at(cache, std::process::id().into());
     *probe_of(rail) = Probe::Due { round_trip: ROUND_TRIP, segment: LongSegment::Own };
 }
@@ -131,11 +131,11 @@ fn settle(rails: &mut [TcpRail; 2]) {
 }
 
 #[test]
-fn of_a_host_s_processes_one_measures_a_way_and_others_widen_their_windows() {
+fn one_process_per_host_probes_a_path_and_others_warm_up() {
     let directory = std::env::temp_dir().join(format!("canele-ways-{}", std::process::id()));
     let (mut first, mut second) = (linked(), linked());
     for rail in first.iter_mut().chain(&mut second) {
-        take_for_far(rail, Some(Cache::at(directory.clone())));
+        treat_as_wan(rail, Some(Cache::at(directory.clone())));
     }
     assert_ne!(first[0].post(PeerId(1), &long(LONG)), Post::Full);
     assert!(probe_of(&mut first[0]).is_running());
@@ -148,7 +148,7 @@ fn of_a_host_s_processes_one_measures_a_way_and_others_widen_their_windows() {
         for rail in &mut second {
             rail.poll(&mut |_| {});
         }
-        // Or there is no room at the moment.
+        // Or the link has no room at the moment.
         second[0].post(PeerId(1), &long(LONG));
         assert!(Instant::now() < limit, "it does not hear of the rate");
     }
@@ -161,10 +161,10 @@ fn of_a_host_s_processes_one_measures_a_way_and_others_widen_their_windows() {
 }
 
 #[test]
-fn a_long_way_is_measured_both_ways_after_its_first_long_frame() {
+fn a_long_path_is_probed_both_ways_after_its_first_long_frame() {
     let mut rails = linked();
     for rail in &mut rails {
-        take_for_far(rail, None);
+        treat_as_wan(rail, None);
     }
     let short = Frame { head: vec![2; 100], body: None, token: None };
     assert_eq!(rails[0].post(PeerId(1), &short), Post::Done);

@@ -1,4 +1,4 @@
-//! Wrong addresses, peers that compute, and connections made head to head.
+//! Wrong addresses, peers that compute, and simultaneous dialling.
 
 use std::net::{SocketAddr, TcpListener};
 use std::thread::sleep;
@@ -10,14 +10,14 @@ use super::{Encryption, Link, TcpConfig, TcpRail, interfaces};
 use crate::rail::{Event, Fault, Rail};
 use crate::tcp::Refusal;
 
-struct Pair {
+struct DialPair {
     rails: [TcpRail; 2],
     up: [bool; 2],
     down: Vec<(usize, Fault)>,
     refused: Vec<(usize, Refusal)>,
 }
 
-impl Pair {
+impl DialPair {
     /// Attempts are not given up, however busy the machine is.
     fn new() -> Self {
         Self::with(Encryption::None, Duration::from_secs(20))
@@ -59,7 +59,7 @@ impl Pair {
         });
     }
 
-    /// Polls the given ranks for a while, and as often as a sleeper would at least in it.
+    /// Polls the given ranks for a while, and at least as often as a sleeper would.
     fn poll_for(&mut self, ranks: &[usize], duration: Duration) {
         let end = Instant::now() + duration;
         let mut polls = 0;
@@ -83,11 +83,11 @@ impl Pair {
 
 #[test]
 fn a_wrong_address_is_noticed_and_the_next_one_tried() {
-    let mut pair = Pair::new();
+    let mut pair = DialPair::new();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    // Its own listener, as where two nodes have the same address; then nobody; then one who listens
-    // and says nothing; then the peer.
+    // The addresses: its own listener, as if two nodes had the same address; a closed port; a silent listener; the
+    // peer.
     let own = pair.listener(0);
     let offered = [own, closed, silent.local_addr().unwrap(), pair.listener(1)];
     let address = interfaces::emit(pair.rails[1].identity, &offered);
@@ -98,14 +98,14 @@ fn a_wrong_address_is_noticed_and_the_next_one_tried() {
 }
 
 #[test]
-fn whoever_computes_after_dialling_finds_its_peer_all_the_same() {
+fn a_process_that_computes_after_dialling_still_connects() {
     for encryption in [Encryption::None, Encryption::All] {
-        let mut pair = Pair::with(encryption.clone(), PATIENCE);
+        let mut pair = DialPair::with(encryption.clone(), PATIENCE);
         pair.connect(0);
-        // The peer gives the silent connection up meanwhile.
+        // The peer gives up the silent connection meanwhile.
         pair.poll_for(&[1], 2 * PATIENCE);
         pair.come_up();
-        let mut pair = Pair::with(encryption, PATIENCE);
+        let mut pair = DialPair::with(encryption, PATIENCE);
         pair.connect(0);
         sleep(2 * PATIENCE);
         pair.come_up();
@@ -116,9 +116,9 @@ fn whoever_computes_after_dialling_finds_its_peer_all_the_same() {
 #[test]
 fn a_peer_that_computes_is_waited_for() {
     for encryption in [Encryption::None, Encryption::All] {
-        // The peer, that does not look meanwhile, has lost a second at most by the time it does.
+        // The peer, which does not poll meanwhile, has lost a second at most.
         let patience = Duration::from_millis(1800);
-        let mut pair = Pair::with(encryption, patience);
+        let mut pair = DialPair::with(encryption, patience);
         pair.connect(0);
         pair.poll_for(&[0], 2 * patience);
         assert!(pair.down.is_empty(), "{:?}", pair.down);
@@ -130,7 +130,7 @@ fn a_peer_that_computes_is_waited_for() {
 #[test]
 fn a_verdict_is_waited_for_however_long_the_peer_computes_before_it() {
     for encryption in [Encryption::None, Encryption::All] {
-        let mut pair = Pair::with(encryption, PATIENCE);
+        let mut pair = DialPair::with(encryption, PATIENCE);
         pair.connect(0);
         let limit = Instant::now() + Duration::from_secs(20);
         while !pair.rails[0].has_proved_to(PeerId(1)) {
@@ -151,19 +151,19 @@ fn a_verdict_is_waited_for_however_long_the_peer_computes_before_it() {
 
 #[test]
 fn a_dialling_process_can_sleep() {
-    let mut pair = Pair::new();
+    let mut pair = DialPair::new();
     pair.connect(0);
     pair.poll_for(&[0], Duration::from_millis(50));
     let rail = &mut pair.rails[0];
     assert!(rail.prepare_sleep());
     let zero = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut bells = [rustix::event::PollFd::new(&rail.epoll, rustix::event::PollFlags::IN)];
-    assert_eq!(rustix::event::poll(&mut bells, Some(&zero)), Ok(0), "a bell without news");
+    let mut events = [rustix::event::PollFd::new(&rail.epoll, rustix::event::PollFlags::IN)];
+    assert_eq!(rustix::event::poll(&mut events, Some(&zero)), Ok(0), "an event without cause");
 }
 
 #[test]
-fn nobody_at_home_is_told_with_the_addresses_tried() {
-    let mut pair = Pair::with(Encryption::None, PATIENCE);
+fn an_absent_peer_is_reported_with_the_addresses_tried() {
+    let mut pair = DialPair::with(Encryption::None, PATIENCE);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let address = interfaces::emit(pair.rails[1].identity, &[closed]);
     pair.rails[0].connect(PeerId(1), &address).unwrap();
@@ -179,7 +179,7 @@ fn nobody_at_home_is_told_with_the_addresses_tried() {
 
 #[test]
 fn the_higher_rank_connects_where_the_lower_cannot() {
-    let mut pair = Pair::new();
+    let mut pair = DialPair::new();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let address = interfaces::emit(pair.rails[1].identity, &[closed]);
     pair.rails[0].connect(PeerId(1), &address).unwrap();
@@ -189,32 +189,32 @@ fn the_higher_rank_connects_where_the_lower_cannot() {
 }
 
 #[test]
-fn head_to_head_one_connection_is_left_whoever_is_quicker() {
-    for turns in 0..80u32 {
-        let encryption = if turns < 40 { Encryption::None } else { Encryption::All };
-        let mut pair = Pair::with(encryption, Duration::from_secs(20));
+fn simultaneous_dials_leave_one_connection() {
+    for polls in 0..80u32 {
+        let encryption = if polls < 40 { Encryption::None } else { Encryption::All };
+        let mut pair = DialPair::with(encryption, Duration::from_secs(20));
         for at in 0..12 {
-            if at == turns % 5 {
+            if at == polls % 5 {
                 pair.connect(0);
             }
-            if at == turns % 7 {
+            if at == polls % 7 {
                 pair.connect(1);
             }
-            pair.poll(((turns >> (at % 6)) & 1) as usize);
+            pair.poll(((polls >> (at % 6)) & 1) as usize);
         }
         pair.come_up();
         let limit = Instant::now() + Duration::from_secs(10);
         while pair.rails.each_ref().map(|rail| rail.sockets.len()) != [1, 1] {
             pair.poll(0);
             pair.poll(1);
-            assert!(Instant::now() < limit, "connections are left in round {turns}");
+            assert!(Instant::now() < limit, "connections are left in round {polls}");
         }
         assert_eq!(pair.down, []);
         assert_eq!(pair.refused, []);
     }
 }
 
-/// Of those that are to lose it.
+/// Timeout of the ranks that are to lose the race.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// As many as it takes to go on with all that has come.
+/// Polls needed to handle all that has arrived.
 const POLLS_MIN: u32 = 10;

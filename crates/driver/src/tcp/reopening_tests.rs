@@ -1,4 +1,4 @@
-//! Links that are lost and opened anew.
+//! Links that are lost and reopened.
 
 use std::io::copy;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,20 +13,20 @@ use super::{Link, Socket, TcpConfig, TcpRail, TcpSample, interfaces};
 use crate::rail::{Event, Fault, Post, Rail};
 
 /// Two rails, and what they have reported.
-struct Pair {
+struct ReopenedPair {
     rails: [TcpRail; 2],
-    seen: [Vec<Seen>; 2],
+    seen: [Vec<LinkEvent>; 2],
 }
 
 #[derive(Debug, PartialEq)]
-enum Seen {
+enum LinkEvent {
     Up,
     Lost,
     Unreachable,
     Frame(Vec<u8>),
 }
 
-impl Pair {
+impl ReopenedPair {
     fn new() -> Self {
         let rails = [0, 1].map(|rank| {
             let config = TcpConfig {
@@ -43,22 +43,22 @@ impl Pair {
         self.rails[rank].listeners[0].local_addr().unwrap()
     }
 
-    /// Rank 0 dials rank 1 by way of an address.
+    /// Makes rank 0 dial rank 1 at an address.
     fn connect_by(&mut self, address: SocketAddr) {
         let address = interfaces::emit(self.rails[1].identity, &[address]);
         self.rails[0].connect(PeerId(1), &address).unwrap();
     }
 
-    /// Polls until both have reported what is expected, since the last time.
-    fn expect(&mut self, expected: [&[Seen]; 2]) {
+    /// Polls until both have reported the expected events since the last call.
+    fn expect(&mut self, expected: [&[LinkEvent]; 2]) {
         let limit = Instant::now() + PATIENCE;
         loop {
             for (rail, seen) in self.rails.iter_mut().zip(&mut self.seen) {
                 rail.poll(&mut |event| match event {
-                    Event::Up { .. } => seen.push(Seen::Up),
-                    Event::Down { fault: Fault::Lost(_), .. } => seen.push(Seen::Lost),
-                    Event::Down { .. } => seen.push(Seen::Unreachable),
-                    Event::Frame { bytes, .. } => seen.push(Seen::Frame(bytes.into())),
+                    Event::Up { .. } => seen.push(LinkEvent::Up),
+                    Event::Down { fault: Fault::Lost(_), .. } => seen.push(LinkEvent::Lost),
+                    Event::Down { .. } => seen.push(LinkEvent::Unreachable),
+                    Event::Frame { bytes, .. } => seen.push(LinkEvent::Frame(bytes.into())),
                     Event::Cost { .. } => {}
                     other => panic!("{other:?}"),
                 });
@@ -73,36 +73,36 @@ impl Pair {
         self.seen = [Vec::new(), Vec::new()];
     }
 
-    /// Sends a frame each way.
+    /// Sends a frame in each direction.
     fn exchange(&mut self) {
         for from in [0, 1] {
             let frame = Frame { head: vec![from as u8; 9], ..Frame::default() };
             assert_eq!(self.rails[from].post(PeerId(1 - from as u32), &frame), Post::Done);
         }
-        self.expect([&[Seen::Frame(vec![1; 9])], &[Seen::Frame(vec![0; 9])]]);
+        self.expect([&[LinkEvent::Frame(vec![1; 9])], &[LinkEvent::Frame(vec![0; 9])]]);
     }
 }
 
 #[test]
-fn a_link_that_was_lost_is_opened_anew_by_either_end() {
-    let mut pair = Pair::new();
+fn a_lost_link_is_reopened_by_either_end() {
+    let mut pair = ReopenedPair::new();
     let addresses = [pair.listener(0), pair.listener(1)];
     pair.connect_by(addresses[1]);
-    pair.expect([&[Seen::Up], &[Seen::Up]]);
+    pair.expect([&[LinkEvent::Up], &[LinkEvent::Up]]);
     for dialler in [0, 1, 1, 0] {
-        // Without a goodbye, as when a process dies or a network does.
+        // The link ends without a goodbye, as when a process or a network dies.
         pair.rails[0].disconnect(PeerId(1));
-        pair.expect([&[], &[Seen::Lost]]);
+        pair.expect([&[], &[LinkEvent::Lost]]);
         let other = 1 - dialler;
         let address = interfaces::emit(pair.rails[other].identity, &[addresses[other]]);
         pair.rails[dialler].connect(PeerId(other as u32), &address).unwrap();
-        pair.expect([&[Seen::Up], &[Seen::Up]]);
+        pair.expect([&[LinkEvent::Up], &[LinkEvent::Up]]);
         pair.exchange();
     }
 }
 
-/// The longest segment of the link from rank 0 to 1, which is taken for a long way from now on.
-fn segment_bytes(pair: &mut Pair) -> u64 {
+/// Maximum segment size of the link from rank 0 to 1, which counts as a WAN link from now on.
+fn segment_bytes(pair: &mut ReopenedPair) -> u64 {
     let Link::Open { key } = pair.rails[0].links[&PeerId(1)] else { panic!() };
     let Some(Socket::Open(open)) = pair.rails[0].sockets.get_mut(&key) else { panic!() };
     open.pacing.is_wan = true;
@@ -110,47 +110,47 @@ fn segment_bytes(pair: &mut Pair) -> u64 {
 }
 
 #[test]
-fn a_long_way_on_which_links_live_shortly_gets_short_segments() {
-    let mut pair = Pair::new();
+fn a_wan_path_with_short_lived_links_gets_short_segments() {
+    let mut pair = ReopenedPair::new();
     let target = pair.listener(1);
     for opening in 1..4 {
         pair.connect_by(target);
-        pair.expect([&[Seen::Up], &[Seen::Up]]);
+        pair.expect([&[LinkEvent::Up], &[LinkEvent::Up]]);
         let is_short = segment_bytes(&mut pair) <= u64::from(SHORT_SEGMENT);
         assert_eq!(is_short, opening == 3, "opening {opening}");
         pair.exchange();
         pair.rails[0].disconnect(PeerId(1));
-        pair.expect([&[], &[Seen::Lost]]);
+        pair.expect([&[], &[LinkEvent::Lost]]);
     }
 }
 
 #[test]
-fn one_that_only_one_end_has_lost_gives_way_to_the_newcomer() {
-    let mut pair = Pair::new();
-    let relay = Relay::to(pair.listener(1));
+fn a_link_lost_at_one_end_is_replaced_by_the_new_connection() {
+    let mut pair = ReopenedPair::new();
+    let relay = CuttableRelay::to(pair.listener(1));
     pair.connect_by(relay.address);
-    pair.expect([&[Seen::Up], &[Seen::Up]]);
+    pair.expect([&[LinkEvent::Up], &[LinkEvent::Up]]);
     for _ in 0..3 {
         pair.exchange();
         relay.cut_near();
-        pair.expect([&[Seen::Lost], &[]]);
+        pair.expect([&[LinkEvent::Lost], &[]]);
         assert!(matches!(pair.rails[1].links.get(&PeerId(0)), Some(Link::Open { .. })));
         pair.connect_by(relay.address);
-        pair.expect([&[Seen::Up], &[Seen::Lost, Seen::Up]]);
+        pair.expect([&[LinkEvent::Up], &[LinkEvent::Lost, LinkEvent::Up]]);
     }
     pair.exchange();
 }
 
 #[test]
 fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
-    let mut pair = Pair::new();
+    let mut pair = ReopenedPair::new();
     pair.connect_by(pair.listener(1));
-    pair.expect([&[Seen::Up], &[Seen::Up]]);
+    pair.expect([&[LinkEvent::Up], &[LinkEvent::Up]]);
     pair.rails[0].disconnect(PeerId(1));
-    pair.expect([&[], &[Seen::Lost]]);
+    pair.expect([&[], &[LinkEvent::Lost]]);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     pair.connect_by(closed);
-    pair.expect([&[Seen::Unreachable], &[]]);
+    pair.expect([&[LinkEvent::Unreachable], &[]]);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     pair.connect_by(silent.local_addr().unwrap());
     let end = Instant::now() + Duration::from_secs(2);
@@ -161,19 +161,19 @@ fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
     assert!(matches!(pair.rails[0].links.get(&PeerId(1)), Some(Link::Dialling(_))));
 }
 
-/// Passes connections on, and can cut their nearer halves, of which the further ends hear nothing.
-struct Relay {
+/// A relay that can cut the near halves of its connections, unnoticed by the far ends.
+struct CuttableRelay {
     address: SocketAddr,
     connections: Arc<Mutex<Vec<[TcpStream; 2]>>>,
 }
 
-impl Relay {
+impl CuttableRelay {
     fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&connections);
-        // Ends with the process: nobody else knows the listener.
+        // The thread ends with the process: nobody else knows the listener.
         spawn(move || {
             while let Ok((near, _)) = listener.accept() {
                 let Ok(far) = TcpStream::connect(target) else { return };
@@ -189,7 +189,7 @@ impl Relay {
 
     fn cut_near(&self) {
         for [near, _] in &*self.connections.lock().unwrap() {
-            // One that was cut before is not connected any more.
+            // A connection that was cut before is no longer connected.
             let _ = near.shutdown(Shutdown::Both);
         }
     }

@@ -1,4 +1,4 @@
-//! Who sits between two processes can end their connections, and nothing else.
+//! A man in the middle can end connections, and nothing else.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,8 +17,8 @@ use crate::identity::Identity;
 use crate::rail::{Event, Fault, Post, Rail};
 use crate::tcp::Refusal;
 
-/// Rank 0, that dials, and rank 1, both of which send each other numbered frames.
-struct Pair {
+/// Rank 0, which dials, and rank 1; both send each other numbered frames.
+struct EncryptedPair {
     rails: [TcpRail; 2],
     up: [bool; 2],
     /// Frames sent and received.
@@ -28,7 +28,7 @@ struct Pair {
     refused: Vec<(usize, Refusal)>,
 }
 
-impl Pair {
+impl EncryptedPair {
     fn new(encryption: [Encryption; 2], secrets: [u8; 2]) -> Self {
         let [one, other] = encryption;
         let rails = [rail(0, one, secrets[0]), rail(1, other, secrets[1])];
@@ -36,12 +36,12 @@ impl Pair {
         Self { rails, up: [false; 2], sent: [0; 2], received: [0; 2], down, refused }
     }
 
-    /// Two that encrypt.
+    /// Two ranks that encrypt.
     fn private() -> Self {
         Self::new([Encryption::All, Encryption::All], [SECRET; 2])
     }
 
-    /// Where rank 1 listens.
+    /// Address where rank 1 listens.
     fn target(&self) -> SocketAddr {
         self.rails[1].listeners[0].local_addr().unwrap()
     }
@@ -51,7 +51,7 @@ impl Pair {
         self.rails[0].connect(PeerId(1), &address).unwrap();
     }
 
-    fn turn(&mut self) {
+    fn poll_once(&mut self) {
         for rank in 0..2 {
             let Self { rails, up, received, down, refused, .. } = self;
             rails[rank].poll(&mut |event| match event {
@@ -82,13 +82,13 @@ impl Pair {
     fn until(&mut self, mut is_so: impl FnMut(&Self) -> bool) {
         let limit = Instant::now() + Duration::from_secs(30);
         while !is_so(self) {
-            self.turn();
+            self.poll_once();
             let Self { up, down, refused, .. } = self;
             assert!(Instant::now() < limit, "up: {up:?}, down: {down:?}, refused: {refused:?}");
         }
     }
 
-    /// Frames go to and fro.
+    /// Checks that frames pass in both directions.
     fn flows(&mut self) {
         let wanted = self.received.map(|count| count + 50);
         self.until(|pair| pair.received.iter().zip(&wanted).all(|(count, wanted)| count >= wanted));
@@ -108,32 +108,32 @@ fn frame(number: u32) -> Frame {
     Frame { head, body: None, token: None }
 }
 
-/// What the one between does with the bytes of a connection, as they come.
-trait Malice: Send + 'static {
-    /// Changes bytes, of which so many have gone this way before: 0 to the listener, 1 back. False ends the
+/// The man in the middle's handling of a connection's bytes, as they come.
+trait Attack: Send + 'static {
+    /// Changes bytes after `gone` others in this direction: 0 to the listener, 1 back. Returns false to end the
     /// connection.
-    fn handle(&mut self, way: usize, gone: usize, bytes: &mut Vec<u8>) -> bool;
+    fn handle(&mut self, direction: usize, gone: usize, bytes: &mut Vec<u8>) -> bool;
 }
 
-impl<F: FnMut(usize, usize, &mut Vec<u8>) -> bool + Send + 'static> Malice for F {
-    fn handle(&mut self, way: usize, gone: usize, bytes: &mut Vec<u8>) -> bool {
-        self(way, gone, bytes)
+impl<F: FnMut(usize, usize, &mut Vec<u8>) -> bool + Send + 'static> Attack for F {
+    fn handle(&mut self, direction: usize, gone: usize, bytes: &mut Vec<u8>) -> bool {
+        self(direction, gone, bytes)
     }
 }
 
-/// Carries the first connection to `target` with malice and further ones not at all; where it listens.
-fn between(target: SocketAddr, malice: impl Malice) -> SocketAddr {
+/// Carries the first connection to `target` with attack and blocks further ones; returns the listen address.
+fn man_in_the_middle(target: SocketAddr, attack: impl Attack) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let (near, _) = listener.accept().unwrap();
         let far = TcpStream::connect(target).unwrap();
-        carry([near, far], malice);
+        carry([near, far], attack);
     });
     address
 }
 
-fn carry(ends: [TcpStream; 2], mut malice: impl Malice) {
+fn carry(ends: [TcpStream; 2], mut attack: impl Attack) {
     for end in &ends {
         end.set_nonblocking(true).unwrap();
         end.set_nodelay(true).unwrap();
@@ -142,16 +142,16 @@ fn carry(ends: [TcpStream; 2], mut malice: impl Malice) {
     let mut gone = [0; 2];
     while Instant::now() < limit {
         let mut is_idle = true;
-        for way in 0..2 {
+        for direction in 0..2 {
             let mut room = vec![0; CARRIED_MAX];
-            match (&ends[way]).read(&mut room) {
+            match (&ends[direction]).read(&mut room) {
                 Ok(0) => return,
                 Ok(count) => {
                     is_idle = false;
                     room.truncate(count);
-                    let goes_on = malice.handle(way, gone[way], &mut room);
-                    gone[way] += count;
-                    if !(write_all(&ends[1 - way], &room) && goes_on) {
+                    let goes_on = attack.handle(direction, gone[direction], &mut room);
+                    gone[direction] += count;
+                    if !(write_all(&ends[1 - direction], &room) && goes_on) {
                         return;
                     }
                 }
@@ -178,18 +178,19 @@ fn write_all(mut to: &TcpStream, mut bytes: &[u8]) -> bool {
 }
 
 /// Keeps a copy of all that goes to the listener.
-fn recorder() -> (impl Malice, Receiver<Vec<u8>>) {
+fn recorder() -> (impl Attack, Receiver<Vec<u8>>) {
     let (record, recorded): (Sender<Vec<u8>>, _) = channel();
-    let malice =
-        move |way, _: usize, bytes: &mut Vec<u8>| way == 1 || record.send(bytes.clone()).is_ok();
-    (malice, recorded)
+    let attack = move |direction, _: usize, bytes: &mut Vec<u8>| {
+        direction == 1 || record.send(bytes.clone()).is_ok()
+    };
+    (attack, recorded)
 }
 
 #[test]
-fn an_idle_one_between_two_sees_the_hello_and_nothing_else() {
-    let mut pair = Pair::private();
-    let (malice, recorded) = recorder();
-    pair.connect(between(pair.target(), malice));
+fn a_passive_listener_sees_only_the_hello() {
+    let mut pair = EncryptedPair::private();
+    let (attack, recorded) = recorder();
+    pair.connect(man_in_the_middle(pair.target(), attack));
     pair.flows();
     let bytes: Vec<u8> = recorded.try_iter().flatten().collect();
     assert_eq!(bytes[ENCRYPTS_AT], 1, "the hello says that it encrypts");
@@ -200,10 +201,10 @@ fn an_idle_one_between_two_sees_the_hello_and_nothing_else() {
 }
 
 #[test]
-fn what_was_recorded_is_of_no_use() {
-    let mut pair = Pair::private();
-    let (malice, recorded) = recorder();
-    pair.connect(between(pair.target(), malice));
+fn recorded_bytes_cannot_be_replayed() {
+    let mut pair = EncryptedPair::private();
+    let (attack, recorded) = recorder();
+    pair.connect(man_in_the_middle(pair.target(), attack));
     pair.flows();
     let bytes: Vec<u8> = recorded.try_iter().flatten().collect();
     let rank = pair.rails[0].credentials.rank;
@@ -211,7 +212,7 @@ fn what_was_recorded_is_of_no_use() {
     pair.until(|pair| pair.down.iter().any(|(rank, _)| *rank == 0));
     let received = pair.received[1];
     let mut stream = TcpStream::connect(pair.target()).unwrap();
-    // The door may be shown before all is said.
+    // The connection may be closed before all is sent.
     let _ = stream.write_all(&bytes);
     pair.until(|pair| !pair.refused.is_empty());
     assert!(matches!(pair.refused[..], [(1, Refusal::Altered | Refusal::Protocol)]));
@@ -222,12 +223,12 @@ fn what_was_recorded_is_of_no_use() {
 #[test]
 fn a_connection_cut_short_is_lost_and_never_closed() {
     for len in [1, HELLO_LEN, HELLO_LEN + 50, 600, 5000, 70_000] {
-        let mut pair = Pair::private();
-        let cut = move |way, gone: usize, bytes: &mut Vec<u8>| {
-            bytes.truncate(if way == 0 { len - gone.min(len) } else { usize::MAX });
-            way == 1 || gone + bytes.len() < len
+        let mut pair = EncryptedPair::private();
+        let cut = move |direction, gone: usize, bytes: &mut Vec<u8>| {
+            bytes.truncate(if direction == 0 { len - gone.min(len) } else { usize::MAX });
+            direction == 1 || gone + bytes.len() < len
         };
-        pair.connect(between(pair.target(), cut));
+        pair.connect(man_in_the_middle(pair.target(), cut));
         pair.until(|pair| !pair.down.is_empty() || pair.rails[1].pending > 0);
         pair.until(|pair| pair.rails[1].sockets.is_empty());
         assert!(
@@ -238,7 +239,7 @@ fn a_connection_cut_short_is_lost_and_never_closed() {
     }
 }
 
-/// Carries two connections to `target`; behind the handshakes, what one dialler says comes in at the other's.
+/// Carries two connections to `target`; after the handshakes, the bytes of one dialler go to the other's connection.
 fn splice(target: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -249,8 +250,8 @@ fn splice(target: SocketAddr) -> SocketAddr {
         });
         let others = [1, 0].map(|other: usize| pairs[other].1.try_clone().unwrap());
         for ((near, far), other) in pairs.into_iter().zip(others) {
-            let swap = move |way, gone: usize, bytes: &mut Vec<u8>| {
-                if way == 0 && gone > SPLICED_AFTER {
+            let swap = move |direction, gone: usize, bytes: &mut Vec<u8>| {
+                if direction == 0 && gone > SPLICED_AFTER {
                     let _ = write_all(&other, bytes);
                     bytes.clear();
                 }
@@ -264,7 +265,7 @@ fn splice(target: SocketAddr) -> SocketAddr {
 
 #[test]
 fn connections_cannot_be_spliced() {
-    let mut pair = Pair::private();
+    let mut pair = EncryptedPair::private();
     let mut third = rail(2, Encryption::All, SECRET);
     let address = interfaces::emit(pair.rails[1].identity, &[splice(pair.target())]);
     pair.rails[0].connect(PeerId(1), &address).unwrap();
@@ -290,8 +291,8 @@ fn connections_cannot_be_spliced() {
                 assert_eq!(bytes, frame(*count).head);
                 *count += 1;
             }
-            // One that has not come as far as the other is not lost, but refused: in its handshake what comes in
-            // is not under its keys, and before that it is no word of the hello.
+            // A connection that is still in its handshake is refused and not lost. Its bytes are not under its keys,
+            // or are no hello.
             Event::Refused { reason: Refusal::Altered | Refusal::Protocol, .. } => lost += 1,
             Event::Up { .. } | Event::Cost { .. } => {}
             other => panic!("{other:?}"),
@@ -303,12 +304,12 @@ fn connections_cannot_be_spliced() {
 }
 
 #[test]
-fn processes_of_two_minds_refuse_each_other_and_say_so() {
+fn processes_with_different_settings_refuse_each_other() {
     for (dials, listens, reason) in [
         (Encryption::None, Encryption::All, Refusal::Clear),
         (Encryption::All, Encryption::None, Refusal::Encrypted),
     ] {
-        let mut pair = Pair::new([dials, listens], [SECRET; 2]);
+        let mut pair = EncryptedPair::new([dials, listens], [SECRET; 2]);
         pair.connect(pair.target());
         pair.until(|pair| !pair.refused.is_empty());
         assert_eq!(pair.refused, [(1, reason)]);
@@ -317,39 +318,39 @@ fn processes_of_two_minds_refuse_each_other_and_say_so() {
 }
 
 #[test]
-fn nobody_talks_two_processes_out_of_encrypting() {
-    // The hello loses the word that it encrypts; then all that follows it is kept back, too.
+fn encryption_cannot_be_stripped() {
+    // The hello loses its encryption flag; then all that follows it is withheld, too.
     for keeps_back in [false, true] {
-        let mut pair = Pair::private();
-        let strip = move |way, gone: usize, bytes: &mut Vec<u8>| {
-            if way == 0 && gone < HELLO_LEN {
+        let mut pair = EncryptedPair::private();
+        let strip = move |direction, gone: usize, bytes: &mut Vec<u8>| {
+            if direction == 0 && gone < HELLO_LEN {
                 bytes[ENCRYPTS_AT - gone] = 0;
                 bytes.truncate(if keeps_back { HELLO_LEN - gone } else { usize::MAX });
             }
             true
         };
-        pair.connect(between(pair.target(), strip));
+        pair.connect(man_in_the_middle(pair.target(), strip));
         pair.until(|pair| !pair.refused.is_empty());
         assert_eq!(pair.refused, [(1, Refusal::Clear)]);
         assert_eq!((pair.up, pair.received), ([false; 2], [0; 2]));
     }
-    // Nor does anybody make them believe that the other wants it.
-    let mut pair = Pair::new([Encryption::None, Encryption::None], [SECRET; 2]);
-    let flag = |way, gone: usize, bytes: &mut Vec<u8>| {
-        if way == 0 && gone < HELLO_LEN {
+    // A changed flag cannot make them believe that the other wants encryption.
+    let mut pair = EncryptedPair::new([Encryption::None, Encryption::None], [SECRET; 2]);
+    let flag = |direction, gone: usize, bytes: &mut Vec<u8>| {
+        if direction == 0 && gone < HELLO_LEN {
             bytes[ENCRYPTS_AT - gone] = 1;
         }
         true
     };
-    pair.connect(between(pair.target(), flag));
+    pair.connect(man_in_the_middle(pair.target(), flag));
     pair.until(|pair| !pair.refused.is_empty());
     assert_eq!(pair.refused, [(1, Refusal::Encrypted)]);
     assert_eq!(pair.up, [false; 2]);
 }
 
 #[test]
-fn another_secret_is_refused_by_whoever_is_called() {
-    let mut pair = Pair::new([Encryption::All, Encryption::All], [SECRET, SECRET + 1]);
+fn another_secret_is_refused_by_the_acceptor() {
+    let mut pair = EncryptedPair::new([Encryption::All, Encryption::All], [SECRET, SECRET + 1]);
     pair.connect(pair.target());
     pair.until(|pair| !pair.refused.is_empty());
     assert_eq!(pair.refused, [(1, Refusal::Secret)]);
@@ -358,7 +359,7 @@ fn another_secret_is_refused_by_whoever_is_called() {
 
 #[test]
 fn an_older_version_of_tls_is_refused() {
-    let mut pair = Pair::private();
+    let mut pair = EncryptedPair::private();
     let mut stream = TcpStream::connect(pair.target()).unwrap();
     let hello = stranger().hello(PeerId(1), true, 0, [1; 32]);
     // A hello of TLS 1.2, by its fields: version, random, no session, one cipher, no compression.
@@ -371,12 +372,12 @@ fn an_older_version_of_tls_is_refused() {
 }
 
 #[test]
-fn thousands_who_begin_to_agree_on_keys_keep_no_peer_out() {
-    let mut pair = Pair::private();
+fn thousands_of_half_open_handshakes_keep_no_peer_out() {
+    let mut pair = EncryptedPair::private();
     pair.connect(pair.target());
     pair.flows();
     let target = pair.target();
-    let crowd = thread::spawn(move || {
+    let many = thread::spawn(move || {
         let identity = Identity::of(&[99; 32], JOB);
         let mut tls = ClientConnection::new(identity.client(), Identity::name()).unwrap();
         let mut words = stranger().hello(PeerId(1), true, 0, [1; 32]).to_vec();
@@ -384,7 +385,7 @@ fn thousands_who_begin_to_agree_on_keys_keep_no_peer_out() {
         let mut held = std::collections::VecDeque::new();
         for number in 0..2000usize {
             let mut stream = TcpStream::connect(target).unwrap();
-            // Some stop in the middle of a word. The door may be shown before all is said.
+            // Some stop in the middle of a message. The connection may be closed before all is sent.
             let _ = stream.write_all(&words[..words.len() - number % 3 * 40]);
             held.push_back(stream);
             if held.len() > 2 * PENDING_MAX {
@@ -395,10 +396,10 @@ fn thousands_who_begin_to_agree_on_keys_keep_no_peer_out() {
             let _ = stream.shutdown(Shutdown::Both);
         }
     });
-    while !crowd.is_finished() {
+    while !many.is_finished() {
         pair.flows();
     }
-    crowd.join().unwrap();
+    many.join().unwrap();
     pair.until(|pair| pair.rails[1].pending == 0);
     pair.flows();
     assert_eq!(pair.down, []);
@@ -408,30 +409,30 @@ fn thousands_who_begin_to_agree_on_keys_keep_no_peer_out() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: testing::cases(48), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever bit is changed, in the handshake or behind it, either way, no frame comes that was not sent:
-    /// the connection ends, unless the bit was one without a meaning, of a record's version.
+    /// Flips any bit in the handshake or behind it, in either direction: no frame comes that was not sent. The
+    /// connection ends, unless the bit had no meaning, in a record's version.
     #[test]
     fn no_bit_can_be_changed(
-        way in 0..2usize,
+        direction in 0..2usize,
         at in prop_oneof![0..HELLO_LEN, HELLO_LEN..1200usize, 1200..100_000usize],
         bit in 0..8u32,
     ) {
-        let mut pair = Pair::private();
+        let mut pair = EncryptedPair::private();
         let flip = move |this, gone: usize, bytes: &mut Vec<u8>| {
-            if this == way && (gone..gone + bytes.len()).contains(&at) {
+            if this == direction && (gone..gone + bytes.len()).contains(&at) {
                 bytes[at - gone] ^= 1 << bit;
             }
             true
         };
-        pair.connect(between(pair.target(), flip));
+        pair.connect(man_in_the_middle(pair.target(), flip));
         pair.until(|pair| !(pair.rails[1].sockets.is_empty() && pair.refused.is_empty()));
-        let is_past = |pair: &Pair| pair.received.iter().all(|count| *count > 250);
+        let is_past = |pair: &EncryptedPair| pair.received.iter().all(|count| *count > 250);
         pair.until(|pair| pair.rails[1].sockets.is_empty() || is_past(pair));
         prop_assert!(pair.down.iter().all(|(_, fault)| matches!(fault, Fault::Lost(_))), "{:?}", pair.down);
     }
 }
 
-/// One that knows the job's number, and not its secret.
+/// A process that knows the job's number, and not its secret.
 fn stranger() -> Credentials {
     Credentials { rank: PeerId(2), job: JOB, secret: [0; 32] }
 }
@@ -439,9 +440,9 @@ fn stranger() -> Credentials {
 const JOB: u64 = 78;
 const SECRET: u8 = 6;
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Frames sent before one has come back.
+/// Frames sent before the first comes back.
 const AHEAD: u32 = 40;
-/// Carried at once.
+/// Bytes carried at once.
 const CARRIED_MAX: usize = 16 << 10;
-/// Handshakes are shorter, one way.
+/// Upper bound of a handshake's bytes in one direction.
 const SPLICED_AFTER: usize = 2000;

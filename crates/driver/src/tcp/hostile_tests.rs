@@ -1,4 +1,4 @@
-//! Whatever strangers do, and peers that have gone mad, the exchange between the others goes on.
+//! Attacks by unauthenticated or malicious peers do not disturb the traffic of others.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -14,15 +14,15 @@ use super::{TcpConfig, TcpRail};
 use crate::rail::{Event, Fault, Post, Rail};
 use crate::tcp::Refusal;
 
-/// Two ranks that exchange frames without end, and what else rank 0 sees.
+/// Two ranks that exchange frames without end, and the other events of rank 0.
 struct Exchange {
     rails: [TcpRail; 2],
     up: [bool; 2],
-    /// Frames that have gone round.
+    /// Number of frames exchanged.
     rounds: u32,
     refused: Vec<Refusal>,
-    /// Report of rank 2, whom the tests play.
-    madman: Vec<String>,
+    /// Events of rank 2, which the tests play.
+    malicious: Vec<String>,
 }
 
 impl Exchange {
@@ -34,8 +34,8 @@ impl Exchange {
             let usual = TcpConfig::new(rank, JOB, SECRET);
             TcpRail::new(TcpConfig { interface, connect_timeout, ..usual }).unwrap()
         });
-        let (refused, madman) = (Vec::new(), Vec::new());
-        let mut exchange = Self { rails, up: [false; 2], rounds: 0, refused, madman };
+        let (refused, malicious) = (Vec::new(), Vec::new());
+        let mut exchange = Self { rails, up: [false; 2], rounds: 0, refused, malicious };
         let address = exchange.rails[1].address();
         exchange.rails[0].connect(PeerId(1), &address).unwrap();
         exchange.until(|exchange| exchange.up == [true; 2]);
@@ -44,7 +44,7 @@ impl Exchange {
         exchange
     }
 
-    /// Where rank 0 listens.
+    /// Address where rank 0 listens.
     fn target(&self) -> SocketAddr {
         self.rails[0].listeners[0].local_addr().unwrap()
     }
@@ -56,17 +56,17 @@ impl Exchange {
         assert_eq!(self.rails[from].post(to, &frame), Post::Done);
     }
 
-    fn turn(&mut self) {
+    fn poll_once(&mut self) {
         assert!(self.rails[0].pending <= PENDING_MAX);
         for rank in 0..2 {
             let mut arrived = None;
-            let Self { rails, up, refused, madman, .. } = self;
+            let Self { rails, up, refused, malicious, .. } = self;
             rails[rank].poll(&mut |event| match event {
                 Event::Frame { peer: PeerId(2), bytes } => {
-                    madman.push(format!("frame of {}", bytes.len()));
+                    malicious.push(format!("frame of {}", bytes.len()));
                 }
-                Event::Up { peer: PeerId(2), .. } => madman.push("up".into()),
-                Event::Down { peer: PeerId(2), fault } => madman.push(match fault {
+                Event::Up { peer: PeerId(2), .. } => malicious.push("up".into()),
+                Event::Down { peer: PeerId(2), fault } => malicious.push(match fault {
                     Fault::Misbehaved(_) => "misbehaved".into(),
                     Fault::Lost(_) => "lost".into(),
                     other => format!("{other:?}"),
@@ -94,13 +94,13 @@ impl Exchange {
     fn until(&mut self, mut is_so: impl FnMut(&Self) -> bool) {
         let limit = Instant::now() + Duration::from_secs(30);
         while !is_so(self) {
-            self.turn();
+            self.poll_once();
             assert!(Instant::now() < limit, "refused so far: {:?}", self.refused);
         }
     }
 
-    /// The exchange moves on, and nobody else is left.
-    fn is_unharmed(&mut self) {
+    /// Checks that the exchange goes on and that no other connection is left.
+    fn check_unharmed(&mut self) {
         let rounds = self.rounds;
         self.until(|exchange| {
             exchange.rounds >= rounds + 20 && exchange.rails[0].sockets.len() == 1
@@ -110,12 +110,12 @@ impl Exchange {
     }
 
     /// Runs `attack` beside the exchange, to its end.
-    fn suffer(&mut self, attack: impl FnOnce(SocketAddr) + Send + 'static) {
+    fn attack_with(&mut self, attack: impl FnOnce(SocketAddr) + Send + 'static) {
         let target = self.target();
         let attacker = thread::spawn(move || attack(target));
         self.until(|_| attacker.is_finished());
         attacker.join().unwrap();
-        self.is_unharmed();
+        self.check_unharmed();
     }
 
     fn count(&self, reason: Refusal) -> usize {
@@ -127,10 +127,10 @@ fn credentials(rank: u32) -> Credentials {
     Credentials { rank: PeerId(rank), job: JOB, secret: SECRET }
 }
 
-/// Says `bytes` and waits to be shown the door.
-fn say(target: SocketAddr, bytes: &[u8]) {
+/// Sends `bytes` and waits until the connection is closed.
+fn send_bytes(target: SocketAddr, bytes: &[u8]) {
     let mut stream = TcpStream::connect(target).unwrap();
-    // The door may be shown before all is said.
+    // The connection may be closed before all is sent.
     let _ = stream.write_all(bytes);
     wait_for_end(&mut stream);
 }
@@ -138,18 +138,18 @@ fn say(target: SocketAddr, bytes: &[u8]) {
 fn wait_for_end(stream: &mut TcpStream) -> usize {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut sink = [0; 4096];
-    let mut heard = 0;
+    let mut received = 0;
     loop {
         match stream.read(&mut sink) {
-            Ok(0) => return heard,
-            Ok(count) => heard += count,
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return heard,
+            Ok(0) => return received,
+            Ok(count) => received += count,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return received,
             Err(error) => panic!("the connection was not closed: {error}"),
         }
     }
 }
 
-/// A connection on which rank 2 has proved itself, and all that it said.
+/// Returns a connection on which rank 2 has authenticated, and the bytes that it sent.
 fn prove(target: SocketAddr) -> (TcpStream, Vec<u8>) {
     let own = credentials(2);
     let mut stream = TcpStream::connect(target).unwrap();
@@ -169,28 +169,28 @@ fn prove(target: SocketAddr) -> (TcpStream, Vec<u8>) {
 #[test]
 fn garbage_and_other_versions_are_refused() {
     let mut exchange = Exchange::new(PATIENCE);
-    exchange.suffer(|target| {
-        say(target, format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(HELLO_LEN)).as_bytes())
+    exchange.attack_with(|target| {
+        send_bytes(target, format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(HELLO_LEN)).as_bytes())
     });
-    exchange.suffer(|target| {
+    exchange.attack_with(|target| {
         let mut other_version = credentials(2).hello(PeerId(0), false, 0, [1; 32]);
         other_version[7] += 1;
-        say(target, &other_version);
+        send_bytes(target, &other_version);
     });
-    exchange.suffer(|target| say(target, &vec![0xff; 1 << 20]));
+    exchange.attack_with(|target| send_bytes(target, &vec![0xff; 1 << 20]));
     assert_eq!(exchange.refused, [Refusal::Protocol; 3]);
 }
 
 #[test]
 fn other_jobs_and_thieves_are_refused() {
     let mut exchange = Exchange::new(PATIENCE);
-    exchange.suffer(|target| {
+    exchange.attack_with(|target| {
         let other = Credentials { job: JOB + 1, ..credentials(2) };
-        say(target, &other.hello(PeerId(0), false, 0, [1; 32]));
-        say(target, &credentials(2).hello(PeerId(5), false, 0, [1; 32]));
+        send_bytes(target, &other.hello(PeerId(0), false, 0, [1; 32]));
+        send_bytes(target, &credentials(2).hello(PeerId(5), false, 0, [1; 32]));
     });
     assert_eq!(exchange.refused, [Refusal::Job; 2]);
-    exchange.suffer(|target| {
+    exchange.attack_with(|target| {
         let thief = Credentials { secret: [0; 32], ..credentials(2) };
         let mut stream = TcpStream::connect(target).unwrap();
         let hello = thief.hello(PeerId(0), false, 0, [1; 32]);
@@ -201,13 +201,13 @@ fn other_jobs_and_thieves_are_refused() {
         assert_eq!(wait_for_end(&mut stream), 0);
     });
     assert_eq!(exchange.refused[2..], [Refusal::Secret]);
-    assert!(exchange.madman.is_empty());
+    assert!(exchange.malicious.is_empty());
 }
 
 #[test]
 fn a_handshake_cut_short_is_refused_and_a_recorded_one_too() {
     let mut exchange = Exchange::new(PATIENCE);
-    exchange.suffer(|target| {
+    exchange.attack_with(|target| {
         for len in [1, 8, HELLO_LEN - 1] {
             let mut stream = TcpStream::connect(target).unwrap();
             stream.write_all(&credentials(2).hello(PeerId(0), false, 0, [1; 32])[..len]).unwrap();
@@ -216,56 +216,56 @@ fn a_handshake_cut_short_is_refused_and_a_recorded_one_too() {
         }
     });
     assert_eq!(exchange.refused, [Refusal::Closed; 3]);
-    // Whoever says a proper hello and leaves may have found a better way.
-    exchange.suffer(|target| {
+    // A peer that sends a valid hello and closes may have found a better path.
+    exchange.attack_with(|target| {
         let mut stream = TcpStream::connect(target).unwrap();
         stream.write_all(&credentials(2).hello(PeerId(0), false, 0, [1; 32])).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(wait_for_end(&mut stream), ANSWER_LEN);
     });
     assert_eq!(exchange.refused.len(), 3);
-    exchange.suffer(|target| {
+    exchange.attack_with(|target| {
         let (stream, said) = prove(target);
         drop(stream);
         assert_eq!(said.len(), HELLO_LEN + PROOF_LEN);
-        say(target, &said);
+        send_bytes(target, &said);
     });
     assert_eq!(exchange.refused[3..], [Refusal::Secret]);
-    assert_eq!(exchange.madman, ["up", "lost"]);
+    assert_eq!(exchange.malicious, ["up", "lost"]);
 }
 
 #[test]
 fn a_port_scan_is_refused_hundreds_of_times() {
     let mut exchange = Exchange::new(PATIENCE);
-    exchange.suffer(|target| {
+    exchange.attack_with(|target| {
         for _ in 0..400 {
             drop(TcpStream::connect(target).unwrap());
         }
     });
     // The kernel still holds some of them ready to be accepted.
     exchange.until(|exchange| exchange.refused.len() == 400);
-    exchange.is_unharmed();
+    exchange.check_unharmed();
     assert_eq!(exchange.count(Refusal::Closed) + exchange.count(Refusal::TooMany), 400);
 }
 
 #[test]
-fn the_silent_are_bounded_in_number_and_time() {
+fn silent_peers_are_bounded_in_number_and_time() {
     let mut exchange = Exchange::new(Duration::from_secs(3));
-    exchange.suffer(|target| {
+    exchange.attack_with(|target| {
         let connect = || TcpStream::connect(target).unwrap();
         let mut silent: Vec<TcpStream> = (0..2 * PENDING_MAX).map(|_| connect()).collect();
-        // A peer is let in all the same.
+        // A peer can still connect.
         let (peer, _) = prove(target);
         for stream in &mut silent {
             assert_eq!(wait_for_end(stream), 0);
         }
         drop(peer);
     });
-    let (crowd, slow) = (exchange.count(Refusal::TooMany), exchange.count(Refusal::Slow));
-    assert!(crowd > 0 && slow > 0, "{:?}", exchange.refused);
-    assert_eq!(crowd + slow, 2 * PENDING_MAX);
-    // Whether its end is seen in time is not the point here.
-    assert_eq!(exchange.madman[0], "up");
+    let (too_many, slow) = (exchange.count(Refusal::TooMany), exchange.count(Refusal::Slow));
+    assert!(too_many > 0 && slow > 0, "{:?}", exchange.refused);
+    assert_eq!(too_many + slow, 2 * PENDING_MAX);
+    // Its end need not be seen in time here.
+    assert_eq!(exchange.malicious[0], "up");
 }
 
 #[test]
@@ -275,14 +275,14 @@ fn a_peer_that_sends_impossible_frames_is_cut_off() {
     let oversized = [too_long, complement].concat();
     for nonsense in [oversized, b"8 random".to_vec(), vec![0; 8]] {
         let mut exchange = Exchange::new(PATIENCE);
-        exchange.suffer(move |target| {
+        exchange.attack_with(move |target| {
             let (mut stream, _) = prove(target);
             let frame = [&3u32.to_le_bytes()[..], &(!3u32).to_le_bytes(), b"abc"].concat();
             stream.write_all(&frame).unwrap();
             stream.write_all(&nonsense).unwrap();
             wait_for_end(&mut stream);
         });
-        assert_eq!(exchange.madman, ["up", "frame of 3", "misbehaved"]);
+        assert_eq!(exchange.malicious, ["up", "frame of 3", "misbehaved"]);
         assert!(exchange.refused.is_empty());
     }
 }
@@ -290,19 +290,19 @@ fn a_peer_that_sends_impossible_frames_is_cut_off() {
 #[test]
 fn a_peer_cut_off_in_the_middle_of_a_frame_is_lost_and_the_frame_with_it() {
     let mut exchange = Exchange::new(PATIENCE);
-    exchange.suffer(|target| {
+    exchange.attack_with(|target| {
         let (mut stream, _) = prove(target);
         let header = [50_000u32.to_le_bytes(), (!50_000u32).to_le_bytes()].concat();
         stream.write_all(&header).unwrap();
         stream.write_all(&[1; 30_000]).unwrap();
     });
-    assert_eq!(exchange.madman, ["up", "lost"]);
+    assert_eq!(exchange.malicious, ["up", "lost"]);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: testing::cases(24), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Random bytes after an honest beginning of any length, in the handshake or behind it.
+    /// Random bytes after a valid beginning of any length, in the handshake or behind it.
     #[test]
     fn random_bytes_harm_nobody(
         honest in 0usize..HELLO_LEN + PROOF_LEN + 8,
@@ -310,7 +310,7 @@ proptest! {
     ) {
         let mut noise = noise;
         let mut exchange = Exchange::new(PATIENCE);
-        exchange.suffer(move |target| {
+        exchange.attack_with(move |target| {
             let own = credentials(2);
             let hello = own.hello(PeerId(0), false, 0, [9; 32]);
             let mut stream = TcpStream::connect(target).unwrap();
@@ -323,21 +323,21 @@ proptest! {
                 stream.write_all(&proof[..(honest - HELLO_LEN).min(PROOF_LEN)]).unwrap();
                 due = proof.get(honest - HELLO_LEN).copied();
             }
-            // Noise that happens to be the one byte that is missing would be no noise.
+            // Noise that equals the one missing byte would be no noise.
             if due == Some(noise[0]) {
                 noise[0] ^= 1;
             }
-            // The door may be shown before all is said.
+            // The connection may be closed before all is sent.
             let _ = stream.write_all(&noise);
             let _ = stream.shutdown(Shutdown::Write);
             wait_for_end(&mut stream);
         });
         let proved = honest >= HELLO_LEN + PROOF_LEN;
-        prop_assert_eq!(exchange.madman.first().map(String::as_str), proved.then_some("up"));
+        prop_assert_eq!(exchange.malicious.first().map(String::as_str), proved.then_some("up"));
         prop_assert!(exchange.refused.len() <= 1, "{:?}", exchange.refused);
     }
 
-    /// The parser takes no hello but the one that was made for this process.
+    /// The parser accepts only a hello made for this process.
     #[test]
     fn only_a_hello_to_this_rank_of_this_job_is_one(hello: [u8; HELLO_LEN], at in 0..HELLO_LEN, flip in 1u8..) {
         let own = credentials(0);
