@@ -1,75 +1,118 @@
 #!/usr/bin/env bash
-# The test suite: formatting, lints, documentation, unit and scenario tests, then C programs on an
-# installed tree, the ABI beside the reference's, and mpiexec as its users know it.
+# The test suite: formatting, lints, documentation, unit and scenario tests, then C programs on an installed tree, the
+# ABI beside the reference's, and mpiexec as its users know it. Steps that mostly wait run beside steps that compile;
+# steps that compare speeds run alone. The last line gives the number of tests that passed, failed and were skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/bootstrap.sh --tests
 export PATH="$PATH:$HOME/.cargo/bin"
 logs=$PWD/build/tests
+prefix=$PWD/build/prefix
+reference=$PWD/build/peers/mpich
 rm -rf "$logs"
 mkdir -p "$logs"
-# What a step prints goes to a file, and is shown where it fails. One that does not end shows what runs, and is
-# ended. A user's interrupt still reaches it.
-limit=(timeout --kill-after=30 1860)
-[ ! -t 0 ] || limit+=(--foreground)
-passed=0
-step() { # name, command
-    local name=$1 begun=$SECONDS log watch code=0 count
+
+# Runs a command as a step. Its output goes to a log; at its end it prints one line, and a line for each skip. A step
+# that takes longer than its budget says so, and still passes. One that fails shows the end of its log, and no other
+# step begins. One that does not end within half an hour writes what runs to its log, and is ended.
+step() { # budget in seconds, name, command
+    local budget=$1 name=$2 begun=$SECONDS log watch run code=0
     log=$logs/${name//[^A-Za-z0-9]/-}.log
-    shift
-    printf '== %s' "$name"
+    shift 2
+    [ ! -e "$logs/failed" ] || exit 1
     (
         trap 'kill $nap' TERM
-        # One that outlived this shell would keep nobody waiting who reads the output.
+        # A sleep that outlives this shell must not hold its output open.
         sleep 1800 >/dev/null 2>&1 & nap=$!
         wait $nap || exit
         echo "$name has not ended after half an hour; what runs:" >>"$log"
         ps --ppid 2 -p 2 -N -o pid,ppid,etimes,stat,wchan:24,args --forest | cut -c1-160 >>"$log"
     ) &
     watch=$!
-    "${limit[@]}" "$@" >>"$log" 2>&1 || code=$?
+    # A shell's background jobs ignore SIGINT, and so would all that they start.
+    CANELE_SKIP_LOG=$log env --default-signal=INT,QUIT timeout --kill-after=30 1860 "$@" >>"$log" 2>&1 </dev/null &
+    run=$!
+    trap 'kill $run $watch 2>/dev/null; exit 143' INT TERM
+    wait $run || code=$?
+    trap - INT TERM
     kill $watch 2>/dev/null || true
-    count=$(awk '/^ok |\.\.\. ok$/ { n++ } END { print n + 0 }' "$log")
-    passed=$((passed + count))
-    printf ': %d s' $((SECONDS - begun))
-    [ "$count" = 0 ] || printf ', %d tests passed' "$count"
-    echo
-    if [ $code != 0 ]; then
-        # The first failure first: others may follow from it.
-        grep -nE '^FAILED|^error|FAILED$|panicked at|failed$' "$log" | head -20 || true
-        echo "-- the end of $log:"
-        tail -80 "$log"
-        echo "== $name failed ($code)"
-    fi
+    [ $code = 0 ] || echo "$name" >>"$logs/failed"
+    { flock 9; report; } 9>>"$logs/lock"
     return $code
 }
-step formatting cargo fmt --all --check
-step "generated files" python3 api/generate.py --check
-step "performance document" python3 scripts/performance.py --check
-step lints cargo clippy --workspace --all-targets --locked -- -D warnings
-step documentation env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+# Prints how a step went, and notes its numbers of tests; uses the variables of `step`.
+report() {
+    local passed skipped took=$((SECONDS - begun))
+    passed=$(grep -cE '^ok |\.\.\. ok$' "$log" || true)
+    skipped=$(grep -c '^skip ' "$log" || true)
+    echo "$passed $skipped" >>"$logs/counts"
+    printf '== %s: %d s' "$name" $took
+    [ "$passed" = 0 ] || printf ', %d tests passed' "$passed"
+    [ "$skipped" = 0 ] || printf ', %d skipped' "$skipped"
+    [ $took -le "$budget" ] || printf ', over its budget of %d s' "$budget"
+    echo
+    grep '^skip ' "$log" | sed 's/^/   /' || true
+    [ $code != 0 ] || return 0
+    # The first failure first: others may follow from it.
+    grep -nE '^FAILED|^error|FAILED$|panicked at|failed$' "$log" | head -20 || true
+    echo "-- the end of $log:"
+    tail -80 "$log"
+    echo "== $name failed ($code)"
+}
+# Runs groups of steps at the same time, each a function; ends when all have ended.
+side_by_side() { # functions
+    local group id groups=() code=0
+    for group in "$@"; do
+        "$group" &
+        groups+=($!)
+    done
+    trap 'kill "${groups[@]}" 2>/dev/null; wait; exit 143' INT TERM
+    for id in "${groups[@]}"; do wait "$id" || code=$?; done
+    trap - INT TERM
+    return $code
+}
+
+sources() {
+    step 10 formatting cargo fmt --all --check
+    step 5 "generated files" python3 api/generate.py --check
+    step 5 "performance document" python3 scripts/performance.py --check
+}
+# The compiler yields to tests that run beside it.
+builds() {
+    step 150 lints nice cargo clippy --workspace --all-targets --locked -- -D warnings
+    step 60 documentation nice env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+    step 400 "build of the unit tests" nice cargo test --workspace --locked --no-run
+}
+installation() {
+    cargo build --release --locked && scripts/install.sh "$prefix"
+}
+export -f installation
+export prefix
+# Each waits for most of its time: for timeouts, delays of links, hosts that do not answer.
+waits() {
+    step 300 installation bash -c installation
+    step 30 "reference for the ABI" scripts/peers.sh mpich==5.0.2
+    step 10 ABI tests/abi.sh "$prefix" "$reference"
+    step 20 "compiler wrappers, CMake, pkg-config" tests/build.sh "$prefix"
+    step 10 interoperation tests/interoperation.sh "$prefix" "$reference"
+    step 60 mpiexec tests/launch.sh "$prefix/bin"
+    step 60 "mpiexec over ssh" tests/ssh.sh "$prefix"
+    step 30 "connections that are reset" tests/resets.sh "$prefix"
+    step 60 gateways tests/gateway.sh "$prefix"
+    step 20 "a port scan" tests/scan.sh "$prefix"
+    step 60 mpi4py tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
+    step 120 "the lab" tests/lab.sh "$prefix" "$PWD/build/mpi4py"
+    step 60 grids tests/grid.sh "$prefix"
+    step 150 "links that are cut" tests/cut.sh "$prefix"
+}
+sources
+side_by_side builds waits
 # What earlier jobs on this machine have learned of its links is not these tests' matter.
-step "unit and scenario tests" env CANELE_CACHE_DIR="$logs/cache" cargo test --workspace --locked
-step installation cargo build --release --locked
-prefix=$PWD/build/prefix
-scripts/install.sh "$prefix" >"$logs/install.log"
-step "reference for the ABI" scripts/peers.sh mpich==5.0.2
-reference=$PWD/build/peers/mpich
-step ABI tests/abi.sh "$prefix" "$reference"
-step "compiler wrappers, CMake, pkg-config" tests/build.sh "$prefix"
-step "C programs" tests/programs.sh "$prefix" "$reference/bin"
-step interoperation tests/interoperation.sh "$prefix" "$reference"
-step mpiexec tests/launch.sh "$prefix/bin"
-step "mpiexec over ssh" tests/ssh.sh "$prefix"
-step faults tests/faults.sh "$prefix"
-step "connections that are reset" tests/resets.sh "$prefix"
-step gateways tests/gateway.sh "$prefix"
-step "a port scan" tests/scan.sh "$prefix"
-step instruments tests/bench.sh "$prefix"
-step "what idle ranks cost" tests/costs.sh "$prefix"
-step "instructions of a short message" tests/instructions.sh "$prefix"
-step mpi4py tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
-step "the lab" tests/lab.sh "$prefix" "$PWD/build/mpi4py"
-step "grids" tests/grid.sh "$prefix"
-step "links that are cut" tests/cut.sh "$prefix"
-printf '%d passed, 0 failed\nall tests passed\n' $passed
+step 400 "unit and scenario tests" env CANELE_CACHE_DIR="$logs/cache" cargo test --workspace --locked
+step 100 "C programs" tests/programs.sh "$prefix" "$reference/bin"
+step 120 faults tests/faults.sh "$prefix"
+step 60 instruments tests/bench.sh "$prefix"
+step 60 "what idle ranks cost" tests/costs.sh "$prefix"
+step 30 "instructions of a short message" tests/instructions.sh "$prefix"
+read -r passed skipped <<<"$(awk '{ passed += $1; skipped += $2 } END { print passed, skipped }' "$logs/counts")"
+printf '%d s in all\n%d passed, 0 failed, %d skipped\n' $SECONDS "$passed" "$skipped"
