@@ -56,15 +56,17 @@ sanitized() { # sanitizer, more for cargo...
         -p memory -p wire -p engine -p datatype -p driver -p lock -p progress -p mpi -- --skip model::
 }
 
-# Other seeds than the test suite's, another million every day, until the time is over.
+# Ten times as many cases as in the test suite, with other seeds, another million every day, until the time is over.
 seeds() {
     local end first=$(($(date +%s) / 86400 * 1000000))
-    cargo test --locked --no-run -p wire -p engine -p datatype -p driver -p plan || return
+    export CANELE_TEST_BUDGET=10 PROPTEST_CASES=2000
+    cargo test --locked --no-run -p wire -p engine -p datatype -p driver -p plan -p progress -p mad || return
     end=$((SECONDS + soak_s))
     while
         echo "seeds from $first"
-        CANELE_SEED=$first+ PROPTEST_CASES=2000 cargo test --locked --no-fail-fast -p wire -p engine -p datatype -p plan || return
-        PROPTEST_CASES=2000 cargo test --locked -p driver --lib -- tcp:: || return
+        CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p wire -p engine -p datatype -p plan || return
+        CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p progress -p mad --test take_over --test closing --test stress --test messages || return
+        cargo test --locked -p driver --lib -- tcp:: || return
         first=$((first + 20000))
         [ $SECONDS -lt $end ]
     do :; done
