@@ -17,7 +17,7 @@ use crate::convention::*;
 /// A communicator for as long as a call takes.
 pub(crate) enum Named {
     Found(CommRef),
-    /// That which the thread has named last, and counts alone.
+    /// The communicator this thread used last, from its cache.
     Cached(Rc<Comm>),
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn committed(name: &str, raw: RawHandle) -> Result<Cow<'static, Datat
     Ok(Cow::Owned(datatype))
 }
 
-/// What the standard calls the three arguments that make up a buffer.
+/// Names in the standard of the three arguments that describe a buffer.
 pub(crate) struct Names {
     pub address: &'static str,
     pub count: &'static str,
@@ -192,9 +192,9 @@ impl Names {
 
 /// The buffer of functions that have one.
 pub(crate) const BUF: Names = Names::new("buf", "count", "datatype");
-/// What functions with two buffers send.
+/// The send buffer of functions with two buffers.
 pub(crate) const SEND: Names = Names::new("sendbuf", "sendcount", "sendtype");
-/// What functions with two buffers receive.
+/// The receive buffer of functions with two buffers.
 pub(crate) const RECV: Names = Names::new("recvbuf", "recvcount", "recvtype");
 
 /// The memory of a buffer argument.
@@ -217,7 +217,7 @@ pub(crate) unsafe fn buffer(
     unsafe { unusual_buffer(names, address, elements, datatype) }
 }
 
-/// As [`buffer`], whatever the arguments are.
+/// The general case of [`buffer`], with all checks.
 unsafe fn unusual_buffer(
     names: &Names,
     address: *const c_void,
@@ -289,7 +289,7 @@ pub(crate) fn distinct(send: &str, sent: &Region, receive: &str, received: &Regi
     }
 }
 
-/// Where both begin, if they are in one piece and have bytes in common.
+/// Returns both addresses, if both buffers are contiguous and overlap.
 #[inline]
 pub(crate) fn overlap(one: &Region, other: &Region) -> Option<(usize, usize)> {
     let range = |span: memory::Span| span.address as usize..span.address as usize + span.len;
@@ -319,7 +319,7 @@ pub(crate) const ANY_SOURCE: c_int = -1;
 pub(crate) const ANY_TAG: c_int = -2;
 pub(crate) const PROC_NULL: c_int = -3;
 
-/// So many elements of any predefined datatype are still less than the address space.
+/// Number of elements for which any predefined datatype still fits the address space.
 const USUAL_COUNT_MAX: i64 = 1 << 40;
 
 /// Nothing is mapped below this address.

@@ -139,7 +139,7 @@ pub(crate) unsafe fn delete_type(datatype: RawHandle) -> Result<()> {
     unsafe { Object::Datatype(datatype).delete_all() }
 }
 
-/// What finalisation does first (MPI-5.0 §11.2.4).
+/// Deletes the attributes of `MPI_COMM_SELF`, the first step of finalisation (MPI-5.0 §11.2.4).
 pub(crate) unsafe fn delete_all_of_self() -> Result<()> {
     // SAFETY: the callbacks are the application's.
     unsafe { delete_comm(process::current()?.myself()) }
@@ -250,7 +250,7 @@ unsafe fn answer(known: Option<usize>, value: *mut c_void, flag: *mut c_int) -> 
     }
 }
 
-/// What a copy callback makes of a value; none when the attribute is not copied.
+/// Calls a copy callback on a value; returns `None` if the attribute is not copied.
 unsafe fn copied(attribute: &Attribute, owner: RawHandle) -> Result<Option<usize>> {
     let Attribute { key, keyval, value } = attribute;
     match keyval.copy {

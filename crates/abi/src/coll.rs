@@ -87,7 +87,7 @@ pub(crate) fn call(on: RawHandle, form: Form) -> Result<Call> {
     Ok(Call::new(comm(on)?.into(), form))
 }
 
-/// How many blocks each process has for others: one for each of the group, or of the other one.
+/// Number of blocks that each process has for others: one for each rank of the group or of the remote group.
 fn remote_size(comm: &Call) -> u32 {
     comm.halves().map_or(comm.size(), |groups| groups.remote.len() as u32)
 }
@@ -216,7 +216,7 @@ unsafe fn gather_blocks(
     }
 }
 
-/// What a process sends itself must be as long as what it expects of itself.
+/// Checks that the block from a process to itself has the length it expects.
 fn check_own(in_place: bool, sent: u64, expected: u64) -> Result<()> {
     if in_place || sent == expected {
         return Ok(());

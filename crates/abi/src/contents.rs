@@ -1,4 +1,4 @@
-//! What a datatype was built of (MPI-5.0 §5.1.13).
+//! Envelope and contents of a datatype (MPI-5.0 §5.1.13).
 
 use std::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! How the shims call the bodies, and what becomes of failures.
+//! Conventions between the generated shims and the function bodies, including error handling.
 
 use std::ffi::c_int;
 
@@ -23,7 +23,7 @@ pub struct Status {
     pub(crate) internal: [c_int; 5],
 }
 
-/// Whose error handler gets a call's failure.
+/// Object whose error handler gets a call's failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum On {
     Comm(RawHandle),
@@ -115,7 +115,7 @@ impl Ints {
     }
 }
 
-/// Where an integer result of either width goes.
+/// Place for an integer result of either width.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OutInt {
     Int(*mut c_int),
@@ -146,7 +146,7 @@ impl OutInt {
     }
 }
 
-/// Where the handle of a new datatype goes, and whether the large-count form asked for it.
+/// Place for the handle of a new datatype, with the form of the call (`int` or large count).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewType {
     pub place: *mut RawHandle,

@@ -34,7 +34,7 @@ pub(crate) unsafe fn abi_get_info(info: *mut RawHandle) -> Result<()> {
     unsafe { put(info, raw(made.register()?)) }
 }
 
-/// Which resources `MPI_Comm_split_type` knows, and whether this process has one for itself alone.
+/// Returns the resource types of `MPI_Comm_split_type`; true marks those that this process has for itself alone.
 pub(crate) unsafe fn get_hw_resource_info(info: *mut RawHandle) -> Result<()> {
     let made = mpi::info::Info::default();
     made.set("mpi_shared_memory", "true")?;

@@ -252,7 +252,7 @@ struct Codes {
     last: c_int,
     /// The application's own codes: the class and text of each.
     known: BTreeMap<c_int, (c_int, String)>,
-    /// How many failures there were, as far as a code counts.
+    /// Number of failures so far, modulo the range in a code.
     failures: c_int,
     /// Codes and texts of the latest failures.
     recent: VecDeque<(c_int, String)>,
@@ -265,7 +265,7 @@ impl Codes {
         self.last
     }
 
-    /// What is known of a code beyond its class.
+    /// Details of a code beyond its class.
     fn text(&self, code: c_int) -> Option<String> {
         let recent = self.recent.iter().rev().find(|(known, _)| *known == code);
         recent.map(|(_, text)| text.clone()).or_else(|| Some(self.known.get(&code)?.1.clone()))
@@ -301,5 +301,5 @@ const LAST_CODE: c_int = 0x3fff;
 const FAILURE: c_int = 1 << 30;
 /// The class in such a code.
 const CLASS_MASK: c_int = 0x7f;
-/// How many failures keep their text.
+/// Number of failures whose text is stored.
 const RECENT_MAX: usize = 256;

@@ -15,7 +15,7 @@ fn find(info: RawHandle) -> Result<Info> {
     named("info", Info::find(handle(info), environment))
 }
 
-/// What the process knows of how it was started (MPI-5.0 §11.2.2).
+/// Information about the start of this process (MPI-5.0 §11.2.2).
 fn environment() -> Info {
     let _uncancelled = Uncancelled::begin();
     let info = Info::default();

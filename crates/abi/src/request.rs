@@ -79,7 +79,7 @@ unsafe fn handles<'a>(
     unsafe { array("array_of_requests", requests.cast(), count) }
 }
 
-/// Where the reports of several requests go.
+/// Places for the statuses of several requests.
 struct Reports {
     statuses: *mut Status,
     /// The first error, for callers that cannot be given a status each.

@@ -13,7 +13,7 @@ use settings::{Kind, Setting};
 use crate::convention::{RawHandle, handle, raw};
 use crate::init::MULTIPLE;
 
-/// How many calls of `MPI_T_init_thread` wait for their `MPI_T_finalize`.
+/// Number of calls of `MPI_T_init_thread` without their `MPI_T_finalize`.
 static USERS: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) unsafe fn t_init_thread(_required: c_int, provided: *mut c_int) -> c_int {

@@ -1,16 +1,16 @@
-//! Which launcher started this process.
+//! Detection of the launcher that started this process.
 
 use rustix::process::getppid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::job::{BootError, NODE_CORES_VARIABLE};
 
-/// How this process was started.
+/// Launcher of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launcher {
-    /// By hand: a job of one.
+    /// Started without a launcher: a job of one process.
     None,
-    /// By a launcher that left an open connection (`PMI_FD`).
+    /// A launcher that passes an open connection (`PMI_FD`).
     PmiDescriptor {
         /// The inherited descriptor.
         fd: i32,
@@ -19,33 +19,33 @@ pub enum Launcher {
         /// Number of processes in the job.
         size: u32,
     },
-    /// By a launcher that waits for a call (`PMI_PORT`).
+    /// A launcher that accepts connections (`PMI_PORT`).
     PmiPort {
         /// `host:port`.
         address: String,
-        /// What identifies this process to the launcher.
+        /// Identifier of this process for the launcher.
         id: u32,
     },
 }
 
-/// How many of the job's ranks are on this node, if the launcher tells.
+/// Number of the job's ranks on this node, if the launcher provides it.
 pub fn local_ranks() -> Option<usize> {
     std::env::var("MPI_LOCALNRANKS").ok()?.parse().ok()
 }
 
-/// Whether this is the first of the job's ranks on this node, or the launcher does not tell.
+/// True if this is the first of the job's ranks on this node, or the launcher does not provide it.
 pub fn is_first_on_node() -> bool {
     std::env::var("MPI_LOCALRANKID").map_or(true, |position| position == "0")
 }
 
-/// How many cores the job's ranks on this node share, each of which may be bound to some of them: as the launcher
-/// says, or else those of the process that started this one.
+/// Number of cores that the job's ranks on this node share; each may be bound to some of them. The launcher's
+/// value, or else the cores of the parent process.
 pub fn node_cores() -> usize {
     let told = std::env::var(NODE_CORES_VARIABLE).ok().and_then(|text| text.parse().ok());
     told.filter(|cores| *cores > 0).unwrap_or_else(|| own_cores().max(parents_cores()))
 }
 
-/// How many cores our parent may use; none where something else than a binding holds this process to fewer.
+/// Number of cores our parent may use; 0 if a limit other than a binding restricts this process.
 fn parents_cores() -> usize {
     let count = |process| {
         let set = sched_getaffinity(process).ok()?;
@@ -56,7 +56,7 @@ fn parents_cores() -> usize {
     parent.and_then(|parent| count(Some(parent))).unwrap_or(0)
 }
 
-/// How many cores this process may use.
+/// Number of cores this process may use.
 pub fn own_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -64,8 +64,7 @@ pub fn own_cores() -> usize {
 /// The launcher, from the environment that `variable` looks up.
 ///
 /// # Errors
-/// When a launcher is recognised that this library does not speak to, or its variables contradict
-/// each other.
+/// An unsupported launcher, or variables that contradict each other.
 pub fn detect(variable: &dyn Fn(&str) -> Option<String>) -> Result<Launcher, BootError> {
     if let Some(fd) = variable("PMI_FD") {
         let fd = number(&fd, "PMI_FD")? as i32;
@@ -100,7 +99,7 @@ fn number(value: &str, name: &'static str) -> Result<u32, BootError> {
     value.parse().map_err(|_| BootError::Variable { name, value: value.into() })
 }
 
-/// Variables that launchers leave whose protocol is not spoken here.
+/// Variables of launchers whose protocol is not supported.
 const STRANGERS: [(&str, &str, &str); 6] = [
     ("PMIX_NAMESPACE", "a PMIx launcher", "start the program with Canele's `mpiexec`"),
     ("PMIX_RANK", "a PMIx launcher", "start the program with Canele's `mpiexec`"),

@@ -266,8 +266,8 @@ impl Job {
     }
 }
 
-/// Our own launcher serves a secret that never left its channels; under a foreign one, rank 0 makes
-/// one and the launcher's own means carry it. Whether the launcher is ours.
+/// Returns the job's secret, and true if the launcher is ours. Our launcher serves a secret over its own
+/// channels; under a foreign one, rank 0 makes it and publishes it over PMI.
 fn agree_secret(server: &mut Server, rank: u32) -> Result<(Secret, bool), BootError> {
     if let Some(text) = pmi!(&mut *server, pmi => pmi.get(SECRET_KEY))? {
         return Ok((secret_of(&text)?, true));
@@ -296,9 +296,8 @@ fn random_secret() -> Result<Secret, BootError> {
     Ok(Secret(secret))
 }
 
-/// What a gateway has to know of a job: its number and its secret, from the secret's digits and the name
-/// that the launcher gives the job. It must not be written anywhere but to the gateway. None if these are
-/// not a secret's digits.
+/// Returns the number and secret of a job for a gateway, from the secret's hexadecimal digits and the launcher's
+/// name for the job. Only the gateway may receive it. `None` if the digits are not a secret.
 pub fn pass(secret: &str, name: &str) -> Option<String> {
     let number = job_id(&secret_of(secret).ok()?, name);
     Some(format!("{number:016x} {secret}"))
@@ -311,10 +310,10 @@ fn job_id(secret: &Secret, name: &str) -> u64 {
     u64::from_le_bytes(id)
 }
 
-/// What process `rank` published under `key`, out of all that is known by its name; none if that is not all.
+/// Assembles the value that process `rank` published under `key` from its pieces; `None` if one is missing.
 ///
 /// # Errors
-/// As `value`.
+/// Those of `value`.
 pub fn published<E>(
     rank: u32,
     key: &str,
@@ -331,7 +330,7 @@ pub fn published<E>(
     Ok(None)
 }
 
-/// Whether a name is that of a piece which a process has published under `key`.
+/// True if a name is that of a piece that a process has published under `key`.
 pub fn is_published_as(name: &str, key: &str) -> bool {
     let piece = name.strip_prefix("canele-").and_then(|rest| rest.split_once('-'));
     piece.and_then(|(_, rest)| rest.rsplit_once('-')).is_some_and(|(found, _)| found == key)
@@ -341,12 +340,12 @@ fn piece_name(rank: u32, key: &str, index: usize) -> String {
     format!("canele-{rank}-{key}-{index}")
 }
 
-/// Under what our own launcher lets agents know that the process `rank` has ended.
+/// Key under which our launcher tells agents that process `rank` has ended.
 pub fn ended_name(rank: u32) -> String {
     format!("{ENDED_PREFIX}{rank}")
 }
 
-/// Whether a name is such a one. Agents know of all that have ended.
+/// True for the result of [`ended_name`]. Agents receive all such keys.
 pub fn is_ended_name(name: &str) -> bool {
     name.starts_with(ENDED_PREFIX)
 }
@@ -362,21 +361,21 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
-/// Where our own `mpiexec` serves the secret.
+/// Key of the secret that our `mpiexec` serves.
 pub const SECRET_KEY: &str = "canele-secret";
 const SHARED_SECRET_KEY: &str = "canele-shared-secret";
 const ENDED_PREFIX: &str = "canele-ended-";
 
-/// By what a launcher tells how many cores the ranks of a node share, each of which may be bound to fewer.
+/// Variable with the number of cores that the ranks of a node share; each rank may be bound to fewer.
 pub const NODE_CORES_VARIABLE: &str = "CANELE_NODE_CORES";
-/// What tells a rank that the launcher wants to know its traffic.
+/// Variable that asks a rank for a record of its traffic.
 pub const RECORD_VARIABLE: &str = "CANELE_RECORD";
-/// Where ranks tell the launcher of their traffic.
+/// Key under which ranks publish their traffic for the launcher.
 pub const TRAFFIC_KEY: &str = "traffic";
 
 /// The code with which a rank asks for the job's end because a peer has ended before it: the ABI's
 /// `MPI_ERR_PROC_ABORTED`. A launcher then waits for that peer's own code.
 pub const PEER_IS_GONE: i32 = 58;
 
-/// A published value has at most so many pieces: the map of 50 000 ranks, were all of them apart.
+/// Maximum number of pieces of a value: enough for the site map of 50 000 ranks on as many nodes.
 const PIECES_MAX: usize = 1024;

@@ -1,4 +1,4 @@
-//! How a rank learns of its job: PMI-1, the job secret, addresses of peers.
+//! Startup of a rank: PMI-1, the job secret, the exchange of addresses.
 //!
 //! [`Job::join`] looks at the environment the launcher left: PMI-1 (our `mpiexec`, Hydra, and
 //! whatever else speaks it), or nothing at all, which makes a job of one. Under a launcher it

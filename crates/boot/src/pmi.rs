@@ -53,7 +53,7 @@ impl<S: Read + Write> Pmi<S> {
         Ok(answer.word("size")?.parse().ok())
     }
 
-    /// Which of several programs this process runs.
+    /// Number of the program that this process runs (`MPI_APPNUM`).
     pub fn application_number(&mut self) -> Result<Option<u32>, BootError> {
         let answer = self.ask("cmd=get_appnum", "appnum")?;
         Ok(answer.word("appnum")?.parse().ok())

@@ -26,15 +26,15 @@ pub const INLINE_MAX: usize = 1 << 10;
 /// A packet, as its record describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What holds for it.
+    /// Constraints of the packet.
     pub constraints: Constraints,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Where its data are.
+    /// Place of its data.
     pub form: Form,
 }
 
-/// Where the data of a packet are.
+/// Place of a packet's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// In the batch, behind the record.
@@ -43,7 +43,7 @@ pub enum Form {
     Apart,
 }
 
-/// What stands in a batch.
+/// Entry of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A packet.
@@ -64,13 +64,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Whether nothing is written in it.
+    /// True if the batch is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What is written in it.
+    /// Bytes written so far.
     pub fn written(&self) -> Region {
         self.page.region().slice(0, self.len)
     }
@@ -80,7 +80,7 @@ impl Batch {
         self.len = 0;
     }
 
-    /// Whether a packet of `len` bytes can be written, and the end behind it.
+    /// True if the batch has room for a packet of `len` bytes and for the end mark.
     #[inline(always)]
     pub fn has_room(&self, len: usize) -> bool {
         let needed = if len <= INLINE_MAX { WORD_LEN + len } else { APART_LEN };
@@ -125,7 +125,7 @@ impl Batch {
     }
 }
 
-/// What batches are read with, one after the other.
+/// A reader of consecutive batches.
 #[derive(Debug, Default)]
 pub struct Reader {
     page: Page<BATCH_MAX>,
@@ -135,7 +135,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// What the next batch is received into. There is nothing to read until it is opened.
+    /// Returns the buffer for the next batch. Nothing can be read until it is opened.
     pub fn receive(&mut self) -> &Region {
         self.open(0);
         self.page.region()
@@ -146,7 +146,7 @@ impl Reader {
         (self.len, self.at) = (len, 0);
     }
 
-    /// What the next entry is; none when the batch has been read.
+    /// Returns the next entry; `None` at the end of the batch.
     ///
     /// # Errors
     /// When the bytes are no entry, or something follows the end.

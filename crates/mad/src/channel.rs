@@ -35,7 +35,7 @@ struct Lines {
 #[derive(Clone, Debug)]
 pub struct Channel {
     line: Arc<Line>,
-    /// How often the number was opened before: a channel that was closed stays so.
+    /// Number of earlier openings of this channel number, so that handles of closed channels stay invalid.
     opening: u64,
 }
 
@@ -76,7 +76,7 @@ struct Side<T> {
     is_open: bool,
     /// The number of its next message.
     next: u32,
-    /// What its last message has left for the next.
+    /// Buffers of the last message, for reuse by the next.
     spare: Option<T>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Place {
     pub sequence: u32,
 }
 
-/// Which of a channel's messages of the engine.
+/// Kind of engine message on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// A batch of a message, by its number from 0 on.
@@ -266,13 +266,13 @@ impl Channel {
 }
 
 impl Line {
-    /// What a message of the engine carries.
+    /// Returns the envelope of an engine message.
     pub fn envelope(&self, sequence: u32, part: Part) -> Envelope {
         let (context, tag) = self.address(sequence, part);
         Envelope { context, source: self.rank, tag, is_urgent: false }
     }
 
-    /// What accepts a message of the engine from the peer.
+    /// Returns the selector for an engine message from the peer.
     pub fn selector(&self, place: Place, part: Part) -> (Option<PeerId>, Selector) {
         let (context, tag) = self.address(place.sequence, part);
         let selector = Selector { context, source: Some(place.peer), tag: Some(tag) };

@@ -1,4 +1,4 @@
-//! What can go wrong, and who is at fault.
+//! Errors, by the party at fault.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// A failed call, which changed nothing unless it says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What kind of failure.
+    /// Kind of failure.
     pub fault: Fault,
     /// Says what is at fault, its value, and what to do, in one line.
     pub message: Cow<'static, str>,
@@ -45,12 +45,12 @@ macro_rules! faults {
             /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// What the kind means.
+            /// Meaning of the kind.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// As [`Fault::text`], for C.
+            /// [`Fault::text`] for C.
             pub(crate) const fn c_text(self) -> &'static CStr {
                 let text = match self {
                     $(Self::$variant => CStr::from_bytes_with_nul(concat!($text, "\0").as_bytes()),)*

@@ -255,7 +255,7 @@ pub extern "C" fn mad_end_unpacking(connection: RawHandle) -> c_int {
     })
 }
 
-/// What a code means.
+/// Returns the meaning of a code.
 #[unsafe(no_mangle)]
 pub extern "C" fn mad_strerror(code: c_int) -> *const c_char {
     let fault = Fault::ALL.iter().find(|fault| **fault as c_int == code);
@@ -330,7 +330,7 @@ fn at_once(
     constraints(send, receive)
 }
 
-/// Which values of what follows say nothing, or the constraints of another packet.
+/// True for each value of `next` that gives no information or the constraints of another packet.
 static NEXT_AT_ONCE: [bool; 64] = {
     let mut valid = [false; 64];
     valid[UNKNOWN as usize] = true;

@@ -65,7 +65,7 @@ pub enum Receive {
     Cheaper = 0,
 }
 
-/// What holds for a packet. Both sides say the same.
+/// Constraints of a packet, the same on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constraints {
     /// On the sender's side.

@@ -45,7 +45,7 @@ struct Draft {
     late: Vec<Late>,
     /// Data that go apart, behind the batch that holds their records.
     queued: Vec<(u32, Region)>,
-    /// What the engine has not sent.
+    /// Sends in flight.
     ops: Vec<OpId>,
 }
 
@@ -143,7 +143,7 @@ impl Reference {
 }
 
 impl Draft {
-    /// Whether a packet needs no more than to be copied into the batch.
+    /// True if a packet only needs to be copied into the batch.
     fn has_room(&self, constraints: Constraints, len: usize) -> bool {
         let is_short = len <= INLINE_MAX && self.batch.has_room(len);
         constraints.send != Send::Later && is_short && self.packets < self.short_max

@@ -32,7 +32,7 @@ struct Intake {
     opener: Option<Opener>,
     /// The batch that is being read. While an unpack waits, all that has come was read.
     reader: Reader,
-    /// How many batches have been asked for.
+    /// Number of batches requested so far.
     batches: u32,
     /// The one on its way. There is one as long as everything is read and the end is not.
     arriving: Option<OpId>,
@@ -56,7 +56,7 @@ struct Wanted {
     early: Option<OpId>,
 }
 
-/// What the next record is.
+/// The next record.
 enum Head {
     Packet(Record),
     End,
@@ -240,7 +240,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Whether the next unpack can be answered without waiting.
+    /// True if the next unpack completes without waiting.
     #[inline]
     fn is_ready(&mut self, inner: &Inner) -> bool {
         let is_known = self.wanted.is_empty() && !matches!(self.head(inner), Head::Nothing);

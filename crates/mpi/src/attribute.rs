@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use crate::{Error, ErrorClass, Result};
 
-/// What a key belongs to.
+/// Kind of object a key belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Communicators.
@@ -22,7 +22,7 @@ pub enum Owner {
 /// A key: its callbacks and their extra state, as the C interface gave them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keyval {
-    /// What it belongs to.
+    /// Kind of object it belongs to.
     pub owner: Owner,
     /// Address of the copy function, or one of the standard's small constants.
     pub copy: usize,
@@ -43,7 +43,7 @@ pub struct Attribute {
     pub key: i32,
     /// The key's callbacks.
     pub keyval: Arc<Keyval>,
-    /// What the application hung there.
+    /// Value that the application attached.
     pub value: usize,
 }
 

@@ -23,9 +23,9 @@ pub struct Place(Arc<Mutex<Option<Attached>>>);
 pub enum Buffer {
     /// Memory of the application.
     Lent {
-        /// Where.
+        /// Address of the buffer.
         address: usize,
-        /// How much.
+        /// Length in bytes.
         bytes: usize,
     },
     /// `MPI_BUFFER_AUTOMATIC`.
@@ -36,7 +36,7 @@ pub enum Buffer {
 struct Attached {
     buffer: Buffer,
     sends: Vec<Sent>,
-    /// How many sends there were.
+    /// Number of sends so far.
     serial: u64,
     /// With so many sends in the list it is looked through.
     look_at: usize,
@@ -108,7 +108,7 @@ impl Place {
         Ok(())
     }
 
-    /// What waits for the messages that are in the buffer now.
+    /// A wait for the messages that are in the buffer now.
     pub fn begin_flush(&self) -> Flush {
         let before = self.lock().as_ref().map_or(0, |attached| attached.serial);
         Flush { place: self.clone(), before }
@@ -124,7 +124,7 @@ impl Place {
 }
 
 impl Flush {
-    /// Whether the messages have left, as far as was asked: for those of each vci its core has to be.
+    /// True if the messages have been sent, as far as known: each VCI's worker must be asked for its own.
     pub(crate) fn is_done(&self, vci: Vci, worker: &mut Worker) -> bool {
         let mut attached = self.place.lock();
         let Some(attached) = attached.as_mut() else { return true };
@@ -203,5 +203,5 @@ pub(crate) fn send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> 
 /// `MPI_BSEND_OVERHEAD`.
 const BSEND_OVERHEAD: usize = 512;
 
-/// How many messages may be in the list before it is looked through.
+/// Length of the list that triggers a check for completed messages.
 const LOOK_AT_LEAST: usize = 64;

@@ -1,8 +1,9 @@
-//! What collectives are compared by, if that is asked for (`CANELE_CHECK`): every process tells the others what it
-//! calls before it takes part, so that a mismatch is an error on all of them that names both sides, and not a hang.
+//! Comparison of collective calls across processes (`CANELE_CHECK`). Before a collective, all processes exchange
+//! their arguments. A mismatch is then an error on all of them that names both calls, instead of a hang.
 //!
-//! Where lengths need not be the same everywhere, each process says besides what it sends each other one and expects of
-//! it, and all compare that for each two. Between neighbours only sums count: two may be neighbours several times.
+//! If lengths may differ between processes, each also sends the lengths it sends to and expects from every other,
+//! and all compare them pairwise. Neighborhood collectives compare sums only: two processes may be neighbours
+//! several times.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +14,7 @@ use crate::comm::Comm;
 use crate::plans::{Operation, Shape};
 use crate::{Error, ErrorClass, Result};
 
-/// What a process says of its call; none where others need not say the same.
+/// Arguments of a process's call; `None` if they may differ between processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     operation: [u8; NAME],
@@ -23,7 +24,7 @@ pub struct Told {
     lengths: Option<Lengths>,
 }
 
-/// How many bytes a process sends each other one, and expects of it; `UNSAID` where it says nothing of it.
+/// Bytes that a process sends to each other one and expects from it; `UNSAID` if unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
     sends: Vec<u64>,
@@ -50,8 +51,8 @@ pub(crate) fn validate() -> std::result::Result<(), String> {
 }
 
 impl Told {
-    /// A call of an operation, by its root if all name the same, its length if it is the same for all, and the
-    /// name of what combines its elements.
+    /// Describes a call: its root and length if they must be equal on all processes, and the name of its reduction
+    /// operation.
     pub fn new(
         operation: Operation,
         root: Option<u32>,
@@ -95,7 +96,7 @@ impl Told {
         })
     }
 
-    /// What does not fit, if anything.
+    /// Returns the class of the first mismatch, if any.
     fn conflict(&self, other: &Self) -> Option<ErrorClass> {
         fn differ<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
             matches!((one, other), (Some(one), Some(other)) if one != other)
@@ -113,7 +114,7 @@ impl Told {
         }
     }
 
-    /// What this does not say, as another says it.
+    /// Fills missing arguments from another call.
     fn completed(self, other: &Self) -> Self {
         Self {
             root: self.root.or(other.root),
@@ -192,7 +193,7 @@ pub(crate) fn compare(records: &[u8]) -> Option<Error> {
     None
 }
 
-/// Whether somebody has lengths to be compared.
+/// True if any process has lengths to compare.
 pub(crate) fn has_lengths(records: &[u8]) -> bool {
     records.chunks(RECORD).any(|record| record.last() == Some(&1))
 }
@@ -220,7 +221,7 @@ pub(crate) fn compare_lengths(records: &[u8], lengths: &[u8]) -> Option<Error> {
     None
 }
 
-/// What a process says of lengths, among so many.
+/// Encodes a process's lengths for a communicator of `size` processes.
 pub(crate) fn lengths(told: &Told, size: u32) -> Vec<u8> {
     let unsaid = || Lengths::unsaid(size);
     let Lengths { sends, expects } = told.lengths.clone().unwrap_or_else(unsaid);
@@ -251,12 +252,12 @@ fn text(bytes: &[u8]) -> String {
 
 /// The longest name of an operation.
 const NAME: usize = 24;
-/// The longest name of what combines elements.
+/// The longest name of a reduction operation.
 const OP: usize = 8;
 /// And whether lengths are to be compared.
 pub(crate) const RECORD: usize = NAME + 8 + 8 + OP + 1;
 
-/// So many bytes a process of the communicator say lengths.
+/// Bytes of lengths per process of the communicator.
 pub(crate) const LENGTHS: usize = 16;
 
 /// A length of which nothing is said.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::table::{Handle, Kind, Table};
 use crate::{Error, ErrorClass, Result};
 
-/// Who decides what an error leads to.
+/// Reaction to an error.
 #[derive(Clone, Debug)]
 pub enum Errhandler {
     /// `MPI_ERRORS_ARE_FATAL`: the job ends.
@@ -21,21 +21,21 @@ pub enum Errhandler {
 /// A function of the application, which lives as long as a handle or an object refers to it.
 #[derive(Debug)]
 pub struct Function {
-    /// Whose errors it takes.
+    /// Kind of object whose errors it handles.
     pub owner: Owner,
     /// Its address, which the `abi` crate calls.
     pub address: usize,
     held: Mutex<Held>,
 }
 
-/// How often the application holds the handle. A handle nobody holds is gone.
+/// Number of references of the application. The handle is freed with the last one.
 #[derive(Debug)]
 struct Held {
     times: usize,
     handle: Handle,
 }
 
-/// What an error handler can be set on.
+/// Kind of object that has an error handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Communicators.

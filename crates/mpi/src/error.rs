@@ -11,15 +11,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure of an MPI call; one word, as calls that succeed pass results about as well.
 ///
-/// The error handler that gets it is found by the `abi` crate from the call's own communicator,
-/// window or file, unless `on` names another communicator (a request's, for instance).
+/// The `abi` crate raises it on the call's communicator, window or file, unless `on` names another communicator,
+/// for instance that of a request.
 #[derive(Clone, Debug)]
 pub struct Error(Box<Failure>);
 
-/// What there is to say of a failure.
+/// Details of a failure.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What kind of failure (MPI-5.0 §9.4).
+    /// Class of the failure (MPI-5.0 §9.4).
     pub class: ErrorClass,
     /// Says which argument or peer is at fault, its value, and what to do; no function name.
     pub message: Cow<'static, str>,
@@ -97,7 +97,7 @@ macro_rules! classes {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What the class means, for `MPI_Error_string`.
+            /// Text of the class, for `MPI_Error_string`.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }

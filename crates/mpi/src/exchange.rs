@@ -15,7 +15,7 @@ use crate::process;
 use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
-/// Whom an exchange runs among, and how its messages are told from others.
+/// Processes and tag of an exchange.
 pub(crate) struct Span<'a> {
     pub vci: Vci,
     pub context: u64,
@@ -90,7 +90,7 @@ impl Span<'_> {
         sent.and(heard).and_then(|bytes| if bytes.is_empty() { Err(unheard()) } else { Ok(bytes) })
     }
 
-    /// Whether none of those who take part has failed, as far as known here.
+    /// True if no participant is known to have failed.
     fn open(&self) -> Result<()> {
         let closed_by = |worker: &mut Worker| worker.engine.revoked_by(self.context);
         process::current()?.vci(self.vci).look(closed_by).map_or(Ok(()), |failed| Err(gone(failed)))
@@ -122,8 +122,8 @@ impl Span<'_> {
     }
 }
 
-/// What every rank of a communicator says in a call of `operation`, in rank order (collective), by the plan that the
-/// application's allgather has.
+/// Gathers a value of every rank of a communicator in rank order (collective, for a call of `operation`). Uses the
+/// same plan as the application's allgather.
 pub(crate) fn allgather<const N: usize>(
     comm: &Comm,
     operation: Operation,
@@ -159,8 +159,8 @@ pub(crate) fn allgather_listed(
     Ok(each.map(<[u8]>::to_vec).collect())
 }
 
-/// What rank 0 says in a call of `operation`, at every rank of a communicator (collective), by the plan that the
-/// application's broadcast has.
+/// Broadcasts a value of rank 0 to every rank of a communicator (collective, for a call of `operation`). Uses the
+/// same plan as the application's broadcast.
 pub(crate) fn broadcast<const N: usize>(
     comm: &Comm,
     operation: Operation,
@@ -193,5 +193,5 @@ fn unheard() -> Error {
     Error::new(ErrorClass::ProcAborted, message)
 }
 
-/// What an exchange has at most besides a list of processes.
+/// Maximum bytes of an exchange besides a list of processes.
 const NUMBERS_BYTES: usize = 64;

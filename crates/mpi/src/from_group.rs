@@ -1,7 +1,7 @@
 //! Communicators from groups alone, without one to begin with (MPI-5.0 §7.4.2, §7.6.2).
 //!
-//! Members find each other by a string. Messages carry its hash as their tag, in a context that nothing else uses,
-//! and a longer hash beside what they say, so that a call that meets another's is told.
+//! Members find each other by a string. Messages carry its hash as their tag, in a context that nothing else uses.
+//! Their data include a longer hash, so that a collision with another call is detected.
 
 use crate::comm::{Comm, draw_context};
 use crate::errhandler::Errhandler;
@@ -122,7 +122,7 @@ fn hash(string: &str) -> u64 {
     })
 }
 
-/// That of `MPI_COMM_WORLD` with both bits by which communicators tell messages of their own.
+/// The context of `MPI_COMM_WORLD` with both bits that mark the library's own messages.
 const STRINGS_CONTEXT: u64 = crate::comm::WORLD_CONTEXT | 3;
 
 /// `MPI_MAX_STRINGTAG_LEN`.

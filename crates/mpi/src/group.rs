@@ -17,7 +17,7 @@ enum Members {
     Listed { ranks: Vec<u32>, index: BTreeMap<u32, u32> },
 }
 
-/// How two groups or communicators relate (MPI-5.0 §7.3.1).
+/// Result of a comparison of two groups or communicators (MPI-5.0 §7.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// The same object, or the same members in the same order.
@@ -142,7 +142,7 @@ impl Group {
         Ok(ranks)
     }
 
-    /// How this group relates to `other`.
+    /// Compares this group to `other`.
     pub fn compare(&self, other: &Self) -> Comparison {
         if self.size() != other.size() {
             Comparison::Unequal

@@ -56,7 +56,7 @@ impl Info {
         self.pairs().len()
     }
 
-    /// Whether there is no key.
+    /// True if there is no key.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -49,7 +49,7 @@ impl Pair {
         Group::of(first.iter().chain(second.iter()).collect())
     }
 
-    /// Which ranks of the merged group are whose.
+    /// Ranks of each group in the merged group.
     pub fn halves(&self) -> Groups {
         let (first, all) = (self.groups[0].size(), self.groups[0].size() + self.groups[1].size());
         match self.is_second {
@@ -95,8 +95,8 @@ impl Comm {
         Self::between(context, Pair { groups, is_second }, self.errhandler()).register()
     }
 
-    /// What the leader hears from the other and tells its group: the context, which group is the second, and
-    /// the members of the other.
+    /// Exchanges data between the leaders and broadcasts it in each group: the context, the order of the groups, and
+    /// the members of the remote group.
     pub(crate) fn meet(&self, swap: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<Vec<u8>> {
         let own = draw_context(process::current()?);
         let mut mine = own.to_le_bytes().to_vec();
@@ -147,7 +147,7 @@ impl Comm {
         Self::between(context, pair, self.errhandler()).register().map(Some)
     }
 
-    /// As [`Comm::create`]: each group names those of its own.
+    /// [`Comm::create`] for an intercommunicator: each group names its own members.
     pub(crate) fn create_between(&self, group: &Group) -> Result<Option<Self>> {
         let merged = self.merged().ok_or_else(not_inter)?;
         let process = process::current()?;
@@ -164,7 +164,7 @@ impl Comm {
         self.select(&ranks, |rank| places[rank as usize].1)
     }
 
-    /// How this intercommunicator's groups relate to another's.
+    /// Compares this intercommunicator's groups to another's.
     pub(crate) fn compare_pairs(&self, one: &Pair, other: &Pair) -> Comparison {
         use Comparison::{Congruent, Identical, Similar, Unequal};
         let local = one.local().compare(other.local());

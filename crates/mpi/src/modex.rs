@@ -165,7 +165,8 @@ fn map(
 ) -> Result<(SiteMap, Costs, Pairs, QuicFirst), String> {
     let text = |error: BootError| error.to_string();
     if job.rank() == 0 {
-        let localities = (0..job.size()).map(locality_of).collect::<Result<Vec<Locality>, String>>()?;
+        let localities =
+            (0..job.size()).map(locality_of).collect::<Result<Vec<Locality>, String>>()?;
         let map = SiteMap::of(&localities);
         job.publish(SITES, &map.emit()).map_err(text)?;
         let mut known = KnownLink::all(&remembered(), &Sockets::here());
@@ -342,7 +343,13 @@ mod tests {
             site: Some(site.into()),
             ..Locality::default()
         };
-        let localities = [locality(7, "a"), locality(5, "a"), locality(7, "a"), locality(1, "b"), locality(5, "a")];
+        let localities = [
+            locality(7, "a"),
+            locality(5, "a"),
+            locality(7, "a"),
+            locality(1, "b"),
+            locality(5, "a"),
+        ];
         assert_eq!(firsts(&SiteMap::of(&localities), 5), [1, 3]);
         assert_eq!(firsts(&SiteMap::of(&localities[..3]), 3), []);
         assert_eq!(firsts(&SiteMap::flat(), 3), []);

@@ -9,14 +9,14 @@ use crate::comm::Comm;
 use crate::topology::{Cart, Topology};
 use crate::{Error, ErrorClass, Result};
 
-/// Whom a process exchanges blocks with. A block of nobody's is neither sent nor received
-/// (`MPI_PROC_NULL`), but has its place.
+/// Neighbours with which a process exchanges blocks. A block of `MPI_PROC_NULL` is neither sent nor received, but
+/// has its place in the buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbourhood {
     sources: Vec<Option<u32>>,
     destinations: Vec<Option<u32>>,
-    /// Whether blocks `2 d` and `2 d + 1` are those of dimension `d`, before and behind: what leaves one
-    /// way comes from the other, also where both lead to the same process.
+    /// True if blocks `2 d` and `2 d + 1` belong to the neighbours before and after in dimension `d`. A block sent
+    /// in one direction is received from the other, even if both neighbours are the same process.
     is_grid: bool,
 }
 
@@ -58,17 +58,17 @@ impl Neighbourhood {
         Self { sources: all.clone(), destinations: all, is_grid: true }
     }
 
-    /// How many blocks come.
+    /// Number of received blocks.
     pub fn indegree(&self) -> u32 {
         self.sources.len() as u32
     }
 
-    /// How many blocks leave, where each neighbour gets its own.
+    /// Number of sent blocks, if each neighbour gets its own.
     pub fn outdegree(&self) -> u32 {
         self.destinations.len() as u32
     }
 
-    /// What is exchanged with each of so many ranks, by the lengths of the blocks.
+    /// Returns the lengths exchanged with each rank, from the lengths of the blocks.
     pub fn lengths(&self, size: u32, sends: &[u64], receives: &[u64]) -> Lengths {
         let of = |ends: &[Option<u32>], lengths: &[u64]| -> Vec<(u32, u64)> {
             ends.iter().zip(lengths).filter_map(|(end, len)| Some(((*end)?, *len))).collect()

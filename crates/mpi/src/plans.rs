@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lock::Lock;
 use plan::Schedule;
 
-/// What a plan follows from, besides the communicator and this process's rank in it.
+/// Key of a plan, besides the communicator and this process's rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The operation.
@@ -16,13 +16,13 @@ pub struct Shape {
     pub len: u64,
     /// Bytes of an element, for reductions.
     pub element: u64,
-    /// Whether operands may be combined in any order.
+    /// True if the operation is commutative.
     pub commutes: bool,
-    /// Whether the result is the same in any order to the last bit.
+    /// True if the result is bitwise the same in any order.
     pub is_exact: bool,
-    /// Whether it works in place.
+    /// True for MPI_IN_PLACE.
     pub in_place: bool,
-    /// Whether it may use the communicator's shared segment.
+    /// True if it may use the communicator's shared segment.
     pub in_shm_coll: bool,
 }
 
@@ -165,9 +165,9 @@ fn weight(key: &impl Key, plan: &Schedule) -> usize {
     plan.steps.len() + plan.blocks.len() + key.len()
 }
 
-/// What plans follow from.
+/// Key of a cached plan.
 trait Key {
-    /// How many lengths it lists.
+    /// Number of lengths in the key.
     fn len(&self) -> usize;
 }
 
@@ -183,10 +183,10 @@ impl Key for Uneven {
     }
 }
 
-/// How many plans of each kind a communicator keeps.
+/// Maximum number of cached plans of each kind per communicator.
 const PLANS_MAX: usize = 16;
 
-/// How long they are together at most: a megabyte.
+/// Maximum total size of cached plans: 1 MiB.
 const LEN_MAX: usize = 16 << 10;
 
 #[cfg(test)]

@@ -16,15 +16,15 @@ use crate::{Error, ErrorClass, Result};
 /// A send, ready to begin.
 #[derive(Clone, Debug)]
 pub struct Send {
-    /// Where.
+    /// Communicator of the message.
     pub comm: Comm,
     /// To whom; none is `MPI_PROC_NULL`.
     pub to: Option<u32>,
     /// The tag.
     pub tag: i32,
-    /// What.
+    /// Data to send.
     pub data: Region,
-    /// How.
+    /// Send mode.
     pub mode: Mode,
 }
 
@@ -42,7 +42,7 @@ pub enum Mode {
 /// A receive, ready to begin.
 #[derive(Clone, Debug)]
 pub struct Receive {
-    /// Where.
+    /// Communicator of the message.
     pub comm: Comm,
     /// From whom.
     pub from: From,
@@ -52,7 +52,7 @@ pub struct Receive {
     pub into: Region,
 }
 
-/// Whom a receive or probe accepts.
+/// Source that a receive or probe accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     /// A rank.
@@ -195,7 +195,7 @@ pub fn probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Status> {
     message.map(status_of)
 }
 
-/// What a probe has found, or that nothing will come; none as long as it may.
+/// Returns the result of a probe or a failure; `None` while a message may still arrive.
 fn hope<T>(
     worker: &mut Worker,
     peer: Option<PeerId>,
@@ -212,7 +212,7 @@ fn hope<T>(
     }
 }
 
-/// Whether a message is there.
+/// True if a matching message has arrived.
 ///
 /// # Errors
 /// When the source is gone.

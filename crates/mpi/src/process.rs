@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use boot::Job;
 use driver::{
-    Congestion, Encryption, Gateways, Identity, LoopbackRail, QuicConfig, QuicRail, Rail, ShmConfig,
-    ShmRail, TcpConfig, TcpNetworks, TcpRail, WanTcp, machine_identity, node_identity,
+    Congestion, Encryption, Gateways, Identity, LoopbackRail, QuicConfig, QuicRail, Rail,
+    ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, WanTcp, machine_identity, node_identity,
 };
 use engine::{Config, Engine};
 use lock::Uncancelled;
@@ -26,26 +26,26 @@ use crate::modex::{self, Modex, QuicFirst};
 use crate::vci::{self, Vci};
 use crate::{Error, ErrorClass, Result, record, strategy};
 
-/// How threads may call (MPI-5.0 §11.6).
+/// Level of thread support (MPI-5.0 §11.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThreadLevel {
-    /// There is one.
+    /// The process has one thread.
     Single,
-    /// Only the one that initialised calls.
+    /// Only the thread that initialised MPI calls it.
     Funneled,
-    /// One at a time.
+    /// One thread calls at a time.
     Serialized,
-    /// Any, at any time.
+    /// Any thread calls at any time.
     Multiple,
 }
 
-/// Everything a process has while it is initialised.
+/// State of an initialised process.
 pub struct Process {
     rank: u32,
     size: u32,
     job: Arc<Job>,
     progress: Arc<Progress>,
-    /// The vcis after the first.
+    /// VCIs after the first.
     beside: Vec<Arc<Progress>>,
     world: Comm,
     myself: Comm,
@@ -66,31 +66,31 @@ impl Process {
         self.size
     }
 
-    /// Its communication: the first vci, in which all is that belongs to none.
+    /// Progress engine of the first VCI, which also carries everything without a communicator.
     #[inline]
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// That of a vci.
+    /// Progress engine of a VCI.
     #[inline]
     pub fn vci(&self, vci: Vci) -> &Progress {
         if vci == Vci::FIRST { &self.progress } else { self.vci_beside(vci) }
     }
 
-    /// Out of the way of most.
+    /// Progress engine of a VCI other than the first; out of line, because it is rare.
     #[inline(never)]
     fn vci_beside(&self, vci: Vci) -> &Progress {
         &self.beside[vci.number() - 1]
     }
 
-    /// How many vcis there are; all processes say the same.
+    /// Number of VCIs, the same on all processes.
     #[inline]
     pub fn vcis(&self) -> usize {
         1 + self.beside.len()
     }
 
-    /// The communication of all vcis.
+    /// Progress engines of all VCIs.
     fn all(&self) -> impl Iterator<Item = &Progress> {
         std::iter::once(&*self.progress).chain(self.beside.iter().map(|vci| &**vci))
     }
@@ -106,50 +106,50 @@ impl Process {
         &self.myself
     }
 
-    /// Whether the whole job is on one node, with more ranks than cores; all processes say the same.
+    /// True if the whole job is on one node with more ranks than cores; the same on all processes.
     pub fn is_oversubscribed(&self) -> bool {
         self.modex.is_oversubscribed
     }
 
-    /// The nodes and sites of the job's ranks; all processes say the same.
+    /// Nodes and sites of the job's ranks, the same on all processes.
     #[inline]
     pub fn sites(&self) -> &SiteMap {
         &self.modex.sites
     }
 
-    /// What the user wants for some collectives; all processes say the same.
+    /// Algorithms that the user chose for some collectives, the same on all processes.
     #[inline]
     pub fn plans(&self) -> &Arc<plan::Plans> {
         &self.modex.plans
     }
 
-    /// What messages are predicted to cost; all processes say the same.
+    /// Predicted costs of messages, the same on all processes.
     #[inline]
     pub fn costs(&self) -> &plan::Costs {
         &self.modex.costs
     }
 
-    /// What they are predicted to cost between two sites each, by their numbers on the map.
+    /// Predicted costs between pairs of sites, by their numbers in the site map.
     pub fn pairs(&self) -> &plan::Pairs {
         &self.modex.pairs
     }
 
-    /// The same bytes in all processes that share memory with this one, and in no others.
+    /// Identity of the node: equal exactly in processes that share memory with this one.
     pub fn node_identity(&self) -> &[u8] {
         &self.node_identity
     }
 
-    /// How threads may call.
+    /// Level of thread support.
     pub fn level(&self) -> ThreadLevel {
         self.level
     }
 
-    /// Whether the calling thread is the one that initialised.
+    /// True if the calling thread initialised MPI.
     pub fn is_main_thread(&self) -> bool {
         std::thread::current().id() == self.main_thread
     }
 
-    /// What the launcher told of the job.
+    /// The job as described by the launcher.
     pub fn job(&self) -> &Job {
         &self.job
     }
@@ -170,18 +170,18 @@ pub fn current() -> Result<&'static Process> {
     }
 }
 
-/// Whether initialisation has been completed, at any time.
+/// True once initialisation has completed.
 pub fn is_initialized() -> bool {
     matches!(STATE.load(Ordering::Acquire), ACTIVE | FINALIZED | FORKED)
 }
 
-/// Whether finalisation has been completed; in forked processes, so that they do not try it.
+/// True once finalisation has completed. True in forked processes, so that they do not finalise.
 pub fn is_finalized() -> bool {
     matches!(STATE.load(Ordering::Acquire), FINALIZED | FORKED)
 }
 
-/// Fails in a process forked from one that is in its job. It asks for no lock: at the fork another thread
-/// may have held any.
+/// Fails in a process forked from one that has joined its job. Takes no lock, because another thread may have
+/// held it at the fork.
 ///
 /// # Errors
 /// `MPI_ERR_OTHER` in such a process.
@@ -197,11 +197,11 @@ fn forked() -> Error {
     Error::new(ErrorClass::Other, text)
 }
 
-/// Initialises MPI in this process. All levels of thread support are given as asked, or more where the
-/// process was in its job already.
+/// Initialises MPI in this process. Grants the requested level of thread support, or a higher one if the process
+/// has already joined its job.
 ///
 /// # Errors
-/// When called twice, and as [`join`].
+/// A second call, and those of [`join`].
 pub fn initialize(level: ThreadLevel) -> Result<&'static Process> {
     refuse_forked()?;
     static STARTING: Mutex<()> = Mutex::new(());
@@ -219,7 +219,7 @@ pub fn initialize(level: ThreadLevel) -> Result<&'static Process> {
 /// Ends MPI in this process.
 ///
 /// # Errors
-/// When not initialised, and as [`leave`].
+/// `MPI_ERR_OTHER` before initialisation, and those of [`leave`].
 pub fn finalize() -> Result<()> {
     current()?;
     leave()?;
@@ -227,7 +227,7 @@ pub fn finalize() -> Result<()> {
     Ok(())
 }
 
-/// What the process has counted, once it has joined its job.
+/// Counters of this process, once it has joined its job.
 pub fn counters() -> Option<(progress::Counters, engine::Counters)> {
     let counted = |worker: &mut Worker| (worker.counters(), worker.engine.counters());
     let all = PROCESS.get()?.all().map(|vci| vci.look(counted));
@@ -238,8 +238,8 @@ pub fn counters() -> Option<(progress::Counters, engine::Counters)> {
 /// publishes their addresses.
 ///
 /// # Errors
-/// After the process has left its job, in a process forked from it, under a launcher that is not
-/// understood, or without the means of the system; the text says what to do.
+/// The process has left its job or was forked, the launcher is not supported, or the system lacks a resource.
+/// The text says what to do.
 pub fn join(level: ThreadLevel) -> Result<&'static Process> {
     refuse_forked()?;
     let _uncancelled = Uncancelled::begin();
@@ -260,11 +260,11 @@ pub fn join(level: ThreadLevel) -> Result<&'static Process> {
     Ok(process)
 }
 
-/// Counts one user less. The last ends communication: all processes that are left meet, what is on its way
-/// arrives, the launcher is told.
+/// Counts one user less. The last one ends communication: all remaining processes meet in a barrier, messages in
+/// flight arrive, and the launcher is notified.
 ///
 /// # Errors
-/// When nobody uses it, in a forked process, or when the launcher has failed.
+/// No user is left, the process was forked, or the launcher has failed.
 pub fn leave() -> Result<()> {
     refuse_forked()?;
     let _uncancelled = Uncancelled::begin();
@@ -275,7 +275,7 @@ pub fn leave() -> Result<()> {
     };
     if *users == 1 {
         let before = STATE.load(Ordering::Acquire);
-        // The processes meet by a collective, whose code asks for an initialised process.
+        // The barrier is a collective, whose code requires an initialised process.
         STATE.store(before.max(LEAVING), Ordering::Release);
         let left = part(process);
         STATE.store(before, Ordering::Release);
@@ -299,7 +299,7 @@ fn part(process: &Process) -> Result<()> {
         }
     }
     if !has_met? {
-        // Those that are left wait for this process's word, and go on when it is gone.
+        // Other processes wait for this process, and continue once it is gone.
         process.all().for_each(|vci| vci.look(Worker::close));
     }
     process.job.fence().map_err(failed)?;
@@ -307,10 +307,10 @@ fn part(process: &Process) -> Result<()> {
     process.job.finalize().map_err(failed)
 }
 
-/// Meets all processes of the job; false where one has failed, and the others hear of that.
+/// Runs a barrier of all processes of the job; false if one has failed, which the others learn too.
 fn meet(process: &Process) -> Result<bool> {
     let world = &process.world;
-    // To try, the ranks that this one would begin with may have to be reached first.
+    // The first partners of the barrier may have to be connected before it starts.
     let known =
         process.beside.iter().find_map(|vci| vci.look(|worker| worker.engine.first_failed()));
     let failed = process.progress.submit(|worker| {
@@ -344,7 +344,7 @@ pub fn abort(code: i32) -> ! {
     std::process::exit(if code == 0 { 1 } else { code })
 }
 
-/// In a copy of the process, before anything else.
+/// Runs in a forked process before anything else.
 extern "C" fn have_forked() {
     STATE.store(FORKED, Ordering::Relaxed);
 }
@@ -379,7 +379,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let worker = opened.worker(&job, (CARD, gateways), &modex).map_err(failed)?;
     let progress = Progress::new(worker, policy).map_err(|error| failed(error.to_string()))?;
     let begin = |(opened, card): (Opened, String)| {
-        // From cores that nobody wants threads look on for the first.
+        // Idle pollers serve the first VCI only.
         let policy = policy.without_idle_pollers();
         let worker = opened.worker(&job, (&card, Gateways::default()), &modex).map_err(failed)?;
         progress.new_beside(worker, policy).map_err(|error| failed(error.to_string()))
@@ -405,7 +405,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
     })
 }
 
-/// Names variables that are no settings on standard error, where no `mpiexec` of ours has.
+/// Prints unknown variables on standard error, unless our `mpiexec` has already done so.
 fn report_unknown_settings() {
     for variable in settings::unknown_here() {
         // A message that nobody can read is lost.
@@ -413,18 +413,18 @@ fn report_unknown_settings() {
     }
 }
 
-/// What a process communicates by.
+/// Rails of a process.
 struct Opened {
-    /// The preferred first.
+    /// Rails in order of preference.
     rails: Vec<Box<dyn Rail>>,
-    /// Kinds of rails that carry for a peer together.
+    /// Groups of rails that carry messages to one peer together.
     teams: Vec<Vec<String>>,
-    /// Those that the rails over TCP serve.
+    /// Gateways that the rails over TCP serve.
     networks: TcpNetworks,
 }
 
 impl Opened {
-    /// What communicates with those who have published such a card.
+    /// Returns the rails that reach the owner of this business card.
     fn worker(
         self,
         job: &Arc<Job>,
@@ -460,7 +460,7 @@ impl Opened {
     }
 }
 
-/// Opens the rails of the vcis beside the first, and tells the others.
+/// Opens the rails of the additional VCIs and publishes their addresses.
 fn open_beside(
     job: &Job,
     modex: &Modex,
@@ -470,7 +470,7 @@ fn open_beside(
     if modex.vcis == 1 {
         return Ok(Vec::new());
     }
-    // They do not lead to other sites, as far as that is for the library to say.
+    // Additional VCIs do not connect to other sites, unless the user names their rails.
     let rails = if settings::RAILS.given().is_some() { wanted_rails() } else { "shm,tcp".into() };
     let open = |vci: usize| {
         let card = format!("{CARD}-{vci}");
@@ -483,7 +483,7 @@ fn open_beside(
     Ok(beside)
 }
 
-/// Tells the others how this process is reached by some rails, and where it is.
+/// Publishes the business card of this process: the addresses of some rails, and its locality.
 fn publish_card(
     job: &Job,
     name: &str,
@@ -503,8 +503,8 @@ fn publish_card(
     job.publish(name, &card).map_err(|error| error.to_string())
 }
 
-/// Opens these rails of this process. Settings restrict the networks; which links are between
-/// sites they find in `sites` before the first is opened.
+/// Opens these rails of this process. Settings restrict the networks. `sites` is set before the first link opens
+/// and says which links cross sites.
 fn open_rails(job: &Job, wanted: &str, sites: &Arc<OnceLock<SiteMap>>) -> Result<Opened, String> {
     let rank = PeerId(job.rank());
     let own = LoopbackRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
@@ -536,9 +536,9 @@ fn open_rails(job: &Job, wanted: &str, sites: &Arc<OnceLock<SiteMap>>) -> Result
     Ok(opened)
 }
 
-/// Which rails are opened: those that the user names, or those that may be of use. Whose site has a name may meet a
-/// firewall on the way to another that lets no TCP through, but UDP; and where TCP begins anew after each silence,
-/// QUIC, which does not, comes first.
+/// Returns the rails to open: those that the user names, or all useful ones. A process with a site name also opens
+/// QUIC, because a firewall between sites may pass UDP but not TCP. QUIC comes first if TCP restarts its
+/// congestion window after each idle period; QUIC does not.
 pub(crate) fn wanted_rails() -> Cow<'static, str> {
     match (settings::RAILS.given(), settings::SITE.given()) {
         (Some(given), _) => given.to_string_lossy(),
@@ -550,8 +550,8 @@ pub(crate) fn wanted_rails() -> Cow<'static, str> {
     }
 }
 
-/// A card's addresses in the order in which its process and this one try each other's, whose order of rails is `own`:
-/// the one that puts QUIC before TCP decides, or what both have heard of the ways between their sites.
+/// Returns the addresses of a business card in the order in which both processes try them; `own` is this process's
+/// order of rails. QUIC goes before TCP if either process or the modex (for this pair of sites) says so.
 fn agree(own: &[(String, Vec<u8>)], addresses: &mut [(String, Vec<u8>)], is_quic_first: bool) {
     let place =
         |list: &[(String, Vec<u8>)], rail: &str| list.iter().position(|(name, _)| name == rail);
@@ -588,7 +588,7 @@ fn open_tcp(
     rails.push(Box::new(rail));
     let networks = TcpNetworks::find(config.interface.as_deref()).unwrap_or_default();
     for network in networks.all().iter().skip(1) {
-        // What cannot be listened on is done without: the first rail leads everywhere.
+        // A network without a listener is left out: the first rail reaches every peer.
         if let Ok(rail) = TcpRail::on(network, config.clone()) {
             rails.push(Box::new(rail));
         }
@@ -596,7 +596,7 @@ fn open_tcp(
     Ok(networks)
 }
 
-/// Which congestion control connections get.
+/// Congestion control of connections.
 fn congestion() -> Congestion {
     match settings::CONGESTION.text().trim() {
         "auto" => Congestion::Auto,
@@ -604,8 +604,8 @@ fn congestion() -> Congestion {
     }
 }
 
-/// Which links are encrypted; between sites, unless the setting says otherwise. Whoever says hello with the
-/// number of a rank that is not there has not proved anything yet.
+/// Returns the links to encrypt: those between sites, unless the setting says otherwise. The rank in a hello may be
+/// out of range, because it is not authenticated yet.
 fn encryption(job: &Job, sites: &Arc<OnceLock<SiteMap>>) -> Result<Encryption, String> {
     let wanted = settings::ENCRYPT.text();
     match wanted.trim() {
@@ -625,7 +625,7 @@ fn encryption(job: &Job, sites: &Arc<OnceLock<SiteMap>>) -> Result<Encryption, S
     }
 }
 
-/// Opens the rail over UDP, and before it the one that passes it, to be asked first.
+/// Opens the rail over UDP, preceded by the rail that can migrate to it.
 fn open_quic(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<(), String> {
     let config = QuicConfig {
         rank: PeerId(job.rank()),
@@ -647,14 +647,14 @@ fn interface() -> Option<String> {
     settings::IFACE.given().map(|given| given.to_string_lossy().into_owned())
 }
 
-/// How a waiting thread behaves. A launcher that does not tell how many ranks are on this node may have
-/// put all here.
+/// Returns the waiting policy of threads. If the launcher does not provide the number of ranks on this node, all
+/// ranks are assumed to be here.
 fn policy(size: u32) -> Policy {
     let ranks = boot::local_ranks().unwrap_or(size as usize);
     Policy::for_node(ranks, boot::node_cores()).bound_to(boot::own_cores())
 }
 
-/// The same, where cores that nobody wants are left alone if the user says so.
+/// The waiting policy, without idle pollers if the user disables them.
 fn idle_pollers(policy: Policy) -> Result<Policy, String> {
     let wanted = settings::IDLE_CORES.text();
     match wanted.trim() {
@@ -667,7 +667,7 @@ fn idle_pollers(policy: Policy) -> Result<Policy, String> {
     }
 }
 
-/// Where this process is.
+/// Locality of this process.
 fn home(rails: &TcpNetworks) -> Result<Locality, String> {
     let site = settings::SITE.given().map(|name| name.to_string_lossy().into_owned());
     if let Some(name) = site.as_deref().filter(|name| !(1..=SITE_NAME_MAX).contains(&name.len())) {
@@ -678,7 +678,7 @@ fn home(rails: &TcpNetworks) -> Result<Locality, String> {
     }
     let found;
     let networks = match rails.all() {
-        // Without rails over TCP hosts are on networks nevertheless.
+        // Hosts have networks even without rails over TCP.
         [] => {
             let interface = settings::IFACE.given().map(|given| given.to_string_lossy());
             found = TcpNetworks::find(interface.as_deref()).unwrap_or_default();
@@ -697,7 +697,7 @@ fn gateways() -> Result<Gateways, String> {
     Gateways::parse(&list).map_err(|error| format!("{variable}={list}: {error}"))
 }
 
-/// Where a process is, as it has published.
+/// Locality that a process has published.
 fn home_of(job: &Job, rank: u32) -> Result<Locality, String> {
     let card = job.fetch(rank, CARD).map_err(|error| error.to_string())?;
     let mut entries = parse_card(&card).into_iter().flatten();
@@ -715,7 +715,7 @@ struct Cards {
     gateways: Gateways,
     sites: SiteMap,
     quic_first: QuicFirst,
-    /// Sites, and rails that do not lead there: they are tried last.
+    /// Sites, and rails that do not reach other sites and are tried last.
     barred: Vec<(u32, String)>,
 }
 
@@ -793,31 +793,31 @@ fn parse_card(mut card: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
 }
 
 const CARD: &str = "rails";
-/// Among the rails of a card: where the process is.
+/// Key of the locality in a business card.
 const HOME: &str = "home";
-/// Among the rails of a card: the gateways by which others reach the process.
+/// Key of the gateways in a business card.
 const GATEWAYS: &str = "gateways";
 
 const SITE_NAME_MAX: usize = 255;
 
-/// How long a peer's addresses are tried.
+/// Time limit for attempts to connect to a peer's addresses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long finalisation waits for a peer to take what it was sent…
+/// Time limit of finalisation for a peer to receive all data sent to it.
 const FINALIZE_PATIENCE: Duration = Duration::from_secs(30);
-/// …and for one to be reached that is only to hear of another's failure, which others will tell it as well: longer than it
-/// takes to open a link though a packet is lost.
+/// Time limit for connecting to a peer only to report another's failure, which other processes report as well. Longer
+/// than opening a link takes with one lost packet.
 const WORD_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long an aborting process waits for the launcher to end it.
+/// Time that an aborting process waits for the launcher to end it.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// States of MPI in this process, whatever other interfaces do.
 const NEW: u8 = 0;
 const FINALIZED: u8 = 1;
-/// A copy of a process in its job.
+/// A process forked from one in its job.
 const FORKED: u8 = 2;
-/// Not initialised, but the last of all interfaces takes leave.
+/// Not initialised, while the last interface leaves the job.
 const LEAVING: u8 = 3;
 const ACTIVE: u8 = 4;
 

@@ -1,4 +1,4 @@
-//! What this process sends to whom, counted where the launcher wants to know (`mpiexec -record`).
+//! Traffic from this process to each rank, counted for `mpiexec -record`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -10,13 +10,13 @@ use wire::PeerId;
 
 use crate::comm::{Comm, WORLD_CONTEXT};
 
-/// What was counted so far.
+/// Counts so far.
 #[derive(Debug, Default)]
 struct Record {
     rank: u32,
     /// Number of processes in the job.
     size: u32,
-    /// What `MPI_Pcontrol` was called with last.
+    /// Last argument of `MPI_Pcontrol`.
     level: i32,
     /// All levels that there were.
     levels: BTreeSet<i32>,
@@ -39,12 +39,12 @@ pub(crate) fn begin(engine: &mut Engine, job: &Job) {
     }
 }
 
-/// Whether the launcher wants to know.
+/// True if the launcher asked for a record.
 pub(crate) fn is_wanted() -> bool {
     std::env::var_os(boot::RECORD_VARIABLE).is_some()
 }
 
-/// Whether it counts.
+/// True while traffic is counted.
 pub(crate) fn is_on() -> bool {
     RECORD.get().is_some()
 }
@@ -71,7 +71,7 @@ pub fn set_level(level: i32) {
     }
 }
 
-/// What was counted, as the launcher understands it, if it wants to know. `site` is where this process is.
+/// Returns the counts in the launcher's format, if it asked for them. `site` is this process's site.
 pub(crate) fn counted(site: u32) -> Option<Vec<u8>> {
     let record = record()?;
     let one = |(&(level, kind, to), &(messages, bytes))| Sent { level, kind, to, messages, bytes };

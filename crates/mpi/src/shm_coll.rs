@@ -46,7 +46,7 @@ impl Slot {
         let members = places.neighbours(comm.rank());
         let size = members.len() as u32;
         let position = members.iter().position(|member| *member == comm.rank())? as u32;
-        let own = if position == 0 { ShmColl::found(size, page_len).ok() } else { None };
+        let own = if position == 0 { ShmColl::create(size, page_len).ok() } else { None };
         let message = own.as_ref().map_or([0; INVITATION_LEN], |(_, invitation)| {
             let mut bytes = [1; INVITATION_LEN];
             bytes[1..].copy_from_slice(&invitation.emit());
@@ -65,7 +65,7 @@ impl Slot {
             joined.and_then(|shm_coll| Some((Space::take(shm_coll.len_bytes())?, shm_coll)));
         let is_joined_by_all = vote(comm, tag, joined.is_some()).ok()?;
         let (space, mut shm_coll) = joined.filter(|_| is_joined_by_all)?;
-        shm_coll.close_door();
+        shm_coll.close_invitation();
         let places = places.clone().with_shm_coll(page_bytes);
         let operations = shm_coll.operations().clone();
         operations.begin(tag - 1);

@@ -1,5 +1,4 @@
-//! What chooses the contents of frames, by the name that a setting gives: the engine's own
-//! strategies, and those that a program has made known.
+//! Strategies by name, for the setting: the engine's own, and those that a program has registered.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -12,7 +12,7 @@ use crate::{Error, ErrorClass, Result};
 #[repr(transparent)]
 pub struct Handle(pub u64);
 
-/// What a handle refers to.
+/// Kind of object behind a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -49,10 +49,10 @@ pub enum Kind {
 }
 
 impl Handle {
-    /// Where handles of our own begin; smaller values are predefined constants of the ABI.
+    /// Lowest handle of our own; smaller values are predefined constants of the ABI.
     pub const FIRST_DYNAMIC: u64 = 0x1000;
 
-    /// Whether the value is one of the ABI's small constants.
+    /// True if the value is a predefined constant of the ABI.
     pub const fn is_predefined(self) -> bool {
         self.0 < Self::FIRST_DYNAMIC
     }
@@ -71,12 +71,12 @@ impl Handle {
         Self(self.0 as u32 as u64 | (generation as u64) << 32)
     }
 
-    /// How often its place was used before.
+    /// Number of earlier objects in this slot (generation).
     pub(crate) const fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// Whether it may be of this kind.
+    /// True if the handle is of this kind.
     #[inline]
     pub(crate) const fn is_of(self, kind: Kind) -> bool {
         self.0 as u32 & !(INDEX_MASK as u32) == MARK as u32 | kind as u32
@@ -200,7 +200,7 @@ impl<T> Objects<T> {
         slot.object.take().ok_or_else(|| unknown(self.kind, self.class, handle))
     }
 
-    /// Where the object behind a handle is, if it is here.
+    /// Returns the slot of a handle's object, if it is in this table.
     #[inline(always)]
     fn place(&self, handle: Handle) -> usize {
         handle.index().wrapping_sub(self.first)
@@ -289,12 +289,12 @@ impl<T> Table<T> {
         live.find(|object| is_it(object)).cloned()
     }
 
-    /// How many objects are alive.
+    /// Number of live objects.
     pub fn len(&self) -> usize {
         self.lock().live
     }
 
-    /// Whether no object is alive.
+    /// True if there are no live objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -307,7 +307,7 @@ pub(crate) fn unknown(kind: Kind, class: ErrorClass, handle: Handle) -> Error {
     Error::new(class, message)
 }
 
-/// How many objects of one table may be alive at once: 22 bits of a handle.
+/// Maximum number of live objects per table: 22 bits of a handle.
 pub const MAX_OBJECTS: usize = 1 << 22;
 
 const MARK: u64 = 0x4000_0000;

@@ -1,19 +1,19 @@
-//! What tools see of the library (MPI-5.0 §15.3): its settings as control variables, its counters as
-//! performance variables, and the categories of both.
+//! The tool interface MPI_T (MPI-5.0 §15.3): settings as control variables, counters as performance variables, and
+//! the categories of both.
 //!
-//! The library counts whether anybody looks or not; what a session sees of a counter, since it was started and
-//! while it was not stopped, follows from two looks at it ([`Watch`]). All works before initialisation, when
-//! nothing has been counted, and after finalisation, when nothing more is.
+//! The library always counts. A session computes its value of a counter as a difference of two readings ([`Watch`]).
+//! The interface works before initialisation, when all counters are zero, and after finalisation, when they stand
+//! still.
 
 use settings::Setting;
 
 use crate::table::{Handle, Kind, Objects, Table};
 use crate::{ErrorClass, process};
 
-/// Why a call of the interface is refused.
+/// Reason for the failure of a call of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// An argument leads nowhere.
+    /// An argument is NULL.
     InvalidArgument,
     /// No variable or category has this index.
     InvalidIndex,
@@ -40,7 +40,7 @@ pub enum Refusal {
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Refusal>;
 
-/// What a counter counts in (MPI-5.0 §15.3.7).
+/// Class of a counter (MPI-5.0 §15.3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Events.
@@ -56,15 +56,15 @@ pub enum Class {
 pub struct Counter {
     /// Its name.
     pub name: &'static str,
-    /// What it counts in.
+    /// Class of the counter.
     pub class: Class,
-    /// What it counts, in a line.
+    /// Description in one line.
     pub meaning: &'static str,
     value: fn(&Counts) -> u64,
 }
 
 impl Counter {
-    /// Whether it goes on whatever a session does, and cannot be written.
+    /// True if it runs continuously, independent of sessions, and cannot be written.
     pub fn is_continuous(&self) -> bool {
         match self.class {
             Class::Counter | Class::Timer => false,
@@ -83,16 +83,16 @@ pub fn counters() -> &'static [Counter] {
     &COUNTERS
 }
 
-/// What belongs together: a name, a meaning, and the indices of settings and counters.
+/// A category: a name, a description, and the indices of its settings and counters.
 #[derive(Debug)]
 pub struct Category {
     /// Its name.
     pub name: &'static str,
-    /// What it is about, in a line.
+    /// Description in one line.
     pub meaning: &'static str,
-    /// Which settings belong to it.
+    /// Indices of its settings.
     pub settings: std::ops::Range<usize>,
-    /// Which counters.
+    /// Indices of its counters.
     pub counters: std::ops::Range<usize>,
 }
 
@@ -208,7 +208,7 @@ pub fn with_all(session: Handle, act: impl Fn(&mut Watch, &Counts) -> Result<()>
     Ok(())
 }
 
-/// What handles refer to.
+/// Object behind a handle.
 #[derive(Debug)]
 enum Object {
     /// A session, with the handles of its counters.
@@ -234,7 +234,7 @@ fn watch_of(objects: &mut Objects<Object>, handle: Handle) -> Result<&mut Watch>
     }
 }
 
-/// What the process has counted.
+/// Values of all counters of this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     progress: progress::Counters,
@@ -242,7 +242,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// As of now: nothing before the process has joined its job.
+    /// Reads the current values; all are zero before the process has joined its job.
     pub fn now() -> Self {
         let counted = process::counters();
         counted.map_or_else(Self::default, |(progress, engine)| Self { progress, engine })
@@ -253,9 +253,9 @@ impl Counts {
 #[derive(Clone, Debug)]
 pub struct Watch {
     counter: &'static Counter,
-    /// What was counted before it was last stopped, or what was written.
+    /// Value when it was last stopped, or the value last written.
     sum: u64,
-    /// What the counter said when it was started.
+    /// Value of the counter when it was started.
     since: Option<u64>,
 }
 
@@ -264,7 +264,7 @@ impl Watch {
         Self { counter, sum: 0, since: counter.is_continuous().then_some(0) }
     }
 
-    /// Which counter it is.
+    /// The counter.
     pub fn counter(&self) -> &'static Counter {
         self.counter
     }
@@ -272,24 +272,24 @@ impl Watch {
     /// The value.
     pub fn read(&self, counts: &Counts) -> u64 {
         let now = (self.counter.value)(counts);
-        // Another thread may have looked later and been here sooner.
+        // Another thread may have stored a newer reading already.
         self.sum + self.since.map_or(0, |since| now.saturating_sub(since))
     }
 
-    /// Begins to count.
+    /// Starts the counter.
     ///
     /// # Errors
-    /// [`Refusal::NoStartStop`] where it always does.
+    /// [`Refusal::NoStartStop`] for a continuous counter.
     pub fn start(&mut self, counts: &Counts) -> Result<()> {
         self.may_start_or_stop()?;
         self.since.get_or_insert((self.counter.value)(counts));
         Ok(())
     }
 
-    /// Counts no more.
+    /// Stops the counter.
     ///
     /// # Errors
-    /// [`Refusal::NoStartStop`] where it always does.
+    /// [`Refusal::NoStartStop`] for a continuous counter.
     pub fn stop(&mut self, counts: &Counts) -> Result<()> {
         self.may_start_or_stop()?;
         self.sum = self.read(counts);
@@ -297,10 +297,10 @@ impl Watch {
         Ok(())
     }
 
-    /// Sets the value, and goes on from there.
+    /// Sets the value, and continues from it.
     ///
     /// # Errors
-    /// [`Refusal::NoWrite`] where it is what it is.
+    /// [`Refusal::NoWrite`] for a continuous counter.
     pub fn write(&mut self, value: u64, counts: &Counts) -> Result<()> {
         if self.counter.is_continuous() {
             return Err(Refusal::NoWrite);
@@ -327,45 +327,37 @@ const fn most(name: &'static str, value: fn(&Counts) -> u64, meaning: &'static s
     Counter { name, class: Class::HighWatermark, meaning, value }
 }
 
-/// The counters, those of a category one after the other.
+/// The counters, ordered by category.
 static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
-    counts("polls", |all| all.progress.polls, "looks at all rails for news"),
-    counts("polls_by_tests", |all| all.progress.polls_by_tests, "looks by calls that test"),
+    counts("polls", |all| all.progress.polls, "polls of all rails"),
+    counts("polls_by_tests", |all| all.progress.polls_by_tests, "polls by calls that test"),
     counts(
         "polls_by_progress_thread",
         |all| all.progress.polls_by_progress_thread,
-        "looks by the thread that stands by while the application is away",
+        "polls by the progress thread",
     ),
     counts(
         "looks_by_progress_thread",
         |all| all.progress.looks_by_progress_thread,
-        "times that the thread that stands by looked whether it is needed",
+        "checks of the progress thread whether it is needed",
     ),
     times(
         "time_spinning",
         |all| all.progress.spinning.as_nanos() as u64,
-        "time that waiting threads spun, polling, of waits that took 64 polls at least",
+        "time that waiting threads spent spinning, in waits of at least 64 polls",
     ),
-    counts(
-        "yields",
-        |all| all.progress.yields,
-        "times that a waiting thread gave its core to others and went on polling",
-    ),
-    times(
-        "time_yielding",
-        |all| all.progress.yielding.as_nanos() as u64,
-        "time until they had it back",
-    ),
+    counts("yields", |all| all.progress.yields, "yields of the core by waiting threads"),
+    times("time_yielding", |all| all.progress.yielding.as_nanos() as u64, "time spent in yields"),
     counts(
         "sleeps",
         |all| all.progress.sleeps,
-        "sleeps in the kernel of the thread that polls for all that wait",
+        "sleeps in the kernel of the thread that polls for all waiting threads",
     ),
     times("time_sleeping", |all| all.progress.sleeping.as_nanos() as u64, "time they took"),
     counts(
         "sleeps_of_progress_thread",
         |all| all.progress.sleeps_of_progress_thread,
-        "sleeps in the kernel of the thread that stands by, while something is left to it",
+        "sleeps in the kernel of the progress thread while work is left to it",
     ),
     times(
         "time_progress_thread_sleeping",
@@ -377,25 +369,17 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         |all| all.progress.bells,
         "times that a thread which slept in the kernel was woken by another of its process",
     ),
-    counts(
-        "looks_by_idle",
-        |all| all.progress.looks_by_idle,
-        "looks for messages from cores that nobody wanted, as far as those who look rest",
-    ),
-    counts(
-        "rings_by_idle",
-        |all| all.progress.rings_by_idle,
-        "times that who looked from there woke another thread of its process",
-    ),
+    counts("looks_by_idle", |all| all.progress.looks_by_idle, "polls by idle pollers"),
+    counts("rings_by_idle", |all| all.progress.rings_by_idle, "threads woken by idle pollers"),
     counts(
         "changes_of_cores",
         |all| all.progress.changes_of_cores,
-        "times that ranks were found to be more than the cores they have now, or not any more",
+        "changes between oversubscribed and not oversubscribed",
     ),
     counts(
         "left_to_others",
         |all| all.progress.left_to_others,
-        "sends and receives that threads left to another which had the library's lock",
+        "sends and receives left to the thread that held the library's lock",
     ),
     counts(
         "waits_for_others",
@@ -405,52 +389,52 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     counts(
         "wakes",
         |all| all.progress.woken,
-        "such threads woken, because what they waited for had come or to poll in their turn",
+        "waiting threads woken, because their operation completed or to take over polling",
     ),
     counts(
         "task_steps_in_calls",
         |all| all.progress.tasks_of_callers.advances,
-        "times that a begun collective was looked after in calls that submit or test",
+        "steps of nonblocking collectives in calls that submit or test",
     ),
     counts(
         "task_steps_in_waits",
         |all| all.progress.tasks_of_waits.advances,
-        "times that a begun collective was looked after by threads that wait",
+        "steps of nonblocking collectives by threads that wait",
     ),
     counts(
         "task_steps_by_progress_thread",
         |all| all.progress.tasks_of_progress_thread.advances,
-        "times that a begun collective was looked after by the thread that stands by",
+        "steps of nonblocking collectives by the progress thread",
     ),
     counts(
         "task_works_in_calls",
         |all| all.progress.tasks_of_callers.works,
-        "times that a begun collective computed in calls that submit or test",
+        "computations of nonblocking collectives in calls that submit or test",
     ),
     counts(
         "task_works_in_waits",
         |all| all.progress.tasks_of_waits.works,
-        "times that a begun collective computed in threads that wait",
+        "computations of nonblocking collectives in threads that wait",
     ),
     counts(
         "task_works_by_progress_thread",
         |all| all.progress.tasks_of_progress_thread.works,
-        "times that a begun collective computed in the thread that stands by",
+        "computations of nonblocking collectives in the progress thread",
     ),
     times(
         "time_task_works_in_calls",
         |all| all.progress.tasks_of_callers.working.as_nanos() as u64,
-        "time that begun collectives computed in calls that submit or test",
+        "time that nonblocking collectives computed in calls that submit or test",
     ),
     times(
         "time_task_works_in_waits",
         |all| all.progress.tasks_of_waits.working.as_nanos() as u64,
-        "time that begun collectives computed in threads that wait",
+        "time that nonblocking collectives computed in threads that wait",
     ),
     times(
         "time_task_works_by_progress_thread",
         |all| all.progress.tasks_of_progress_thread.working.as_nanos() as u64,
-        "time that begun collectives computed in the thread that stands by",
+        "time that nonblocking collectives computed in the progress thread",
     ),
     counts(
         "pieces_copied_in_calls",
@@ -465,7 +449,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     counts(
         "pieces_copied_by_progress_thread",
         |all| all.progress.tasks_of_progress_thread.pieces,
-        "pieces of messages copied from a neighbour's memory by the thread that stands by",
+        "pieces of messages copied from a neighbour's memory by the progress thread",
     ),
     times(
         "time_copying_in_calls",
@@ -480,7 +464,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     times(
         "time_copying_by_progress_thread",
         |all| all.progress.tasks_of_progress_thread.copying.as_nanos() as u64,
-        "time that these copies took in the thread that stands by",
+        "time that these copies took in the progress thread",
     ),
     counts(
         "work_stolen_same_core",
@@ -506,42 +490,50 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     counts(
         "packets_sent",
         |all| all.engine.packets(),
-        "packets in them: messages, requests, answers and pieces; by frame, what gathering brings",
+        "packets in these frames: messages, RTS, CTS and pieces",
     ),
-    counts("messages_sent_whole", |all| all.engine.eager, "messages that left with their envelope"),
-    counts("messages_sent_in_pieces", |all| all.engine.rendezvous, "messages that asked first"),
+    counts(
+        "messages_sent_whole",
+        |all| all.engine.eager,
+        "messages sent eagerly, with their envelope",
+    ),
+    counts("messages_sent_in_pieces", |all| all.engine.rendezvous, "messages sent by rendezvous"),
     counts(
         "messages_out_of_credit",
         |all| all.engine.out_of_credit,
-        "of those that asked first, those that did so for want of credit only",
+        "messages sent by rendezvous only because credit was used up",
     ),
-    counts("pieces_sent", |all| all.engine.pieces, "pieces of messages that asked first"),
-    counts("pieces_packed", |all| all.engine.compressed, "pieces of them that were compressed"),
+    counts("pieces_sent", |all| all.engine.pieces, "pieces of rendezvous messages"),
+    counts("pieces_compressed", |all| all.engine.compressed, "pieces sent compressed"),
     counts(
         "bytes_before_compression",
         |all| all.engine.uncompressed_bytes,
         "bytes of these pieces before they were compressed",
     ),
-    counts("bytes_after_compression", |all| all.engine.compressed_bytes, "and after"),
+    counts(
+        "bytes_after_compression",
+        |all| all.engine.compressed_bytes,
+        "bytes of these pieces after compression",
+    ),
     counts(
         "bytes_incompressible",
         |all| all.engine.incompressible_bytes,
-        "bytes compressed that did not get short enough, and went as they are",
+        "bytes whose compression saved too little, sent uncompressed",
     ),
     counts(
         "strategy_violations",
         |all| all.engine.violations,
-        "peers for which the strategy chose what no frame may hold, and fifo went on",
+        "peers whose strategy built an invalid frame and was replaced by fifo",
     ),
     counts(
         "messages_unexpected",
         |all| all.engine.unexpected,
-        "messages that came before their receive",
+        "messages that arrived before their receive was posted",
     ),
     most(
         "unexpected_bytes_most",
         |all| all.engine.unexpected_bytes_max as u64,
-        "the most bytes of them held at once, since the beginning",
+        "maximum bytes of unexpected messages held at once",
     ),
 ];
 
@@ -551,19 +543,19 @@ const OF_MESSAGES: usize = 13;
 static CATEGORIES: [Category; 3] = [
     Category {
         name: "settings",
-        meaning: "what users may set, by the environment",
+        meaning: "settings from environment variables",
         settings: 0..settings::ALL.len(),
         counters: 0..0,
     },
     Category {
         name: "progress",
-        meaning: "who polls, sleeps, computes and copies, and how long",
+        meaning: "polls, sleeps, computations and copies, with their times",
         settings: 0..0,
         counters: 0..OF_PROGRESS,
     },
     Category {
         name: "messages",
-        meaning: "what becomes of messages: frames, packets, credit, compression",
+        meaning: "messages: frames, packets, credit, compression",
         settings: 0..0,
         counters: OF_PROGRESS..OF_PROGRESS + OF_MESSAGES,
     },
@@ -580,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_sees_what_is_counted_while_it_has_the_counter_started() {
+    fn session_counts_only_while_its_counter_is_started() {
         let mut watch = Watch::new(&COUNTERS[0]);
         assert_eq!(watch.read(&counted(10)), 0);
         watch.start(&counted(10)).unwrap();

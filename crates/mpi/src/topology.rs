@@ -43,7 +43,7 @@ pub struct Neighbours {
     pub sources: Vec<(u32, i32)>,
     /// Edges that lead away: destination and weight.
     pub destinations: Vec<(u32, i32)>,
-    /// Whether the weights mean anything.
+    /// True if the weights were given.
     pub is_weighted: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Edge {
     pub source: u32,
     /// To this one.
     pub destination: u32,
-    /// What it weighs.
+    /// Weight of the edge.
     pub weight: i32,
 }
 
@@ -83,7 +83,7 @@ impl Cart {
         &self.dims
     }
 
-    /// Which dimensions are rings.
+    /// True for each periodic dimension.
     pub fn periods(&self) -> &[bool] {
         &self.periods
     }
@@ -93,7 +93,7 @@ impl Cart {
         self.dims.iter().product()
     }
 
-    /// Where a rank, which is below the size, lies.
+    /// Returns the coordinates of a rank, which is below the size.
     pub fn coordinates(&self, rank: u32) -> Vec<u32> {
         let mut rest = rank;
         let mut coordinates = vec![0; self.dims.len()];
@@ -104,7 +104,7 @@ impl Cart {
         coordinates
     }
 
-    /// Who lies there; a ring is entered again at its other end.
+    /// Returns the rank at these coordinates; periodic dimensions wrap around.
     ///
     /// # Errors
     /// `MPI_ERR_ARG` for a coordinate outside a dimension that is no ring.
@@ -122,7 +122,7 @@ impl Cart {
         Ok(rank)
     }
 
-    /// Who lies `displacement` steps before and behind a rank in one dimension, if anyone.
+    /// Returns the ranks `displacement` steps before and after a rank in one dimension, if they exist.
     ///
     /// # Errors
     /// `MPI_ERR_ARG` for a direction that is no dimension.
@@ -148,7 +148,7 @@ impl Cart {
         Ok((at(-i64::from(displacement)), at(i64::from(displacement))))
     }
 
-    /// Who has whom for a neighbour.
+    /// Adjacency of the processes.
     fn graph(&self) -> place::Graph {
         let steps = (0..self.size()).flat_map(|rank| {
             let next = move |axis: usize| self.shift(rank, axis as i32, 1).ok()?.1;
@@ -195,7 +195,7 @@ impl Graph {
         Ok(Self { index: unsigned(index), edges: unsigned(edges) })
     }
 
-    /// Where the neighbours of each node end.
+    /// End of each node's neighbours in the list of edges.
     pub fn index(&self) -> &[u32] {
         &self.index
     }
@@ -205,7 +205,7 @@ impl Graph {
         &self.edges
     }
 
-    /// Who has whom for a neighbour.
+    /// Adjacency of the processes.
     fn graph(&self) -> place::Graph {
         let size = self.index.len() as u32;
         let edges = |node: u32| self.neighbours(node).iter().map(move |&other| (node, other, 1));
@@ -283,7 +283,7 @@ impl Comm {
         Ok(order.get(self.rank() as usize).copied())
     }
 
-    /// As [`Comm::map_grid`], in a graph.
+    /// [`Comm::map_grid`] for a graph.
     ///
     /// # Errors
     /// When not initialised.
@@ -366,7 +366,7 @@ impl Comm {
         self.arrange_as(rank, mine)
     }
 
-    /// As [`Comm::arrange_neighbours`], where edges may be told by any process (collective).
+    /// [`Comm::arrange_neighbours`] for edges that any process may give (collective).
     ///
     /// # Errors
     /// As [`Comm::split`].
@@ -400,7 +400,7 @@ impl Comm {
         }
     }
 
-    /// How many bytes each process tells (collective).
+    /// Gathers the number of bytes that each process contributes (collective).
     fn lengths(&self, mine: usize) -> Result<Vec<u64>> {
         let mine = (mine as u64).to_le_bytes();
         let all = exchange::allgather(self, Operation::DistGraphCreate, mine)?;
@@ -431,7 +431,7 @@ impl Neighbours {
         bytes
     }
 
-    /// What a process of a communicator of `size` told.
+    /// Decodes the contribution of a process of a communicator of `size`.
     fn parse(bytes: &[u8], size: u32) -> Option<Self> {
         let (&is_weighted, rest) = bytes.split_last()?;
         let (count, rest) = rest.split_first_chunk::<4>()?;
@@ -488,8 +488,8 @@ fn order_at(homes: &[(u32, u32)], graph: &place::Graph) -> Vec<u32> {
     before.iter().filter_map(|&host| taken[host as usize].pop()).collect()
 }
 
-/// Fills in the dimensions that are zero, so that the grid has `nodes` processes and these dimensions
-/// are as close to each other as they can be, the larger first (MPI-5.0 §8.5.2).
+/// Fills in the dimensions that are zero, so that the grid has `nodes` processes. The new dimensions are as close
+/// to each other as possible, the larger first (MPI-5.0 §8.5.2).
 ///
 /// # Errors
 /// `MPI_ERR_DIMS` for a negative dimension, or where those given do not divide the number.
@@ -545,7 +545,7 @@ fn closest_factors(number: u32, count: usize) -> Vec<u32> {
 struct Search {
     divisors: Vec<u32>,
     best: Vec<u32>,
-    /// How many more factors are tried.
+    /// Number of factors still to try.
     budget: u32,
 }
 
@@ -603,10 +603,10 @@ fn no_topology(kind: &str) -> Error {
     Error::new(ErrorClass::Topology, format!("comm: the communicator is no {kind}"))
 }
 
-/// How many factors are tried at most for the dimensions of a grid.
+/// Maximum number of factors to try for the dimensions of a grid.
 const SEARCH_MAX: u32 = 1 << 20;
 
-/// How many bytes of neighbours every process takes in where ranks are to be reordered.
+/// Maximum bytes of adjacency that every process gathers to reorder ranks.
 const TOLD_MAX: u64 = 8 << 20;
 
 #[cfg(test)]

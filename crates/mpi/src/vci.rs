@@ -1,10 +1,9 @@
-//! VciSet: communications of a process side by side, each with an engine, links and a lock of its own, in which communicators
-//! lie by their number, so that threads that use different ones share nothing (Zambre, Chandramowlishwaran, Balaji,
-//! "How I learned to stop worrying about user-visible endpoints and love MPI", 2020: what they call virtual
-//! communication interfaces).
+//! Virtual communication interfaces (VCIs). Each VCI has its own engine, links and lock. Communicators are assigned
+//! by number, so that threads on different VCIs share nothing (Zambre, Chandramowlishwaran, Balaji, "How I learned to
+//! stop worrying about user-visible endpoints and love MPI", 2020).
 //!
-//! A thread that waits polls its own vci, and a call that names requests of several asks each. So there are no more vcis
-//! than a rank has cores: where there are, nothing is gained but by threads that send to themselves.
+//! A waiting thread polls its own VCI. A call with requests of several VCIs polls each. A process has at most as many
+//! VCIs as it has cores: more would help only threads that send to themselves.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -16,11 +15,11 @@ use progress::{Policy, Progress};
 use crate::Result;
 use crate::process::{self, Process, ThreadLevel};
 
-/// One of a process's vcis.
+/// One of a process's VCIs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vci(u8);
 
-/// Where a communicator lies, which is known when its context is.
+/// VCI of a communicator, known as soon as its context is.
 #[derive(Default)]
 pub(crate) struct Place {
     vci: AtomicU8,
@@ -39,7 +38,7 @@ impl Place {
         self.vci.store(vci.0, Ordering::Relaxed);
     }
 
-    /// What its messages go by.
+    /// The progress engine that carries its messages.
     #[inline]
     pub fn progress(&self) -> Result<&'static Progress> {
         match self.progress.get() {
@@ -66,7 +65,7 @@ impl fmt::Debug for Place {
 pub struct VciSet(u8);
 
 impl Vci {
-    /// That of `MPI_COMM_WORLD`, of communicators across sites, and of all that belongs to none.
+    /// The VCI of `MPI_COMM_WORLD`, of communicators across sites, and of everything without a communicator.
     pub const FIRST: Self = Self(0);
 
     /// Its number, from 0.
@@ -81,7 +80,7 @@ impl Vci {
         Self((number % VCIS_MAX) as u8)
     }
 
-    /// Where a communicator lies by its context, whose processes these are: all of them find the same.
+    /// Returns the VCI of a communicator from its context and processes, the same on all of them.
     pub(crate) fn of(
         process: &Process,
         context: u64,
@@ -135,7 +134,7 @@ impl VciSet {
     }
 }
 
-/// How many rank 0 wants.
+/// Number of VCIs that rank 0 requests.
 pub(crate) fn wanted(level: ThreadLevel, policy: &Policy) -> std::result::Result<usize, String> {
     let text = settings::VCIS.text();
     match text.trim() {

@@ -8,7 +8,7 @@ pub(super) struct Blocks {
     pub sizes: Vec<u64>,
 }
 
-/// Where each block lies: at multiples of one count, or at displacements of their own.
+/// Placement of blocks: at multiples of one count, or at individual displacements.
 #[derive(Clone, Copy)]
 pub(super) enum Placement {
     Uniform(i64),
@@ -158,7 +158,7 @@ impl Blocks {
         Ok(blocks.end())
     }
 
-    /// What this process has for itself.
+    /// The block from this process to itself.
     pub fn own(&self, rank: u32) -> Region {
         let rank = rank as usize;
         let start: u64 = self.sizes[..rank].iter().sum();

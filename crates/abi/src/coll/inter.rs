@@ -9,7 +9,7 @@ fn groups(comm: &Call) -> Result<&Groups> {
     comm.halves().ok_or_else(mpi::inter::not_inter)
 }
 
-/// What this process is where `root` is the argument: `MPI_ROOT`, `MPI_PROC_NULL` or a rank of the other group.
+/// Role of this process by the argument `root`: `MPI_ROOT`, `MPI_PROC_NULL` or a rank of the other group.
 fn role(comm: &Call, root: c_int) -> Result<Role> {
     let remote = &groups(comm)?.remote;
     match u32::try_from(root) {
@@ -68,7 +68,7 @@ fn tell(
     Ok(())
 }
 
-/// What a process does that takes no part in an operation.
+/// Makes the empty collective of a process that takes no part in an operation.
 fn idle(comm: Call, operation: Operation) -> Collective {
     comm.tell(|| Told::new(operation, None, None, None));
     comm.bytes(Schedule::default(), Region::empty(), Region::empty())
@@ -298,7 +298,7 @@ pub(super) unsafe fn reduce_scatter(
     Ok(this.planned(Arc::new(schedule), buffers))
 }
 
-/// How many processes this call's own counts are for: the whole group, or this one of two.
+/// Number of processes in the counts of this call: the group, or the local group of an intercommunicator.
 pub(super) fn local_size(comm: &Call) -> u32 {
     comm.halves().map_or(comm.size(), |groups| groups.local.len() as u32)
 }

@@ -33,7 +33,7 @@ fn shape_of(operation: Operation, operands: Operands) -> Shape {
     Shape { element, commutes, is_exact, in_place, ..shape }
 }
 
-/// What all reductions take: checked, and the buffers' memory.
+/// Checked arguments of a reduction, and the memory of its buffers.
 pub(super) struct Reduction {
     pub comm: Call,
     pub datatype: Cow<'static, Datatype>,
@@ -111,7 +111,7 @@ impl Reduction {
         }
     }
 
-    /// What overlaps with its gaps may still do well.
+    /// Checks that the data do not overlap. Buffers that overlap only in gaps of the datatype are valid.
     #[cold]
     fn check_data_distinct(&self, input: (&Region, usize), output: (&Region, usize)) -> Result<()> {
         let data = |(whole, count): (&Region, usize)| {

@@ -1,4 +1,4 @@
-//! Where the spans of schedules lie in memory, and how what lies there is combined.
+//! Memory of a schedule's spans, and reductions on it.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use datatype::{Datatype, Op, Reducer};
 use memory::Region;
 use plan::{Buffer, Span};
 
-/// How a schedule's spans lie in memory.
+/// Memory layout of a schedule's spans.
 #[derive(Debug)]
 pub(super) enum Memory {
     /// Units are as they travel, one behind the other.
@@ -30,15 +30,15 @@ pub(super) struct Packed {
 /// what each takes, or negative.
 #[derive(Debug)]
 pub struct Elements {
-    /// What the caller hands in; empty in place.
+    /// The caller's send buffer; empty in place.
     pub input: Region,
-    /// What the caller gets.
+    /// The caller's receive buffer.
     pub output: Region,
     /// The elements' type.
     pub datatype: Cow<'static, Datatype>,
     /// Its handle, for functions of the application.
     pub handle: u64,
-    /// How elements combine.
+    /// The reduction operation.
     pub op: Op,
 }
 
@@ -93,7 +93,7 @@ impl Memory {
         }
     }
 
-    /// How packed units combine.
+    /// Reduction of packed units.
     #[inline]
     pub fn reducer(&self) -> Option<Reducer> {
         match self {
@@ -110,8 +110,8 @@ impl Memory {
         }
     }
 
-    /// Whether a step on so many units takes so short a time that others may wait for the core meanwhile. A
-    /// function of the application may take any.
+    /// True if a step on `units` units is short enough to run under the worker's lock. A reduction function of the
+    /// application may take any time.
     #[inline]
     pub fn is_brief(&self, units: u64) -> bool {
         let is_foreign = matches!(self, Self::Elements(Elements { op: Op::User { .. }, .. }));
@@ -170,7 +170,7 @@ impl Elements {
         }
     }
 
-    /// Where element `index` has its address, in bytes from the beginning of a buffer of `len` bytes.
+    /// Offset of element `index` in bytes from the beginning of a buffer of `len` bytes.
     fn place(&self, len: usize, index: u64) -> isize {
         let (lower, true_extent) = self.datatype.true_extent();
         let extent = self.datatype.extent().1;
@@ -210,7 +210,7 @@ impl Elements {
         self.op.apply(&from, &to, input.len as usize, &self.datatype, self.handle);
     }
 
-    /// How they combine, if the operation is the standard's and their stream is as they lie in memory.
+    /// Returns the reduction kernel, if the operation is predefined and the elements are contiguous.
     fn reducer(&self) -> Option<Reducer> {
         let Op::Predefined(op) = self.op else { return None };
         let is_dense = self.datatype.extent() == (0, self.datatype.size() as isize);
@@ -230,7 +230,7 @@ impl Elements {
     }
 }
 
-/// What is copied or combined under the worker's lock at most: a microsecond's work.
+/// Maximum bytes copied or reduced under the worker's lock: about 1 µs of work.
 const BRIEF_BYTES: u64 = 4 << 10;
 
 /// Temporaries are aligned as the application's memory is, as far as vector instructions care.

@@ -11,7 +11,7 @@ use super::{Collective, Running};
 use crate::Result;
 
 impl<C: Deref<Target = Collective>> Running<C> {
-    /// Whether all operands of a span together are combined so soon that others may wait for the core meanwhile.
+    /// True if all operands of a span together are few enough to be combined under the worker's lock.
     #[inline]
     pub(super) fn is_brief_to_combine(&self, to: Span) -> bool {
         let Collective { schedule, memory, .. } = &*self.collective;
@@ -100,7 +100,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         Ok(())
     }
 
-    /// Where the result goes, and in temporaries.
+    /// Combines a part of all operands into `to`, with temporaries for partial results.
     fn combine_many(&self, own: Span, at: u64, to: Span) -> Result<()> {
         let Collective { schedule, memory, .. } = &*self.collective;
         let mut temporaries = self.temporaries.clone();
@@ -144,7 +144,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
 struct Operands<'a> {
     own: &'a [u8],
     shm_coll: &'a ShmColl,
-    /// Where the part begins in what others have posted.
+    /// Offset of the part in the posted data.
     at: usize,
 }
 
@@ -202,7 +202,7 @@ impl Operands<'_> {
     }
 }
 
-/// How many combinations there are at once.
+/// Maximum number of partial results at once.
 fn depth(order: &[Fold]) -> usize {
     let (mut used, mut most) = (0, 0);
     for fold in order {

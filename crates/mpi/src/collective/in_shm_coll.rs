@@ -66,7 +66,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     #[cold]
     fn go_without(&mut self, worker: &mut Worker, error: &io::Error) {
-        let message = format!("no memory for the segment shared with the ranks of this node: {error}");
+        let message =
+            format!("no memory for the segment shared with the ranks of this node: {error}");
         self.failure = Some(Error::new(ErrorClass::NoMem, message));
         let comm = &self.collective.call.comm;
         let own = comm.peer(comm.rank());

@@ -94,7 +94,7 @@ pub fn peek_all(handles: &[Cell<Handle>]) -> Result<Vec<Peeked>> {
     Ok(all)
 }
 
-/// What [`peek_all`] sees of a request.
+/// State of a request as [`peek_all`] reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peeked {
     /// Null, or persistent and not started.
@@ -126,7 +126,7 @@ pub fn wait_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) 
     })
 }
 
-/// As [`wait_all`], where there are several vcis.
+/// [`wait_all`] for several VCIs.
 #[cold]
 fn wait_all_in_vcis(
     process: &Process,
@@ -144,7 +144,7 @@ fn wait_all_in_vcis(
     })
 }
 
-/// Whether all requests have ended; only then are they reported, as by [`wait_all`].
+/// True if all requests have completed; only then are they reported, as by [`wait_all`].
 ///
 /// # Errors
 /// As [`wait`].
@@ -245,7 +245,7 @@ pub fn wait_some(
     some(handles, most, true, report)
 }
 
-/// As [`wait_some`], without waiting. The answer is whether any is active; none may be reported.
+/// [`wait_some`] without waiting. Returns true if any request is active; possibly none is reported.
 ///
 /// # Errors
 /// As [`wait`].
@@ -301,7 +301,7 @@ struct List<'a> {
     /// The vcis that can tell of their ends; none of them means the first.
     vcis: VciSet,
     is_checked: bool,
-    /// Whether any is active, once they have been checked.
+    /// Checks the requests; true if any is active.
     is_active: bool,
 }
 
@@ -526,12 +526,12 @@ fn vcis_of(process: &Process, vci: Vci, handle: Handle) -> Result<VciSet> {
     Ok(VciSet::NONE.with(vci))
 }
 
-/// Whether the end of a request that is kept in the first table shows only where each vci has been asked.
+/// True if the completion of a request in the first table depends on every VCI.
 fn is_of_all_vcis(handle: Handle) -> Result<bool> {
     REQUESTS.of(Vci::FIRST).lock().find(handle).map(|kept| kept.request.is_of_all_vcis())
 }
 
-/// Whether a request counts in calls that wait for any of several.
+/// True if calls that wait for one of several requests wait for this one.
 fn is_active(handle: Handle) -> Result<bool> {
     match Named::of(handle) {
         Named::Null => Ok(false),
@@ -542,8 +542,8 @@ fn is_active(handle: Handle) -> Result<bool> {
     }
 }
 
-/// The end of the request behind a handle, once, if it is there, as far as the core of a vci tells, which is that of an
-/// operation; with it the request is gone, unless it can be started again.
+/// Takes the result of a request if it has completed, as far as this VCI's worker knows. The request is then freed
+/// unless it is persistent. For an engine operation the VCI must be its own.
 #[inline(always)]
 fn end((vci, worker): (Vci, &mut Worker), handle: Handle) -> Result<Option<Ended>> {
     match Named::of(handle) {

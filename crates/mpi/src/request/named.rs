@@ -1,5 +1,5 @@
-//! What the handle of a request says: where it is, and that of an operation of the engine's which it is, so that nothing
-//! stands between the two but the engine's lock.
+//! Decoding of request handles. The handle of an engine operation contains its identifier, so that no table is needed
+//! between the two.
 
 use engine::OpId;
 use progress::{Progress, Worker};
@@ -11,16 +11,16 @@ use crate::table::{self, Handle, Kind, MAX_OBJECTS};
 use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
-/// What a handle says, which may name no request.
+/// Contents of a handle; the request may not exist.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Named {
     /// `MPI_REQUEST_NULL`.
     Null,
-    /// Complete from the beginning.
+    /// Complete when it was started.
     Done(Done),
     /// An operation of the engine's.
     Operation(NamedOperation),
-    /// Kept in the table of a vci, or nowhere.
+    /// A request in the table of a VCI, if it exists.
     Stored(Vci),
 }
 

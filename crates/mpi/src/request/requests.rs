@@ -1,5 +1,4 @@
-//! The requests of a process that the library keeps behind their handles: all but operations of the engine, whose handles
-//! say which they are, and what was complete when it began.
+//! The table of requests. Engine operations and requests complete at once need no entry: their handles contain all.
 
 use super::Request;
 use crate::ErrorClass;
