@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_packed_is_tried_less_and_less_and_what_can_always() {
+    fn incompressible_data_are_tried_less_and_less_and_others_always() {
         let (mut compression, mut counters) = (Compression::default(), Counters::default());
         let zeros = Region::owned(64 << 10);
         let word =

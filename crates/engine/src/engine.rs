@@ -132,7 +132,7 @@ pub struct Counters {
     pub uncompressed_bytes: u64,
     /// Their bytes after compression, without headers.
     pub compressed_bytes: u64,
-    /// Bytes that compression was tried on in vain.
+    /// Bytes that compression was tried on without gain.
     pub incompressible_bytes: u64,
     /// Peers for which the strategy broke a rule and `fifo` took over.
     pub violations: u64,

@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_left_is_copied_when_earlier_copies_make_room() {
+    fn sent_frames_are_copied_when_earlier_copies_make_room() {
         let mut replay_buffer = ReplayBuffer::default();
         (0..4).for_each(|token| keep(&mut replay_buffer, token));
         let copies = [0, 1, 2].map(|token| replay_buffer.copy(FrameToken(token), 250));
@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_again_is_copied_when_it_has_left_again() {
+    fn resent_frames_are_copied_when_they_have_left_again() {
         let mut replay_buffer = ReplayBuffer::default();
         (0..2).for_each(|token| keep(&mut replay_buffer, token));
         assert_eq!([0, 1].map(|token| replay_buffer.copy(FrameToken(token), 100)), [true, false]);

@@ -268,7 +268,7 @@ impl Victim {
         }
     }
 
-    /// Checks that the honest peer's links carry frames both ways, and acknowledge what ack.
+    /// Checks that the honest peer's links carry frames both ways, and acknowledge received frames.
     fn assert_unharmed(&mut self) {
         let peer = peer_id(HONEST);
         let data = Region::owned(8);

@@ -350,8 +350,8 @@ pub fn split(bytes: u64, links: &[(&Cost, u64)]) -> Vec<u64> {
     loop {
         let shares = fill(bytes, links, &used, best);
         let others = (0..links.len()).filter(|&at| used[at] && at != best);
-        let vain = others.filter(|&at| shares[at] < least).min_by_key(|&at| shares[at]);
-        match vain {
+        let too_small = others.filter(|&at| shares[at] < least).min_by_key(|&at| shares[at]);
+        match too_small {
             Some(at) => used[at] = false,
             None => return shares,
         }

@@ -76,9 +76,9 @@ proptest! {
         let most = host.compressed_max(&cost, bytes, queue_ns, false);
         prop_assert!(most == 0 || (bytes / 8..=bytes * 95 / 100 + 1).contains(&most), "{most}");
         if most > 0 {
-            let packed_ns = queue_ns.max(bytes * host.compress_ps_per_byte / 1000);
-            let unpacked_ns = bytes * host.decompress_ps_per_byte / 1000;
-            let with_ns = packed_ns + cost.busy_ns(most) + unpacked_ns;
+            let compression_ns = queue_ns.max(bytes * host.compress_ps_per_byte / 1000);
+            let decompression_ns = bytes * host.decompress_ps_per_byte / 1000;
+            let with_ns = compression_ns + cost.busy_ns(most) + decompression_ns;
             prop_assert!(with_ns <= queue_ns + cost.busy_ns(bytes), "{with_ns} ns");
         }
         let later = host.compressed_max(&cost, bytes, queue_ns + 1000, false);

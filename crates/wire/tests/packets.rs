@@ -69,11 +69,11 @@ fn lengths_match_the_constants() {
     let eager = lengths(&|to| packet::emit_eager(to, &header, Some(1), 0));
     let data = lengths(&|to| packet::emit_data(to, 1, 2, 0));
     let rts_data = lengths(&|to| packet::emit_rts_data(to, 1, 2, 0));
-    let packed = [
+    let compressed = [
         lengths(&|to| packet::emit_compressed_data(to, 1, 2, 3, 0)),
         lengths(&|to| packet::emit_compressed_rts_data(to, 1, 2, 3, 0)),
     ];
-    assert_eq!(packed, [packet::COMPRESSED_LEN; 2]);
+    assert_eq!(compressed, [packet::COMPRESSED_LEN; 2]);
     assert_eq!((eager, data, rts_data), (packet::EAGER_LEN, packet::DATA_LEN, packet::DATA_LEN));
     let controls = [
         lengths(&|to| packet::emit_rts(to, &header, 1, 2, RndvKind::Get(3))),
@@ -116,8 +116,8 @@ enum Owned {
     Finish(u32),
     Credit(u32),
     Arrived(u32, bool),
-    Greeting(Incarnation, u32, bool),
-    Parted(Incarnation, u32),
+    Resume(Incarnation, u32, bool),
+    LinkDown(Incarnation, u32),
 }
 
 fn owned() -> impl Strategy<Value = Owned> {
@@ -144,8 +144,8 @@ fn owned() -> impl Strategy<Value = Owned> {
         any::<u32>().prop_map(Owned::Credit),
         any::<(u32, bool)>().prop_map(|(frames, prompt)| Owned::Arrived(frames, prompt)),
         (link(), any::<(u32, bool)>())
-            .prop_map(|(link, (frames, keeps))| Owned::Greeting(link, frames, keeps)),
-        (link(), any::<u32>()).prop_map(|(link, frames)| Owned::Parted(link, frames)),
+            .prop_map(|(link, (frames, keeps))| Owned::Resume(link, frames, keeps)),
+        (link(), any::<u32>()).prop_map(|(link, frames)| Owned::LinkDown(link, frames)),
     ]
 }
 
@@ -193,10 +193,10 @@ impl Owned {
             Self::Finish(op) => Packet::Fin { op: *op },
             Self::Credit(bytes) => Packet::Credit { bytes: *bytes },
             Self::Arrived(frames, prompt) => Packet::Ack { frames: *frames, prompt: *prompt },
-            Self::Greeting(link, frames, keeps) => {
+            Self::Resume(link, frames, keeps) => {
                 Packet::Resume { link: *link, frames: *frames, keeps: *keeps }
             }
-            Self::Parted(link, frames) => Packet::LinkDown { link: *link, frames: *frames },
+            Self::LinkDown(link, frames) => Packet::LinkDown { link: *link, frames: *frames },
         }
     }
 
@@ -213,8 +213,8 @@ impl Owned {
             | Self::Finish(_)
             | Self::Credit(_)
             | Self::Arrived(..)
-            | Self::Greeting(..)
-            | Self::Parted(..) => 0,
+            | Self::Resume(..)
+            | Self::LinkDown(..) => 0,
         }
     }
 }
@@ -242,23 +242,23 @@ fn emit_all(frame: &[Owned]) -> Vec<u8> {
                 bytes.extend(payload);
             }
             Owned::PackedData(receiver, offset, len, payload) => {
-                let packed = payload.len() as u32;
-                packet::emit_compressed_data(&mut bytes, *receiver, *offset, *len, packed);
+                let compressed = payload.len() as u32;
+                packet::emit_compressed_data(&mut bytes, *receiver, *offset, *len, compressed);
                 bytes.extend(payload);
             }
             Owned::PackedAhead(sequence, offset, len, payload) => {
-                let packed = payload.len() as u32;
-                packet::emit_compressed_rts_data(&mut bytes, *sequence, *offset, *len, packed);
+                let compressed = payload.len() as u32;
+                packet::emit_compressed_rts_data(&mut bytes, *sequence, *offset, *len, compressed);
                 bytes.extend(payload);
             }
             Owned::Take(op) => packet::emit_grant(&mut bytes, *op),
             Owned::Finish(op) => packet::emit_fin(&mut bytes, *op),
             Owned::Credit(credit) => packet::emit_credit(&mut bytes, *credit),
             Owned::Arrived(frames, prompt) => packet::emit_ack(&mut bytes, *frames, *prompt),
-            Owned::Greeting(link, frames, keeps) => {
+            Owned::Resume(link, frames, keeps) => {
                 packet::emit_resume(&mut bytes, *link, *frames, *keeps);
             }
-            Owned::Parted(link, frames) => packet::emit_link_down(&mut bytes, *link, *frames),
+            Owned::LinkDown(link, frames) => packet::emit_link_down(&mut bytes, *link, *frames),
         }
     }
     bytes

@@ -71,7 +71,7 @@ mod tests {
     use crate::{Config, Engine, OpId, Outcome, Selector};
 
     #[test]
-    fn what_names_no_operation_with_a_note_is_recognised() {
+    fn invalid_identifiers_are_recognised() {
         let mut engine = Engine::new(Config::new(2));
         let (noted, other) = (receive(&mut engine), receive(&mut engine));
         engine.note(noted, 7);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn who_forgets_an_operation_does_not_know_it_any_more() {
+    fn a_released_operation_loses_its_note() {
         let mut engine = Engine::new(Config::new(2));
         let op = receive(&mut engine);
         engine.note(op, 7);

@@ -41,7 +41,7 @@ pub struct SimulatedLink {
     pub free_ns: u64,
     pub last_arrival_ns: u64,
     pub late_ns: u64,
-    pub swallows: bool,
+    pub drops_frames: bool,
     pub delivered: u64,
 }
 
@@ -223,7 +223,7 @@ impl Network {
             1 => self.lose(b, a, link),
             2 => self.cut_link(a, b, link),
             _ => {
-                self.swallow(a, b, link);
+                self.drop_frames(a, b, link);
                 for ((rank, peer), delay_ns) in ends.into_iter().zip([0, 4_000_000_000]) {
                     let connection = self.direction(rank, peer).links[link].connection;
                     self.schedule(delay_ns, Event::LinkDown(rank, peer, link, connection));
@@ -258,7 +258,7 @@ impl Network {
         if simulated.state != LinkState::Open {
             return self.cut_link(from, to, link);
         }
-        if !std::mem::replace(&mut simulated.swallows, true) {
+        if !std::mem::replace(&mut simulated.drops_frames, true) {
             for (rank, peer) in [(from, to), (to, from)] {
                 let connection = self.direction(rank, peer).links[link].connection;
                 let delay = self.random.below(200_000) as u64;
@@ -269,7 +269,7 @@ impl Network {
 
     /// Number of links that carry frames in both directions between two processes.
     pub fn links(&mut self, a: usize, b: usize) -> usize {
-        let carries = |link: &SimulatedLink| link.state == LinkState::Open && !link.swallows;
+        let carries = |link: &SimulatedLink| link.state == LinkState::Open && !link.drops_frames;
         let of = |direction: &Direction| direction.links.iter().map(carries).collect::<Vec<_>>();
         let both = of(self.direction(a, b)).into_iter().zip(of(self.direction(b, a)));
         both.filter(|carries| *carries == (true, true)).count()
@@ -294,9 +294,9 @@ impl Network {
 
     /// Drops all later frames over a link silently; for half a minute both processes check the
     /// clock.
-    pub fn swallow(&mut self, a: usize, b: usize, link: usize) {
+    pub fn drop_frames(&mut self, a: usize, b: usize, link: usize) {
         for (from, to) in [(a, b), (b, a)] {
-            self.direction(from, to).links[link].swallows = true;
+            self.direction(from, to).links[link].drops_frames = true;
             for tick in 0..600 {
                 self.schedule(tick * TICK_NS, Event::Tick(from));
             }
@@ -399,7 +399,7 @@ impl Network {
                 self.settle(rank);
                 continue;
             }
-            assert!(shape.capabilities.remote_read, "a fetch over a link that has none");
+            assert!(shape.capabilities.remote_read, "a remote read over a link that has none");
             let delay = shape.latency_ns + remote_read.remote.len * 1000 / shape.bytes_per_us;
             let (id, remote, local) = (remote_read.id, remote_read.remote, remote_read.local);
             self.schedule(delay, Event::RemoteReadDone { rank, id, remote, from, local });
@@ -559,8 +559,8 @@ impl Network {
         let sender = self.direction(from, to).links[link];
         let receiver = self.direction(to, from).links[link];
         // A sender that has reconnected may have an end that still reads earlier frames.
-        let is_over =
-            sender.connection == connection && (sender.state == LinkState::Cut || sender.swallows);
+        let is_over = sender.connection == connection
+            && (sender.state == LinkState::Cut || sender.drops_frames);
         let is_read = receiver.connection == connection && receiver.state == LinkState::Open;
         let broken = &mut self.direction(from, to).broken;
         // A connection delivers nothing after a lost frame.
@@ -742,7 +742,7 @@ impl SimulatedLink {
         free_ns: 0,
         last_arrival_ns: 0,
         late_ns: 0,
-        swallows: false,
+        drops_frames: false,
         delivered: 0,
     };
 }

@@ -3,16 +3,19 @@
 use engine::{SendMode, strategy};
 use wire::Capabilities;
 
-use super::{AHEAD, NEAR, Network, Random, SLOW, Send, Shape};
+use super::{LONG_ROUND_TRIP, NEAR, Network, Random, SLOW, Send, Shape};
 
 /// Frames of every kind, from working engines.
 pub fn corpus() -> Vec<Vec<u8>> {
-    let fetch = Capabilities { remote_read: true, ..NEAR.capabilities };
+    let remote_read = Capabilities { remote_read: true, ..NEAR.capabilities };
     let mut frames = Vec::new();
-    let fetched = Shape { capabilities: fetch, remote_read_works: true, ..NEAR };
-    for (shape, strategy) in
-        [(NEAR, "aggregate"), (AHEAD, "aggregate"), (fetched, "aggregate"), (SLOW, "compress")]
-    {
+    let readable = Shape { capabilities: remote_read, remote_read_works: true, ..NEAR };
+    for (shape, strategy) in [
+        (NEAR, "aggregate"),
+        (LONG_ROUND_TRIP, "aggregate"),
+        (readable, "aggregate"),
+        (SLOW, "compress"),
+    ] {
         let strategy = || strategy::named(strategy).expect("a known name");
         let mut network = Network::with_strategy(1, 2, shape, &strategy);
         network.record = Some(Vec::new());

@@ -93,7 +93,7 @@ pub const GREETED: Shape =
     Shape { capabilities: Capabilities { reopens: true, ..NEAR.capabilities }, ..NEAR };
 
 /// A link on which a round trip takes long.
-pub const AHEAD: Shape = Shape {
+pub const LONG_ROUND_TRIP: Shape = Shape {
     latency_ns: 100_000,
     capabilities: Capabilities { rts_data_max: 6000, ..NEAR.capabilities },
     ..NEAR
@@ -118,8 +118,8 @@ pub const TWO_LINKS: Shape = Shape {
 pub const AHEAD_TWO_LINKS: Shape = Shape {
     links: 2,
     jitter_ns: 300_000,
-    capabilities: Capabilities { replay: true, ..AHEAD.capabilities },
-    ..AHEAD
+    capabilities: Capabilities { replay: true, ..LONG_ROUND_TRIP.capabilities },
+    ..LONG_ROUND_TRIP
 };
 
 /// A link with little initial credit.
@@ -127,9 +127,9 @@ pub const GRANTED: Shape = Shape {
     capabilities: Capabilities {
         credit_bytes: 2 << 10,
         credit_wanted: 40 << 10,
-        ..AHEAD.capabilities
+        ..LONG_ROUND_TRIP.capabilities
     },
-    ..AHEAD
+    ..LONG_ROUND_TRIP
 };
 
 /// A link with hardly any credit for unexpected messages.
@@ -189,14 +189,14 @@ pub const PASSED: Shape = Shape {
         replay: true,
         copies: false,
         passes: true,
-        ..AHEAD.capabilities
+        ..LONG_ROUND_TRIP.capabilities
     },
     other: Some(Other {
         latency_ns: 100_000,
         bytes_per_us: 10,
-        capabilities: Capabilities { replay: true, ..AHEAD.capabilities },
+        capabilities: Capabilities { replay: true, ..LONG_ROUND_TRIP.capabilities },
     }),
-    ..AHEAD
+    ..LONG_ROUND_TRIP
 };
 
 pub const ALL: [Shape; 14] = [
@@ -205,7 +205,7 @@ pub const ALL: [Shape; 14] = [
     FETCH,
     FETCH_REFUSED,
     TWO_LINKS,
-    AHEAD,
+    LONG_ROUND_TRIP,
     AHEAD_TWO_LINKS,
     GRANTED,
     SCARCE,

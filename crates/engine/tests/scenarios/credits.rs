@@ -4,14 +4,14 @@ use engine::{Counters, Outcome, Selector, SendMode, strategy};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD, AHEAD_TWO_LINKS, ALL, BUDGET_BYTES, FETCH, GRANTED, NEAR, Network, Random, Receive,
-    SCARCE, SCARCE_TWO_LINKS, Send, Shape, TWO_LINKS, for_seeds,
+    AHEAD_TWO_LINKS, ALL, BUDGET_BYTES, FETCH, GRANTED, LONG_ROUND_TRIP, NEAR, Network, Random,
+    Receive, SCARCE, SCARCE_TWO_LINKS, Send, Shape, TWO_LINKS, for_seeds,
 };
 
 #[test]
 fn data_before_the_cts_are_charged_and_credited_back() {
-    let mut network = Network::new(0, 2, AHEAD);
-    let credit = AHEAD.capabilities.credit_bytes;
+    let mut network = Network::new(0, 2, LONG_ROUND_TRIP);
+    let credit = LONG_ROUND_TRIP.capabilities.credit_bytes;
     for round in 0..20 {
         for tag in 0..10 {
             network.send(0, 1, tag, 6000);
@@ -87,7 +87,7 @@ fn all_peers_out_of_credit_at_once_bring_everything_to_late_receivers() {
     const SIZE: usize = 4;
     for_seeds(400, |seed| {
         let mut random = Random::new(!seed);
-        let shape = random.pick(&[NEAR, TWO_LINKS, AHEAD, AHEAD_TWO_LINKS, GRANTED]);
+        let shape = random.pick(&[NEAR, TWO_LINKS, LONG_ROUND_TRIP, AHEAD_TWO_LINKS, GRANTED]);
         let mut network = Network::new(seed, SIZE, shape);
         let all = || (0..SIZE).flat_map(|a| (0..SIZE).map(move |b| (a, b)));
         let pairs: Vec<_> = all().filter(|(from, to)| from != to).collect();
@@ -255,7 +255,7 @@ fn short_messages_beyond_the_credit_do_not_wait_for_their_receive() {
 fn every_short_length_is_granted_and_no_long_one() {
     let eager_max = NEAR.capabilities.eager_max;
     for (bytes, count) in [(0, 400), (1, 400), (eager_max, 100), (eager_max + 1, 100)] {
-        for shape in [NEAR, FETCH, AHEAD, TWO_LINKS] {
+        for shape in [NEAR, FETCH, LONG_ROUND_TRIP, TWO_LINKS] {
             let mut network = Network::with_budget(bytes as u64, 2, shape, 1 << 20);
             let sends: Vec<_> = (0..count).map(|tag| network.send(0, 1, tag, bytes)).collect();
             network.run();

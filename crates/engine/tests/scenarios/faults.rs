@@ -5,8 +5,8 @@ use engine::{Outcome, Selector};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD, AHEAD_TWO_LINKS, ALL, Content, Fates, Handle, NEAR, Network, Other, Program, Random,
-    SCARCE_TWO_LINKS, SLOW_TWO_LINKS, Shape, TWO_KINDS, TWO_LINKS, for_seeds,
+    AHEAD_TWO_LINKS, ALL, Content, Fates, Handle, LONG_ROUND_TRIP, NEAR, Network, Other, Program,
+    Random, SCARCE_TWO_LINKS, SLOW_TWO_LINKS, Shape, TWO_KINDS, TWO_LINKS, for_seeds,
 };
 
 #[test]
@@ -64,7 +64,7 @@ fn complete_messages_outlive_their_sender() {
 
 #[test]
 fn complete_rts_data_outlive_their_sender() {
-    let mut network = Network::new(0, 2, AHEAD);
+    let mut network = Network::new(0, 2, LONG_ROUND_TRIP);
     let any = Selector { context: 0, source: None, tag: None };
     for (tag, bytes) in [(4, 100), (1, 6000), (2, 5000), (3, 20_000)] {
         network.send(0, 1, tag, bytes);
@@ -273,7 +273,7 @@ fn a_silent_link_is_detected_by_the_other() {
         network.send(0, 1, 0, 0);
         network.run();
         let link = random.below(2);
-        network.swallow(0, 1, link);
+        network.drop_frames(0, 1, link);
         let mut ends = Vec::new();
         for tag in 0..40 {
             let bytes = random.pick(&[8, 1000, 5000, 30_000]);

@@ -4,8 +4,8 @@ use engine::{Outcome, strategy};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD, AHEAD_TWO_LINKS, NEAR, Network, Program, Random, SCARCE_TWO_LINKS, SLOW, SLOW_TWO_LINKS,
-    Shape, TWO_LINKS, for_seeds,
+    AHEAD_TWO_LINKS, LONG_ROUND_TRIP, NEAR, Network, Program, Random, SCARCE_TWO_LINKS, SLOW,
+    SLOW_TWO_LINKS, Shape, TWO_LINKS, for_seeds,
 };
 
 /// Returns the shape with links that reopen. One end wants that, the other has no reason to.
@@ -16,7 +16,7 @@ const fn reopening(shape: Shape) -> Shape {
 
 const REOPENING: [Shape; 8] = [
     reopening(NEAR),
-    reopening(AHEAD),
+    reopening(LONG_ROUND_TRIP),
     reopening(SLOW),
     reopening(TWO_LINKS),
     reopening(AHEAD_TWO_LINKS),

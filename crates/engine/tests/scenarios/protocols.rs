@@ -4,7 +4,8 @@ use engine::{Outcome, SendMode, strategy};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD, ALL, FETCH, FETCH_REFUSED, NEAR, Network, Receive, Send, Shape, TWO_LINKS, for_seeds,
+    ALL, FETCH, FETCH_REFUSED, LONG_ROUND_TRIP, NEAR, Network, Receive, Send, Shape, TWO_LINKS,
+    for_seeds,
 };
 
 #[test]
@@ -51,7 +52,7 @@ fn short_messages_are_eager_and_long_ones_use_rendezvous() {
 fn a_long_message_with_credit_does_not_wait_for_the_cts() {
     for (bytes, one_way) in [(1025, true), (6000, true), (6001, false), (20_000, false)] {
         let took = |seed| {
-            let mut network = Network::new(seed, 2, AHEAD);
+            let mut network = Network::new(seed, 2, LONG_ROUND_TRIP);
             network.receive(1, Some(0), None, 0);
             network.send(0, 1, 0, 0);
             network.run();
@@ -66,7 +67,7 @@ fn a_long_message_with_credit_does_not_wait_for_the_cts() {
         let took_ns = (0..8).map(took).min().expect("eight seeds");
         // The message and the returned credit; or RTS, CTS and data.
         let trips = if one_way { 1..=2 } else { 3..=4 };
-        let took = (took_ns + AHEAD.latency_ns / 2) / AHEAD.latency_ns;
+        let took = (took_ns + LONG_ROUND_TRIP.latency_ns / 2) / LONG_ROUND_TRIP.latency_ns;
         assert!(trips.contains(&took), "{bytes} bytes took {took_ns} ns");
     }
 }
@@ -75,7 +76,8 @@ fn a_long_message_with_credit_does_not_wait_for_the_cts() {
 fn short_messages_that_skip_the_send_queue_overtake_nothing() {
     let (mut skipped, mut coalesced) = (0, 0);
     for_seeds(40, |seed| {
-        let mut network = Network::new(seed, 2, Shape { depth: 2, bytes_per_us: 100, ..AHEAD });
+        let mut network =
+            Network::new(seed, 2, Shape { depth: 2, bytes_per_us: 100, ..LONG_ROUND_TRIP });
         let receives: Vec<_> = (0..60).map(|_| network.receive(1, Some(0), None, 9000)).collect();
         for tag in 0..60 {
             let bytes = network.random.pick(&[0, 8, 256, 257, 1025, 9000]);
