@@ -1,10 +1,9 @@
 //! Rails: the only place where bytes leave or enter a process.
 //!
-//! A [`Rail`] connects this process with any number of peers over one kind of channel. It moves
-//! frames, whole and in order per peer, and reports what happened as [`Event`]s; it knows nothing of
-//! messages, tags or requests. No method blocks: a rail that cannot take a frame says so, and one
-//! that has nothing to report returns at once. Sleeping is the business of `progress`, which asks
-//! each rail for its descriptors.
+//! A [`Rail`] connects this process with any number of peers over one kind of channel. It carries
+//! frames, whole and in order per peer, and reports [`Event`]s. It knows nothing of messages, tags or
+//! requests. No method blocks: a rail that cannot accept a frame returns [`Post::Full`], and a poll
+//! without events returns at once. `progress` sleeps on the descriptors of its rails.
 
 mod fairness;
 mod fork;
@@ -23,7 +22,7 @@ mod threads;
 
 pub use fork::tell_forked;
 pub use identity::Identity;
-pub use loopback::OwnRail;
+pub use loopback::LoopbackRail;
 pub use precedence::{Thread, poll_when_idle};
 pub use quic::{Inbox, Outbox, QuicBuffers, QuicConfig, QuicNeeds, QuicRail, TrunkConfig};
 pub use rail::{Event, Fault, Neighbours, Post, Rail, RailError, RemoteReader};

@@ -1,4 +1,4 @@
-//! The rail to oneself: messages of a rank to its own rank.
+//! The loopback rail: messages of a rank to its own rank.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,33 +12,33 @@ use crate::rail::{Event, Post, Rail, RailError, RemoteReader};
 
 /// A bounded queue of frames from this process to itself.
 #[derive(Debug)]
-pub struct OwnRail {
+pub struct LoopbackRail {
     rank: PeerId,
     queue: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     opened: bool,
     up: bool,
     refused: bool,
-    /// For a thread that sleeps while another one posts.
-    bell: OwnedFd,
+    /// Eventfd that wakes a sleeping thread when another one posts.
+    eventfd: OwnedFd,
     sleep: Sleep,
 }
 
-/// Whether a thread of the process sleeps on the bell.
+/// State of the thread that sleeps on the eventfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sleep {
     Awake,
     Asleep,
-    Rung,
+    Signalled,
 }
 
-impl OwnRail {
-    /// The rail of process `rank`.
+impl LoopbackRail {
+    /// Creates the loopback rail of process `rank`.
     ///
     /// # Errors
-    /// When the kernel gives no event descriptor.
+    /// The kernel gives no eventfd.
     pub fn new(rank: PeerId) -> Result<Self, RailError> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let failed = |error: rustix::io::Errno| RailError::System {
             call: "eventfd for messages to oneself",
             source: error.into(),
@@ -50,23 +50,23 @@ impl OwnRail {
             opened: false,
             up: false,
             refused: false,
-            bell: bell.map_err(failed)?,
+            eventfd: eventfd.map_err(failed)?,
             sleep: Sleep::Awake,
         })
     }
 
-    /// Wakes the thread that sleeps, if one does.
+    /// Wakes the sleeping thread, if there is one.
     #[inline]
-    fn ring(&mut self) {
+    fn signal(&mut self) {
         if self.sleep == Sleep::Asleep {
-            self.sleep = Sleep::Rung;
+            self.sleep = Sleep::Signalled;
             // The counter was zero, so there is room.
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
         }
     }
 }
 
-impl Rail for OwnRail {
+impl Rail for LoopbackRail {
     fn name(&self) -> &'static str {
         "self"
     }
@@ -80,7 +80,7 @@ impl Rail for OwnRail {
             return Err(RailError::Unreachable("another process".into()));
         }
         self.opened = true;
-        self.ring();
+        self.signal();
         Ok(())
     }
 
@@ -97,12 +97,12 @@ impl Rail for OwnRail {
         bytes.clear();
         bytes.extend_from_slice(&frame.head);
         if let Some(body) = &frame.body {
-            let at = bytes.len();
-            bytes.resize(at + body.region.len(), 0);
-            body.region.read(0, &mut bytes[at..]);
+            let offset = bytes.len();
+            bytes.resize(offset + body.region.len(), 0);
+            body.region.read(0, &mut bytes[offset..]);
         }
         self.queue.push_back(bytes);
-        self.ring();
+        self.signal();
         Post::Done
     }
 
@@ -127,7 +127,7 @@ impl Rail for OwnRail {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.bell.as_fd()]
+        vec![self.eventfd.as_fd()]
     }
 
     fn prepare_sleep(&mut self) -> bool {
@@ -136,9 +136,9 @@ impl Rail for OwnRail {
     }
 
     fn finish_sleep(&mut self) {
-        if std::mem::replace(&mut self.sleep, Sleep::Awake) == Sleep::Rung {
-            // It was rung, so there is something to read.
-            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        if std::mem::replace(&mut self.sleep, Sleep::Awake) == Sleep::Signalled {
+            // The counter is 1, so the read cannot fail.
+            let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
         }
     }
 
@@ -147,7 +147,7 @@ impl Rail for OwnRail {
     }
 }
 
-/// Frames on their way at once.
+/// Maximum number of queued frames.
 const DEPTH: usize = 64;
 
 const CAPABILITIES: Capabilities = Capabilities {

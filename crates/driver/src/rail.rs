@@ -11,133 +11,133 @@ use wire::{Capabilities, Cost, Frame, FrameToken, PeerId, RemoteRegion};
 use crate::readiness_probe::ReadinessProbe;
 use crate::tcp::Refusal;
 
-/// One way to reach peers.
+/// A channel to peers of one kind: this process, shared memory, TCP, QUIC or a simulated network.
 ///
-/// The order of calls for a link: the application's first message to a peer makes `progress` fetch
-/// the peer's address and call [`connect`](Rail::connect); a link opened by the peer appears by
-/// itself. Either way [`Event::Up`] is reported once, before any other event of that peer; after it
-/// frames may be posted, until [`Event::Down`], which is the last event of the link.
+/// Order of calls for a link: the application's first message to a peer makes `progress` look up
+/// the peer's address and call [`connect`](Rail::connect). A link that the peer opens needs no call.
+/// In both cases the rail reports [`Event::Up`] once, before any other event of that peer. Frames may
+/// then be posted until [`Event::Down`], which is the last event of the link.
 pub trait Rail: Send {
     /// A short name for messages and tables: `self`, `shm`, `tcp`, `tcp1`, `sim`.
     fn name(&self) -> &'static str;
 
-    /// What a peer needs to reach this process by this rail: opaque bytes, at most 512, published
-    /// once at start. Contains no secret.
+    /// Returns the address that peers pass to [`connect`](Rail::connect): at most 512 opaque bytes,
+    /// published once at start. It contains no secret.
     fn address(&self) -> Vec<u8>;
 
-    /// Whether its links pass those of the other rail of its kind ([`Capabilities::passes`]): they are opened once
-    /// those carry what is long.
+    /// True if this is the second rail of its kind, whose links overtake those of the first
+    /// ([`Capabilities::passes`]). Its links are opened once the first rail carries long messages.
     fn passes(&self) -> bool {
         false
     }
 
-    /// Begins to open the link to `peer`, whose rail published `address`. Returns at once; a link
-    /// that is already up or on its way is left as it is. [`Event::Up`] or [`Event::Down`] follows.
+    /// Starts to open the link to `peer`, whose rail published `address`, and returns at once. Does
+    /// nothing if the link is up or being opened. [`Event::Up`] or [`Event::Down`] follows.
     ///
     /// # Errors
-    /// When it is known at once that the peer cannot be reached by this rail (another node, a
-    /// malformed address): `progress` then tries the next rail.
+    /// This rail cannot reach the peer (another node, a malformed address). `progress` then tries the
+    /// next rail.
     fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError>;
 
-    /// Ends the link to `peer` at once: it has sent what no rank sends. Nothing more is reported of it,
-    /// not even that it is down.
+    /// Closes the link to `peer` at once, because the peer violated the protocol. The rail reports no
+    /// further event of that link, not even [`Event::Down`].
     fn disconnect(&mut self, peer: PeerId);
 
     /// Hands a frame to an open link. Never blocks. The head is always copied or sent before the
-    /// call returns; the body's memory may still be in use when the answer is [`Post::Held`].
+    /// call returns; the body's memory remains in use if the result is [`Post::Held`].
     fn post(&mut self, peer: PeerId, frame: &Frame) -> Post;
 
-    /// Looks for news on all links, moves posted bytes on, and reports at most a bounded number of
-    /// events to `sink`. Returns whether anything happened.
+    /// Receives on all links, sends posted bytes, and reports a bounded number of events to `sink`.
+    /// Returns true if anything was sent, received or reported.
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool;
 
-    /// What copies from the memory of `peer`; only of links whose capabilities include `pull`.
+    /// Returns the reader of the memory of `peer`, for links whose capabilities include `remote_read`.
     fn remote_reader(&self, _peer: PeerId) -> Option<Arc<dyn RemoteReader>> {
         None
     }
 
-    /// How soon after a short frame the next would find the rail still busy: short messages that follow
-    /// within this time are better gathered in one frame. Zero where a frame costs next to nothing.
+    /// Time the rail is busy with one short frame. Short messages that follow within it are better
+    /// coalesced into one frame. Zero if a frame costs almost nothing.
     fn coalesce_within(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Wakes `peer`, whose rail published what `address` answers, if it sleeps on this rail's descriptors: it was
-    /// left something that is no frame. Whether this rail leads there.
+    /// Wakes `peer` if it sleeps on this rail's descriptors, for something other than a frame, such as data in a
+    /// shared segment. `address` returns the address the peer's rail published. Returns true if this rail reaches `peer`.
     fn wake(&mut self, _peer: PeerId, _address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool {
         false
     }
 
-    /// Tells peers whether this process stands by to send what it has offered. Only of use to rails
-    /// that can pull.
+    /// Tells peers if a thread of this process is polling and can send rendezvous data at once. Only rails with
+    /// remote reads use it.
     fn set_attentive(&mut self, _attentive: bool) {}
 
-    /// Whether `peer` stands by to send the `bytes` it has offered: then asking for them is faster than a pull,
-    /// for two processes copy, one behind the other, in user space. One that sleeps has to be woken first.
+    /// True if `peer` is polling and a CTS for its `bytes` is faster than a remote read: sender and receiver then
+    /// copy in a pipeline, in user space. A sleeping peer would have to be woken first.
     fn is_attentive(&self, _peer: PeerId, _bytes: u64) -> bool {
         false
     }
 
-    /// Whether a peer that is awake was last seen on the core that runs this thread: then spinning keeps
-    /// it from sending what is waited for.
+    /// True if a peer that is awake was last seen on the CPU core of this thread. Spinning would then keep that
+    /// peer from running and sending.
     fn shares_core(&mut self) -> bool {
         false
     }
 
-    /// Whether a peer that is awake was last seen on that core.
+    /// True if a peer that is awake was last seen on CPU core `core`.
     fn has_neighbour_on(&self, _core: u32) -> bool {
         false
     }
 
-    /// The threads of this process may run on the cores that this word names, which is not 0: what neighbours have last
-    /// said of theirs.
+    /// Publishes the CPU affinity of this process, as a non-zero digest `own` of its set of cores. Returns how it
+    /// compares with the affinities that the other processes of this node have published.
     fn compare_cores(&mut self, _own: u64) -> Neighbours {
         Neighbours::default()
     }
 
-    /// Descriptors that become readable when this rail has news (usually one epoll descriptor or a
-    /// doorbell). Stable for the life of the rail.
+    /// Descriptors that become readable when this rail has events: usually one epoll descriptor or an
+    /// eventfd. They stay the same for the life of the rail.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// What sees, without this rail, that something has come for it; from the first call on it is kept up. None where
-    /// nothing comes but by this process's own hand.
+    /// Returns a probe that sees pending input without locking this rail. The rail maintains it from the first call
+    /// on. `None` if no other process sends over this rail.
     fn readiness_probe(&mut self) -> Option<Arc<dyn ReadinessProbe>> {
         None
     }
 
-    /// Announces that this process is about to sleep on the descriptors: from now on peers must ring.
-    /// Returns `false` when there is news already, and the caller must not sleep.
+    /// Announces that this process is about to sleep on the descriptors: peers must signal them from now on.
+    /// Returns false if events are pending; the caller must not sleep then.
     fn prepare_sleep(&mut self) -> bool;
 
-    /// Ends what `prepare_sleep` began; the doorbell is silenced.
+    /// Ends the sleep announced by [`prepare_sleep`](Rail::prepare_sleep) and clears the descriptors.
     fn finish_sleep(&mut self);
 
-    /// Whether everything posted has left this process (on a stream: was accepted by the kernel).
+    /// True if every posted frame has left this process (on TCP: was accepted by the kernel).
     fn is_flushed(&self) -> bool;
 
-    /// Whether nothing is going on that only polls move: everything posted has left, and the rail does nothing of its
-    /// own accord. It may begin such a thing when it is handed a frame, and where it reports a peer's cost.
+    /// True if no work is pending that only [`poll`](Rail::poll) would advance: all posted frames have left, and no
+    /// handshake or measurement is under way. Such work may start when a frame is posted or a cost is reported.
     fn is_at_rest(&self) -> bool {
         self.is_flushed()
     }
 }
 
-/// Processes of this node that a rail leads to and that have told which cores they may run on.
+/// Processes of this node that the rail reaches and that have published their CPU affinity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Neighbours {
-    /// Those that may run on exactly the cores of this process.
+    /// Number of processes with the CPU affinity of this process.
     pub alike: usize,
-    /// Those that may not.
+    /// Number of processes with another CPU affinity.
     pub others: usize,
 }
 
-/// What copies from a peer's memory, by several threads at once and without the rail. It does so, or fails, also when
-/// the link has ended meanwhile.
+/// A reader of a peer's memory, usable by several threads at once and without the rail. After the end of the link, a
+/// read succeeds or returns an error.
 pub trait RemoteReader: Send + Sync {
     /// Copies `local.len()` bytes, starting `offset` bytes into `remote`, into `local`.
     ///
     /// # Errors
-    /// When the system refuses: the engine then asks the peer to send the data instead.
+    /// The system call failed. The engine then asks the peer to send the data instead.
     fn remote_read(
         &self,
         remote: RemoteRegion,
@@ -146,111 +146,111 @@ pub trait RemoteReader: Send + Sync {
     ) -> Result<(), RailError>;
 }
 
-/// What became of a posted frame.
+/// Result of [`Rail::post`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Post {
-    /// Taken; its memory may be reused now.
+    /// The frame was accepted; its memory may be reused now.
     Done,
-    /// Taken; [`Event::Sent`] with the frame's token tells when its memory may be reused.
+    /// The frame was accepted; its memory may be reused after [`Event::Sent`] with the frame's token.
     Held,
-    /// Not taken: the rail is at its depth. [`Event::Room`] tells when to try again.
+    /// The frame was refused, because the link's queue is full. [`Event::Room`] reports when to try again.
     Full,
 }
 
-/// What a rail has to report.
+/// An event that [`Rail::poll`] reports.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The link to a peer is open.
     Up {
-        /// The peer, proved to be who it says.
+        /// The peer, authenticated.
         peer: PeerId,
-        /// What the link can do.
+        /// Capabilities of the link.
         capabilities: Capabilities,
     },
     /// A frame has arrived, whole; frames of one peer arrive in the order they were posted.
     Frame {
-        /// Who posted it.
+        /// Sender of the frame.
         peer: PeerId,
         /// Its bytes, valid during the call.
         bytes: &'a [u8],
     },
-    /// The beginning of a frame has arrived, whose rest its sender is writing. It comes in its turn among the frames of
-    /// its peer.
+    /// The beginning of a frame has arrived, while its sender still writes the rest. It keeps its place in the order
+    /// of the peer's frames.
     Begun {
-        /// Who posted it.
+        /// Sender of the frame.
         peer: PeerId,
-        /// Its first bytes, valid during the call: at least the head, unless that is longer than its first line.
+        /// Its first bytes, valid during the call: at least the head, unless that is longer than one cache line.
         bytes: &'a [u8],
-        /// How many there are in all.
+        /// Length of the whole frame in bytes.
         len: usize,
-        /// To be set by who takes it so: then [`Event::Rest`] brings the other bytes, in order, before anything else
-        /// of this peer but its end. Otherwise [`Event::Frame`] brings the whole.
+        /// Set by the sink to receive the frame in pieces: [`Event::Rest`] then brings the other bytes, in order, before
+        /// any other event of this peer except [`Event::Down`]. Otherwise [`Event::Frame`] brings the whole frame.
         taken: &'a mut bool,
     },
-    /// The next bytes of a frame whose beginning was taken.
+    /// The next bytes of a frame that the sink receives in pieces.
     Rest {
-        /// Who posted it.
+        /// Sender of the frame.
         peer: PeerId,
         /// The bytes, valid during the call.
         bytes: &'a [u8],
     },
     /// The memory of a frame that was [`Post::Held`] may be reused.
     Sent {
-        /// Where it went.
+        /// The peer behind the link.
         peer: PeerId,
         /// The frame's token.
         token: FrameToken,
     },
-    /// A link that was [`Post::Full`] can take frames again.
+    /// A link that returned [`Post::Full`] can accept frames again.
     Room {
         /// The peer behind the link.
         peer: PeerId,
     },
-    /// What an open link costs, as far as the rail knows: told after [`Event::Up`] and when it has changed.
+    /// The rail's estimate of the cost of an open link, reported after [`Event::Up`] and after each change.
     Cost {
         /// The peer behind the link.
         peer: PeerId,
-        /// What is predicted of frames posted from now on.
+        /// Predicted cost of frames posted from now on.
         cost: Cost,
     },
-    /// A stranger was turned away before it could say anything; no link is concerned.
+    /// An unauthenticated peer was refused; no link is affected.
     Refused {
-        /// Where it came from.
+        /// Address of the refused peer.
         from: SocketAddr,
-        /// Why.
+        /// Reason of the refusal.
         reason: Refusal,
     },
-    /// What keeps this rail from doing its work for a while, for the user; told once.
+    /// A shortage or misconfiguration that slows this rail, as text for the user; reported once.
     Hampered {
-        /// What is wrong, and what to do.
+        /// The cause, and the remedy.
         reason: String,
     },
-    /// The link is gone, or could not be opened; nothing more comes from it. One that takes its place comes with a
-    /// later poll: whoever hears of an end acts on it after the report.
+    /// The link is lost, or could not be opened; this is its last event. A replacement link is reported by a later
+    /// poll at the earliest, because the caller handles the end after the poll.
     Down {
         /// The peer behind the link.
         peer: PeerId,
-        /// Why.
+        /// Cause of the end.
         fault: Fault,
     },
 }
 
-/// Why a link ended.
+/// Cause of the end of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The peer closed it in good order.
+    /// The peer closed the link in an orderly way.
     Closed,
     /// The network or the peer's process failed; the text names both ends.
     Lost(String),
-    /// No way to the peer was found; the text says what was tried. Who refuses on a long way may be something in
-    /// between, such as a firewall.
+    /// No connection to the peer could be made; the text lists the attempts. A refusal between sites may come from a
+    /// device in between, such as a firewall.
     Unreachable(String),
-    /// The peer sent bytes that no honest peer sends; the text says which.
+    /// The peer violated the protocol; the text says how.
     Misbehaved(String),
 }
 
 impl Fault {
-    /// What happened, if anything out of order did.
+    /// Returns the description of the failure; `None` for an orderly close.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Closed => None,
@@ -259,16 +259,16 @@ impl Fault {
     }
 }
 
-/// Why a rail could not do what it was asked.
+/// Error of a call to a rail.
 #[derive(Debug, thiserror::Error)]
 pub enum RailError {
-    /// The peer is not to be had by this rail.
+    /// The rail cannot reach the peer.
     #[error("not reachable by this rail: {0}")]
     Unreachable(String),
-    /// The system refused; the text names the call.
+    /// A system call failed.
     #[error("{call}: {source}")]
     System {
-        /// The system call, and what it was for.
+        /// The system call and its purpose.
         call: &'static str,
         /// Its error.
         source: std::io::Error,

@@ -1,31 +1,30 @@
-//! Seeing, without the rail and whoever has it, that something has come.
+//! Probes that see pending input without locking the rail.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{Timespec, epoll};
 
-/// What a thread looks through that must hold nothing others wait for. It outlives the rail, which it keeps from
-/// nothing; what it says is a hint, late by what the rail has just done.
+/// A probe for threads that must not hold a lock others wait for. It may outlive the rail and never disturbs it. Its
+/// answer is a hint: input that the rail is just receiving may still be reported.
 pub trait ReadinessProbe: Send + Sync {
-    /// Whether something has come that the rail has not taken in. Neither waits for anybody nor changes what the rail
-    /// finds.
+    /// True if input has arrived that the rail has not received yet. Neither blocks nor changes what the rail finds.
     fn sees_events(&self) -> bool;
 }
 
-/// Looks at sockets, through an epoll descriptor of its own: the kernel locks one while it reads from it, and none
-/// while nothing is there. Sockets that are closed leave it by themselves.
+/// Probe of sockets, through an epoll descriptor of its own. `epoll_wait` locks a socket only while input is pending
+/// there. The kernel removes closed sockets by itself.
 #[derive(Debug)]
 pub(crate) struct Sockets(OwnedFd);
 
 impl Sockets {
-    /// None where the kernel gives no descriptor.
+    /// Creates a probe without sockets; `None` if the kernel gives no descriptor.
     pub fn new() -> Option<Self> {
         epoll::create(epoll::CreateFlags::CLOEXEC).ok().map(Self)
     }
 
-    /// Looks at another one from now on.
+    /// Adds a socket to the probe.
     pub fn add(&self, socket: impl AsFd) {
-        // Fails only for lack of kernel memory; what comes there is then found by who polls.
+        // Fails only for lack of kernel memory; input on this socket is then found by the next poll of the rail.
         let _ = epoll::add(&self.0, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
     }
 }

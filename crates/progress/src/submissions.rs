@@ -308,7 +308,7 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use driver::OwnRail;
+    use driver::LoopbackRail;
     use engine::{Config, Engine};
 
     use super::*;
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn nothing_is_copied_while_a_copy_waits_for_its_peer() {
-        let rail = OwnRail::new(HERE).expect("an event");
+        let rail = LoopbackRail::new(HERE).expect("an event");
         let engine = Engine::new(Config::new(1));
         let worker = Worker::new(engine, HERE, 1, vec![Box::new(rail)], Box::new(Own));
         let process = Progress::new(worker, Policy::for_node(1, 2)).expect("descriptors");

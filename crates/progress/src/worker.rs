@@ -291,7 +291,7 @@ impl Worker {
             self.shm_colls.push(Arc::clone(shm_coll));
         }
         // Who sleeps already does so for this thread too.
-        !self.lies_down || shm_coll.lock().lie_down()
+        !self.lies_down || shm_coll.lock().begin_sleep()
     }
 
     /// Whether a thread waits for posts.
@@ -303,7 +303,7 @@ impl Worker {
     /// Such a thread has yielded its core to ranks that share it.
     pub(crate) fn even_out(&self, now: Instant) {
         for shm_coll in &self.shm_colls {
-            shm_coll.lock().even_out(now);
+            shm_coll.lock().balance(now);
         }
     }
 
@@ -579,7 +579,7 @@ impl Worker {
             asleep &= station.rail.prepare_sleep();
         }
         for shm_coll in &self.shm_colls {
-            asleep &= shm_coll.lock().lie_down();
+            asleep &= shm_coll.lock().begin_sleep();
         }
         self.lies_down = true;
         asleep
@@ -596,7 +596,7 @@ impl Worker {
             station.skip = 0;
         }
         for shm_coll in &self.shm_colls {
-            shm_coll.lock().get_up();
+            shm_coll.lock().end_sleep();
         }
         self.lies_down = false;
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use driver::OwnRail;
+use driver::LoopbackRail;
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use progress::{Counters, Directory, Policy, Progress, Stage, Task, Worker};
@@ -205,7 +205,7 @@ impl Task for Work {
 
 /// A process alone in its job.
 fn process(policy: Policy) -> Arc<Progress> {
-    let rail = OwnRail::new(PeerId(0)).expect("a rail to itself");
+    let rail = LoopbackRail::new(PeerId(0)).expect("a rail to itself");
     let engine = Engine::new(Config::new(1));
     let worker = Worker::new(engine, PeerId(0), 1, vec![Box::new(rail)], Box::new(Alone));
     Progress::new(worker, policy).expect("descriptors")

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use driver::OwnRail;
+use driver::LoopbackRail;
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Policy, Progress, Worker};
@@ -67,7 +67,7 @@ fn process(policy: Policy) -> Arc<Progress> {
 }
 
 fn worker() -> Worker {
-    let rail = OwnRail::new(HERE).expect("an event");
+    let rail = LoopbackRail::new(HERE).expect("an event");
     Worker::new(Engine::new(Config::new(1)), HERE, 1, vec![Box::new(rail)], Box::new(Own))
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use driver::OwnRail;
+use driver::LoopbackRail;
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Policy, Progress, Worker};
@@ -96,7 +96,7 @@ fn beside<T: Send>(process: &Arc<Progress>, act: impl FnOnce(&Progress) -> T + S
 }
 
 fn process() -> Arc<Progress> {
-    let rail = OwnRail::new(HERE).expect("an event");
+    let rail = LoopbackRail::new(HERE).expect("an event");
     let worker =
         Worker::new(Engine::new(Config::new(2)), HERE, 2, vec![Box::new(rail)], Box::new(Own));
     Progress::new(worker, Policy::for_node(1, 2)).expect("descriptors")

@@ -1,23 +1,20 @@
-//! What a path carries, learned from what arrives, and how much may therefore be under way.
+//! Congestion control: the estimate of a path, and the bytes that may therefore be in flight.
 //!
-//! Made for messages: a burst, then silence, then a burst again. What a path carries does not change by
-//! silence, so nothing is unlearned by it. The rate is measured on trains of packets, however short the
-//! message was: where acknowledgements come in more slowly than the packets had left, the network has set
-//! their pace; where they do not, the path carries at least as much. The greatest of the last rounds is what
-//! the path carries. A train is what left without a pause of the sender's own: one that had nothing to
-//! send, while a word was under way, would pass for a slow path. About once in ten rounds a round leaves a
-//! quarter faster, to find out whether there is more; and so does the first behind a silence, for the queue
-//! that it may make is gone in the next.
+//! The controller is made for messages: bursts separated by silence. Silence does not change what a path carries, so
+//! the estimate does not decay. The delivery rate is measured on packet trains, however short the message. If ACKs
+//! arrive more slowly than the packets left, the network has set the rate; otherwise the path carries at least that
+//! rate. The estimate is the maximum of the last rounds, as in BBR. A train is what left without a pause of the
+//! sender's own: a sender without data would look like a slow path. One round in ten leaves 25 % faster, to probe for
+//! more bandwidth. So does the first round after silence, because the queue it may cause is gone in the next.
 //!
-//! More than is in flight at that rate may be under way, so that late acknowledgements and lost packets do
-//! not stop the sender; the pace, not the window, keeps the queue short: where packets wait it is a little less than
-//! what the path carries, and no less than shows that it carries as much. Packets that are lost now and
-//! then do not say that the path is full. Many do, where a queue stands, and most: then
-//! the sender goes back to seven tenths of what was under way, as CUBIC does, and to the rate that arrived. A queue
-//! alone is no reason, for a flow that fills every buffer would have the path for itself; it only has others
-//! [keep their part](Fairness).
+//! More than one BDP may be in flight, so that late ACKs and lost packets do not stop the sender. The pace, not the
+//! window, keeps the queue short. If packets queue, the pace is a little below the estimate, but high enough to
+//! confirm it. Occasional losses do not mean that the path is full. Many losses with a standing queue do, and so does
+//! a very high loss rate. The sender then reduces its window to 0.7 of the bytes in flight, as CUBIC does, and its
+//! rate to the delivery rate. A queue alone is no reason: a flow that fills every buffer would take the whole path.
+//! It only limits the sender to its [fair share](Fairness).
 //!
-//! Ideas: BBR (Cardwell et al., 2016), packet trains (Jain and Routhier, 1986).
+//! Sources: BBR (Cardwell et al., 2016), packet trains (Jain and Routhier, 1986).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -27,78 +24,77 @@ use wire::Traffic;
 use crate::fairness::{Fairness, ShareSample};
 use crate::loss_pattern::LossPattern;
 
-/// What is known of a path.
+/// Estimate of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Path {
-    /// What it carries, packet headers included but for those of IP and UDP.
+    /// Bandwidth, including packet headers except those of IP and UDP.
     pub bytes_per_s: f64,
-    /// The least round trip.
+    /// Minimum round trip.
     pub round_trip: Duration,
 }
 
 impl Path {
-    /// Whether enough packets for a train pass while one lasts. A lower rate was not measured: a starved job has fallen
-    /// to it, and would not leave it again.
+    /// True if enough packets for a train pass while one lasts. A lower rate is not a measurement: a starved job has
+    /// fallen to it, and would never leave it again.
     fn is_measurable(&self) -> bool {
         let span = 2.0 * self.round_trip.max(TRAIN_MIN).as_secs_f64();
         self.bytes_per_s * span > (TRAIN_PACKETS * PACKET_BYTES) as f64
     }
 }
 
-/// The sender's picture of a path. In: [`handle_sent`](Self::handle_sent), [`handle_ack`](Self::handle_ack)
-/// for each packet and [`handle_acks_end`](Self::handle_acks_end) behind them,
-/// [`handle_loss`](Self::handle_loss), [`handle_drained`](Self::handle_drained). Out:
-/// [`window`](Self::window), [`pace`](Self::pace).
+/// The sender's model of a path. Inputs: [`handle_sent`](Self::handle_sent), [`handle_ack`](Self::handle_ack) for
+/// each packet and [`handle_acks_end`](Self::handle_acks_end) after them, [`handle_loss`](Self::handle_loss),
+/// [`handle_drained`](Self::handle_drained). Outputs: [`window`](Self::window), [`pace`](Self::pace).
 #[derive(Debug)]
 pub(super) struct Model {
     phase: Phase,
     round_trip: Floor,
-    /// What the path carries, in bytes per second, as far as known.
+    /// Estimated bandwidth in bytes per second.
     rate: f64,
-    /// The greatest rates of the last rounds that measured one, the oldest first.
+    /// Rates of the last rounds that measured one, oldest first.
     rates: VecDeque<f64>,
-    /// Bytes that have left, and that were taken for lost.
+    /// Bytes sent, and bytes declared lost.
     sent: u64,
     lost: u64,
     spread: LossPattern,
     queue: Queue,
-    /// Bytes that have arrived.
+    /// Bytes acknowledged.
     delivered: u64,
     in_flight: u64,
-    /// Acknowledgements of late: a train, which left in one piece…
+    /// Recent ACKs of the current train.
     train: VecDeque<Point>,
-    /// …from then on…
+    /// Departure of the first packet of the train.
     train_begin: Option<Instant>,
-    /// …when next to nothing was under way.
-    is_behind_silence: bool,
-    /// Since when there is nothing to send.
+    /// True if almost nothing was in flight when the train began.
+    follows_silence: bool,
+    /// Time since which there is nothing to send.
     drained: Option<Instant>,
-    /// Of the packets that the acknowledgement at hand names: when the newest left, and their bytes.
+    /// Departure of the newest packet in the current ACK frame, and the acknowledged bytes.
     newest: Option<Instant>,
     arriving: u64,
-    /// When the last echo left.
-    echoed: Option<Instant>,
+    /// Departure of the last tail duplicate.
+    duplicated: Option<Instant>,
     round: Round,
-    /// Of rounds before, as far as that was under way at once: what arrived, and what was taken for lost.
+    /// Acknowledged and lost bytes of recent rounds, up to one BDP.
     lately: (u64, u64),
-    /// For how long packets waited in the network in the last round.
+    /// Queueing delay of the last round.
     waited: Duration,
-    /// No more than this is under way since the path was full; grows with every round.
+    /// Limit of bytes in flight since the path was full; grows with every round.
     ceiling: Option<f64>,
     mtu: u64,
-    /// What is left to others.
+    /// Limit that leaves other flows their share.
     fairness: Fairness,
-    /// What was known from before.
+    /// Estimate of earlier jobs.
     known: Option<Path>,
-    /// What was last told.
+    /// Estimate last reported.
     told: Option<Path>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// What the path carries is not known: twice as much each round, until the rate stops growing.
+    /// The bandwidth is unknown: the window doubles each round until the rate stops growing (BBR startup).
     Startup { window: f64, best: f64, stalled: u8 },
-    /// It is known. Rounds since the last one that left faster.
+    /// The bandwidth is known. `rounds` counts from the last faster round.
     Cruise { rounds: u8 },
 }
 
@@ -107,14 +103,14 @@ enum Phase {
 struct Point {
     at: Instant,
     delivered: u64,
-    /// When the newest packet left of those acknowledged.
+    /// Departure of the newest packet it acknowledges.
     sent: Instant,
 }
 
-/// From the moment when something leaves until it has arrived.
+/// A round: from the departure of a packet to its acknowledgement.
 #[derive(Debug, Default)]
 struct Round {
-    /// Ends when something has arrived that left later than this.
+    /// The round ends when a packet that left later is acknowledged.
     begin: Option<Instant>,
     arrived: u64,
     lost: u64,
@@ -122,13 +118,13 @@ struct Round {
     most_in_flight: u64,
     least_round_trip: Option<Duration>,
     most_round_trip: Option<Duration>,
-    /// The greatest measured rate, and whether the network had set it.
+    /// Maximum measured rate, and if the network had set it.
     rate: f64,
     is_network_rate: bool,
 }
 
 impl Model {
-    /// A path of which something may be known from before.
+    /// Creates the model of a path, with the estimate of earlier jobs if there is one.
     pub fn new(known: Option<Path>) -> Self {
         let known = known.filter(Path::is_measurable);
         let phase = match known {
@@ -148,11 +144,11 @@ impl Model {
             in_flight: 0,
             train: VecDeque::new(),
             train_begin: None,
-            is_behind_silence: false,
+            follows_silence: false,
             drained: None,
             newest: None,
             arriving: 0,
-            echoed: None,
+            duplicated: None,
             round: Round::default(),
             lately: (0, 0),
             waited: Duration::ZERO,
@@ -164,14 +160,14 @@ impl Model {
         }
     }
 
-    /// What was learned, once something was.
+    /// Returns the measured estimate, once there is one.
     pub fn path(&self) -> Option<Path> {
         let round_trip = self.round_trip.least()?;
         let is_learned = !self.rates.is_empty() && matches!(self.phase, Phase::Cruise { .. });
         is_learned.then_some(Path { bytes_per_s: self.rate, round_trip })
     }
 
-    /// What was seen of the traffic, rate and round trip apart.
+    /// Returns the traffic statistics other than rate and round trip.
     pub fn traffic(&self) -> Traffic {
         let queue =
             self.path().map_or(0.0, |path| path.bytes_per_s * self.queue.longest.as_secs_f64());
@@ -179,12 +175,12 @@ impl Model {
         seen.with_stretches(self.spread.counted())
     }
 
-    /// What was learned, or else was known from before.
+    /// Returns the measured estimate, or else that of earlier jobs.
     pub fn known(&self) -> Option<Path> {
         self.path().or(self.known)
     }
 
-    /// What was learned, if it differs from what was last told.
+    /// Returns the measured estimate if it differs from the one last reported.
     pub fn lesson(&mut self) -> Option<Path> {
         let path = self.path()?;
         let differs = |told: Path| {
@@ -196,24 +192,24 @@ impl Model {
         is_new.then(|| *self.told.insert(path))
     }
 
-    /// Bytes that may be under way.
+    /// Returns the congestion window in bytes.
     pub fn window(&self) -> u64 {
         let window = match self.phase {
             Phase::Startup { window, .. } => window,
             Phase::Cruise { .. } => {
-                let window = WINDOW_GAIN * self.carried_at_once() + self.rate * LATE.as_secs_f64();
+                let window = WINDOW_GAIN * self.bdp() + self.rate * LATE.as_secs_f64();
                 window.min(self.ceiling.unwrap_or(f64::MAX))
             }
         };
         (window as u64).clamp(WINDOW_MIN_PACKETS * self.mtu, WINDOW_MAX)
     }
 
-    /// Bytes that are under way.
+    /// Returns the number of bytes in flight.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// At which rate to send, in bytes per second.
+    /// Returns the pacing rate in bytes per second.
     pub fn pace(&self) -> f64 {
         let pace = match self.phase {
             Phase::Startup { window, .. } => {
@@ -230,16 +226,16 @@ impl Model {
         pace.min(most).clamp(RATE_MIN, RATE_MAX)
     }
 
-    /// Something has left that will be acknowledged.
+    /// Records a sent ack-eliciting packet.
     pub fn handle_sent(&mut self, now: Instant, bytes: u64) {
         let drained = self.drained.take();
-        let is_silent = self.in_flight as f64 <= self.carried_at_once() / SILENCE;
+        let is_silent = self.in_flight as f64 <= self.bdp() / SILENCE;
         let begins = |since| is_silent || now.saturating_duration_since(since) > PAUSE;
         if self.in_flight == 0 || drained.is_some_and(begins) {
-            // Acknowledgements from before say nothing of the train that begins.
+            // ACKs of earlier packets say nothing about the new train.
             self.train.clear();
             self.train_begin = Some(now);
-            self.is_behind_silence = is_silent;
+            self.follows_silence = is_silent;
         }
         self.sent += bytes;
         self.spread.look(self.sent, self.lost.div_ceil(self.mtu));
@@ -248,19 +244,19 @@ impl Model {
         self.round.begin.get_or_insert(now);
     }
 
-    /// There is nothing more to send for now.
+    /// Records that nothing is left to send.
     pub fn handle_drained(&mut self, now: Instant) {
         self.drained.get_or_insert(now);
     }
 
-    /// Something has left that says nothing of the path when it arrives: it has let others go first.
-    pub fn handle_echo(&mut self, now: Instant) {
-        self.echoed = Some(now);
+    /// Records a sent tail duplicate. Its ACK is not measured, because it waited for other data.
+    pub fn handle_duplicate(&mut self, now: Instant) {
+        self.duplicated = Some(now);
     }
 
-    /// A packet has arrived.
+    /// Records an acknowledged packet.
     pub fn handle_ack(&mut self, sent: Instant, bytes: u64) {
-        if self.echoed == Some(sent) {
+        if self.duplicated == Some(sent) {
             return;
         }
         self.arriving += bytes;
@@ -268,7 +264,7 @@ impl Model {
         self.newest = Some(self.newest.map_or(sent, |newest| newest.max(sent)));
     }
 
-    /// All packets that an acknowledgement names have been handled; so much is still under way.
+    /// Completes an ACK frame; `in_flight` bytes remain in flight.
     pub fn handle_acks_end(&mut self, now: Instant, in_flight: u64) {
         self.in_flight = in_flight;
         let Some(sent) = self.newest.take() else { return };
@@ -298,29 +294,29 @@ impl Model {
         }
     }
 
-    /// Packets are taken for lost.
+    /// Records bytes declared lost.
     pub fn handle_loss(&mut self, bytes: u64) {
         self.in_flight = self.in_flight.saturating_sub(bytes);
         self.round.lost += bytes;
         self.lost += bytes;
     }
 
-    /// The network has marked packets instead of dropping them.
+    /// Records an ECN congestion mark.
     pub fn handle_mark(&mut self) {
         self.round.is_marked = true;
     }
 
-    /// Nothing has arrived for so long that the path must have failed, or be another one.
+    /// Handles persistent congestion: the path has failed or has changed.
     pub fn handle_collapse(&mut self) {
         self.back_off();
     }
 
-    /// The longest packet has changed.
+    /// Sets the maximum packet size.
     pub fn set_mtu(&mut self, bytes: u16) {
         self.mtu = bytes.into();
     }
 
-    /// Leaves to others what is theirs, where packets wait for so long in the network.
+    /// Updates the fair-share limit from the queueing delay.
     fn share(&mut self, now: Instant, waits: Duration) {
         let sight = ShareSample {
             least: self.least(),
@@ -356,7 +352,7 @@ impl Model {
         if is_network_rate {
             self.round.rate = self.round.rate.max(rate);
         } else if rate > self.rate * AS_FAST {
-            // The path carries what it was given, or all that it was believed to carry.
+            // The path carries the rate it was given, or the estimate if that is higher.
             self.round.rate = self.round.rate.max(rate.max(self.rate));
         }
         if let Phase::Startup { .. } = self.phase {
@@ -372,7 +368,7 @@ impl Model {
         if is_congested {
             self.handle_congestion(&round);
         } else if round.rate > 0.0 {
-            // One train that comes bundled does not make a path much faster.
+            // A single train that arrives compressed must not raise the estimate much.
             self.rates.push_back(round.rate.min(self.rate * RISE_MAX));
             if self.rates.len() > RATES {
                 self.rates.pop_front();
@@ -386,7 +382,7 @@ impl Model {
     }
 
     fn go_on(&mut self, round: &Round, has_risen: bool) {
-        let was_busy = round.most_in_flight as f64 > self.carried_at_once() / 2.0;
+        let was_busy = round.most_in_flight as f64 > self.bdp() / 2.0;
         match &mut self.phase {
             Phase::Startup { best, stalled, .. } => {
                 if round.rate > *best * GROWING {
@@ -400,11 +396,11 @@ impl Model {
                 }
             }
             Phase::Cruise { rounds } if was_busy => {
-                // Where there was more, there may be more yet.
+                // After a rise there may be still more bandwidth: probe again.
                 *rounds = if has_risen { 0 } else { (*rounds + 1) % CYCLE };
                 if let Some(ceiling) = self.ceiling {
-                    let grown = ceiling + self.carried_at_once() / REGROWTH_ROUNDS;
-                    let is_over = grown > WINDOW_GAIN * self.carried_at_once();
+                    let grown = ceiling + self.bdp() / REGROWTH_ROUNDS;
+                    let is_over = grown > WINDOW_GAIN * self.bdp();
                     self.ceiling = (!is_over).then_some(grown);
                 }
             }
@@ -412,9 +408,9 @@ impl Model {
         }
     }
 
-    /// Whether a round has shown that the path is full: more is lost than now and then, and packets have waited before
-    /// that; or so much is that nothing else explains it. A round may be as short as the repeats of what was lost in the
-    /// one before, so that what is lost counts beside all that was lately under way.
+    /// True if the round shows a full path: the loss rate is high and packets have queued, or the loss rate is very
+    /// high. A round may be as short as the retransmissions of the one before, so the losses of recent rounds count
+    /// too.
     fn is_congested(&self, round: &Round) -> bool {
         let (arrived, lost) = (self.lately.0 + round.arrived, self.lately.1 + round.lost);
         let share = lost as f64 / ((arrived + lost) as f64).max(1.0);
@@ -423,10 +419,10 @@ impl Model {
         round.is_marked || is_many && (waited > QUEUE_MIN || share > LOST_MOST)
     }
 
-    /// What has arrived and what was lost lately, with this round.
+    /// Returns the acknowledged and lost bytes of recent rounds including this one.
     fn with_lately(&self, round: &Round) -> (u64, u64) {
         let (arrived, lost) = (self.lately.0 + round.arrived, self.lately.1 + round.lost);
-        let part = (self.carried_at_once() / ((arrived + lost) as f64).max(1.0)).min(1.0);
+        let part = (self.bdp() / ((arrived + lost) as f64).max(1.0)).min(1.0);
         ((arrived as f64 * part) as u64, (lost as f64 * part) as u64)
     }
 
@@ -436,20 +432,19 @@ impl Model {
             Phase::Startup { .. } if !round.is_network_rate => self.rate = self.rate.max(arrived),
             Phase::Startup { .. } => self.rate = round.rate,
             Phase::Cruise { .. } if round.is_network_rate => {
-                self.rate = round.rate.clamp(self.rate * BACK_OFF, self.rate) * GIVE_WAY;
+                self.rate = round.rate.clamp(self.rate * BACK_OFF, self.rate) * YIELD;
             }
-            Phase::Cruise { .. } => self.rate *= GIVE_WAY,
+            Phase::Cruise { .. } => self.rate *= YIELD,
         }
-        // Greater rates are of another time.
+        // Older and higher rates are obsolete.
         self.rates.clear();
         self.rates.push_back(self.rate);
-        self.ceiling =
-            Some((round.most_in_flight as f64 * BACK_OFF).max(self.carried_at_once() / 2.0));
+        self.ceiling = Some((round.most_in_flight as f64 * BACK_OFF).max(self.bdp() / 2.0));
         self.phase = Phase::Cruise { rounds: 1 };
     }
 
     fn back_off(&mut self) {
-        self.ceiling = Some(self.carried_at_once() / 2.0);
+        self.ceiling = Some(self.bdp() / 2.0);
         self.phase = Phase::Cruise { rounds: 1 };
     }
 
@@ -457,17 +452,17 @@ impl Model {
         self.rates.iter().copied().fold(RATE_MIN, f64::max)
     }
 
-    /// Bytes under way that keep the path busy.
-    fn carried_at_once(&self) -> f64 {
+    /// Returns the BDP in bytes.
+    fn bdp(&self) -> f64 {
         self.rate * self.least().as_secs_f64()
     }
 
-    /// Whether what leaves is the first behind a silence: nothing of the train has arrived.
+    /// True for the first packets after silence: none of the train was acknowledged yet.
     fn is_first(&self) -> bool {
-        self.is_behind_silence && self.train.is_empty()
+        self.follows_silence && self.train.is_empty()
     }
 
-    /// Whether packets wait in the network: they did in the last round, and as far as is known in this one.
+    /// True if packets queue in the network: in the last round, and so far in this one.
     fn has_queue(&self) -> bool {
         let has_heard = self.round.least_round_trip.is_some();
         let waits =
@@ -475,7 +470,7 @@ impl Model {
         waits > self.least() / 8
     }
 
-    /// How long packets have waited in the network in a round; what the hosts are late does not count.
+    /// Returns the queueing delay of a round, without the lateness of the hosts.
     fn queue_of(&self, round: &Round) -> Duration {
         let least = self.least();
         round.least_round_trip.unwrap_or(least).saturating_sub(least + QUEUE_MIN)
@@ -486,11 +481,11 @@ impl Model {
     }
 }
 
-/// For how long packets have waited in the network, by acknowledgements: the least of some in a row, for hosts answer late.
+/// Longest queueing delay, as the minimum over several consecutive ACKs, because hosts acknowledge late.
 #[derive(Clone, Copy, Debug, Default)]
 struct Queue {
     longest: Duration,
-    /// Of those in a row, and how many they are.
+    /// Minimum of the current series, and its length.
     least: Duration,
     count: u8,
 }
@@ -507,7 +502,7 @@ impl Queue {
     }
 }
 
-/// The least of the last minute or two.
+/// Windowed minimum over one to two minutes.
 #[derive(Clone, Copy, Debug)]
 struct Floor {
     before: Option<Duration>,
@@ -538,70 +533,70 @@ impl Floor {
     }
 }
 
-/// An unknown path is first tried with so much.
+/// Initial window of an unknown path, in bytes.
 const WINDOW_FIRST: f64 = 65_536.0;
-/// …which leaves within such a time.
+/// Time within which the initial window leaves.
 const BURST: Duration = Duration::from_micros(500);
 const RATE_FIRST: f64 = 1_000_000.0;
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(10);
-/// Nothing is nearer.
+/// Lower bound of the round trip.
 const ROUND_TRIP_MIN: Duration = Duration::from_micros(10);
 const STARTUP_GAIN: f64 = 2.0;
-/// A rate that does not grow by so much in a round has been reached…
+/// Startup ends when the rate grows by less than this factor per round…
 const GROWING: f64 = 1.2;
-/// …when that is so for so many rounds.
+/// …for this many rounds.
 const STALLED_MAX: u8 = 2;
 
-/// A difference that is worth telling.
+/// Relative difference that is worth a report.
 const TELLING: f64 = 0.05;
 
 const PROBE_GAIN: f64 = 1.25;
-/// More than [`AS_FAST`]: what leaves so still confirms the rate.
+/// Pace while packets queue; above [`AS_FAST`], so that it still confirms the rate.
 const DRAIN_GAIN: f64 = 0.95;
-/// Rounds from one that leaves faster to the next.
+/// Rounds from one faster round to the next.
 const CYCLE: u8 = 10;
-/// Rounds of which the greatest rate counts.
+/// Number of rounds in the maximum filter.
 const RATES: usize = 12;
 
-/// What a train takes at least, as it arrives and as the path was believed to carry it: processes are woken
-/// late, and acknowledge late, by a millisecond or three, which is to be little beside it.
+/// Minimum duration of a train, both as it arrives and at the estimated rate. Processes are woken late and
+/// acknowledge late by 1 to 3 ms, which must be small in comparison.
 const TRAIN_MIN: Duration = Duration::from_millis(6);
 const TRAIN_PACKETS: u64 = 24;
-/// Who had nothing to send for so long begins another train: the pause was not the network's.
+/// Pause without data after which a new train begins: the pause was not caused by the network.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Such a part of what the path carries at once is next to nothing.
+/// Divisor of the BDP below which almost nothing is in flight.
 const SILENCE: f64 = 8.0;
 const TRAIN_POINTS: usize = 512;
-/// The longest of Ethernet's.
+/// Maximum packet size on Ethernet.
 const PACKET_BYTES: u64 = 1472;
-/// Arriving so much more slowly than leaving is the network's doing.
+/// Ratio of arrival to departure time from which on the network has set the rate.
 const SLOWER: f64 = 1.03;
-/// A train that left so fast, by what is believed, and was not held up, confirms the belief.
+/// Fraction of the estimate that a train must reach to confirm it.
 const AS_FAST: f64 = 0.9;
-/// A path becomes so much faster in a round, at most.
+/// Maximum rise of the estimate per round.
 const RISE_MAX: f64 = 1.25;
-/// A rate that is so much greater than before has risen.
+/// Ratio to the previous estimate that counts as a rise.
 const RISEN: f64 = 1.08;
 
-/// A share of lost packets beyond which the path is full where packets wait…
+/// Loss rate above which the path is full if packets queue…
 const LOST_MAX: f64 = 0.03;
-/// …if there are so many of them: of a message of 64 KB three are lost by chance now and then where one in a hundred is…
+/// …given at least this many lost packets: at 1 % random loss, a message of 64 KB sometimes loses three…
 const LOST_PACKETS_MIN: u64 = 6;
-/// …and beyond which it is where none waits, for a buffer may be too short to show it.
+/// …and above which it is full without a queue, because a short buffer may not show one.
 const LOST_MOST: f64 = 0.1;
-/// Waiting for less may be the host's doing.
+/// Queueing delay below which the hosts may be the cause.
 const QUEUE_MIN: Duration = Duration::from_micros(1500);
-/// Acknowledgements in a row that a queue delays: some dozen packets.
+/// Consecutive ACKs that a queue must delay: a few dozen packets.
 const QUEUE_ACKS: u8 = 8;
 const BACK_OFF: f64 = 0.7;
-/// Part of its rate that a sender keeps where the path is full: others are to have room to grow.
-const GIVE_WAY: f64 = 0.85;
-/// Rounds until what may be under way has grown by what the path carries at once.
+/// Part of its rate that a sender keeps on a full path, so that other flows can grow.
+const YIELD: f64 = 0.85;
+/// Rounds in which the ceiling grows by one BDP.
 const REGROWTH_ROUNDS: f64 = 64.0;
 
-/// What may be under way, in parts of what the path carries at once…
+/// Congestion window in BDPs…
 const WINDOW_GAIN: f64 = 1.6;
-/// …and behind acknowledgements that are so late.
+/// …plus a reserve for late ACKs.
 const LATE: Duration = Duration::from_millis(4);
 const WINDOW_MIN_PACKETS: u64 = 16;
 const WINDOW_MAX: u64 = 256 << 20;

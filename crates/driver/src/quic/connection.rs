@@ -1,131 +1,131 @@
-//! One connection: what leaves on it, when, and what arrives.
+//! One connection: transmission, timing and reception.
 //!
-//! Frames wait in the outbox and are given to the connection as they may leave: at the pace and within the
-//! window that the model of the path allows. Acknowledgements, probes and whatever else the protocol needs
-//! leave in any case.
+//! Frames wait in the outbox. They enter the stream when they may leave, at the pace and within the congestion window
+//! of the path model. Acknowledgements, probes and other protocol packets leave at once.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quinn_proto::{Connection, ReadError, StreamId, Transmit, VarInt, WriteError};
+use quinn_proto::{ReadError, StreamId, Transmit, VarInt, WriteError};
 use wire::PeerId;
 
-use super::controller::SharedGate;
+use super::controller::SharedController;
 use super::frames::{Inbox, Outbox};
-use super::keepalive::{Signs, Vigil};
+use super::keepalive::{Keepalive, Signs};
 use super::pacer::Pacer;
 use super::settings::KEEP_ALIVE;
-use super::tail_duplicate::{self, Heard, Tail};
+use super::tail_duplicate::{self, Reassembly, Tail};
 use crate::rail::Fault;
 
-/// Where packets leave: a socket.
+/// Destination of packets: a socket.
 pub(super) trait Outlet {
-    /// Whether a batch waits for room; then nothing leaves before it.
+    /// True if a batch waits for room in the socket; nothing leaves before it.
     fn is_stuck(&self) -> bool;
 
-    /// Packets of so many bytes that leave at once.
+    /// Number of packets of `packet_len` bytes that may leave in one batch.
     fn batch_max(&self, packet_len: usize) -> usize;
 
-    /// Sends a batch; false when there was no room for it, and it waits.
+    /// Sends a batch. False if the socket has no room; the batch then waits.
     fn send(&mut self, transmit: Transmit, contents: &mut Vec<u8>) -> bool;
 }
 
-/// What a connection is for.
+/// Stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// This process has opened it to reach `peer`; the protocol's handshake is under way.
+    /// This process opens it to reach `peer`; the QUIC handshake is under way.
     Dialled { peer: PeerId },
-    /// This process has said hello to `peer`, whose verdict is awaited.
-    Asked { peer: PeerId },
-    /// Somebody has opened it, and has not said hello yet.
-    Strange,
+    /// This process has sent its hello to `peer` and awaits the verdict.
+    HelloSent { peer: PeerId },
+    /// Another process has opened it and has not sent its hello yet.
+    Accepted,
     /// It is the link to `peer`.
     Open { peer: PeerId },
-    /// It is closed, and lingers until the other end knows.
+    /// It is closed, and remains until the other end has drained.
     Closing,
 }
 
 /// A connection of the rail.
-pub(super) struct Line {
-    pub connection: Connection,
-    /// By which of the rail's sockets.
+pub(super) struct Connection {
+    pub protocol: quinn_proto::Connection,
+    /// Index of its socket among the rail's.
     pub socket: usize,
     pub stage: Stage,
-    pub gate: SharedGate,
-    /// The stream that carries the frames both ways, once it is there.
+    pub controller: SharedController,
+    /// Bidirectional stream of the frames, once it is open.
     pub stream: Option<StreamId>,
     pub outbox: Outbox,
     pub inbox: Inbox,
-    /// What has been read of the word that is awaited.
+    /// Partial hello or verdict.
     pub word: Vec<u8>,
-    /// The stream may have something to read.
+    /// True if the stream may have data to read.
     pub readable: bool,
-    /// Waits to be read, or to be served: in the rail's lists.
+    /// Membership in the rail's work lists.
     pub listed: Listed,
-    /// Why the link ends, once all that has arrived was shown.
+    /// Cause of the end of the link, reported after all received frames.
     pub ending: Option<Fault>,
-    /// When it is given up unless it has become a link, on the rail's clock.
+    /// Time on the rail's clock at which the connection is given up unless it has become a link.
     pub deadline: Duration,
-    /// Somebody on the way has said that the peer is not there; until when it may show the contrary.
+    /// Set after an ICMP error: the time by which the peer must send something, and the datagrams received before.
     pub doubted: Option<(Instant, u64)>,
-    /// The earliest entry in the rail's list of timers.
+    /// Earliest entry in the rail's timer queue.
     pub timer: Option<Instant>,
-    /// Whether the peer is so far that frames are kept, for the link to be opened anew.
-    pub is_far: bool,
-    vigil: Vigil,
-    /// The datagrams that had come at the last look that found more, and when that was.
+    /// True for a WAN peer: unacknowledged frames are kept, and the link can be reopened.
+    pub is_wan: bool,
+    keepalive: Keepalive,
+    /// Number of datagrams received at the last increase, and its time.
     heard: (u64, Instant),
-    /// One packet is to leave in any case, for the peer to answer.
-    knocks: bool,
+    /// True if one packet must leave in any case, for the peer to acknowledge.
+    probes: bool,
     pacer: Pacer,
-    /// What the connection was given to send and has not sent, or has lost since: no less than that.
+    /// Upper estimate of the bytes given to quinn that have not left, or were lost since.
     loaded: usize,
-    /// What it has lost so far.
+    /// Bytes lost so far.
     lost: u64,
-    /// The connection has nothing that could leave and has not.
+    /// True if quinn has nothing to send.
     is_drained: bool,
-    /// STREAM frames that have left, and whether one has since the last that was to leave had.
+    /// Number of STREAM frames sent.
     frames: u64,
+    /// True if a STREAM frame has left since the last one after which nothing was waiting.
     has_left: bool,
-    /// What has left last…
+    /// Latest bytes written to the stream, for tail duplicates.
     tail: Tail,
-    /// …and what has come, of the stream.
-    heard_of: Heard,
-    /// The part that jobs before have lost of what they sent.
+    /// Received stream data, merged with tail duplicates.
+    reassembly: Reassembly,
+    /// Loss rate of earlier jobs on this path.
     loss_before: Option<f64>,
-    /// When more may leave, if the pace is what it waits for.
+    /// Time at which more may leave, if the pacer is what holds it back.
     paced_until: Option<Instant>,
 }
 
-/// In which of the rail's lists a line is.
+/// Membership of a connection in the work lists of the rail.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Listed {
     pub to_serve: bool,
     pub to_read: bool,
 }
 
-/// What reading has brought.
+/// Result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// There may be more.
+    /// More data may be available.
     More,
-    /// Nothing more for now.
+    /// No data is available for now.
     Dry,
 }
 
-impl Line {
+impl Connection {
     pub fn new(
-        connection: Connection,
+        protocol: quinn_proto::Connection,
         socket: usize,
         stage: Stage,
-        gate: SharedGate,
+        controller: SharedController,
         now: Instant,
     ) -> Self {
         Self {
-            connection,
+            protocol,
             socket,
             stage,
-            gate,
+            controller,
             stream: None,
             outbox: Outbox::new(DEPTH_MIN),
             inbox: Inbox::default(),
@@ -136,10 +136,10 @@ impl Line {
             deadline: Duration::MAX,
             doubted: None,
             timer: None,
-            is_far: false,
-            vigil: Vigil::default(),
+            is_wan: false,
+            keepalive: Keepalive::default(),
             heard: (0, now),
-            knocks: false,
+            probes: false,
             pacer: Pacer::new(now),
             loaded: 0,
             lost: 0,
@@ -147,100 +147,102 @@ impl Line {
             frames: 0,
             has_left: false,
             tail: Tail::default(),
-            heard_of: Heard::default(),
+            reassembly: Reassembly::default(),
             loss_before: None,
             paced_until: None,
         }
     }
 
-    /// The peer behind the link, if this is one.
+    /// Returns the peer behind the link, if this is one.
     pub fn peer(&self) -> Option<PeerId> {
         match self.stage {
             Stage::Open { peer } => Some(peer),
-            Stage::Dialled { .. } | Stage::Asked { .. } | Stage::Strange | Stage::Closing => None,
+            Stage::Dialled { .. } | Stage::HelloSent { .. } | Stage::Accepted | Stage::Closing => {
+                None
+            }
         }
     }
 
-    /// Whom this process wants to reach by it, if it has not yet.
+    /// Returns the peer that this process wants to reach, while the connection is not a link yet.
     pub fn dials(&self) -> Option<PeerId> {
         match self.stage {
-            Stage::Dialled { peer } | Stage::Asked { peer } => Some(peer),
-            Stage::Strange | Stage::Open { .. } | Stage::Closing => None,
+            Stage::Dialled { peer } | Stage::HelloSent { peer } => Some(peer),
+            Stage::Accepted | Stage::Open { .. } | Stage::Closing => None,
         }
     }
 
-    /// Whether it may yet become a link.
+    /// True while it may still become a link.
     pub fn is_unproved(&self) -> bool {
         match self.stage {
-            Stage::Dialled { .. } | Stage::Asked { .. } | Stage::Strange => true,
+            Stage::Dialled { .. } | Stage::HelloSent { .. } | Stage::Accepted => true,
             Stage::Open { .. } | Stage::Closing => false,
         }
     }
 
-    /// Whether everything that was posted has arrived.
+    /// True if the peer has acknowledged all posted frames.
     pub fn is_flushed(&self) -> bool {
-        self.outbox.is_empty() && self.is_drained && self.gate.lock().has_all_arrived
+        self.outbox.is_empty() && self.is_drained && self.controller.lock().has_all_arrived
     }
 
-    /// Whether what is posted now would have to wait for the pace.
+    /// True if a frame posted now would wait for the pacer.
     pub fn is_paced(&self, now: Instant) -> bool {
         self.paced_until.is_some_and(|until| now < until)
     }
 
-    /// Whether something waits for the pace.
+    /// True if data waits for the pacer.
     pub fn waits_for_pace(&self) -> bool {
         self.paced_until.is_some()
     }
 
-    /// The protocol has had news, or something was written: it may have something to send.
+    /// Marks that quinn may have something to send, after input or a write.
     pub fn stir(&mut self) {
         self.is_drained = false;
     }
 
-    /// When to serve it next, if nothing comes before.
+    /// Returns the time of the next service if no input arrives before.
     pub fn next(&mut self) -> Option<Instant> {
-        let dues = [self.connection.poll_timeout(), self.paced_until, self.vigil.due()];
+        let dues = [self.protocol.poll_timeout(), self.paced_until, self.keepalive.due()];
         dues.into_iter().chain([self.tail.due()]).flatten().min()
     }
 
-    /// Sends what may leave now; whether anything did.
+    /// Sends the data that may leave now; returns true if anything left.
     pub fn pump(&mut self, now: Instant, outlet: &mut dyn Outlet, batch: &mut Vec<u8>) -> bool {
         let mut moved = false;
         self.paced_until = None;
         self.watch(now);
-        let mut owes_echo = self.tail.take_due(now);
+        let mut owes_duplicate = self.tail.take_due(now);
         for _ in 0..BATCHES_MAX {
             if outlet.is_stuck() {
                 return moved;
             }
-            let datagram = usize::from(self.connection.current_mtu());
+            let datagram = usize::from(self.protocol.current_mtu());
             let (allowance, pace) = self.allowance(now);
-            let is_open = std::mem::take(&mut self.knocks) || allowance >= datagram;
-            self.gate.lock().is_open = is_open;
-            if is_open {
+            let may_send = std::mem::take(&mut self.probes) || allowance >= datagram;
+            self.controller.lock().may_send = may_send;
+            if may_send {
                 self.load(allowance + 2 * datagram);
             }
             batch.clear();
             let datagrams = (allowance / datagram).max(1).min(outlet.batch_max(datagram));
-            let Some(transmit) = self.connection.poll_transmit(now, datagrams, batch) else {
-                self.is_drained |= is_open;
-                let has_run_dry = is_open && std::mem::take(&mut self.loaded) > 0;
+            let Some(transmit) = self.protocol.poll_transmit(now, datagrams, batch) else {
+                self.is_drained |= may_send;
+                let has_run_dry = may_send && std::mem::take(&mut self.loaded) > 0;
                 if has_run_dry && !self.outbox.is_empty() {
-                    // It held less than was believed.
+                    // The estimate of loaded bytes was too high: load more.
                     continue;
                 }
                 let is_waiting = !self.is_drained || !self.outbox.is_empty();
                 self.pacer.set_backlogged(is_waiting);
                 if !is_waiting {
-                    self.gate.lock().model.handle_drained(now);
-                    if std::mem::take(&mut owes_echo) && self.echo(now) {
+                    self.controller.lock().model.handle_drained(now);
+                    if std::mem::take(&mut owes_duplicate) && self.send_duplicate(now) {
                         continue;
                     }
-                    self.plan_echo(now);
+                    self.plan_duplicate(now);
                 }
-                // It is planned anew when what waits has left.
-                self.has_left |= owes_echo;
-                if !is_open && is_waiting && self.pacer.next() > now {
+                // The duplicate is planned again once the waiting data has left.
+                self.has_left |= owes_duplicate;
+                if !may_send && is_waiting && self.pacer.next() > now {
                     self.paced_until = Some(self.pacer.next());
                 }
                 return moved;
@@ -254,111 +256,110 @@ impl Line {
                 return moved;
             }
         }
-        // There is more; others have their turn before.
+        // More may leave; other connections are served first.
         self.paced_until = Some(now);
         moved
     }
 
-    /// Has the peer asked for an answer when nothing comes for long.
+    /// Requests a keepalive probe if no acknowledgement has arrived for long.
     fn watch(&mut self, now: Instant) {
-        let gate = self.gate.lock();
-        let (has_all_arrived, arrived) = (gate.has_all_arrived, gate.arrived);
-        drop(gate);
+        let controller = self.controller.lock();
+        let (has_all_arrived, arrived) = (controller.has_all_arrived, controller.arrived);
+        drop(controller);
         let awaits = !has_all_arrived || self.is_unheard(now);
-        let signs = || Signs { arrived, round_trip: self.connection.rtt() };
-        if self.vigil.look(now, awaits, signs) {
-            self.knock();
+        let signs = || Signs { arrived, round_trip: self.protocol.rtt() };
+        if self.keepalive.look(now, awaits, signs) {
+            self.probe();
         }
     }
 
-    /// Jobs before have lost such a part of what they sent on this path, if that is known.
+    /// Sets the loss rate that earlier jobs saw on this path, if known.
     pub fn expect_loss(&mut self, loss: Option<f64>) {
         self.loss_before = loss;
         self.tail.keep(tail_duplicate::pays(0, 0, loss));
     }
 
-    /// All that was to leave has.
-    fn plan_echo(&mut self, now: Instant) {
+    /// Plans a tail duplicate after all data has left.
+    fn plan_duplicate(&mut self, now: Instant) {
         if std::mem::take(&mut self.has_left) {
-            let path = self.connection.stats().path;
+            let path = self.protocol.stats().path;
             let pays = tail_duplicate::pays(path.sent_packets, path.lost_packets, self.loss_before);
             self.tail.keep(pays);
             if pays {
-                self.tail.plan(now, self.connection.rtt());
+                self.tail.plan(now, self.protocol.rtt());
             }
         }
     }
 
-    /// Has the last bytes leave once more, in any case; whether there is somebody who understands that.
-    fn echo(&mut self, now: Instant) -> bool {
-        let mut datagrams = self.connection.datagrams();
+    /// Sends the latest bytes once more, without waiting for the pacer. False if the peer supports no datagrams.
+    fn send_duplicate(&mut self, now: Instant) -> bool {
+        let mut datagrams = self.protocol.datagrams();
         let Some(most) = datagrams.max_size() else { return false };
-        let has_echo = datagrams.send(self.tail.echo(most), true).is_ok();
-        if has_echo {
-            self.gate.lock().model.handle_echo(now);
-            self.knocks = true;
+        let was_sent = datagrams.send(self.tail.duplicate(most), true).is_ok();
+        if was_sent {
+            self.controller.lock().model.handle_duplicate(now);
+            self.probes = true;
             self.stir();
         }
-        has_echo
+        was_sent
     }
 
-    /// Echoes have come.
-    pub fn take_echoes(&mut self) {
-        while let Some(echo) = self.connection.datagrams().recv() {
-            self.heard_of.keep(echo);
+    /// Receives tail duplicates.
+    pub fn take_duplicates(&mut self) {
+        while let Some(duplicate) = self.protocol.datagrams().recv() {
+            self.reassembly.keep(duplicate);
             self.readable = true;
         }
     }
 
-    /// Whether no sign of life has come for longer than one takes that is asked for when nothing else comes.
+    /// True if no datagram has arrived for longer than a requested keepalive takes.
     fn is_unheard(&mut self, now: Instant) -> bool {
-        let datagrams = self.connection.stats().udp_rx.datagrams;
+        let datagrams = self.protocol.stats().udp_rx.datagrams;
         if datagrams != self.heard.0 {
             self.heard = (datagrams, now);
         }
         now.saturating_duration_since(self.heard.1) > KEEP_ALIVE + ANSWER_WITHIN
     }
 
-    /// Has one packet leave in any case, which the peer answers.
-    pub fn knock(&mut self) {
-        self.connection.ping();
-        self.knocks = true;
+    /// Sends one ack-eliciting packet without waiting for the pacer.
+    pub fn probe(&mut self) {
+        self.protocol.ping();
+        self.probes = true;
         self.stir();
     }
 
-    /// How often the peer was asked for an answer in vain, where that ends the link: far away, for it can be opened
-    /// anew.
+    /// Returns the number of unanswered probes if it ends the link: only a WAN link, which can be reopened.
     pub fn unanswered(&self) -> Option<u32> {
-        self.vigil.verdict().filter(|_| self.is_far)
+        self.keepalive.verdict().filter(|_| self.is_wan)
     }
 
-    /// How many bytes may leave now, and at which pace.
+    /// Returns the number of bytes that may leave now, and the pace in bytes per second.
     fn allowance(&mut self, now: Instant) -> (usize, f64) {
-        let gate = self.gate.lock();
-        let window = gate.model.window().saturating_sub(gate.model.in_flight());
-        let pace = gate.model.pace();
-        drop(gate);
+        let controller = self.controller.lock();
+        let window = controller.model.window().saturating_sub(controller.model.in_flight());
+        let pace = controller.model.pace();
+        drop(controller);
         let paced = self.pacer.allowance(now, pace);
         (paced.min(usize::try_from(window).unwrap_or(usize::MAX)), pace)
     }
 
     fn note_sent(&mut self, now: Instant, bytes: usize, pace: f64) {
-        let frames = self.connection.stats().frame_tx.stream;
+        let frames = self.protocol.stats().frame_tx.stream;
         if frames == self.frames {
-            // Acknowledgements and the like are not acknowledged, or too few to count.
+            // Acknowledgements and similar packets are not acknowledged, or too few to count.
             return;
         }
         self.frames = frames;
         self.has_left = true;
         self.pacer.sent(bytes, pace);
-        let mut gate = self.gate.lock();
-        gate.has_all_arrived = false;
-        gate.model.handle_sent(now, bytes as u64);
+        let mut controller = self.controller.lock();
+        controller.has_all_arrived = false;
+        controller.model.handle_sent(now, bytes as u64);
     }
 
-    /// Gives the connection so much to send, as far as there is so much and the peer has room for it.
+    /// Moves up to `wanted` bytes to the stream, limited by the outbox and by flow control.
     fn load(&mut self, wanted: usize) {
-        let lost = self.connection.stats().path.lost_bytes;
+        let lost = self.protocol.stats().path.lost_bytes;
         self.loaded += lost.saturating_sub(std::mem::replace(&mut self.lost, lost)) as usize;
         while self.loaded < wanted {
             let Some(chunk) = self.outbox.take(wanted - self.loaded) else { return };
@@ -371,11 +372,11 @@ impl Line {
         }
     }
 
-    /// Writes to the stream and puts back what it does not take.
+    /// Writes to the stream and returns the bytes it does not take to the outbox.
     fn write(&mut self, chunk: Bytes) -> usize {
         let mut chunks = [chunk.clone()];
         let written = match self.stream {
-            Some(id) => self.connection.send_stream(id).write_chunks(&mut chunks),
+            Some(id) => self.protocol.send_stream(id).write_chunks(&mut chunks),
             None => Err(WriteError::Blocked),
         };
         let [rest] = chunks;
@@ -386,39 +387,39 @@ impl Line {
         bytes
     }
 
-    /// Says a word of the beginning, which fits whatever room a fresh stream has.
-    pub fn say(&mut self, word: &[u8]) {
+    /// Writes a hello or a verdict, which fits the initial flow-control window.
+    pub fn send_message(&mut self, word: &[u8]) {
         if let Some(id) = self.stream {
-            // A stream that is gone is found so by its reader.
-            let written = self.connection.send_stream(id).write(word).unwrap_or(0);
+            // A closed stream is noticed by its reader.
+            let written = self.protocol.send_stream(id).write(word).unwrap_or(0);
             self.tail.note_written(&word[..written]);
             self.stir();
         }
     }
 
-    /// The next `N` bytes, once they are there.
-    pub fn hear<const N: usize>(&mut self) -> Option<[u8; N]> {
+    /// Returns the next `N` bytes once they have arrived.
+    pub fn receive_message<const N: usize>(&mut self) -> Option<[u8; N]> {
         let id = self.stream?;
-        let mut stream = self.connection.recv_stream(id);
+        let mut stream = self.protocol.recv_stream(id);
         let Ok(mut chunks) = stream.read(true) else { return None };
         while self.word.len() < N {
             let Ok(Some(chunk)) = chunks.next(N - self.word.len()) else { break };
-            self.word.extend(self.heard_of.bring(chunk.bytes));
+            self.word.extend(self.reassembly.bring(chunk.bytes));
         }
-        // What the reading allows the peer to send is told with whatever leaves next.
+        // The window update leaves with the next packet.
         let _ = chunks.finalize();
         let word = <[u8; N]>::try_from(&self.word[..]).ok()?;
         self.word.clear();
         Some(word)
     }
 
-    /// Shows frames that have arrived, at most about `budget` bytes of them.
+    /// Delivers received frames, about `budget` bytes of them at most.
     ///
     /// # Errors
-    /// When the peer sends nonsense.
+    /// The peer violated the protocol.
     pub fn read(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8])) -> Result<Reading, Fault> {
         let Some(id) = self.stream else { return Ok(Reading::Dry) };
-        let mut stream = self.connection.recv_stream(id);
+        let mut stream = self.protocol.recv_stream(id);
         let Ok(mut chunks) = stream.read(true) else { return Ok(Reading::Dry) };
         let mut count = 0;
         let reading = loop {
@@ -428,7 +429,7 @@ impl Line {
             match chunks.next(budget) {
                 Ok(Some(chunk)) => {
                     count += chunk.bytes.len();
-                    let bytes = self.heard_of.bring(chunk.bytes);
+                    let bytes = self.reassembly.bring(chunk.bytes);
                     if let Err(fault) = self.inbox.take(&bytes, sink) {
                         break Err(fault);
                     }
@@ -444,53 +445,53 @@ impl Line {
             self.stir();
         }
         if reading == Ok(Reading::Dry)
-            && let Some(bytes) = self.heard_of.fill()
+            && let Some(bytes) = self.reassembly.fill()
         {
             self.inbox.take(&bytes, sink)?;
         }
         reading
     }
 
-    /// Ends it: the other end is told once.
+    /// Closes the connection and sends the code once.
     pub fn close(&mut self, now: Instant, code: Code) {
-        self.connection.close(now, VarInt::from_u32(code as u32), Bytes::new());
+        self.protocol.close(now, VarInt::from_u32(code as u32), Bytes::new());
         self.stage = Stage::Closing;
         self.stir();
     }
 
-    /// Follows what the path is known to carry: so much is taken from the engine in advance.
-    pub fn reckon_depth(&mut self) {
-        let pace = self.gate.lock().model.pace();
+    /// Derives the depth of the outbox from the pace.
+    pub fn update_depth(&mut self) {
+        let pace = self.controller.lock().model.pace();
         let carried = |time: Duration| ((pace * time.as_secs_f64()) as usize).max(DEPTH_MIN);
         self.outbox.depth = carried(DEPTH).min(DEPTH_MAX);
         self.outbox.burst = carried(BURST).min(DEPTH_MAX);
     }
 }
 
-/// Why a connection is closed, for the other end.
+/// Application error codes of CONNECTION_CLOSE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Code {
-    /// Nothing more will come.
+    /// Orderly close.
     Goodbye = 0,
     /// Another connection is the link.
     Declined = 1,
-    /// What came was nonsense.
+    /// The peer violated the protocol.
     Misbehaved = 2,
-    /// This end takes the link for lost.
+    /// This end counts the link as lost.
     Lost = 3,
 }
 
-/// What of a packet is not a frame's, at most: what the connection holds is believed to be more rather than less, for
-/// that shows when it runs dry.
+/// Maximum bytes of a packet that are not stream data. It is an upper bound, so that `loaded` is never too low; an
+/// overestimate shows when quinn runs dry.
 const OVERHEAD: usize = 48;
-/// Batches of one line before others have their turn.
+/// Batches of one connection before others are served.
 const BATCHES_MAX: usize = 32;
-/// What is accepted of the engine ahead of the pace: as long as a thread that stands by stays away.
+/// Data accepted ahead of the pace, as time on the path: twice the poll interval of a progress thread.
 const DEPTH: Duration = Duration::from_millis(2);
-/// What is accepted of long messages in a row: enough to be under way until the rail is polled.
+/// Data of long messages accepted in a row, as time on the path: enough until the next poll.
 const BURST: Duration = Duration::from_micros(500);
 const DEPTH_MIN: usize = 64 << 10;
 const DEPTH_MAX: usize = 1 << 20;
-/// What a sign of life that is asked for may take, over the longest way.
+/// Time that a requested keepalive may take on the longest path.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
-//! The connection's view of the congestion controller: it reports what it sends and hears, and is told
-//! either to send all that it is asked for, or nothing but acknowledgements and probes.
+//! Adapter between quinn's congestion control and the path model.
 //!
-//! How much that is, and when, the rail decides before it asks ([`super::line`]): the protocol's own pacer
-//! would let a window and a quarter leave each round trip in bursts of two milliseconds.
+//! quinn reports what it sends and what is acknowledged. The adapter's window is either unlimited, or so small that
+//! only acknowledgements and probes may leave. The rail decides before each transmission how much may leave, and when
+//! ([`super::connection`]): quinn's own pacer would send 1.25 windows per round trip, in bursts of 2 ms.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,62 +13,66 @@ use quinn_proto::congestion::{Controller, ControllerFactory};
 
 use super::congestion::{Model, Path};
 
-/// What a connection's controller and the rail share.
+/// State shared by a connection's controller and the rail.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct ControllerState {
     pub model: Model,
-    /// Whether more than acknowledgements may leave.
-    pub is_open: bool,
-    /// Everything that had left has arrived, as of the last acknowledgement.
+    /// True if more than acknowledgements and probes may leave.
+    pub may_send: bool,
+    /// True if the last acknowledgement covered everything sent.
     pub has_all_arrived: bool,
-    /// Packets that have arrived: other datagrams come also while nothing arrives there.
+    /// Number of packets acknowledged. Other datagrams may arrive while none of this end's packets is acknowledged.
     pub arrived: u64,
 }
 
-/// A shared [`Gate`]. Only the thread that has the rail takes its lock, so that it never waits.
+/// A shared [`ControllerState`]. Only the thread that serves the rail takes its lock, so it never blocks.
 #[derive(Clone, Debug)]
-pub(super) struct SharedGate(Arc<Mutex<Gate>>);
+pub(super) struct SharedController(Arc<Mutex<ControllerState>>);
 
-impl SharedGate {
+impl SharedController {
     pub fn new(known: Option<Path>) -> Self {
-        let gate =
-            Gate { model: Model::new(known), is_open: true, has_all_arrived: true, arrived: 0 };
-        Self(Arc::new(Mutex::new(gate)))
+        let controller = ControllerState {
+            model: Model::new(known),
+            may_send: true,
+            has_all_arrived: true,
+            arrived: 0,
+        };
+        Self(Arc::new(Mutex::new(controller)))
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, Gate> {
+    pub fn lock(&self) -> MutexGuard<'_, ControllerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl ControllerFactory for SharedGate {
+impl ControllerFactory for SharedController {
     fn build(self: Arc<Self>, _: Instant, mtu: u16) -> Box<dyn Controller> {
         self.lock().model.set_mtu(mtu);
         Box::new((*self).clone())
     }
 }
 
-impl Controller for SharedGate {
+impl Controller for SharedController {
     fn on_ack(&mut self, _: Instant, sent: Instant, bytes: u64, _: bool, _: &RttEstimator) {
-        let mut gate = self.lock();
-        gate.arrived += 1;
-        gate.model.handle_ack(sent, bytes);
+        let mut controller = self.lock();
+        controller.arrived += 1;
+        controller.model.handle_ack(sent, bytes);
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, _: bool, _: Option<u64>) {
-        let mut gate = self.lock();
-        gate.has_all_arrived = in_flight == 0;
-        gate.model.handle_acks_end(now, in_flight);
+        let mut controller = self.lock();
+        controller.has_all_arrived = in_flight == 0;
+        controller.model.handle_acks_end(now, in_flight);
     }
 
     fn on_congestion_event(&mut self, _: Instant, _: Instant, has_collapsed: bool, lost: u64) {
-        let mut gate = self.lock();
+        let mut controller = self.lock();
         if lost == 0 {
-            gate.model.handle_mark();
+            controller.model.handle_mark();
         }
-        gate.model.handle_loss(lost);
+        controller.model.handle_loss(lost);
         if has_collapsed {
-            gate.model.handle_collapse();
+            controller.model.handle_collapse();
         }
     }
 
@@ -77,7 +81,7 @@ impl Controller for SharedGate {
     }
 
     fn window(&self) -> u64 {
-        if self.lock().is_open { UNPACED } else { SHUT }
+        if self.lock().may_send { UNPACED } else { SHUT }
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
@@ -93,7 +97,7 @@ impl Controller for SharedGate {
     }
 }
 
-/// The protocol does not pace windows beyond 32 bits.
+/// Window beyond 32 bits, which quinn does not pace.
 const UNPACED: u64 = 1 << 40;
-/// Less than any packet, and not nothing.
+/// Window smaller than any packet, but not zero.
 const SHUT: u64 = 1;

@@ -1,8 +1,7 @@
-//! The rail's state, which the application's threads and the keeper serve in turn: sockets, connections,
-//! and which peers they lead to.
+//! State of the rail, shared by the application's threads and the IO thread: sockets, connections and links.
 //!
-//! [`Core::serve`] does all that the protocol asks for: it takes in what has come, answers it, sends what may
-//! leave, and looks after timers. [`Core::report`] shows what came of it. The keeper only serves.
+//! [`EndpointDriver::serve`] does the protocol work: it receives packets, answers them, sends what may leave, and
+//! runs timers. [`EndpointDriver::report`] delivers frames and events. The IO thread only calls `serve`.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,16 +13,16 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::{
     ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointEvent,
-    Event as Happening, StreamEvent,
+    Event as ProtocolEvent, StreamEvent,
 };
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
 use wire::{Capabilities, Cost, Frame, PeerId};
 
-use super::connection::{Code, Line, Outlet, Reading, Stage};
+use super::connection::{Code, Connection, Outlet, Reading, Stage};
 use super::frames::FRAME_MAX;
 use super::handshake::refusal;
-use super::hello::Myself;
+use super::hello::LocalEnd;
 use super::knowledge::Knowledge;
 use super::settings::{self, Keys};
 use super::socket::{Datagram, Intake, Socket, Undelivered};
@@ -31,53 +30,53 @@ use crate::rail::{Event, Fault, Post, RailError};
 use crate::tcp::Refusal;
 use crate::tcp::dial::{Clock, Dialling};
 
-/// Everything of the rail that changes.
-pub(super) struct Core {
-    pub(super) myself: Myself,
+/// Mutable state of the rail, behind one lock.
+pub(super) struct EndpointDriver {
+    pub(super) local: LocalEnd,
     pub(super) keys: Keys,
     pub(super) knowledge: Knowledge,
     pub(super) endpoint: Endpoint,
     pub(super) sockets: Vec<Socket>,
     pub(super) intake: Intake,
-    /// Datagrams of one look, and a batch on its way out.
+    /// Datagrams of one receive call, and a batch to be sent.
     pub(super) inbound: Vec<Datagram>,
     pub(super) batch: Vec<u8>,
     pub(super) epoll: Arc<OwnedFd>,
-    pub(super) lines: FxHashMap<usize, Line>,
+    pub(super) connections: FxHashMap<usize, Connection>,
     pub(super) links: FxHashMap<PeerId, Link>,
-    /// Of links that have been open, the last opening that may have come about.
+    /// Latest generation that may have come about, for each link that has been open.
     pub(super) generations: FxHashMap<PeerId, u32>,
-    /// Lines that may have something to send, or to read.
+    /// Connections that may have something to send, or to read.
     pub(super) to_serve: Vec<usize>,
     pub(super) to_read: VecDeque<usize>,
     pub(super) timers: BinaryHeap<Reverse<(Instant, usize)>>,
     pub(super) reports: VecDeque<Report>,
-    /// Lines that may yet become links.
+    /// Number of connections that may still become links.
     pub(super) unproved: usize,
     pub(super) dialled: usize,
     pub(super) clock: Clock,
     pub(super) connect_timeout: Duration,
-    /// When to look again after peers that are dialled and strangers that dawdle.
+    /// Time of the next check of dialled peers and of slow unauthenticated peers.
     pub(super) next_look: Instant,
-    /// When to look again at what was learned of the paths.
+    /// Time of the next report of path estimates.
     pub(super) next_lesson: Instant,
-    /// The user knows of buffers that are too small.
+    /// True once the user was told of small buffers.
     pub(super) has_complained: bool,
-    /// The application's thread sleeps until the descriptors wake it.
+    /// True while the application's thread sleeps on the descriptors.
     pub(super) is_asleep: bool,
-    /// How often the rail was polled: the time between two polls is a turn.
+    /// Number of polls. Each poll starts a new send budget.
     pub(super) polls: u32,
-    /// The rail's links pass those of another, which learns what the paths carry.
+    /// True if the links overtake those of another rail, which stores the path estimates.
     passes: bool,
 }
 
-/// What is known of a peer.
+/// State of a peer.
 pub(super) enum Link {
     Dialling(Dialling),
     Open { key: usize },
 }
 
-/// What has happened and was not told.
+/// Event that was not reported yet.
 pub(super) enum Report {
     Up { peer: PeerId },
     Room { peer: PeerId },
@@ -87,9 +86,9 @@ pub(super) enum Report {
     Hampered { reason: String },
 }
 
-impl Core {
+impl EndpointDriver {
     pub fn new(
-        myself: Myself,
+        local: LocalEnd,
         keys: Keys,
         sockets: Vec<Socket>,
         epoll: Arc<OwnedFd>,
@@ -101,7 +100,7 @@ impl Core {
         let endpoint = Endpoint::new(config, Some(keys.any_server()), tries_lengths, None);
         let now = Instant::now();
         Self {
-            myself,
+            local,
             keys,
             knowledge: Knowledge::new(),
             endpoint,
@@ -110,7 +109,7 @@ impl Core {
             inbound: Vec::new(),
             batch: Vec::new(),
             epoll,
-            lines: FxHashMap::default(),
+            connections: FxHashMap::default(),
             links: FxHashMap::default(),
             generations: FxHashMap::default(),
             to_serve: Vec::new(),
@@ -130,23 +129,25 @@ impl Core {
         }
     }
 
-    /// Whether there is anything to keep alive.
-    pub fn has_lines(&self) -> bool {
-        !self.lines.is_empty() || self.dialled > 0
+    /// True if a connection needs keepalives or service.
+    pub fn has_connections(&self) -> bool {
+        !self.connections.is_empty() || self.dialled > 0
     }
 
-    /// Whether everything posted has arrived.
+    /// True if the peers have acknowledged all posted frames.
     pub fn is_flushed(&self) -> bool {
-        self.lines.values().all(|line| line.peer().is_none() || line.is_flushed())
+        self.connections
+            .values()
+            .all(|connection| connection.peer().is_none() || connection.is_flushed())
     }
 
-    /// Whether there is something to report, or to do at once.
+    /// True if an event is pending or work is due now.
     pub fn has_events(&self, now: Instant) -> bool {
         !(self.reports.is_empty() && self.to_read.is_empty() && self.to_serve.is_empty())
             || self.next(now).is_some_and(|next| next <= now)
     }
 
-    /// When to serve next if nothing comes before.
+    /// Returns the time of the next service if no input arrives before.
     pub fn next(&self, now: Instant) -> Option<Instant> {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
         let is_looking = self.dialled > 0 || self.unproved > 0;
@@ -154,7 +155,7 @@ impl Core {
         timer.into_iter().chain(look).min()
     }
 
-    /// Ends what leads to `peer`, without a word to the engine.
+    /// Closes the link to `peer` without an event.
     pub fn disconnect(&mut self, peer: PeerId, now: Instant) {
         match self.links.remove(&peer) {
             Some(Link::Dialling(_)) => {
@@ -165,51 +166,51 @@ impl Core {
             None => {}
         }
         self.reports.retain(|reports| reports.peer() != Some(peer));
-        self.serve_lines(now);
+        self.serve_connections(now);
     }
 
-    /// Says goodbye to all.
+    /// Closes all links in an orderly way.
     pub fn leave(&mut self, now: Instant) {
         let open: Vec<usize> = self
-            .lines
+            .connections
             .iter()
-            .filter(|(_, line)| line.peer().is_some())
+            .filter(|(_, connection)| connection.peer().is_some())
             .map(|(&key, _)| key)
             .collect();
         for key in open {
             self.learn(key);
             self.close(key, Code::Goodbye, now);
         }
-        self.serve_lines(now);
+        self.serve_connections(now);
     }
 
-    /// Takes a frame, and says whether some of what was posted on its link has to wait for the pace.
+    /// Accepts a frame. The second value is true if data of this link waits for the pacer.
     pub fn post(&mut self, peer: PeerId, frame: &Frame, now: Instant) -> (Post, bool) {
         let Some(Link::Open { key }) = self.links.get(&peer) else { return (Post::Full, false) };
         let key = *key;
-        let Some(line) = self.lines.get_mut(&key) else { return (Post::Full, false) };
-        let post = line.outbox.post(frame, self.polls);
+        let Some(connection) = self.connections.get_mut(&key) else { return (Post::Full, false) };
+        let post = connection.outbox.post(frame, self.polls);
         if post == Post::Full {
-            // It is invited when there is room, by the next poll at the earliest.
+            // [`Report::Room`] follows when there is room, with the next poll at the earliest.
             self.list_to_serve(key);
-        } else if !line.is_paced(now) {
+        } else if !connection.is_paced(now) {
             self.pump(key, now);
         }
-        (post, self.lines.get(&key).is_some_and(Line::waits_for_pace))
+        (post, self.connections.get(&key).is_some_and(Connection::waits_for_pace))
     }
 
-    /// Where the peer behind an open link is.
+    /// Returns the remote address of an open link.
     pub fn address_of(&self, peer: PeerId) -> Option<SocketAddr> {
         let Some(Link::Open { key }) = self.links.get(&peer) else { return None };
-        self.lines.get(key).map(|line| line.connection.remote_address())
+        self.connections.get(key).map(|connection| connection.protocol.remote_address())
     }
 
-    /// Whether anything that was posted waits for the pace.
+    /// True if posted data waits for the pacer.
     pub fn waits_for_pace(&self) -> bool {
-        self.lines.values().any(Line::waits_for_pace)
+        self.connections.values().any(Connection::waits_for_pace)
     }
 
-    /// Does what is due; whether anything was.
+    /// Does all work that is due; returns true if there was any.
     pub fn serve(&mut self, now: Instant) -> bool {
         let mut moved = self.take_in(now);
         moved |= self.run_timers(now);
@@ -220,21 +221,21 @@ impl Core {
         }
         if now >= self.next_lesson {
             self.next_lesson = now + LESSON_EVERY;
-            self.look_at_paths(now);
+            self.update_costs(now);
         }
-        // What came in took its time to be opened.
-        moved |= self.serve_lines(Instant::now());
+        // Decryption took time, so the clock is read again.
+        moved |= self.serve_connections(Instant::now());
         moved
     }
 
-    /// Shows what has happened; whether anything was.
+    /// Reports events and frames to `sink`; returns true if there were any.
     pub fn report(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let mut moved = !self.reports.is_empty();
         while let Some(reports) = self.reports.pop_front() {
             let is_end = matches!(reports, Report::Down { .. });
             reports.tell(if self.passes { &PASSING } else { &CAPABILITIES }, sink);
             if is_end {
-                // Who hears of an end acts on it after this report: a link that takes its place comes with the next.
+                // The caller handles the end after this poll; a replacement link comes with the next one.
                 return true;
             }
         }
@@ -242,26 +243,26 @@ impl Core {
             let Some(key) = self.to_read.pop_front() else { break };
             moved |= self.read(key, sink);
         }
-        // And what was shown took its time, too.
-        self.serve_lines(Instant::now());
+        // The sink took time, so the clock is read again.
+        self.serve_connections(Instant::now());
         moved
     }
 
     fn read(&mut self, key: usize, sink: &mut dyn FnMut(Event<'_>)) -> bool {
-        let Some(line) = self.lines.get_mut(&key) else { return false };
-        line.listed.to_read = false;
-        let Some(peer) = line.peer() else { return false };
+        let Some(connection) = self.connections.get_mut(&key) else { return false };
+        connection.listed.to_read = false;
+        let Some(peer) = connection.peer() else { return false };
         let mut moved = false;
-        let reading = line.read(READ_BYTES, &mut |bytes| {
+        let reading = connection.read(READ_BYTES, &mut |bytes| {
             moved = true;
             sink(Event::Frame { peer, bytes });
         });
         match reading {
             Ok(Reading::More) => self.list_to_read(key),
             Ok(Reading::Dry) => {
-                line.readable = false;
-                if let Some(fault) = line.ending.take() {
-                    line.stage = Stage::Closing;
+                connection.readable = false;
+                if let Some(fault) = connection.ending.take() {
+                    connection.stage = Stage::Closing;
                     self.links.remove(&peer);
                     sink(Event::Down { peer, fault });
                     moved = true;
@@ -278,7 +279,7 @@ impl Core {
         moved
     }
 
-    /// Takes in what has come to the sockets.
+    /// Receives from all sockets that are ready.
     fn take_in(&mut self, now: Instant) -> bool {
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
@@ -288,7 +289,7 @@ impl Core {
         let count = epoll::wait(&*self.epoll, &mut events[..], Some(&zero)).unwrap_or(0);
         let mut moved = false;
         for event in &events[..count] {
-            // The timer's own entry is beyond the sockets: it only wakes.
+            // The timer has a key above the sockets; its event only wakes the thread.
             let index = event.data.u64() as usize;
             if index >= self.sockets.len() {
                 continue;
@@ -313,7 +314,7 @@ impl Core {
             let has_more = self.sockets[index]
                 .receive(&mut self.intake, &mut |datagram| inbound.push(datagram));
             moved |= !inbound.is_empty();
-            // It may have come since this look began: a round trip that seems shorter than it was is believed for long.
+            // The clock is read per batch: the minimum RTT filter would keep a round trip measured too short.
             let now = Instant::now();
             for datagram in inbound.drain(..) {
                 self.handle(index, datagram, now);
@@ -332,8 +333,8 @@ impl Core {
         answer.clear();
         match self.endpoint.handle(now, from, to, ecn, bytes, &mut answer) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
-                if let Some(line) = self.lines.get_mut(&handle.0) {
-                    line.connection.handle_event(event);
+                if let Some(connection) = self.connections.get_mut(&handle.0) {
+                    connection.protocol.handle_event(event);
                     self.list_to_serve(handle.0);
                 }
             }
@@ -349,9 +350,9 @@ impl Core {
     }
 
     pub(super) fn close(&mut self, key: usize, code: Code, now: Instant) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        self.unproved -= usize::from(line.is_unproved());
-        line.close(now, code);
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        self.unproved -= usize::from(connection.is_unproved());
+        connection.close(now, code);
         self.list_to_serve(key);
     }
 
@@ -362,14 +363,14 @@ impl Core {
                 break;
             }
             self.timers.pop();
-            let Some(line) = self.lines.get_mut(&key) else { continue };
-            if line.timer != Some(at) {
+            let Some(connection) = self.connections.get_mut(&key) else { continue };
+            if connection.timer != Some(at) {
                 continue;
             }
-            line.timer = None;
-            if line.connection.poll_timeout().is_some_and(|due| due <= now) {
-                line.connection.handle_timeout(now);
-                line.stir();
+            connection.timer = None;
+            if connection.protocol.poll_timeout().is_some_and(|due| due <= now) {
+                connection.protocol.handle_timeout(now);
+                connection.stir();
             }
             moved |= self.check_doubt(key, now);
             self.list_to_serve(key);
@@ -377,18 +378,18 @@ impl Core {
         moved
     }
 
-    /// Looks after all lines that may have something to do.
-    pub(super) fn serve_lines(&mut self, now: Instant) -> bool {
+    /// Handles all connections that may have work.
+    pub(super) fn serve_connections(&mut self, now: Instant) -> bool {
         let mut moved = false;
         for _ in 0..ROUNDS {
             if self.to_serve.is_empty() {
                 break;
             }
             for key in std::mem::take(&mut self.to_serve) {
-                if let Some(line) = self.lines.get_mut(&key) {
-                    line.listed.to_serve = false;
-                    line.stir();
-                    self.tend(key, now);
+                if let Some(connection) = self.connections.get_mut(&key) {
+                    connection.listed.to_serve = false;
+                    connection.stir();
+                    self.handle_events(key, now);
                     moved |= self.pump(key, now);
                 }
             }
@@ -397,30 +398,30 @@ impl Core {
     }
 
     pub(super) fn list_to_serve(&mut self, key: usize) {
-        if let Some(line) = self.lines.get_mut(&key)
-            && !std::mem::replace(&mut line.listed.to_serve, true)
+        if let Some(connection) = self.connections.get_mut(&key)
+            && !std::mem::replace(&mut connection.listed.to_serve, true)
         {
             self.to_serve.push(key);
         }
     }
 
     pub(super) fn list_to_read(&mut self, key: usize) {
-        if let Some(line) = self.lines.get_mut(&key)
-            && !std::mem::replace(&mut line.listed.to_read, true)
+        if let Some(connection) = self.connections.get_mut(&key)
+            && !std::mem::replace(&mut connection.listed.to_read, true)
         {
             self.to_read.push_back(key);
         }
     }
 
-    /// Sends what may leave on one line, and notes when more may.
+    /// Sends what may leave on one connection, and notes its next timer.
     pub(super) fn pump(&mut self, key: usize, now: Instant) -> bool {
-        let Some(line) = self.lines.get_mut(&key) else { return false };
-        let socket = &mut self.sockets[line.socket];
+        let Some(connection) = self.connections.get_mut(&key) else { return false };
+        let socket = &mut self.sockets[connection.socket];
         let was_stuck = socket.is_stuck();
-        let moved = line.pump(now, socket, &mut self.batch);
-        let (index, is_stuck) = (line.socket, socket.is_stuck());
-        if let Some(peer) = line.peer()
-            && line.outbox.invite(self.polls)
+        let moved = connection.pump(now, socket, &mut self.batch);
+        let (index, is_stuck) = (connection.socket, socket.is_stuck());
+        if let Some(peer) = connection.peer()
+            && connection.outbox.invite(self.polls)
         {
             self.reports.push_back(Report::Room { peer });
         }
@@ -428,113 +429,116 @@ impl Core {
         if is_stuck && !was_stuck {
             self.set_interest(index);
         }
-        let unanswered = self.lines.get(&key).and_then(Line::unanswered);
+        let unanswered = self.connections.get(&key).and_then(Connection::unanswered);
         if let Some(count) = unanswered {
-            self.lose(key, format!("its host has answered none of {count} knocks"), now);
+            self.lose(key, format!("its host has answered none of {count} keepalive probes"), now);
         }
         self.remove_drained(key);
         moved
     }
 
-    /// Ends a link that this end takes for lost.
+    /// Closes a link that this end counts as lost.
     pub(super) fn lose(&mut self, key: usize, text: String, now: Instant) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        if line.peer().is_none() || line.ending.is_some() {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        if connection.peer().is_none() || connection.ending.is_some() {
             return;
         }
-        line.ending = Some(Fault::Lost(text));
-        line.connection.close(now, (Code::Lost as u32).into(), bytes::Bytes::new());
-        line.stir();
+        connection.ending = Some(Fault::Lost(text));
+        connection.protocol.close(now, (Code::Lost as u32).into(), bytes::Bytes::new());
+        connection.stir();
         self.learn(key);
         self.list_to_serve(key);
         self.list_to_read(key);
     }
 
     fn note_timer(&mut self, key: usize) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        let doubt = line.doubted.map(|(until, _)| until);
-        let Some(next) = line.next().into_iter().chain(doubt).min() else { return };
-        // An entry that comes too soon does no harm; it is made anew then.
-        if line.timer.is_none_or(|at| next < at) {
-            line.timer = Some(next);
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let doubt = connection.doubted.map(|(until, _)| until);
+        let Some(next) = connection.next().into_iter().chain(doubt).min() else { return };
+        // A timer that fires too early is harmless; it is set again then.
+        if connection.timer.is_none_or(|at| next < at) {
+            connection.timer = Some(next);
             self.timers.push(Reverse((next, key)));
         }
     }
 
     fn remove_drained(&mut self, key: usize) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        while let Some(event) = line.connection.poll_endpoint_events() {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        while let Some(event) = connection.protocol.poll_endpoint_events() {
             if let Some(event) = self.endpoint.handle_event(ConnectionHandle(key), event) {
-                line.connection.handle_event(event);
+                connection.protocol.handle_event(event);
             }
         }
-        if line.connection.is_drained() && line.stage == Stage::Closing {
-            self.lines.remove(&key);
+        if connection.protocol.is_drained() && connection.stage == Stage::Closing {
+            self.connections.remove(&key);
         }
     }
 
-    /// Removes a connection, whatever its other end still says.
+    /// Removes a connection without waiting for its other end.
     pub(super) fn forget(&mut self, key: usize) {
-        if self.lines.remove(&key).is_some() {
+        if self.connections.remove(&key).is_some() {
             self.endpoint.handle_event(ConnectionHandle(key), EndpointEvent::drained());
         }
     }
 
-    /// Follows what has happened to one connection.
-    fn tend(&mut self, key: usize, now: Instant) {
-        while let Some(happening) = self.lines.get_mut(&key).and_then(|line| line.connection.poll())
+    /// Handles the protocol events of one connection.
+    fn handle_events(&mut self, key: usize, now: Instant) {
+        while let Some(event) =
+            self.connections.get_mut(&key).and_then(|connection| connection.protocol.poll())
         {
-            match happening {
-                Happening::Connected => self.handle_connected(key),
-                Happening::ConnectionLost { reason } => self.handle_lost(key, &reason, now),
-                Happening::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.handle_opened(key),
-                Happening::Stream(StreamEvent::Readable { .. }) => {
-                    if let Some(line) = self.lines.get_mut(&key) {
-                        line.readable = true;
+            match event {
+                ProtocolEvent::Connected => self.handle_connected(key),
+                ProtocolEvent::ConnectionLost { reason } => self.handle_lost(key, &reason, now),
+                ProtocolEvent::Stream(StreamEvent::Opened { dir: Dir::Bi }) => {
+                    self.handle_opened(key)
+                }
+                ProtocolEvent::Stream(StreamEvent::Readable { .. }) => {
+                    if let Some(connection) = self.connections.get_mut(&key) {
+                        connection.readable = true;
                     }
                 }
-                Happening::DatagramReceived => {
-                    if let Some(line) = self.lines.get_mut(&key) {
-                        line.take_echoes();
+                ProtocolEvent::DatagramReceived => {
+                    if let Some(connection) = self.connections.get_mut(&key) {
+                        connection.take_duplicates();
                     }
                 }
-                Happening::Stream(_)
-                | Happening::HandshakeDataReady
-                | Happening::DatagramsUnblocked => {}
+                ProtocolEvent::Stream(_)
+                | ProtocolEvent::HandshakeDataReady
+                | ProtocolEvent::DatagramsUnblocked => {}
             }
         }
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        while let Some(event) = line.connection.poll_endpoint_events() {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        while let Some(event) = connection.protocol.poll_endpoint_events() {
             if let Some(event) = self.endpoint.handle_event(ConnectionHandle(key), event) {
-                line.connection.handle_event(event);
+                connection.protocol.handle_event(event);
             }
         }
-        if line.readable {
-            match line.stage {
+        if connection.readable {
+            match connection.stage {
                 Stage::Open { .. } => self.list_to_read(key),
-                Stage::Strange => self.hear_hello(key, now),
-                Stage::Asked { peer } => self.hear_verdict(key, peer, now),
+                Stage::Accepted => self.receive_hello(key, now),
+                Stage::HelloSent { peer } => self.receive_verdict(key, peer, now),
                 Stage::Dialled { .. } | Stage::Closing => {}
             }
         }
     }
 
     fn handle_lost(&mut self, key: usize, reason: &ConnectionError, now: Instant) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        let address = line.connection.remote_address();
-        match line.stage {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let address = connection.protocol.remote_address();
+        match connection.stage {
             Stage::Open { .. } => {
-                line.ending.get_or_insert_with(|| fault(reason));
+                connection.ending.get_or_insert_with(|| fault(reason));
                 self.list_to_read(key);
                 self.learn(key);
             }
-            Stage::Dialled { peer } | Stage::Asked { peer } => {
-                line.stage = Stage::Closing;
+            Stage::Dialled { peer } | Stage::HelloSent { peer } => {
+                connection.stage = Stage::Closing;
                 self.unproved -= 1;
                 self.note_failure(peer, address, (reason.to_string(), false), now);
             }
-            Stage::Strange => {
-                line.stage = Stage::Closing;
+            Stage::Accepted => {
+                connection.stage = Stage::Closing;
                 self.unproved -= 1;
                 if let Some(refusal) = refusal(reason) {
                     self.note_refusal(address, refusal);
@@ -544,18 +548,18 @@ impl Core {
         }
     }
 
-    /// A host says that packets to it cannot be delivered, not which. Anybody can say so; but who does not
-    /// answer then is gone.
+    /// Handles ICMP errors. They name the host, not the packet, and anybody can forge them; so the peer gets time to
+    /// answer before it counts as gone.
     fn hear_errors(&mut self, index: usize, now: Instant) {
         let mut errors = Vec::new();
         self.sockets[index].errors(&mut |error| errors.push(error));
         for Undelivered { host, is_refused } in errors {
-            let address = |line: &Line| line.connection.remote_address();
+            let address = |connection: &Connection| connection.protocol.remote_address();
             let there: Vec<(usize, u16)> = self
-                .lines
+                .connections
                 .iter()
-                .filter(|(_, line)| address(line).ip() == host)
-                .map(|(&key, line)| (key, address(line).port()))
+                .filter(|(_, connection)| address(connection).ip() == host)
+                .map(|(&key, connection)| (key, address(connection).port()))
                 .collect();
             let is_clear = there.windows(2).all(|pair| pair[0].1 == pair[1].1);
             for (key, _) in there {
@@ -564,56 +568,56 @@ impl Core {
         }
     }
 
-    /// Somebody says that nobody is there; `is_refused` if that is the host itself, and nobody else on it can
-    /// be meant.
+    /// Handles an ICMP error for a connection. `is_refused` is true if the host itself refused, and no other process
+    /// there can be meant.
     fn doubt(&mut self, key: usize, is_refused: bool, now: Instant) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        let heard = line.connection.stats().udp_rx.datagrams;
-        match line.stage {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let heard = connection.protocol.stats().udp_rx.datagrams;
+        match connection.stage {
             Stage::Dialled { peer } if heard == 0 => {
-                let address = line.connection.remote_address();
+                let address = connection.protocol.remote_address();
                 self.close(key, Code::Declined, now);
                 self.note_failure(peer, address, ("nobody is there".into(), is_refused), now);
             }
-            Stage::Open { .. } if line.doubted.is_none() => {
-                line.doubted = Some((now + DOUBT, heard));
-                line.connection.ping();
+            Stage::Open { .. } if connection.doubted.is_none() => {
+                connection.doubted = Some((now + DOUBT, heard));
+                connection.protocol.ping();
                 self.list_to_serve(key);
             }
             Stage::Open { .. }
             | Stage::Dialled { .. }
-            | Stage::Asked { .. }
-            | Stage::Strange
+            | Stage::HelloSent { .. }
+            | Stage::Accepted
             | Stage::Closing => {}
         }
     }
 
-    /// The time to show a sign of life may be over.
+    /// Ends the link if the peer has sent nothing since an ICMP error.
     fn check_doubt(&mut self, key: usize, now: Instant) -> bool {
-        let Some(line) = self.lines.get_mut(&key) else { return false };
-        let Some((_, heard)) = line.doubted.take_if(|(until, _)| now >= *until) else {
+        let Some(connection) = self.connections.get_mut(&key) else { return false };
+        let Some((_, heard)) = connection.doubted.take_if(|(until, _)| now >= *until) else {
             return false;
         };
-        let is_silent = line.connection.stats().udp_rx.datagrams == heard;
-        if is_silent && line.peer().is_some() && line.ending.is_none() {
+        let is_silent = connection.protocol.stats().udp_rx.datagrams == heard;
+        if is_silent && connection.peer().is_some() && connection.ending.is_none() {
             let text = "its host says that nobody is there, and nobody answers";
             self.lose(key, text.into(), now);
         }
         is_silent
     }
 
-    /// Takes what was learned of the paths to the engine, and to the user what keeps them from being used.
-    fn look_at_paths(&mut self, now: Instant) {
-        self.look_for_moves(now);
-        for line in self.lines.values_mut() {
-            let Some(peer) = line.peer() else { continue };
-            line.reckon_depth();
-            let mut gate = line.gate.lock();
-            let Some(path) = gate.model.lesson() else { continue };
-            drop(gate);
+    /// Reports path estimates to the engine, and small buffers to the user.
+    fn update_costs(&mut self, now: Instant) {
+        self.check_addresses(now);
+        for connection in self.connections.values_mut() {
+            let Some(peer) = connection.peer() else { continue };
+            connection.update_depth();
+            let mut controller = connection.controller.lock();
+            let Some(path) = controller.model.lesson() else { continue };
+            drop(controller);
             self.reports.push_back(Report::Cost { peer, cost: self.knowledge.cost(&path) });
             let needed = settings::buffer_needed(path.bytes_per_s);
-            let got = self.sockets[line.socket].receive_buffer_bytes;
+            let got = self.sockets[connection.socket].receive_buffer_bytes;
             if got < needed && !std::mem::replace(&mut self.has_complained, true) {
                 let reason = format!(
                     "the system gives a UDP socket {got} bytes, where {needed} would keep what arrives while \
@@ -624,25 +628,26 @@ impl Core {
         }
     }
 
-    /// Keeps what was learned of a path, for jobs to come.
+    /// Stores the estimate of a path for later jobs.
     pub(super) fn learn(&mut self, key: usize) {
         if self.passes {
             return;
         }
-        let Some(line) = self.lines.get(&key) else { return };
-        let (here, there) = (self.sockets[line.socket].address, line.connection.remote_address());
-        let gate = line.gate.lock();
-        if let Some(path) = gate.model.path() {
+        let Some(connection) = self.connections.get(&key) else { return };
+        let (here, there) =
+            (self.sockets[connection.socket].address, connection.protocol.remote_address());
+        let controller = connection.controller.lock();
+        if let Some(path) = controller.model.path() {
             self.knowledge.keep(here, there, &path);
         }
-        self.knowledge.keep_traffic(here, there, &gate.model.traffic());
+        self.knowledge.keep_traffic(here, there, &controller.model.traffic());
     }
 
     fn stir_all(&mut self, index: usize) {
         let keys: Vec<usize> = self
-            .lines
+            .connections
             .iter()
-            .filter(|(_, line)| line.socket == index)
+            .filter(|(_, connection)| connection.socket == index)
             .map(|(&key, _)| key)
             .collect();
         keys.into_iter().for_each(|key| self.list_to_serve(key));
@@ -653,7 +658,7 @@ impl Core {
         let write =
             if socket.is_stuck() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
         let data = epoll::EventData::new_u64(index as u64);
-        // Fails only for lack of kernel memory; what comes in is then found all the same.
+        // Fails only for lack of kernel memory; input is still received.
         let _ = epoll::modify(&*self.epoll, socket, data, epoll::EventFlags::IN | write);
     }
 }
@@ -681,7 +686,7 @@ impl Report {
     }
 }
 
-/// What the end of a link means to the engine.
+/// Returns the fault that the engine sees for the end of a connection.
 fn fault(reason: &ConnectionError) -> Fault {
     match reason {
         ConnectionError::ApplicationClosed(close)
@@ -693,7 +698,7 @@ fn fault(reason: &ConnectionError) -> Fault {
     }
 }
 
-/// Opens sockets for these addresses, which are the rail's from number `first` on, and has them watched.
+/// Opens sockets for these addresses, with indices from `first` on, and adds them to epoll.
 pub(super) fn open_sockets(
     addresses: Vec<IpAddr>,
     epoll: &OwnedFd,
@@ -702,7 +707,7 @@ pub(super) fn open_sockets(
     take_sockets(addresses.into_iter().map(Socket::bind), epoll, first)
 }
 
-/// Takes sockets, which are the rail's from number `first` on, and has them watched.
+/// Adopts sockets, with indices from `first` on, and adds them to epoll.
 pub(super) fn take_sockets(
     opened: impl Iterator<Item = io::Result<Socket>>,
     epoll: &OwnedFd,
@@ -720,23 +725,23 @@ pub(super) fn take_sockets(
     Ok(sockets)
 }
 
-/// How often peers that are dialled and strangers are looked after.
+/// Interval of checks of dialled and unauthenticated peers.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often the engine learns what paths cost.
+/// Interval of cost reports to the engine.
 const LESSON_EVERY: Duration = Duration::from_millis(100);
-/// How long a peer has to show that it is there when somebody says that it is not.
+/// Time that a peer has to answer after an ICMP error.
 const DOUBT: Duration = Duration::from_secs(2);
 
-/// Events taken from epoll at once.
+/// Events taken from one `epoll_wait`.
 const EVENTS: usize = 16;
-/// Looks at one socket before the others have their turn.
+/// Receive calls on one socket before other sockets are served.
 const LOOKS: usize = 4;
-/// Frames shown of one link before the others have their turn, in bytes.
+/// Bytes delivered from one link before other links are served.
 const READ_BYTES: usize = 512 << 10;
-/// Lines that make work for themselves have as many turns.
+/// Passes over the connections that produce new work while they are served.
 const ROUNDS: usize = 4;
 
-/// Until a link is measured, as over TCP.
+/// Capabilities until a link is measured, as over TCP.
 const CAPABILITIES: Capabilities = Capabilities {
     frame_max: FRAME_MAX,
     inline_max: 8 << 10,
@@ -755,8 +760,8 @@ const CAPABILITIES: Capabilities = Capabilities {
     passes: false,
 };
 
-/// Of links that pass others: what is longer is announced here, and follows over the other link. A connection of its own
-/// helps only what is not behind what it is to pass.
+/// Capabilities of links that overtake others. Longer messages send an RTS here, and their data over the other link:
+/// a separate connection helps only if its own queue is short.
 const PASSING: Capabilities = Capabilities {
     inline_max: 4 << 10,
     eager_max: 4 << 10,

@@ -1,8 +1,7 @@
-//! Frames on a stream of bytes: staged on one side, put together again on the other.
+//! Frames on a byte stream: staged at the sender, reassembled at the receiver.
 //!
-//! A frame is preceded by its length. What is staged is copied at once, so that its memory is free, and
-//! handed to the connection only when it is about to leave: what has not left can still be kept waiting
-//! by nobody but what was posted before it, and that is little ([`Outbox::depth`]).
+//! A length precedes each frame. The sender copies a frame at once, so that its memory is free, and passes it to the
+//! connection only when it is about to leave. A new frame waits behind at most [`Outbox::depth`] bytes.
 
 use std::collections::VecDeque;
 
@@ -11,28 +10,29 @@ use wire::Frame;
 
 use crate::rail::{Fault, Post};
 
-/// Frames that wait to leave.
+/// Frames waiting to leave.
 #[derive(Debug)]
 pub struct Outbox {
-    /// Whole chunks, the first to leave before all others.
+    /// Complete chunks, oldest first.
     full: VecDeque<Bytes>,
-    /// The chunk that is being filled.
+    /// The chunk being filled.
     last: Vec<u8>,
-    /// Bytes in both.
+    /// Number of bytes in both.
     staged: usize,
-    /// Frames are refused from here on.
+    /// Number of staged bytes from which on frames are refused.
     pub depth: usize,
-    /// What long frames may come to in a turn.
+    /// Send budget of long frames between two polls, in bytes.
     pub burst: usize,
-    /// What is left of that in this one.
-    leave: usize,
-    turn: u32,
-    /// A frame was refused.
+    /// Remaining send budget.
+    budget: usize,
+    /// Poll count to which the budget belongs.
+    poll: u32,
+    /// True if a frame was refused.
     refused: bool,
 }
 
 impl Outbox {
-    /// One that refuses frames when so many bytes wait.
+    /// Creates an outbox that refuses frames when `depth` bytes wait.
     pub fn new(depth: usize) -> Self {
         Self {
             full: VecDeque::new(),
@@ -40,25 +40,24 @@ impl Outbox {
             staged: 0,
             depth,
             burst: usize::MAX,
-            leave: usize::MAX,
-            turn: 0,
+            budget: usize::MAX,
+            poll: 0,
             refused: false,
         }
     }
 
-    /// Copies a frame behind the others, if there is room. In a turn, which is the time between two polls, long
-    /// frames beyond a burst are refused, as over TCP: what the application submits meanwhile is to be let before
-    /// them.
-    pub fn post(&mut self, frame: &Frame, turn: u32) -> Post {
-        if self.turn != turn {
-            (self.turn, self.leave) = (turn, self.burst);
+    /// Copies a frame to the end, if there is room. Between two polls, long frames beyond the send budget are
+    /// refused, as over TCP: messages submitted meanwhile can then overtake them.
+    pub fn post(&mut self, frame: &Frame, poll: u32) -> Post {
+        if self.poll != poll {
+            (self.poll, self.budget) = (poll, self.burst);
         }
         let is_long = frame.body.is_some();
-        if !self.has_room() || (self.leave == 0 && is_long) {
+        if !self.has_room() || (self.budget == 0 && is_long) {
             self.refused = true;
             return Post::Full;
         }
-        self.leave = self.leave.saturating_sub(HEADER_LEN + frame.len());
+        self.budget = self.budget.saturating_sub(HEADER_LEN + frame.len());
         self.stage(frame.len(), |last| {
             last.extend(&frame.head);
             if let Some(body) = &frame.body {
@@ -68,7 +67,7 @@ impl Outbox {
         Post::Done
     }
 
-    /// Copies a short frame behind the others that lies in two parts, if there is room.
+    /// Copies a short frame, given in two parts, to the end, if there is room.
     pub fn post_parts(&mut self, parts: [&[u8]; 2]) -> Post {
         if !self.has_room() {
             self.refused = true;
@@ -79,7 +78,7 @@ impl Outbox {
         Post::Done
     }
 
-    /// Puts a frame behind the others, of so many bytes that are appended.
+    /// Appends a frame of `len` bytes.
     fn stage(&mut self, len: usize, append: impl FnOnce(&mut Vec<u8>)) {
         self.last.reserve(HEADER_LEN + len);
         self.last.extend((len as u32).to_le_bytes());
@@ -90,12 +89,12 @@ impl Outbox {
         }
     }
 
-    /// Whether a frame would be taken now.
+    /// True if a frame would be accepted now.
     pub fn has_room(&self) -> bool {
         self.staged < self.depth
     }
 
-    /// What leaves next, of at most so many bytes; none when nothing waits.
+    /// Returns the next bytes to leave, at most `max`; `None` if nothing waits.
     pub fn take(&mut self, max: usize) -> Option<Bytes> {
         if self.full.is_empty() && !self.last.is_empty() {
             self.full.push_back(Bytes::from(std::mem::take(&mut self.last)));
@@ -106,7 +105,7 @@ impl Outbox {
         Some(chunk)
     }
 
-    /// Puts back what the connection did not take.
+    /// Returns bytes that the connection did not take.
     pub fn put_back(&mut self, chunk: Bytes) {
         if !chunk.is_empty() {
             self.staged += chunk.len();
@@ -114,40 +113,41 @@ impl Outbox {
         }
     }
 
-    /// Whether nothing waits.
+    /// True if nothing waits.
     pub fn is_empty(&self) -> bool {
         self.staged == 0
     }
 
-    /// Whether a frame was refused, and none invited since.
+    /// True if a frame was refused and [`Event::Room`](crate::rail::Event::Room) is still due.
     pub fn has_refused(&self) -> bool {
         self.refused
     }
 
-    /// What was refused may come, in this turn without limit, if there is room; whether it may.
-    pub fn invite(&mut self, turn: u32) -> bool {
+    /// Renews the send budget after a refusal, if there is room, without limit until the next poll; returns true if
+    /// it did.
+    pub fn invite(&mut self, poll: u32) -> bool {
         let invites = self.refused && self.has_room();
         if invites {
-            (self.refused, self.turn, self.leave) = (false, turn, usize::MAX);
+            (self.refused, self.poll, self.budget) = (false, poll, usize::MAX);
         }
         invites
     }
 }
 
-/// Frames that arrive piecewise.
+/// Reassembly of frames from pieces.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    /// A frame of which a part is missing, header included.
+    /// An incomplete frame, header included.
     partial: Vec<u8>,
-    /// Its length, header included, once the header is there.
+    /// Its length, header included, once the header is complete.
     wanted: Option<usize>,
 }
 
 impl Inbox {
-    /// Takes in the next bytes and shows the frames that are whole; how many.
+    /// Appends the next bytes and delivers complete frames; returns their number.
     ///
     /// # Errors
-    /// When the peer announces a frame that no honest peer sends.
+    /// The peer announces a frame longer than allowed.
     pub fn take(&mut self, mut bytes: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<usize, Fault> {
         let mut frames = 0;
         while !bytes.is_empty() {
@@ -173,7 +173,7 @@ impl Inbox {
         Ok(frames)
     }
 
-    /// Shows the frame that was missing a part, if it is whole now.
+    /// Delivers the incomplete frame if it is complete now.
     fn show(&mut self, sink: &mut dyn FnMut(&[u8])) -> Result<bool, Fault> {
         let Some((header, frame)) = self.partial.split_first_chunk::<HEADER_LEN>() else {
             return Ok(false);
@@ -200,13 +200,12 @@ fn length_of(header: &[u8; HEADER_LEN]) -> Result<usize, Fault> {
     }
 }
 
-/// The longest frame: some packet trains, and short enough to share a link fairly.
+/// Longest frame: a few packet trains, and short enough to share a link fairly.
 pub(super) const FRAME_MAX: usize = 256 << 10;
 
-/// Length of a frame's header on the stream.
+/// Length of the header of a frame on the stream.
 const HEADER_LEN: usize = 4;
-/// Short frames share a chunk up to this length: the connection looks through the chunks that are under
-/// way for every packet.
+/// Length up to which short frames share a chunk: quinn searches the chunks under way for every packet.
 const CHUNK_LEN: usize = 64 << 10;
 
 #[cfg(test)]
@@ -230,7 +229,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_pass_in_pieces_of_any_length(
+        fn frames_are_reassembled_from_pieces_of_any_length(
             lens in prop::collection::vec(prop_oneof![0usize..40, 0usize..70_000], 1..30),
             cuts in prop::collection::vec(1usize..3000, 1..20),
         ) {
@@ -243,7 +242,7 @@ mod tests {
             let mut arrived = Vec::new();
             let mut cuts = cuts.iter().cycle();
             while let Some(chunk) = outbox.take(*cuts.next().unwrap()) {
-                // Now and then the connection takes only a part.
+                // The connection takes only a part from time to time.
                 let taken = chunk.len().min(*cuts.next().unwrap());
                 outbox.put_back(chunk.slice(taken..));
                 inbox.take(&chunk[..taken], &mut |bytes| arrived.push(bytes.to_vec())).unwrap();
@@ -254,7 +253,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_a_peer_sends_is_frames_or_a_fault(
+        fn arbitrary_bytes_are_frames_or_a_fault(
             pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..20),
         ) {
             let mut inbox = Inbox::default();
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outbox_refuses_beyond_its_depth_and_invites_when_there_is_room() {
+    fn frames_are_refused_beyond_the_depth_until_there_is_room() {
         let mut outbox = Outbox::new(1000);
         assert_eq!(outbox.post(&frame(0, 990), 0), Post::Done);
         assert_eq!(outbox.post(&frame(1, 5000), 0), Post::Done);
@@ -281,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_passes_what_is_long_beyond_a_burst() {
+    fn short_frames_are_accepted_when_the_budget_of_long_ones_is_spent() {
         let mut outbox = Outbox::new(1 << 20);
         outbox.burst = 10_000;
         let (long, short) = (frame(1, 9000), Frame { head: vec![1; 40], body: None, token: None });
         assert_eq!([(); 3].map(|()| outbox.post(&long, 7)), [Post::Done, Post::Done, Post::Full]);
         assert_eq!(outbox.post(&short, 7), Post::Done);
         assert_eq!(outbox.post(&long, 7), Post::Full);
-        // The next poll lets them come, and the turn behind it begins anew.
+        // The next poll renews the budget.
         assert!(outbox.invite(8));
         assert_eq!([(); 4].map(|()| outbox.post(&long, 8)), [Post::Done; 4]);
         assert_eq!([(); 3].map(|()| outbox.post(&long, 9)), [Post::Done, Post::Done, Post::Full]);

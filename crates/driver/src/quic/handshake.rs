@@ -1,4 +1,4 @@
-//! Connections that are to become links: those that this process opens, and those of strangers.
+//! Connections that are to become links: those that this process opens, and those it accepts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ use quinn_proto::{ConnectionError, ConnectionHandle, Dir, Incoming, TransportErr
 use wire::PeerId;
 
 use super::congestion::Path;
-use super::connection::{Code, Line, Outlet, Stage};
-use super::controller::SharedGate;
-use super::endpoint::{Core, Link, Report};
+use super::connection::{Code, Connection, Outlet, Stage};
+use super::controller::SharedController;
+use super::endpoint::{EndpointDriver, Link, Report};
 use super::hello::{Caller, HELLO_LEN, VERDICT_LEN, accept, accepted};
 use super::socket::Socket;
 use crate::rail::Fault;
 use crate::tcp::Refusal;
 use crate::tcp::dial::{Dialling, Due};
 
-impl Core {
-    /// Begins to look for `peer` at these addresses, for as long as `patience` at most where it has never been met.
+impl EndpointDriver {
+    /// Starts to connect to `peer`. `patience` limits the time for a peer that was never connected.
     pub(super) fn connect(
         &mut self,
         peer: PeerId,
@@ -42,8 +42,8 @@ impl Core {
         self.links.contains_key(&peer)
     }
 
-    /// A stranger comes. Where many wait to be known, only those whose address is proved are let in; it
-    /// costs them a round trip. Where more wait than can be known, another has to go.
+    /// Accepts a new connection. If many are pending, the client must validate its address first (Retry), which costs
+    /// it a round trip. If the limit is reached, the oldest pending connection is closed.
     pub(super) fn admit(
         &mut self,
         index: usize,
@@ -52,22 +52,23 @@ impl Core {
         answer: &mut Vec<u8>,
     ) {
         let from = incoming.remote_address();
-        let is_oversubscribed = self.guests().count() >= UNPROVED_EASY;
-        if is_oversubscribed && !incoming.remote_address_validated() && incoming.may_retry() {
+        let has_many_pending = self.pending_accepts().count() >= UNPROVED_UNVALIDATED;
+        if has_many_pending && !incoming.remote_address_validated() && incoming.may_retry() {
             if let Ok(transmit) = self.endpoint.retry(incoming, answer) {
                 self.sockets[index].send(transmit, answer);
             }
             return;
         }
-        self.make_way(now);
+        self.evict_pending(now);
         let known = self.knowledge.recall(self.sockets[index].address, from);
-        let gate = SharedGate::new(known);
-        let config = self.keys.server(&gate, known);
+        let controller = SharedController::new(known);
+        let config = self.keys.server(&controller, known);
         match self.endpoint.accept(incoming, now, answer, Some(config)) {
-            Ok((handle, connection)) => {
-                let mut line = Line::new(connection, index, Stage::Strange, gate, now);
-                line.deadline = self.clock.look(now) + TRY_TIMEOUT;
-                self.add(handle, line);
+            Ok((handle, protocol)) => {
+                let mut connection =
+                    Connection::new(protocol, index, Stage::Accepted, controller, now);
+                connection.deadline = self.clock.look(now) + TRY_TIMEOUT;
+                self.add(handle, connection);
             }
             Err(error) => {
                 if let Some(transmit) = error.response {
@@ -78,25 +79,24 @@ impl Core {
         }
     }
 
-    /// Others' connections that are no links, and when each has to be one; what is closed already should go first.
-    fn guests(&self) -> impl Iterator<Item = (Duration, usize)> {
-        self.lines.iter().filter_map(|(&key, line)| match line.stage {
-            Stage::Strange => Some((line.deadline, key)),
+    /// Accepted connections that are not links, with their deadlines; closed ones come first.
+    fn pending_accepts(&self) -> impl Iterator<Item = (Duration, usize)> {
+        self.connections.iter().filter_map(|(&key, connection)| match connection.stage {
+            Stage::Accepted => Some((connection.deadline, key)),
             Stage::Closing => Some((Duration::ZERO, key)),
-            Stage::Dialled { .. } | Stage::Asked { .. } | Stage::Open { .. } => None,
+            Stage::Dialled { .. } | Stage::HelloSent { .. } | Stage::Open { .. } => None,
         })
     }
 
-    /// Keeps the number of guests bounded: the one that has been here longest goes. A peer that is pushed out so
-    /// is told, and comes again.
-    fn make_way(&mut self, now: Instant) {
-        if self.guests().count() < UNPROVED_MAX {
+    /// Bounds the number of pending connections: closes the oldest one. An evicted peer is told and tries again.
+    fn evict_pending(&mut self, now: Instant) {
+        if self.pending_accepts().count() < UNPROVED_MAX {
             return;
         }
-        let Some((_, key)) = self.guests().min() else { return };
-        let Some(line) = self.lines.get(&key) else { return };
-        if line.stage == Stage::Strange {
-            let from = line.connection.remote_address();
+        let Some((_, key)) = self.pending_accepts().min() else { return };
+        let Some(connection) = self.connections.get(&key) else { return };
+        if connection.stage == Stage::Accepted {
+            let from = connection.protocol.remote_address();
             self.note_refusal(from, Refusal::TooMany);
             self.close(key, Code::Declined, now);
             self.pump(key, now);
@@ -104,14 +104,14 @@ impl Core {
         self.forget(key);
     }
 
-    pub(super) fn add(&mut self, handle: ConnectionHandle, mut line: Line) {
-        line.reckon_depth();
+    pub(super) fn add(&mut self, handle: ConnectionHandle, mut connection: Connection) {
+        connection.update_depth();
         self.unproved += 1;
-        self.lines.insert(handle.0, line);
+        self.connections.insert(handle.0, connection);
         self.list_to_serve(handle.0);
     }
 
-    /// Tries the next addresses of peers that are being dialled; gives up those that are out of time.
+    /// Tries the next addresses of dialled peers, and gives up those that are out of time.
     pub(super) fn dial(&mut self, at: Instant) {
         let now = self.clock.look(at);
         let mut due = Vec::new();
@@ -135,31 +135,32 @@ impl Core {
                 }
             }
         }
-        self.serve_lines(at);
+        self.serve_connections(at);
     }
 
     pub(super) fn dial_one(&mut self, peer: PeerId, address: SocketAddr, now: Instant) {
         let Some(Link::Dialling(dialling)) = self.links.get(&peer) else { return };
         let patience = dialling.try_timeout().min(self.connect_timeout);
-        let Some(index) = self.way_to(address) else {
+        let Some(index) = self.socket_for(address) else {
             let text = "no address here to reach it from".into();
             return self.note_failure(peer, address, (text, false), now);
         };
         let known = self.knowledge.recall(self.sockets[index].address, address);
-        let gate = SharedGate::new(known);
-        let config = self.keys.client(&gate, known);
+        let controller = SharedController::new(known);
+        let config = self.keys.client(&controller, known);
         match self.endpoint.connect(now, config, address, SERVER_NAME) {
-            Ok((handle, connection)) => {
-                let mut line = Line::new(connection, index, Stage::Dialled { peer }, gate, now);
-                line.deadline = self.clock.now() + patience;
-                self.add(handle, line);
+            Ok((handle, protocol)) => {
+                let mut connection =
+                    Connection::new(protocol, index, Stage::Dialled { peer }, controller, now);
+                connection.deadline = self.clock.now() + patience;
+                self.add(handle, connection);
             }
             Err(error) => self.note_failure(peer, address, (error.to_string(), false), now),
         }
     }
 
-    /// The socket to reach an address from: the system's route says which of our addresses that is.
-    pub(super) fn way_to(&mut self, address: SocketAddr) -> Option<usize> {
+    /// Returns the socket from which an address is reached: the routing table determines the local address.
+    pub(super) fn socket_for(&mut self, address: SocketAddr) -> Option<usize> {
         let own = route(address);
         let fits = |socket: &Socket| socket.address.is_ipv4() == address.is_ipv4();
         let is_own = |socket: &Socket| Some(socket.address.ip()) == own;
@@ -167,12 +168,12 @@ impl Core {
             fits(socket) && socket.address.ip().is_loopback() == address.ip().is_loopback()
         };
         let sockets = &self.sockets;
-        let is_home = |socket: &Socket| leads_out(socket) && socket.is_at_home();
+        let is_home = |socket: &Socket| leads_out(socket) && socket.has_address();
         let found = sockets.iter().position(is_own).or_else(|| sockets.iter().position(is_home));
         if found.is_some() || !sockets.iter().any(leads_out) {
             return found;
         }
-        // All that led there are of addresses that this host has no more.
+        // All sockets that fit are bound to addresses that this host has lost.
         own.filter(|own| own.is_loopback() == address.ip().is_loopback())
             .and_then(|own| self.add_socket(own))
     }
@@ -191,30 +192,39 @@ impl Core {
         }
     }
 
-    /// Closes this side's own attempts to reach `peer`.
+    /// Closes this end's own attempts to reach `peer`.
     pub(super) fn drop_dials(&mut self, peer: PeerId, now: Instant) {
-        let is_dial = |line: &Line| line.dials() == Some(peer);
-        let dials: Vec<usize> =
-            self.lines.iter().filter(|(_, line)| is_dial(line)).map(|(&key, _)| key).collect();
+        let is_dial = |connection: &Connection| connection.dials() == Some(peer);
+        let dials: Vec<usize> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| is_dial(connection))
+            .map(|(&key, _)| key)
+            .collect();
         for key in dials {
             self.close(key, Code::Declined, now);
         }
     }
 
-    /// Whether this side has said hello to `peer` and waits for the verdict: that may be the link.
+    /// True if this end has sent a hello to `peer` and awaits the verdict; that connection may become the link.
     pub(super) fn has_asked(&self, peer: PeerId) -> bool {
-        self.lines.values().any(|line| line.stage == Stage::Asked { peer })
+        self.connections.values().any(|connection| connection.stage == Stage::HelloSent { peer })
     }
 
-    /// Gives up connections that have not become links in time.
+    /// Closes connections that have not become links in time.
     pub(super) fn expire(&mut self, at: Instant) {
         let now = self.clock.look(at);
-        let is_late = |line: &Line| line.is_unproved() && now >= line.deadline;
-        let late: Vec<usize> =
-            self.lines.iter().filter(|(_, line)| is_late(line)).map(|(&key, _)| key).collect();
+        let is_late =
+            |connection: &Connection| connection.is_unproved() && now >= connection.deadline;
+        let late: Vec<usize> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| is_late(connection))
+            .map(|(&key, _)| key)
+            .collect();
         for key in late {
-            let Some(line) = self.lines.get(&key) else { continue };
-            let (dials, address) = (line.dials(), line.connection.remote_address());
+            let Some(connection) = self.connections.get(&key) else { continue };
+            let (dials, address) = (connection.dials(), connection.protocol.remote_address());
             self.close(key, Code::Declined, at);
             match dials {
                 Some(peer) => self.note_failure(peer, address, ("no answer".into(), false), at),
@@ -224,19 +234,21 @@ impl Core {
     }
 
     pub(super) fn handle_connected(&mut self, key: usize) {
-        let Some(Stage::Dialled { peer }) = self.lines.get(&key).map(|line| line.stage) else {
+        let Some(Stage::Dialled { peer }) =
+            self.connections.get(&key).map(|connection| connection.stage)
+        else {
             return;
         };
         let generation = self.next_generation(peer);
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        line.stream = line.connection.streams().open(Dir::Bi);
-        line.say(&self.myself.hello(peer, generation));
-        line.stage = Stage::Asked { peer };
-        line.deadline = line.deadline.max(self.clock.now() + VERDICT_TIMEOUT);
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        connection.stream = connection.protocol.streams().open(Dir::Bi);
+        connection.send_message(&self.local.hello(peer, generation));
+        connection.stage = Stage::HelloSent { peer };
+        connection.deadline = connection.deadline.max(self.clock.now() + VERDICT_TIMEOUT);
     }
 
-    /// Which opening of the link to a peer is tried: the first until one has come about, then one more than any
-    /// that may have come about at either end.
+    /// Returns the generation to try: 1 until a link has come about, then one more than any that may have come about
+    /// at either end.
     fn next_generation(&mut self, peer: PeerId) -> u32 {
         let others_ask = self.has_asked(peer);
         let Some(known) = self.generations.get_mut(&peer) else { return 1 };
@@ -247,27 +259,27 @@ impl Core {
     }
 
     pub(super) fn handle_opened(&mut self, key: usize) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        let accepted = line.connection.streams().accept(Dir::Bi);
-        if line.stage == Stage::Strange && line.stream.is_none() {
-            line.stream = accepted;
-            line.readable = true;
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let accepted = connection.protocol.streams().accept(Dir::Bi);
+        if connection.stage == Stage::Accepted && connection.stream.is_none() {
+            connection.stream = accepted;
+            connection.readable = true;
         }
     }
 
-    pub(super) fn hear_hello(&mut self, key: usize, now: Instant) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        let Some(hello) = line.hear::<HELLO_LEN>() else { return };
-        let from = line.connection.remote_address();
-        match self.myself.check(&hello) {
+    pub(super) fn receive_hello(&mut self, key: usize, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let Some(hello) = connection.receive_message::<HELLO_LEN>() else { return };
+        let from = connection.protocol.remote_address();
+        match self.local.check(&hello) {
             Ok(caller) if self.accepts(caller) => {
                 let Caller { rank: peer, generation } = caller;
-                self.give_way(peer, now);
+                self.yield_to(peer, now);
                 let known = self.generations.entry(peer).or_default();
                 *known = generation.max(*known);
                 let verdict = accept(*known);
-                if let Some(line) = self.lines.get_mut(&key) {
-                    line.say(&verdict);
+                if let Some(connection) = self.connections.get_mut(&key) {
+                    connection.send_message(&verdict);
                 }
                 self.open(key, peer, now);
             }
@@ -279,19 +291,19 @@ impl Core {
         }
     }
 
-    /// Of two connections opened head to head the lower rank's survives, if it has come so far that its
-    /// end has said hello. Whoever has a later opening in mind has lost the link, though it seems whole here.
+    /// Resolves simultaneous connects: the connection of the lower rank survives once its hello was sent. A peer with
+    /// a later generation has lost the link, even if it looks intact here.
     fn accepts(&self, Caller { rank: peer, generation }: Caller) -> bool {
         let known = self.generations.get(&peer).copied().unwrap_or_default();
         match self.links.get(&peer) {
             None => true,
             Some(Link::Open { .. }) => generation > known,
-            Some(Link::Dialling(_)) => peer < self.myself.rank || !self.has_asked(peer),
+            Some(Link::Dialling(_)) => peer < self.local.rank || !self.has_asked(peer),
         }
     }
 
-    /// The peer has lost the link, if it is open here.
-    fn give_way(&mut self, peer: PeerId, now: Instant) {
+    /// Closes the open link to a peer that has lost it.
+    fn yield_to(&mut self, peer: PeerId, now: Instant) {
         let Some(&Link::Open { key }) = self.links.get(&peer) else { return };
         self.links.remove(&peer);
         self.learn(key);
@@ -300,9 +312,9 @@ impl Core {
         self.reports.push_back(Report::Down { peer, fault });
     }
 
-    pub(super) fn hear_verdict(&mut self, key: usize, peer: PeerId, now: Instant) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        let Some(verdict) = line.hear::<VERDICT_LEN>() else { return };
+    pub(super) fn receive_verdict(&mut self, key: usize, peer: PeerId, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let Some(verdict) = connection.receive_message::<VERDICT_LEN>() else { return };
         match accepted(verdict) {
             Some(generation) if !matches!(self.links.get(&peer), Some(Link::Open { .. })) => {
                 let known = self.generations.entry(peer).or_default();
@@ -317,19 +329,19 @@ impl Core {
         if let Some(Link::Dialling(_)) = self.links.insert(peer, Link::Open { key }) {
             self.dialled -= 1;
         }
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        line.stage = Stage::Open { peer };
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        connection.stage = Stage::Open { peer };
         self.unproved -= 1;
-        let known = line.gate.lock().model.known();
-        let round_trip = line.connection.rtt();
-        let here = self.sockets[line.socket].address;
-        let there = line.connection.remote_address();
+        let known = connection.controller.lock().model.known();
+        let round_trip = connection.protocol.rtt();
+        let here = self.sockets[connection.socket].address;
+        let there = connection.protocol.remote_address();
         let path =
             self.knowledge.recall(here, there).or(known).unwrap_or_else(|| usual(round_trip));
         let cost = self.knowledge.cost(&path);
-        line.expect_loss(self.knowledge.loss(here, there));
-        // One between gateways is for many: it is not to be waited for longer than for another.
-        line.is_far = path.round_trip >= FAR || self.myself.is_gateway;
+        connection.expect_loss(self.knowledge.loss(here, there));
+        // A connection between gateways serves many ranks: it is given up as early as a WAN link.
+        connection.is_wan = path.round_trip >= FAR || self.local.is_gateway;
         self.reports.push_back(Report::Up { peer });
         self.reports.push_back(Report::Cost { peer, cost });
         self.list_to_read(key);
@@ -343,14 +355,14 @@ impl Core {
     }
 }
 
-/// A path of which only the round trip is known.
+/// Default estimate of a path of which only the round trip is known.
 fn usual(round_trip: Duration) -> Path {
     let bytes_per_s = if round_trip > FAR { FAR_RATE } else { NEAR_RATE };
     Path { bytes_per_s, round_trip }
 }
 
-/// What the end of a stranger's connection means, if it is to be told. Who goes away in the middle may have
-/// found a better way.
+/// Returns the refusal to report when an unauthenticated connection ends. A client that closes in the middle may have
+/// found a better path and is not reported.
 pub(super) fn refusal(reason: &ConnectionError) -> Option<Refusal> {
     let code = match reason {
         ConnectionError::TransportError(error) => error.code,
@@ -372,31 +384,31 @@ pub(super) fn refusal(reason: &ConnectionError) -> Option<Refusal> {
     }
 }
 
-/// From which of this host's addresses packets leave for `address`.
+/// Returns the local address from which packets to `address` leave.
 fn route(address: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = if address.is_ipv4() {
         std::net::Ipv4Addr::UNSPECIFIED.into()
     } else {
         std::net::Ipv6Addr::UNSPECIFIED.into()
     };
-    // Connecting a datagram socket sends nothing: the system looks the route up.
+    // Connecting a datagram socket sends nothing; the kernel looks up the route.
     let probe = std::net::UdpSocket::bind((any, 0)).ok()?;
     probe.connect(address).ok()?;
     Some(probe.local_addr().ok()?.ip())
 }
 
-/// The name that a client asks for: it goes nowhere, and nobody checks it.
+/// Server name in the TLS handshake, which nobody checks.
 const SERVER_NAME: &str = "canele";
 
-/// Guests at once; and how many before addresses must be proved.
+/// Maximum number of pending connections, and the number from which on clients must validate their address.
 const UNPROVED_MAX: usize = 128;
-const UNPROVED_EASY: usize = 32;
-/// How long one address has to answer, and a stranger to say who it is.
+const UNPROVED_UNVALIDATED: usize = 32;
+/// Time limit for one address to answer, and for an unauthenticated peer to send its hello.
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a peer that has shown its key may take to say whether this connection is the link.
+/// Time limit for the verdict of an authenticated peer.
 const VERDICT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Longer round trips leave the site: there frames are kept, and links are opened anew.
+/// Round trip above which a peer is in another site: unacknowledged frames are kept, and links are reopened.
 const FAR: Duration = Duration::from_millis(2);
 /// 10 Gb/s.
 const NEAR_RATE: f64 = 1.25e9;

@@ -1,9 +1,9 @@
-//! The thread that looks in when nobody polls.
+//! The IO thread, which serves the rail while no other thread polls it.
 //!
-//! A process that computes for long neither acknowledges what arrives nor shows a sign of life nor answers who calls,
-//! and its peers would take it for dead. The keeper serves the rail when it was not polled since the last look, and
-//! sleeps longer where there is nothing to look after, or somebody sleeps on the descriptors. While what was
-//! posted waits for its pace it looks in each millisecond: a send that has returned is to go on leaving.
+//! A process that computes for long would neither acknowledge packets, nor send keepalives, nor accept connections,
+//! and its peers would count it as dead. The IO thread serves the rail if it was not polled since the last check. It
+//! sleeps longer if there is no connection, or if a thread sleeps on the rail's descriptors. While posted data waits
+//! for the pacer it checks every millisecond, so that a completed send keeps leaving.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,46 +11,48 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::endpoint::Core;
+use super::endpoint::EndpointDriver;
 use crate::threads::without_signals;
 
-/// The thread, for the rail that it serves.
-pub(super) struct Keeper {
+/// Handle of the IO thread.
+pub(super) struct IoThread {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 struct Shared {
-    /// How often the rail was polled.
+    /// Number of polls of the rail.
     polls: AtomicU64,
-    /// Something waits for its pace.
+    /// True while posted data waits for the pacer.
     is_called: AtomicBool,
     stops: AtomicBool,
 }
 
-impl Keeper {
+impl IoThread {
+    /// Starts the thread.
+    ///
     /// # Errors
-    /// When the system gives no thread.
-    pub fn start(core: &Arc<Mutex<Core>>) -> io::Result<Self> {
+    /// The system gives no thread.
+    pub fn start(driver: &Arc<Mutex<EndpointDriver>>) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             polls: AtomicU64::new(0),
             is_called: AtomicBool::new(false),
             stops: AtomicBool::new(false),
         });
-        let (core, own) = (Arc::clone(core), Arc::clone(&shared));
+        let (driver, own) = (Arc::clone(driver), Arc::clone(&shared));
         let builder = thread::Builder::new().name("canele-quic".into()).stack_size(STACK_BYTES);
-        let thread = without_signals(|| builder.spawn(move || keep(&core, &own)))?;
+        let thread = without_signals(|| builder.spawn(move || run(&driver, &own)))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// The rail is polled.
+    /// Records that the rail was polled.
     pub fn note_poll(&self) {
-        // Only who has the rail writes; the keeper looks whether it has changed.
+        // Only the thread that has locked the rail writes; the IO thread only compares.
         let polls = self.shared.polls.load(Ordering::Relaxed);
         self.shared.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Something waits for its pace.
+    /// Tells the thread that posted data waits for the pacer.
     pub fn call(&self) {
         if !self.shared.is_called.load(Ordering::Relaxed)
             && !self.shared.is_called.swap(true, Ordering::AcqRel)
@@ -60,18 +62,18 @@ impl Keeper {
         }
     }
 
-    /// Ends the thread and waits for it.
+    /// Stops the thread and waits for it.
     pub fn stop(&mut self) {
         self.shared.stops.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A keeper that has panicked keeps nothing any more.
+            // A panic of the IO thread is reported by the panic hook.
             let _ = thread.join();
         }
     }
 }
 
-fn keep(core: &Mutex<Core>, shared: &Shared) {
+fn run(driver: &Mutex<EndpointDriver>, shared: &Shared) {
     let mut seen = shared.polls.load(Ordering::Relaxed);
     let mut nap = NAP_MIN;
     loop {
@@ -86,14 +88,14 @@ fn keep(core: &Mutex<Core>, shared: &Shared) {
             nap = NAP_MIN;
             continue;
         }
-        let mut core = super::lock(core);
-        let rests = core.is_asleep;
-        if !is_polled && !rests {
-            core.serve(Instant::now());
+        let mut driver = super::lock(driver);
+        let is_asleep = driver.is_asleep;
+        if !is_polled && !is_asleep {
+            driver.serve(Instant::now());
         }
-        let waits = !rests && core.waits_for_pace();
+        let waits = !is_asleep && driver.waits_for_pace();
         shared.is_called.store(waits, Ordering::Release);
-        nap = match (waits, rests || !core.has_lines()) {
+        nap = match (waits, is_asleep || !driver.has_connections()) {
             (true, _) => NAP_PACED,
             (false, true) => (2 * nap).clamp(NAP_MIN, NAP_MAX),
             (false, false) => NAP_MIN,
@@ -101,10 +103,10 @@ fn keep(core: &Mutex<Core>, shared: &Shared) {
     }
 }
 
-/// From one look to the next where something waits: shorter than the pace is made up for…
+/// Interval of checks while paced data waits; shorter than the delay that the pacer makes up for.
 const NAP_PACED: Duration = Duration::from_millis(1);
-/// …elsewhere: short beside what peers wait for an answer…
+/// Interval of checks with connections; short compared with the timeouts of peers.
 const NAP_MIN: Duration = Duration::from_millis(20);
-/// …and long beside what a look costs.
+/// Longest interval of checks; long compared with their cost.
 const NAP_MAX: Duration = Duration::from_millis(160);
 const STACK_BYTES: usize = 256 << 10;

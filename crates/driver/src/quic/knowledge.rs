@@ -1,4 +1,4 @@
-//! What this process knows of paths: from jobs before, and for jobs to come.
+//! Estimates of paths, loaded from earlier jobs and stored for later ones.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use wire::{Cost, HostCost, Traffic};
 
 use super::congestion::Path;
 
-/// Remembers paths between jobs, and predicts what they cost.
+/// Stores path estimates between jobs and converts them to costs.
 pub(super) struct Knowledge {
     host: HostCost,
     cache: Option<Cache>,
-    /// What this process has learned of paths whose links have ended.
+    /// Estimates of this process, of paths whose links have ended.
     lately: FxHashMap<[IpAddr; 2], Path>,
 }
 
@@ -24,7 +24,7 @@ impl Knowledge {
         Self { host: topo::cache::host_cost(cache.as_ref()), cache, lately: FxHashMap::default() }
     }
 
-    /// What is remembered of the path from here to there.
+    /// Returns the stored estimate of the path between two addresses.
     pub fn recall(&self, here: SocketAddr, there: SocketAddr) -> Option<Path> {
         if let Some(path) = self.lately.get(&[here.ip(), there.ip()]) {
             return Some(*path);
@@ -36,44 +36,45 @@ impl Knowledge {
         })
     }
 
-    /// Which part gets lost by chance of what goes from here to there, if that is remembered.
+    /// Returns the stored random loss rate between two addresses, if known.
     pub fn loss(&self, here: SocketAddr, there: SocketAddr) -> Option<f64> {
         self.cache.as_ref()?.traffic(&pair(here, there)).ok()??.value.chance()
     }
 
-    /// Keeps what was learned of a path.
+    /// Stores the estimate of a path.
     pub fn keep(&mut self, here: SocketAddr, there: SocketAddr, path: &Path) {
         self.lately.insert([here.ip(), there.ip()], *path);
         if let Some(cache) = &self.cache {
             let mut cost = self.cost(path);
             cost.learn(OBSERVED_LEN, cost.busy_ns(OBSERVED_LEN));
-            // What cannot be remembered is measured again by the next job.
+            // A path that cannot be stored is measured again by the next job.
             let _ = cache.keep_link(&pair(here, there), &cost);
         }
     }
 
-    /// Keeps what the traffic of a connection has shown.
+    /// Stores the traffic statistics of a connection.
     pub fn keep_traffic(&self, here: SocketAddr, there: SocketAddr, traffic: &Traffic) {
         if let Some(cache) = &self.cache {
             let _ = cache.keep_traffic(&pair(here, there), traffic);
         }
     }
 
-    /// What frames cost on a path. A packet takes some system calls' time to be sealed and sent.
+    /// Returns the cost of frames on a path. Encrypting and sending a packet takes a few system calls.
     pub fn cost(&self, path: &Path) -> Cost {
         let one_way_ns = path.round_trip.as_nanos() as u64 / 2;
         Cost::linear(one_way_ns, GAP_CALLS * self.host.call_ns, path.bytes_per_s as u64)
     }
 }
 
-/// The ends of a path, without ports.
+/// Cache key of a path: both addresses, without ports.
 fn pair(here: SocketAddr, there: SocketAddr) -> Pair {
     Pair::new(NAME, &format!("{}/{}", host_name(), here.ip()), &there.ip().to_string())
 }
 
-/// The rail's name.
+/// Name of the rail.
 pub(crate) const NAME: &str = "quic";
 
-/// The rate is that of frames as long as this: long enough for the gap not to count.
+/// Frame length at which the rate is stored: long enough that the gap does not matter.
 const OBSERVED_LEN: u64 = 1 << 20;
+/// Gap of a packet, in system calls.
 const GAP_CALLS: u64 = 4;

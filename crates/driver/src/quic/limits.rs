@@ -1,4 +1,4 @@
-//! What the rail grants and gets on this system, for the user to see.
+//! Buffer sizes of the rail on this system, for diagnostics.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -10,31 +10,31 @@ use super::congestion::Path;
 use super::settings;
 use super::socket::Socket;
 
-/// What the system gives a socket over UDP of this process's, in bytes.
+/// Buffers of a UDP socket of this process on this system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuicBuffers {
-    /// For what has come and was not read.
+    /// Receive buffer.
     pub receive: u64,
-    /// For what was sent and has not left.
+    /// Send buffer.
     pub send: u64,
 }
 
-/// What a link of some cost grants and needs, in bytes.
+/// Buffers that a link of some cost needs, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuicNeeds {
-    /// What a peer may send before it is read.
+    /// Stream flow-control window granted to the peer.
     pub window: u64,
-    /// What comes while a process is late.
+    /// Receive buffer for the data that arrives while a process is late.
     pub receive: u64,
-    /// What leaves between two looks.
+    /// Send buffer for the data that leaves between two polls.
     pub send: u64,
 }
 
 impl QuicBuffers {
-    /// Asks the system, as the rail does.
+    /// Measures the buffers with a socket opened as the rail opens its own.
     ///
     /// # Errors
-    /// When there is no socket to be had.
+    /// The system gives no socket.
     pub fn here() -> io::Result<Self> {
         let socket = Socket::bind(Ipv4Addr::LOCALHOST.into())?;
         let send = socket.send_buffer_bytes()? as u64;
@@ -43,7 +43,7 @@ impl QuicBuffers {
 }
 
 impl QuicNeeds {
-    /// Of a link that costs so much.
+    /// Returns the needs of a link of this cost.
     pub fn of(cost: &Cost) -> Self {
         let bytes_per_s = cost.bytes_within(1_000_000_000) as f64;
         let round_trip = Duration::from_nanos(2 * cost.latency_ns());
@@ -55,7 +55,7 @@ impl QuicNeeds {
     }
 }
 
-/// Who stands by looks twice as often.
+/// Twice the poll interval of a progress thread, in nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
 
 #[cfg(test)]

@@ -1,44 +1,48 @@
-//! Addresses of this host that change under its connections.
+//! Address changes of this host under open connections.
 //!
-//! A socket stays bound to the address that it was opened for. When the host loses that, what leaves is refused by
-//! the kernel, and a socket for the address that leads to the peer now takes its place. The end that has opened a
-//! connection takes it along (RFC 9000, §9); the other cannot, and opens the link anew.
+//! A socket stays bound to its address. When the host loses that address, the kernel refuses to send, and the rail
+//! opens a socket for the address that the route to the peer now uses. The client end of a connection migrates it
+//! (RFC 9000, §9). The server end cannot migrate; it reopens the link.
 
 use std::net::IpAddr;
 use std::time::Instant;
 
 use quinn_proto::Side;
 
-use super::endpoint::{Core, open_sockets};
+use super::endpoint::{EndpointDriver, open_sockets};
 
-impl Core {
-    /// Moves the links of sockets whose addresses are gone.
-    pub(super) fn look_for_moves(&mut self, now: Instant) {
+impl EndpointDriver {
+    /// Migrates the links of sockets whose addresses are gone.
+    pub(super) fn check_addresses(&mut self, now: Instant) {
         for index in 0..self.sockets.len() {
             if std::mem::take(&mut self.sockets[index].is_doubtful)
-                && !self.sockets[index].is_at_home()
+                && !self.sockets[index].has_address()
             {
-                self.move_from(index, now);
+                self.migrate_from(index, now);
             }
         }
     }
 
-    /// Moves the links of one socket.
-    pub(super) fn move_from(&mut self, index: usize, now: Instant) {
-        let concerned = self.lines.iter().filter(|(_, line)| line.socket == index);
-        let links: Vec<usize> =
-            concerned.filter(|(_, line)| line.peer().is_some()).map(|(&key, _)| key).collect();
+    /// Migrates the links of one socket.
+    pub(super) fn migrate_from(&mut self, index: usize, now: Instant) {
+        let concerned =
+            self.connections.iter().filter(|(_, connection)| connection.socket == index);
+        let links: Vec<usize> = concerned
+            .filter(|(_, connection)| connection.peer().is_some())
+            .map(|(&key, _)| key)
+            .collect();
         for key in links {
-            let Some(address) = self.lines.get(&key).map(|line| line.connection.remote_address())
+            let Some(address) =
+                self.connections.get(&key).map(|connection| connection.protocol.remote_address())
             else {
                 continue;
             };
-            // Until there is a way again, what is sent fails again, and is looked at again.
-            let Some(new) = self.way_to(address) else { continue };
-            let Some(line) = self.lines.get(&key) else { continue };
-            match line.connection.side() {
-                Side::Client => self.take_along(key, new),
-                Side::Server if line.is_far => {
+            // Without a route, the next send fails too and triggers another check.
+            let Some(new) = self.socket_for(address) else { continue };
+            let Some(connection) = self.connections.get(&key) else { continue };
+            match connection.protocol.side() {
+                Side::Client => self.migrate(key, new),
+                Side::Server if connection.is_wan => {
                     self.lose(key, "this host has another address now".into(), now);
                 }
                 Side::Server => {}
@@ -46,12 +50,12 @@ impl Core {
         }
     }
 
-    /// Has a connection that this process has opened leave by another socket from now on.
-    pub(super) fn take_along(&mut self, key: usize, socket: usize) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        line.socket = socket;
-        line.connection.local_address_changed();
-        line.knock();
+    /// Makes a connection that this process opened use another socket from now on.
+    pub(super) fn migrate(&mut self, key: usize, socket: usize) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        connection.socket = socket;
+        connection.protocol.local_address_changed();
+        connection.probe();
         self.list_to_serve(key);
     }
 
@@ -67,5 +71,5 @@ impl Core {
     }
 }
 
-/// Addresses that a process has had; more have no links by UDP.
+/// Maximum number of local addresses over the life of a process; later ones get no QUIC links.
 const SOCKETS_MAX: usize = 64;

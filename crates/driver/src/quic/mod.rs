@@ -1,27 +1,26 @@
-//! The rail over UDP: QUIC, with a congestion controller that knows its paths.
+//! The QUIC rail: UDP, with a congestion controller that remembers its paths.
 //!
-//! One UDP socket per address and one connection per peer; one stream of a connection carries the frames of
-//! both directions, whole and in order. Both ends show the job's key in the handshake, and say which ranks
-//! they are behind it. What a path carries is remembered between jobs and survives silence, so that a message
-//! leaves at the path's pace from its first byte on ([`congestion`]); little is accepted ahead of the pace, so
-//! that what is submitted later can still be let before ([`frames`]).
+//! The rail has one UDP socket per local address and one connection per peer. One bidirectional stream carries the
+//! frames, whole and in order. Both ends prove the job's key in the TLS handshake, then exchange their ranks
+//! ([`hello`]). The estimate of a path is stored between jobs and survives idle periods, so a message is sent at the
+//! path's rate from its first byte ([`congestion`]). The rail accepts few bytes ahead of the pace, so that the engine
+//! can still send urgent messages first ([`frames`]).
 //!
-//! What TCP does in the kernel happens here: packets are sealed, paced, acknowledged and repeated by
-//! whichever thread polls. A process that computes does not poll, so a keeper looks in now and then and
-//! keeps the connections alive, and sends what waits for its pace; it neither shows frames nor takes the
-//! engine's lock. Whatever was posted
-//! counts as left behind until it has arrived.
+//! The thread that polls does what the kernel does for TCP: it encrypts, paces, acknowledges and retransmits packets.
+//! A process that computes does not poll. An IO thread therefore serves the connections from time to time: it sends
+//! keepalives and paced data. It neither delivers frames nor takes the engine's lock. A posted frame counts as
+//! flushed once the peer has acknowledged it.
 //!
-//! What is lost holds up what has left behind it, as over TCP, and what is repeated may be megabytes of which a short
-//! message knows nothing. So a second rail, with connections of its own, passes the first while that is busy
-//! ([`QuicConfig::passes`]): bulk and what is wanted soon have a window each, as in GridMPI.
+//! A lost packet delays the stream data behind it, as with TCP, and a retransmission may be megabytes long. A second
+//! rail with connections of its own overtakes the first while that is busy ([`QuicConfig::passes`]). Bulk and urgent
+//! messages then have a congestion window each, as in GridMPI.
 //!
-//! A short cut is outlived by the connection ([`vigil`]), and so is another address of the end that opened it
-//! ([`moving`]). Between sites a connection that is lost for good is opened anew, by either end; the hello names which
-//! opening it is, so that one that only one end has lost gives way ([`hello`]).
+//! A connection survives short outages ([`keepalive`]) and an address change of the end that opened it
+//! ([`migration`]). Between sites either end reopens a lost connection. The hello carries a generation number, so
+//! that a connection that only one end has lost is replaced ([`hello`]).
 
 #[cfg(test)]
-mod bottleneck;
+mod bottleneck_tests;
 mod congestion;
 mod connection;
 mod controller;
@@ -36,12 +35,12 @@ mod limits;
 mod migration;
 mod pacer;
 #[cfg(test)]
-mod reopening;
+mod reopening_tests;
 mod settings;
 mod socket;
-#[cfg(test)]
-mod strangers;
 mod tail_duplicate;
+#[cfg(test)]
+mod unauthenticated_tests;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -64,60 +63,60 @@ use crate::readiness_probe::{ReadinessProbe, Sockets};
 use crate::tcp::interfaces::{self, Interface};
 use crate::tcp::route::Routes;
 
-use self::endpoint::{Core, open_sockets, take_sockets};
+use self::endpoint::{EndpointDriver, open_sockets, take_sockets};
 pub use self::frames::{Inbox, Outbox};
-use self::hello::Myself;
-use self::io_thread::Keeper;
+use self::hello::LocalEnd;
+use self::io_thread::IoThread;
 pub(crate) use self::knowledge::NAME;
 pub use self::limits::{QuicBuffers, QuicNeeds};
 use self::settings::Keys;
 use self::socket::Socket;
 
-/// What the rail needs to know.
+/// Configuration of the rail.
 #[derive(Clone, Debug)]
 pub struct QuicConfig {
-    /// This process.
+    /// Rank of this process.
     pub rank: PeerId,
-    /// The job's number, the same in all its processes.
+    /// Number of the job, the same in all its processes.
     pub job: u64,
-    /// What the job's processes know one another by.
+    /// Certificate and key that authenticate the processes of the job.
     pub identity: Identity,
-    /// Listen on these interfaces or addresses only, a list with commas.
+    /// Comma-separated list of the only interfaces or addresses to listen on.
     pub interface: Option<String>,
-    /// How long a peer's addresses are tried.
+    /// Time limit for connecting to a peer.
     pub connect_timeout: Duration,
-    /// For a second rail, whose links pass those of the first ([`Capabilities::passes`]).
+    /// True for a second rail, whose links overtake those of the first ([`Capabilities::passes`]).
     pub passes: bool,
 }
 
 /// The rail of one process over UDP.
 pub struct QuicRail {
-    core: Arc<Mutex<Core>>,
-    /// Watches the sockets and the timer.
+    driver: Arc<Mutex<EndpointDriver>>,
+    /// Epoll descriptor of the sockets and the timer.
     epoll: Arc<OwnedFd>,
-    /// Wakes who sleeps when something is due.
+    /// Timer that wakes a sleeping thread when work is due.
     timer: OwnedFd,
     is_timer_set: bool,
     network: [u8; 16],
     interfaces: Vec<Interface>,
     address: Vec<u8>,
-    /// None where the rail is always polled.
-    keeper: Option<Keeper>,
+    /// `None` if the rail is always polled.
+    io_thread: Option<IoThread>,
     passes: bool,
 }
 
-/// What a gateway's rail to other gateways needs to know.
+/// Configuration of a gateway's rail to other gateways.
 #[derive(Debug)]
 pub struct TrunkConfig {
-    /// The number that this gateway has given itself.
+    /// Number that this gateway has given itself.
     pub own: PeerId,
-    /// The job's number.
+    /// Number of the job.
     pub job: u64,
-    /// What the job's processes know one another by.
+    /// Certificate and key that authenticate the processes of the job.
     pub identity: Identity,
-    /// Where other gateways call.
+    /// Sockets on which other gateways connect.
     pub sockets: Vec<UdpSocket>,
-    /// How long a gateway is called.
+    /// Time limit for connecting to a gateway.
     pub connect_timeout: Duration,
 }
 
@@ -125,7 +124,7 @@ impl QuicRail {
     /// Opens the sockets.
     ///
     /// # Errors
-    /// When no usable interface is found, or the kernel gives no socket or thread.
+    /// No usable interface exists, or the kernel gives no socket or thread.
     pub fn new(config: QuicConfig) -> Result<Self, RailError> {
         let system = |call| move |source| RailError::System { call, source };
         let interfaces = interfaces::list().map_err(system("list of network interfaces"))?;
@@ -138,31 +137,31 @@ impl QuicRail {
             return Err(RailError::Unreachable(text));
         }
         let open = |epoll: &OwnedFd| open_sockets(addresses, epoll, 0);
-        let myself = Myself { rank: config.rank, job: config.job, is_gateway: false };
+        let local = LocalEnd { rank: config.rank, job: config.job, is_gateway: false };
         let QuicConfig { identity, connect_timeout, passes, .. } = config;
-        let mut rail = Self::with(myself, &identity, (connect_timeout, passes), open)?;
-        let listeners: Vec<_> = rail.core().sockets.iter().map(|one| one.address).collect();
+        let mut rail = Self::with(local, &identity, (connect_timeout, passes), open)?;
+        let listeners: Vec<_> = rail.driver().sockets.iter().map(|one| one.address).collect();
         rail.network = interfaces::network_identity();
         rail.address = interfaces::emit(rail.network, &listeners);
         rail.interfaces = interfaces;
-        rail.keeper = Some(Keeper::start(&rail.core).map_err(system("a thread"))?);
+        rail.io_thread = Some(IoThread::start(&rail.driver).map_err(system("a thread"))?);
         Ok(rail)
     }
 
-    /// The rail of a gateway to other gateways, which is polled all the time. Peers are numbered by who
-    /// [calls](Self::call) them, and by themselves.
+    /// Creates the rail of a gateway to other gateways, which is polled all the time. A gateway that
+    /// [calls](Self::call) numbers the peer; other peers number themselves.
     ///
     /// # Errors
-    /// When the kernel gives no descriptors.
+    /// The kernel gives no descriptors.
     pub fn between_gateways(config: TrunkConfig) -> Result<Self, RailError> {
         let TrunkConfig { own, job, identity, sockets, connect_timeout } = config;
         let open = |epoll: &OwnedFd| take_sockets(sockets.into_iter().map(Socket::of), epoll, 0);
-        let myself = Myself { rank: own, job, is_gateway: true };
-        Self::with(myself, &identity, (connect_timeout, false), open)
+        let local = LocalEnd { rank: own, job, is_gateway: true };
+        Self::with(local, &identity, (connect_timeout, false), open)
     }
 
     fn with(
-        myself: Myself,
+        local: LocalEnd,
         identity: &Identity,
         (connect_timeout, passes): (Duration, bool),
         open: impl FnOnce(&OwnedFd) -> Result<Vec<Socket>, RailError>,
@@ -179,35 +178,36 @@ impl QuicRail {
         let sockets = open(&epoll)?;
         let keys = Keys::new(identity.client(), identity.server())?;
         let epoll = Arc::new(epoll);
-        let core = Core::new(myself, keys, sockets, Arc::clone(&epoll), connect_timeout, passes);
+        let driver =
+            EndpointDriver::new(local, keys, sockets, Arc::clone(&epoll), connect_timeout, passes);
         Ok(Self {
-            core: Arc::new(Mutex::new(core)),
+            driver: Arc::new(Mutex::new(driver)),
             epoll,
             timer,
             is_timer_set: false,
             network: [0; 16],
             interfaces: Vec::new(),
             address: Vec::new(),
-            keeper: None,
+            io_thread: None,
             passes,
         })
     }
 
-    /// Calls a gateway, which is `peer` from now on, as [`Rail::connect`] does.
+    /// Connects to a gateway, which is `peer` from now on, as [`Rail::connect`] does.
     pub fn call(&mut self, peer: PeerId, gateway: SocketAddr) {
-        self.core().connect(peer, vec![gateway], Duration::MAX);
+        self.driver().connect(peer, vec![gateway], Duration::MAX);
     }
 
-    /// Where the peer behind an open link is.
+    /// Returns the remote address of an open link.
     pub fn address_of(&self, peer: PeerId) -> Option<SocketAddr> {
-        self.core().address_of(peer)
+        self.driver().address_of(peer)
     }
 
-    fn core(&self) -> MutexGuard<'_, Core> {
-        lock(&self.core)
+    fn driver(&self) -> MutexGuard<'_, EndpointDriver> {
+        lock(&self.driver)
     }
 
-    /// Has the timer wake who sleeps at `at`, or not at all.
+    /// Sets the timer to `at`, or disarms it.
     fn set_timer(&mut self, now: Instant, at: Option<Instant>) {
         if at.is_none() && !self.is_timer_set {
             return;
@@ -219,7 +219,7 @@ impl QuicRail {
             tv_nsec: after.subsec_nanos().into(),
         });
         let value = Itimerspec { it_interval: zero, it_value: value };
-        // Fails for no timer; sleepers look up by themselves now and then, too.
+        // Cannot fail for a valid timer; sleeping threads also wake by themselves from time to time.
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &value);
         self.is_timer_set = at.is_some();
     }
@@ -245,41 +245,41 @@ impl Rail for QuicRail {
         let (network, offered) = interfaces::parse(published).ok_or_else(malformed)?;
         let here = network == self.network;
         let candidates = interfaces::order(here, offered, &self.interfaces);
-        let mut core = self.core();
-        if core.is_known(peer) {
+        let mut driver = self.driver();
+        if driver.is_known(peer) {
             return Ok(());
         }
         if candidates.is_empty() {
             let text = "each of its addresses is one of this node too, or of no use elsewhere";
             return Err(RailError::Unreachable(text.into()));
         }
-        core.connect(peer, candidates, ways.patience());
+        driver.connect(peer, candidates, ways.patience());
         Ok(())
     }
 
     fn disconnect(&mut self, peer: PeerId) {
         let _uncancelled = Uncancelled::begin();
-        self.core().disconnect(peer, Instant::now());
+        self.driver().disconnect(peer, Instant::now());
     }
 
     fn post(&mut self, peer: PeerId, frame: &Frame) -> Post {
         let _uncancelled = Uncancelled::begin();
-        let (post, waits) = self.core().post(peer, frame, Instant::now());
-        if let Some(keeper) = self.keeper.as_ref().filter(|_| waits) {
-            keeper.call();
+        let (post, waits) = self.driver().post(peer, frame, Instant::now());
+        if let Some(io_thread) = self.io_thread.as_ref().filter(|_| waits) {
+            io_thread.call();
         }
         post
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let _uncancelled = Uncancelled::begin();
-        if let Some(keeper) = &self.keeper {
-            keeper.note_poll();
+        if let Some(io_thread) = &self.io_thread {
+            io_thread.note_poll();
         }
-        let mut core = self.core();
-        core.polls = core.polls.wrapping_add(1);
-        let moved = core.serve(Instant::now());
-        core.report(sink) || moved
+        let mut driver = self.driver();
+        driver.polls = driver.polls.wrapping_add(1);
+        let moved = driver.serve(Instant::now());
+        driver.report(sink) || moved
     }
 
     fn coalesce_within(&self) -> Duration {
@@ -290,57 +290,57 @@ impl Rail for QuicRail {
         vec![self.epoll.as_fd()]
     }
 
-    /// What the keeper has taken in is not seen, nor what comes to an address that the host has got meanwhile.
+    /// The probe sees neither frames that the IO thread has received nor sockets added after an address change.
     fn readiness_probe(&mut self) -> Option<Arc<dyn ReadinessProbe>> {
         let readiness_probe = Sockets::new()?;
-        self.core().sockets.iter().for_each(|socket| readiness_probe.add(socket));
+        self.driver().sockets.iter().for_each(|socket| readiness_probe.add(socket));
         Some(Arc::new(readiness_probe))
     }
 
     fn prepare_sleep(&mut self) -> bool {
         let _uncancelled = Uncancelled::begin();
         let now = Instant::now();
-        let mut core = self.core();
-        if core.has_events(now) {
+        let mut driver = self.driver();
+        if driver.has_events(now) {
             return false;
         }
-        core.is_asleep = true;
-        let next = core.next(now);
-        drop(core);
+        driver.is_asleep = true;
+        let next = driver.next(now);
+        drop(driver);
         self.set_timer(now, next);
         true
     }
 
     fn finish_sleep(&mut self) {
         let _uncancelled = Uncancelled::begin();
-        // The timer is left alone: who sleeps next sets it.
-        self.core().is_asleep = false;
+        // The timer stays armed: the next sleep sets it.
+        self.driver().is_asleep = false;
     }
 
     fn is_flushed(&self) -> bool {
-        self.core().is_flushed()
+        self.driver().is_flushed()
     }
 }
 
 impl Drop for QuicRail {
     fn drop(&mut self) {
-        if let Some(keeper) = &mut self.keeper {
-            keeper.stop();
+        if let Some(io_thread) = &mut self.io_thread {
+            io_thread.stop();
         }
-        self.core().leave(Instant::now());
+        self.driver().leave(Instant::now());
     }
 }
 
-/// A thread that panicked has left nothing half done that matters more than going on.
-fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
-    core.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks the driver, also after a panic: no invariant of the driver spans a panic that would make it unusable.
+fn lock(driver: &Mutex<EndpointDriver>) -> MutexGuard<'_, EndpointDriver> {
+    driver.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Of the rail whose links pass those of the first.
+/// Name of the rail whose links overtake those of the first.
 const PASSING_NAME: &str = "quic1";
 
-/// The timer's key in epoll, beyond all sockets'.
+/// Epoll key of the timer, above the indices of all sockets.
 const TIMER_KEY: u64 = u64::MAX;
 
-/// A packet costs some microseconds to be sealed and sent, whatever is in it.
+/// Cost of encrypting and sending one packet, almost independent of its length.
 const COALESCE_WITHIN: Duration = Duration::from_micros(4);

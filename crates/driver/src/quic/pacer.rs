@@ -1,19 +1,18 @@
-//! When the next bytes may leave, at a given rate.
+//! Pacer: the times at which bytes may leave at a given rate.
 //!
-//! What leaves takes its time on a virtual line of that rate; bytes may leave a little ahead of the line,
-//! so that they make a batch, and catch up when the process came late. A line that had nothing to carry
-//! does not save that time up.
+//! Sent bytes occupy a virtual line of that rate. Bytes may leave slightly ahead of the line, so that they form a
+//! batch. A process that came late catches up; an idle line accumulates no credit.
 
 use std::time::{Duration, Instant};
 
-/// A line of varying rate.
+/// A virtual line of varying rate.
 #[derive(Debug)]
 pub(super) struct Pacer {
-    /// When the line has carried what was given to it.
+    /// Time at which the line has carried all bytes given to it.
     free: Instant,
-    /// Something waited for the line when it was last asked.
+    /// True if data was waiting for the line at the last call.
     backlogged: bool,
-    /// How far bytes leave ahead of the line.
+    /// Time by which bytes may leave ahead of the line.
     ahead: Duration,
 }
 
@@ -22,7 +21,7 @@ impl Pacer {
         Self { free: now, backlogged: false, ahead: AHEAD }
     }
 
-    /// How many bytes may leave now.
+    /// Returns the number of bytes that may leave now.
     pub fn allowance(&mut self, now: Instant, bytes_per_s: f64) -> usize {
         let late_max = if self.backlogged { LATE_MAX } else { Duration::ZERO };
         if let Some(earliest) = now.checked_sub(late_max) {
@@ -39,32 +38,32 @@ impl Pacer {
         (ahead.as_secs_f64() * bytes_per_s).max(0.0) as usize
     }
 
-    /// So many bytes have left.
+    /// Records that `bytes` have left.
     pub fn sent(&mut self, bytes: usize, bytes_per_s: f64) {
         self.free += Duration::from_secs_f64(bytes as f64 / bytes_per_s.max(RATE_MIN));
     }
 
-    /// Whether anything waits for the line.
+    /// Records if data is waiting for the line.
     pub fn set_backlogged(&mut self, backlogged: bool) {
         self.backlogged = backlogged;
     }
 
-    /// When a batch may leave again.
+    /// Returns the time at which the next batch may leave.
     pub fn next(&self) -> Instant {
         self.free.checked_sub(self.ahead / 2).unwrap_or(self.free)
     }
 }
 
-/// Bytes leave so much ahead of the line: 64 KB at 1 Gb/s, a batch for the kernel.
+/// Lead of sent bytes over the line: 64 KB at 1 Gb/s, one batch for the kernel.
 const AHEAD: Duration = Duration::from_micros(520);
-/// On slow lines, bytes leave ahead for a batch of so many.
+/// Smallest batch on slow lines.
 const BATCH_MIN_BYTES: f64 = 16_384.0;
-/// What comes first after silence leaves at once, if it is so short, and so soon carried.
+/// Limits of the burst that leaves at once after an idle period, in bytes and in time on the line.
 const FIRST_BYTES: f64 = 81_920.0;
 const FIRST_MAX: Duration = Duration::from_millis(2);
-/// A sleeper is woken late, or finds its core taken; what it was late is made up for.
+/// Maximum delay that is caught up: a thread is woken late, or finds its CPU core busy.
 const LATE_MAX: Duration = Duration::from_millis(3);
-/// Slower is no line.
+/// Lower bound of the rate, in bytes per second.
 const RATE_MIN: f64 = 1000.0;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How connections are set up: what the protocol's implementation is told.
+//! Configuration of quinn.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -11,18 +11,20 @@ use quinn_proto::{
 use rustls::{ClientConfig as TlsClient, ServerConfig as TlsServer};
 
 use super::congestion::Path;
-use super::controller::SharedGate;
+use super::controller::SharedController;
 use crate::rail::RailError;
 
-/// The job's keys, as the protocol's implementation wants them.
+/// The job's keys, in the form that quinn takes.
 pub(super) struct Keys {
     client: Arc<QuicClientConfig>,
     server: ServerConfig,
 }
 
 impl Keys {
+    /// Converts the TLS configurations.
+    ///
     /// # Errors
-    /// When the keys' configuration is of no use to QUIC.
+    /// The TLS configuration lacks the initial cipher suite of QUIC.
     pub fn new(client: Arc<TlsClient>, server: Arc<TlsServer>) -> Result<Self, RailError> {
         let unfit = |_| RailError::Unreachable("TLS without the first cipher of QUIC".into());
         let client = QuicClientConfig::try_from(client).map_err(unfit)?;
@@ -33,27 +35,27 @@ impl Keys {
         Ok(Self { client: Arc::new(client), server })
     }
 
-    /// What endpoints need to accept connections at all.
+    /// Returns the configuration that an endpoint needs to accept connections.
     pub fn any_server(&self) -> Arc<ServerConfig> {
         Arc::new(self.server.clone())
     }
 
-    /// For a connection that this process opens.
-    pub fn client(&self, gate: &SharedGate, known: Option<Path>) -> ClientConfig {
+    /// Returns the configuration of a connection that this process opens.
+    pub fn client(&self, controller: &SharedController, known: Option<Path>) -> ClientConfig {
         let mut config = ClientConfig::new(self.client.clone());
-        config.transport_config(Arc::new(transport(gate, known, 0)));
+        config.transport_config(Arc::new(transport(controller, known, 0)));
         config
     }
 
-    /// For a connection that another has opened.
-    pub fn server(&self, gate: &SharedGate, known: Option<Path>) -> Arc<ServerConfig> {
+    /// Returns the configuration of a connection that another process opens.
+    pub fn server(&self, controller: &SharedController, known: Option<Path>) -> Arc<ServerConfig> {
         let mut config = self.server.clone();
-        config.transport_config(Arc::new(transport(gate, known, 1)));
+        config.transport_config(Arc::new(transport(controller, known, 1)));
         Arc::new(config)
     }
 }
 
-/// Dates the proofs of addresses that this process gives out, and nobody sets it.
+/// Clock of address validation tokens: monotonic, so that changes of the wall clock do not matter.
 struct Steady {
     begin: Instant,
 }
@@ -64,14 +66,14 @@ impl TimeSource for Steady {
     }
 }
 
-/// How the endpoint takes part.
+/// Returns the endpoint configuration.
 pub(super) fn endpoint() -> EndpointConfig {
     let mut config = EndpointConfig::default();
     config.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(CONNECTION_ID_LEN)));
     config
 }
 
-fn transport(gate: &SharedGate, known: Option<Path>, streams: u32) -> TransportConfig {
+fn transport(controller: &SharedController, known: Option<Path>, streams: u32) -> TransportConfig {
     let window = window(known);
     let mut discovery = MtuDiscoveryConfig::default();
     discovery.upper_bound(MTU_MAX).black_hole_cooldown(Duration::from_secs(10));
@@ -91,47 +93,46 @@ fn transport(gate: &SharedGate, known: Option<Path>, streams: u32) -> TransportC
         .send_window(2 * u64::from(window))
         .mtu_discovery_config(Some(discovery))
         .ack_frequency_config(Some(acknowledgements))
-        .datagram_receive_buffer_size(Some(ECHO_BYTES))
-        .datagram_send_buffer_size(ECHO_BYTES)
+        .datagram_receive_buffer_size(Some(DUPLICATE_BYTES))
+        .datagram_send_buffer_size(DUPLICATE_BYTES)
         .allow_spin(false)
-        .congestion_controller_factory(Arc::new(gate.clone()));
+        .congestion_controller_factory(Arc::new(controller.clone()));
     if let Some(known) = known {
         config.initial_rtt(known.round_trip.max(Duration::from_millis(1)));
     }
     config
 }
 
-/// What a peer may send before this process has read it: what the path carries in two round trips, and
-/// what a process that is woken late needs besides.
+/// Returns the flow-control window: 2 BDP of the path, plus a reserve for a process that is woken late.
 pub(super) fn window(known: Option<Path>) -> u32 {
     let carried = known.map_or(0.0, |path| 2.0 * path.bytes_per_s * path.round_trip.as_secs_f64());
     ((carried as u64) + u64::from(WINDOW_MIN) / 2).clamp(WINDOW_MIN.into(), WINDOW_MAX.into())
         as u32
 }
 
-/// What a socket has to hold, in bytes, for nothing to be lost while a process comes late.
+/// Returns the socket buffer, in bytes, that loses nothing while a process is late.
 pub(super) fn buffer_needed(bytes_per_s: f64) -> usize {
     (bytes_per_s * LATE.as_secs_f64()) as usize
 }
 
-/// What a process may be late, for the buffer to hold what arrives meanwhile.
+/// Lateness of a process that the socket buffer must cover.
 const LATE: Duration = Duration::from_millis(20);
-/// 1 Gb/s over 64 ms, which an unknown path may be.
+/// 1 Gb/s over 64 ms, the default for an unknown path.
 const WINDOW_MIN: u32 = 8 << 20;
 const WINDOW_MAX: u32 = 128 << 20;
-/// Ethernet's, without the headers of IPv4 and UDP; what the path does not carry is found out.
+/// Ethernet MTU without IPv4 and UDP headers; path MTU discovery finds smaller limits.
 const MTU_MAX: u16 = 1472;
-/// Half the usual length: it is in every packet.
+/// Half the usual length; every packet carries it.
 const CONNECTION_ID_LEN: usize = 5;
-/// Packets until an acknowledgement at the latest; a batch that came at once is acknowledged at once anyway.
+/// Maximum number of packets per acknowledgement; a batch received at once is acknowledged at once.
 const ACKNOWLEDGED_PACKETS: u32 = 10;
-/// What a lost tail waits for besides the round trip.
+/// Maximum ACK delay, which adds to the detection of a lost tail.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(2);
-/// Of echoes only the latest are of use.
-const ECHO_BYTES: usize = 8 << 10;
-/// A host that runs and can be reached is not silent for so long: the rail answers for processes that compute.
+/// Buffer for tail duplicates, of which only the latest matter.
+const DUPLICATE_BYTES: usize = 8 << 10;
+/// Idle timeout: the IO thread answers for computing processes, so a reachable host is never silent for so long.
 const SILENCE: Duration = Duration::from_secs(30);
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// Connections that have been announced and not yet looked at.
+/// Limits of announced connections that are not accepted yet.
 const INCOMING_MAX: usize = 128;
 const INCOMING_BYTES_MAX: u64 = 1 << 20;

@@ -1,5 +1,4 @@
-//! A UDP socket: batches out and in, buffers as large as permitted, and what the network says of packets
-//! that went nowhere.
+//! A UDP socket: batches out (GSO) and in, the largest permitted buffers, and ICMP errors.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -18,28 +17,28 @@ pub(super) struct Socket {
     udp: Unshared<UdpSocket>,
     state: UdpSocketState,
     pub address: SocketAddr,
-    /// What the kernel keeps for the process that comes late.
+    /// Receive buffer, for a process that comes late.
     pub receive_buffer_bytes: usize,
-    /// A batch that the kernel had no room for.
+    /// A batch for which the kernel had no room.
     stuck: Option<(Transmit, Vec<u8>)>,
-    /// The kernel has refused to send from here.
+    /// True if the kernel has refused to send from this address.
     pub is_doubtful: bool,
 }
 
-/// What the network says of a packet that went nowhere.
+/// An ICMP error for a packet.
 pub(super) struct Undelivered {
-    /// Who says so: the host that it was for, or one on the way.
+    /// Destination host of the packet.
     pub host: IpAddr,
-    /// Nobody has the port, which only the host itself can know.
+    /// True for "port unreachable", which only the host itself can send.
     pub is_refused: bool,
 }
 
-/// Room for what comes in.
+/// Receive buffers.
 pub(super) struct Intake {
     room: Vec<u8>,
 }
 
-/// A datagram that came in.
+/// A received datagram.
 pub(super) struct Datagram {
     pub from: SocketAddr,
     pub to: Option<IpAddr>,
@@ -58,12 +57,12 @@ impl Socket {
         Self::of(UdpSocket::bind((address, 0))?)
     }
 
-    /// One that is bound already.
+    /// Adopts a bound socket.
     pub fn of(udp: UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new((&udp).into())?;
-        // Older kernels have no word for it; there peers that have ended are found by their silence.
+        // Older kernels do not support it; ended peers are then found by timeouts.
         let _ = state.enable_transport_errors((&udp).into());
-        // Only the superuser goes beyond the system's limit; others get as much as it allows.
+        // Only the superuser may exceed `net.core.rmem_max`; others get as much as it allows.
         if sockopt::set_socket_recv_buffer_size_force(&udp, BUFFER_BYTES).is_err() {
             let _ = state.set_recv_buffer_size((&udp).into(), BUFFER_BYTES);
         }
@@ -80,22 +79,22 @@ impl Socket {
         })
     }
 
-    /// What the kernel takes before packets have left.
+    /// Returns the size of the send buffer.
     pub fn send_buffer_bytes(&self) -> io::Result<usize> {
         self.state.send_buffer_size((&self.udp).into())
     }
 
-    /// Whether packets are never cut in pieces on their way, so that their length can be tried.
+    /// True if packets are never fragmented, so that path MTU discovery works.
     pub fn keeps_packets_whole(&self) -> bool {
         !self.state.may_fragment()
     }
 
-    /// Whether this host still has the address.
-    pub fn is_at_home(&self) -> bool {
+    /// True if this host still has the address.
+    pub fn has_address(&self) -> bool {
         UdpSocket::bind((self.address.ip(), 0)).is_ok()
     }
 
-    /// Sends the batch that waits, if there is one; whether none is left.
+    /// Sends the waiting batch, if any; true if none is left.
     pub fn unstick(&mut self) -> bool {
         let Some((transmit, contents)) = self.stuck.take() else { return true };
         let is_sent = self.try_send(&transmit, &contents);
@@ -113,13 +112,13 @@ impl Socket {
             segment_size: transmit.segment_size,
             src_ip: None,
         };
-        for _ in 0..ECHOES_MAX {
+        for _ in 0..DELAYED_ERRORS_MAX {
             match self.state.try_send((&self.udp).into(), &batch) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                // A word about an earlier packet; this one is still to be sent.
-                Err(error) if is_echo(&error) => {}
+                // An error of an earlier packet; this batch is still unsent.
+                Err(error) if is_delayed_error(&error) => {}
                 Ok(()) => return true,
-                // What does not leave is lost, as it may be further on: it is sent again.
+                // The batch counts as lost and is retransmitted.
                 Err(_) => {
                     self.is_doubtful = true;
                     return true;
@@ -129,7 +128,7 @@ impl Socket {
         true
     }
 
-    /// Takes in what has come, at most a bounded number of datagrams; whether there may be more.
+    /// Receives a bounded number of datagrams; returns true if more may be pending.
     pub fn receive(&mut self, intake: &mut Intake, sink: &mut dyn FnMut(Datagram)) -> bool {
         let mut meta = [RecvMeta::default(); BATCH];
         let mut rooms = intake.room.chunks_mut(BATCH_LEN).map(IoSliceMut::new);
@@ -137,7 +136,7 @@ impl Socket {
             std::array::from_fn(|_| rooms.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
         let count = match self.state.recv((&self.udp).into(), &mut slices, &mut meta) {
             Ok(count) => count,
-            Err(error) => return is_echo(&error),
+            Err(error) => return is_delayed_error(&error),
         };
         for (meta, room) in meta[..count].iter().zip(intake.room.chunks(BATCH_LEN)) {
             let mut rest = BytesMut::from(&room[..meta.len]);
@@ -150,7 +149,7 @@ impl Socket {
         count == BATCH
     }
 
-    /// Packets that could not be delivered; at most some.
+    /// Reports a bounded number of undelivered packets.
     pub fn errors(&mut self, sink: &mut dyn FnMut(Undelivered)) {
         for _ in 0..ERRORS_MAX {
             let Ok(Some(error)) = self.state.recv_transport_error((&self.udp).into()) else {
@@ -189,10 +188,10 @@ impl AsFd for Socket {
     }
 }
 
-/// What the network says of an earlier packet comes back from whatever call is next.
-fn is_echo(error: &io::Error) -> bool {
-    let echoes = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EHOSTDOWN];
-    error.raw_os_error().is_some_and(|code| echoes.contains(&code))
+/// True if the error belongs to an earlier packet: ICMP errors are returned by the next system call.
+fn is_delayed_error(error: &io::Error) -> bool {
+    let codes = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EHOSTDOWN];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 fn outer_ecn(ecn: EcnCodepoint) -> quinn_udp::EcnCodepoint {
@@ -211,15 +210,15 @@ fn inner_ecn(ecn: quinn_udp::EcnCodepoint) -> EcnCodepoint {
     }
 }
 
-/// What is asked of the kernel for each direction: 60 ms at 1 Gb/s, for a process that computes.
+/// Requested size of each buffer: 60 ms at 1 Gb/s, for a process that computes.
 const BUFFER_BYTES: usize = 8 << 20;
-/// Batches taken in by one call…
+/// Number of batches per receive call.
 const BATCH: usize = 4;
-/// …of at most so many bytes each.
+/// Maximum length of a received batch (GRO).
 const BATCH_LEN: usize = 1 << 16;
-/// The longest batch that leaves: the length of a datagram, as the kernel counts it before it cuts it.
+/// Maximum length of a sent batch: the kernel counts it as one datagram before segmentation.
 const BATCH_LEN_MAX: usize = 65_000;
-/// Words about earlier packets that come back from one call.
-const ECHOES_MAX: usize = 3;
-/// Undelivered packets heard of in one look.
+/// Maximum number of delayed errors per call.
+const DELAYED_ERRORS_MAX: usize = 3;
+/// Maximum number of undelivered packets reported at once.
 const ERRORS_MAX: usize = 16;

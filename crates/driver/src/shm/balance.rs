@@ -1,24 +1,26 @@
-//! Evenness: members of a shared segment that outnumber the cores yield these to each other, and each round takes as long as the
-//! core with most of them needs. The kernel leaves six of eight on one of two cores for a tenth of a second: who has
-//! just run counts as at home there, and all have just run.
+//! Load balancing of the members of a shared segment among the CPU cores.
+//!
+//! If members outnumber the cores, they yield to each other, and a round takes as long as the fullest core needs. The
+//! kernel may leave six of eight processes on one of two cores for 100 ms. It considers a thread that has just run
+//! cache-hot there, and all have just run.
 
 use std::time::{Duration, Instant};
 
-use super::migrate::Aside;
+use super::migrate::Migrator;
 
-/// How often this member has found others unevenly spread.
+/// Balancing state of one member.
 #[derive(Debug)]
-pub(super) struct Evenness {
+pub(super) struct Balancer {
     next_look: Instant,
-    aside: Aside,
+    migrator: Migrator,
 }
 
-impl Evenness {
+impl Balancer {
     pub fn new(now: Instant) -> Self {
-        Self { next_look: now, aside: Aside::after(LOOKS) }
+        Self { next_look: now, migrator: Migrator::after(LOOKS) }
     }
 
-    /// This member has yielded its core: whether it is time to look at the others.
+    /// True if it is time to look at the other members; called after a yield.
     #[inline]
     pub fn is_due(&mut self, now: Instant) -> bool {
         let is_due = now >= self.next_look;
@@ -28,19 +30,23 @@ impl Evenness {
         is_due
     }
 
-    /// Member `me` runs on `here`, and the others, one after the other, where they have said last. Once it is a habit
-    /// that this is uneven, it goes elsewhere, if it is its turn.
+    /// Compares the core `here` of member `me` with the last published cores of the others. After [`LOOKS`] uneven
+    /// results in a row this member migrates, if it is the one to go.
     pub fn look(&mut self, me: u32, here: u32, others: impl Iterator<Item = (u32, u32)> + Clone) {
-        match taken(me, here, others) {
-            Some(taken) => self.aside.meet(here, taken.into_iter()),
-            None => self.aside.part(),
+        match full_cores(me, here, others) {
+            Some(taken) => self.migrator.note_shared_core(here, taken.into_iter()),
+            None => self.migrator.reset(),
         }
     }
 }
 
-/// The cores on which too many run for one more from `here`; none if nobody is to go from there, or another. Members
-/// follow each other: the last of a core goes first.
-fn taken(me: u32, here: u32, others: impl Iterator<Item = (u32, u32)> + Clone) -> Option<Vec<u32>> {
+/// Returns the cores that are too full to take one more from `here`; `None` if nobody, or another member, is to
+/// leave. The last member of a core leaves first.
+fn full_cores(
+    me: u32,
+    here: u32,
+    others: impl Iterator<Item = (u32, u32)> + Clone,
+) -> Option<Vec<u32>> {
     if others.clone().any(|(member, core)| core == here && member > me) {
         return None;
     }
@@ -48,29 +54,30 @@ fn taken(me: u32, here: u32, others: impl Iterator<Item = (u32, u32)> + Clone) -
     cores.sort_unstable();
     let runs = || cores.chunk_by(PartialEq::eq);
     let mine = runs().find(|run| run[0] == here)?.len();
-    // Of many a few more are not worth a move.
+    // With many members per core, small differences are not worth a migration.
     let full = |run: &&[u32]| run.len() + 1 + mine / MANY >= mine;
     let taken: Vec<u32> = runs().filter(full).map(|run| run[0]).collect();
     (taken.len() < runs().count()).then_some(taken)
 }
 
-/// One core has as many as another when it has an eighth more.
+/// Inverse of the relative difference that still counts as even.
 const MANY: usize = 8;
 
-/// How long a member does not look again: some rounds of what is short, a fraction of what is long.
+/// Minimum interval of checks: a few rounds of short messages, a fraction of a long one.
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 
-/// So many looks in a row are no chance: milliseconds, or as many calls where there is more time between these.
+/// Consecutive uneven results that are no coincidence: some milliseconds, or as many calls if these are farther
+/// apart.
 const LOOKS: u32 = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Where the member `me` of those that run on `cores` does not go.
+    /// Returns the full cores for member `me`, if the members run on `cores`.
     fn of(me: u32, cores: &[u32]) -> Option<Vec<u32>> {
         let others = (0..).zip(cores.iter().copied()).filter(|(member, _)| *member != me);
-        taken(me, cores[me as usize], others)
+        full_cores(me, cores[me as usize], others)
     }
 
     #[test]
@@ -86,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_than_elsewhere_is_even_and_so_is_a_single_core() {
+    fn a_difference_of_one_and_a_single_core_are_even() {
         for cores in [&[0, 1, 0][..], &[0, 0, 0], &[2], &[0, 0, 0, 1, 1, 2, 2]] {
             assert!((0..cores.len() as u32).all(|me| of(me, cores).is_none()), "{cores:?}");
         }
@@ -96,18 +103,18 @@ mod tests {
     }
 
     #[test]
-    fn of_many_a_few_more_are_left() {
+    fn small_differences_among_many_are_even() {
         let split = |left: usize, right: usize| [vec![0; left], vec![1; right]].concat();
         assert!(of(16, &split(17, 15)).is_none());
         assert_eq!(of(17, &split(18, 14)), Some(vec![0]));
     }
 
     #[test]
-    fn looks_are_some_time_apart() {
+    fn checks_keep_their_interval() {
         let began = Instant::now();
-        let mut evenness = Evenness::new(began);
+        let mut balancer = Balancer::new(began);
         let yields = (0..10 * LOOK_EVERY.as_micros()).step_by(10);
-        let looks = yields.filter(|us| evenness.is_due(began + Duration::from_micros(*us as u64)));
+        let looks = yields.filter(|us| balancer.is_due(began + Duration::from_micros(*us as u64)));
         assert_eq!(looks.count(), 10);
     }
 }

@@ -1,4 +1,4 @@
-//! Looking at rings, without who reads them.
+//! Readiness probe of the rings, for threads that do not hold the rail.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,32 +10,32 @@ use super::segment::Segment;
 use super::shared::Shared;
 use super::{COUNT_AT, PEERS_MAX};
 
-/// Where the next record of each ring begins, and of the inbox the next announcement: seen through mappings of their
-/// own, which last as long as somebody looks.
+/// Positions of the next record of each ring and of the next announcement in the inbox. They are read through
+/// mappings of their own, which live as long as the probe.
 #[derive(Debug)]
-pub(super) struct Heads {
+pub(super) struct Cursors {
     inbox: Words,
     announced: AtomicU32,
-    /// The first that is empty ends them; none is taken out.
-    rings: Box<[OnceLock<Head>]>,
+    /// The first empty entry ends the list; entries are never removed.
+    rings: Box<[OnceLock<Cursor>]>,
 }
 
 #[derive(Debug)]
-struct Head {
+struct Cursor {
     ring: Words,
-    /// Where its reader is, in bytes from the ring's beginning, or [`GONE`].
+    /// Position of the reader in bytes since the creation of the ring, or [`GONE`].
     at: Arc<AtomicU64>,
 }
 
-/// A segment of which only words are looked at.
+/// A segment of which only atomic words are read.
 #[derive(Debug)]
 struct Words(Segment);
 
-// SAFETY: `Words` shows words, atomically, of a mapping that nothing else refers to, and is unmapped with it.
+// SAFETY: `Words` reads only atomic words of a mapping that nothing else refers to and that lives as long as it.
 unsafe impl Sync for Words {}
 
 impl Words {
-    /// None where the kernel gives no second mapping.
+    /// Maps the segment again; `None` if the kernel gives no mapping.
     fn of(segment: &Segment) -> Option<Self> {
         segment.again().ok().map(Self)
     }
@@ -49,37 +49,38 @@ impl Words {
     }
 }
 
-impl Heads {
+impl Cursors {
     pub fn new(inbox: &Segment, announced: u32) -> Option<Self> {
         let rings = (0..PEERS_MAX).map(|_| OnceLock::new()).collect();
         Some(Self { inbox: Words::of(inbox)?, announced: AtomicU32::new(announced), rings })
     }
 
-    /// So many rings have been looked for.
+    /// Sets the number of announced rings that were handled.
     pub fn note_announced(&self, announced: u32) {
         self.announced.store(announced, Ordering::Relaxed);
     }
 
-    /// Looks at another ring, whose reader tells here where it is.
+    /// Adds a ring, whose reader publishes its position in `at`.
     pub fn add(&self, ring: &Segment, at: &Arc<AtomicU64>) {
         let Some(ring) = Words::of(ring) else { return };
         if let Some(free) = self.rings.iter().find(|slot| slot.get().is_none()) {
-            // The rail alone adds.
-            let _ = free.set(Head { ring, at: Arc::clone(at) });
+            // Only the rail adds rings, so the entry is still free.
+            let _ = free.set(Cursor { ring, at: Arc::clone(at) });
         }
     }
 }
 
-impl ReadinessProbe for Heads {
+impl ReadinessProbe for Cursors {
     fn sees_events(&self) -> bool {
         let count = self.inbox.word32(COUNT_AT).load(Ordering::Relaxed).min(PEERS_MAX);
         count != self.announced.load(Ordering::Relaxed)
-            || self.rings.iter().map_while(OnceLock::get).any(Head::has_events)
+            || self.rings.iter().map_while(OnceLock::get).any(Cursor::has_events)
     }
 }
 
-impl Head {
-    /// A guess while the reader is at it: then this may be the middle of a frame.
+impl Cursor {
+    /// True if a record seems to be pending. While the reader is active this is a guess: the position may lie within
+    /// a frame.
     fn has_events(&self) -> bool {
         let at = self.at.load(Ordering::Relaxed);
         if at == GONE {
@@ -90,5 +91,5 @@ impl Head {
     }
 }
 
-/// A ring that nobody reads any more; no ring gets there.
+/// Position of a ring that is no longer read; no ring reaches it.
 pub(super) const GONE: u64 = u64::MAX;

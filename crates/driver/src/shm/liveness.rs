@@ -1,4 +1,4 @@
-//! Whether a neighbour's process lives.
+//! Liveness check of processes on this node.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -6,16 +6,16 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// A process, watched from the moment its memory was attached.
+/// A process, watched since its memory was attached.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct Liveness {
     pid: i32,
-    /// Tells of its end even while nobody has waited for it, and is no other's when the number is
-    /// given out again. Missing where the kernel has none.
+    /// A pidfd: it reports the end even before the parent has waited, and is not confused by a reused pid. `None` if
+    /// the kernel has no pidfds.
     descriptor: Option<OwnedFd>,
 }
 
-impl Life {
+impl Liveness {
     pub fn of(pid: i32) -> Self {
         let number = Pid::from_raw(pid);
         let descriptor = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -30,7 +30,7 @@ impl Life {
                 poll(&mut ends, Some(&now)).is_ok_and(|count| count > 0)
             }
             None => {
-                // SAFETY: signal 0 only asks.
+                // SAFETY: signal 0 sends nothing; it only checks that the process exists.
                 let answer = unsafe { libc::kill(self.pid, 0) };
                 answer != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
             }
@@ -44,10 +44,10 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_process_that_nobody_has_waited_for_has_ended() {
+    fn a_zombie_process_counts_as_ended() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let watched = Life::of(child.id() as i32);
-        let by_number = Life { pid: child.id() as i32, descriptor: None };
+        let watched = Liveness::of(child.id() as i32);
+        let by_number = Liveness { pid: child.id() as i32, descriptor: None };
         assert!(!watched.has_ended() && !by_number.has_ended());
         child.kill().unwrap();
         if watched.descriptor.is_some() {

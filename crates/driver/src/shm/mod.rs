@@ -1,15 +1,15 @@
-//! The rail between processes of one node: rings in shared memory, fetches by the kernel.
+//! The rail between processes of one node: rings in shared memory, and remote reads by the kernel.
 //!
-//! Every process owns an *inbox*, a segment with a few words, and a *bell*, a pipe. For each peer it
-//! sends to it makes a ring and announces it in the peer's inbox; the peer attaches, and makes its own
-//! ring back. A process about to sleep says so in its inbox; a peer that has written since rings.
+//! Each process owns an *inbox*, a segment with a few words, and a *doorbell*, a pipe. For each peer it sends to, it
+//! creates a ring and announces it in the peer's inbox. The peer attaches and creates its own ring in return. A
+//! process about to sleep says so in its inbox; a peer that writes afterwards rings the doorbell.
 
 mod balance;
 mod cursors;
 mod liveness;
-mod migrate;
 #[cfg(test)]
-mod model;
+mod loom_model;
+mod migrate;
 mod node;
 mod nt_stores;
 mod pool;
@@ -35,9 +35,9 @@ use crate::memory::ProcessMemory;
 use crate::rail::{Event, Fault, Neighbours, Post, Rail, RailError, RemoteReader};
 use crate::readiness_probe::ReadinessProbe;
 
-use cursors::{GONE, Heads};
-use liveness::Life;
-use migrate::Aside;
+use cursors::{Cursors, GONE};
+use liveness::Liveness;
+use migrate::Migrator;
 use node::Address;
 pub use node::{machine_identity, node_identity};
 use pool::{CHUNK_FRAME_MAX, LINE, Pool};
@@ -47,12 +47,12 @@ use shared::Shared;
 pub use shm_coll::{Operations, ShmColl, ShmCollInvitation};
 use sleep::Fences;
 
-/// What the rail needs to know.
+/// Configuration of the rail.
 #[derive(Clone, Debug)]
 pub struct ShmConfig {
-    /// This process.
+    /// Rank of this process.
     pub rank: PeerId,
-    /// Tells this job from others of the same user.
+    /// Distinguishes this job from others of the same user.
     pub job: [u8; 16],
 }
 
@@ -63,50 +63,49 @@ pub struct ShmRail {
     address: Address,
     job: [u8; 16],
     inbox: Segment,
-    bell: File,
-    /// The end that peers open through `/proc`.
-    _bell_write: OwnedFd,
+    doorbell: File,
+    /// Write end, which peers open through `/proc`.
+    _doorbell_write: OwnedFd,
     announced: u32,
-    /// Where this process last said it ran.
+    /// CPU core that this process last published.
     core: u32,
-    aside: Aside,
+    migrator: Migrator,
     /// Chunks for the long frames of all links.
     pool: Pool,
-    /// What memory costs on this machine, whichever neighbour is at the other end.
+    /// Cost of shared memory on this machine, the same for all neighbours.
     cost: Cost,
     links: Vec<Link>,
     /// `by_peer[rank]` = index into `links`, plus one.
     by_peer: Vec<u32>,
-    /// The bells of neighbours that there is no link to.
-    bells: HashMap<PeerId, File>,
+    /// Doorbells of neighbours without a link.
+    doorbells: HashMap<PeerId, File>,
     events: VecDeque<Report>,
-    /// When to ask next whether the neighbours live.
+    /// Time of the next liveness check of the neighbours.
     next_look: Instant,
-    /// Polls in a row that found nothing.
+    /// Number of consecutive polls that found nothing.
     idle_polls: u32,
-    /// For who looks on.
-    heads: Option<Arc<Heads>>,
+    /// Readiness probe, once requested.
+    cursors: Option<Arc<Cursors>>,
 }
 
-/// A peer.
+/// A link to a peer.
 #[derive(Debug)]
 struct Link {
     peer: PeerId,
     pid: i32,
-    life: Life,
+    liveness: Liveness,
     producer: Producer,
-    /// Missing until the peer has announced its ring.
+    /// `None` until the peer has announced its ring.
     consumer: Option<Consumer>,
     inbox: Segment,
-    bell: File,
+    doorbell: File,
     fences: Fences,
     remote_read: bool,
     refused: bool,
     down: bool,
-    /// Short frames taken in since something was posted, or since it was seen how far ahead the producer
-    /// is.
+    /// Short frames received since the last post, or since the last check of the distance to the producer.
     streamed: usize,
-    /// Until when the ring is left alone.
+    /// Time until which the ring is not read.
     rest: Option<Instant>,
 }
 
@@ -117,27 +116,27 @@ enum Report {
 }
 
 impl ShmRail {
-    /// Makes this process's inbox.
+    /// Creates the inbox of this process.
     ///
     /// # Errors
-    /// When the kernel gives no shared memory or no pipe.
+    /// The kernel gives no shared memory or no pipe.
     pub fn new(config: ShmConfig) -> Result<Self, RailError> {
         let failed = |call| move |source| RailError::System { call, source };
         let mut inbox =
             Segment::create(INBOX_LEN).map_err(failed("shared memory for the inbox"))?;
-        let (bell, bell_write) = pipe().map_err(failed("pipe for the doorbell"))?;
+        let (doorbell, doorbell_write) = pipe().map_err(failed("pipe for the doorbell"))?;
         let mut token = [0; 16];
         getrandom::fill(&mut token)
             .map_err(|error| failed("getrandom")(io::Error::other(error.to_string())))?;
         inbox.write(TOKEN_AT, &token);
         inbox.write(JOB_AT, &config.job);
         inbox.word32(CORE_AT).store(NO_CORE, Ordering::Relaxed);
-        sleep::move_in(&inbox);
+        sleep::init_inbox(&inbox);
         inbox.word64(OWN_ADDRESS_AT).store(inbox.address(TOKEN_AT), Ordering::Release);
         let address = Address {
             pid: std::process::id() as i32,
             inbox: inbox.descriptor(),
-            bell: bell_write.as_raw_fd(),
+            doorbell: doorbell_write.as_raw_fd(),
             token,
             identity: node_identity(),
         };
@@ -147,26 +146,26 @@ impl ShmRail {
             address,
             job: config.job,
             inbox,
-            bell,
-            _bell_write: bell_write,
+            doorbell,
+            _doorbell_write: doorbell_write,
             announced: 0,
             core: NO_CORE,
-            aside: Aside::after(MEETINGS),
+            migrator: Migrator::after(MEETINGS),
             pool: Pool::default(),
             cost: host.shared_memory(HostCost::NEIGHBOUR_NS),
             links: Vec::new(),
             by_peer: Vec::new(),
-            bells: HashMap::new(),
+            doorbells: HashMap::new(),
             events: VecDeque::new(),
             next_look: Instant::now(),
             idle_polls: 0,
-            heads: None,
+            cursors: None,
         })
     }
 
-    /// Tells neighbours on which core this thread runs.
-    fn tell_core(&mut self) -> u32 {
-        // SAFETY: no preconditions.
+    /// Publishes the CPU core of this thread to the neighbours.
+    fn publish_core(&mut self) -> u32 {
+        // SAFETY: `sched_getcpu` takes no arguments and touches no memory.
         let core = unsafe { libc::sched_getcpu() } as u32;
         if core != self.core {
             self.core = core;
@@ -194,11 +193,11 @@ impl ShmRail {
         if inbox.slice(TOKEN_AT, 16) != address.token || inbox.slice(JOB_AT, 16) != self.job {
             return Err(RailError::Unreachable("the peer's inbox is another's".into()));
         }
-        let bell =
-            open_descriptor(address.pid, address.bell).map_err(refused("the peer's doorbell"))?;
+        let doorbell = open_descriptor(address.pid, address.doorbell)
+            .map_err(refused("the peer's doorbell"))?;
         let mut segment = Segment::create(SEGMENT_LEN)
             .map_err(|source| RailError::System { call: "shared memory for a ring", source })?;
-        segment.write(HEADER_AT, &self.introduction());
+        segment.write(HEADER_AT, &self.ring_header());
         let producer = Producer::new(segment);
         let remote_read = can_remote_read(address, &inbox);
         self.announce(&inbox, producer.segment())?;
@@ -207,11 +206,11 @@ impl ShmRail {
             peer,
             pid,
             producer,
-            life: Life::of(pid),
+            liveness: Liveness::of(pid),
             consumer: None,
             fences: Fences::between(&self.inbox, &inbox),
             inbox,
-            bell,
+            doorbell,
             remote_read,
             refused: false,
             down: false,
@@ -230,7 +229,7 @@ impl ShmRail {
     }
 
     /// Rank and address of this process, for the header of a ring.
-    fn introduction(&self) -> Vec<u8> {
+    fn ring_header(&self) -> Vec<u8> {
         let address = self.address.emit();
         let mut bytes = self.rank.0.to_le_bytes().to_vec();
         bytes.extend((address.len() as u32).to_le_bytes());
@@ -250,9 +249,9 @@ impl ShmRail {
         Ok(())
     }
 
-    /// Attaches to the rings that peers have announced since the last look.
+    /// Attaches to the rings that peers have announced since the last call.
     #[inline]
-    fn welcome(&mut self) -> bool {
+    fn attach_announced(&mut self) -> bool {
         let count = self.inbox.word32(COUNT_AT).load(Ordering::Acquire).min(PEERS_MAX);
         let mut moved = false;
         while self.announced < count {
@@ -263,11 +262,11 @@ impl ShmRail {
             }
             self.announced += 1;
             moved = true;
-            // A ring that cannot be attached belongs to a peer that has ended since.
+            // A ring that cannot be attached belongs to a peer that has ended.
             let _ = self.receive_ring((entry >> 32) as i32, entry as i32);
         }
-        if moved && let Some(heads) = &self.heads {
-            heads.note_announced(self.announced);
+        if moved && let Some(cursors) = &self.cursors {
+            cursors.note_announced(self.announced);
         }
         moved
     }
@@ -278,26 +277,26 @@ impl ShmRail {
         let segment = Segment::attach(pid, fd, SEGMENT_LEN).map_err(unreachable)?;
         let header = segment.slice(HEADER_AT, HEADER_LEN);
         let malformed = || RailError::Unreachable("a ring without introduction".into());
-        let (peer, address) = parse_introduction(header).ok_or_else(malformed)?;
+        let (peer, address) = parse_ring_header(header).ok_or_else(malformed)?;
         let index = match self.link(peer) {
             Some(index) => index,
             None => self.attach(peer, &address)?,
         };
         let mut consumer = Consumer::new(segment, pid);
-        if let Some(heads) = &self.heads {
-            let at = Arc::clone(consumer.show_place());
-            heads.add(consumer.segment(), &at);
+        if let Some(cursors) = &self.cursors {
+            let at = Arc::clone(consumer.publish_cursor());
+            cursors.add(consumer.segment(), &at);
         }
         self.links[index].consumer = Some(consumer);
         Ok(())
     }
 
     /// Wakes the peer if it sleeps.
-    fn ring_bell(&self, index: usize) {
-        self.links[index].ring_bell();
+    fn ring_doorbell(&self, index: usize) {
+        self.links[index].ring_doorbell();
     }
 
-    /// Looks at one ring; at most a burst of frames.
+    /// Reads a bounded number of frames from one ring.
     #[inline]
     fn poll_link(&mut self, index: usize, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let link = &mut self.links[index];
@@ -337,18 +336,18 @@ impl ShmRail {
         self.links[index].producer.has_room_for_any() && self.pool.has_room(index)
     }
 
-    /// Rings a producer that sleeps for want of the room it has now.
+    /// Wakes a producer that sleeps for room, if there is room now.
     #[inline]
     fn answer_wanted(&mut self, index: usize) {
         let link = &mut self.links[index];
         if let Some(consumer) = &mut link.consumer
             && link.fences.give_room(consumer)
         {
-            self.ring_bell(index);
+            self.ring_doorbell(index);
         }
     }
 
-    /// Writes a long frame to a chunk, body on a line of its own, and its place to the ring.
+    /// Writes a long frame to a chunk, with its body line-aligned, and the chunk's position to the ring.
     #[cold]
     fn post_long(&mut self, index: usize, frame: &Frame) -> Post {
         if !self.links[index].producer.has_room_for_place() {
@@ -370,7 +369,7 @@ impl ShmRail {
         self.pool.write((chunk, lead, frame.len()), |pool, at, start, past| {
             producer.push_long(frame, (chunk, start), (pool, at), past);
         });
-        self.ring_bell(index);
+        self.ring_doorbell(index);
         Post::Done
     }
 
@@ -387,7 +386,7 @@ impl ShmRail {
         })
     }
 
-    /// Who only ever tests and never sleeps hears of the dead as well.
+    /// Runs the liveness check from time to time, for processes that only poll and never sleep.
     #[inline]
     fn note_idle_poll(&mut self) {
         self.idle_polls = self.idle_polls.wrapping_add(1);
@@ -396,7 +395,7 @@ impl ShmRail {
         }
     }
 
-    /// Notices peers that have left, and seldom, for it costs a call each, those that have died.
+    /// Finds peers that have left and, at a long interval because of the system calls, peers that have died.
     #[cold]
     fn check_peers(&mut self) {
         let now = Instant::now();
@@ -410,7 +409,7 @@ impl ShmRail {
                 Fault::Lost(format!("process {} ended with a message under way", link.pid))
             } else if consumer.is_some_and(Consumer::is_closed) {
                 Fault::Closed
-            } else if look && link.life.has_ended() {
+            } else if look && link.liveness.has_ended() {
                 Fault::Lost(format!("process {} has ended", link.pid))
             } else {
                 continue;
@@ -425,7 +424,7 @@ impl ShmRail {
 }
 
 impl Link {
-    /// Nothing goes over it any more.
+    /// Marks the link as down.
     fn end(&mut self) {
         self.down = true;
         if let Some(consumer) = &self.consumer {
@@ -433,7 +432,7 @@ impl Link {
         }
     }
 
-    /// On which core its peer was last seen, if that is awake.
+    /// Returns the CPU core on which the peer was last seen, if it is awake.
     fn core(&self) -> Option<u32> {
         let is_awake = !self.down && !sleep::is_asleep(&self.inbox);
         is_awake.then(|| self.inbox.word32(CORE_AT).load(Ordering::Relaxed))
@@ -441,25 +440,25 @@ impl Link {
 
     /// Wakes the peer if it sleeps.
     #[inline]
-    fn ring_bell(&self) {
-        if self.fences.must_ring(&self.inbox) {
+    fn ring_doorbell(&self) {
+        if self.fences.must_wake(&self.inbox) {
             self.wake();
         }
     }
 
-    /// Rings if the peer sleeps, which may not know of this link yet.
+    /// Wakes a sleeping peer, which may not know of this link yet.
     fn introduce(&self) {
-        if Fences::Sender.must_ring(&self.inbox) {
+        if Fences::Sender.must_wake(&self.inbox) {
             self.wake();
         }
     }
 
     #[cold]
     fn wake(&self) {
-        ring(&self.bell);
+        ring(&self.doorbell);
     }
 
-    /// Whether the ring is to be left alone for now.
+    /// True if the ring is not to be read for now.
     #[inline]
     fn rests(&mut self) -> bool {
         match self.rest {
@@ -474,9 +473,9 @@ impl Link {
         }
     }
 
-    /// A consumer close behind its producer takes lines from it that are about to be written, and gets
-    /// them one by one: both wait for lines most of the time, and neither gets away. Left alone for a
-    /// while, the producer gets ahead and stays there. A peer that waits for answers is not kept waiting.
+    /// Counts short frames and pauses reading if the consumer follows the producer too closely. A close consumer
+    /// takes lines that the producer is about to write, so both wait for cache misses. After a short pause the
+    /// producer is ahead and stays there. A peer that waits for replies is not delayed.
     #[inline]
     fn note(&mut self, short_frames: usize) {
         self.streamed += short_frames;
@@ -512,7 +511,7 @@ impl Rail for ShmRail {
         self.links[index].end();
         self.links[index].producer.close();
         self.pool.forget(index);
-        self.ring_bell(index);
+        self.ring_doorbell(index);
     }
 
     #[inline]
@@ -526,13 +525,13 @@ impl Rail for ShmRail {
         if !link.producer.push(frame) {
             return self.refuse(index);
         }
-        link.ring_bell();
+        link.ring_doorbell();
         Post::Done
     }
 
     #[inline]
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
-        let mut moved = self.welcome();
+        let mut moved = self.attach_announced();
         while let Some(report) = self.events.pop_front() {
             moved = true;
             match report {
@@ -564,16 +563,16 @@ impl Rail for ShmRail {
             self.links[index].wake();
             return true;
         }
-        if !self.bells.contains_key(&peer) {
+        if !self.doorbells.contains_key(&peer) {
             let _uncancelled = Uncancelled::begin();
             let address = address().and_then(|bytes| Address::parse(&bytes));
             let address = address.filter(|one| one.identity == self.address.identity);
-            let bell = address.and_then(|one| open_descriptor(one.pid, one.bell).ok());
-            let Some(bell) = bell else { return false };
-            self.bells.insert(peer, bell);
+            let doorbell = address.and_then(|one| open_descriptor(one.pid, one.doorbell).ok());
+            let Some(doorbell) = doorbell else { return false };
+            self.doorbells.insert(peer, doorbell);
         }
-        if let Some(bell) = self.bells.get(&peer) {
-            ring(bell);
+        if let Some(doorbell) = self.doorbells.get(&peer) {
+            ring(doorbell);
         }
         true
     }
@@ -585,18 +584,18 @@ impl Rail for ShmRail {
     fn is_attentive(&self, peer: PeerId, bytes: u64) -> bool {
         self.link(peer).is_some_and(|index| {
             let inbox = &self.links[index].inbox;
-            let stands_by = inbox.word32(ATTENTIVE_AT).load(Ordering::Relaxed) != 0;
-            stands_by && (bytes >= WORTH_WAKING || !sleep::is_asleep(inbox))
+            let is_polling = inbox.word32(ATTENTIVE_AT).load(Ordering::Relaxed) != 0;
+            is_polling && (bytes >= WORTH_WAKING || !sleep::is_asleep(inbox))
         })
     }
 
     fn shares_core(&mut self) -> bool {
-        let core = self.tell_core();
-        let Self { links, aside, rank, .. } = self;
+        let core = self.publish_core();
+        let Self { links, migrator, rank, .. } = self;
         let mut here = links.iter().filter(|link| link.core() == Some(core));
         let Some(neighbour) = here.next() else { return false };
         if neighbour.peer < *rank || here.any(|link| link.peer < *rank) {
-            aside.meet(core, links.iter().filter_map(Link::core));
+            migrator.note_shared_core(core, links.iter().filter_map(Link::core));
         }
         true
     }
@@ -606,7 +605,7 @@ impl Rail for ShmRail {
     }
 
     fn compare_cores(&mut self, own: u64) -> Neighbours {
-        self.tell_core();
+        self.publish_core();
         self.inbox.word64(CORES_AT).store(own, Ordering::Relaxed);
         let live = self.links.iter().filter(|link| !link.down);
         let theirs = live.map(|link| link.inbox.word64(CORES_AT).load(Ordering::Relaxed));
@@ -621,42 +620,44 @@ impl Rail for ShmRail {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.bell.as_fd()]
+        vec![self.doorbell.as_fd()]
     }
 
     fn readiness_probe(&mut self) -> Option<Arc<dyn ReadinessProbe>> {
-        if self.heads.is_none() {
-            let heads = Heads::new(&self.inbox, self.announced)?;
+        if self.cursors.is_none() {
+            let cursors = Cursors::new(&self.inbox, self.announced)?;
             let live = self.links.iter_mut().filter(|link| !link.down);
             for consumer in live.filter_map(|link| link.consumer.as_mut()) {
-                let at = Arc::clone(consumer.show_place());
-                heads.add(consumer.segment(), &at);
+                let at = Arc::clone(consumer.publish_cursor());
+                cursors.add(consumer.segment(), &at);
             }
-            self.heads = Some(Arc::new(heads));
+            self.cursors = Some(Arc::new(cursors));
         }
-        self.heads.as_ref().map(|heads| -> Arc<dyn ReadinessProbe> { Arc::<Heads>::clone(heads) })
+        self.cursors
+            .as_ref()
+            .map(|cursors| -> Arc<dyn ReadinessProbe> { Arc::<Cursors>::clone(cursors) })
     }
 
     fn prepare_sleep(&mut self) -> bool {
         self.check_peers();
-        // Room in the pool comes from any reader.
+        // Any reader may return chunks to the pool, so room is wanted in all rings.
         let wanted = self.links.iter().any(|link| link.refused && !link.down);
         let starved = self.links.iter().filter(|_| wanted).map(|link| &link.producer);
         let by_sleeper = self.links.iter().any(|link| link.fences == Fences::Sleeper);
         let fences = if by_sleeper { Fences::Sleeper } else { Fences::Sender };
-        sleep::lie_down(fences, &self.inbox, starved);
+        sleep::begin_sleep(fences, &self.inbox, starved);
         let count = self.inbox.word32(COUNT_AT).load(Ordering::Acquire).min(PEERS_MAX);
         self.events.is_empty() && self.announced == count && !self.any_link_has_events()
     }
 
     fn finish_sleep(&mut self) {
-        sleep::get_up(&self.inbox);
+        sleep::end_sleep(&self.inbox);
         if self.links.is_empty() {
-            // A newcomer's ring is kept until it is known.
+            // The doorbell of a new peer stays pending until its ring is attached.
             return;
         }
         let mut rings = [0; 64];
-        while matches!(rustix::io::read(&self.bell, &mut rings), Ok(64)) {}
+        while matches!(rustix::io::read(&self.doorbell, &mut rings), Ok(64)) {}
     }
 
     fn is_flushed(&self) -> bool {
@@ -668,12 +669,12 @@ impl Drop for ShmRail {
     fn drop(&mut self) {
         for index in 0..self.links.len() {
             self.links[index].producer.close();
-            self.ring_bell(index);
+            self.ring_doorbell(index);
         }
     }
 }
 
-fn parse_introduction(header: &[u8]) -> Option<(PeerId, Address)> {
+fn parse_ring_header(header: &[u8]) -> Option<(PeerId, Address)> {
     let (rank, rest) = header.split_first_chunk::<4>()?;
     let (len, rest) = rest.split_first_chunk::<4>()?;
     let address = Address::parse(rest.get(..u32::from_le_bytes(*len) as usize)?)?;
@@ -681,8 +682,8 @@ fn parse_introduction(header: &[u8]) -> Option<(PeerId, Address)> {
     (rank < RANKS_MAX).then_some((PeerId(rank), address))
 }
 
-/// Whether the kernel lets us read the peer's memory: tried on its inbox's token, whose address in
-/// the peer the peer has written there.
+/// True if the kernel lets this process read the peer's memory. The test reads the token of the peer's inbox, at the
+/// address that the peer has published there.
 fn can_remote_read(address: &Address, inbox: &Segment) -> bool {
     let remote = inbox.word64(OWN_ADDRESS_AT).load(Ordering::Acquire);
     if remote == 0 {
@@ -694,10 +695,9 @@ fn can_remote_read(address: &Address, inbox: &Segment) -> bool {
     read.is_ok() && target.to_vec() == address.token
 }
 
-fn ring(bell: &File) {
-    // A full pipe has woken the peer already. None is broken, for which there would be a signal that ends the
-    // process: whoever rings has opened both ends.
-    let _ = rustix::io::write(bell, &[1]);
+fn ring(doorbell: &File) {
+    // A full pipe has woken the peer already. The write cannot raise `SIGPIPE`: this process has opened both ends.
+    let _ = rustix::io::write(doorbell, &[1]);
 }
 
 fn pipe() -> io::Result<(File, OwnedFd)> {
@@ -706,11 +706,11 @@ fn pipe() -> io::Result<(File, OwnedFd)> {
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: both descriptors are fresh and ours alone.
+    // SAFETY: both descriptors are new and owned by nothing else.
     Ok(unsafe { (File::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
-/// Where things lie in an inbox, besides what `sleep` keeps on the line at 128.
+/// Offsets in an inbox, besides those of `sleep` on the line at 128.
 const TOKEN_AT: usize = 0;
 const JOB_AT: usize = 16;
 const OWN_ADDRESS_AT: usize = 32;
@@ -721,44 +721,43 @@ const CORES_AT: usize = 200;
 const SLOTS_AT: usize = 256;
 const INBOX_LEN: usize = SLOTS_AT + 8 * PEERS_MAX as usize;
 
-/// A process that has not waited yet.
+/// Value of a process that has not published its core.
 const NO_CORE: u32 = u32::MAX;
 
-/// One that has not compared its cores with others' yet: what a new segment holds.
+/// Value of a process that has not published its affinity: the initial value of a segment.
 const NOT_TOLD: u64 = 0;
 
-/// Neighbours on one node.
+/// Maximum number of neighbours on a node.
 const PEERS_MAX: u32 = 1024;
 
-/// Ranks of a job, so that a malformed introduction cannot ask for much memory.
+/// Maximum rank, so that a malformed ring header cannot request much memory.
 const RANKS_MAX: u32 = 1 << 22;
 
-/// Neighbours are asked for signs of life this often.
+/// Interval of liveness checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// So many meetings in a row of polls are no chance.
+/// Consecutive polls on a shared core that are no coincidence.
 const MEETINGS: u32 = 64;
 
-/// Polls without news in which the clock is read once.
+/// Number of idle polls per reading of the clock.
 const POLLS_PER_CLOCK: u32 = 64;
 
-/// Frames of one peer before the next is looked at.
+/// Frames of one peer before the next is polled.
 const BURST: usize = 16;
 
-/// Frames that fit a few lines.
+/// Maximum length of a short frame, which fits a few lines.
 const SHORT_MAX: usize = 256;
 
-/// So many short frames are worth a look at how far ahead their producer is.
+/// Number of short frames between checks of the distance to the producer.
 const STREAM: usize = 32;
 
-/// To have so many bytes sent instead of pulling them saves what it takes to wake who sends them, some ten to
-/// thirty microseconds.
+/// Length from which on a CTS is faster than a remote read even if the peer has to be woken, which takes 10 to 30 µs.
 const WORTH_WAKING: u64 = 512 << 10;
 
-/// Some cache lines' ways between distant cores.
+/// Pause of reading: a few cache-line transfers between distant cores.
 const REST: Duration = Duration::from_nanos(2000);
 
-/// The longest frame that every rail takes, in bytes.
+/// Longest frame that every rail accepts, in bytes.
 pub const FRAME_MAX_OF_ALL: usize = CHUNK_FRAME_MAX;
 
 const CAPABILITIES: Capabilities = Capabilities {

@@ -1,16 +1,15 @@
-//! Who shares memory with whom, and what a process tells about itself.
+//! Identities of machine and node, and the address of a process's inbox.
 
 use std::os::unix::fs::MetadataExt;
 
-/// What processes on one machine have in common, whose cores they share: the boot of the kernel. Nothing where it does
-/// not tell.
+/// Returns the boot identity of the kernel, which all processes on one machine share; empty if unavailable.
 pub fn machine_identity() -> Vec<u8> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     boot.trim().as_bytes().to_vec()
 }
 
-/// What processes that can share memory have in common: the machine, the process and IPC
-/// namespaces, and the device of `/dev/shm`. Attaching is tried besides.
+/// Returns what processes that can share memory have in common: the machine, the pid and IPC namespaces, and the
+/// device of `/dev/shm`. Attaching may still fail.
 pub fn node_identity() -> Vec<u8> {
     let inode = |path| std::fs::metadata(path).map_or(0, |metadata| metadata.ino());
     let device = std::fs::metadata("/dev/shm").map_or(0, |metadata| metadata.dev());
@@ -21,12 +20,12 @@ pub fn node_identity() -> Vec<u8> {
     identity
 }
 
-/// How to reach a process's inbox: descriptors, and the token that proves the right memory was found.
+/// Descriptors of a process's inbox and doorbell, and the token that proves the right memory was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub pid: i32,
     pub inbox: i32,
-    pub bell: i32,
+    pub doorbell: i32,
     pub token: [u8; 16],
     pub identity: Vec<u8>,
 }
@@ -34,7 +33,7 @@ pub(crate) struct Address {
 impl Address {
     pub fn emit(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
-        for number in [self.pid, self.inbox, self.bell] {
+        for number in [self.pid, self.inbox, self.doorbell] {
             bytes.extend(number.to_le_bytes());
         }
         bytes.extend(self.token);
@@ -51,9 +50,9 @@ impl Address {
             word.copy_from_slice(&numbers[at..at + 4]);
             i32::from_le_bytes(word)
         };
-        let (pid, inbox, bell) = (number(0), number(4), number(8));
+        let (pid, inbox, doorbell) = (number(0), number(4), number(8));
         let identity = identity.to_vec();
-        Some(Self { pid, inbox, bell, token: *token, identity })
+        Some(Self { pid, inbox, doorbell, token: *token, identity })
     }
 }
 
@@ -64,9 +63,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_survives_its_own_bytes_and_no_others() {
+    fn addresses_round_trip_and_malformed_bytes_are_refused() {
         let identity = node_identity();
-        let address = Address { pid: 7, inbox: 3, bell: 4, token: [9; 16], identity };
+        let address = Address { pid: 7, inbox: 3, doorbell: 4, token: [9; 16], identity };
         let bytes = address.emit();
         assert!(bytes.len() < 200);
         assert_eq!(Address::parse(&bytes), Some(address));

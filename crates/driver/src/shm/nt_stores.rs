@@ -1,27 +1,26 @@
-//! Whether long frames are written past the caches.
+//! Choice between plain and non-temporal stores for long frames.
 //!
-//! A reader leaves behind lines that its own cache holds as well. To write there again takes them back one by one, which
-//! between distant cores is ten times as long as to write past all caches (non-temporal stores), where the reader then finds
-//! what was written sooner, too. Between near ones, by a memory that goes round through more than their caches hold, plain
-//! stores take half as long as those. Which cores two processes run on changes, so the writer measures both and keeps to the
-//! better.
+//! A reader leaves lines in its cache. A plain store to such a line takes it back, one line at a time. Between
+//! distant cores that takes ten times as long as non-temporal stores, and the reader then finds the data sooner too.
+//! Between near cores plain stores take half as long, if the buffer cycles through more memory than their caches
+//! hold. The cores of two processes change, so the writer measures both and uses the faster.
 
 use std::time::Duration;
 
-/// What either kind of writing costs.
+/// Measured costs of both kinds of stores.
 #[derive(Debug, Default)]
-pub(crate) struct Stores {
-    /// Mean time to write, in ns per KiB: plainly, and past the caches.
+pub(crate) struct NtStores {
+    /// Mean time to write, in ns per KiB: plain, non-temporal.
     cost: [Option<f32>; 2],
     frames: u32,
 }
 
-impl Stores {
-    /// Shorter frames say little.
+impl NtStores {
+    /// Minimum length of a measured frame.
     pub const LEN_MIN: usize = 8 << 10;
 
-    /// Whether the next frame is to be written past the caches, and whether what that costs is to be measured: always
-    /// where it is seldom tried.
+    /// Returns true if the next frame uses non-temporal stores, and true if its time is to be measured. The rarely
+    /// used kind is always measured.
     pub fn choose(&mut self) -> (bool, bool) {
         self.frames = self.frames.wrapping_add(1);
         match self.better() {
@@ -33,12 +32,12 @@ impl Stores {
         }
     }
 
-    /// Whether frames are usually written past the caches.
+    /// True if frames usually use non-temporal stores.
     pub fn pass_caches(&self) -> bool {
         self.better() == Ok(true)
     }
 
-    /// Which of the two is better, or which is not known.
+    /// Returns `Ok(true)` if non-temporal stores are better, or `Err` with the kind that was not measured yet.
     fn better(&self) -> Result<bool, bool> {
         match self.cost {
             [Some(plain), Some(past)] => Ok(past * WORTH < plain),
@@ -47,14 +46,14 @@ impl Stores {
         }
     }
 
-    /// To write `len` bytes plainly, or past the caches, took so long.
+    /// Records that writing `len` bytes took `took`, with non-temporal stores if `past`.
     pub fn learn(&mut self, past: bool, len: usize, took: Duration) {
         if len < Self::LEN_MIN {
             return;
         }
         let found = took.as_nanos() as f32 / (len as f32 / 1024.0);
         let known = &mut self.cost[usize::from(past)];
-        // Who was put aside meanwhile, or touched memory for the first time, took longer for another reason.
+        // Preemption and first-touch page faults lengthen a measurement, so lower ones weigh more.
         let weighed = |known: f32| {
             let weight = if found < known { WEIGHT_OF_LESS } else { WEIGHT };
             known + (found.min(MOST * known) - known) * weight
@@ -63,19 +62,19 @@ impl Stores {
     }
 }
 
-/// Past the caches writing must be so much faster: between near cores it takes as long, and reading is slower then.
+/// Minimum speedup of non-temporal stores: between near cores they take as long, and reading is slower then.
 const WORTH: f32 = 3.0;
 
-/// The other way is tried once in so many frames.
+/// Interval, in frames, at which the slower kind is tried.
 const EXPLORE_EVERY: u32 = 256;
 
-/// The clock is read for one in so many frames: it takes as long as the rest of the work for one.
+/// Interval, in frames, of measurements: reading the clock takes as long as the rest of the work for a frame.
 const MEASURE_EVERY: u32 = 8;
 
-/// No measurement counts for more than so many times the mean.
+/// Limit of a measurement, in multiples of the mean.
 const MOST: f32 = 8.0;
 
-/// Weight of the newest measurement, and where it is less than the mean.
+/// Weight of a measurement above the mean, and of one below it.
 const WEIGHT: f32 = 0.125;
 const WEIGHT_OF_LESS: f32 = 0.5;
 
@@ -85,36 +84,36 @@ mod tests {
 
     const LEN: usize = 64 << 10;
 
-    /// So many of the next frames are written past the caches, and so many are measured.
-    fn past_of(stores: &mut Stores, frames: usize) -> (usize, usize) {
-        (0..frames).map(|_| stores.choose()).fold((0, 0), |(past, measured), next| {
+    /// Returns how many of the next frames use non-temporal stores, and how many are measured.
+    fn past_of(nt_stores: &mut NtStores, frames: usize) -> (usize, usize) {
+        (0..frames).map(|_| nt_stores.choose()).fold((0, 0), |(past, measured), next| {
             (past + usize::from(next.0), measured + usize::from(next.1))
         })
     }
 
     #[test]
-    fn both_ways_are_tried_and_the_better_is_kept_and_the_other_seldom_tried_again() {
+    fn both_kinds_are_measured_and_the_faster_is_used() {
         let us = Duration::from_micros;
-        let mut stores = Stores::default();
-        assert_eq!(stores.choose(), (false, true));
-        stores.learn(false, LEN, us(20));
-        assert_eq!(stores.choose(), (true, true));
-        assert!(!stores.pass_caches(), "not known yet");
-        stores.learn(true, LEN, us(5));
-        assert!(stores.pass_caches());
-        assert_eq!(past_of(&mut stores, 512), (510, 64));
+        let mut nt_stores = NtStores::default();
+        assert_eq!(nt_stores.choose(), (false, true));
+        nt_stores.learn(false, LEN, us(20));
+        assert_eq!(nt_stores.choose(), (true, true));
+        assert!(!nt_stores.pass_caches(), "not known yet");
+        nt_stores.learn(true, LEN, us(5));
+        assert!(nt_stores.pass_caches());
+        assert_eq!(past_of(&mut nt_stores, 512), (510, 64));
         // The processes have moved together.
         for _ in 0..32 {
-            stores.learn(false, LEN, us(3));
+            nt_stores.learn(false, LEN, us(3));
         }
-        assert!(!stores.pass_caches());
-        assert_eq!(past_of(&mut stores, 512), (2, 64));
+        assert!(!nt_stores.pass_caches());
+        assert_eq!(past_of(&mut nt_stores, 512), (2, 64));
     }
 
     #[test]
-    fn short_frames_teach_nothing() {
-        let mut stores = Stores::default();
-        stores.learn(true, 100, Duration::from_secs(1));
-        assert_eq!(stores.cost, [None, None]);
+    fn short_frames_are_not_measured() {
+        let mut nt_stores = NtStores::default();
+        nt_stores.learn(true, 100, Duration::from_secs(1));
+        assert_eq!(nt_stores.cost, [None, None]);
     }
 }

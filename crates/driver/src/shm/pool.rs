@@ -1,33 +1,33 @@
 //! Chunks of shared memory for long frames, owned by the sender and lent to its receivers.
 //!
-//! A frame too long for a ring is written to a chunk, and the ring carries the chunk's number. The
-//! receiver lowers the chunk's `busy` word (release) once it has used the frame; the owner looks at
-//! the words (acquire) when it needs a chunk. Chunks are used in turn, and each from where its last frame ended, so
-//! that the copies of sender and receiver follow one another through more memory than a core's second-level cache holds:
-//! lines that were written back are fetched several times faster than lines another core still holds.
+//! A frame too long for a ring is written to a chunk, and the ring carries the chunk's number. The receiver clears
+//! the chunk's `busy` word (release) once it has used the frame; the owner reads the words (acquire) when it needs a
+//! chunk. Chunks are used round-robin, each from the end of its last frame. The copies of sender and receiver thus
+//! cycle through more memory than an L2 cache holds. Lines that were written back are fetched several times faster
+//! than lines in another core's cache.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::nt_stores::Stores;
+use super::nt_stores::NtStores;
 use super::ring::Producer;
 use super::segment::Segment;
 use super::shared::{Shared, Word};
 
-/// The owner's view. Its memory is taken at the first long frame.
+/// The owner's view. Its memory is created for the first long frame.
 #[derive(Debug)]
 pub(crate) struct Pool<S: Shared = Segment> {
     segment: Option<S>,
     free: VecDeque<u16>,
-    /// Chunks that receivers use, oldest first, and to which link they went.
+    /// Chunks in use by receivers, oldest first, and the index of their link.
     lent: VecDeque<(u16, usize)>,
-    /// Chunks lent to each link.
+    /// Number of chunks lent to each link.
     held: Vec<u16>,
-    /// Where in each chunk the last frame has ended.
+    /// End of the last frame in each chunk.
     ends: Vec<usize>,
-    stores: Stores,
+    nt_stores: NtStores,
     ring_max: usize,
 }
 
@@ -39,17 +39,17 @@ impl<S: Shared> Default for Pool<S> {
             lent: VecDeque::new(),
             held: Vec::new(),
             ends: Vec::new(),
-            stores: Stores::default(),
+            nt_stores: NtStores::default(),
             ring_max: RING_MAX,
         }
     }
 }
 
 impl<S: Shared> Pool<S> {
-    /// A chunk for `link`; none while too many are lent, to this link or to all.
+    /// Returns a chunk for `link`; `None` while too many are lent, to this link or in all.
     ///
     /// # Errors
-    /// When the kernel gives no memory for the pool.
+    /// The kernel gives no memory for the pool.
     pub fn take(&mut self, link: usize) -> io::Result<Option<u16>> {
         if self.segment.is_none() {
             self.segment = Some(S::create(pool_len::<S>())?);
@@ -71,7 +71,7 @@ impl<S: Shared> Pool<S> {
         Ok(Some(chunk))
     }
 
-    /// Whether a chunk could be taken for `link` now.
+    /// True if a chunk could be taken for `link` now.
     pub fn has_room(&mut self, link: usize) -> bool {
         if self.segment.is_none() || link >= self.held.len() {
             return true;
@@ -80,10 +80,10 @@ impl<S: Shared> Pool<S> {
         self.may_take(link)
     }
 
-    /// Lends a chunk to its reader and lets `fill` write a frame of `len` bytes there, which is told where the chunk and the
-    /// frame begin in the pool's memory, and whether it is to write past the caches. The frame begins `lead` bytes behind a
-    /// line, where the chunk's last one has ended if there is room. The word that lends the chunk is read after the ring's
-    /// release of the record that names it.
+    /// Lends a chunk and lets `fill` write a frame of `len` bytes. `fill` gets the offsets of the chunk and of the
+    /// frame in the pool, and true for non-temporal stores. The frame begins `lead` bytes after a line boundary,
+    /// behind the chunk's last frame if there is room. The record's release in the ring also publishes the `busy`
+    /// word.
     pub fn write(
         &mut self,
         (chunk, lead, len): (u16, usize, usize),
@@ -94,22 +94,22 @@ impl<S: Shared> Pool<S> {
         let end = &mut self.ends[usize::from(chunk)];
         let start = if *end + lead + len <= S::CHUNK_LEN { *end } else { 0 };
         *end = (start + lead + len).next_multiple_of(LINE);
-        let (past, is_measured) = self.stores.choose();
+        let (past, is_measured) = self.nt_stores.choose();
         let begun = is_measured.then(Instant::now);
         fill(segment, chunk_at::<S>(chunk), start + lead, past);
         if let Some(begun) = begun {
-            self.stores.learn(past, len, begun.elapsed());
-            self.ring_max = if self.stores.pass_caches() { RING_MAX_PAST } else { RING_MAX };
+            self.nt_stores.learn(past, len, begun.elapsed());
+            self.ring_max = if self.nt_stores.pass_caches() { RING_MAX_PAST } else { RING_MAX };
         }
     }
 
-    /// Frames of so many bytes at most reach their reader sooner through a ring than through a chunk.
+    /// Length up to which a frame reaches its reader sooner through a ring than through a chunk.
     #[inline]
     pub fn ring_max(&self) -> usize {
         self.ring_max
     }
 
-    /// Takes back everything lent to `link`, whose reader is gone.
+    /// Takes back all chunks lent to `link`, whose reader is gone.
     pub fn forget(&mut self, link: usize) {
         if let Some(segment) = &self.segment {
             for (chunk, _) in self.lent.iter().filter(|(_, holder)| *holder == link) {
@@ -119,8 +119,8 @@ impl<S: Shared> Pool<S> {
         self.reclaim();
     }
 
-    /// A link may hold twice what it leaves free (dynamic thresholds, Choudhury and Hahne 1998): one
-    /// alone gets two thirds, and readers that do not read never lock others out.
+    /// True if `link` may take a chunk. A link may hold twice as many as are free (dynamic thresholds, Choudhury and
+    /// Hahne 1998): a single link gets two thirds, and idle readers never block others.
     fn may_take(&self, link: usize) -> bool {
         usize::from(self.held[link]) < 2 * self.free.len()
     }
@@ -140,20 +140,20 @@ impl<S: Shared> Pool<S> {
 
 /// A receiver's view of a sender's pool.
 #[derive(Debug)]
-pub(crate) struct Lent<S: Shared = Segment> {
+pub(crate) struct BorrowedPool<S: Shared = Segment> {
     segment: S,
 }
 
-impl<S: Shared> Lent<S> {
-    /// The pool behind descriptor `fd` of process `pid`.
+impl<S: Shared> BorrowedPool<S> {
+    /// Attaches the pool behind descriptor `fd` of process `pid`.
     ///
     /// # Errors
-    /// When it cannot be opened, because its owner has ended.
+    /// The pool cannot be opened, because its owner has ended.
     pub fn attach(pid: i32, fd: i32) -> io::Result<Self> {
         Ok(Self { segment: S::attach(pid, fd, pool_len::<S>())? })
     }
 
-    /// A chunk's bytes, held within it whatever the owner wrote.
+    /// Returns bytes of a chunk, clamped to it whatever the owner wrote.
     pub fn bytes(&self, chunk: u16, start: usize, len: usize) -> &[u8] {
         let start = start.min(S::CHUNK_LEN);
         let len = len.min(S::CHUNK_LEN - start);
@@ -166,9 +166,9 @@ impl<S: Shared> Lent<S> {
     }
 }
 
-/// Longer frames than these reach their reader sooner through a chunk, where they are written plainly…
+/// Longest frame for a ring if chunks are written with plain stores…
 const RING_MAX: usize = 9 << 10;
-/// …and past the caches.
+/// …and with non-temporal stores.
 const RING_MAX_PAST: usize = 3 << 10;
 const _: () = assert!(RING_MAX <= Producer::<Segment>::FRAME_MAX);
 
@@ -184,7 +184,7 @@ const fn pool_len<S: Shared>() -> usize {
     chunk_at::<S>(S::CHUNKS)
 }
 
-/// The longest frame that fits a chunk however its body is aligned.
+/// Longest frame that fits a chunk with any alignment of its body.
 pub(crate) const CHUNK_FRAME_MAX: usize = Segment::CHUNK_LEN - LINE;
 pub(crate) const LINE: usize = 64;
 
@@ -219,7 +219,7 @@ mod tests {
         let mut pool = Pool::<Segment>::default();
         let chunk = pool.take(0).unwrap().unwrap();
         pool.write((chunk, 3, 2), |segment, at, start, _| segment.write(at + start, &[7, 8]));
-        let lent = Lent::<Segment>::attach(
+        let lent = BorrowedPool::<Segment>::attach(
             std::process::id() as i32,
             pool.segment.as_ref().unwrap().descriptor(),
         )

@@ -1,16 +1,15 @@
 //! A single-producer single-consumer ring of frames in shared memory.
 //!
-//! Records begin on cache lines. The first word of a record is its *state*: 0 while it is empty,
-//! then the frame's length plus one, or [`PAD`]. The producer writes the frame and then the state
-//! (release); the consumer polls the state of the next record (acquire), so that a short frame costs
-//! one cache line's trip. Having used a record, the consumer clears the first word of every line it
-//! covers — any of them may be a state in the next lap — and then returns the room through `used`
-//! (release), which the producer reads (acquire) only when the room it knows of is exhausted.
+//! Records begin on cache lines. The first word of a record is its *state*: 0 while it is empty, then the frame's
+//! length plus one, or [`PAD`]. The producer writes the frame and then the state (release). The consumer polls the
+//! state of the next record (acquire), so a short frame costs one cache-line transfer. After use, the consumer clears
+//! the first word of every line of the record, because any of them may be a state in the next lap. It then returns
+//! the room through `used` (release), which the producer reads (acquire) only when its known room is exhausted.
 //!
-//! A frame longer than that lies in a chunk of the producer's pool; its record is a state word that names it.
+//! A frame that is too long lies in a chunk of the producer's pool; its record is a state word that names the chunk.
 //!
-//! What is long *cuts through*: its state is there when the first of its lines is, and says, rewritten by the
-//! producer, how many are, so that the consumer copies the first pieces out while the last are still copied in.
+//! A long body *cuts through*: its state is published with its first lines and counts the lines written so far. The
+//! producer updates it, so the consumer copies the first pieces out while the last ones are still copied in.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use memory::Region;
 use wire::Frame;
 
-use super::pool::{CHUNK_FRAME_MAX, LINE, Lent};
+use super::pool::{BorrowedPool, CHUNK_FRAME_MAX, LINE};
 use super::segment::Segment;
 use super::shared::{Shared, Word};
 
@@ -27,9 +26,9 @@ use super::shared::{Shared, Word};
 #[derive(Debug)]
 pub(crate) struct Producer<S: Shared = Segment> {
     segment: S,
-    /// Bytes written since the ring began, a multiple of the line.
+    /// Bytes written since the creation of the ring, a multiple of the line.
     written: u64,
-    /// The last known `used`.
+    /// Last known value of `used`.
     used: u64,
 }
 
@@ -38,62 +37,62 @@ pub(crate) struct Producer<S: Shared = Segment> {
 pub(crate) struct Consumer<S: Shared = Segment> {
     segment: S,
     consumed: u64,
-    /// The last published `used`.
+    /// Last published value of `used`.
     published: u64,
     /// The producer's process, and its pool once a long frame has come.
     pid: i32,
-    lent: Option<Lent<S>>,
+    lent: Option<BorrowedPool<S>>,
     broken: bool,
-    through: Through,
-    /// Where `consumed` is told to who looks on; nothing follows from it but a look.
+    cut_through: CutThrough,
+    /// Copy of `consumed` for the readiness probe; only a hint.
     shown: Option<Arc<AtomicU64>>,
 }
 
-/// What comes out of a ring.
+/// Output of a ring.
 pub(crate) enum Arrival<'a> {
-    /// A frame, whole.
+    /// A whole frame.
     Whole(&'a [u8]),
-    /// The first bytes of a frame of `len`. Who has `taken` them is shown the rest piece by piece, who has not the
-    /// whole frame.
+    /// The first bytes of a frame of `len` bytes. If the sink sets `taken`, the rest follows in pieces; otherwise the
+    /// whole frame follows.
     Begun { bytes: &'a [u8], len: usize, taken: &'a mut bool },
-    /// The bytes that follow those that were taken.
+    /// The next bytes of a frame that is taken in pieces.
     Rest(&'a [u8]),
 }
 
-/// What was shown of the frame that is next and not whole yet.
+/// Progress of the next frame while it is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Through {
+enum CutThrough {
     Nothing,
-    /// Its beginning, which was not taken.
+    /// Its beginning was shown and not taken.
     Declined,
-    /// So many bytes.
+    /// Number of bytes that were taken.
     Taken(usize),
 }
 
-/// Where in its chunk a long frame lies.
+/// Position of a long frame in its chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ChunkPlace {
     pub chunk: u16,
     pub start: usize,
     pub len: usize,
 }
 
 impl<S: Shared> Producer<S> {
-    /// The longest frame in the ring itself. A frame and the padding before it fill at most half the
-    /// ring, so that room for it comes as long as less than half is held back by the consumer.
+    /// Longest frame in the ring itself. A frame and the padding before it fill at most half the ring, so room for it
+    /// comes as long as the consumer holds back less than half.
     pub const FRAME_MAX: usize = S::RING_LEN / 4 - STATE_LEN;
 
-    /// The producer of a fresh, zeroed segment of [`SEGMENT_LEN`] bytes.
+    /// Creates the producer of a new, zeroed segment of [`SEGMENT_LEN`] bytes.
     pub fn new(segment: S) -> Self {
         Self { segment, written: 0, used: 0 }
     }
 
-    /// The segment, for what its header carries besides.
+    /// Returns the segment, for the other contents of its header.
     pub fn segment(&self) -> &S {
         &self.segment
     }
 
-    /// Writes a frame of at most [`Self::FRAME_MAX`] bytes; false when there is no room.
+    /// Writes a frame of at most [`Self::FRAME_MAX`] bytes; false if there is no room.
     #[inline]
     pub fn push(&mut self, frame: &Frame) -> bool {
         debug_assert!(frame.len() <= Self::FRAME_MAX);
@@ -104,7 +103,7 @@ impl<S: Shared> Producer<S> {
         true
     }
 
-    /// As [`Producer::push`]; tells how far the body has come if it is long.
+    /// [`Producer::push`] of a frame with a body; a long body cuts through.
     #[inline(never)]
     fn push_with_body(&mut self, frame: &Frame) -> bool {
         let (Some(body), len) = (&frame.body, frame.len()) else { return false };
@@ -112,7 +111,7 @@ impl<S: Shared> Producer<S> {
         let (record, mut state) = (DATA_AT + at as usize, len as u64 + 1);
         self.segment.write(record + STATE_LEN, &frame.head);
         let (start, body_len) = (record + STATE_LEN + frame.head.len(), body.region.len());
-        if body_len < S::THROUGH_MIN {
+        if body_len < S::CUT_THROUGH_MIN {
             body.region.read_across(0, self.segment.slice_mut(start, body_len));
         } else {
             let body = (&body.region, Region::read_across as Read);
@@ -126,13 +125,13 @@ impl<S: Shared> Producer<S> {
         true
     }
 
-    /// Whether there is room for the record of a frame that lies in a chunk.
+    /// True if there is room for the record of a frame in a chunk.
     pub fn has_room_for_place(&mut self) -> bool {
         self.has_room(LINE as u64)
     }
 
-    /// Writes a frame to byte `start` of a chunk that was lent and begins at `at` of the pool's memory, its body past the
-    /// caches or not, and its record, for which there is room. The body begins with a line.
+    /// Writes a frame to offset `start` of a lent chunk, which begins at `at` of the pool, and its record, for which
+    /// there must be room. The body begins on a line; `past` selects non-temporal stores.
     pub fn push_long(
         &mut self,
         frame: &Frame,
@@ -142,7 +141,7 @@ impl<S: Shared> Producer<S> {
     ) {
         let record = self.reserve(LINE as u64).unwrap_or_else(|| unreachable!("there was room"));
         self.segment.word32(POOL_AT).store(pool.descriptor() as u32, Ordering::Relaxed);
-        let place = Place { chunk, start, len: frame.len() };
+        let place = ChunkPlace { chunk, start, len: frame.len() };
         let tell = |lines| self.state(record).store(place.emit() | cut(lines), Ordering::Release);
         pool.write(at + start, &frame.head);
         if let Some(body) = &frame.body {
@@ -153,19 +152,19 @@ impl<S: Shared> Producer<S> {
         tell(WHOLE);
     }
 
-    /// Whether any frame that may be pushed has room.
+    /// True if there is room for every permitted frame.
     pub fn has_room_for_any(&mut self) -> bool {
         self.has_room(2 * span_of(Self::FRAME_MAX))
     }
 
-    /// Asks the consumer to ring when it returns room; to be followed by a full fence on both sides
-    /// and another look. Who takes the word (acquire) sees what its writer said before, that it
-    /// sleeps: otherwise the word would be spent on a little room and nobody rung for the rest.
+    /// Asks the consumer to ring the doorbell when it returns room. Both sides must then run a full fence and check
+    /// again. The consumer takes the flag with acquire and thus sees that the producer sleeps. Otherwise the flag
+    /// would be spent on a little room, and nobody would be woken for the rest.
     pub fn want_room(&self) {
         self.segment.word32(WANTED_AT).store(1, Ordering::Release);
     }
 
-    /// Where a record of `span` bytes begins, after padding as needed.
+    /// Returns the offset of a record of `span` bytes, after padding if needed.
     #[inline]
     fn reserve(&mut self, span: u64) -> Option<u64> {
         let at = self.written % S::RING_LEN as u64;
@@ -203,10 +202,10 @@ impl<S: Shared> Producer<S> {
 }
 
 impl<S: Shared> Consumer<S> {
-    /// The consumer returns room in portions, to write the shared line seldom.
+    /// Room that the consumer returns at once, so that it seldom writes the shared line.
     const PUBLISH_EVERY: u64 = S::RING_LEN as u64 / 8;
 
-    /// The consumer of a segment that a producer in process `pid` made.
+    /// Creates the consumer of a segment that process `pid` has made.
     pub fn new(segment: S, pid: i32) -> Self {
         Self {
             segment,
@@ -215,30 +214,30 @@ impl<S: Shared> Consumer<S> {
             pid,
             lent: None,
             broken: false,
-            through: Through::Nothing,
+            cut_through: CutThrough::Nothing,
             shown: None,
         }
     }
 
-    /// The segment, for who looks on.
+    /// Returns the segment, for the readiness probe.
     pub fn segment(&self) -> &S {
         &self.segment
     }
 
-    /// Tells from now on where it is.
-    pub fn show_place(&mut self) -> &Arc<AtomicU64> {
+    /// Publishes the position of the consumer from now on.
+    pub fn publish_cursor(&mut self) -> &Arc<AtomicU64> {
         let consumed = self.consumed;
         self.shown.get_or_insert_with(|| Arc::new(AtomicU64::new(consumed)))
     }
 
-    /// It reads no more, which is `gone` to who looks on.
+    /// Publishes `gone`: the consumer reads no more.
     pub fn leave(&self, gone: u64) {
         if let Some(shown) = &self.shown {
             shown.store(gone, Ordering::Relaxed);
         }
     }
 
-    /// Shows the next frame, or what there is more of it, to `sink`; false when there is nothing to show.
+    /// Shows the next frame, or its next bytes, to `sink`; false if there is nothing to show.
     #[inline]
     pub fn pop(&mut self, mut sink: impl FnMut(Arrival<'_>)) -> bool {
         loop {
@@ -262,7 +261,7 @@ impl<S: Shared> Consumer<S> {
         }
     }
 
-    /// As [`Consumer::pop`], of a frame that cuts through.
+    /// [`Consumer::pop`] of a frame that cuts through.
     #[inline(never)]
     fn pop_through(
         &mut self,
@@ -270,7 +269,7 @@ impl<S: Shared> Consumer<S> {
         mut state: u64,
         sink: &mut dyn FnMut(Arrival<'_>),
     ) -> bool {
-        let place = (state & CHUNK_FLAG != 0).then(|| Place::parse(state));
+        let place = (state & CHUNK_FLAG != 0).then(|| ChunkPlace::parse(state));
         if place.is_some() && !self.borrow() {
             return false;
         }
@@ -279,37 +278,38 @@ impl<S: Shared> Consumer<S> {
         let (mut waited, mut moved) = (0, false);
         loop {
             let ready = ready_of(state, lead, len);
-            match self.through {
-                Through::Nothing if ready < len => {
+            match self.cut_through {
+                CutThrough::Nothing if ready < len => {
                     let mut taken = false;
                     let bytes = self.shown(at, place, 0..ready);
                     sink(Arrival::Begun { bytes, len, taken: &mut taken });
-                    self.through = if taken { Through::Taken(ready) } else { Through::Declined };
+                    self.cut_through =
+                        if taken { CutThrough::Taken(ready) } else { CutThrough::Declined };
                     return true;
                 }
-                Through::Declined if ready < len => return false,
-                Through::Nothing | Through::Declined => {
+                CutThrough::Declined if ready < len => return false,
+                CutThrough::Nothing | CutThrough::Declined => {
                     sink(Arrival::Whole(self.shown(at, place, 0..len)));
                     break;
                 }
-                Through::Taken(before) if ready > before => {
+                CutThrough::Taken(before) if ready > before => {
                     sink(Arrival::Rest(self.shown(at, place, before..ready)));
-                    self.through = Through::Taken(ready);
+                    self.cut_through = CutThrough::Taken(ready);
                     if ready == len {
                         break;
                     }
                     (waited, moved) = (0, true);
                 }
-                // Its producer is at the next piece, or not there.
-                Through::Taken(_) if waited == PIECE_SPINS => return moved,
-                Through::Taken(_) => {
+                // The producer is writing the next piece, or is preempted.
+                CutThrough::Taken(_) if waited == PIECE_SPINS => return moved,
+                CutThrough::Taken(_) => {
                     waited += 1;
                     S::pause();
                 }
             }
             state = self.segment.word64(DATA_AT + at).load(Ordering::Acquire);
         }
-        self.through = Through::Nothing;
+        self.cut_through = CutThrough::Nothing;
         match place {
             None => self.clear(at, len),
             Some(place) => {
@@ -323,8 +323,8 @@ impl<S: Shared> Consumer<S> {
         true
     }
 
-    /// Bytes of the frame at `at`, or at `place`.
-    fn shown(&self, at: usize, place: Option<Place>, range: Range<usize>) -> &[u8] {
+    /// Returns bytes of the frame at `at`, or at `place`.
+    fn shown(&self, at: usize, place: Option<ChunkPlace>, range: Range<usize>) -> &[u8] {
         match (place, &self.lent) {
             (Some(place), Some(lent)) => {
                 lent.bytes(place.chunk, place.start + range.start, range.len())
@@ -333,7 +333,7 @@ impl<S: Shared> Consumer<S> {
         }
     }
 
-    /// Clears the lines of a record, for states to be written there, and gives them back.
+    /// Clears the first words of the lines of a record, where later states will lie, and returns the lines.
     #[inline]
     fn clear(&mut self, at: usize, len: usize) {
         let span = span_of(len);
@@ -343,59 +343,59 @@ impl<S: Shared> Consumer<S> {
         self.release(span);
     }
 
-    /// Attaches to the producer's pool, if that was not done before; whether it can be read.
+    /// Attaches the producer's pool if necessary; true if it can be read.
     fn borrow(&mut self) -> bool {
         if self.lent.is_none() && !self.broken {
             let descriptor = self.segment.word32(POOL_AT).load(Ordering::Relaxed) as i32;
-            self.lent = Lent::attach(self.pid, descriptor).ok();
+            self.lent = BorrowedPool::attach(self.pid, descriptor).ok();
             self.broken = self.lent.is_none();
         }
         !self.broken
     }
 
-    /// Whether nothing more comes out because the producer's pool could not be opened.
+    /// True if the producer's pool could not be opened, so that no more frames come out.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Whether the producer waits for room, which it has been given since; asked once.
+    /// True if the producer waits for room that it has been given since; reported once.
     #[inline]
     pub fn take_wanted(&self) -> bool {
         let wanted = self.segment.word32(WANTED_AT);
         wanted.load(Ordering::Relaxed) != 0 && wanted.swap(0, Ordering::Acquire) != 0
     }
 
-    /// Publishes all room there is.
+    /// Publishes all room.
     pub fn publish(&mut self) {
         self.published = self.consumed;
         self.segment.word64(USED_AT).store(self.consumed, Ordering::Release);
     }
 
-    /// Whether a frame is there, or more of one than was shown.
+    /// True if a frame, or more of an incomplete one, is available.
     pub fn has_events(&self) -> bool {
         let at = (self.consumed % S::RING_LEN as u64) as usize;
         let state = self.segment.word64(DATA_AT + at).load(Ordering::Acquire);
         if self.broken || state == 0 || state & (PAD_FLAG | CUT_FLAG) != CUT_FLAG {
             return !self.broken && state != 0;
         }
-        let place = (state & CHUNK_FLAG != 0).then(|| Place::parse(state));
+        let place = (state & CHUNK_FLAG != 0).then(|| ChunkPlace::parse(state));
         let len = place.map_or_else(|| len_in_ring::<S>(state, at), |place| place.len);
         let ready = ready_of(state, place.map_or(STATE_LEN, |place| place.start), len);
-        match self.through {
-            Through::Nothing => true,
-            Through::Declined => ready == len,
-            Through::Taken(before) => ready > before,
+        match self.cut_through {
+            CutThrough::Nothing => true,
+            CutThrough::Declined => ready == len,
+            CutThrough::Taken(before) => ready > before,
         }
     }
 
-    /// Whether the producer is only a few short frames ahead; a guess, for what is looked at may be the
-    /// middle of a longer one.
+    /// True if the producer is only a few short frames ahead. A guess: the inspected word may lie within a longer
+    /// frame.
     pub fn is_close(&self) -> bool {
         let at = (self.consumed + CLOSE as u64) % S::RING_LEN as u64;
         self.segment.word64(DATA_AT + at as usize).load(Ordering::Relaxed) == 0
     }
 
-    /// Whether the producer has closed the ring; what it wrote before can still be read.
+    /// True if the producer has closed the ring; earlier frames can still be read.
     pub fn is_closed(&self) -> bool {
         self.segment.word32(CLOSED_AT).load(Ordering::Acquire) != 0
     }
@@ -412,16 +412,15 @@ impl<S: Shared> Consumer<S> {
     }
 }
 
-impl Place {
-    /// The state word of the record besides how much is there: the length, and from bit 32 on the chunk, from bit 40 on the
-    /// start.
+impl ChunkPlace {
+    /// Encodes the place in the state word: length, chunk from bit 32 on, start from bit 40 on.
     fn emit(self) -> u64 {
         debug_assert!(self.len <= CHUNK_FRAME_MAX && self.start <= START_MAX && self.chunk < 256);
         let (start, chunk, len) = (self.start as u64, u64::from(self.chunk), self.len as u64);
         CHUNK_FLAG | start << START_SHIFT | chunk << 32 | len
     }
 
-    /// A peer that writes nonsense is bounded to nonsense within a chunk.
+    /// Decodes a place. Malformed values are clamped to a chunk.
     fn parse(state: u64) -> Self {
         let start = (state >> START_SHIFT) as usize & START_MAX;
         let len = (state & LEN_MASK) as usize;
@@ -429,20 +428,19 @@ impl Place {
     }
 }
 
-/// Length of the frame in the ring that a state tells of. A peer that writes nonsense is bounded to nonsense within the
-/// ring.
+/// Length of the frame in the ring that a state names. Malformed values are clamped to the ring.
 #[inline]
 fn len_in_ring<S: Shared>(state: u64, at: usize) -> usize {
     let len = ((state & LEN_MASK) as usize).saturating_sub(1);
     len.min(Producer::<S>::FRAME_MAX).min(S::RING_LEN - at - STATE_LEN)
 }
 
-/// What the state of a frame that cuts through says besides, when so many lines are there.
+/// State bits of a frame that cuts through, with `lines` lines written.
 fn cut(lines: usize) -> u64 {
     CUT_FLAG | (lines as u64) << LINES_SHIFT
 }
 
-/// How many bytes are there of a frame of `len` that begins `lead` bytes behind a line.
+/// Number of written bytes of a frame of `len` that begins `lead` bytes after a line boundary.
 fn ready_of(state: u64, lead: usize, len: usize) -> usize {
     match (state >> LINES_SHIFT) as usize & WHOLE {
         WHOLE => len,
@@ -450,10 +448,10 @@ fn ready_of(state: u64, lead: usize, len: usize) -> usize {
     }
 }
 
-/// How bytes of a body are written from some offset on.
+/// Function that copies bytes of a body from some offset on.
 type Read = fn(&Region, usize, &mut [u8]);
 
-/// Writes a body to byte `at`, in pieces that end with lines, and tells before each but the first where it begins.
+/// Writes a body to offset `at` in pieces that end on lines, and reports the start of each but the first.
 fn write_through<S: Shared>(
     segment: &mut S,
     at: usize,
@@ -479,35 +477,35 @@ fn span_of(len: usize) -> u64 {
 
 /// Length of a whole segment in bytes.
 pub(crate) const SEGMENT_LEN: usize = segment_len::<Segment>();
-/// Where the segment's maker may put up to [`HEADER_LEN`] bytes of its own.
+/// Offset of up to [`HEADER_LEN`] bytes for the creator of the segment.
 pub(crate) const HEADER_AT: usize = 0;
-/// Room for the maker's bytes.
+/// Room for those bytes.
 pub(crate) const HEADER_LEN: usize = 256;
 const CLOSED_AT: usize = 320;
-/// On the line of `CLOSED_AT`: written seldom, read often.
+/// On the line of `CLOSED_AT`: seldom written, often read.
 const WANTED_AT: usize = 324;
 const POOL_AT: usize = 328;
 pub(crate) const USED_AT: usize = 384;
 pub(crate) const DATA_AT: usize = 512;
 const STATE_LEN: usize = 8;
-/// How far ahead a producer is out of reach of this side's processor, which fetches lines in advance.
+/// Distance at which the producer is beyond this core's hardware prefetcher.
 const CLOSE: usize = 8 * LINE;
 const PAD: u64 = u64::MAX;
 const PAD_FLAG: u64 = 1 << 63;
 const CHUNK_FLAG: u64 = 1 << 62;
 const START_SHIFT: u32 = 40;
 const START_MAX: usize = (1 << 17) - 1;
-/// The state of a frame that cuts through: bits 0..17 say how long it is, bits 17..30 how many lines of it are there.
+/// State of a frame that cuts through: length in bits 0..17, number of written lines in bits 17..30.
 const CUT_FLAG: u64 = 1 << 31;
 const LEN_MASK: u64 = (1 << LINES_SHIFT) - 1;
 const LINES_SHIFT: u32 = 17;
 const WHOLE: usize = (1 << 13) - 1;
-/// So many pieces are made of what is long.
+/// Maximum number of pieces of a body.
 const PIECES: usize = 4;
-/// So many pauses a consumer waits for the next piece, which takes its producer a few hundred nanoseconds.
+/// Pauses that a consumer waits for the next piece, which takes its producer a few hundred nanoseconds.
 const PIECE_SPINS: u32 = 20;
 
-/// Length in bytes of what a ring of `S` lies in.
+/// Length in bytes of the segment of a ring over `S`.
 pub(crate) const fn segment_len<S: Shared>() -> usize {
     DATA_AT + S::RING_LEN
 }

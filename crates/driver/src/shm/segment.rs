@@ -13,7 +13,7 @@ use lock::Uncancelled;
 
 use super::shared::Shared;
 
-/// The longest pages that kernels have.
+/// Largest base page size of Linux.
 const KERNEL_PAGE: usize = 64 << 10;
 
 /// A mapped segment.
@@ -21,12 +21,12 @@ const KERNEL_PAGE: usize = 64 << 10;
 pub struct Segment {
     address: *mut u8,
     len: usize,
-    /// By which peers reach it, if this process made it. The mapping of another's needs none.
+    /// Descriptor by which peers attach, if this process created the segment.
     file: Option<File>,
 }
 
-// SAFETY: a segment is an address range of shared memory; all access goes through atomics or through
-// ranges that the ring's protocol gives to one side at a time.
+// SAFETY: a segment is a range of shared memory; all access is atomic or to ranges that the protocol assigns to one
+// side at a time.
 unsafe impl Send for Segment {}
 
 impl Shared for Segment {
@@ -34,26 +34,26 @@ impl Shared for Segment {
     type Word32 = AtomicU32;
 
     const RING_LEN: usize = 128 << 10;
-    const THROUGH_MIN: usize = 4 << 10;
+    const CUT_THROUGH_MIN: usize = 4 << 10;
     const PIECE_LEN: usize = 4 << 10;
     const CHUNKS: u16 = 48;
-    /// A frame of 64 KiB and its envelope, wherever in a line its body begins.
+    /// A frame of 64 KiB with its header, at any alignment of its body.
     const CHUNK_LEN: usize = (64 << 10) + 4 * 64;
-    /// Whoever is far ahead of others that share its core waits a turn of all.
+    /// A member far ahead of others on its core waits for a time slice of each.
     const ROUNDS: u64 = 64;
-    /// A number for each of a dozen members.
+    /// One number for each of a dozen members.
     const BRIEF_LEN: usize = 2 * 64 - 16;
     const SHORT_ROUNDS: u64 = 16;
-    /// A kilobyte.
+    /// 1 KiB.
     const SHORT_LEN: usize = 1 << 10;
-    /// They take a tenth of what interrupting another core does.
-    const IN_VAIN: u32 = 64;
+    /// 64 fences cost a tenth of one interrupt of another core.
+    const WASTED_FENCES_MAX: u32 = 64;
 
     fn create(len: usize) -> io::Result<Self> {
         Self::create_in_part(len, len)
     }
 
-    /// A lack of memory is an error here rather than a signal at the first touch.
+    /// Fails if memory is short, instead of a SIGBUS at the first access.
     fn create_in_part(len: usize, reserved: usize) -> io::Result<Self> {
         let _uncancelled = Uncancelled::begin();
         // SAFETY: the name is a C string; the descriptor is checked before use.
@@ -61,10 +61,10 @@ impl Shared for Segment {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is ours alone.
+        // SAFETY: the descriptor was just created and nothing else owns it.
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len(len as u64)?;
-        // SAFETY: plain system call on our descriptor.
+        // SAFETY: `posix_fallocate` on our descriptor touches no memory of this process.
         let error = unsafe { libc::posix_fallocate(fd, 0, reserved as libc::off_t) };
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
@@ -78,7 +78,7 @@ impl Shared for Segment {
         assert!(at <= self.len && len <= self.len - at);
         let start = at / KERNEL_PAGE * KERNEL_PAGE;
         let end = (at + len).next_multiple_of(KERNEL_PAGE).min(self.len);
-        // SAFETY: within the mapping; what is there keeps its contents.
+        // SAFETY: the range lies in the mapping, and populating keeps its contents.
         let advised = unsafe {
             let address = self.address.add(start).cast();
             libc::madvise(address, end - start, libc::MADV_POPULATE_WRITE)
@@ -89,7 +89,7 @@ impl Shared for Segment {
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::ENOMEM | libc::EFAULT | libc::EHWPOISON) => Err(error),
-            // Kernels before Linux 5.14 do not know it: there memory is found when it is touched.
+            // Kernels before Linux 5.14 lack the call; memory is then allocated at the first access.
             _ => Ok(()),
         }
     }
@@ -98,7 +98,7 @@ impl Shared for Segment {
         let _uncancelled = Uncancelled::begin();
         let file = open_descriptor(pid, fd)?;
         let metadata = file.metadata()?;
-        // SAFETY: no preconditions.
+        // SAFETY: `geteuid` takes no arguments and touches no memory.
         let me = unsafe { libc::geteuid() };
         if metadata.uid() != me {
             return Err(io::Error::other("the segment belongs to another user"));
@@ -123,21 +123,21 @@ impl Shared for Segment {
     #[inline]
     fn word32(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= self.len);
-        // SAFETY: as for `word64`.
+        // SAFETY: in range and aligned to 4 bytes by the assertion; zeroed memory is a valid atomic.
         unsafe { AtomicU32::from_ptr(self.address.add(at).cast()) }
     }
 
     #[inline]
     fn slice(&self, at: usize, len: usize) -> &[u8] {
         assert!(at <= self.len && len <= self.len - at);
-        // SAFETY: in range; the producer does not touch a record between its release and its reuse.
+        // SAFETY: in range; the producer does not change a record between its release and its reuse.
         unsafe { std::slice::from_raw_parts(self.address.add(at), len) }
     }
 
     #[inline]
     fn slice_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
         assert!(at <= self.len && len <= self.len - at);
-        // SAFETY: in range; the consumer does not look at a record before its release.
+        // SAFETY: in range; the consumer does not read a record before its release.
         unsafe { std::slice::from_raw_parts_mut(self.address.add(at), len) }
     }
 
@@ -151,7 +151,7 @@ impl Shared for Segment {
         std::hint::spin_loop();
     }
 
-    fn fence_of_sleeper(on_all_cores: bool) {
+    fn sleeper_fence(on_all_cores: bool) {
         if !(on_all_cores && membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)) {
             fence(Ordering::SeqCst);
         }
@@ -159,10 +159,10 @@ impl Shared for Segment {
 }
 
 impl Segment {
-    /// A second mapping of the same memory.
+    /// Maps the same memory a second time.
     pub fn again(&self) -> io::Result<Self> {
-        // SAFETY: of a shared mapping a length of zero asks for another one, at an address the kernel chooses
-        // (mremap(2)); this one stays as it is.
+        // SAFETY: mremap(2) with length zero on a shared mapping creates another mapping at an address that the kernel
+        // chooses; the existing one does not change.
         let address =
             unsafe { libc::mremap(self.address.cast(), 0, self.len, libc::MREMAP_MAYMOVE) };
         if address == libc::MAP_FAILED {
@@ -173,7 +173,7 @@ impl Segment {
 
     fn map(file: &File, len: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address the kernel chooses.
+        // SAFETY: creates a new mapping at an address that the kernel chooses, so no memory in use changes.
         let address = unsafe {
             let fd = file.as_raw_fd();
             libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, fd, 0)
@@ -184,12 +184,12 @@ impl Segment {
         Ok(Self { address: address.cast(), len, file: None })
     }
 
-    /// Peers reach it no more.
+    /// Closes the descriptor: no more peers can attach.
     pub fn close(&mut self) {
         self.file = None;
     }
 
-    /// The address in this process of byte `at`.
+    /// Returns the address of byte `at` in this process.
     pub fn address(&self, at: usize) -> u64 {
         assert!(at < self.len);
         self.address as u64 + at as u64
@@ -198,7 +198,7 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nothing refers to it any more.
+        // SAFETY: this segment owns the mapping, and no reference to it remains.
         unsafe { libc::munmap(self.address.cast(), self.len) };
     }
 }
@@ -212,13 +212,13 @@ pub(crate) fn open_descriptor(pid: i32, fd: RawFd) -> io::Result<File> {
         .open(format!("/proc/{pid}/fd/{fd}"))
 }
 
-/// Registers this process for others' `membarrier`; whether it can be reached so, and reach others.
+/// Registers this process for others' `membarrier`; true if the call works in both directions.
 pub(crate) fn can_run_barriers() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)
         && membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
 }
 
 fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: the call takes a command, flags and a core number, and touches no memory of ours.
+    // SAFETY: the call takes a command, flags and a core number, and touches no memory of this process.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }

@@ -1,12 +1,12 @@
-//! What the protocols of this rail are written over: words and bytes that two sides share.
+//! Memory interface of this rail's protocols: words and bytes that two sides share.
 //!
-//! Processes share a [`Segment`](super::segment::Segment). The models share memory that shows every
-//! order in which the language lets writes become visible, with rings of a few lines only.
+//! Processes share a [`Segment`](super::segment::Segment). The loom models use memory that shows every order in which
+//! the memory model lets writes become visible, with very short rings.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Zeroed memory of a fixed length, seen by its maker and by those who attach to it.
+/// Zeroed memory of a fixed length, visible to its creator and to processes that attach it.
 pub trait Shared: Sized {
     /// A 64-bit word.
     type Word64: Word<u64>;
@@ -15,41 +15,42 @@ pub trait Shared: Sized {
 
     /// Length of a ring in bytes, a multiple of eight lines.
     const RING_LEN: usize;
-    /// Bodies of so many bytes cut through…
-    const THROUGH_MIN: usize;
-    /// …in pieces of so many, a multiple of the line.
+    /// Length from which on a body cuts through, in bytes.
+    const CUT_THROUGH_MIN: usize;
+    /// Length of its pieces, a multiple of the line.
     const PIECE_LEN: usize;
-    /// How many chunks a pool has.
+    /// Number of chunks of a pool.
     const CHUNKS: u16;
     /// Length of a chunk in bytes, a multiple of the line.
     const CHUNK_LEN: usize;
 
-    /// How many rounds of a shared segment have lines of their own at most, with room for what is brief: a power of two, as
-    /// that of others is.
+    /// Maximum number of rounds of a shared segment with a line each, with room for a brief contribution; a power of
+    /// two.
     const ROUNDS: u64;
-    /// What of a shared segment is brief, in bytes: with 16 more a multiple of the line.
+    /// Maximum length of a brief contribution, in bytes; plus 16, a multiple of the line.
     const BRIEF_LEN: usize;
-    /// How many rounds have places of their own for what is short.
+    /// Number of rounds with a slot each for a short contribution.
     const SHORT_ROUNDS: u64;
-    /// What of a shared segment is short, in bytes: a multiple of the line.
+    /// Maximum length of a short contribution, in bytes; a multiple of the line.
     const SHORT_LEN: usize;
 
-    /// So many fences a neighbour runs in vain before it asks for others.
-    const IN_VAIN: u32;
+    /// Number of fences that a neighbour runs for an awake peer before it withdraws the warning.
+    const WASTED_FENCES_MAX: u32;
 
-    /// Fresh memory of `len` zeroed bytes.
+    /// Creates `len` zeroed bytes.
     fn create(len: usize) -> io::Result<Self>;
 
-    /// The same, of which only the first `reserved` bytes are there; others are to be reserved before they are written.
+    /// Creates `len` bytes, of which only the first `reserved` have memory; others must be reserved before they are
+    /// written.
     fn create_in_part(len: usize, reserved: usize) -> io::Result<Self>;
 
-    /// Sees that so many bytes are there.
+    /// Reserves memory for a range.
     fn reserve(&mut self, at: usize, len: usize) -> io::Result<()>;
 
-    /// The memory of at least `len` bytes behind descriptor `fd` of process `pid`.
+    /// Attaches at least `len` bytes behind descriptor `fd` of process `pid`.
     fn attach(pid: i32, fd: i32, len: usize) -> io::Result<Self>;
 
-    /// The descriptor's number, for peers; -1 for another's memory.
+    /// Descriptor number, for peers; -1 for attached memory.
     fn descriptor(&self) -> i32;
 
     /// The 64-bit word at byte `at`, a multiple of 8.
@@ -58,10 +59,10 @@ pub trait Shared: Sized {
     /// The 32-bit word at byte `at`, a multiple of 4.
     fn word32(&self, at: usize) -> &Self::Word32;
 
-    /// Bytes that the protocol gives to this side for reading.
+    /// Bytes that the protocol currently assigns to this side for reading.
     fn slice(&self, at: usize, len: usize) -> &[u8];
 
-    /// Bytes that the protocol gives to this side for writing.
+    /// Bytes that the protocol currently assigns to this side for writing.
     fn slice_mut(&mut self, at: usize, len: usize) -> &mut [u8];
 
     /// Copies `bytes` to byte `at`.
@@ -70,28 +71,29 @@ pub trait Shared: Sized {
         self.slice_mut(at, bytes.len()).copy_from_slice(bytes);
     }
 
-    /// A full fence on this core.
+    /// Full memory fence of this thread.
     fn fence();
 
-    /// Lets the other side go on.
+    /// Spin-loop hint.
     fn pause();
 
-    /// That of who is about to sleep, if asked for on every core that runs a process which has registered for it.
-    fn fence_of_sleeper(on_all_cores: bool);
+    /// Fence of a process about to sleep; with `on_all_cores`, on every core that runs a registered process
+    /// (`membarrier`).
+    fn sleeper_fence(on_all_cores: bool);
 }
 
-/// A number that is read and written whole.
+/// An atomic number.
 pub trait Word<N> {
     fn load(&self, order: Ordering) -> N;
     fn store(&self, value: N, order: Ordering);
     fn swap(&self, value: N, order: Ordering) -> N;
     fn fetch_and(&self, value: N, order: Ordering) -> N;
     fn fetch_or(&self, value: N, order: Ordering) -> N;
-    /// Stores `value` where `known` is; nothing where something else is.
+    /// Stores `value` if the current value is `known`.
     fn replace(&self, known: N, value: N, order: Ordering);
 }
 
-/// Atomics with the methods that the standard library gives them.
+/// Implements [`Word`] by the methods of the standard atomics.
 macro_rules! words {
     ($($atomic:ty: $number:ty),*) => {$(
         impl Word<$number> for $atomic {

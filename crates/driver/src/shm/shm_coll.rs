@@ -1,21 +1,23 @@
-//! A shared segment: memory on which the members of a group write what all of them may read.
+//! A shared-memory segment for collectives, which members of a group write and all may read.
 //!
-//! Members go through *rounds* together. In each round every member posts once: a contribution, which may be
-//! empty. Whoever needs those of others waits until they are posted and reads them where they are. Nobody
-//! waits for who reads, but some rounds later: a member that posts again in the same place has seen that all
-//! have begun a later round. What is short has places of its own, the more the shorter it is. Who finds none
-//! free waits for some at once: one is not worth a change of threads. What is long goes to one of two pages, behind what
-//! lies there, or to the beginning of the other as soon as that has been read.
+//! Members go through *rounds* together. In each round every member posts one contribution, which may be empty. A
+//! member that needs contributions waits until they are posted and reads them in place. Nobody waits for readers at
+//! once: a member that reuses a place has seen that all members have begun a later round. Short contributions have
+//! slots of their own, more of them the shorter they are. A member that finds no free slot waits until several are
+//! free, because one is not worth a context switch. Long contributions go to one of two pages: behind the earlier
+//! data there, or to the start of the other page once that was read.
 //!
-//! What is longer than a page goes on in the same round, piece by piece on either page in turn, for one reader, who says
-//! which it has taken: so rounds are as many for those who do not know how much others post.
+//! Data longer than a page continues in the same round, piece by piece on alternating pages, for one reader, who
+//! acknowledges the pieces. The number of rounds thus does not depend on lengths that other members do not know.
 //!
-//! A round belongs to an operation, whose number lies beside the count. Who has left one out, because a check failed there only,
-//! finds in the lines of others where the next begins, and posts nothing in the rounds before it (`steps`).
+//! A round belongs to an operation, whose number lies beside the round's. A member that has skipped an operation,
+//! because a check failed there only, finds the next one in the lines of others and posts nothing in the rounds
+//! before it (`steps`).
 //!
-//! A member's count and what is brief lie beside each other. Who is about to sleep says first what it waits for, and that it
-//! sleeps, in one word for all, and looks once more; who posts what completes it rings. Either side runs a full fence between its write
-//! and its look (Dekker's problem), and so do two that post at once: one of them sees that all is there.
+//! A member's round number and its brief contribution lie side by side. A member about to sleep publishes its
+//! condition and its sleeper bit, and checks once more. A member whose post completes the condition rings its
+//! doorbell. Each side runs a full fence between its write and its check (Dekker's problem). The same holds for two
+//! members that post at once: one of them sees the condition complete.
 
 mod awaited;
 mod layout;
@@ -29,13 +31,13 @@ use std::time::{Duration, Instant};
 
 use memory::Region;
 
-use super::balance::Evenness;
-use super::liveness::Life;
-use super::nt_stores::Stores;
+use super::balance::Balancer;
+use super::liveness::Liveness;
+use super::nt_stores::NtStores;
 use super::pool::LINE;
 use super::segment::Segment;
 use super::shared::{Shared, Word};
-use awaited::{Awaited, PIECE_BITS, What, place_of};
+use awaited::{Awaited, Condition, PIECE_BITS, place_of};
 pub(super) use layout::Layout;
 use layout::{
     CORE_AT, LEN_AT, PAGE_AT, PAGES, PID_AT, POSTED_AT, Places, READY_AT, TAKEN_AT, TOTAL_AT,
@@ -43,37 +45,37 @@ use layout::{
 };
 use pages::Pages;
 pub use steps::Operations;
-use steps::{Standing, mark, round_of};
+use steps::{StepState, mark, round_of};
 
-/// One member's part of a shared segment.
+/// One member's view of a shared segment.
 #[derive(Debug)]
 pub struct ShmColl<S = Segment> {
     memory: S,
     size: u32,
     me: u32,
     layout: Layout,
-    /// The round of the latest post; the first is 1.
+    /// Round of the latest post; the first is 1.
     round: u64,
-    /// A round that all have begun.
+    /// A round that all members have begun.
     begun_by_all: u64,
     operations: Operations,
-    standing: Standing,
+    step_state: StepState,
     pages: Pages,
-    /// How long the next contribution is with all that follows its first page, and who reads it, if something does.
+    /// Total length of the next contribution with its further pieces, and their only reader.
     announced: Option<(usize, u32)>,
-    /// What this member waits for.
+    /// Condition that this member waits for.
     awaited: Option<Awaited>,
-    lives: Vec<Option<Life>>,
-    /// When to ask next whether the others live, and how often that was looked at.
+    liveness: Vec<Option<Liveness>>,
+    /// Time of the next liveness check, and the number of calls so far.
     next_look: Instant,
     looks: u32,
-    /// Whom this member has missed.
+    /// Member that was found to have ended.
     lost: Option<u32>,
-    evenness: Evenness,
-    stores: Stores,
+    balancer: Balancer,
+    nt_stores: NtStores,
 }
 
-/// Where a shared segment is found, for those who join.
+/// Address of a shared segment, for members that join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShmCollInvitation {
     pid: i32,
@@ -81,15 +83,15 @@ pub struct ShmCollInvitation {
 }
 
 impl ShmCollInvitation {
-    /// Length of a door's bytes.
+    /// Length of an encoded invitation.
     pub const LEN: usize = 8;
 
-    /// As bytes, for members of the group.
+    /// Encodes the invitation for members of the group.
     pub fn emit(self) -> [u8; Self::LEN] {
         (u64::from(self.pid as u32) << 32 | u64::from(self.descriptor as u32)).to_le_bytes()
     }
 
-    /// What such bytes say.
+    /// Decodes an invitation.
     pub fn parse(bytes: [u8; Self::LEN]) -> Self {
         let number = u64::from_le_bytes(bytes);
         Self { pid: (number >> 32) as i32, descriptor: number as i32 }
@@ -97,94 +99,102 @@ impl ShmCollInvitation {
 }
 
 impl ShmColl {
-    /// How many bytes one member may combine for all.
+    /// Maximum length of a result that one member combines for all, in bytes.
     pub const COMBINED_MAX: usize = Segment::SHORT_LEN;
 
-    /// Makes a shared segment of `size` members, at most 64, as its first. A contribution is at most `page_len` bytes long, a
-    /// multiple of a cache line, below 1 GiB.
+    /// Creates a shared segment of `size` members, at most 64, as member 0. `page_len` is the maximum length of a
+    /// contribution, a multiple of a cache line below 1 GiB.
     ///
     /// # Errors
-    /// When the kernel gives no shared memory.
-    pub fn found(size: u32, page_len: usize) -> io::Result<(Self, ShmCollInvitation)> {
+    /// The kernel gives no shared memory.
+    pub fn create(size: u32, page_len: usize) -> io::Result<(Self, ShmCollInvitation)> {
         let Layout { first_page, len_bytes, .. } = Layout::of::<Segment>(size, page_len);
         let memory = Segment::create_in_part(len_bytes, first_page)?;
-        let door =
+        let invitation =
             ShmCollInvitation { pid: std::process::id() as i32, descriptor: memory.descriptor() };
-        Ok((Self::over(memory, size, 0, page_len), door))
+        Ok((Self::over(memory, size, 0, page_len), invitation))
     }
 
-    /// Takes member `me`'s place at a shared segment that another process has made.
+    /// Joins the shared segment of another process as member `me`.
     ///
     /// # Errors
-    /// When the kernel does not let this process reach the other's memory.
-    pub fn join(door: ShmCollInvitation, size: u32, me: u32, page_len: usize) -> io::Result<Self> {
+    /// The kernel does not let this process attach the other's memory.
+    pub fn join(
+        invitation: ShmCollInvitation,
+        size: u32,
+        me: u32,
+        page_len: usize,
+    ) -> io::Result<Self> {
         let len = Layout::of::<Segment>(size, page_len).len_bytes;
-        let memory = Segment::attach(door.pid, door.descriptor, len)?;
+        let memory = Segment::attach(invitation.pid, invitation.descriptor, len)?;
         Ok(Self::over(memory, size, me, page_len))
     }
 
-    /// What a member has posted in this round, until this one posts again; it was met.
+    /// Returns the contribution of a member in this round, valid until the next post of this member. The member must
+    /// have been met.
     #[inline]
     pub fn contribution(&self, member: u32) -> Region {
-        let (at, len) = self.lies(member);
-        // SAFETY: it lies in the mapping, which lives as long as the shared segment; the member that may write there again
-        // waits until this one has begun a later round.
+        let (at, len) = self.locate(member);
+        // SAFETY: the range lies in the mapping, which lives as long as the shared segment. Its writer reuses it only
+        // after this member has begun a later round.
         unsafe { Region::new(self.memory.address(at) as *mut u8, len) }
     }
 
-    /// What a member has posted in this round, while the shared segment is at hand.
+    /// Returns the contribution of a member in this round as a slice.
     #[inline]
     pub fn posted(&self, member: u32) -> &[u8] {
-        let (at, len) = self.lies(member);
+        let (at, len) = self.locate(member);
         self.memory.slice(at, len)
     }
 
-    /// A further piece that a member has posted in this round, until this one has taken it; it was met.
+    /// Returns a further piece that a member has posted in this round, valid until this member releases it. The
+    /// member must have been met.
     ///
     /// # Errors
-    /// How long what that member has announced is altogether, and how long it should be at least, if it is too short.
+    /// The announced total length and the expected minimum, if the announced one is too short.
     pub fn more(&self, member: u32, piece: u32, len: usize) -> Result<Region, (usize, usize)> {
-        let at = self.lies_more(member, piece, len)?;
-        // SAFETY: as above; the member that may write there again waits until this one has taken the piece.
+        let at = self.locate_piece(member, piece, len)?;
+        // SAFETY: the range lies in the mapping, which lives as long as the shared segment. Its writer reuses it only
+        // after this member has released the piece.
         Ok(unsafe { Region::new(self.memory.address(at) as *mut u8, len) })
     }
 
-    /// This member waits, and has yielded its core to others that outnumber the cores: now and then it looks whether these
-    /// have as many each, and goes to another if not.
+    /// Balances oversubscribed members among the CPU cores from time to time; called by a waiting member after a
+    /// yield.
     #[inline]
-    pub fn even_out(&mut self, now: Instant) {
-        if self.evenness.is_due(now) {
+    pub fn balance(&mut self, now: Instant) {
+        if self.balancer.is_due(now) {
             self.compare_cores();
         }
     }
 
     #[cold]
     fn compare_cores(&mut self) {
-        // SAFETY: no preconditions.
+        // SAFETY: `sched_getcpu` takes no arguments and touches no memory.
         let here = unsafe { libc::sched_getcpu() } as u32;
-        let Self { memory, size, me, evenness, .. } = self;
+        let Self { memory, size, me, balancer, .. } = self;
         let told = |member: u32| memory.word32(member as usize * LINE + CORE_AT);
         if told(*me).load(Ordering::Relaxed) != here + 1 {
             told(*me).store(here + 1, Ordering::Relaxed);
         }
         let core_of = |member| Some((member, told(member).load(Ordering::Relaxed).checked_sub(1)?));
         let others = (0..*size).filter(|member| member != me).filter_map(core_of);
-        evenness.look(*me, here, others);
+        balancer.look(*me, here, others);
     }
 
-    /// Its length in bytes.
+    /// Returns the length of the segment in bytes.
     pub fn len_bytes(&self) -> usize {
         self.layout.len_bytes
     }
 
-    /// Nobody else is going to join.
-    pub fn close_door(&mut self) {
+    /// Closes the segment to further members.
+    pub fn close_invitation(&mut self) {
         self.memory.close();
     }
 }
 
 impl<S: Shared> ShmColl<S> {
-    /// Member `me`'s part of a shared segment in this memory.
+    /// Creates member `me`'s view of a shared segment in this memory.
     pub(super) fn over(memory: S, size: u32, me: u32, page_len: usize) -> Self {
         assert!(size <= u64::BITS, "sleepers have a bit each");
         let now = Instant::now();
@@ -196,16 +206,16 @@ impl<S: Shared> ShmColl<S> {
             round: 0,
             begun_by_all: 0,
             operations: Operations::default(),
-            standing: Standing::default(),
+            step_state: StepState::default(),
             pages: Pages::default(),
             announced: None,
             awaited: None,
-            lives: (0..size).map(|_| None).collect(),
+            liveness: (0..size).map(|_| None).collect(),
             next_look: now,
             looks: 0,
             lost: None,
-            evenness: Evenness::new(now),
-            stores: Stores::default(),
+            balancer: Balancer::new(now),
+            nt_stores: NtStores::default(),
         };
         shm_coll
             .memory
@@ -214,8 +224,7 @@ impl<S: Shared> ShmColl<S> {
         shm_coll
     }
 
-    /// Whether the place of the next contribution, of so many bytes, is free. If it is not, this member waits for
-    /// that.
+    /// True if the place of the next contribution of `len` bytes is free. Otherwise this member waits for that.
     #[inline]
     pub fn has_room(&mut self, len: usize) -> bool {
         self.is_in_step() && self.has_place_for(len)
@@ -225,7 +234,7 @@ impl<S: Shared> ShmColl<S> {
     fn has_place_for(&mut self, len: usize) -> bool {
         let places = self.places(len);
         let Places { count, .. } = places.unwrap_or(self.layout.lines);
-        // Whoever has begun the round after that of its last use has read what was there.
+        // All members have read the place if they have begun the round after its last use.
         let has_place = match (self.round + 2).checked_sub(count) {
             Some(round) if round > self.begun_by_all.max(1) => {
                 self.meets(round + count / 2 - 2, 0..self.size)
@@ -235,7 +244,7 @@ impl<S: Shared> ShmColl<S> {
         has_place && (places.is_some() || self.has_page(len))
     }
 
-    /// The same of what goes to a page.
+    /// True if a page has room for `len` bytes; otherwise this member waits for that.
     #[inline(never)]
     fn has_page(&mut self, len: usize) -> bool {
         let Pages { last, current, .. } = self.pages;
@@ -248,24 +257,24 @@ impl<S: Shared> ShmColl<S> {
             None => self.meets(last[1 - current] + 1, 0..self.size),
         };
         is_read || {
-            // It waits for that only if there is no other room.
+            // Waiting makes sense only if there is no other room.
             self.awaited = self.awaited.take().filter(|_| !has_place);
             has_place
         }
     }
 
-    /// Whether all who need it have read what lies on a page.
+    /// True if all readers of a page have read it.
     fn is_read(&self, page: usize) -> bool {
         let Pages { last, readers, .. } = self.pages;
-        let is_taken = |(reader, piece)| self.has_done(reader, last[page], What::Taken(piece));
+        let is_taken = |(reader, piece)| self.has_done(reader, last[page], Condition::Taken(piece));
         last[page] < self.begun_by_all.max(1) || readers[page].is_some_and(is_taken)
     }
 
-    /// Sees that there is memory for the next contribution, of so many bytes, for which there is room: what many
-    /// communicators never need is not taken before.
+    /// Allocates memory for the next contribution of `len` bytes, for which there must be room. Many communicators
+    /// never use their pages, so memory is allocated late.
     ///
     /// # Errors
-    /// When the kernel has none.
+    /// The kernel has no memory.
     #[inline]
     pub fn reserve(&mut self, len: usize) -> io::Result<()> {
         match self.places(len) {
@@ -276,7 +285,7 @@ impl<S: Shared> ShmColl<S> {
 
     #[inline(never)]
     fn reserve_place(&mut self, len: usize) -> io::Result<()> {
-        // A page may be read by all before it is written to.
+        // All members may have read a page between this call and the post, so both pages are reserved.
         for is_other_read in [true, false] {
             if let Some((page, start)) = self.pages.place(is_other_read, len, self.layout.page_len)
             {
@@ -286,10 +295,10 @@ impl<S: Shared> ShmColl<S> {
         Ok(())
     }
 
-    /// The same of a further piece.
+    /// Allocates memory for a further piece.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve).
+    /// The kernel has no memory.
     pub fn reserve_more(&mut self) -> io::Result<()> {
         self.reserve_page(1 - self.pages.current, self.layout.page_len)
     }
@@ -302,11 +311,11 @@ impl<S: Shared> ShmColl<S> {
         Ok(())
     }
 
-    /// Posts what `fill` writes, `len` bytes, past the caches if it is told so; there must be room, and memory. Long ones are
-    /// not written in a hurry.
+    /// Posts a contribution of `len` bytes that `fill` writes, with non-temporal stores if its argument is true. Room
+    /// and memory must exist.
     ///
     /// # Panics
-    /// When it is longer than a page.
+    /// The contribution is longer than a page.
     #[inline]
     pub fn post(&mut self, len: usize, fill: impl FnOnce(&mut [u8], bool)) {
         self.post_for(self.operations.number(), len, fill);
@@ -329,23 +338,23 @@ impl<S: Shared> ShmColl<S> {
         S::fence();
     }
 
-    /// Others read what is long from caches of their own, which may be far away: whether to write past all of them pays is
-    /// learned.
+    /// Writes a contribution; for a long one the kind of stores is chosen by measurement, because its readers may be
+    /// far away.
     #[inline]
     fn write(&mut self, at: usize, len: usize, fill: impl FnOnce(&mut [u8], bool)) {
         let page = self.memory.slice_mut(at, len);
-        if len < Stores::LEN_MIN {
+        if len < NtStores::LEN_MIN {
             return fill(page, false);
         }
-        let (past, is_measured) = self.stores.choose();
+        let (past, is_measured) = self.nt_stores.choose();
         let begun = is_measured.then(Instant::now);
         fill(page, past);
         if let Some(begun) = begun {
-            self.stores.learn(past, len, begun.elapsed());
+            self.nt_stores.learn(past, len, begun.elapsed());
         }
     }
 
-    /// Finds a place on a page, which the line says.
+    /// Allocates a place on a page and records it in the line.
     #[inline(never)]
     fn take_page(&mut self, line: usize, len: usize) -> usize {
         let is_read = self.is_read(1 - self.pages.current);
@@ -361,7 +370,7 @@ impl<S: Shared> ShmColl<S> {
         self.layout.page(self.me, 0) + start
     }
 
-    /// What all that was posted in this round comes to, if a member has combined it for all.
+    /// Returns the combined result of this round, if a member has published one.
     #[inline]
     pub fn combined(&self) -> Option<&[u8]> {
         let at = self.layout.combined.at(0, self.round);
@@ -372,15 +381,15 @@ impl<S: Shared> ShmColl<S> {
         Some(self.memory.slice(at + LINE, len.min(S::SHORT_LEN)))
     }
 
-    /// Tells the others what all that was posted in this round comes to, which `fill` writes, unless another member is at it;
-    /// all were met.
+    /// Publishes the combined result of this round, which `fill` writes, unless another member does so already. All
+    /// members must have been met.
     ///
     /// # Panics
-    /// When it is longer than what is short.
+    /// The result is longer than a short contribution.
     pub fn tell_combined(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(len <= S::SHORT_LEN, "what is combined for all is short");
         let at = self.layout.combined.at(0, self.round);
-        // All have begun this round: nobody reads what was told in an earlier one.
+        // All members have begun this round, so nobody reads the result of an earlier one.
         if self.memory.word64(at).swap(self.round, Ordering::Relaxed) == self.round {
             return;
         }
@@ -389,21 +398,21 @@ impl<S: Shared> ShmColl<S> {
         self.memory.word64(at + READY_AT).store(self.round, Ordering::Release);
     }
 
-    /// Says how long what this member posts next is altogether, and who alone reads it: the post, of a whole page, is its
+    /// Announces the total length of the next contribution and its only reader. The post, of a whole page, is the
     /// first piece.
     pub fn announce(&mut self, len: usize, reader: u32) {
         self.announced = Some((len, reader));
     }
 
-    /// Whether there is a page for a further piece of this round. If there is none, this member waits for that.
+    /// True if a page is free for a further piece of this round. Otherwise this member waits for that.
     pub fn has_room_for_more(&mut self) -> bool {
         self.has_page(self.layout.page_len)
     }
 
-    /// Posts what `fill` writes as a further piece of this round, as [`post`](Self::post) does; there must be room, and memory.
+    /// Posts a further piece of this round, as [`post`](Self::post) does. Room and memory must exist.
     ///
     /// # Panics
-    /// When it is longer than a page, or there are too many.
+    /// The piece is longer than a page, or there are too many.
     pub fn post_more(&mut self, piece: u32, len: usize, fill: impl FnOnce(&mut [u8], bool)) {
         let page_len = self.layout.page_len;
         assert!(len <= page_len, "a piece is at most a page long");
@@ -417,20 +426,22 @@ impl<S: Shared> ShmColl<S> {
         S::fence();
     }
 
-    /// Whether a member has posted a further piece in this round, or is known to post none. If not, this one waits for that.
+    /// True if a member has posted this piece, or will post none. Otherwise this member waits for that.
     pub fn has_more(&mut self, member: u32, piece: u32) -> bool {
         let (round, members) = (self.round, member..member + 1);
         self.has_met_more(member, piece)
-            || self.awaits(Awaited { round, members, what: What::More(piece) })
+            || self.awaits(Awaited { round, members, what: Condition::More(piece) })
     }
 
-    /// The same without waiting.
+    /// [`has_more`](Self::has_more) without waiting.
     pub fn has_met_more(&self, member: u32, piece: u32) -> bool {
         let is_short = || self.announced_len(member) <= self.layout.page_len * piece as usize;
-        self.has_done(member, self.round, What::More(piece)) || self.has_met(member) && is_short()
+        self.has_done(member, self.round, Condition::More(piece))
+            || self.has_met(member) && is_short()
     }
 
-    /// How long what a member has posted in this round is altogether, in all its pieces; it was met, and posted a page.
+    /// Returns the total length of a contribution in all its pieces. The member must have been met and have posted a
+    /// page.
     fn announced_len(&self, member: u32) -> usize {
         let line = self.line(member, self.round);
         match self.memory.word32(line + LEN_AT).load(Ordering::Relaxed) as usize {
@@ -439,15 +450,16 @@ impl<S: Shared> ShmColl<S> {
         }
     }
 
-    /// Says that this member has read all pieces of this round up to this one, whosever they are.
+    /// Records that this member has read all pieces of this round up to `piece`, of all members.
     pub fn release(&self, piece: u32) {
         let word = self.memory.word64(self.control(self.me) + TAKEN_AT);
         word.store(place_of(self.round, piece), Ordering::Release);
         S::fence();
     }
 
-    /// Where a further piece of a member lies, or how much that has announced if it is less; it was met.
-    pub(super) fn lies_more(
+    /// Returns the offset of a further piece. The error is the announced length, if that is too short, and the
+    /// expected one.
+    pub(super) fn locate_piece(
         &self,
         member: u32,
         piece: u32,
@@ -463,18 +475,18 @@ impl<S: Shared> ShmColl<S> {
         }
     }
 
-    /// Calls `ring` with each member that sleeps until what the latest post has completed; it is asked to be
-    /// rung once.
+    /// Calls `ring` for each sleeping member whose condition the latest post completes. Each sleeping member is woken
+    /// once.
     #[inline]
     pub fn tell(&self, ring: impl FnMut(u32)) {
         let sleepers = self.sleepers().load(Ordering::Relaxed) & !self.own_bit();
         if sleepers != 0 {
-            self.tell_sleepers(sleepers, ring);
+            self.wake_sleepers(sleepers, ring);
         }
     }
 
     #[cold]
-    fn tell_sleepers(&self, sleepers: u64, mut ring: impl FnMut(u32)) {
+    fn wake_sleepers(&self, sleepers: u64, mut ring: impl FnMut(u32)) {
         for member in (0..self.size).filter(|member| sleepers >> member & 1 == 1) {
             let word = self.memory.word64(self.control(member));
             let wanted = word.load(Ordering::Relaxed);
@@ -485,7 +497,7 @@ impl<S: Shared> ShmColl<S> {
     }
 
     fn completes(&self, wanted: u64) -> bool {
-        let awaited = Awaited::unpack(wanted, self.round);
+        let awaited = Awaited::decode(wanted, self.round);
         let Awaited { members, .. } = &awaited;
         members.contains(&self.me) && members.end <= self.size && self.is_done(&awaited)
     }
@@ -494,17 +506,17 @@ impl<S: Shared> ShmColl<S> {
         members.clone().all(|member| self.has_done(member, *round, *what))
     }
 
-    /// Whether a member has done that in a round, or is past it.
-    fn has_done(&self, member: u32, round: u64, what: What) -> bool {
+    /// True if a member has done this in a round, or is past it.
+    fn has_done(&self, member: u32, round: u64, what: Condition) -> bool {
         let has_reached = |at, piece| {
             let word = self.memory.word64(self.control(member) + at);
             word.load(Ordering::Acquire) >= place_of(round, piece)
                 || self.has_posted(member, round + 1)
         };
         match what {
-            What::Post => self.has_posted(member, round),
-            What::More(piece) => has_reached(POSTED_AT, piece),
-            What::Taken(piece) => has_reached(TAKEN_AT, piece),
+            Condition::Post => self.has_posted(member, round),
+            Condition::More(piece) => has_reached(POSTED_AT, piece),
+            Condition::Taken(piece) => has_reached(TAKEN_AT, piece),
         }
     }
 
@@ -514,13 +526,13 @@ impl<S: Shared> ShmColl<S> {
         is_done
     }
 
-    /// Whether a member has posted in the round of this member's latest post: it is met then.
+    /// True if a member has posted in the current round: it is met then.
     #[inline]
     pub fn has_met(&self, member: u32) -> bool {
         self.has_posted(member, self.round)
     }
 
-    /// Whether the members have posted in the round of this member's latest post. If not, it waits for that.
+    /// True if the members have posted in the current round. Otherwise this member waits for that.
     #[inline]
     pub fn has(&mut self, members: Range<u32>) -> bool {
         self.meets(self.round, members)
@@ -535,14 +547,14 @@ impl<S: Shared> ShmColl<S> {
             }
             self.awaited = None;
         } else {
-            self.awaited = Some(Awaited { round, members, what: What::Post });
+            self.awaited = Some(Awaited { round, members, what: Condition::Post });
         }
         is_met
     }
 
-    /// Where a member's contribution to this round lies, and its length; it was met.
+    /// Returns offset and length of a member's contribution to this round. The member must have been met.
     #[inline]
-    pub(super) fn lies(&self, member: u32) -> (usize, usize) {
+    pub(super) fn locate(&self, member: u32) -> (usize, usize) {
         let line = self.line(member, self.round);
         let len = self.memory.word32(line + LEN_AT).load(Ordering::Relaxed) as usize;
         let len = len.min(self.layout.page_len);
@@ -553,8 +565,7 @@ impl<S: Shared> ShmColl<S> {
         self.awaited.as_ref().is_some_and(|awaited| self.is_done(awaited))
     }
 
-    /// Whether what this member waits for has come since it was asked last, or somebody who should post it was
-    /// missed.
+    /// True if the awaited condition holds, or if a member that should fulfil it has ended; reported once.
     pub fn take_due(&mut self) -> bool {
         let is_due = self.awaited.is_some() && (self.is_due() || self.missing().is_some());
         if is_due {
@@ -563,25 +574,25 @@ impl<S: Shared> ShmColl<S> {
         is_due
     }
 
-    /// Tells that this member is about to sleep until what it waits for; false if that is there.
-    pub fn lie_down(&mut self) -> bool {
+    /// Announces that this member is about to sleep; false if its condition holds already.
+    pub fn begin_sleep(&mut self) -> bool {
         let Some(awaited) = &self.awaited else { return true };
         let word = self.memory.word64(self.control(self.me));
-        word.store(awaited.pack(), Ordering::Relaxed);
+        word.store(awaited.encode(), Ordering::Relaxed);
         self.sleepers().fetch_or(self.own_bit(), Ordering::Relaxed);
         S::fence();
         !self.is_due()
     }
 
-    /// Tells that it is awake.
-    pub fn get_up(&mut self) {
+    /// Records that this member is awake.
+    pub fn end_sleep(&mut self) {
         self.memory.word64(self.control(self.me)).store(0, Ordering::Relaxed);
         self.sleepers().fetch_and(!self.own_bit(), Ordering::Relaxed);
-        // Time has passed.
+        // Time has passed, so the next call reads the clock.
         self.looks = LOOKS_PER_CLOCK - 1;
     }
 
-    /// A member that has ended without posting what this one waits for: looked for now and then.
+    /// Returns a member that has ended without fulfilling the awaited condition. The check runs at intervals.
     pub fn missing(&mut self) -> Option<u32> {
         if self.lost.is_some() {
             return self.lost;
@@ -598,9 +609,10 @@ impl<S: Shared> ShmColl<S> {
         self.next_look = now + LOOK_EVERY;
         for member in members.filter(|member| *member != self.me) {
             let pid = self.memory.word32(self.control(member) + PID_AT).load(Ordering::Relaxed);
-            let life = self.lives[member as usize].get_or_insert_with(|| Life::of(pid as i32));
-            // What it has posted before its end counts.
-            if life.has_ended() && !self.has_done(member, round, what) {
+            let liveness =
+                self.liveness[member as usize].get_or_insert_with(|| Liveness::of(pid as i32));
+            // A post before its end counts.
+            if liveness.has_ended() && !self.has_done(member, round, what) {
                 self.lost = Some(member);
                 return self.lost;
             }
@@ -613,13 +625,13 @@ impl<S: Shared> ShmColl<S> {
         round_of(self.marked(member, round)) >= round
     }
 
-    /// The count on a member's line of a round, and the number beside it.
+    /// Returns the round number on a member's line, with the operation number.
     #[inline]
     fn marked(&self, member: u32, round: u64) -> u64 {
         self.memory.word64(self.line(member, round)).load(Ordering::Acquire)
     }
 
-    /// A bit for each member that sleeps, or is about to.
+    /// Word with a bit for each member that sleeps or is about to.
     #[inline]
     fn sleepers(&self) -> &S::Word64 {
         self.memory.word64(self.layout.sleepers)
@@ -640,7 +652,7 @@ impl<S: Shared> ShmColl<S> {
         self.layout.lines.at(member, round)
     }
 
-    /// Where a contribution of so many bytes lies.
+    /// Returns the offset of a contribution of `len` bytes.
     #[inline]
     fn place(&self, member: u32, round: u64, len: usize) -> usize {
         match self.places(len) {
@@ -656,7 +668,7 @@ impl<S: Shared> ShmColl<S> {
         self.layout.page(member, 0) + start.min(PAGES * self.layout.page_len - len)
     }
 
-    /// Where so many bytes have places of their own; none if they go to a page.
+    /// Returns the slots for contributions of `len` bytes; `None` if they go to a page.
     #[inline]
     fn places(&self, len: usize) -> Option<Places> {
         if len <= S::BRIEF_LEN {
@@ -669,224 +681,11 @@ impl<S: Shared> ShmColl<S> {
     }
 }
 
-/// The others are asked for signs of life this often.
+/// Interval of liveness checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The clock is read once in so many looks.
+/// Number of calls per reading of the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::MetadataExt;
-
-    use super::*;
-
-    const PAGE: usize = 4 << 10;
-    const BRIEF: usize = Segment::BRIEF_LEN;
-    const SHORT: usize = Segment::SHORT_LEN;
-
-    #[test]
-    fn memory_of_pages_is_taken_when_something_goes_there() {
-        const LONG: usize = 512 << 10;
-        let (mut shm_coll, door) = ShmColl::found(1, LONG).unwrap();
-        let path = format!("/proc/self/fd/{}", door.descriptor);
-        let taken = || 512 * std::fs::metadata(&path).unwrap().blocks() as usize;
-        let founded = taken();
-        assert!(founded < LONG / 2, "{founded} bytes");
-        for len in [BRIEF, SHORT] {
-            shm_coll.reserve(len).unwrap();
-            shm_coll.post(len, |bytes, _| bytes.fill(1));
-        }
-        assert_eq!(taken(), founded);
-        for len in [SHORT + 1, 100 << 10, LONG] {
-            assert!(shm_coll.has_room(len));
-            let before = taken();
-            shm_coll.reserve(len).unwrap();
-            let reserved = taken();
-            shm_coll.post(len, |bytes, _| bytes.fill(2));
-            let posted = taken();
-            assert!((founded + len..=founded + PAGES * LONG).contains(&posted), "{posted} bytes");
-            // Kernels before Linux 5.14 reserve nothing.
-            assert!(
-                reserved == posted || reserved == before,
-                "{before}, {reserved}, {posted} bytes"
-            );
-        }
-    }
-
-    fn pair() -> [ShmColl; 2] {
-        let (mut first, door) = ShmColl::found(2, PAGE).unwrap();
-        let door = ShmCollInvitation::parse(door.emit());
-        let second = ShmColl::join(door, 2, 1, PAGE).unwrap();
-        first.close_door();
-        [first, second]
-    }
-
-    #[test]
-    fn members_read_what_others_have_posted() {
-        let [mut one, mut other] = pair();
-        for (round, len) in (1u8..).zip([0, 1, BRIEF, BRIEF + 1, SHORT, SHORT + 1, PAGE]) {
-            assert!(one.has_room(len) && other.has_room(0));
-            one.post(len, |bytes, _| bytes.fill(round));
-            assert!(!one.has(0..2) && one.has(0..1));
-            other.post(0, |_, _| unreachable!("nothing is to be written"));
-            assert!(other.has(0..2) && one.has(1..2));
-            assert_eq!(other.contribution(0).to_vec(), vec![round; len]);
-            assert!(one.contribution(1).is_empty());
-        }
-    }
-
-    #[test]
-    fn who_is_ahead_waits_for_the_last() {
-        let short = Segment::SHORT_ROUNDS;
-        for (len, places) in [(BRIEF, Segment::ROUNDS), (SHORT, short)] {
-            let [mut one, mut other] = pair();
-            for _ in 0..places {
-                assert!(one.has_room(len), "the place was never used");
-                one.post(len, |bytes, _| bytes.fill(1));
-            }
-            assert!(!one.has_room(len));
-            other.post(0, |_, _| ());
-            assert!(!one.has_room(len), "it may be reading");
-            let spare = places / 2 - 2;
-            for _ in 0..=spare {
-                assert!(!one.has_room(len), "too few are free to be worth a turn");
-                other.post(0, |_, _| ());
-            }
-            for _ in 0..=spare {
-                assert!(one.has_room(len));
-                one.post(len, |bytes, _| bytes.fill(2));
-            }
-            assert!(!one.has_room(len));
-        }
-    }
-
-    #[test]
-    fn what_is_long_goes_behind_what_is_unread_or_to_the_other_page() {
-        let [mut one, mut other] = pair();
-        let room = |one: &mut ShmColl, len: usize| {
-            let has_room = one.has_room(len);
-            assert!(has_room || !one.take_due());
-            has_room.then(|| {
-                one.post(len, |bytes, _| bytes.fill(one_more(len)));
-                let Layout { first_page, page_len, .. } = one.layout;
-                let at = one.lies(0).0 - first_page;
-                (at / page_len, at % page_len)
-            })
-        };
-        let third = PAGE / 3;
-        let stride = third.next_multiple_of(LINE);
-        assert_eq!(room(&mut one, third), Some((1, 0)));
-        assert_eq!(room(&mut one, third), Some((0, 0)), "nobody has ever written there");
-        assert_eq!(room(&mut one, third), Some((0, stride)), "the other may be unread");
-        assert_eq!(room(&mut one, PAGE), None, "it is not on two pages");
-        other.post(0, |_, _| ());
-        assert_eq!(room(&mut one, PAGE), None, "it may be reading");
-        other.post(0, |_, _| ());
-        assert_eq!(room(&mut one, PAGE), Some((1, 0)), "it has read the first");
-        assert_eq!(room(&mut one, third), None, "two on a page are unread");
-        other.post(0, |_, _| ());
-        other.post(0, |_, _| ());
-        assert_eq!(other.contribution(0).to_vec(), vec![one_more(PAGE); PAGE]);
-        assert_eq!(room(&mut one, third), Some((0, 0)));
-        assert_eq!(room(&mut one, third), Some((0, stride)));
-        assert_eq!(room(&mut one, third), None, "neither has room");
-    }
-
-    #[test]
-    fn what_is_longer_than_a_page_goes_on_when_its_reader_has_taken_the_last_piece_but_one() {
-        let [mut one, mut other] = pair();
-        let page_of = |shm_coll: &ShmColl, at: usize| (at - shm_coll.layout.first_page) / PAGE;
-        for round in 0..2 {
-            one.announce(2 * PAGE + 9, 1);
-            assert!(one.has_room(PAGE));
-            one.post(PAGE, |bytes, _| bytes.fill(round));
-            assert!(one.has_room_for_more());
-            one.post_more(1, PAGE, |bytes, _| bytes.fill(round + 1));
-            assert!(!one.has_room_for_more());
-            other.post(0, |_, _| ());
-            assert!(other.has(0..1) && other.has_more(0, 1) && !other.has_more(0, 2));
-            let pages = [other.lies(0).0, other.lies_more(0, 1, PAGE).unwrap()];
-            assert_eq!(pages.map(|at| page_of(&other, at)).iter().sum::<usize>(), 1);
-            assert!(!one.take_due(), "the other may be reading");
-            other.release(0);
-            assert!(one.take_due() && one.has_room_for_more());
-            one.post_more(2, 9, |bytes, _| bytes.fill(round + 2));
-            assert!(other.take_due() && other.has_more(0, 2));
-            for (piece, len) in [(1, PAGE), (2, 9)] {
-                let more = other.more(0, piece, len).unwrap().to_vec();
-                assert_eq!(more, vec![round + piece as u8; len]);
-            }
-            let short = other.more(0, 2, 10).map(|more| more.len());
-            assert_eq!(short, Err((2 * PAGE + 9, 2 * PAGE + 10)));
-            assert!(other.has_more(0, 3), "no more was announced");
-            assert!(!one.has_room(PAGE), "it may be reading the last ones");
-            other.release(1);
-            assert!(one.has_room(PAGE));
-            other.release(2);
-        }
-    }
-
-    #[test]
-    fn what_a_member_sleeps_for_is_told_in_a_word() {
-        for what in [What::Post, What::More(1), What::Taken(0), What::More((1 << PIECE_BITS) - 1)] {
-            for (round, near) in [(1, 1), (7, 9), (9, 7), ((1 << 40) + 3, (1 << 40) - 3)] {
-                let awaited = Awaited { round, members: 2..255, what };
-                let told = Awaited::unpack(awaited.pack(), near);
-                assert_eq!((told.round, told.members, told.what), (round, 2..255, what));
-            }
-        }
-    }
-
-    fn one_more(len: usize) -> u8 {
-        len as u8 + 1
-    }
-
-    #[test]
-    fn many_members_have_fewer_lines_each() {
-        let rounds = |size| Layout::of::<Segment>(size, PAGE).lines.count;
-        assert_eq!([1, 8, 9, 16, 31, 255].map(rounds), [64, 64, 32, 32, 16, 16]);
-    }
-
-    #[test]
-    fn who_sleeps_is_rung_once_and_only_for_what_it_waits_for() {
-        let (mut first, door) = ShmColl::found(3, PAGE).unwrap();
-        let [mut second, mut third] = [1, 2].map(|me| ShmColl::join(door, 3, me, PAGE).unwrap());
-        first.post(0, |_, _| ());
-        assert!(!first.has(0..3) && first.lie_down());
-        let rung = |shm_coll: &ShmColl| {
-            let mut rung = Vec::new();
-            shm_coll.tell(|member| rung.push(member));
-            rung
-        };
-        second.post(0, |_, _| ());
-        assert_eq!(rung(&second), [0u32; 0], "the third is missing");
-        third.post(0, |_, _| ());
-        assert_eq!((rung(&third), rung(&third)), (vec![0], vec![]));
-        assert!(!first.lie_down() && first.take_due() && !first.take_due());
-        first.get_up();
-        assert!(first.has(0..3));
-    }
-
-    #[test]
-    fn a_member_that_has_ended_is_missed_unless_it_has_posted() {
-        let [mut one, other] = pair();
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let pid = other.memory.word32(other.control(1) + PID_AT);
-        pid.store(child.id(), Ordering::Relaxed);
-        one.lives[1] = Some(Life::of(child.id() as i32));
-        child.wait().unwrap();
-        one.post(0, |_, _| ());
-        assert!(!one.has(0..2));
-        one.get_up();
-        assert_eq!(one.missing(), Some(1));
-        one.lost = None;
-        one.get_up();
-        assert_eq!(one.missing(), None, "it was looked just now");
-        other.memory.word64(other.line(1, 1)).store(mark(1, 0), Ordering::Release);
-        one.get_up();
-        one.next_look = Instant::now();
-        assert_eq!(one.missing(), None);
-        assert!(one.has(0..2));
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Duration;
 
-use driver::{OwnRail, Rail, TcpConfig, TcpRail};
+use driver::{LoopbackRail, Rail, TcpConfig, TcpRail};
 use engine::{Config, Engine};
 use mad::Node;
 use progress::{Directory, Policy, Progress, Worker};
@@ -25,7 +25,7 @@ pub fn job(size: u32) -> Vec<Process> {
     let open = |(rail, rank)| {
         let peer = PeerId(rank);
         let engine = Engine::new(Config::new(size as usize));
-        let own = OwnRail::new(peer).expect("an event");
+        let own = LoopbackRail::new(peer).expect("an event");
         let mut addresses = addresses.clone();
         addresses[rank as usize] = own.address();
         let directory = Box::new(Loopback { rank, addresses });

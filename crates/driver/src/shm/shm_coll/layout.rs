@@ -1,39 +1,39 @@
-//! What lies where on a shared segment.
+//! Layout of a shared segment.
 
 use crate::shm::pool::LINE;
 use crate::shm::shared::Shared;
 
-/// What lies where on a shared segment.
+/// Offsets in a shared segment.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::shm) struct Layout {
-    /// A word with a bit for each member that sleeps.
+    /// Word with a bit for each sleeping member.
     pub(super) sleepers: usize,
-    /// Counts, and what is brief.
+    /// Lines with round numbers and brief contributions.
     pub(super) lines: Places,
     pub(super) short: Places,
-    /// What combinations of one member are for all.
+    /// Results that one member combines for all.
     pub(super) combined: Places,
-    /// Where the first member's pages begin.
+    /// Offset of the pages of member 0.
     pub(super) first_page: usize,
     pub(super) page_len: usize,
-    /// What it takes.
+    /// Total length.
     pub(in crate::shm) len_bytes: usize,
 }
 
-/// Where contributions lie that are about as long.
+/// Slots for contributions of similar length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
-    /// The first.
+    /// Offset of the first slot.
     first: usize,
-    /// Bytes from one to the next.
+    /// Distance of slots in bytes.
     stride: usize,
-    /// How many a member has, a power of two.
+    /// Number of slots per member, a power of two.
     pub(super) count: u64,
 }
 
 impl Layout {
     pub(in crate::shm) fn of<S: Shared>(size: u32, page_len: usize) -> Self {
-        // What all go through in turn stays in a cache.
+        // The slots of all members together should stay in a cache.
         let rounds = 1 << (LINES / u64::from(size.max(1))).max(1).ilog2();
         let rounds = rounds.clamp(S::SHORT_ROUNDS, S::ROUNDS);
         let sleepers = size as usize * LINE;
@@ -48,7 +48,7 @@ impl Layout {
         Self { sleepers, lines, short, combined, first_page, page_len, len_bytes }
     }
 
-    /// Where a page of a member begins.
+    /// Returns the offset of a page of a member.
     #[inline]
     pub(super) fn page(&self, member: u32, page: usize) -> usize {
         self.first_page + (member as usize * PAGES + page) * self.page_len
@@ -67,35 +67,35 @@ impl Places {
     }
 }
 
-/// What is brief lies behind other words.
+/// Returns the bytes before a contribution in its slot: a brief one follows other words.
 #[inline]
 pub(super) fn before<S: Shared>(len: usize) -> usize {
     if len <= S::BRIEF_LEN { BRIEF_AT } else { 0 }
 }
 
-/// One is read while the other is written.
+/// One page is read while the other is written.
 pub(super) const PAGES: usize = 2;
 
-/// How many lines all members have together at most, if each has as many as it needs.
+/// Maximum number of lines of all members together, unless each needs more.
 const LINES: u64 = 512;
 
-/// On a member's line of a round: its number, the contribution's length, where that begins on the pages, and what is brief.
+/// Words of a member's line in a round: round number, length, offset on the pages, brief contribution.
 pub(super) const LEN_AT: usize = 8;
 pub(super) const PAGE_AT: usize = 12;
 pub(super) const BRIEF_AT: usize = 16;
 
-/// Of what goes to a page: how long it is with all that follows it.
+/// Total length of a contribution on a page, with its further pieces.
 pub(super) const TOTAL_AT: usize = BRIEF_AT;
 
-/// Before what is combined for all: the round of the member that is at it, the length, and the round once it is there.
+/// Words before a combined result: round of the member that writes it, length, round once it is complete.
 pub(super) const READY_AT: usize = 16;
 
-/// On a member's line of its own: what it sleeps for, its process, one more than the number of its core, once it has
-/// looked, and the last of its further pieces that it has posted, and of others' that it has taken.
+/// Words of a member's control line: awaited condition, pid, CPU core plus one, last posted piece, last released
+/// piece.
 pub(super) const PID_AT: usize = 8;
 pub(super) const CORE_AT: usize = 12;
 pub(super) const POSTED_AT: usize = 16;
 pub(super) const TAKEN_AT: usize = 24;
 
-/// Besides: the round of its latest post when it did not know where an operation begins, and that one's number.
+/// Further word of that line: round of the latest post while the member was behind, and its operation number.
 pub(super) const BEHIND_AT: usize = 32;

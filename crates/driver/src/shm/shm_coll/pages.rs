@@ -1,25 +1,25 @@
-//! What a member knows of its own pages.
+//! State of a member's own pages.
 
 use super::layout::PAGES;
 use crate::shm::pool::LINE;
 
-/// What a member knows of its pages.
+/// State of a member's two pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pages {
-    /// The round of the latest contribution on each; 0 if there was none.
+    /// Round of the latest contribution on each page; 0 if none.
     pub last: [u64; PAGES],
-    /// The one that was written last.
+    /// Page written last.
     pub current: usize,
-    /// Where the last contribution there ends.
+    /// End of the last contribution there.
     end: usize,
-    /// Who alone reads what lies on each, and which of the pieces of its round that is.
+    /// Only reader of each page, and the piece of its round.
     pub readers: [Option<(u32, u32)>; PAGES],
-    /// How much of each is there.
+    /// Allocated length of each page.
     reserved: [usize; PAGES],
 }
 
 impl Pages {
-    /// On which page so many bytes have room, and where there: the other's beginning where that has been read, so that few
+    /// Returns a page and offset with room for `len` bytes: the start of the other page if that was read, so that few
     /// pages stay in a cache.
     pub(super) fn place(
         &self,
@@ -34,7 +34,7 @@ impl Pages {
         }
     }
 
-    /// The part of a page that is to be reserved before it is written up to `end`: where it begins, and its length.
+    /// Returns offset and length of the part to allocate before the page is written up to `end`.
     pub(super) fn unreserved(
         &self,
         page: usize,
@@ -46,17 +46,17 @@ impl Pages {
         (start < end).then_some((start, end - start))
     }
 
-    /// So much more of it is there.
+    /// Records `len` more allocated bytes.
     pub(super) fn reserve(&mut self, page: usize, len: usize) {
         self.reserved[page] += len;
     }
 
-    /// In this round a page is written up to there.
+    /// Records that a page is written up to `end` in this round.
     pub(super) fn take(&mut self, page: usize, end: usize, round: u64, reader: Option<(u32, u32)>) {
         (self.last[page], self.readers[page]) = (round, reader);
         (self.current, self.end) = (page, end);
     }
 }
 
-/// So much is reserved together: to ask the kernel for it takes as long as to fill some of its pages with zeros.
+/// Bytes allocated at once: the system call takes as long as zeroing some of its pages.
 const RESERVED_AT_ONCE: usize = 64 << 10;

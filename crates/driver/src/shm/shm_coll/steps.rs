@@ -1,18 +1,18 @@
-//! Members keep in step though one has left an operation out.
+//! Resynchronisation of members after one has skipped an operation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::awaited::{Awaited, What};
+use super::awaited::{Awaited, Condition};
 use super::layout::BEHIND_AT;
 use super::{Shared, ShmColl, Word};
 
-/// The operations in which a member takes part, one at a time: all go through them in the same order.
+/// Number of the operation in which a member takes part. All members go through the operations in the same order.
 #[derive(Clone, Debug, Default)]
 pub struct Operations(Arc<AtomicI32>);
 
 impl Operations {
-    /// Begins the one of this number. Whether it is the next: if not, some between were left out.
+    /// Begins operation `number`. False if operations in between were skipped.
     #[inline]
     pub fn begin(&self, number: i32) -> bool {
         let latest = self.0.load(Ordering::Relaxed);
@@ -20,48 +20,48 @@ impl Operations {
         number == latest.wrapping_add(1)
     }
 
-    /// That of the one under way; as many bits as are told others.
+    /// Returns the low bits of the current number, as published to others.
     #[inline]
     pub(super) fn number(&self) -> u64 {
         u64::from(self.0.load(Ordering::Relaxed).cast_unsigned()) & NUMBERS
     }
 }
 
-/// Whether a member knows in which round the operation under way begins.
+/// State of a member's knowledge of the round in which the current operation begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Standing {
+pub(super) enum StepState {
     #[default]
     InStep,
-    /// It has left some out before it, whose rounds others may have gone through.
+    /// It has skipped operations, whose rounds others may have gone through.
     Behind,
-    /// It was behind, and has told others so; in that round it was in step.
-    HasTold(u64),
+    /// It was behind, has told the others, and was in step from this round on.
+    CaughtUp(u64),
 }
 
 impl<S: Shared> ShmColl<S> {
-    /// Those that this member takes part in.
+    /// Returns the operations in which this member takes part.
     pub fn operations(&self) -> &Operations {
         &self.operations
     }
 
-    /// This member has left out some before the one under way.
+    /// Records that this member has skipped operations before the current one.
     pub fn leave_out(&mut self) {
-        self.standing = Standing::Behind;
+        self.step_state = StepState::Behind;
     }
 
-    /// Whether this member knows in which round the operation begins, and has posted in all before it.
+    /// True if this member knows the first round of the operation and has posted in all rounds before.
     #[inline]
     pub(super) fn is_in_step(&mut self) -> bool {
-        self.standing == Standing::InStep || self.gets_in_step()
+        self.step_state == StepState::InStep || self.catch_up()
     }
 
     #[cold]
-    fn gets_in_step(&mut self) -> bool {
-        if let Standing::HasTold(round) = self.standing {
-            // Its posts tell more.
+    fn catch_up(&mut self) -> bool {
+        if let StepState::CaughtUp(round) = self.step_state {
+            // Its later posts carry the operation number themselves.
             if self.round > round {
-                self.tell_behind(0);
-                self.standing = Standing::InStep;
+                self.publish_behind(0);
+                self.step_state = StepState::InStep;
             }
             return true;
         }
@@ -71,22 +71,22 @@ impl<S: Shared> ShmColl<S> {
         }
         let is_in_step = is_known && self.round == last;
         if is_in_step {
-            self.standing = Standing::HasTold(last);
+            self.step_state = StepState::CaughtUp(last);
         }
         is_in_step
     }
 
-    fn tell_behind(&self, mark: u64) {
+    fn publish_behind(&self, mark: u64) {
         let own = self.control(self.me) + BEHIND_AT;
         self.memory.word64(own).store(mark, Ordering::Release);
     }
 
-    /// The last round that is known to be before the operation's first, and whether it is the one before that. Whoever has
-    /// begun it in step has marked posts with its number. Where nobody will, for all are behind, or have left it out, it is the
-    /// latest in which somebody has posted.
+    /// Returns the last round known to precede the operation, and true if the operation begins right after it. A
+    /// member that has begun it in step has marked its posts with its number. If no member will, because all are
+    /// behind or have skipped it, it is the latest round in which any member has posted.
     fn last_before(&mut self) -> (u64, bool) {
         let (number, me) = (self.operations.number(), self.me);
-        self.tell_behind(mark(self.round, number));
+        self.publish_behind(mark(self.round, number));
         S::fence();
         let (mut last, mut absent) = (self.round, None);
         for member in (0..self.size).filter(|member| *member != me) {
@@ -110,14 +110,14 @@ impl<S: Shared> ShmColl<S> {
         }
         let awaits = |(member, round)| {
             let members = member..member + 1;
-            Awaited { round, members, what: What::Post }
+            Awaited { round, members, what: Condition::Post }
         };
         self.awaited = absent.map(awaits);
         (last, absent.is_none())
     }
 }
 
-/// A round, later ones being greater, and beside it the number of the operation that it belongs to.
+/// Combines round and operation number; later rounds compare greater.
 #[inline]
 pub(super) fn mark(round: u64, number: u64) -> u64 {
     round << NUMBER_BITS | number
@@ -128,16 +128,16 @@ pub(super) fn round_of(mark: u64) -> u64 {
     mark >> NUMBER_BITS
 }
 
-/// Whether an operation is this one or comes after it, among those that are near each other.
+/// True if operation `number` is `this` or a later one, for numbers close to each other.
 fn is_at_or_past(number: u64, this: u64) -> bool {
     number.wrapping_sub(this) & NUMBERS <= NUMBERS / 2
 }
 
-/// Enough to tell operations apart that are under way at the same time, and to leave bits for years of rounds.
+/// Enough bits to distinguish concurrent operations; the remaining ones count rounds for years.
 const NUMBER_BITS: u32 = 16;
 const NUMBERS: u64 = (1 << (NUMBER_BITS - 1)) - 1;
 
-/// In place of a number: the post makes up for an operation that was left out.
+/// Replaces the number of posts that make up for a skipped operation.
 const NONE: u64 = NUMBERS + 1;
 
 #[cfg(test)]
@@ -148,9 +148,10 @@ mod tests {
     const PAGE: usize = 4 << 10;
 
     fn members(size: u32) -> Vec<ShmColl> {
-        let (first, door) = ShmColl::found(size, PAGE).unwrap();
-        let join =
-            |me| ShmColl::join(ShmCollInvitation::parse(door.emit()), size, me, PAGE).unwrap();
+        let (first, invitation) = ShmColl::create(size, PAGE).unwrap();
+        let join = |me| {
+            ShmColl::join(ShmCollInvitation::parse(invitation.emit()), size, me, PAGE).unwrap()
+        };
         std::iter::once(first).chain((1..size).map(join)).collect()
     }
 
@@ -159,11 +160,11 @@ mod tests {
         *seed
     }
 
-    /// What a member does in an operation: so many posts; the last of them meets, if all take part.
+    /// Actions of members in an operation: `posts` posts; the last one meets, if all take part.
     #[derive(Clone, Copy)]
     struct Operation {
         posts: u64,
-        /// A bit for each member that leaves it out.
+        /// Bit for each member that skips it.
         left_out: u64,
     }
 
@@ -172,15 +173,15 @@ mod tests {
         let mut shm_colls = members(size);
         // The operation, how many posts of it are done, and whether it has begun.
         let mut places = vec![(0, 0, false); size as usize];
-        let mut in_vain = 0;
+        let mut wasted = 0;
         while places.iter().any(|place| place.0 < operations.len()) {
             let me = (draw(seed) % u64::from(size)) as usize;
             let (at, done, has_begun) = &mut places[me];
             let Some(operation) = operations.get(*at) else { continue };
             let shm_coll = &mut shm_colls[me];
             let number = 7 + *at as i32;
-            in_vain += 1;
-            assert!(in_vain < 10_000, "members {size}: nobody can go on");
+            wasted += 1;
+            assert!(wasted < 10_000, "members {size}: nobody can go on");
             if operation.left_out >> me & 1 == 1 {
                 (*at, *done, *has_begun) = (*at + 1, 0, false);
                 continue;
@@ -194,7 +195,7 @@ mod tests {
                     continue;
                 }
                 shm_coll.post(3, |bytes, _| bytes.copy_from_slice(&told(me as u32)));
-                (*done, in_vain) = (*done + 1, 0);
+                (*done, wasted) = (*done + 1, 0);
                 continue;
             }
             if operation.left_out == 0 && operation.posts > 0 {
@@ -203,7 +204,7 @@ mod tests {
                 }
                 (0..size).for_each(|member| assert_eq!(shm_coll.posted(member), told(member)));
             }
-            (*at, *done, *has_begun, in_vain) = (*at + 1, 0, false, 0);
+            (*at, *done, *has_begun, wasted) = (*at + 1, 0, false, 0);
         }
     }
 

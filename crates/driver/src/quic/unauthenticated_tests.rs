@@ -1,4 +1,4 @@
-//! Whatever strangers do, the exchange between the others goes on.
+//! Tests with unauthenticated peers: the exchange between the job's ranks must go on.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -92,7 +92,7 @@ impl Exchange {
         self.until("the exchange goes on", |exchange| exchange.rounds >= rounds);
     }
 
-    /// How the attempt of a process to reach rank 0 ends, which is not of this job.
+    /// Returns how the attempt of a process outside the job to reach rank 0 ends.
     fn fate_of(&mut self, mut stranger: QuicRail) -> Fault {
         let address = self.rails[0].address();
         stranger.connect(PeerId(0), &address).unwrap();
@@ -109,7 +109,7 @@ impl Exchange {
 }
 
 #[test]
-fn whoever_has_no_peer_yet_and_computes_is_reached() {
+fn a_computing_rank_without_peers_is_reached() {
     let mut rails = [0, 1].map(|rank| rail(rank, 3, 9));
     let address = rails[1].address();
     rails[0].connect(PeerId(1), &address).unwrap();
@@ -126,7 +126,7 @@ fn whoever_has_no_peer_yet_and_computes_is_reached() {
 }
 
 #[test]
-fn who_does_not_have_the_jobs_key_is_refused_and_told_of() {
+fn a_peer_without_the_jobs_key_is_refused_and_reported() {
     let mut exchange = Exchange::new();
     let fate = exchange.fate_of(rail(2, 4, 9));
     assert!(matches!(fate, Fault::Unreachable(_)), "{fate:?}");
@@ -135,9 +135,9 @@ fn who_does_not_have_the_jobs_key_is_refused_and_told_of() {
 }
 
 #[test]
-fn noise_of_all_lengths_is_passed_over() {
+fn noise_of_all_lengths_is_ignored() {
     let mut exchange = Exchange::new();
-    let target = exchange.rails[0].core().sockets[0].address;
+    let target = exchange.rails[0].driver().sockets[0].address;
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut word = 7u64;
     for len in 0..1400 {
@@ -158,7 +158,7 @@ fn noise_of_all_lengths_is_passed_over() {
 }
 
 #[test]
-fn connections_given_up_by_the_hundred_leave_room_for_the_job() {
+fn hundreds_of_abandoned_connections_leave_room_for_the_job() {
     let mut exchange = Exchange::new();
     let target = exchange.rails[0].address();
     // Each begins to introduce itself, and goes away.

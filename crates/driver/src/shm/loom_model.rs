@@ -1,9 +1,9 @@
-//! The protocols of this rail under every order in which the language lets one side's writes become
-//! visible to the other (loom, after Norris and Demsky, "CDSChecker", 2013).
+//! Loom models of this rail's protocols, under every order in which the memory model lets writes become visible
+//! (after Norris and Demsky, "CDSChecker", 2013).
 //!
-//! It is the rail's own code that runs, over [`Modelled`] memory: rings of sixteen lines, pools of
-//! three chunks, words that are loom's, and bytes whose use by both sides at once is an error. Each
-//! protocol is also run over memory with one [`Flaw`], which its model must notice.
+//! The rail's own code runs over [`Modelled`] memory: rings of sixteen lines, pools of three chunks, loom's atomic
+//! words, and bytes whose concurrent use is an error. Each protocol also runs over memory with one [`Flaw`], which
+//! its model must detect.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::BTreeMap;
@@ -24,9 +24,9 @@ use super::pool::{LINE, Pool};
 use super::ring::{Arrival, Consumer, DATA_AT, Producer, USED_AT, segment_len};
 use super::shared::{Shared, Word};
 use super::shm_coll::{self, ShmColl};
-use super::sleep::{Fences, INBOX_WORDS_LEN, get_up, lie_down};
+use super::sleep::{Fences, INBOX_WORDS_LEN, begin_sleep, end_sleep};
 
-/// What is wrong with the memory.
+/// Defect of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
@@ -46,17 +46,17 @@ enum Flaw {
     ChunkWithoutRelease,
     /// A chunk is taken back without an acquire.
     ChunkWithoutAcquire,
-    /// Who wants room does not tell with it that it sleeps.
+    /// The flag of wanted room does not release the announcement of sleep.
     WantedWithoutRelease,
     /// A member's count does not release its contribution, or all that it has read.
     CountWithoutRelease,
     /// A member's count acquires nothing.
     CountWithoutAcquire,
-    /// Who may have to ring runs no fence.
+    /// The writer that may have to ring runs no fence.
     NoFence,
-    /// Who is about to sleep runs no fence, nowhere.
+    /// The sleeper runs no fence at all.
     NoFenceOfSleeper,
-    /// Who is about to sleep runs a fence for itself alone.
+    /// The sleeper runs a fence for itself only.
     OwnFenceOfSleeper,
 }
 
@@ -64,7 +64,7 @@ thread_local! {
     // All threads of a model run in turn on one thread of the system.
     static FLAW: Cell<Flaw> = const { Cell::new(Flaw::None) };
     static FENCES: Cell<Fences> = const { Cell::new(Fences::Sender) };
-    /// What has been created, by descriptor.
+    /// Created memory, by descriptor.
     static CREATED: RefCell<Vec<Modelled>> = const { RefCell::new(Vec::new()) };
     static BARRIER: RefCell<Option<Arc<Barrier>>> = const { RefCell::new(None) };
 }
@@ -80,7 +80,7 @@ struct Contents {
     words64: BTreeMap<usize, Word64>,
     words32: BTreeMap<usize, Word32>,
     bytes: UnsafeCell<Box<[u8]>>,
-    /// Who uses the bytes of each line.
+    /// Use of the bytes of each line.
     uses: Vec<loom::cell::UnsafeCell<()>>,
     /// Words that a flaw clears later.
     late: RefCell<Vec<usize>>,
@@ -101,7 +101,7 @@ impl Shared for Modelled {
     type Word32 = Word32;
 
     const RING_LEN: usize = 16 * LINE;
-    const THROUGH_MIN: usize = LINE;
+    const CUT_THROUGH_MIN: usize = LINE;
     const PIECE_LEN: usize = LINE;
     const CHUNKS: u16 = 3;
     const CHUNK_LEN: usize = 2 * LINE;
@@ -109,7 +109,7 @@ impl Shared for Modelled {
     const BRIEF_LEN: usize = LINE - 16;
     const SHORT_ROUNDS: u64 = 4;
     const SHORT_LEN: usize = LINE;
-    const IN_VAIN: u32 = 1;
+    const WASTED_FENCES_MAX: u32 = 1;
 
     fn create_in_part(len: usize, _reserved: usize) -> io::Result<Self> {
         Self::create(len)
@@ -158,7 +158,7 @@ impl Shared for Modelled {
         for line in at / LINE..(at + len).div_ceil(LINE) {
             self.0.uses[line].with(|_| ());
         }
-        // SAFETY: loom has just found that who wrote these lines did so before.
+        // SAFETY: loom has just checked that the writes to these lines happened before.
         unsafe { &(&*self.0.bytes.get())[at..at + len] }
     }
 
@@ -170,7 +170,7 @@ impl Shared for Modelled {
         for line in at.div_ceil(LINE)..(at + len).div_ceil(LINE) {
             self.0.words64[&(line * LINE)].value.store(BYTES, Ordering::Relaxed);
         }
-        // SAFETY: loom has just found that who used these lines did so before.
+        // SAFETY: loom has just checked that all uses of these lines happened before.
         unsafe { &mut (&mut *self.0.bytes.get())[at..at + len] }
     }
 
@@ -184,7 +184,7 @@ impl Shared for Modelled {
         thread::yield_now();
     }
 
-    fn fence_of_sleeper(on_all_cores: bool) {
+    fn sleeper_fence(on_all_cores: bool) {
         if FLAW.get() == Flaw::NoFenceOfSleeper {
             return;
         }
@@ -352,7 +352,7 @@ fn explore(protocol: impl Fn() + Send + Sync + 'static) {
     });
 }
 
-/// Whether the model of a protocol fails over memory with `flaw`.
+/// True if the model of a protocol fails over memory with `flaw`.
 fn notices(flaw: Flaw, protocol: fn()) -> bool {
     FLAW.set(flaw);
     let result = catch_unwind(AssertUnwindSafe(|| explore(protocol)));
@@ -465,13 +465,13 @@ fn push_long(pool: &mut Pool<Modelled>, producer: &mut Producer<Modelled>, numbe
 fn a_sleeping_receiver_is_woken() {
     let (mut producer, mut consumer) = ring();
     let inbox = Modelled::create(INBOX_WORDS_LEN).unwrap();
-    let (bell, barrier) = (Arc::new(Bell::default()), barrier());
-    let (its_inbox, its_bell) = (inbox.clone(), bell.clone());
+    let (doorbell, barrier) = (Arc::new(Bell::default()), barrier());
+    let (its_inbox, its_bell) = (inbox.clone(), doorbell.clone());
     let sender = thread::spawn(move || {
         for number in 0..3 {
             barrier.answer();
             assert!(producer.push(&frame(number, 4)));
-            if FENCES.get().must_ring(&its_inbox) {
+            if FENCES.get().must_wake(&its_inbox) {
                 its_bell.ring();
             }
         }
@@ -480,11 +480,11 @@ fn a_sleeping_receiver_is_woken() {
     });
     for number in 0..3 {
         while !take(&mut consumer, &mut Vec::new(), number, 4) {
-            lie_down(FENCES.get(), &inbox, iter::empty());
+            begin_sleep(FENCES.get(), &inbox, iter::empty());
             if !consumer.has_events() {
-                bell.wait();
+                doorbell.wait();
             }
-            get_up(&inbox);
+            end_sleep(&inbox);
         }
     }
     sender.join().unwrap();
@@ -497,13 +497,13 @@ fn a_sender_that_wants_room_is_woken() {
         assert!(producer.push(&frame(number, 248)));
     }
     let inbox = Modelled::create(INBOX_WORDS_LEN).unwrap();
-    let (bell, barrier) = (Arc::new(Bell::default()), barrier());
-    let (its_inbox, its_bell) = (inbox.clone(), bell.clone());
+    let (doorbell, barrier) = (Arc::new(Bell::default()), barrier());
+    let (its_inbox, its_bell) = (inbox.clone(), doorbell.clone());
     let receiver = thread::spawn(move || {
         for number in 0..4 {
             barrier.answer();
             assert!(take(&mut consumer, &mut Vec::new(), number, 248));
-            if FENCES.get().give_room(&mut consumer) && FENCES.get().must_ring(&its_inbox) {
+            if FENCES.get().give_room(&mut consumer) && FENCES.get().must_wake(&its_inbox) {
                 its_bell.ring();
             }
         }
@@ -511,11 +511,11 @@ fn a_sender_that_wants_room_is_woken() {
         barrier.leave();
     });
     while !producer.push(&frame(4, 248)) {
-        lie_down(FENCES.get(), &inbox, iter::once(&producer));
+        begin_sleep(FENCES.get(), &inbox, iter::once(&producer));
         if !producer.has_room_for_any() {
-            bell.wait();
+            doorbell.wait();
         }
-        get_up(&inbox);
+        end_sleep(&inbox);
     }
     receiver.join().unwrap();
 }
@@ -529,13 +529,13 @@ fn a_sender_that_wants_a_chunk_is_woken() {
         sent += 1;
     }
     let inbox = Modelled::create(INBOX_WORDS_LEN).unwrap();
-    let (bell, barrier) = (Arc::new(Bell::default()), barrier());
-    let (its_inbox, its_bell) = (inbox.clone(), bell.clone());
+    let (doorbell, barrier) = (Arc::new(Bell::default()), barrier());
+    let (its_inbox, its_bell) = (inbox.clone(), doorbell.clone());
     let receiver = thread::spawn(move || {
         for number in 0..sent {
             barrier.answer();
             assert!(take(&mut consumer, &mut Vec::new(), number, LONG_LEN));
-            if FENCES.get().give_room(&mut consumer) && FENCES.get().must_ring(&its_inbox) {
+            if FENCES.get().give_room(&mut consumer) && FENCES.get().must_wake(&its_inbox) {
                 its_bell.ring();
             }
         }
@@ -543,11 +543,11 @@ fn a_sender_that_wants_a_chunk_is_woken() {
         barrier.leave();
     });
     while !push_long(&mut pool, &mut producer, sent) {
-        lie_down(FENCES.get(), &inbox, iter::once(&producer));
+        begin_sleep(FENCES.get(), &inbox, iter::once(&producer));
         if !pool.has_room(0) {
-            bell.wait();
+            doorbell.wait();
         }
-        get_up(&inbox);
+        end_sleep(&inbox);
     }
     receiver.join().unwrap();
 }
@@ -557,7 +557,7 @@ const HEAD_LEN: usize = 40;
 /// Length of a frame that fills a chunk but for what its head leaves of a line.
 const LONG_LEN: usize = HEAD_LEN + LINE;
 
-/// What a word holds that lies under a frame's bytes: no state that a producer writes.
+/// Value of a word under a frame's bytes: no state that a producer writes.
 const BYTES: u64 = 77;
 
 /// The protocols in which a process sleeps.
@@ -638,7 +638,7 @@ fn post(shm_coll: &mut ShmColl<Modelled>, number: u8) {
 }
 
 /// One member posts, the other reads, until places come round.
-fn contributions_are_read_where_they_are() {
+fn contributions_are_read_in_place() {
     let [mut one, mut other] = <[_; 2]>::try_from(members(2)).unwrap();
     let memory = CREATED.with_borrow(|created| created[0].clone());
     let rounds = 6;
@@ -648,14 +648,14 @@ fn contributions_are_read_where_they_are() {
         while !other.has(0..1) {
             thread::yield_now();
         }
-        let (at, len) = other.lies(0);
+        let (at, len) = other.locate(0);
         assert!(memory.slice(at, len).iter().all(|byte| *byte == number));
     }
     writer.join().unwrap();
 }
 
 /// One member posts more than its pages hold, in two rounds; the other reads it, piece by piece.
-fn pieces_are_read_where_they_are() {
+fn pieces_are_read_in_place() {
     let [mut one, mut other] = <[_; 2]>::try_from(members(2)).unwrap();
     let memory = CREATED.with_borrow(|created| created[0].clone());
     let (rounds, page, pieces) = (2, 2 * LINE, 2);
@@ -684,8 +684,8 @@ fn pieces_are_read_where_they_are() {
                 thread::yield_now();
             }
             let at = match piece {
-                0 => other.lies(0).0,
-                _ => other.lies_more(0, u32::from(piece), page).unwrap(),
+                0 => other.locate(0).0,
+                _ => other.locate_piece(0, u32::from(piece), page).unwrap(),
             };
             assert!(memory.slice(at, page).iter().all(|byte| *byte == round * 10 + piece));
             other.release(u32::from(piece));
@@ -695,37 +695,37 @@ fn pieces_are_read_where_they_are() {
 }
 
 /// Each of two members sleeps for what the other does with pieces.
-fn who_waits_for_pieces_is_woken() {
+fn a_member_waiting_for_pieces_is_woken() {
     let [mut one, mut other] = <[_; 2]>::try_from(members(2)).unwrap();
     let page = 2 * LINE;
-    let bells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
-    let [bell, others_bell] = bells.clone();
+    let doorbells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
+    let [doorbell, others_bell] = doorbells.clone();
     one.announce(3 * page, 1);
     one.post(page, |_, _| ());
     one.post_more(1, page, |_, _| ());
     other.post(0, |_, _| ());
     let writer = thread::spawn(move || {
-        sleep_until(&mut one, &bell, ShmColl::has_room_for_more);
+        sleep_until(&mut one, &doorbell, ShmColl::has_room_for_more);
         one.post_more(2, page, |_, _| ());
         one.tell(|_| others_bell.ring());
     });
-    let [others_bell, bell] = bells;
+    let [others_bell, doorbell] = doorbells;
     other.release(0);
     other.tell(|_| others_bell.ring());
-    sleep_until(&mut other, &bell, |shm_coll| shm_coll.has_more(0, 2));
+    sleep_until(&mut other, &doorbell, |shm_coll| shm_coll.has_more(0, 2));
     writer.join().unwrap();
 }
 
 fn sleep_until(
     shm_coll: &mut ShmColl<Modelled>,
-    bell: &Bell,
+    doorbell: &Bell,
     mut is_there: impl FnMut(&mut ShmColl<Modelled>) -> bool,
 ) {
     while !is_there(shm_coll) {
-        if shm_coll.lie_down() {
-            bell.wait();
+        if shm_coll.begin_sleep() {
+            doorbell.wait();
         }
-        shm_coll.get_up();
+        shm_coll.end_sleep();
     }
 }
 
@@ -754,7 +754,7 @@ fn one_combines_for_all() {
 }
 
 /// One member leaves out an operation in which the other posts, and then one is left out by both, before they meet.
-fn who_has_left_an_operation_out_is_in_step() {
+fn a_member_that_skipped_an_operation_is_in_step() {
     let [one, other] = <[_; 2]>::try_from(members(2)).unwrap();
     let memory = CREATED.with_borrow(|created| created[0].clone());
     let go = move |mut shm_coll: ShmColl<Modelled>, me: u32, own: u8| {
@@ -770,7 +770,7 @@ fn who_has_left_an_operation_out_is_in_step() {
             while !shm_coll.has(0..2) {
                 thread::yield_now();
             }
-            let (at, len) = shm_coll.lies(1 - me);
+            let (at, len) = shm_coll.locate(1 - me);
             assert!(len > 0 && memory.slice(at, len).iter().all(|byte| *byte == 3 - own));
         }
         memory
@@ -782,42 +782,42 @@ fn who_has_left_an_operation_out_is_in_step() {
 }
 
 /// Two members post at once what a third one sleeps for.
-fn who_waits_for_all_is_woken() {
+fn a_member_waiting_for_all_is_woken() {
     let [mut sleeper, one, other] = <[_; 3]>::try_from(members(3)).unwrap();
-    let bell = Arc::new(Bell::default());
+    let doorbell = Arc::new(Bell::default());
     let posts = [one, other].map(|mut shm_coll| {
-        let bell = bell.clone();
+        let doorbell = doorbell.clone();
         thread::spawn(move || {
             shm_coll.post(4, |bytes, _| bytes.fill(1));
             shm_coll.tell(|member| {
                 assert_eq!(member, 0);
-                bell.ring();
+                doorbell.ring();
             });
         })
     });
     sleeper.post(0, |_, _| ());
-    sleep_until(&mut sleeper, &bell, |shm_coll| shm_coll.has(0..3));
+    sleep_until(&mut sleeper, &doorbell, |shm_coll| shm_coll.has(0..3));
     for post in posts {
         post.join().unwrap();
     }
 }
 
 #[test]
-fn a_board_shows_contributions() {
-    explore(contributions_are_read_where_they_are);
-    explore(pieces_are_read_where_they_are);
+fn a_shared_segment_shows_contributions() {
+    explore(contributions_are_read_in_place);
+    explore(pieces_are_read_in_place);
     explore(one_combines_for_all);
-    explore(who_has_left_an_operation_out_is_in_step);
-    explore(who_waits_for_all_is_woken);
-    explore(who_waits_for_pieces_is_woken);
+    explore(a_member_that_skipped_an_operation_is_in_step);
+    explore(a_member_waiting_for_all_is_woken);
+    explore(a_member_waiting_for_pieces_is_woken);
 }
 
 #[test]
-fn flaws_of_a_board_are_noticed() {
+fn flaws_of_a_shared_segment_are_noticed() {
     for flaw in [Flaw::CountWithoutRelease, Flaw::CountWithoutAcquire] {
-        assert!(notices(flaw, contributions_are_read_where_they_are), "{flaw:?}");
+        assert!(notices(flaw, contributions_are_read_in_place), "{flaw:?}");
         assert!(notices(flaw, one_combines_for_all), "{flaw:?}");
     }
-    assert!(notices(Flaw::NoFence, who_waits_for_all_is_woken));
-    assert!(notices(Flaw::NoFence, who_waits_for_pieces_is_woken));
+    assert!(notices(Flaw::NoFence, a_member_waiting_for_all_is_woken));
+    assert!(notices(Flaw::NoFence, a_member_waiting_for_pieces_is_woken));
 }

@@ -1,8 +1,8 @@
-//! The controller at work, in virtual time: two ends of a connection, and between them a link with a rate, a
-//! delay, a buffer that drops what does not fit, and losses; perhaps a competing flow of TCP's kind.
+//! Tests of the congestion controller in virtual time. Two ends of a connection share a link with a rate, a delay, a
+//! drop-tail buffer and losses; some tests add a competing CUBIC flow.
 //!
-//! What it makes of links from 1 to 300 ms and from 100 Mb/s to 10 Gb/s is kept as a snapshot:
-//! `CANELE_SNAPSHOT=write cargo test -p driver bottleneck` writes it anew.
+//! Results for links of 1 to 300 ms and 100 Mb/s to 10 Gb/s are kept as a snapshot: `CANELE_SNAPSHOT=write cargo test
+//! -p driver bottleneck` rewrites it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,8 +15,8 @@ use quinn_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamE
 use wire::{Frame, PeerId, Traffic};
 
 use super::congestion::Path;
-use super::connection::{Line, Outlet, Stage};
-use super::controller::SharedGate;
+use super::connection::{Connection, Outlet, Stage};
+use super::controller::SharedController;
 use super::settings::{self, Keys};
 use crate::identity::Identity;
 use crate::rail::Post;
@@ -65,16 +65,16 @@ struct End {
     endpoint: Endpoint,
     keys: Keys,
     known: Option<Path>,
-    line: Option<(ConnectionHandle, Line)>,
+    connection: Option<(ConnectionHandle, Connection)>,
     bytes: u64,
-    /// Words among what has come.
+    /// Number of urgent messages received.
     words: u64,
-    /// Bytes to post yet.
+    /// Bytes still to post.
     backlog: u64,
     wakes: Option<Instant>,
 }
 
-/// What leaves an end.
+/// Packets that leave an end.
 #[derive(Default)]
 struct Out(Vec<Vec<u8>>);
 
@@ -102,7 +102,7 @@ struct Rival {
     in_flight: u64,
     next: u64,
     arrived: u64,
-    /// A loss among packets before this one is of the same event.
+    /// Losses before this packet belong to the same congestion event.
     recovers_until: u64,
 }
 
@@ -114,7 +114,16 @@ impl World {
             let keys = Keys::new(identity.client(), identity.server()).unwrap();
             let config = Arc::new(settings::endpoint());
             let endpoint = Endpoint::new(config, Some(keys.any_server()), true, Some([3; 32]));
-            End { endpoint, keys, known, line: None, bytes: 0, words: 0, backlog: 0, wakes: None }
+            End {
+                endpoint,
+                keys,
+                known,
+                connection: None,
+                bytes: 0,
+                words: 0,
+                backlog: 0,
+                wakes: None,
+            }
         };
         let mut world = Self {
             start,
@@ -129,12 +138,11 @@ impl World {
             wakes: None,
         };
         let first = &mut world.ends[0];
-        let gate = SharedGate::new(known);
-        let config = first.keys.client(&gate, known);
-        let (handle, connection) =
-            first.endpoint.connect(start, config, address(1), "test").unwrap();
+        let controller = SharedController::new(known);
+        let config = first.keys.client(&controller, known);
+        let (handle, protocol) = first.endpoint.connect(start, config, address(1), "test").unwrap();
         let stage = Stage::Dialled { peer: PeerId(1) };
-        first.line = Some((handle, Line::new(connection, 0, stage, gate, start)));
+        first.connection = Some((handle, Connection::new(protocol, 0, stage, controller, start)));
         world.pump(0);
         world.until(|world| world.ends.iter().all(|end| end.is_up()));
         world
@@ -278,13 +286,13 @@ impl World {
         self.pump(0);
     }
 
-    /// What the sender has seen of its traffic.
+    /// Returns the traffic statistics of the sender.
     fn traffic(&self) -> Traffic {
-        let (_, line) = self.ends[0].line.as_ref().expect("a connection");
-        line.gate.lock().model.traffic()
+        let (_, connection) = self.ends[0].connection.as_ref().expect("a connection");
+        connection.controller.lock().model.traffic()
     }
 
-    /// Sends a message; how long it takes to arrive.
+    /// Sends a message and returns the time until it has arrived.
     fn send(&mut self, bytes: u64) -> Duration {
         let (begin, before) = (self.now, self.ends[1].bytes);
         self.send_later(bytes);
@@ -292,7 +300,7 @@ impl World {
         self.now - begin
     }
 
-    /// Sends words while a bulk flow goes on, one after the other; how long they take to arrive, in order of that.
+    /// Sends urgent messages one after the other during a bulk flow, and returns their sorted times.
     fn words_beside_bulk(&mut self, count: usize) -> Vec<Duration> {
         self.ends[0].backlog = u64::MAX / 2;
         self.pump(0);
@@ -310,18 +318,18 @@ impl World {
         took
     }
 
-    /// Posts a word before what waits in the application, if there is room; else something happens.
+    /// Posts an urgent message before the waiting bulk data if there is room; otherwise runs the next event.
     fn post_word(&mut self) -> bool {
-        let (_, line) = self.ends[0].line.as_mut().expect("a connection");
+        let (_, connection) = self.ends[0].connection.as_mut().expect("a connection");
         let word = Frame { head: WORD.to_vec(), body: None, token: None };
-        let is_posted = line.outbox.post(&word, 0) == Post::Done;
+        let is_posted = connection.outbox.post(&word, 0) == Post::Done;
         if is_posted {
             self.pump(0);
         }
         is_posted
     }
 
-    /// What arrives within a time, as a share of what the link carries.
+    /// Returns the bytes received within a time, as a share of what the link carries.
     fn goodput(&mut self, duration: Duration) -> f64 {
         self.ends[0].backlog = u64::MAX / 2;
         self.pump(0);
@@ -332,14 +340,14 @@ impl World {
         bytes as f64 / duration.as_secs_f64() / self.link.bytes_per_s
     }
 
-    /// Sends a message, and is silent for two seconds; how many times the limit it takes.
+    /// Sends a message, waits two seconds, and returns the ratio of its time to the limit.
     fn ratio_of(&mut self, bytes: u64) -> f64 {
         let ratio = self.send(bytes).as_secs_f64() / self.limit(bytes).as_secs_f64();
         self.run_for(Duration::from_secs(2));
         ratio
     }
 
-    /// The least time a message can take.
+    /// Returns the minimum time of a message.
     fn limit(&self, bytes: u64) -> Duration {
         let on_the_wire = bytes as f64 * 1500.0 / 1434.0;
         self.link.delay + Duration::from_secs_f64(on_the_wire / self.link.bytes_per_s)
@@ -348,7 +356,7 @@ impl World {
 
 impl End {
     fn is_up(&self) -> bool {
-        self.line.as_ref().is_some_and(|(_, line)| line.stream.is_some())
+        self.connection.as_ref().is_some_and(|(_, connection)| connection.stream.is_some())
     }
 
     fn hear(&mut self, now: Instant, from: usize, bytes: &[u8], out: &mut Out) {
@@ -356,16 +364,17 @@ impl End {
         let datagram = BytesMut::from(bytes);
         match self.endpoint.handle(now, address(from), None, None, datagram, &mut answer) {
             Some(DatagramEvent::ConnectionEvent(_, event)) => {
-                let (_, line) = self.line.as_mut().expect("a connection");
-                line.connection.handle_event(event);
-                line.stir();
+                let (_, connection) = self.connection.as_mut().expect("a connection");
+                connection.protocol.handle_event(event);
+                connection.stir();
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
-                let gate = SharedGate::new(self.known);
-                let config = self.keys.server(&gate, self.known);
+                let controller = SharedController::new(self.known);
+                let config = self.keys.server(&controller, self.known);
                 let accepted = self.endpoint.accept(incoming, now, &mut answer, Some(config));
-                let (handle, connection) = accepted.expect("a good first packet");
-                self.line = Some((handle, Line::new(connection, 0, Stage::Strange, gate, now)));
+                let (handle, protocol) = accepted.expect("a good first packet");
+                self.connection =
+                    Some((handle, Connection::new(protocol, 0, Stage::Accepted, controller, now)));
             }
             Some(DatagramEvent::Response(transmit)) => {
                 out.send(transmit, &mut answer);
@@ -375,51 +384,51 @@ impl End {
     }
 
     fn next(&mut self) -> Option<Instant> {
-        self.line.as_mut()?.1.next()
+        self.connection.as_mut()?.1.next()
     }
 
     fn drive(&mut self, now: Instant, out: &mut Out) {
-        let Some((handle, line)) = &mut self.line else { return };
-        if line.connection.poll_timeout().is_some_and(|due| due <= now) {
-            line.connection.handle_timeout(now);
-            line.stir();
+        let Some((handle, connection)) = &mut self.connection else { return };
+        if connection.protocol.poll_timeout().is_some_and(|due| due <= now) {
+            connection.protocol.handle_timeout(now);
+            connection.stir();
         }
-        while let Some(event) = line.connection.poll() {
+        while let Some(event) = connection.protocol.poll() {
             match event {
-                Event::Connected if matches!(line.stage, Stage::Dialled { .. }) => {
-                    line.stream = line.connection.streams().open(Dir::Bi);
-                    line.say(&[0; 4]);
+                Event::Connected if matches!(connection.stage, Stage::Dialled { .. }) => {
+                    connection.stream = connection.protocol.streams().open(Dir::Bi);
+                    connection.send_message(&[0; 4]);
                 }
                 Event::Stream(StreamEvent::Opened { .. }) => {
-                    line.stream = line.connection.streams().accept(Dir::Bi);
+                    connection.stream = connection.protocol.streams().accept(Dir::Bi);
                 }
-                Event::DatagramReceived => line.take_echoes(),
+                Event::DatagramReceived => connection.take_duplicates(),
                 Event::ConnectionLost { reason } => panic!("{reason}"),
                 _ => {}
             }
         }
-        while let Some(event) = line.connection.poll_endpoint_events() {
+        while let Some(event) = connection.protocol.poll_endpoint_events() {
             if let Some(event) = self.endpoint.handle_event(*handle, event) {
-                line.connection.handle_event(event);
+                connection.protocol.handle_event(event);
             }
         }
         let (bytes, words) = (&mut self.bytes, &mut self.words);
-        let taken = line.read(usize::MAX, &mut |frame| {
+        let taken = connection.read(usize::MAX, &mut |frame| {
             *bytes += frame.len() as u64;
             *words += u64::from(frame.len() == WORD.len());
         });
         taken.expect("frames");
-        line.reckon_depth();
-        while self.backlog > 0 && line.stream.is_some() {
+        connection.update_depth();
+        while self.backlog > 0 && connection.stream.is_some() {
             let len = self.backlog.min(PIECE);
             let head = vec![7; len as usize];
-            if line.outbox.post(&Frame { head, body: None, token: None }, 0) == Post::Full {
+            if connection.outbox.post(&Frame { head, body: None, token: None }, 0) == Post::Full {
                 break;
             }
             self.backlog -= len;
-            line.pump(now, out, &mut Vec::new());
+            connection.pump(now, out, &mut Vec::new());
         }
-        line.pump(now, out, &mut Vec::new());
+        connection.pump(now, out, &mut Vec::new());
     }
 }
 
@@ -509,7 +518,7 @@ fn messages_arrive_at_the_limit_on_a_known_path_even_after_silence() {
 }
 
 #[test]
-fn what_a_sender_does_not_have_to_send_says_nothing_of_the_path() {
+fn pauses_of_the_sender_do_not_change_the_estimate() {
     let link = link();
     let mut world = World::new(link, known(&link), 12);
     world.nap_max = Duration::from_millis(2);
@@ -529,7 +538,7 @@ fn what_a_sender_does_not_have_to_send_says_nothing_of_the_path() {
 }
 
 #[test]
-fn losses_now_and_then_cost_no_bandwidth() {
+fn random_losses_cost_no_bandwidth() {
     for (seed, loss, least) in [(3, 0.001, 0.85), (4, 0.01, 0.55)] {
         let link = Link { loss, ..link() };
         let mut world = World::new(link, known(&link), seed);
@@ -539,8 +548,8 @@ fn losses_now_and_then_cost_no_bandwidth() {
     }
 }
 
-/// Messages one after the other, each answered by nothing, and how long they take, in order of that.
-fn in_turn(world: &mut World, count: usize, bytes: u64) -> Vec<Duration> {
+/// Sends messages one after the other and returns their sorted times.
+fn one_by_one(world: &mut World, count: usize, bytes: u64) -> Vec<Duration> {
     let mut took: Vec<Duration> = (0..count)
         .map(|_| {
             let took = world.send(bytes);
@@ -559,7 +568,7 @@ fn messages_of_which_packets_are_lost_take_a_round_trip_more() {
         let link = Link { loss: 0.01, ..far(1000, 11_600) };
         let known = known(&link).filter(|_| is_known);
         let mut world = World::new(link, known, seed);
-        let took = in_turn(&mut world, 30, bytes);
+        let took = one_by_one(&mut world, 30, bytes);
         let (limit, repair) = (world.limit(bytes), 2 * link.delay);
         println!("{bytes} bytes: {:?}, {:?}, limit {limit:?}", took[15], took[27]);
         assert!(took[15] < limit + repair.mul_f64(1.1), "{:?}, seed {seed}", took[15]);
@@ -568,12 +577,12 @@ fn messages_of_which_packets_are_lost_take_a_round_trip_more() {
 }
 
 #[test]
-fn the_last_packet_is_missed_as_soon_as_any_other() {
+fn the_loss_of_the_last_packet_is_detected_as_soon_as_any_other() {
     for (seed, bytes) in [(34, 100), (35, 20_000)] {
         let link = Link { loss: 0.02, ..far(1000, 11_600) };
         let mut world = World::new(link, known(&link), seed);
-        in_turn(&mut world, 200, bytes);
-        let took = in_turn(&mut world, 400, bytes);
+        one_by_one(&mut world, 200, bytes);
+        let took = one_by_one(&mut world, 400, bytes);
         let (limit, repair) = (world.limit(bytes), 2 * link.delay);
         println!("{bytes} bytes: {:?}, {:?}, limit {limit:?}", took[200], took[396]);
         assert!(took[396] < limit + repair.mul_f64(1.3), "{:?}, seed {seed}", took[396]);
@@ -581,7 +590,7 @@ fn the_last_packet_is_missed_as_soon_as_any_other() {
 }
 
 #[test]
-fn what_is_lost_is_counted_and_so_is_what_waits() {
+fn losses_and_queueing_are_counted() {
     for (seed, loss) in [(15, 0.0), (16, 0.001), (17, 0.01)] {
         let link = Link { loss, ..link() };
         let mut world = World::new(link, known(&link), seed);
@@ -612,7 +621,7 @@ fn what_is_lost_is_counted_and_so_is_what_waits() {
 }
 
 #[test]
-fn a_word_does_not_wait_long_behind_bulk() {
+fn an_urgent_message_does_not_wait_long_behind_bulk() {
     for (seed, loss, usual, most) in [(21, 0.0, 2.6, 4.0), (23, 0.001, 4.0, 9.0)] {
         let link = Link { loss, ..far(200, 11_600) };
         let mut world = World::new(link, known(&link), seed);
@@ -649,7 +658,7 @@ fn a_path_that_became_faster_is_followed() {
 }
 
 #[test]
-fn what_a_starved_job_remembers_is_not_believed() {
+fn the_estimate_of_a_starved_job_is_ignored() {
     // Between two processes of a host, and far away.
     for (seed, delay) in [(8, Duration::from_micros(10)), (9, Duration::from_micros(5800))] {
         let link = Link { delay, ..link() };
@@ -697,7 +706,7 @@ fn a_flow_that_comes_later_gets_its_share() {
 }
 
 #[test]
-fn what_is_dropped_is_sent_again_by_the_pace_that_is_left() {
+fn dropped_packets_are_retransmitted_at_the_reduced_pace() {
     let link = Link { buffer_bytes: 40_000, ..link() };
     let mut world = World::new(link, None, 8);
     let took = world.send(8 << 20);
@@ -707,7 +716,7 @@ fn what_is_dropped_is_sent_again_by_the_pace_that_is_left() {
 }
 
 #[test]
-fn a_path_that_takes_only_shorter_packets_from_now_on_is_found_out() {
+fn a_smaller_path_mtu_is_discovered() {
     let link = link();
     let mut world = World::new(link, known(&link), 9);
     world.send(4 << 20);
@@ -719,7 +728,7 @@ fn a_path_that_takes_only_shorter_packets_from_now_on_is_found_out() {
 }
 
 #[test]
-fn a_cut_costs_time_and_no_message() {
+fn an_outage_costs_time_but_no_message() {
     for cut in [200, 2000, 20_000] {
         let link = link();
         let mut world = World::new(link, known(&link), 10);
@@ -734,13 +743,13 @@ fn a_cut_costs_time_and_no_message() {
 }
 
 #[test]
-fn a_long_way_that_is_cut_for_long_is_taken_for_lost() {
+fn a_wan_link_is_lost_after_a_long_outage() {
     let link = link();
     for (seed, cut, is_lost) in [(11, 2, false), (12, 20, true)] {
         let mut world = World::new(link, known(&link), seed);
         world.ends.iter_mut().for_each(|end| {
-            if let Some((_, line)) = &mut end.line {
-                line.is_far = true;
+            if let Some((_, connection)) = &mut end.connection {
+                connection.is_wan = true;
             }
         });
         world.send(1 << 20);
@@ -749,19 +758,20 @@ fn a_long_way_that_is_cut_for_long_is_taken_for_lost() {
         world.pump(0);
         let begin = world.now;
         world.run_for(Duration::from_secs(10));
-        let verdict = world.ends[0].line.as_ref().and_then(|(_, line)| line.unanswered());
+        let verdict =
+            world.ends[0].connection.as_ref().and_then(|(_, connection)| connection.unanswered());
         assert_eq!(verdict.is_some(), is_lost, "after {:?} of {cut} s", world.now - begin);
     }
 }
 
-/// With a buffer as the lab has.
+/// A link with the buffer of the lab.
 fn far(rate_mbit_per_s: u64, round_trip_us: u64) -> Link {
     let delay = Duration::from_micros(round_trip_us / 2);
     Link { bytes_per_s: rate_mbit_per_s as f64 / 8e-6, delay, buffer_bytes: 2_000_000, ..link() }
 }
 
-/// Messages over far links, each over the limit: on a fresh connection, behind others on it, and after silence where the
-/// path is known.
+/// Times of messages over long links, relative to the limit: on a new connection, behind others on it, and after
+/// silence on a known path.
 fn table() -> String {
     let mut text = String::from(
         "# round trip, rate: the first message of a connection to an unknown path, of 64 KB and of 1 MB; there the second and\n\

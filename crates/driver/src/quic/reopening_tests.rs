@@ -1,4 +1,4 @@
-//! Links that are lost and opened anew.
+//! Tests of links that are lost and reopened.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -45,11 +45,11 @@ impl Pair {
         Self { rails, seen: [Vec::new(), Vec::new()] }
     }
 
-    fn door(&self, rank: usize) -> SocketAddr {
-        self.rails[rank].core().sockets[0].address
+    fn listen_address(&self, rank: usize) -> SocketAddr {
+        self.rails[rank].driver().sockets[0].address
     }
 
-    /// One rank dials the other by way of an address.
+    /// Makes one rank dial the other at an address.
     fn connect_by(&mut self, dialler: usize, address: SocketAddr) {
         let address = interfaces::emit(self.rails[1 - dialler].network, &[address]);
         self.rails[dialler].connect(PeerId(1 - dialler as u32), &address).unwrap();
@@ -88,8 +88,7 @@ impl Pair {
         self.seen = [Vec::new(), Vec::new()];
     }
 
-    /// Polls until so many datagrams were lost, of which `lost` counts those since it was asked last; nothing is
-    /// reported meanwhile.
+    /// Polls until `datagrams` were lost, without any event. `lost` counts those since its last call.
     fn expect_nothing_for(&mut self, datagrams: u32, mut lost: impl FnMut() -> u32) {
         let (limit, mut count) = (Instant::now() + PATIENCE, 0);
         while count < datagrams {
@@ -113,51 +112,51 @@ impl Pair {
     }
 
     fn is_open(&self, rank: usize) -> bool {
-        let core = self.rails[rank].core();
-        matches!(core.links.get(&PeerId(1 - rank as u32)), Some(Link::Open { .. }))
+        let driver = self.rails[rank].driver();
+        matches!(driver.links.get(&PeerId(1 - rank as u32)), Some(Link::Open { .. }))
     }
 
-    /// Takes the link for a long way from now on.
+    /// Treats the link as a WAN link from now on.
     fn set_far(&mut self) {
         for rail in &self.rails {
-            rail.core().lines.values_mut().for_each(|line| line.is_far = true);
+            rail.driver().connections.values_mut().for_each(|connection| connection.is_wan = true);
         }
     }
 }
 
 #[test]
-fn a_link_that_was_lost_is_opened_anew_by_either_end() {
+fn a_lost_link_is_reopened_by_either_end() {
     let mut pair = Pair::new();
-    pair.connect_by(0, pair.door(1));
+    pair.connect_by(0, pair.listen_address(1));
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     for dialler in [0, 1, 1, 0] {
         pair.rails[0].disconnect(PeerId(1));
         pair.expect([&[], &[Seen::Lost]]);
-        pair.connect_by(dialler, pair.door(1 - dialler));
+        pair.connect_by(dialler, pair.listen_address(1 - dialler));
         pair.expect([&[Seen::Up], &[Seen::Up]]);
         pair.exchange();
     }
 }
 
 #[test]
-fn a_link_that_both_ends_open_anew_comes_up_once() {
+fn a_link_that_both_ends_reopen_comes_up_once() {
     let mut pair = Pair::new();
-    pair.connect_by(0, pair.door(1));
+    pair.connect_by(0, pair.listen_address(1));
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     for _ in 0..4 {
         pair.rails[1].disconnect(PeerId(0));
         pair.expect([&[Seen::Lost], &[]]);
-        pair.connect_by(0, pair.door(1));
-        pair.connect_by(1, pair.door(0));
+        pair.connect_by(0, pair.listen_address(1));
+        pair.connect_by(1, pair.listen_address(0));
         pair.expect([&[Seen::Up], &[Seen::Up]]);
         pair.exchange();
     }
 }
 
 #[test]
-fn one_that_only_one_end_has_lost_gives_way_to_the_newcomer() {
+fn a_link_that_only_one_end_has_lost_is_replaced() {
     let mut pair = Pair::new();
-    let relay = Relay::to(pair.door(1));
+    let relay = Relay::to(pair.listen_address(1));
     pair.connect_by(0, relay.address);
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     for _ in 0..3 {
@@ -175,9 +174,9 @@ fn one_that_only_one_end_has_lost_gives_way_to_the_newcomer() {
 }
 
 #[test]
-fn a_long_way_on_which_nobody_answers_is_lost_and_opened_anew() {
+fn a_silent_wan_link_is_lost_and_reopened() {
     let mut pair = Pair::new();
-    let relay = Relay::to(pair.door(1));
+    let relay = Relay::to(pair.listen_address(1));
     pair.connect_by(0, relay.address);
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     pair.exchange();
@@ -195,9 +194,9 @@ fn a_long_way_on_which_nobody_answers_is_lost_and_opened_anew() {
 }
 
 #[test]
-fn a_cut_that_ends_soon_is_no_loss() {
+fn a_short_outage_is_no_loss() {
     let mut pair = Pair::new();
-    let relay = Relay::to(pair.door(1));
+    let relay = Relay::to(pair.listen_address(1));
     pair.connect_by(0, relay.address);
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     pair.set_far();
@@ -212,13 +211,13 @@ fn a_cut_that_ends_soon_is_no_loss() {
 #[test]
 fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
     let mut pair = Pair::new();
-    pair.connect_by(0, pair.door(1));
+    pair.connect_by(0, pair.listen_address(1));
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     pair.rails[0].disconnect(PeerId(1));
     pair.expect([&[], &[Seen::Lost]]);
     // The connection to where the peer was has to be over: the host's word could be meant for it.
     let limit = Instant::now() + PATIENCE;
-    while !pair.rails[0].core().lines.is_empty() {
+    while !pair.rails[0].driver().connections.is_empty() {
         pair.poll();
         assert!(Instant::now() < limit, "a closed connection stays");
         sleep(Duration::from_millis(5));
@@ -230,36 +229,37 @@ fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
     silent.set_nonblocking(true).unwrap();
     pair.connect_by(0, silent.local_addr().unwrap());
     pair.expect_nothing_for(2, || u32::from(silent.recv(&mut [0; 1 << 11]).is_ok()));
-    let core = pair.rails[0].core();
-    assert!(matches!(core.links.get(&PeerId(1)), Some(Link::Dialling(_))));
+    let driver = pair.rails[0].driver();
+    assert!(matches!(driver.links.get(&PeerId(1)), Some(Link::Dialling(_))));
 }
 
 #[test]
-fn the_end_that_has_dialled_takes_the_link_to_another_socket() {
+fn the_client_migrates_the_link_to_another_socket() {
     let mut pair = Pair::new();
-    pair.connect_by(0, pair.door(1));
+    pair.connect_by(0, pair.listen_address(1));
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     pair.exchange();
     for round in 1..3 {
-        let mut core = pair.rails[0].core();
-        let index = core.add_socket([127, 0, 0, 1].into()).expect("a socket");
+        let mut driver = pair.rails[0].driver();
+        let index = driver.add_socket([127, 0, 0, 1].into()).expect("a socket");
         assert_eq!(index, round);
-        let key = *core.lines.keys().next().expect("a link");
-        core.take_along(key, index);
-        drop(core);
+        let key = *driver.connections.keys().next().expect("a link");
+        driver.migrate(key, index);
+        drop(driver);
         pair.exchange();
-        let from = pair.rails[1].core().lines.values().next().unwrap().connection.remote_address();
-        assert_eq!(from, pair.rails[0].core().sockets[index].address);
+        let from =
+            pair.rails[1].driver().connections.values().next().unwrap().protocol.remote_address();
+        assert_eq!(from, pair.rails[0].driver().sockets[index].address);
     }
 }
 
-/// Passes datagrams on, or swallows them.
+/// A relay that forwards or drops datagrams.
 struct Relay {
     address: SocketAddr,
     is_cut: Arc<AtomicBool>,
-    /// How often it has looked at both sockets.
+    /// Number of checks of both sockets.
     turns: Arc<AtomicU32>,
-    /// Datagrams swallowed, until they are asked for.
+    /// Number of dropped datagrams since the last query.
     swallowed: Arc<AtomicU32>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -298,14 +298,14 @@ impl Relay {
         Self { address, is_cut, turns, swallowed, ends, thread: Some(thread) }
     }
 
-    /// What is sent from now on passes, or does not.
+    /// Sets if datagrams are forwarded or dropped from now on.
     fn set_cut(&self, is_cut: bool) {
         self.is_cut.store(is_cut, Ordering::Relaxed);
         self.settle();
         self.take_swallowed();
     }
 
-    /// Waits until it has seen all that was sent before.
+    /// Waits until all datagrams sent before have been handled.
     fn settle(&self) {
         let begun = self.turns.load(Ordering::Relaxed);
         let limit = Instant::now() + PATIENCE;
@@ -315,7 +315,7 @@ impl Relay {
         }
     }
 
-    /// How many datagrams it has swallowed since it was asked last.
+    /// Returns the number of datagrams dropped since the last call.
     fn take_swallowed(&self) -> u32 {
         self.swallowed.swap(0, Ordering::Relaxed)
     }
