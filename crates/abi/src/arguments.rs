@@ -270,8 +270,8 @@ fn misplaced(
     class(ErrorClass::Buffer, text)
 }
 
-/// Whether an element at an address below the first page has data there: with absolute addresses in the
-/// datatype, `MPI_BOTTOM` is a buffer like any other.
+/// True if an element at an address below the first page really has data there. With absolute addresses in the
+/// datatype, `MPI_BOTTOM` is a valid buffer.
 #[cold]
 fn is_nowhere(address: usize, datatype: &Datatype) -> bool {
     let first = datatype.true_extent().0.wrapping_add_unsigned(address);

@@ -163,7 +163,7 @@ pub(crate) unsafe fn comm_create_from_group(
     unsafe { give(comm, made) }
 }
 
-/// What communicators that are made from groups have in common.
+/// Reads the common arguments of functions that make communicators from groups.
 ///
 /// # Safety
 /// `stringtag` is NULL or a string.

@@ -253,7 +253,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_entries_are_read_back() {
         let mut batch = Batch::default();
         for (len, constraints) in ALL.into_iter().enumerate() {
             if len % 2 == 0 {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_at_once_is_what_was_packed() {
+    fn directly_taken_packets_equal_packed_ones() {
         let mut batch = Batch::default();
         for (len, constraints) in ALL.into_iter().enumerate() {
             assert!(batch.put_inline(constraints, &bytes_of(len)));

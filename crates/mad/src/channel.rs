@@ -39,8 +39,8 @@ pub struct Channel {
     opening: u64,
 }
 
-/// What there is of a channel's number, whether it is open or not: what has come waits until it is
-/// opened, and messages are counted on.
+/// State of a channel number, open or closed. Messages that arrive early wait until the channel is opened, and
+/// message numbers continue after it is closed.
 pub(crate) struct Line {
     pub progress: &'static Progress,
     pub rank: u32,
@@ -437,8 +437,8 @@ const CONTEXTS: u64 = 1 << 63;
 
 const POSITION_BITS: u32 = 20;
 
-/// So much of a message's number is in the tag, and the rest in the context: a receive that nothing comes
-/// for, because the application unpacks too much, takes nothing of later messages.
+/// Number of bits of a message's number in the tag; the rest is in the context. Therefore a receive left over from
+/// unpacking too much never matches a later message.
 const SEQUENCE_BITS: u32 = 10;
 const SEQUENCE_MASK: u32 = (1 << SEQUENCE_BITS) - 1;
 const HIGH_SHIFT: u32 = 32;

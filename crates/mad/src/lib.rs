@@ -1,33 +1,35 @@
-//! The native interface, as Madeleine 4 has it: messages that are packed and unpacked piece by piece.
+//! The native interface, with the model of Madeleine 4: messages are packed and unpacked piece by piece.
 //!
-//! A sender begins a message on a channel, packs pieces of its memory, each with constraints on how it
-//! is read and on when the receiver has it, and ends the message. The receiver unpacks the same pieces
-//! in the same order, with the same constraints; it may choose where a piece goes by what it has read
-//! in those before (E. Brunet, *Support d'ordonnancement et d'optimisation automatisés des
-//! communications pour les réseaux hautes performances*, INRIA RR-5641, 2005, §2.3 and §3).
+//! A sender begins a message on a channel, packs pieces of its memory, and ends the message. Each piece has
+//! constraints: when the sender's memory is read, and when the receiver has the data. The receiver unpacks the
+//! same pieces in the same order with the same constraints. It may choose the place of a piece from the contents
+//! of earlier ones (E. Brunet, *Support d'ordonnancement et d'optimisation automatisés des communications pour
+//! les réseaux hautes performances*, INRIA RR-5641, 2005, §2.3 and §3).
 //!
 //! # How a message travels
 //!
-//! Unlike Madeleine 3's, messages describe themselves. What is packed is written down in *batches*: a
-//! record for each packet, in order, with its length and its constraints, and the data of short packets
-//! behind their records ([`batch`]). A batch is a message of the engine; it leaves when it is full, when
-//! the sender says that it is going to compute or waits here for something, when more is packed behind a
-//! long packet, and at the end, so that a message of short packets is one message of the engine however
-//! many it has. Batches then share frames with whatever else goes to the same peer. Data of long packets,
-//! and of packets that are read late, are messages of the engine each, taken from where they lie.
+//! Unlike Madeleine 3's, messages describe themselves. Packing writes *batches* ([`batch`]): for each packet, in
+//! order, a record with its length and constraints, followed by the data of short packets. A batch is one message
+//! of the engine. It is sent when it is full, when the sender is about to compute or waits here, when a packet
+//! follows a long one, and at the end of the message. Therefore a message of short packets is a single message of
+//! the engine. Batches share frames with other messages to the same peer. Data of long packets, and of packets
+//! that are read late, are separate messages of the engine, sent without a copy.
 //!
-//! The receiver reads the records first. So it knows what a packet is before it takes it, and an unpack
-//! that does not fit changes nothing; and a packet that has come in a batch costs a copy to unpack. Only
-//! where a long packet is unpacked before its record has come, memory is offered at once, so that its
-//! data go there even where they come in one frame with the record.
+//! The receiver reads the records first. It knows a packet before it takes it, and an unpack that does not fit
+//! changes nothing. Unpacking a packet from a batch costs one copy. If a long packet is unpacked before its record
+//! has arrived, its memory is offered at once. Its data are then received in place, even if they arrive in one
+//! frame with the record.
 //!
-//! # Whose packet it is
+//! # Contexts and tags
 //!
-//! A *connection* is a channel and a peer. Its messages are numbered, and one at a time is packed or
-//! unpacked in each direction. A channel has three kinds of contexts, which no communicator has:
-//! the first batches of messages, tagged by the message's number; the others, tagged by the low bits of
-//! that number and their own; and the data sent apart, tagged by the same bits and the packet's position.
-//! The two last have the rest of the message's number in the context ([`channel`]).
+//! A *connection* is a channel and a peer. Its messages are numbered, and one at a time is packed or unpacked in
+//! each direction. A channel has three kinds of contexts, which no communicator uses:
+//!
+//! - the first batches of messages, tagged by the message's number;
+//! - further batches, tagged by the low bits of that number and the batch's number;
+//! - separate data, tagged by the same low bits and the packet's position.
+//!
+//! The last two have the other bits of the message's number in the context ([`channel`]).
 #![deny(unsafe_code)]
 
 use std::fmt;
@@ -89,8 +91,8 @@ impl fmt::Display for Constraints {
     }
 }
 
-/// What the application does after a pack or unpack (§3.1.4). It changes how soon things leave, and
-/// nothing else, even where it does not come true.
+/// Hint for the application's next step after a pack or unpack (§3.1.4). It only affects when data are sent, even
+/// if it turns out wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Not said: short packets wait for company, and a long one for the next call on its message.

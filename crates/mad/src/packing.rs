@@ -37,8 +37,7 @@ struct Inner {
 struct Draft {
     batch: Batch,
     packets: u32,
-    /// So many packets the message may have while short ones are no more than copied into the batch: none as long as
-    /// others are to go beside it.
+    /// Maximum number of packets for which short ones are just copied into the batch; 0 while separate data are queued.
     short_max: u32,
     batches: u32,
     /// Packets whose memory must not be read yet, in order.

@@ -10,7 +10,7 @@ use memory::Region;
 use processes::{Process, job};
 
 #[test]
-fn what_is_packed_is_unpacked() {
+fn packed_data_are_unpacked() {
     for seed in testing::seeds(SEEDS) {
         println!("seed {seed}");
         let processes = job(2);

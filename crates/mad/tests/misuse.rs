@@ -1,4 +1,4 @@
-//! What goes wrong is told, and nothing else is lost.
+//! Errors are reported, and no other message is lost.
 
 mod processes;
 
@@ -34,7 +34,7 @@ fn a_process_packs_for_itself() {
 }
 
 #[test]
-fn packets_that_nobody_takes_are_told_of_and_make_room() {
+fn untaken_packets_are_reported_and_freed() {
     let alone = &job(1)[0];
     let channel = alone.node.open(1).expect("a channel");
     let long = vec![7; 100_000];

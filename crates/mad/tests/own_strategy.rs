@@ -9,11 +9,11 @@ use engine::strategy::{Choice, Fifo, Strategy, View};
 use mad::{Constraints, Next, Receive, Send, session};
 use memory::Region;
 
-/// As the reference does, counted.
+/// The reference strategy with a count of its calls.
 #[derive(Debug)]
 struct Counted;
 
-/// How long the process may take.
+/// Time limit of the process.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static ASKED: AtomicU64 = AtomicU64::new(0);
@@ -33,7 +33,7 @@ impl Strategy for Counted {
 fn a_strategy_made_known_by_its_name_is_asked() {
     const NAME: &str = "a_strategy_made_known_by_its_name_is_asked";
     if std::env::var("CANELE_STRATEGY").is_ok_and(|name| name == "counted") {
-        return in_a_job_of_one();
+        return job_of_one_process();
     }
     let own = std::env::current_exe().expect("its path");
     let mut child = Command::new(own);
@@ -41,7 +41,7 @@ fn a_strategy_made_known_by_its_name_is_asked() {
     assert!(status.expect("a process").success());
 }
 
-fn in_a_job_of_one() {
+fn job_of_one_process() {
     thread::spawn(|| {
         thread::sleep(PATIENCE);
         std::process::exit(1);

@@ -127,7 +127,7 @@ fn closing_a_channel_wakes_who_waits_on_it() {
 }
 
 #[test]
-fn what_was_packed_leaves_while_its_thread_packs_on() {
+fn packed_data_are_sent_while_the_thread_continues_packing() {
     let processes = job(2);
     let open = |rank: usize, number| processes[rank].node.open(number).expect("a channel");
     let (there, answers, asks) = (open(1, 1), open(1, 2), open(0, 1));

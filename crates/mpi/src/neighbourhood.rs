@@ -117,7 +117,7 @@ mod tests {
 
     /// In a ring of two, the neighbour on both sides is the same: what it sends forward comes from before.
     #[test]
-    fn what_leaves_forward_comes_from_before() {
+    fn blocks_sent_forward_arrive_from_before() {
         let cart = Cart::new(&[2], &[true], 2).unwrap();
         let neighbours = Neighbourhood::of_grid(&cart, 0);
         let schedule = neighbours.alltoall(&[1, 2], &[2, 1]);

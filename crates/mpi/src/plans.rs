@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_again_is_not_planned() {
+    fn repeated_shapes_reuse_their_plan() {
         let plans = Plans::default();
         let first = plans.find(shape(1), || long(3));
         let again = plans.find(shape(1), || panic!("planned again"));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn cached_plans_are_bounded() {
         let plans = Plans::default();
         for len in 0..1000 {
             plans.find(shape(len), || long(1000));

@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_there_was_is_what_it_is() {
+    fn high_watermark_is_continuous() {
         let index = COUNTERS.iter().position(Counter::is_continuous).unwrap();
         let mut watch = Watch::new(&COUNTERS[index]);
         let engine = engine::Counters { unexpected_bytes_max: 7, ..Default::default() };

@@ -45,8 +45,8 @@ fn root_of(comm: &Call, role: Role) -> Option<u32> {
     }
 }
 
-/// Says what calls are compared by: the root, if there is one, and what is sent to ranks of the other group and expected
-/// of them, in order, or of the root alone.
+/// Records the arguments to compare: the root, if any, and the lengths sent to and expected from each rank of the
+/// remote group, or from the root alone.
 fn tell(
     comm: &Call,
     operation: Operation,

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_complete_when_it_began_is_not_told_apart() {
+    fn handles_tell_complete_requests_from_operations() {
         for done in [Done::Sent, Done::OfNobody] {
             assert!(matches!(Named::of(done.handle()), Named::Done(known) if known == done));
         }
