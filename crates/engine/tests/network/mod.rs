@@ -1,9 +1,9 @@
 //! Engines over simulated links, in virtual time.
 //!
 //! A [`Network`] owns the engines of a job and moves their frames over links of a given [`Shape`].
-//! Its seed decides all random events: how soon a process looks at its engine, whether a rail
-//! copies or holds a frame, when it has no room, and which of two links a frame takes. Time is
-//! counted, never waited for.
+//! Its seed decides all random events: how soon a process looks at its engine, and which of two
+//! links a frame takes. It also decides whether a rail copies or holds a frame, and when the rail
+//! has no room. Time is counted, never waited for.
 //!
 //! Every completion is checked at once. A receive is compared with the reference model of matching,
 //! which sees the same packets, and byte by byte with the sent data. A synchronous send must have
