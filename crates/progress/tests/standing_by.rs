@@ -90,7 +90,7 @@ fn processes() -> [Vec<Arc<Progress>>; 2] {
 fn threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("threads").flatten();
     let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
-    tasks.filter_map(name).filter(|name| name.starts_with("canele-progress_thread")).count()
+    tasks.filter_map(name).filter(|name| name.starts_with("canele-progress")).count()
 }
 
 fn send(progress: &Progress, data: &Region) -> OpId {
