@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use launch::{Found, Options};
+use launch::{Discovery, Options};
 
 use crate::info::time;
 
@@ -38,10 +38,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn find(arguments: &Arguments) -> Result<String, String> {
     let options = Options::of_hosts(&arguments.hosts, arguments.launcher_exec.as_deref());
-    let found = Found::between(&options.map_err(|error| error.to_string())?)?;
-    let mut text = told(&found);
+    let discovery = Discovery::between(&options.map_err(|error| error.to_string())?)?;
+    let mut text = told(&discovery);
     if let Some(path) = &arguments.save {
-        let written = std::fs::write(path, found.grid.text());
+        let written = std::fs::write(path, discovery.grid.text());
         written.map_err(|error| format!("{}: cannot be written: {error}", path.display()))?;
         text += &format!("\nwritten to {}\n", path.display());
     }
@@ -49,10 +49,10 @@ fn find(arguments: &Arguments) -> Result<String, String> {
 }
 
 /// The sites with their hosts, and the round trips within and between them.
-fn told(found: &Found) -> String {
-    let near = time(found.near_us.saturating_mul(1000));
+fn told(discovery: &Discovery) -> String {
+    let near = time(discovery.near_us.saturating_mul(1000));
     let mut text = format!("round trips up to {near} are within a site\n\n");
-    let sites = &found.grid.sites;
+    let sites = &discovery.grid.sites;
     for site in sites {
         let hosts: Vec<&str> = site.hosts.iter().map(|host| host.name.as_str()).collect();
         text += &format!("{}  {}\n", site.name, hosts.join("  "));
@@ -60,7 +60,7 @@ fn told(found: &Found) -> String {
     text.push('\n');
     for (at, one) in sites.iter().enumerate() {
         for other in &sites[at..] {
-            let times = found.between_sites(one, other);
+            let times = discovery.between_sites(one, other);
             let names = match one.name == other.name {
                 true => one.name.clone(),
                 false => format!("{} – {}", one.name, other.name),

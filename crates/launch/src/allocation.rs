@@ -1,10 +1,10 @@
-//! The hosts that Slurm has given this job, as its environment says.
+//! Hosts of a Slurm allocation, from its environment.
 
-/// The hosts of the allocation that `variable` tells of, each with its tasks where they are told; none
-/// outside of one.
+/// Returns the hosts of the allocation in the environment `variable`, each with its tasks if known. None
+/// outside of an allocation.
 ///
 /// # Errors
-/// For a variable that cannot be understood; one line that names it.
+/// Fails for a variable that cannot be parsed, with one line that names it.
 pub(crate) fn hosts(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<(String, Option<u32>)>, String> {
@@ -19,7 +19,7 @@ pub(crate) fn hosts(
     Ok(names.into_iter().zip(counts.into_iter().map(Some)).collect())
 }
 
-/// The names that `a[1-3,07],b` stands for.
+/// Expands a list of names such as `a[1-3,07],b`.
 fn expand(list: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     let mut depth = 0;
@@ -60,7 +60,7 @@ fn expand_word(word: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// The numbers that `2(x3),1` stands for.
+/// Expands a list of counts such as `2(x3),1`.
 fn counts(text: &str) -> Option<Vec<u32>> {
     let mut counts = Vec::new();
     for word in text.split(',') {
@@ -79,7 +79,7 @@ fn counts(text: &str) -> Option<Vec<u32>> {
 const NODES: &str = "SLURM_JOB_NODELIST";
 const TASKS: &str = "SLURM_TASKS_PER_NODE";
 
-/// More hosts than this are a mistake.
+/// Maximum number of hosts; more are a mistake.
 const HOSTS_MAX: usize = 1 << 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What agents, and `mpiexec` above them, say to each other: messages of a kind, a rank and bytes.
+//! Messages between `mpiexec` and agents: a kind, a rank and bytes.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -7,25 +7,25 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::binding::Bound;
+use crate::binding::CoreBinding;
 
 /// A message in either direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    pub kind: Kind,
-    /// The rank it concerns; 0 where none is.
+    pub kind: MessageKind,
+    /// The rank it concerns; 0 if none.
     pub rank: u32,
     pub body: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
-    /// From the agent: it is there, and speaks this version. The same number in all versions.
+pub(crate) enum MessageKind {
+    /// From the agent: it runs, and speaks this version. The number is the same in all versions.
     Hello = 9,
     /// To the agent: the [`Start`] of its ranks.
     Start = 16,
-    /// To the agent: bytes for a rank's standard input, empty at its end; back: they were taken.
+    /// To the agent: bytes for a rank's standard input, empty at its end. From the agent: they were taken.
     Input,
     /// To the agent: a signal's number, for all ranks.
     Signal,
@@ -33,8 +33,8 @@ pub(crate) enum Kind {
     PmiAnswer,
     /// To the agent: a line for the PMI connections of all ranks.
     PmiForAll,
-    /// To the agent: what it may answer itself, as [`Given`](crate::pmi::Given).
-    PmiGiven,
+    /// To the agent: values that it may answer itself, as [`SharedValues`](crate::pmi::SharedValues).
+    PmiShared,
     /// From the agent: a line from a rank's PMI connection that it has answered.
     PmiNotice,
     /// From the agent: a piece of a rank's standard output.
@@ -45,15 +45,15 @@ pub(crate) enum Kind {
     PmiRequest,
     /// From the agent: a rank's [`Ended`].
     Exit,
-    /// From the agent: one below it is [`Lost`].
+    /// From the agent: one of its child agents is [`Lost`].
     Lost,
     /// From the agent: a gateway [`Serving`].
     Serving,
-    /// To the agent: for each site that has gateways, by what ranks find them; those that waited start.
+    /// To the agent: the setting for the gateways of each site; ranks that waited for it start.
     Gateways,
-    /// To the agent: listen for those who show this token.
+    /// To the agent: listen for agents that present this token.
     Listen,
-    /// From the agent: where it listens, or why not.
+    /// From the agent: its addresses, or why it cannot listen.
     Listening,
     /// To the agent: a [`Probe`](crate::discovery::Probe).
     Probe,
@@ -61,28 +61,28 @@ pub(crate) enum Kind {
     Probed,
 }
 
-/// What an agent starts: ranks beside it, and agents below it with theirs.
+/// The processes that an agent starts: its node's ranks, gateways and child agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub size: u32,
     pub ranks: Vec<RankStart>,
     pub branches: Vec<Branch>,
-    /// How long agents below may take to answer.
+    /// Time within which child agents must answer.
     pub patience_s: u64,
-    /// The gateways beside it.
+    /// Gateways on its host.
     pub gateways: Vec<GatewayStart>,
-    /// The site whose gateways the ranks have to know before they start, if it has some.
+    /// Site whose gateways the ranks must know before they start, if it has some.
     pub awaits: Option<String>,
 }
 
-/// A gateway.
+/// A gateway to start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GatewayStart {
-    /// Its place among those of the job.
+    /// Index among the job's gateways.
     pub number: usize,
-    /// What messages call it.
+    /// Name in messages.
     pub name: String,
-    /// Where it listens, each as on its command line.
+    /// Listen addresses, each as on its command line.
     pub listen: Vec<String>,
     pub arguments: Vec<String>,
     pub pass: Pass,
@@ -91,13 +91,13 @@ pub(crate) struct GatewayStart {
 /// A gateway that serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Serving {
-    /// Its place among those of the job.
+    /// Index among the job's gateways.
     pub number: usize,
-    /// What it has got, for each of the places where it was to listen.
+    /// Actual address for each listen address.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// What proves to ranks that a gateway is of their job.
+/// Proof that a gateway belongs to the job.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pass(pub String);
 
@@ -107,71 +107,71 @@ impl fmt::Debug for Pass {
     }
 }
 
-/// An agent on another host, or on this one in another's place.
+/// An agent to start, on another host or on this one in its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Branch {
-    /// What messages call it: the host, and its site where it has one.
+    /// Name in messages: the host, with its site if it has one.
     pub host: String,
-    /// The command that starts it.
+    /// Command that starts it.
     pub command: Vec<String>,
     pub start: Start,
 }
 
-/// An agent that is gone, or never came.
+/// An agent that was lost or never answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lost {
-    /// The ranks that it had, or should have had, with those below it.
+    /// Its ranks, with those of its child agents.
     pub ranks: Vec<u32>,
-    /// A line that names the host and says why.
+    /// A line that names the host and the reason.
     pub text: String,
 }
 
-/// One rank.
+/// A rank to start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RankStart {
     pub rank: u32,
     pub command: Vec<OsString>,
-    /// Where a program without an absolute path is looked for first.
+    /// Directory where a program without an absolute path is looked for first.
     pub binaries: Option<String>,
     pub directory: Option<String>,
     pub environment: Vec<(String, String)>,
-    /// Whether the agent's own environment is passed on.
+    /// True if the agent's own environment is passed on.
     pub inherit: bool,
-    /// Where it is bound, if it is.
-    pub bound: Option<Bound>,
+    /// Binding, if the rank is bound.
+    pub bound: Option<CoreBinding>,
 }
 
 /// A rank's end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ended {
-    pub how: Exit,
-    /// Whether it was told to end, so that its end says nothing about why the job did.
-    pub told: bool,
+    pub exit: Exit,
+    /// True if it was signalled to end, so its end does not explain the job's.
+    pub was_signalled: bool,
 }
 
-/// How a rank ended.
+/// Ways in which a rank ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Exit {
     Code(i32),
     Signal(i32),
-    /// It could not be started: exit code and reason.
+    /// Not started: exit code and reason.
     NotStarted(i32, String),
 }
 
 impl Start {
-    /// All ranks that this leads to.
+    /// Returns all ranks that are started here and by child agents.
     pub fn all_ranks(&self) -> Vec<u32> {
-        let below = self.branches.iter().flat_map(|branch| branch.start.all_ranks());
-        self.ranks.iter().map(|one| one.rank).chain(below).collect()
+        let children = self.branches.iter().flat_map(|branch| branch.start.all_ranks());
+        self.ranks.iter().map(|one| one.rank).chain(children).collect()
     }
 }
 
 impl Message {
-    pub fn new(kind: Kind, rank: u32, body: impl Into<Vec<u8>>) -> Self {
+    pub fn new(kind: MessageKind, rank: u32, body: impl Into<Vec<u8>>) -> Self {
         Self { kind, rank, body: body.into() }
     }
 
-    /// Writes the message whole.
+    /// Writes the message.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(HEADER_LEN + self.body.len());
         bytes.push(self.kind as u8);
@@ -182,7 +182,7 @@ impl Message {
         to.flush()
     }
 
-    /// Reads the next message; none when the channel was closed between messages.
+    /// Reads the next message. None if the channel was closed between messages.
     pub fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
         let mut header = [0; HEADER_LEN];
         match from.read(&mut header[..1])? {
@@ -194,11 +194,12 @@ impl Message {
             word.copy_from_slice(&header[at..at + 4]);
             u32::from_le_bytes(word)
         };
-        let strange = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-        let kind = Kind::of(header[0]).ok_or_else(|| strange("a message of an unknown kind"))?;
+        let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+        let kind =
+            MessageKind::of(header[0]).ok_or_else(|| invalid("a message of an unknown kind"))?;
         let len = word(5) as usize;
         if len > BODY_MAX {
-            return Err(strange("a message longer than any"));
+            return Err(invalid("a message longer than any"));
         }
         let mut body = vec![0; len];
         from.read_exact(&mut body)?;
@@ -206,7 +207,7 @@ impl Message {
     }
 }
 
-impl Kind {
+impl MessageKind {
     fn of(byte: u8) -> Option<Self> {
         let all = [
             Self::Hello,
@@ -215,7 +216,7 @@ impl Kind {
             Self::Signal,
             Self::PmiAnswer,
             Self::PmiForAll,
-            Self::PmiGiven,
+            Self::PmiShared,
             Self::PmiNotice,
             Self::Output,
             Self::Error,
@@ -235,7 +236,7 @@ impl Kind {
 
 const HEADER_LEN: usize = 9;
 
-/// The longest message: the start of some thousands of ranks with their environments.
+/// Longest message: the start of some thousands of ranks with their environments.
 pub(crate) const BODY_MAX: usize = 64 << 20;
 
 #[cfg(test)]
@@ -243,8 +244,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_out_as_they_went_in() {
-        let sent = [Message::new(Kind::Output, 3, "text\n"), Message::new(Kind::Input, 0, "")];
+    fn messages_are_read_as_written() {
+        let sent = [
+            Message::new(MessageKind::Output, 3, "text\n"),
+            Message::new(MessageKind::Input, 0, ""),
+        ];
         let mut bytes = Vec::new();
         for message in &sent {
             message.write(&mut bytes).unwrap();

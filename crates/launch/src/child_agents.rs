@@ -1,27 +1,27 @@
-//! The agents below an agent: what they say is passed on upwards, and their end is told.
+//! Child agents of an agent: their messages are forwarded to the parent, and their end is reported.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use crate::agent::{Out, Sent, bit, tell};
-use crate::channel::{Branch, Kind, Lost, Message, Start};
+use crate::agent::{Out, Sent, bit, send};
+use crate::channel::{Branch, Lost, Message, MessageKind, Start};
 use crate::node::{Node, Report};
 use crate::system;
 
-/// The agents that were started below this one.
+/// Agents that this agent has started.
 #[derive(Default)]
-pub(crate) struct Below {
+pub(crate) struct ChildAgents {
     channels: Vec<Sender<Message>>,
-    /// Which of the channels leads to a rank.
-    ways: HashMap<u32, usize>,
-    /// Each ends when its agent has.
-    tended: Vec<Receiver<()>>,
+    /// Index of the channel that leads to a rank.
+    channel_of_rank: HashMap<u32, usize>,
+    /// Receivers that disconnect when their agent has ended.
+    ended: Vec<Receiver<()>>,
 }
 
-impl Below {
-    /// Starts the agents of a start's branches.
+impl ChildAgents {
+    /// Starts the agents of the branches.
     pub fn start(&mut self, start: &Start, sent: &Sent, out: &Out) {
         for branch in &start.branches {
             if let Err(text) = self.start_one(branch, start.patience_s, sent, out) {
@@ -37,89 +37,95 @@ impl Below {
         sent: &Sent,
         out: &Out,
     ) -> Result<(), String> {
-        let (reports, heard) = mpsc::sync_channel(REPORTS_MAX);
+        let (reports, received) = mpsc::sync_channel(REPORTS_MAX);
         let node = Node::start(branch, move |report| reports.send(report).is_ok())?;
         let (channel, ranks) = (node.channel(), node.ranks.clone());
         let (done, ended) = mpsc::channel();
         let (sent, out) = (sent.clone(), out.clone());
         system::start_thread(move || {
-            tend(node, &heard, patience_s, &sent, &out);
-            // Who does not wait for it any more has ended.
+            forward_reports(node, &received, patience_s, &sent, &out);
+            // The receiver may be gone.
             let _ = done.send(());
         })
         .map_err(|error| format!("a thread for host {}: {error}", branch.host))?;
-        self.ways.extend(ranks.into_iter().map(|rank| (rank, self.channels.len())));
+        self.channel_of_rank.extend(ranks.into_iter().map(|rank| (rank, self.channels.len())));
         self.channels.push(channel);
-        self.tended.push(ended);
+        self.ended.push(ended);
         Ok(())
     }
 
-    /// Passes on a message for a rank that is not of this agent's own.
+    /// Forwards a message for a rank of a child agent.
     pub fn send(&self, message: Message) {
-        if let Some(&way) = self.ways.get(&message.rank) {
-            // An agent that has gone was reported.
-            let _ = self.channels[way].send(message);
+        if let Some(&channel) = self.channel_of_rank.get(&message.rank) {
+            // A lost agent was reported already.
+            let _ = self.channels[channel].send(message);
         }
     }
 
-    /// Passes on a message for all ranks.
+    /// Forwards a message to all child agents.
     pub fn send_to_all(&self, message: &Message) {
         for channel in &self.channels {
             let _ = channel.send(message.clone());
         }
     }
 
-    /// Closes the channels, upon which the agents end all that they have started, and waits for that.
+    /// Closes the channels and waits until the agents have ended everything that they started.
     pub fn close(self) {
         drop(self.channels);
-        let end = Instant::now() + FAREWELL;
-        for ended in self.tended {
+        let end = Instant::now() + END_TIMEOUT;
+        for ended in self.ended {
             let _ = ended.recv_timeout(end.saturating_duration_since(Instant::now()));
         }
     }
 }
 
-/// Passes on what an agent says until it has ended, and tells if it is lost.
-fn tend(mut node: Node, heard: &Receiver<Report>, patience_s: u64, sent: &Sent, out: &Out) {
-    // The other end of the channel is the agent's that owns all of them: its end closes them.
+/// Forwards an agent's messages until it has ended, and reports it if it is lost.
+fn forward_reports(
+    mut node: Node,
+    received: &Receiver<Report>,
+    patience_s: u64,
+    sent: &Sent,
+    out: &Out,
+) {
+    // The sender belongs to the owner of all agents, whose end closes the channels.
     node.hang_up();
     let deadline = Instant::now() + Duration::from_secs(patience_s);
     let lost = loop {
-        let report = match heard.recv_timeout(TICK) {
+        let report = match received.recv_timeout(TICK) {
             Ok(report) => report,
             Err(RecvTimeoutError::Timeout) => {
                 let is_killed = sent.load(Ordering::Relaxed) & bit(libc::SIGKILL) != 0;
-                if !node.is_greeted() && (is_killed || Instant::now() > deadline) {
-                    break node.silence(patience_s);
+                if !node.has_answered() && (is_killed || Instant::now() > deadline) {
+                    break node.silence_text(patience_s);
                 }
                 continue;
             }
             Err(RecvTimeoutError::Disconnected) => Report::Closed,
         };
         match report {
-            Report::Message(message) if message.kind == Kind::Hello => {
-                if let Err(text) = node.greet(&message.body) {
+            Report::Message(message) if message.kind == MessageKind::Hello => {
+                if let Err(text) = node.handle_hello(&message.body) {
                     break text;
                 }
             }
-            Report::Message(message) => tell(out, &message),
-            Report::Closed => break node.obituary(),
-            Report::Strange(said) => break node.stranger(&said),
+            Report::Message(message) => send(out, &message),
+            Report::Closed => break node.loss_text(),
+            Report::Foreign(said) => break node.stranger_text(&said),
         }
     };
-    // Where its ranks have ended nobody misses it.
+    // Nobody misses it if its ranks have ended.
     report_lost(out, node.ranks.clone(), lost);
     node.close();
 }
 
 fn report_lost(out: &Out, ranks: Vec<u32>, text: String) {
     let body = serde_json::to_vec(&Lost { ranks, text }).unwrap_or_default();
-    tell(out, &Message::new(Kind::Lost, 0, body));
+    send(out, &Message::new(MessageKind::Lost, 0, body));
 }
 
-/// Reports of one agent that wait; it waits with more.
+/// Maximum number of waiting reports of one agent; it blocks beyond it.
 const REPORTS_MAX: usize = 16;
-/// How often time is looked at while an agent is silent.
+/// Interval of the checks while an agent is silent.
 const TICK: Duration = Duration::from_millis(100);
-/// How long agents below may take to end what they have started.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time in which child agents must end everything that they started.
+const END_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! A grid found by measuring: hosts between which round trips are short are of one site.
+//! Discovery of a grid by measurement: hosts with short round trips between them form a site.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver};
@@ -6,41 +6,41 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::channel::{Kind, Message};
+use crate::channel::{Message, MessageKind};
 use crate::grid::{Grid, Host, Site};
 use crate::node::{Node, Report};
 use crate::options::{Options, UsageError};
 use crate::probe::Token;
-use crate::run::{random, surroundings};
+use crate::run::{launch_context, random};
 use crate::tree;
 
-/// What was found.
+/// Result of a discovery.
 #[derive(Debug)]
-pub struct Found {
-    /// The grid: as many sites as there are, their hosts in the order given.
+pub struct Discovery {
+    /// Grid of the sites found, their hosts in the order given.
     pub grid: Grid,
-    /// Its hosts, in the order given.
+    /// Hosts in the order given.
     hosts: Vec<String>,
-    /// For each pair of hosts, by their places in that order, the lower first: the round trip in microseconds,
-    /// if either of them could connect to the other.
+    /// Round trip in microseconds for each pair of hosts, by their indices, the lower first; none if neither
+    /// could connect.
     round_trips: Vec<(usize, usize, Option<u64>)>,
-    /// Round trips up to this many microseconds are within a site.
+    /// Longest round trip within a site, in microseconds.
     pub near_us: u64,
 }
 
-/// What agents are asked to do for a measurement.
+/// Request to an agent to measure a round trip.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Probe {
     pub addresses: Vec<SocketAddr>,
     pub token: Token,
 }
 
-impl Found {
-    /// Starts agents on the hosts of this command line, those of `mpiexec -hosts`, `-hostfile`, `-launcher` and
-    /// `-launcher-exec` without a program, and measures between them.
+impl Discovery {
+    /// Starts agents on the hosts of this command line and measures between them. The options are those of
+    /// `mpiexec -hosts`, `-hostfile`, `-launcher` and `-launcher-exec`, without a program.
     ///
     /// # Errors
-    /// When the command line is wrong, or there is a host without an agent; one line that says what to do.
+    /// Fails if the command line is wrong or a host has no agent; one line says what to do.
     pub fn between(options: &Options) -> Result<Self, String> {
         let hosts: Vec<&str> = options.hosts.iter().map(|(host, _)| host.as_str()).collect();
         if !(2..=HOSTS_MAX).contains(&hosts.len()) {
@@ -68,8 +68,8 @@ impl Found {
     }
 }
 
-impl Found {
-    /// The round trips between the hosts of two sites of the grid, or within one.
+impl Discovery {
+    /// Returns the round trips between the hosts of two sites of the grid, or within one.
     pub fn between_sites(&self, one: &Site, other: &Site) -> Vec<Option<u64>> {
         let is_of = |host: usize, site: &Site| {
             site.hosts.iter().any(|known| known.name == self.hosts[host])
@@ -81,7 +81,7 @@ impl Found {
     }
 }
 
-/// Agents that were started to measure.
+/// Agents started to measure.
 struct Agents {
     nodes: Vec<Node>,
     reports: Receiver<(usize, Report)>,
@@ -91,12 +91,12 @@ struct Agents {
 impl Agents {
     fn start(options: &Options) -> Result<Self, String> {
         let patience_s = settings::CONNECT_TIMEOUT.number().map_err(|error| error.to_string())?;
-        let here = surroundings(options, patience_s)?;
+        let here = launch_context(options, patience_s)?;
         let (sender, reports) = mpsc::sync_channel(REPORTS_MAX);
         let mut agents = Self { nodes: Vec::new(), reports, patience_s };
         for (index, branch) in tree::bare(options, &here).iter().enumerate() {
             let sender = sender.clone();
-            // Who waits for it may have given up.
+            // The receiver may have given up.
             let report = move |report| sender.send((index, report)).is_ok();
             match Node::start(branch, report) {
                 Ok(node) => agents.nodes.push(node),
@@ -109,17 +109,17 @@ impl Agents {
         Ok(agents)
     }
 
-    /// The round trip of each pair of hosts.
+    /// Returns the round trip of each pair of hosts.
     fn measure(&mut self) -> Result<Vec<(usize, usize, Option<u64>)>, String> {
         let count = self.nodes.len();
-        self.await_all(Kind::Hello)?;
+        self.await_all(MessageKind::Hello)?;
         let mut tokens = Vec::new();
         for node in &self.nodes {
             let token: Token = random()?;
-            node.send(Message::new(Kind::Listen, 0, token));
+            node.send(Message::new(MessageKind::Listen, 0, token));
             tokens.push(token);
         }
-        let addresses = self.await_all(Kind::Listening)?;
+        let addresses = self.await_all(MessageKind::Listening)?;
         let mut probes = Vec::new();
         for (host, (addresses, token)) in addresses.iter().zip(tokens).enumerate() {
             let addresses = serde_json::from_slice::<Result<Vec<SocketAddr>, String>>(addresses);
@@ -132,10 +132,10 @@ impl Agents {
         let mut found = Vec::new();
         for round in rounds(count) {
             let mut times = self.probe(&round, &probes)?;
-            // Whom one cannot connect to may be able to connect to it.
+            // A host that cannot be reached may be able to connect itself.
             let missed = (0..round.len()).filter(|&at| times[at].is_none()).collect::<Vec<_>>();
-            let turned: Vec<_> = missed.iter().map(|&at| (round[at].1, round[at].0)).collect();
-            for (at, time) in missed.into_iter().zip(self.probe(&turned, &probes)?) {
+            let reversed: Vec<_> = missed.iter().map(|&at| (round[at].1, round[at].0)).collect();
+            for (at, time) in missed.into_iter().zip(self.probe(&reversed, &probes)?) {
                 times[at] = time;
             }
             let pairs = round.into_iter().zip(times);
@@ -145,7 +145,7 @@ impl Agents {
         Ok(found)
     }
 
-    /// Round trips of pairs that have no host in common, at the same time.
+    /// Measures pairs without a common host at the same time.
     fn probe(
         &mut self,
         pairs: &[(usize, usize)],
@@ -153,32 +153,32 @@ impl Agents {
     ) -> Result<Vec<Option<u64>>, String> {
         for &(from, to) in pairs {
             let body = serde_json::to_vec(&probes[to]).map_err(|error| error.to_string())?;
-            self.nodes[from].send(Message::new(Kind::Probe, 0, body));
+            self.nodes[from].send(Message::new(MessageKind::Probe, 0, body));
         }
         let from: Vec<usize> = pairs.iter().map(|(from, _)| *from).collect();
-        let answers = self.await_from(&from, Kind::Probed)?;
+        let answers = self.await_from(&from, MessageKind::Probed)?;
         Ok(answers.iter().map(|body| serde_json::from_slice(body).unwrap_or(None)).collect())
     }
 
-    fn await_all(&mut self, kind: Kind) -> Result<Vec<Vec<u8>>, String> {
+    fn await_all(&mut self, kind: MessageKind) -> Result<Vec<Vec<u8>>, String> {
         let all: Vec<usize> = (0..self.nodes.len()).collect();
         self.await_from(&all, kind)
     }
 
-    /// The bodies of a message from each of these agents.
-    fn await_from(&mut self, from: &[usize], kind: Kind) -> Result<Vec<Vec<u8>>, String> {
+    /// Waits for a message of this kind from each of these agents and returns the bodies.
+    fn await_from(&mut self, from: &[usize], kind: MessageKind) -> Result<Vec<Vec<u8>>, String> {
         let mut bodies: Vec<Option<Vec<u8>>> = vec![None; from.len()];
         let deadline = Instant::now() + Duration::from_secs(self.patience_s);
         while let Some(missing) = bodies.iter().position(Option::is_none) {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok((index, report)) = self.reports.recv_timeout(left) else {
-                return Err(self.nodes[from[missing]].silence(self.patience_s));
+                return Err(self.nodes[from[missing]].silence_text(self.patience_s));
             };
             let node = &mut self.nodes[index];
             match report {
                 Report::Message(message) => {
-                    if message.kind == Kind::Hello {
-                        node.greet(&message.body)?;
+                    if message.kind == MessageKind::Hello {
+                        node.handle_hello(&message.body)?;
                     }
                     if let Some(at) = from.iter().position(|one| *one == index)
                         && message.kind == kind
@@ -186,8 +186,8 @@ impl Agents {
                         bodies[at] = Some(message.body);
                     }
                 }
-                Report::Closed => return Err(node.obituary()),
-                Report::Strange(said) => return Err(node.stranger(&said)),
+                Report::Closed => return Err(node.loss_text()),
+                Report::Foreign(said) => return Err(node.stranger_text(&said)),
             }
         }
         Ok(bodies.into_iter().flatten().collect())
@@ -200,10 +200,10 @@ impl Agents {
 }
 
 impl Options {
-    /// Options that name hosts and how they are reached, without a program.
+    /// Returns options that name hosts and their launcher, without a program.
     ///
     /// # Errors
-    /// As [`Options::parse`].
+    /// Returns the errors of [`Options::parse`].
     pub fn of_hosts(hosts: &str, launcher_exec: Option<&str>) -> Result<Self, UsageError> {
         let mut words: Vec<std::ffi::OsString> = vec!["-hosts".into(), hosts.into()];
         if let Some(command) = launcher_exec {
@@ -217,8 +217,8 @@ impl Options {
     }
 }
 
-/// All pairs of so many hosts, in rounds in which each host is in one pair at most: everybody moves on by a
-/// place at a round table but the first.
+/// Returns all pairs of `count` hosts, in rounds in which each host is in at most one pair (round-robin
+/// tournament, circle method).
 fn rounds(count: usize) -> impl Iterator<Item = Vec<(usize, usize)>> {
     let seats = count + count % 2;
     (0..seats.saturating_sub(1)).map(move |round| {
@@ -231,10 +231,10 @@ fn rounds(count: usize) -> impl Iterator<Item = Vec<(usize, usize)>> {
     })
 }
 
-/// Up to which round trip hosts are of one site: where the widest gap between round trips begins, of those that
-/// end beyond what a network within a site takes. Without such a gap all are.
+/// Returns the longest round trip within a site: the lower end of the widest gap between sorted round trips.
+/// Only gaps that end above [`SITE_US`] count. Without such a gap, all hosts form one site.
 fn near_us(times: impl Iterator<Item = u64>) -> u64 {
-    // As if two hosts of a site had been among them.
+    // Adds the round trip of two hosts of a site.
     let mut times: Vec<u64> = times.map(|time| time.max(SITE_US)).chain([SITE_US]).collect();
     times.sort_unstable();
     let gaps = times.windows(2).map(|pair| (pair[1] as f64 / pair[0] as f64, pair[0]));
@@ -249,13 +249,13 @@ fn near_us(times: impl Iterator<Item = u64>) -> u64 {
     }
 }
 
-/// The site of each host: those that are near each other, and near those.
+/// Returns the site of each host: the transitive closure of short round trips.
 fn group(count: usize, round_trips: &[(usize, usize, Option<u64>)], near_us: u64) -> Vec<usize> {
     let mut first: Vec<usize> = (0..count).collect();
     for &(one, other, time) in round_trips {
         if time.is_some_and(|time| time <= near_us) {
-            let (kept, gone) = (first[one].min(first[other]), first[one].max(first[other]));
-            first.iter_mut().filter(|it| **it == gone).for_each(|it| *it = kept);
+            let (lower, upper) = (first[one].min(first[other]), first[one].max(first[other]));
+            first.iter_mut().filter(|it| **it == upper).for_each(|it| *it = lower);
         }
     }
     let mut leaders: Vec<usize> = Vec::new();
@@ -269,20 +269,20 @@ fn group(count: usize, round_trips: &[(usize, usize, Option<u64>)], near_us: u64
     first.into_iter().map(site).collect()
 }
 
-/// What a round trip within a site may take: half a millisecond, in busy virtual machines too.
+/// Longest usual round trip within a site: half a millisecond, also in busy virtual machines.
 const SITE_US: u64 = 500;
-/// Round trips of which one is so many times the other are of two kinds.
+/// Least ratio between round trips within and between sites.
 const GAP_MIN: f64 = 2.0;
-/// Hosts between which is measured.
+/// Maximum number of hosts.
 const HOSTS_MAX: usize = 64;
-/// Reports that wait.
+/// Maximum number of waiting reports.
 const REPORTS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The sites of hosts whose round trips these are, the pairs in the order (0,1), (0,2), … (1,2), ….
+    /// Returns the sites for these round trips, in the order of pairs (0,1), (0,2), … (1,2), ….
     fn sites(count: usize, times: &[u64]) -> Vec<usize> {
         let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other)));
         let all: Vec<_> = pairs
@@ -305,14 +305,14 @@ mod tests {
         assert_eq!(sites(2, &[5_000]), [0, 1]);
         // Interleaved, and one host alone.
         assert_eq!(sites(4, &[20_000, 70, 21_000, 20_500, 19_000, 20_700]), [0, 1, 0, 2]);
-        // The wider of two gaps parts continents.
+        // The wider of two gaps separates continents.
         assert_eq!(sites(3, &[2_000, 150_000, 152_000]), [0, 0, 1]);
-        // A host that nobody reaches is a site of its own.
+        // An unreachable host is a site of its own.
         assert_eq!(sites(3, &[50, 0, 0]), [0, 0, 1]);
     }
 
     #[test]
-    fn each_pair_meets_once_and_nobody_is_in_two_at_a_time() {
+    fn each_pair_occurs_once_and_no_host_twice_in_a_round() {
         for count in 2..12 {
             let mut met = Vec::new();
             for round in rounds(count) {

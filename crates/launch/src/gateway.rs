@@ -1,4 +1,4 @@
-//! The gateways beside an agent: started for the job, and again when they end, or are not heard of any more.
+//! Gateways of an agent's host: started for the job, and restarted if they end or hang.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -7,57 +7,57 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::agent::{Out, tell};
-use crate::channel::{GatewayStart, Kind, Lost, Message, Serving};
+use crate::agent::{Out, send};
+use crate::channel::{GatewayStart, Lost, Message, MessageKind, Serving};
 use crate::system;
 
-/// A gateway that a thread of this agent looks after.
+/// A gateway process that a thread of this agent supervises.
 #[derive(Debug, Default)]
-pub(crate) struct Tended {
-    state: Mutex<State>,
+pub(crate) struct GatewayProcess {
+    state: Mutex<ProcessState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// While this is open, the gateway serves.
+struct ProcessState {
+    /// Standard input of the gateway, which serves while it is open.
     input: Option<ChildStdin>,
     is_running: bool,
-    /// The job is over.
+    /// True if the job is over.
     is_over: bool,
 }
 
-/// Starts a gateway, and looks after it for as long as this agent lives.
-pub(crate) fn start(gateway: &GatewayStart, out: &Out) -> Arc<Tended> {
-    let tended = Arc::new(Tended::default());
-    let (theirs, out_of_thread, own) = (gateway.clone(), out.clone(), Arc::clone(&tended));
-    if let Err(error) = system::start_thread(move || tend(&theirs, &own, &out_of_thread)) {
+/// Starts a gateway, and supervises it for as long as this agent lives.
+pub(crate) fn start(gateway: &GatewayStart, out: &Out) -> Arc<GatewayProcess> {
+    let process = Arc::new(GatewayProcess::default());
+    let (theirs, out_of_thread, own) = (gateway.clone(), out.clone(), Arc::clone(&process));
+    if let Err(error) = system::start_thread(move || supervise(&theirs, &own, &out_of_thread)) {
         lose(gateway, &format!("cannot have a thread: {error}"), out);
     }
-    tended
+    process
 }
 
-/// Has gateways end, which keep what they have learned, and waits for that, but not for long.
-pub(crate) fn end(all: &[Arc<Tended>]) {
+/// Ends gateways, which store what they have learned, and waits for them briefly.
+pub(crate) fn end(all: &[Arc<GatewayProcess>]) {
     for one in all {
         let mut state = one.state();
         (state.is_over, state.input) = (true, None);
     }
-    let until = Instant::now() + FAREWELL;
+    let until = Instant::now() + END_TIMEOUT;
     for one in all {
         let left = until.saturating_duration_since(Instant::now());
         let ended = one.changed.wait_timeout_while(one.state(), left, |state| state.is_running);
-        // One that has not ended by now is ended.
+        // A gateway that has not ended by now is killed later.
         drop(ended);
     }
 }
 
-impl Tended {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl GatewayProcess {
+    fn state(&self) -> MutexGuard<'_, ProcessState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It serves as long as its input is open, which ends with the job.
+    /// Keeps the gateway's input open until the job ends.
     fn note_serving(&self, input: Option<ChildStdin>) {
         let mut state = self.state();
         state.input = input.filter(|_| !state.is_over);
@@ -69,18 +69,18 @@ impl Tended {
     }
 }
 
-fn tend(gateway: &GatewayStart, tended: &Tended, out: &Out) {
-    // What it has got once it listens at again.
-    let mut got = Vec::new();
+fn supervise(gateway: &GatewayStart, process: &GatewayProcess, out: &Out) {
+    // Actual addresses, which a restarted gateway listens at again.
+    let mut addresses = Vec::new();
     for _ in 0..STARTS_MAX {
-        tended.note_running(true);
-        let served = serve(gateway, tended, &mut got, out);
-        tended.note_running(false);
-        if tended.state().is_over {
+        process.note_running(true);
+        let served = serve(gateway, process, &mut addresses, out);
+        process.note_running(false);
+        if process.state().is_over {
             return;
         }
         let reason = served.unwrap_or_else(|error| format!("cannot be started: {error}"));
-        if got.is_empty() {
+        if addresses.is_empty() {
             return lose(gateway, &reason, out);
         }
         tell!("canele-agent: {} {reason}; starting it again", gateway.name);
@@ -89,46 +89,48 @@ fn tend(gateway: &GatewayStart, tended: &Tended, out: &Out) {
     tell!("canele-agent: {} ended {STARTS_MAX} times, and is left alone", gateway.name);
 }
 
-/// A gateway's life; how it ended. Where it listens is told when it first does.
+/// Runs a gateway and returns how it ended. Reports its addresses when it first listens.
 fn serve(
     gateway: &GatewayStart,
-    tended: &Tended,
-    got: &mut Vec<SocketAddr>,
+    process: &GatewayProcess,
+    addresses: &mut Vec<SocketAddr>,
     out: &Out,
 ) -> io::Result<String> {
     let program = std::env::current_exe()?.with_file_name("canele-gateway");
     let mut command = Command::new(&program);
-    let again: Vec<String> = got.iter().map(SocketAddr::to_string).collect();
-    let listen = if got.is_empty() { &gateway.listen } else { &again };
+    let again: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    let listen = if addresses.is_empty() { &gateway.listen } else { &again };
     command.args(["--until-eof", "--beat"]).args(&gateway.arguments);
-    command.args(listen.iter().flat_map(|door| ["--listen", door]));
+    command.args(listen.iter().flat_map(|address| ["--listen", address]));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     system::own_group(&mut command);
-    let named = |error: io::Error| io::Error::other(format!("{}: {error}", program.display()));
-    let mut process = command.spawn().map_err(named)?;
-    // It ends when this does, however this agent ends.
-    let mut input = process.stdin.take();
-    let mut output = process.stdout.take().map(BufReader::new);
-    let addresses = greet(input.as_mut(), output.as_mut(), gateway);
-    tended.note_serving(input);
-    if got.is_empty() && !addresses.is_empty() {
-        got.clone_from(&addresses);
-        let body = serde_json::to_vec(&Serving { number: gateway.number, addresses });
-        tell(out, &Message::new(Kind::Serving, 0, body.unwrap_or_default()));
+    let with_program =
+        |error: io::Error| io::Error::other(format!("{}: {error}", program.display()));
+    let mut child = command.spawn().map_err(with_program)?;
+    // The gateway ends with its input, however this agent ends.
+    let mut input = child.stdin.take();
+    let mut output = child.stdout.take().map(BufReader::new);
+    let reported = exchange_hello(input.as_mut(), output.as_mut(), gateway);
+    process.note_serving(input);
+    if addresses.is_empty() && !reported.is_empty() {
+        addresses.clone_from(&reported);
+        let body = serde_json::to_vec(&Serving { number: gateway.number, addresses: reported });
+        send(out, &Message::new(MessageKind::Serving, 0, body.unwrap_or_default()));
     }
-    let is_silent = output.is_some_and(|mut output| attend(&mut output));
+    let is_silent = output.is_some_and(|mut output| is_silent_until_end(&mut output));
     if is_silent {
-        // One that was stopped, or hangs, would keep what comes to it. That it has ended meanwhile is no error.
-        let _ = process.kill();
+        // A gateway that was stopped or hangs would keep its connections. It may have ended meanwhile, which
+        // is no error.
+        let _ = child.kill();
     }
-    let status = process.wait()?;
+    let status = child.wait()?;
     let reason = if is_silent { "has given no sign of life for some seconds" } else { "has ended" };
     Ok(format!("{reason} ({status})"))
 }
 
-/// Listens to a gateway until it ends, or gives no sign of life any more; whether that is so. Where the whole machine
-/// stands still all waits end at once, and only one of them counts.
-fn attend(output: &mut BufReader<ChildStdout>) -> bool {
+/// Reads a gateway's output until it ends or falls silent; true if it is silent. Intervals are counted one by
+/// one, because after a suspension of the whole machine all waits expire at once.
+fn is_silent_until_end(output: &mut BufReader<ChildStdout>) -> bool {
     let mut silent = 0;
     while silent < SILENT_MAX {
         match system::await_input(output.get_ref(), Some(BEAT)) {
@@ -146,15 +148,15 @@ fn attend(output: &mut BufReader<ChildStdout>) -> bool {
     true
 }
 
-/// Gives a gateway its pass, which stands on no command line; where it says that it listens, nothing unless
-/// that is all it was told to.
-fn greet(
+/// Sends a gateway its pass, which must not be on a command line. Returns its addresses, or nothing unless it
+/// listens at all of them.
+fn exchange_hello(
     input: Option<&mut ChildStdin>,
     output: Option<&mut BufReader<ChildStdout>>,
     gateway: &GatewayStart,
 ) -> Vec<SocketAddr> {
     let (Some(input), Some(output)) = (input, output) else { return Vec::new() };
-    // One that has ended at once says why, and how is told by its end.
+    // A gateway that has ended at once reports why itself, and its end is noticed later.
     let _ = writeln!(input, "{}", gateway.pass.0);
     let lines = output.take(LINES_MAX).lines().take(gateway.listen.len());
     let addresses = lines.map(|line| line.ok()?.parse().ok()).collect::<Option<Vec<_>>>();
@@ -164,17 +166,17 @@ fn greet(
 fn lose(gateway: &GatewayStart, reason: &str, out: &Out) {
     let lost = Lost { ranks: Vec::new(), text: format!("{} {reason}", gateway.name) };
     let body = serde_json::to_vec(&lost).unwrap_or_default();
-    tell(out, &Message::new(Kind::Lost, 0, body));
+    send(out, &Message::new(MessageKind::Lost, 0, body));
 }
 
-/// How often a gateway is started in a job.
+/// Maximum number of starts of a gateway in a job.
 const STARTS_MAX: u32 = 100;
-/// Between its end and the next start.
+/// Pause between its end and the next start.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long gateways may take to end.
-const FAREWELL: Duration = Duration::from_millis(300);
-/// A gateway gives a sign of life as often, and has hung when so many have not come.
+/// Time in which gateways must end.
+const END_TIMEOUT: Duration = Duration::from_millis(300);
+/// Interval of a gateway's signs of life, and the number of missing ones after which it has hung.
 const BEAT: Duration = Duration::from_secs(1);
 const SILENT_MAX: u32 = 5;
-/// What is read of where it listens, in bytes.
+/// Maximum number of bytes read for its addresses.
 const LINES_MAX: u64 = 4096;

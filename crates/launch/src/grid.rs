@@ -1,6 +1,7 @@
-//! The grid in a file: sites with their hosts, networks, and how agents are started there.
+//! The grid file: sites with their hosts, networks, and how agents are started there.
 //!
-//! `docs/user/grid-files.md` describes it. What is wrong in a file is told in one line, with file, line and key.
+//! `docs/user/grid-files.md` describes it. An error in a file is reported in one line, with file, line and
+//! key.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -15,44 +16,44 @@ use crate::options::{Launcher, RANKS_MAX};
 /// Sites and networks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Grid {
-    /// In the order in which ranks fill them.
+    /// Sites in the order in which ranks fill them.
     #[serde(rename = "site")]
     pub sites: Vec<Site>,
-    /// What the sites name.
+    /// Networks that the sites name.
     #[serde(rename = "network", skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Network>,
 }
 
-/// Hosts that are near each other, and are reached and equipped alike.
+/// A site: hosts that are near each other, reached and equipped alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Site {
-    /// What its ranks find in `CANELE_SITE`.
+    /// Name of the site, which its ranks find in `CANELE_SITE`.
     pub name: String,
-    /// `host` or `host:ranks`.
+    /// Hosts, `host` or `host:ranks`.
     #[serde(serialize_with = "as_words")]
     pub hosts: Vec<Host>,
-    /// How `mpiexec` starts the agent on the first host, if the file says.
+    /// Launcher with which `mpiexec` starts the agent on the first host, if the file names one.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_command")]
     pub launch: Option<Launcher>,
-    /// How that agent starts those of the other hosts, if the file says.
+    /// Launcher with which that agent starts the agents on the other hosts, if the file names one.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_command")]
     pub spread: Option<Launcher>,
-    /// The agent's path there.
+    /// Path of the agent there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Where ranks run.
+    /// Working directory of ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// Where programs are looked for first.
+    /// Directory where programs are looked for first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binaries: Option<String>,
-    /// The names of its networks.
+    /// Names of its networks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<String>,
     /// Variables for its ranks.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// What carries connections between its hosts and other sites.
+    /// Gateways that relay connections between its hosts and other sites.
     #[serde(rename = "gateway", skip_serializing_if = "Vec::is_empty")]
     pub gateways: Vec<Gateway>,
 }
@@ -60,34 +61,34 @@ pub struct Site {
 /// A gateway of a site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gateway {
-    /// The host that it runs on, one of the site's.
+    /// Host that it runs on, one of the site's.
     pub host: String,
-    /// Where the site's ranks call it.
-    #[serde(serialize_with = "write_door")]
+    /// Address at which the site's ranks call it.
+    #[serde(serialize_with = "write_address")]
     pub inside: ListenAddress,
-    /// Where others call it to reach the site's hosts, if these need it.
+    /// Address at which others call it to reach the site's hosts, if these need it.
     #[serde(serialize_with = "write_outside", skip_serializing_if = "Option::is_none")]
     pub outside: Option<ListenAddress>,
-    /// Where it listens; none are `inside` and `outside`.
-    #[serde(serialize_with = "write_doors", skip_serializing_if = "Vec::is_empty")]
+    /// Addresses at which it listens; if empty, `inside` and `outside`.
+    #[serde(serialize_with = "write_addresses", skip_serializing_if = "Vec::is_empty")]
     pub listen: Vec<ListenAddress>,
 }
 
-/// A host, and how many ranks it takes, if that is said.
+/// A host, and the number of ranks that it takes, if given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// What the launcher calls it.
+    /// Name of the host for the launcher.
     pub name: String,
-    /// Ranks.
+    /// Number of ranks.
     pub slots: Option<u32>,
 }
 
 /// A network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Network {
-    /// What sites call it.
+    /// Name of the network in sites.
     pub name: String,
-    /// Its addresses, `address/bits`.
+    /// Its subnets, `address/bits`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subnets: Vec<String>,
     /// Other networks that it is routed to, in both directions.
@@ -95,7 +96,7 @@ pub struct Network {
     pub reaches: Vec<String>,
 }
 
-/// What is wrong with a grid: one line with file, line and key.
+/// An error in a grid file: one line with file, line and key.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{0}")]
 pub struct GridError(String);
@@ -104,7 +105,7 @@ impl Grid {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, or something in it is wrong.
+    /// Fails if the file cannot be read or contains an error.
     pub fn read(path: &Path) -> Result<Self, GridError> {
         let name = path.display();
         match std::fs::read_to_string(path) {
@@ -113,10 +114,10 @@ impl Grid {
         }
     }
 
-    /// The grid that a text describes; errors call it `name`.
+    /// Parses a grid; errors call the text `name`.
     ///
     /// # Errors
-    /// When something in it is wrong.
+    /// Fails if the text contains an error.
     pub fn parse(text: &str, name: &str) -> Result<Self, GridError> {
         let source = Source { text, name };
         let file: File = toml::from_str(text).map_err(|error| source.refuse(&error))?;
@@ -131,13 +132,13 @@ impl Grid {
         Ok(grid)
     }
 
-    /// The text of a file that describes the grid.
+    /// Returns the text of a file that describes the grid.
     pub fn text(&self) -> String {
         // All keys are strings, and nothing is nested but tables at the end.
         toml::to_string(self).unwrap_or_default()
     }
 
-    /// What is wrong with the grid as a whole.
+    /// Checks the grid as a whole.
     fn check(&self) -> Result<(), String> {
         if self.sites.is_empty() {
             return Err("site: there is none: begin with [[site]], a name and hosts".into());
@@ -145,7 +146,7 @@ impl Grid {
         if self.sites.iter().flat_map(|site| &site.hosts).all(|host| host.slots == Some(0)) {
             return Err("hosts: none takes a rank: leave out `:0` of one at least".into());
         }
-        if let Some((one, other)) = self.apart() {
+        if let Some((one, other)) = self.unconnected_pair() {
             return Err(format!(
                 "networks: none leads from site `{one}` to site `{other}`: name one in common, say what \
                  reaches what, or give one of them a gateway with an address outside"
@@ -161,25 +162,25 @@ impl Grid {
         }
     }
 
-    /// Two sites between which no network leads, if there are any.
-    fn apart(&self) -> Option<(&str, &str)> {
+    /// Returns two sites without a network between them, if there are any.
+    fn unconnected_pair(&self) -> Option<(&str, &str)> {
         let meet = |one: &Site, other: &Site| {
             let is_open = |site: &Site| site.networks.is_empty();
-            let has_way = one.networks.iter().any(|own| {
+            let is_connected = one.networks.iter().any(|own| {
                 other.networks.iter().any(|theirs| own == theirs || self.is_routed(own, theirs))
             });
             let is_called =
                 |site: &Site| site.gateways.iter().any(|gateway| gateway.outside.is_some());
-            is_open(one) || is_open(other) || has_way || is_called(one) || is_called(other)
+            is_open(one) || is_open(other) || is_connected || is_called(one) || is_called(other)
         };
         let pairs = self.sites.iter().enumerate();
         let mut pairs =
             pairs.flat_map(|(at, one)| self.sites[at + 1..].iter().map(move |other| (one, other)));
-        let apart = pairs.find(|(one, other)| !meet(one, other));
-        apart.map(|(one, other)| (one.name.as_str(), other.name.as_str()))
+        let pair = pairs.find(|(one, other)| !meet(one, other));
+        pair.map(|(one, other)| (one.name.as_str(), other.name.as_str()))
     }
 
-    /// The subnets of a site's networks that no other site is on: where its gateways may connect to.
+    /// Returns the subnets of a site's networks that no other site is on. Its gateways may connect there.
     pub fn own_subnets(&self, site: &Site) -> Vec<&str> {
         let is_shared = |name: &String| {
             self.sites.iter().any(|other| other.name != site.name && other.networks.contains(name))
@@ -200,8 +201,8 @@ impl Grid {
 }
 
 impl Gateway {
-    /// Where it listens.
-    pub fn doors(&self) -> Vec<ListenAddress> {
+    /// Returns the addresses at which it listens.
+    pub fn listen_addresses(&self) -> Vec<ListenAddress> {
         if !self.listen.is_empty() {
             return self.listen.clone();
         }
@@ -209,12 +210,12 @@ impl Gateway {
         [&self.inside].into_iter().chain(outside).cloned().collect()
     }
 
-    /// Where ranks call it that has got these addresses for its doors, as `CANELE_GATEWAYS` has it.
-    pub(crate) fn told(&self, got: &[SocketAddr]) -> Option<String> {
-        let doors = self.doors();
-        let at = |door: &ListenAddress| {
-            let own = doors.iter().position(|own| own == door);
-            own.map_or(door.only(), |own| got.get(own).copied())
+    /// Returns the gateway's entry in `CANELE_GATEWAYS`, with the addresses `got` at which it now listens.
+    pub(crate) fn setting(&self, got: &[SocketAddr]) -> Option<String> {
+        let listen_addresses = self.listen_addresses();
+        let at = |address: &ListenAddress| {
+            let own = listen_addresses.iter().position(|own| own == address);
+            own.map_or(address.only(), |own| got.get(own).copied())
         };
         let inside = at(&self.inside)?;
         match &self.outside {
@@ -224,20 +225,23 @@ impl Gateway {
     }
 }
 
-fn write_door<S: Serializer>(door: &ListenAddress, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(door)
+fn write_address<S: Serializer>(address: &ListenAddress, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(address)
 }
 
-fn write_outside<S: Serializer>(door: &Option<ListenAddress>, to: S) -> Result<S::Ok, S::Error> {
-    door.as_ref().map_or_else(String::new, ListenAddress::to_string).serialize(to)
+fn write_outside<S: Serializer>(address: &Option<ListenAddress>, to: S) -> Result<S::Ok, S::Error> {
+    address.as_ref().map_or_else(String::new, ListenAddress::to_string).serialize(to)
 }
 
-fn write_doors<S: Serializer>(doors: &[ListenAddress], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(doors.iter().map(ListenAddress::to_string))
+fn write_addresses<S: Serializer>(
+    listen_addresses: &[ListenAddress],
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_seq(listen_addresses.iter().map(ListenAddress::to_string))
 }
 
 impl Launcher {
-    /// The launcher that a word or a command names.
+    /// Parses a launcher's name or command.
     pub(crate) fn named(text: &str) -> Option<Self> {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         match text.trim() {
@@ -249,13 +253,13 @@ impl Launcher {
         }
     }
 
-    /// The command that starts `agent` on `host`.
+    /// Returns the command that starts `agent` on `host`.
     pub(crate) fn command(&self, host: &str, agent: &str) -> Vec<String> {
         let words = match self {
             Self::Fork => return vec![agent.into()],
             Self::Command(words) => words,
         };
-        let agent = if self.has_shell() { for_a_shell(agent) } else { agent.into() };
+        let agent = if self.has_shell() { shell_quoted(agent) } else { agent.into() };
         let is_template = words.iter().any(|word| word.contains(HOST));
         let words = words.iter().map(|word| word.replace(HOST, host));
         let end = if is_template { vec![agent] } else { vec![host.into(), agent] };
@@ -263,7 +267,7 @@ impl Launcher {
     }
 }
 
-/// The file as it is written.
+/// The file before it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -312,7 +316,7 @@ struct NetworkEntry {
     reaches: Vec<Spanned<String>>,
 }
 
-/// The text, and what it is called.
+/// The text and its name.
 struct Source<'a> {
     text: &'a str,
     name: &'a str,
@@ -361,7 +365,7 @@ impl Source<'_> {
         })
     }
 
-    /// The hosts with the ranks that they take.
+    /// Parses the hosts with their numbers of ranks.
     fn hosts(&self, entry: &SiteEntry, before: &[Site]) -> Result<Vec<Host>, GridError> {
         let slots = entry.slots.as_ref();
         if let Some(slots) = slots.filter(|slots| !(1..=RANKS_MAX).contains(slots.get_ref())) {
@@ -453,7 +457,7 @@ impl Source<'_> {
         }
     }
 
-    /// A name that was not there before.
+    /// Parses a name that was not used before.
     fn name_of(
         &self,
         key: &str,
@@ -476,15 +480,15 @@ impl Source<'_> {
         if !hosts.iter().any(|host| host.name == *entry.host.get_ref()) {
             return Err(self.at("host", &entry.host, "is none of this site's hosts: add it there"));
         }
-        let door = |key: &str, text: &Spanned<String>| {
+        let address = |key: &str, text: &Spanned<String>| {
             let advice = "is no address with a port: write 10.77.1.10:7000, 10.77.1.10:7000-7009 or, for \
                           any port, 10.77.1.10";
             text.get_ref().parse().map_err(|_| self.at(key, text, advice))
         };
-        let outside = entry.outside.as_ref().map(|text| door("outside", text)).transpose()?;
-        let listen = entry.listen.iter().map(|text| door("listen", text));
+        let outside = entry.outside.as_ref().map(|text| address("outside", text)).transpose()?;
+        let listen = entry.listen.iter().map(|text| address("listen", text));
         let host = entry.host.get_ref().clone();
-        let inside = door("inside", &entry.inside)?;
+        let inside = address("inside", &entry.inside)?;
         let listen = listen.collect::<Result<_, _>>()?;
         let gateway = Gateway { host, inside, outside, listen };
         let outside = entry.outside.as_ref().map(|text| ("outside", text));
@@ -492,15 +496,15 @@ impl Source<'_> {
         for (key, text) in called.filter(|_| !gateway.listen.is_empty()) {
             let advice =
                 "leaves the port open: name one, for `listen` says nothing of this address";
-            let door = door(key, text)?;
-            if door.only().is_none() && !gateway.listen.contains(&door) {
+            let address = address(key, text)?;
+            if address.only().is_none() && !gateway.listen.contains(&address) {
                 return Err(self.at(key, text, advice));
             }
         }
         Ok(gateway)
     }
 
-    /// The values, if all of them may stand there.
+    /// Returns the values if all of them are allowed.
     fn all(
         &self,
         key: &str,
@@ -514,14 +518,14 @@ impl Source<'_> {
         }
     }
 
-    /// What is wrong with a value.
+    /// Returns the error about a value.
     fn at(&self, key: &str, value: &Spanned<impl std::fmt::Display>, advice: &str) -> GridError {
         let place = self.place(value.span().start);
         GridError(format!("{place}: {key}: `{}` {advice}", value.get_ref()))
     }
 
-    /// What the parser refuses. Its own words name unknown and missing keys, but not those whose value is of
-    /// another kind.
+    /// Returns an error of the parser. Its text names unknown and missing keys, but not keys with a value of
+    /// the wrong type.
     fn refuse(&self, error: &toml::de::Error) -> GridError {
         let said = error.message().lines().collect::<Vec<_>>().join(" ");
         let Some(start) = error.span().map(|span| span.start.min(self.text.len())) else {
@@ -569,23 +573,24 @@ fn as_command<S: serde::Serializer>(launcher: &Option<Launcher>, to: S) -> Resul
     }
 }
 
-/// A path as a remote shell reads it: in quotes where it would fall apart. Others stay, `~` and variables in them.
-fn for_a_shell(path: &str) -> String {
-    match path.contains(|letter: char| letter.is_whitespace() || FALL_APART.contains(letter)) {
+/// Quotes a path for a remote shell if it has special characters. Other paths stay as they are, with `~` and
+/// variables.
+fn shell_quoted(path: &str) -> String {
+    match path.contains(|letter: char| letter.is_whitespace() || SHELL_SPECIAL.contains(letter)) {
         true => format!("'{}'", path.replace('\'', "'\\''")),
         false => path.into(),
     }
 }
 
-/// What ends a word in a shell, or is none of its letters.
-const FALL_APART: &str = "'\"\\`();&|<>*?[]#!";
+/// Characters that are special to a shell.
+const SHELL_SPECIAL: &str = "'\"\\`();&|<>*?[]#!";
 
 const NO_NETWORK: &str = "is no [[network]] of this file: add it";
 
-/// Stands for the host in a launcher's command.
+/// Placeholder for the host in a launcher's command.
 const HOST: &str = "{host}";
 
-/// The longest name of a site or network.
+/// Longest name of a site or network.
 const NAME_MAX: usize = 64;
 
 #[cfg(test)]
@@ -611,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_documentation_is_what_it_says() {
+    fn the_example_of_the_documentation_is_parsed() {
         let grid = Grid::parse(example(), "grid.toml").unwrap();
         assert_eq!(
             grid.sites.iter().map(|site| site.name.as_str()).collect::<Vec<_>>(),
@@ -638,13 +643,13 @@ mod tests {
         assert!(keys.len() == 11, "{keys:?}");
         for key in keys {
             let line = format!("[[site]]\nname = \"a\"\nhosts = [\"h\"]\n{key} = 1.5\n");
-            let told = Grid::parse(&line, "g").unwrap_err().to_string();
-            assert!(!told.contains("unknown field"), "{told}");
+            let report = Grid::parse(&line, "g").unwrap_err().to_string();
+            assert!(!report.contains("unknown field"), "{report}");
         }
     }
 
     #[test]
-    fn mistakes_are_told_in_a_line_with_its_number_and_its_key() {
+    fn errors_are_one_line_with_line_number_and_key() {
         let site = "[[site]]\nname = \"a\"\nhosts = [\"h\"]\n";
         let gateway = "[[site.gateway]]\n";
         for (text, expected) in [
@@ -712,14 +717,14 @@ mod tests {
             ),
             ("[[site]\n", "g:1: [[site]"),
         ] {
-            let told = Grid::parse(text, "g").unwrap_err().to_string();
-            assert!(told.contains(expected), "{text}\n{told}\n{expected}");
-            assert_eq!(told.lines().count(), 1, "{told}");
+            let report = Grid::parse(text, "g").unwrap_err().to_string();
+            assert!(report.contains(expected), "{text}\n{report}\n{expected}");
+            assert_eq!(report.lines().count(), 1, "{report}");
         }
     }
 
     #[test]
-    fn sites_that_name_networks_have_to_meet() {
+    fn sites_with_networks_must_be_connected() {
         let grid = |more: &str, gateway: &str| {
             let text = format!(
                 "[[site]]\nname = \"a\"\nhosts = [\"h\"]\nnetworks = [\"n\"]\n{gateway}\n\
@@ -729,8 +734,8 @@ mod tests {
             );
             Grid::parse(&text, "g")
         };
-        let told = grid("", "").unwrap_err().to_string();
-        assert!(told.contains("none leads from site `a` to site `b`"), "{told}");
+        let report = grid("", "").unwrap_err().to_string();
+        assert!(report.contains("none leads from site `a` to site `b`"), "{report}");
         assert!(grid("reaches = [\"n\"]", "").is_ok());
         let inside = "[[site.gateway]]\nhost = \"h\"\ninside = \"10.1.0.1:7\"\n";
         assert!(grid("", inside).is_err());

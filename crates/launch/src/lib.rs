@@ -1,11 +1,12 @@
 //! `mpiexec` and its agents.
 //!
-//! `mpiexec` starts one agent per node, directly or through a launcher such as ssh, and speaks with it
-//! over the agent's standard streams. No port is opened anywhere, and the job's secret travels on no
-//! command line. On a grid it starts one agent per site, which starts those of the site's other hosts. The agent starts the node's ranks, passes their output, input, exits and PMI-1
-//! requests on, and ends everything it started when its channel closes, whatever the reason.
+//! `mpiexec` starts one agent per node, directly or through a launcher such as ssh, and speaks with it over
+//! the agent's standard streams. No port is opened, and the job's secret appears on no command line. On a
+//! grid it starts one agent per site, which starts the agents of the site's other hosts. The agent starts the
+//! node's ranks and forwards their output, input, exits and PMI-1 requests. It ends everything it started
+//! when its channel closes, for whatever reason.
 
-/// Tells the user something, if anybody still reads it: as `eprintln!`, which ends the process where nobody does.
+/// Prints a line on standard error, as `eprintln!`, but ignores that nobody may read it.
 macro_rules! tell {
     ($($words:tt)*) => {{
         use std::io::Write as _;
@@ -36,7 +37,7 @@ mod tree;
 
 pub use agent::agent_main;
 pub use binding::Binding;
-pub use discovery::Found;
+pub use discovery::Discovery;
 pub use grid::{Gateway, Grid, GridError, Host, Network, Site};
 pub use options::{Options, UsageError};
 pub use run::mpiexec_main;

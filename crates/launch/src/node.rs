@@ -1,4 +1,4 @@
-//! An agent, seen from above: how it is started, spoken with and ended, by `mpiexec` or another agent.
+//! An agent as its parent sees it: `mpiexec` or another agent starts it, speaks with it and ends it.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;
@@ -8,41 +8,41 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::agent::VERSION;
-use crate::channel::{Branch, Kind, Message};
+use crate::channel::{Branch, Message, MessageKind};
 use crate::options::Launcher;
 use crate::system;
 
-/// What comes from an agent.
+/// Reports of an agent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     Message(Message),
-    /// Its channel has closed.
+    /// The channel has closed.
     Closed,
-    /// What came over its channel was no agent's: its beginning.
-    Strange(String),
+    /// Something else than an agent has written to the channel: its beginning.
+    Foreign(String),
 }
 
 /// An agent, or the launcher that is to start it.
 pub(crate) struct Node {
     pub host: String,
-    /// Its ranks, with those of the agents below it.
+    /// Its ranks, with those of its child agents.
     pub ranks: Vec<u32>,
-    /// Whether the agent has said that it is there.
-    greeted: bool,
-    /// What started it.
+    /// True if the agent has answered.
+    answered: bool,
+    /// Command that started it.
     command: Vec<String>,
     process: Child,
-    /// To the thread that writes, so that a channel that is full blocks nobody else. What waits is
-    /// bounded by what agents ask for, and by one piece of input.
+    /// Channel to the writer thread, so that a full pipe blocks nobody else. Messages are bounded by the
+    /// agents' requests and by one piece of input.
     channel: Sender<Message>,
 }
 
 impl Node {
-    /// Starts the agent of a branch and tells it what to start. What it says goes to `report`, which says
-    /// whether anybody wants to hear more.
+    /// Starts the agent of a branch and sends it its start. Its reports go to `report`, which returns false
+    /// if nobody wants more.
     ///
     /// # Errors
-    /// When the launcher cannot be started; one line that names it.
+    /// Fails if the launcher cannot be started, with one line that names it.
     pub fn start(
         branch: &Branch,
         report: impl FnMut(Report) -> bool + Send + 'static,
@@ -64,7 +64,7 @@ impl Node {
         let (channel, messages) = mpsc::channel::<Message>();
         let writer = system::start_thread(move || {
             while let Ok(message) = messages.recv() {
-                // An agent that has gone is reported by its reader.
+                // The reader reports a lost agent.
                 if message.write(&mut stdin).is_err() {
                     return;
                 }
@@ -76,38 +76,38 @@ impl Node {
         let node = Self {
             host: host.clone(),
             ranks,
-            greeted: false,
+            answered: false,
             command: words.clone(),
             process,
             channel,
         };
         let body = serde_json::to_vec(start).map_err(|error| error.to_string())?;
-        node.send(Message::new(Kind::Start, 0, body));
+        node.send(Message::new(MessageKind::Start, 0, body));
         Ok(node)
     }
 
-    /// Sends a message; one for an agent that has gone is dropped.
+    /// Sends a message; it is dropped if the agent is gone.
     pub fn send(&self, message: Message) {
-        // An agent that has gone is reported by its reader.
+        // The reader reports a lost agent.
         let _ = self.channel.send(message);
     }
 
-    /// The way by which [`Node::send`] sends.
+    /// Returns the channel of [`Node::send`].
     pub fn channel(&self) -> Sender<Message> {
         self.channel.clone()
     }
 
-    /// Whether the agent has said that it is there.
-    pub fn is_greeted(&self) -> bool {
-        self.greeted
+    /// True if the agent has answered.
+    pub fn has_answered(&self) -> bool {
+        self.answered
     }
 
-    /// Takes note that the agent is there.
+    /// Notes the agent's first message.
     ///
     /// # Errors
-    /// When it is of another version; a line that says so.
-    pub fn greet(&mut self, version: &[u8]) -> Result<(), String> {
-        self.greeted = true;
+    /// Fails if it is of another version, with one line.
+    pub fn handle_hello(&mut self, version: &[u8]) -> Result<(), String> {
+        self.answered = true;
         match version == VERSION.as_bytes() {
             true => Ok(()),
             false => Err(format!(
@@ -118,66 +118,72 @@ impl Node {
         }
     }
 
-    /// Why an agent is gone whose channel has closed; ends what is left of it.
-    pub fn obituary(&mut self) -> String {
-        let status = self.fate();
-        let fate = status.map_or("its channel was closed".into(), |status| status.to_string());
-        let Self { host, ranks, greeted, command, .. } = self;
-        match greeted {
-            true => format!("the agent on host {host} with {} ranks is gone ({fate})", ranks.len()),
+    /// Returns the reason why the channel of an agent has closed, and ends the rest of it.
+    pub fn loss_text(&mut self) -> String {
+        let status = self.exit_status();
+        let exit_status =
+            status.map_or("its channel was closed".into(), |status| status.to_string());
+        let Self { host, ranks, answered, command, .. } = self;
+        match answered {
+            true => format!(
+                "the agent on host {host} with {} ranks is gone ({exit_status})",
+                ranks.len()
+            ),
             false => {
                 let advice = advice(command, status.and_then(|status| status.code()));
-                format!("the launcher could not start an agent on host {host} ({fate}){advice}")
+                format!(
+                    "the launcher could not start an agent on host {host} ({exit_status}){advice}"
+                )
             }
         }
     }
 
-    /// What is wrong where something else than an agent has answered; ends it.
-    pub fn stranger(&mut self, said: &str) -> String {
-        self.fate();
+    /// Returns the error text for something else than an agent that answered, and ends it.
+    pub fn stranger_text(&mut self, said: &str) -> String {
+        self.exit_status();
         let host = &self.host;
         format!(
             "on host {host} something else than an agent answered: `{said}` (do login scripts print there?)"
         )
     }
 
-    /// What is wrong where nobody has answered.
-    pub fn silence(&self, patience_s: u64) -> String {
+    /// Returns the error text if nobody has answered.
+    pub fn silence_text(&self, patience_s: u64) -> String {
         let (host, variable) = (&self.host, settings::CONNECT_TIMEOUT.variable());
         format!("no agent answered on host {host} within {patience_s} s ({variable})")
     }
 
-    /// How its process has ended; one that has not is ended, and has none.
-    fn fate(&mut self) -> Option<ExitStatus> {
-        let status = wait(&mut self.process, LAST_BREATH);
+    /// Waits for the process and returns its exit status. None if it had to be killed.
+    fn exit_status(&mut self) -> Option<ExitStatus> {
+        let status = wait(&mut self.process, EXIT_TIMEOUT);
         if status.is_none() {
             self.kill();
         }
         status
     }
 
-    /// Closes the channel, upon which the agent ends everything it has started.
+    /// Closes the channel. The agent then ends everything it has started.
     pub fn hang_up(&mut self) {
-        // The writer closes the agent's input when this end goes.
+        // The writer closes the agent's input when this sender is dropped.
         self.channel = mpsc::channel().0;
     }
 
-    /// Waits for the end of an agent whose channel was closed.
+    /// Waits for an agent whose channel was closed.
     pub fn close(&mut self) {
-        let patience = if self.greeted { FAREWELL } else { Duration::ZERO };
+        let patience = if self.answered { END_TIMEOUT } else { Duration::ZERO };
         if wait(&mut self.process, patience).is_none() {
             self.kill();
         }
     }
 
-    /// Ends the launcher; its agent, wherever it is, ends with its channel.
+    /// Kills the launcher; its agent ends with its channel.
     fn kill(&mut self) {
         system::signal_group(self.process.id(), libc::SIGKILL);
         let _ = self.process.wait();
     }
 }
 
-/// What to do about a launcher that has ended with this code before there was an agent.
+/// Returns advice about a launcher that ended with this code before an agent answered.
 fn advice(command: &[String], code: Option<i32>) -> String {
     let Some((agent, launcher)) = command.split_last() else { return String::new() };
     let is_ssh = Launcher::Command(launcher.to_vec()).has_shell();
@@ -205,47 +211,47 @@ fn wait(process: &mut Child, patience: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// Passes an agent's messages on until its channel closes.
-fn read_reports(mut reports: ChildStdout, mut tell: impl FnMut(Report) -> bool) {
+/// Forwards an agent's messages until its channel closes.
+fn read_reports(mut reports: ChildStdout, mut report: impl FnMut(Report) -> bool) {
     let mut first = [0];
     match reports.read(&mut first) {
-        Ok(1..) if first[0] == Kind::Hello as u8 => {}
+        Ok(1..) if first[0] == MessageKind::Hello as u8 => {}
         Ok(1..) => {
-            // One look: whoever talks there may never end.
-            let mut said = [0; STRANGE_MAX];
+            // A single read, because the output may never end.
+            let mut said = [0; FOREIGN_MAX];
             let count = reports.read(&mut said).unwrap_or(0);
             let said = [&first[..], &said[..count]].concat();
             let said = String::from_utf8_lossy(&said);
-            tell(Report::Strange(said.lines().next().unwrap_or("").to_owned()));
+            report(Report::Foreign(said.lines().next().unwrap_or("").to_owned()));
             return;
         }
         Ok(0) | Err(_) => {
-            tell(Report::Closed);
+            report(Report::Closed);
             return;
         }
     }
     let mut reports = (&first[..]).chain(reports);
     while let Ok(Some(message)) = Message::read(&mut reports) {
-        if !tell(Report::Message(message)) {
+        if !report(Report::Message(message)) {
             return;
         }
     }
-    tell(Report::Closed);
+    report(Report::Closed);
 }
 
-/// How long an agent may take to end what it has started.
-const FAREWELL: Duration = Duration::from_secs(3);
-/// How long an agent may take to end after its channel.
-const LAST_BREATH: Duration = Duration::from_millis(300);
-/// How much is read of what is no agent's.
-const STRANGE_MAX: usize = 200;
+/// Time an agent may take to end everything it has started.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time an agent may take to end after its channel.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(300);
+/// Bytes read of output that is not an agent's.
+const FOREIGN_MAX: usize = 200;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_launcher_that_fails_is_told_of_with_what_to_do() {
+    fn a_failed_launcher_is_reported_with_advice() {
         let said = |line: &str, code| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             advice(&words, Some(code))

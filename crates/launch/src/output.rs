@@ -1,4 +1,4 @@
-//! What the ranks say, shown line by line.
+//! Output of the ranks, printed line by line.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
@@ -10,76 +10,76 @@ pub(crate) enum Stream {
     Error,
 }
 
-/// The streams of all ranks. Whole lines are shown as they come; a line that was begun is kept until
-/// it ends, grows beyond [`LINE_MAX`], or is flushed.
+/// Output streams of all ranks. Whole lines are printed at once. An unfinished line waits until it ends,
+/// exceeds [`LINE_MAX`] or is flushed.
 #[derive(Debug)]
 pub(crate) struct Outputs {
     label: bool,
-    begun: HashMap<(u32, Stream), Line>,
-    /// Some of it could not be shown.
+    partial: HashMap<(u32, Stream), PartialLine>,
+    /// True if some output could not be printed.
     lost: bool,
-    /// Whoever read our standard output has gone.
+    /// True if nobody reads our standard output any more.
     unread: bool,
 }
 
-/// A line that has not ended.
+/// An unfinished line.
 #[derive(Debug, Default)]
-struct Line {
-    kept: Vec<u8>,
-    /// Its beginning was shown already.
-    shown: bool,
+struct PartialLine {
+    bytes: Vec<u8>,
+    /// True if its beginning was printed already.
+    is_printed: bool,
 }
 
 impl Outputs {
-    /// With `label`, every line begins with its rank.
+    /// Creates empty streams. With `label`, every line begins with its rank.
     pub fn new(label: bool) -> Self {
-        Self { label, begun: HashMap::new(), lost: false, unread: false }
+        Self { label, partial: HashMap::new(), lost: false, unread: false }
     }
 
-    /// Shows the whole lines among what a rank has said, and keeps the rest.
+    /// Prints the whole lines of a rank's output and keeps the rest.
     pub fn print(&mut self, rank: u32, stream: Stream, bytes: &[u8]) {
-        let text = self.take_in(rank, stream, bytes);
-        self.show(stream, &text);
+        let text = self.take_lines(rank, stream, bytes);
+        self.print_text(stream, &text);
     }
 
-    /// Shows lines that were begun, when nothing else comes: they may ask for an answer. Labelled
-    /// ones wait for their end, so that labels stand at the beginning of lines only.
+    /// Prints unfinished lines while no other output arrives, because they may be prompts. Labelled ones wait
+    /// for their end, so that labels begin lines only.
     pub fn flush_prompts(&mut self) {
         if !self.label {
             self.flush_all();
         }
     }
 
-    /// Shows all that is kept.
+    /// Prints all unfinished lines.
     pub fn flush_all(&mut self) {
-        let streams: Vec<(u32, Stream)> = self.begun.keys().copied().collect();
+        let streams: Vec<(u32, Stream)> = self.partial.keys().copied().collect();
         for (rank, stream) in streams {
             self.flush(rank, stream);
         }
     }
 
-    /// Shows what is kept of one stream.
+    /// Prints the unfinished line of one stream.
     pub fn flush(&mut self, rank: u32, stream: Stream) {
         let text = self.take_rest(rank, stream);
-        self.show(stream, &text);
+        self.print_text(stream, &text);
     }
 
-    /// Whether some of what was said could not be shown.
+    /// True if some output could not be printed.
     pub fn has_lost(&self) -> bool {
         self.lost
     }
 
-    /// Whether whoever read our standard output has gone.
+    /// True if nobody reads our standard output any more.
     pub fn is_unread(&self) -> bool {
         self.unread
     }
 
-    fn show(&mut self, stream: Stream, text: &[u8]) {
+    fn print_text(&mut self, stream: Stream, text: &[u8]) {
         match write(stream, text) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::BrokenPipe => match stream {
                 Stream::Output => self.unread = true,
-                // Messages are no result: the job goes on without.
+                // Messages are no result, so the job goes on without them.
                 Stream::Error => {}
             },
             Err(error) => {
@@ -90,27 +90,27 @@ impl Outputs {
         }
     }
 
-    fn take_in(&mut self, rank: u32, stream: Stream, bytes: &[u8]) -> Vec<u8> {
-        let line = self.begun.entry((rank, stream)).or_default();
-        line.kept.extend_from_slice(bytes);
-        let whole = match line.kept.iter().rposition(|byte| *byte == b'\n') {
+    fn take_lines(&mut self, rank: u32, stream: Stream, bytes: &[u8]) -> Vec<u8> {
+        let line = self.partial.entry((rank, stream)).or_default();
+        line.bytes.extend_from_slice(bytes);
+        let whole = match line.bytes.iter().rposition(|byte| *byte == b'\n') {
             Some(last) => last + 1,
-            None if line.kept.len() > LINE_MAX => line.kept.len(),
+            None if line.bytes.len() > LINE_MAX => line.bytes.len(),
             None => return Vec::new(),
         };
-        let lines: Vec<u8> = line.kept.drain(..whole).collect();
-        labelled(self.label.then_some(rank), &lines, &mut line.shown)
+        let lines: Vec<u8> = line.bytes.drain(..whole).collect();
+        labelled(self.label.then_some(rank), &lines, &mut line.is_printed)
     }
 
     fn take_rest(&mut self, rank: u32, stream: Stream) -> Vec<u8> {
-        let Some(line) = self.begun.get_mut(&(rank, stream)) else { return Vec::new() };
-        let rest = std::mem::take(&mut line.kept);
-        labelled(self.label.then_some(rank), &rest, &mut line.shown)
+        let Some(line) = self.partial.get_mut(&(rank, stream)) else { return Vec::new() };
+        let rest = std::mem::take(&mut line.bytes);
+        labelled(self.label.then_some(rank), &rest, &mut line.is_printed)
     }
 }
 
-/// The text with labels where lines begin; `inside` tells whether the text goes on with a line that
-/// was begun, and then whether it ends within one.
+/// Returns the text with labels at the beginning of lines. `inside` is true if the text begins within a line,
+/// and then if it ends within one.
 fn labelled(label: Option<u32>, text: &[u8], inside: &mut bool) -> Vec<u8> {
     let mut labelled = Vec::with_capacity(text.len() + 16);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -136,32 +136,32 @@ fn write(stream: Stream, text: &[u8]) -> std::io::Result<()> {
     }
 }
 
-/// Longer lines are shown in pieces.
+/// Length above which lines are printed in pieces.
 const LINE_MAX: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(outputs: &mut Outputs, rank: u32, text: &str) -> String {
-        String::from_utf8(outputs.take_in(rank, Stream::Output, text.as_bytes())).unwrap()
+    fn printed(outputs: &mut Outputs, rank: u32, text: &str) -> String {
+        String::from_utf8(outputs.take_lines(rank, Stream::Output, text.as_bytes())).unwrap()
     }
 
     #[test]
-    fn lines_come_whole_and_labelled_once() {
+    fn lines_are_printed_whole_and_labelled_once() {
         let mut outputs = Outputs::new(true);
-        assert_eq!(said(&mut outputs, 1, "a\nb"), "[1] a\n");
-        assert_eq!(said(&mut outputs, 2, "c\n"), "[2] c\n");
-        assert_eq!(said(&mut outputs, 1, "\nd\n"), "[1] b\n[1] d\n");
+        assert_eq!(printed(&mut outputs, 1, "a\nb"), "[1] a\n");
+        assert_eq!(printed(&mut outputs, 2, "c\n"), "[2] c\n");
+        assert_eq!(printed(&mut outputs, 1, "\nd\n"), "[1] b\n[1] d\n");
     }
 
     #[test]
-    fn a_long_line_comes_in_pieces_with_one_label() {
+    fn a_long_line_is_printed_in_pieces_with_one_label() {
         let mut outputs = Outputs::new(true);
         let piece = "x".repeat(LINE_MAX + 1);
-        assert_eq!(said(&mut outputs, 0, &piece), format!("[0] {piece}"));
-        assert_eq!(said(&mut outputs, 0, "end\nnext\n"), "end\n[0] next\n");
-        assert_eq!(said(&mut outputs, 0, "rest"), "");
+        assert_eq!(printed(&mut outputs, 0, &piece), format!("[0] {piece}"));
+        assert_eq!(printed(&mut outputs, 0, "end\nnext\n"), "end\n[0] next\n");
+        assert_eq!(printed(&mut outputs, 0, "rest"), "");
         assert_eq!(outputs.take_rest(0, Stream::Output), b"[0] rest");
     }
 
@@ -171,7 +171,7 @@ mod tests {
         let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
         let mut seen = Vec::new();
         for piece in bytes.chunks(777) {
-            seen.extend(outputs.take_in(3, Stream::Output, piece));
+            seen.extend(outputs.take_lines(3, Stream::Output, piece));
         }
         seen.extend(outputs.take_rest(3, Stream::Output));
         assert_eq!(seen, bytes);

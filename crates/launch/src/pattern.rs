@@ -4,26 +4,26 @@ use place::Graph;
 use place::traffic::{Counted, Kind, Sent};
 use serde::{Deserialize, Serialize};
 
-/// Who sent how much to whom, and where the ranks were.
+/// Traffic between the ranks of a job, and their hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Pattern {
     version: u32,
     /// Number of ranks.
     ranks: u32,
-    /// Where they ran.
-    hosts: Vec<Where>,
-    /// What they sent, by the phases of the job.
+    /// Hosts of the ranks.
+    hosts: Vec<HostRanks>,
+    /// Traffic by phases of the job.
     phases: Vec<Phase>,
 }
 
-/// A host with the ranks that it had.
+/// A host with its ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Where {
-    /// What the launcher calls it.
+pub(crate) struct HostRanks {
+    /// Name of the host for the launcher.
     pub host: String,
-    /// Hosts with equal numbers were found to be of one site.
+    /// Number of the site; hosts with equal numbers were found to be of one site.
     pub site: u32,
     /// Its ranks.
     pub ranks: Vec<u32>,
@@ -33,22 +33,22 @@ pub(crate) struct Where {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Phase {
-    /// What `MPI_Pcontrol` was called with last; 1 before.
+    /// Last level given to `MPI_Pcontrol`; 1 before.
     level: i32,
     kind: Kind,
-    rows: Vec<Row>,
+    rows: Vec<SentRow>,
 }
 
-/// What one rank sent in a phase.
+/// Traffic sent by one rank in a phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct SentRow {
     from: u32,
     /// Receiver, messages and bytes.
     to: Vec<(u32, u64, u64)>,
 }
 
-/// How much is sent where it is not for nothing.
+/// Traffic between hosts and sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Crossing {
     /// Bytes between sites.
@@ -57,35 +57,39 @@ pub(crate) struct Crossing {
     pub hosts_bytes: u64,
 }
 
-/// What is wrong with a file.
+/// Errors in a pattern file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PatternError {
-    /// It is another kind of file.
+    /// Another kind of file.
     #[error("is no recorded pattern ({0}): record it with mpiexec -record")]
     Foreign(String),
-    /// Another version wrote it.
+    /// File of another version.
     #[error("is of version {0}, understood is {VERSION}: record it again with mpiexec -record")]
     Version(u32),
-    /// It contradicts itself.
+    /// File that names ranks beyond their number.
     #[error("names rank {rank} of {ranks} ranks: record it again with mpiexec -record")]
     Stranger {
-        /// The rank that is not there.
+        /// Invalid rank.
         rank: u32,
-        /// How many there are.
+        /// Returns the number of ranks.
         ranks: u32,
     },
 }
 
 impl Pattern {
-    /// The pattern of a job, from what every rank has counted, and the host where it did.
+    /// Builds the pattern of a job from the counts of every rank and its host.
     pub fn of(counted: &[Counted], hosts: &[String]) -> Self {
-        let mut places: Vec<Where> = Vec::new();
+        let mut places: Vec<HostRanks> = Vec::new();
         let mut phases: Vec<Phase> = Vec::new();
         for (rank, (own, host)) in (0u32..).zip(counted.iter().zip(hosts)) {
             match places.iter_mut().find(|place| place.host == *host) {
                 Some(place) => place.ranks.push(rank),
                 None => {
-                    places.push(Where { host: host.clone(), site: own.site, ranks: vec![rank] });
+                    places.push(HostRanks {
+                        host: host.clone(),
+                        site: own.site,
+                        ranks: vec![rank],
+                    });
                 }
             }
             for &Sent { level, kind, to, messages, bytes } in &own.sent {
@@ -96,7 +100,7 @@ impl Pattern {
                 });
                 let rows = &mut phases[at].rows;
                 if rows.last().is_none_or(|row| row.from != rank) {
-                    rows.push(Row { from: rank, to: Vec::new() });
+                    rows.push(SentRow { from: rank, to: Vec::new() });
                 }
                 let row = rows.last_mut().map(|row| &mut row.to);
                 row.into_iter().for_each(|row| row.push((to, messages, bytes)));
@@ -106,13 +110,13 @@ impl Pattern {
         Self { version: VERSION, ranks: counted.len() as u32, hosts: places, phases }
     }
 
-    /// The pattern in the text of a file.
+    /// Parses the text of a pattern file.
     ///
     /// # Errors
-    /// When it is none.
+    /// Fails if the text is no pattern.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let foreign = |error: serde_json::Error| PatternError::Foreign(error.to_string());
-        let Stamp { version } = serde_json::from_str(text).map_err(foreign)?;
+        let VersionField { version } = serde_json::from_str(text).map_err(foreign)?;
         if version != VERSION {
             return Err(PatternError::Version(version));
         }
@@ -120,14 +124,14 @@ impl Pattern {
         let rows = pattern.phases.iter().flat_map(|phase| &phase.rows);
         let senders_and_receivers =
             rows.flat_map(|row| row.to.iter().map(|to| to.0).chain([row.from]));
-        let seated = pattern.hosts.iter().flat_map(|place| place.ranks.iter().copied());
-        match senders_and_receivers.chain(seated).find(|rank| *rank >= pattern.ranks) {
+        let placed = pattern.hosts.iter().flat_map(|place| place.ranks.iter().copied());
+        match senders_and_receivers.chain(placed).find(|rank| *rank >= pattern.ranks) {
             Some(rank) => Err(PatternError::Stranger { rank, ranks: pattern.ranks }),
             None => Ok(pattern),
         }
     }
 
-    /// The text of a file: a line for every row.
+    /// Returns the text of a pattern file, with a line for every row.
     pub fn text(&self) -> String {
         let list = |lines: Vec<String>| match lines.is_empty() {
             true => "[]".to_owned(),
@@ -151,21 +155,21 @@ impl Pattern {
         self.ranks
     }
 
-    /// Where the ranks were.
-    pub fn hosts(&self) -> &[Where] {
+    /// Returns the hosts with their ranks.
+    pub fn hosts(&self) -> &[HostRanks] {
         &self.hosts
     }
 
-    /// Who exchanges how much with whom, as far as it does not follow from where the ranks are. A message
-    /// counts as much as a packet, and its bytes.
+    /// Returns the communication graph, without traffic that follows from the placement. A message counts as
+    /// one packet plus its bytes.
     pub fn graph(&self) -> Graph {
-        let told = self.sent().map(|(from, (to, messages, bytes))| {
+        let traffic = self.sent().map(|(from, (to, messages, bytes))| {
             (from, to, messages.saturating_mul(PACKET_BYTES).saturating_add(bytes))
         });
-        Graph::new(self.ranks, told)
+        Graph::new(self.ranks, traffic)
     }
 
-    /// What crosses hosts and sites when the ranks are on these hosts, which are of these sites.
+    /// Returns the traffic between hosts and sites for ranks on these hosts of these sites.
     pub fn crossing(&self, homes: &[u32], sites: &[u32]) -> Crossing {
         let mut crossing = Crossing::default();
         for (from, (to, _, bytes)) in self.sent() {
@@ -189,22 +193,22 @@ impl Pattern {
     }
 }
 
-/// What every version of the file has.
+/// Field that every version of the file has.
 #[derive(Deserialize)]
-struct Stamp {
+struct VersionField {
     version: u32,
 }
 
-/// The text of numbers, strings and lists of such.
+/// Returns the JSON text of numbers, strings and lists of such.
 fn json(value: &impl Serialize) -> String {
-    // These always have one.
+    // They always serialize.
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Of the file.
+/// Version of the file format.
 const VERSION: u32 = 1;
 
-/// What TCP carries in a packet over Ethernet.
+/// Bytes of TCP payload in an Ethernet packet.
 const PACKET_BYTES: u64 = 1448;
 
 #[cfg(test)]
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_was_counted() {
+    fn a_file_contains_the_counts() {
         let pattern = three();
         let text = pattern.text();
         assert_eq!(Pattern::parse(&text).unwrap(), pattern);
@@ -245,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn collectives_of_all_ranks_pull_nobody() {
+    fn collectives_of_all_ranks_have_no_weight() {
         let graph = three().graph();
         assert_eq!(graph.neighbours(0), [(1, 230 + 3 * PACKET_BYTES), (2, 8 + 2 * PACKET_BYTES)]);
         let crossing = |homes: &[u32], sites: &[u32]| {
@@ -258,20 +262,21 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_in_a_line() {
-        let told = |text: &str| {
-            let told = Pattern::parse(text).unwrap_err().to_string();
-            assert_eq!(told.lines().count(), 1, "{told}");
-            told
+    fn errors_are_one_line() {
+        let traffic = |text: &str| {
+            let traffic = Pattern::parse(text).unwrap_err().to_string();
+            assert_eq!(traffic.lines().count(), 1, "{traffic}");
+            traffic
         };
-        assert!(told("").starts_with("is no recorded pattern"));
-        assert!(told("[1, 2]").starts_with("is no recorded pattern"));
-        assert!(told("{\"version\":7,\"new\":1}").contains("is of version 7, understood is 1"));
+        assert!(traffic("").starts_with("is no recorded pattern"));
+        assert!(traffic("[1, 2]").starts_with("is no recorded pattern"));
+        assert!(traffic("{\"version\":7,\"new\":1}").contains("is of version 7, understood is 1"));
         let text = three().text();
-        assert!(told(&text[..text.len() / 2]).starts_with("is no recorded pattern"));
+        assert!(traffic(&text[..text.len() / 2]).starts_with("is no recorded pattern"));
         assert!(
-            told(&text.replace("\"ranks\":3", "\"ranks\":2")).contains("names rank 2 of 2 ranks")
+            traffic(&text.replace("\"ranks\":3", "\"ranks\":2"))
+                .contains("names rank 2 of 2 ranks")
         );
-        assert!(told(&text.replace("rows", "lines")).starts_with("is no recorded pattern"));
+        assert!(traffic(&text.replace("rows", "lines")).starts_with("is no recorded pattern"));
     }
 }

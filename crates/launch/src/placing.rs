@@ -1,4 +1,4 @@
-//! Which host each rank goes to, by traffic that was recorded (`-place`).
+//! Placement of ranks on hosts by recorded traffic (`-place`).
 
 use std::fs;
 use std::path::Path;
@@ -8,20 +8,20 @@ use place::Host;
 use crate::options::Options;
 use crate::pattern::{Crossing, Pattern};
 
-/// What was decided.
+/// Result of a placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placing {
-    /// The host of every rank, as an index into the hosts.
+    /// Host of every rank, as an index into the hosts.
     pub homes: Vec<usize>,
-    /// What it is predicted to change, in a line.
+    /// Summary of the predicted change, in one line.
     pub summary: String,
 }
 
 impl Placing {
-    /// The hosts for the ranks of a run, by the pattern in a file.
+    /// Places the ranks of a run by the pattern in a file.
     ///
     /// # Errors
-    /// When the file cannot be read, is no pattern or that of another number of ranks; a line that names it.
+    /// Fails if the file cannot be read or is no pattern of this number of ranks; one line names it.
     pub fn by_file(path: &Path, options: &Options) -> Result<Self, String> {
         let name = path.display();
         let text = fs::read_to_string(path)
@@ -35,13 +35,13 @@ impl Placing {
         Ok(Self::by(&pattern, options))
     }
 
-    /// The hosts for as many ranks as the pattern has.
+    /// Places the ranks of the pattern.
     fn by(pattern: &Pattern, options: &Options) -> Self {
         let before: Vec<u32> = options.placement().into_iter().map(|host| host as u32).collect();
         let sites = sites_of(options, pattern);
         let mut taken = vec![0; sites.len()];
         before.iter().for_each(|&home| taken[home as usize] += 1);
-        // Where there are fewer slots than ranks, hosts take as many as they would.
+        // If there are fewer slots than ranks, hosts take as many ranks as without a pattern.
         let host = |(index, (&site, &taken)): (usize, (&u32, &u32))| Host {
             site,
             slots: options.slots(index).max(taken),
@@ -54,15 +54,15 @@ impl Placing {
             pattern.ranks(),
             hosts.len(),
             sites.iter().max().map_or(0, |last| last + 1),
-            told(now),
-            told(then),
+            crossing_text(now),
+            crossing_text(then),
         );
         Self { homes: homes.into_iter().map(|home| home as usize).collect(), summary }
     }
 }
 
-/// The site of every host, by dense numbers. Without a grid it is what was found when the pattern was recorded;
-/// hosts that were not there are of one site together.
+/// Returns the site of every host, as dense numbers. Without a grid, the pattern has recorded the sites;
+/// hosts unknown to it form one site together.
 fn sites_of(options: &Options, pattern: &Pattern) -> Vec<u32> {
     let Some(grid) = &options.grid else {
         let mut known: Vec<Option<u32>> = Vec::new();
@@ -80,7 +80,7 @@ fn sites_of(options: &Options, pattern: &Pattern) -> Vec<u32> {
     sites.flat_map(|(number, site)| vec![number; site.hosts.len()]).collect()
 }
 
-fn told(crossing: Crossing) -> String {
+fn crossing_text(crossing: Crossing) -> String {
     let Crossing { sites_bytes, hosts_bytes } = crossing;
     format!("{sites_bytes} bytes between sites and {hosts_bytes} between hosts of a site")
 }
@@ -103,7 +103,8 @@ mod tests {
         }
     }
 
-    /// Even ranks exchange with even ones, odd ones with odd ones, in a ring; recorded where these ran.
+    /// Returns a pattern in which even ranks exchange in a ring, and odd ranks in another, recorded on these
+    /// hosts.
     fn pattern(size: u32, hosts: &[(&str, u32)]) -> Pattern {
         let counted = |rank: u32| {
             let to = (rank + 2) % size;
@@ -117,27 +118,27 @@ mod tests {
     }
 
     #[test]
-    fn who_exchanges_something_is_on_one_host() {
+    fn ranks_that_exchange_data_share_a_host() {
         let placing = Placing::by(&pattern(8, &[("here", 0)]), &options("-n 8 -hosts a:4,b:4 x"));
         assert!((0..8).all(|rank| placing.homes[rank] == placing.homes[rank % 2]));
         assert_ne!(placing.homes[0], placing.homes[1]);
-        let told = "0 bytes between sites and 0 between hosts of a site instead of";
+        let expected = "0 bytes between sites and 0 between hosts of a site instead of";
         assert!(
             placing.summary.starts_with("8 ranks on 2 hosts of 1 sites: "),
             "{}",
             placing.summary
         );
-        assert!(placing.summary.contains(told), "{}", placing.summary);
+        assert!(placing.summary.contains(expected), "{}", placing.summary);
     }
 
     #[test]
-    fn sites_are_those_that_were_found_when_it_was_recorded() {
+    fn sites_are_those_of_the_recording() {
         let hosts = [("a", 0), ("b", 1), ("c", 0), ("d", 1)];
         let placing = Placing::by(&pattern(8, &hosts), &options("-n 8 -hosts a,b,c,d x"));
         let site = |rank: usize| hosts[placing.homes[rank]].1;
         assert!((0..8).all(|rank| site(rank) == site(rank % 2)));
-        let told = "0 bytes between sites and 400 between hosts";
-        assert!(placing.summary.contains(told), "{}", placing.summary);
+        let expected = "0 bytes between sites and 400 between hosts";
+        assert!(placing.summary.contains(expected), "{}", placing.summary);
         let strangers = sites_of(&options("-n 8 -hosts x,b,y,a m"), &pattern(8, &hosts));
         assert_eq!(strangers, [0, 1, 0, 2]);
     }

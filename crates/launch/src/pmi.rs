@@ -1,71 +1,71 @@
-//! The PMI-1 server: what ranks publish for each other, and where they meet.
+//! PMI-1 server: the key-value store of the ranks, and their barrier.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a request leads to.
+/// Action that a request requires.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// A line for the one who asked.
+pub(crate) enum PmiAction {
+    /// Send a line to the rank that asked.
     Line(String),
-    /// A line for every rank.
+    /// Send a line to every rank.
     Everyone(String),
-    /// Nothing yet.
-    Later,
-    /// None; but all agents are to know at once what they are [given](Server::take_fresh).
-    Given,
-    /// The job is to end with this code.
+    /// Send nothing yet.
+    Wait,
+    /// Send nothing to ranks, but the [new values](Server::take_new) to all agents at once.
+    Share,
+    /// End the job with this code.
     Abort(i32),
 }
 
-/// Texts by key.
+/// Values by key.
 pub(crate) type Values = HashMap<String, String>;
 
-/// What agents may answer without asking above.
+/// Values that agents may answer without the server.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Given {
-    /// What has been published.
+pub(crate) struct SharedValues {
+    /// Published values.
     values: Values,
     /// Answers that are the same for all ranks, by command.
     answers: Values,
 }
 
-/// What an agent does with a request.
+/// Reply of an agent to a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// It has the answer.
+pub(crate) enum AgentReply {
+    /// The agent has the answer.
     Known(String),
-    /// The server is told, and needs not be waited for.
+    /// The agent has the answer, and notifies the server without waiting for it.
     Noted(String),
     /// The server answers.
-    Above,
+    AskServer,
 }
 
 /// The state of a job's PMI.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// What ranks call the job; unlike that of any other, for libraries name their shared memory by it.
+    /// Name of the job, unique because libraries name their shared memory by it.
     name: String,
     size: u32,
     values: Values,
-    /// What agents have not been given yet.
-    fresh: Given,
+    /// Values not sent to agents yet.
+    new_values: SharedValues,
     waiting: Vec<bool>,
     initialized: Vec<bool>,
     finalized: Vec<bool>,
-    /// Which of the programs each rank runs.
+    /// Index of the program that each rank runs.
     programs: Vec<u32>,
 }
 
 impl Server {
     pub fn new(name: String, programs: Vec<u32>, values: Values) -> Self {
         let ranks = programs.len();
-        let fresh = Given { values: values.clone(), answers: Values::new() };
+        let new_values = SharedValues { values: values.clone(), answers: Values::new() };
         let mut server = Self {
             name,
             size: ranks as u32,
-            fresh,
+            new_values,
             values,
             waiting: vec![false; ranks],
             initialized: vec![false; ranks],
@@ -74,42 +74,42 @@ impl Server {
         };
         for command in ["get_maxes", "get_my_kvsname", "get_universe_size", "get_appnum"] {
             let is_for_all = server.programs.iter().all(|program| *program == 0);
-            if let Answer::Line(answer) = server.handle(0, &format!("cmd={command}"))
+            if let PmiAction::Line(answer) = server.handle(0, &format!("cmd={command}"))
                 && (command != "get_appnum" || is_for_all)
             {
-                server.fresh.answers.insert(command.into(), answer);
+                server.new_values.answers.insert(command.into(), answer);
             }
         }
         server
     }
 
-    /// Whether a rank has begun to be part of an MPI job and not ended it: its exit is then early.
+    /// True if a rank has called MPI_Init and not MPI_Finalize, so its exit is premature.
     pub fn is_open(&self, rank: u32) -> bool {
         let rank = rank as usize;
         self.initialized[rank] && !self.finalized[rank]
     }
 
-    /// What agents may answer from now on: before ranks begin, and when all have met.
-    pub fn take_fresh(&mut self) -> Given {
-        std::mem::take(&mut self.fresh)
+    /// Returns the values that agents may answer from now on: before ranks begin, and after each barrier.
+    pub fn take_new(&mut self) -> SharedValues {
+        std::mem::take(&mut self.new_values)
     }
 
-    /// What was published.
+    /// Returns a published value.
     pub fn value(&self, key: &str) -> Option<&str> {
         self.values.get(key).map(String::as_str)
     }
 
-    /// A rank that waits for the others.
+    /// Returns a rank that waits in the barrier.
     pub fn waiting(&self) -> Option<usize> {
         self.waiting.iter().position(|waiting| *waiting)
     }
 
-    /// Answers a line of `rank`, one of the job's.
-    pub fn handle(&mut self, rank: u32, line: &str) -> Answer {
+    /// Handles a line of `rank`, one of the job's.
+    pub fn handle(&mut self, rank: u32, line: &str) -> PmiAction {
         let words = words(line);
         let word = |key: &str| words.get(key).copied().unwrap_or("");
         let index = rank as usize;
-        Answer::Line(match word("cmd") {
+        PmiAction::Line(match word("cmd") {
             "init" => {
                 self.initialized[index] = true;
                 INITIALIZED.into()
@@ -126,12 +126,12 @@ impl Server {
                 None => NOT_FOUND.into(),
             },
             "barrier_in" => return self.barrier(index),
-            ENDED => return self.bury(rank),
+            ENDED => return self.handle_end(rank),
             "finalize" => {
                 self.finalized[index] = true;
                 "cmd=finalize_ack rc=0".into()
             }
-            "abort" => return Answer::Abort(word("exitcode").parse().unwrap_or(1)),
+            "abort" => return PmiAction::Abort(word("exitcode").parse().unwrap_or(1)),
             "spawn" => "cmd=spawn_result rc=-1 msg=spawn_is_not_supported".into(),
             "publish_name" => {
                 "cmd=publish_result rc=-1 msg=not_supported info=not_supported".into()
@@ -147,54 +147,55 @@ impl Server {
             return REFUSED.into();
         }
         self.values.insert(key.into(), value.into());
-        // What is for the launcher does not go to all agents.
+        // Values for the launcher do not go to all agents.
         if !boot::is_published_as(key, boot::TRAFFIC_KEY) {
-            self.fresh.values.insert(key.into(), value.into());
+            self.new_values.values.insert(key.into(), value.into());
         }
         PUT.into()
     }
 
-    /// A rank's process has ended, as its agent has seen.
-    fn bury(&mut self, rank: u32) -> Answer {
+    /// Notes that a rank's process has ended, as its agent has seen.
+    fn handle_end(&mut self, rank: u32) -> PmiAction {
         if !self.is_open(rank) {
-            return Answer::Later;
+            return PmiAction::Wait;
         }
-        self.fresh.values.insert(boot::ended_name(rank), "1".into());
-        Answer::Given
+        self.new_values.values.insert(boot::ended_name(rank), "1".into());
+        PmiAction::Share
     }
 
-    fn barrier(&mut self, rank: usize) -> Answer {
+    fn barrier(&mut self, rank: usize) -> PmiAction {
         self.waiting[rank] = true;
         if !self.waiting.iter().all(|waiting| *waiting) {
-            return Answer::Later;
+            return PmiAction::Wait;
         }
         self.waiting.fill(false);
-        Answer::Everyone("cmd=barrier_out rc=0".into())
+        PmiAction::Everyone("cmd=barrier_out rc=0".into())
     }
 }
 
-impl Given {
-    /// Adds what is given more.
+impl SharedValues {
+    /// Adds new values.
     pub fn extend(&mut self, more: Self) {
         self.values.extend(more.values);
         self.answers.extend(more.answers);
     }
 
-    /// What to do with a line of a rank.
-    pub fn reply(&self, line: &str) -> Reply {
+    /// Returns the reply to a line of a rank.
+    pub fn reply(&self, line: &str) -> AgentReply {
         let words = words(line);
         let word = |key: &str| words.get(key).copied().unwrap_or("");
         match word("cmd") {
-            "init" => Reply::Noted(INITIALIZED.into()),
-            "put" if may_put(word("key"), word("value")) => Reply::Noted(PUT.into()),
+            "init" => AgentReply::Noted(INITIALIZED.into()),
+            "put" if may_put(word("key"), word("value")) => AgentReply::Noted(PUT.into()),
             "get" => match self.values.get(word("key")) {
-                Some(value) => Reply::Known(found(value)),
-                None if boot::is_ended_name(word("key")) => Reply::Known(NOT_FOUND.into()),
-                None => Reply::Above,
+                Some(value) => AgentReply::Known(found(value)),
+                None if boot::is_ended_name(word("key")) => AgentReply::Known(NOT_FOUND.into()),
+                None => AgentReply::AskServer,
             },
-            command => {
-                self.answers.get(command).map_or(Reply::Above, |it| Reply::Known(it.clone()))
-            }
+            command => self
+                .answers
+                .get(command)
+                .map_or(AgentReply::AskServer, |it| AgentReply::Known(it.clone())),
         }
     }
 }
@@ -204,7 +205,7 @@ fn may_put(key: &str, value: &str) -> bool {
     !key.is_empty() && value.len() <= VALUE_MAX && !is_ours
 }
 
-/// The process by which a rank introduces itself, if that is one of this host's, as it is seen here.
+/// Returns the process ID that a rank reports, if it is in this host's PID namespace.
 pub(crate) fn process(line: &str) -> Option<u32> {
     let words = words(line);
     let is_near = words.get("space").copied() == boot::process_space().as_deref();
@@ -212,11 +213,11 @@ pub(crate) fn process(line: &str) -> Option<u32> {
     words.get("id").filter(|_| is_it)?.parse().ok()
 }
 
-/// What an agent says of a rank whose process has ended.
+/// Line by which an agent reports the end of a rank's process.
 pub(crate) const ENDED_NOTICE: &str = "cmd=ended";
 const ENDED: &str = "ended";
 
-/// What a rank is answered whose process is watched.
+/// Answer to a rank whose process is watched.
 pub(crate) const WATCHED: &str = "cmd=process rc=0";
 
 fn words(line: &str) -> HashMap<&str, &str> {
@@ -230,13 +231,13 @@ fn found(value: &str) -> String {
 const INITIALIZED: &str = "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0";
 const NOT_FOUND: &str = "cmd=get_result rc=-1 msg=key_not_found value=unknown";
 const PUT: &str = "cmd=put_result rc=0 msg=success";
-/// What a value is answered that is not taken.
+/// Answer to a value that was refused.
 pub(crate) const REFUSED: &str = "cmd=put_result rc=-1 msg=refused";
 
-/// The longest value.
+/// Longest value.
 const VALUE_MAX: usize = 1024;
 
-/// Values in one job: some dozens for each of as many ranks as a job may have.
+/// Maximum number of values in one job: some dozens for each of as many ranks as a job may have.
 const VALUES_MAX: usize = 1 << 24;
 
 #[cfg(test)]
@@ -247,30 +248,30 @@ mod tests {
     fn values_are_found_after_they_are_put() {
         let mut server = Server::new("job".into(), vec![0, 0], HashMap::new());
         let get = "cmd=get kvsname=job key=a";
-        let Answer::Line(missing) = server.handle(1, get) else { panic!() };
+        let PmiAction::Line(missing) = server.handle(1, get) else { panic!() };
         assert!(missing.contains("rc=-1"));
         server.handle(0, "cmd=put kvsname=job key=a value=b=c");
-        let Answer::Line(found) = server.handle(1, get) else { panic!() };
+        let PmiAction::Line(found) = server.handle(1, get) else { panic!() };
         assert!(found.contains("rc=0") && found.ends_with("value=b=c"), "{found}");
     }
 
     #[test]
-    fn the_barrier_opens_for_everyone_when_the_last_comes() {
+    fn the_barrier_opens_for_all_when_the_last_rank_enters() {
         let mut server = Server::new("job".into(), vec![0, 0], HashMap::new());
-        assert_eq!(server.handle(0, "cmd=barrier_in"), Answer::Later);
-        assert!(matches!(server.handle(1, "cmd=barrier_in"), Answer::Everyone(_)));
+        assert_eq!(server.handle(0, "cmd=barrier_in"), PmiAction::Wait);
+        assert!(matches!(server.handle(1, "cmd=barrier_in"), PmiAction::Everyone(_)));
         assert_eq!(server.waiting(), None);
-        assert_eq!(server.handle(1, "cmd=barrier_in"), Answer::Later);
+        assert_eq!(server.handle(1, "cmd=barrier_in"), PmiAction::Wait);
         assert_eq!(server.waiting(), Some(1));
     }
 
     #[test]
-    fn agents_answer_as_the_server_would() {
+    fn agents_answer_as_the_server_does() {
         let secret = boot::SECRET_KEY;
         let first = Values::from([(secret.into(), "s".into())]);
         let mut server = Server::new("job".into(), vec![0, 0], first);
-        let mut given = Given::default();
-        given.extend(server.take_fresh());
+        let mut shared = SharedValues::default();
+        shared.extend(server.take_new());
         let get = |key: &str| format!("cmd=get kvsname=job key={key}");
         let put = |key: &str, value: &str| format!("cmd=put kvsname=job key={key} value={value}");
         for (line, is_known) in [
@@ -282,48 +283,49 @@ mod tests {
             ("cmd=init pmi_version=1 pmi_subversion=1".into(), false),
             (put("a", "b=c"), false),
         ] {
-            let Answer::Line(answer) = server.handle(1, &line) else { panic!("{line}") };
-            let reply = if is_known { Reply::Known(answer) } else { Reply::Noted(answer) };
-            assert_eq!(given.reply(&line), reply);
+            let PmiAction::Line(answer) = server.handle(1, &line) else { panic!("{line}") };
+            let reply =
+                if is_known { AgentReply::Known(answer) } else { AgentReply::Noted(answer) };
+            assert_eq!(shared.reply(&line), reply);
         }
-        assert_eq!(given.reply(&get("a")), Reply::Above);
-        given.extend(server.take_fresh());
-        assert!(matches!(given.reply(&get("a")), Reply::Known(_)));
+        assert_eq!(shared.reply(&get("a")), AgentReply::AskServer);
+        shared.extend(server.take_new());
+        assert!(matches!(shared.reply(&get("a")), AgentReply::Known(_)));
         let long = "x".repeat(VALUE_MAX + 1);
         let traffic = "canele-1-traffic-0";
         server.handle(1, &put(traffic, ".00"));
         assert_eq!(server.value(traffic), Some(".00"));
-        assert_eq!(server.take_fresh(), Given::default());
+        assert_eq!(server.take_new(), SharedValues::default());
         for line in [&put(secret, "mine"), &put("", "x"), &put("b", &long)] {
-            assert_eq!(given.reply(line), Reply::Above);
-            assert_eq!(server.handle(0, line), Answer::Line(REFUSED.into()));
+            assert_eq!(shared.reply(line), AgentReply::AskServer);
+            assert_eq!(server.handle(0, line), PmiAction::Line(REFUSED.into()));
         }
-        assert_eq!(given.reply("cmd=barrier_in"), Reply::Above);
-        assert_eq!(server.take_fresh(), Given::default());
+        assert_eq!(shared.reply("cmd=barrier_in"), AgentReply::AskServer);
+        assert_eq!(server.take_new(), SharedValues::default());
         let mut several = Server::new("job".into(), vec![0, 1], Values::new());
-        assert_eq!(several.take_fresh().reply("cmd=get_appnum"), Reply::Above);
+        assert_eq!(several.take_new().reply("cmd=get_appnum"), AgentReply::AskServer);
     }
 
     #[test]
-    fn agents_know_which_processes_have_ended_without_asking() {
+    fn agents_know_ended_processes_without_asking() {
         let mut server = Server::new("job".into(), vec![0, 0], Values::new());
-        let mut given = Given::default();
+        let mut shared = SharedValues::default();
         let get = format!("cmd=get kvsname=job key={}", boot::ended_name(1));
-        assert_eq!(given.reply(&get), Reply::Known(NOT_FOUND.into()));
-        assert_eq!(server.handle(1, ENDED_NOTICE), Answer::Later, "it is part of no job");
+        assert_eq!(shared.reply(&get), AgentReply::Known(NOT_FOUND.into()));
+        assert_eq!(server.handle(1, ENDED_NOTICE), PmiAction::Wait, "it is part of no job");
         server.handle(1, "cmd=init pmi_version=1 pmi_subversion=1");
-        assert_eq!(server.handle(1, ENDED_NOTICE), Answer::Given);
-        given.extend(server.take_fresh());
-        assert_eq!(given.reply(&get), Reply::Known(found("1")));
+        assert_eq!(server.handle(1, ENDED_NOTICE), PmiAction::Share);
+        shared.extend(server.take_new());
+        assert_eq!(shared.reply(&get), AgentReply::Known(found("1")));
         let put = format!("cmd=put kvsname=job key={} value=1", boot::ended_name(0));
-        assert_eq!(server.handle(1, &put), Answer::Line(REFUSED.into()));
+        assert_eq!(server.handle(1, &put), PmiAction::Line(REFUSED.into()));
         server.handle(0, "cmd=init pmi_version=1 pmi_subversion=1");
         server.handle(0, "cmd=finalize");
-        assert_eq!(server.handle(0, ENDED_NOTICE), Answer::Later, "it has ended its part");
+        assert_eq!(server.handle(0, ENDED_NOTICE), PmiAction::Wait, "it has ended its part");
     }
 
     #[test]
-    fn a_process_introduces_itself_by_a_number_that_is_known_here() {
+    fn a_process_is_known_by_its_number_in_this_namespace() {
         let space = boot::process_space().expect("a system that names it");
         assert_eq!(process(&format!("cmd=process id=7 space={space}")), Some(7));
         assert_eq!(process("cmd=process id=7 space=pid:[1]"), None);
@@ -338,6 +340,6 @@ mod tests {
         assert!(server.is_open(0));
         server.handle(0, "cmd=finalize");
         assert!(!server.is_open(0));
-        assert_eq!(server.handle(0, "cmd=abort exitcode=7"), Answer::Abort(7));
+        assert_eq!(server.handle(0, "cmd=abort exitcode=7"), PmiAction::Abort(7));
     }
 }

@@ -1,8 +1,8 @@
-//! How long a round trip between two hosts takes, measured by their agents.
+//! Round trips between two hosts, measured by their agents.
 //!
-//! An agent that is asked to listens on its networks until it ends. Who connects and shows the token that came
-//! over the agents' own channels gets its bytes back, and nobody else anything. The token is this
-//! listener's alone: an address that means another machine where it is tried leads to a refusal.
+//! On request an agent listens on its networks until it ends. A caller that presents the token, which came
+//! over the agents' own channels, gets its bytes back; nobody else gets anything. Each listener has its own
+//! token, so an address that means another machine elsewhere leads to a refusal.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -15,56 +15,56 @@ use driver::TcpNetworks;
 
 use crate::system;
 
-/// What who connects has to show first.
+/// Token that a caller has to present first.
 pub(crate) type Token = [u8; 32];
 
-/// Those that have connected and have not shown the token, in the order in which they came.
+/// Callers that have not presented the token, in order of arrival.
 #[derive(Default)]
-struct Guests {
-    inside: Mutex<Inside>,
+struct UnprovenCallers {
+    queue: Mutex<CallerQueue>,
 }
 
 #[derive(Default)]
-struct Inside {
+struct CallerQueue {
     next: u64,
     unproved: VecDeque<(u64, TcpStream)>,
     refused: u64,
 }
 
-impl Guests {
-    /// Lets somebody in: by which number it leaves. In a crowd the one that has been here longest has to go.
+impl UnprovenCallers {
+    /// Admits a caller and returns its number. If there are too many, the oldest one is expelled.
     fn enter(&self, stream: &TcpStream) -> io::Result<u64> {
         let stream = stream.try_clone()?;
-        let mut inside = self.inside();
-        if inside.unproved.len() >= UNPROVED_MAX
-            && let Some((_, oldest)) = inside.unproved.pop_front()
+        let mut queue = self.queue();
+        if queue.unproved.len() >= UNPROVED_MAX
+            && let Some((_, oldest)) = queue.unproved.pop_front()
         {
-            // Whoever reads from it reads its end.
+            // Its thread reads the end of the stream.
             let _ = oldest.shutdown(Shutdown::Both);
-            inside.refuse(&oldest);
+            queue.refuse(&oldest);
         }
-        let number = inside.next;
-        inside.next += 1;
-        inside.unproved.push_back((number, stream));
+        let number = queue.next;
+        queue.next += 1;
+        queue.unproved.push_back((number, stream));
         Ok(number)
     }
 
-    /// It has shown the token, or will not.
+    /// Removes a caller that has presented the token or failed to.
     fn leave(&self, number: u64, is_proved: bool) {
-        let mut inside = self.inside();
-        let Some(at) = inside.unproved.iter().position(|one| one.0 == number) else { return };
-        if let Some((_, stream)) = inside.unproved.remove(at).filter(|_| !is_proved) {
-            inside.refuse(&stream);
+        let mut queue = self.queue();
+        let Some(index) = queue.unproved.iter().position(|one| one.0 == number) else { return };
+        if let Some((_, stream)) = queue.unproved.remove(index).filter(|_| !is_proved) {
+            queue.refuse(&stream);
         }
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, CallerQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inside {
-    /// Counts who was refused, and tells of the first, the tenth, the hundredth.
+impl CallerQueue {
+    /// Counts a refused caller, and reports the first, the tenth, the hundredth.
     fn refuse(&mut self, stream: &TcpStream) {
         self.refused += 1;
         if 10u64.pow(self.refused.ilog10()) == self.refused
@@ -78,22 +78,26 @@ impl Inside {
     }
 }
 
-/// Listens on all networks, or those of the setting; the addresses.
+/// Listens on all networks, or those of the setting. Returns the addresses.
 pub(crate) fn listen(token: Token) -> io::Result<Vec<SocketAddr>> {
     let interface = settings::IFACE.given().map(|given| given.to_string_lossy());
     let networks = TcpNetworks::find(interface.as_deref())?;
-    let guests = Arc::new(Guests::default());
-    networks.all().iter().map(|network| listen_on(network.address(), token, &guests)).collect()
+    let callers = Arc::new(UnprovenCallers::default());
+    networks.all().iter().map(|network| listen_on(network.address(), token, &callers)).collect()
 }
 
-fn listen_on(address: IpAddr, token: Token, guests: &Arc<Guests>) -> io::Result<SocketAddr> {
+fn listen_on(
+    address: IpAddr,
+    token: Token,
+    callers: &Arc<UnprovenCallers>,
+) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((address, 0))?;
     let address = listener.local_addr()?;
-    let guests = Arc::clone(guests);
+    let callers = Arc::clone(callers);
     system::start_thread(move || {
         for stream in listener.incoming() {
-            // For want of descriptors, memory or threads, mostly; or the caller has left already.
-            if stream.and_then(|stream| receive(stream, token, &guests)).is_err() {
+            // No descriptors, memory or threads, usually; or the caller has already left.
+            if stream.and_then(|stream| receive(stream, token, &callers)).is_err() {
                 thread::sleep(REST);
             }
         }
@@ -101,34 +105,34 @@ fn listen_on(address: IpAddr, token: Token, guests: &Arc<Guests>) -> io::Result<
     Ok(address)
 }
 
-fn receive(mut stream: TcpStream, token: Token, guests: &Arc<Guests>) -> io::Result<()> {
-    let number = guests.enter(&stream)?;
-    let within = Arc::clone(guests);
+fn receive(mut stream: TcpStream, token: Token, callers: &Arc<UnprovenCallers>) -> io::Result<()> {
+    let number = callers.enter(&stream)?;
+    let callers_of_thread = Arc::clone(callers);
     let started = system::start_thread(move || {
-        let is_proved = shows(&mut stream, &token).unwrap_or(false);
-        within.leave(number, is_proved);
+        let is_proved = presents_token(&mut stream, &token).unwrap_or(false);
+        callers_of_thread.leave(number, is_proved);
         if is_proved {
-            // Who does not stay to be measured is not.
-            let _ = give_back(stream);
+            // A caller that leaves is not measured.
+            let _ = echo(stream);
         }
     });
     if started.is_err() {
-        guests.leave(number, false);
+        callers.leave(number, false);
     }
     started
 }
 
-/// Whether a guest shows the token.
-fn shows(stream: &mut TcpStream, token: &Token) -> io::Result<bool> {
+/// True if the caller presents the token.
+fn presents_token(stream: &mut TcpStream, token: &Token) -> io::Result<bool> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let mut shown = Token::default();
-    stream.read_exact(&mut shown)?;
-    Ok(shown.iter().zip(token).fold(0, |bits, (one, other)| bits | (one ^ other)) == 0)
+    let mut presented = Token::default();
+    stream.read_exact(&mut presented)?;
+    Ok(presented.iter().zip(token).fold(0, |bits, (one, other)| bits | (one ^ other)) == 0)
 }
 
-/// Gives back what comes, byte for byte.
-fn give_back(mut stream: TcpStream) -> io::Result<()> {
+/// Echoes byte for byte.
+fn echo(mut stream: TcpStream) -> io::Result<()> {
     let mut byte = [0];
     for _ in 0..=ROUNDS {
         stream.read_exact(&mut byte)?;
@@ -137,7 +141,7 @@ fn give_back(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The least round trip in microseconds to a listener at one of these addresses.
+/// Returns the shortest round trip in microseconds to a listener at one of these addresses.
 pub(crate) fn round_trip_us(addresses: &[SocketAddr], token: &Token) -> Option<u64> {
     addresses.iter().find_map(|address| measure(address, token).ok())
 }
@@ -149,7 +153,7 @@ fn measure(address: &SocketAddr, token: &Token) -> io::Result<u64> {
     stream.write_all(token)?;
     let mut byte = [0];
     let mut least = Duration::MAX;
-    // The first one begins when the token is there.
+    // The first round begins once the token has arrived.
     for round in 0..=ROUNDS {
         let begin = Instant::now();
         stream.write_all(&byte)?;
@@ -161,13 +165,13 @@ fn measure(address: &SocketAddr, token: &Token) -> io::Result<u64> {
     Ok(u64::try_from(least.as_micros()).unwrap_or(u64::MAX).max(1))
 }
 
-/// Round trips of which the least counts.
+/// Number of round trips; the shortest counts.
 const ROUNDS: u32 = 6;
-/// How long a connection, or an answer, may take.
+/// Time limit of a connection or an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Connections at the same time that have not shown the token.
+/// Maximum number of connections without the token.
 const UNPROVED_MAX: usize = 64;
-/// How long nobody is let in when somebody could not be.
+/// Pause after a failed `accept`.
 const REST: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -175,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_shows_the_token_is_measured_and_nobody_else() {
+    fn callers_with_the_token_are_measured_and_no_others() {
         let token = [7; 32];
         let listener = listen_on(HERE, token, &Arc::default()).unwrap();
         let nobody = SocketAddr::from((HERE, 1));
@@ -185,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn the_silent_are_bounded_in_number_and_keep_nobody_out() {
-        let (token, guests) = ([7; 32], Arc::default());
-        let listener = listen_on(HERE, token, &guests).unwrap();
+    fn silent_callers_are_bounded_in_number_and_keep_nobody_out() {
+        let (token, callers) = ([7; 32], Arc::default());
+        let listener = listen_on(HERE, token, &callers).unwrap();
         let mut strangers = VecDeque::new();
         for number in 0..SILENT {
             let mut stranger = TcpStream::connect(listener).unwrap();
@@ -201,16 +205,16 @@ mod tests {
             }
             if number % 50 == 0 {
                 assert!(round_trip_us(&[listener], &token).is_some(), "after {number}");
-                assert!(guests.inside().unproved.len() <= UNPROVED_MAX);
+                assert!(callers.queue().unproved.len() <= UNPROVED_MAX);
             }
         }
         // A thread each, and the listener's; the last may still be on their way in.
         let limit = Instant::now() + 10 * PATIENCE;
-        let refused = || guests.inside().refused;
-        while Arc::strong_count(&guests) > 2 + UNPROVED_MAX
+        let refused = || callers.queue().refused;
+        while Arc::strong_count(&callers) > 2 + UNPROVED_MAX
             || refused() < (SILENT - UNPROVED_MAX) as u64
         {
-            let threads = Arc::strong_count(&guests);
+            let threads = Arc::strong_count(&callers);
             assert!(Instant::now() < limit, "{threads} threads, {} refused", refused());
             thread::sleep(REST);
         }

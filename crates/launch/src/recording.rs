@@ -1,4 +1,4 @@
-//! The traffic that ranks have counted, into a file (`-record`).
+//! Recording of the traffic that ranks have counted (`-record`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -10,20 +10,20 @@ use crate::options::Options;
 use crate::pattern::Pattern;
 use crate::pmi::Server;
 
-/// A file that is to say who sent how much to whom.
+/// A file that will contain the traffic between ranks.
 pub(crate) struct Recording {
     path: PathBuf,
     file: File,
-    /// The host of every rank, as the command line or the grid calls it.
+    /// Host of every rank, as the command line or the grid calls it.
     hosts: Vec<String>,
 }
 
 impl Recording {
-    /// The recording that was asked for. Makes sure that there will be a file to write to; one that is there
-    /// stays as it is until then.
+    /// Returns the requested recording. Makes sure that the file can be written; an existing file stays as it
+    /// is until then.
     ///
     /// # Errors
-    /// When it cannot be written; a line that names it.
+    /// Fails if the file cannot be written; one line names it.
     pub fn of(options: &Options) -> Result<Option<Self>, String> {
         let Some(path) = options.record.clone() else { return Ok(None) };
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
@@ -33,10 +33,10 @@ impl Recording {
         Ok(Some(Self { path, file, hosts }))
     }
 
-    /// Writes what all ranks have told; a job that has failed may have left some of it untold.
+    /// Writes the counts of all ranks. After a failed job some may be missing.
     ///
     /// # Errors
-    /// When not all have, or the file cannot be written; a line that says so.
+    /// Fails if counts are missing or the file cannot be written, with one line.
     pub fn finish(mut self, server: &Server, has_failed: bool) -> Result<(), String> {
         let name = self.path.display();
         let mut all = Vec::with_capacity(self.hosts.len());
@@ -57,10 +57,10 @@ impl Recording {
         written.map_err(|error| unwritten(&self.path, &error))
     }
 
-    /// Leaves no empty file behind.
+    /// Removes the file if it is empty.
     fn discard(self) {
         if self.file.metadata().is_ok_and(|file| file.is_file() && file.len() == 0) {
-            // What cannot be removed is empty at least.
+            // A file that cannot be removed is at least empty.
             let _ = fs::remove_file(self.path);
         }
     }
@@ -70,7 +70,7 @@ fn unwritten(path: &Path, error: &std::io::Error) -> String {
     format!("-record {}: cannot be written: {error}", path.display())
 }
 
-/// What a rank has counted, if it has told.
+/// Returns the counts of a rank, if it has published them.
 fn counted(server: &Server, rank: u32, ranks: u32) -> Option<Counted> {
     let value = |name: &str| Ok::<_, ()>(server.value(name).map(str::to_owned));
     let bytes = boot::published(rank, boot::TRAFFIC_KEY, value).ok().flatten()?;

@@ -1,4 +1,4 @@
-//! `mpiexec` itself: one loop over what the agents report.
+//! `mpiexec` itself: one loop over the reports of the agents.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -9,25 +9,25 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::channel::{BODY_MAX, Ended, Exit, Kind, Lost, Message, Pass, Serving};
+use crate::channel::{BODY_MAX, Ended, Exit, Lost, Message, MessageKind, Pass, Serving};
 use crate::command_line::help;
 use crate::node::{Node, Report};
 use crate::options::{Options, Parsed};
 use crate::output::{Outputs, Stream};
-use crate::pmi::{Answer, REFUSED, Server};
+use crate::pmi::{PmiAction, REFUSED, Server};
 use crate::recording::Recording;
 use crate::system;
-use crate::tree::{self, Posted, Surroundings, Tree};
+use crate::tree::{self, LaunchContext, StartedGateway, Tree};
 
 /// Runs `mpiexec` with these arguments, without its own name.
 pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
     let options = match Options::parse(arguments) {
         Ok(Parsed::Run(options)) => options,
         Ok(Parsed::Help) => {
-            return tell(&help());
+            return print(&help());
         }
         Ok(Parsed::Version) => {
-            return tell(concat!("mpiexec (Canele) ", env!("CARGO_PKG_VERSION"), "\n"));
+            return print(concat!("mpiexec (Canele) ", env!("CARGO_PKG_VERSION"), "\n"));
         }
         Err(error) => {
             tell!("mpiexec: {error}");
@@ -56,8 +56,8 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// Says what was asked for; who asks may not listen to the end.
-fn tell(text: &str) -> ExitCode {
+/// Prints a requested text on standard output.
+fn print(text: &str) -> ExitCode {
     match std::io::stdout().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
@@ -66,7 +66,7 @@ fn tell(text: &str) -> ExitCode {
 
 /// An event that the loop handles.
 enum RunEvent {
-    /// From one of the agents.
+    /// A report of an agent.
     From(usize, Report),
     /// A piece of our own standard input; empty at its end.
     Input(Vec<u8>),
@@ -74,43 +74,43 @@ enum RunEvent {
 
 struct Run {
     nodes: Vec<Node>,
-    /// Which of the nodes leads to each rank.
-    ways: Vec<usize>,
-    /// What messages call each rank's host.
+    /// Index of the node that leads to each rank.
+    node_of_rank: Vec<usize>,
+    /// Name of each rank's host in messages.
     hosts: Vec<String>,
     server: Server,
     events: Receiver<RunEvent>,
     outputs: Outputs,
     left: usize,
     ended: Vec<bool>,
-    /// Ranks that have asked for the job's end.
+    /// Ranks that have requested the job's end.
     aborting: Vec<bool>,
     code: u8,
-    /// Whether `code` is the first failure's, and not that of a rank which missed a peer.
+    /// True if `code` is that of the first failure, and not of a rank that missed a peer.
     explained: bool,
-    /// Since when ranks miss a peer whose own end is still to be heard of.
+    /// Time since which ranks miss a peer whose own end is not known yet.
     missing: Option<Instant>,
-    /// Since when the job is being ended.
+    /// Time since which the job is being ended.
     ending: Option<Instant>,
-    /// Since when all ranks should be dead.
+    /// Time since which all ranks should be dead.
     killed: Option<Instant>,
-    /// The gateways, and what addresses they have got: none before they serve.
-    gateways: Vec<(Posted, Vec<SocketAddr>)>,
-    /// Lets the reader of our input go on.
+    /// Gateways and their addresses, empty before they serve.
+    gateways: Vec<(StartedGateway, Vec<SocketAddr>)>,
+    /// Permits to the thread that reads our input.
     permits: Sender<()>,
     started: Instant,
-    /// How long agents may take to answer.
+    /// Time within which agents must answer.
     connect_timeout_s: u64,
     deadline: Option<Instant>,
     recording: Option<Recording>,
 }
 
-/// What ends a job.
+/// Cause of a job's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// What failed first.
+    /// The first failure.
     First,
-    /// A rank misses another one, whose own end is still to be heard of.
+    /// A rank misses another one, whose own end is not known yet.
     Consequence,
 }
 
@@ -121,7 +121,7 @@ impl Run {
         let (secret, number) = (hexadecimal(random()?), hexadecimal(random()?));
         let name = format!("canele_{}", &number[..16]);
         let pass = boot::pass(&secret, &name).ok_or("a secret that is none")?;
-        let tree = Tree::of(options, &surroundings(options, connect_timeout)?, &Pass(pass));
+        let tree = Tree::of(options, &launch_context(options, connect_timeout)?, &Pass(pass));
         let recording = Recording::of(options)?;
         if let Some(placing) = options.placing.as_ref().filter(|_| options.verbose) {
             tell!("mpiexec: {}", placing.summary);
@@ -130,11 +130,11 @@ impl Run {
         let mut nodes: Vec<Node> = Vec::new();
         for (index, branch) in tree.branches.iter().enumerate() {
             let events = sender.clone();
-            // The loop may have ended before: then nobody wants to know.
+            // The loop may have ended already.
             let report = move |report| events.send(RunEvent::From(index, report)).is_ok();
             nodes.push(Node::start(branch, report)?);
         }
-        let Tree { ways, hosts, nodes: homes, gateways, .. } = tree;
+        let Tree { branch_of_rank: node_of_rank, hosts, nodes: homes, gateways, .. } = tree;
         let permits = read_input(sender)?;
         let mut values = HashMap::new();
         values.insert(boot::SECRET_KEY.to_owned(), secret);
@@ -145,7 +145,7 @@ impl Run {
         let started = Instant::now();
         let mut run = Self {
             nodes,
-            ways,
+            node_of_rank,
             hosts,
             server: Server::new(name, programs, values),
             events,
@@ -158,29 +158,29 @@ impl Run {
             missing: None,
             ending: None,
             killed: None,
-            gateways: gateways.into_iter().map(|posted| (posted, Vec::new())).collect(),
+            gateways: gateways.into_iter().map(|gateway| (gateway, Vec::new())).collect(),
             permits,
             started,
             connect_timeout_s: connect_timeout,
             deadline: options.timeout_s.map(|seconds| started + Duration::from_secs(seconds)),
             recording,
         };
-        run.give();
+        run.share_values();
         Ok(run)
     }
 
-    /// Until the last rank has ended; the job's exit code.
+    /// Runs until the last rank has ended. Returns the job's exit code.
     fn finish(mut self) -> u8 {
-        let mut looked = Instant::now();
+        let mut checked = Instant::now();
         while self.left > 0 {
             match self.events.recv_timeout(TICK) {
                 Ok(RunEvent::From(node, Report::Message(message))) => self.handle(node, message),
-                Ok(RunEvent::From(node, Report::Closed)) => self.lose(node),
-                Ok(RunEvent::From(node, Report::Strange(said))) => {
-                    let text = self.nodes[node].stranger(&said);
+                Ok(RunEvent::From(node, Report::Closed)) => self.handle_lost_agent(node),
+                Ok(RunEvent::From(node, Report::Foreign(said))) => {
+                    let text = self.nodes[node].stranger_text(&said);
                     self.give_up(&self.nodes[node].ranks.clone(), &text);
                 }
-                Ok(RunEvent::Input(piece)) => self.send(0, Kind::Input, piece),
+                Ok(RunEvent::Input(piece)) => self.send(0, MessageKind::Input, piece),
                 Err(RecvTimeoutError::Timeout) => self.outputs.flush_prompts(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -191,9 +191,9 @@ impl Run {
                 tell!("mpiexec: nobody reads the output of the ranks any more; ending the job");
                 self.end(UNREAD, Cause::First);
             }
-            if looked.elapsed() >= TICK {
-                looked = Instant::now();
-                self.look_after(looked);
+            if checked.elapsed() >= TICK {
+                checked = Instant::now();
+                self.check_time_limits(checked);
             }
         }
         self.outputs.flush_all();
@@ -217,62 +217,64 @@ impl Run {
 
     fn handle(&mut self, node: usize, message: Message) {
         let Message { kind, rank, body } = message;
-        if rank as usize >= self.ways.len() {
+        if rank as usize >= self.node_of_rank.len() {
             return;
         }
         match kind {
-            Kind::Hello => self.greet(node, &body),
-            Kind::Output => self.outputs.print(rank, Stream::Output, &body),
-            Kind::Error => self.outputs.print(rank, Stream::Error, &body),
-            Kind::PmiRequest => self.serve(rank, &String::from_utf8_lossy(&body)),
-            Kind::PmiNotice => self.note(rank, &String::from_utf8_lossy(&body)),
-            Kind::Exit => {
+            MessageKind::Hello => self.handle_hello(node, &body),
+            MessageKind::Output => self.outputs.print(rank, Stream::Output, &body),
+            MessageKind::Error => self.outputs.print(rank, Stream::Error, &body),
+            MessageKind::PmiRequest => self.serve(rank, &String::from_utf8_lossy(&body)),
+            MessageKind::PmiNotice => self.handle_notice(rank, &String::from_utf8_lossy(&body)),
+            MessageKind::Exit => {
                 if let Ok(ended) = serde_json::from_slice(&body) {
                     self.handle_end(rank, ended);
                 }
             }
-            // The reader has gone when the input has ended.
-            Kind::Input => drop(self.permits.send(())),
-            Kind::Serving => {
+            // The reader has ended with the input.
+            MessageKind::Input => drop(self.permits.send(())),
+            MessageKind::Serving => {
                 if let Ok(serving) = serde_json::from_slice(&body) {
-                    self.meet(serving);
+                    self.note_serving(serving);
                 }
             }
-            Kind::Lost => {
+            MessageKind::Lost => {
                 if let Ok(Lost { ranks, text }) = serde_json::from_slice(&body) {
                     self.give_up(&ranks, &text);
                 }
             }
-            Kind::Start
-            | Kind::Signal
-            | Kind::PmiAnswer
-            | Kind::PmiForAll
-            | Kind::PmiGiven
-            | Kind::Gateways
-            | Kind::Listen
-            | Kind::Listening
-            | Kind::Probe
-            | Kind::Probed => {}
+            MessageKind::Start
+            | MessageKind::Signal
+            | MessageKind::PmiAnswer
+            | MessageKind::PmiForAll
+            | MessageKind::PmiShared
+            | MessageKind::Gateways
+            | MessageKind::Listen
+            | MessageKind::Listening
+            | MessageKind::Probe
+            | MessageKind::Probed => {}
         }
     }
 
-    fn greet(&mut self, node: usize, version: &[u8]) {
-        if let Err(text) = self.nodes[node].greet(version) {
+    fn handle_hello(&mut self, node: usize, version: &[u8]) {
+        if let Err(text) = self.nodes[node].handle_hello(version) {
             self.give_up(&self.nodes[node].ranks.clone(), &text);
         }
     }
 
     fn serve(&mut self, rank: u32, line: &str) {
         match self.server.handle(rank, line) {
-            Answer::Line(line) => self.send(rank, Kind::PmiAnswer, format!("{line}\n").into()),
-            Answer::Everyone(line) => {
-                // What was published before they met can be read on the spot now.
-                self.give();
-                self.send_to_all(&Message::new(Kind::PmiForAll, 0, format!("{line}\n")));
+            PmiAction::Line(line) => {
+                self.send(rank, MessageKind::PmiAnswer, format!("{line}\n").into())
             }
-            Answer::Later => self.end_if_waiting_in_vain(),
-            Answer::Given => self.give(),
-            Answer::Abort(code) => {
+            PmiAction::Everyone(line) => {
+                // Agents can now answer for all values published before the barrier.
+                self.share_values();
+                self.send_to_all(&Message::new(MessageKind::PmiForAll, 0, format!("{line}\n")));
+            }
+            PmiAction::Wait => self.end_if_waiting_for_ended(),
+            PmiAction::Share => self.share_values(),
+            PmiAction::Abort(code) => {
                 self.aborting[rank as usize] = true;
                 let cause = match code {
                     boot::PEER_IS_GONE => Cause::Consequence,
@@ -283,29 +285,29 @@ impl Run {
         }
     }
 
-    /// A gateway serves. When all do the ranks that call them may start.
-    fn meet(&mut self, serving: Serving) {
+    /// Notes that a gateway serves. Once all do, the ranks that call them may start.
+    fn note_serving(&mut self, serving: Serving) {
         let Some((_, addresses)) = self.gateways.get_mut(serving.number) else { return };
         *addresses = serving.addresses;
-        if self.awaited().is_none() {
-            let body = serde_json::to_vec(&tree::gateways_of(&self.gateways)).unwrap_or_default();
-            self.send_to_all(&Message::new(Kind::Gateways, 0, body));
+        if self.missing_gateway().is_none() {
+            let body = serde_json::to_vec(&tree::gateway_lists(&self.gateways)).unwrap_or_default();
+            self.send_to_all(&Message::new(MessageKind::Gateways, 0, body));
         }
     }
 
-    /// What messages call a gateway that does not serve yet.
-    fn awaited(&self) -> Option<&str> {
-        let awaited = self.gateways.iter().find(|(_, addresses)| addresses.is_empty());
-        awaited.map(|(posted, _)| &*posted.name)
+    /// Returns the name of a gateway that does not serve yet.
+    fn missing_gateway(&self) -> Option<&str> {
+        let missing_gateway = self.gateways.iter().find(|(_, addresses)| addresses.is_empty());
+        missing_gateway.map(|(gateway, _)| &*gateway.name)
     }
 
-    /// A request that an agent has answered.
-    fn note(&mut self, rank: u32, line: &str) {
+    /// Handles a request that an agent has answered already.
+    fn handle_notice(&mut self, rank: u32, line: &str) {
         let answer = self.server.handle(rank, line);
-        if answer == Answer::Given {
-            self.give();
+        if answer == PmiAction::Share {
+            self.share_values();
         }
-        if answer == Answer::Line(REFUSED.into()) && !self.explained {
+        if answer == PmiAction::Line(REFUSED.into()) && !self.explained {
             let host = &self.hosts[rank as usize];
             tell!(
                 "mpiexec: rank {rank} on {host}: has published more than a job may; ending the job"
@@ -314,11 +316,12 @@ impl Run {
         }
     }
 
-    /// Lets the agents answer what they could not before. They ask for what is too long for a message.
-    fn give(&mut self) {
-        let body = serde_json::to_vec(&self.server.take_fresh()).unwrap_or_default();
+    /// Sends the agents new values that they may answer themselves. Values too long for a message are
+    /// requested by them.
+    fn share_values(&mut self) {
+        let body = serde_json::to_vec(&self.server.take_new()).unwrap_or_default();
         if body.len() <= BODY_MAX {
-            self.send_to_all(&Message::new(Kind::PmiGiven, 0, body));
+            self.send_to_all(&Message::new(MessageKind::PmiShared, 0, body));
         }
     }
 
@@ -329,14 +332,14 @@ impl Run {
         self.left -= 1;
         self.outputs.flush(rank, Stream::Output);
         self.outputs.flush(rank, Stream::Error);
-        if ended.told || self.aborting[rank as usize] {
+        if ended.was_signalled || self.aborting[rank as usize] {
             return;
         }
-        let (code, text) = match ended.how {
+        let (code, text) = match ended.exit {
             Exit::Code(0) if self.server.is_open(rank) => {
                 (1, "ended without MPI_Finalize".to_owned())
             }
-            Exit::Code(0) => return self.end_if_waiting_in_vain(),
+            Exit::Code(0) => return self.end_if_waiting_for_ended(),
             Exit::Code(code) => (exit_code(code), format!("exited with code {code}")),
             Exit::Signal(signal) => {
                 let code = exit_code(128 + signal);
@@ -352,8 +355,8 @@ impl Run {
         self.end(code, Cause::First);
     }
 
-    /// Ranks that wait for others wait for ever when one of them has ended.
-    fn end_if_waiting_in_vain(&mut self) {
+    /// Ends the job if ranks wait in a barrier that an ended rank cannot reach.
+    fn end_if_waiting_for_ended(&mut self) {
         let ended = self.ended.iter().position(|ended| *ended);
         if let (Some(rank), Some(other), None) = (ended, self.server.waiting(), self.ending) {
             let host = &self.hosts[rank];
@@ -364,8 +367,8 @@ impl Run {
         }
     }
 
-    /// Ends the job; the first failure gives the exit code. Where ranks only miss a peer, it is given a
-    /// moment to become known: a rank's connections break before its parent hears of its end.
+    /// Ends the job; the first failure gives the exit code. If ranks only miss a peer, the peer's end has a
+    /// moment to become known, because a rank's connections break before its parent learns of its end.
     fn end(&mut self, code: u8, cause: Cause) {
         match cause {
             Cause::First => {
@@ -391,7 +394,7 @@ impl Run {
     }
 
     fn signal_all(&self, signal: i32) {
-        self.send_to_all(&Message::new(Kind::Signal, 0, [signal as u8]));
+        self.send_to_all(&Message::new(MessageKind::Signal, 0, [signal as u8]));
     }
 
     fn send_to_all(&self, message: &Message) {
@@ -403,7 +406,7 @@ impl Run {
             libc::SIGUSR1 | libc::SIGUSR2 | libc::SIGCONT => self.signal_all(signal),
             libc::SIGTSTP => {
                 self.signal_all(signal);
-                // The writers of the channels are stopped with us.
+                // Lets the writers send the signal before this process stops.
                 thread::sleep(TICK);
                 system::stop();
             }
@@ -417,9 +420,9 @@ impl Run {
         }
     }
 
-    /// Time passes: an ending job is killed, silent agents are given up.
-    fn look_after(&mut self, now: Instant) {
-        if self.missing.is_some_and(|since| now - since > REVELATION) {
+    /// Checks time limits: an ending job is killed, and silent agents are given up.
+    fn check_time_limits(&mut self, now: Instant) {
+        if self.missing.is_some_and(|since| now - since > MISSING_GRACE) {
             self.begin_to_end();
         }
         if let Some(since) = self.ending
@@ -434,12 +437,13 @@ impl Run {
         }
         let patience = Duration::from_secs(self.connect_timeout_s);
         if now - self.started > patience && self.ending.is_none() {
-            let silent = self.nodes.iter().find(|node| !node.is_greeted());
-            let silent = silent.map(|node| node.silence(self.connect_timeout_s)).or_else(|| {
-                let seconds = self.connect_timeout_s;
-                let name = self.awaited()?;
-                Some(format!("{name} does not serve within {seconds} s"))
-            });
+            let silent = self.nodes.iter().find(|node| !node.has_answered());
+            let silent =
+                silent.map(|node| node.silence_text(self.connect_timeout_s)).or_else(|| {
+                    let seconds = self.connect_timeout_s;
+                    let name = self.missing_gateway()?;
+                    Some(format!("{name} does not serve within {seconds} s"))
+                });
             if let Some(text) = silent {
                 tell!("mpiexec: {text}; ending the job");
                 self.end(1, Cause::First);
@@ -447,11 +451,11 @@ impl Run {
         }
         if let Some(since) = self.killed {
             // Ranks of a silent node were never started.
-            let silent = self.nodes.iter().filter(|node| !node.is_greeted());
+            let silent = self.nodes.iter().filter(|node| !node.has_answered());
             let ranks: Vec<u32> = silent.flat_map(|node| node.ranks.clone()).collect();
-            self.count_out(&ranks);
-            if now - since > UNHEARD && self.left > 0 {
-                self.give_up_the_unheard();
+            self.count_as_ended(&ranks);
+            if now - since > END_TIMEOUT && self.left > 0 {
+                self.give_up_unreported();
             }
         }
     }
@@ -461,22 +465,23 @@ impl Run {
         self.signal_all(libc::SIGKILL);
     }
 
-    /// Agents that do not tell of their ranks' end may be out of reach; theirs end with their channels.
-    fn give_up_the_unheard(&mut self) {
+    /// Gives up agents that do not report their ranks' end. They may be unreachable; their ranks end with the
+    /// channels.
+    fn give_up_unreported(&mut self) {
         let left: Vec<u32> =
             (0u32..).zip(&self.ended).filter(|(_, ended)| !**ended).map(|(rank, _)| rank).collect();
         let mut hosts: Vec<&str> = left.iter().map(|&rank| &*self.hosts[rank as usize]).collect();
         hosts.dedup();
         let hosts = hosts.join(", ");
         tell!("mpiexec: nothing is heard of the end of {} ranks on {hosts}", left.len());
-        self.count_out(&left);
+        self.count_as_ended(&left);
     }
 
-    /// An agent is gone, with all ranks it had.
-    fn lose(&mut self, node: usize) {
+    /// Handles the loss of an agent, with all its ranks.
+    fn handle_lost_agent(&mut self, node: usize) {
         let ranks = self.nodes[node].ranks.clone();
-        if self.has_any(&ranks) || self.awaited().is_some() {
-            let text = self.nodes[node].obituary();
+        if self.has_any(&ranks) || self.missing_gateway().is_some() {
+            let text = self.nodes[node].loss_text();
             self.give_up(&ranks, &text);
         }
     }
@@ -485,21 +490,21 @@ impl Run {
         ranks.iter().any(|&rank| self.ended.get(rank as usize) == Some(&false))
     }
 
-    /// Ends the job because these ranks are lost, if they have not ended before. As long as gateways are awaited,
-    /// an agent or a gateway is missed in any case.
+    /// Ends the job because these ranks are lost, unless all have ended. While gateways are awaited, the loss
+    /// of any agent or gateway ends the job.
     fn give_up(&mut self, ranks: &[u32], text: &str) {
-        if !self.has_any(ranks) && self.awaited().is_none() {
+        if !self.has_any(ranks) && self.missing_gateway().is_none() {
             return;
         }
         if !self.explained {
             tell!("mpiexec: {text}");
         }
-        self.count_out(ranks);
+        self.count_as_ended(ranks);
         self.end(1, Cause::First);
     }
 
-    /// These ranks will not tell of their end.
-    fn count_out(&mut self, ranks: &[u32]) {
+    /// Counts ranks as ended that cannot report their end.
+    fn count_as_ended(&mut self, ranks: &[u32]) {
         for &rank in ranks {
             if self.ended.get(rank as usize) == Some(&false) {
                 self.ended[rank as usize] = true;
@@ -508,16 +513,16 @@ impl Run {
         }
     }
 
-    fn send(&self, rank: u32, kind: Kind, body: Vec<u8>) {
-        self.nodes[self.ways[rank as usize]].send(Message::new(kind, rank, body));
+    fn send(&self, rank: u32, kind: MessageKind, body: Vec<u8>) {
+        self.nodes[self.node_of_rank[rank as usize]].send(Message::new(kind, rank, body));
     }
 }
 
-/// What is around us.
-pub(crate) fn surroundings(options: &Options, patience_s: u64) -> Result<Surroundings, String> {
+/// Collects what the agents need to know about this process.
+pub(crate) fn launch_context(options: &Options, patience_s: u64) -> Result<LaunchContext, String> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let directory = std::env::current_dir().ok();
-    Ok(Surroundings {
+    Ok(LaunchContext {
         agent: agent_path()?,
         host: host.trim().to_owned(),
         directory: directory.map(|path| path.to_string_lossy().into_owned()),
@@ -526,8 +531,8 @@ pub(crate) fn surroundings(options: &Options, patience_s: u64) -> Result<Surroun
     })
 }
 
-/// The environment that goes to all ranks: ours, but for what belongs to this host or this session,
-/// or to another launcher.
+/// Returns the environment for all ranks: ours, without variables of this host, of this session or of another
+/// launcher.
 fn shared_environment(options: &Options) -> Vec<(String, String)> {
     let foreign = ["PMI_", "PMIX_", "HYDRA_", "HYDI_", "OMPI_", "PRTE_"];
     let own = ["HOSTNAME", "DISPLAY", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SHLVL", "_"];
@@ -539,15 +544,15 @@ fn shared_environment(options: &Options) -> Vec<(String, String)> {
         let ours = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        let kept = ours.filter(|(name, _)| {
+        let passed = ours.filter(|(name, _)| {
             !foreign.iter().any(|prefix| name.starts_with(prefix)) && !own(name)
         });
-        environment.extend(kept);
+        environment.extend(passed);
     }
     environment
 }
 
-/// The agent lies beside `mpiexec`.
+/// Returns the path of the agent, which is installed beside `mpiexec`.
 fn agent_path() -> Result<String, String> {
     let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
     let beside = own.with_file_name("canele-agent");
@@ -557,7 +562,7 @@ fn agent_path() -> Result<String, String> {
     }
 }
 
-/// Reads our standard input, a piece at a time: the next one when the rank has taken the last.
+/// Reads our standard input in pieces: the next one once the rank has taken the last.
 fn read_input(sender: SyncSender<RunEvent>) -> Result<Sender<()>, String> {
     let (permits, taken) = mpsc::channel();
     system::start_thread(move || {
@@ -575,7 +580,7 @@ fn read_input(sender: SyncSender<RunEvent>) -> Result<Sender<()>, String> {
     Ok(permits)
 }
 
-/// 256 random bits.
+/// Returns 256 random bits.
 pub(crate) fn random() -> Result<[u8; 32], String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| format!("random numbers: {error}"))?;
@@ -586,7 +591,7 @@ fn hexadecimal(bytes: [u8; 32]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Which ranks share a node, as PMI says it: blocks of (first node, nodes, ranks on each).
+/// Returns the ranks per node in PMI's format: blocks of (first node, nodes, ranks on each).
 fn mapping(homes: &[usize]) -> String {
     let mut blocks: Vec<(usize, usize)> = Vec::new();
     for &home in homes {
@@ -631,17 +636,17 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// The exit code of a program that writes where nobody reads, as a shell tells it.
+/// Exit code for output that nobody reads, as a shell reports SIGPIPE.
 const UNREAD: u8 = 128 + libc::SIGPIPE as u8;
-/// How long ranks may take to end themselves before they are killed.
+/// Time that ranks have to end themselves before they are killed.
 const GRACE: Duration = Duration::from_millis(300);
-/// How long the end of ranks that were killed may take to be heard of.
-const UNHEARD: Duration = Duration::from_secs(5);
-/// How long the end of a rank that others miss may take to become known.
-const REVELATION: Duration = Duration::from_millis(250);
-/// How often time is looked at.
+/// Time within which the end of killed ranks must be reported.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time within which the end of a missed rank must become known.
+const MISSING_GRACE: Duration = Duration::from_millis(250);
+/// Interval of the checks of time limits.
 const TICK: Duration = Duration::from_millis(50);
-/// Events that wait for the loop; agents wait with theirs beyond.
+/// Maximum number of events that wait for the loop; agents block beyond it.
 const EVENTS_MAX: usize = 256;
 const INPUT_PIECE: usize = 16 << 10;
 

@@ -1,4 +1,4 @@
-//! The system calls that the standard library has no words for.
+//! System calls that the standard library lacks.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -26,7 +26,8 @@ pub(crate) fn own_group(command: &mut Command) {
 
 /// Leaves descriptor `fd` open in the command's process.
 pub(crate) fn inherit(command: &mut Command, fd: i32) {
-    // SAFETY: as above; the descriptor stays open in this process until the command is spawned.
+    // SAFETY: fcntl is async-signal-safe, and the descriptor stays open in this process until the command is
+    // spawned.
     unsafe {
         command.pre_exec(move || {
             if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
@@ -37,7 +38,7 @@ pub(crate) fn inherit(command: &mut Command, fd: i32) {
     }
 }
 
-/// Lets this process open as many descriptors as it may; what its limit was before.
+/// Raises this process's limit of descriptors to its maximum. Returns the former limit.
 pub(crate) fn raise_descriptors() -> Option<libc::rlimit> {
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the struct is written, then read.
@@ -52,7 +53,7 @@ pub(crate) fn raise_descriptors() -> Option<libc::rlimit> {
 
 /// Gives the command's process this limit of descriptors: programs may rely on a low one.
 pub(crate) fn limit_descriptors(command: &mut Command, limit: libc::rlimit) {
-    // SAFETY: as above.
+    // SAFETY: setrlimit is async-signal-safe, and the limit is the closure's own.
     unsafe {
         command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &limit) {
             0 => Ok(()),
@@ -61,15 +62,15 @@ pub(crate) fn limit_descriptors(command: &mut Command, limit: libc::rlimit) {
     }
 }
 
-/// Lets the command's process run on these processors alone, as far as they have numbers that the system takes.
+/// Binds the command's process to these processors, as far as `cpu_set_t` can hold their numbers.
 pub(crate) fn bind(command: &mut Command, processors: &[usize]) {
-    // SAFETY: all zeroes are a set of none.
+    // SAFETY: `cpu_set_t` is plain bits, and all zeroes are the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for processor in processors.iter().filter(|one| **one < libc::CPU_SETSIZE as usize) {
-        // SAFETY: it is within the set.
+        // SAFETY: the processor's number is below CPU_SETSIZE.
         unsafe { libc::CPU_SET(*processor, &mut set) };
     }
-    // SAFETY: as above; the set is the closure's own.
+    // SAFETY: sched_setaffinity is async-signal-safe, and the set is the closure's own.
     unsafe {
         command.pre_exec(move || {
             match libc::sched_setaffinity(0, size_of_val(&set), &raw const set) {
@@ -91,7 +92,7 @@ pub(crate) fn signal_group(group: u32, signal: i32) {
     unsafe { libc::kill(-(group as i32), signal) };
 }
 
-/// A process of this host, whatever becomes of its number.
+/// Opens a pidfd, which keeps naming the process after its number is reused.
 pub(crate) fn process(id: u32) -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved; the descriptor is nobody else's.
     unsafe {
@@ -107,7 +108,7 @@ pub(crate) fn await_end(process: &OwnedFd) -> io::Result<()> {
     await_input(process, None).map(drop)
 }
 
-/// Waits until something can be read, or has ended, but no longer than that; whether it is so.
+/// Waits until the descriptor is readable or closed, at most for `limit`. True if it is.
 pub(crate) fn await_input(from: &impl AsRawFd, limit: Option<Duration>) -> io::Result<bool> {
     let mut wanted = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let limit_ms = limit.map_or(-1, |limit| limit.as_millis().try_into().unwrap_or(i32::MAX));
@@ -125,13 +126,13 @@ pub(crate) fn await_input(from: &impl AsRawFd, limit: Option<Duration>) -> io::R
     }
 }
 
-/// Makes this process the parent of orphans among its descendants, so that they can be ended too.
+/// Makes this process the reaper of orphaned descendants, so that it can end them.
 pub(crate) fn adopt_orphans() {
     // SAFETY: no memory is involved.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
 }
 
-/// Ends what is left below this process: children of ranks that went into groups of their own.
+/// Ends remaining descendants of this process, such as children of ranks in groups of their own.
 pub(crate) fn end_descendants() {
     for _ in 0..SWEEPS {
         let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
@@ -150,7 +151,7 @@ pub(crate) fn end_descendants() {
     }
 }
 
-/// Notes signals instead of following them; [`taken_signal`] gives them out.
+/// Records signals instead of obeying them; [`taken_signal`] returns them.
 pub(crate) fn note_signals(signals: &[i32]) {
     for &signal in signals {
         // SAFETY: the handler only stores to an atomic.
@@ -158,7 +159,7 @@ pub(crate) fn note_signals(signals: &[i32]) {
     }
 }
 
-/// A signal that was noted, once; of several the one with the least number.
+/// Returns a recorded signal once, the lowest first.
 pub(crate) fn taken_signal() -> Option<i32> {
     let noted = NOTED.load(Ordering::Relaxed);
     if noted == 0 {
@@ -169,7 +170,7 @@ pub(crate) fn taken_signal() -> Option<i32> {
     Some(signal as i32)
 }
 
-/// Stops this process as the terminal wants it, until it is continued.
+/// Stops this process, as the terminal demands, until it is continued.
 pub(crate) fn stop() {
     // SAFETY: no memory is involved.
     unsafe { libc::raise(libc::SIGSTOP) };
@@ -179,11 +180,11 @@ extern "C" fn note(signal: i32) {
     NOTED.fetch_or(1 << signal, Ordering::Relaxed);
 }
 
-/// A bit for each signal.
+/// Recorded signals, one bit each.
 static NOTED: AtomicU64 = AtomicU64::new(0);
 
-/// Threads here move bytes through buffers on the heap; the least that the system and libraries ask for.
+/// Stack of a thread: small, because threads here only move bytes through buffers on the heap.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Killing a parent may leave its children to us: look again so many times.
+/// Maximum number of sweeps: killing a parent may make its children ours.
 const SWEEPS: usize = 64;

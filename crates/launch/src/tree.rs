@@ -1,58 +1,58 @@
-//! What `mpiexec` starts: the tree of agents, with what each rank is told.
+//! Tree of agents that `mpiexec` starts, with the ranks of each.
 //!
-//! Without a grid there is an agent for each host, all below `mpiexec`. On a grid there is one for each site
-//! below `mpiexec`, on the site's first host that has ranks, and those of the other hosts are below it.
+//! Without a grid, `mpiexec` starts an agent for each host. On a grid, it starts one for each site, on the
+//! site's first host with ranks, and that agent starts those of the other hosts.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use driver::ListenAddress;
 
-use crate::binding::Bound;
+use crate::binding::CoreBinding;
 use crate::channel::{Branch, GatewayStart, Pass, RankStart, Start};
 use crate::grid::{Gateway, Grid, Site};
 use crate::options::{Launcher, Options};
 
-/// What is to be started, and who is where.
+/// Agents and gateways to start, and the places of the ranks.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Tree {
-    /// The agents below `mpiexec`.
+    /// Agents that `mpiexec` starts itself.
     pub branches: Vec<Branch>,
-    /// Which of them leads to each rank.
-    pub ways: Vec<usize>,
-    /// What messages call each rank's host.
+    /// Index of the branch that leads to each rank.
+    pub branch_of_rank: Vec<usize>,
+    /// Name of each rank's host in messages.
     pub hosts: Vec<String>,
-    /// The gateways that are started, by their numbers.
-    pub gateways: Vec<Posted>,
-    /// The number of each rank's node, those with ranks counted in the order of hosts.
+    /// Gateways to start, by their numbers.
+    pub gateways: Vec<StartedGateway>,
+    /// Number of each rank's node, counting nodes with ranks in the order of hosts.
     pub nodes: Vec<usize>,
 }
 
-/// A gateway that is started for the job.
+/// A gateway to start for the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Posted {
-    /// What messages call it.
+pub(crate) struct StartedGateway {
+    /// Name in messages.
     pub name: String,
-    /// Whose it is.
+    /// Site that it belongs to.
     pub site: String,
     pub gateway: Gateway,
 }
 
-/// What `mpiexec` finds around itself.
-pub(crate) struct Surroundings {
-    /// The agent's path here.
+/// Facts about the process of `mpiexec`.
+pub(crate) struct LaunchContext {
+    /// Path of the agent on this machine.
     pub agent: String,
-    /// This machine's name.
+    /// Name of this machine.
     pub host: String,
     pub directory: Option<String>,
-    /// Variables that may mean something to ranks.
+    /// Environment variables for ranks.
     pub environment: Vec<(String, String)>,
     pub patience_s: u64,
 }
 
 impl Tree {
-    /// The tree for a run.
-    pub fn of(options: &Options, here: &Surroundings, pass: &Pass) -> Self {
+    /// Builds the tree for a run.
+    pub fn of(options: &Options, here: &LaunchContext, pass: &Pass) -> Self {
         let placement = options.placement();
         let sites = sites_of(options);
         let mut ranks = ranks_of(options, here, &placement, &sites);
@@ -62,7 +62,7 @@ impl Tree {
         let mut tree = Self {
             branches: Vec::new(),
             gateways: Vec::new(),
-            ways: vec![0; placement.len()],
+            branch_of_rank: vec![0; placement.len()],
             hosts: vec![String::new(); placement.len()],
             nodes: vec![0; placement.len()],
         };
@@ -75,18 +75,19 @@ impl Tree {
         for (index, (host, _)) in hosts.iter().enumerate() {
             let mine = ranks.remove(&index).unwrap_or_default();
             let site = sites.get(index).copied().flatten();
-            let is_below = site.is_some() && site == last_site;
+            let is_child = site.is_some() && site == last_site;
             let name = site.map_or(host.clone(), |site| format!("{host} of site {}", site.name));
             let used_site = site.filter(|site| used.contains(&site.name.as_str()));
             let mut gateways = Vec::new();
             if let (Some(grid), Some(site)) = (&options.grid, used_site) {
                 for gateway in site.gateways.iter().filter(|gateway| gateway.host == *host) {
                     let name = format!("the gateway on host {name}");
-                    let posted = Posted { name, site: site.name.clone(), gateway: gateway.clone() };
-                    let mut start = posted.start(tree.gateways.len(), grid, site, pass);
+                    let started =
+                        StartedGateway { name, site: site.name.clone(), gateway: gateway.clone() };
+                    let mut start = started.start(tree.gateways.len(), grid, site, pass);
                     start.arguments.extend(options.verbose.then(|| "--account".to_owned()));
                     gateways.push(start);
-                    tree.gateways.push(posted);
+                    tree.gateways.push(started);
                 }
             }
             if mine.is_empty() && gateways.is_empty() {
@@ -94,7 +95,7 @@ impl Tree {
             }
             for one in &mine {
                 let rank = one.rank as usize;
-                tree.ways[rank] = tree.branches.len() - usize::from(is_below);
+                tree.branch_of_rank[rank] = tree.branches.len() - usize::from(is_child);
                 tree.nodes[rank] = nodes;
                 tree.hosts[rank].clone_from(&name);
             }
@@ -104,10 +105,10 @@ impl Tree {
             let awaits = awaits.map(|site| site.name.clone());
             let branches = Vec::new();
             let start = Start { size, ranks: mine, branches, patience_s, gateways, awaits };
-            let launcher = launcher(host, site, is_below, options, here);
+            let launcher = launcher(host, site, is_child, options, here);
             let agent = site.and_then(|site| site.agent.as_ref()).unwrap_or(&here.agent);
             let branch = Branch { host: name, command: launcher.command(host, agent), start };
-            match tree.branches.last_mut().filter(|_| is_below) {
+            match tree.branches.last_mut().filter(|_| is_child) {
                 Some(first) => first.start.branches.push(branch),
                 None => tree.branches.push(branch),
             }
@@ -117,8 +118,8 @@ impl Tree {
     }
 }
 
-/// Agents without ranks on the hosts of a command line without a grid.
-pub(crate) fn bare(options: &Options, here: &Surroundings) -> Vec<Branch> {
+/// Returns agents without ranks on the hosts of a command line without a grid.
+pub(crate) fn bare(options: &Options, here: &LaunchContext) -> Vec<Branch> {
     let branch = |(host, _): &(String, Option<u32>)| {
         let command = launcher(host, None, false, options, here).command(host, &here.agent);
         Branch { host: host.clone(), command, start: Start::default() }
@@ -126,49 +127,49 @@ pub(crate) fn bare(options: &Options, here: &Surroundings) -> Vec<Branch> {
     options.hosts.iter().map(branch).collect()
 }
 
-/// The site of each host; none without a grid.
+/// Returns the site of each host; none without a grid.
 fn sites_of(options: &Options) -> Vec<Option<&Site>> {
     let sites = options.grid.iter().flat_map(|grid| &grid.sites);
     sites.flat_map(|site| site.hosts.iter().map(move |_| Some(site))).collect()
 }
 
-impl Posted {
+impl StartedGateway {
     fn start(&self, number: usize, grid: &Grid, site: &Site, pass: &Pass) -> GatewayStart {
         let others = grid.sites.iter().filter(|other| other.name != site.name);
         let others =
             others.flat_map(|other| &other.gateways).filter_map(|one| one.outside.as_ref());
         let allow = grid.own_subnets(site).into_iter().map(|net| ("--allow", net.to_owned()));
-        let others = others.map(|door| ("--gateways", door.ip().to_string()));
+        let others = others.map(|address| ("--gateways", address.ip().to_string()));
         let words = allow.chain(others);
         let arguments = words.flat_map(|(name, value)| [name.to_owned(), value]).collect();
-        let listen = self.gateway.doors().iter().map(ListenAddress::to_string).collect();
+        let listen = self.gateway.listen_addresses().iter().map(ListenAddress::to_string).collect();
         GatewayStart { number, name: self.name.clone(), listen, arguments, pass: pass.clone() }
     }
 }
 
-/// By what ranks of each site find its gateways, which have got these addresses.
-pub(crate) fn gateways_of(got: &[(Posted, Vec<SocketAddr>)]) -> HashMap<String, String> {
+/// Returns the `CANELE_GATEWAYS` setting of each site, for gateways that listen at these addresses.
+pub(crate) fn gateway_lists(got: &[(StartedGateway, Vec<SocketAddr>)]) -> HashMap<String, String> {
     let mut lists: HashMap<String, String> = HashMap::new();
-    for (posted, addresses) in got {
-        // An agent that tells of fewer addresses than were asked for is none of ours.
-        let word = posted.gateway.told(addresses).unwrap_or_default();
-        let list = lists.entry(posted.site.clone()).or_default();
+    for (started, addresses) in got {
+        // An agent that reports fewer addresses than requested is broken.
+        let word = started.gateway.setting(addresses).unwrap_or_default();
+        let list = lists.entry(started.site.clone()).or_default();
         *list = if list.is_empty() { word } else { format!("{list},{word}") };
     }
     lists
 }
 
-/// How the agent of a host is started, from here or by the agent of its site.
+/// Returns the launcher for a host's agent, used from here or by the agent of its site.
 fn launcher(
     host: &str,
     site: Option<&Site>,
-    is_below: bool,
+    is_child: bool,
     options: &Options,
-    here: &Surroundings,
+    here: &LaunchContext,
 ) -> Launcher {
     let launch = site.and_then(|site| site.launch.as_ref());
-    let spread = site.and_then(|site| site.spread.as_ref()).filter(|_| is_below);
-    let is_here = !is_below
+    let spread = site.and_then(|site| site.spread.as_ref()).filter(|_| is_child);
+    let is_here = !is_child
         && (host == "localhost" || host.starts_with("127.") || host == "::1" || host == here.host);
     match spread.or(launch).or(options.launcher.as_ref()) {
         Some(launcher) => launcher.clone(),
@@ -178,10 +179,10 @@ fn launcher(
     }
 }
 
-/// What the ranks of each host are told.
+/// Returns the starts of the ranks of each host.
 fn ranks_of(
     options: &Options,
-    here: &Surroundings,
+    here: &LaunchContext,
     placement: &[usize],
     sites: &[Option<&Site>],
 ) -> HashMap<usize, Vec<RankStart>> {
@@ -214,7 +215,7 @@ fn ranks_of(
     for ranks in on_hosts.values_mut() {
         let (count, of) = (ranks.len().to_string(), ranks.len() as u32);
         for (position, one) in ranks.iter_mut().enumerate() {
-            let bound = |to| Bound { to, position: position as u32, ranks: of };
+            let bound = |to| CoreBinding { to, position: position as u32, ranks: of };
             one.bound = options.binding.map(bound);
             one.environment.push(("MPI_LOCALNRANKS".into(), count.clone()));
             one.environment.push(("MPI_LOCALRANKID".into(), position.to_string()));
@@ -239,8 +240,8 @@ mod tests {
         }
     }
 
-    fn here() -> Surroundings {
-        Surroundings {
+    fn here() -> LaunchContext {
+        LaunchContext {
             agent: "/here/agent".into(),
             host: "head".into(),
             directory: Some("/here".into()),
@@ -273,31 +274,34 @@ mod tests {
         environment = { A = \"there\", B = \"x\" }\n";
 
     #[test]
-    fn without_a_grid_every_host_is_below_mpiexec() {
+    fn mpiexec_starts_every_hosts_agent_without_a_grid() {
         let tree = tree("-n 4 -hosts head:1,b:2 x", "");
         assert_eq!(shape(&tree.branches), [("head", vec![0, 3], 0), ("b", vec![1, 2], 0)]);
-        assert_eq!((&tree.ways[..], &tree.nodes[..]), (&[0, 1, 1, 0][..], &[0, 1, 1, 0][..]));
+        assert_eq!(
+            (&tree.branch_of_rank[..], &tree.nodes[..]),
+            (&[0, 1, 1, 0][..], &[0, 1, 1, 0][..])
+        );
         assert_eq!(tree.branches[0].command, ["/here/agent"]);
         assert_eq!(tree.branches[1].command[..2], ["ssh", "-x"]);
         assert_eq!(tree.branches[0].start.ranks[0].directory.as_deref(), Some("/here"));
     }
 
     #[test]
-    fn on_a_grid_the_first_host_of_a_site_leads_to_the_others() {
+    fn the_first_host_of_a_site_leads_to_its_others() {
         let tree = tree("-n 7 x", GRID);
         assert_eq!(
             shape(&tree.branches),
             [("head of site n", vec![0], 1), ("c of site s", vec![3, 4], 1)]
         );
         assert_eq!(shape(&tree.branches[1].start.branches), [("d of site s", vec![5, 6], 0)]);
-        assert_eq!(tree.ways, [0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!(tree.branch_of_rank, [0, 0, 0, 1, 1, 1, 1]);
         assert_eq!(tree.nodes, [0, 1, 1, 2, 2, 3, 3]);
         assert_eq!(tree.hosts[5], "d of site s");
         assert_eq!(tree.branches[1].start.all_ranks(), [3, 4, 5, 6]);
     }
 
     #[test]
-    fn agents_are_started_as_their_site_says() {
+    fn agents_are_started_by_the_launcher_of_their_site() {
         let tree = tree("-n 6 x", GRID);
         let [north, south] = &tree.branches[..] else { panic!("{tree:?}") };
         assert_eq!(north.command, ["/here/agent"]);
@@ -307,11 +311,12 @@ mod tests {
     }
 
     #[test]
-    fn ranks_have_what_their_site_says_unless_the_command_line_says_more() {
+    fn ranks_get_the_settings_of_their_site_unless_the_command_line_overrides_them() {
         let value = |tree: &Tree, rank: usize, name: &str| {
-            let branch = &tree.branches[tree.ways[rank]];
-            let below = branch.start.branches.iter().flat_map(|branch| &branch.start.ranks);
-            let start = branch.start.ranks.iter().chain(below).find(|one| one.rank == rank as u32);
+            let branch = &tree.branches[tree.branch_of_rank[rank]];
+            let children = branch.start.branches.iter().flat_map(|branch| &branch.start.ranks);
+            let start =
+                branch.start.ranks.iter().chain(children).find(|one| one.rank == rank as u32);
             let all = start.unwrap().environment.iter().rev();
             all.clone().find(|(known, _)| known == name).map(|(_, value)| value.clone())
         };
@@ -340,7 +345,7 @@ mod tests {
             [[network]]\nname = \"m\"\nsubnets = [\"10.2.0.0/16\"]\n[[network]]\nname = \"w\"\n";
         let few = tree("-n 2 x", grid);
         let names = |tree: &Tree| -> Vec<String> {
-            tree.gateways.iter().map(|posted| posted.name.clone()).collect()
+            tree.gateways.iter().map(|started| started.name.clone()).collect()
         };
         assert_eq!(names(&few), ["the gateway on host b of site n"]);
         let first = &few.branches[0].start;
@@ -350,7 +355,7 @@ mod tests {
         assert_eq!(gateway.listen, ["10.1.0.2:7", "192.0.2.2:7-9"]);
         assert_eq!(gateway.arguments.join(" "), "--allow 10.1.0.0/16");
         assert_eq!(format!("{:?}", gateway.pass), "Pass(…)");
-        // Of its own accord, or because it takes none, a gateway's host has no rank.
+        // The gateway's host has no rank because there are few, or because it takes none.
         let third = |hosts: &str| {
             let tree = tree("-n 3 x", &grid.replace("\"b\"]", hosts));
             tree.hosts[2].clone()
@@ -363,7 +368,7 @@ mod tests {
         assert_eq!(south.arguments.join(" "), "--allow 10.2.0.0/16 --gateways 192.0.2.2");
         let got = [vec!["10.1.0.2:7", "192.0.2.2:9"], vec!["10.2.0.3:81"]];
         let got = got.map(|list| list.into_iter().map(|one| one.parse().unwrap()).collect());
-        let lists = gateways_of(&all.gateways.into_iter().zip(got).collect::<Vec<_>>());
+        let lists = gateway_lists(&all.gateways.into_iter().zip(got).collect::<Vec<_>>());
         assert_eq!(lists["n"], "10.1.0.2:7=192.0.2.2:9");
         assert_eq!(lists["s"], "10.2.0.3:81");
     }
