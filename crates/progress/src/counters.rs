@@ -15,9 +15,9 @@ pub struct Counters {
     pub polls: u64,
     /// Those of calls that test.
     pub polls_by_tests: u64,
-    /// Those of the thread that stands by.
+    /// Those of the progress thread.
     pub polls_by_progress_thread: u64,
-    /// How often the thread that stands by looked whether it is needed.
+    /// How often the progress thread looked whether it is needed.
     pub looks_by_progress_thread: u64,
     /// What threads spun that wait, polling, as far as it took long enough to look at the clock.
     pub spinning: Duration,
@@ -29,7 +29,7 @@ pub struct Counters {
     pub sleeps: u64,
     /// What they took.
     pub sleeping: Duration,
-    /// Sleeps in the kernel of the thread that stands by.
+    /// Sleeps in the kernel of the progress thread.
     pub sleeps_of_progress_thread: u64,
     /// What they took.
     pub progress_thread_sleeping: Duration,
@@ -59,7 +59,7 @@ pub struct Counters {
     pub tasks_of_callers: TaskSteps,
     /// in threads that wait,
     pub tasks_of_waits: TaskSteps,
-    /// and in the thread that stands by.
+    /// and in the progress thread.
     pub tasks_of_progress_thread: TaskSteps,
 }
 

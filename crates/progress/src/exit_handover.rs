@@ -1,7 +1,7 @@
 //! What a thread that ends leaves to others: it may have polled for them.
 //!
 //! Where cores are few, who stops polling wakes nobody, for it comes back before another has begun. One that ends does
-//! not come back, and the thread that stands by would see it late.
+//! not come back, and the progress thread would see it late.
 
 use std::cell::RefCell;
 use std::sync::Weak;

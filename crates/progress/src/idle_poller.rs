@@ -1,9 +1,9 @@
 //! Threads that look on from cores which nobody wants.
 //!
-//! While the thread that stands by rests between two looks the rails ring for nobody, and a core that halts is late
+//! While the progress thread rests between two looks the rails ring for nobody, and a core that halts is late
 //! when somebody is woken there. So where there are three cores and more for each rank, a thread of the lowest standing
 //! (`SCHED_IDLE`) in each domain of caches sees to both while the application computes: it keeps a core awake, which the
-//! kernel gives away at once to whoever wants it, and rings for the thread that stands by when something has come. For a
+//! kernel gives away at once to whoever wants it, and rings for the progress thread when something has come. For a
 //! thread that waits nobody looks on: that was seen to wake it no sooner, and at times much later, for Linux looks
 //! less far for a core where more are busy, with whatever.
 //!
@@ -27,7 +27,7 @@ use crate::event;
 /// What those who look on share with those they ring for.
 pub(crate) struct Idle {
     began: Instant,
-    /// The thread that stands by rests between two looks.
+    /// The progress thread rests between two looks.
     pub away: Ear,
     /// It sleeps on the rails.
     pub guarded: Ear,
@@ -175,7 +175,7 @@ impl Idle {
         (self.looks.load(Ordering::Relaxed), self.rings.load(Ordering::Relaxed))
     }
 
-    /// Sees that as many look on as the cores that the thread which stands by, the caller, may run on have room for:
+    /// Sees that as many look on as the cores that the progress thread, the caller, may run on have room for:
     /// what it may may have changed. `spare` are those left beside the rank's own; `readiness_probes` is asked once.
     pub fn review(
         self: &Arc<Self>,

@@ -422,7 +422,7 @@ const YIELDED_TO_NOBODY: Duration = Duration::from_nanos(1500);
 /// Polls that take about as long as a change of threads.
 const HELD_UP_MAX: u32 = 100;
 
-/// That of the rank, and that of the thread that stands by. With no third one who looks on was seen to be in the way:
+/// That of the rank, and that of the progress thread. With no third one who looks on was seen to be in the way:
 /// beside a gain for short messages, long ones over TCP took a fifth longer.
 const CORES_IN_USE: usize = 2;
 

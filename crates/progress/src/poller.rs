@@ -15,7 +15,7 @@ pub(crate) struct Watch {
     is_polled: bool,
     /// It sleeps on the rails.
     is_asleep: bool,
-    /// The thread that stands by does, and they ring for it.
+    /// The progress thread does, and they ring for it.
     is_guarded: bool,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Watch {
 pub(crate) enum Bell {
     /// The one that waits.
     Wake,
-    /// The one that stands by.
+    /// The progress thread.
     Relief,
 }
 
@@ -47,7 +47,7 @@ impl Watch {
         self.is_asleep
     }
 
-    /// Whether the thread that stands by sleeps on them.
+    /// Whether the progress thread sleeps on them.
     #[inline]
     pub fn is_guarded(&self) -> bool {
         self.is_guarded
@@ -77,7 +77,7 @@ impl Watch {
         self.is_asleep = false;
     }
 
-    /// The thread that stands by goes to sleep on the rails.
+    /// The progress thread goes to sleep on the rails.
     pub fn begin_guard(&mut self) {
         self.is_guarded = true;
     }
@@ -87,7 +87,7 @@ impl Watch {
         std::mem::take(&mut self.is_guarded)
     }
 
-    /// Who is to hear of news: the thread that stands by waits for none.
+    /// Who is to hear of news: the progress thread waits for none.
     #[inline]
     pub fn hears_events(&self) -> Option<Bell> {
         self.is_asleep.then_some(Bell::Wake)

@@ -4,7 +4,7 @@
 //! than threads that compute beside it, however little it does for each message, and is put aside for
 //! milliseconds. A thread that sleeps for messages where cores are wanted goes before the others, if the process
 //! may say so, until it has not slept from one look to the next: then it computes, and is one of them. It cannot be put back
-//! when its wait ends, for that would have the kernel give its core away at once; the thread that stands by
+//! when its wait ends, for that would have the kernel give its core away at once; the progress thread
 //! sees to it.
 
 use std::time::{Duration, Instant};

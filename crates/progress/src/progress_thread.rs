@@ -56,7 +56,7 @@ pub(crate) enum Look {
     Idle,
     /// Something has moved, and more may; others are to be looked at before.
     Moved,
-    /// The rails ring for the thread that stands by, until it has looked again.
+    /// The rails ring for the progress thread, until it has looked again.
     Guards,
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Cause {
     Slept(Duration),
 }
 
-/// How long the thread that stands by rests while threads wait for the one that polls. Each look takes more of theirs
+/// How long the progress thread rests while threads wait for the one that polls. Each look takes more of theirs
 /// than a change of threads, so rests grow while somebody polls, and begin anew when nobody did.
 #[derive(Debug)]
 pub(crate) struct Rest {
@@ -344,7 +344,7 @@ fn spawn(progress_thread: Arc<ProgressThread>) -> Option<()> {
     spawned.ok().map(drop)
 }
 
-/// Whether the calling thread is the one that stands by.
+/// Whether the calling thread is the progress thread.
 pub(crate) fn is_this_thread() -> bool {
     IS_THIS_THREAD.get()
 }

@@ -40,7 +40,7 @@ pub struct Progress {
     bells: OwnedFd,
     /// Wakes the polling thread from another one.
     wake: OwnedFd,
-    /// Wakes the thread that stands by.
+    /// Wakes the progress thread.
     relief: Arc<OwnedFd>,
     /// As in the core.
     has_held_copies: Arc<AtomicBool>,
@@ -629,7 +629,7 @@ impl Progress {
     }
 
     /// The calling thread polls no more. Where cores are few it comes back before another has begun, or
-    /// the thread that stands by sees to it.
+    /// the progress thread sees to it.
     #[inline]
     fn stop_polling(&self, worker: &mut Worker) {
         worker.watch.stop_polling();
@@ -639,7 +639,7 @@ impl Progress {
     }
 
     /// A thread has ended that may have polled for others. What holds the worker meanwhile may be this thread itself, which a
-    /// signal has interrupted: then it is left to the thread that stands by.
+    /// signal has interrupted: then it is left to the progress thread.
     pub(crate) fn succeed(&self) {
         if let Some(mut worker) = self.worker.try_lock()
             && !worker.watch.is_polled()
@@ -681,7 +681,7 @@ impl Progress {
             }
             worker.watch.get_up();
         } else if worker.watch.is_guarded() {
-            // The thread that stands by sleeps on: the rails are to ring for it.
+            // The progress thread sleeps on: the rails are to ring for it.
             return worker;
         }
         self.finish_sleep(&mut worker, probed);
@@ -695,7 +695,7 @@ impl Progress {
     }
 
     /// The calling thread is about to sleep: where others want the cores it goes before them when it is woken,
-    /// and the thread that stands by sees that it does not for longer than that takes. Ranks of the job that share cores would
+    /// and the progress thread sees that it does not for longer than that takes. Ranks of the job that share cores would
     /// go before each other.
     fn go_first(&self, worker: &mut Worker) {
         let is_alone = self.cores.has_a_core() && self.cores.turns() == 0;

@@ -1,4 +1,4 @@
-//! While the thread that stands by sleeps, the rails ring: also after another thread has thought better of
+//! While the progress thread sleeps, the rails ring: also after another thread has thought better of
 //! sleeping.
 
 mod nowhere;
@@ -28,7 +28,7 @@ fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
         Box::new(Nobody),
     );
     let progress = Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors");
-    // Something is left behind, for the thread that stands by to look after.
+    // Something is left behind, for the progress thread to look after.
     let into = Region::owned(8);
     let selector = Selector { context: 0, source: Some(1), tag: None };
     let op =

@@ -15,26 +15,26 @@ fn what_comes_to_any_wakes_the_thread_that_waits_for_all() {
     for policy in [Policy::for_node(1, 2), Policy::for_node(4, 2)] {
         let first = process(policy);
         let others = (1..VCIS).map(|_| first.new_beside(worker(), policy).expect("descriptors"));
-        let lanes: Vec<_> = others.chain([Arc::clone(&first)]).collect();
-        let all: Vec<&Progress> = lanes.iter().map(|lane| &**lane).collect();
+        let vcis: Vec<_> = others.chain([Arc::clone(&first)]).collect();
+        let all: Vec<&Progress> = vcis.iter().map(|vci| &**vci).collect();
         Progress::put_beside(&all);
         for turn in 0..TURNS {
-            let ops: Vec<OpId> = all.iter().map(|lane| receive(lane)).collect();
+            let ops: Vec<OpId> = all.iter().map(|vci| receive(vci)).collect();
             // Some come at once, some while the thread polls, and some when it sleeps.
-            let (lane, pause) = (turn * 7 % VCIS, Duration::from_micros(turn as u64 % 4 * 700));
+            let (vci, pause) = (turn * 7 % VCIS, Duration::from_micros(turn as u64 % 4 * 700));
             thread::scope(|scope| {
                 scope.spawn(|| {
                     thread::sleep(pause);
-                    send(all[lane]);
+                    send(all[vci]);
                 });
                 let came = Progress::wait_in_any(&all, |index, worker| {
                     worker.take_or_await(ops[index]).map(|_| index)
                 });
-                assert_eq!(came, lane, "turn {turn}");
+                assert_eq!(came, vci, "turn {turn}");
             });
-            for (index, lane) in all.iter().enumerate().filter(|(index, _)| *index != lane) {
-                send(lane);
-                let came = lane.wait_for(PATIENCE, |worker| worker.take_or_await(ops[index]));
+            for (index, vci) in all.iter().enumerate().filter(|(index, _)| *index != vci) {
+                send(vci);
+                let came = vci.wait_for(PATIENCE, |worker| worker.take_or_await(ops[index]));
                 assert!(came.is_some(), "what was not waited for is there still");
             }
         }
@@ -43,8 +43,8 @@ fn what_comes_to_any_wakes_the_thread_that_waits_for_all() {
 
 #[test]
 fn who_sleeps_in_one_takes_in_what_comes_to_the_others() {
-    let lanes = [process(Policy::for_node(1, 2)), process(Policy::for_node(1, 2))];
-    let all = [&*lanes[0], &*lanes[1]];
+    let vcis = [process(Policy::for_node(1, 2)), process(Policy::for_node(1, 2))];
+    let all = [&*vcis[0], &*vcis[1]];
     Progress::put_beside(&all);
     // More than there is room for, until somebody polls: the last waits to leave.
     let op = receive(all[1]);
@@ -57,7 +57,7 @@ fn who_sleeps_in_one_takes_in_what_comes_to_the_others() {
     assert!(!has_come(), "nobody has polled");
     let op = receive(all[0]);
     assert!(all[0].wait_for(AWHILE, |worker| worker.take_or_await(op)).is_none());
-    assert!(has_come(), "who has slept in the first lane has polled the second");
+    assert!(has_come(), "who has slept in the first vci has polled the second");
     send(all[0]);
     assert!(all[0].wait_for(PATIENCE, |worker| worker.take_or_await(op)).is_some());
 }
@@ -71,14 +71,14 @@ fn worker() -> Worker {
     Worker::new(Engine::new(Config::new(1)), HERE, 1, vec![Box::new(rail)], Box::new(Own))
 }
 
-fn receive(lane: &Progress) -> OpId {
-    lane.begin_receive(Some(HERE), SELECTOR, &Region::owned(8), NOTE)
+fn receive(vci: &Progress) -> OpId {
+    vci.begin_receive(Some(HERE), SELECTOR, &Region::owned(8), NOTE)
 }
 
-fn send(lane: &Progress) {
+fn send(vci: &Progress) {
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
     let bytes = Region::from_box(Box::new([1; 8]));
-    lane.begin_send(HERE, envelope, &bytes, SendMode::Standard, NOTE);
+    vci.begin_send(HERE, envelope, &bytes, SendMode::Standard, NOTE);
 }
 
 struct Own;

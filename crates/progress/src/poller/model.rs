@@ -1,9 +1,9 @@
-//! The hand-over between a thread that waits, the one that stands by and those that only call, in every order of their
+//! The hand-over between a thread that waits, the progress thread and those that only call, in every order of their
 //! steps (loom).
 //!
 //! It is [`Watch`] itself that runs, below the loops of `wait` and `progress_thread` without what does not concern it: spinning,
 //! other waiters, and time. Nothing wakes by time here, so that what nobody is woken for is a deadlock, which loom finds:
-//! where a thread looks on, even between two looks the one that stands by sleeps until it is rung for.
+//! where a thread looks on, even between two looks the progress thread sleeps until it is rung for.
 //! Rails are a doorbell that rings for who has prepared to sleep: their own protocol is proved in `driver`. Each
 //! protocol is also run with one [`Flaw`], which its model must notice.
 
@@ -35,7 +35,7 @@ enum Flaw {
     RestsUnsaid,
 }
 
-/// A process with a thread that stands by.
+/// A process with a progress thread.
 struct Process {
     flaw: Flaw,
     worker: Mutex<Worker>,
@@ -44,7 +44,7 @@ struct Process {
     rail: Mutex<Rail>,
     events: Mutex<Events>,
     rung: Condvar,
-    /// The thread that stands by is at it.
+    /// The progress thread is at it.
     is_called: AtomicBool,
     /// A thread looks on.
     is_seen: bool,
@@ -83,7 +83,7 @@ struct Events {
     bells: bool,
     wake: bool,
     relief: bool,
-    /// The thread that stands by is not to rest between two looks.
+    /// The progress thread is not to rest between two looks.
     hail: bool,
 }
 
@@ -226,7 +226,7 @@ impl Process {
         }
     }
 
-    /// The thread that stands by.
+    /// The progress thread.
     fn stand_by(&self) {
         let mut seen = 0;
         let mut is_rung = false;
@@ -396,7 +396,7 @@ impl Process {
         self.arrive();
     }
 
-    /// Ends the thread that stands by.
+    /// Ends the progress thread.
     fn end(&self) {
         self.worker().is_over = true;
         self.is_over.store(true, Ordering::Release);
@@ -406,7 +406,7 @@ impl Process {
     }
 }
 
-/// Runs what a process's own thread does beside what others do and the thread that stands by.
+/// Runs what a process's own thread does beside what others do and the progress thread.
 fn beside(flaw: Flaw, others: impl IntoIterator<Item = fn(&Process)>, own: impl FnOnce(&Process)) {
     play(Process::new(flaw, false), others, own);
 }
@@ -470,7 +470,7 @@ fn what_had_no_room_goes(flaw: Flaw) {
     beside(flaw, others, |process| process.wait(1));
 }
 
-/// The application begins to receive, polls once, and computes: the thread that stands by rests meanwhile, or sleeps on
+/// The application begins to receive, polls once, and computes: the progress thread rests meanwhile, or sleeps on
 /// the rails, and is rung for by them, by who looks on, or by both.
 fn who_rests_is_rung_for(flaw: Flaw) {
     in_sight(flaw, [Process::arrive as fn(&Process)], |process| {

@@ -1,4 +1,4 @@
-//! Calls of two communications to the one thread that stands by in both, in every order of their steps (loom).
+//! Calls of two communications to the one progress thread in both, in every order of their steps (loom).
 //!
 //! It runs as [`ProgressThread`](super::ProgressThread) does, without time: so what it is not woken for is a deadlock, which loom finds. What
 //! one communication alone hands over is proved in `watch`. Each protocol is also run with one [`Flaw`], which it must notice.
@@ -157,7 +157,7 @@ impl Process {
     }
 }
 
-/// Runs what an application's two threads do beside the thread that stands by.
+/// Runs what an application's two threads do beside the progress thread.
 fn beside(flaw: Flaw, one: fn(&Process), other: fn(&Process)) {
     let process = Process::new(flaw);
     let spawn = |act: fn(&Process)| {

@@ -1,7 +1,7 @@
 //! Waiting for what any of several communications of the process may bring.
 //!
 //! A thread that waits for one polls for all who wait there. One that waits for several polls each in turn for a while,
-//! and then sleeps as one who leaves polling to others: the thread that stands by in each polls, and wakes it.
+//! and then sleeps as one who leaves polling to others: the progress thread in each polls, and wakes it.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What the thread that stands by does in one communication.
+//! What the progress thread does in one communication.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::progress_thread::{Cause, Look, Rest};
 use crate::worker::Worker;
 
 impl Progress {
-    /// One look of the thread that stands by, after which `seen` is the turn of the core; where nobody
+    /// One look of the progress thread, after which `seen` is the turn of the core; where nobody
     /// has polled since the last look, it polls, and goes on until somebody does or it is to sleep on the rails. Where who
     /// looks on has rung it polls until that is done. Where `rest` allows it, it leaves a core alone that another thread has;
     /// where it `is_shared`, it looks after others between two polls.
@@ -117,7 +117,7 @@ impl Progress {
         }
     }
 
-    /// The thread that stands by was called: has others look on, where cores are left, while it is needed.
+    /// The progress thread was called: has others look on, where cores are left, while it is needed.
     pub(crate) fn have_looked_on(&self) {
         self.find_places();
         self.idle.review(self.cores.idle_pollers(), || self.lock().readiness_probes());
@@ -146,7 +146,7 @@ impl Progress {
         (worker.is_left_behind() && !is_watched, worker.precedence.rest())
     }
 
-    /// Has the rails ring for the thread that stands by, which is about to sleep; the core where one has news already.
+    /// Has the rails ring for the progress thread, which is about to sleep; the core where one has news already.
     fn begin_guard<'a>(
         &'a self,
         mut worker: CombiningGuard<'a, Worker>,
@@ -173,7 +173,7 @@ impl Progress {
         worker
     }
 
-    /// What wakes the thread that stands by while it sleeps on the rails: they, and other threads.
+    /// What wakes the progress thread while it sleeps on the rails: they, and other threads.
     pub(crate) fn bells(&self) -> [&OwnedFd; Self::BELLS] {
         [&self.bells, &self.relief]
     }
@@ -188,7 +188,7 @@ impl Progress {
         }
     }
 
-    /// How long the thread that stands by rests while others poll: as long as nobody has to poll for the application
+    /// How long the progress thread rests while others poll: as long as nobody has to poll for the application
     /// to be away. Where ranks share cores one that waits for its turn is not away; but what a rail had no room for leaves
     /// the link idle soon.
     fn rest_after(&self, worker: &Worker, rest: &mut Rest) -> Duration {

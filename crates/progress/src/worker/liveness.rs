@@ -1,4 +1,4 @@
-//! Peers that are waited for, and were never spoken to: when a way to them is sought.
+//! Peers that are waited for, and were never spoken to: when a way to them is probed.
 //!
 //! A receive opens no link, for its sender does; so that one which is gone is found out, who has waited for long asks
 //! now and then whether it has ended, and the first time opens a link otherwise, which tells if it ends later. Of a healthy
@@ -22,7 +22,7 @@ use super::routes::Purpose;
 pub(super) struct Seeking {
     rank: PeerId,
     looked: Instant,
-    /// For how many looks in a row, since they were sought last.
+    /// For how many looks in a row, since they were probed last.
     looks: BTreeMap<PeerId, u32>,
     /// To whom a link was to be opened.
     called: BTreeSet<PeerId>,
@@ -39,7 +39,7 @@ impl Seeking {
         now.duration_since(self.looked) >= LOOK_EVERY
     }
 
-    /// A look at those who are waited for now, each with whether it is late already; which are to be sought.
+    /// A look at those who are waited for now, each with whether it is late already; which are to be probed.
     pub fn look(
         &mut self,
         now: Instant,
@@ -60,7 +60,7 @@ impl Seeking {
             (Reverse(self.looks[peer]), peer.0.wrapping_sub(self.rank.0))
         });
         due.dedup();
-        due.truncate(SOUGHT_AT_A_LOOK);
+        due.truncate(PROBES_PER_CHECK);
         for peer in &due {
             self.looks.insert(*peer, 0);
         }
@@ -94,13 +94,13 @@ impl Worker {
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What may be long in coming is waited for so many looks before its sender is sought, and one more for every so many
-/// lower ranks: no process is sought by more of them at a time.
+/// What may be long in coming is waited for so many looks before its sender is probed, and one more for every so many
+/// lower ranks: no process is probed by more of them at a time.
 const LOOKS_BEFORE: u32 = 5;
 const RANKS_AT_A_LOOK: u32 = 100;
 
 /// No process seeks more at a time.
-const SOUGHT_AT_A_LOOK: usize = 16;
+const PROBES_PER_CHECK: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -108,7 +108,7 @@ mod tests {
 
     /// At which looks, a second apart, `rank` seeks whom, if it waits for `awaited` from the first on, and finds
     /// nobody.
-    fn sought(rank: u32, awaited: &[(u32, bool)], looks: u32) -> Vec<Vec<u32>> {
+    fn probed(rank: u32, awaited: &[(u32, bool)], looks: u32) -> Vec<Vec<u32>> {
         let began = Instant::now();
         let mut seeking = Seeking::new(PeerId(rank), began);
         let look = |at| {
@@ -120,14 +120,14 @@ mod tests {
         (1..=looks).map(look).collect()
     }
 
-    /// The look at which each is sought.
+    /// The look at which each is probed.
     fn look_of(looks: &[Vec<u32>], peer: u32) -> Option<usize> {
-        looks.iter().position(|sought| sought.contains(&peer))
+        looks.iter().position(|probed| probed.contains(&peer))
     }
 
     #[test]
     fn what_is_late_is_sought_at_each_look_and_the_rest_after_a_while() {
-        let looks = sought(0, &[(1, true), (2, false)], 12);
+        let looks = probed(0, &[(1, true), (2, false)], 12);
         let expected = |at| if at % 6 == 0 { vec![2, 1] } else { vec![1] };
         assert_eq!(looks, (1..=12).map(expected).collect::<Vec<_>>());
     }
@@ -151,25 +151,25 @@ mod tests {
             (0..1000).filter(|peer| *peer != 7).map(|peer| (peer, peer % 2 == 0)).collect();
         // Each receive may be there many times.
         let twice: Vec<_> = all.iter().chain(&all).copied().collect();
-        let looks = sought(7, &twice, 100);
-        assert!(looks.iter().all(|sought| sought.len() <= SOUGHT_AT_A_LOOK));
+        let looks = probed(7, &twice, 100);
+        assert!(looks.iter().all(|probed| probed.len() <= PROBES_PER_CHECK));
         assert!(all.iter().all(|(peer, _)| look_of(&looks, *peer).is_some()));
     }
 
     #[test]
     fn who_is_waited_for_by_thousands_is_sought_by_few_at_a_time() {
-        let mut sought_at = BTreeMap::<usize, u32>::new();
+        let mut probed_at = BTreeMap::<usize, u32>::new();
         for rank in 1..3000 {
-            let look = look_of(&sought(rank, &[(0, false)], 60), 0);
-            *sought_at.entry(look.expect("it is sought")).or_default() += 1;
+            let look = look_of(&probed(rank, &[(0, false)], 60), 0);
+            *probed_at.entry(look.expect("it is probed")).or_default() += 1;
         }
-        assert!(sought_at.values().all(|&count| count <= RANKS_AT_A_LOOK), "{sought_at:?}");
+        assert!(probed_at.values().all(|&count| count <= RANKS_AT_A_LOOK), "{probed_at:?}");
     }
 
     #[test]
     fn those_behind_itself_come_first() {
         let all: Vec<_> = (0..64).map(|peer| (peer, true)).collect();
-        let sought = &sought(60, &all, 1)[0];
-        assert_eq!(*sought, (60..64).chain(0..12).collect::<Vec<_>>());
+        let probed = &probed(60, &all, 1)[0];
+        assert_eq!(*probed, (60..64).chain(0..12).collect::<Vec<_>>());
     }
 }

@@ -12,7 +12,7 @@ use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 use crate::member::Pending;
-use crate::plan::{Kind, Lane, Plan};
+use crate::plan::{Kind, Plan, Vci};
 use crate::rails::{self, Rails};
 use crate::watch::State;
 
@@ -44,7 +44,7 @@ pub struct Process {
 pub struct Entry {
     /// Grows in the order in which a thread posted its receives.
     pub serial: u64,
-    pub lane: Lane,
+    pub vci: Vci,
     pub number: u32,
 }
 
@@ -75,25 +75,24 @@ impl Job {
         Self { rails: kind, plan, processes, done: AtomicU32::new(0), unrung, _clock: clock }
     }
 
-    /// Each message has come once, and those of a lane, where one thread received them, in order.
+    /// Each message has come once, and those of a vci, where one thread received them, in order.
     pub fn check_all_arrived(&self) {
-        let mut seen: BTreeMap<Lane, Vec<u32>> = BTreeMap::new();
+        let mut seen: BTreeMap<Vci, Vec<u32>> = BTreeMap::new();
         for process in &self.processes {
             let mut ledger = lock(&process.ledger).clone();
             ledger.sort_by_key(|entry| entry.serial);
             for entry in ledger {
-                seen.entry(entry.lane).or_default().push(entry.number);
+                seen.entry(entry.vci).or_default().push(entry.number);
             }
         }
         for kind in [Kind::Exact, Kind::Open, Kind::Probed, Kind::Cancelled, Kind::Shared] {
-            for lane in self.plan.lanes(kind) {
-                let mut numbers = seen.remove(&lane).unwrap_or_default();
+            for vci in self.plan.vcis(kind) {
+                let mut numbers = seen.remove(&vci).unwrap_or_default();
                 if kind == Kind::Shared {
                     numbers.sort_unstable();
                 }
-                let count =
-                    (0..self.plan.windows).map(|window| self.plan.count(window, lane)).sum();
-                assert_eq!(numbers, Vec::from_iter(0..count), "{lane:?}");
+                let count = (0..self.plan.windows).map(|window| self.plan.count(window, vci)).sum();
+                assert_eq!(numbers, Vec::from_iter(0..count), "{vci:?}");
             }
         }
         assert!(seen.is_empty(), "nobody sent these: {seen:?}");

@@ -16,7 +16,7 @@ use wire::PeerId;
 
 use crate::job::{Entry, Job, Process, lock};
 use crate::plan::{
-    Kind, Lane, Leaves, Message, OPEN_MAX, Plan, Random, TAGS, context, shared_context,
+    Kind, Leaves, Message, OPEN_MAX, Plan, Random, TAGS, Vci, context, shared_context,
 };
 
 /// A thread that acts.
@@ -29,10 +29,10 @@ pub struct Member<'a> {
     number: u32,
     random: Random,
     window: u32,
-    /// The next number of each lane that this thread sends in…
-    sent: BTreeMap<Lane, u32>,
+    /// The next number of each vci that this thread sends in…
+    sent: BTreeMap<Vci, u32>,
     /// …and of those it receives from by itself.
-    received: BTreeMap<Lane, u32>,
+    received: BTreeMap<Vci, u32>,
     serial: u64,
 }
 
@@ -48,7 +48,7 @@ impl Pending {
     /// when a message of a later window may have been taken instead of this one.
     fn may_be_late(&self) -> bool {
         let kind = match &self.what {
-            What::Send { lane, .. } => lane.kind,
+            What::Send { vci, .. } => vci.kind,
             What::Receive { .. } => return false,
         };
         kind != Kind::Exact
@@ -57,7 +57,7 @@ impl Pending {
 
 #[derive(Debug)]
 enum What {
-    Send { lane: Lane, number: u32 },
+    Send { vci: Vci, number: u32 },
     Receive { into: Region, expected: Expected, serial: u64 },
 }
 
@@ -65,7 +65,7 @@ enum What {
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     /// This message, of which only the beginning may fit.
-    One(Lane, u32),
+    One(Vci, u32),
     /// One of those sent to this process in this context.
     AnyOf(Kind, u32),
 }
@@ -73,8 +73,8 @@ enum Expected {
 /// Something to begin.
 #[derive(Clone, Copy, Debug)]
 enum Begin {
-    Send(Lane),
-    Receive(Lane),
+    Send(Vci),
+    Receive(Vci),
     Open { source: Option<u32>, tag: Option<i32> },
 }
 
@@ -82,8 +82,8 @@ enum Begin {
 #[derive(Debug)]
 enum Item {
     Pending(Pending),
-    Probed(Lane),
-    Cancelled(Lane),
+    Probed(Vci),
+    Cancelled(Vci),
     Never,
     Tickets,
     /// With each in turn; all processes begin with those nearby, so that nobody waits in a circle.
@@ -161,7 +161,7 @@ impl<'a> Member<'a> {
     /// What is to be begun, in queues within which order counts.
     fn beginnings(&self) -> Vec<VecDeque<Begin>> {
         let mut queues = Vec::new();
-        let mine = |lane: &Lane| lane.thread == self.number;
+        let mine = |vci: &Vci| vci.thread == self.number;
         let mut add = |what: Begin, count: u32| {
             let queue: VecDeque<_> = (0..count).map(|_| what).collect();
             if !queue.is_empty() {
@@ -169,16 +169,16 @@ impl<'a> Member<'a> {
             }
         };
         for kind in [Kind::Exact, Kind::Open, Kind::Probed, Kind::Cancelled, Kind::Shared] {
-            for lane in self.plan.lanes(kind).filter(mine) {
-                let count = self.plan.count(self.window, lane);
-                if lane.from == self.rank {
-                    add(Begin::Send(lane), count);
+            for vci in self.plan.vcis(kind).filter(mine) {
+                let count = self.plan.count(self.window, vci);
+                if vci.from == self.rank {
+                    add(Begin::Send(vci), count);
                 }
-                if lane.to == self.rank && kind == Kind::Exact {
-                    add(Begin::Receive(lane), count);
+                if vci.to == self.rank && kind == Kind::Exact {
+                    add(Begin::Receive(vci), count);
                 }
-                if lane.to == self.rank && kind == Kind::Open {
-                    let (source, tag) = (Some(lane.from), Some(lane.tag));
+                if vci.to == self.rank && kind == Kind::Open {
+                    let (source, tag) = (Some(vci.from), Some(vci.tag));
                     let open = match self.plan.leaves(self.rank, self.number) {
                         Leaves::Source => Begin::Open { source: None, tag },
                         Leaves::Tag => Begin::Open { source, tag: None },
@@ -195,12 +195,12 @@ impl<'a> Member<'a> {
     fn turns(&mut self) -> Vec<Item> {
         let mut items = vec![Item::Tickets];
         for kind in [Kind::Probed, Kind::Cancelled] {
-            let to_me = |lane: &Lane| lane.thread == self.number && lane.to == self.rank;
-            for lane in self.plan.lanes(kind).filter(to_me) {
-                for _ in 0..self.plan.count(self.window, lane) {
+            let to_me = |vci: &Vci| vci.thread == self.number && vci.to == self.rank;
+            for vci in self.plan.vcis(kind).filter(to_me) {
+                for _ in 0..self.plan.count(self.window, vci) {
                     items.push(match kind {
-                        Kind::Probed => Item::Probed(lane),
-                        _ => Item::Cancelled(lane),
+                        Kind::Probed => Item::Probed(vci),
+                        _ => Item::Cancelled(vci),
                     });
                 }
             }
@@ -231,8 +231,8 @@ impl<'a> Member<'a> {
                 let left = self.wait_for_some(some);
                 items.extend(left.into_iter().map(Item::Pending));
             }
-            Item::Probed(lane) => self.probe_and_receive(lane),
-            Item::Cancelled(lane) => self.cancel_and_receive(lane),
+            Item::Probed(vci) => self.probe_and_receive(vci),
+            Item::Cancelled(vci) => self.cancel_and_receive(vci),
             Item::Never => self.cancel_in_vain(),
             Item::Tickets => self.take_shared(),
             Item::Pings(others) => others.into_iter().for_each(|other| self.ping(other)),
@@ -272,14 +272,14 @@ impl<'a> Member<'a> {
         self.serial += 1;
         let serial = self.serial;
         match begin {
-            Begin::Send(lane) => {
-                let number = next(&mut self.sent, lane);
-                let message = self.plan.message(lane, number);
-                let (context, tag) = (lane.context(self.window), lane.wire_tag());
+            Begin::Send(vci) => {
+                let number = next(&mut self.sent, vci);
+                let message = self.plan.message(vci, number);
+                let (context, tag) = (vci.context(self.window), vci.wire_tag());
                 Made::Send {
-                    lane,
+                    vci,
                     number,
-                    envelope: Envelope { context, source: lane.from, tag, is_urgent: false },
+                    envelope: Envelope { context, source: vci.from, tag, is_urgent: false },
                     mode: match message.synchronous {
                         true => SendMode::Synchronous,
                         false => SendMode::Standard,
@@ -287,19 +287,19 @@ impl<'a> Member<'a> {
                     data: Region::from_box(message.bytes().into()),
                 }
             }
-            Begin::Receive(lane) => {
-                let number = next(&mut self.received, lane);
-                let len = self.plan.message(lane, number).len;
+            Begin::Receive(vci) => {
+                let number = next(&mut self.received, vci);
+                let len = self.plan.message(vci, number).len;
                 let room = match self.random.below(8) {
                     0 => len / 2,
                     1 => len + 100,
                     _ => len,
                 };
                 Made::Receive {
-                    peer: Some(PeerId(lane.from)),
-                    selector: exact(lane),
+                    peer: Some(PeerId(vci.from)),
+                    selector: exact(vci),
                     into: Region::owned(room),
-                    expected: Expected::One(lane, number),
+                    expected: Expected::One(vci, number),
                     serial,
                 }
             }
@@ -376,7 +376,7 @@ impl<'a> Member<'a> {
     }
 
     /// Probes, openly or not, and receives what was found; by a matched probe now and then.
-    fn probe_and_receive(&mut self, wanted: Lane) {
+    fn probe_and_receive(&mut self, wanted: Vci) {
         let context = context(wanted.kind, wanted.thread);
         // Any message will do where all probes are open: there are as many as probes.
         let selector = match self.plan.probes_openly(self.rank, self.number) {
@@ -387,19 +387,19 @@ impl<'a> Member<'a> {
         if self.random.one_in(2) {
             let (id, found) =
                 self.seek(|worker| worker.engine.submit_matched_probe(peer, selector));
-            let lane = Lane { from: found.source, tag: found.tag, ..wanted };
+            let vci = Vci { from: found.source, tag: found.tag, ..wanted };
             let into = Region::owned(found.bytes as usize);
             let op = self.progress.submit(|worker| worker.engine.submit_matched_receive(id, &into));
-            self.finish(op.expect("nobody else has it"), lane, into);
+            self.finish(op.expect("nobody else has it"), vci, into);
         } else {
             let found = self.seek(|worker| worker.engine.probe(peer, selector));
-            let lane = Lane { from: found.source, tag: found.tag, ..wanted };
+            let vci = Vci { from: found.source, tag: found.tag, ..wanted };
             let into = Region::owned(found.bytes as usize);
-            let selector = exact(lane);
-            let peer = Some(PeerId(lane.from));
+            let selector = exact(vci);
+            let peer = Some(PeerId(vci.from));
             let op =
                 self.progress.submit(|worker| worker.engine.submit_receive(peer, selector, &into));
-            self.finish(op, lane, into);
+            self.finish(op, vci, into);
         }
     }
 
@@ -422,34 +422,34 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Receives the next message of a lane by itself.
-    fn finish(&mut self, op: OpId, lane: Lane, into: Region) {
-        let number = next(&mut self.received, lane);
+    /// Receives the next message of a vci by itself.
+    fn finish(&mut self, op: OpId, vci: Vci, into: Region) {
+        let number = next(&mut self.received, vci);
         self.serial += 1;
-        let expected = Expected::One(lane, number);
+        let expected = Expected::One(vci, number);
         let pending = Pending { op, what: What::Receive { into, expected, serial: self.serial } };
         let completion = self.progress.wait(|worker| worker.engine.take(op));
         self.check(&pending, completion);
     }
 
     /// Begins to receive and cancels, until a message was quicker.
-    fn cancel_and_receive(&mut self, lane: Lane) {
-        let number = self.received.get(&lane).copied().unwrap_or(0);
-        let len = self.plan.message(lane, number).len;
+    fn cancel_and_receive(&mut self, vci: Vci) {
+        let number = self.received.get(&vci).copied().unwrap_or(0);
+        let len = self.plan.message(vci, number).len;
         for attempt in 0.. {
             let into = Region::owned(len);
-            let peer = Some(PeerId(lane.from));
+            let peer = Some(PeerId(vci.from));
             let op = self
                 .progress
-                .submit(|worker| worker.engine.submit_receive(peer, exact(lane), &into));
+                .submit(|worker| worker.engine.submit_receive(peer, exact(vci), &into));
             self.rest();
             let cancels = attempt < 3 && self.random.one_in(2);
             if cancels && self.progress.submit(|worker| worker.engine.submit_cancel(op)) {
                 let completion = self.progress.wait(|worker| worker.engine.take(op));
-                assert_eq!(completion.outcome, Outcome::Cancelled, "{lane:?}");
+                assert_eq!(completion.outcome, Outcome::Cancelled, "{vci:?}");
                 continue;
             }
-            return self.finish(op, lane, into);
+            return self.finish(op, vci, into);
         }
     }
 
@@ -473,8 +473,8 @@ impl<'a> Member<'a> {
     /// Takes messages that any thread may take, as many as are sent in this window and nobody has
     /// claimed.
     fn take_shared(&mut self) {
-        let lanes = self.plan.lanes(Kind::Shared).filter(|lane| lane.to == self.rank);
-        let sent: u32 = lanes.map(|lane| self.plan.count(self.window, lane)).sum();
+        let vcis = self.plan.vcis(Kind::Shared).filter(|vci| vci.to == self.rank);
+        let sent: u32 = vcis.map(|vci| self.plan.count(self.window, vci)).sum();
         let tickets = &self.process.tickets[self.window as usize];
         while tickets.fetch_add(1, Ordering::Relaxed) < sent {
             let context = shared_context(self.window);
@@ -500,7 +500,7 @@ impl<'a> Member<'a> {
         let window = u64::from(self.window);
         let rounds = self.plan.seed_of(&[7, what[0], what[1], window]).below(8);
         // Within a process threads are told apart by tag, and processes by source.
-        let lane = |from: (u32, u32), to: (u32, u32)| Lane {
+        let vci = |from: (u32, u32), to: (u32, u32)| Vci {
             kind: Kind::Ping,
             thread: to.1,
             from: from.0,
@@ -509,23 +509,23 @@ impl<'a> Member<'a> {
         };
         for turn in 0..2 * rounds {
             if (turn % 2 == 0) == (me < other) {
-                self.send(lane(me, other));
+                self.send(vci(me, other));
             } else {
-                self.receive(lane(other, me));
+                self.receive(vci(other, me));
             }
         }
     }
 
-    fn send(&mut self, lane: Lane) {
-        let made = self.make(Begin::Send(lane));
+    fn send(&mut self, vci: Vci) {
+        let made = self.make(Begin::Send(vci));
         if self.random.one_in(2) && made.send_short(self.progress) {
             return;
         }
         self.begin_and_wait(&made);
     }
 
-    fn receive(&mut self, lane: Lane) {
-        let made = self.make(Begin::Receive(lane));
+    fn receive(&mut self, vci: Vci) {
+        let made = self.make(Begin::Receive(vci));
         self.begin_and_wait(&made);
     }
 
@@ -563,33 +563,33 @@ impl<'a> Member<'a> {
             panic!("{pending:?}: {why:?}");
         }
         match &pending.what {
-            What::Send { lane, number } => {
-                assert_eq!(completion.outcome, Outcome::Ok, "{lane:?}, message {number}");
+            What::Send { vci, number } => {
+                assert_eq!(completion.outcome, Outcome::Ok, "{vci:?}, message {number}");
             }
             What::Receive { into, expected, serial } => {
                 let bytes = into.to_vec();
-                let (lane, number) = match *expected {
-                    Expected::One(lane, number) => (lane, number),
+                let (vci, number) = match *expected {
+                    Expected::One(vci, number) => (vci, number),
                     Expected::AnyOf(kind, thread) => {
                         named(kind, thread, self.rank, completion, &bytes)
                     }
                 };
-                let expected = self.plan.message(lane, number).bytes();
+                let expected = self.plan.message(vci, number).bytes();
                 let fits = expected.len().min(bytes.len());
                 let outcome = match fits < expected.len() {
                     true => Outcome::Truncated { message_bytes: expected.len() as u64 },
                     false => Outcome::Ok,
                 };
                 let arrived = Completion {
-                    source: lane.from,
-                    tag: lane.wire_tag(),
+                    source: vci.from,
+                    tag: vci.wire_tag(),
                     bytes: fits as u64,
                     outcome,
                 };
-                assert_eq!(completion, arrived, "{lane:?}, message {number}");
-                assert!(bytes[..fits] == expected[..fits], "{lane:?}, message {number}: content");
-                if lane.kind != Kind::Ping {
-                    lock(&self.process.ledger).push(Entry { serial: *serial, lane, number });
+                assert_eq!(completion, arrived, "{vci:?}, message {number}");
+                assert!(bytes[..fits] == expected[..fits], "{vci:?}, message {number}: content");
+                if vci.kind != Kind::Ping {
+                    lock(&self.process.ledger).push(Entry { serial: *serial, vci, number });
                 }
             }
         }
@@ -611,20 +611,20 @@ impl<'a> Member<'a> {
 }
 
 /// Which message an open receive has got, by what the message says.
-fn named(kind: Kind, thread: u32, to: u32, completion: Completion, bytes: &[u8]) -> (Lane, u32) {
+fn named(kind: Kind, thread: u32, to: u32, completion: Completion, bytes: &[u8]) -> (Vci, u32) {
     let (from, tag) = (completion.source, completion.tag);
     let number = Message::number_in(bytes).expect("at least 8 bytes");
     let (thread, tag) = match kind {
         Kind::Shared => ((tag / TAGS) as u32, tag % TAGS),
         _ => (thread, tag),
     };
-    (Lane { kind, thread, from, to, tag }, number)
+    (Vci { kind, thread, from, to, tag }, number)
 }
 
 /// Something to submit.
 enum Made {
     Send {
-        lane: Lane,
+        vci: Vci,
         number: u32,
         envelope: Envelope,
         mode: SendMode,
@@ -642,8 +642,8 @@ enum Made {
 impl Made {
     fn submit(&self, worker: &mut Worker) -> Pending {
         let op = match self {
-            Self::Send { lane, envelope, mode, data, .. } => {
-                worker.engine.submit_send(PeerId(lane.to), *envelope, data, *mode)
+            Self::Send { vci, envelope, mode, data, .. } => {
+                worker.engine.submit_send(PeerId(vci.to), *envelope, data, *mode)
             }
             Self::Receive { peer, selector, into, .. } => {
                 worker.engine.submit_receive(*peer, *selector, into)
@@ -655,8 +655,8 @@ impl Made {
     /// Begins it as `MPI_Isend` and `MPI_Irecv` do; none if it is sent.
     fn begin(&self, progress: &Progress) -> Option<Pending> {
         let op = match self {
-            Self::Send { lane, envelope, mode, data, .. } => {
-                progress.begin_send(PeerId(lane.to), *envelope, data, *mode, NOTE)?
+            Self::Send { vci, envelope, mode, data, .. } => {
+                progress.begin_send(PeerId(vci.to), *envelope, data, *mode, NOTE)?
             }
             Self::Receive { peer, selector, into, .. } => {
                 progress.begin_receive(*peer, *selector, into, NOTE)
@@ -668,8 +668,8 @@ impl Made {
     /// Sends it as `MPI_Send` does if it can; true if it is sent.
     fn send_short(&self, progress: &Progress) -> bool {
         match self {
-            Self::Send { lane, envelope, mode: SendMode::Standard, data, .. } => {
-                progress.send_short(PeerId(lane.to), *envelope, data)
+            Self::Send { vci, envelope, mode: SendMode::Standard, data, .. } => {
+                progress.send_short(PeerId(vci.to), *envelope, data)
             }
             Self::Send { .. } | Self::Receive { .. } => false,
         }
@@ -677,7 +677,7 @@ impl Made {
 
     fn what(&self) -> What {
         match self {
-            Self::Send { lane, number, .. } => What::Send { lane: *lane, number: *number },
+            Self::Send { vci, number, .. } => What::Send { vci: *vci, number: *number },
             Self::Receive { into, expected, serial, .. } => {
                 What::Receive { into: into.clone(), expected: *expected, serial: *serial }
             }
@@ -697,17 +697,17 @@ fn taken(worker: &mut Worker, one: Pending) -> Result<(Pending, Completion), Pen
     }
 }
 
-fn next(numbers: &mut BTreeMap<Lane, u32>, lane: Lane) -> u32 {
-    let number = numbers.entry(lane).or_default();
+fn next(numbers: &mut BTreeMap<Vci, u32>, vci: Vci) -> u32 {
+    let number = numbers.entry(vci).or_default();
     *number += 1;
     *number - 1
 }
 
-fn exact(lane: Lane) -> Selector {
+fn exact(vci: Vci) -> Selector {
     Selector {
-        context: context(lane.kind, lane.thread),
-        source: Some(lane.from),
-        tag: Some(lane.wire_tag()),
+        context: context(vci.kind, vci.thread),
+        source: Some(vci.from),
+        tag: Some(vci.wire_tag()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// Messages of one sending and one receiving process that nobody but order and tag tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Lane {
+pub struct Vci {
     pub kind: Kind,
     /// Which thread sends. It is also the one that receives, unless all do.
     pub thread: u32,
@@ -79,23 +79,23 @@ impl Plan {
         random
     }
 
-    /// How many messages a lane carries in a window.
-    pub fn count(&self, window: u32, lane: Lane) -> u32 {
-        self.of_vci(lane, 1, window).pick(&[0, 0, 0, 1, 1, 1, 2, 4])
+    /// How many messages a vci carries in a window.
+    pub fn count(&self, window: u32, vci: Vci) -> u32 {
+        self.of_vci(vci, 1, window).pick(&[0, 0, 0, 1, 1, 1, 2, 4])
     }
 
-    /// Message `number` of a lane.
-    pub fn message(&self, lane: Lane, number: u32) -> Message {
-        let mut random = self.of_vci(lane, 2, number);
+    /// Message `number` of a vci.
+    pub fn message(&self, vci: Vci, number: u32) -> Message {
+        let mut random = self.of_vci(vci, 2, number);
         let long = random.one_in(self.long_one_in);
-        let most = match (lane.kind, long) {
+        let most = match (vci.kind, long) {
             (_, false) => random.pick(&[8, 64, 1000, 5000]),
             (Kind::Exact | Kind::Cancelled | Kind::Ping, true) => {
                 random.pick(&[20_000, 70_000, 300_000])
             }
             (Kind::Open | Kind::Probed | Kind::Shared | Kind::Never, true) => OPEN_MAX,
         };
-        let least = if lane.kind.names_its_number() { 8 } else { 0 };
+        let least = if vci.kind.names_its_number() { 8 } else { 0 };
         Message {
             len: least.max(random.below(most + 1)),
             synchronous: random.one_in(4),
@@ -115,20 +115,20 @@ impl Plan {
         self.seed_of(&[8, u64::from(rank), u64::from(thread)]).one_in(2)
     }
 
-    /// All lanes of a kind.
-    pub fn lanes(&self, kind: Kind) -> impl Iterator<Item = Lane> + use<> {
+    /// All vcis of a kind.
+    pub fn vcis(&self, kind: Kind) -> impl Iterator<Item = Vci> + use<> {
         let Self { processes, threads, .. } = *self;
         (0..processes).flat_map(move |from| {
             (0..processes).flat_map(move |to| {
                 (0..threads).flat_map(move |thread| {
-                    (0..TAGS).map(move |tag| Lane { kind, thread, from, to, tag })
+                    (0..TAGS).map(move |tag| Vci { kind, thread, from, to, tag })
                 })
             })
         })
     }
 
-    fn of_vci(&self, lane: Lane, what: u64, number: u32) -> Random {
-        let Lane { kind, thread, from, to, tag } = lane;
+    fn of_vci(&self, vci: Vci, what: u64, number: u32) -> Random {
+        let Vci { kind, thread, from, to, tag } = vci;
         let who = u64::from(from) << 32 | u64::from(to) << 16 | u64::from(thread);
         self.seed_of(&[what, kind as u64, who, tag as u64, u64::from(number)])
     }
@@ -141,7 +141,7 @@ impl Kind {
     }
 }
 
-impl Lane {
+impl Vci {
     /// Where the messages of a window travel. Threads that may take the same ones would take those of
     /// other windows, for which others wait, if windows had not each their own.
     pub fn context(&self, window: u32) -> u64 {

@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use driver::{
-    Event, LoopbackRail, Post, Rail, RailError, RemoteReader, ShmConfig, ShmRail, SimLoss, SimNetwork,
-    SimPath, SimRail, TcpConfig, TcpRail,
+    Event, LoopbackRail, Post, Rail, RailError, RemoteReader, ShmConfig, ShmRail, SimLoss,
+    SimNetwork, SimPath, SimRail, TcpConfig, TcpRail,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::{Frame, PeerId};
@@ -73,7 +73,8 @@ pub fn open(kind: Kind, plan: &Plan) -> Rails {
     let attend = |rail| -> Box<dyn Rail> {
         Box::new(Attended { rail, asleep: None, count: Arc::clone(&unrung) })
     };
-    let own = |rank| -> Box<dyn Rail> { Box::new(LoopbackRail::new(PeerId(rank)).expect("an event")) };
+    let own =
+        |rank| -> Box<dyn Rail> { Box::new(LoopbackRail::new(PeerId(rank)).expect("an event")) };
     let of_rank =
         |(rank, rails): (u32, Vec<_>)| [own(rank)].into_iter().chain(rails).map(attend).collect();
     Rails { of: ranks.zip(between).map(of_rank).collect(), unrung, clock }

@@ -1,4 +1,4 @@
-//! A peer that is waited for, and was never spoken to, is sought: one that is gone is found out, and one that lives
+//! A peer that is waited for, and was never spoken to, is probed: one that is gone is found out, and one that lives
 //! is not disturbed but for a link, and waited for though none opens.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn whoever_waits_finds_out_that_a_peer_it_never_spoke_to_is_gone() {
         let job = Job::new();
         job.end_peer();
         assert_eq!(job.run(|waiter| wait(waiter, context)), Outcome::PeerFailed);
-        assert_eq!(job.sought(), 0, "it is not called");
+        assert_eq!(job.probed(), 0, "it is not called");
     });
 }
 
@@ -58,7 +58,7 @@ fn one_that_can_call_and_cannot_be_called_is_waited_for() {
             assert_eq!(end(waiter, op), Outcome::Ok);
         }
     });
-    assert_eq!(job.sought(), 1, "it is called once");
+    assert_eq!(job.probed(), 1, "it is called once");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn what_is_to_be_sent_where_no_way_leads_fails_as_ever() {
     });
     assert_eq!(ends, [Outcome::PeerFailed; 2]);
     assert_eq!(end(&job.waiter, receive), Outcome::PeerFailed);
-    assert_eq!(job.sought(), 2, "it is called anew for what is to be sent");
+    assert_eq!(job.probed(), 2, "it is called anew for what is to be sent");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn one_that_lives_is_waited_for_however_many_receives_there_are() {
             }
         });
     });
-    assert_eq!(job.sought(), 1);
+    assert_eq!(job.probed(), 1);
 }
 
 /// Each in a thread of its own, for they wait for seconds.
@@ -174,22 +174,22 @@ struct Job {
     network: SimNetwork,
     waiter: Arc<Progress>,
     peer: Arc<Progress>,
-    sought: Arc<AtomicU32>,
+    probed: Arc<AtomicU32>,
     has_ended: Arc<AtomicBool>,
 }
 
 impl Job {
     fn new() -> Self {
         let network = SimNetwork::new(0);
-        let (sought, has_ended) = (Arc::<AtomicU32>::default(), Arc::<AtomicBool>::default());
+        let (probed, has_ended) = (Arc::<AtomicU32>::default(), Arc::<AtomicBool>::default());
         let [waiter, peer] = [ME, PEER].map(|rank| {
             let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(rank))];
-            let (sought, has_ended) = (Arc::clone(&sought), Arc::clone(&has_ended));
-            let directory = Box::new(Ranks { sought, has_ended });
+            let (probed, has_ended) = (Arc::clone(&probed), Arc::clone(&has_ended));
+            let directory = Box::new(Ranks { probed, has_ended });
             let worker = Worker::new(Engine::new(Config::new(2)), rank, 2, rails, directory);
             Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors")
         });
-        Self { network, waiter, peer, sought, has_ended }
+        Self { network, waiter, peer, probed, has_ended }
     }
 
     /// The peer ends, and the launcher sees it.
@@ -205,7 +205,7 @@ impl Job {
 
     /// Waits until the peer is called, during which no receive may end.
     fn await_call(&self, waiter: &Progress, receives: &[OpId]) {
-        while self.sought() == 0 {
+        while self.probed() == 0 {
             self.watch(waiter, receives);
         }
     }
@@ -247,20 +247,20 @@ impl Job {
     }
 
     /// How often a way to the peer was asked for.
-    fn sought(&self) -> u32 {
-        self.sought.load(Ordering::Relaxed)
+    fn probed(&self) -> u32 {
+        self.probed.load(Ordering::Relaxed)
     }
 }
 
 /// On the simulated rail a rank is its own address.
 struct Ranks {
-    sought: Arc<AtomicU32>,
+    probed: Arc<AtomicU32>,
     has_ended: Arc<AtomicBool>,
 }
 
 impl Directory for Ranks {
     fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
-        self.sought.fetch_add(u32::from(peer == PEER), Ordering::Relaxed);
+        self.probed.fetch_add(u32::from(peer == PEER), Ordering::Relaxed);
         Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
     }
 

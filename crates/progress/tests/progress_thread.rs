@@ -18,17 +18,17 @@ fn what_several_communications_have_left_behind_comes_to_its_end() {
     let processes = processes();
     for round in 0..ROUNDS {
         // In some rounds all have something left behind, in some a few; each is the first at times.
-        let lanes: Vec<usize> =
-            (0..VCIS).map(|lane| (lane + round) % VCIS).take(1 + round % VCIS).collect();
+        let vcis: Vec<usize> =
+            (0..VCIS).map(|vci| (vci + round) % VCIS).take(1 + round % VCIS).collect();
         let (mut sends, mut receives, mut into) = (Vec::new(), Vec::new(), Vec::new());
-        for &lane in &lanes {
-            let [sender, receiver] = [&processes[0][lane], &processes[1][lane]];
+        for &vci in &vcis {
+            let [sender, receiver] = [&processes[0][vci], &processes[1][vci]];
             into.push(Region::owned(LEN));
-            let len = if (round + lane).is_multiple_of(3) { 8 } else { LEN };
+            let len = if (round + vci).is_multiple_of(3) { 8 } else { LEN };
             if round.is_multiple_of(2) {
                 receives.push((receiver, receive(receiver, &into[into.len() - 1])));
             }
-            let data = Region::from_box(vec![(round + lane) as u8; len].into());
+            let data = Region::from_box(vec![(round + vci) as u8; len].into());
             sends.push((sender, send(sender, &data)));
             if round % 5 == 1 {
                 // The thread sleeps on the rails of the one when the next calls.
@@ -51,8 +51,8 @@ fn what_several_communications_have_left_behind_comes_to_its_end() {
         for (progress, op) in sends.into_iter().chain(receives) {
             assert!(progress.look(|worker| worker.engine.take(op)).is_some());
         }
-        for (&lane, into) in lanes.iter().zip(&into) {
-            assert_eq!(into.slice(0, 8).to_vec(), [(round + lane) as u8; 8]);
+        for (&vci, into) in vcis.iter().zip(&into) {
+            assert_eq!(into.slice(0, 8).to_vec(), [(round + vci) as u8; 8]);
         }
     }
     assert_eq!(threads(), 2);
@@ -111,5 +111,5 @@ const ROUNDS: usize = 60;
 /// More than a socket's buffers hold.
 const LEN: usize = 8 << 20;
 
-/// Long enough for the thread that stands by to sleep on the rails.
+/// Long enough for the progress thread to sleep on the rails.
 const SOME_WHILE: Duration = Duration::from_millis(20);

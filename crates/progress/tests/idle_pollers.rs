@@ -52,7 +52,7 @@ fn nobody_looks_on_where_each_core_has_a_rank_or_that_is_not_wanted() {
         let shown = Arc::new(Shown::default());
         let process = process(&shown, policy);
         let op = begin_receive(&process, &Region::owned(8));
-        until("the thread that stands by sleeps", || shown.is_raised.load(Ordering::SeqCst));
+        until("the progress thread sleeps", || shown.is_raised.load(Ordering::SeqCst));
         assert_eq!((threads("canele-progress").len(), threads("canele-idle").len()), (1, 0));
         process.submit(|worker| worker.engine.submit_cancel(op));
         drop(process);
@@ -91,7 +91,7 @@ fn who_looks_on_leaves_when_the_process_has_lost_its_cores() {
     one.set((0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap());
     sched_setaffinity(Some(progress_thread), &one).unwrap();
     process.submit(|worker| worker.engine.submit_cancel(op));
-    // What is left behind later calls the thread that stands by, which finds out.
+    // What is left behind later calls the progress thread, which finds out.
     until("nobody looks on", || {
         let op = begin_receive(&process, &Region::owned(8));
         thread::sleep(SOME_WHILE);
