@@ -4,8 +4,8 @@ use crate::instrument::{
     Against, Base, Case, Column, Description, Instrument, Numbers, Quantity, Relation, Shape,
     Share, Statistic,
 };
-use crate::library::Kind;
-use crate::scenario::{Dealt, Link, Place};
+use crate::library::LibraryKind;
+use crate::scenario::{Distribution, Link, Place};
 
 /// Defaults: two ranks, a measurement for each size, one panel.
 const PLAIN: Description = Description {
@@ -67,7 +67,7 @@ const PINGPONG_LIKE: Description = Description {
     time: "half a round trip",
     figure: Some(Quantity::Bandwidth),
     least_us: Some(|link, _, case| link.limit_us(case.bytes)),
-    tcp: &[Kind::RawTcp],
+    tcp: &[LibraryKind::RawTcp],
     ..PLAIN
 };
 
@@ -193,7 +193,7 @@ pub static QUEUES: Description = Description {
     axis: &[Column::Count("queued")],
     shape: Shape::Bars,
     base: Some(Base { against: Against::Count(0), head: "/ empty", relation: Relation::Ratio }),
-    // To queue and to match costs some libraries as much as so many bytes.
+    // Queueing and matching cost some libraries as much as so many bytes.
     moved_bytes: |case| case.count * 4096,
     ..PLAIN
 };
@@ -480,7 +480,7 @@ pub static WAN: Description = Description {
     draws_of_limit: true,
     is_drawn: |_, statistic| statistic != Statistic::Median,
     sample_s: |case| 1e-6 * case.count as f64,
-    tcp: &[Kind::RawTcp, Kind::TcpStreams],
+    tcp: &[LibraryKind::RawTcp, LibraryKind::TcpStreams],
     ..PINGPONG_LIKE
 };
 
@@ -508,11 +508,11 @@ pub static SLOWSTART: Description = Description {
     shape: Shape::Trace,
     moved_bytes: |case| case.bytes * case.count / 10,
     least_us: Some(|link, operation, case| {
-        // To be fast is seen when a whole message has come back.
+        // Speed shows once a whole message has returned.
         let trips = if operation == "each message" { 1.0 } else { 2.0 };
         trips * link.limit_us(case.bytes)
     }),
-    tcp: &[Kind::RawTcp, Kind::TcpStreams],
+    tcp: &[LibraryKind::RawTcp, LibraryKind::TcpStreams],
     ..PLAIN
 };
 
@@ -533,7 +533,7 @@ pub static COLL: Description = Description {
     }),
     ranks: Some(Numbers { default: "8", quick: "4", most: 64, ..RANKS }),
     place: Place::Wan,
-    // Each in three ways: the barrier and the making of communicators, what moves bytes, and what adds numbers besides.
+    // Three variants each: the barrier and the creation of communicators, data movement, and reductions.
     operations: |case| match case.bytes {
         0 => 9,
         bytes if bytes.is_multiple_of(4) => 45,
@@ -551,7 +551,7 @@ pub static COLL: Description = Description {
     moved_bytes: |case| case.bytes * 500,
     least_us: Some(collective_limit_us),
     has_crossing: true,
-    // Alone and at once: the way whose time is that of one call.
+    // Drawn: one call at a time, whose time is that of one call.
     is_drawn: |case, statistic| case.count == 1 && statistic == Statistic::Mean,
     ..PLAIN
 };
@@ -609,11 +609,11 @@ pub static PAIRS: Description = Description {
     ..PLAIN
 };
 
-/// The least time of a collective. It is the path from the first site to the farthest, and the data of one site for another, each
-/// once over their link; or the data that one node must receive or send.
+/// Returns the least time of a collective. It is the path from the first site to the farthest plus the data
+/// of one site for another over one link, or the data of one node.
 fn collective_limit_us(link: &Link, operation: &str, case: Case) -> f64 {
     let (bytes, ranks) = (case.bytes, u64::from(case.ranks));
-    let Dealt { sites, on_site, on_node } = link.layout.dealt(case.ranks);
+    let Distribution { sites, on_site, on_node } = link.layout.distribution(case.ranks);
     let foreign = ranks - on_node;
     let (crossing, network) = match operation {
         "allgather"
@@ -662,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_sites_the_farthest_counts_over_others_if_that_is_shorter() {
+    fn the_farthest_site_counts_by_its_shortest_path() {
         let pair = |one, other, ms| lab::Pair {
             sites: [one, other],
             rtt: std::time::Duration::from_millis(ms),

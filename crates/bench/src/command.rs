@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Subcommand};
 
 use crate::instrument::{Description, Instrument, Relation, Workload};
-use crate::library::{Kind, Variant};
+use crate::library::{LibraryKind, Variant};
 use crate::overhead;
 use crate::plot;
 use crate::programs::Programs;
@@ -21,24 +21,24 @@ use crate::runner::{Places, Plan, measure};
 use crate::scenario::{Crossing, Place, Surroundings};
 use crate::sweep::{self, Sweep};
 use crate::table;
-use crate::testbed::Grounds;
+use crate::testbed::Testbeds;
 
 /// Measure Canele, other MPIs and raw TCP
 #[derive(Debug, Args)]
-pub struct Arguments {
+pub struct BenchArguments {
     #[command(subcommand)]
-    word: Word,
+    word: BenchCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Word {
+enum BenchCommand {
     /// Print overhead and resolution of the clock, and a known sleep
     Clock(ClockOptions),
     #[command(flatten)]
-    Instrument(Box<Asked>),
+    Instrument(Box<InstrumentOptions>),
     /// Runs one side of `overhead`
     #[command(hide = true)]
-    OverheadPair(overhead::Options),
+    OverheadPair(overhead::OverheadOptions),
     /// Run several benchmarks on Canele and the installed peers, in turn
     Compare(Box<CompareOptions>),
 }
@@ -129,7 +129,7 @@ struct Options {
 
 /// An instrument as it was asked for: its own command, made from its description.
 #[derive(Debug)]
-struct Asked {
+struct InstrumentOptions {
     workload: Workload,
     options: Options,
 }
@@ -150,7 +150,7 @@ impl Common {
     fn crossings(&self) -> Vec<Crossing> {
         let (rtts, rates, buffers) = (self.rtt.clone(), self.rate.clone(), self.buffer.clone());
         let socket_maxima = self.socket_max.clone();
-        sweep::Asked { rtts, rates, buffers, socket_maxima }.crossings()
+        sweep::RequestedLinks { rtts, rates, buffers, socket_maxima }.crossings()
     }
 
     /// Canele's settings, beside one another.
@@ -164,7 +164,7 @@ impl Common {
     }
 }
 
-impl Asked {
+impl InstrumentOptions {
     fn command(instrument: Instrument) -> clap::Command {
         let description = instrument.description();
         let lists = [description.sizes, description.counts, description.ranks];
@@ -192,7 +192,7 @@ impl Asked {
     }
 }
 
-impl FromArgMatches for Asked {
+impl FromArgMatches for InstrumentOptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
@@ -221,7 +221,7 @@ impl FromArgMatches for Asked {
     }
 }
 
-impl Subcommand for Asked {
+impl Subcommand for InstrumentOptions {
     fn augment_subcommands(command: clap::Command) -> clap::Command {
         command.subcommands(Instrument::ALL.map(Self::command))
     }
@@ -286,12 +286,12 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// Runs `canele bench`.
-pub fn run(arguments: Arguments) -> ExitCode {
+pub fn run(arguments: BenchArguments) -> ExitCode {
     let result = match arguments.word {
-        Word::Clock(options) => clock(&options),
-        Word::Instrument(asked) => alone(*asked),
-        Word::OverheadPair(options) => overhead::run(&options),
-        Word::Compare(options) => compare(&options),
+        BenchCommand::Clock(options) => clock(&options),
+        BenchCommand::Instrument(asked) => alone(*asked),
+        BenchCommand::OverheadPair(options) => overhead::run(&options),
+        BenchCommand::Compare(options) => compare(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -334,8 +334,8 @@ fn clock(options: &ClockOptions) -> Result<(), String> {
 }
 
 /// One instrument, on Canele alone unless peers are asked for.
-fn alone(asked: Asked) -> Result<(), String> {
-    let Asked { workload, options } = asked;
+fn alone(asked: InstrumentOptions) -> Result<(), String> {
+    let InstrumentOptions { workload, options } = asked;
     let description = workload.description();
     let place = options.place.unwrap_or(description.place);
     // Over many links only what was asked for.
@@ -416,7 +416,7 @@ fn plan(
         return Err(format!("{name}: nothing to measure with these numbers"));
     }
     let has_peers = has_peers && !is_own;
-    let mut kinds = if has_peers { Kind::MPI.to_vec() } else { vec![Kind::Canele] };
+    let mut kinds = if has_peers { LibraryKind::MPI.to_vec() } else { vec![LibraryKind::Canele] };
     kinds.extend_from_slice(tcp);
     // A difference is small beside what it is a difference of.
     let is_fine = base.is_some_and(|base| base.relation == Relation::Difference);
@@ -456,7 +456,7 @@ fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), Stri
     let folder = absolute(&common.output.join("programs"))?;
     let programs = Programs::new(&folder, &places.prefix).map_err(|error| error.to_string())?;
     let interruption = Interruption::watch().map_err(|error| error.to_string())?;
-    let mut grounds = Grounds::new(&own, common.lab.clone());
+    let mut testbeds = Testbeds::new(&own, common.lab.clone());
     let mut failures = Vec::new();
     let crossings = common.crossings();
     let started = Instant::now();
@@ -477,9 +477,9 @@ fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), Stri
                     "canele bench: link {number} of {links}: {title}; {passed} of some {all} passed"
                 ));
             }
-            let report = measure(plan, &places, &programs, &mut grounds, &interruption)
+            let report = measure(plan, &places, &programs, &mut testbeds, &interruption)
                 .map_err(|error| error.to_string())?;
-            let ours = report.entries.iter().filter(|entry| entry.library == Kind::Canele);
+            let ours = report.entries.iter().filter(|entry| entry.library == LibraryKind::Canele);
             failures.extend(ours.filter_map(|entry| entry.failure.clone()));
             if plans.len() < 2 {
                 text =
@@ -595,10 +595,10 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Wrapped {
         #[command(flatten)]
-        arguments: Arguments,
+        arguments: BenchArguments,
     }
 
-    fn parse(line: &str) -> Result<Arguments, String> {
+    fn parse(line: &str) -> Result<BenchArguments, String> {
         let words = std::iter::once("bench").chain(line.split_whitespace());
         let parsed = Wrapped::try_parse_from(words).map_err(|error| error.to_string())?;
         Ok(parsed.arguments)
@@ -683,7 +683,9 @@ mod tests {
     #[test]
     fn a_quick_trial_that_would_be_silent_for_long_is_refused() {
         let plan_of = |line: &str| {
-            let Word::Instrument(asked) = parse(line).unwrap().word else { panic!("{line}") };
+            let BenchCommand::Instrument(asked) = parse(line).unwrap().word else {
+                panic!("{line}")
+            };
             plan(asked.workload, Place::Wan, true, &asked.options.common)
         };
         let silences = "wan --sizes 64k --silence 64k,1M,4M --rounds 1 --peers p";
@@ -697,10 +699,13 @@ mod tests {
     #[test]
     fn several_links_are_measured_in_turn_and_only_between_sites() {
         let asked_of = |line: &str| {
-            let Word::Instrument(asked) = parse(line).unwrap().word else { panic!("{line}") };
+            let BenchCommand::Instrument(asked) = parse(line).unwrap().word else {
+                panic!("{line}")
+            };
             *asked
         };
-        let Asked { workload, options } = asked_of("wan --rtt 1ms,300ms --rate 1Gbit,10Gbit");
+        let InstrumentOptions { workload, options } =
+            asked_of("wan --rtt 1ms,300ms --rate 1Gbit,10Gbit");
         let text = plan(workload.clone(), Place::Lan, false, &options.common).unwrap_err();
         assert!(text.contains("--rtt") && text.contains("not at lan"), "{text}");
         let planned = plan(workload, Place::Wan, false, &options.common).unwrap();
@@ -709,7 +714,7 @@ mod tests {
         assert_eq!((all.len(), all[0].len()), (1, 4));
         let estimates: Vec<Duration> = all[0].iter().map(Plan::estimate).collect();
         assert!(estimates[1] > estimates[0], "{estimates:?}");
-        let Asked { workload, options } = asked_of("wan --quick");
+        let InstrumentOptions { workload, options } = asked_of("wan --quick");
         let planned = plan(workload, Place::Wan, false, &options.common).unwrap();
         let usual = asked(&[planned], &options.common.crossings());
         assert_eq!(usual[0][0].surroundings, Surroundings::default());
@@ -742,7 +747,7 @@ mod tests {
             prefix.display(),
             output.display()
         );
-        let Word::Instrument(asked) = parse(&line).unwrap().word else { panic!("{line}") };
+        let BenchCommand::Instrument(asked) = parse(&line).unwrap().word else { panic!("{line}") };
         assert_eq!(asked.workload.sizes, [8]);
         let text = alone(*asked).unwrap_err();
         assert!(text.contains("nowhere/bin/mpiexec") && text.contains("--prefix"), "{text}");

@@ -1,4 +1,4 @@
-//! Where and when something was measured.
+//! Machine and time of a measurement.
 
 use std::fs;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A machine at one time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
-    /// When (RFC 3339, UTC).
+    /// Date (RFC 3339, UTC).
     pub date: String,
     /// The kernel's name and release.
     pub kernel: String,
@@ -25,7 +25,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// This machine, now.
+    /// Describes this machine, now.
     pub fn now() -> Self {
         let load = load();
         Self {

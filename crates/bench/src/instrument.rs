@@ -1,5 +1,5 @@
-//! The instruments, each described once (`catalogue`): its program, what it is asked, and how its table and
-//! its plot are read. The command line, the runs, the tables and the plots follow from the description.
+//! Instruments, each described once (`catalogue`): its program, its options, and how its table and plot are
+//! read. The command line, the runs, the tables and the plots follow from the description.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue;
-use crate::library::Kind;
+use crate::library::LibraryKind;
 use crate::record::Measurement;
 use crate::scenario::{Link, Place, duration_text, size, size_text};
 use crate::statistics::{bandwidth_mbit_per_s, messages_per_us};
 
-/// What can be measured.
+/// An instrument: a measurement that can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Instrument {
-    /// Messages to and fro between two ranks.
+    /// Ping-pong between two ranks.
     Pingpong,
-    /// Many messages at once between two ranks.
+    /// Bursts of messages between two ranks.
     Burst,
     /// Collective operations and ping-pongs of pairs on many ranks.
     Oversubscribed,
-    /// A message in one packet, and the same in many.
+    /// A message in one packet, and in many.
     Cut,
     /// A short message behind a long one.
     Behind,
@@ -30,156 +30,156 @@ pub enum Instrument {
     Queues,
     /// A ping-pong of one module while another does not receive.
     Modules,
-    /// A ping-pong under several settings of ours.
+    /// A ping-pong under several settings of Canele.
     Rails,
     /// A ping-pong over a bare rail, and over one below the scheduler.
     Overhead,
-    /// Packets that are each wanted at once, as one message and one by one.
+    /// Packets that are each needed at once, as one message and one by one.
     Express,
-    /// How much of a transfer is hidden behind computing.
+    /// Share of a transfer that overlaps with computation.
     Overlap,
-    /// What ends while the application computes.
+    /// Operations that complete while the application computes.
     Progress,
-    /// A ping-pong beside threads that compute.
+    /// A ping-pong beside computing threads.
     Reactivity,
-    /// Ping-pongs of many threads, and threads that wait.
+    /// Ping-pongs of many threads, and waiting threads.
     Threads,
-    /// The time that a send takes to return.
+    /// Time until a send returns.
     Offload,
-    /// What waiting costs.
+    /// CPU time spent waiting.
     Idle,
     /// A ping-pong over a long link, at once and after silence.
     Wan,
-    /// Long messages in a row from the first on.
+    /// Long messages in a row, from the first on a new connection.
     Slowstart,
     /// Collective operations.
     Coll,
-    /// Two of them on numbers of ranks that are no powers of two.
+    /// Two collective operations on numbers of ranks that are no powers of two.
     Torres,
-    /// All ranks of one half and all of the other.
+    /// All ranks of one half with all of the other.
     Pairs,
 }
 
 /// An instrument, as a value.
 #[derive(Debug)]
 pub struct Description {
-    /// Of the command and of its files.
+    /// Name of the command and of its files.
     pub name: &'static str,
     /// Subject of the measurement, in a line.
     pub about: &'static str,
     /// Measured quantities with their units.
     pub details: &'static str,
-    /// The name of its C source, or, where it is Canele's own, of the command that runs instead.
+    /// Name of its C source, or of the command that runs instead if it is Canele's own.
     pub program: &'static str,
-    /// Whether only Canele can run it, on this machine, by a command of its own.
+    /// True if only Canele can run it, on this machine, by a command of its own.
     pub is_own: bool,
-    /// What its times are, in a title.
+    /// Meaning of its times, in a title.
     pub title: &'static str,
-    /// What its times are, beside an axis.
+    /// Meaning of its times, beside an axis.
     pub time: &'static str,
-    /// Which sizes it is asked for; none where it has its own.
+    /// Option for sizes; none if it has sizes of its own.
     pub sizes: Option<Numbers>,
-    /// Which counts it is asked for, beside each size.
+    /// Option for counts, beside each size.
     pub counts: Option<Numbers>,
-    /// Whether so many of so many bytes is a case at all.
+    /// True if the case exists for the instrument.
     pub has_case: fn(Case) -> bool,
-    /// On how many ranks its program runs, each number in a run of its own; none is two.
+    /// Option for numbers of ranks, each in a run of its own; none means two.
     pub ranks: Option<Numbers>,
-    /// Where it is measured if nothing is asked.
+    /// Default place.
     pub place: Place,
-    /// How many network interfaces each node needs.
+    /// Number of network interfaces that each node needs.
     pub nics: u32,
-    /// How many nodes each site has in a lab that is raised for it.
+    /// Number of nodes per site in a lab created for it.
     pub nodes: u32,
-    /// What is measured next if it is measured alone.
+    /// Instrument that follows if it is measured alone.
     pub then: Option<Instrument>,
-    /// Its sizes for a thorough run, where those are others.
+    /// Sizes for a thorough run, if they differ.
     pub long_sizes: Option<&'static str>,
-    /// How many settings of ours it needs.
+    /// Number of settings of Canele that it needs.
     pub least_variants: usize,
-    /// How many measurements the program prints for a case, or says why it has none.
+    /// Number of measurements, or of reasons for missing ones, that the program prints for a case.
     pub operations: fn(Case) -> usize,
-    /// Which of its samples' statistics have a row each.
+    /// Statistics of its samples that have a row each.
     pub statistics: &'static [Statistic],
     /// Columns of the table whose values have a panel of the plot each.
     pub panels: &'static [Column],
     /// The other columns that name a row; the last is the axis of the plot's panels.
     pub axis: &'static [Column],
-    /// How panels are drawn.
+    /// Style of its panels.
     pub shape: Shape,
-    /// What is shown and drawn beside the time.
+    /// Quantity that is shown and drawn beside the time.
     pub figure: Option<Quantity>,
-    /// Whether the time is drawn too.
+    /// True if the time is drawn, too.
     pub draws_time: bool,
-    /// Whether what is drawn is the time against the limit, where there is one.
+    /// True if the plot shows the time over the limit, if there is one.
     pub draws_of_limit: bool,
-    /// What the others of the same size are set against.
+    /// Base that the other cases of the same size are compared with.
     pub base: Option<Base>,
-    /// How many bytes a sample moves, about.
+    /// Bytes that a sample moves, approximately.
     pub moved_bytes: fn(Case) -> u64,
-    /// How long a sample takes at least, in seconds, whatever the library.
+    /// Least duration of a sample, in seconds, with any library.
     pub sample_s: fn(Case) -> f64,
-    /// The least time a link allows for an operation, where that says something.
+    /// Least time of an operation that a link allows, if that is known.
     pub least_us: Option<fn(&Link, &str, Case) -> f64>,
-    /// The ways over TCP that can do the same, without any MPI.
-    pub tcp: &'static [Kind],
-    /// Whether its program stops, when asked to, for what crosses links to be counted.
+    /// TCP tests that can do the same, without any MPI.
+    pub tcp: &'static [LibraryKind],
+    /// True if its program can stop for the counters of links.
     pub has_crossing: bool,
-    /// Whether rows of a case and statistic are drawn.
+    /// True if rows of a case and statistic are drawn.
     pub is_drawn: fn(Case, Statistic) -> bool,
 }
 
-/// One setting of a program: so many of so many bytes, whatever they count.
+/// One case of a program: a count and a size; the instrument defines what is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
-    /// The size of a message, in bytes.
+    /// Size of a message, in bytes.
     pub bytes: u64,
-    /// How many, or how long what stands before it is; 0 where nothing is counted.
+    /// Count, or the length of what precedes; 0 if nothing is counted.
     pub count: u64,
-    /// On how many ranks; 0 where that is not known yet.
+    /// Number of ranks; 0 if it is not known yet.
     pub ranks: u32,
 }
 
-/// What cases are set against.
+/// Base of a comparison between cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// What is the base.
+    /// The base.
     pub against: Against,
-    /// The head of the column.
+    /// Head of the column.
     pub head: &'static str,
-    /// How they are set against it.
+    /// Relation to the base.
     pub relation: Relation,
 }
 
-/// What a measurement is set against.
+/// Base of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Against {
     /// The same operation and size at this count.
     Count(u64),
     /// This operation in the same case.
     Operation(&'static str),
-    /// The same operation, size and count on so many ranks.
+    /// The same operation, size and count on this number of ranks.
     Ranks(u32),
 }
 
-/// What stands for the samples of a measurement.
+/// Statistic over the samples of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Statistic {
-    /// The first of its size, before any warm-up.
+    /// The first sample of its size, before any warm-up.
     First,
-    /// The least.
+    /// The minimum.
     Least,
-    /// Half of the samples are not above.
+    /// The median.
     Median,
     /// The mean.
     Mean,
-    /// 99 % of the samples are not above.
+    /// The 99th percentile.
     P99,
 }
 
 impl Statistic {
-    /// Its value, in microseconds.
+    /// Returns its value, in microseconds.
     pub fn of(self, read: &Measurement) -> f64 {
         match self {
             Self::First => read.first_us,
@@ -190,7 +190,7 @@ impl Statistic {
         }
     }
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -202,17 +202,17 @@ impl Statistic {
     }
 }
 
-/// How a time is set against another.
+/// Relation of a time to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// Divided by it.
     Ratio,
-    /// Less it, in µs.
+    /// The difference, in µs.
     Difference,
 }
 
 impl Relation {
-    /// The value.
+    /// Returns the ratio or the difference.
     pub fn of(self, time_us: f64, base_us: f64) -> f64 {
         match self {
             Self::Ratio => time_us / base_us,
@@ -224,17 +224,17 @@ impl Relation {
 /// A list of numbers on the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
-    /// The option.
+    /// Name of the option.
     pub option: &'static str,
-    /// What they are.
+    /// Help text.
     pub help: &'static str,
-    /// What they are if nothing is asked.
+    /// Default values.
     pub default: &'static str,
-    /// What they are for a trial of a few seconds.
+    /// Values for a trial of a few seconds.
     pub quick: &'static str,
-    /// The least.
+    /// The minimum.
     pub least: u64,
-    /// The greatest.
+    /// The maximum.
     pub most: u64,
 }
 
@@ -259,7 +259,7 @@ pub enum Column {
     Ranks,
 }
 
-/// How a panel is drawn.
+/// Style of a panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A line for each library over the axis, both scales logarithmic.
@@ -270,10 +270,10 @@ pub enum Shape {
     Trace,
 }
 
-/// What is drawn, or shown beside the time.
+/// Quantity that is drawn, or shown beside the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// As measured, in µs.
+    /// The time as measured, in µs.
     Time,
     /// The message's bytes over the time, in Mb/s.
     Bandwidth,
@@ -285,28 +285,29 @@ pub enum Quantity {
     Share(Share),
 }
 
-/// What a share is of.
+/// Description of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The head of its column.
     pub head: &'static str,
-    /// What it is, beside an axis.
+    /// Its meaning, beside an axis.
     pub label: &'static str,
-    /// Whether what noise put below 0 or above 1 is shown as that.
+    /// True if values that noise has put below 0 or above 1 are clamped.
     pub is_clamped: bool,
     /// A part shown beside it, likewise: the head of its column, and its name.
     pub beside: Option<(&'static str, &'static str)>,
 }
 
 impl Share {
-    /// As it is shown.
+    /// Returns the share as it is shown.
     pub fn shown(self, share: f64) -> f64 {
         if self.is_clamped { share.clamp(0.0, 1.0) } else { share }
     }
 }
 
 impl Quantity {
-    /// What a time comes to; a share does not follow from it, nor does what is set against the limit.
+    /// Returns the quantity for a time. None for a share and for the time over the limit, which do not follow
+    /// from it.
     pub fn of(self, case: Case, time_us: f64) -> Option<f64> {
         match self {
             Self::Time => Some(time_us),
@@ -316,7 +317,7 @@ impl Quantity {
         }
     }
 
-    /// Its unit, in a table.
+    /// Returns its unit, in a table.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Time => "µs",
@@ -329,7 +330,7 @@ impl Quantity {
 }
 
 impl Column {
-    /// Its head.
+    /// Returns its head.
     pub fn head(self) -> &'static str {
         match self {
             Self::Operation => "operation",
@@ -343,7 +344,7 @@ impl Column {
         }
     }
 
-    /// What stands in it.
+    /// Returns the text of a cell.
     pub fn text(self, operation: &str, case: Case, statistic: Statistic) -> String {
         match self {
             Self::Operation => operation.to_owned(),
@@ -357,7 +358,7 @@ impl Column {
         }
     }
 
-    /// What it counts, for an axis; an operation and a statistic count nothing.
+    /// Returns the number for an axis; 0 for an operation and a statistic.
     pub fn number(self, case: Case) -> u64 {
         match self {
             Self::Operation | Self::Statistic => 0,
@@ -369,7 +370,7 @@ impl Column {
 }
 
 impl Description {
-    /// The columns that name a row.
+    /// Returns the columns that name a row.
     pub fn columns(&self) -> impl Iterator<Item = Column> {
         self.panels.iter().chain(self.axis).copied()
     }
@@ -379,7 +380,7 @@ impl Numbers {
     /// Reads a list: `16,64k,4M` (binary).
     ///
     /// # Errors
-    /// For what is no number, or out of bounds.
+    /// Fails for a text that is no number, or out of bounds.
     pub fn parse(self, text: &str) -> Result<Vec<u64>, String> {
         let number = |word: &str| {
             let number = size(word)?;
@@ -393,7 +394,7 @@ impl Numbers {
     }
 }
 
-/// As on the command line: `64k`.
+/// Formats a number as on the command line: `64k`.
 fn short_text(number: u64) -> String {
     match number {
         0 => "0".into(),
@@ -404,7 +405,7 @@ fn short_text(number: u64) -> String {
 }
 
 impl Instrument {
-    /// All of them.
+    /// All instruments.
     pub const ALL: [Self; 21] = [
         Self::Pingpong,
         Self::Burst,
@@ -429,7 +430,7 @@ impl Instrument {
         Self::Pairs,
     ];
 
-    /// What it is.
+    /// Returns its description.
     pub fn description(self) -> &'static Description {
         match self {
             Self::Pingpong => &catalogue::PINGPONG,
@@ -469,31 +470,31 @@ impl FromStr for Instrument {
     }
 }
 
-/// What one run of an instrument does.
+/// Cases of an instrument to measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workload {
-    /// Which.
+    /// The instrument.
     pub instrument: Instrument,
-    /// On how many ranks, each number in a run of its own.
+    /// Numbers of ranks, each in a run of its own.
     pub ranks: Vec<u32>,
-    /// For which sizes, in bytes.
+    /// Sizes, in bytes.
     pub sizes: Vec<u64>,
-    /// For which counts.
+    /// Counts.
     pub counts: Vec<u64>,
 }
 
 impl Workload {
-    /// The instrument as it is if nothing is asked.
+    /// Returns the default workload.
     pub fn new(instrument: Instrument) -> Self {
         Self::of(instrument, |numbers| numbers.default)
     }
 
-    /// The instrument as a trial of a few seconds.
+    /// Returns the workload of a trial of a few seconds.
     pub fn quick(instrument: Instrument) -> Self {
         Self::of(instrument, |numbers| numbers.quick)
     }
 
-    /// The instrument for a thorough run.
+    /// Returns the workload of a thorough run.
     pub fn long(instrument: Instrument) -> Self {
         let description = instrument.description();
         let sizes = description.sizes.zip(description.long_sizes);
@@ -526,7 +527,7 @@ impl Workload {
         self.instrument.description()
     }
 
-    /// What its times are, in a title.
+    /// Returns the meaning of its times, in a title.
     pub fn title(&self) -> String {
         let Description { title, ranks, .. } = self.description();
         match (ranks, &self.ranks[..]) {
@@ -535,7 +536,7 @@ impl Workload {
         }
     }
 
-    /// The program's arguments.
+    /// Returns the program's arguments.
     pub fn arguments(&self, seconds: f64) -> Vec<String> {
         let word = |case: Case| match self.counts[..] {
             [] => case.bytes.to_string(),
@@ -544,7 +545,7 @@ impl Workload {
         std::iter::once(seconds.to_string()).chain(self.cases().into_iter().map(word)).collect()
     }
 
-    /// How many measurements the program prints in a run, or says why it has none.
+    /// Returns the number of measurements, or of reasons for missing ones, that the program prints in a run.
     pub fn measurements(&self) -> usize {
         let Description { sizes, operations, .. } = self.description();
         match sizes {
@@ -553,8 +554,8 @@ impl Workload {
         }
     }
 
-    /// A run that takes longer than this is ended. Generous: a message of a size may cost several
-    /// seconds where the link is long, and a few of them are sent whatever the budget is.
+    /// Returns the time limit of a run. It is generous: over a long link, a message may take several seconds,
+    /// and a few are sent whatever the budget is.
     pub fn limit(&self, seconds: f64, link: Option<&Link>) -> Duration {
         let Description { moved_bytes, sample_s, operations, .. } = self.description();
         let moved: u64 = self.cases().into_iter().map(moved_bytes).sum();
@@ -568,7 +569,7 @@ impl Workload {
         Duration::from_secs_f64(60.0 + budgets + transfers + samples + 10.0 * on_link)
     }
 
-    /// What a run takes about, where messages take what the link allows.
+    /// Estimates the duration of a run whose messages take as long as the link allows.
     pub fn estimate(&self, seconds: f64, link: &Link) -> Duration {
         let Description { sample_s, operations, .. } = self.description();
         let of = |case: Case| {
@@ -578,7 +579,7 @@ impl Workload {
         Duration::from_secs_f64(STARTING_S + self.cases().into_iter().map(of).sum::<f64>())
     }
 
-    /// What the fewest samples of a case spend on a link that they use fully, in seconds.
+    /// Returns the time that the fewest samples of a case spend on a fully used link, in seconds.
     fn on_link_s(&self, case: Case, link: &Link) -> f64 {
         let Description { shape, operations, .. } = self.description();
         let samples = match shape {
@@ -588,7 +589,8 @@ impl Workload {
         2e-6 * samples * link.limit_us(case.bytes)
     }
 
-    /// What a run takes whatever the library and the budget are: silences and computing of the fewest samples.
+    /// Returns the least duration of a run with any library and budget: silences and computing of the fewest
+    /// samples.
     pub fn least(&self) -> Duration {
         let Description { sample_s, operations, .. } = self.description();
         let least = |case: Case| operations(case) as f64 * sample_s(case) * SAMPLES_LEAST;
@@ -606,11 +608,11 @@ impl Workload {
     }
 }
 
-/// Samples that the programs take of a case at least (`bench/samples.h`).
+/// Minimum number of samples per case (`bench/samples.h`).
 const SAMPLES_LEAST: f64 = 3.0;
-/// And before them.
+/// Number of warm-up samples before them.
 const WARMING: f64 = 2.0;
-/// What starting a job and ending it take, about.
+/// Approximate time to start and end a job, in seconds.
 const STARTING_S: f64 = 2.0;
 
 #[cfg(test)]
@@ -636,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn every_description_is_whole_and_its_defaults_are_allowed() {
+    fn every_description_is_complete_and_its_defaults_are_allowed() {
         for instrument in Instrument::ALL {
             let description = instrument.description();
             assert_eq!(description.name.parse(), Ok(instrument));
@@ -672,7 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_what_the_programs_read() {
+    fn arguments_have_the_format_that_programs_read() {
         let burst = Workload {
             counts: vec![1000],
             sizes: vec![8, 1024],

@@ -1,39 +1,39 @@
-//! How each library's own launcher is told to start a program at a place: a pure function to a command.
+//! Launch commands: how each library's launcher starts a program at a place, as pure functions.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use lab::Spec;
 
-use crate::library::{Kind, Library};
+use crate::library::{Library, LibraryKind};
 
-/// Where ranks go.
+/// Hosts of the ranks.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ground {
+pub enum Testbed {
     /// This machine.
     Machine,
     /// Nodes of a lab.
     Grid(Grid),
 }
 
-/// Nodes of a lab, and how to enter them.
+/// Nodes of a lab, and the command that enters them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
     /// The lab.
     pub lab: Box<Spec>,
-    /// The nodes' names; ranks are dealt to them in blocks.
+    /// Names of the nodes; ranks are distributed to them in blocks.
     pub nodes: Vec<String>,
     /// The `canele` command.
     pub canele: PathBuf,
     /// A command that enters a node as `ssh` would: options, host, then words for a shell.
     pub enter: PathBuf,
-    /// The file that describes the sites with their gateways to ours; without one hosts are named to it.
+    /// Grid file with the gateways for Canele; without one, hosts are named on the command line.
     pub file: Option<PathBuf>,
 }
 
 impl Grid {
-    /// The text of a file by which our ranks of different sites reach each other through so many gateways: that of
-    /// the last site, or one of each. A gateway is on a node that takes no rank, if there is one.
+    /// Returns the text of a grid file with this number of gateways: that of the last site, or one of each. A
+    /// gateway is on a node without ranks, if there is one.
     pub fn description(&self, ranks: u32, gateways: u32) -> String {
         let spec = &self.lab;
         let places = blocks(&self.nodes, ranks);
@@ -69,14 +69,14 @@ impl Grid {
         text
     }
 
-    /// The hosts of those gateways, in the order of the sites.
+    /// Returns the hosts of those gateways, in the order of the sites.
     pub fn gateways(&self, ranks: u32, gateways: u32) -> Vec<String> {
         let places = blocks(&self.nodes, ranks);
         let sites = self.lab.sites.saturating_sub(gateways)..self.lab.sites;
         sites.map(|site| self.lab.host(site, self.gateway(site, &places))).collect()
     }
 
-    /// The node of a site's gateway: one that takes no rank, if there is one.
+    /// Returns the node of a site's gateway: one without ranks, if there is one.
     fn gateway(&self, site: u32, places: &[(String, u32)]) -> u32 {
         let spec = &self.lab;
         let is_idle = |node: &u32| {
@@ -86,7 +86,7 @@ impl Grid {
         (0..spec.nodes).rev().find(is_idle).unwrap_or(spec.nodes - 1)
     }
 
-    /// The command with which agents of ours are started on nodes.
+    /// Returns the command that starts Canele's agents on nodes.
     fn enter_by_agent(&self) -> String {
         format!("{} lab run", text(&self.canele))
     }
@@ -95,7 +95,7 @@ impl Grid {
 /// A command to start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
-    /// In this node of the lab; none is on the machine itself.
+    /// Node of the lab; none for the machine itself.
     pub node: Option<String>,
     /// The command and its arguments.
     pub words: Vec<String>,
@@ -104,20 +104,20 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The command that starts `program` with `arguments` on `ranks` ranks of a library.
+    /// Returns the command that starts `program` with `arguments` on `ranks` ranks of a library.
     ///
-    /// A peer's launcher is started in the first node, because the other nodes' agents connect to it;
-    /// ours talks to its agents through their standard streams and stays outside.
+    /// A peer's launcher starts in the first node, because the other nodes' agents connect to it. Canele's
+    /// launcher speaks with its agents through their standard streams and stays outside.
     pub fn new(
         library: &Library,
-        ground: &Ground,
+        testbed: &Testbed,
         ranks: u32,
         program: &Path,
         arguments: &[String],
     ) -> Self {
         let mut launch = Self::default();
-        launch.launcher(library, ground);
-        if let Ground::Grid(grid) = ground {
+        launch.launcher(library, testbed);
+        if let Testbed::Grid(grid) = testbed {
             launch.hosts(library.kind, grid, ranks);
         }
         launch.add(["-n".into(), ranks.to_string(), text(program)]);
@@ -125,7 +125,7 @@ impl Launch {
         launch
     }
 
-    /// As a line for people.
+    /// Formats the command as a line.
     pub fn line(&self) -> String {
         let place = self.node.iter().map(|node| format!("{node}:"));
         let variables = self.environment.iter().map(|(name, value)| format!("{name}={value}"));
@@ -133,27 +133,30 @@ impl Launch {
         place.chain(variables).chain(words).collect::<Vec<_>>().join(" ")
     }
 
-    fn launcher(&mut self, library: &Library, ground: &Ground) {
+    fn launcher(&mut self, library: &Library, testbed: &Testbed) {
         let program = match library.kind {
-            Kind::Mpich | Kind::IntelMpi => "bin/mpiexec.hydra",
-            Kind::Canele | Kind::OpenMpi | Kind::RawTcp | Kind::TcpStreams => "bin/mpiexec",
+            LibraryKind::Mpich | LibraryKind::IntelMpi => "bin/mpiexec.hydra",
+            LibraryKind::Canele
+            | LibraryKind::OpenMpi
+            | LibraryKind::RawTcp
+            | LibraryKind::TcpStreams => "bin/mpiexec",
         };
         self.add([text(&library.root.join(program))]);
         self.set("LD_LIBRARY_PATH", text(&library.libraries()));
-        if library.kind == Kind::OpenMpi {
-            // More ranks than cores must be allowed, and so must root.
+        if library.kind == LibraryKind::OpenMpi {
+            // Both oversubscription and root must be allowed.
             self.add(["--map-by".into(), ":OVERSUBSCRIBE".into()]);
             self.set("OMPI_ALLOW_RUN_AS_ROOT", "1".into());
             self.set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".into());
         }
-        if let (Kind::IntelMpi, Ground::Grid(_)) = (library.kind, ground) {
+        if let (LibraryKind::IntelMpi, Testbed::Grid(_)) = (library.kind, testbed) {
             self.set("I_MPI_PIN", "0".into());
         }
     }
 
-    /// Nodes of a lab share the machine's cores and do not know of each other: a library that binds
-    /// ranks to cores would put all of them on the first, so binding is off there.
-    fn hosts(&mut self, kind: Kind, grid: &Grid, ranks: u32) {
+    /// Names the hosts. Nodes of a lab share the machine's cores, so a library that binds ranks would put all
+    /// of them on the first cores. Binding is off there.
+    fn hosts(&mut self, kind: LibraryKind, grid: &Grid, ranks: u32) {
         let places = blocks(&grid.nodes, ranks);
         let with_slots = places.iter().map(|(node, count)| format!("{node}:{count}"));
         let list = with_slots.collect::<Vec<_>>().join(",");
@@ -163,28 +166,28 @@ impl Launch {
         self.set("CANELE_LAB", grid.lab.name.clone());
         let enter = text(&grid.enter);
         match kind {
-            Kind::Canele => match &grid.file {
+            LibraryKind::Canele => match &grid.file {
                 Some(file) => self.add(["-grid".into(), text(file)]),
                 None => {
                     let exec = grid.enter_by_agent();
                     self.add(["-launcher-exec".into(), exec, "-hosts".into(), list]);
                 }
             },
-            Kind::Mpich => {
+            LibraryKind::Mpich => {
                 self.add(["-launcher".into(), "ssh".into(), "-launcher-exec".into(), enter]);
                 self.add(["-hosts".into(), list]);
             }
-            Kind::IntelMpi => {
+            LibraryKind::IntelMpi => {
                 let each = places.iter().map(|(_, count)| *count).max().unwrap_or(1);
                 let names: Vec<_> = places.into_iter().map(|(node, _)| node).collect();
                 self.add(["-launcher".into(), "ssh".into(), "-launcher-exec".into(), enter]);
                 self.add(["-hosts".into(), names.join(","), "-ppn".into(), each.to_string()]);
             }
-            Kind::OpenMpi => {
+            LibraryKind::OpenMpi => {
                 self.add(["--prtemca".into(), "plm_ssh_agent".into(), enter]);
                 self.add(["--bind-to".into(), "none".into(), "--host".into(), list]);
             }
-            Kind::RawTcp | Kind::TcpStreams => {}
+            LibraryKind::RawTcp | LibraryKind::TcpStreams => {}
         }
     }
 
@@ -197,12 +200,12 @@ impl Launch {
     }
 }
 
-/// Deals ranks to nodes in blocks, the first nodes having one more where it does not divide.
+/// Distributes ranks to nodes in blocks; the first nodes have one more if it does not divide.
 fn blocks(nodes: &[String], ranks: u32) -> Vec<(String, u32)> {
     let count = nodes.len() as u32;
     let share = |index: u32| ranks / count + u32::from(index < ranks % count);
-    let dealt = nodes.iter().zip(0..count).map(|(node, index)| (node.clone(), share(index)));
-    dealt.filter(|(_, ranks)| *ranks > 0).collect()
+    let distribution = nodes.iter().zip(0..count).map(|(node, index)| (node.clone(), share(index)));
+    distribution.filter(|(_, ranks)| *ranks > 0).collect()
 }
 
 fn text(path: &Path) -> String {
@@ -213,7 +216,7 @@ fn text(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn launch(kind: Kind, on_grid: bool, ranks: u32) -> Launch {
+    fn launch(kind: LibraryKind, on_grid: bool, ranks: u32) -> Launch {
         let library = Library { kind, root: "/mpi".into() };
         let grid = Grid {
             lab: Box::default(),
@@ -222,30 +225,30 @@ mod tests {
             enter: "/w/enter".into(),
             file: None,
         };
-        let ground = if on_grid { Ground::Grid(grid) } else { Ground::Machine };
-        Launch::new(&library, &ground, ranks, Path::new("/w/pingpong"), &["1".into(), "8".into()])
+        let testbed = if on_grid { Testbed::Grid(grid) } else { Testbed::Machine };
+        Launch::new(&library, &testbed, ranks, Path::new("/w/pingpong"), &["1".into(), "8".into()])
     }
 
     #[test]
     fn on_the_machine_only_the_library_differs() {
-        let ours = launch(Kind::Canele, false, 2);
+        let ours = launch(LibraryKind::Canele, false, 2);
         assert_eq!(ours.line(), "LD_LIBRARY_PATH=/mpi/lib /mpi/bin/mpiexec -n 2 /w/pingpong 1 8");
-        let peer = launch(Kind::Mpich, false, 2);
+        let peer = launch(LibraryKind::Mpich, false, 2);
         assert_eq!(
             peer.line(),
             "LD_LIBRARY_PATH=/mpi/lib /mpi/bin/mpiexec.hydra -n 2 /w/pingpong 1 8"
         );
-        assert!(launch(Kind::OpenMpi, false, 16).line().contains(":OVERSUBSCRIBE"));
+        assert!(launch(LibraryKind::OpenMpi, false, 16).line().contains(":OVERSUBSCRIBE"));
     }
 
     #[test]
-    fn on_a_grid_a_peer_starts_in_the_first_node_and_enters_the_others() {
-        for kind in [Kind::Mpich, Kind::OpenMpi, Kind::IntelMpi] {
+    fn a_peer_starts_in_the_first_node_of_a_grid_and_enters_the_others() {
+        for kind in [LibraryKind::Mpich, LibraryKind::OpenMpi, LibraryKind::IntelMpi] {
             let launch = launch(kind, true, 2);
             assert_eq!(launch.node.as_deref(), Some("a"), "{kind:?}");
             assert!(launch.line().contains("/w/enter"), "{}", launch.line());
         }
-        let ours = launch(Kind::Canele, true, 2);
+        let ours = launch(LibraryKind::Canele, true, 2);
         assert_eq!(ours.node, None);
         assert!(ours.words.contains(&"/p/bin/canele lab run".to_owned()));
         assert!(ours.words.contains(&"a:1,b:1".to_owned()));
@@ -285,11 +288,11 @@ mod tests {
         let all = grid(&["site0-node0", "site0-node1", "site1-node0", "site1-node1"]);
         assert_eq!(hosts(&all.description(8, 2)), ["\"site0-node1\"", "\"site1-node1\""]);
         assert_eq!(all.description(8, 2).matches(":2\"").count(), 4);
-        let library = Library { kind: Kind::Canele, root: "/mpi".into() };
+        let library = Library { kind: LibraryKind::Canele, root: "/mpi".into() };
         let described = Grid { file: Some("/w/grid.toml".into()), ..pair };
         let words = &["1".into()];
         let launch =
-            Launch::new(&library, &Ground::Grid(described), 2, Path::new("/w/pingpong"), words);
+            Launch::new(&library, &Testbed::Grid(described), 2, Path::new("/w/pingpong"), words);
         assert!(
             launch.line().contains("-grid /w/grid.toml -n 2 /w/pingpong 1"),
             "{}",
@@ -300,8 +303,9 @@ mod tests {
     #[test]
     fn ranks_are_dealt_in_blocks() {
         let nodes = ["a", "b", "c"].map(str::to_owned);
-        let dealt: Vec<u32> = blocks(&nodes, 8).into_iter().map(|(_, count)| count).collect();
-        assert_eq!(dealt, [3, 3, 2]);
+        let distribution: Vec<u32> =
+            blocks(&nodes, 8).into_iter().map(|(_, count)| count).collect();
+        assert_eq!(distribution, [3, 3, 2]);
         assert_eq!(blocks(&nodes, 2).len(), 2);
     }
 }

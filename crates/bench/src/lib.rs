@@ -1,12 +1,12 @@
-//! The instruments, on Canele, on its peers and on raw TCP.
+//! Instruments that measure Canele, its peers and raw TCP.
 //!
-//! The programs that measure are in C (`bench/`), because one binary runs on every library of the
-//! standard ABI; they print lines of JSON (`record`). Each instrument is described once (`instrument`).
-//! This crate compiles the programs (`programs`), says how each library's launcher starts them at a place (`launch`), lets the libraries take turns
-//! (`campaign`), over one link or several (`sweep`), and makes tables (`table`) and plots (`plot`) of what came out (`report`).
-//! It knows of Canele what its users know, the installed tree and the lab; only the instrument that sets
-//! the scheduler beside the bare rail (`overhead`) is built from Canele's own parts, and what measures algorithms of
-//! collectives (`tune`) asks the planner which there are.
+//! The measuring programs are in C (`bench/`), because one binary runs on every library of the standard ABI;
+//! they print lines of JSON (`record`). Each instrument is described once (`instrument`). This crate compiles
+//! the programs (`programs`), starts them by each library's launcher (`launch`), and lets the libraries take
+//! turns (`runner`), over one link or several (`sweep`). It makes tables (`table`) and plots (`plot`) of the
+//! results (`report`). It knows Canele as its users do: the installed tree and the lab. Two instruments are
+//! exceptions. `overhead`, which compares the scheduler with the bare rail, is built from Canele's own parts,
+//! and `tune` asks the planner for the algorithms of collectives.
 #![forbid(unsafe_code)]
 
 mod catalogue;
@@ -29,5 +29,5 @@ mod table;
 mod testbed;
 mod tune;
 
-pub use command::{Arguments, run};
-pub use tune::{Arguments as TuneArguments, run as tune};
+pub use command::{BenchArguments, run};
+pub use tune::{TuneArguments, run as tune};

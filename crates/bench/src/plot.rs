@@ -1,4 +1,4 @@
-//! Reports as plots, PNG and SVG: a panel for each of what the instrument tells apart, with lines or bars.
+//! Plots of reports, as PNG and SVG, with a panel of lines or bars for each quantity and group of rows.
 
 use std::error::Error;
 use std::fs::File;
@@ -12,7 +12,7 @@ use plotters::style::FontStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::instrument::{Case, Column, Description, Quantity, Shape};
-use crate::library::Kind;
+use crate::library::LibraryKind;
 use crate::record::Measurement;
 use crate::report::{By, Report, Row};
 use crate::scenario::{duration_text, size_text};
@@ -24,7 +24,7 @@ pub use links::draw_sweep;
 
 use bars::{Heights, bars_panel};
 
-/// Why a plot could not be drawn.
+/// Error of a plot.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot draw {path}: {reason}")]
 pub struct PlotError {
@@ -32,11 +32,11 @@ pub struct PlotError {
     reason: String,
 }
 
-/// Draws a report into `folder`, once as SVG and once as PNG, and returns where they are. A report
-/// without any measurement has no plot.
+/// Draws a report into `folder`, as SVG and as PNG. Returns the paths. A report without any measurement has
+/// no plot.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// Fails if a file cannot be written.
 pub fn draw(report: &Report, by: By, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
     let rows = report.rows();
     if rows.is_empty() {
@@ -47,7 +47,7 @@ pub fn draw(report: &Report, by: By, folder: &Path) -> Result<Vec<PathBuf>, Plot
     sheet.draw(&folder.join(report.stem()), &Panels { report, panels, shape, by })
 }
 
-/// What is drawn in the parts of a sheet, whatever it is drawn by.
+/// Contents of the parts of a sheet, for any backend.
 trait Parts {
     fn count(&self) -> usize;
 
@@ -60,11 +60,11 @@ trait Parts {
         B::ErrorType: 'static;
 }
 
-/// A picture: its parts between a title and a note.
+/// A picture: parts between a title and a note.
 struct Sheet {
     title: String,
     note: String,
-    /// In pixels.
+    /// Size in pixels.
     size: (u32, u32),
 }
 
@@ -128,7 +128,7 @@ impl Sheet {
     }
 }
 
-/// The font goes with the program: a machine that measures may have none.
+/// Registers the built-in font, because a machine that measures may have none.
 fn fonts() -> Result<(), Box<dyn Error>> {
     plotters::style::register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
         .map_err(|_| "the font cannot be read".into())
@@ -136,7 +136,7 @@ fn fonts() -> Result<(), Box<dyn Error>> {
 
 type Area<'a, B> = DrawingArea<B, Shift>;
 
-/// On what machine, and which of the rounds.
+/// Returns the machine and the statistic over rounds.
 fn note(report: &Report, by: By) -> String {
     let environment = &report.environment;
     format!(
@@ -155,7 +155,7 @@ fn note(report: &Report, by: By) -> String {
     )
 }
 
-/// The panels of a report, as its instrument has them drawn.
+/// Panels of a report, as its instrument defines them.
 struct Panels<'a> {
     report: &'a Report,
     panels: Vec<Panel<'a>>,
@@ -187,13 +187,13 @@ impl Parts for Panels<'_> {
 
 /// A part of the picture with axes of its own.
 struct Panel<'a> {
-    /// What all its rows have in common, if there are several panels.
+    /// Common part of its rows, if there are several panels.
     title: String,
     quantity: Quantity,
     rows: Vec<&'a Row>,
 }
 
-/// The panels of a report: one for each of what the instrument tells apart, and each quantity.
+/// Returns the panels of a report: one for each group of rows and quantity.
 fn panels<'a>(report: &Report, rows: &'a [Row]) -> Vec<Panel<'a>> {
     let description = report.workload.description();
     let is_drawn = |row: &&Row| (description.is_drawn)(row.case, row.statistic);
@@ -254,7 +254,7 @@ fn grid(panels: usize) -> (usize, usize) {
     (panels.div_ceil(columns), columns)
 }
 
-/// Of the picture, in pixels.
+/// Returns the size of the picture, in pixels.
 fn size(panels: usize) -> (u32, u32) {
     let (rows, _) = grid(panels);
     (WIDTH, FRAME_HEIGHT + PANEL_HEIGHT * rows as u32)
@@ -282,7 +282,7 @@ fn tick(quantity: Quantity, value: f64) -> String {
     }
 }
 
-/// Where a row stands on the axis of lines: what is counted, moved by one where nothing is a count.
+/// Position of a row on the axis: the counted number, plus one if it may be zero.
 #[derive(Clone, Copy)]
 struct Axis {
     column: Column,
@@ -313,7 +313,7 @@ impl Axis {
         }
     }
 
-    /// Marks: powers, or where few numbers were measured, those.
+    /// Returns the marks: powers, or the measured numbers if they are few.
     fn marks(self, rows: &[&Row], span: (f64, f64)) -> Vec<f64> {
         if self.shift == 0 && rows.len() > MARKS_MAX {
             return powers(span, SIZE_STEP);
@@ -324,7 +324,7 @@ impl Axis {
     }
 }
 
-struct Line {
+struct PlotLine {
     name: String,
     color: RGBColor,
     marker: Marker,
@@ -368,7 +368,7 @@ where
     curves(&panel.title, &lines, &axes, area)
 }
 
-/// What stands at the axes of curves, and where the legend is.
+/// Labels of the axes of curves, and the place of the legend.
 struct Axes<'a> {
     head: &'static str,
     marks: Vec<f64>,
@@ -381,7 +381,7 @@ struct Axes<'a> {
 /// Draws lines, both scales logarithmic.
 fn curves<B: DrawingBackend>(
     title: &str,
-    lines: &[Line],
+    lines: &[PlotLine],
     axes: &Axes<'_>,
     area: &Area<'_, B>,
 ) -> Result<(), Box<dyn Error>>
@@ -454,7 +454,7 @@ where
     Ok(())
 }
 
-/// The samples of a row in their order, of each library that was measured, in its median round.
+/// Returns the samples of a row in their order, for each measured library, in its median round.
 fn traces<'a>(
     report: &'a Report,
     row: &'a Row,
@@ -470,7 +470,7 @@ fn traces<'a>(
     })
 }
 
-/// Mb/s of each message over the time when it had come back.
+/// Draws Mb/s of each message over its completion time.
 fn trace_panel<B: DrawingBackend>(
     report: &Report,
     panel: &Panel,
@@ -519,7 +519,7 @@ where
     }
     for (index, points) in lines.into_iter().rev() {
         let entry = &report.entries[index];
-        let width = if entry.library == Kind::Canele { 3 } else { 2 };
+        let width = if entry.library == LibraryKind::Canele { 3 } else { 2 };
         let style = look(report, index).0.stroke_width(width);
         chart
             .draw_series(LineSeries::new(points, style))?
@@ -541,10 +541,10 @@ fn builder<'a, 'b, B: DrawingBackend>(
     builder
 }
 
-/// A line for each library that was measured, and one for what the link allows, where it is not lower
-/// than all that is drawn; in the order of drawing, ours above the others.
-fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<Line> {
-    let mut lines: Vec<Line> = report
+/// Returns a line for each measured library, and one for the link's limit unless it is below all others. Ours
+/// is drawn last.
+fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<PlotLine> {
+    let mut lines: Vec<PlotLine> = report
         .entries
         .iter()
         .enumerate()
@@ -555,8 +555,14 @@ fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<Line> {
                 Some((axis.at(row.case), value))
             };
             let points = panel.rows.iter().filter_map(point).collect();
-            let is_ours = entry.library == Kind::Canele;
-            Line { name: entry.name(), color, marker, points, width: if is_ours { 3 } else { 2 } }
+            let is_ours = entry.library == LibraryKind::Canele;
+            PlotLine {
+                name: entry.name(),
+                color,
+                marker,
+                points,
+                width: if is_ours { 3 } else { 2 },
+            }
         })
         .filter(|line| !line.points.is_empty())
         .collect();
@@ -571,39 +577,39 @@ fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<Line> {
     let points: Vec<_> = panel.rows.iter().filter_map(limit).collect();
     if !points.is_empty() {
         let name = "limit of the link".into();
-        lines.push(Line { name, color: BLACK, marker: Marker::None, points, width: 2 });
+        lines.push(PlotLine { name, color: BLACK, marker: Marker::None, points, width: 2 });
     }
     lines.reverse();
     lines
 }
 
-/// Colours that most people tell apart (Okabe and Ito), and a marker besides; ours under several settings
-/// have colours of their own.
+/// Returns a colour that most people distinguish (Okabe and Ito), and a marker. Settings of Canele have
+/// colours of their own.
 fn look(report: &Report, index: usize) -> (RGBColor, Marker) {
     let kind = report.entries[index].library;
     let before = &report.entries[..index];
     match kind {
-        Kind::Canele => {
+        LibraryKind::Canele => {
             let place = before.iter().filter(|entry| entry.library == kind).count();
             (OURS[place % OURS.len()], Marker::Circle)
         }
-        Kind::Mpich => (RGBColor(0, 114, 178), Marker::Triangle),
-        Kind::OpenMpi => (RGBColor(0, 158, 115), Marker::Cross),
-        Kind::IntelMpi => (RGBColor(204, 121, 167), Marker::Circle),
-        Kind::RawTcp if report.entries[index].variant.is_some() => {
+        LibraryKind::Mpich => (RGBColor(0, 114, 178), Marker::Triangle),
+        LibraryKind::OpenMpi => (RGBColor(0, 158, 115), Marker::Cross),
+        LibraryKind::IntelMpi => (RGBColor(204, 121, 167), Marker::Circle),
+        LibraryKind::RawTcp if report.entries[index].variant.is_some() => {
             (RGBColor(60, 60, 60), Marker::Circle)
         }
-        Kind::RawTcp => (RGBColor(110, 110, 110), Marker::Cross),
-        Kind::TcpStreams => (RGBColor(170, 170, 170), Marker::Triangle),
+        LibraryKind::RawTcp => (RGBColor(110, 110, 110), Marker::Cross),
+        LibraryKind::TcpStreams => (RGBColor(170, 170, 170), Marker::Triangle),
     }
 }
 
-/// Of curves of one library under several conditions.
+/// Markers of curves of one library under several conditions.
 const MARKERS: [Marker; 3] = [Marker::Circle, Marker::Triangle, Marker::Cross];
 const OURS: [RGBColor; 4] =
     [RGBColor(213, 94, 0), RGBColor(230, 159, 0), RGBColor(86, 180, 233), RGBColor(120, 60, 20)];
 
-/// From the least to the greatest value, and a factor of room.
+/// Returns the least and the greatest value, with room around.
 fn span(values: impl Iterator<Item = f64>, room: f64) -> (f64, f64) {
     let (least, greatest) = values.fold((f64::INFINITY, 0.0_f64), |(least, greatest), value| {
         (least.min(value), greatest.max(value))
@@ -611,14 +617,14 @@ fn span(values: impl Iterator<Item = f64>, room: f64) -> (f64, f64) {
     (least / room, greatest * room)
 }
 
-/// The powers of a base within a span.
+/// Returns the powers of a base within a span.
 fn powers(span: (f64, f64), base: f64) -> Vec<f64> {
     let first = (span.0.ln() / base.ln()).ceil() as i32;
     let last = (span.1.ln() / base.ln()).floor() as i32;
     (first..=last).map(|power| base.powi(power)).collect()
 }
 
-/// The powers of ten within a span, and where those are few, twice and five times them.
+/// Returns the powers of ten within a span, with twice and five times them if they are few.
 fn ticks(span: (f64, f64)) -> Vec<f64> {
     let tens = powers(span, 10.0);
     if tens.len() > 2 {
@@ -638,7 +644,7 @@ fn time_text(time_us: f64) -> String {
     }
 }
 
-/// Three digits that matter.
+/// Rounds to three significant digits.
 fn rounded(value: f64) -> f64 {
     if value == 0.0 {
         return 0.0;
@@ -649,17 +655,17 @@ fn rounded(value: f64) -> f64 {
 }
 
 const FONT: &str = "sans-serif";
-/// The colour of what explains.
+/// Colour of notes.
 const NOTE: RGBColor = RGBColor(110, 110, 110);
-/// Of a picture, in pixels.
+/// Width of a picture, in pixels.
 const WIDTH: u32 = 1280;
-/// Of the title and the note, in pixels.
+/// Height of the title and the note, in pixels.
 const FRAME_HEIGHT: u32 = 70;
-/// In pixels.
+/// Height of a panel, in pixels.
 const PANEL_HEIGHT: u32 = 490;
-/// So many numbers are marked on an axis as they are.
+/// Maximum number of measured values that are marked on an axis.
 const MARKS_MAX: usize = 6;
-/// Sizes are marked at each power of this.
+/// Base of the marks of sizes.
 const SIZE_STEP: f64 = 16.0;
 
 #[cfg(test)]
@@ -715,7 +721,7 @@ mod tests {
             vec![measurement("barrier", case(0), 60.0), measurement("allreduce", case(8), 70.0)];
         let report = Report {
             workload: Workload::new(Instrument::Oversubscribed),
-            entries: vec![Entry { rounds: vec![round], ..Entry::new(Kind::Canele, None) }],
+            entries: vec![Entry { rounds: vec![round], ..Entry::new(LibraryKind::Canele, None) }],
             ..sample()
         };
         let svg =
@@ -726,7 +732,7 @@ mod tests {
     #[test]
     fn nothing_measured_is_nothing_drawn() {
         let folder = tempfile::tempdir().unwrap();
-        let report = Report { entries: vec![Entry::new(Kind::Canele, None)], ..sample() };
+        let report = Report { entries: vec![Entry::new(LibraryKind::Canele, None)], ..sample() };
         assert!(draw(&report, By::Least, folder.path()).unwrap().is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! The programs that measure: C sources kept in this command, compiled where they are needed.
+//! Measuring programs: C sources within this command, compiled when needed.
 
 use std::fs;
 use std::io;
@@ -8,21 +8,21 @@ use std::process::Command;
 
 use crate::library::Library;
 
-/// Where the programs are compiled, and with what.
+/// Folder and compiler of the programs.
 #[derive(Clone, Debug)]
 pub struct Programs {
     folder: PathBuf,
-    /// Our `mpicc`: programs compiled by it run on every library of the standard ABI.
+    /// Canele's `mpicc`: programs compiled by it run on every library of the standard ABI.
     mpicc: PathBuf,
 }
 
-/// Why a program could not be made.
+/// Errors of making a program.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// A file could not be written.
     #[error("cannot write {path}: {source}")]
     Write {
-        /// Which.
+        /// File.
         path: String,
         /// The system's error.
         source: io::Error,
@@ -30,7 +30,7 @@ pub enum ProgramError {
     /// The compiler could not be started.
     #[error("cannot start the compiler {compiler}: {source}")]
     Start {
-        /// Which.
+        /// Compiler.
         compiler: String,
         /// The system's error.
         source: io::Error,
@@ -38,11 +38,11 @@ pub enum ProgramError {
     /// The compiler refused.
     #[error("{compiler} cannot compile {program}: {text}")]
     Compile {
-        /// Which.
+        /// Compiler.
         compiler: String,
-        /// What was compiled.
+        /// Compiled program.
         program: String,
-        /// The first line of what it said.
+        /// First line of its output.
         text: String,
     },
 }
@@ -51,7 +51,7 @@ impl Programs {
     /// Writes the sources into a folder.
     ///
     /// # Errors
-    /// When it cannot be written to.
+    /// Fails if it cannot be written to.
     pub fn new(folder: &Path, prefix: &Path) -> Result<Self, ProgramError> {
         let programs = Self { folder: folder.to_path_buf(), mpicc: prefix.join("bin/mpicc") };
         fs::create_dir_all(folder).map_err(|source| write_error(folder, source))?;
@@ -62,31 +62,31 @@ impl Programs {
         Ok(programs)
     }
 
-    /// A program for a library.
+    /// Compiles a program for a library.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// Fails if it does not compile.
     pub fn mpi(&self, name: &str, library: &Library) -> Result<PathBuf, ProgramError> {
         if library.kind.has_standard_abi() {
-            // A search path that gives way to LD_LIBRARY_PATH, so that the library can be another's.
+            // A search path that LD_LIBRARY_PATH overrides, so that the library can be replaced.
             return self.compile(&self.mpicc, name, name, &["-Wl,--enable-new-dtags"]);
         }
         let own = format!("{name}-{}", library.kind.name().to_lowercase().replace(' ', "-"));
         self.compile(&library.root.join("bin/mpicc"), name, &own, &[])
     }
 
-    /// A program without MPI: `clock`, `tcp` or `busy`.
+    /// Compiles a program without MPI: `clock`, `tcp` or `busy`.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// Fails if it does not compile.
     pub fn plain(&self, name: &str) -> Result<PathBuf, ProgramError> {
         self.compile(Path::new("cc"), name, name, &[])
     }
 
-    /// A command that peers' launchers use as `ssh`: it drops options, and enters the lab's node.
+    /// Writes a command that peers' launchers use as `ssh`: it drops options, and enters the lab's node.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if it cannot be written.
     pub fn enter(&self, canele: &Path, lab: &str) -> Result<PathBuf, ProgramError> {
         let path = self.folder.join("enter");
         let text = format!(
@@ -102,7 +102,7 @@ impl Programs {
     /// Writes the description of a grid.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if it cannot be written.
     pub fn grid(&self, name: &str, text: &str) -> Result<PathBuf, ProgramError> {
         let path = self.folder.join(format!("grid-{name}.toml"));
         fs::write(&path, text).map_err(|source| write_error(&path, source))?;
@@ -175,8 +175,8 @@ const SOURCES: [(&str, &str); 29] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::library::Kind;
-    use crate::record::{Clock, Line};
+    use crate::library::LibraryKind;
+    use crate::record::{Clock, RecordLine};
 
     #[test]
     fn the_clock_compiles_and_agrees_with_the_system() {
@@ -206,7 +206,9 @@ mod tests {
         fs::write(folder.path().join("known.c"), source).unwrap();
         let output = Command::new(programs.plain("known").unwrap()).output().unwrap();
         let line = String::from_utf8(output.stdout).unwrap();
-        let Line::Measurement(read) = Line::parse(&line).unwrap() else { panic!("{line}") };
+        let RecordLine::Measurement(read) = RecordLine::parse(&line).unwrap() else {
+            panic!("{line}")
+        };
         assert_eq!((read.operation.as_str(), read.samples), ("known", 100));
         assert_eq!((read.bytes, read.count), (3, 7));
         assert_eq!((read.first_us, read.min_us, read.max_us), (7.0, 1.0, 100.0));
@@ -218,7 +220,7 @@ mod tests {
     fn a_compiler_that_is_missing_is_named_in_one_line() {
         let folder = tempfile::tempdir().unwrap();
         let programs = Programs::new(folder.path(), Path::new("/none")).unwrap();
-        let library = Library { kind: Kind::Canele, root: "/none".into() };
+        let library = Library { kind: LibraryKind::Canele, root: "/none".into() };
         let text = programs.mpi("pingpong", &library).unwrap_err().to_string();
         assert!(text.contains("/none/bin/mpicc"), "{text}");
         assert_eq!(text.lines().count(), 1);

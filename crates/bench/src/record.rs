@@ -1,4 +1,5 @@
-//! What the programs print: a line of JSON that describes the program, then one per operation and size.
+//! Records that the programs print: a line of JSON that describes the program, then one per operation and
+//! size.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::instrument::Case;
 
-/// The first line: who measures, with which library, where, by which clock.
+/// First line of a program: its name, library, hosts and clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Description {
     /// The program's name.
     pub program: String,
     /// The number of ranks.
     pub ranks: u32,
-    /// What the library calls itself.
+    /// Version that the library reports.
     pub library: String,
     /// The hosts of the first and of the last rank.
     pub hosts: Vec<String>,
@@ -21,27 +22,27 @@ pub struct Description {
     pub clock: Clock,
 }
 
-/// What a clock is worth.
+/// Properties of a clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clock {
-    /// What it reads.
+    /// Source of the clock.
     pub source: String,
-    /// How fast it ticks.
+    /// Ticks per microsecond.
     pub ticks_per_us: f64,
-    /// How long a reading takes.
+    /// Duration of a reading.
     pub overhead_ns: f64,
-    /// The least time it tells from nothing.
+    /// Least time that it resolves.
     pub resolution_ns: f64,
-    /// A known sleep: what was asked for.
+    /// A known sleep: the requested duration.
     pub sleep_asked_ms: f64,
-    /// How long it was by the system's clock.
+    /// Its duration by the system's clock.
     pub sleep_system_ms: f64,
-    /// How long it was by this one.
+    /// Its duration by this clock.
     pub sleep_clock_ms: f64,
 }
 
 impl Clock {
-    /// By how many parts of one this clock differs from the system's.
+    /// Returns the relative difference between this clock and the system's.
     pub fn error(&self) -> f64 {
         (self.sleep_clock_ms / self.sleep_system_ms - 1.0).abs()
     }
@@ -50,40 +51,40 @@ impl Clock {
 /// An operation at one size. Times are in microseconds: of half a round trip, or of the operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// What was done.
+    /// Operation.
     pub operation: String,
-    /// With messages of how many bytes.
+    /// Size of messages, in bytes.
     pub bytes: u64,
-    /// Of how many, or whatever else the instrument counts.
+    /// Count of messages, or of what else the instrument counts.
     pub count: u64,
-    /// On how many ranks, which the program's first line says.
+    /// Number of ranks, from the program's first line.
     #[serde(default)]
     pub ranks: u32,
-    /// How many samples the figures are made of.
+    /// Number of samples.
     pub samples: u64,
-    /// The first of this size, before any warm-up; not among the samples.
+    /// First sample of this size, before any warm-up; not among the samples.
     pub first_us: f64,
-    /// The least.
+    /// Minimum.
     pub min_us: f64,
-    /// A quarter of the samples are not above.
+    /// First quartile.
     pub p25_us: f64,
-    /// Half of the samples are not above.
+    /// Median.
     pub median_us: f64,
-    /// Three quarters are not above.
+    /// Third quartile.
     pub p75_us: f64,
-    /// The mean.
+    /// Mean.
     pub mean_us: f64,
-    /// 99 % are not above.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// The greatest.
+    /// Maximum.
     pub max_us: f64,
-    /// The share that the instrument is about, as it was computed.
+    /// Share that the instrument measures, as computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// What the share was made of, and what else belongs to it, by name with its unit.
+    /// Parts of the share and further values, by name with its unit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<String, f64>,
-    /// The samples in their order, where that is what the instrument is about.
+    /// Samples in their order, if the instrument needs them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trace_us: Vec<f64>,
 }
@@ -91,28 +92,28 @@ pub struct Measurement {
 /// A measurement that the library could not make, while it goes on with others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Missing {
-    /// What was to be done.
+    /// Operation.
     pub operation: String,
-    /// With messages of how many bytes.
+    /// Size of messages, in bytes.
     pub bytes: u64,
-    /// Of how many.
+    /// Count of messages.
     pub count: u64,
-    /// On how many ranks, which the program's first line says.
+    /// Number of ranks, from the program's first line.
     #[serde(default)]
     pub ranks: u32,
-    /// Why it is not there.
+    /// Reason why it is missing.
     pub missing: String,
 }
 
 impl Missing {
-    /// What it was to be a measurement of.
+    /// Returns the case that was to be measured.
     pub fn case(&self) -> Case {
         Case { bytes: self.bytes, count: self.count, ranks: self.ranks }
     }
 }
 
 impl Measurement {
-    /// Of samples in microseconds, of which there must be one at least; as `bench/samples.h` has it.
+    /// Builds a measurement from samples in microseconds, at least one; as in `bench/samples.h`.
     pub fn of(operation: &str, case: Case, first_us: f64, samples_us: &[f64]) -> Self {
         let mut sorted = samples_us.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -141,28 +142,28 @@ impl Measurement {
         }
     }
 
-    /// What it was a measurement of.
+    /// Returns the measured case.
     pub fn case(&self) -> Case {
         Case { bytes: self.bytes, count: self.count, ranks: self.ranks }
     }
 }
 
-/// A line of a program.
+/// A parsed line of a program.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Line {
-    /// Its first.
+pub enum RecordLine {
+    /// The first line.
     Description(Description),
-    /// One of the others.
+    /// A measurement.
     Measurement(Measurement),
-    /// That there is none.
+    /// A missing measurement.
     Missing(Missing),
-    /// That what crosses links counts from now on, until the next measurement.
+    /// Start of counting traffic on links, until the next measurement.
     Mark,
-    /// Not ours: a launcher may say something too.
+    /// Another line, such as a launcher's output.
     Foreign,
 }
 
-/// A line that looks like ours and is not.
+/// A malformed line of a program.
 #[derive(Debug, thiserror::Error)]
 #[error("the program printed what cannot be read ({reason}): {line}")]
 pub struct RecordError {
@@ -170,11 +171,11 @@ pub struct RecordError {
     reason: String,
 }
 
-impl Line {
+impl RecordLine {
     /// Reads a line.
     ///
     /// # Errors
-    /// When it is an object, but none that our programs print, or with figures that no clock gives.
+    /// Fails if it is a JSON object of unknown form, or has figures that no clock gives.
     pub fn parse(line: &str) -> Result<Self, RecordError> {
         let line = line.trim();
         if !line.starts_with('{') {
@@ -232,31 +233,31 @@ mod tests {
 
     #[test]
     fn the_lines_of_a_program_are_told_apart() {
-        let Line::Description(description) = Line::parse(DESCRIPTION).unwrap() else {
+        let RecordLine::Description(description) = RecordLine::parse(DESCRIPTION).unwrap() else {
             panic!("not a description");
         };
         assert_eq!(description.hosts, ["a", "b"]);
         assert_eq!(description.clock.error(), 0.0);
-        let Line::Measurement(read) = Line::parse(MEASUREMENT).unwrap() else {
+        let RecordLine::Measurement(read) = RecordLine::parse(MEASUREMENT).unwrap() else {
             panic!("not a measurement");
         };
         assert_eq!((read.bytes, read.samples, read.p99_us), (8, 50, 0.4));
         assert_eq!((read.share, read.parts.len()), (None, 0));
         let shared = MEASUREMENT.replace('}', r#", "share": -0.1, "parts": {"computing_us": 7}}"#);
-        let Line::Measurement(read) = Line::parse(&shared).unwrap() else {
+        let RecordLine::Measurement(read) = RecordLine::parse(&shared).unwrap() else {
             panic!("not a measurement");
         };
         assert_eq!((read.share, read.parts["computing_us"]), (Some(-0.1), 7.0));
         let missing = r#"{"operation": "x", "bytes": 1, "count": 2, "missing": "no such call"}"#;
-        let Line::Missing(missing) = Line::parse(missing).unwrap() else {
+        let RecordLine::Missing(missing) = RecordLine::parse(missing).unwrap() else {
             panic!("not a missing one");
         };
         assert_eq!(
             (missing.case(), &missing.missing[..]),
             (Case { bytes: 1, count: 2, ranks: 0 }, "no such call")
         );
-        assert_eq!(Line::parse(r#"{"mark": "crossing"}"#).unwrap(), Line::Mark);
-        assert_eq!(Line::parse("[warn] a launcher's word").unwrap(), Line::Foreign);
+        assert_eq!(RecordLine::parse(r#"{"mark": "crossing"}"#).unwrap(), RecordLine::Mark);
+        assert_eq!(RecordLine::parse("[warn] a launcher's word").unwrap(), RecordLine::Foreign);
     }
 
     #[test]
@@ -268,7 +269,7 @@ mod tests {
             &MEASUREMENT.replace("\"median_us\": 0.2", "\"median_us\": 0"),
             &MEASUREMENT.replace("\"samples\": 50", "\"samples\": 0"),
         ] {
-            let error = Line::parse(line).unwrap_err().to_string();
+            let error = RecordLine::parse(line).unwrap_err().to_string();
             assert!(error.contains(&line[..8]), "{error}");
         }
     }
@@ -287,6 +288,6 @@ mod tests {
     fn a_measurement_survives_its_own_json() {
         let made = measurement("burst", Case { bytes: 8, count: 10, ranks: 16 }, 4.0);
         let text = serde_json::to_string(&made).unwrap();
-        assert_eq!(Line::parse(&text).unwrap(), Line::Measurement(made));
+        assert_eq!(RecordLine::parse(&text).unwrap(), RecordLine::Measurement(made));
     }
 }

@@ -1,4 +1,4 @@
-//! What came out: every round of every library, and what they come to beside each other.
+//! Reports: every round of every library, and their comparison.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::instrument::{Against, Base, Case, Quantity, Share, Statistic, Workload};
-use crate::library::{Kind, Variant};
+use crate::library::{LibraryKind, Variant};
 use crate::record::{Clock, Measurement, Missing};
 use crate::scenario::{Link, Place, Surroundings};
 use crate::statistics::Across;
@@ -14,22 +14,22 @@ use crate::statistics::Across;
 /// A measurement of several libraries at one place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Where and when.
+    /// Machine and time.
     pub environment: Environment,
-    /// What was measured.
+    /// Measured workload.
     pub workload: Workload,
-    /// Where the ranks were.
+    /// Places of the ranks.
     pub place: Place,
-    /// What went on beside.
+    /// Conditions beside the measurement.
     #[serde(default)]
     pub surroundings: Surroundings,
-    /// How often each library had its turn.
+    /// Number of turns of each library.
     pub rounds: u32,
-    /// The time for each size in each round.
+    /// Time per size in each round.
     pub seconds_per_size: f64,
-    /// What the link allows.
+    /// Limits of the link.
     pub link: Option<Link>,
-    /// What the lab said of its links.
+    /// Lines of the lab's check of its links.
     pub lab: Vec<String>,
     /// The libraries, ours first.
     pub entries: Vec<Entry>,
@@ -38,11 +38,11 @@ pub struct Report {
 /// A library's part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Which.
-    pub library: Kind,
-    /// Under which settings, if any.
+    /// The library.
+    pub library: LibraryKind,
+    /// Its settings, if any.
     pub variant: Option<Variant>,
-    /// What it calls itself.
+    /// Version that it reports.
     pub version: String,
     /// The clock it was measured by.
     pub clock: Option<Clock>,
@@ -50,32 +50,32 @@ pub struct Entry {
     pub command: String,
     /// The measurements of each round; the last may have ended early.
     pub rounds: Vec<Vec<Measurement>>,
-    /// What it could not measure while it measured others, each once.
+    /// Measurements that failed while others succeeded, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Missing>,
-    /// What a competing flow got through in each run.
+    /// Goodput of a competing flow in each run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<lab::Goodput>,
-    /// Why there are none, or no more.
+    /// Reason why there are none, or no more.
     pub failure: Option<String>,
 }
 
 /// One operation, case and statistic: all libraries beside each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What was done.
+    /// Operation.
     pub operation: String,
-    /// Of how many bytes, and how many.
+    /// Size and count.
     #[serde(flatten)]
     pub case: Case,
-    /// What of the samples.
+    /// Statistic over the samples.
     pub statistic: Statistic,
     /// The least time the link allows, in microseconds.
     pub limit_us: Option<f64>,
     /// The libraries, in the order of the report.
     pub cells: Vec<Cell>,
     /// The fastest peer.
-    pub best_peer: Option<Kind>,
+    pub best_peer: Option<LibraryKind>,
     /// Our time (of several settings, that of the first) over that of the fastest peer.
     pub ratio_to_best_peer: Option<f64>,
     /// The same of the least disturbed rounds: our fastest over the fastest of any peer.
@@ -91,11 +91,11 @@ pub struct Row {
 pub struct Cell {
     /// Its name for people.
     pub name: String,
-    /// Which.
-    pub library: Kind,
+    /// The library.
+    pub library: LibraryKind,
     /// Each round's statistic, in microseconds; none where it failed.
     pub time_us: Option<Across>,
-    /// What the instrument makes of the median time: Mb/s, or millions of messages a second; or the median share.
+    /// Figure of the median time: Mb/s, millions of messages per second, or the median share.
     pub figure: Option<f64>,
     /// The share of each round, as it was computed.
     pub share: Option<Across>,
@@ -103,15 +103,15 @@ pub struct Cell {
     pub beside: Option<f64>,
     /// The bytes that an operation put on the links between sites, of the median round.
     pub crossing_bytes: Option<f64>,
-    /// In so many packets, as the link carries them.
+    /// Packets per operation on these links, of the median round.
     pub crossing_packets: Option<f64>,
-    /// What the time is against that of the instrument's base case, of each round.
+    /// Time compared with that of the base case, of each round.
     pub against_base: Option<Across>,
     /// Our time over this one's.
     pub ratio: Option<f64>,
 }
 
-/// Which of several rounds stands for all.
+/// Statistic over rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// The median.
@@ -133,7 +133,7 @@ impl FromStr for By {
 }
 
 impl Cell {
-    /// Its time, in microseconds; none where it was not measured.
+    /// Returns the time in microseconds; none if it was not measured.
     pub fn time_us(&self, by: By) -> Option<f64> {
         let across = self.time_us?;
         Some(match by {
@@ -142,7 +142,7 @@ impl Cell {
         })
     }
 
-    /// A quantity as it is drawn; none where it was not measured. A share is that of the median round.
+    /// Returns a quantity as it is drawn; none if it was not measured. A share is that of the median round.
     pub fn value(&self, quantity: Quantity, case: Case, by: By) -> Option<f64> {
         match quantity {
             Quantity::Share(share) => Some(share.shown(self.share?.median)),
@@ -154,7 +154,7 @@ impl Cell {
 }
 
 impl Row {
-    /// What a library's quantity is as it is drawn; none where it was not measured.
+    /// Returns a library's quantity as it is drawn; none if it was not measured.
     pub fn value(&self, index: usize, quantity: Quantity, by: By) -> Option<f64> {
         let cell = &self.cells[index];
         match quantity {
@@ -165,7 +165,7 @@ impl Row {
         }
     }
 
-    /// What the quantity is at the limit.
+    /// Returns the quantity at the limit.
     pub fn limit(&self, quantity: Quantity) -> Option<f64> {
         match quantity {
             Quantity::OfLimit => self.limit_us.map(|_| 1.0),
@@ -187,8 +187,8 @@ pub struct Document<'a> {
 }
 
 impl Report {
-    /// A row for each operation, case and statistic that any library was measured at, or could not be, in
-    /// the order measured.
+    /// Returns a row for each operation, case and statistic that was measured or missed, in the order of
+    /// measurement.
     pub fn rows(&self) -> Vec<Row> {
         let reads = self.entries.iter().flat_map(|entry| entry.rounds.iter().flatten());
         let reads = reads.map(|read| (read.operation.as_str(), read.case()));
@@ -207,40 +207,40 @@ impl Report {
         keys.into_iter().flat_map(of).collect()
     }
 
-    /// Whether several rounds or several MPIs stand beside each other.
+    /// True if several rounds or several MPIs are compared.
     pub fn is_comparison(&self) -> bool {
         let mpis = self.entries.iter().filter(|entry| entry.library.streams().is_none());
         self.rounds > 1 || mpis.count() > 1
     }
 
-    /// Whether peers were to be measured.
+    /// True if peers are part of the measurement.
     pub fn has_peers(&self) -> bool {
         self.entries.iter().any(|entry| entry.library.is_peer())
     }
 
-    /// Whether raw TCP was to be measured.
+    /// True if raw TCP is part of the measurement.
     pub fn has_tcp(&self) -> bool {
-        self.entries.iter().any(|entry| entry.library == Kind::RawTcp)
+        self.entries.iter().any(|entry| entry.library == LibraryKind::RawTcp)
     }
 
-    /// What the link allows at all, as far as the instrument knows.
+    /// True if the limit of the link is known for the instrument.
     pub fn has_limit(&self) -> bool {
         self.link.is_some() && self.workload.description().least_us.is_some()
     }
 
-    /// Whether what crossed links was counted.
+    /// True if traffic on links was counted.
     pub fn has_crossing(&self) -> bool {
         let mut reads = self.entries.iter().flat_map(|entry| entry.rounds.iter().flatten());
         reads.any(|read| read.parts.contains_key(CROSSING_BYTES))
     }
 
-    /// What was measured, where, and beside what.
+    /// Returns the workload, the place and the conditions.
     pub fn title(&self) -> String {
         let (workload, place) = (self.workload.title(), self.place.title());
         format!("{workload}, {place}{}", self.surroundings.title())
     }
 
-    /// The name of its files, without an ending.
+    /// Returns the name of its files, without an extension.
     pub fn stem(&self) -> String {
         let (name, place) = (self.workload.description().name, self.place.name());
         format!("{name}-{place}{}", self.surroundings.stem())
@@ -249,7 +249,7 @@ impl Report {
     fn row(&self, operation: &str, case: Case, statistic: Statistic) -> Row {
         let description = self.workload.description();
         let mut entries = self.entries.iter();
-        let ours = entries.find(|entry| entry.library == Kind::Canele);
+        let ours = entries.find(|entry| entry.library == LibraryKind::Canele);
         let ours = ours.and_then(|entry| entry.across(operation, case, statistic));
         let cell = |entry: &Entry| {
             let time_us = entry.across(operation, case, statistic);
@@ -286,7 +286,7 @@ impl Report {
             Cell { figure: description.figure.and_then(figure), ..cell }
         };
         let cells: Vec<Cell> = self.entries.iter().map(cell).collect();
-        let of = |kind: Kind| cells.iter().find(|cell| cell.library == kind)?.time_us;
+        let of = |kind: LibraryKind| cells.iter().find(|cell| cell.library == kind)?.time_us;
         let peers = || {
             let peers = cells.iter().filter(|cell| cell.library.is_peer());
             peers.filter_map(|cell| Some((cell.library, cell.time_us?)))
@@ -306,7 +306,7 @@ impl Report {
             best_peer: best.map(|(library, _)| library),
             ratio_to_best_peer: ratio(best.map(|(_, time_us)| time_us)),
             ratio_of_least: ours.and_then(|ours| Some(ours.least / least?)),
-            ratio_to_raw_tcp: ratio(of(Kind::RawTcp).map(|across| across.median)),
+            ratio_to_raw_tcp: ratio(of(LibraryKind::RawTcp).map(|across| across.median)),
             ratio_to_limit: ratio(limit_us.filter(|limit_us| *limit_us > 0.0)),
             cells,
         }
@@ -314,8 +314,8 @@ impl Report {
 }
 
 impl Entry {
-    /// One that has not been measured yet.
-    pub fn new(library: Kind, variant: Option<Variant>) -> Self {
+    /// Creates an entry without measurements.
+    pub fn new(library: LibraryKind, variant: Option<Variant>) -> Self {
         Self {
             library,
             variant,
@@ -329,7 +329,7 @@ impl Entry {
         }
     }
 
-    /// What a competing flow kept beside it, in Mb/s; none where there was none.
+    /// Returns the goodput of a competing flow in Mb/s; none if there was none.
     pub fn kept_mbit_per_s(&self) -> Option<f64> {
         let bytes = self.kept.iter().map(|one| one.bytes).sum();
         let seconds = self.kept.iter().map(|one| one.seconds).sum();
@@ -356,7 +356,7 @@ impl Entry {
         Across::of(&self.rounds.iter().filter_map(|round| of_round(round)).collect::<Vec<_>>())
     }
 
-    /// What a case comes to against its base, round by round.
+    /// Compares a case with its base, round by round.
     fn against(
         &self,
         operation: &str,
@@ -377,10 +377,10 @@ impl Entry {
     }
 }
 
-/// The part of a measurement that says how many bytes it put on links.
+/// Name of the part with the bytes on links.
 pub const CROSSING_BYTES: &str = "crossing_bytes";
 
-/// And in how many packets.
+/// Name of the part with the packets on links.
 pub const CROSSING_PACKETS: &str = "crossing_packets";
 
 fn find<'a>(round: &'a [Measurement], operation: &str, case: Case) -> Option<&'a Measurement> {
@@ -396,7 +396,7 @@ pub(crate) mod tests {
     /// Canele, one peer, one that is missing, and raw TCP over two rounds.
     pub(crate) fn sample() -> Report {
         let sizes = vec![16, 1 << 20];
-        let entry = |library: Kind, factor: f64| Entry {
+        let entry = |library: LibraryKind, factor: f64| Entry {
             version: format!("{} 1.0", library.name()),
             rounds: [1.0, 1.2]
                 .map(|round| {
@@ -420,10 +420,13 @@ pub(crate) mod tests {
             link: Link::of(Place::Wan, &lab::Spec::default()),
             lab: vec!["wide area ok".into()],
             entries: vec![
-                entry(Kind::Canele, 1.0),
-                entry(Kind::Mpich, 2.0),
-                Entry { failure: Some("not installed".into()), ..Entry::new(Kind::OpenMpi, None) },
-                entry(Kind::RawTcp, 0.8),
+                entry(LibraryKind::Canele, 1.0),
+                entry(LibraryKind::Mpich, 2.0),
+                Entry {
+                    failure: Some("not installed".into()),
+                    ..Entry::new(LibraryKind::OpenMpi, None)
+                },
+                entry(LibraryKind::RawTcp, 0.8),
             ],
         }
     }
@@ -432,21 +435,24 @@ pub(crate) mod tests {
     fn ratios_are_to_the_fastest_peer_and_to_tcp() {
         let rows = sample().rows();
         assert_eq!(rows.len(), 2);
-        assert_eq!(rows[0].best_peer, Some(Kind::Mpich));
+        assert_eq!(rows[0].best_peer, Some(LibraryKind::Mpich));
         assert!((rows[0].ratio_to_best_peer.unwrap() - 0.5).abs() < 1e-9);
         assert!((rows[0].ratio_of_least.unwrap() - 0.5).abs() < 1e-9);
         assert!((rows[1].ratio_to_raw_tcp.unwrap() - 1.25).abs() < 1e-9);
-        assert_eq!((rows[1].cells[2].library, rows[1].cells[2].time_us), (Kind::OpenMpi, None));
+        assert_eq!(
+            (rows[1].cells[2].library, rows[1].cells[2].time_us),
+            (LibraryKind::OpenMpi, None)
+        );
         let across = rows[0].cells[0].time_us.unwrap();
         assert_eq!(across.rounds, 2);
         assert!((across.spread - 0.2 / 1.1).abs() < 1e-9, "{across:?}");
     }
 
     #[test]
-    fn several_settings_of_ours_are_told_apart_and_the_first_is_compared() {
+    fn several_settings_are_distinguished_and_the_first_is_compared() {
         let mut report = sample();
         let variant = |name: &str| Some(Variant { name: name.into(), settings: Vec::new() });
-        report.entries[1].library = Kind::Canele;
+        report.entries[1].library = LibraryKind::Canele;
         report.entries.remove(2);
         for (entry, name) in report.entries.iter_mut().zip(["auto", "fifo"]) {
             entry.variant = variant(name);
@@ -460,11 +466,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn numbers_of_ranks_are_set_against_another_number_of_them() {
+    fn numbers_of_ranks_are_compared_with_another() {
         let of =
             |ranks, time_us| measurement("allgather", Case { bytes: 4, count: 0, ranks }, time_us);
         let rounds = vec![vec![of(5, 3.0), of(8, 4.0)]];
-        let entry = Entry { rounds, ..Entry::new(Kind::Canele, None) };
+        let entry = Entry { rounds, ..Entry::new(LibraryKind::Canele, None) };
         let base = Base { against: Against::Ranks(8), head: "", relation: Relation::Ratio };
         let against = |ranks| {
             let case = Case { bytes: 4, count: 0, ranks };
@@ -474,14 +480,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_case_is_set_against_its_base_round_by_round() {
+    fn a_case_is_compared_with_its_base_round_by_round() {
         let round = |alone: f64, behind: f64| {
             let of =
                 |count, time_us| measurement("short", Case { bytes: 4, count, ranks: 2 }, time_us);
             vec![of(0, alone), of(7, behind)]
         };
         let rounds = vec![round(1.0, 3.0), round(2.0, 8.0)];
-        let entry = Entry { rounds, ..Entry::new(Kind::Canele, None) };
+        let entry = Entry { rounds, ..Entry::new(LibraryKind::Canele, None) };
         let base = |relation| Base { against: Against::Count(0), head: "", relation };
         let across = |relation| {
             let case = Case { bytes: 4, count: 7, ranks: 2 };

@@ -11,34 +11,34 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Why a run is worth nothing.
+/// Errors of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// It could not be started.
     #[error("cannot start {program}: {source}")]
     Start {
-        /// What.
+        /// Program.
         program: String,
         /// The system's error.
         source: std::io::Error,
     },
-    /// It ended badly.
+    /// It failed.
     #[error("ended with {status}: {text}")]
     Failed {
-        /// How.
+        /// Exit status.
         status: ExitStatus,
-        /// The last thing it said that looks like a reason.
+        /// Last line that looks like a reason.
         text: String,
     },
     /// It took too long.
     #[error("was ended after {seconds:.0} s: {text}")]
     TooLong {
-        /// How long it had.
+        /// Time limit.
         seconds: f64,
-        /// The last thing it said.
+        /// Last line.
         text: String,
     },
-    /// Somebody pressed Ctrl-C.
+    /// Interruption by Ctrl-C.
     #[error("interrupted")]
     Interrupted,
     /// A line was not understood.
@@ -51,11 +51,11 @@ pub enum RunError {
 pub struct Interruption(Arc<AtomicBool>);
 
 impl Interruption {
-    /// From now on, Ctrl-C and the like are noted here instead of ending the process, so that what was
-    /// raised can be taken down.
+    /// Records Ctrl-C and similar signals from now on instead of ending the process, so that labs can be
+    /// removed.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails if the system refuses.
     pub fn watch() -> std::io::Result<Self> {
         let interruption = Self::default();
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -64,7 +64,7 @@ impl Interruption {
         Ok(interruption)
     }
 
-    /// Whether it has come.
+    /// True if it was requested.
     pub fn has_come(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -84,16 +84,16 @@ impl Guarded {
         command.spawn().map(Self).map_err(|source| RunError::Start { program, source })
     }
 
-    /// What it prints.
+    /// Returns its output stream.
     pub fn stdout(&mut self) -> Option<impl Read + Send + use<>> {
         self.0.stdout.take()
     }
 
-    /// Its end, asked for politely first: a launcher takes its ranks along.
+    /// Ends it, by SIGTERM first: a launcher then ends its ranks.
     fn end(&mut self) {
         let Ok(None) = self.0.try_wait() else { return };
         if let Some(pid) = Pid::from_raw(self.0.id() as i32) {
-            // It has not been waited for, so the id is still its own.
+            // The process was not waited for, so its ID is not reused.
             let _ = kill_process(pid, Signal::TERM);
         }
         let since = Instant::now();
@@ -117,7 +117,7 @@ impl Drop for Guarded {
 /// Runs a command to its end and hands on each line of its output.
 ///
 /// # Errors
-/// When it cannot be started, fails, takes longer than `limit`, is interrupted, or a line is refused.
+/// Fails if it cannot be started, fails, exceeds `limit`, is interrupted, or a line is refused.
 pub fn run(
     command: &mut Command,
     limit: Duration,
@@ -160,7 +160,7 @@ pub fn run(
     if status.success() { Ok(()) } else { Err(RunError::Failed { status, text: reason(&said) }) }
 }
 
-/// Tells how far things are, on the standard error; nobody may be there to read it.
+/// Prints progress on standard error; nobody may read it.
 pub fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -185,7 +185,7 @@ fn forward(stream: impl Read + Send + 'static, is_output: bool, sender: Sender<(
     });
 }
 
-/// The first of the last lines that names an error, or the last with words in it.
+/// Returns the first of the last lines that names an error, or the last one with text.
 fn reason(said: &VecDeque<String>) -> String {
     let words = |line: &&String| line.chars().any(char::is_alphabetic);
     let names_it = |line: &&String| {
@@ -197,13 +197,13 @@ fn reason(said: &VecDeque<String>) -> String {
     line.map_or("it said nothing", |line| line.trim()).chars().take(300).collect()
 }
 
-/// How often a look is taken at the clock and at interruptions.
+/// Interval of the checks of time and interruptions.
 const GLANCE: Duration = Duration::from_millis(100);
-/// How long a child that was asked to end may take.
+/// Time a child may take to end after SIGTERM.
 const POLITE: Duration = Duration::from_secs(3);
-/// Lines of errors that are kept.
+/// Number of error lines that are kept.
 const MOST_SAID: usize = 40;
-/// Bytes of a line that are kept together.
+/// Maximum length of a line.
 const MOST_LINE: u64 = 65536;
 
 #[cfg(test)]
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_ended() {
+    fn hanging_commands_are_ended() {
         let since = Instant::now();
         let (result, _) = shell("exec sleep 30", Duration::from_millis(200));
         assert!(matches!(result, Err(RunError::TooLong { .. })));

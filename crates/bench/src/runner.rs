@@ -1,5 +1,5 @@
-//! Measuring: each library once per round, in an order that rotates, so that what else the machine does
-//! falls on all of them alike.
+//! Runner: measures each library once per round, in a rotating order, so that other load on the machine
+//! affects all of them alike.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,46 +10,46 @@ use lab::{Lab, Stream};
 
 use crate::environment::Environment;
 use crate::instrument::Workload;
-use crate::launch::{Ground, Launch};
-use crate::library::{Absence, Kind, Library, Variant};
+use crate::launch::{Launch, Testbed};
+use crate::library::{Absence, Library, LibraryKind, Variant};
 use crate::programs::{ProgramError, Programs};
-use crate::record::{Description, Line, Measurement, Missing};
+use crate::record::{Description, Measurement, Missing, RecordLine};
 use crate::report::{CROSSING_BYTES, CROSSING_PACKETS, Entry, Report};
 use crate::run::{Guarded, Interruption, RunError, run, tell};
 use crate::scenario::{Link, Place, Surroundings, size_text};
-use crate::testbed::{GroundError, Grounds, Needs, Prepared, Weather};
+use crate::testbed::{Needs, Prepared, TestbedError, Testbeds, Weather};
 
-/// What is to be measured.
+/// Plan of a measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is done.
+    /// Workload.
     pub workload: Workload,
-    /// Where.
+    /// Place.
     pub place: Place,
-    /// Beside what.
+    /// Conditions.
     pub surroundings: Surroundings,
-    /// By which libraries; TCP without any may be among them where it can do the same.
-    pub kinds: Vec<Kind>,
-    /// Settings of ours, each measured beside the others; none is ours as it is.
+    /// Libraries, with plain TCP if it can do the same.
+    pub kinds: Vec<LibraryKind>,
+    /// Settings of Canele, each measured beside the others; empty for the default settings.
     pub variants: Vec<Variant>,
-    /// How often each has its turn.
+    /// Number of turns of each library.
     pub rounds: u32,
-    /// The time for each size in each round.
+    /// Time per size in each round.
     pub seconds: f64,
-    /// How many nodes each site has in a lab that is raised.
+    /// Number of nodes per site in a lab that is created.
     pub nodes: u32,
-    /// Round trips of two sites each that are others in it than between most.
+    /// Pairs of sites in it with round trips of their own.
     pub pairs: Vec<lab::Pair>,
 }
 
 impl Plan {
-    /// The link that was asked for; none where it is the lab's.
+    /// Returns the requested link; none if it is the lab's.
     fn link(&self) -> Option<Link> {
         self.surroundings.crossing?;
         Link::of(self.place, &self.needs().spec(""))
     }
 
-    /// What a lab must have for it.
+    /// Returns the lab that the plan needs.
     pub fn needs(&self) -> Needs {
         let Surroundings { crossing, sites, .. } = self.surroundings;
         Needs {
@@ -61,21 +61,21 @@ impl Plan {
         }
     }
 
-    /// What all of it takes about over a link that was asked for.
+    /// Estimates the duration of the plan over the requested link.
     pub fn estimate(&self) -> Duration {
         let run = |link| self.workload.estimate(self.seconds, &link);
         let runs = self.rounds * (self.entries().len() * self.workload.ranks.len()) as u32;
         RAISING + runs * self.link().map_or(Duration::ZERO, run)
     }
 
-    /// Whoever is to be measured.
+    /// Returns the entries to measure.
     fn entries(&self) -> Vec<Entry> {
-        let of = |kind: &Kind| match kind {
-            Kind::Canele if !self.variants.is_empty() => {
+        let of = |kind: &LibraryKind| match kind {
+            LibraryKind::Canele if !self.variants.is_empty() => {
                 let variants = self.variants.iter().cloned();
-                variants.map(|variant| Entry::new(Kind::Canele, Some(variant))).collect()
+                variants.map(|variant| Entry::new(LibraryKind::Canele, Some(variant))).collect()
             }
-            Kind::RawTcp => {
+            LibraryKind::RawTcp => {
                 let mut relayed: Vec<Variant> =
                     self.variants.iter().filter_map(Variant::relayed).collect();
                 relayed.sort_by_key(Variant::gateways);
@@ -89,52 +89,52 @@ impl Plan {
     }
 }
 
-/// Where things are.
+/// Folders of the libraries.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// Our installation.
     pub prefix: PathBuf,
-    /// The folder of the peers.
+    /// Folder of the peers.
     pub peers: PathBuf,
 }
 
-/// Why there is no report at all.
+/// Errors that prevent a report.
 #[derive(Debug, thiserror::Error)]
-pub enum CampaignError {
-    /// Canele itself is not there.
+pub enum RunnerError {
+    /// Canele is not installed.
     #[error(transparent)]
     Absent(#[from] Absence),
-    /// There is nowhere to run.
+    /// No testbed.
     #[error(transparent)]
-    Ground(#[from] GroundError),
+    Testbed(#[from] TestbedError),
     /// A program of ours does not compile.
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// A busy program could not be started.
     #[error("--beside: {0}")]
     Busy(RunError),
-    /// Somebody pressed Ctrl-C.
+    /// Interruption by Ctrl-C.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Measures as planned. A library that cannot be measured here is in the report with the reason.
+/// Measures as planned. The report names the reason for each library that cannot be measured here.
 ///
 /// # Errors
-/// When Canele or the ground is missing, or on interruption.
+/// Fails if Canele or the testbed is missing, or on interruption.
 pub fn measure(
     plan: &Plan,
     places: &Places,
     programs: &Programs,
-    grounds: &mut Grounds,
+    testbeds: &mut Testbeds,
     interruption: &Interruption,
-) -> Result<Report, CampaignError> {
-    Library::find(Kind::Canele, &places.prefix, &places.peers)?;
-    let prepared = grounds.prepare(plan.place, plan.needs(), programs, interruption)?;
+) -> Result<Report, RunnerError> {
+    Library::find(LibraryKind::Canele, &places.prefix, &places.peers)?;
+    let prepared = testbeds.prepare(plan.place, plan.needs(), programs, interruption)?;
     let Surroundings { loss, beside, .. } = plan.surroundings;
     let weather = prepared.lab.as_ref().filter(|_| loss > 0.0);
     let weather = weather.map(|lab| Weather::bad(lab, loss)).transpose();
-    let _weather = weather.map_err(GroundError::Weather)?;
+    let _weather = weather.map_err(TestbedError::Weather)?;
     let _busy = busy(beside, programs)?;
     let mut environment = Environment::now();
     let mut entries = plan.entries();
@@ -157,8 +157,8 @@ pub fn measure(
             let index = (turn + round) % entries.len();
             let (entry, Some(station)) = (&mut entries[index], &stations[index]) else { continue };
             if entry.failure.is_none() {
-                let told = format!("round {} of {}", round + 1, plan.rounds);
-                take_turn(entry, station, plan, &told, interruption)?;
+                let printed = format!("round {} of {}", round + 1, plan.rounds);
+                take_turn(entry, station, plan, &printed, interruption)?;
             }
         }
     }
@@ -176,27 +176,27 @@ pub fn measure(
     })
 }
 
-/// Starts so many programs that do nothing but compute.
-fn busy(count: u32, programs: &Programs) -> Result<Vec<Guarded>, CampaignError> {
+/// Starts programs that only compute.
+fn busy(count: u32, programs: &Programs) -> Result<Vec<Guarded>, RunnerError> {
     if count == 0 {
         return Ok(Vec::new());
     }
     let program = programs.plain("busy")?;
     let start = |_| Guarded::start(Command::new(&program).stdin(Stdio::null()));
-    (0..count).map(start).collect::<Result<_, _>>().map_err(CampaignError::Busy)
+    (0..count).map(start).collect::<Result<_, _>>().map_err(RunnerError::Busy)
 }
 
-/// One run of one library. What fails is noted with what had been measured before, and the library is not
-/// tried again.
+/// Runs one library once. A failure is noted with the measurements before it, and the library is not tried
+/// again.
 fn take_turn(
     entry: &mut Entry,
     station: &Station,
     plan: &Plan,
-    told: &str,
+    printed: &str,
     interruption: &Interruption,
-) -> Result<(), CampaignError> {
+) -> Result<(), RunnerError> {
     for index in 0..plan.workload.ranks.len() {
-        run_on(entry, station, plan, index, told, interruption)?;
+        run_on(entry, station, plan, index, printed, interruption)?;
         if entry.failure.is_some() {
             break;
         }
@@ -204,15 +204,15 @@ fn take_turn(
     Ok(())
 }
 
-/// A turn's run on one number of ranks.
+/// Runs a turn on one number of ranks.
 fn run_on(
     entry: &mut Entry,
     station: &Station,
     plan: &Plan,
     index: usize,
-    told: &str,
+    printed: &str,
     interruption: &Interruption,
-) -> Result<(), CampaignError> {
+) -> Result<(), RunnerError> {
     let name = entry.name();
     let mut reading = Reading::new(plan, entry.library, station.hosts(index), index);
     let mut counter = station.counter(plan);
@@ -220,7 +220,7 @@ fn run_on(
         let line = &counter.take(line)?;
         if let Some(read) = reading.take(line)? {
             tell(&format!(
-                "{} {} {name:9} {told}  {:9} {:>7}  {:>12.3} µs",
+                "{} {} {name:9} {printed}  {:9} {:>7}  {:>12.3} µs",
                 plan.workload.description().name,
                 plan.place.name(),
                 read.operation,
@@ -245,11 +245,11 @@ fn run_on(
     reading.settle(&result);
     match result.and_then(|()| reading.check_end().map_err(RunError::Line)) {
         Ok(()) => {}
-        Err(RunError::Interrupted) => return Err(CampaignError::Interrupted),
+        Err(RunError::Interrupted) => return Err(RunnerError::Interrupted),
         Err(error) => {
             let has_ranks = plan.workload.ranks.len() > 1;
             let on = if has_ranks { format!(", {} ranks", reading.ranks) } else { String::new() };
-            let reason = format!("{told}{on}: {error}");
+            let reason = format!("{printed}{on}: {error}");
             tell(&format!("{name}: {reason}"));
             entry.failure = Some(reason);
         }
@@ -258,9 +258,9 @@ fn run_on(
     Ok(())
 }
 
-/// The lines of one run, checked as they come.
+/// Lines of one run, checked as they arrive.
 struct Reading {
-    kind: Kind,
+    kind: LibraryKind,
     expected: usize,
     hosts: Option<[String; 2]>,
     ranks: u32,
@@ -270,7 +270,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(plan: &Plan, kind: Kind, hosts: Option<[String; 2]>, index: usize) -> Self {
+    fn new(plan: &Plan, kind: LibraryKind, hosts: Option<[String; 2]>, index: usize) -> Self {
         Self {
             kind,
             expected: plan.workload.measurements(),
@@ -284,34 +284,34 @@ impl Reading {
 
     /// Takes a line; returns the measurement it holds.
     fn take(&mut self, line: &str) -> Result<Option<&Measurement>, String> {
-        match Line::parse(line).map_err(|error| error.to_string())? {
-            Line::Foreign | Line::Mark => Ok(None),
-            Line::Description(description) => {
+        match RecordLine::parse(line).map_err(|error| error.to_string())? {
+            RecordLine::Foreign | RecordLine::Mark => Ok(None),
+            RecordLine::Description(description) => {
                 self.check(&description)?;
                 self.description = Some(description);
                 Ok(None)
             }
-            // Nothing counts before it is known who measures.
-            Line::Missing(_) | Line::Measurement(_) if self.description.is_none() => {
+            // Measurements count only after the description.
+            RecordLine::Missing(_) | RecordLine::Measurement(_) if self.description.is_none() => {
                 Err("the program measured before it described itself".into())
             }
-            Line::Missing(Missing { operation, bytes, missing, .. })
-                if self.kind == Kind::Canele && missing == WRONG =>
+            RecordLine::Missing(Missing { operation, bytes, missing, .. })
+                if self.kind == LibraryKind::Canele && missing == WRONG =>
             {
                 Err(format!("{operation} of {bytes} bytes: {missing}"))
             }
-            Line::Missing(missing) => {
+            RecordLine::Missing(missing) => {
                 self.missing.push(Missing { ranks: self.ranks, ..missing });
                 Ok(None)
             }
-            Line::Measurement(read) => {
+            RecordLine::Measurement(read) => {
                 self.round.push(Measurement { ranks: self.ranks, ..read });
                 Ok(self.round.last())
             }
         }
     }
 
-    /// A run counts only on the library, the ranks and the hosts it was meant for, by a clock that is right.
+    /// Checks that the library, the ranks and the hosts are the expected ones, and that the clock is right.
     fn check(&self, description: &Description) -> Result<(), String> {
         if self.description.is_some() {
             return Err("the ranks ran as jobs of their own".into());
@@ -334,8 +334,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Forgets what does not count: all of a run that was refused, or that failed after its last
-    /// measurement. Of a run that broke off there stays what it had measured.
+    /// Drops all measurements of a run that was refused, or that failed after the last of them. An
+    /// interrupted run keeps its measurements.
     fn settle(&mut self, result: &Result<(), RunError>) {
         let is_refused = matches!(result, Err(RunError::Line(_)));
         let is_whole = self.round.len() + self.missing.len() >= self.expected;
@@ -345,7 +345,7 @@ impl Reading {
         }
     }
 
-    /// Whether all came that was asked for.
+    /// Checks that all measurements arrived.
     fn check_end(&self) -> Result<(), String> {
         if self.description.is_none() {
             return Err("the program printed nothing".into());
@@ -357,7 +357,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds to the library's part what came.
+    /// Adds the measurements to the library's entry.
     fn end(self, entry: &mut Entry, is_first: bool) {
         if let Some(description) = self.description {
             entry.version = description.library;
@@ -376,21 +376,21 @@ impl Reading {
     }
 }
 
-/// Counts what crosses links from a mark to the next measurement, and adds that to it.
+/// Counts traffic on links from a mark to the next measurement, and adds it to that.
 #[derive(Default)]
 struct Counter<'a> {
-    /// None where nothing is counted.
+    /// None if nothing is counted.
     lab: Option<&'a Lab>,
     marked: Option<[u64; 2]>,
 }
 
 impl Counter<'_> {
-    /// Takes a line; returns it with what was counted.
+    /// Takes a line; returns it with the counts.
     fn take(&mut self, line: &str) -> Result<String, String> {
         let Some(lab) = self.lab else { return Ok(line.into()) };
-        match Line::parse(line).map_err(|error| error.to_string())? {
-            Line::Mark => self.marked = Some(carried(lab)?),
-            Line::Measurement(mut read) => {
+        match RecordLine::parse(line).map_err(|error| error.to_string())? {
+            RecordLine::Mark => self.marked = Some(carried(lab)?),
+            RecordLine::Measurement(mut read) => {
                 let calls = read.parts.get("crossing_calls").copied();
                 if let (Some(before), Some(calls)) = (self.marked.take(), calls) {
                     let names = [CROSSING_BYTES, CROSSING_PACKETS];
@@ -400,13 +400,13 @@ impl Counter<'_> {
                 }
                 return serde_json::to_string(&read).map_err(|error| error.to_string());
             }
-            Line::Description(_) | Line::Missing(_) | Line::Foreign => {}
+            RecordLine::Description(_) | RecordLine::Missing(_) | RecordLine::Foreign => {}
         }
         Ok(line.into())
     }
 }
 
-/// Bytes and packets that all links between sites have carried so far.
+/// Returns the bytes and packets that all links between sites have carried so far.
 fn carried(lab: &Lab) -> Result<[u64; 2], String> {
     let links = lab.links().map_err(|error| error.to_string())?;
     let sum = |of: fn(&lab::Counts) -> u64| links.iter().map(|link| of(&link.counts)).sum();
@@ -415,9 +415,9 @@ fn carried(lab: &Lab) -> Result<[u64; 2], String> {
 
 /// A library that is ready to run the program at the place.
 enum Station {
-    /// By its launcher, or by a command that starts both ranks itself.
+    /// An MPI: its launcher, or a command that starts both ranks itself.
     Mpi { launches: Vec<Launch>, lab: Option<Lab>, hosts: Vec<Option<[String; 2]>> },
-    /// A server and a client, and the nodes of what relays between them.
+    /// Plain TCP: a server and a client, and the nodes of relays between them.
     Tcp {
         program: PathBuf,
         streams: u32,
@@ -436,13 +436,13 @@ impl Station {
         prepared: &Prepared,
     ) -> Result<Self, String> {
         let (kind, lab) = (entry.library, prepared.lab.clone());
-        let ends = ends(&prepared.ground);
+        let ends = ends(&prepared.testbed);
         let gateways = entry.variant.as_ref().map_or(0, Variant::gateways);
         if let Some(streams) = kind.streams() {
             let program = programs.plain("tcp").map_err(|error| error.to_string())?;
-            let relays = match spread(&prepared.ground, 2) {
-                Ground::Grid(grid) => grid.gateways(2, gateways),
-                Ground::Machine => Vec::new(),
+            let relays = match spread(&prepared.testbed, 2) {
+                Testbed::Grid(grid) => grid.gateways(2, gateways),
+                Testbed::Machine => Vec::new(),
             };
             return Ok(Self::Tcp { program, streams, lab, nodes: ends, relays });
         }
@@ -465,30 +465,30 @@ impl Station {
         let program = program.map_err(|error| error.to_string())?;
         let settings: Vec<_> = settings.collect();
         let launch = |ranks: &u32| {
-            let mut ground = spread(&prepared.ground, *ranks);
-            if let (1.., Ground::Grid(grid)) = (gateways, &mut ground) {
+            let mut testbed = spread(&prepared.testbed, *ranks);
+            if let (1.., Testbed::Grid(grid)) = (gateways, &mut testbed) {
                 let text = grid.description(*ranks, gateways);
                 let file = programs.grid(&format!("{gateways}-{ranks}"), &text);
                 grid.file = Some(file.map_err(|error| error.to_string())?);
             }
-            let mut launch = Launch::new(&library, &ground, *ranks, &program, &arguments);
+            let mut launch = Launch::new(&library, &testbed, *ranks, &program, &arguments);
             launch.environment.extend(settings.iter().cloned());
             Ok(launch)
         };
         let launches = plan.workload.ranks.iter().map(launch).collect::<Result<_, String>>()?;
-        let hosts = |ranks: &u32| self::ends(&spread(&prepared.ground, *ranks));
+        let hosts = |ranks: &u32| self::ends(&spread(&prepared.testbed, *ranks));
         let hosts = plan.workload.ranks.iter().map(hosts).collect();
         Ok(Self::Mpi { launches, lab, hosts })
     }
 
-    /// The flow that competes with it, where one is wanted.
+    /// Starts the competing flow, if one is requested.
     fn rival(&self, plan: &Plan) -> Result<Option<Stream>, String> {
         let (Self::Mpi { lab, .. } | Self::Tcp { lab, .. }) = self;
         let wanted = lab.as_ref().zip(plan.surroundings.flow);
         wanted.map(|(lab, flow)| Stream::start(lab, flow)).transpose()
     }
 
-    /// Counts on the lab's links where that is wanted.
+    /// Returns a counter of the lab's links, if it is needed.
     fn counter(&self, plan: &Plan) -> Counter<'_> {
         match self {
             Self::Mpi { lab, .. } => {
@@ -511,8 +511,7 @@ impl Station {
         }
     }
 
-    /// The hosts of the first and the last rank, where they are known beforehand and the program can
-    /// know them.
+    /// Returns the hosts of the first and the last rank, if they and the program's view of them are known.
     fn hosts(&self, index: usize) -> Option<[String; 2]> {
         match self {
             Self::Mpi { hosts, .. } => hosts[index].clone(),
@@ -583,13 +582,13 @@ fn serve(words: &[String], lab: Option<&Lab>, node: Option<&String>) -> Result<S
     Ok(Server { address, port: port.trim().into(), _child: child })
 }
 
-/// Whether what crosses links is counted: between sites, where the lab's links count.
+/// True if traffic on links is counted: between sites, if the lab's links have counters.
 fn counts_crossing(plan: &Plan, lab: Option<&Lab>) -> bool {
     let is_wanted = plan.workload.description().has_crossing && plan.place == Place::Wan;
     is_wanted && lab.is_some_and(|lab| lab.links().is_ok_and(|links| !links.is_empty()))
 }
 
-/// A command in a node of the lab, or on the machine.
+/// Returns a command in a node of the lab, or on the machine.
 fn enter(lab: Option<&Lab>, node: Option<&str>, words: &[String]) -> Result<Command, RunError> {
     match (lab, node) {
         (Some(lab), Some(node)) => {
@@ -603,26 +602,26 @@ fn enter(lab: Option<&Lab>, node: Option<&str>, words: &[String]) -> Result<Comm
     }
 }
 
-/// The ground with as many nodes as the workload is spread over: two for two ranks, the ends of the link; else no more
-/// than there are ranks.
-fn spread(ground: &Ground, ranks: u32) -> Ground {
-    match (ground, ends(ground)) {
-        (Ground::Grid(grid), Some(ends)) if ranks == 2 => {
-            Ground::Grid(crate::launch::Grid { nodes: ends.into(), ..grid.clone() })
+/// Returns the testbed with the nodes that the workload needs: two for two ranks, the ends of the link;
+/// otherwise at most one per rank.
+fn spread(testbed: &Testbed, ranks: u32) -> Testbed {
+    match (testbed, ends(testbed)) {
+        (Testbed::Grid(grid), Some(ends)) if ranks == 2 => {
+            Testbed::Grid(crate::launch::Grid { nodes: ends.into(), ..grid.clone() })
         }
-        (Ground::Grid(grid), _) => {
+        (Testbed::Grid(grid), _) => {
             let nodes = grid.nodes.iter().take(ranks as usize).cloned().collect();
-            Ground::Grid(crate::launch::Grid { nodes, ..grid.clone() })
+            Testbed::Grid(crate::launch::Grid { nodes, ..grid.clone() })
         }
-        (Ground::Machine, _) => Ground::Machine,
+        (Testbed::Machine, _) => Testbed::Machine,
     }
 }
 
-/// The hosts of the first and of the last rank.
-fn ends(ground: &Ground) -> Option<[String; 2]> {
-    match ground {
-        Ground::Machine => None,
-        Ground::Grid(grid) => Some([grid.nodes.first()?.clone(), grid.nodes.last()?.clone()]),
+/// Returns the hosts of the first and of the last rank.
+fn ends(testbed: &Testbed) -> Option<[String; 2]> {
+    match testbed {
+        Testbed::Machine => None,
+        Testbed::Grid(grid) => Some([grid.nodes.first()?.clone(), grid.nodes.last()?.clone()]),
     }
 }
 
@@ -630,11 +629,11 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// What raising a lab and measuring its links take, about.
+/// Approximate time to create a lab and measure its links.
 const RAISING: Duration = Duration::from_secs(15);
-/// Why a program has no time of what it has checked.
+/// Reason for a missing time: the program found a wrong result.
 const WRONG: &str = "the result came out wrong";
-/// How far, in parts of one, a clock may be off.
+/// Largest relative error of a clock.
 const CLOCK_TOLERANCE: f64 = 0.01;
 
 #[cfg(test)]
@@ -651,16 +650,16 @@ mod tests {
             canele: PathBuf::new(),
             enter: PathBuf::new(),
         };
-        let of = |ranks| ends(&spread(&Ground::Grid(grid.clone()), ranks)).unwrap().join("");
+        let of = |ranks| ends(&spread(&Testbed::Grid(grid.clone()), ranks)).unwrap().join("");
         assert_eq!([2, 3, 4, 9].map(of), ["ad", "ac", "ad", "ad"]);
-        assert_eq!(spread(&Ground::Machine, 3), Ground::Machine);
+        assert_eq!(spread(&Testbed::Machine, 3), Testbed::Machine);
     }
 
     #[test]
     fn raw_tcp_is_measured_through_relays_too_where_ours_goes_through_gateways() {
         let variant = |text: &str| text.parse::<Variant>().unwrap();
         let plan = Plan {
-            kinds: vec![Kind::Canele, Kind::RawTcp],
+            kinds: vec![LibraryKind::Canele, LibraryKind::RawTcp],
             variants: vec![
                 variant("direct"),
                 variant("two:gateways=2"),
@@ -678,7 +677,7 @@ mod tests {
             workload: Workload { sizes: vec![8], ..Workload::new(Instrument::Pingpong) },
             place: Place::Shm,
             surroundings: Surroundings::default(),
-            kinds: vec![Kind::Mpich],
+            kinds: vec![LibraryKind::Mpich],
             variants: Vec::new(),
             rounds: 1,
             seconds: 0.1,
@@ -688,7 +687,7 @@ mod tests {
     }
 
     fn reading(hosts: Option<[String; 2]>) -> Reading {
-        Reading::new(&plan(), Kind::Mpich, hosts, 0)
+        Reading::new(&plan(), LibraryKind::Mpich, hosts, 0)
     }
 
     fn description(library: &str, ranks: u32, clock_ms: f64) -> String {
@@ -732,11 +731,11 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_out_wrong_has_no_time_and_is_refused_where_it_is_ours() {
+    fn wrong_results_have_no_time_and_are_refused_for_canele() {
         let line =
             format!(r#"{{"operation": "bcast", "bytes": 16, "count": 0, "missing": "{WRONG}"}}"#);
         for (kind, version, is_taken) in
-            [(Kind::Mpich, "MPICH 5", true), (Kind::Canele, "Canele 1", false)]
+            [(LibraryKind::Mpich, "MPICH 5", true), (LibraryKind::Canele, "Canele 1", false)]
         {
             let mut reading = Reading { kind, ..reading(None) };
             reading.take(&description(version, 2, 20.0)).unwrap();
@@ -746,7 +745,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_run_that_breaks_off_there_stays_what_it_measured() {
+    fn an_interrupted_run_keeps_its_measurements() {
         let lines = [8, 16].map(|bytes| {
             let case = crate::instrument::Case { bytes, count: 0, ranks: 2 };
             serde_json::to_string(&crate::record::measurement("pingpong", case, 1.0)).unwrap()
@@ -767,7 +766,7 @@ mod tests {
                 reading.take(line).unwrap();
             }
             reading.settle(&result);
-            let mut entry = Entry::new(Kind::Mpich, None);
+            let mut entry = Entry::new(LibraryKind::Mpich, None);
             reading.end(&mut entry, true);
             assert_eq!(entry.rounds.len(), rounds, "{lines:?} {result:?}");
             assert_eq!(entry.missing.len(), usize::from(result.is_ok()));

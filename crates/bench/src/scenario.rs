@@ -1,4 +1,4 @@
-//! Where it is measured, and what the link would allow.
+//! Places of measurements, and the limits of links.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use lab::{Conditions, Spec};
 use serde::{Deserialize, Serialize};
 
-/// Where the ranks are.
+/// Place of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
@@ -19,10 +19,10 @@ pub enum Place {
 }
 
 impl Place {
-    /// All of them.
+    /// All places.
     pub const ALL: [Self; 3] = [Self::Shm, Self::Lan, Self::Wan];
 
-    /// Its short name, as on the command line.
+    /// Returns its short name, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shm => "shm",
@@ -31,7 +31,7 @@ impl Place {
         }
     }
 
-    /// What it is, in a title.
+    /// Returns its title.
     pub fn title(self) -> &'static str {
         match self {
             Self::Shm => "within a node (shared memory)",
@@ -50,52 +50,54 @@ impl FromStr for Place {
     }
 }
 
-/// What a link would allow, were nothing but it in the way.
+/// Limits of an ideal link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Link {
-    /// One way, in microseconds.
+    /// One-way delay, in microseconds.
     pub delay_us: f64,
-    /// What TCP can carry, in Mb/s (10⁶ bits).
+    /// Goodput of TCP, in Mb/s (10⁶ bits).
     pub goodput_mbit_per_s: f64,
-    /// What is at its ends, and beside it.
+    /// Sites and nodes around it.
     pub layout: Layout,
 }
 
-/// Sites and nodes, and what connects them.
+/// Sites, nodes and their links.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Layout {
-    /// How many sites.
+    /// Number of sites.
     pub sites: u32,
-    /// How many nodes each has.
+    /// Number of nodes per site.
     pub nodes: u32,
-    /// What TCP can carry to or from a node, in Mb/s.
+    /// Goodput of TCP to or from a node, in Mb/s.
     pub interface_mbit_per_s: f64,
-    /// One way from the first site to the farthest, over others where that is shorter, in microseconds.
+    /// One-way delay from the first site to the farthest, over other sites if that is shorter, in
+    /// microseconds.
     pub farthest_us: f64,
 }
 
-/// How many ranks are where, when they are dealt in blocks.
+/// Distribution of ranks in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dealt {
-    /// On so many sites.
+pub struct Distribution {
+    /// Number of sites with ranks.
     pub sites: u32,
-    /// So many on each at least.
+    /// Least number of ranks on a site.
     pub on_site: u64,
-    /// And so many on a node at most.
+    /// Largest number of ranks on a node.
     pub on_node: u64,
 }
 
 impl Layout {
     fn new(spec: &Spec, sites: u32, delay: &dyn Fn(u32, u32) -> Duration) -> Self {
         let interface = spec.lan_rate * u64::from(spec.nics);
-        // Bellman and Ford's ways from the first site.
-        let mut ways: Vec<Duration> = (0..sites).map(|site| delay(0, site)).collect();
+        // Bellman–Ford shortest paths from the first site.
+        let mut delays: Vec<Duration> = (0..sites).map(|site| delay(0, site)).collect();
         for _ in 0..sites {
             for (from, to) in (0..sites).flat_map(|from| (1..sites).map(move |to| (from, to))) {
-                ways[to as usize] = ways[to as usize].min(ways[from as usize] + delay(from, to));
+                delays[to as usize] =
+                    delays[to as usize].min(delays[from as usize] + delay(from, to));
             }
         }
-        let farthest = ways.into_iter().max().unwrap_or_default();
+        let farthest = delays.into_iter().max().unwrap_or_default();
         Self {
             sites,
             nodes: spec.nodes,
@@ -104,8 +106,9 @@ impl Layout {
         }
     }
 
-    /// Where ranks are: two at the ends, else on as many nodes as there are, of which the first have one more.
-    pub fn dealt(&self, ranks: u32) -> Dealt {
+    /// Returns the distribution of ranks: two at the ends of the link, otherwise over all nodes, of which the
+    /// first have one more.
+    pub fn distribution(&self, ranks: u32) -> Distribution {
         let (sites, nodes) = match ranks {
             2 => (self.sites.min(2), 2),
             _ => {
@@ -114,17 +117,17 @@ impl Layout {
             }
         };
         let on_node = u64::from(ranks.div_ceil(nodes));
-        Dealt { sites, on_site: u64::from(ranks / sites), on_node }
+        Distribution { sites, on_site: u64::from(ranks / sites), on_node }
     }
 
-    /// What a node takes to take in or to give out so many bytes, in microseconds.
+    /// Returns the time in microseconds that a node's interface takes for so many bytes.
     pub fn interface_us(&self, bytes: u64) -> f64 {
         bytes as f64 * 8.0 / self.interface_mbit_per_s
     }
 }
 
 impl Link {
-    /// The lab's link at a place; none on one machine.
+    /// Returns the lab's link at a place; none on one machine.
     pub fn of(place: Place, spec: &Spec) -> Option<Self> {
         let (delay, rate) = match place {
             Place::Shm => return None,
@@ -138,7 +141,7 @@ impl Link {
         Some(Self::new(delay, rate, layout))
     }
 
-    /// The link between the first and the last site of a lab whose links are under these conditions.
+    /// Returns the link between the first and the last site of a lab with these conditions.
     pub fn between(spec: &Spec, conditions: &dyn Fn(u32, u32) -> Conditions) -> Self {
         let Conditions { delay, rate_bits_per_s, .. } = conditions(0, spec.sites - 1);
         let delay_of = |from, to| match from == to {
@@ -157,33 +160,33 @@ impl Link {
         }
     }
 
-    /// The least time a message needs, in microseconds.
+    /// Returns the least time of a message, in microseconds.
     pub fn limit_us(&self, bytes: u64) -> f64 {
         self.delay_us + self.stream_us(bytes)
     }
 
-    /// What it takes for so many bytes, in microseconds.
+    /// Returns the time that the link takes for so many bytes, in microseconds.
     pub fn stream_us(&self, bytes: u64) -> f64 {
         bytes as f64 * 8.0 / self.goodput_mbit_per_s
     }
 }
 
-/// The link between sites of a lab that is raised.
+/// Link between sites of a lab that is created.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Crossing {
-    /// To and fro.
+    /// Round trip.
     pub rtt: Duration,
-    /// What it carries, with all headers.
+    /// Rate, with all headers.
     pub rate_bits_per_s: u64,
-    /// What waits in front of it at most.
+    /// Buffer in front of it.
     pub buffer_bytes: u64,
-    /// What TCP may hold for a socket at either end; none is the kernel's own.
+    /// Maximum socket buffer at either end; none for the kernel's default.
     #[serde(default)]
     pub socket_max: Option<u64>,
 }
 
 impl Default for Crossing {
-    /// The lab's own.
+    /// Returns the lab's default link.
     fn default() -> Self {
         let Spec { rtt, wan_rate, wan_buffer, socket_max, .. } = Spec::default();
         Self { rtt, rate_bits_per_s: wan_rate, buffer_bytes: wan_buffer, socket_max }
@@ -191,7 +194,7 @@ impl Default for Crossing {
 }
 
 impl Crossing {
-    /// A lab with this link, whose nodes' own links do not limit it.
+    /// Returns a lab with this link. The nodes' own links do not limit it.
     pub fn spec(self, name: &str) -> Spec {
         let usual = Spec::default();
         let lan_rate = usual.lan_rate.max(self.rate_bits_per_s);
@@ -199,7 +202,7 @@ impl Crossing {
         Spec { name: name.into(), rtt, wan_rate, lan_rate, wan_buffer, socket_max, ..usual }
     }
 
-    /// What it is, in a title.
+    /// Returns its title.
     pub fn title(self) -> String {
         let (rtt, rate) = (self.rtt_text(), self.rate_text());
         let sockets = self.socket_max.map(|bytes| format!(", sockets of {}", memory_text(bytes)));
@@ -207,19 +210,19 @@ impl Crossing {
         format!("{rtt} of round trip, {rate}, {} of buffer{sockets}", self.buffer_text())
     }
 
-    /// What it is, in a file's name.
+    /// Returns its part of a file's name.
     pub fn stem(self) -> String {
         let mut words = vec![self.rtt_text(), self.rate_text(), self.buffer_text()];
         words.extend(self.socket_max.map(memory_text));
         words.join("-").replace(' ', "").replace("/s", "it")
     }
 
-    /// Its round trip for people: `11.6 ms`.
+    /// Formats its round trip: `11.6 ms`.
     pub fn rtt_text(self) -> String {
         format!("{} ms", (self.rtt.as_secs_f64() * 1e6).round() / 1e3)
     }
 
-    /// Its rate for people: `100 Mb/s`.
+    /// Formats its rate: `100 Mb/s`.
     pub fn rate_text(self) -> String {
         match self.rate_bits_per_s as f64 {
             rate @ 1e9.. => format!("{} Gb/s", rate / 1e9),
@@ -227,12 +230,12 @@ impl Crossing {
         }
     }
 
-    /// Its buffer for people.
+    /// Formats its buffer.
     pub fn buffer_text(self) -> String {
         memory_text(self.buffer_bytes)
     }
 
-    /// What sockets hold, for people.
+    /// Formats its socket buffers.
     pub fn socket_text(self) -> String {
         self.socket_max.map_or_else(|| "usual".into(), memory_text)
     }
@@ -245,26 +248,26 @@ fn memory_text(bytes: u64) -> String {
     }
 }
 
-/// Under what conditions it is measured, where they are not the usual ones.
+/// Conditions of a measurement that differ from the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Surroundings {
-    /// The link between sites, where another than the lab's own was asked for.
+    /// Link between sites, if another than the lab's own was requested.
     #[serde(default)]
     pub crossing: Option<Crossing>,
-    /// How many sites, where another number than the lab's own was asked for.
+    /// Number of sites, if another than the lab's own was requested.
     #[serde(default)]
     pub sites: Option<u32>,
-    /// The share of packets that the links between sites lose.
+    /// Share of packets that the links between sites lose.
     pub loss: f64,
-    /// How many programs compute on the machine.
+    /// Number of computing programs on the machine.
     pub beside: u32,
-    /// A bulk flow of somebody else's over the link between sites, and how it finds its rate.
+    /// Congestion control of a competing bulk flow over the link between sites.
     #[serde(default)]
     pub flow: Option<lab::Congestion>,
 }
 
 impl Surroundings {
-    /// What they are, at the end of a title.
+    /// Returns the end of a title.
     pub fn title(self) -> String {
         let mut text = String::new();
         if let Some(sites) = self.sites {
@@ -285,7 +288,7 @@ impl Surroundings {
         text
     }
 
-    /// What they are, at the end of a file's name.
+    /// Returns the end of a file's name.
     pub fn stem(self) -> String {
         let mut text = String::new();
         if let Some(sites) = self.sites {
@@ -311,7 +314,7 @@ impl Surroundings {
     }
 }
 
-/// A count of bytes for people: `1.05 MB`.
+/// Formats a count of bytes: `1.05 MB`.
 pub fn bytes_text(bytes: f64) -> String {
     match bytes {
         ..1e4 => format!("{bytes:.0} B"),
@@ -320,13 +323,13 @@ pub fn bytes_text(bytes: f64) -> String {
     }
 }
 
-/// Of a rate on Ethernet with packets of 1500 bytes, what TCP can carry.
+/// TCP's share of a rate on Ethernet with packets of 1500 bytes.
 const GOODPUT: f64 = 0.941;
 
 /// Reads a size: `16`, `64k`, `4M` (binary).
 ///
 /// # Errors
-/// For what is no number up to 2³⁰.
+/// Fails for a text that is no number up to 2³⁰.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no number up to 1024M, such as 16, 64k or 4M");
     let (digits, factor) = match text.as_bytes().last() {
@@ -339,7 +342,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     if bytes <= 1 << 30 { Ok(bytes) } else { Err(wrong()) }
 }
 
-/// A size for people: `64 KiB`.
+/// Formats a size: `64 KiB`.
 pub fn size_text(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
@@ -349,7 +352,7 @@ pub fn size_text(bytes: u64) -> String {
     }
 }
 
-/// A time for people: `10 ms`.
+/// Formats a time: `10 ms`.
 pub fn duration_text(time_us: u64) -> String {
     match time_us {
         0 => "0".into(),
@@ -376,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn surroundings_are_named_where_there_are_any() {
+    fn conditions_are_named_if_there_are_any() {
         assert_eq!(Surroundings::default().title() + &Surroundings::default().stem(), "");
         let flow = Some(lab::Congestion::Cubic);
         let bad = Surroundings { loss: 0.001, beside: 4, flow, ..Surroundings::default() };
@@ -429,12 +432,12 @@ mod tests {
     #[test]
     fn ranks_are_dealt_to_the_ends_or_to_all_nodes() {
         let layout = Link::of(Place::Wan, &Spec { sites: 3, ..Spec::default() }).unwrap().layout;
-        let dealt = |ranks| {
-            let Dealt { sites, on_site, on_node } = layout.dealt(ranks);
+        let distribution = |ranks| {
+            let Distribution { sites, on_site, on_node } = layout.distribution(ranks);
             (sites, on_site, on_node)
         };
         assert_eq!(
-            [2, 3, 5, 6, 8].map(dealt),
+            [2, 3, 5, 6, 8].map(distribution),
             [(2, 1, 1), (2, 1, 1), (3, 1, 1), (3, 2, 1), (3, 2, 2)]
         );
     }

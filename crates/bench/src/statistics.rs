@@ -1,4 +1,4 @@
-//! What several rounds of the same measurement come to.
+//! Statistics over several rounds of the same measurement.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 pub struct Across {
     /// The median over the rounds.
     pub median: f64,
-    /// The least of the rounds: the one least disturbed.
+    /// The minimum: the least disturbed round.
     pub least: f64,
-    /// The greatest of the rounds.
+    /// The maximum.
     pub greatest: f64,
-    /// The greatest less the least, as a share of the median.
+    /// The difference between maximum and minimum, as a share of the median.
     pub spread: f64,
-    /// How many rounds there were.
+    /// Number of rounds.
     pub rounds: usize,
 }
 
 impl Across {
-    /// Of the values of the rounds; none without a value.
+    /// Computes the statistics; none without a value.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -29,18 +29,18 @@ impl Across {
     }
 }
 
-/// The middle of sorted values that are not none: of an even number, the mean of both middle ones.
+/// Returns the median of sorted values, at least one.
 fn middle(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
 }
 
-/// Bandwidth in Mb/s (10⁶ bits) of so many bytes in so many microseconds.
+/// Returns the bandwidth in Mb/s (10⁶ bits).
 pub fn bandwidth_mbit_per_s(bytes: u64, time_us: f64) -> f64 {
     bytes as f64 * 8.0 / time_us
 }
 
-/// Millions of messages a second: so many in so many microseconds.
+/// Returns millions of messages per second.
 pub fn messages_per_us(count: u64, time_us: f64) -> f64 {
     count as f64 / time_us
 }

@@ -1,28 +1,28 @@
-//! The same measurement over several links between sites, beside each other.
+//! Sweep: the same measurement over several links between sites.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::library::Kind;
+use crate::library::LibraryKind;
 use crate::report::{Document, Report, Row};
 use crate::scenario::{Crossing, Surroundings, size_text};
 
-/// Which links were asked for: all combinations; what was not asked for is the lab's own.
+/// Requested links: all combinations; values not requested are the lab's defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct RequestedLinks {
     /// Round trips.
     pub rtts: Vec<Duration>,
     /// Rates, in bits a second.
     pub rates: Vec<u64>,
     /// Buffers, in bytes.
     pub buffers: Vec<u64>,
-    /// What sockets hold at most, in bytes.
+    /// Maximum socket buffers, in bytes.
     pub socket_maxima: Vec<u64>,
 }
 
-impl Asked {
-    /// All links, the nearest and slowest first if so asked; none where nothing was asked for.
+impl RequestedLinks {
+    /// Returns all links in the requested order; none if nothing was requested.
     pub fn crossings(&self) -> Vec<Crossing> {
         if *self == Self::default() {
             return Vec::new();
@@ -57,7 +57,7 @@ pub struct Documents<'a> {
     links: Vec<Document<'a>>,
 }
 
-/// What links of a sweep differ in.
+/// Parameter in which links of a sweep differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knob {
     /// The round trip.
@@ -66,15 +66,15 @@ pub enum Knob {
     Rate,
     /// The buffer.
     Buffer,
-    /// What sockets hold.
+    /// The socket buffers.
     Sockets,
 }
 
 impl Knob {
-    /// All of them, by what is first the axis of a plot.
+    /// All parameters, in the order of preference for a plot's axis.
     pub const ALL: [Self; 4] = [Self::Rtt, Self::Rate, Self::Buffer, Self::Sockets];
 
-    /// The head of its column.
+    /// Returns the head of its column.
     pub fn head(self) -> &'static str {
         match self {
             Self::Rtt => "round trip",
@@ -84,7 +84,7 @@ impl Knob {
         }
     }
 
-    /// What it is at a link.
+    /// Returns its text at a link.
     pub fn text(self, crossing: Crossing) -> String {
         match self {
             Self::Rtt => crossing.rtt_text(),
@@ -94,7 +94,7 @@ impl Knob {
         }
     }
 
-    /// Where a link stands on an axis of it.
+    /// Returns its value at a link, for an axis.
     pub fn number(self, crossing: Crossing) -> f64 {
         match self {
             Self::Rtt => crossing.rtt.as_secs_f64(),
@@ -106,22 +106,22 @@ impl Knob {
 }
 
 impl Sweep {
-    /// From the report of the first link.
+    /// Creates a sweep from the report of the first link.
     pub fn new(first: Report) -> Self {
         Self { reports: vec![first] }
     }
 
-    /// Adds the next link's.
+    /// Adds the report of the next link.
     pub fn push(&mut self, report: Report) {
         self.reports.push(report);
     }
 
-    /// The links and their reports, in the order measured.
+    /// Returns the links and their reports, in the order measured.
     pub fn links(&self) -> impl Iterator<Item = (Crossing, &Report)> {
         self.reports.iter().map(|report| (report.surroundings.crossing.unwrap_or_default(), report))
     }
 
-    /// What all reports have in common, as a report without a link of its own.
+    /// Returns the common part of all reports, without a link of its own.
     pub fn whole(&self) -> Report {
         let (first, last) = (&self.reports[0], &self.reports[self.reports.len() - 1]);
         let mut whole = first.clone();
@@ -130,23 +130,23 @@ impl Sweep {
         whole
     }
 
-    /// What was measured, where, and beside what.
+    /// Returns the workload, the place and the conditions.
     pub fn title(&self) -> String {
         format!("{}, over {} links", self.whole().title(), self.reports.len())
     }
 
-    /// The name of its files, without an ending.
+    /// Returns the name of its files, without an extension.
     pub fn stem(&self) -> String {
         format!("{}-links", self.whole().stem())
     }
 
-    /// As it is written to a file.
+    /// Returns the documents for a file.
     pub fn documents(&self) -> Documents<'_> {
         let document = |report| Document { report, rows: Report::rows(report) };
         Documents { links: self.reports.iter().map(document).collect() }
     }
 
-    /// What the links differ in, or the round trip.
+    /// Returns the parameters in which the links differ, or the round trip.
     pub fn knobs(&self) -> Vec<Knob> {
         let differs = |knob: &Knob| {
             let mut numbers = self.links().map(|(crossing, _)| knob.number(crossing));
@@ -157,11 +157,11 @@ impl Sweep {
         if found.is_empty() { vec![Knob::Rtt] } else { found }
     }
 
-    /// Links on which TCP in eight streams misses the limit as well, and by how much: there the machine may be
-    /// measured rather than the link, or what TCP makes of it.
+    /// Returns links on which eight TCP streams also miss the limit, and by how much. There the machine or
+    /// TCP may be the limit rather than the link.
     pub fn beyond(&self) -> Vec<(Crossing, String)> {
         let of_streams = |row: &Row| {
-            let cell = row.cells.iter().find(|cell| cell.library == Kind::TcpStreams)?;
+            let cell = row.cells.iter().find(|cell| cell.library == LibraryKind::TcpStreams)?;
             Some(cell.time_us?.least / row.limit_us?)
         };
         let of = |(crossing, report): (Crossing, &Report)| {
@@ -185,7 +185,7 @@ fn or<T: Copy>(asked: &[T], usual: T) -> Vec<T> {
     if asked.is_empty() { vec![usual] } else { asked.to_vec() }
 }
 
-/// What exceeds the limit by this factor misses it.
+/// Factor over the limit from which the limit counts as missed.
 const BEYOND: f64 = 1.25;
 
 #[cfg(test)]
@@ -196,17 +196,17 @@ pub(crate) mod tests {
 
     /// Two rates and three round trips; over the last link TCP in eight streams misses the limit.
     pub(crate) fn sweep() -> Sweep {
-        let asked = Asked {
+        let asked = RequestedLinks {
             rtts: [1, 50, 300].map(Duration::from_millis).into(),
             rates: vec![100_000_000, 10_000_000_000],
-            ..Asked::default()
+            ..RequestedLinks::default()
         };
         let reports = asked.crossings().into_iter().map(|crossing| {
             let mut report = sample();
             report.surroundings =
                 Surroundings { crossing: Some(crossing), ..Surroundings::default() };
             report.link = Link::of(report.place, &crossing.spec("far"));
-            report.entries[3].library = Kind::TcpStreams;
+            report.entries[3].library = LibraryKind::TcpStreams;
             let link = report.link.unwrap();
             for read in
                 report.entries.iter_mut().flat_map(|entry| entry.rounds.iter_mut().flatten())
@@ -224,7 +224,7 @@ pub(crate) mod tests {
 
     #[test]
     fn all_combinations_are_measured_and_what_is_not_asked_for_is_the_labs() {
-        assert!(Asked::default().crossings().is_empty());
+        assert!(RequestedLinks::default().crossings().is_empty());
         let links = sweep();
         assert_eq!(links.knobs(), [Knob::Rtt, Knob::Rate]);
         let texts: Vec<String> = links.links().map(|(crossing, _)| crossing.title()).collect();
@@ -235,8 +235,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_sockets_hold_is_a_condition_like_others() {
-        let asked = Asked { socket_maxima: vec![64_000, 4_000_000], ..Asked::default() };
+    fn socket_buffers_are_a_condition_like_others() {
+        let asked =
+            RequestedLinks { socket_maxima: vec![64_000, 4_000_000], ..RequestedLinks::default() };
         let crossings = asked.crossings().into_iter();
         let texts: Vec<String> = crossings.map(|one| Knob::Sockets.text(one)).collect();
         assert_eq!(texts, ["64 kB", "4 MB"]);

@@ -1,16 +1,16 @@
-//! Reports as tables for people.
+//! Tables of reports, for people.
 
 use std::fmt::Write;
 
 use crate::instrument::{Base, Column, Description, Quantity, Relation, Share, Statistic};
-use crate::library::{Kind, Variant};
+use crate::library::{LibraryKind, Variant};
 use crate::record::{Measurement, Missing};
 use crate::report::{By, Cell, Entry, Report, Row};
 use crate::scenario::bytes_text;
 use crate::statistics::Across;
 use crate::sweep::{Knob, Sweep};
 
-/// A report as text: what and where, the table, and what could not be measured and why.
+/// Formats a report: its title, the table, and the failures with their reasons.
 pub fn render(report: &Report) -> String {
     let mut text = heading(report, &report.title());
     let table = if report.is_comparison() { comparison(report) } else { single(report) };
@@ -20,8 +20,8 @@ pub fn render(report: &Report) -> String {
     text
 }
 
-/// The same over several links: a line for each row of each link, what each library took and how many times
-/// the limit that is; and where TCP misses that by far as well.
+/// Formats a sweep: for each row of each link, the time of each library and its ratio to the limit. Links
+/// where TCP misses the limit by far are named.
 pub fn render_sweep(sweep: &Sweep) -> String {
     let mut text = heading(&sweep.whole(), &sweep.title());
     let mut table = Vec::new();
@@ -54,7 +54,7 @@ pub fn render_sweep(sweep: &Sweep) -> String {
     text
 }
 
-/// The columns of a sweep behind those that name the link.
+/// Returns the columns of a sweep after those that name the link.
 fn of_link_head(report: &Report) -> Vec<String> {
     let mut head = keys(report);
     head.extend(report.has_limit().then(|| "limit".into()));
@@ -65,7 +65,7 @@ fn of_link_head(report: &Report) -> Vec<String> {
     head
 }
 
-/// The line of a row, in the columns of [`of_link_head`].
+/// Returns the line of a row, in the columns of [`of_link_head`].
 fn of_link(report: &Report, row: &Row) -> Vec<String> {
     let text = |column: Column| column.text(&row.operation, row.case, row.statistic);
     let mut line: Vec<String> = named(report).map(text).collect();
@@ -78,7 +78,7 @@ fn of_link(report: &Report, row: &Row) -> Vec<String> {
     line
 }
 
-/// What a competing flow kept beside each library.
+/// Formats the goodput of a competing flow beside each library.
 fn shares(report: &Report) -> String {
     let mut text = String::new();
     for entry in &report.entries {
@@ -91,7 +91,7 @@ fn shares(report: &Report) -> String {
     text
 }
 
-/// What could not be measured and why.
+/// Formats the failures with their reasons.
 fn gaps(report: &Report) -> String {
     let mut text = String::new();
     for entry in &report.entries {
@@ -109,7 +109,7 @@ fn gaps(report: &Report) -> String {
     text
 }
 
-/// What is missing for the same reason, told together: the reason, the first, and how many there are.
+/// Groups missing measurements by reason: the reason, the first, and their number.
 fn reasons<'a>(report: &Report, missing: &'a [Missing]) -> Vec<(&'a str, String, usize)> {
     let mut reasons: Vec<(&str, String, usize)> = Vec::new();
     let columns = || named(report).filter(|column| *column != Column::Statistic);
@@ -165,7 +165,7 @@ fn heading(report: &Report, title: &str) -> String {
             let _ = writeln!(text, "Canele {name}: {words}");
         }
     }
-    for entry in report.entries.iter().filter(|entry| entry.library == Kind::RawTcp) {
+    for entry in report.entries.iter().filter(|entry| entry.library == LibraryKind::RawTcp) {
         if let Some(variant) = &entry.variant {
             let (name, relays) = (entry.name(), variant.gateways());
             let _ = writeln!(text, "{name}: through {relays} relays that do nothing else");
@@ -174,7 +174,7 @@ fn heading(report: &Report, title: &str) -> String {
     text
 }
 
-/// All libraries beside each other.
+/// Returns the table of all libraries beside each other.
 fn comparison(report: &Report) -> Vec<Vec<String>> {
     let Description { figure, base, .. } = report.workload.description();
     let mut head = keys(report);
@@ -201,10 +201,10 @@ fn comparison(report: &Report) -> Vec<Vec<String>> {
 }
 
 fn ours(report: &Report) -> impl Iterator<Item = &Entry> {
-    report.entries.iter().filter(|entry| entry.library == Kind::Canele)
+    report.entries.iter().filter(|entry| entry.library == LibraryKind::Canele)
 }
 
-/// The line of a row, in the columns of [`comparison`].
+/// Returns the line of a row, in the columns of [`comparison`].
 fn compared(report: &Report, row: &Row) -> Vec<String> {
     let Description { figure, base, .. } = report.workload.description();
     let columns = named(report);
@@ -221,7 +221,7 @@ fn compared(report: &Report, row: &Row) -> Vec<String> {
         line.extend(report.has_crossing().then(|| crossing(Some(cell))));
         line.extend(base.map(|base| cell.against_base.map_or_else(dash, |at| against(base, at))));
     }
-    let ours = || row.cells.iter().filter(|cell| cell.library == Kind::Canele);
+    let ours = || row.cells.iter().filter(|cell| cell.library == LibraryKind::Canele);
     if figure.is_some() && share(figure).is_none() {
         line.extend(ours().map(|cell| cell.figure.map_or_else(dash, quantity)));
     }
@@ -234,7 +234,7 @@ fn compared(report: &Report, row: &Row) -> Vec<String> {
     line
 }
 
-/// One round of one library in detail, and raw TCP beside it.
+/// Returns the table of one round of one library in detail, with raw TCP.
 fn single(report: &Report) -> Vec<Vec<String>> {
     let Description { figure, base, .. } = report.workload.description();
     let columns = || named(report).filter(|column| *column != Column::Statistic);
@@ -284,13 +284,13 @@ fn single(report: &Report) -> Vec<Vec<String>> {
     std::iter::once(head).chain(measured.into_iter().flatten().map(line)).collect()
 }
 
-/// Bytes and packets that crossed links.
+/// Formats bytes and packets on links.
 fn crossing(cell: Option<&Cell>) -> String {
     let counted = cell.and_then(|cell| cell.crossing_bytes.zip(cell.crossing_packets));
     counted.map_or_else(dash, |(bytes, packets)| format!("{} ({packets:.0})", bytes_text(bytes)))
 }
 
-/// A ratio, or a difference in ns and how far its rounds lie apart.
+/// Formats a ratio, or a difference in ns with its spread over rounds.
 fn against(base: Base, across: Across) -> String {
     match base.relation {
         Relation::Ratio => ratio(Some(across.median)),
@@ -302,7 +302,7 @@ fn against(base: Base, across: Across) -> String {
     }
 }
 
-/// The columns that name a row.
+/// Returns the columns that name a row.
 fn named(report: &Report) -> impl Iterator<Item = Column> {
     report.workload.description().columns()
 }
@@ -311,7 +311,7 @@ fn keys(report: &Report) -> Vec<String> {
     named(report).map(|column| column.head().to_owned()).collect()
 }
 
-/// What the share of a figure is, where it is one.
+/// Returns the share of a figure, if it is one.
 fn share(figure: &Option<Quantity>) -> Option<Share> {
     match figure {
         Some(Quantity::Share(share)) => Some(*share),
@@ -321,7 +321,7 @@ fn share(figure: &Option<Quantity>) -> Option<Share> {
     }
 }
 
-/// Microseconds with three digits that matter, or all before the point.
+/// Formats microseconds with three significant digits, or all before the point.
 fn time(time_us: f64) -> String {
     let decimals = match time_us {
         ..10.0 => 3,
@@ -338,13 +338,13 @@ fn with_spread(across: Across) -> String {
     format!("{} ({spread})", time(across.median))
 }
 
-/// The head of what stands beside a share, and the share.
+/// Returns the head of the part beside a share, and the share.
 fn beside(figure: &Option<Quantity>) -> Option<(&'static str, Share)> {
     let share = share(figure)?;
     share.beside.map(|(head, _)| (head, share))
 }
 
-/// A share, finer where it is small.
+/// Formats a share, more finely if it is small.
 fn percent(share: f64) -> String {
     let decimals = if share.abs() < 0.05 { 2 } else { 1 };
     format!("{:.decimals$} %", share * 100.0)
@@ -354,7 +354,7 @@ fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or_else(dash, |ratio| format!("{ratio:.2}"))
 }
 
-/// Mb/s with a decimal; what is about 1 or far below with the digits that matter.
+/// Formats Mb/s with one decimal; small values with significant digits.
 fn quantity(value: f64) -> String {
     match value {
         ..0.1 => format!("{value:.5}"),
@@ -367,10 +367,10 @@ fn dash() -> String {
     "–".into()
 }
 
-/// What the lab's check calls the link between two sites.
+/// Name of the link between two sites in the lab's check.
 const WIDE_AREA: &str = "wide area";
 
-/// Columns as wide as their widest cell, set to the right, two spaces between.
+/// Formats columns as wide as their widest cell, aligned to the right, two spaces between.
 fn layout(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

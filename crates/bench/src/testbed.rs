@@ -1,4 +1,4 @@
-//! The ground a measurement stands on: the machine, or a lab that is borrowed or raised for it.
+//! Testbed of a measurement: this machine, or a lab that exists or is created for it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,44 +6,44 @@ use std::time::Duration;
 
 use lab::{Change, Lab, LabError, Spec, Which};
 
-use crate::launch::{Grid, Ground};
+use crate::launch::{Grid, Testbed};
 use crate::programs::{ProgramError, Programs};
 use crate::run::{Interruption, RunError, run, tell};
 use crate::scenario::{Crossing, Link, Place};
 
-/// Finds and raises grounds. What it has raised is taken down when it is dropped.
+/// Finds and creates testbeds. Created labs are removed on drop.
 #[derive(Debug)]
-pub struct Grounds {
+pub struct Testbeds {
     canele: PathBuf,
     borrowed: Option<String>,
     raised: Option<Lab>,
     check: Vec<String>,
 }
 
-/// What a lab must have.
+/// Requirements on a lab.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Needs {
     /// Network interfaces of each node.
     pub nics: u32,
-    /// Nodes of each site, in a lab that is raised; one that is borrowed has what it has.
+    /// Nodes of each site, in a lab that is created; an existing one keeps its own.
     pub nodes: u32,
-    /// How many sites, likewise.
+    /// Number of sites, likewise.
     pub sites: u32,
     /// The link between sites, likewise.
     pub crossing: Crossing,
-    /// Round trips of two sites each that are others.
+    /// Pairs of sites with round trips of their own.
     pub pairs: Vec<lab::Pair>,
 }
 
 impl Needs {
-    /// A lab of this name that is no more than that.
+    /// Returns the smallest such lab of this name.
     pub fn spec(&self, name: &str) -> Spec {
         let Self { nics, nodes, sites, crossing, pairs } = self.clone();
         Spec { nics, nodes, sites, pairs, ..crossing.spec(name) }
     }
 }
 
-/// Links that are worse for a while, and as they were when this is dropped.
+/// Links with artificial loss, restored on drop.
 #[derive(Debug)]
 pub struct Weather {
     lab: Lab,
@@ -51,10 +51,10 @@ pub struct Weather {
 }
 
 impl Weather {
-    /// Has all links between the sites of a lab lose this share of packets.
+    /// Sets the loss of all links between the sites of a lab.
     ///
     /// # Errors
-    /// When the lab's links cannot be changed.
+    /// Fails if the lab's links cannot be changed.
     pub fn bad(lab: &Lab, loss: f64) -> Result<Self, LabError> {
         let before = lab.links()?;
         lab.set(Which::default(), Change { loss: Some(loss), ..Change::default() })?;
@@ -74,79 +74,79 @@ impl Drop for Weather {
     }
 }
 
-/// Why there is no ground.
+/// Errors of a testbed.
 #[derive(Debug, thiserror::Error)]
-pub enum GroundError {
-    /// The lab to be borrowed is not there.
+pub enum TestbedError {
+    /// The lab to use does not exist.
     #[error(transparent)]
     Lab(#[from] lab::LabError),
-    /// A lab of our name is up already.
+    /// A lab of our name exists already.
     #[error(
         "a lab `{RAISED}` is up already, of a measurement that runs or was killed: use it with --lab {RAISED}, or take it down with `CANELE_LAB={RAISED} canele lab down`"
     )]
     Taken,
-    /// It could not be raised.
+    /// It could not be created.
     #[error("the lab cannot be raised: {0}")]
     Raise(RunError),
-    /// Its links cannot be as asked.
+    /// Its links cannot be changed as requested.
     #[error("--loss: the lab's links cannot be changed: {0}")]
     Weather(LabError),
     /// Its nodes have too few network interfaces.
     #[error("the lab `{lab}` has {nics} network interfaces in each node: {needed} are needed")]
     Interfaces {
-        /// Its name.
+        /// Name of the lab.
         lab: String,
-        /// How many.
+        /// Number of interfaces.
         nics: u32,
-        /// How many are needed.
+        /// Number needed.
         needed: u32,
     },
     /// It is too small.
     #[error("the lab `{lab}` has no two nodes {where_}")]
     TooSmall {
-        /// Its name.
+        /// Name of the lab.
         lab: String,
-        /// Of what kind.
+        /// Kind of nodes.
         where_: &'static str,
     },
-    /// The way into its nodes could not be written.
+    /// The script that enters its nodes could not be written.
     #[error(transparent)]
     Program(#[from] ProgramError),
 }
 
-/// Where a measurement runs.
+/// Prepared testbed of a measurement.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// For the launchers.
-    pub ground: Ground,
-    /// The lab, where there is one.
+    /// Hosts for the launchers.
+    pub testbed: Testbed,
+    /// Lab, if there is one.
     pub lab: Option<Lab>,
-    /// What its links allow.
+    /// Limits of its links.
     pub link: Option<Link>,
-    /// What its check said.
+    /// Lines of its check.
     pub check: Vec<String>,
 }
 
-impl Grounds {
-    /// Uses the lab of this name, or raises one when it is first needed.
+impl Testbeds {
+    /// Uses the lab of this name, or creates one when it is first needed.
     pub fn new(canele: &Path, borrowed: Option<String>) -> Self {
         Self { canele: canele.to_path_buf(), borrowed, raised: None, check: Vec::new() }
     }
 
-    /// The ground for a place.
+    /// Returns the testbed for a place.
     ///
     /// # Errors
-    /// When there is no lab of the name, none can be raised, or it lacks nodes or interfaces.
+    /// Fails if the lab does not exist, none can be created, or it lacks nodes or interfaces.
     pub fn prepare(
         &mut self,
         place: Place,
         needs: Needs,
         programs: &Programs,
         interruption: &Interruption,
-    ) -> Result<Prepared, GroundError> {
+    ) -> Result<Prepared, TestbedError> {
         if place == Place::Shm {
-            let ground = Ground::Machine;
-            return Ok(Prepared { ground, lab: None, link: None, check: Vec::new() });
+            let testbed = Testbed::Machine;
+            return Ok(Prepared { testbed, lab: None, link: None, check: Vec::new() });
         }
         let lab = self.lab(needs, interruption)?;
         let nodes = nodes(&lab.spec, place);
@@ -155,13 +155,13 @@ impl Grounds {
                 Place::Lan => "in one site",
                 Place::Shm | Place::Wan => "in two sites",
             };
-            return Err(GroundError::TooSmall { lab: lab.spec.name, where_ });
+            return Err(TestbedError::TooSmall { lab: lab.spec.name, where_ });
         }
         let name = lab.spec.name.clone();
         let enter = programs.enter(&self.canele, &name)?;
         let (spec, canele) = (Box::new(lab.spec.clone()), self.canele.clone());
         let grid = Grid { lab: spec, nodes, canele, enter, file: None };
-        // Links may have been changed since the lab is up.
+        // Links may have been changed since the lab was created.
         let links = if place == Place::Wan { lab.links().unwrap_or_default() } else { Vec::new() };
         let conditions = |from, to| {
             let found = links.iter().find(|link| (link.from, link.to) == (from, to));
@@ -171,15 +171,20 @@ impl Grounds {
             Place::Wan => Some(Link::between(&lab.spec, &conditions)),
             Place::Shm | Place::Lan => Link::of(place, &lab.spec),
         };
-        Ok(Prepared { ground: Ground::Grid(grid), lab: Some(lab), link, check: self.check.clone() })
+        Ok(Prepared {
+            testbed: Testbed::Grid(grid),
+            lab: Some(lab),
+            link,
+            check: self.check.clone(),
+        })
     }
 
-    fn lab(&mut self, needs: Needs, interruption: &Interruption) -> Result<Lab, GroundError> {
+    fn lab(&mut self, needs: Needs, interruption: &Interruption) -> Result<Lab, TestbedError> {
         let (needed, asked) = (needs.nics, needs.spec(RAISED));
         if let Some(name) = &self.borrowed {
             let lab = Lab::find(name)?;
             let (nics, lab_name) = (lab.spec.nics, lab.spec.name.clone());
-            let error = GroundError::Interfaces { lab: lab_name, nics, needed };
+            let error = TestbedError::Interfaces { lab: lab_name, nics, needed };
             return if nics < needed { Err(error) } else { Ok(lab) };
         }
         match self.raised.take() {
@@ -190,7 +195,7 @@ impl Grounds {
             None => {}
         }
         if Lab::find(RAISED).is_ok_and(|lab| lab.is_whole()) {
-            return Err(GroundError::Taken);
+            return Err(TestbedError::Taken);
         }
         let mut check = Vec::new();
         let raising = run(
@@ -203,7 +208,7 @@ impl Grounds {
                 Ok(())
             },
         );
-        // A lab that does not keep to what was asked says so and stays up: its own words go into the report.
+        // A lab that misses its specification stays up and says so: its check goes into the report.
         let lab = match (Lab::find(RAISED), raising) {
             (Ok(lab), Err(error @ RunError::Failed { .. })) if lab.is_whole() => {
                 tell(&error.to_string());
@@ -212,9 +217,9 @@ impl Grounds {
             }
             (Ok(lab), Err(error)) => {
                 self.raised = Some(lab);
-                return Err(GroundError::Raise(error));
+                return Err(TestbedError::Raise(error));
             }
-            (Err(_), Err(error)) => return Err(GroundError::Raise(error)),
+            (Err(_), Err(error)) => return Err(TestbedError::Raise(error)),
             (found, Ok(())) => found?,
         };
         self.check = check;
@@ -223,7 +228,7 @@ impl Grounds {
     }
 }
 
-impl Drop for Grounds {
+impl Drop for Testbeds {
     fn drop(&mut self) {
         if let Some(lab) = &self.raised
             && let Err(error) = lab.down()
@@ -233,7 +238,7 @@ impl Drop for Grounds {
     }
 }
 
-/// How a lab that is raised is asked for.
+/// Returns the arguments that create a lab.
 fn words(asked: &Spec) -> Vec<String> {
     let words = [
         ("--name", asked.name.clone()),
@@ -254,7 +259,7 @@ fn words(asked: &Spec) -> Vec<String> {
     words.flat_map(|(option, value)| [option.to_owned(), value]).collect()
 }
 
-/// The nodes of a place: within the first site, or one site's and then the other's.
+/// Returns the nodes of a place: within the first site, or one site's and then the other's.
 fn nodes(spec: &Spec, place: Place) -> Vec<String> {
     let of = |site: u32| (0..spec.nodes).map(move |node| spec.host(site, node));
     match place {
@@ -265,9 +270,9 @@ fn nodes(spec: &Spec, place: Place) -> Vec<String> {
     }
 }
 
-/// The name of the lab that is raised.
+/// Name of the created lab.
 const RAISED: &str = "bench";
-/// How long raising and measuring it may take.
+/// Time limit to create and measure it.
 const RAISING: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
@@ -305,15 +310,15 @@ mod tests {
     fn a_lab_that_is_not_there_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let programs = Programs::new(folder.path(), Path::new("/none")).unwrap();
-        let mut grounds = Grounds::new(Path::new("/none/canele"), Some("nowhere".into()));
+        let mut testbeds = Testbeds::new(Path::new("/none/canele"), Some("nowhere".into()));
         let crossing = Crossing::default();
         let needs = Needs { nics: 1, nodes: 2, sites: 2, crossing, pairs: Vec::new() };
-        let error = grounds
+        let error = testbeds
             .prepare(Place::Wan, needs.clone(), &programs, &Interruption::default())
             .unwrap_err();
         assert!(error.to_string().contains("nowhere"), "{error}");
         let machine =
-            grounds.prepare(Place::Shm, needs, &programs, &Interruption::default()).unwrap();
-        assert_eq!(machine.ground, Ground::Machine);
+            testbeds.prepare(Place::Shm, needs, &programs, &Interruption::default()).unwrap();
+        assert_eq!(machine.testbed, Testbed::Machine);
     }
 }

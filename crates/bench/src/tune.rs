@@ -1,5 +1,5 @@
-//! `canele tune`: measures what carries out collectives on a job, and writes the table of what is clearly faster than
-//! what the model chooses, as `CANELE_PLANS` reads it.
+//! `canele tune`: measures the algorithms of collectives on a job. It writes the table of those that are
+//! clearly faster than the model's choice, as `CANELE_PLANS` reads it.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,7 +13,7 @@ use plan::{Algorithm, Call, Operands, Operation, Topology};
 use serde::Deserialize;
 
 use crate::command::say;
-use crate::library::{Kind, Library};
+use crate::library::{Library, LibraryKind};
 use crate::programs::Programs;
 use crate::run::{Interruption, run as run_command, tell};
 use crate::scenario::{size, size_text};
@@ -21,7 +21,7 @@ use crate::statistics::Across;
 
 /// Measure the algorithms of collectives on a job, and write a table of the fastest for CANELE_PLANS
 #[derive(Debug, Args)]
-pub struct Arguments {
+pub struct TuneArguments {
     /// Operations, such as bcast,allreduce [default: all]
     #[arg(long, value_delimiter = ',', value_parser = operation)]
     operations: Vec<Operation>,
@@ -71,7 +71,7 @@ fn operation(name: &str) -> Result<Operation, String> {
 }
 
 /// Runs `canele tune`.
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub fn run(arguments: &TuneArguments) -> ExitCode {
     match tune(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn tune(arguments: &Arguments) -> Result<(), String> {
+fn tune(arguments: &TuneArguments) -> Result<(), String> {
     let job = Job::new(arguments)?;
     let places = job.places()?;
     let (mut cases, mut meetings_us) = (cases(arguments, &places), Vec::new());
@@ -94,11 +94,11 @@ fn tune(arguments: &Arguments) -> Result<(), String> {
                 arguments.rounds,
                 turn + 1
             ));
-            // Who comes first in one round comes later in the next.
+            // The order rotates from round to round.
             job.take_turn(&mut cases, (turn + round) % turns, &mut meetings_us)?;
         }
     }
-    let found: Vec<Found> = cases.iter().filter_map(Found::of).collect();
+    let found: Vec<TuneResult> = cases.iter().filter_map(TuneResult::of).collect();
     say(&shown(&places, &found, Across::of(&meetings_us)))?;
     let text = format!("# by canele tune, for {places}\n{}", table(&found));
     text.parse::<plan::Plans>().map_err(|reason| format!("the table: {reason}"))?;
@@ -110,9 +110,9 @@ fn wrong(path: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// An operation and a size, and what may carry it out.
+/// An operation and a size, and the algorithms for it.
 #[derive(Debug)]
-struct Case {
+struct TuneCase {
     call: Call,
     /// Selection of the model.
     choice: Algorithm,
@@ -123,11 +123,11 @@ struct Case {
 struct Contender {
     algorithm: Algorithm,
     predicted_us: f64,
-    /// In each round.
+    /// Time in each round.
     times_us: Vec<f64>,
 }
 
-fn cases(arguments: &Arguments, places: &Topology) -> Vec<Case> {
+fn cases(arguments: &TuneArguments, places: &Topology) -> Vec<TuneCase> {
     let asked = &arguments.operations;
     let operations = Operation::ALL.into_iter();
     let operations = operations.filter(|one| asked.is_empty() || asked.contains(one));
@@ -138,9 +138,9 @@ fn cases(arguments: &Arguments, places: &Topology) -> Vec<Case> {
             times_us: Vec::new(),
         };
         let contenders = places.candidates(&call).into_iter().map(contender).collect();
-        Case { call, choice: places.choice(&call), contenders }
+        TuneCase { call, choice: places.choice(&call), contenders }
     };
-    let of = |operation: Operation| -> Vec<Case> {
+    let of = |operation: Operation| -> Vec<TuneCase> {
         match operation {
             Operation::Barrier => vec![case(Call::of(operation, 0))],
             Operation::Broadcast
@@ -184,7 +184,7 @@ struct Job {
 /// A line of the program.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Line {
+enum TuneLine {
     Places { places: String },
     Meeting { meeting_us: f64 },
     Time { operation: String, bytes: u64, time_us: f64 },
@@ -192,13 +192,13 @@ enum Line {
 }
 
 impl Job {
-    fn new(arguments: &Arguments) -> Result<Self, String> {
+    fn new(arguments: &TuneArguments) -> Result<Self, String> {
         let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
         let prefix = match &arguments.prefix {
             Some(prefix) => absolute(prefix)?,
             None => own.ancestors().nth(2).unwrap_or(Path::new("/")).to_path_buf(),
         };
-        let library = Library::find(Kind::Canele, &prefix, Path::new(""));
+        let library = Library::find(LibraryKind::Canele, &prefix, Path::new(""));
         let library = library.map_err(|error| error.to_string())?;
         let table = absolute(&arguments.table)?;
         let folder = table.with_extension("tuning");
@@ -221,7 +221,7 @@ impl Job {
     fn places(&self) -> Result<Topology, String> {
         let mut told = None;
         self.start("", &[], &mut |line| {
-            if let Line::Places { places } = line {
+            if let TuneLine::Places { places } = line {
                 told = Some(places);
             }
         })?;
@@ -232,10 +232,10 @@ impl Job {
         }
     }
 
-    /// Measures each case by its contender of this number, where it has one, and what it takes all ranks to meet.
+    /// Measures each case by its contender of this number, if it has one, and the time of a barrier.
     fn take_turn(
         &self,
-        cases: &mut [Case],
+        cases: &mut [TuneCase],
         turn: usize,
         meetings_us: &mut Vec<f64>,
     ) -> Result<(), String> {
@@ -246,11 +246,11 @@ impl Job {
             words.push(format!("{operation}/{bytes}"));
         }
         self.start(&plans, &words, &mut |line| {
-            if let Line::Meeting { meeting_us } = line {
+            if let TuneLine::Meeting { meeting_us } = line {
                 meetings_us.push(meeting_us);
             }
-            let Line::Time { operation, bytes, time_us } = line else { return };
-            let is_it = |case: &&mut Case| {
+            let TuneLine::Time { operation, bytes, time_us } = line else { return };
+            let is_it = |case: &&mut TuneCase| {
                 case.call.operation.name() == operation && case.call.bytes == bytes
             };
             if let Some(case) = cases.iter_mut().find(is_it) {
@@ -263,13 +263,13 @@ impl Job {
         &self,
         plans: &str,
         words: &[String],
-        on_line: &mut dyn FnMut(Line),
+        on_line: &mut dyn FnMut(TuneLine),
     ) -> Result<(), String> {
         fs::write(&self.plans, plans).map_err(|error| wrong(&self.plans, &error))?;
         let mut command = Command::new(&self.mpiexec);
         command.args(&self.options).arg(&self.program).arg(self.seconds.to_string()).args(words);
         command.env(settings::PLANS.variable(), &self.plans);
-        // Slow links and crowds take longer than was asked for.
+        // Slow links and oversubscription take longer than requested.
         let limit =
             Duration::from_secs_f64(60.0 + words.len() as f64 * (5.0 + 10.0 * self.seconds));
         run_command(
@@ -279,7 +279,9 @@ impl Job {
             &mut |line| match serde_json::from_str(line)
                 .map_err(|error| format!("{error}: {line}"))?
             {
-                Line::Start { library } if !library.contains(Kind::Canele.signature()) => {
+                TuneLine::Start { library }
+                    if !library.contains(LibraryKind::Canele.signature()) =>
+                {
                     Err(format!("the program ran on {library}"))
                 }
                 line => {
@@ -298,22 +300,22 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
 
 /// The result of a case.
 #[derive(Debug)]
-struct Found {
+struct TuneResult {
     operation: Operation,
     bytes: u64,
     choice: Algorithm,
     predicted_us: f64,
     /// Times of the model's selection.
     took: Across,
-    /// Of all the one with the least median.
+    /// Algorithm with the least median.
     fastest: Algorithm,
     fastest_took: Across,
     is_clear: bool,
 }
 
-impl Found {
-    /// None where nothing was measured.
-    fn of(case: &Case) -> Option<Self> {
+impl TuneResult {
+    /// Computes the result; none if nothing was measured.
+    fn of(case: &TuneCase) -> Option<Self> {
         let chosen = case.contenders.iter().find(|one| one.algorithm == case.choice)?;
         let measured = |one: &Contender| Some((one.algorithm, Across::of(&one.times_us)?));
         let took = Across::of(&chosen.times_us)?;
@@ -349,8 +351,8 @@ fn is_clear(one: &[f64], other: &[f64]) -> bool {
         && won >= rounds - rounds / 5
 }
 
-/// The results, beside those of the model.
-fn shown(places: &Topology, found: &[Found], meeting_us: Option<Across>) -> String {
+/// Formats the results, beside those of the model.
+fn shown(places: &Topology, found: &[TuneResult], meeting_us: Option<Across>) -> String {
     let mut text = format!(
         "on {} ranks, {} nodes, {} sites{}\n\n{:14} {:>9}  {:13} {:>12} {:>12}  {:13} {:>12} {:>6}\n",
         places.size(),
@@ -397,12 +399,12 @@ fn shown(places: &Topology, found: &[Found], meeting_us: Option<Across>) -> Stri
     text
 }
 
-/// The rules, each for the sizes nearer to what was measured than to the next.
-fn table(found: &[Found]) -> String {
+/// Returns the rules, each for the sizes nearer to its measurement than to the next.
+fn table(found: &[TuneResult]) -> String {
     let mut rules: Vec<(Operation, u64, u64, Algorithm)> = Vec::new();
     for (at, one) in found.iter().enumerate() {
         let Some(algorithm) = one.wanted() else { continue };
-        let of_same = |other: &&Found| other.operation == one.operation;
+        let of_same = |other: &&TuneResult| other.operation == one.operation;
         let before = at.checked_sub(1).and_then(|at| found.get(at)).filter(of_same);
         let after = found.get(at + 1).filter(of_same);
         let from = before.map_or(one.bytes / 2, |before| between(before.bytes, one.bytes) + 1);
@@ -422,22 +424,22 @@ fn table(found: &[Found]) -> String {
     })
 }
 
-/// The geometric mean.
+/// Returns the geometric mean.
 fn between(one: u64, other: u64) -> u64 {
     (u128::from(one) * u128::from(other)).isqrt() as u64
 }
 
-/// Of reductions, in bytes.
+/// Size of an element in reductions, in bytes.
 const ELEMENT: u64 = 8;
 
-/// Smaller differences than this factor may be noise.
+/// Factor below which a difference is clear; smaller ones may be noise.
 const CLEARLY: f64 = 0.93;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn case(bytes: u64, times_us: [[f64; 5]; 2]) -> Case {
+    fn case(bytes: u64, times_us: [[f64; 5]; 2]) -> TuneCase {
         let call = Call::of(Operation::Broadcast, bytes);
         let contenders = [Algorithm::Linear, Algorithm::Chain].into_iter().zip(times_us);
         let contender = |(algorithm, times_us): (Algorithm, [f64; 5])| Contender {
@@ -445,12 +447,16 @@ mod tests {
             predicted_us: 2.0,
             times_us: times_us.into(),
         };
-        Case { call, choice: Algorithm::Linear, contenders: contenders.map(contender).collect() }
+        TuneCase {
+            call,
+            choice: Algorithm::Linear,
+            contenders: contenders.map(contender).collect(),
+        }
     }
 
     #[test]
     fn only_what_is_clearly_faster_is_taken() {
-        let of = |times_us| Found::of(&case(8, times_us)).unwrap();
+        let of = |times_us| TuneResult::of(&case(8, times_us)).unwrap();
         let slow = [10.0, 11.0, 10.5, 10.0, 12.0];
         let better = of([slow, [5.0, 5.5, 30.0, 5.0, 5.1]]);
         assert_eq!(better.wanted(), Some(Algorithm::Chain));
@@ -458,14 +464,16 @@ mod tests {
         assert_eq!((hardly.fastest, hardly.wanted()), (Algorithm::Chain, None));
         let luck = of([slow, [5.0, 12.0, 11.0, 5.0, 5.0]]);
         assert_eq!((luck.fastest, luck.wanted()), (Algorithm::Chain, None));
-        assert!(Found::of(&Case { contenders: Vec::new(), ..case(8, [slow; 2]) }).is_none());
+        assert!(
+            TuneResult::of(&TuneCase { contenders: Vec::new(), ..case(8, [slow; 2]) }).is_none()
+        );
     }
 
     #[test]
     fn rules_meet_between_sizes_and_are_read_again() {
         let (slow, fast) = ([10.0; 5], [5.0; 5]);
-        let found: Vec<Found> = [(8, fast), (32, fast), (512, slow), (4096, fast)]
-            .map(|(bytes, times_us)| Found::of(&case(bytes, [slow, times_us])).unwrap())
+        let found: Vec<TuneResult> = [(8, fast), (32, fast), (512, slow), (4096, fast)]
+            .map(|(bytes, times_us)| TuneResult::of(&case(bytes, [slow, times_us])).unwrap())
             .into();
         let text = table(&found);
         assert_eq!(text, "bcast 4..128 chain\nbcast 1449..8192 chain\n");

@@ -1,4 +1,4 @@
-//! A plan drawn: a line for each rank, time from left to right.
+//! Chart of a plan: a line for each rank, time from left to right.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -31,7 +31,8 @@ pub fn chart(deeds: &[Deed], topology: &Topology, time_ns: u64) -> String {
     text
 }
 
-/// The ranks on the way that takes longest, from its end: from who ends last to whom it waited for last, and on.
+/// Returns the ranks on the critical path, from its end: the rank that ends last, the one it waited for last,
+/// and so on.
 fn longest_way(deeds: &[Deed], size: u32) -> Vec<u32> {
     let mut of_ranks: Vec<Vec<&Deed>> = vec![Vec::new(); size as usize];
     deeds.iter().for_each(|deed| of_ranks[deed.rank as usize].push(deed));
@@ -40,7 +41,7 @@ fn longest_way(deeds: &[Deed], size: u32) -> Vec<u32> {
         return Vec::new();
     };
     let mut way = vec![rank];
-    // Whoever was waited for was ready before; at the same time where messages cost nothing.
+    // The awaited rank was ready before, or at the same time if messages cost nothing.
     for _ in 0..deeds.len() {
         let before = of_ranks[rank as usize].iter().rev().filter(|deed| deed.to_ns <= until_ns);
         let waits = before.filter_map(|deed| match deed.doing {
@@ -56,7 +57,7 @@ fn longest_way(deeds: &[Deed], size: u32) -> Vec<u32> {
     way
 }
 
-/// The ranks that are drawn.
+/// Returns the ranks that are drawn.
 fn drawn(deeds: &[Deed], longest: &[u32], size: u32) -> BTreeSet<u32> {
     if size as usize <= LINES {
         return (0..size).collect();
@@ -82,8 +83,8 @@ fn drawn(deeds: &[Deed], longest: &[u32], size: u32) -> BTreeSet<u32> {
     drawn
 }
 
-/// In each column what takes most of it, except for waiting where there is anything else, and except for what a
-/// message to another site hides.
+/// Returns the letter of each column: the action that takes most of it. Waiting counts only if there is
+/// nothing else, and a message to another site hides other actions.
 fn line<'a>(deeds: impl Iterator<Item = &'a Deed>, time_ns: u64) -> String {
     let mut columns = [[0u64; LETTERS.len()]; COLUMNS];
     let time_ns = time_ns.max(1);
@@ -109,7 +110,7 @@ fn line<'a>(deeds: impl Iterator<Item = &'a Deed>, time_ns: u64) -> String {
     columns.map(drawn).into_iter().collect()
 }
 
-/// The place of what a rank does among the letters.
+/// Returns the index of an action's letter.
 fn letter(doing: Doing) -> usize {
     match doing {
         Doing::Sends(Distance::Wide) => 0,
@@ -126,10 +127,10 @@ const LETTERS: [char; 6] = ['F', 's', 'n', 'r', 'c', '.'];
 const LEGEND: &str = "  F sends to another site, s within its site, n within its node; r takes in what came;\n  \
                       c copies or combines; . waits\n";
 
-/// A terminal is 80 wide.
+/// Width of a terminal of 80 columns, without labels.
 const COLUMNS: usize = 68;
 
-/// More are not for reading.
+/// Maximum number of ranks that are drawn.
 const LINES: usize = 16;
 
 #[cfg(test)]
@@ -138,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// Deeds of an allreduce, or of a broadcast by rank 0, of so many bytes.
+    /// Returns the actions of an allreduce, or of a broadcast by rank 0, of so many bytes.
     fn charted(grid: [u32; 3], bytes: u64, is_reduced: bool) -> (String, Vec<Deed>) {
         let [sites, nodes, ranks] = grid;
         let location = |rank: u32| Location { node: rank / ranks, site: rank / ranks / nodes };
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hears_of_another_site_waits_for_it() {
+    fn receivers_from_another_site_wait_for_it() {
         let (text, _) = charted([2, 1, 2], 8, false);
         let lines = lines(&text);
         assert!(lines[0].starts_with(">     0 |") && lines[0].contains('F'), "{text}");
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_ranks_those_are_drawn_that_send_far_or_end_last() {
+    fn only_ranks_that_send_far_or_end_last_are_drawn_of_many() {
         let (text, deeds) = charted([3, 4, 8], 8, false);
         assert_eq!(lines(&text).len(), LINES, "{text}");
         let last = deeds.iter().max_by_key(|deed| deed.to_ns).unwrap();

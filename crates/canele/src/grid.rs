@@ -25,7 +25,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> ExitCode {
     match find(arguments) {
         Ok(text) => {
-            // Who reads no further has seen enough.
+            // A reader may close the pipe early.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -39,7 +39,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn find(arguments: &Arguments) -> Result<String, String> {
     let options = Options::of_hosts(&arguments.hosts, arguments.launcher_exec.as_deref());
     let discovery = Discovery::between(&options.map_err(|error| error.to_string())?)?;
-    let mut text = told(&discovery);
+    let mut text = report(&discovery);
     if let Some(path) = &arguments.save {
         let written = std::fs::write(path, discovery.grid.text());
         written.map_err(|error| format!("{}: cannot be written: {error}", path.display()))?;
@@ -48,8 +48,8 @@ fn find(arguments: &Arguments) -> Result<String, String> {
     Ok(text)
 }
 
-/// The sites with their hosts, and the round trips within and between them.
-fn told(discovery: &Discovery) -> String {
+/// Formats the sites with their hosts, and the round trips within and between them.
+fn report(discovery: &Discovery) -> String {
     let near = time(discovery.near_us.saturating_mul(1000));
     let mut text = format!("round trips up to {near} are within a site\n\n");
     let sites = &discovery.grid.sites;
@@ -73,7 +73,7 @@ fn told(discovery: &Discovery) -> String {
     text
 }
 
-/// From the least to the most of the round trips in microseconds.
+/// Formats the range of the round trips in microseconds.
 fn span(times: &[Option<u64>]) -> String {
     let known = times.iter().flatten().map(|us| us.saturating_mul(1000));
     let text = match (known.clone().min(), known.clone().max()) {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_measured_is_told() {
+    fn missing_measurements_are_printed() {
         assert_eq!(span(&[Some(60), Some(1_500)]), "60.0 µs … 1.5 ms");
         assert_eq!(span(&[Some(60), None]), "60.0 µs, 1 of 2 pairs without a way");
         assert_eq!(span(&[None]), "no way from host to host");

@@ -45,7 +45,7 @@ pub struct Arguments {
 const PLAN: &str = "Options of --plan";
 
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let told = match &arguments.link {
+    let printed = match &arguments.link {
         None if let Some([operation, bytes]) = arguments.plan.as_deref() => {
             let here = crate::plan::Here::remembered(Cache::of_environment().as_ref());
             let grid = arguments.on.when_oversubscribed(arguments.oversubscribed);
@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         None => installation(),
         Some(ends) => links(Cache::of_environment().as_ref(), ends),
     };
-    let text = match told {
+    let text = match printed {
         Ok(text) => text,
         Err(reason) => {
             eprintln!("canele: {reason}");
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     };
     match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
-        // Who reads no further has seen enough.
+        // A reader may close the pipe early.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("canele: standard output: {error}");
@@ -157,7 +157,7 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
             text += &limits::of_datagrams(value, buffers);
         }
     }
-    // Over QUIC much may be sent before it shows how much the way carries.
+    // Over QUIC, much may be sent before the path's rate is known.
     for pair in lossy {
         text +=
             &format!("\n{} {} → {}, no rate is known\n", pair.rail(), pair.here(), pair.there());
@@ -185,7 +185,7 @@ fn together(links: &[&(Pair, Entry<Cost>)]) -> String {
     several.map(|((here, there), links)| shares(&here, &there, &links)).collect()
 }
 
-/// The shares of messages on idle links, beside the best of them alone.
+/// Returns the shares of messages on idle links, beside the best of them alone.
 fn shares(here: &str, there: &str, links: &[(&str, &Cost)]) -> String {
     let names: Vec<&str> = links.iter().map(|(name, _)| *name).collect();
     let mut text = format!("\n{here} → {there} over {} together\n", names.join(" and "));
@@ -255,7 +255,7 @@ fn host(cost: &HostCost) -> String {
     )
 }
 
-/// A link's costs, and a line for each threshold with its reason.
+/// Formats a link's costs, with a line for each threshold and its reason.
 fn link(cost: &Cost, host: &HostCost) -> String {
     let mut text = format!("  latency {}, gap {}", time(cost.latency_ns()), time(cost.gap_ns()));
     for bytes in [1 << 10, 64 << 10, 1 << 20] {
@@ -270,7 +270,7 @@ fn link(cost: &Cost, host: &HostCost) -> String {
     text + &company(cost, explained.piece_min.bytes) + &packing(cost, host)
 }
 
-/// A line each for what the link loses, and for the buffer before its narrowest place.
+/// Formats the link's loss and the buffer before its bottleneck, a line each.
 fn seen(traffic: Result<Option<Entry<Traffic>>, Ignored>) -> String {
     let traffic = match traffic {
         Ok(entry) => entry.map_or(Traffic::default(), |entry| entry.value),
@@ -298,7 +298,7 @@ fn seen(traffic: Result<Option<Entry<Traffic>>, Ignored>) -> String {
     text
 }
 
-/// A line for which protocol is tried first between named sites, and why.
+/// Formats the protocol that is tried first between named sites, with the reason.
 fn first(signs: PathFacts) -> String {
     let name = match signs.first() {
         First::Tcp => "TCP",
@@ -328,7 +328,7 @@ fn first(signs: PathFacts) -> String {
     )
 }
 
-/// Says if a short message shares the frame of a long piece: the saved gap against the added delay.
+/// Formats whether a short message shares the frame of a long piece: the saved gap against the added delay.
 fn company(cost: &Cost, piece: u64) -> String {
     let (gap_ns, late_ns) = (cost.gap_ns(), cost.busy_ns(piece));
     let word = if late_ns > gap_ns { "apart" } else { "together" };
@@ -339,7 +339,7 @@ fn company(cost: &Cost, piece: u64) -> String {
     )
 }
 
-/// From which ratio on a piece of a long message is packed when the link has nothing else to do.
+/// Returns the ratio from which a piece of a long message is compressed on an idle link.
 fn packing(cost: &Cost, host: &HostCost) -> String {
     match host.compressed_max(cost, PIECE, 0, false) * 100 / PIECE {
         0 => "  packed           never  the link is faster than packing\n".into(),
@@ -372,9 +372,9 @@ pub fn duration(age: Duration) -> String {
     }
 }
 
-/// Nothing nearer is of another site.
+/// Least latency of a link between sites.
 const FAR_NS: u64 = 200_000;
-/// A long piece, in bytes.
+/// Length of a long piece, in bytes.
 const PIECE: u64 = 256 << 10;
 
 #[cfg(test)]
@@ -391,7 +391,7 @@ mod tests {
         (place, cache)
     }
 
-    fn told(cache: &Cache, ends: &[&str]) -> Result<String, String> {
+    fn printed(cache: &Cache, ends: &[&str]) -> Result<String, String> {
         let ends: Vec<String> = ends.iter().map(ToString::to_string).collect();
         links(Some(cache), &ends)
     }
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn every_remembered_link_is_told_with_its_thresholds_and_why() {
         let (_place, cache) = cache();
-        let text = told(&cache, &[]).unwrap();
+        let text = printed(&cache, &[]).unwrap();
         let expected = [
             "shm within this host",
             "tcp a/eth0 → b/eth0, ",
@@ -416,15 +416,15 @@ mod tests {
             assert!(text.contains(part), "{part}:\n{text}");
         }
         cache.keep_host(&HostCost { copy_ns: 7654, ..HostCost::default() }).unwrap();
-        assert!(told(&cache, &[]).unwrap().contains("cached   copy 7654 ns + 50 ps/B"));
+        assert!(printed(&cache, &[]).unwrap().contains("cached   copy 7654 ns + 50 ps/B"));
     }
 
     #[test]
-    fn what_traffic_has_shown_is_told_beside_the_link() {
+    fn results_of_traffic_are_printed_with_the_link() {
         let (_place, cache) = cache();
         let pair = Pair::new("tcp", "a/eth0", "b/eth0");
         assert_eq!(
-            told(&cache, &["b"]).unwrap().matches("  loss           unknown  no ").count(),
+            printed(&cache, &["b"]).unwrap().matches("  loss           unknown  no ").count(),
             1
         );
         cache
@@ -433,7 +433,7 @@ mod tests {
                 &Traffic::new(64 << 20, 64 << 10, 300 << 10).with_stretches((256, 40)),
             )
             .unwrap();
-        let text = told(&cache, &["b"]).unwrap();
+        let text = printed(&cache, &["b"]).unwrap();
         assert!(text.contains("  loss           0.098 %  of 64 MiB that were sent, 0.090 % by chance and the rest at once\n"), "{text}");
         assert!(text.contains("  buffer        ≥ 300 KiB  what has waited"), "{text}");
         let first = "  first              TCP  between named sites with BBR what gets lost by chance decides: 0.090 % by TCP; from ";
@@ -443,7 +443,7 @@ mod tests {
             .flatten()
             .find(|entry| entry.file_name().to_string_lossy().starts_with("traffic-"));
         std::fs::write(file.unwrap().path(), "nonsense").unwrap();
-        let text = told(&cache, &["b"]).unwrap();
+        let text = printed(&cache, &["b"]).unwrap();
         assert!(text.contains("  loss           unknown  what is remembered is damaged"), "{text}");
         assert!(text.contains("latency 5.8 ms"), "the rest is known");
         for (rail, lost) in [("tcp", 1), ("quic", 2)] {
@@ -453,18 +453,18 @@ mod tests {
                 .keep_traffic(&pair, &Traffic::new(1 << 24, lost << 18, 0).with_stretches((64, 62)))
                 .unwrap();
         }
-        let both = told(&cache, &["c"]).unwrap();
+        let both = printed(&cache, &["c"]).unwrap();
         let first = "  first             QUIC  between named sites with BBR what gets lost by chance decides: of 1.562 % by TCP and 1.173 % ";
         assert_eq!(both.matches(first).count(), 2, "{both}");
         let alone = Pair::new("quic", "e/eth0", "f/eth0");
         cache.keep_traffic(&alone, &Traffic::new(1 << 24, 1 << 18, 0)).unwrap();
-        let text = told(&cache, &["e"]).unwrap();
+        let text = printed(&cache, &["e"]).unwrap();
         let known = "quic e/eth0 → f/eth0, no rate is known\n  loss           1.562 %  of 16 MiB";
         assert!(text.contains(known), "{text}");
     }
 
     #[test]
-    fn what_goes_first_is_told_with_its_reason() {
+    fn the_first_protocol_is_printed_with_its_reason() {
         let full = PathFacts { fills_sockets: true, ..PathFacts::default() };
         let text = first(full);
         assert!(text.starts_with("  first             QUIC  as much is under way"), "{text}");
@@ -481,13 +481,13 @@ mod tests {
     #[test]
     fn names_choose_links_in_either_direction() {
         let (_place, cache) = cache();
-        let count = |ends: &[&str]| told(&cache, ends).unwrap().matches("\ntcp ").count();
+        let count = |ends: &[&str]| printed(&cache, ends).unwrap().matches("\ntcp ").count();
         assert_eq!(count(&["a"]), 2);
         assert_eq!(count(&["a/eth1"]), 1);
         assert_eq!(count(&["b", "a"]), 1);
         assert_eq!(count(&["a", "ab/eth0"]), 1);
         for strangers in [&["eth0"][..], &["a/eth"], &["b", "ab"], &[""]] {
-            let reason = told(&cache, strangers).unwrap_err();
+            let reason = printed(&cache, strangers).unwrap_err();
             assert!(reason.starts_with("no link of "), "{reason}");
             assert_eq!(reason.lines().count(), 1);
         }
@@ -501,27 +501,27 @@ mod tests {
         cache.keep_link(&Pair::new("tcp", "c/eth1", "d/eth1"), &lan(118)).unwrap();
         cache.keep_link(&Pair::new("tcp", "c/eth0", "e/eth0"), &lan(300)).unwrap();
         cache.keep_link(&Pair::new("tcp", "c/eth1", "e/eth1"), &lan(100)).unwrap();
-        let text = told(&cache, &["c"]).unwrap();
+        let text = printed(&cache, &["c"]).unwrap();
         let (_, even) = text.split_once("c → d over eth0 and eth1 together").unwrap();
         let line = even.lines().find(|line| line.starts_with("  64 KiB")).unwrap();
         assert!(line.contains("32 KiB + 32 KiB, in 309.7 µs; in 587.4 µs"), "{line}");
         let (_, uneven) = text.split_once("c → e over eth0 and eth1 together").unwrap();
         let line = uneven.lines().find(|line| line.starts_with("  16 MiB")).unwrap();
         assert!(line.contains("12 MiB + 4 MiB"), "{line}");
-        assert!(!told(&cache, &["a"]).unwrap().contains(" and "), "one link each");
+        assert!(!printed(&cache, &["a"]).unwrap().contains(" and "), "one link each");
     }
 
     #[test]
-    fn what_cannot_be_used_is_told() {
+    fn unusable_parts_are_printed() {
         let (_place, cache) = cache();
         let name = std::fs::read_dir(cache.directory())
             .unwrap()
             .flatten()
             .find(|entry| entry.file_name().to_string_lossy().starts_with("link-"));
         std::fs::write(name.unwrap().path(), "nonsense").unwrap();
-        assert!(told(&cache, &[]).unwrap().contains("is damaged"));
+        assert!(printed(&cache, &[]).unwrap().contains("is damaged"));
         let file = tempfile::NamedTempFile::new().unwrap();
-        let reason = told(&Cache::at(file.path().into()), &[]).unwrap_err();
+        let reason = printed(&Cache::at(file.path().into()), &[]).unwrap_err();
         assert!(reason.ends_with("is not a directory"), "{reason}");
         let variable = settings::CACHE_DIR.variable();
         assert!(links(None, &["a".into()]).unwrap_err().contains(variable));

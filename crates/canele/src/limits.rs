@@ -37,12 +37,12 @@ impl System {
         }
     }
 
-    /// A line for each setting that costs a link of this cost something.
+    /// Formats a line for each setting that costs a link of this cost something.
     pub fn limits(&self, cost: &Cost) -> String {
         let mut text = String::new();
         let round_trip_ns = 2 * cost.latency_ns();
         let carried = cost.bytes_within(round_trip_ns);
-        // The kernel announces half of a buffer: the rest is for what it needs itself.
+        // The kernel advertises half of a buffer as window; it needs the rest itself.
         let buffers = [
             ("tcp_wmem", self.sockets.send_max, carried),
             ("tcp_rmem", self.receive_max, 2 * carried),
@@ -64,8 +64,8 @@ impl System {
     }
 }
 
-/// A line for each word on a link over UDP of this cost: its window, its congestion control, and what the buffers
-/// that the system gives cost it.
+/// Formats a link over UDP of this cost: its window, its congestion control, and the cost of the system's
+/// buffers.
 pub fn of_datagrams(cost: &Cost, got: Option<QuicBuffers>) -> String {
     let needs = QuicNeeds::of(cost);
     let mut text = format!(
@@ -90,7 +90,7 @@ pub fn of_datagrams(cost: &Cost, got: Option<QuicBuffers>) -> String {
     text
 }
 
-/// Links are long from here on, and get a congestion control of their own.
+/// Round trip from which links are long and get a congestion control of their own.
 const FAR_NS: u64 = 1_000_000;
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_little_for_a_link_is_told_with_what_helps() {
+    fn settings_too_small_for_a_link_are_printed_with_advice() {
         let far = Cost::linear(5_800_000, 2_000, 125_000_000);
         let near = Cost::linear(20_000, 2_000, 125_000_000);
         let small = System {
@@ -111,11 +111,11 @@ mod tests {
             is_steady: false,
             restarts: true,
         };
-        let told = lines(&small, &far);
-        assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told[0].starts_with("tcp_wmem         1 MiB") && told[0].contains("helps"));
-        assert!(told[1].starts_with("tcp_rmem         2 MiB"));
-        assert!(told[2].contains("modprobe tcp_bbr"));
+        let printed = lines(&small, &far);
+        assert_eq!(printed.len(), 3, "{printed:?}");
+        assert!(printed[0].starts_with("tcp_wmem         1 MiB") && printed[0].contains("helps"));
+        assert!(printed[1].starts_with("tcp_rmem         2 MiB"));
+        assert!(printed[2].contains("modprobe tcp_bbr"));
         assert!(lines(&small, &near).is_empty());
         let sockets = Sockets { send_max: Some(4 << 20) };
         let large = System { sockets, receive_max: Some(6 << 20), ..small };
@@ -126,11 +126,11 @@ mod tests {
     #[test]
     fn a_link_over_udp_tells_its_window_and_what_buffers_cost() {
         let far = Cost::linear(5_800_000, 2_000, 125_000_000);
-        let told = |receive, send| {
+        let printed = |receive, send| {
             let text = of_datagrams(&far, Some(QuicBuffers { receive, send }));
             text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()
         };
-        let small = told(416 << 10, 64 << 10);
+        let small = printed(416 << 10, 64 << 10);
         assert_eq!(small.len(), 4, "{small:?}");
         assert!(small[0].starts_with("window           8 MiB"), "{small:?}");
         assert!(small[1].starts_with("congestion        ours"), "{small:?}");
@@ -142,7 +142,7 @@ mod tests {
             small[3].starts_with("wmem_max        64 KiB")
                 && small[3].contains("net.core.wmem_max=")
         );
-        assert_eq!(told(16 << 20, 16 << 20).len(), 2);
+        assert_eq!(printed(16 << 20, 16 << 20).len(), 2);
         assert_eq!(of_datagrams(&far, None).lines().count(), 2);
     }
 

@@ -17,11 +17,11 @@ use clap::{Parser, Subcommand};
 #[command(name = "canele", version)]
 struct Cli {
     #[command(subcommand)]
-    word: Word,
+    word: CaneleCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Word {
+enum CaneleCommand {
     /// Print settings, the cost of links, how ranks wait, or the plan of a collective
     Info(info::Arguments),
     /// Find sites by measuring round trips between hosts
@@ -31,7 +31,7 @@ enum Word {
     /// Measure the algorithms of collectives, and write a table of the fastest
     Tune(bench::TuneArguments),
     /// Measure Canele, other MPIs and raw TCP
-    Bench(bench::Arguments),
+    Bench(bench::BenchArguments),
 }
 
 fn main() -> ExitCode {
@@ -40,15 +40,15 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     // `mpiexec` reports for the jobs that other commands start.
-    if matches!(cli.word, Word::Info(_) | Word::Grid(_)) {
+    if matches!(cli.word, CaneleCommand::Info(_) | CaneleCommand::Grid(_)) {
         settings::unknown_here().iter().for_each(|variable| eprintln!("canele: {variable}"));
     }
     match cli.word {
-        Word::Info(arguments) => info::run(&arguments),
-        Word::Grid(arguments) => grid::run(&arguments),
-        Word::Lab(arguments) => lab::run(arguments),
-        Word::Tune(arguments) => bench::tune(&arguments),
-        Word::Bench(arguments) => bench::run(arguments),
+        CaneleCommand::Info(arguments) => info::run(&arguments),
+        CaneleCommand::Grid(arguments) => grid::run(&arguments),
+        CaneleCommand::Lab(arguments) => lab::run(arguments),
+        CaneleCommand::Tune(arguments) => bench::tune(&arguments),
+        CaneleCommand::Bench(arguments) => bench::run(arguments),
     }
 }
 

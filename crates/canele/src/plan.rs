@@ -15,13 +15,13 @@ use wire::HostCost;
 
 use crate::chart::chart;
 
-/// Sites of as many nodes of as many ranks each.
+/// Sites of equal numbers of nodes and ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     sites: u32,
     nodes: u32,
     ranks: u32,
-    /// All on one machine, and more ranks than it has cores.
+    /// True if all ranks are on one machine with fewer cores.
     is_oversubscribed: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct Here {
 }
 
 impl Here {
-    /// Costs that this machine remembers, and typical ones for the rest.
+    /// Measured costs of this machine, and typical ones for the rest.
     pub fn remembered(cache: Option<&Cache>) -> Self {
         let host = cache.and_then(|cache| cache.host().ok().flatten());
         let listing = cache.and_then(|cache| cache.links().ok()).unwrap_or_default();
@@ -120,7 +120,7 @@ impl Pair {
 }
 
 impl Grid {
-    /// The same, all on one machine whose cores the ranks outnumber.
+    /// Returns the same costs for one oversubscribed machine.
     pub fn when_oversubscribed(self, is_oversubscribed: bool) -> Self {
         Self { is_oversubscribed, ..self }
     }
@@ -142,10 +142,11 @@ impl Grid {
     }
 }
 
-/// The plan of an operation on `bytes` of each rank, or of the root, as text, and what else there is.
+/// Returns the plan of an operation on `bytes` of each rank, or of the root, as text, with the other
+/// candidates.
 ///
 /// # Errors
-/// When the operation or its length is not understood, or the table that the setting names.
+/// Fails if the operation, its length or the table of the setting is not understood.
 pub fn text(
     operation: &str,
     bytes: &str,
@@ -186,28 +187,28 @@ pub fn text(
     text += &chart(&deeds, &topology, found.time_ns);
     text += "rank 0\n";
     for (at, step) in schedules[0].steps.iter().enumerate() {
-        let _ = writeln!(text, "  {at:>4}  {}", told(step));
+        let _ = writeln!(text, "  {at:>4}  {}", printed(step));
     }
     Ok(text)
 }
 
-/// The cost of messages; for each pair of sites if these differ.
+/// Formats the cost of messages; for each pair of sites if these differ.
 fn costs(topology: &Topology, here: &Here, given: &[Pair]) -> String {
     let Costs { node, site, wide, wake_ns } = *topology.costs();
     let [of_node, of_site, of_sites] = &here.origins;
-    let mut told =
+    let mut printed =
         vec![("in a node".to_owned(), node, of_node.as_str()), ("in a site".into(), site, of_site)];
     let pair = |(one, other, cost)| {
         let is = |pair: &&Pair| pair.sites == [one, other] || pair.sites == [other, one];
         let origin = given.iter().find(is).map_or(of_sites.as_str(), |_| "given");
         (format!("sites {one}, {other}"), cost, origin)
     };
-    told.extend(topology.pairs().iter().map(pair));
-    if told.len() == 2 {
-        told.push(("between sites".into(), wide, of_sites));
+    printed.extend(topology.pairs().iter().map(pair));
+    if printed.len() == 2 {
+        printed.push(("between sites".into(), wide, of_sites));
     }
     let mut text = String::new();
-    for (name, cost, origin) in told {
+    for (name, cost, origin) in printed {
         let (latency_us, rate) = (cost.latency_ns as f64 / 1e3, cost.bytes_per_s as f64 * 1e-6);
         let _ = writeln!(
             text,
@@ -219,7 +220,7 @@ fn costs(topology: &Topology, here: &Here, given: &[Pair]) -> String {
     text
 }
 
-/// Undisturbed time of planning.
+/// Measures the undisturbed time of planning.
 fn planning_us(make: impl Fn() -> Schedule) -> f64 {
     let once = || {
         let start = Instant::now();
@@ -229,7 +230,7 @@ fn planning_us(make: impl Fn() -> Schedule) -> f64 {
     (0..PLANNED).map(|_| once()).fold(f64::INFINITY, f64::min)
 }
 
-/// Reason of the selection.
+/// Formats the reason of the selection.
 fn origin(topology: &Topology, call: &Call) -> String {
     let (choice, variable) = (topology.choice(call), settings::PLANS.variable());
     let table = settings::PLANS.text();
@@ -244,7 +245,7 @@ fn origin(topology: &Topology, call: &Call) -> String {
     }
 }
 
-/// Candidate algorithms, by formula; the selected one is marked.
+/// Formats the candidate algorithms, by formula; the selected one is marked.
 fn candidates(topology: &Topology, call: &Call) -> String {
     let mut text = String::from("algorithms, by formula\n");
     let choice = topology.choice(call);
@@ -255,7 +256,7 @@ fn candidates(topology: &Topology, call: &Call) -> String {
     text
 }
 
-/// The table that the setting names.
+/// Reads the table that the setting names.
 fn wanted() -> Result<Plans, String> {
     let Some(path) = settings::PLANS.given() else { return Ok(Plans::default()) };
     let wrong = |reason: String| {
@@ -267,8 +268,8 @@ fn wanted() -> Result<Plans, String> {
 
 type Maker = Box<dyn Fn(u32, &Topology) -> Schedule>;
 
-/// The planner of an operation, the call, and the bytes of its unit. The root is rank 0. Reductions combine
-/// eight-byte elements by an operation whose result is the same in any order.
+/// Returns the planner of an operation, the call, and the bytes of its unit. The root is rank 0. Reductions
+/// combine eight-byte elements by a commutative and associative operation.
 fn maker(name: &str, bytes: u64) -> Result<(Call, u64, Maker), String> {
     let all = Operation::ALL;
     let Some(operation) = all.into_iter().find(|operation| operation.name() == name) else {
@@ -323,7 +324,7 @@ fn maker(name: &str, bytes: u64) -> Result<(Call, u64, Maker), String> {
     Ok((call, unit, make))
 }
 
-/// A number of bytes, plain or with a unit.
+/// Parses a number of bytes, plain or with a unit.
 fn length(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let unit = match text[digits.len()..].trim() {
@@ -340,7 +341,7 @@ fn length(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}`: say a number of bytes, up to {} GiB", BYTES_MAX >> 30))
 }
 
-fn told(step: &Step) -> String {
+fn printed(step: &Step) -> String {
     let span = |span: &Span| format!("{:?}[{}; {}]", span.buffer, span.start, span.len);
     match step {
         Step::Send { to, span: what } => format!("send     to {to} {}", span(what)),
@@ -374,7 +375,7 @@ const ELEMENT: u64 = 8;
 /// Number of repetitions; the fastest counts.
 const PLANNED: u32 = 5;
 
-/// A plan of more ranks is not for reading.
+/// Maximum number of ranks of a printed plan.
 const RANKS_MAX: u64 = 1024;
 
 const BYTES_MAX: u64 = 64 << 30;
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_crowd_messages_are_dear() {
+    fn messages_are_expensive_if_oversubscribed() {
         let grid: Grid = "2x2x2".parse().unwrap();
         let plan = |is_oversubscribed| {
             text("allreduce", "1M", grid.when_oversubscribed(is_oversubscribed), &[]).unwrap()
@@ -440,11 +441,11 @@ mod tests {
         let grid = "3x1x1".parse().unwrap();
         let slow: Pair = "2-0=40ms,16Mbit".parse().unwrap();
         let text = text("bcast", "1MiB", grid, &[slow]).unwrap();
-        let told = |line: &str, origin: &str| {
+        let printed = |line: &str, origin: &str| {
             text.contains(&format!("\n  {line}, 4 us of work a message ({origin})\n"))
         };
-        assert!(told("sites 0, 2     20000 us, 2 MB/s", "given"), "{text}");
-        assert!(told("sites 1, 2     6000 us, 117 MB/s", "usual"), "{text}");
+        assert!(printed("sites 0, 2     20000 us, 2 MB/s", "given"), "{text}");
+        assert!(printed("sites 1, 2     6000 us, 117 MB/s", "usual"), "{text}");
         assert!(text.contains("send     to 1 ") && !text.contains("send     to 2 "), "{text}");
         let far = "0-3=40ms".parse().unwrap();
         assert!(self::text("bcast", "8", grid, &[far]).unwrap_err().contains("there are 3"));
@@ -483,19 +484,19 @@ mod tests {
         let plans = Arc::new("allreduce * leaders\nbcast * chain".parse::<Plans>().unwrap());
         let grid: Grid = "1x1x8".parse().unwrap();
         let topology = grid.topology(&[], Costs::default()).with_plans(plans);
-        let told = |operation| origin(&topology, &Call::of(operation, 1 << 20));
-        assert!(told(Operation::Broadcast).contains("chain, by CANELE_PLANS="));
-        let cannot = told(Operation::Allreduce);
+        let printed = |operation| origin(&topology, &Call::of(operation, 1 << 20));
+        assert!(printed(Operation::Broadcast).contains("chain, by CANELE_PLANS="));
+        let cannot = printed(Operation::Allreduce);
         assert!(
             cannot.contains(", by formula: CANELE_PLANS=")
                 && cannot.contains(" says leaders, which"),
             "{cannot}"
         );
-        assert!(told(Operation::Scan).ends_with(", by formula\n"));
+        assert!(printed(Operation::Scan).ends_with(", by formula\n"));
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn invalid_arguments_are_named() {
         let grid: Grid = "3x1x4".parse().unwrap();
         assert!(text("fetch", "8", grid, &[]).unwrap_err().contains("no plan for `fetch`"));
         assert!(text("bcast", "8 ells", grid, &[]).unwrap_err().contains("`8 ells`"));

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_job_it_is_told_what_its_ranks_do() {
+    fn a_job_prints_the_rules_of_its_ranks() {
         let text = found(Some(3)).tell();
         let one = Found { domains: vec![vec![0, 1]], ..found(None) }.tell();
         assert!(one.contains("work        taken by any free thread: all cores"), "{one}");

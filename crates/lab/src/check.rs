@@ -1,4 +1,4 @@
-//! What a lab's links really do: round trips and goodput of TCP, measured inside it.
+//! Check of a lab's links: round trips and goodput of TCP, measured inside it.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use crate::grid::{Lab, LabError};
 
-/// What is measured together, and what it should be.
+/// One measurement, and its expected result.
 struct Measurement {
     name: String,
     from: String,
     to: String,
-    /// Where the server listens; several are sent to at once.
+    /// Addresses of the server; several are measured at once.
     addresses: Vec<String>,
-    /// None where links disturb one another.
+    /// None if links disturb one another.
     rtt: Option<Duration>,
     rate: u64,
 }
 
-/// What a lab's check measures: each LAN of a site, all of them at once, and the way to another site.
+/// Returns the measurements: each LAN of a site, all of them at once, and the path to another site.
 fn measurements(lab: &Lab) -> Vec<Measurement> {
     let spec = &lab.spec;
     let mut all = Vec::new();
@@ -47,10 +47,10 @@ fn measurements(lab: &Lab) -> Vec<Measurement> {
     all
 }
 
-/// Measures and prints; whether all lies within five per cent.
+/// Measures and prints. True if all results lie within five per cent.
 ///
 /// # Errors
-/// When nothing could be measured.
+/// Fails if nothing could be measured.
 pub(crate) fn check_links(lab: &Lab) -> Result<bool, String> {
     println!("  link       round trip asked / measured      goodput possible / measured");
     let mut good = true;
@@ -58,7 +58,7 @@ pub(crate) fn check_links(lab: &Lab) -> Result<bool, String> {
         let possible = one.rate as f64 * GOODPUT;
         let is_rtt_good = |found| one.rtt.is_none_or(|asked| is_rtt_good(found, asked));
         let (mut found, mut goodput) = probe(lab, &one)?;
-        // A machine with other work delays packets: what counts is what the link can do.
+        // Other work on the machine delays packets, so the best probe counts.
         for _ in 1..PROBES {
             if is_rtt_good(found) && is_rate_good(goodput, possible) {
                 break;
@@ -93,7 +93,7 @@ fn is_rate_good(found: f64, possible: f64) -> bool {
     (found - possible).abs() <= possible * TOLERANCE
 }
 
-/// The longest round trip and the sum of the goodputs, over all of the server's addresses at once.
+/// Returns the longest round trip and the sum of the goodputs, over all of the server's addresses at once.
 fn probe(lab: &Lab, one: &Measurement) -> Result<(Duration, f64), String> {
     let results: Vec<_> = std::thread::scope(|scope| {
         let start = |address| scope.spawn(move || probe_one(lab, &one.from, &one.to, address));
@@ -114,7 +114,7 @@ fn probe_one(lab: &Lab, from: &str, to: &str, address: &str) -> Result<(Duration
     let mut server = lab.command(to, &words("serve")).map_err(text)?;
     let mut server = server.stdin(Stdio::null()).spawn().map_err(|error| error.to_string())?;
     let output = lab.command(from, &words("measure")).map_err(text)?.output();
-    // It has answered its only client, or never will.
+    // The server has answered its only client, or never will.
     let _ = server.kill();
     let _ = server.wait();
     let output = output.map_err(|error| error.to_string())?;
@@ -126,7 +126,7 @@ fn probe_one(lab: &Lab, from: &str, to: &str, address: &str) -> Result<(Duration
     }
 }
 
-/// Answers a client at this address and port [`PORT`]: echoes single bytes, swallows the rest.
+/// Answers a client at this address and port [`PORT`]: echoes single bytes and drops the rest.
 pub(crate) fn serve(address: &str) -> io::Result<()> {
     let listener = TcpListener::bind((address, PORT))?;
     let (mut socket, _) = listener.accept()?;
@@ -142,7 +142,7 @@ pub(crate) fn serve(address: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Round trip (the least of several) and goodput in bits per second, towards a server.
+/// Returns the shortest round trip and the goodput in bits per second, towards a server.
 pub(crate) fn measure(address: &str) -> io::Result<(Duration, f64)> {
     let mut socket = connect(address)?;
     socket.set_nodelay(true)?;
@@ -159,7 +159,7 @@ pub(crate) fn measure(address: &str) -> io::Result<(Duration, f64)> {
     while sent < BULK && start.elapsed() < BULK_PATIENCE {
         socket.write_all(&piece)?;
         sent += piece.len();
-        // The second half counts: by then TCP has found its rate.
+        // Only the second half counts: by then TCP has found its rate.
         let is_half = sent >= BULK / 2 || start.elapsed() >= BULK_PATIENCE / 2;
         if is_half && half.is_none() {
             half = Some((Instant::now(), sent));
@@ -186,15 +186,15 @@ fn connect(address: &str) -> io::Result<TcpStream> {
 
 const PORT: u16 = 7077;
 const ECHOES: usize = 30;
-/// Bytes sent to find the goodput: nearly a second at 1 Gb/s for the part that counts.
+/// Bytes sent to measure goodput: nearly a second at 1 Gb/s for the half that counts.
 const BULK: usize = 192 << 20;
-/// No more are sent after so long, where the link or its sockets let less pass.
+/// Time after which sending stops, if the link or its sockets are slower.
 const BULK_PATIENCE: Duration = Duration::from_secs(6);
-/// Of a rate on Ethernet with packets of 1500 bytes, what TCP can carry.
+/// TCP's share of a rate on Ethernet with packets of 1500 bytes.
 const GOODPUT: f64 = 0.941;
-/// How far off a link may be.
+/// Relative tolerance of a result.
 const TOLERANCE: f64 = 0.05;
-/// What a round trip may take without any delay asked for.
+/// Longest round trip without configured delay.
 const RTT_FLOOR: Duration = Duration::from_micros(200);
-/// A link that is off is measured so many times.
+/// Number of measurements of a link that misses its target.
 const PROBES: usize = 3;

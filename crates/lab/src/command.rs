@@ -14,7 +14,7 @@ use crate::flow;
 use crate::grid::{Lab, LabError};
 use crate::spec::{self, Spec};
 
-/// `canele lab` and its words.
+/// Command line of `canele lab`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -196,7 +196,7 @@ struct Status<'a> {
     delay_by: &'a str,
     spec: &'a Spec,
     nodes: Vec<Host<'a>>,
-    /// Empty where the kernel makes the links.
+    /// Links; empty if the kernel makes them.
     links: Vec<Link>,
 }
 
@@ -230,7 +230,7 @@ fn status(lab: &str, json: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// A link in a line: what it is like, and what it has carried and lost.
+/// Formats a link in a line: its conditions, and its counters.
 fn describe(link: &Link) -> String {
     let (conditions, counts) = (link.conditions, link.counts);
     let mut words = vec![

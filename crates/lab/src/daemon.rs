@@ -125,7 +125,7 @@ impl Cut {
             && ((self.goes_in() && to == self.site) || (self.goes_out() && from == self.site))
     }
 
-    /// The ports that drop for it: `egress` is what goes to the node.
+    /// Returns the ports that drop for it: `egress` is the traffic to the node.
     fn ports(&self, nics: u32) -> Vec<(String, &'static str)> {
         let hooks = [("egress", self.goes_in()), ("ingress", self.goes_out())];
         let hooks = hooks.into_iter().filter(|(_, drops)| *drops).map(|(hook, _)| hook);
@@ -156,20 +156,20 @@ pub struct Link {
 /// A request to the daemon.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Nothing but the answer.
+    /// Only the answer.
     Report,
-    /// To change links.
+    /// Change links.
     Set(Which, Change),
-    /// To cut, for so long or until healed.
+    /// Cut, for a time or until healed.
     Cut(Cut, Option<Duration>),
-    /// To end all cuts.
+    /// End all cuts.
     Heal,
 }
 
-/// Its answer: the links as they are then, or why it did not do what was asked.
+/// Answer: the links after the request, or the reason of a refusal.
 pub(crate) type Answer = Result<Vec<Link>, String>;
 
-/// Asks the daemon at a socket.
+/// Sends a request to the daemon at a socket.
 pub(crate) fn ask(socket: &Path, request: &Request) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -181,10 +181,10 @@ pub(crate) fn ask(socket: &Path, request: &Request) -> io::Result<Answer> {
     Ok(serde_json::from_str(&answer)?)
 }
 
-/// Carries what goes between the sites of `spec`, if it `carries` at all, and does as it is asked, until
-/// the process ends.
+/// Carries the packets between the sites of `spec`, if `carries` is set, and serves requests until the
+/// process ends.
 pub(crate) fn serve(spec: &Spec, carries: bool, socket: &Path) -> io::Result<()> {
-    // A link does not wait for the hosts' cores; where it may not go before others, it has to.
+    // A link does not wait for the hosts' cores; without precedence it has to.
     let _ = rustix::process::setpriority_process(None, NICENESS);
     let mut links = Vec::new();
     for (number, (from, to)) in (0..).zip(spec.directions()).filter(|_| carries) {
@@ -193,13 +193,13 @@ pub(crate) fn serve(spec: &Spec, carries: bool, socket: &Path) -> io::Result<()>
         let (carried, seed) = (Arc::clone(&direction), spec.seed + u64::from(number));
         std::thread::spawn(move || {
             if source.carry(seed, &carried).is_err() {
-                // A lab without one of its links is broken, and seen to be.
+                // A lab without one of its links is broken, and visibly so.
                 std::process::exit(1);
             }
         });
         links.push((from, to, direction));
     }
-    // Whoever reaches the socket finds the links open.
+    // The socket opens once the links are open.
     let listener = UnixListener::bind(socket)?;
     let (nics, cuts, ports) = (spec.nics, Vec::new(), BTreeSet::new());
     Daemon { links, nics, cuts, ports }.run(&listener)
@@ -210,7 +210,7 @@ struct Daemon {
     nics: u32,
     /// Cuts with the times of their ends.
     cuts: Vec<(Cut, Option<Instant>)>,
-    /// The ports that drop at present.
+    /// Ports that drop packets at present.
     ports: BTreeSet<(String, &'static str)>,
 }
 
@@ -223,11 +223,11 @@ impl Daemon {
             let before = self.cuts.len();
             self.cuts.retain(|(_, until)| until.is_none_or(|until| until > now));
             if self.cuts.len() < before {
-                // There is nobody to tell; the next answer does.
+                // Nobody can be told now; the next answer reports it.
                 let _ = self.settle();
             }
             match listener.accept() {
-                // Who hangs up early gets no answer.
+                // A client that hangs up early gets no answer.
                 Ok((stream, _)) => drop(self.answer(stream)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
@@ -235,7 +235,7 @@ impl Daemon {
         }
     }
 
-    /// Until somebody asks, or a cut ends.
+    /// Waits until a request arrives or a cut ends.
     fn wait(&self, listener: &UnixListener) -> io::Result<()> {
         let until = self.cuts.iter().filter_map(|(_, until)| *until).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -301,7 +301,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Brings links and ports to what the cuts say.
+    /// Applies the cuts to links and ports.
     fn settle(&mut self) -> Result<(), String> {
         for (from, to, direction) in &self.links {
             let is_cut = self.cuts.iter().any(|(cut, _)| cut.has_link(*from, *to));
@@ -326,7 +326,7 @@ impl Daemon {
     }
 }
 
-/// The table of rules by which a port drops.
+/// Name of the table of rules by which a port drops packets.
 fn table(port: &str, hook: &str) -> String {
     format!("{}_{hook}", port.replace('-', "_"))
 }
@@ -346,11 +346,11 @@ fn system(name: &str, words: &[&str]) -> Result<(), String> {
     Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// Of the process of the links.
+/// Nice value of the daemon.
 const NICENESS: i32 = -15;
 /// Time that either side waits for the other's line.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Of a line.
+/// Longest line.
 const MOST_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_change_does_not_name_stays() {
+    fn conditions_that_a_change_does_not_name_stay() {
         let before = Spec::default().conditions(0, 1);
         let mut after = before;
         let change = Change { loss: Some(0.01), udp_forbidden: Some(true), ..Change::default() };

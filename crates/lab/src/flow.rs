@@ -42,7 +42,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// The kernel's name.
+    /// Returns the kernel's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
@@ -95,10 +95,10 @@ impl Goodput {
 }
 
 impl Stream {
-    /// Begins one from the last node of the first site to the last of the last.
+    /// Starts a flow from the last node of the first site to the last node of the last.
     ///
     /// # Errors
-    /// When a node is missing, or a process cannot be started; the text says which.
+    /// Fails if a node is missing, or a process cannot be started; the text names it.
     pub fn start(lab: &Lab, congestion: Congestion) -> Result<Self, String> {
         let (from, to) = Self::usual(lab);
         Self::between(lab, [&from, &to], congestion, FOR_EVER)
@@ -149,9 +149,9 @@ impl Stream {
     /// Ends it now.
     ///
     /// # Errors
-    /// When its end is not seen, as over a link that is cut.
+    /// Fails if its end does not arrive, as over a link that is cut.
     pub fn end(mut self) -> Result<Goodput, String> {
-        // It may have ended, and what came through is told all the same.
+        // The process may have ended; the goodput is reported all the same.
         let _ = self.source.0.kill();
         self.got()
     }
@@ -182,7 +182,7 @@ impl Ended {
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // It may have ended, which is as good.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -247,7 +247,7 @@ fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Longer than any measurement.
+/// Duration of a flow until it is ended: longer than any measurement.
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 /// Longest silence of a stream, such as over a link that is cut.
 const SILENCE: Duration = Duration::from_secs(60);

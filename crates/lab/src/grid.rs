@@ -1,4 +1,4 @@
-//! Raising and taking down a lab.
+//! Creation and removal of a lab.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::namespace::{Holder, MARK, Rights, end_all, spawn};
 use crate::netem;
 use crate::spec::{Spec, lan, port};
 
-/// Why a lab could not be raised or found.
+/// Errors of a lab.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A command of the system failed.
@@ -24,27 +24,27 @@ pub enum LabError {
     Command {
         /// The command line.
         command: String,
-        /// What it said.
+        /// Its error output.
         text: String,
     },
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// Failed action.
         what: String,
-        /// Its error.
+        /// Error of the system.
         source: io::Error,
     },
-    /// There is no such lab.
+    /// No such lab.
     #[error("no lab `{0}` is up: raise it with `canele lab up`")]
     Missing(String),
-    /// There is no such node.
+    /// No such node.
     #[error("no node `{0}`: there are {1}")]
     Node(String, String),
-    /// What was asked for names what there is not.
+    /// The request names something that does not exist.
     #[error("{0}")]
     Spec(String),
-    /// The links of the lab did not do what was asked.
+    /// The links of the lab refused the request.
     #[error("{0}")]
     Refused(String),
     /// Not allowed here.
@@ -55,21 +55,21 @@ pub enum LabError {
 /// A lab that is up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Lab {
-    /// What it is like.
+    /// Specification.
     pub spec: Spec,
     /// Its nodes, site by site.
     pub nodes: Vec<Node>,
     rights: Rights,
-    /// What its processes carry in their environment.
+    /// Mark in the environment of its processes.
     mark: String,
-    /// The router's holder, and the process of the links.
+    /// Holder of the router, and process of the links.
     router: Holder,
     daemon: Option<Holder>,
-    /// How delay is made: `netem` or `user space`.
+    /// Implementation of delay: `netem` or `user space`.
     pub delay_by: String,
 }
 
-/// A node: where it is and who keeps it alive.
+/// A node: its place and its holder process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Node {
     /// Its host name.
@@ -85,24 +85,24 @@ pub struct Node {
 }
 
 impl Node {
-    /// Its addresses, one for each of its network interfaces.
+    /// Returns its addresses, one for each network interface.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         [&self.address].into_iter().chain(&self.further).map(String::as_str)
     }
 }
 
 impl Lab {
-    /// Raises a lab; one of the same name is taken down first.
+    /// Creates a lab; one of the same name is removed first.
     ///
     /// # Errors
-    /// When privileges or tools are missing. Nothing is left behind then.
+    /// Fails if privileges or tools are missing. Nothing is left behind then.
     pub fn up(spec: &Spec) -> Result<Self, LabError> {
         spec.check().map_err(LabError::Spec)?;
         if let Ok(old) = Self::find(&spec.name) {
             old.down()?;
         }
         let rights = Rights::get()?;
-        // Unlike any lab's before, of whatever user.
+        // Unique among labs of all users.
         let mark = format!("{}-{}", spec.name, std::process::id());
         let router = match rights.hold(&["-n"], "true", &mark) {
             Ok(router) => router,
@@ -121,17 +121,17 @@ impl Lab {
             delay_by: String::new(),
         };
         if let Err(error) = lab.build() {
-            // What was made is taken down; the first error is the one that counts.
+            // Everything created is removed; the first error counts.
             let _ = lab.down();
             return Err(error);
         }
         Ok(lab)
     }
 
-    /// The lab of this name, if it is up.
+    /// Finds the lab of this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if there is none.
     pub fn find(name: &str) -> Result<Self, LabError> {
         let path = state_path(name);
         let owner = fs::metadata(&path).map(|found| found.uid());
@@ -144,15 +144,15 @@ impl Lab {
         serde_json::from_slice(&text).map_err(|_| LabError::Missing(name.into()))
     }
 
-    /// Whether all its processes are alive.
+    /// True if all its processes are alive.
     pub fn is_whole(&self) -> bool {
         self.holders().all(Holder::is_alive)
     }
 
-    /// Takes the lab down. Namespaces end with the processes that hold them.
+    /// Removes the lab. Namespaces end with the processes that hold them.
     ///
     /// # Errors
-    /// When its state cannot be removed.
+    /// Fails if its state cannot be removed.
     pub fn down(&self) -> Result<(), LabError> {
         let networks: Vec<_> = self.nodes.iter().filter_map(|node| node.holder.network()).collect();
         end_all(&networks, &self.mark);
@@ -168,17 +168,17 @@ impl Lab {
                 let _ = fs::remove_file(hosts_path(&self.spec.name));
                 let _ = fs::remove_file(lock_path(&self.spec.name));
                 let _ = fs::remove_file(socket_path(&self.spec.name));
-                // It stays while other labs are in it.
+                // The folder stays while other labs use it.
                 let _ = fs::remove_dir(state_folder());
                 Ok(())
             }
         }
     }
 
-    /// A command that runs in a node, in the current directory.
+    /// Returns a command that runs in a node, in the current directory.
     ///
     /// # Errors
-    /// When there is no such node.
+    /// Fails if there is no such node.
     pub fn command(&self, host: &str, words: &[impl AsRef<OsStr>]) -> Result<Command, LabError> {
         let node = self.nodes.iter().find(|node| node.host == host).ok_or_else(|| {
             let known: Vec<&str> = self.nodes.iter().map(|node| node.host.as_str()).collect();
@@ -192,27 +192,27 @@ impl Lab {
         Ok(command)
     }
 
-    /// What the links between sites are like now, and what they have carried.
+    /// Returns the conditions and counters of the links between sites.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// Fails if the daemon does not answer.
     pub fn links(&self) -> Result<Vec<Link>, LabError> {
         self.ask(&Request::Report)
     }
 
-    /// Changes links; from the next packet on they are so.
+    /// Changes links, from the next packet on.
     ///
     /// # Errors
-    /// When there are no such links, or they are the kernel's.
+    /// Fails if there are no such links, or they are the kernel's.
     pub fn set(&self, which: Which, change: Change) -> Result<Vec<Link>, LabError> {
         self.ask(&Request::Set(which, change))
     }
 
-    /// Cuts a site off from all others, or a node from all that is not in it, for so long or until
+    /// Cuts a site off from all others, or a node from everything outside it, for a time or until
     /// [`Lab::heal`].
     ///
     /// # Errors
-    /// When there is no such site or node, or the system refuses.
+    /// Fails if there is no such site or node, or the system refuses.
     pub fn cut(&self, cut: Cut, duration: Option<Duration>) -> Result<Vec<Link>, LabError> {
         let Spec { sites, nodes, .. } = self.spec;
         if cut.site >= sites || cut.node.is_some_and(|node| node >= nodes) {
@@ -225,7 +225,7 @@ impl Lab {
     /// Ends all cuts.
     ///
     /// # Errors
-    /// When nobody answers, or the system refuses.
+    /// Fails if the daemon does not answer, or the system refuses.
     pub fn heal(&self) -> Result<Vec<Link>, LabError> {
         self.ask(&Request::Heal)
     }
@@ -244,20 +244,20 @@ impl Lab {
 
     fn build(&mut self) -> Result<(), LabError> {
         let spec = self.spec.clone();
-        // What is up is written down at once: if we are ended in the midst, `down` knows what to end.
+        // State is saved at once: if this process is killed meanwhile, `down` knows what to end.
         self.save()?;
         self.write_hosts()?;
         self.in_router("echo 1 >/proc/sys/net/ipv4/ip_forward && ip link set lo up")?;
-        // A LAN is a switch: what it carries is none of the router's rules' business.
+        // A LAN is a switch: the router's rules do not apply to its traffic.
         let _ = self.in_router("echo 0 >/proc/sys/net/bridge/bridge-nf-call-iptables");
-        // Sites may choose the congestion control of the report's time.
+        // Allows the congestion controls of the report's time.
         let _ = fs::write("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "reno cubic bbr");
         for site in 0..spec.sites {
             for nic in 0..spec.nics {
                 let lan = lan(site, nic);
                 self.in_router(&format!("ip link add {lan} type bridge && ip link set {lan} up"))?;
             }
-            // Only first LANs lead anywhere else.
+            // Only first LANs lead to other sites.
             let first = lan(site, 0);
             self.in_router(&format!("ip addr add 10.77.{site}.1/24 dev {first}"))?;
             for node in 0..spec.nodes {
@@ -299,7 +299,7 @@ impl Lab {
     fn plug_in(&self, holder: &Holder, site: u32, node: u32, nic: u32) -> Result<(), LabError> {
         let (port, lan, inside) = (port(site, node, nic), lan(site, nic), holder.pid);
         let address = self.spec.address(site, node, nic);
-        // A token bucket holds what goes at line speed; a long segment must fit it.
+        // A token bucket passes a burst at line speed; a long segment must fit into it.
         let limit = format!("tbf rate {}bit burst 96kb limit 1mb", self.spec.lan_rate);
         self.in_router(&format!(
             "ip link add {port} type veth peer name eth{nic} netns {inside} && ip link set {port} master {lan} up && tc qdisc add dev {port} root {limit}"
@@ -310,8 +310,8 @@ impl Lab {
         self.rights.run_in(holder, &script)
     }
 
-    /// Where the kernel queues packets to us, links can be changed and counted; else its own emulator
-    /// makes them.
+    /// Creates the links. If the kernel can queue packets to user space, links can be changed and counted;
+    /// otherwise its own emulator makes them.
     fn make_links(&mut self) -> Result<(), LabError> {
         self.keep_private()?;
         if self.spec.sites < 2 {
@@ -328,7 +328,7 @@ impl Lab {
             daemon.end();
         }
         for (from, to) in self.spec.directions() {
-            // Of those that were never added there is nothing to delete.
+            // Rules that were never added cannot be deleted.
             let _ = self.in_router(&self.queue_rule("-D", from, to, 0));
         }
         for site in 0..self.spec.sites {
@@ -339,13 +339,13 @@ impl Lab {
         self.start_daemon(false)
     }
 
-    /// Has the packets between sites queued to a process of ours.
+    /// Queues the packets between sites to the daemon.
     fn queue_packets(&mut self) -> Result<(), LabError> {
         self.need(IPTABLES, "iptables")?;
         for (number, (from, to)) in (0..).zip(self.spec.directions()) {
             self.in_router(&self.queue_rule("-A", from, to, number))?;
         }
-        // Of a shorter MTU nobody is told, as behind many a firewall.
+        // No ICMP reports a shorter MTU, as behind many firewalls.
         self.in_router(&self.rule("-A OUTPUT -p icmp --icmp-type fragmentation-needed -j DROP"))?;
         self.start_daemon(true)
     }
@@ -355,7 +355,7 @@ impl Lab {
         self.rule(&format!("{word} FORWARD -i {from} -o {to} -j NFQUEUE --queue-num {number}"))
     }
 
-    /// Lets connections into private sites to their first nodes only, and hides the others of them.
+    /// Allows connections into private sites to their first nodes only, and hides the other nodes by NAT.
     fn keep_private(&self) -> Result<(), LabError> {
         for site in &self.spec.private_sites {
             self.need(IPTABLES, "iptables")?;
@@ -375,9 +375,9 @@ impl Lab {
         Ok(())
     }
 
-    /// A command that adds or deletes a rule of the router.
+    /// Returns a command that adds or deletes a rule of the router.
     fn rule(&self, words: &str) -> String {
-        // The lock file is root's; this router is ours alone.
+        // The default lock file belongs to root; this router has its own.
         format!("XTABLES_LOCKFILE={} {IPTABLES} {words}", lock_path(&self.spec.name).display())
     }
 
@@ -457,7 +457,7 @@ fn lock_path(name: &str) -> PathBuf {
     state_folder().join(format!("{name}.lock"))
 }
 
-/// Where a user's labs that are up are written down. On a node the user may seem to be another.
+/// Returns the folder with the state of a user's labs. On a node, the user may seem to be another.
 fn state_folder() -> PathBuf {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return folder.into();
@@ -471,23 +471,23 @@ fn state_folder() -> PathBuf {
     }
 }
 
-/// Bounds what TCP holds for a socket; what it begins with is no more than that.
+/// Returns a script that bounds TCP socket buffers; the initial size is bounded, too.
 fn socket_script(most_bytes: u64) -> String {
     let most_bytes = most_bytes.clamp(SOCKET_LEAST_BYTES, i32::MAX as u64);
     let of = |name: &str, usual_bytes: u64| {
         let usual_bytes = usual_bytes.min(most_bytes);
         format!("echo {SOCKET_LEAST_BYTES} {usual_bytes} {most_bytes} >/proc/sys/net/ipv4/{name}")
     };
-    // What the kernel begins with.
+    // Initial sizes of the kernel.
     format!("{} && {}", of("tcp_rmem", 131_072), of("tcp_wmem", 16_384))
 }
 
-/// What TCP holds for a socket at least.
+/// Minimum socket buffer of TCP.
 const SOCKET_LEAST_BYTES: u64 = 4096;
 
-/// The tool that knows the queues; its successor needs a kernel that has them too.
+/// The tool that supports queues; its successor needs a kernel that does, too.
 const IPTABLES: &str = "iptables-legacy";
-/// The variable by which processes on nodes know where labs are written down.
+/// Variable by which processes on nodes find the state of labs.
 const FOLDER: &str = "CANELE_LAB_FOLDER";
-/// How long the process of the links may take to answer at first.
+/// Time in which the daemon must first answer.
 const START: Duration = Duration::from_secs(5);

@@ -1,12 +1,13 @@
 //! The emulated grid: sites and nodes on one machine.
 //!
-//! A node is a set of namespaces (network, host name, System V IPC, mounts with a `/dev/shm` of its
-//! own), kept alive by a holder process; a site is a bridge its nodes are plugged into, each at the
-//! LAN's rate; between the sites stands a router whose links delay, limit and lose as asked. The router's
-//! packets are queued to a process in user space, the daemon: they stay in the kernel, only their lengths
-//! come up, unless packets are to be told apart. What links are like can be changed while they carry, and
-//! what they carry is counted. Where the kernel queues nothing to users, its own emulator (netem) makes the
-//! links, as they were asked for at first.
+//! A node is a set of namespaces (network, host name, System V IPC, mounts with a `/dev/shm` of its own),
+//! kept alive by a holder process. A site is a bridge with its nodes, each connected at the LAN's rate. A
+//! router between the sites has links with delay, rate limit and loss.
+//!
+//! The router's packets are queued to a process in user space, the daemon. They stay in the kernel, and only
+//! their lengths are copied unless packets must be distinguished. Links can be changed while they carry
+//! packets, and they count them. If the kernel cannot queue packets to user space, its emulator (netem) makes
+//! the links, which then cannot be changed.
 #![forbid(unsafe_code)]
 
 mod check;

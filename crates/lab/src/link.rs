@@ -1,5 +1,5 @@
-//! A link in user space: the kernel queues packets to us and keeps them; they are let out when a real
-//! link would have carried them.
+//! A link in user space: the kernel queues packets and keeps them until a real link would have delivered
+//! them.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -16,15 +16,15 @@ use rustix::time::Timespec;
 use crate::nfqueue::{Packet, PacketQueue};
 use crate::wire::{Conditions, Counts, Fate, Size, Wire};
 
-/// What the daemon and the carrier of a direction share.
+/// State shared by the daemon and the carrier thread of a direction.
 #[derive(Debug)]
 pub(crate) struct Direction {
     state: Mutex<State>,
-    /// Rung when the conditions have changed.
-    bell: OwnedFd,
+    /// Eventfd signalled when the conditions have changed.
+    wake_fd: OwnedFd,
 }
 
-/// What a direction is like now, and what it has carried.
+/// Conditions and counters of a direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State {
     pub conditions: Conditions,
@@ -36,19 +36,19 @@ impl Direction {
     pub fn new(conditions: Conditions) -> io::Result<Self> {
         let state = State { conditions, is_cut: false, counts: Counts::default() };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Self { state: Mutex::new(state), bell: rustix::event::eventfd(0, flags)? })
+        Ok(Self { state: Mutex::new(state), wake_fd: rustix::event::eventfd(0, flags)? })
     }
 
-    /// What it is like now.
+    /// Returns the current state.
     pub fn state(&self) -> State {
         *self.lock()
     }
 
-    /// Changes it; from the next packet on it is so.
+    /// Changes the state, from the next packet on.
     pub fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.lock());
-        // It is full only when it has been rung and not heard.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        // The eventfd is full only if it is signalled already.
+        let _ = rustix::io::write(&self.wake_fd, &1u64.to_ne_bytes());
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -56,17 +56,17 @@ impl Direction {
     }
 }
 
-/// A queue of netfilter's, and what is needed to send packets of it once more.
+/// A netfilter queue, and a raw socket for duplicates.
 pub(crate) struct Source {
     queue: PacketQueue,
     raw: OwnedFd,
 }
 
 impl Source {
-    /// Takes queue `number`.
+    /// Opens queue `number`.
     ///
     /// # Errors
-    /// When the kernel has no such queue, or refuses it.
+    /// Fails if the kernel has no such queue, or refuses it.
     pub fn open(number: u16) -> io::Result<Self> {
         let queue = PacketQueue::open(number, PACKETS_MAX)?;
         let (family, flags) = (AddressFamily::INET, SocketFlags::CLOEXEC);
@@ -77,16 +77,16 @@ impl Source {
     /// Carries its packets until the process ends.
     ///
     /// # Errors
-    /// When the kernel takes the queue away.
+    /// Fails if the kernel removes the queue.
     pub fn carry(self, seed: u64, direction: &Direction) -> io::Result<()> {
-        // Timers otherwise come up to 50 µs late.
+        // Timers would otherwise expire up to 50 µs late.
         rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN))?;
         let carrier = Carrier {
             queue: self.queue,
             raw: self.raw,
             wire: Wire::new(seed),
             direction,
-            in_turn: VecDeque::new(),
+            in_order: VecDeque::new(),
             late: BTreeSet::new(),
             copies: VecDeque::new(),
             start: Instant::now(),
@@ -97,15 +97,15 @@ impl Source {
 
 struct Carrier<'a> {
     queue: PacketQueue,
-    /// Sends what comes a second time.
+    /// Raw socket for duplicates.
     raw: OwnedFd,
     wire: Wire,
     direction: &'a Direction,
-    /// Packets on the wire in their turn: when each comes out.
-    in_turn: VecDeque<(u64, u32)>,
-    /// Packets that others overtake, by when they come out and their number.
+    /// Packets on the wire in order, with the times when they leave.
+    in_order: VecDeque<(u64, u32)>,
+    /// Reordered packets, by the time when they leave and their number.
     late: BTreeSet<(u64, u32)>,
-    /// What comes once more, and when.
+    /// Duplicates, and when they leave.
     copies: VecDeque<(u64, Vec<u8>)>,
     start: Instant,
 }
@@ -130,7 +130,7 @@ impl Carrier<'_> {
     }
 
     fn take(&mut self, packet: Packet) -> io::Result<()> {
-        // The wire does not wait for this thread's core.
+        // The wire does not wait for this thread to be scheduled.
         let now = self.now().saturating_sub(age(packet.arrived).as_nanos() as u64);
         let size = Size { bytes: u64::from(packet.bytes), protocol: packet.protocol };
         let mut state = self.direction.lock();
@@ -140,8 +140,8 @@ impl Carrier<'_> {
         match fate {
             Fate::Dropped => self.queue.drop_packet(packet.id)?,
             Fate::Passes { at_ns, is_doubled } => {
-                self.in_turn.push_back((at_ns, packet.id));
-                // What has not come up whole cannot be sent again.
+                self.in_order.push_back((at_ns, packet.id));
+                // Only packets received whole can be sent again.
                 if is_doubled && !packet.content.is_empty() {
                     self.copies.push_back((at_ns, packet.content));
                 }
@@ -153,18 +153,18 @@ impl Carrier<'_> {
         Ok(())
     }
 
-    /// Lets out what is due: all that is in its turn by one verdict, unless packets before it stay.
+    /// Releases due packets: all in order by one verdict, unless earlier packets must stay.
     fn release(&mut self) -> io::Result<()> {
         let now = self.now();
         let mut last = None;
-        while let Some((release, id)) = self.in_turn.front()
+        while let Some((release, id)) = self.in_order.front()
             && *release <= now
         {
             if !self.late.is_empty() {
                 self.queue.accept(*id)?;
             }
             last = Some(*id);
-            self.in_turn.pop_front();
+            self.in_order.pop_front();
         }
         if let Some(last) = last
             && self.late.is_empty()
@@ -191,32 +191,32 @@ impl Carrier<'_> {
             return;
         };
         let to = SocketAddrV4::new(Ipv4Addr::from(*to), 0);
-        // A copy that the kernel has no room for is lost, as it would be on a real link.
+        // A duplicate without room in the kernel is lost, as on a real link.
         let _ = rustix::net::sendto(&self.raw, content, SendFlags::DONTWAIT, &to);
     }
 
-    /// Until the next packet is due, another one comes or the conditions change.
+    /// Waits until the next packet is due, another one arrives or the conditions change.
     fn wait(&self) -> io::Result<()> {
-        let in_turn = self.in_turn.front().map(|(release, _)| *release);
+        let in_order = self.in_order.front().map(|(release, _)| *release);
         let late = self.late.first().map(|(release, _)| *release);
-        let left = match in_turn.into_iter().chain(late).min() {
+        let left = match in_order.into_iter().chain(late).min() {
             Some(release) => Duration::from_nanos(release.saturating_sub(self.now())),
             None => Duration::from_secs(1),
         };
         let timeout =
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        let bell = &self.direction.bell;
+        let wake_fd = &self.direction.wake_fd;
         let mut descriptors = [
             PollFd::from_borrowed_fd(self.queue.descriptor(), PollFlags::IN),
-            PollFd::new(bell, PollFlags::IN),
+            PollFd::new(wake_fd, PollFlags::IN),
         ];
         match rustix::event::poll(&mut descriptors, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         if !descriptors[1].revents().is_empty() {
-            // Who rings has changed the conditions before.
-            let _ = rustix::io::read(bell, &mut [0; 8]);
+            // The conditions were changed before the signal.
+            let _ = rustix::io::read(wake_fd, &mut [0; 8]);
         }
         Ok(())
     }
@@ -226,18 +226,18 @@ impl Carrier<'_> {
     }
 }
 
-/// How long a packet has waited to be taken; none if that is not known, or the system's clock was set meanwhile.
+/// Returns the time a packet has waited; zero if it is unknown, or the system's clock was set meanwhile.
 fn age(arrived: Option<Duration>) -> Duration {
     let since = arrived.and_then(|arrived| UNIX_EPOCH.checked_add(arrived));
     let age = since.and_then(|since| since.elapsed().ok());
     age.filter(|age| *age < AGE_MAX).unwrap_or_default()
 }
 
-/// A packet that has waited longer has not: the clock was set.
+/// Longest plausible wait; more means that the clock was set.
 const AGE_MAX: Duration = Duration::from_secs(1);
-/// Packets queued in the kernel.
+/// Maximum number of packets queued in the kernel.
 const PACKETS_MAX: u32 = 65_536;
-/// Receptions before the clock is looked at.
+/// Number of receptions before the clock is read.
 const BURST: usize = 64;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Namespaces and the processes that keep them alive.
 //!
-//! As root they are made directly. Without, everything is made inside a user namespace in which the
-//! caller is root, kept alive by a process of its own; whoever enters another one enters it first.
+//! As root they are created directly. Otherwise everything is created inside a user namespace in which the
+//! caller is root, kept alive by a process of its own. To enter another namespace, a process enters that one
+//! first.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,27 +17,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::grid::LabError;
 
-/// A process of ours, told from a later one with the same id by its start.
+/// A process of the lab, distinguished by its start time from a later one with the same ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holder {
     pub pid: u32,
     started: u64,
 }
 
-/// With which rights namespaces are made and entered.
+/// Rights with which namespaces are created and entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Rights {
     /// The caller's own.
     Own,
-    /// Those of root in a user namespace, kept alive by this process.
+    /// Rights of root in a user namespace, kept alive by this process.
     User(Holder),
 }
 
 impl Rights {
-    /// The rights that this process has or can get.
+    /// Returns the rights that this process has or can get.
     ///
     /// # Errors
-    /// When the kernel refuses namespaces; the text says what is in the way.
+    /// Fails if the kernel refuses namespaces; the text names the obstacle.
     pub fn get() -> Result<Self, LabError> {
         let own = tool("unshare").args(["-n", "-u", "-i", "-m", "true"]).output();
         let own =
@@ -56,7 +57,7 @@ impl Rights {
         })
     }
 
-    /// The process to be ended with the lab, if the rights need one.
+    /// Returns the process to be ended with the lab, if the rights need one.
     pub fn holder(&self) -> Option<&Holder> {
         match self {
             Self::Own => None,
@@ -64,8 +65,8 @@ impl Rights {
         }
     }
 
-    /// Makes a process in new namespaces, by options of `unshare`; it keeps them alive once `script`
-    /// has prepared them.
+    /// Creates a process in new namespaces, by options of `unshare`; it keeps them alive once `script` has
+    /// prepared them.
     pub fn hold(&self, namespaces: &[&str], script: &str, mark: &str) -> Result<Holder, LabError> {
         let mut command = match self {
             Self::Own => tool("unshare"),
@@ -86,13 +87,13 @@ impl Rights {
         hold(command, script)
     }
 
-    /// A command that enters namespaces of a holder, by options of `nsenter`.
+    /// Returns a command that enters namespaces of a holder, by options of `nsenter`.
     pub fn enter(&self, holder: &Holder, namespaces: &[&str]) -> Command {
         let mut command = tool("nsenter");
         command.args(["-t", &holder.pid.to_string()]);
         if let Self::User(_) = self {
             command.arg("--preserve-credentials");
-            // Who is in a user namespace cannot enter it again.
+            // A process cannot enter its own user namespace again.
             let user = |id: &str| std::fs::read_link(format!("/proc/{id}/ns/user")).ok();
             if user("self") != user(&holder.pid.to_string()) {
                 command.arg("-U");
@@ -125,7 +126,7 @@ impl Holder {
     /// Ends the process and waits until it is gone.
     pub fn end(&self) {
         let Some(pid) = Pid::from_raw(self.pid as i32).filter(|_| self.is_alive()) else { return };
-        // It may end between the look and the signal.
+        // The process may end before the signal.
         let _ = kill_process(pid, Signal::KILL);
         let since = Instant::now();
         while self.is_alive() && since.elapsed() < FAREWELL {
@@ -134,14 +135,14 @@ impl Holder {
         }
     }
 
-    /// Which network namespace it is in, while it is alive.
+    /// Returns its network namespace, while it is alive.
     pub fn network(&self) -> Option<OsString> {
         let network = network_of(self.pid)?;
         self.is_alive().then_some(network)
     }
 }
 
-/// Starts a process of the lab's in the background; what it says is lost.
+/// Starts a process of the lab in the background, without output.
 pub(crate) fn spawn(mut command: Command, what: &str) -> Result<Holder, LabError> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     let child = command
@@ -150,8 +151,7 @@ pub(crate) fn spawn(mut command: Command, what: &str) -> Result<Holder, LabError
     Ok(holder_of(child.id()))
 }
 
-/// Ends all processes that are in one of `networks` or carry `mark` in their environment, but for this
-/// one: what was started in a lab and has not ended.
+/// Ends all processes in one of `networks` or with `mark` in their environment, except this one.
 pub(crate) fn end_all(networks: &[OsString], mark: &str) {
     let mark = format!("{MARK}={mark}");
     let here = network_of(std::process::id());
@@ -179,7 +179,7 @@ pub(crate) fn end_all(networks: &[OsString], mark: &str) {
     }
 }
 
-/// A command of the system; administrators' tools are often not in a user's path.
+/// Returns a command of the system; administrators' tools are often not in a user's path.
 pub(crate) fn tool(name: &str) -> Command {
     let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     path.push(":/usr/sbin:/sbin");
@@ -188,7 +188,7 @@ pub(crate) fn tool(name: &str) -> Command {
     command
 }
 
-/// Waits until a process has become `sleep`: then its namespaces are as wanted.
+/// Waits until a process has become `sleep`: its namespaces are then ready.
 fn hold(mut command: Command, what: &str) -> Result<Holder, LabError> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     let mut child = command
@@ -205,7 +205,7 @@ fn hold(mut command: Command, what: &str) -> Result<Holder, LabError> {
             holder.end();
             let mut text = String::new();
             if let Some(errors) = &mut child.stderr {
-                // What it has said is only to be shown.
+                // The output is for the message only.
                 let _ = errors.read_to_string(&mut text);
             }
             return Err(LabError::Command { command: what.into(), text: text.trim().into() });
@@ -222,7 +222,7 @@ fn network_of(pid: u32) -> Option<OsString> {
     fs::read_link(format!("/proc/{pid}/ns/net")).ok().map(Into::into)
 }
 
-/// Clock ticks from boot to the start of a process; none when it has ended.
+/// Returns the clock ticks from boot to the start of a process; none if it has ended.
 fn start_of(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
@@ -230,7 +230,7 @@ fn start_of(pid: u32) -> Option<u64> {
     (state != "Z" && state != "X").then(|| fields.nth(18)?.parse().ok()).flatten()
 }
 
-/// The variable by which processes of a lab are known, wherever they went.
+/// Variable that marks the processes of a lab.
 pub(crate) const MARK: &str = "CANELE_LAB_MARK";
 
 /// Settings of the kernel that refuse user namespaces, and the value that does.
@@ -239,7 +239,7 @@ const SETTINGS: [(&str, &str); 3] = [
     ("/proc/sys/kernel/unprivileged_userns_clone", "0"),
     ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
 ];
-/// Ended processes may have started others meanwhile: look again so many times.
+/// Maximum number of sweeps: ended processes may have started others meanwhile.
 const SWEEPS: usize = 20;
 const PREPARATION: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_secs(2);

@@ -2,8 +2,8 @@
 
 use crate::spec::{Spec, lan};
 
-/// The commands that give a router's port towards site `to` its delay, rate, buffer and loss: a band
-/// for each site that packets come from, with an emulator of its own, and one without for the rest.
+/// Returns the commands that configure a router's port towards site `to`: delay, rate, buffer and loss. Each
+/// sending site has a band with an emulator of its own, and the rest has one without.
 pub(crate) fn commands(spec: &Spec, to: u32) -> Vec<String> {
     let Spec { sites, wan_rate, wan_buffer, wan_loss, .. } = spec;
     let port = lan(to, 0);
@@ -13,7 +13,7 @@ pub(crate) fn commands(spec: &Spec, to: u32) -> Vec<String> {
         vec![format!("tc qdisc add dev {port} root handle 1: prio bands {bands} priomap {rest}")];
     for from in (0..*sites).filter(|from| *from != to) {
         let band = from + 1;
-        // The emulator's limit counts packets, those on their way included.
+        // The emulator's limit counts packets, including those in flight.
         let delay_s = spec.rtt_between(from, to).as_secs_f64() / 2.0;
         let held_bytes = *wan_buffer as f64 + *wan_rate as f64 / 8.0 * delay_s;
         let packets = (held_bytes / PACKET_BYTES).ceil().max(1.0) as u64;
@@ -30,12 +30,12 @@ pub(crate) fn commands(spec: &Spec, to: u32) -> Vec<String> {
     lines
 }
 
-/// A script that succeeds where the kernel has the emulator.
+/// Script that succeeds if the kernel has the emulator.
 pub(crate) const PROBE: &str =
     "tc qdisc add dev lo root netem delay 1ms && tc qdisc del dev lo root";
 
 const PACKET_BYTES: f64 = 1500.0;
-/// A packet's share of Ethernet besides what the kernel counts: preamble, check sequence and gap.
+/// Ethernet overhead beyond the kernel's count: preamble, check sequence and gap.
 const OVERHEAD_BYTES: u32 = 24;
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Packets queued by netfilter for a verdict of ours (`nfnetlink_queue`).
+//! Netfilter packet queues with verdicts from user space (`nfnetlink_queue`).
 //!
-//! Only the beginning of each packet comes up, with its whole length; the packet stays in the kernel,
-//! unsegmented, unless packets are to be told apart: then they come up one by one, and whole where they are
-//! to be sent again, with their check sums. Numbers in attributes are big-endian, those of netlink itself the machine's.
+//! Normally only the beginning and the length of each packet are copied to user space; the packet stays in
+//! the kernel, unsegmented. If packets must be distinguished, they arrive segmented. If they are to be sent
+//! again, they arrive whole, with checksums. Numbers in attributes are big-endian; those of netlink itself
+//! have the machine's order.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -22,7 +23,7 @@ pub(crate) struct PacketQueue {
     number: u16,
     detail: Detail,
     buffer: Vec<u8>,
-    /// While there is such a socket, the kernel notes when packets arrive.
+    /// The kernel timestamps packets while such a socket exists.
     _stamping: UdpSocket,
 }
 
@@ -32,16 +33,16 @@ pub(crate) struct Packet {
     pub id: u32,
     /// Length of the IP packet, before segmentation.
     pub bytes: u32,
-    /// What it carries, by its number.
+    /// Protocol number.
     pub protocol: u8,
-    /// When it arrived, since 1970 by the system's clock, if the kernel has noted that.
+    /// Arrival time since 1970 by the system's clock, if the kernel has recorded it.
     pub arrived: Option<Duration>,
-    /// It, from the IP header on; empty where it did not come up whole.
+    /// Contents from the IP header on; empty if the packet was not copied whole.
     pub content: Vec<u8>,
 }
 
 impl PacketQueue {
-    /// Takes queue `number` of this network namespace.
+    /// Opens queue `number` of this network namespace.
     pub fn open(number: u16, packets_max: u32) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let kind = SocketType::RAW;
@@ -61,7 +62,7 @@ impl PacketQueue {
         Ok(queue)
     }
 
-    /// Has so much of packets come up from now on.
+    /// Sets the detail of packets from now on.
     pub fn set_detail(&mut self, detail: Detail) -> io::Result<()> {
         if detail == self.detail {
             return Ok(());
@@ -73,13 +74,13 @@ impl PacketQueue {
             Detail::Contents => (0, WHOLE_BYTES),
         };
         let (flags, mask) = (flags.to_be_bytes(), CFG_F_GSO.to_be_bytes());
-        // Packets may come before an answer would, so none is asked for.
+        // Packets may arrive before an answer, so none is requested.
         let attributes: [(u16, &[u8]); 3] =
             [(CFG_PARAMS, &copy(bytes)), (CFG_FLAGS, &flags), (CFG_MASK, &mask)];
         self.send(MSG_CONFIG, 0, &attributes)
     }
 
-    /// Takes in what has arrived, without waiting.
+    /// Receives the packets that have arrived, without waiting.
     pub fn receive(&mut self, sink: &mut dyn FnMut(Packet)) -> io::Result<bool> {
         match rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
             Ok((count, _)) => {
@@ -93,18 +94,18 @@ impl PacketQueue {
                 Ok(true)
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(false),
-            // Packets beyond our buffer were dropped by the kernel, as by any full buffer.
+            // The kernel dropped packets beyond our buffer, as a full buffer does.
             Err(rustix::io::Errno::NOBUFS) => Ok(true),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Lets all packets up to and with `id` pass.
+    /// Accepts all packets up to and including `id`.
     pub fn accept_up_to(&mut self, id: u32) -> io::Result<()> {
         self.verdict(MSG_VERDICT_BATCH, VERDICT_ACCEPT, id)
     }
 
-    /// Lets one packet pass.
+    /// Accepts one packet.
     pub fn accept(&mut self, id: u32) -> io::Result<()> {
         self.verdict(MSG_VERDICT, VERDICT_ACCEPT, id)
     }
@@ -114,7 +115,7 @@ impl PacketQueue {
         self.verdict(MSG_VERDICT, VERDICT_DROP, id)
     }
 
-    /// Readable when packets have arrived.
+    /// Returns the descriptor, readable when packets have arrived.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -165,7 +166,7 @@ impl PacketQueue {
     }
 }
 
-/// Parameters of a queue: of each packet so many bytes come up.
+/// Returns the parameters of a queue that copies so many bytes per packet.
 fn copy(bytes: u32) -> [u8; 5] {
     let [a, b, c, d] = bytes.to_be_bytes();
     [a, b, c, d, COPY_PACKET]
@@ -182,7 +183,7 @@ fn messages(mut bytes: &[u8], sink: &mut dyn FnMut(u16, &[u8])) {
     }
 }
 
-/// What is known of a packet, from the attributes of a packet's message.
+/// Parses the attributes of a packet's message.
 fn parse_packet(body: &[u8]) -> Option<Packet> {
     let mut rest = body.get(4..)?;
     let (mut id, mut payload, mut length, mut arrived) = (None, &[][..], None, None);
@@ -206,7 +207,7 @@ fn parse_packet(body: &[u8]) -> Option<Packet> {
     Some(Packet { id: id?, bytes, protocol, arrived, content })
 }
 
-/// Seconds and microseconds.
+/// Parses seconds and microseconds.
 fn parse_timestamp(value: &[u8]) -> Option<Duration> {
     let (seconds, rest) = value.split_first_chunk::<8>()?;
     let seconds = Duration::from_secs(u64::from_be_bytes(*seconds));
@@ -240,13 +241,13 @@ const CFG_F_GSO: u32 = 4;
 const VERDICT_DROP: u32 = 0;
 const VERDICT_ACCEPT: u32 = 1;
 
-/// Of each packet so many bytes come up: the IP header; with none at all the kernel would send everything.
+/// Bytes copied per packet: the IP header. With none at all the kernel would copy everything.
 const HEADER_BYTES: u32 = 20;
-/// More than any packet on Ethernet has.
+/// Bytes copied for whole packets: more than any packet on Ethernet has.
 const WHOLE_BYTES: u32 = 2048;
-/// Where the IP header says what it carries.
+/// Offset of the protocol in the IP header.
 const PROTOCOL_AT: usize = 9;
-/// Room for what arrives while we do something else.
+/// Receive buffer, for packets that arrive meanwhile.
 const RECEIVE_BYTES: usize = 16 << 20;
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ impl Default for Spec {
 }
 
 impl Spec {
-    /// The host name of a node.
+    /// Returns the host name of a node.
     pub fn host(&self, site: u32, node: u32) -> String {
         format!("site{site}-node{node}")
     }
@@ -93,7 +93,7 @@ impl Spec {
     /// Checks that all named sites exist.
     ///
     /// # Errors
-    /// The one that does not.
+    /// Names the site that does not exist.
     pub fn check(&self) -> Result<(), String> {
         let named = self.pairs.iter().flat_map(|pair| pair.sites).chain(self.private_sites.clone());
         match named.into_iter().find(|site| *site >= self.sites) {
@@ -102,13 +102,13 @@ impl Spec {
         }
     }
 
-    /// The round trip between two sites.
+    /// Returns the round trip between two sites.
     pub fn rtt_between(&self, one: u32, other: u32) -> Duration {
         let is_it = |pair: &&Pair| pair.sites == [one, other] || pair.sites == [other, one];
         self.pairs.iter().rfind(is_it).map_or(self.rtt, |pair| pair.rtt)
     }
 
-    /// Initial conditions of the link from one site to another.
+    /// Returns the initial conditions of the link from one site to another.
     pub fn conditions(&self, from: u32, to: u32) -> Conditions {
         Conditions {
             rate_bits_per_s: self.wan_rate,
@@ -124,28 +124,28 @@ impl Spec {
         }
     }
 
-    /// Every direction between two sites, in the order of their queues.
+    /// Returns every direction between two sites, in the order of their queues.
     pub fn directions(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let sites = self.sites;
         let pairs = (0..sites).flat_map(move |from| (0..sites).map(move |to| (from, to)));
         pairs.filter(|(from, to)| from != to)
     }
 
-    /// The address of a node on one of its LANs.
+    /// Returns the address of a node on one of its LANs.
     pub fn address(&self, site: u32, node: u32, nic: u32) -> String {
         format!("10.{}.{site}.{}", FIRST_LAN + nic, node + 10)
     }
 }
 
-/// Second number of the addresses on first LANs; those on second LANs have the next.
+/// Second byte of the addresses on first LANs; second LANs have the next number.
 const FIRST_LAN: u32 = 77;
 
-/// The bridge that is a site's LAN. By the name of the first, links between sites know the site.
+/// Returns the name of the bridge of a site's LAN. Rules for links between sites match the name of the first LAN's bridge.
 pub(crate) fn lan(site: u32, nic: u32) -> String {
     if nic == 0 { format!("site{site}") } else { format!("site{site}-lan{nic}") }
 }
 
-/// The router's end of a node's cable.
+/// Returns the name of the router's end of a node's cable.
 pub(crate) fn port(site: u32, node: u32, nic: u32) -> String {
     format!("p{site}-{node}-{nic}")
 }
@@ -156,7 +156,7 @@ const SEED: u64 = 0x9e37_79b9;
 const REORDER_DELAY: Duration = Duration::from_millis(1);
 const ETHERNET_MTU_BYTES: u32 = 1500;
 
-/// A lab's name.
+/// Parses a lab's name.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     let fits = !text.is_empty()
         && text.len() <= 8
@@ -167,7 +167,7 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
 /// Reads a share: a number from 0 to 1, or with `%`.
 ///
 /// # Errors
-/// For what is neither.
+/// Fails for a text that is neither.
 pub fn share(text: &str) -> Result<f64, String> {
     let (digits, factor) = text.strip_suffix('%').map_or((text, 1.0), |digits| (digits, 0.01));
     let share = digits.parse().ok().map(|number: f64| number * factor);
@@ -175,10 +175,10 @@ pub fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "a share is a number from 0 to 1, or with %, such as 0.1%".into())
 }
 
-/// A round trip between two sites: `0-2=40ms`.
+/// Parses a round trip between two sites: `0-2=40ms`.
 ///
 /// # Errors
-/// What it should be like.
+/// Returns the expected format.
 pub fn pair(text: &str) -> Result<Pair, String> {
     let wrong = || "not like 0-2=40ms".to_owned();
     let (sites, rtt) = text.split_once('=').ok_or_else(wrong)?;
@@ -197,7 +197,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     (number >= 0.0 && number.is_finite()).then_some((number, &text[at..]))
 }
 
-/// A number with one of these units; `what` is an example.
+/// Parses a number with one of these units; `what` is an example.
 fn quantity(text: &str, units: &[(&str, f64)], what: &str) -> Result<f64, String> {
     let factor = |unit: &str| units.iter().find(|(known, _)| *known == unit).map(|(_, f)| f);
     split(text)
@@ -208,7 +208,7 @@ fn quantity(text: &str, units: &[(&str, f64)], what: &str) -> Result<f64, String
 /// Reads a short time: a number of `s`, `ms` or `us`.
 ///
 /// # Errors
-/// For what is none, or longer than ten seconds.
+/// Fails for a text that is no duration, or longer than ten seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     time(text, 10.0)
 }
@@ -229,7 +229,7 @@ fn time(text: &str, most_s: f64) -> Result<Duration, String> {
 /// Reads a rate, in bits per second: a number of `Gbit`, `Mbit` or `kbit`.
 ///
 /// # Errors
-/// For what is none, or less than 8 kbit.
+/// Fails for a text that is no rate, or less than 8 kbit.
 pub fn rate(text: &str) -> Result<u64, String> {
     let rate = quantity(text, &[("Gbit", 1e9), ("Mbit", 1e6), ("kbit", 1e3)], "1Gbit")? as u64;
     if rate < 8_000 { Err("less than 8kbit".into()) } else { Ok(rate) }
@@ -238,7 +238,7 @@ pub fn rate(text: &str) -> Result<u64, String> {
 /// Reads a number of bytes, of `MB`, `kB` or `B`.
 ///
 /// # Errors
-/// For what is none.
+/// Fails for a text that is no size.
 pub fn bytes(text: &str) -> Result<u64, String> {
     Ok(quantity(text, &[("MB", 1e6), ("kB", 1e3), ("B", 1.0)], "2MB")? as u64)
 }

@@ -1,31 +1,32 @@
-//! A wire: when each packet comes out of it, and whether at all. Pure; times are handed in, in nanoseconds.
+//! A wire: computes when each packet leaves it, or if it is dropped. Pure; times are arguments, in
+//! nanoseconds.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What one direction of a link does to packets.
+/// Conditions of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// Its rate, all of Ethernet included.
+    /// Rate, including Ethernet overhead.
     pub rate_bits_per_s: u64,
-    /// How long a packet is on its way.
+    /// Propagation delay.
     pub delay: Duration,
-    /// The buffer in front of it; what does not fit is dropped.
+    /// Buffer in front of it; packets that do not fit are dropped.
     pub buffer_bytes: u64,
-    /// The share of packets that it loses.
+    /// Share of packets lost.
     pub loss: f64,
-    /// The share of packets that come twice.
+    /// Share of packets duplicated.
     pub duplicate: f64,
-    /// The share of packets that come later than those behind them.
+    /// Share of packets reordered: delivered after later ones.
     pub reorder: f64,
-    /// By how much later these come.
+    /// Extra delay of reordered packets.
     pub reorder_delay: Duration,
-    /// The longest IP packet it takes; longer ones are dropped, and no ICMP tells of it.
+    /// Longest IP packet; longer ones are dropped without ICMP.
     pub mtu_bytes: u32,
-    /// Whether it takes no UDP.
+    /// True if UDP is dropped.
     pub is_udp_forbidden: bool,
-    /// Whether it takes no TCP.
+    /// True if TCP is dropped.
     pub is_tcp_forbidden: bool,
 }
 
@@ -35,7 +36,7 @@ impl Conditions {
         of_udp || (self.is_tcp_forbidden && protocol == TCP)
     }
 
-    /// What must be known of packets.
+    /// Returns the detail of packets that the conditions need.
     pub fn detail(&self) -> Detail {
         if self.duplicate > 0.0 {
             Detail::Contents
@@ -47,23 +48,23 @@ impl Conditions {
     }
 }
 
-/// How much of packets comes up.
+/// Detail of the packets that the kernel passes to user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Their lengths, as long as the kernel makes them.
+    /// Lengths of packets before segmentation.
     Lengths,
-    /// The same of each, as they are on a real link.
+    /// Lengths of segmented packets, as on a real link.
     Packets,
-    /// All of each, so that it can be sent again.
+    /// Whole packets, so that they can be sent again.
     Contents,
 }
 
-/// What has happened on one direction of a link since the lab is up, in packets.
+/// Counters of one direction of a link since the lab was created, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Those that it carried, each of the longest possible length counted as one; duplicates too.
+    /// Packets carried, with duplicates. Long ones count as their segments.
     pub packets: u64,
-    /// The bytes of these, from the IP header on.
+    /// Bytes of these, from the IP header on.
     pub bytes: u64,
     /// Lost by chance.
     pub lost: u64,
@@ -79,17 +80,17 @@ pub struct Counts {
     pub reordered: u64,
 }
 
-/// What a wire has to know of a packet.
+/// Properties of a packet that a wire needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Of the IP packet, before segmentation.
+    /// Length of the IP packet, before segmentation.
     pub bytes: u64,
     /// Its protocol number.
     pub protocol: u8,
 }
 
 impl Size {
-    /// How many packets the kernel makes of it, and their bytes together: each has headers of its own.
+    /// Returns the number of segments and their bytes together: each has headers of its own.
     fn segmented(self) -> (u64, u64) {
         if self.bytes <= SEGMENT_BYTES {
             return (1, self.bytes);
@@ -100,21 +101,21 @@ impl Size {
     }
 }
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It does not come out.
+    /// The packet is dropped.
     Dropped,
-    /// It comes out at this time, in its turn.
+    /// The packet leaves in order.
     Passes {
-        /// When, in nanoseconds.
+        /// Time, in nanoseconds.
         at_ns: u64,
-        /// Whether another one like it comes with it.
+        /// True if a duplicate leaves with it.
         is_doubled: bool,
     },
-    /// It comes out at this time, after others that came behind it.
+    /// The packet leaves after packets that followed it.
     Late {
-        /// When, in nanoseconds.
+        /// Time, in nanoseconds.
         at_ns: u64,
     },
 }
@@ -123,20 +124,20 @@ pub enum Fate {
 #[derive(Debug)]
 pub struct Wire {
     seed: u64,
-    /// When the last packet accepted has left the sender's end.
+    /// Time when the last accepted packet has left the sender.
     free_at_ns: u64,
-    /// When the last packet in its turn comes out: none that follows overtakes it, whatever changes.
+    /// Time when the last packet in order leaves. No later packet overtakes it, whatever changes.
     last_out_ns: u64,
 }
 
 impl Wire {
-    /// A wire that is free at time 0; the seed decides which packets are lost.
+    /// Creates a wire that is free at time 0; the seed decides which packets are lost.
     pub fn new(seed: u64) -> Self {
-        // The generator knows no zero.
+        // The generator needs a state other than zero.
         Self { seed: seed | 1 << 63, free_at_ns: 0, last_out_ns: 0 }
     }
 
-    /// What becomes of a packet that arrives at `now_ns`; none comes out while the wire is cut.
+    /// Returns the fate of a packet that arrives at `now_ns`; while the wire is cut, all are dropped.
     pub fn pass(
         &mut self,
         conditions: &Conditions,
@@ -181,7 +182,7 @@ impl Wire {
         Fate::Passes { at_ns, is_doubled }
     }
 
-    /// Whether a packet fits the buffer; into an empty one every packet does.
+    /// True if a packet fits the buffer; an empty buffer takes every packet.
     fn has_room(&self, conditions: &Conditions, now_ns: u64, bytes: u64) -> bool {
         let backlog_ns = self.free_at_ns.saturating_sub(now_ns);
         let backlog = u128::from(backlog_ns) * u128::from(conditions.rate_bits_per_s);
@@ -189,12 +190,12 @@ impl Wire {
         backlog == 0 || backlog + bytes <= conditions.buffer_bytes
     }
 
-    /// Draws: true with this probability.
+    /// Draws a random boolean: true with this probability.
     fn happens(&mut self, share: f64) -> bool {
         share > 0.0 && self.draw() < share
     }
 
-    /// A number from 0 to 1 (xorshift64*; Vigna 2016).
+    /// Returns a random number from 0 to 1 (xorshift64*; Vigna 2016).
     fn draw(&mut self) -> f64 {
         self.seed ^= self.seed >> 12;
         self.seed ^= self.seed << 25;
@@ -205,13 +206,13 @@ impl Wire {
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// A packet's share of Ethernet besides IP: preamble, header, check sequence and gap.
+/// Ethernet overhead of an IP packet: preamble, header, check sequence and gap.
 const OVERHEAD_BYTES: u64 = 38;
-/// What the kernel cuts long packets into, from the IP header on.
+/// Length of segments of long packets, from the IP header on.
 const SEGMENT_BYTES: u64 = 1500;
-/// Of IP and TCP, with time stamps.
+/// Length of IP and TCP headers, with time stamps.
 const TCP_HEADERS_BYTES: u64 = 52;
-/// Of IP and UDP.
+/// Length of IP and UDP headers.
 const UDP_HEADERS_BYTES: u64 = 28;
 
 #[cfg(test)]
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_doubled_and_late_is_as_much_as_asked() {
+    fn losses_duplicates_and_reordering_have_the_requested_shares() {
         let bad = Conditions { loss: 0.1, duplicate: 0.05, reorder: 0.02, ..GOOD };
         let run = |seed| {
             let mut link = Link { wire: Wire::new(seed), ..Link::new(bad) };

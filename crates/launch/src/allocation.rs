@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_named() {
+    fn invalid_variables_are_named() {
         for nodes in
             ["n[1-", "n[2-1]", "n]", "a,,b", "n[x]", "n[1-99999999999]", "n[1-60000]m[1-9]"]
         {

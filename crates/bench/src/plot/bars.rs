@@ -1,4 +1,4 @@
-//! A panel of bars, and how high they are.
+//! A panel of bars, and their heights.
 
 use std::error::Error;
 use std::ops::Range;
@@ -84,8 +84,7 @@ where
     draw_legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
-/// The axis of bars: of their values, or, where those are of several orders of magnitude, of their
-/// logarithms.
+/// Axis of bars: linear, or logarithmic if the values span orders of magnitude.
 pub(super) struct Heights {
     is_log: bool,
     span: Range<f64>,
@@ -93,7 +92,7 @@ pub(super) struct Heights {
 }
 
 impl Heights {
-    /// With room above; more where the legend would hide bars. What is of one goes from 0 to 1.
+    /// Creates an axis with room above, more if the legend would hide bars. Shares go from 0 to 1.
     pub fn of(values: Vec<f64>, has_legend_above: bool, is_of_one: bool) -> Self {
         let (least, greatest) = span(values.into_iter(), 1.0);
         let room = if has_legend_above { 1.4 } else { 1.15 };
@@ -137,7 +136,7 @@ impl Ranged for Heights {
 
 impl ValueFormatter<f64> for Heights {}
 
-/// What stands under the bars of a row: `allreduce of 8 B`.
+/// Returns the label of a row's bars: `allreduce of 8 B`.
 fn bar_name(description: &Description, row: &Row) -> String {
     let is_named = description.axis.contains(&Column::Operation);
     let says_something = |column: &&Column| !is_named || column.number(row.case) > 0;
@@ -154,7 +153,7 @@ fn bar_name(description: &Description, row: &Row) -> String {
     words.collect::<Vec<_>>().join(if is_named { " of " } else { ", " })
 }
 
-/// Bars are as high as their logarithms from this ratio of the greatest to the least on.
+/// Ratio of the greatest to the least value from which bars are logarithmic.
 const LOG_FROM: f64 = 50.0;
 /// Marks on the axis of bars' values.
 const TICKS_MAX: f64 = 10.0;

@@ -1,4 +1,4 @@
-//! A sweep as a plot: what is measured over several links, over what these differ in.
+//! Plot of a sweep: the measured quantity over the parameter in which links differ.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,20 @@ use std::path::{Path, PathBuf};
 use plotters::prelude::*;
 
 use super::{
-    Area, Axes, Line, MARKERS, Parts, PlotError, Sheet, curves, look, note, size, tick, time_label,
+    Area, Axes, MARKERS, Parts, PlotError, PlotLine, Sheet, curves, look, note, size, tick,
+    time_label,
 };
 use crate::instrument::{Case, Column, Quantity, Statistic};
-use crate::library::Kind;
+use crate::library::LibraryKind;
 use crate::report::{By, Row};
 use crate::scenario::Crossing;
 use crate::sweep::{Knob, Sweep};
 
-/// Draws a sweep into `folder` likewise: the time against the limit, or the time where there is none, of each
-/// case over what its links differ in, with a curve for each library and each of the other conditions.
+/// Draws a sweep into `folder`: the time over the limit, or the time if there is none, for each case. Each
+/// library and each further condition has a curve.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// Fails if a file cannot be written.
 pub fn draw_sweep(sweep: &Sweep, by: By, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
     let panels = link_panels(sweep, by);
     if panels.is_empty() {
@@ -35,9 +36,9 @@ struct LinkPanel {
     knob: Knob,
     quantity: Quantity,
     label: &'static str,
-    /// Where links stand on the axis, and what they are called.
+    /// Positions and labels of links on the axis.
     marks: Vec<(f64, String)>,
-    lines: Vec<Line>,
+    lines: Vec<PlotLine>,
 }
 
 impl Parts for Vec<LinkPanel> {
@@ -58,10 +59,10 @@ impl Parts for Vec<LinkPanel> {
             let near = |mark: &&(f64, String)| (mark.0 / at - 1.0).abs() < 1e-6;
             marks.iter().find(near).map_or_else(String::new, |(_, name)| name.clone())
         };
-        let sought = marks.iter().map(|(at, _)| *at).collect();
+        let points_of = marks.iter().map(|(at, _)| *at).collect();
         let axes = Axes {
             head: knob.head(),
-            marks: sought,
+            marks: points_of,
             name: &name,
             label,
             value: &|value| tick(*quantity, value),
@@ -72,7 +73,7 @@ impl Parts for Vec<LinkPanel> {
     }
 }
 
-/// A panel for each case, by the first statistic that the instrument has drawn.
+/// Returns a panel for each case, by the first statistic that the instrument draws.
 fn link_panels(sweep: &Sweep, by: By) -> Vec<LinkPanel> {
     let whole = sweep.whole();
     let description = whole.workload.description();
@@ -100,7 +101,7 @@ fn link_panels(sweep: &Sweep, by: By) -> Vec<LinkPanel> {
         }
     }
     let panel = |(operation, case, statistic): (String, Case, Statistic)| {
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<PlotLine> = Vec::new();
         for (index, entry) in whole.entries.iter().enumerate() {
             for (crossing, rows) in &rows {
                 let is_it = |row: &&Row| {
@@ -119,11 +120,11 @@ fn link_panels(sweep: &Sweep, by: By) -> Vec<LinkPanel> {
                 let place = lines.iter().filter(|line| line.name.starts_with(&of_entry)).count();
                 match lines.iter_mut().find(|line| line.name == name) {
                     Some(line) => line.points.push(point),
-                    None => lines.push(Line {
+                    None => lines.push(PlotLine {
                         name,
                         color: paler(look(&whole, index).0, place),
                         marker: MARKERS[place % MARKERS.len()],
-                        width: if entry.library == Kind::Canele { 3 } else { 2 },
+                        width: if entry.library == LibraryKind::Canele { 3 } else { 2 },
                         points: vec![point],
                     }),
                 }
@@ -147,7 +148,7 @@ fn link_panels(sweep: &Sweep, by: By) -> Vec<LinkPanel> {
     keys.into_iter().map(panel).filter(|panel| !panel.lines.is_empty()).collect()
 }
 
-/// The colour of a library under another condition: nearer to white.
+/// Returns a paler colour of a library, for another condition.
 fn paler(color: RGBColor, place: usize) -> RGBColor {
     let share = 0.3 * place.min(2) as f64;
     let mix = |part: u8| (f64::from(part) + (255.0 - f64::from(part)) * share) as u8;

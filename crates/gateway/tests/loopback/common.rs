@@ -90,12 +90,12 @@ impl Drop for Daemon {
 }
 
 /// A gateway in a process of its own.
-pub struct Process {
+pub struct RankProcess {
     pub address: SocketAddr,
     child: Child,
 }
 
-impl Process {
+impl RankProcess {
     /// Starts a gateway of a job with this number, and a secret of such bytes.
     pub fn start(job: u64, secret: u8) -> Self {
         let listen = ["--listen", "127.0.0.1:0", "--allow", "127.0.0.0/8"];
@@ -130,7 +130,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for RankProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();

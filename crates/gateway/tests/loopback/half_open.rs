@@ -3,14 +3,14 @@
 
 use std::thread;
 
-use crate::common::{Daemon, Process, SECRET, echo, exchange, open, request};
+use crate::common::{Daemon, RankProcess, SECRET, echo, exchange, open, request};
 use crate::initials::{AT_ONCE, HalfOpenClients};
 use driver::Identity;
 use gateway::Between;
 
 #[test]
 fn half_open_udp_links_take_little_memory_and_keep_nobody_out() {
-    let (gateway, host) = (Process::start(1, SECRET), echo());
+    let (gateway, host) = (RankProcess::start(1, SECRET), echo());
     let far = Daemon::start(Between::Udp);
     let mut carried = open(far.address, &request(host, &[gateway.address]));
     let mut strangers = HalfOpenClients::new(gateway.address, &Identity::of(&[SECRET; 32], 1));

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    Daemon, PATIENCE, Process, SECRET, call, call_as, echo, exchange, handshake, open, request,
+    Daemon, PATIENCE, RankProcess, SECRET, call, call_as, echo, exchange, handshake, open, request,
 };
 use driver::relay::{RESUME_LEN, RelayHandshake, Reply, Request};
 use gateway::Between;
@@ -236,7 +236,7 @@ fn the_key_of_an_ended_job_is_refused_and_reported_once() {
     let ended = Daemon::start(Between::Udp);
     exchange(&mut open(ended.address, &request(host, &[])));
     drop(ended);
-    let gateway = Process::start(2, SECRET + 1);
+    let gateway = RankProcess::start(2, SECRET + 1);
     let target = request(host, &[]);
     for _ in 0..3 {
         assert!(call_as(&handshake(SECRET), gateway.address, &target).is_err());

@@ -8,7 +8,7 @@ use gateway::Between;
 use wire::{Frame, PeerId};
 
 /// Two ranks of job 1, each of a site of its own.
-struct Pair {
+struct RankPair {
     rails: [TcpRail; 2],
     gateways: [Gateways; 2],
     up: [u32; 2],
@@ -17,7 +17,7 @@ struct Pair {
     heard: [u64; 2],
 }
 
-impl Pair {
+impl RankPair {
     /// Ranks whose gateways are listed in the words of the setting.
     fn new(gateways: [String; 2], encryption: Encryption, patience: Duration) -> Self {
         let rails = [0, 1].map(|rank| {
@@ -81,7 +81,7 @@ fn private_ranks_meet_through_the_gateways_of_both_sites_encrypted_or_not() {
     for encryption in [Encryption::None, Encryption::All] {
         let gateways = [Daemon::start(Between::Auto), Daemon::start(Between::Auto)];
         let lists = gateways.each_ref().map(|one| format!("{0}={0}", one.address));
-        let mut pair = Pair::new(lists, encryption, PATIENCE);
+        let mut pair = RankPair::new(lists, encryption, PATIENCE);
         pair.connect(0);
         pair.until(|pair| pair.up == [1, 1]);
         pair.exchange();
@@ -94,7 +94,7 @@ fn private_ranks_meet_through_the_gateways_of_both_sites_encrypted_or_not() {
 fn both_may_call_at_once() {
     let gateways = [Daemon::start(Between::Auto), Daemon::start(Between::Auto)];
     let lists = gateways.each_ref().map(|one| format!("{0}={0}", one.address));
-    let mut pair = Pair::new(lists, Encryption::All, PATIENCE);
+    let mut pair = RankPair::new(lists, Encryption::All, PATIENCE);
     (0..2).for_each(|rank| pair.connect(rank));
     pair.until(|pair| pair.up == [1, 1]);
     pair.exchange();
@@ -109,7 +109,7 @@ fn both_may_call_at_once() {
 fn a_site_without_a_gateway_calls_the_other_sites() {
     let gateway = Daemon::start(Between::Auto);
     let list = format!("127.0.0.1:1={}", gateway.address);
-    let mut pair = Pair::new([String::new(), list], Encryption::None, PATIENCE);
+    let mut pair = RankPair::new([String::new(), list], Encryption::None, PATIENCE);
     pair.connect(0);
     pair.until(|pair| pair.up == [1, 1]);
     pair.exchange();
@@ -121,7 +121,7 @@ fn a_link_is_lost_with_its_gateway_and_another_gateway_replaces_it() {
     let first = Daemon::start(Between::Auto);
     let second = Daemon::start(Between::Auto);
     let list = format!("{0}={0},{1}={1}", first.address, second.address);
-    let mut pair = Pair::new([String::new(), list], Encryption::None, PATIENCE);
+    let mut pair = RankPair::new([String::new(), list], Encryption::None, PATIENCE);
     pair.connect(0);
     pair.until(|pair| pair.up == [1, 1]);
     pair.exchange();
@@ -149,7 +149,7 @@ fn a_gateway_that_leads_nowhere_is_not_asked_to_connect() {
         format!("{0},{1}", strange.address, good.address),
         format!("{1},{0}", strange.address, good.address),
     ] {
-        let mut pair = Pair::new([near, far_list.clone()], Encryption::None, PATIENCE);
+        let mut pair = RankPair::new([near, far_list.clone()], Encryption::None, PATIENCE);
         pair.connect(0);
         pair.until(|pair| pair.up == [1, 1]);
         pair.exchange();
@@ -164,7 +164,7 @@ fn a_gateways_refusal_is_reported() {
     let list = format!("{0}={0}", gateway.address);
     // Long enough for the answer of a busy gateway.
     let patience = Duration::from_secs(4);
-    let mut pair = Pair::new([String::new(), list], Encryption::None, patience);
+    let mut pair = RankPair::new([String::new(), list], Encryption::None, patience);
     pair.connect(0);
     pair.until(|pair| !pair.down.is_empty());
     let Fault::Unreachable(text) = &pair.down[0] else { panic!("{:?}", pair.down) };
