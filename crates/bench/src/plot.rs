@@ -69,7 +69,7 @@ struct Sheet {
 }
 
 impl Sheet {
-    /// As SVG and as PNG.
+    /// Draws the sheet as SVG and as PNG.
     fn draw(&self, stem: &Path, parts: &impl Parts) -> Result<Vec<PathBuf>, PlotError> {
         let paths =
             ["svg", "png"].map(|ending| PathBuf::from(format!("{}.{ending}", stem.display())));

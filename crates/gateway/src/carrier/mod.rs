@@ -37,8 +37,10 @@ pub(crate) struct Carrier {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Control of the thread by others.
 struct Control {
     epoll: OwnedFd,
+    /// Eventfd that wakes the thread.
     wake_fd: OwnedFd,
     /// Orders that the thread has not taken yet.
     inbox: Mutex<Vec<Order>>,
