@@ -4,6 +4,8 @@
 //! Results for links of 1 to 300 ms and 100 Mb/s to 10 Gb/s are kept as a snapshot: `CANELE_SNAPSHOT=write cargo test
 //! -p driver bottleneck` rewrites it.
 
+mod rival;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::SocketAddr;
@@ -20,6 +22,7 @@ use super::controller::SharedController;
 use super::settings::{self, Keys};
 use crate::identity::Identity;
 use crate::rail::Post;
+use rival::Rival;
 
 /// A link, and what uses it.
 struct World {
@@ -92,18 +95,6 @@ impl Outlet for Out {
         self.0.extend(contents[..transmit.size].chunks(segment).map(<[u8]>::to_vec));
         true
     }
-}
-
-/// A bulk flow of CUBIC (RFC 9438, without its slow start and fast convergence), in packets.
-struct Rival {
-    window: f64,
-    greatest: f64,
-    reduced: Instant,
-    in_flight: u64,
-    next: u64,
-    arrived: u64,
-    /// Losses before this packet belong to the same congestion event.
-    recovers_until: u64,
 }
 
 impl World {
@@ -429,29 +420,6 @@ impl End {
             connection.pump(now, out, &mut Vec::new());
         }
         connection.pump(now, out, &mut Vec::new());
-    }
-}
-
-impl Rival {
-    fn hear(&mut self, now: Instant, number: u64, arrived: bool, round_trip: Duration) {
-        self.in_flight -= 1;
-        if !arrived {
-            if number >= self.recovers_until {
-                self.greatest = self.window;
-                self.window = (self.window * 0.7).max(2.0);
-                self.reduced = now;
-                self.recovers_until = self.next;
-            }
-            return;
-        }
-        self.arrived += 1;
-        let since = (now - self.reduced + round_trip).as_secs_f64();
-        let inflection = (self.greatest * 0.3 / 0.4).cbrt();
-        let target = 0.4 * (since - inflection).powi(3) + self.greatest;
-        // Never slower than a flow of Reno with the same reductions.
-        let reno = 0.53 * since / round_trip.as_secs_f64() + self.greatest * 0.7;
-        let grown = target.max(reno).min(1.5 * self.window);
-        self.window += ((grown - self.window) / self.window).max(0.01 / self.window);
     }
 }
 

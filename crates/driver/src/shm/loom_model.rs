@@ -5,24 +5,24 @@
 //! words, and bytes whose concurrent use is an error. Each protocol also runs over memory with one [`Flaw`], which
 //! its model must detect.
 
-use std::cell::{Cell, RefCell, UnsafeCell};
-use std::collections::BTreeMap;
-use std::io;
+mod modelled;
+
+use std::cell::{Cell, RefCell};
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+use loom::sync::atomic::{AtomicU32, fence};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use memory::Region;
 use wire::{Body, Frame};
 
+use self::modelled::Modelled;
 use super::pool::{LINE, Pool};
-use super::ring::{Arrival, Consumer, DATA_AT, Producer, USED_AT, segment_len};
-use super::shared::{Shared, Word};
+use super::ring::{Arrival, Consumer, Producer, segment_len};
+use super::shared::Shared;
 use super::shm_coll::{self, ShmColl};
 use super::sleep::{Fences, INBOX_WORDS_LEN, begin_sleep, end_sleep};
 
@@ -69,213 +69,6 @@ thread_local! {
     static BARRIER: RefCell<Option<Arc<Barrier>>> = const { RefCell::new(None) };
 }
 
-/// Memory of which every clone is a mapping.
-#[derive(Clone, Debug)]
-struct Modelled(Rc<Contents>);
-
-#[derive(Debug)]
-struct Contents {
-    descriptor: i32,
-    /// The word at the beginning of each line, and two behind others.
-    words64: BTreeMap<usize, Word64>,
-    words32: BTreeMap<usize, Word32>,
-    bytes: UnsafeCell<Box<[u8]>>,
-    /// Use of the bytes of each line.
-    uses: Vec<loom::cell::UnsafeCell<()>>,
-    /// Words that a flaw clears later.
-    late: RefCell<Vec<usize>>,
-}
-
-#[derive(Debug)]
-struct Word64 {
-    at: usize,
-    of: i32,
-    value: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Word32(AtomicU32);
-
-impl Shared for Modelled {
-    type Word64 = Word64;
-    type Word32 = Word32;
-
-    const RING_LEN: usize = 16 * LINE;
-    const CUT_THROUGH_MIN: usize = LINE;
-    const PIECE_LEN: usize = LINE;
-    const CHUNKS: u16 = 3;
-    const CHUNK_LEN: usize = 2 * LINE;
-    const ROUNDS: u64 = 4;
-    const BRIEF_LEN: usize = LINE - 16;
-    const SHORT_ROUNDS: u64 = 4;
-    const SHORT_LEN: usize = LINE;
-    const WASTED_FENCES_MAX: u32 = 1;
-
-    fn create_in_part(len: usize, _reserved: usize) -> io::Result<Self> {
-        Self::create(len)
-    }
-
-    fn reserve(&mut self, _at: usize, _len: usize) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn create(len: usize) -> io::Result<Self> {
-        let lines = len.div_ceil(LINE);
-        let of = CREATED.with_borrow(Vec::len) as i32;
-        let word = |at| (at, Word64 { at, of, value: AtomicU64::new(0) });
-        let places64 = (0..lines).flat_map(|line| [0, 16, 24, 32].map(|at| line * LINE + at));
-        let places = (0..lines).flat_map(|line| [0, 4, 8, 12].map(|at| line * LINE + at));
-        let contents = Contents {
-            descriptor: of,
-            words64: places64.map(word).collect(),
-            words32: places.map(|at| (at, Word32(AtomicU32::new(0)))).collect(),
-            bytes: UnsafeCell::new(vec![0; lines * LINE].into()),
-            uses: (0..lines).map(|_| loom::cell::UnsafeCell::new(())).collect(),
-            late: RefCell::default(),
-        };
-        let memory = Self(Rc::new(contents));
-        CREATED.with_borrow_mut(|created| created.push(memory.clone()));
-        Ok(memory)
-    }
-
-    fn attach(_: i32, fd: i32, _: usize) -> io::Result<Self> {
-        Ok(CREATED.with_borrow(|created| created[fd as usize].clone()))
-    }
-
-    fn descriptor(&self) -> i32 {
-        self.0.descriptor
-    }
-
-    fn word64(&self, at: usize) -> &Word64 {
-        &self.0.words64[&at]
-    }
-
-    fn word32(&self, at: usize) -> &Word32 {
-        &self.0.words32[&at]
-    }
-
-    fn slice(&self, at: usize, len: usize) -> &[u8] {
-        for line in at / LINE..(at + len).div_ceil(LINE) {
-            self.0.uses[line].with(|_| ());
-        }
-        // SAFETY: loom has just checked that the writes to these lines happened before.
-        unsafe { &(&*self.0.bytes.get())[at..at + len] }
-    }
-
-    /// Words that the bytes lie over hold what the bytes happen to be.
-    fn slice_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
-        for line in at / LINE..(at + len).div_ceil(LINE) {
-            self.0.uses[line].with_mut(|_| ());
-        }
-        for line in at.div_ceil(LINE)..(at + len).div_ceil(LINE) {
-            self.0.words64[&(line * LINE)].value.store(BYTES, Ordering::Relaxed);
-        }
-        // SAFETY: loom has just checked that all uses of these lines happened before.
-        unsafe { &mut (&mut *self.0.bytes.get())[at..at + len] }
-    }
-
-    fn fence() {
-        if FLAW.get() != Flaw::NoFence {
-            fence(Ordering::SeqCst);
-        }
-    }
-
-    fn pause() {
-        thread::yield_now();
-    }
-
-    fn sleeper_fence(on_all_cores: bool) {
-        if FLAW.get() == Flaw::NoFenceOfSleeper {
-            return;
-        }
-        fence(Ordering::SeqCst);
-        if on_all_cores && FLAW.get() != Flaw::OwnFenceOfSleeper {
-            barrier().ask();
-        }
-    }
-}
-
-impl Word<u64> for Word64 {
-    fn load(&self, order: Ordering) -> u64 {
-        let relaxed = match FLAW.get() {
-            Flaw::StateWithoutAcquire => self.at >= DATA_AT,
-            Flaw::RoomWithoutAcquire => self.at == USED_AT,
-            Flaw::CountWithoutAcquire => true,
-            _ => false,
-        };
-        self.value.load(if relaxed { Ordering::Relaxed } else { order })
-    }
-
-    fn store(&self, value: u64, order: Ordering) {
-        let memory = || CREATED.with_borrow(|created| created[self.of as usize].clone());
-        let is_clear = self.at >= DATA_AT && value == 0;
-        match FLAW.get() {
-            Flaw::StateWithoutRelease if self.at >= DATA_AT => {
-                self.value.store(value, Ordering::Relaxed);
-            }
-            Flaw::RoomWithoutRelease if self.at == USED_AT => {
-                self.value.store(value, Ordering::Relaxed);
-            }
-            Flaw::CountWithoutRelease => self.value.store(value, Ordering::Relaxed),
-            Flaw::ClearedLate if is_clear => memory().0.late.borrow_mut().push(self.at),
-            Flaw::ClearedLate if self.at == USED_AT => {
-                self.value.store(value, order);
-                for at in memory().0.late.take() {
-                    memory().word64(at).value.store(0, Ordering::Relaxed);
-                }
-            }
-            Flaw::ClearedInPart if is_clear && self.value.load(Ordering::Relaxed) == BYTES => {}
-            _ => self.value.store(value, order),
-        }
-    }
-
-    fn swap(&self, value: u64, order: Ordering) -> u64 {
-        self.value.swap(value, order)
-    }
-
-    fn fetch_and(&self, value: u64, order: Ordering) -> u64 {
-        self.value.fetch_and(value, order)
-    }
-
-    fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
-        self.value.fetch_or(value, order)
-    }
-
-    fn replace(&self, known: u64, value: u64, order: Ordering) {
-        let _ = self.value.compare_exchange(known, value, order, Ordering::Relaxed);
-    }
-}
-
-impl Word<u32> for Word32 {
-    fn load(&self, order: Ordering) -> u32 {
-        let relaxed = FLAW.get() == Flaw::ChunkWithoutAcquire;
-        self.0.load(if relaxed { Ordering::Relaxed } else { order })
-    }
-
-    /// A swap: loom does not know that no store comes between a swap and the store it read, and would
-    /// take a later store for an earlier one.
-    fn store(&self, value: u32, order: Ordering) {
-        let relaxed = matches!(FLAW.get(), Flaw::ChunkWithoutRelease | Flaw::WantedWithoutRelease);
-        self.0.swap(value, if relaxed { Ordering::Relaxed } else { order });
-    }
-
-    fn swap(&self, value: u32, order: Ordering) -> u32 {
-        self.0.swap(value, order)
-    }
-
-    fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
-        self.0.fetch_and(value, order)
-    }
-
-    fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
-        self.0.fetch_or(value, order)
-    }
-
-    fn replace(&self, known: u32, value: u32, order: Ordering) {
-        let _ = self.0.compare_exchange(known, value, order, Ordering::Relaxed);
-    }
-}
-
 /// `membarrier` between two threads: one asks, and the other runs a fence wherever it happens to be.
 #[derive(Debug, Default)]
 struct Barrier {
@@ -314,14 +107,14 @@ fn barrier() -> Arc<Barrier> {
     BARRIER.with_borrow(|barrier| barrier.clone().unwrap_or_else(|| unreachable!("in a model")))
 }
 
-/// The pipe.
+/// A doorbell.
 #[derive(Debug, Default)]
-struct Bell {
+struct Doorbell {
     rung: Mutex<bool>,
     heard: Condvar,
 }
 
-impl Bell {
+impl Doorbell {
     fn ring(&self) {
         *self.rung.lock().unwrap() = true;
         self.heard.notify_one();
@@ -465,7 +258,7 @@ fn push_long(pool: &mut Pool<Modelled>, producer: &mut Producer<Modelled>, numbe
 fn a_sleeping_receiver_is_woken() {
     let (mut producer, mut consumer) = ring();
     let inbox = Modelled::create(INBOX_WORDS_LEN).unwrap();
-    let (doorbell, barrier) = (Arc::new(Bell::default()), barrier());
+    let (doorbell, barrier) = (Arc::new(Doorbell::default()), barrier());
     let (its_inbox, its_bell) = (inbox.clone(), doorbell.clone());
     let sender = thread::spawn(move || {
         for number in 0..3 {
@@ -497,7 +290,7 @@ fn a_sender_that_wants_room_is_woken() {
         assert!(producer.push(&frame(number, 248)));
     }
     let inbox = Modelled::create(INBOX_WORDS_LEN).unwrap();
-    let (doorbell, barrier) = (Arc::new(Bell::default()), barrier());
+    let (doorbell, barrier) = (Arc::new(Doorbell::default()), barrier());
     let (its_inbox, its_bell) = (inbox.clone(), doorbell.clone());
     let receiver = thread::spawn(move || {
         for number in 0..4 {
@@ -529,7 +322,7 @@ fn a_sender_that_wants_a_chunk_is_woken() {
         sent += 1;
     }
     let inbox = Modelled::create(INBOX_WORDS_LEN).unwrap();
-    let (doorbell, barrier) = (Arc::new(Bell::default()), barrier());
+    let (doorbell, barrier) = (Arc::new(Doorbell::default()), barrier());
     let (its_inbox, its_bell) = (inbox.clone(), doorbell.clone());
     let receiver = thread::spawn(move || {
         for number in 0..sent {
@@ -698,7 +491,7 @@ fn pieces_are_read_in_place() {
 fn a_member_waiting_for_pieces_is_woken() {
     let [mut one, mut other] = <[_; 2]>::try_from(members(2)).unwrap();
     let page = 2 * LINE;
-    let doorbells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
+    let doorbells = [Arc::new(Doorbell::default()), Arc::new(Doorbell::default())];
     let [doorbell, others_bell] = doorbells.clone();
     one.announce(3 * page, 1);
     one.post(page, |_, _| ());
@@ -718,7 +511,7 @@ fn a_member_waiting_for_pieces_is_woken() {
 
 fn sleep_until(
     shm_coll: &mut ShmColl<Modelled>,
-    doorbell: &Bell,
+    doorbell: &Doorbell,
     mut is_there: impl FnMut(&mut ShmColl<Modelled>) -> bool,
 ) {
     while !is_there(shm_coll) {
@@ -784,7 +577,7 @@ fn a_member_that_skipped_an_operation_is_in_step() {
 /// Two members post at once what a third one sleeps for.
 fn a_member_waiting_for_all_is_woken() {
     let [mut sleeper, one, other] = <[_; 3]>::try_from(members(3)).unwrap();
-    let doorbell = Arc::new(Bell::default());
+    let doorbell = Arc::new(Doorbell::default());
     let posts = [one, other].map(|mut shm_coll| {
         let doorbell = doorbell.clone();
         thread::spawn(move || {
