@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_catches_up_and_who_had_nothing_to_send_does_not() {
+    fn a_late_sender_catches_up_and_an_idle_one_does_not() {
         let start = Instant::now();
         let mut pacer = Pacer::new(start);
         pacer.set_backlogged(true);

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_gone_reader_held_comes_back() {
+    fn chunks_of_a_gone_reader_come_back() {
         let mut pool = Pool::<Segment>::default();
         while let Some(chunk) = pool.take(5).unwrap() {
             lend(&mut pool, chunk);

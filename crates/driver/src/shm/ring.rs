@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_shown_while_it_is_written() {
+    fn long_frames_are_shown_while_they_are_written() {
         let (producer, mut consumer) = pair();
         let sent = with_body(3 * Segment::PIECE_LEN + 100, 7);
         let bytes = bytes_of(&sent);
@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_taken_at_its_beginning_comes_whole() {
+    fn a_frame_declined_at_its_beginning_comes_whole() {
         let (mut producer, mut consumer) = pair();
         let sent = with_body(2 * Segment::PIECE_LEN, 3);
         let bytes = bytes_of(&sent);
