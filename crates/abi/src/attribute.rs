@@ -156,14 +156,12 @@ macro_rules! keyvals {
             let (copy, delete) = (copy as usize, delete as usize);
             let extra_state = extra_state as usize;
             let made = Keyval { owner: Owner::$owner, copy, delete, extra_state };
-            // SAFETY: `keyval` points to a variable of the caller; the callbacks have the types
-            // that the standard requires.
+            // SAFETY: `keyval` points to a variable of the caller.
             unsafe { put(keyval, attribute::create(made)) }
         }
 
         pub(crate) unsafe fn $free(keyval: *mut c_int) -> Result<()> {
-            // SAFETY: `keyval` points to a variable of the caller; the callbacks have the types
-            // that the standard requires.
+            // SAFETY: `keyval` points to a variable of the caller.
             unsafe {
                 named($name, attribute::free(*keyval, Owner::$owner))?;
                 put(keyval, KEYVAL_INVALID)

@@ -77,7 +77,7 @@ pub(crate) unsafe fn pack_external(
     outsize: i64,
     position: OutInt,
 ) -> Result<()> {
-    // SAFETY: `inbuf` holds `incount` elements of `datatype`; `outbuf` has room for the packed
+    // SAFETY: `inbuf` holds `incount` elements of `datatype`; `outbuf` has `outsize`
     // bytes; `position` points to an integer; `datarep` is a C string.
     unsafe {
         check_representation(datarep)?;

@@ -28,7 +28,7 @@ pub struct Function {
     held: Mutex<Held>,
 }
 
-/// Number of references of the application. The handle is freed with the last one.
+/// References of the application to the handle, which is freed with the last one.
 #[derive(Debug)]
 struct Held {
     times: usize,

@@ -90,7 +90,7 @@ impl Span<'_> {
         sent.and(heard).and_then(|bytes| if bytes.is_empty() { Err(unheard()) } else { Ok(bytes) })
     }
 
-    /// True if no participant is known to have failed.
+    /// Fails if a participant is known to have failed.
     fn open(&self) -> Result<()> {
         let closed_by = |worker: &mut Worker| worker.engine.revoked_by(self.context);
         process::current()?.vci(self.vci).look(closed_by).map_or(Ok(()), |failed| Err(gone(failed)))

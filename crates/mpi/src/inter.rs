@@ -95,8 +95,8 @@ impl Comm {
         Self::between(context, Pair { groups, is_second }, self.errhandler()).register()
     }
 
-    /// Exchanges data between the leaders and broadcasts it in each group: the context, the order of the groups, and
-    /// the members of the remote group.
+    /// Exchanges contexts and members with the other group's leader. Returns the leader's message to its group: the
+    /// context, the order of the groups, and the members of the remote group.
     pub(crate) fn meet(&self, swap: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<Vec<u8>> {
         let own = draw_context(process::current()?);
         let mut mine = own.to_le_bytes().to_vec();

@@ -186,7 +186,7 @@ impl Key for Uneven {
 /// Maximum number of cached plans of each kind per communicator.
 const PLANS_MAX: usize = 16;
 
-/// Maximum total size of cached plans: 1 MiB.
+/// Maximum number of steps, blocks and lengths in all cached plans: about 1 MB.
 const LEN_MAX: usize = 16 << 10;
 
 #[cfg(test)]

@@ -212,7 +212,7 @@ fn hope<T>(
     }
 }
 
-/// True if a matching message has arrived.
+/// Returns the status of a matching message if one has arrived.
 ///
 /// # Errors
 /// When the source is gone.

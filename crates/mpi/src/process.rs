@@ -419,12 +419,12 @@ struct Opened {
     rails: Vec<Box<dyn Rail>>,
     /// Groups of rails that carry messages to one peer together.
     teams: Vec<Vec<String>>,
-    /// Gateways that the rails over TCP serve.
+    /// Networks that the rails over TCP serve.
     networks: TcpNetworks,
 }
 
 impl Opened {
-    /// Returns the rails that reach the owner of this business card.
+    /// Makes the worker that communicates over these rails with processes that published a card of the same name.
     fn worker(
         self,
         job: &Arc<Job>,
@@ -625,7 +625,7 @@ fn encryption(job: &Job, sites: &Arc<OnceLock<SiteMap>>) -> Result<Encryption, S
     }
 }
 
-/// Opens the rail over UDP, preceded by the rail that can migrate to it.
+/// Opens the rail over UDP, preceded by a second one whose links overtake the first's (`QuicConfig::passes`).
 fn open_quic(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<(), String> {
     let config = QuicConfig {
         rank: PeerId(job.rank()),

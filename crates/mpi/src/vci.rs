@@ -60,7 +60,7 @@ impl fmt::Debug for Place {
     }
 }
 
-/// VciSet, in their order.
+/// A set of VCIs, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VciSet(u8);
 

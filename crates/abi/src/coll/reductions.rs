@@ -283,8 +283,8 @@ unsafe fn reduce_scatter_counts(
         let shape = shape_of(Operation::ReduceScatter, operands);
         this.comm.plan_listed(shape, [&[], &counts], make)?
     };
-    // SAFETY: `sendbuf` holds `total` elements of the datatype, or `recvbuf` does in place;
-    // `recvbuf` has room for `own`.
+    // SAFETY: in place, `recvbuf` holds `total` elements of the datatype; otherwise `sendbuf` does,
+    // and `recvbuf` has room for `own`.
     unsafe {
         if this.in_place {
             let output = this.received(recvbuf, total)?;

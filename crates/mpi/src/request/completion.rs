@@ -301,7 +301,7 @@ struct List<'a> {
     /// The vcis that can tell of their ends; none of them means the first.
     vcis: VciSet,
     is_checked: bool,
-    /// Checks the requests; true if any is active.
+    /// True if any request is active; valid once `is_checked` is set.
     is_active: bool,
 }
 
