@@ -77,10 +77,10 @@ pub struct ListedContents {
 
 /// An MPI datatype. Clones are the same type.
 #[derive(Clone, Debug)]
-pub struct Datatype(Arc<Inner>);
+pub struct Datatype(Arc<DatatypeInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct DatatypeInner {
     layout: Arc<Layout>,
     bounds: Bounds,
     /// Runs of equal basic elements in type-map order, with their numbers.
@@ -174,7 +174,7 @@ impl Datatype {
             addresses: Vec::new(),
             datatypes: Vec::new(),
         };
-        let inner = Inner {
+        let inner = DatatypeInner {
             layout: Arc::new(layout),
             bounds,
             elements: elements.into(),
@@ -192,7 +192,7 @@ impl Datatype {
     pub fn remembering(&self, combiner: Combiner, integers: Vec<i64>) -> Self {
         let contents =
             Contents { combiner, integers, addresses: Vec::new(), datatypes: Vec::new() };
-        let inner = Inner {
+        let inner = DatatypeInner {
             layout: Arc::clone(self.layout()),
             bounds: self.bounds(),
             elements: self.0.elements.clone(),
@@ -211,7 +211,7 @@ impl Datatype {
         elements: Vec<(Element, u64)>,
         contents: Contents,
     ) -> Self {
-        let inner = Inner {
+        let inner = DatatypeInner {
             layout: Arc::new(Layout::of(segments, bounds.upper - bounds.lower)),
             bounds,
             elements: elements.into(),

@@ -455,7 +455,7 @@ fn darray(cuts: &[Cut], rank: i64, order: ArrayOrder, old: &Map) -> Map {
 /// A type map: basic elements in order, and markers.
 #[derive(Clone, Debug, Default)]
 struct Map {
-    entries: Vec<Entry>,
+    entries: Vec<MapEntry>,
     lower_markers: Vec<i64>,
     upper_markers: Vec<i64>,
     /// Ends of the elements that the map was made of, padding included.
@@ -463,7 +463,7 @@ struct Map {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct MapEntry {
     displacement: i64,
     size: i64,
     alignment: i64,
@@ -486,7 +486,7 @@ impl Map {
         for &size in parts {
             let end = map.entries.last().map_or(0, |last| last.displacement + last.size);
             let displacement = (end + size - 1) / size * size;
-            map.entries.push(Entry { displacement, size, alignment: size });
+            map.entries.push(MapEntry { displacement, size, alignment: size });
         }
         map
     }
@@ -554,7 +554,7 @@ impl Map {
     }
 
     fn bytes(&self) -> Vec<i64> {
-        let of = |entry: &Entry| entry.displacement..entry.displacement + entry.size;
+        let of = |entry: &MapEntry| entry.displacement..entry.displacement + entry.size;
         self.entries.iter().flat_map(of).collect()
     }
 

@@ -22,7 +22,8 @@ pub fn cores_online() -> Option<usize> {
 /// application's threads only.
 pub fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
     // SAFETY: a signal set is plain bits, for which zero is a value.
-    let (mut all, mut before) = unsafe { (mem::zeroed::<libc::sigset_t>(), mem::zeroed::<libc::sigset_t>()) };
+    let (mut all, mut before) =
+        unsafe { (mem::zeroed::<libc::sigset_t>(), mem::zeroed::<libc::sigset_t>()) };
     // SAFETY: the calls read and write the two sets, which live until the end of the function.
     unsafe {
         libc::sigfillset(&mut all);

@@ -18,7 +18,7 @@ fn main() {
         "twins" => (2, true),
         other => panic!("no kind of links: {other}"),
     };
-    let mut ends = [End::new(0), End::new(1)];
+    let mut ends = [Endpoint::new(0), Endpoint::new(1)];
     for link in 0..links {
         for end in &mut ends {
             end.engine.handle_up(end.peer, RailId(link), Capabilities { replay, ..LAN });
@@ -49,7 +49,7 @@ fn main() {
 }
 
 /// A process and its posted receives.
-struct End {
+struct Endpoint {
     engine: Engine,
     peer: PeerId,
     frame: Frame,
@@ -57,7 +57,7 @@ struct End {
     now_ns: u64,
 }
 
-impl End {
+impl Endpoint {
     fn new(rank: u32) -> Self {
         let engine = Engine::new(Config::new(2));
         Self {
@@ -105,7 +105,7 @@ impl End {
     }
 }
 
-fn settle(ends: &mut [End; 2]) {
+fn settle(ends: &mut [Endpoint; 2]) {
     for at in 0..2 {
         ends[at].flush();
         let peer = ends[1 - at].peer;

@@ -10,8 +10,8 @@ use engine::{
 };
 use memory::Region;
 use network::{
-    LONG_ROUND_TRIP, NEAR, Network, RAIL, Random, Receive, Send, Shape, corpus, for_seeds, mutate,
-    peer_id,
+    LONG_ROUND_TRIP, NEAR, RAIL, Random, Receive, Send, Shape, SimulatedNetwork, corpus, for_seeds,
+    mutate, peer_id,
 };
 use proptest::prelude::*;
 use wire::compress::{Codec, UNCOMPRESSED_MAX};
@@ -484,7 +484,8 @@ fn links_that_mangle_one_peer_leave_the_others_their_traffic() {
     for_seeds(400, |seed| {
         let mut random = Random::new(!seed);
         let remote_read = Shape { remote_read_works: true, ..NEAR };
-        let mut network = Network::new(seed, 3, random.pick(&[NEAR, remote_read, LONG_ROUND_TRIP]));
+        let mut network =
+            SimulatedNetwork::new(seed, 3, random.pick(&[NEAR, remote_read, LONG_ROUND_TRIP]));
         let mut seen: Vec<Vec<u8>> = Vec::new();
         let rate = random.pick(&[1, 3, 10]);
         let mangle = move |random: &mut Random, frame: Vec<u8>| {

@@ -7,7 +7,7 @@ use std::thread;
 
 use mad::{Channel, Constraints, Next, Receive, Send};
 use memory::Region;
-use processes::{Process, job};
+use processes::{RankProcess, job};
 
 #[test]
 fn packed_data_are_unpacked() {
@@ -40,7 +40,7 @@ fn short_packets_are_one_message_of_the_engine() {
 }
 
 /// In each process so many threads, and each meets one of the other process.
-fn all_exchange(processes: &[Process], threads: u32, seed: u64) {
+fn all_exchange(processes: &[RankProcess], threads: u32, seed: u64) {
     thread::scope(|scope| {
         for process in processes {
             for thread in 0..threads {
@@ -51,7 +51,7 @@ fn all_exchange(processes: &[Process], threads: u32, seed: u64) {
 }
 
 /// Sends and receives the same messages in turn: both sides draw the same numbers.
-fn exchange(process: &Process, thread: u32, seed: u64) {
+fn exchange(process: &RankProcess, thread: u32, seed: u64) {
     let mut random = Random(seed);
     let open = |number| process.node.open(3 * thread + number).expect("a channel");
     let channels: Vec<Channel> = (0..3).map(open).collect();

@@ -8,7 +8,7 @@ use engine::{Envelope, SendMode};
 use mad::batch::Batch;
 use mad::{Channel, Constraints, Error, Fault, Next, Receive, Send, Unpacking};
 use memory::Region;
-use processes::{Process, job};
+use processes::{RankProcess, job};
 use wire::PeerId;
 
 const EXPRESS: Constraints = Constraints { send: Send::Cheaper, receive: Receive::Express };
@@ -54,7 +54,7 @@ fn untaken_packets_are_reported_and_freed() {
 #[test]
 fn messages_from_many_are_open_at_once() {
     let processes = job(3);
-    let channel = |process: &Process| process.node.open(9).expect("a channel");
+    let channel = |process: &RankProcess| process.node.open(9).expect("a channel");
     let channels: Vec<Channel> = processes.iter().map(channel).collect();
     thread::scope(|scope| {
         for sender in [1, 2] {
@@ -181,7 +181,7 @@ fn take(message: &Unpacking, len: usize, constraints: Constraints) -> Result<Vec
 }
 
 /// A message of the engine to process 0 on channel 2, whatever its bytes.
-fn raw(from: &Process, stream: u64, tag: i32, bytes: &[u8]) {
+fn raw(from: &RankProcess, stream: u64, tag: i32, bytes: &[u8]) {
     let context = 1 << 63 | 2 << 2 | stream;
     let envelope = Envelope { context, source: from.node.rank(), tag, is_urgent: false };
     let data = Region::from_box(bytes.into());

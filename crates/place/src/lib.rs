@@ -57,11 +57,11 @@ pub fn place(graph: &Graph, hosts: &[Host], before: &[u32]) -> Vec<u32> {
 /// Assigns hosts by repeated bisection of the graph.
 fn divide(graph: &Graph, hosts: &[Host]) -> Vec<u32> {
     let mut host_of_rank = vec![0; graph.size() as usize];
-    let mut sites: Vec<Part> = Vec::new();
+    let mut sites: Vec<Room> = Vec::new();
     for host in hosts {
         match sites.iter_mut().find(|part| part.number == host.site) {
             Some(part) => part.room += u64::from(host.slots),
-            None => sites.push(Part { number: host.site, room: u64::from(host.slots) }),
+            None => sites.push(Room { number: host.site, room: u64::from(host.slots) }),
         }
     }
     let mut site_of = vec![0; graph.size() as usize];
@@ -73,8 +73,8 @@ fn divide(graph: &Graph, hosts: &[Host]) -> Vec<u32> {
             .map(|(it, _)| it)
             .collect();
         let own = (0u32..).zip(hosts).filter(|(_, host)| host.site == site.number);
-        let parts: Vec<Part> =
-            own.map(|(number, host)| Part { number, room: u64::from(host.slots) }).collect();
+        let parts: Vec<Room> =
+            own.map(|(number, host)| Room { number, room: u64::from(host.slots) }).collect();
         assign(graph, &members, &parts, &mut host_of_rank);
     }
     host_of_rank
@@ -82,13 +82,13 @@ fn divide(graph: &Graph, hosts: &[Host]) -> Vec<u32> {
 
 /// A site or a host with room for ranks.
 #[derive(Clone, Copy)]
-struct Part {
+struct Room {
     number: u32,
     room: u64,
 }
 
 /// Assigns each of `members` the number of a part.
-fn assign(graph: &Graph, members: &[u32], parts: &[Part], host_of_rank: &mut [u32]) {
+fn assign(graph: &Graph, members: &[u32], parts: &[Room], host_of_rank: &mut [u32]) {
     let [first, .., _] = parts else {
         let number = parts.first().map_or(0, |part| part.number);
         members.iter().for_each(|&member| host_of_rank[member as usize] = number);

@@ -81,7 +81,7 @@ pub(crate) enum Receivers {
 
 /// Data that sites send to each other.
 #[derive(Clone, Copy)]
-struct Flow<'a> {
+struct SiteFlow<'a> {
     /// Bytes that each site sends.
     bytes: &'a dyn Fn(u32) -> u64,
     /// The only sender; none if all send.
@@ -251,7 +251,7 @@ impl Crossings {
         segments: u64,
         load: Load,
     ) -> Routes {
-        let flow = Flow { bytes: &|_| bytes, root, load, receivers: Receivers::All };
+        let flow = SiteFlow { bytes: &|_| bytes, root, load, receivers: Receivers::All };
         let relays = self.relays(flow);
         let nodes = self.nodes as u32;
         if !self.is_spread(flow, &relays, segments) {
@@ -283,7 +283,7 @@ impl Crossings {
             (0..self.count).filter(|&root| root_site.is_none_or(|root_site| root_site == root));
         let of = |_| bytes;
         let is_spread = |root| {
-            let flow = Flow::of_root(root, &of, load);
+            let flow = SiteFlow::of_root(root, &of, load);
             self.is_spread(flow, &self.relays(flow), segments)
         };
         roots.all(is_spread).then(|| self.two_hops_ns())
@@ -293,7 +293,7 @@ impl Crossings {
     /// to the others.
     pub(crate) fn met_ns(&self, bytes: u64, segments: u64) -> Option<u64> {
         let flow =
-            Flow { bytes: &|_| bytes, root: None, load: Load::One, receivers: Receivers::All };
+            SiteFlow { bytes: &|_| bytes, root: None, load: Load::One, receivers: Receivers::All };
         let meets = self.is_spread(flow, &self.relays(flow), segments);
         meets.then(|| self.two_hops_ns())
     }
@@ -301,7 +301,7 @@ impl Crossings {
     /// True if each of so many segments has another relay, because that is much faster than
     /// `relays`. Of a root's data each segment then leaves the root only once; if all send to all,
     /// twice.
-    fn is_spread(&self, flow: Flow, relays: &Relays, segments: u64) -> bool {
+    fn is_spread(&self, flow: SiteFlow, relays: &Relays, segments: u64) -> bool {
         let others = u64::from(self.count.saturating_sub(1));
         // Long data of one node go along chains.
         if others < 2 || segments < 2 || (self.are_nodes && flow.root.is_some()) {
@@ -364,7 +364,7 @@ impl Crossings {
         receivers: Receivers,
     ) -> Relays {
         let of = |site: u32| bytes(self.ranks[site as usize]);
-        self.relays(Flow { bytes: &of, root: None, load, receivers })
+        self.relays(SiteFlow { bytes: &of, root: None, load, receivers })
     }
 
     /// Returns the time until the last site has all data over the chosen relays; none if all are
@@ -376,7 +376,7 @@ impl Crossings {
         receivers: Receivers,
     ) -> Option<u64> {
         let of = |site: u32| bytes(self.ranks[site as usize]);
-        let flow = Flow { bytes: &of, root: None, load, receivers };
+        let flow = SiteFlow { bytes: &of, root: None, load, receivers };
         let last_ns = || self.last_ns(&self.relays(flow), flow);
         (!self.table.is_empty()).then(last_ns)
     }
@@ -386,7 +386,7 @@ impl Crossings {
     pub(crate) fn rooted_ns(&self, root_site: Option<u32>, bytes: u64, load: Load) -> Option<u64> {
         let of_root = |root| {
             let of = |_| bytes;
-            let flow = Flow::of_root(root, &of, load);
+            let flow = SiteFlow::of_root(root, &of, load);
             self.last_ns(&self.relays(flow), flow)
         };
         let roots =
@@ -420,7 +420,7 @@ impl Crossings {
 
     /// Chooses relays for sites to which the direct path is much longer. Only sites that receive
     /// directly relay.
-    fn relays(&self, flow: Flow) -> Relays {
+    fn relays(&self, flow: SiteFlow) -> Relays {
         if self.table.is_empty() {
             return Relays::default();
         }
@@ -451,7 +451,7 @@ impl Crossings {
     }
 
     /// Returns the time when the last site has all its data.
-    fn last_ns(&self, relays: &Relays, flow: Flow) -> u64 {
+    fn last_ns(&self, relays: &Relays, flow: SiteFlow) -> u64 {
         let sites = self.sites();
         let deliveries = || {
             let receivers = move |root| flow.receivers(root, sites).map(move |to| (root, to));
@@ -517,7 +517,7 @@ impl Receivers {
     }
 }
 
-impl<'a> Flow<'a> {
+impl<'a> SiteFlow<'a> {
     fn of_root(root: u32, bytes: &'a dyn Fn(u32) -> u64, load: Load) -> Self {
         Self { bytes, root: Some(root), load, receivers: Receivers::All }
     }
@@ -691,8 +691,12 @@ mod tests {
         let all = slow.relays_among(|_| 1 << 20, Load::One, Receivers::All);
         assert_eq!((sender(&all), all.sender(1, 2)), ([0, 1, 1], 1));
         assert_eq!(slow.relays_of(1, 1 << 20, Load::One), Relays::Straight);
-        let flow =
-            Flow { bytes: &|_| 1 << 20, root: None, load: Load::One, receivers: Receivers::All };
+        let flow = SiteFlow {
+            bytes: &|_| 1 << 20,
+            root: None,
+            load: Load::One,
+            receivers: Receivers::All,
+        };
         let straight_ns = slow.last_ns(&Relays::Straight, flow);
         assert!(
             slow.delivered_ns(|_| 1 << 20, Load::One, Receivers::All).unwrap() < straight_ns / 10

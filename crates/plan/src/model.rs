@@ -22,7 +22,7 @@ use crate::crossings::Crossings;
 /// Inputs of a prediction.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    shape: Shape,
+    shape: RankCounts,
     by_place: Order,
     by_rank: Order,
     near: LevelCost,
@@ -49,7 +49,7 @@ pub(crate) struct Order {
 
 /// Numbers of ranks, nodes and sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct RankCounts {
     /// Number of ranks.
     pub ranks: u64,
     /// Number of nodes.
@@ -89,7 +89,7 @@ struct LevelCost {
 impl Model {
     /// Makes a model for ranks of such a shape; `by_place` is the order of the grid.
     pub(crate) fn new(
-        shape: Shape,
+        shape: RankCounts,
         [by_place, by_rank]: [Order; 2],
         costs: &Costs,
         crossings: Arc<Crossings>,
@@ -115,7 +115,7 @@ impl Model {
     }
 
     /// Numbers of ranks, nodes and sites.
-    pub(crate) fn shape(&self) -> &Shape {
+    pub(crate) fn shape(&self) -> &RankCounts {
         &self.shape
     }
 
@@ -152,7 +152,7 @@ impl Model {
         algorithm: Algorithm,
         root_site: Option<u32>,
     ) -> Option<u64> {
-        let Shape { sites, nodes, is_oversubscribed, is_shared, .. } = self.shape;
+        let RankCounts { sites, nodes, is_oversubscribed, is_shared, .. } = self.shape;
         if nodes == 1 && matches!(algorithm, Algorithm::Leaders | Algorithm::Hierarchical) {
             return None;
         }
@@ -198,7 +198,7 @@ impl Model {
     /// of a node and of nodes. Both halves have as many together as a chain of twice the height,
     /// since inner nodes pass each segment on twice.
     pub(crate) fn tree_segments(&self, bytes: u64) -> [u64; 2] {
-        let Shape { nodes, node_ranks, .. } = self.shape;
+        let RankCounts { nodes, node_ranks, .. } = self.shape;
         [(self.near, node_ranks), (self.far, nodes)]
             .map(|(level, ranks)| segments(level, 2 * log2_ceil(ranks), bytes).div_ceil(2))
     }
@@ -217,7 +217,7 @@ impl Model {
     }
 
     fn broadcast_ns(&self, call: &Call, algorithm: Broadcast) -> Option<u64> {
-        let Shape { ranks, nodes, .. } = self.shape;
+        let RankCounts { ranks, nodes, .. } = self.shape;
         let bytes = call.bytes;
         Some(match algorithm {
             Broadcast::Linear => self.one_with_all_ns(bytes),
@@ -249,7 +249,7 @@ impl Model {
 
     /// Predicts blocks to one rank, or from one.
     fn gather_ns(&self, call: &Call, algorithm: Gather) -> Option<u64> {
-        let Shape { ranks, nodes, node_ranks, .. } = self.shape;
+        let RankCounts { ranks, nodes, node_ranks, .. } = self.shape;
         let bytes = call.bytes;
         let foreign = self.far.stream_ns((ranks - node_ranks) * bytes);
         let copies = 2 * self.compute_ns(ranks * bytes);
@@ -271,7 +271,7 @@ impl Model {
     }
 
     fn allgather_ns(&self, call: &Call, algorithm: Allgather) -> Option<u64> {
-        let Shape { ranks, nodes, node_ranks, is_in_order, .. } = self.shape;
+        let RankCounts { ranks, nodes, node_ranks, is_in_order, .. } = self.shape;
         let (bytes, total) = (call.bytes, ranks * call.bytes);
         let collected = self.blocks_ns(bytes);
         let given = self.star_ns(total);
@@ -314,7 +314,7 @@ impl Model {
     }
 
     fn alltoall_ns(&self, call: &Call, algorithm: Alltoall) -> Option<u64> {
-        let Shape { ranks, nodes, node_ranks, .. } = self.shape;
+        let RankCounts { ranks, nodes, node_ranks, .. } = self.shape;
         let bytes = call.bytes;
         let foreign = ranks - node_ranks;
         let crossing = self.far.stream_ns(node_ranks * foreign * bytes);
@@ -345,7 +345,7 @@ impl Model {
     }
 
     fn reduce_ns(&self, call: &Call, algorithm: Reduce) -> Option<u64> {
-        let Shape { ranks, nodes, .. } = self.shape;
+        let RankCounts { ranks, nodes, .. } = self.shape;
         let bytes = call.bytes;
         let is_ordered = call.commutes || self.shape.is_in_order;
         Some(match algorithm {
@@ -377,7 +377,7 @@ impl Model {
     }
 
     fn allreduce_ns(&self, call: &Call, algorithm: Allreduce) -> Option<u64> {
-        let Shape { ranks, nodes, .. } = self.shape;
+        let RankCounts { ranks, nodes, .. } = self.shape;
         let bytes = call.bytes;
         let is_ordered = call.commutes || self.shape.is_in_order;
         let order = self.order(call);
@@ -431,7 +431,7 @@ impl Model {
     }
 
     fn reduce_scatter_ns(&self, call: &Call, algorithm: ReduceScatter) -> Option<u64> {
-        let Shape { ranks, nodes, .. } = self.shape;
+        let RankCounts { ranks, nodes, .. } = self.shape;
         let bytes = call.bytes;
         Some(match algorithm {
             ReduceScatter::Binomial => {
@@ -462,7 +462,7 @@ impl Model {
     /// Predicts a reduce-scatter in which each block takes its own path through leaders of all
     /// nodes, which differ from block to block.
     fn leaders_reduce_scatter_ns(&self, call: &Call) -> u64 {
-        let Shape { ranks, nodes, node_ranks, is_in_order, .. } = self.shape;
+        let RankCounts { ranks, nodes, node_ranks, is_in_order, .. } = self.shape;
         let runs = if call.commutes || is_in_order { 1 } else { node_ranks };
         let bytes = call.bytes;
         let blocks = ranks.min(call.units.max(1));
@@ -482,7 +482,7 @@ impl Model {
     }
 
     fn prefix_ns(&self, call: &Call, algorithm: Prefix) -> Option<u64> {
-        let Shape { ranks, nodes, node_ranks, node_runs, node_tells, .. } = self.shape;
+        let RankCounts { ranks, nodes, node_ranks, node_runs, node_tells, .. } = self.shape;
         let bytes = call.bytes;
         Some(match algorithm {
             Prefix::Doubling => {
@@ -538,7 +538,7 @@ impl Model {
 
     /// Returns the time in which one rank exchanges so many bytes with each other one.
     fn one_with_all_ns(&self, bytes: u64) -> u64 {
-        let Shape { ranks, node_ranks, .. } = self.shape;
+        let RankCounts { ranks, node_ranks, .. } = self.shape;
         if ranks == 1 {
             return 0;
         }
@@ -550,7 +550,7 @@ impl Model {
 
     /// Returns the work of a rank that receives from all others, after the first.
     fn root_work_ns(&self) -> u64 {
-        let Shape { ranks, node_ranks, .. } = self.shape;
+        let RankCounts { ranks, node_ranks, .. } = self.shape;
         let foreign = ranks - node_ranks;
         foreign * self.far.work_ns + node_ranks.saturating_sub(2) * self.near.work_ns
     }
@@ -574,7 +574,7 @@ impl Model {
     /// bytes and so much work on arrival. It is the time of a block's path around the ring, or the
     /// time that a link is busy with all blocks.
     fn ring_ns(&self, bytes: u64, combined_ns: u64) -> u64 {
-        let Shape { ranks, nodes, .. } = self.shape;
+        let RankCounts { ranks, nodes, .. } = self.shape;
         let near = self.near.hop_ns(bytes) + self.near.stream_ns(bytes) + combined_ns;
         if nodes == 1 {
             return (ranks - 1) * near;
@@ -594,7 +594,7 @@ impl Model {
 
     /// Returns the time along a chain, with so many reductions of the data on the path.
     fn chain_ns(&self, bytes: u64, reductions: u64) -> u64 {
-        let Shape { ranks, nodes, .. } = self.shape;
+        let RankCounts { ranks, nodes, .. } = self.shape;
         let segments = self.chain_segments(bytes);
         let segment = bytes.div_ceil(segments);
         let combined = reductions * self.compute_ns(segment);
@@ -609,7 +609,7 @@ impl Model {
     /// Returns the time along two trees of nodes and two of each node's ranks, with so many
     /// reductions of the data of each branch.
     fn two_trees_ns(&self, bytes: u64, reductions: u64) -> u64 {
-        let Shape { nodes, node_ranks, .. } = self.shape;
+        let RankCounts { nodes, node_ranks, .. } = self.shape;
         let (near, far) = (self.near, self.far);
         // Of the two halves of a segment one is passed on twice, and the other only received.
         let within = |segment, combined_ns| 4 * near.busy_ns(segment) + combined_ns;

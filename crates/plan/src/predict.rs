@@ -92,7 +92,7 @@ struct Simulation<'a> {
     wires: HashMap<(u32, u32), Wire>,
     /// Times at which nodes have sent and received everything so far, and sites have sent to each
     /// other.
-    channels: HashMap<Channel, u64>,
+    channels: HashMap<Resource, u64>,
     prediction: Prediction,
     /// Ranks at the shared segment of each rank's node, by their positions.
     neighbours: Vec<Vec<u32>>,
@@ -143,13 +143,13 @@ struct Wire {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A message arrives at the node of its receiver.
-    Arrives(Message),
+    Arrives(Transfer),
     /// A rank continues.
     Continues(u32),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Message {
+struct Transfer {
     /// Number of messages before it.
     number: u64,
     from: u32,
@@ -160,7 +160,7 @@ struct Message {
 
 /// A resource that carries one message at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Channel {
+enum Resource {
     Out(u32),
     In(u32),
     Between(u32, u32),
@@ -401,7 +401,7 @@ impl<'a> Simulation<'a> {
             self.prediction.wide_messages += 1;
             self.prediction.wide_bytes += bytes;
         }
-        let message = Message { number: self.sent, from: me, to, bytes, since_ns: start };
+        let message = Transfer { number: self.sent, from: me, to, bytes, since_ns: start };
         self.sent += 1;
         self.events.push(Reverse((comes, Event::Arrives(message))));
         Completion { ends_ns, meanwhile: sends }
@@ -412,18 +412,18 @@ impl<'a> Simulation<'a> {
     fn travel(&mut self, me: u32, to: u32, bytes: u64, start: u64, cost: Cost) -> (u64, u64) {
         let (one, other) = (self.topology.location(me), self.topology.location(to));
         let near_ns = self.topology.costs().site.stream_ns(bytes);
-        let leaves = self.occupy(Channel::Out(one.node), start, near_ns);
+        let leaves = self.occupy(Resource::Out(one.node), start, near_ns);
         let crosses = match one.site == other.site {
             true => leaves,
             false => {
-                self.occupy(Channel::Between(one.site, other.site), leaves, cost.stream_ns(bytes))
+                self.occupy(Resource::Between(one.site, other.site), leaves, cost.stream_ns(bytes))
             }
         };
         (leaves + near_ns, crosses + cost.latency_ns)
     }
 
     /// Occupies a channel after its earlier messages and returns the start.
-    fn occupy(&mut self, line: Channel, from: u64, takes: u64) -> u64 {
+    fn occupy(&mut self, line: Resource, from: u64, takes: u64) -> u64 {
         let free = self.channels.entry(line).or_default();
         let begins = from.max(*free);
         *free = begins + takes;
@@ -431,8 +431,8 @@ impl<'a> Simulation<'a> {
     }
 
     /// Delivers a message to its receiver's node.
-    fn take_in(&mut self, now_ns: u64, message: Message) {
-        let Message { from, to, bytes, since_ns, .. } = message;
+    fn take_in(&mut self, now_ns: u64, message: Transfer) {
+        let Transfer { from, to, bytes, since_ns, .. } = message;
         let distance = self.topology.distance(from, to);
         let (costs, cost) = (*self.topology.costs(), self.topology.cost(from, to));
         let ends_ns = match distance {
@@ -440,7 +440,8 @@ impl<'a> Simulation<'a> {
             Distance::Site | Distance::Wide => {
                 let node = self.topology.location(to).node;
                 let near_ns = costs.site.stream_ns(bytes);
-                self.occupy(Channel::In(node), now_ns, near_ns) + near_ns.max(cost.stream_ns(bytes))
+                self.occupy(Resource::In(node), now_ns, near_ns)
+                    + near_ns.max(cost.stream_ns(bytes))
             }
         };
         let arrival = Completion { ends_ns, meanwhile: Doing::Waits { other: from, since_ns } };

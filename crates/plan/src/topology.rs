@@ -10,7 +10,7 @@ use crate::algorithms::shmem::{ShmAccess, link_bytes};
 use crate::choice::{Algorithm, Call, Plans};
 use crate::costs::{Cost, Costs, Distance};
 use crate::crossings::{Crossings, Pairs};
-use crate::model::{Model, Order, Shape};
+use crate::model::{Model, Order, RankCounts};
 use crate::team::Team;
 
 /// Placement of a communicator's ranks on nodes and sites.
@@ -73,7 +73,7 @@ impl Topology {
     /// Returns the topology of ranks on one node. `is_oversubscribed` is true if they outnumber its
     /// cores.
     pub fn flat(size: u32, is_oversubscribed: bool, costs: Costs) -> Self {
-        let shape = Shape::flat(size, is_oversubscribed);
+        let shape = RankCounts::flat(size, is_oversubscribed);
         let crossings = Arc::new(Crossings::alike(costs.wide, &costs));
         let (model, plans) =
             (Model::new(shape, Default::default(), &costs, crossings), Arc::default());
@@ -111,7 +111,7 @@ impl Topology {
         let crossings = Arc::clone(&grid.crossings);
         let has_leaders = grid.short.nodes() == levels.nodes();
         let is_shared = is_oversubscribed && levels.sites() == 1;
-        let shape = Shape { has_leaders, is_shared, ..levels.shape() };
+        let shape = RankCounts { has_leaders, is_shared, ..levels.shape() };
         let model = Model::new(shape, levels.orders(), &costs, crossings);
         let (levels, grid) = (Some(Box::new(levels)), Some(Box::new(grid)));
         let (plans, page_bytes) = (Arc::default(), None);
@@ -331,7 +331,7 @@ impl Topology {
     }
 }
 
-impl Shape {
+impl RankCounts {
     fn flat(size: u32, is_oversubscribed: bool) -> Self {
         let ranks = u64::from(size.max(1));
         Self {
@@ -409,7 +409,7 @@ impl Levels {
         Self { ranks, places, node_of, site_of, node_starts, site_starts }
     }
 
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> RankCounts {
         let widths = |starts: &[u32]| -> Vec<u64> {
             starts.windows(2).map(|pair| u64::from(pair[1] - pair[0])).collect()
         };
@@ -420,7 +420,7 @@ impl Levels {
         let [node_runs, node_tells] = runs(of_nodes.len(), &self.node_of).map(|all| most(&all));
         let of_ranks: Vec<u32> = self.node_of.iter().map(|&node| self.site_of_node(node)).collect();
         let [site_runs, _] = runs(self.sites() as usize, &of_ranks).map(|all| most(&all));
-        Shape {
+        RankCounts {
             ranks: self.ranks.len() as u64,
             nodes: of_nodes.len() as u64,
             sites: u64::from(self.sites()),

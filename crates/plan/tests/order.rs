@@ -77,13 +77,13 @@ impl CostCase {
 
 /// A call, the same one whether it works in place or not.
 #[derive(Clone, Copy, Debug)]
-struct Call {
+struct OrderedCall {
     operation: Operation,
     root: u32,
     operands: Operands,
 }
 
-impl Call {
+impl OrderedCall {
     fn new(random: &mut Random, size: u32) -> Self {
         let len = [0, 1, 1 + random.below(9), random.below(150)][random.below(4) as usize];
         let element = [4, 16, 1 << 10, 1 << 14][random.below(4) as usize];
@@ -151,7 +151,7 @@ impl Call {
 fn the_order_depends_on_the_call_and_the_placement_only() {
     for seed in seeds(1000) {
         let mut case = CostCase::new(seed);
-        let mut call = Call::new(&mut case.random, case.locations.len() as u32);
+        let mut call = OrderedCall::new(&mut case.random, case.locations.len() as u32);
         let first = call.run(&case.topology());
         if call.operation == Operation::Allreduce {
             assert!(first.iter().all(|output| *output == first[0]), "CANELE_SEED={seed}: {call:?}");

@@ -20,7 +20,7 @@ use wire::{Capabilities, PeerId, RemoteRegion};
 
 #[test]
 fn threads_that_wait_share_a_long_message_and_copy_each_byte_once() {
-    let stage = Stage::new();
+    let stage = CopyStage::new();
     stage.shown.meets.store(true, Ordering::SeqCst);
     let is_shared = || stage.shown.most.load(Ordering::SeqCst) >= 2;
     let begun = Instant::now();
@@ -45,7 +45,7 @@ fn threads_that_wait_share_a_long_message_and_copy_each_byte_once() {
 
 #[test]
 fn others_exchange_messages_while_one_copies() {
-    let stage = Stage::new();
+    let stage = CopyStage::new();
     stage.shown.permit(0);
     let (long, into) = stage.receive(LONG, BYTES);
     let copied = stage.wait_for(long);
@@ -69,7 +69,7 @@ fn others_exchange_messages_while_one_copies() {
 
 #[test]
 fn what_the_system_refuses_is_sent_instead() {
-    let stage = Stage::new();
+    let stage = CopyStage::new();
     *stage.shown.refused.lock().unwrap() = Some(BYTES as u64 / 2);
     for _ in 0..2 {
         let (long, into) = stage.receive(LONG, BYTES);
@@ -84,7 +84,7 @@ fn what_the_system_refuses_is_sent_instead() {
 
 #[test]
 fn a_receive_whose_peer_is_gone_ends_when_nobody_writes_to_its_memory() {
-    let stage = Stage::new();
+    let stage = CopyStage::new();
     stage.shown.permit(0);
     let (long, _) = stage.receive(LONG, BYTES);
     let copied = stage.wait_for(long);
@@ -104,7 +104,7 @@ fn a_receive_whose_peer_is_gone_ends_when_nobody_writes_to_its_memory() {
 
 #[test]
 fn a_wait_that_is_over_leaves_the_rest_to_the_thread_that_stands_by() {
-    let stage = Stage::new();
+    let stage = CopyStage::new();
     stage.shown.permit(0);
     let (long, into) = stage.receive(LONG, BYTES);
     let (short, _) = stage.receive(SHORT, 8);
@@ -134,7 +134,7 @@ fn is_quiet() -> bool {
 }
 
 /// Two processes, of which one fetches what the other sends.
-struct Stage {
+struct CopyStage {
     /// Threads of other tests would want the cores.
     _alone: MutexGuard<'static, ()>,
     network: SimNetwork,
@@ -143,7 +143,7 @@ struct Stage {
     shown: Arc<Shown>,
 }
 
-impl Stage {
+impl CopyStage {
     fn new() -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,7 +154,7 @@ impl Stage {
         let shown = Arc::new(Shown::default());
         let rail = Watched { rail: network.rail(RECEIVER), shown: Arc::clone(&shown) };
         let rails: Vec<Box<dyn Rail>> = vec![Box::new(rail)];
-        let worker = Worker::new(Engine::new(Config::new(2)), RECEIVER, 2, rails, Box::new(Ranks));
+        let worker = Worker::new(Engine::new(Config::new(2)), RECEIVER, 2, rails, Box::new(RankDirectory));
         let receiver = Progress::new(worker, Policy::for_node(1, 4)).expect("descriptors");
         let sender = process(&network, SENDER.0);
         Self { _alone: alone, network, sender, receiver, shown }
@@ -316,9 +316,9 @@ impl Rail for Watched {
 }
 
 /// On the simulated rail a rank is its own address.
-struct Ranks;
+struct RankDirectory;
 
-impl Directory for Ranks {
+impl Directory for RankDirectory {
     fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
     }

@@ -19,13 +19,13 @@ use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId, RailId};
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/distance.txt");
 
 /// A rank, and the end of the link that it has.
-struct End {
+struct Endpoint {
     engine: Engine,
     rail: SimRail,
     frame: Frame,
 }
 
-impl End {
+impl Endpoint {
     fn peer(&self) -> PeerId {
         PeerId(1 - u32::from_le_bytes(self.rail.address().try_into().expect("a rank")))
     }
@@ -98,15 +98,15 @@ impl End {
 }
 
 /// Two ranks, and a link between them.
-struct Pair {
+struct RankPair {
     network: SimNetwork,
     path: SimPath,
-    ends: [End; 2],
+    ends: [Endpoint; 2],
     /// What the second rank has sent, and may still wait for.
     answer: Option<OpId>,
 }
 
-impl Pair {
+impl RankPair {
     fn new(round_trip: Duration, bits_per_s: u64, budget_bytes: usize) -> Self {
         Self::with(round_trip, bits_per_s, budget_bytes, CAPABILITIES)
     }
@@ -130,7 +130,7 @@ impl Pair {
         };
         let network = SimNetwork::new(1);
         network.set_usual_path(path.clone());
-        let end = |rank| End {
+        let end = |rank| Endpoint {
             engine: Engine::new(Config { budget_bytes, ..Config::new(2) }),
             rail: network.rail(PeerId(rank)),
             frame: Frame::default(),
@@ -210,7 +210,7 @@ impl Memory {
 }
 
 /// Exchanges of one size: the first, and the longest of those after it, over the limit.
-fn pingpong(pair: &mut Pair, memory: &Memory, bytes: usize) -> [f64; 2] {
+fn pingpong(pair: &mut RankPair, memory: &Memory, bytes: usize) -> [f64; 2] {
     let (data, into) = memory.of(bytes);
     let limit = pair.limit(bytes).as_secs_f64();
     let times = [(); EXCHANGES].map(|()| pair.exchange(&data, &into).as_secs_f64() / limit);
@@ -218,7 +218,7 @@ fn pingpong(pair: &mut Pair, memory: &Memory, bytes: usize) -> [f64; 2] {
 }
 
 /// Messages to and fro on a link that has carried nothing, over the limit.
-fn row(pair: &mut Pair, memory: &Memory) -> f64 {
+fn row(pair: &mut RankPair, memory: &Memory) -> f64 {
     let (data, into) = memory.of(ROW_BYTES);
     let took: Duration = (0..ROW).map(|_| pair.exchange(&data, &into)).sum();
     took.as_secs_f64() / (f64::from(ROW) * pair.limit(ROW_BYTES).as_secs_f64())
@@ -226,7 +226,7 @@ fn row(pair: &mut Pair, memory: &Memory) -> f64 {
 
 /// Messages that are sent at once and waited for, until the last has come, over the limit; the link has
 /// carried something.
-fn flood(pair: &mut Pair, memory: &Memory) -> f64 {
+fn flood(pair: &mut RankPair, memory: &Memory) -> f64 {
     let (data, [into, _]) = memory.of(ROW_BYTES);
     let begin = pair.network.now();
     let mut receives: Vec<_> = (0..FLOOD).map(|_| Some(pair.ends[1].receive(&into))).collect();
@@ -260,7 +260,7 @@ fn table() -> String {
     for rate in RATES {
         for round_trip_us in ROUND_TRIPS_US {
             let link = format!("{:>6} ms {:>6} Mb/s", round_trip_us as f64 / 1e3, rate / 1_000_000);
-            let new = || Pair::new(Duration::from_micros(round_trip_us), rate, BUDGET_BYTES);
+            let new = || RankPair::new(Duration::from_micros(round_trip_us), rate, BUDGET_BYTES);
             let mut pair = new();
             for bytes in SIZES {
                 let [first, later] = pingpong(&mut pair, &memory, bytes);
@@ -284,7 +284,7 @@ fn table() -> String {
     );
     let rate = RATES[2];
     for round_trip_us in ROUND_TRIPS_US {
-        let mut pair = Pair::new(Duration::from_micros(round_trip_us), rate, 1 << 30);
+        let mut pair = RankPair::new(Duration::from_micros(round_trip_us), rate, 1 << 30);
         let link = format!("{:>6} ms {:>6} Mb/s", round_trip_us as f64 / 1e3, rate / 1_000_000);
         let [first, later] = pingpong(&mut pair, &memory, LONGEST);
         let _ = writeln!(text, "{link}: {LONGEST:>9} {first:>8.3} {later:>8.3}");
@@ -302,7 +302,7 @@ fn thresholds(text: &mut String, memory: &Memory) {
     let (round_trip, rate) = (Duration::from_micros(ROUND_TRIPS_US[1]), RATES[1]);
     text.push_str("# 11.6 ms, 1000 Mb/s, a message that finds its receive: fixed eager threshold: bytes, times the limit\n");
     let mut write = |name: &str, bytes: usize, capabilities| {
-        let mut pair = Pair::with(round_trip, rate, BUDGET_BYTES, capabilities);
+        let mut pair = RankPair::with(round_trip, rate, BUDGET_BYTES, capabilities);
         // The link is opened by something else.
         pingpong(&mut pair, memory, 1);
         let [_, later] = pingpong(&mut pair, memory, bytes);

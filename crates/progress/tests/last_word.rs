@@ -59,13 +59,13 @@ fn turns(network: &SimNetwork, mut act: impl FnMut(usize)) {
 
 fn worker(network: &SimNetwork, rank: PeerId) -> Worker {
     let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(rank))];
-    Worker::new(Engine::new(Config::new(2)), rank, 2, rails, Box::new(Ranks))
+    Worker::new(Engine::new(Config::new(2)), rank, 2, rails, Box::new(RankDirectory))
 }
 
 /// On the simulated rail a rank is its own address.
-struct Ranks;
+struct RankDirectory;
 
-impl Directory for Ranks {
+impl Directory for RankDirectory {
     fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
     }

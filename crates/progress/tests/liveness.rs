@@ -16,7 +16,7 @@ use wire::PeerId;
 fn whoever_waits_finds_out_that_a_peer_it_never_spoke_to_is_gone() {
     let ways = [(SOON, receive as fn(&Progress, u64) -> Outcome), (0, receive), (0, probe)];
     at_once(ways, |(context, wait)| {
-        let job = Job::new();
+        let job = TestJob::new();
         job.end_peer();
         assert_eq!(job.run(|waiter| wait(waiter, context)), Outcome::PeerFailed);
         assert_eq!(job.probed(), 0, "it is not called");
@@ -26,7 +26,7 @@ fn whoever_waits_finds_out_that_a_peer_it_never_spoke_to_is_gone() {
 #[test]
 fn so_does_who_only_tests() {
     at_once([test_receive as fn(&Progress) -> Outcome, test_probe], |tests| {
-        let job = Job::new();
+        let job = TestJob::new();
         job.end_peer();
         assert_eq!(job.run(tests), Outcome::PeerFailed);
     });
@@ -34,7 +34,7 @@ fn so_does_who_only_tests() {
 
 #[test]
 fn so_do_threads_that_wait_for_one_another_to_poll() {
-    let job = Job::new();
+    let job = TestJob::new();
     job.end_peer();
     let ends = job.run(|waiter| {
         thread::scope(|scope| {
@@ -48,7 +48,7 @@ fn so_do_threads_that_wait_for_one_another_to_poll() {
 
 #[test]
 fn one_that_can_call_and_cannot_be_called_is_waited_for() {
-    let job = Job::new();
+    let job = TestJob::new();
     job.wall_off_peer();
     let receives: Vec<_> = (0..3).map(|_| submit(&job.waiter, SOON)).collect();
     job.run(|waiter| {
@@ -63,7 +63,7 @@ fn one_that_can_call_and_cannot_be_called_is_waited_for() {
 
 #[test]
 fn one_that_cannot_be_called_is_found_out_when_it_ends() {
-    let job = Job::new();
+    let job = TestJob::new();
     job.wall_off_peer();
     let receive = submit(&job.waiter, SOON);
     let ended = job.run(|waiter| {
@@ -76,7 +76,7 @@ fn one_that_cannot_be_called_is_found_out_when_it_ends() {
 
 #[test]
 fn what_is_to_be_sent_where_no_way_leads_fails_as_ever() {
-    let job = Job::new();
+    let job = TestJob::new();
     job.wall_off_peer();
     let receive = submit(&job.waiter, SOON);
     let ends = job.run(|waiter| {
@@ -94,7 +94,7 @@ fn what_is_to_be_sent_where_no_way_leads_fails_as_ever() {
 
 #[test]
 fn one_that_lives_is_waited_for_however_many_receives_there_are() {
-    let job = Job::new();
+    let job = TestJob::new();
     let receives: Vec<_> = (0..1000).map(|_| submit(&job.waiter, 0)).collect();
     job.run(|waiter| {
         job.await_call(waiter, &receives);
@@ -170,7 +170,7 @@ fn selector(context: u64) -> Selector {
 }
 
 /// Two processes, of which one waits for the other.
-struct Job {
+struct TestJob {
     network: SimNetwork,
     waiter: Arc<Progress>,
     peer: Arc<Progress>,
@@ -178,14 +178,14 @@ struct Job {
     has_ended: Arc<AtomicBool>,
 }
 
-impl Job {
+impl TestJob {
     fn new() -> Self {
         let network = SimNetwork::new(0);
         let (probed, has_ended) = (Arc::<AtomicU32>::default(), Arc::<AtomicBool>::default());
         let [waiter, peer] = [ME, PEER].map(|rank| {
             let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(rank))];
             let (probed, has_ended) = (Arc::clone(&probed), Arc::clone(&has_ended));
-            let directory = Box::new(Ranks { probed, has_ended });
+            let directory = Box::new(RankDirectory { probed, has_ended });
             let worker = Worker::new(Engine::new(Config::new(2)), rank, 2, rails, directory);
             Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors")
         });
@@ -253,12 +253,12 @@ impl Job {
 }
 
 /// On the simulated rail a rank is its own address.
-struct Ranks {
+struct RankDirectory {
     probed: Arc<AtomicU32>,
     has_ended: Arc<AtomicBool>,
 }
 
-impl Directory for Ranks {
+impl Directory for RankDirectory {
     fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         self.probed.fetch_add(u32::from(peer == PEER), Ordering::Relaxed);
         Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])

@@ -11,7 +11,7 @@ fn all_that_live_hear_whoever_else_is_dead() {
     for seed in testing::seeds(300) {
         let mut random = Random(seed);
         let size = 2 + random.below(16);
-        let mut job = Job::new(seed, size);
+        let mut job = TestJob::new(seed, size);
         let knows = random.below(size);
         let dead: Vec<_> =
             (0..size).filter(|rank| *rank != knows && random.below(3) == 0).collect();
@@ -40,7 +40,7 @@ fn messages_of_a_closed_context_end_and_others_arrive() {
     for (bytes, is_posted) in
         [(0, false), (8, false), (50_000, false), (2 << 20, false), (2 << 20, true)]
     {
-        let mut job = Job::new(bytes as u64, 2);
+        let mut job = TestJob::new(bytes as u64, 2);
         let matched = is_posted.then(|| job.receive_from(1, 0, CONTEXT, bytes));
         let sends: Vec<_> = [SendMode::Standard, SendMode::Synchronous]
             .map(|mode| job.send(0, 1, CONTEXT, bytes, mode))
@@ -68,8 +68,8 @@ fn messages_of_a_closed_context_end_and_others_arrive() {
 
 #[test]
 fn who_leaves_need_not_wait_for_a_way_to_who_is_only_to_be_told() {
-    let mut job = Job::new(0, 4);
-    let all_is_out = |job: &Job| {
+    let mut job = TestJob::new(0, 4);
+    let all_is_out = |job: &TestJob| {
         let worker = &job.cores[0];
         (worker.is_quiet(), worker.is_quiet_but_for_closed())
     };
@@ -92,11 +92,11 @@ fn who_leaves_need_not_wait_for_a_way_to_who_is_only_to_be_told() {
 
 #[test]
 fn members_that_are_not_known_yet_are_told_when_they_are() {
-    let mut job = Job::new(0, 8);
+    let mut job = TestJob::new(0, 8);
     let other = CONTEXT + 4;
     job.cores[3].close_context(other, PeerId(1));
     job.run();
-    let knowing = |job: &Job| {
+    let knowing = |job: &TestJob| {
         job.cores.iter().filter(|worker| worker.engine.revoked_by(other).is_some()).count()
     };
     assert_eq!(knowing(&job), 1);
@@ -107,13 +107,13 @@ fn members_that_are_not_known_yet_are_told_when_they_are() {
 }
 
 /// The processes of a job, in virtual time.
-struct Job {
+struct TestJob {
     network: SimNetwork,
     cores: Vec<Worker>,
     dead: Vec<usize>,
 }
 
-impl Job {
+impl TestJob {
     fn new(seed: u64, size: usize) -> Self {
         let network = SimNetwork::new(seed);
         let worker = |rank| {

@@ -68,7 +68,7 @@ fn process(policy: Policy) -> Arc<Progress> {
 
 fn worker() -> Worker {
     let rail = LoopbackRail::new(HERE).expect("an event");
-    Worker::new(Engine::new(Config::new(1)), HERE, 1, vec![Box::new(rail)], Box::new(Own))
+    Worker::new(Engine::new(Config::new(1)), HERE, 1, vec![Box::new(rail)], Box::new(OwnRank))
 }
 
 fn receive(vci: &Progress) -> OpId {
@@ -81,9 +81,9 @@ fn send(vci: &Progress) {
     vci.begin_send(HERE, envelope, &bytes, SendMode::Standard, NOTE);
 }
 
-struct Own;
+struct OwnRank;
 
-impl Directory for Own {
+impl Directory for OwnRank {
     fn addresses(&mut self, _: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("self".into(), HERE.0.to_le_bytes().to_vec())])
     }

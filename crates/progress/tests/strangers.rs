@@ -14,7 +14,7 @@ use wire::PeerId;
 
 #[test]
 fn each_reason_is_told_once_and_the_rest_counted() {
-    let process = Process::start();
+    let process = HostileProcess::start();
     // Few at a time: of many the kernel keeps some waiting, and a contention is another reason.
     for _ in 0..SCANS / AT_ONCE {
         let connect = |_| TcpStream::connect(("127.0.0.1", process.port)).expect("the port");
@@ -49,7 +49,7 @@ fn each_reason_is_told_once_and_the_rest_counted() {
 /// Over TCP the job's number gives it away, over UDP the key.
 #[test]
 fn the_key_of_a_job_that_has_ended_is_refused_and_told_of_once() {
-    let process = Process::start();
+    let process = HostileProcess::start();
     let ended = (JOB - 1, [2; 32]);
     for rank in 1..4 {
         let rails: [Box<dyn Rail>; 2] = [tcp(rank, ended), quic(rank, ended)];
@@ -74,7 +74,7 @@ fn the_key_of_a_job_that_has_ended_is_refused_and_told_of_once() {
 }
 
 /// A process of a job, which listens over TCP and UDP.
-struct Process {
+struct HostileProcess {
     child: Child,
     /// What it still says goes nowhere, but has to go.
     _said: Lines<BufReader<ChildStdout>>,
@@ -82,7 +82,7 @@ struct Process {
     addresses: Vec<Vec<u8>>,
 }
 
-impl Process {
+impl HostileProcess {
     fn start() -> Self {
         let program = std::env::current_exe().expect("this program");
         let mut child = Command::new(program)

@@ -98,7 +98,7 @@ fn beside<T: Send>(process: &Arc<Progress>, act: impl FnOnce(&Progress) -> T + S
 fn process() -> Arc<Progress> {
     let rail = LoopbackRail::new(HERE).expect("an event");
     let worker =
-        Worker::new(Engine::new(Config::new(2)), HERE, 2, vec![Box::new(rail)], Box::new(Own));
+        Worker::new(Engine::new(Config::new(2)), HERE, 2, vec![Box::new(rail)], Box::new(OwnRank));
     Progress::new(worker, Policy::for_node(1, 2)).expect("descriptors")
 }
 
@@ -131,9 +131,9 @@ fn envelope(number: usize) -> Envelope {
     Envelope { context: 0, source: 0, tag: number as i32, is_urgent: false }
 }
 
-struct Own;
+struct OwnRank;
 
-impl Directory for Own {
+impl Directory for OwnRank {
     fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         match peer {
             HERE => Ok(vec![("self".into(), HERE.0.to_le_bytes().to_vec())]),

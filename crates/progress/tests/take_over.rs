@@ -20,13 +20,13 @@ use wire::{Capabilities, Cost, Frame, PeerId, RailId};
 fn the_rail_that_leads_there_takes_over() {
     for seed in testing::seeds(12) {
         println!("seed {seed}");
-        let mut job = Job::new(seed, PATIENCE);
+        let mut job = TestJob::new(seed, PATIENCE);
         job.exchange();
         let mut leading = job.agreed().expect("a link has opened");
         for _ in 0..ROUNDS {
             let is_plain_cut = job.random.below(3) == 0;
             for at in (0..2).filter(|at| is_plain_cut || *at == leading) {
-                let kind = [Kind::Swallows, Kind::Refuses][job.random.below(2)];
+                let kind = [RoleKind::Swallows, RoleKind::Refuses][job.random.below(2)];
                 job.walls[at].set(kind);
             }
             (0..2).filter(|at| !is_plain_cut && *at != leading).for_each(|at| job.fall(at));
@@ -50,11 +50,11 @@ fn the_rail_that_leads_there_takes_over() {
 fn the_preferred_rail_leads_again_when_it_can() {
     for seed in testing::seeds(12) {
         println!("seed {seed}");
-        let mut job = Job::new(seed, PATIENCE);
+        let mut job = TestJob::new(seed, PATIENCE);
         job.exchange();
         for _ in 0..RETURNS {
             job.run(|job| job.agreed() == Some(0));
-            let kind = [Kind::Swallows, Kind::Refuses][job.random.below(2)];
+            let kind = [RoleKind::Swallows, RoleKind::Refuses][job.random.below(2)];
             job.walls[0].set(kind);
             job.begin();
             job.run(|job| job.agreed() == Some(1));
@@ -74,14 +74,14 @@ fn the_preferred_rail_leads_again_when_it_can() {
 
 #[test]
 fn a_link_that_passes_another_opens_when_that_carries_what_is_long() {
-    let mut job = Job::new(7, PATIENCE);
-    job.walls[0].set(Kind::Refuses);
-    let exchange = |job: &mut Job, bytes: usize| {
+    let mut job = TestJob::new(7, PATIENCE);
+    job.walls[0].set(RoleKind::Refuses);
+    let exchange = |job: &mut TestJob, bytes: usize| {
         let mut exchange = Exchange::of(&mut job.cores, (job.number, 0), (0, bytes));
         job.run(|job| exchange.has_ended(&mut job.cores));
         exchange.check();
     };
-    let asked = |job: &Job| job.passing.load(Ordering::Relaxed);
+    let asked = |job: &TestJob| job.passing.load(Ordering::Relaxed);
     for _ in 0..3 {
         exchange(&mut job, 8);
     }
@@ -97,9 +97,9 @@ fn a_link_that_passes_another_opens_when_that_carries_what_is_long() {
 #[test]
 fn who_is_refused_everywhere_is_waited_for_as_long_as_who_is_not_answered() {
     let seed = 5;
-    let mut job = Job::new(seed, Duration::from_millis(200));
+    let mut job = TestJob::new(seed, Duration::from_millis(200));
     job.exchange();
-    job.walls.iter().for_each(|wall| wall.set(Kind::Refuses));
+    job.walls.iter().for_each(|wall| wall.set(RoleKind::Refuses));
     let data = Region::owned(8);
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
     let send = job.cores[0].engine.submit_send(PeerId(1), envelope, &data, SendMode::Synchronous);
@@ -118,10 +118,10 @@ fn who_is_refused_everywhere_is_waited_for_as_long_as_who_is_not_answered() {
 
 #[test]
 fn a_process_that_has_ended_is_not_waited_for() {
-    let mut job = Job::new(6, PATIENCE);
+    let mut job = TestJob::new(6, PATIENCE);
     job.exchange();
-    job.walls[0].set(Kind::Swallows);
-    job.walls[1].set(Kind::Refuses);
+    job.walls[0].set(RoleKind::Swallows);
+    job.walls[1].set(RoleKind::Refuses);
     job.has_ended.store(true, Ordering::Relaxed);
     let mut told = [0, 1].map(|_| Vec::new());
     job.run(|job| {
@@ -136,7 +136,7 @@ fn a_process_that_has_ended_is_not_waited_for() {
 }
 
 /// Two processes of a job, what is between them, and what they have begun.
-struct Job {
+struct TestJob {
     cores: [Worker; 2],
     networks: [SimNetwork; 3],
     walls: [Arc<Wall>; 2],
@@ -150,7 +150,7 @@ struct Job {
     limit: Instant,
 }
 
-impl Job {
+impl TestJob {
     fn new(seed: u64, patience: Duration) -> Self {
         let networks = [0, 1, 2].map(|number| SimNetwork::new(3 * seed + number));
         let passing = Arc::<AtomicUsize>::default();
@@ -199,7 +199,7 @@ impl Job {
 
     /// A wall falls.
     fn fall(&mut self, at: usize) {
-        self.walls[at].set(Kind::Passes);
+        self.walls[at].set(RoleKind::Passes);
     }
 
     /// Begins to exchange some messages of any length.
@@ -244,14 +244,14 @@ impl Job {
 /// What is between the two on a rail.
 #[derive(Default)]
 struct Wall {
-    kind: Mutex<Kind>,
+    kind: Mutex<RoleKind>,
     /// Links that were asked for, and refused.
     refused: AtomicUsize,
 }
 
 /// What it does to what comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Kind {
+enum RoleKind {
     #[default]
     Passes,
     /// Without a word.
@@ -260,7 +260,7 @@ enum Kind {
 }
 
 impl Wall {
-    fn set(&self, kind: Kind) {
+    fn set(&self, kind: RoleKind) {
         *self.kind.lock().unwrap() = kind;
     }
 }
@@ -284,17 +284,17 @@ struct Walled {
 }
 
 impl Walled {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> RoleKind {
         *self.wall.kind.lock().unwrap()
     }
 
     fn is_walled(&self) -> bool {
-        self.kind() != Kind::Passes
+        self.kind() != RoleKind::Passes
     }
 
     /// What is asked for behind a wall that refuses is refused, in its time.
     fn refuse(&mut self) -> Option<Fault> {
-        if self.kind() == Kind::Swallows || !self.is_asked {
+        if self.kind() == RoleKind::Swallows || !self.is_asked {
             return None;
         }
         let random = &mut self.random;

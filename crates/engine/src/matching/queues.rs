@@ -18,11 +18,11 @@ pub(super) struct Queues {
     shift: u32,
     /// Number of queues.
     count: usize,
-    links: Blocks<Link>,
+    links: Blocks<ListLink>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct ListLink {
     next: u32,
     /// `NONE` in a queue's first entry.
     previous: u32,
@@ -58,7 +58,7 @@ impl Queues {
         if let Some(first) = self.first(key, &key_of) {
             let previous = std::mem::replace(&mut self.links[first].last, slot);
             self.links[previous].next = slot;
-            self.links[slot] = Link { previous, ..Link::default() };
+            self.links[slot] = ListLink { previous, ..ListLink::default() };
             return;
         }
         if self.count == self.buckets.len() {
@@ -67,13 +67,13 @@ impl Queues {
         self.count += 1;
         let bucket = self.bucket(key);
         let chain = std::mem::replace(&mut self.buckets[bucket], slot);
-        self.links[slot] = Link { chain, last: slot, ..Link::default() };
+        self.links[slot] = ListLink { chain, last: slot, ..ListLink::default() };
     }
 
     /// Removes a slot from its queue.
     #[inline]
     pub fn remove(&mut self, slot: u32, key_of: impl Fn(u32) -> Key) {
-        let Link { next, previous, .. } = self.links[slot];
+        let ListLink { next, previous, .. } = self.links[slot];
         if previous == NONE {
             return self.remove_first(slot, key_of(slot));
         }
@@ -88,7 +88,7 @@ impl Queues {
     /// Removes the first entry of a queue.
     #[inline]
     pub fn remove_first(&mut self, slot: u32, key: Key) {
-        let Link { next, chain, last, .. } = self.links[slot];
+        let ListLink { next, chain, last, .. } = self.links[slot];
         let heir = if next == NONE {
             self.count -= 1;
             chain
@@ -128,7 +128,7 @@ impl Queues {
     }
 }
 
-impl Default for Link {
+impl Default for ListLink {
     #[inline]
     fn default() -> Self {
         Self { next: NONE, previous: NONE, chain: NONE, last: NONE }

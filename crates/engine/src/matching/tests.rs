@@ -44,7 +44,7 @@ fn is_rts(header: &Header) -> bool {
 }
 
 /// A random program that asks matching and the lists the same.
-struct Pair {
+struct PostedPair {
     matching: Matching,
     lists: Lists,
     matched: Matched,
@@ -57,7 +57,7 @@ struct Pair {
     kinds: [usize; 4],
 }
 
-impl Pair {
+impl PostedPair {
     fn new(random: &mut Random) -> Self {
         Self {
             matching: Matching::new(),
@@ -210,7 +210,7 @@ fn named(message: &Unexpected) -> (PeerId, Header) {
 fn matching_equals_lists() {
     for_seeds(400, |seed| {
         let mut random = Random::new(seed);
-        let mut pair = Pair::new(&mut random);
+        let mut pair = PostedPair::new(&mut random);
         for _ in 0..random.below(1500) {
             pair.act(&mut random);
             if random.one_in(300) {

@@ -5,11 +5,11 @@ use std::collections::BinaryHeap;
 
 /// Queue of events; events of one instant come in the order of their random lots.
 pub struct Agenda<E> {
-    entries: BinaryHeap<Reverse<Entry<E>>>,
+    entries: BinaryHeap<Reverse<Scheduled<E>>>,
     added: u64,
 }
 
-struct Entry<E> {
+struct Scheduled<E> {
     at_ns: u64,
     lot: u64,
     number: u64,
@@ -24,31 +24,31 @@ impl<E> Agenda<E> {
     pub fn add(&mut self, at_ns: u64, lot: u64, event: E) {
         self.added += 1;
         assert!(self.added < EVENTS_MAX, "the network does not come to rest");
-        self.entries.push(Reverse(Entry { at_ns, lot, number: self.added, event }));
+        self.entries.push(Reverse(Scheduled { at_ns, lot, number: self.added, event }));
     }
 
     /// Next event and its time in nanoseconds.
     pub fn next(&mut self) -> Option<(u64, E)> {
-        let Reverse(Entry { at_ns, event, .. }) = self.entries.pop()?;
+        let Reverse(Scheduled { at_ns, event, .. }) = self.entries.pop()?;
         Some((at_ns, event))
     }
 }
 
-impl<E> PartialEq for Entry<E> {
+impl<E> PartialEq for Scheduled<E> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl<E> Eq for Entry<E> {}
+impl<E> Eq for Scheduled<E> {}
 
-impl<E> PartialOrd for Entry<E> {
+impl<E> PartialOrd for Scheduled<E> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> Ord for Entry<E> {
+impl<E> Ord for Scheduled<E> {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at_ns, self.lot, self.number).cmp(&(other.at_ns, other.lot, other.number))
     }

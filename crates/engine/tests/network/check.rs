@@ -5,9 +5,9 @@ use memory::{Region, Span};
 use wire::PeerId;
 
 use super::content::{fill, is_filled};
-use super::{Kind, Network, Send, Sent, Tracked};
+use super::{Kind, Send, Sent, SimulatedNetwork, Tracked};
 
-impl Network {
+impl SimulatedNetwork {
     pub(super) fn check(&mut self, rank: usize, index: usize) {
         let Tracked { region, kind, end, .. } = &self.processes[rank].ops[index];
         let (region, end) = (region.clone(), end.expect("only completed operations are checked"));

@@ -8,7 +8,7 @@ use wire::packet::{self, Packet};
 use wire::{Capabilities, Frame, FrameToken, HostCost, PeerId, RailId, RemoteRegion};
 
 use super::check::overlaps;
-use super::{Event, Network, Process, Sent, Shape, Tamper, peer_id};
+use super::{Event, Sent, Shape, SimulatedNetwork, SimulatedProcess, Tamper, peer_id};
 
 /// One direction between two processes, with its links.
 pub struct Direction {
@@ -73,7 +73,7 @@ pub enum Cargo {
     Held(Frame),
 }
 
-impl Network {
+impl SimulatedNetwork {
     /// Cuts all links between two processes: frames in flight are lost, and each process notices
     /// after a delay of its own.
     pub fn cut(&mut self, a: usize, b: usize) {
@@ -98,7 +98,7 @@ impl Network {
         }
     }
 
-    /// Cuts an open link like [`Network::cut_link`], or one direction first, and mends it after a
+    /// Cuts an open link like [`SimulatedNetwork::cut_link`], or one direction first, and mends it after a
     /// while. Both processes check the clock until then.
     pub fn cut_for(&mut self, (a, b): (usize, usize), link: usize, for_ns: u64) {
         let ends = [(a, b), (b, a)];
@@ -409,7 +409,7 @@ impl Network {
 
     /// Polls a frame, and charges the time of compression.
     fn poll_frame(&mut self, rank: usize, to: PeerId, rail: RailId, frame: &mut Frame) -> bool {
-        let Process { engine, busy_ns, refusals, .. } = &mut self.processes[rank];
+        let SimulatedProcess { engine, busy_ns, refusals, .. } = &mut self.processes[rank];
         let read = |engine: &Engine| {
             let Counters { uncompressed_bytes, incompressible_bytes, .. } = engine.counters();
             uncompressed_bytes + incompressible_bytes

@@ -3,7 +3,7 @@
 use engine::{SendMode, strategy};
 use wire::Capabilities;
 
-use super::{LONG_ROUND_TRIP, NEAR, Network, Random, SLOW, Send, Shape};
+use super::{LONG_ROUND_TRIP, NEAR, Random, SLOW, Send, Shape, SimulatedNetwork};
 
 /// Frames of every kind, from working engines.
 pub fn corpus() -> Vec<Vec<u8>> {
@@ -17,7 +17,7 @@ pub fn corpus() -> Vec<Vec<u8>> {
         (SLOW, "compress"),
     ] {
         let strategy = || strategy::named(strategy).expect("a known name");
-        let mut network = Network::with_strategy(1, 2, shape, &strategy);
+        let mut network = SimulatedNetwork::with_strategy(1, 2, shape, &strategy);
         network.record = Some(Vec::new());
         for tag in 0..40 {
             let bytes = [0, 8, 300, 1500, 5000][tag as usize % 5];

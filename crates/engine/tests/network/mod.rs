@@ -1,6 +1,6 @@
 //! Engines over simulated links, in virtual time.
 //!
-//! A [`Network`] owns the engines of a job and moves their frames over links of a given [`Shape`].
+//! A [`SimulatedNetwork`] owns the engines of a job and moves their frames over links of a given [`Shape`].
 //! Its seed decides all random events: how soon a process looks at its engine, and which of two
 //! links a frame takes. It also decides whether a rail copies or holds a frame, and when the rail
 //! has no room. Time is counted, never waited for.
@@ -80,7 +80,7 @@ pub struct Receive {
 /// Replaces a frame in flight by the frames that are delivered.
 pub type Tamper = Box<dyn FnMut(&mut Random, Vec<u8>) -> Vec<Vec<u8>>>;
 
-pub struct Network {
+pub struct SimulatedNetwork {
     pub random: Random,
     pub now_ns: u64,
     /// Errors that engines reported: (reporter, peer, error).
@@ -100,7 +100,7 @@ pub struct Network {
     pub late_links: u64,
     /// Every frame delivered, if recording is on.
     pub record: Option<Vec<Vec<u8>>>,
-    processes: Vec<Process>,
+    processes: Vec<SimulatedProcess>,
     shapes: BTreeMap<(usize, usize), Shape>,
     default_shape: Shape,
     budget_bytes: usize,
@@ -125,7 +125,7 @@ pub struct Network {
     agenda: Agenda<Event>,
 }
 
-struct Process {
+struct SimulatedProcess {
     engine: Engine,
     reference: Reference,
     ops: Vec<Tracked>,
@@ -210,14 +210,14 @@ enum Event {
     Tick(usize),
 }
 
-impl Network {
+impl SimulatedNetwork {
     /// Processes with a strategy drawn by the seed.
     pub fn new(seed: u64, size: usize, shape: Shape) -> Self {
         let name = strategy::NAMES[seed as usize % strategy::NAMES.len()];
         Self::with_strategy(seed, size, shape, &|| strategy::named(name).expect("a known name"))
     }
 
-    /// Creates a network like [`Network::new`], with a budget for unmatched messages at each
+    /// Creates a network like [`SimulatedNetwork::new`], with a budget for unmatched messages at each
     /// process.
     pub fn with_budget(seed: u64, size: usize, shape: Shape, budget_bytes: usize) -> Self {
         let name = strategy::NAMES[seed as usize % strategy::NAMES.len()];
@@ -244,7 +244,7 @@ impl Network {
 
     fn with_config(seed: u64, shape: Shape, config: &dyn Fn() -> Config) -> Self {
         let Config { size, budget_bytes, .. } = config();
-        let process = |_| Process {
+        let process = |_| SimulatedProcess {
             engine: Engine::new(config()),
             reference: Reference::default(),
             ops: Vec::new(),
@@ -493,7 +493,9 @@ impl Network {
     /// Runs until no event is left.
     pub fn run(&mut self) {
         while self.step() {}
-        for (rank, Process { engine, ops, posted, .. }) in self.processes.iter().enumerate() {
+        for (rank, SimulatedProcess { engine, ops, posted, .. }) in
+            self.processes.iter().enumerate()
+        {
             let is_complete = |index: usize| ops[index].op.is_some_and(|op| engine.is_complete(op));
             let forged = posted.iter().find(|&&index| is_complete(index));
             assert_eq!(forged, None, "rank {rank} received what the model matched with nothing");
@@ -636,7 +638,7 @@ impl Network {
         }
         process.events_seen = process.engine.event_count();
         let mut done = Vec::new();
-        let Process { engine, ops, open, .. } = process;
+        let SimulatedProcess { engine, ops, open, .. } = process;
         open.retain(|&index| match ops[index].op.and_then(|op| engine.take(op)) {
             Some(completion) => {
                 ops[index].end = Some(completion);
@@ -686,7 +688,7 @@ impl Receive {
     }
 }
 
-impl Process {
+impl SimulatedProcess {
     fn track(&mut self, rank: usize, op: OpId, region: Region, kind: Kind) -> Handle {
         let index = self.ops.len();
         self.ops.push(Tracked { op: Some(op), region, kind, end: None });

@@ -2,11 +2,11 @@
 
 use engine::{MatchedId, SendMode};
 
-use super::{Handle, Network, Random, Receive, Send, Shape};
+use super::{Handle, Random, Receive, Send, Shape, SimulatedNetwork};
 
 /// A random MPI program.
 pub struct Program {
-    pub network: Network,
+    pub network: SimulatedNetwork,
     size: usize,
     receives: Vec<Handle>,
     granted: Vec<(usize, (MatchedId, usize))>,
@@ -14,11 +14,11 @@ pub struct Program {
 
 impl Program {
     pub fn new(seed: u64, size: usize, shape: Shape) -> Self {
-        Self::on(Network::new(seed, size, shape), size)
+        Self::on(SimulatedNetwork::new(seed, size, shape), size)
     }
 
     /// Runs a program on all processes of a network.
-    pub fn on(network: Network, size: usize) -> Self {
+    pub fn on(network: SimulatedNetwork, size: usize) -> Self {
         Self { network, size, receives: Vec::new(), granted: Vec::new() }
     }
 
@@ -76,14 +76,14 @@ impl Program {
     }
 
     /// Drains like [`Program::drain`], and asserts that no process has failed.
-    pub fn drain_whole(self) -> Network {
+    pub fn drain_whole(self) -> SimulatedNetwork {
         let network = self.drain();
         assert_eq!(network.failures(), 0, "a link was left");
         network
     }
 
     /// Receives or cancels all pending operations.
-    pub fn drain(mut self) -> Network {
+    pub fn drain(mut self) -> SimulatedNetwork {
         self.network.run();
         for (rank, message) in self.granted {
             self.network.matched_receive(rank, message, 3000);

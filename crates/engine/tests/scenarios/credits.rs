@@ -4,13 +4,13 @@ use engine::{Counters, Outcome, Selector, SendMode, strategy};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD_TWO_LINKS, ALL, BUDGET_BYTES, FETCH, GRANTED, LONG_ROUND_TRIP, NEAR, Network, Random,
-    Receive, SCARCE, SCARCE_TWO_LINKS, Send, Shape, TWO_LINKS, for_seeds,
+    AHEAD_TWO_LINKS, ALL, BUDGET_BYTES, FETCH, GRANTED, LONG_ROUND_TRIP, NEAR, Random, Receive,
+    SCARCE, SCARCE_TWO_LINKS, Send, Shape, SimulatedNetwork, TWO_LINKS, for_seeds,
 };
 
 #[test]
 fn data_before_the_cts_are_charged_and_credited_back() {
-    let mut network = Network::new(0, 2, LONG_ROUND_TRIP);
+    let mut network = SimulatedNetwork::new(0, 2, LONG_ROUND_TRIP);
     let credit = LONG_ROUND_TRIP.capabilities.credit_bytes;
     for round in 0..20 {
         for tag in 0..10 {
@@ -31,7 +31,7 @@ fn an_unexpected_flood_stays_within_what_is_granted_and_completes() {
     for_seeds(12, |seed| {
         // Without a budget nothing is granted beyond the credits.
         let budget_bytes = [0, BUDGET_BYTES][seed as usize % 2];
-        let mut network = Network::with_budget(seed, 2, NEAR, budget_bytes);
+        let mut network = SimulatedNetwork::with_budget(seed, 2, NEAR, budget_bytes);
         let messages = 1500;
         let bytes = |tag: i32| tag as usize * 7 % 1100;
         for tag in 0..messages {
@@ -55,7 +55,7 @@ fn an_unexpected_flood_stays_within_what_is_granted_and_completes() {
 #[test]
 fn granted_credit_follows_the_link_and_stays_within_the_budget() {
     for_seeds(12, |seed| {
-        let mut network = Network::new(seed, 6, GRANTED);
+        let mut network = SimulatedNetwork::new(seed, 6, GRANTED);
         let wanted = GRANTED.capabilities.credit_wanted;
         let mut held = 0;
         for from in 1..6 {
@@ -88,7 +88,7 @@ fn all_peers_out_of_credit_at_once_bring_everything_to_late_receivers() {
     for_seeds(400, |seed| {
         let mut random = Random::new(!seed);
         let shape = random.pick(&[NEAR, TWO_LINKS, LONG_ROUND_TRIP, AHEAD_TWO_LINKS, GRANTED]);
-        let mut network = Network::new(seed, SIZE, shape);
+        let mut network = SimulatedNetwork::new(seed, SIZE, shape);
         let all = || (0..SIZE).flat_map(|a| (0..SIZE).map(move |b| (a, b)));
         let pairs: Vec<_> = all().filter(|(from, to)| from != to).collect();
         for tag in 0..60 {
@@ -123,7 +123,7 @@ fn all_peers_out_of_credit_at_once_bring_everything_to_late_receivers() {
 #[test]
 fn credits_come_back_when_messages_are_received() {
     for_seeds(6, |seed| {
-        let mut network = Network::new(seed, 2, NEAR);
+        let mut network = SimulatedNetwork::new(seed, 2, NEAR);
         for tag in 0..400 {
             network.receive(1, Some(0), Some(tag), 1000);
         }
@@ -139,7 +139,7 @@ fn credits_come_back_when_messages_are_received() {
 #[test]
 fn the_flood_of_one_peer_leaves_the_others_alone() {
     for_seeds(6, |seed| {
-        let mut network = Network::new(seed, 3, NEAR);
+        let mut network = SimulatedNetwork::new(seed, 3, NEAR);
         for tag in 0..300 {
             network.send(1, 0, tag, 500);
         }
@@ -164,12 +164,12 @@ fn a_communicator_that_nobody_receives_on_leaves_the_others_alone() {
     const SIZES: [usize; 6] = [0, 8, 700, 1024, 5000, 100_000];
     for_seeds((ALL.len() * strategy::NAMES.len()) as u64, |seed| {
         let shape = ALL[seed as usize / strategy::NAMES.len()];
-        let mut network = Network::new(seed, 2, shape);
-        let send = |network: &mut Network, context, tag, bytes| {
+        let mut network = SimulatedNetwork::new(seed, 2, shape);
+        let send = |network: &mut SimulatedNetwork, context, tag, bytes| {
             let mode = SendMode::Standard;
             network.submit_send(0, Send { to: 1, context, tag, bytes, mode });
         };
-        let receive = |network: &mut Network, context, tag| {
+        let receive = |network: &mut SimulatedNetwork, context, tag| {
             let receive = Receive { source: Some(0), context, tag: Some(tag), capacity: 100_000 };
             network.submit_receive(1, receive)
         };
@@ -197,7 +197,7 @@ fn a_communicator_that_nobody_receives_on_leaves_the_others_alone() {
 
 #[test]
 fn a_message_taken_by_a_probe_still_counts_against_the_credits() {
-    let mut network = Network::with_budget(0, 2, NEAR, 0);
+    let mut network = SimulatedNetwork::with_budget(0, 2, NEAR, 0);
     let any = Selector { context: 0, source: None, tag: None };
     let mut taken = Vec::new();
     for tag in 0..200 {
@@ -219,7 +219,7 @@ fn short_messages_beyond_the_credit_do_not_wait_for_their_receive() {
     let mut taken = 0;
     for_seeds((ALL.len() * 3 * 4) as u64, |seed| {
         let shape = ALL[seed as usize % ALL.len()];
-        let mut network = Network::with_budget(seed, 2, shape, 4 << 20);
+        let mut network = SimulatedNetwork::with_budget(seed, 2, shape, 4 << 20);
         let bytes = |tag: i32| tag as usize * 37 % 1025;
         let mut sends = Vec::new();
         for tag in 0..MESSAGES {
@@ -256,7 +256,7 @@ fn every_short_length_is_granted_and_no_long_one() {
     let eager_max = NEAR.capabilities.eager_max;
     for (bytes, count) in [(0, 400), (1, 400), (eager_max, 100), (eager_max + 1, 100)] {
         for shape in [NEAR, FETCH, LONG_ROUND_TRIP, TWO_LINKS] {
-            let mut network = Network::with_budget(bytes as u64, 2, shape, 1 << 20);
+            let mut network = SimulatedNetwork::with_budget(bytes as u64, 2, shape, 1 << 20);
             let sends: Vec<_> = (0..count).map(|tag| network.send(0, 1, tag, bytes)).collect();
             network.run();
             let are_complete = sends.iter().all(|&send| network.is_complete(send));
@@ -284,7 +284,7 @@ fn every_short_length_is_granted_and_no_long_one() {
 fn messages_beyond_the_budget_wait_for_their_receive() {
     for (budget_bytes, most) in [(0, 0), (1127, 0), (1128, 1), (8 << 10, 7), (64 << 10, 58)] {
         for_seeds(strategy::NAMES.len() as u64, |seed| {
-            let mut network = Network::with_budget(seed, 2, NEAR, budget_bytes);
+            let mut network = SimulatedNetwork::with_budget(seed, 2, NEAR, budget_bytes);
             let sends: Vec<_> = (0..200).map(|tag| network.send(0, 1, tag, 500)).collect();
             network.run();
             assert_eq!(network.granted, most, "messages of 564 bytes in {budget_bytes}");
@@ -302,7 +302,7 @@ fn messages_beyond_the_budget_wait_for_their_receive() {
 
 #[test]
 fn one_peer_that_floods_leaves_the_others_half_of_the_budget() {
-    let mut network = Network::with_budget(0, 5, NEAR, 256 << 10);
+    let mut network = SimulatedNetwork::with_budget(0, 5, NEAR, 256 << 10);
     let mut shares = Vec::new();
     for from in 1..5 {
         let before = network.granted;
@@ -325,7 +325,7 @@ fn one_peer_that_floods_leaves_the_others_half_of_the_budget() {
 fn a_synchronous_send_beyond_the_credit_waits_for_its_receive() {
     for_seeds(14, |seed| {
         let shape = [NEAR, FETCH][seed as usize % 2];
-        let mut network = Network::with_budget(seed, 2, shape, 1 << 20);
+        let mut network = SimulatedNetwork::with_budget(seed, 2, shape, 1 << 20);
         let mut sends = Vec::new();
         for tag in 0..100 {
             sends.push(network.send_synchronous(0, 1, tag, 500));
@@ -355,7 +355,7 @@ fn a_receive_may_match_a_message_while_its_granted_data_arrive() {
     let mut taken = 0;
     for_seeds(600, |seed| {
         let shape = narrow([SCARCE, SCARCE_TWO_LINKS][seed as usize % 2]);
-        let mut network = Network::new(seed, 2, shape);
+        let mut network = SimulatedNetwork::new(seed, 2, shape);
         let sends: Vec<_> = (0..12).map(|tag| network.send(0, 1, tag, 1024)).collect();
         network.run_steps(seed as usize / 2);
         let any = Selector { context: 0, source: None, tag: None };
@@ -383,7 +383,7 @@ fn a_receive_may_match_a_message_while_its_granted_data_arrive() {
 fn a_lost_link_loses_no_granted_data() {
     for_seeds(600, |seed| {
         let step = seed as usize / 2;
-        let mut network = Network::with_budget(seed, 2, SCARCE_TWO_LINKS, 1 << 20);
+        let mut network = SimulatedNetwork::with_budget(seed, 2, SCARCE_TWO_LINKS, 1 << 20);
         let sends: Vec<_> = (0..40).map(|tag| network.send(0, 1, tag, 25 * tag as usize)).collect();
         network.run_until_links(0, 1, 2);
         network.run_steps(step);
@@ -401,7 +401,7 @@ fn a_lost_link_loses_no_granted_data() {
 #[test]
 fn complete_granted_messages_outlive_their_sender() {
     for_seeds(200, |seed| {
-        let mut network = Network::new(seed, 2, SCARCE);
+        let mut network = SimulatedNetwork::new(seed, 2, SCARCE);
         let sends: Vec<_> = (0..12).map(|tag| network.send(0, 1, tag, 90 * tag as usize)).collect();
         network.run_steps(seed as usize);
         let all = sends.iter().all(|&send| network.is_complete(send));

@@ -5,8 +5,8 @@ use engine::{Outcome, Selector};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD_TWO_LINKS, ALL, Content, Fates, Handle, LONG_ROUND_TRIP, NEAR, Network, Other, Program,
-    Random, SCARCE_TWO_LINKS, SLOW_TWO_LINKS, Shape, TWO_KINDS, TWO_LINKS, for_seeds,
+    AHEAD_TWO_LINKS, ALL, Content, Fates, Handle, LONG_ROUND_TRIP, NEAR, Other, Program, Random,
+    SCARCE_TWO_LINKS, SLOW_TWO_LINKS, Shape, SimulatedNetwork, TWO_KINDS, TWO_LINKS, for_seeds,
 };
 
 #[test]
@@ -35,7 +35,7 @@ fn a_cut_ends_what_needs_the_peer_and_nothing_else() {
 fn a_peer_that_fails_during_a_rendezvous_fails_both_sides() {
     for shape in ALL {
         for steps in 0..60 {
-            let mut network = Network::new(steps as u64, 2, shape);
+            let mut network = SimulatedNetwork::new(steps as u64, 2, shape);
             let send = network.send_synchronous(0, 1, 0, 50_000);
             let receive = network.receive(1, Some(0), None, 50_000);
             network.run_steps(steps);
@@ -49,7 +49,7 @@ fn a_peer_that_fails_during_a_rendezvous_fails_both_sides() {
 
 #[test]
 fn complete_messages_outlive_their_sender() {
-    let mut network = Network::new(0, 2, NEAR);
+    let mut network = SimulatedNetwork::new(0, 2, NEAR);
     network.send(0, 1, 1, 100);
     network.send(0, 1, 2, 100_000);
     network.run();
@@ -64,7 +64,7 @@ fn complete_messages_outlive_their_sender() {
 
 #[test]
 fn complete_rts_data_outlive_their_sender() {
-    let mut network = Network::new(0, 2, LONG_ROUND_TRIP);
+    let mut network = SimulatedNetwork::new(0, 2, LONG_ROUND_TRIP);
     let any = Selector { context: 0, source: None, tag: None };
     for (tag, bytes) in [(4, 100), (1, 6000), (2, 5000), (3, 20_000)] {
         network.send(0, 1, tag, bytes);
@@ -109,7 +109,7 @@ fn frames_are_lost_and_resent_and_overtake_one_another_while_links_die() {
 
 /// Runs a random program while links die, except one between any two processes; it ends as if none
 /// did.
-fn links_that_die(seed: u64) -> Network {
+fn links_that_die(seed: u64) -> SimulatedNetwork {
     let mut random = Random::new(!seed);
     let (links, size) = (2 + random.below(2), 2 + random.below(2));
     let shape = Shape {
@@ -188,9 +188,12 @@ fn a_rendezvous_is_split_and_takes_no_more_steps_than_are_tried() {
 
 /// Sends two long messages in each direction, one of them expected, over two links that both carry
 /// some of each.
-fn rendezvous(seed: u64, Kind { shape, strategy, bytes }: Kind) -> (Network, Vec<Handle>) {
+fn rendezvous(
+    seed: u64,
+    FaultKind { shape, strategy, bytes }: FaultKind,
+) -> (SimulatedNetwork, Vec<Handle>) {
     let strategy = || strategy::named(strategy).expect("a known name");
-    let mut network = Network::with_strategy(seed, 2, shape, &strategy);
+    let mut network = SimulatedNetwork::with_strategy(seed, 2, shape, &strategy);
     let mut ends = vec![network.send(0, 1, 2, 0), network.receive(1, Some(0), Some(2), 0)];
     network.run();
     network.steps = 0;
@@ -206,17 +209,17 @@ fn rendezvous(seed: u64, Kind { shape, strategy, bytes }: Kind) -> (Network, Vec
 
 /// Method by which a long message is split.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct FaultKind {
     shape: Shape,
     strategy: &'static str,
     bytes: usize,
 }
 
-const KINDS: [Kind; 4] = [
-    Kind { shape: TWO_LINKS, strategy: "split", bytes: 12_000 },
-    Kind { shape: TWO_LINKS, strategy: "auto", bytes: 12_000 },
-    Kind { shape: AHEAD_TWO_LINKS, strategy: "auto", bytes: 12_000 },
-    Kind { shape: PACKED_TWO_LINKS, strategy: "compress", bytes: 60_000 },
+const KINDS: [FaultKind; 4] = [
+    FaultKind { shape: TWO_LINKS, strategy: "split", bytes: 12_000 },
+    FaultKind { shape: TWO_LINKS, strategy: "auto", bytes: 12_000 },
+    FaultKind { shape: AHEAD_TWO_LINKS, strategy: "auto", bytes: 12_000 },
+    FaultKind { shape: PACKED_TWO_LINKS, strategy: "compress", bytes: 60_000 },
 ];
 
 /// Slow links whose frames are short.
@@ -240,7 +243,7 @@ enum Death {
 }
 
 /// All deaths of all links in all kinds of rendezvous.
-const DEATHS: [(Kind, usize, Death); 28] = {
+const DEATHS: [(FaultKind, usize, Death); 28] = {
     let deaths = [
         (0, Death::Link),
         (0, Death::ThereFirst),
@@ -268,7 +271,7 @@ fn a_silent_link_is_detected_by_the_other() {
     for_seeds(1000, |seed| {
         let mut random = Random::new(!seed);
         let shape = random.pick(&[TWO_LINKS, AHEAD_TWO_LINKS]);
-        let mut network = Network::new(seed, 2, shape);
+        let mut network = SimulatedNetwork::new(seed, 2, shape);
         network.receive(1, Some(0), None, 0);
         network.send(0, 1, 0, 0);
         network.run();
@@ -294,7 +297,7 @@ fn a_silent_link_is_detected_by_the_other() {
 #[test]
 fn a_peer_that_does_not_poll_is_not_a_dead_link() {
     for_seeds(40, |seed| {
-        let mut network = Network::new(seed, 2, TWO_LINKS);
+        let mut network = SimulatedNetwork::new(seed, 2, TWO_LINKS);
         network.receive(1, Some(0), None, 0);
         network.send(0, 1, 0, 0);
         network.run();
@@ -311,7 +314,7 @@ fn a_peer_that_does_not_poll_is_not_a_dead_link() {
 #[test]
 fn a_slow_link_does_not_stop_the_others() {
     for_seeds(6, |seed| {
-        let mut network = Network::new(seed, 2, TWO_LINKS);
+        let mut network = SimulatedNetwork::new(seed, 2, TWO_LINKS);
         network.receive(1, Some(0), None, 0);
         network.send(0, 1, 0, 0);
         network.run();

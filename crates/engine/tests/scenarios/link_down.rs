@@ -4,8 +4,8 @@ use engine::{Outcome, strategy};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD_TWO_LINKS, LONG_ROUND_TRIP, NEAR, Network, Program, Random, SCARCE_TWO_LINKS, SLOW,
-    SLOW_TWO_LINKS, Shape, TWO_LINKS, for_seeds,
+    AHEAD_TWO_LINKS, LONG_ROUND_TRIP, NEAR, Program, Random, SCARCE_TWO_LINKS, SLOW,
+    SLOW_TWO_LINKS, Shape, SimulatedNetwork, TWO_LINKS, for_seeds,
 };
 
 /// Returns the shape with links that reopen. One end wants that, the other has no reason to.
@@ -41,7 +41,7 @@ fn cuts_only_cost_time() {
 
 /// Runs a random program while links are cut repeatedly, all at once or one by one; it ends as if
 /// none was.
-fn links_that_are_cut(seed: u64) -> Network {
+fn links_that_are_cut(seed: u64) -> SimulatedNetwork {
     let mut random = Random::new(!seed);
     let size = 2 + random.below(2);
     let shape = random.pick(&REOPENING);
@@ -70,7 +70,7 @@ fn a_rendezvous_survives_a_cut_of_all_links_at_any_step() {
     for_seeds(3 * STEPS_MAX, |seed| {
         let (shape, step) = (REOPENING[[0, 4, 6][seed as usize % 3]], seed as usize / 3);
         let split = || strategy::named("split").expect("a known name");
-        let mut network = Network::with_strategy(seed, 2, shape, &split);
+        let mut network = SimulatedNetwork::with_strategy(seed, 2, shape, &split);
         let mut ends = Vec::new();
         for (from, to) in [(0, 1), (1, 0)] {
             ends.push(network.receive(to, Some(from), Some(0), 12_000));
@@ -95,7 +95,7 @@ fn another_rail_replaces_one_that_lost_its_path() {
     let mut resent = 0;
     for_seeds(3 * STEPS_MAX, |seed| {
         let (shape, step) = (REOPENING[3 + seed as usize % 3], seed as usize / 3);
-        let mut network = Network::new(seed, 2, shape);
+        let mut network = SimulatedNetwork::new(seed, 2, shape);
         network.set_spare(0, 1);
         let mut ends = vec![network.send(0, 1, 99, 8), network.receive(1, Some(0), Some(99), 8)];
         network.run_until_links(0, 1, 1);
@@ -127,7 +127,7 @@ fn another_rail_replaces_one_that_lost_its_path() {
 fn a_peer_that_is_away_for_too_long_has_failed() {
     for_seeds(60, |seed| {
         let shape = REOPENING[seed as usize % REOPENING.len()];
-        let mut network = Network::new(seed, 3, shape);
+        let mut network = SimulatedNetwork::new(seed, 3, shape);
         let sends = [0, 1].map(|tag| network.send_synchronous(0, 1, tag, 20_000));
         let receives = [network.receive(1, Some(0), Some(0), 20_000)];
         let elsewhere =

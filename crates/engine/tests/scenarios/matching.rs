@@ -3,7 +3,7 @@
 use engine::{Outcome, Selector};
 use wire::Capabilities;
 
-use crate::network::{ALL, NEAR, Network, Program, Random, Shape, TWO_LINKS, for_seeds};
+use crate::network::{ALL, NEAR, Program, Random, Shape, SimulatedNetwork, TWO_LINKS, for_seeds};
 
 #[test]
 fn random_programs_match_as_the_model_does() {
@@ -51,7 +51,7 @@ fn thousands_of_wildcards_among_exact_receives_match_as_the_model_does() {
 
 #[test]
 fn a_cancelled_receive_takes_no_message() {
-    let mut network = Network::new(0, 2, NEAR);
+    let mut network = SimulatedNetwork::new(0, 2, NEAR);
     let cancelled = network.receive(1, Some(0), None, 64);
     let kept = network.receive(1, None, None, 64);
     assert!(network.cancel(cancelled));
@@ -66,7 +66,7 @@ fn a_cancelled_receive_takes_no_message() {
 
 #[test]
 fn a_send_and_a_receive_under_way_cannot_be_cancelled() {
-    let mut network = Network::new(0, 2, NEAR);
+    let mut network = SimulatedNetwork::new(0, 2, NEAR);
     let send = network.send(0, 1, 0, 100_000);
     let receive = network.receive(1, Some(0), None, 100_000);
     network.run_steps(12);
@@ -80,7 +80,7 @@ fn a_send_and_a_receive_under_way_cannot_be_cancelled() {
 #[test]
 fn probes_see_and_matched_probes_take() {
     for bytes in [0, 8, 1024, 5000] {
-        let mut network = Network::new(0, 2, NEAR);
+        let mut network = SimulatedNetwork::new(0, 2, NEAR);
         let any = Selector { context: 0, source: None, tag: None };
         assert_eq!(network.probe(1, any), None);
         for tag in 0..3 {
@@ -103,7 +103,7 @@ fn probes_see_and_matched_probes_take() {
 fn two_links_out_of_order_deliver_in_order() {
     for_seeds(40, |seed| {
         let far = Shape { latency_ns: 50_000, jitter_ns: 500_000, ..TWO_LINKS };
-        let mut network = Network::new(seed, 2, far);
+        let mut network = SimulatedNetwork::new(seed, 2, far);
         let receives: Vec<_> = (0..200).map(|_| network.receive(1, Some(0), None, 2000)).collect();
         for tag in 0..200 {
             let bytes = network.random.below(2000);
@@ -122,7 +122,7 @@ fn thousands_of_messages_in_few_frames_are_put_in_order() {
     for_seeds(12, |seed| {
         let capabilities =
             Capabilities { frame_max: 1 << 20, credit_bytes: 4 << 20, ..TWO_LINKS.capabilities };
-        let mut network = Network::new(seed, 2, Shape { capabilities, ..TWO_LINKS });
+        let mut network = SimulatedNetwork::new(seed, 2, Shape { capabilities, ..TWO_LINKS });
         for tag in 0..20_000 {
             network.receive(1, Some(0), Some(tag), 0);
             network.send(0, 1, tag, 0);

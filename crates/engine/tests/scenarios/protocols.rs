@@ -4,8 +4,8 @@ use engine::{Outcome, SendMode, strategy};
 use wire::Capabilities;
 
 use crate::network::{
-    ALL, FETCH, FETCH_REFUSED, LONG_ROUND_TRIP, NEAR, Network, Receive, Send, Shape, TWO_LINKS,
-    for_seeds,
+    ALL, FETCH, FETCH_REFUSED, LONG_ROUND_TRIP, NEAR, Receive, Send, Shape, SimulatedNetwork,
+    TWO_LINKS, for_seeds,
 };
 
 #[test]
@@ -13,7 +13,7 @@ fn every_size_arrives_by_every_protocol() {
     for_seeds(4, |seed| {
         for shape in ALL {
             for mode in [SendMode::Standard, SendMode::Synchronous] {
-                let mut network = Network::new(seed, 2, shape);
+                let mut network = SimulatedNetwork::new(seed, 2, shape);
                 for (tag, &bytes) in (0..).zip(&sizes(shape.capabilities)) {
                     let send = Send { to: 1, context: 3, tag, bytes, mode };
                     let receive =
@@ -36,7 +36,7 @@ fn every_size_arrives_by_every_protocol() {
 
 #[test]
 fn short_messages_are_eager_and_long_ones_use_rendezvous() {
-    let mut network = Network::new(0, 2, NEAR);
+    let mut network = SimulatedNetwork::new(0, 2, NEAR);
     let eager_max = NEAR.capabilities.eager_max;
     for (bytes, eager, rendezvous) in [(eager_max, 1, 0), (eager_max + 1, 1, 1)] {
         network.receive(1, Some(0), None, bytes);
@@ -52,7 +52,7 @@ fn short_messages_are_eager_and_long_ones_use_rendezvous() {
 fn a_long_message_with_credit_does_not_wait_for_the_cts() {
     for (bytes, one_way) in [(1025, true), (6000, true), (6001, false), (20_000, false)] {
         let took = |seed| {
-            let mut network = Network::new(seed, 2, LONG_ROUND_TRIP);
+            let mut network = SimulatedNetwork::new(seed, 2, LONG_ROUND_TRIP);
             network.receive(1, Some(0), None, 0);
             network.send(0, 1, 0, 0);
             network.run();
@@ -76,8 +76,11 @@ fn a_long_message_with_credit_does_not_wait_for_the_cts() {
 fn short_messages_that_skip_the_send_queue_overtake_nothing() {
     let (mut skipped, mut coalesced) = (0, 0);
     for_seeds(40, |seed| {
-        let mut network =
-            Network::new(seed, 2, Shape { depth: 2, bytes_per_us: 100, ..LONG_ROUND_TRIP });
+        let mut network = SimulatedNetwork::new(
+            seed,
+            2,
+            Shape { depth: 2, bytes_per_us: 100, ..LONG_ROUND_TRIP },
+        );
         let receives: Vec<_> = (0..60).map(|_| network.receive(1, Some(0), None, 9000)).collect();
         for tag in 0..60 {
             let bytes = network.random.pick(&[0, 8, 256, 257, 1025, 9000]);
@@ -99,7 +102,7 @@ fn short_messages_that_skip_the_send_queue_overtake_nothing() {
 #[test]
 fn coalesced_messages_share_a_frame_with_later_ones() {
     // The seeds are those of strategies that coalesce.
-    let mut network = Network::new(1, 2, NEAR);
+    let mut network = SimulatedNetwork::new(1, 2, NEAR);
     network.receive(1, Some(0), None, 0);
     network.send_synchronous(0, 1, 0, 0);
     network.run();
@@ -121,7 +124,7 @@ fn coalesced_messages_share_a_frame_with_later_ones() {
 #[test]
 fn fifo_coalesces_nothing() {
     let fifo = || strategy::named("fifo").expect("a known name");
-    let mut network = Network::with_strategy(0, 2, NEAR, &fifo);
+    let mut network = SimulatedNetwork::with_strategy(0, 2, NEAR, &fifo);
     network.receive(1, Some(0), None, 0);
     network.send_synchronous(0, 1, 0, 0);
     network.run();
@@ -140,7 +143,7 @@ fn messages_that_do_not_fit_beside_coalesced_ones_have_their_own_frame() {
     for shape in [NEAR, TWO_LINKS] {
         for name in &strategy::NAMES[1..] {
             let strategy = || strategy::named(name).expect("a known name");
-            let mut network = Network::with_strategy(1, 2, shape, &strategy);
+            let mut network = SimulatedNetwork::with_strategy(1, 2, shape, &strategy);
             network.receive(1, Some(0), None, 0);
             network.send_synchronous(0, 1, 0, 0);
             network.run();
@@ -162,7 +165,8 @@ fn short_messages_that_fit_no_frame_use_rendezvous() {
         let narrow = Capabilities { frame_max: 512, ..shape.capabilities };
         let room = 512 - header;
         for_seeds(strategy::NAMES.len() as u64, |seed| {
-            let mut network = Network::new(seed, 2, Shape { capabilities: narrow, ..shape });
+            let mut network =
+                SimulatedNetwork::new(seed, 2, Shape { capabilities: narrow, ..shape });
             for (tag, bytes) in (0..).zip([room - 1, room, room + 1, 512, 513, 1024]) {
                 network.send(0, 1, tag, bytes);
                 network.receive(1, Some(0), Some(tag), bytes);
@@ -176,7 +180,7 @@ fn short_messages_that_fit_no_frame_use_rendezvous() {
 
 #[test]
 fn a_refused_remote_read_is_not_tried_again() {
-    let mut network = Network::new(0, 2, FETCH_REFUSED);
+    let mut network = SimulatedNetwork::new(0, 2, FETCH_REFUSED);
     for tag in 0..3 {
         network.receive(1, Some(0), Some(tag), 20_000);
         network.send(0, 1, tag, 20_000);
@@ -189,12 +193,13 @@ fn a_refused_remote_read_is_not_tried_again() {
 fn a_message_that_is_too_long_is_truncated_by_every_protocol() {
     for_seeds(8, |seed| {
         for shape in ALL {
-            let mut network = Network::new(seed, 2, shape);
+            let mut network = SimulatedNetwork::new(seed, 2, shape);
             for (tag, &bytes) in (0..).zip(&sizes(shape.capabilities)) {
                 for capacity in [0, 1, bytes / 2, bytes.saturating_sub(1)] {
                     let posted_first = network.random.one_in(2);
-                    let receive =
-                        |network: &mut Network| network.receive(1, Some(0), Some(tag), capacity);
+                    let receive = |network: &mut SimulatedNetwork| {
+                        network.receive(1, Some(0), Some(tag), capacity)
+                    };
                     let early = posted_first.then(|| receive(&mut network));
                     let send = network.send_synchronous(0, 1, tag, bytes);
                     network.run();
@@ -221,7 +226,7 @@ fn a_message_that_is_too_long_is_truncated_by_every_protocol() {
 fn a_synchronous_send_waits_for_its_receive_and_a_standard_one_only_if_long() {
     for shape in [NEAR, FETCH] {
         for bytes in [0, 8, 300, 5000] {
-            let mut network = Network::new(bytes as u64, 2, shape);
+            let mut network = SimulatedNetwork::new(bytes as u64, 2, shape);
             let synchronous = network.send_synchronous(0, 1, 1, bytes);
             let standard = network.send(0, 1, 2, bytes);
             network.run();
@@ -240,7 +245,7 @@ fn a_synchronous_send_waits_for_its_receive_and_a_standard_one_only_if_long() {
 fn large_messages_head_to_head_pass_each_other() {
     for_seeds(4, |seed| {
         for shape in ALL.into_iter().chain([Shape { depth: 1, ..NEAR }]) {
-            let mut network = Network::new(seed, 2, shape);
+            let mut network = SimulatedNetwork::new(seed, 2, shape);
             for tag in 0..4 {
                 network.send(0, 1, tag, 100_000);
                 network.send(1, 0, tag, 100_000);
@@ -260,7 +265,7 @@ fn a_hundred_megabytes_head_to_head_pass_each_other() {
     const BYTES: usize = 100_000_000;
     for (shape, dies) in [(NEAR, false), (FETCH, false), (TWO_LINKS, true)] {
         let capabilities = Capabilities { frame_max: 256 << 10, ..shape.capabilities };
-        let mut network = Network::new(6, 2, Shape { capabilities, ..shape });
+        let mut network = SimulatedNetwork::new(6, 2, Shape { capabilities, ..shape });
         network.send_synchronous(0, 1, 0, BYTES);
         network.send_synchronous(1, 0, 0, BYTES);
         network.run();
@@ -280,7 +285,7 @@ fn a_hundred_megabytes_head_to_head_pass_each_other() {
 #[test]
 fn a_long_message_does_not_hold_up_a_short_one() {
     let slow = Shape { bytes_per_us: 100, ..NEAR };
-    let mut network = Network::new(0, 2, slow);
+    let mut network = SimulatedNetwork::new(0, 2, slow);
     let long = network.receive(1, Some(0), Some(1), 1_000_000);
     let short = network.receive(1, Some(0), Some(2), 8);
     network.send(0, 1, 1, 1_000_000);
@@ -308,7 +313,7 @@ fn long_messages_to_distant_peers_are_acknowledged_now_and_then() {
     // Frames of the receiver, which sends nothing of its own.
     let frames = |latency_ns: u64| {
         let shape = Shape { latency_ns, bytes_per_us: 125, capabilities, ..NEAR };
-        let mut network = Network::new(0, 2, shape);
+        let mut network = SimulatedNetwork::new(0, 2, shape);
         network.receive(1, Some(0), Some(1), 16 * PIECE);
         network.send(0, 1, 1, 16 * PIECE);
         network.finish();
@@ -330,7 +335,7 @@ fn short_messages_wait_for_short_pieces_on_a_local_network() {
     let shape = Shape { latency_ns: 20_000, bytes_per_us: 125, capabilities, ..NEAR };
     let strategy = || strategy::named("auto").expect("a known name");
     for seed in 0..10 {
-        let mut network = Network::with_strategy(seed, 2, shape, &strategy);
+        let mut network = SimulatedNetwork::with_strategy(seed, 2, shape, &strategy);
         let long = network.receive(1, Some(0), Some(1), 16 << 20);
         let short = network.receive(1, Some(0), Some(2), 8);
         network.send(0, 1, 1, 16 << 20);
@@ -351,7 +356,7 @@ fn short_messages_wait_for_short_pieces_on_a_local_network() {
 fn long_messages_share_the_link() {
     for seed in 0..10 {
         let slow = Shape { bytes_per_us: 100, ..NEAR };
-        let mut network = Network::new(seed, 2, slow);
+        let mut network = SimulatedNetwork::new(seed, 2, slow);
         let longest = network.receive(1, Some(0), Some(1), 1_000_000);
         let shorter = network.receive(1, Some(0), Some(2), 100_000);
         network.send(0, 1, 1, 1_000_000);
@@ -368,7 +373,7 @@ fn long_messages_share_the_link() {
 fn a_process_sends_to_itself() {
     for_seeds(4, |seed| {
         for shape in [NEAR, FETCH] {
-            let mut network = Network::new(seed, 1, shape);
+            let mut network = SimulatedNetwork::new(seed, 1, shape);
             for (tag, &bytes) in (0..).zip(&sizes(shape.capabilities)) {
                 network.send_synchronous(0, 0, tag, bytes);
                 network.receive(0, None, Some(tag), bytes);
@@ -382,7 +387,7 @@ fn a_process_sends_to_itself() {
 fn a_released_operation_goes_on_and_leaves_its_place() {
     for_seeds(20, |seed| {
         for bytes in [8, 1000, 9000] {
-            let mut network = Network::new(seed, 2, NEAR);
+            let mut network = SimulatedNetwork::new(seed, 2, NEAR);
             let send = network.send_synchronous(0, 1, 0, bytes);
             let receive = network.receive(1, Some(0), Some(0), bytes);
             let sent = network.memory(send);
@@ -423,7 +428,7 @@ fn data_after_an_rts_leave_credit_for_short_messages() {
             ..NEAR.capabilities
         };
         let shape = Shape { latency_ns: 5_800_000, bytes_per_us: 118, capabilities, ..NEAR };
-        let mut network = Network::new(0, 2, shape);
+        let mut network = SimulatedNetwork::new(0, 2, shape);
         for long_bytes in [4 << 20, 16 << 20, 4 << 20, 16 << 20] {
             let long = network.receive(1, Some(0), Some(1), long_bytes);
             let short = network.receive(1, Some(0), Some(2), 8);

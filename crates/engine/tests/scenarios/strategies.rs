@@ -9,15 +9,15 @@ use engine::{Counters, SendMode};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD_TWO_LINKS, ALL, Content, NEAR, Network, Program, Random, Receive, SLOW, SLOW_TWO_LINKS,
-    Send, Shape, TWO_KINDS, TWO_LINKS, for_seeds,
+    AHEAD_TWO_LINKS, ALL, Content, NEAR, Program, Random, Receive, SLOW, SLOW_TWO_LINKS, Send,
+    Shape, SimulatedNetwork, TWO_KINDS, TWO_LINKS, for_seeds,
 };
 
 #[test]
 fn both_links_carry_a_long_message() {
     let shape = Shape { bytes_per_us: 100, jitter_ns: 0, ..TWO_LINKS };
     let took_ns = |links, seed| {
-        let mut network = Network::new(seed, 2, Shape { links, ..shape });
+        let mut network = SimulatedNetwork::new(seed, 2, Shape { links, ..shape });
         network.receive(1, Some(0), None, 0);
         network.send(0, 1, 0, 0);
         network.run();
@@ -56,7 +56,8 @@ fn eager_messages_are_split_if_that_is_faster() {
     };
     let took = |links, seed, bytes| {
         let split = || strategy::named("split").expect("a known name");
-        let mut network = Network::with_strategy(seed, 2, Shape { links, ..shape }, &split);
+        let mut network =
+            SimulatedNetwork::with_strategy(seed, 2, Shape { links, ..shape }, &split);
         network.receive(1, Some(0), None, 0);
         network.send(0, 1, 0, 0);
         network.run();
@@ -80,7 +81,7 @@ fn eager_messages_are_split_if_that_is_faster() {
 fn urgent_long_messages_leave_in_order() {
     for seed in 0..4 {
         for (context, is_urgent) in [(0, false), (1, true)] {
-            let mut network = Network::new(seed, 2, Shape { bytes_per_us: 100, ..NEAR });
+            let mut network = SimulatedNetwork::new(seed, 2, Shape { bytes_per_us: 100, ..NEAR });
             let mode = SendMode::Standard;
             let receives = [0, 1, 2].map(|tag| {
                 let tag = Some(tag);
@@ -108,7 +109,7 @@ fn urgent_long_messages_leave_in_order() {
 fn links_of_two_kinds_share_a_long_message_by_what_they_carry() {
     let strategy = || strategy::named("split").expect("a known name");
     let took_ns = |seed, shape: Shape| {
-        let mut network = Network::with_strategy(seed, 2, shape, &strategy);
+        let mut network = SimulatedNetwork::with_strategy(seed, 2, shape, &strategy);
         network.receive(1, Some(0), None, 0);
         network.send(0, 1, 0, 0);
         network.run();
@@ -137,7 +138,7 @@ fn took_ns(strategy: &str, shape: Shape) -> (u64, Counters) {
 fn took_in_ns(strategy: &str, shape: Shape, is_oversubscribed: bool) -> (u64, Counters) {
     let strategy = || strategy::named(strategy).expect("a known name");
     let once = |seed| {
-        let mut network = Network::with_strategy(seed, 2, shape, &strategy);
+        let mut network = SimulatedNetwork::with_strategy(seed, 2, shape, &strategy);
         if is_oversubscribed {
             network.oversubscribe();
         }
@@ -202,7 +203,7 @@ fn fast_links_compress_nothing() {
 #[test]
 fn compression_is_chosen_by_recent_pieces() {
     let strategy = || strategy::named("compress").expect("a known name");
-    let mut network = Network::with_strategy(3, 2, SLOW, &strategy);
+    let mut network = SimulatedNetwork::with_strategy(3, 2, SLOW, &strategy);
     for tag in 0..60 {
         network.receive(1, Some(0), Some(tag), 300_000);
         let mode = if tag % 2 == 0 { SendMode::Standard } else { SendMode::Synchronous };
@@ -222,9 +223,9 @@ fn compression_is_chosen_by_recent_pieces() {
 fn eager_bodies_become_compressed_rts_data() {
     let strategy = || strategy::named("auto").expect("a known name");
     let shape = Shape { content: Content::Sparse, ..SLOW };
-    let mut network = Network::with_strategy(3, 2, shape, &strategy);
+    let mut network = SimulatedNetwork::with_strategy(3, 2, shape, &strategy);
     for tag in 0..40 {
-        let receive = |network: &mut Network| {
+        let receive = |network: &mut SimulatedNetwork| {
             let capacity = if tag % 3 == 0 { 5000 } else { 12_000 };
             network.receive(1, Some(0), Some(tag), capacity)
         };
@@ -292,8 +293,9 @@ fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
         ),
     ];
     for (rogue, reason) in rogues {
-        let mut network =
-            Network::with_strategy(1, 2, NEAR, &|| Box::new(Rogue(rogue)) as Box<dyn Strategy>);
+        let mut network = SimulatedNetwork::with_strategy(1, 2, NEAR, &|| {
+            Box::new(Rogue(rogue)) as Box<dyn Strategy>
+        });
         for (tag, bytes, context) in [(0, 20_000, 0), (1, 8, 0), (2, 8, 0), (3, 8, 2)] {
             let mode = SendMode::Standard;
             network.submit_send(0, Send { to: 1, context, tag, bytes, mode });
@@ -327,7 +329,7 @@ fn a_strategy_is_given_up_where_it_breaks_a_rule_and_goes_on_elsewhere() {
     }
     let asked: Arc<[AtomicU64; 4]> = Arc::default();
     let biased = || Box::new(Biased(asked.clone())) as Box<dyn Strategy>;
-    let mut network = Network::with_strategy(1, 4, NEAR, &biased);
+    let mut network = SimulatedNetwork::with_strategy(1, 4, NEAR, &biased);
     for tag in 0..40 {
         for peer in 1..4 {
             network.send_synchronous(0, peer, tag, 100);
@@ -353,7 +355,7 @@ fn urgent_messages_pass_those_of_other_contexts() {
     let names = strategy::NAMES.len() as u64;
     for_seeds(names * ALL.len() as u64, |seed| {
         let shape = Shape { bytes_per_us: 10, ..ALL[(seed / names) as usize % ALL.len()] };
-        let mut network = Network::new(seed, 2, shape);
+        let mut network = SimulatedNetwork::new(seed, 2, shape);
         network.receive(1, Some(0), None, 0);
         network.send(0, 1, 0, 0);
         network.run();
@@ -386,12 +388,12 @@ fn overtaken_messages_leave_in_the_end() {
     for_seeds(names * shapes.len() as u64, |seed| {
         let shape = Shape { bytes_per_us: 10, ..shapes[(seed / names) as usize % shapes.len()] };
         for (held, bytes) in [(1000, 200), (30_000, 100), (30_000, 200), (30_000, 600)] {
-            let mut network = Network::new(seed, 2, shape);
+            let mut network = SimulatedNetwork::new(seed, 2, shape);
             network.receive(1, Some(0), None, 0);
             network.send(0, 1, 0, 0);
             network.run();
             let mut others = VecDeque::new();
-            let mut exchange = |network: &mut Network| {
+            let mut exchange = |network: &mut SimulatedNetwork| {
                 others.retain(|&other| !network.is_complete(other));
                 let missing = 200 - others.len();
                 for _ in 0..missing {
@@ -462,7 +464,7 @@ fn any_choice_is_refused_or_delivers_everything() {
         let is_careless = random.one_in(2);
         let whim =
             || Box::new(Whim { random: Random::new(seed), is_careless }) as Box<dyn Strategy>;
-        let mut program = Program::on(Network::with_strategy(seed, 3, shape, &whim), 3);
+        let mut program = Program::on(SimulatedNetwork::with_strategy(seed, 3, shape, &whim), 3);
         for _ in 0..10 + random.below(60) {
             program.act(&mut random);
             let steps = random.below(20);
@@ -489,7 +491,7 @@ fn a_strategy_that_chooses_nothing_stalls_only_itself() {
     for shape in ALL {
         for bytes in [100, 100_000] {
             let idle = || Box::new(Idle) as Box<dyn Strategy>;
-            let mut network = Network::with_strategy(1, 2, shape, &idle);
+            let mut network = SimulatedNetwork::with_strategy(1, 2, shape, &idle);
             network.send_synchronous(0, 1, 0, bytes);
             network.receive(1, Some(0), Some(0), bytes);
             network.finish();
@@ -518,7 +520,7 @@ fn a_strategy_may_leave_links_idle_as_long_as_another_goes_on() {
     }
     for shape in [TWO_LINKS, AHEAD_TWO_LINKS, SLOW_TWO_LINKS] {
         let choosy = || Box::new(Choosy) as Box<dyn Strategy>;
-        let mut network = Network::with_strategy(1, 2, shape, &choosy);
+        let mut network = SimulatedNetwork::with_strategy(1, 2, shape, &choosy);
         for tag in 0..20 {
             network.send(0, 1, tag, [8, 700, 50_000][tag as usize % 3]);
             network.receive(1, Some(0), Some(tag), 50_000);

@@ -12,13 +12,13 @@ use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 /// A process, and its communication.
-pub struct Process {
+pub struct RankProcess {
     pub node: Node,
     pub progress: &'static Progress,
 }
 
 /// `size` processes; their communication lasts as long as the test's process does.
-pub fn job(size: u32) -> Vec<Process> {
+pub fn job(size: u32) -> Vec<RankProcess> {
     bound_in_time();
     let rails: Vec<TcpRail> = (0..size).map(rail).collect();
     let addresses: Vec<Vec<u8>> = rails.iter().map(Rail::address).collect();
@@ -33,7 +33,7 @@ pub fn job(size: u32) -> Vec<Process> {
         let worker = Worker::new(engine, peer, size as usize, rails, directory);
         let progress = Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors");
         let progress: &'static Progress = Box::leak(Box::<Arc<Progress>>::new(progress));
-        Process { node: Node::new(progress, rank, size), progress }
+        RankProcess { node: Node::new(progress, rank, size), progress }
     };
     rails.into_iter().zip(0..).map(open).collect()
 }

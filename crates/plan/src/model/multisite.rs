@@ -1,6 +1,6 @@
 //! Predicted times of calls between sites.
 
-use super::{LevelCost, Model, Shape, segments_of};
+use super::{LevelCost, Model, RankCounts, segments_of};
 use crate::catalogue::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Catalogue, Gather, Prefix, Reduce,
     ReduceScatter,
@@ -64,7 +64,7 @@ impl Model {
     /// Predicts a reduction by leaders: ranks to their leader, each leader to all others or to one,
     /// and back if all get the result.
     pub(super) fn leaders_reduce_ns(&self, call: &Call, to_all: bool) -> u64 {
-        let Shape { nodes, node_ranks, is_in_order, .. } = self.shape;
+        let RankCounts { nodes, node_ranks, is_in_order, .. } = self.shape;
         let bytes = call.bytes;
         let runs = if call.commutes || is_in_order { 1 } else { node_ranks };
         let legs = self.star_ns(0) * if to_all { 2 } else { 1 };
@@ -110,7 +110,7 @@ impl Model {
 struct SiteCall<'a> {
     model: &'a Model,
     call: &'a Call,
-    shape: Shape,
+    shape: RankCounts,
     root_site: Option<u32>,
     bytes: u64,
     /// Ranks outside the largest site.
@@ -127,7 +127,7 @@ struct SiteCall<'a> {
 impl<'a> SiteCall<'a> {
     fn new(model: &'a Model, call: &'a Call, root_site: Option<u32>) -> Self {
         let shape = model.shape;
-        let Shape { ranks, node_ranks, site_ranks, site_nodes, .. } = shape;
+        let RankCounts { ranks, node_ranks, site_ranks, site_nodes, .. } = shape;
         let (foreign, near) = (ranks - site_ranks, site_ranks - node_ranks);
         let hops_ns = model.star_ns(0) + if site_nodes > 1 { model.far.hop_ns(0) } else { 0 };
         let segments = model.cuts(call);
@@ -153,7 +153,7 @@ impl<'a> SiteCall<'a> {
 
     fn broadcast_ns(&self, algorithm: Broadcast) -> Option<u64> {
         let Self { model, bytes, leaders, .. } = *self;
-        let Shape { sites, site_nodes, .. } = self.shape;
+        let RankCounts { sites, site_nodes, .. } = self.shape;
         Some(match algorithm {
             Broadcast::Multisite => {
                 // The nodes of the root's site, without its own if there are others, send to other
@@ -184,7 +184,7 @@ impl<'a> SiteCall<'a> {
 
     fn gather_ns(&self, algorithm: Gather) -> Option<u64> {
         let Self { model, bytes, .. } = *self;
-        let Shape { ranks, site_ranks, has_leaders, .. } = self.shape;
+        let RankCounts { ranks, site_ranks, has_leaders, .. } = self.shape;
         Some(match algorithm {
             Gather::Linear => self.streams_ns(&of_site, 1) + ranks * model.far.work_ns,
             Gather::Aggregated => {
@@ -199,7 +199,7 @@ impl<'a> SiteCall<'a> {
 
     fn allgather_ns(&self, algorithm: Allgather) -> Option<u64> {
         let Self { model, bytes, foreign, near, .. } = *self;
-        let Shape { ranks, has_leaders, .. } = self.shape;
+        let RankCounts { ranks, has_leaders, .. } = self.shape;
         Some(match algorithm {
             Allgather::Aggregated => {
                 let near = || model.blocks_ns(bytes) + model.star_ns(ranks * bytes);
@@ -227,7 +227,7 @@ impl<'a> SiteCall<'a> {
 
     fn alltoall_ns(&self, algorithm: Alltoall) -> Option<u64> {
         let Self { model, bytes, foreign, .. } = *self;
-        let Shape { node_ranks, site_ranks, .. } = self.shape;
+        let RankCounts { node_ranks, site_ranks, .. } = self.shape;
         let of_pairs = |from: u64, to: u64| from * to;
         Some(match algorithm {
             Alltoall::Pairwise => {
@@ -246,7 +246,7 @@ impl<'a> SiteCall<'a> {
 
     fn reduce_ns(&self, algorithm: Reduce) -> Option<u64> {
         let Self { model, bytes, hops_ns, .. } = *self;
-        let Shape { sites, site_nodes, .. } = self.shape;
+        let RankCounts { sites, site_nodes, .. } = self.shape;
         Some(match algorithm {
             Reduce::Multisite => {
                 let load = Load::of_operands(self.call.is_exact);
@@ -279,7 +279,7 @@ impl<'a> SiteCall<'a> {
 
     fn allreduce_ns(&self, algorithm: Allreduce) -> Option<u64> {
         let Self { model, bytes, leaders, .. } = *self;
-        let Shape { sites, site_nodes, .. } = self.shape;
+        let RankCounts { sites, site_nodes, .. } = self.shape;
         Some(match algorithm {
             Allreduce::Multisite => {
                 let operands = bytes - bytes / site_nodes;
@@ -308,7 +308,7 @@ impl<'a> SiteCall<'a> {
 
     fn reduce_scatter_ns(&self, algorithm: ReduceScatter) -> Option<u64> {
         let Self { model, bytes, .. } = *self;
-        let Shape { ranks, sites, site_ranks, site_nodes, .. } = self.shape;
+        let RankCounts { ranks, sites, site_ranks, site_nodes, .. } = self.shape;
         Some(match algorithm {
             ReduceScatter::Multisite => {
                 let sent = bytes - bytes / site_nodes + (sites - 1) * bytes / (sites * site_nodes);
@@ -332,7 +332,7 @@ impl<'a> SiteCall<'a> {
 
     fn prefix_ns(&self, algorithm: Prefix) -> Option<u64> {
         let Self { model, bytes, .. } = *self;
-        let Shape { sites, site_nodes, node_runs, site_runs, .. } = self.shape;
+        let RankCounts { sites, site_nodes, node_runs, site_runs, .. } = self.shape;
         Some(match algorithm {
             Prefix::Multisite => {
                 // The leader of a site receives the runs of its nodes, and returns the prefix below

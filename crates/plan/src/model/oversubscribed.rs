@@ -1,6 +1,6 @@
 //! Predicted times of calls with more ranks than cores, on one node or on several of one machine.
 
-use super::{Model, Order, Shape, YIELD_NS, log2_ceil};
+use super::{Model, Order, RankCounts, YIELD_NS, log2_ceil};
 use crate::catalogue::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Catalogue, Gather, Prefix, Reduce,
     ReduceScatter,
@@ -121,7 +121,7 @@ impl Model {
 
     /// Returns the number of consecutive waits, and of messages between nodes.
     fn shared(&self, call: &Call, algorithm: Algorithm) -> Option<(u64, u64)> {
-        let Shape { ranks, nodes, node_ranks, .. } = self.shape;
+        let RankCounts { ranks, nodes, node_ranks, .. } = self.shape;
         let foreign = ranks - node_ranks;
         let doublings = |order: &Order| {
             let rounds = log2_ceil(ranks);

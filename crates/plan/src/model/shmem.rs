@@ -1,6 +1,6 @@
 //! Predicted times of calls by the shared segment.
 
-use super::{LINE_NS, Model, Shape, YIELD_NS};
+use super::{LINE_NS, Model, RankCounts, YIELD_NS};
 use crate::algorithms::shmem::{dealt_rounds, link_bytes};
 use crate::choice::{Algorithm, Call, Operation};
 use crate::costs::OVERSUBSCRIBED_CORES;
@@ -28,7 +28,7 @@ impl Model {
             let fits = call.bytes.div_ceil(link_bytes) <= SHMEM_ROUNDS_MAX && is_cut;
             return is_prefix && algorithm == Algorithm::Chain && self.shape.ranks > 1 && fits;
         }
-        let Shape { ranks, nodes, node_ranks, node_runs, has_leaders, .. } = self.shape;
+        let RankCounts { ranks, nodes, node_ranks, node_runs, has_leaders, .. } = self.shape;
         let goes_by_leaders = match algorithm {
             Algorithm::Hierarchical => true,
             Algorithm::Leaders | Algorithm::Multisite | Algorithm::Aggregated => has_leaders,

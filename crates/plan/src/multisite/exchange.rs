@@ -6,7 +6,7 @@ use crate::topology::Levels;
 
 /// Sends block `i` of everyone's input, `len` bytes, to rank `i`'s output.
 pub(crate) fn alltoall(schedule: &mut Schedule, levels: &Levels, me: u32, len: u64) {
-    let this = Exchange::new(levels, me, len);
+    let this = SiteExchange::new(levels, me, len);
     this.within(schedule);
     let outgoing = schedule.room(this.foreign() * len);
     let incoming = schedule.room(this.foreign() * len);
@@ -25,7 +25,7 @@ pub(crate) fn alltoall(schedule: &mut Schedule, levels: &Levels, me: u32, len: u
     }
 }
 
-struct Exchange<'a> {
+struct SiteExchange<'a> {
     levels: &'a Levels,
     route: Route<'a>,
     me: u32,
@@ -35,7 +35,7 @@ struct Exchange<'a> {
     own: (u32, u32),
 }
 
-impl<'a> Exchange<'a> {
+impl<'a> SiteExchange<'a> {
     fn new(levels: &'a Levels, me: u32, len: u64) -> Self {
         let route = Route { levels, leader_index: 0, root_role: RootRole::None };
         let own = levels.places_of_site(levels.site(me));

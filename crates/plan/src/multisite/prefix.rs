@@ -61,19 +61,19 @@ const TO_RANKS: usize = 5;
 
 /// A combination that is here, or arrives here.
 #[derive(Clone, Copy)]
-struct Piece {
+struct PrefixPart {
     span: Span,
     arrived: Ticket,
 }
 
 /// A run of a node, at the node's leader.
-struct Part {
+struct NodeRun {
     /// Index among the runs of the site's nodes.
     index: usize,
     /// Operand of each rank, lowest first.
-    operands: Vec<Piece>,
+    operands: Vec<PrefixPart>,
     /// Combination of all ranks below the run.
-    below: Option<Piece>,
+    below: Option<PrefixPart>,
 }
 
 /// Transfer of one segment, as one rank sees it.
@@ -82,12 +82,12 @@ struct Transfer<'a> {
     own: Span,
     result: Span,
     /// Runs of this node, at its leader.
-    parts: Vec<Part>,
+    parts: Vec<NodeRun>,
     /// Combinations of the runs of the site's nodes, at the site's leader: each includes those
     /// below it in the site's run.
-    nodes: Vec<Piece>,
+    nodes: Vec<PrefixPart>,
     /// Combinations of the runs of all sites, as far as this site's leader receives them.
-    sites: Vec<Option<Piece>>,
+    sites: Vec<Option<PrefixPart>>,
 }
 
 impl<'a> Transfer<'a> {
@@ -157,21 +157,21 @@ impl<'a> Prefixes<'a> {
         let mut expect = |from: u32| {
             let span = schedule.room(len);
             let arrived = if from == me { Ticket::default() } else { schedule.expect(from, span) };
-            Piece { span, arrived }
+            PrefixPart { span, arrived }
         };
         match stage {
             RANKS if me == leader => {
                 for (index, &(run, node)) in self.nodes.iter().enumerate() {
                     if node == self.node {
                         let operands = (run.first..run.end).map(&mut expect).collect();
-                        transfer.parts.push(Part { index, operands, below: None });
+                        transfer.parts.push(NodeRun { index, operands, below: None });
                     }
                 }
             }
             NODES if me == site_leader => {
                 let leaders = self.nodes.iter().map(|&(_, node)| route.node_leader(node));
                 // The combinations of its own node's runs are elsewhere.
-                let mine = Piece { span: transfer.own, arrived: Ticket::default() };
+                let mine = PrefixPart { span: transfer.own, arrived: Ticket::default() };
                 let piece = |leader| if leader == me { mine } else { expect(leader) };
                 transfer.nodes = leaders.map(piece).collect();
             }
@@ -222,7 +222,7 @@ impl<'a> Prefixes<'a> {
         for part in &transfer.parts {
             let run = self.nodes[part.index].0;
             let mut below = None;
-            for (rank, &Piece { span, arrived }) in (run.first..).zip(&part.operands) {
+            for (rank, &PrefixPart { span, arrived }) in (run.first..).zip(&part.operands) {
                 schedule.settle(arrived);
                 if rank == self.me {
                     schedule.copy(transfer.own, span);
@@ -246,7 +246,7 @@ impl<'a> Prefixes<'a> {
         let own = self.sites.iter().filter(|(_, site)| *site == self.site);
         for &(run, _) in own {
             let mut below = None;
-            for &Piece { span, arrived } in &transfer.nodes[self.nodes_of(run)] {
+            for &PrefixPart { span, arrived } in &transfer.nodes[self.nodes_of(run)] {
                 schedule.settle(arrived);
                 extend(schedule, below, span);
                 below = Some(span);
@@ -291,7 +291,7 @@ impl<'a> Prefixes<'a> {
             if run.first > last {
                 break;
             } else if site != self.site {
-                if let Some(Piece { span, arrived }) = transfer.sites[index] {
+                if let Some(PrefixPart { span, arrived }) = transfer.sites[index] {
                     schedule.settle(arrived);
                     extend(schedule, below, span);
                     below = Some(span);
@@ -325,7 +325,7 @@ impl<'a> Prefixes<'a> {
             return schedule.send(leader, span);
         }
         if let Ok(at) = transfer.parts.binary_search_by_key(&node, |part| part.index) {
-            transfer.parts[at].below = Some(Piece { span, arrived: Ticket::default() });
+            transfer.parts[at].below = Some(PrefixPart { span, arrived: Ticket::default() });
         }
     }
 

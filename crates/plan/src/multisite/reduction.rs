@@ -176,7 +176,7 @@ fn runs(ranks: impl Iterator<Item = u32>) -> Vec<Run> {
 /// datatype may lie between each other's parts as far as the caller's count goes, and overlap
 /// beyond that.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct Operand {
     run: Run,
     /// Site of the run.
     site: u32,
@@ -232,9 +232,9 @@ struct Transfer<'a> {
     /// Span of the result, at its receivers.
     result: Span,
     /// Data arriving from the node, from other nodes, and from other sites.
-    arriving: [Vec<Piece>; 3],
+    arriving: [Vec<Operand>; 3],
     /// Combinations so far, lowest run first.
-    combined: Vec<Piece>,
+    combined: Vec<Operand>,
     /// Receive of the result, if it arrives from elsewhere.
     finished: Ticket,
 }
@@ -388,7 +388,7 @@ impl<'a> Reduction<'a> {
         let (ranks, nodes) = self.gathering(transfer.goal);
         let mut expect = |from: u32, run: Run, site: u32, place: u32| {
             let span = schedule.room(len);
-            Piece { run, site, place, span, is_free: true, arrived: schedule.expect(from, span) }
+            Operand { run, site, place, span, is_free: true, arrived: schedule.expect(from, span) }
         };
         let places = self.nodes;
         match stage {
@@ -446,7 +446,7 @@ impl<'a> Reduction<'a> {
             _ if stage == ranks && self.shm.is_some() => self.fold(schedule, transfer),
             _ if stage == ranks && me != leader => schedule.send(leader, transfer.own),
             _ if stage == ranks => {
-                transfer.combined = vec![Piece {
+                transfer.combined = vec![Operand {
                     run: run_of(me),
                     site: self.levels.site(me),
                     place: self.nodes.place(me),
@@ -508,7 +508,7 @@ impl<'a> Reduction<'a> {
             Some(all) => shm.fold_posted(schedule, own, own.start - all.start),
             None => shm.fold(schedule, leader, own),
         });
-        transfer.combined.extend(sum.flatten().map(|span| Piece {
+        transfer.combined.extend(sum.flatten().map(|span| Operand {
             run: self.runs(0, node)[0],
             site: self.levels.site(me),
             place: self.levels.places_of_node(node).0,
@@ -524,9 +524,9 @@ impl<'a> Reduction<'a> {
         let mut pieces = std::mem::take(&mut transfer.combined);
         pieces.append(&mut transfer.arriving[stage]);
         pieces.sort_by_key(|piece| piece.place);
-        let node = |piece: &Piece| self.nodes.node(self.nodes.ranks()[piece.place as usize]);
+        let node = |piece: &Operand| self.nodes.node(self.nodes.ranks()[piece.place as usize]);
         let len = transfer.own.len;
-        let of_nodes: Vec<Piece> = pieces
+        let of_nodes: Vec<Operand> = pieces
             .chunk_by(|one, next| node(one) == node(next))
             .flat_map(|pieces| self.merge(schedule, pieces.to_vec(), len))
             .collect();
@@ -661,11 +661,11 @@ impl<'a> Reduction<'a> {
     }
 
     /// Combines neighbouring runs, or all of them, in place if no other step needs the parts.
-    fn merge(&self, schedule: &mut Schedule, mut pieces: Vec<Piece>, len: u64) -> Vec<Piece> {
+    fn merge(&self, schedule: &mut Schedule, mut pieces: Vec<Operand>, len: u64) -> Vec<Operand> {
         if !self.commutes {
             pieces.sort_by_key(|piece| piece.run.first);
         }
-        let mut merged: Vec<Piece> = Vec::new();
+        let mut merged: Vec<Operand> = Vec::new();
         for piece in pieces {
             schedule.settle(piece.arrived);
             match merged.last_mut() {
@@ -677,9 +677,9 @@ impl<'a> Reduction<'a> {
                     schedule.reduce(last.span, into);
                     let run = Run { first: last.run.first, end: piece.run.end };
                     let arrived = Ticket::default();
-                    *last = Piece { run, span: into, is_free: true, arrived, ..*last };
+                    *last = Operand { run, span: into, is_free: true, arrived, ..*last };
                 }
-                _ => merged.push(Piece { arrived: Ticket::default(), ..piece }),
+                _ => merged.push(Operand { arrived: Ticket::default(), ..piece }),
             }
         }
         merged

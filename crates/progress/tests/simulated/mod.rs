@@ -30,14 +30,14 @@ pub fn selector(tag: i32) -> Selector {
 /// A process over a network of two.
 pub fn process(network: &SimNetwork, rank: u32) -> Arc<Progress> {
     let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(PeerId(rank)))];
-    let worker = Worker::new(Engine::new(Config::new(2)), PeerId(rank), 2, rails, Box::new(Ranks));
+    let worker = Worker::new(Engine::new(Config::new(2)), PeerId(rank), 2, rails, Box::new(RankDirectory));
     Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors")
 }
 
 /// On the simulated rail a rank is its own address.
-struct Ranks;
+struct RankDirectory;
 
-impl Directory for Ranks {
+impl Directory for RankDirectory {
     fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
     }

@@ -14,13 +14,13 @@ use wire::PeerId;
 use crate::member::Pending;
 use crate::plan::{Kind, Plan, Vci};
 use crate::rails::{self, Rails};
-use crate::watch::State;
+use crate::watch::WatchState;
 
 /// Processes whose threads act.
 pub struct Job {
     pub rails: rails::Kind,
     pub plan: Plan,
-    pub processes: Vec<Process>,
+    pub processes: Vec<StressProcess>,
     /// How many threads have done all they had to do.
     pub done: AtomicU32,
     unrung: Arc<AtomicU32>,
@@ -28,20 +28,20 @@ pub struct Job {
 }
 
 /// One process of the job, and what its threads share.
-pub struct Process {
+pub struct StressProcess {
     pub progress: Arc<Progress>,
     /// Operations that whoever comes waits for, and in which window they began.
     pub pool: Mutex<Vec<(u32, Pending)>>,
     /// How many messages for all threads have been claimed, of each window.
     pub tickets: Vec<AtomicU32>,
     /// What was received.
-    pub ledger: Mutex<Vec<Entry>>,
-    pub states: Vec<State>,
+    pub ledger: Mutex<Vec<Received>>,
+    pub states: Vec<WatchState>,
 }
 
 /// A message received.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct Received {
     /// Grows in the order in which a thread posted its receives.
     pub serial: u64,
     pub vci: Vci,
@@ -63,12 +63,12 @@ impl Job {
             let directory = Box::new(Addresses { rank, of: addresses.clone() });
             let engine = Engine::new(Config::new(size));
             let worker = Worker::new(engine, PeerId(rank), size, rails, directory);
-            Process {
+            StressProcess {
                 progress: Progress::new(worker, policy).expect("descriptors"),
                 pool: Mutex::default(),
                 tickets: (0..plan.windows).map(|_| AtomicU32::new(0)).collect(),
                 ledger: Mutex::default(),
-                states: (0..plan.threads).map(|_| State::default()).collect(),
+                states: (0..plan.threads).map(|_| WatchState::default()).collect(),
             }
         };
         let processes = rails_of.into_iter().zip(0..).map(process).collect();
@@ -101,7 +101,7 @@ impl Job {
     /// Nothing waits to be sent, and nobody for anything.
     pub fn check_nothing_is_left(&self) {
         let begin = Instant::now();
-        let is_busy = |process: &&Process| !process.progress.test(|worker| worker.is_quiet());
+        let is_busy = |process: &&StressProcess| !process.progress.test(|worker| worker.is_quiet());
         // All are asked: each makes progress by it.
         while self.processes.iter().filter(is_busy).count() > 0 {
             assert!(begin.elapsed() < QUIET_PATIENCE, "something is left to send");

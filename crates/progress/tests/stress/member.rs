@@ -14,16 +14,16 @@ use memory::Region;
 use progress::{Progress, Worker};
 use wire::PeerId;
 
-use crate::job::{Entry, Job, Process, lock};
+use crate::job::{Received, Job, StressProcess, lock};
 use crate::plan::{
-    Kind, Leaves, Message, OPEN_MAX, Plan, Random, TAGS, Vci, context, shared_context,
+    Kind, Leaves, StressMessage, OPEN_MAX, Plan, Random, TAGS, Vci, context, shared_context,
 };
 
 /// A thread that acts.
 pub struct Member<'a> {
     job: &'a Job,
     plan: &'a Plan,
-    process: &'a Process,
+    process: &'a StressProcess,
     progress: &'a Progress,
     rank: u32,
     number: u32,
@@ -558,7 +558,7 @@ impl<'a> Member<'a> {
     /// An operation has ended as it should have.
     fn check(&mut self, pending: &Pending, completion: Completion) {
         if completion.outcome == Outcome::PeerFailed {
-            let notices = |process: &Process| process.progress.look(Worker::take_notices);
+            let notices = |process: &StressProcess| process.progress.look(Worker::take_notices);
             let why: Vec<_> = self.job.processes.iter().map(notices).collect();
             panic!("{pending:?}: {why:?}");
         }
@@ -589,7 +589,7 @@ impl<'a> Member<'a> {
                 assert_eq!(completion, arrived, "{vci:?}, message {number}");
                 assert!(bytes[..fits] == expected[..fits], "{vci:?}, message {number}: content");
                 if vci.kind != Kind::Ping {
-                    lock(&self.process.ledger).push(Entry { serial: *serial, vci, number });
+                    lock(&self.process.ledger).push(Received { serial: *serial, vci, number });
                 }
             }
         }
@@ -613,7 +613,7 @@ impl<'a> Member<'a> {
 /// Which message an open receive has got, by what the message says.
 fn named(kind: Kind, thread: u32, to: u32, completion: Completion, bytes: &[u8]) -> (Vci, u32) {
     let (from, tag) = (completion.source, completion.tag);
-    let number = Message::number_in(bytes).expect("at least 8 bytes");
+    let number = StressMessage::number_in(bytes).expect("at least 8 bytes");
     let (thread, tag) = match kind {
         Kind::Shared => ((tag / TAGS) as u32, tag % TAGS),
         _ => (thread, tag),

@@ -40,7 +40,7 @@ pub enum Leaves {
 
 /// One message.
 #[derive(Clone, Copy, Debug)]
-pub struct Message {
+pub struct StressMessage {
     pub len: usize,
     pub synchronous: bool,
     key: u64,
@@ -84,8 +84,8 @@ impl Plan {
         self.of_vci(vci, 1, window).pick(&[0, 0, 0, 1, 1, 1, 2, 4])
     }
 
-    /// Message `number` of a vci.
-    pub fn message(&self, vci: Vci, number: u32) -> Message {
+    /// StressMessage `number` of a vci.
+    pub fn message(&self, vci: Vci, number: u32) -> StressMessage {
         let mut random = self.of_vci(vci, 2, number);
         let long = random.one_in(self.long_one_in);
         let most = match (vci.kind, long) {
@@ -96,7 +96,7 @@ impl Plan {
             (Kind::Open | Kind::Probed | Kind::Shared | Kind::Never, true) => OPEN_MAX,
         };
         let least = if vci.kind.names_its_number() { 8 } else { 0 };
-        Message {
+        StressMessage {
             len: least.max(random.below(most + 1)),
             synchronous: random.one_in(4),
             key: random.next(),
@@ -170,7 +170,7 @@ pub fn context(kind: Kind, thread: u32) -> u64 {
     100 * (kind as u64 + 1) + u64::from(thread)
 }
 
-impl Message {
+impl StressMessage {
     pub fn bytes(&self) -> Vec<u8> {
         let key = self.key.to_le_bytes();
         let mut bytes: Vec<u8> =

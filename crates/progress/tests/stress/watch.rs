@@ -12,9 +12,9 @@ use crate::job::{Job, lock};
 
 /// What a thread does, and since when; none once it is done.
 #[derive(Clone, Debug, Default)]
-pub struct State(Arc<Mutex<Option<(Instant, String)>>>);
+pub struct WatchState(Arc<Mutex<Option<(Instant, String)>>>);
 
-impl State {
+impl WatchState {
     /// The thread now does this.
     pub fn set(&self, what: String) {
         *lock(&self.0) = Some((Instant::now(), what));
@@ -32,7 +32,7 @@ impl State {
 /// A job under way.
 struct Watched {
     title: String,
-    states: Vec<Vec<State>>,
+    states: Vec<Vec<WatchState>>,
     progress: Vec<Arc<Progress>>,
 }
 
@@ -70,7 +70,7 @@ fn watch() {
     loop {
         thread::sleep(Duration::from_millis(200));
         let is_late = |(since, _): (Instant, String)| since.elapsed() > PATIENCE;
-        let is_stuck = |state: &State| state.since().is_some_and(is_late);
+        let is_stuck = |state: &WatchState| state.since().is_some_and(is_late);
         let stuck = |job: &&Watched| job.states.iter().flatten().any(is_stuck);
         let report = lock(&JOBS).iter().find(stuck).map(Watched::report);
         if let Some(report) = report {
