@@ -1,11 +1,11 @@
-//! Who polls what, where, and when to block.
+//! Decides which thread polls which rail, and when it sleeps.
 //!
-//! [`Progress`] joins the pure engine with the rails of this process. Every call takes the one lock,
-//! runs the engine inline, posts what it wants posted, and returns; a call that has to wait polls
-//! for a while and then sleeps in the kernel until a rail rings ([`Policy`] says how long it spins).
-//! Of several threads that wait, one polls for all and the others sleep until something completes. What
-//! takes several operations is a [`Task`], which goes on without calls. What the application leaves behind
-//! when it computes, a thread of the library's own brings to its end, and where cores are free others look on for it.
+//! [`Progress`] joins the pure engine with the rails of this process. Every call takes the one lock, runs the engine
+//! inline, posts the resulting frames, and returns. A call that has to wait polls for a while and then sleeps in the
+//! kernel until a rail signals ([`Policy`] says how long it spins). Of several waiting threads, one polls for all;
+//! the others sleep until something completes. A [`Task`] consists of several operations and advances without calls.
+//! If the application leaves work pending while it computes, a progress thread of the library completes it. On free
+//! cores, idle pollers watch the rails as well.
 #![forbid(unsafe_code)]
 
 mod backoff;

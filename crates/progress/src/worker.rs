@@ -1,4 +1,4 @@
-//! The engine and its rails, moved on together under one lock.
+//! The engine and its rails, advanced together under one lock.
 
 mod coalescing;
 mod failback;
@@ -33,36 +33,36 @@ use failback::Left;
 use liveness::Seeking;
 use routes::{Purpose, RailSet, Reopening, Route, Trouble, another_way};
 
-/// Where the addresses of peers come from, asked at the first message to a peer.
+/// Source of peer addresses, asked at the first message to a peer.
 pub trait Directory: Send {
-    /// What the rails of `peer` published, as pairs of rail name and address, best rail first.
+    /// Returns the published addresses of `peer` as pairs of rail name and address, best rail first.
     ///
     /// # Errors
-    /// One line that says why the peer's addresses cannot be had.
+    /// One line that says why the peer's addresses are unavailable.
     fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String>;
 
-    /// A rail has found no way to a peer: of those that are like it, others may come first.
+    /// Notes that a rail found no route to a peer, so that an equivalent rail may be preferred.
     fn note_no_way(&mut self, _peer: PeerId, _rail: &str) {}
 
-    /// Whether whoever has started a peer has seen its process end. Asked where no link leads to it, and the answer is
-    /// at hand.
+    /// True if the launcher has seen the process of `peer` end. Called when no link leads to the peer; answers
+    /// without delay.
     fn has_ended(&mut self, _peer: PeerId) -> bool {
         false
     }
 
-    /// Whether a message of a context that is waited for comes soon, if its sender is there.
+    /// True if an awaited message of a context comes soon, provided that its sender is alive.
     fn expects_soon(&self, _context: u64) -> bool {
         false
     }
 
-    /// The processes that messages of a context go between, this one first and the others as in a ring; none if it is not
-    /// known here.
+    /// Returns the processes that exchange messages of a context, this one first and the others in ring order.
+    /// Returns none if the context is unknown here.
     fn members(&mut self, _context: u64) -> Option<Vec<PeerId>> {
         None
     }
 }
 
-/// The engine, the rails, and which rail leads to which peer.
+/// The engine, the rails, and the routes from peers to rails.
 pub struct Worker {
     /// The engine; commands go to it directly, followed by [`Worker::flush`].
     pub engine: Engine,
@@ -70,33 +70,34 @@ pub struct Worker {
     routes: Vec<Route>,
     directory: Box<dyn Directory>,
     frame: Frame,
-    /// Gates with messages that wait for company.
+    /// Peers with short messages that wait to be coalesced.
     coalescing: Vec<PeerId>,
-    /// Whether somebody sends them if the application stays away.
+    /// True while some thread would send coalesced messages if the application stays away.
     may_coalesce: bool,
-    /// The row of short messages that left at once last, to whatever peers; of rails that gather.
+    /// The latest run of short messages sent at once, to any peers, on rails that coalesce.
     row: Row,
-    /// In which row peers were last sent one.
+    /// Run in which each peer was last sent a short message.
     posted: Vec<LastShort>,
-    /// It has been told that a rail does not lead to a peer, and another is tried.
+    /// True once a notice was printed that a rail does not reach a peer and another is tried.
     has_told_detour: bool,
-    /// Links that rails are opening anew.
+    /// Links that rails are reopening.
     reopening: Vec<Reopening>,
-    /// Rails that others have taken the place of, to be gone back to.
+    /// Rails replaced by others, to be returned to.
     left: Vec<Left>,
-    /// Peers to which the link that passes the others was asked for.
+    /// Peers for which the bypass link was requested (see [`Rail::passes`]).
     passed: BTreeSet<PeerId>,
-    /// Peers that are waited for, and were never spoken to.
+    /// Awaited peers that were never contacted.
     seeking: Seeking,
-    /// Closed contexts whose members were not known.
+    /// Revoked contexts whose members were unknown.
     untold: BTreeSet<u64>,
-    /// A rail had no room for a frame, or not yet for all of it, or is at something of its own.
+    /// True if a rail had no room for all of a frame, or has pending work of its own.
     has_backlog: bool,
-    /// That may still be so, or messages are coalesced, a task has to compute, or a long message is to be copied.
+    /// True if a backlog is possible, messages are coalesced, a task has to compute, or a long message is to be
+    /// copied.
     pub(crate) has_loose_ends: bool,
-    /// How often progress was made.
+    /// Number of poll ticks.
     turn: u64,
-    /// How often it was put off since.
+    /// Number of polls skipped since the last tick.
     put_off: u32,
     began: Instant,
     journal: Journal,
@@ -107,50 +108,51 @@ pub struct Worker {
     pub(crate) watch: Watch,
     pub(crate) precedence: Precedence,
     pub(crate) counters: Counters,
-    /// Who looks on without it.
+    /// The idle pollers, which watch the rails without the worker's lock.
     pub(crate) idle: Option<Arc<Idle>>,
-    /// Messages that were copied and have not left, and whether there are any: for who has not the core.
+    /// Copied messages that have not left, and a flag for threads without the lock that says if there are any.
     pub(crate) held_copies: Vec<OpId>,
     pub(crate) has_held_copies: Arc<AtomicBool>,
-    /// What it is the core of.
+    /// The `Progress` that owns this worker.
     pub(crate) owner: Weak<Progress>,
-    /// Where threads wait for what others post.
+    /// Shared segments on which threads wait for posts.
     shm_colls: Vec<Arc<Lock<ShmColl>>>,
-    /// Peers have been told that a thread sleeps.
+    /// True while peers have been told that a thread sleeps.
     lies_down: bool,
-    /// A call that submits or tests has it: who has it otherwise waits, or stands by.
+    /// True while a submitting or testing call holds the worker's lock, false for a waiting thread or the progress
+    /// thread.
     pub(crate) is_in_call: bool,
-    /// What the question asked last waits for.
+    /// Event for which the latest question waits.
     pub(crate) awaited: Awaited,
-    /// Who asks polls for all.
+    /// True if the asking thread polls for all.
     pub(crate) asker_polls: bool,
 }
 
-/// A rail and how often it is polled.
+/// A rail and its polling frequency.
 struct Station {
     rail: Box<dyn Rail>,
     name: &'static str,
-    /// As [`Rail::coalesce_within`] says.
+    /// Coalescing time of the rail; see [`Rail::coalesce_within`].
     coalesce_within: Duration,
-    /// Whether it takes frames before it has sent them.
+    /// True if the rail accepts frames before it has sent them.
     buffers: bool,
-    /// The first of the rails that carry for a peer together; each may carry what another loses.
+    /// First rail of the team. Rails of a team carry for a peer together; each may carry what another loses.
     team: RailId,
-    /// Whether there are others in its team, and whether they are of other kinds.
+    /// True if the team has other members, and true if they are of other kinds.
     has_twin: bool,
     is_mixed: bool,
-    /// Whether its links pass those of another, and the rail whose links pass its own.
+    /// True if its links bypass those of another rail, and the rail whose links bypass its own.
     passes: bool,
     passed_by: Option<RailId>,
-    /// Polls of others' news in a row without any of its own.
+    /// Consecutive polls in which other rails had events and this one had none.
     dull: u32,
     /// Skips left before it is polled again.
     skip: u32,
 }
 
 impl Worker {
-    /// The engine of process `rank` in a job of `size` over `rails`, the preferred ones first. To a peer the
-    /// first that reaches it leads, and those of its kind.
+    /// The engine of process `rank` in a job of `size` over `rails`, preferred rails first. The first rail that
+    /// reaches a peer carries its frames, together with the rails of its kind.
     pub fn new(
         engine: Engine,
         rank: PeerId,
@@ -221,7 +223,7 @@ impl Worker {
         worker
     }
 
-    /// Lets the rails of some kinds carry for a peer together, each as it can.
+    /// Lets the rails of some kinds carry for a peer together, each within its capabilities.
     #[must_use]
     pub fn with_team(mut self, kinds: &[&str]) -> Self {
         let is_member = |station: &Station| kinds.contains(&kind(station.name));
@@ -247,8 +249,7 @@ impl Worker {
         }
     }
 
-    /// Takes in what the rails have to report, then sends what the engine wants sent. Returns
-    /// whether anything was reported.
+    /// Handles the events of the rails, then sends what the engine wants sent. Returns true if there was any event.
     pub fn advance(&mut self) -> bool {
         self.turn += 1;
         self.put_off = 0;
@@ -272,8 +273,9 @@ impl Worker {
         moved
     }
 
-    /// As [`Worker::advance`], for a thread that is about to leave its processor's core to those who post on a shared segment what it waits
-    /// for. While nothing is under way on the rails they are asked only where that has been put off again and again.
+    /// Advances like [`Worker::advance`], for a thread about to give its CPU core to ranks that post on its shared
+    /// segment. While no traffic is pending, the rails are polled only after [`PUT_OFF_MAX`] skipped polls in a
+    /// row.
     #[inline]
     pub(crate) fn advance_in_shm_coll(&mut self) -> bool {
         let is_at_rest = !self.engine.has_pending() && !self.has_loose_ends;
@@ -285,48 +287,48 @@ impl Worker {
         false
     }
 
-    /// A thread waits for what others post on a shared segment; false if that has just come.
+    /// Registers a thread that waits for posts on a shared segment. Returns false if a post has just come.
     pub fn watch(&mut self, shm_coll: &Arc<Lock<ShmColl>>) -> bool {
         if !self.shm_colls.iter().any(|one| Arc::ptr_eq(one, shm_coll)) {
             self.shm_colls.push(Arc::clone(shm_coll));
         }
-        // Who sleeps already does so for this thread too.
+        // The sleeping thread also waits on behalf of this one.
         !self.lies_down || shm_coll.lock().begin_sleep()
     }
 
-    /// Whether a thread waits for posts.
+    /// True if a thread waits for posts.
     #[inline]
     pub(crate) fn is_in_shmem(&self) -> bool {
         !self.shm_colls.is_empty()
     }
 
-    /// Such a thread has yielded its core to ranks that share it.
+    /// Records that a waiting thread has yielded its CPU core to ranks that share it.
     pub(crate) fn even_out(&self, now: Instant) {
         for shm_coll in &self.shm_colls {
             shm_coll.lock().balance(now);
         }
     }
 
-    /// It waits no more.
+    /// Removes the registration made by [`Worker::watch`].
     pub fn unwatch(&mut self, shm_coll: &Arc<Lock<ShmColl>>) {
         self.shm_colls.retain(|one| !Arc::ptr_eq(one, shm_coll));
     }
 
-    /// Whether something that a thread waits for was posted; which of them does not matter, for all ask again.
+    /// Wakes all waiting threads if an awaited post has come; each of them asks again. Returns true if one has.
     fn look_at_shm_colls(&mut self) -> bool {
-        // Once for each: whoever waits there has to have the core next.
+        // The fold visits every segment: each waiter must get the lock next.
         let is_due =
             self.shm_colls.iter().fold(false, |due, shm_coll| shm_coll.lock().take_due() | due);
         if is_due {
             self.waiters.wake_all();
-            // Neighbours are at it: who is farther away has had no news.
+            // Local neighbours are active, so that remote rails count as without events.
             let far = self.rails.iter_mut().filter(|station| station.buffers);
             far.for_each(|station| station.dull = station.dull.saturating_add(1));
         }
         is_due
     }
 
-    /// Wakes a process of this node that sleeps.
+    /// Wakes a sleeping process of this node.
     pub fn wake(&mut self, peer: PeerId) {
         let Self { rails, directory, .. } = self;
         for Station { rail, name, .. } in rails {
@@ -340,7 +342,7 @@ impl Worker {
         }
     }
 
-    /// Sends what follows from the news, and tells what is to be told.
+    /// Sends what follows from the events, and reports violations and faults.
     fn tidy(&mut self) {
         if self.engine.wants_time() {
             self.judge_links();
@@ -364,7 +366,7 @@ impl Worker {
         }
     }
 
-    /// Sends what a question to the core has left to be sent, if it has.
+    /// Sends the output of a question to the worker, if there is any.
     #[inline]
     pub(crate) fn settle(&mut self) {
         if self.engine.has_output() || self.has_due_tasks() {
@@ -372,8 +374,8 @@ impl Worker {
         }
     }
 
-    /// Opens links, posts frames, copies short messages from their senders' memory and lets tasks go on until nothing
-    /// more can be done that the rails can take.
+    /// Opens links, posts frames, copies short messages from their senders' memory and advances tasks until the
+    /// rails accept no more.
     #[inline]
     pub fn flush(&mut self) {
         self.send();
@@ -388,7 +390,7 @@ impl Worker {
         while let Some(peer) = self.engine.poll_connect() {
             self.open(peer, Purpose::Wanted);
         }
-        // Before the frames: the sender of what was copied is told at once, as the caller may be
+        // Remote reads precede the frames, so that the sender of a copied message hears at once: the caller may be
         // about to leave the library for long.
         while let Some(remote_read) = self.engine.poll_remote_read() {
             self.remote_read(remote_read);
@@ -398,13 +400,13 @@ impl Worker {
         }
     }
 
-    /// How often progress was made.
+    /// Number of poll ticks.
     #[inline]
     pub(crate) fn turn(&self) -> u64 {
         self.turn
     }
 
-    /// What was done so far, beyond what the engine counts.
+    /// Returns the counters of this worker, beyond those of the engine.
     pub fn counters(&self) -> Counters {
         let (looks_by_idle, rings_by_idle) =
             self.idle.as_ref().map_or((0, 0), |idle| idle.counted());
@@ -412,13 +414,13 @@ impl Worker {
         Counters { polls, looks_by_idle, rings_by_idle, ..self.counters }
     }
 
-    /// Whether something does not come to its end unless somebody polls.
+    /// True if an operation would not complete without polling.
     #[inline]
     pub(crate) fn is_left_behind(&self) -> bool {
         self.engine.has_pending() || self.has_loose_ends || !self.waiters.is_empty()
     }
 
-    /// Whether a rail has had no room for something, as far as known.
+    /// True if a rail has lacked room, as far as known.
     pub(crate) fn has_backlog(&self) -> bool {
         self.has_backlog
     }
@@ -432,8 +434,8 @@ impl Worker {
             || self.is_returning();
     }
 
-    /// The end of an operation that the caller waits for; if it is not there, the question that is being
-    /// asked can have no answer before.
+    /// Takes the completion of an operation that the caller waits for. If there is none, the current question waits
+    /// for this operation.
     #[inline]
     pub fn take_or_await(&mut self, op: OpId) -> Option<Completion> {
         let completion = self.engine.take(op);
@@ -443,7 +445,8 @@ impl Worker {
         completion
     }
 
-    /// As [`Worker::take_or_await`], of an operation with a note; none at all where the name is of no such operation.
+    /// Takes a completion like [`Worker::take_or_await`], for an operation with a note. Returns none if there is no
+    /// such operation.
     #[inline]
     pub fn take_noted_or_await(&mut self, op: OpId) -> Option<Option<(Completion, u64)>> {
         let taken = self.engine.take_noted(op)?;
@@ -453,8 +456,8 @@ impl Worker {
         Some(taken)
     }
 
-    /// The question that is being asked can have no answer before this operation has ended; without one, any news
-    /// may bring it. It is only looked for where other threads wait or poll.
+    /// Declares that the current question waits for this operation; without one, any event may answer it. The
+    /// operation is looked up only if other threads wait or poll.
     #[inline]
     pub fn await_op(&mut self, op: impl FnOnce() -> Option<OpId>) {
         if self.has_company() {
@@ -462,14 +465,14 @@ impl Worker {
         }
     }
 
-    /// As [`Worker::await_op`], before any of these has ended.
+    /// Declares that the current question waits for the first of these operations; see [`Worker::await_op`].
     #[inline]
     pub fn await_any(&mut self, ops: impl FnOnce() -> Option<Vec<OpId>>) {
         let ops = if self.has_company() { ops() } else { None };
         self.awaited = ops.map_or(Awaited::Events, Awaited::AnyOf);
     }
 
-    /// Whether who asks may be about to leave polling to another thread.
+    /// True if the asking thread may be about to leave polling to another one.
     #[inline]
     fn has_company(&self) -> bool {
         self.has_loose_ends
@@ -477,12 +480,13 @@ impl Worker {
             || (!self.asker_polls && self.watch.is_polled())
     }
 
-    /// As [`Worker::await_op`], before such a message is there or its peer has failed.
+    /// Declares that the current question waits for such a message or for the failure of its peer; see
+    /// [`Worker::await_op`].
     pub fn await_message(&mut self, peer: Option<PeerId>, selector: Selector) {
         self.awaited = Awaited::Message(peer, selector);
     }
 
-    /// Looks whether the rails have taken by now what they had no room for.
+    /// Checks if the rails have accepted their backlog by now.
     pub(crate) fn look_at_backlog(&mut self) {
         let is_at_rest = |station: &Station| station.rail.is_at_rest();
         let is_done = || self.engine.is_idle() && self.rails.iter().all(is_at_rest);
@@ -490,30 +494,30 @@ impl Worker {
         self.look_at_ends();
     }
 
-    /// Tells peers whether a thread of this process stays in the library until its sends are done.
+    /// Tells peers if a thread of this process stays in the library until its sends are done.
     pub(crate) fn set_attentive(&mut self, attentive: bool) {
         for station in &mut self.rails {
             station.rail.set_attentive(attentive);
         }
     }
 
-    /// Whether this thread's core is also that of a peer which may have something to send.
+    /// True if this thread's CPU core is shared with a peer that may have something to send.
     pub(crate) fn shares_core(&mut self) -> bool {
         self.rails.iter_mut().any(|station| station.rail.shares_core())
     }
 
-    /// The calling thread leaves its core to another, which sleeps: where that would wake on the core of a peer that may
-    /// have something to send, it gets this one.
+    /// Moves a sleeping thread that takes over from the caller to the caller's CPU core, if it would otherwise wake
+    /// on the core of a peer that may have something to send.
     pub(crate) fn keep_apart(&self, next: &Sleeper, here: u32) {
         let has_neighbour =
             |core| self.rails.iter().any(|station| station.rail.has_neighbour_on(core));
         if next.core() != here && has_neighbour(next.core()) && !has_neighbour(here) {
-            // Where the system refuses, it wakes where it was.
+            // If the system refuses, the thread wakes where it was.
             let _ = next.move_to(here);
         }
     }
 
-    /// Tells neighbours which cores this process has, and asks for theirs.
+    /// Publishes this process's CPU cores to its neighbours and collects theirs.
     pub(crate) fn compare_cores(&mut self, own: u64) -> Neighbours {
         let all = self.rails.iter_mut().map(|station| station.rail.compare_cores(own));
         all.fold(Neighbours::default(), |sum, one| Neighbours {
@@ -522,18 +526,18 @@ impl Worker {
         })
     }
 
-    /// Failures of links since the last call, one line each, for the error that reports them; what
-    /// nobody takes for a while is printed.
+    /// Returns the link failures since the last call, one line each, for the error that reports them. Failures that
+    /// no call takes for a while are printed.
     pub fn take_notices(&mut self) -> Vec<String> {
         self.journal.take_faults()
     }
 
-    /// Whether nothing is left to send and no transfer is in flight.
+    /// True if nothing is left to send and no transfer is in flight.
     pub fn is_quiet(&self) -> bool {
         self.engine.is_idle() && self.is_flushed()
     }
 
-    /// As [`Worker::is_quiet`], but for what would be said in closed contexts to peers to which no way is found yet.
+    /// True if [`Worker::is_quiet`] holds, disregarding messages of revoked contexts to peers without a route.
     pub fn is_quiet_but_for_closed(&self) -> bool {
         self.engine.is_idle_but_for_revoked() && self.is_flushed()
     }
@@ -555,7 +559,7 @@ impl Worker {
         self.journal.print(&rest);
     }
 
-    /// Which rail frames to `peer` take, once a link is open.
+    /// Name of the rail that carries frames to `peer`, once a link is open.
     pub fn rail_name(&self, peer: PeerId) -> Option<&'static str> {
         match self.routes.get(peer.0 as usize)? {
             Route::Open(rails) => Some(self.rails[rails.first.0 as usize].rail.name()),
@@ -567,12 +571,12 @@ impl Worker {
         self.rails.iter().flat_map(|station| station.rail.descriptors()).collect()
     }
 
-    /// What looks on for each rail over which something may come.
+    /// Returns the readiness probe of each rail on which events may come.
     pub(crate) fn readiness_probes(&mut self) -> Vec<Arc<dyn ReadinessProbe>> {
         self.rails.iter_mut().filter_map(|station| station.rail.readiness_probe()).collect()
     }
 
-    /// Tells all rails that this process is about to sleep; false when one has news already.
+    /// Tells all rails that this process is about to sleep. Returns false if one has an event already.
     pub(crate) fn prepare_sleep(&mut self) -> bool {
         let mut asleep = true;
         for station in &mut self.rails {
@@ -585,9 +589,9 @@ impl Worker {
         asleep
     }
 
-    /// It has slept; `probed` is the peer that the thread waits for a message of which is to wait for its receive.
+    /// Ends the sleep. `probed` is the peer whose message the waiting thread probes for.
     pub(crate) fn finish_sleep(&mut self, probed: Option<PeerId>) {
-        // Time has passed.
+        // Time has passed, so that deadlines may be due.
         self.has_loose_ends |= self.engine.is_watching();
         self.seek(probed);
         self.look_at_held_copies();
@@ -681,7 +685,7 @@ impl Worker {
         moved
     }
 
-    /// A rail that stays dull while others have news is polled less often.
+    /// Polls a rail less often while it has no events and others do.
     fn reckon(&mut self, index: usize, moved: bool) {
         if !moved {
             let station = &mut self.rails[index];
@@ -699,7 +703,7 @@ impl Worker {
         while self.engine.poll_frame(peer, rail, &mut self.frame) && self.post(peer, rail) {}
     }
 
-    /// Hands the frame just built to the rail; false when the rail is full.
+    /// Posts the frame just built; false if the rail is full.
     #[inline]
     fn post(&mut self, peer: PeerId, rail: RailId) -> bool {
         let station = &mut self.rails[rail.0 as usize];
@@ -718,7 +722,7 @@ impl Worker {
         is_taken
     }
 
-    /// A frame may have been left behind, or a part of it.
+    /// Notes that a frame, or a part of it, may not have been sent.
     #[cold]
     fn note_backlog(&mut self, rail: RailId, is_taken: bool) {
         if !is_taken || !self.rails[rail.0 as usize].rail.is_at_rest() {
@@ -727,7 +731,7 @@ impl Worker {
         }
     }
 
-    /// A frame was posted that may be long.
+    /// Opens the bypass link if a long frame was posted.
     #[cold]
     fn note_long(&mut self, peer: PeerId, rail: RailId) {
         if let (Some(_), Some(passing)) = (&self.frame.body, self.rails[rail.0 as usize].passed_by)
@@ -749,8 +753,8 @@ impl Worker {
     }
 }
 
-/// What a link can do beside links of other kinds: each carries whatever another may lose, and nobody fetches
-/// what several are to share.
+/// Restricts a link's capabilities for a team of several kinds: each link carries what another may lose, and shared
+/// messages are not read remotely.
 fn shared(capabilities: Capabilities) -> Capabilities {
     let frame_max = capabilities.frame_max.min(driver::FRAME_MAX_OF_ALL);
     Capabilities { frame_max, remote_read: false, ..capabilities }
@@ -761,20 +765,21 @@ fn kind(name: &str) -> &str {
     name.trim_end_matches(|digit: char| digit.is_ascii_digit())
 }
 
-/// Messages that left in turn 0 have never left.
+/// Messages that left in tick 0 have never left.
 const FIRST_TURN: u64 = 1;
 
-/// So many waits at a shared segment in a row ask no rail: some turns of all who share a core.
+/// Limit of consecutive waits at a shared segment without polling the rails: some yield rounds of all ranks on a
+/// core.
 const PUT_OFF_MAX: u32 = 8;
 
-/// Every so many turns all is looked after, news or not.
+/// Number of ticks between unconditional calls of `tidy`.
 const TIDY_EVERY: u64 = 64;
 
-/// Who never sleeps looks for peers that are waited for in so many turns.
+/// Number of ticks between liveness checks of awaited peers, for a process that never sleeps.
 const SEEK_EVERY: u64 = 16 * TIDY_EVERY;
 
-/// A rail is dull after this many reports of other rails without one of its own.
+/// Number of reports of other rails without an own one after which a rail is dull.
 const DULL_AFTER: u32 = 64;
 
-/// How many polls a dull rail is left out, a few microseconds of spinning.
+/// Number of polls for which a dull rail is skipped, a few microseconds of spinning.
 const DULL_SKIP: u32 = 64;
