@@ -1,9 +1,9 @@
-/* A long message from rank 0 to rank 1 with a short one behind it, and the answer of the short one's length:
-   `short` is the time until the answer to the short message is back, `both` until the answer to both is. A line
-   of JSON for each case and operation. Usage: behind SECONDS_PER_CASE SHORT/LONG...; where the long one has no
-   bytes, it is not sent.
+/* A long message from rank 0 to rank 1 with a short one behind it, and an answer of the short one's length. `short`
+   is the time until the answer to the short message is back; `both` is the time until the answer to both is. Prints a
+   line of JSON for each case and operation. Usage: behind SECONDS_PER_CASE SHORT/LONG...; a long message of zero
+   bytes is not sent.
 
-   Rank 1 has posted its receives before it says that it is ready, and rank 0 begins when all before has ended. */
+   Rank 1 posts its receives before it reports that it is ready. Rank 0 begins when all earlier transfers have ended. */
 #include "program.h"
 
 enum { LONG, SHORT, ANSWER, READY };
@@ -14,7 +14,7 @@ struct pair {
     int waits_for_both;
 };
 
-/* Starts what of both has bytes; the others are null requests. */
+/* Starts those of both that have bytes. The others are null requests. */
 static void receive_both(const struct pair *pair, MPI_Request *requests) {
     for (int i = LONG; i <= SHORT; i++) {
         requests[i] = MPI_REQUEST_NULL;

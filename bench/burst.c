@@ -1,7 +1,7 @@
-/* A burst of short messages from rank 0 to rank 1, all under way at once, until rank 1 has said that it
-   has them all: a line of JSON each. Usage: burst SECONDS_PER_CASE SIZE/MESSAGES...
+/* A burst of short messages from rank 0 to rank 1, all in flight at once, until rank 1 confirms all of them. Prints a
+   line of JSON each. Usage: burst SECONDS_PER_CASE SIZE/MESSAGES...
 
-   Rank 1 has posted its receives before it says that it is ready. */
+   Rank 1 posts its receives before it reports that it is ready. */
 #include "program.h"
 
 struct burst {

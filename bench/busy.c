@@ -1,4 +1,4 @@
-/* A program that computes and does nothing else, until who started it has ended. Usage: busy */
+/* A program that only computes, until its parent has ended. Usage: busy */
 #include <unistd.h>
 
 #include "compute.h"

@@ -1,5 +1,5 @@
-/* Shows what the clock of the instruments is worth: source, overhead, resolution, and a known sleep as the
-   system and as the clock saw it. Usage: clock SECONDS. Fails when both differ by more than 0.1 %. */
+/* Quality of the instruments' clock: source, overhead, resolution, and a known sleep as measured by the system and by
+   the clock. Usage: clock SECONDS. Fails if both differ by more than 0.1 %. */
 #include "samples.h"
 
 int main(int argc, char **argv) {

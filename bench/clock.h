@@ -1,9 +1,9 @@
-/* A calibrated clock for the instruments. It reads the processor's time-stamp counter where that is
-   invariant and the kernel trusts it, and clock_gettime elsewhere. It measures its own overhead and
-   resolution, and is checked against a known sleep (Hablot & Glück, LIP RR2006-26, §5.5.1).
+/* A calibrated clock for the instruments. It reads the processor's time-stamp counter where that is invariant and the
+   kernel trusts it, and clock_gettime elsewhere. It measures its own overhead and resolution, and is checked against
+   a known sleep (Hablot & Glück, LIP RR2006-26, §5.5.1).
 
-   Order of calls: clock_calibrate once, then clock_ticks as often as wanted; clock_seconds makes seconds
-   of a difference of ticks. clock_check and clock_print show what the clock is worth. */
+   Order of calls: clock_calibrate once, then clock_ticks any number of times. clock_seconds converts a difference of
+   ticks to seconds. clock_check and clock_print show the quality of the clock. */
 #ifndef CANELE_BENCH_CLOCK_H
 #define CANELE_BENCH_CLOCK_H
 
@@ -22,7 +22,7 @@ struct bench_clock {
     double ticks_per_s;
     uint64_t overhead;     /* ticks that one reading takes */
     uint64_t resolution;   /* least difference other than zero between two readings, in ticks */
-    double sleep_asked_s;  /* the check: a sleep as asked, as the system saw it, as this clock saw it */
+    double sleep_asked_s;  /* the check: a sleep as requested, as the system measured it, as this clock measured it */
     double sleep_system_s;
     double sleep_clock_s;
 };
@@ -38,7 +38,7 @@ static inline double clock_system_s(void) {
 static inline uint64_t clock_ticks(void) {
 #if defined(__x86_64__)
     if (bench_clock.is_counter) {
-        _mm_lfence(); /* what came before has been done when the counter is read */
+        _mm_lfence(); /* earlier instructions have finished when the counter is read */
         return __rdtsc();
     }
 #endif
@@ -55,16 +55,16 @@ static inline void clock_sleep(double seconds) {
     }
 }
 
-/* Sleeps until a time of the system's clock. Who sleeps until the same time asks the kernel for the same: after the first,
-   none has the processor's timer set anew, which takes microseconds in a virtual machine, while another process waits for
-   the core. */
+/* Sleeps until a time of the system's clock. Processes that sleep until the same time request the same expiry from
+   the kernel. After the first, none needs the processor's timer reprogrammed. That takes microseconds in a virtual
+   machine, while another process waits for the core. */
 static inline void clock_sleep_until(double system_s) {
     struct timespec due = {(time_t)system_s, (long)((system_s - floor(system_s)) * 1e9)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) != 0) {
     }
 }
 
-/* Invariant by the processor's word (CPUID 80000007h, EDX bit 8) and not rejected by the kernel. */
+/* True if the counter is invariant (CPUID 80000007h, EDX bit 8) and not rejected by the kernel. */
 static inline int clock_counter_is_invariant(void) {
 #if defined(__x86_64__)
     unsigned a, b, c, d;
@@ -117,7 +117,7 @@ static inline void clock_calibrate(void) {
     }
 }
 
-/* Sleeps, and compares what both clocks saw. Returns by how many parts of one they differ. */
+/* Sleeps, and compares both clocks' measurements. Returns their relative difference. */
 static inline double clock_check(double seconds) {
     uint64_t ticks[2];
     double system_s[2];

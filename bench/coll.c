@@ -1,24 +1,25 @@
-/* Collective operations on all ranks: a line of JSON for each, for each size and for each way to come to it.
-   Usage: coll [crossing] SECONDS_PER_OPERATION SIZE...; a size of 0 is what has no data: the barrier, and communicators that
-   are made and freed, a copy and one for each half of the ranks. Others are bytes: of the whole (bcast,
-   reduce, allreduce, scan, exscan), or of what each rank gives each other (alltoall) or all (allgather, gather), or gets
-   (scatter, reduce_scatter, reduce_scatter_block). What adds numbers is measured at multiples of 4 only. The forms with
-   counts (allgatherv and so on) have blocks of one length, which no rank knows of the others: beside those without they
-   show what not knowing costs.
+/* Collective operations on all ranks. Prints a line of JSON for each operation, size and arrival pattern.
+   Usage: coll [crossing] SECONDS_PER_OPERATION SIZE...; size 0 selects operations without data: the barrier, and
+   communicators that are made and freed (a copy, and one for each half of the ranks). Other sizes are bytes. They
+   count the whole (bcast, reduce, allreduce, scan, exscan), the data of a rank for each other (alltoall) or for all
+   (allgather, gather), or the data that a rank gets (scatter, reduce_scatter, reduce_scatter_block). Sums are
+   measured at multiples of 4 only. The forms with counts (allgatherv and so on) have blocks of one length, unknown to
+   the other ranks. Compared with the forms without counts, they show the cost of this lack of knowledge.
 
-   The count says how ranks come to it: 0, many in a row as in `torres.h`; 1, all at once, each call alone; 2, at random
-   within about the time that it takes, in the same order for every library. The latter two begin at times agreed on before,
-   and last from when the last rank came until the last one has done: for that all must see one clock, the kernel's.
+   The count gives the arrival pattern. 0: many in a row as in `torres.h`. 1: all at once, each call alone. 2: at
+   random within about the time of a call, in the same order for every library. Patterns 1 and 2 begin at agreed
+   times. They last from the last rank's arrival until the last rank has finished. All ranks must therefore see one
+   clock, the kernel's.
 
-   With `crossing` what calls put on a link can be counted there: before and after some of them nobody sends anything, a
-   line says when to count for the first time, and that of the calls in a row is when to count again. Every rank's results
-   are checked. */
+   `crossing` lets an observer count the traffic of calls on a link. Before and after some calls no rank sends
+   anything. A first line says when to count for the first time; the line of the calls in a row says when to count
+   again. Every rank's results are checked. */
 #include "torres.h"
 
 enum {
-    BARRIER, COMM_DUP, COMM_SPLIT, /* what has no data */
-    BCAST, ALLGATHER, ALLTOALL, GATHER, SCATTER, ALLGATHERV, ALLTOALLV, GATHERV, SCATTERV, /* what moves bytes */
-    REDUCE, ALLREDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN, EXSCAN, /* what adds numbers */
+    BARRIER, COMM_DUP, COMM_SPLIT, /* operations without data */
+    BCAST, ALLGATHER, ALLTOALL, GATHER, SCATTER, ALLGATHERV, ALLTOALLV, GATHERV, SCATTERV, /* operations that move bytes */
+    REDUCE, ALLREDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN, EXSCAN, /* operations that add numbers */
     OPERATIONS
 };
 static const char *const NAMES[] = {"barrier", "comm_dup",  "comm_split",     "bcast",                "allgather", "alltoall",
@@ -34,19 +35,19 @@ struct coll {
     long bytes;
     char *out, *in; /* as many bytes for each rank */
     int *counts;    /* numbers, or bytes, for each rank */
-    int *places;    /* where they begin */
+    int *places;    /* their offsets */
 };
 
-/* How many ranks the last communicator that was made has. */
+/* Number of ranks of the last communicator that was made. */
 static int made_size;
 
-/* What is made is freed. */
+/* New communicators are freed. */
 static void note_made(MPI_Comm made) {
     MPI_Comm_size(made, &made_size);
     MPI_Comm_free(&made);
 }
 
-/* What is added: doubles, or floats where those do not fill it. */
+/* Data that is added: doubles, or floats where those do not fill it. */
 static long number_bytes(const struct coll *coll) {
     return coll->bytes % (long)sizeof(double) ? (long)sizeof(float) : (long)sizeof(double);
 }
@@ -83,8 +84,7 @@ static int is_scattered(int operation) { return operation == REDUCE_SCATTER || o
 
 static int is_reduction(int operation) { return operation >= REDUCE; }
 
-/* A word that says where it comes from, and that no library makes shorter on the way (SplitMix64; Steele, Lea, Flood
-   2014). */
+/* A word that identifies its origin and that no library can compress (SplitMix64; Steele, Lea, Flood 2014). */
 static uint64_t word_of(uint64_t rank, uint64_t place) {
     uint64_t word = (place << 16 | rank) * 0x9e3779b97f4a7c15u + 0x9e3779b97f4a7c15u;
     word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -92,19 +92,19 @@ static uint64_t word_of(uint64_t rank, uint64_t place) {
     return word ^ (word >> 31);
 }
 
-/* A number from 0 to 1, likewise. */
+/* A number from 0 to 1, by the same generator. */
 static double number_of(uint64_t rank, uint64_t place) { return (double)(word_of(rank, place) >> 11) / (double)(1ull << 53); }
 
-/* The words of a block, the last of them cut short. */
+/* The words of a block. The last may be partial. */
 static long words_of(const struct coll *coll) { return (coll->bytes + (long)sizeof(uint32_t) - 1) / (long)sizeof(uint32_t); }
 
-/* The word at a place of those that a rank gives, and how much of it is of its block of so many bytes. */
+/* The word at an index of a rank's data. Returns the number of its bytes that fit into `left` bytes of the block. */
 static size_t word_at(uint32_t *word, int rank, long place, long left) {
     *word = (uint32_t)word_of((uint64_t)rank, (uint64_t)place);
     return left < (long)sizeof *word ? (size_t)left : sizeof *word;
 }
 
-/* What a rank gives: numbers to be added. */
+/* Data of a rank: numbers to be added. */
 static void fill_numbers(const struct coll *coll) {
     long unit = number_bytes(coll), each = coll->bytes / unit;
     long count = is_scattered(coll->operation) ? each * coll->size : each;
@@ -115,7 +115,7 @@ static void fill_numbers(const struct coll *coll) {
     }
 }
 
-/* What a rank gives: words, in a block for each rank. */
+/* Data of a rank: words, in a block for each rank. */
 static void fill_words(const struct coll *coll) {
     uint32_t word;
     long words = words_of(coll), size = (long)sizeof word;
@@ -137,7 +137,7 @@ static void fill(const struct coll *coll) {
     memset(coll->in, 0x55, (size_t)(coll->bytes * coll->size));
 }
 
-/* Whether a block is the one that a rank gave for another. */
+/* True if a block is the one that a rank sent to another. */
 static int is_block(const struct coll *coll, const char *block, int from, int to) {
     uint32_t word;
     long words = words_of(coll), size = (long)sizeof word;
@@ -148,7 +148,7 @@ static int is_block(const struct coll *coll, const char *block, int from, int to
     return 1;
 }
 
-/* Whether a number is the sum of those of so many ranks from a place on, in whatever order they were added. */
+/* True if a number is the sum of those of `ranks` ranks at an index, in any order of addition. */
 static int is_sum(const struct coll *coll, long number, long place, int ranks) {
     int is_double = number_bytes(coll) == sizeof(double);
     double found = is_double ? ((const double *)coll->in)[number] : ((const float *)coll->in)[number];
@@ -158,21 +158,21 @@ static int is_sum(const struct coll *coll, long number, long place, int ranks) {
     return fabs(found - sum) <= (is_double ? 1e-12 : 1e-6 * coll->size) * coll->size;
 }
 
-/* Whether a rank has the blocks of all. */
+/* True if a rank has the blocks of all. */
 static int has_blocks(const struct coll *coll, int to) {
     int right = 1;
     for (int from = 0; from < coll->size; from++) right &= is_block(coll, coll->in + from * coll->bytes, from, to);
     return right;
 }
 
-/* Whether a rank has the sums of so many ranks, from a place on. */
+/* True if a rank has the sums of `ranks` ranks, from an index on. */
 static int has_sums(const struct coll *coll, long place, int ranks) {
     int right = 1;
     for (long i = 0; i < coll->bytes / number_bytes(coll); i++) right &= is_sum(coll, i, place, ranks);
     return right;
 }
 
-/* Whether a rank has what it should have after a call. */
+/* True if a rank has the expected data after a call. */
 static int is_right(const struct coll *coll) {
     int is_root = coll->rank == 0;
     switch (coll->operation) {
@@ -197,15 +197,15 @@ static int is_right(const struct coll *coll) {
     return 1;
 }
 
-/* A time that all know, soon enough for all to have heard of it. */
+/* An agreed time, far enough ahead for all ranks to learn of it. */
 static double agreed_start_s(double lead_s) {
     double start_s = clock_system_s() + lead_s;
     MPI_Bcast(&start_s, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     return start_s;
 }
 
-/* What a call takes until all are known to have done, at most: calls in a row may overlap, and then each takes less than
-   one alone. */
+/* Greatest time of a call until all ranks are known to have finished. Calls in a row may overlap, and each then takes
+   less than one alone. */
 static double whole_s_of(const struct coll *coll) {
     enum { CALLS = 3 };
     double own_s, greatest_s;
@@ -220,8 +220,9 @@ static double whole_s_of(const struct coll *coll) {
     return greatest_s;
 }
 
-/* Each call alone: ranks come to it within `spread_s`, and `whole_s` after the last might have come to the one before. At rank 0, the time of each from the last to come until the last to
-   have done. A rank that was not done before it should come again comes as soon as it is. */
+/* Runs each call alone. Ranks arrive within `spread_s`, and `whole_s` after the previous call's last possible
+   arrival. Rank 0 gets the time of each call, from the last arrival until the last rank has finished. A rank that is
+   late for its next arrival arrives as soon as it has finished. */
 static void measure_alone(const struct coll *coll, double whole_s, double spread_s, double seconds, struct samples *samples) {
     static double came_s[CALLS_MOST], done_s[CALLS_MOST], last_s[CALLS_MOST];
     double interval_s = whole_s + spread_s + 1e-3;
@@ -239,14 +240,14 @@ static void measure_alone(const struct coll *coll, double whole_s, double spread
     memcpy(came_s, last_s, sizeof came_s);
     MPI_Reduce(done_s, last_s, calls, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     samples_clear(samples);
-    /* The first call shows what is not yet warm. No call is shorter than what the clock tells from nothing. */
+    /* The first call includes the warm-up. No call is shorter than the clock's resolution. */
     double least_us = clock_seconds(bench_clock.resolution) * 1e6;
     samples->first_us = fmax((last_s[0] - came_s[0]) * 1e6, least_us);
     for (int call = 1; call < calls; call++) samples->us[samples->count++] = fmax((last_s[call] - came_s[call]) * 1e6, least_us);
 }
 
-/* Some calls between two silences, for who counts at a link: the first line says when to count, the other when to
-   count again. */
+/* Some calls between two silences, for an observer who counts at a link. The first line says when to count, the other
+   when to count again. */
 static void cross(const struct coll *coll, double each_s, const struct summary *summary) {
     int calls = torres_within(1 / each_s, 1, CROSSING_CALLS);
     MPI_Bcast(&calls, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -270,7 +271,7 @@ static void cross(const struct coll *coll, double each_s, const struct summary *
     clock_sleep_until(times_s[1] + QUIET_S);
 }
 
-/* The least of a rank's, and the greatest over the ranks, of what a call takes in a row. */
+/* Greatest value over the ranks of each rank's least time of a call in a row. */
 static double each_s_of(const struct samples *samples) {
     double least_us = samples->us[0], greatest_us;
     for (int i = 1; i < samples->count; i++) least_us = fmin(least_us, samples->us[i]);
@@ -278,14 +279,14 @@ static double each_s_of(const struct samples *samples) {
     return fmax(greatest_us * 1e-6, 1e-5);
 }
 
-/* Whether the result is right on all ranks. */
+/* True if the result is right on all ranks. */
 static int is_right_everywhere(const struct coll *coll) {
     int right = is_right(coll), all_right;
     MPI_Allreduce(&right, &all_right, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     return all_right;
 }
 
-/* All ways to come to an operation. What comes out wrong has no time. */
+/* All arrival patterns of an operation. A wrong result has no time. */
 static void measure(const struct coll *coll, double seconds, int crosses, int has_one_clock) {
     static struct samples samples;
     const char *name = NAMES[coll->operation], *wrong = "the result came out wrong";
@@ -298,24 +299,24 @@ static void measure(const struct coll *coll, double seconds, int crosses, int ha
     else if (coll->rank == 0 && right) summary_print(name, coll->bytes, IN_A_ROW, &summary);
     else if (coll->rank == 0) missing_print(name, coll->bytes, IN_A_ROW, wrong);
     double whole_s = whole_s_of(coll);
-    for (int way = AT_ONCE; way <= AT_RANDOM; way++) {
+    for (int pattern = AT_ONCE; pattern <= AT_RANDOM; pattern++) {
         if (!has_one_clock) {
-            if (coll->rank == 0) missing_print(name, coll->bytes, way, "the ranks see clocks of several machines");
+            if (coll->rank == 0) missing_print(name, coll->bytes, pattern, "the ranks see clocks of several machines");
             continue;
         }
         memset(coll->in, 0x55, (size_t)(coll->bytes * coll->size));
-        measure_alone(coll, whole_s, way == AT_RANDOM ? whole_s / 2 : 0, seconds, &samples);
+        measure_alone(coll, whole_s, pattern == AT_RANDOM ? whole_s / 2 : 0, seconds, &samples);
         right = is_right_everywhere(coll);
         if (coll->rank == 0 && right) {
             summary = samples_summary(&samples);
-            summary_print(name, coll->bytes, way, &summary);
+            summary_print(name, coll->bytes, pattern, &summary);
         } else if (coll->rank == 0) {
-            missing_print(name, coll->bytes, way, wrong);
+            missing_print(name, coll->bytes, pattern, wrong);
         }
     }
 }
 
-/* Whether all ranks see the clock of the same kernel, by the name that it gave itself when it started. */
+/* True if all ranks see the clock of the same kernel, by its boot id. */
 static int see_one_clock(void) {
     char name[64] = "";
     uint64_t own = 14695981039346656037u, least, greatest; /* FNV-1a */

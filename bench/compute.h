@@ -1,6 +1,6 @@
-/* Computing, for what is measured beside it: a loop that touches no memory and makes no call, so many turns of which
-   take a given time of a core. It is calibrated by the thread's own processor time, so that what else runs on the
-   machine does not make it shorter. */
+/* Computing, for measurements beside it: a loop that touches no memory and makes no call. Its number of iterations
+   takes a given time of a core. It is calibrated by the thread's own processor time, so other load on the machine
+   does not shorten it. */
 #ifndef CANELE_BENCH_COMPUTE_H
 #define CANELE_BENCH_COMPUTE_H
 
@@ -11,7 +11,7 @@ static double compute_turns_per_us;
 static inline void compute_turns(uint64_t turns) {
     uint64_t word = turns;
     for (uint64_t turn = 0; turn < turns; turn++) {
-        word = word * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX; each turn needs the last */
+        word = word * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX; each iteration needs the last */
         __asm__ volatile("" : "+r"(word));
     }
 }
@@ -22,7 +22,7 @@ static inline double compute_own_us(void) {
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-/* The fastest of several trials: the one least disturbed. */
+/* The fastest of several trials: the least disturbed one. */
 static inline void compute_calibrate(void) {
     enum { TRIALS = 10, TURNS = 1 << 20 };
     for (int trial = 0; trial < TRIALS; trial++) {

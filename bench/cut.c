@@ -1,7 +1,7 @@
-/* Half a round trip of a message that is cut into packets: each is a message of its own to MPI, all of one
-   direction under way at once. A line of JSON for each case. Usage: cut SECONDS_PER_CASE SIZE/PACKETS...
+/* Half a round trip of a message that is cut into packets. Each packet is a message of its own to MPI, and all of one
+   direction are in flight at once. Prints a line of JSON for each case. Usage: cut SECONDS_PER_CASE SIZE/PACKETS...
 
-   The packets of a message differ by a byte at most where it does not divide. */
+   The packets of a message differ by one byte at most if the size is not a multiple. */
 #include "program.h"
 
 struct message {

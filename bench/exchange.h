@@ -1,6 +1,6 @@
-/* Messages to and fro, measured by who begins: the same procedures whatever carries them. The partner sends back what
-   it has received until the first byte tells it that this was the last, so no other message disturbs the exchange, and
-   who begins decides alone how many fit the time. */
+/* Messages to and fro, measured by the initiator: the same procedures for any carrier. The partner returns the
+   received data until the first byte marks the last message. No other message disturbs the exchange, and the
+   initiator alone decides how many fit the time. */
 #ifndef CANELE_BENCH_EXCHANGE_H
 #define CANELE_BENCH_EXCHANGE_H
 
@@ -14,8 +14,8 @@ struct exchange {
     long bytes;
 };
 
-/* One after the other, a quarter of the time to warm up. The clock is read once per round trip; the time of a reading is
-   taken off. */
+/* One after the other, a quarter of the time to warm up. The clock is read once per round trip. The time of a reading
+   is subtracted. */
 static inline void exchange_warm(struct exchange *exchange, double seconds, struct samples *samples) {
     uint64_t start = clock_ticks(), last;
     exchange->once(exchange);
@@ -33,7 +33,7 @@ static inline void exchange_warm(struct exchange *exchange, double seconds, stru
     }
 }
 
-/* Each after so long a silence, in which nobody calls anything but the partner's receive. */
+/* Each after a silence in which nobody calls anything but the partner's receive. */
 static inline void exchange_after_silence(struct exchange *exchange, double silence_s, double seconds, struct samples *samples) {
     double measured_s = 0;
     while (exchange->out[0] != PROGRAM_ENDS) {
@@ -49,7 +49,7 @@ static inline void exchange_after_silence(struct exchange *exchange, double sile
     samples->first_us = samples->us[0];
 }
 
-/* So many in a row, from the first on: all of them are samples, in their order. */
+/* A number of messages in a row, from the first on. All of them are samples, in their order. */
 static inline void exchange_row(struct exchange *exchange, long messages, struct samples *samples) {
     uint64_t last = clock_ticks();
     for (long i = 0; i < messages; i++) {
@@ -62,7 +62,7 @@ static inline void exchange_row(struct exchange *exchange, long messages, struct
     samples->first_us = samples->us[0];
 }
 
-/* How long a row took until a message had gone at this rate, or a negative number where none did. */
+/* Time of a row until a message had gone at this rate, or a negative number if none did. */
 static inline double exchange_until_us(const struct samples *samples, long bytes, double mbit_per_s) {
     double until_us = 0;
     for (int i = 0; i < samples->count; i++) {
@@ -72,7 +72,7 @@ static inline double exchange_until_us(const struct samples *samples, long bytes
     return -1;
 }
 
-/* The two lines of a row: its messages with the time of each, and how long it took to be fast. */
+/* The two lines of a row: its messages with the time of each, and the time until it was fast. */
 static inline void exchange_print_row(long bytes, long messages, struct samples *samples) {
     enum { FAST_MBIT_PER_S = 500 };
     static struct samples sorted;
@@ -92,10 +92,11 @@ static inline void exchange_print_row(long bytes, long messages, struct samples 
     summary_print(until, bytes, messages, &fast);
 }
 
-/* What is exchanged. */
+/* Kinds of exchanges. */
 enum exchange_kind { EXCHANGE_PINGPONG, EXCHANGE_ROW };
 
-/* A case on the command line: a size, and, if it is a row, how many messages, or else how long a silence, if any. */
+/* A case on the command line: a size, and an optional number. The number counts the messages of a row; otherwise it
+   is a silence. */
 static inline struct program_case exchange_case(const char *program, enum exchange_kind kind, const char *text) {
     long most = kind == EXCHANGE_ROW ? SAMPLES_ROOM : 60000000, least = kind == EXCHANGE_ROW;
     struct program_case asked = {0, 0};
@@ -108,8 +109,8 @@ static inline struct program_case exchange_case(const char *program, enum exchan
     return asked;
 }
 
-/* Measures a case and prints its lines; returns whether what came back was not what was sent. A ping-pong's count is a
-   silence in microseconds before each message, that of a row how many messages it has. */
+/* Measures a case and prints its lines. Returns true if the returned data differed. A ping-pong's count is a silence
+   in microseconds before each message. A row's count is its number of messages. */
 static inline int exchange_measure(const char *program, enum exchange_kind kind, struct exchange *exchange, struct program_case asked,
                                    double seconds) {
     static struct samples samples;

@@ -1,13 +1,14 @@
-/* What gathering saves: N packets, each wanted at once by the receiver, to and fro between two ranks, and half of
-   that: as one message of the native interface, and one by one in several ways; a line of JSON for each. A library
-   without the native interface says so, and sends MPI messages. Usage: express SECONDS_PER_WAY SIZE/PACKETS...
+/* Savings by coalescing. N packets, each needed at once by the receiver, go to and fro between two ranks. Measured is
+   half of that: as one message of the native interface, and one by one by several methods. Prints a line of JSON for
+   each. A library without the native interface says so and sends MPI messages. Usage: express SECONDS_PER_METHOD
+   SIZE/PACKETS...
 
-   The ways take turns, so that what else the machine does meets all alike. The first byte of all packets tells
-   rank 1 when it was the last turn. */
+   The methods alternate, so that other load on the machine affects all alike. The first byte of all packets tells
+   rank 1 which round was the last. */
 #include "program.h"
 
-/* The native interface's ways, then MPI's. */
-enum { ONE, FLUSHED, EACH, EACH_ANSWERED, MPI_EACH, MPI_ANSWERED, WAYS };
+/* Methods of the native interface, then MPI's. */
+enum { ONE, FLUSHED, EACH, EACH_ANSWERED, MPI_EACH, MPI_ANSWERED, METHODS };
 static const char *const NAMES[] = {"one message",   "each flushed", "a message each",
                                     "each answered", "MPI messages", "MPI, each answered"};
 
@@ -18,7 +19,7 @@ struct express {
 
 #if __has_include(<mad.h>)
 #include <mad.h>
-/* The same binary runs on libraries that lack these. */
+/* The same binary runs on libraries without these functions. */
 #pragma weak mad_init
 #pragma weak mad_finalize
 #pragma weak mad_channel_open
@@ -51,27 +52,27 @@ static void native_end(void) {
     check(mad_finalize());
 }
 
-static void native_give(const struct express *express, int way) {
-    int next = way == FLUSHED ? MAD_NEXT_COMPUTING : MAD_NEXT_PACKET(mad_send_CHEAPER, mad_receive_EXPRESS);
+static void native_give(const struct express *express, int method) {
+    int next = method == FLUSHED ? MAD_NEXT_COMPUTING : MAD_NEXT_PACKET(mad_send_CHEAPER, mad_receive_EXPRESS);
     mad_connection_t c = NULL;
     for (int i = 0; i < express->packets; i++) {
-        if (i == 0 || way >= EACH) check(mad_begin_packing(channel, express->other, &c));
+        if (i == 0 || method >= EACH) check(mad_begin_packing(channel, express->other, &c));
         check(mad_pack(c, express->data, (size_t)express->bytes, mad_send_CHEAPER, mad_receive_EXPRESS, next));
-        if (i == express->packets - 1 || way >= EACH) check(mad_end_packing(c));
-        if (way == EACH_ANSWERED) {
+        if (i == express->packets - 1 || method >= EACH) check(mad_end_packing(c));
+        if (method == EACH_ANSWERED) {
             check(mad_begin_unpacking_from(channel, express->other, &c));
             check(mad_end_unpacking(c));
         }
     }
 }
 
-static void native_take(struct express *express, int way) {
+static void native_take(struct express *express, int method) {
     mad_connection_t c = NULL;
     for (int i = 0; i < express->packets; i++) {
-        if (i == 0 || way >= EACH) check(mad_begin_unpacking_from(channel, express->other, &c));
+        if (i == 0 || method >= EACH) check(mad_begin_unpacking_from(channel, express->other, &c));
         check(mad_unpack(c, express->data, (size_t)express->bytes, mad_send_CHEAPER, mad_receive_EXPRESS, MAD_NEXT_UNKNOWN));
-        if (i == express->packets - 1 || way >= EACH) check(mad_end_unpacking(c));
-        if (way == EACH_ANSWERED) {
+        if (i == express->packets - 1 || method >= EACH) check(mad_end_unpacking(c));
+        if (method == EACH_ANSWERED) {
             check(mad_begin_packing(channel, express->other, &c));
             check(mad_end_packing(c));
         }
@@ -80,63 +81,63 @@ static void native_take(struct express *express, int way) {
 #else
 static int native_start(void) { return 0; }
 static void native_end(void) {}
-static void native_give(const struct express *express, int way) { (void)express, (void)way; }
-static void native_take(struct express *express, int way) { (void)express, (void)way; }
+static void native_give(const struct express *express, int method) { (void)express, (void)method; }
+static void native_take(struct express *express, int method) { (void)express, (void)method; }
 #endif
 
-static void mpi_give(const struct express *express, int way) {
+static void mpi_give(const struct express *express, int method) {
     for (int i = 0; i < express->packets; i++) {
         MPI_Send(express->data, express->bytes, MPI_CHAR, express->other, 0, MPI_COMM_WORLD);
-        if (way == MPI_ANSWERED) MPI_Recv(NULL, 0, MPI_CHAR, express->other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (method == MPI_ANSWERED) MPI_Recv(NULL, 0, MPI_CHAR, express->other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
 }
 
-static void mpi_take(struct express *express, int way) {
+static void mpi_take(struct express *express, int method) {
     for (int i = 0; i < express->packets; i++) {
         MPI_Recv(express->data, express->bytes, MPI_CHAR, express->other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (way == MPI_ANSWERED) MPI_Send(NULL, 0, MPI_CHAR, express->other, 1, MPI_COMM_WORLD);
+        if (method == MPI_ANSWERED) MPI_Send(NULL, 0, MPI_CHAR, express->other, 1, MPI_COMM_WORLD);
     }
 }
 
-static void give(const struct express *express, int way) { (way < MPI_EACH ? native_give : mpi_give)(express, way); }
-static void take(struct express *express, int way) { (way < MPI_EACH ? native_take : mpi_take)(express, way); }
+static void give(const struct express *express, int method) { (method < MPI_EACH ? native_give : mpi_give)(express, method); }
+static void take(struct express *express, int method) { (method < MPI_EACH ? native_take : mpi_take)(express, method); }
 
 static void answer(struct express *express, int first) {
     do {
-        for (int way = first; way < WAYS; way++) {
-            take(express, way);
-            give(express, way);
+        for (int method = first; method < METHODS; method++) {
+            take(express, method);
+            give(express, method);
         }
     } while (express->data[0] != PROGRAM_ENDS);
 }
 
-static double once(struct express *express, int way, char word) {
+static double once(struct express *express, int method, char word) {
     express->data[0] = word;
     uint64_t start = clock_ticks();
-    give(express, way);
-    take(express, way);
+    give(express, method);
+    take(express, method);
     return samples_us(clock_ticks() - start, 2);
 }
 
-/* Turns of all ways for so many seconds each, a quarter of them to warm up. */
+/* Rounds of all methods for `seconds` each, a quarter of them to warm up. */
 static void measure(struct express *express, int first, double seconds, struct samples *samples) {
-    for (int way = first; way < WAYS; way++) samples_clear(&samples[way]);
-    double start = clock_system_s(), all = seconds * (WAYS - first);
-    for (int way = first; way < WAYS; way++) samples[way].first_us = once(express, way, PROGRAM_GOES_ON);
+    for (int method = first; method < METHODS; method++) samples_clear(&samples[method]);
+    double start = clock_system_s(), all = seconds * (METHODS - first);
+    for (int method = first; method < METHODS; method++) samples[method].first_us = once(express, method, PROGRAM_GOES_ON);
     while (clock_system_s() - start < all / 4)
-        for (int way = first; way < WAYS; way++) once(express, way, PROGRAM_GOES_ON);
+        for (int method = first; method < METHODS; method++) once(express, method, PROGRAM_GOES_ON);
     for (int ends = 0; !ends;) {
         int next = samples[first].count + 1;
         ends = next == SAMPLES_ROOM || (next >= SAMPLES_LEAST && clock_system_s() - start >= all);
-        for (int way = first; way < WAYS; way++)
-            samples[way].us[samples[way].count++] = once(express, way, ends ? PROGRAM_ENDS : PROGRAM_GOES_ON);
+        for (int method = first; method < METHODS; method++)
+            samples[method].us[samples[method].count++] = once(express, method, ends ? PROGRAM_ENDS : PROGRAM_GOES_ON);
     }
 }
 
 int main(int argc, char **argv) {
-    static struct samples samples[WAYS];
+    static struct samples samples[METHODS];
     int size, rank = program_start("express", &argc, &argv, &size);
-    double seconds = argc > 1 ? program_number("express", "the time per way", argv[1], PROGRAM_MOST_SECONDS) : 0.2;
+    double seconds = argc > 1 ? program_number("express", "the time per method", argv[1], PROGRAM_MOST_SECONDS) : 0.2;
     int is_native = rank < 2 && native_start(), first = is_native ? ONE : MPI_EACH;
     for (int i = 2; i < argc && rank < 2; i++) {
         struct program_case asked = program_case("express", argv[i], (struct program_case){1 << 20, 10000});
@@ -146,11 +147,11 @@ int main(int argc, char **argv) {
         if (rank == 1) answer(&express, first);
         if (rank == 0) {
             measure(&express, first, seconds, samples);
-            for (int way = ONE; way < first; way++)
-                missing_print(NAMES[way], asked.bytes, asked.count, "it lacks the native interface");
-            for (int way = first; way < WAYS; way++) {
-                struct summary summary = samples_summary(&samples[way]);
-                summary_print(NAMES[way], asked.bytes, asked.count, &summary);
+            for (int method = ONE; method < first; method++)
+                missing_print(NAMES[method], asked.bytes, asked.count, "it lacks the native interface");
+            for (int method = first; method < METHODS; method++) {
+                struct summary summary = samples_summary(&samples[method]);
+                summary_print(NAMES[method], asked.bytes, asked.count, &summary);
             }
         }
         free(express.data);

@@ -1,6 +1,6 @@
-/* What waiting costs: for so long nobody sends a message to a rank, which waits for one in MPI_Recv; or sleeps outside
-   of MPI with a receive posted, or with none. `share` is the processor time that its process, with all its threads,
-   uses meanwhile; the times are half of the round trip that follows. A line of JSON for each case and operation.
+/* Cost of waiting. For a given time nobody sends a message to a rank. It waits in MPI_Recv, or sleeps outside of MPI
+   with a receive posted, or with none. `share` is the processor time that its process, with all its threads, uses
+   meanwhile. The times are half of the round trip that follows. Prints a line of JSON for each case and operation.
    Usage: idle SECONDS_PER_OPERATION SIZE/WAITING_US... */
 #include <sys/resource.h>
 
@@ -42,7 +42,7 @@ static double wait_for_messages(const struct idle *idle) {
     return used / elapsed;
 }
 
-/* Rank 0: lets it wait, and exchanges one message. */
+/* Rank 0: lets rank 1 wait, and exchanges one message. */
 static double once(const struct idle *idle, char word) {
     if (idle->operation == BLOCKED) clock_sleep(idle->waiting_s);
     else MPI_Recv(NULL, 0, MPI_CHAR, 1, AWAKE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

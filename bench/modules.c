@@ -1,8 +1,9 @@
-/* Two modules, a communicator each, between the same two ranks. The one exchanges short messages; the other's
-   receiver is not ready, and so many bytes have been sent to it in messages of mixed sizes: half a round trip of
-   the one meanwhile, a line of JSON for each case. Usage: modules SECONDS_PER_CASE SIZE/UNREADY_BYTES...
+/* Two modules, a communicator each, between the same two ranks. The first exchanges short messages. The second's
+   receiver is not ready, and its sender has sent it the given bytes in messages of mixed sizes. Measured is half a
+   round trip of the first meanwhile. Prints a line of JSON for each case. Usage: modules SECONDS_PER_CASE
+   SIZE/UNREADY_BYTES...
 
-   The unready receiver posts its receives when the exchange has ended, and finds all as it was sent. */
+   The unready receiver posts its receives after the exchange has ended, and checks all data. */
 #include "program.h"
 
 static const int MIXED[] = {64, 1 << 10, 16 << 10, 256 << 10};

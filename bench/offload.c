@@ -1,7 +1,7 @@
-/* The time that MPI_Isend takes to return, by size, and all until the message has been received: a line of JSON each.
-   Usage: offload SECONDS_PER_SIZE SIZE...
+/* Time that MPI_Isend takes to return, by size, and the whole time until the message has been received. Prints a line
+   of JSON each. Usage: offload SECONDS_PER_SIZE SIZE...
 
-   Rank 1 has posted its receive before it says that it is ready. */
+   Rank 1 posts its receive before it reports that it is ready. */
 #include "program.h"
 
 enum { DATA, READY, DONE };
@@ -9,7 +9,7 @@ enum { DATA, READY, DONE };
 struct offload {
     char *data;
     int bytes;
-    struct samples whole; /* until rank 1 has said that it has all */
+    struct samples whole; /* until rank 1 reports that it has all */
 };
 
 static void receive(const struct offload *offload) {
@@ -34,7 +34,7 @@ static double once(void *what, char word) {
     double us = samples_us(clock_ticks() - begin, 1);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Recv(&answer, 1, MPI_CHAR, 1, DONE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    /* The last so many are kept: those of the warm-up are overwritten first. */
+    /* Only the most recent samples are stored. Those of the warm-up are overwritten first. */
     offload->whole.us[offload->whole.count++ % SAMPLES_ROOM] = samples_us(clock_ticks() - begin, 1);
     return us;
 }

@@ -1,19 +1,19 @@
-/* How much of a transfer is hidden behind computing, as COMB (Lawry et al., 2002) and PIOMan (Trahay et al., 2009)
-   measure it: the time of a transfer alone, of the computing alone, and of both begun together, in turn. Where
-   both together take as long as the longer of them, all that could be hidden was:
+/* Share of a transfer that computing hides, measured as COMB (Lawry et al., 2002) and PIOMan (Trahay et al., 2009)
+   do. Times of the transfer alone, of the computing alone, and of both begun together are taken in turn. If both
+   together take as long as the longer of them, everything was hidden:
 
        share = (transfer + computing - both) / min(transfer, computing)
 
-   Of the lower quartiles: computing is long beside many a transfer, and what else the machine does makes it longer.
-   Where that hides what is measured, the time that both together spend outside computing says more: `share_by_calls`
-   is what it leaves of the transfer, and does not know of computing that the library itself has slowed down.
+   The values are lower quartiles, because computing is long beside many a transfer, and other load makes it longer.
+   If that hides the effect, the time that both together spend outside computing says more. `share_by_calls` is the
+   part of the transfer that this time leaves. It does not notice computing that the library itself has slowed down.
 
-   The sender computes, or the receiver, or both; the data are contiguous, or every other block of a vector. A line
-   of JSON for each case, its times those of both together. Usage: overlap SECONDS_PER_CASE SIZE/COMPUTING_US...
+   The sender computes, or the receiver, or both. The data are contiguous, or every other block of a vector. Prints a
+   line of JSON for each case, with the times of both together. Usage: overlap SECONDS_PER_CASE SIZE/COMPUTING_US...
 
-   A transfer, for a rank that sends, is from MPI_Isend until the word of the receiver that it has all; for one that
-   receives, from MPI_Irecv, and the word that the sender may begin, until it has all. The rank that is measured
-   takes the times, and tells the other what comes next. */
+   A sender's transfer lasts from MPI_Isend until the receiver's confirmation. A receiver's lasts from MPI_Irecv, and
+   the message that lets the sender begin, until it has all data. The measured rank takes the times and announces the
+   next phase to the other. */
 #include "compute.h"
 #include "program.h"
 
@@ -29,13 +29,12 @@ struct overlap {
     double computing_us[2]; /* of each rank */
 };
 
-/* What a rank does in a phase. Returns the time by its own clock, in microseconds, and what of it was not
-   computing. */
+/* One rank's part of a phase. Returns the time by its own clock, in microseconds, and its part outside computing. */
 static double once(const struct overlap *overlap, int rank, int phase, double *calls_us) {
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     char word = 0;
     int transfers = phase != COMPUTING;
-    /* The sender begins when the receiver has said that it is ready. */
+    /* The sender begins when the receiver has reported that it is ready. */
     if (rank == 0 && transfers) MPI_Recv(&word, 1, MPI_CHAR, 1, READY, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     uint64_t start = clock_ticks();
     if (rank == 0 && transfers) {
@@ -56,7 +55,7 @@ static double once(const struct overlap *overlap, int rank, int phase, double *c
     return samples_us(end - start, 1);
 }
 
-/* Both ranks do a phase, begun together as far as a message can tell. */
+/* Both ranks run a phase, begun together as closely as a message allows. */
 static double together(const struct overlap *overlap, int rank, int measured, int *phase, double *calls_us) {
     if (rank == measured) MPI_Send(phase, 1, MPI_INT, 1 - rank, WHAT, MPI_COMM_WORLD);
     else MPI_Recv(phase, 1, MPI_INT, measured, WHAT, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -73,7 +72,7 @@ static void take(const struct overlap *overlap, int measured, double seconds, st
     for (int ends = 0; !ends;) {
         for (phase = 0; phase < PHASES; phase++)
             samples[phase].us[samples[phase].count++] = together(overlap, measured, measured, &phase, &calls_us);
-        samples[CALLS].us[samples[CALLS].count++] = calls_us; /* the last phase's: of both together */
+        samples[CALLS].us[samples[CALLS].count++] = calls_us; /* of the last phase: both together */
         int count = samples[0].count;
         ends = count == SAMPLES_ROOM || (count >= SAMPLES_LEAST && clock_system_s() - start >= all);
     }
@@ -92,7 +91,7 @@ static void print(const char *name, struct program_case asked, const struct summ
     fflush(stdout);
 }
 
-/* Whether the receiver has what the sender has; of a vector, in its blocks. */
+/* True if the receiver has the sender's data; in the blocks of a vector, if it is one. */
 static int is_damaged(const struct overlap *overlap, const char *sent, size_t bytes, size_t stride) {
     for (size_t at = 0; at < bytes; at++) {
         size_t place = at / BLOCK * stride + at % BLOCK;
@@ -125,7 +124,7 @@ static int measure(struct program_case asked, int rank, int side, int is_vector,
         double calls_us;
         while (phase != ENDS) together(&overlap, rank, measured, &phase, &calls_us);
     }
-    /* The lines are rank 0's. */
+    /* Rank 0 prints the lines. */
     if (measured == 1 && rank == 1) MPI_Send(summaries, sizeof summaries, MPI_BYTE, 0, SUMMARIES, MPI_COMM_WORLD);
     if (measured == 1 && rank == 0)
         MPI_Recv(summaries, sizeof summaries, MPI_BYTE, 1, SUMMARIES, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -1,8 +1,8 @@
-/* Barrier, 8-byte allreduce, 1 KiB alltoall and the ping-pongs of all pairs at once, on all ranks, a line of JSON
-   each. Usage: oversubscribed SECONDS_PER_OPERATION
+/* Barrier, 8-byte allreduce, 1 KiB alltoall and the ping-pongs of all pairs at once, on all ranks. Prints a line of
+   JSON each. Usage: oversubscribed SECONDS_PER_OPERATION
 
-   Measured as in `torres.h`. The rank of a pair that is in the
-   lower half has its peer in the upper one; of an odd number the last has none. */
+   Measured as in `torres.h`. A pair's first rank is in the lower half, its second in the upper one. With an odd
+   number the last rank has no peer. */
 #include "torres.h"
 
 enum { BARRIER, ALLREDUCE, ALLTOALL, PAIRS, OPERATIONS };
@@ -42,11 +42,11 @@ int main(int argc, char **argv) {
     double seconds = argc > 1 ? program_number("oversubscribed", "the time per operation", argv[1], PROGRAM_MOST_SECONDS) : 1;
     size_t room = (size_t)BYTES[ALLTOALL] * (size_t)size;
     struct ranks ranks = {program_memory("oversubscribed", room), program_memory("oversubscribed", room), rank, size};
-    *(double *)ranks.out = 1; /* what is added is a number */
+    *(double *)ranks.out = 1; /* sums need a number */
     for (int operation = 0; operation < OPERATIONS; operation++) {
         struct call what = {&ranks, operation};
         torres_measure((struct torres){call, &what, operation == PAIRS ? 2 : 1}, seconds, &samples);
-        /* The last of an odd number has no times of its own. */
+        /* The last rank of an odd number has no times of its own. */
         if (operation == PAIRS && rank >= size / 2 * 2) memset(samples.us, 0, sizeof samples.us);
         struct summary greatest = torres_summary(&samples);
         if (rank == 0) summary_print(NAMES[operation], BYTES[operation], 0, &greatest);

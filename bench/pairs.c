@@ -1,7 +1,8 @@
-/* All pairs between two halves of the ranks at once: each of one half sends to each of the other, and has its word that
-   all has come; or each to each both ways, a line of JSON each. Usage: pairs SECONDS_PER_CASE SIZE...
+/* All pairs between two halves of the ranks at once. Each rank of one half sends to each of the other and gets its
+   confirmation; or each sends to each in both directions. Prints a line of JSON each.
+   Usage: pairs SECONDS_PER_CASE SIZE...
 
-   Measured as in `torres.h`. Of an odd number the last rank has no part. */
+   Measured as in `torres.h`. The last rank of an odd number takes no part. */
 #include "torres.h"
 
 enum { ONE_WAY, BOTH_WAYS, OPERATIONS };
@@ -23,7 +24,7 @@ static int expect(const struct pairs *pairs, int bytes, int tag, MPI_Request *re
     return pairs->half;
 }
 
-/* Whoever sends begins with another one, so that no rank is the first of all. */
+/* Each sender begins with another receiver, so that no rank is first for all. */
 static int submit(const struct pairs *pairs, int bytes, int tag, MPI_Request *requests) {
     for (int i = 0; i < pairs->half; i++)
         MPI_Isend(pairs->out, bytes, MPI_CHAR, other(pairs, (pairs->rank + i) % pairs->half), tag, MPI_COMM_WORLD, &requests[i]);
@@ -52,7 +53,7 @@ int main(int argc, char **argv) {
                               malloc(sizeof(MPI_Request) * 2 * (size_t)half), 0, (int)bytes, rank, half};
         for (; pairs.operation < OPERATIONS; pairs.operation++) {
             torres_measure((struct torres){once, &pairs, 1}, seconds, &samples);
-            /* The last of an odd number has no times of its own. */
+            /* The last rank of an odd number has no times of its own. */
             if (rank >= 2 * half) memset(samples.us, 0, sizeof samples.us);
             struct summary greatest = torres_summary(&samples);
             if (rank == 0) summary_print(NAMES[pairs.operation], (long)bytes, 0, &greatest);

@@ -1,4 +1,4 @@
-/* What the MPI programs have in common: start, description of the job, end. */
+/* Common parts of the MPI programs: start, description of the job, end. */
 #ifndef CANELE_BENCH_PROGRAM_H
 #define CANELE_BENCH_PROGRAM_H
 
@@ -7,7 +7,7 @@
 
 #include "samples.h"
 
-/* Starts MPI and prints the first line. All are initialised alike, with MPI_THREAD_MULTIPLE. Returns the rank. */
+/* Starts MPI and prints the first line. All programs use MPI_THREAD_MULTIPLE. Returns the rank. */
 static inline int program_start(const char *program, int *argc, char ***argv, int *size) {
     int provided, rank, length;
     char hosts[2][256] = {"", ""}, library[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -31,7 +31,7 @@ static inline int program_start(const char *program, int *argc, char ***argv, in
     return rank;
 }
 
-/* Ends MPI. A job that found something wrong ends with that. All meet first: MPICH 5.0.2 does not always tell a
+/* Ends MPI. A job with a wrong result aborts with its code. All ranks meet first: MPICH 5.0.2 does not always tell a
    sender that its message has arrived once the receiver waits in MPI_Finalize. */
 static inline int program_end(int failed) {
     if (failed) MPI_Abort(MPI_COMM_WORLD, failed);

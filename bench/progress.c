@@ -1,11 +1,11 @@
-/* Who makes progress while the application computes and calls nothing: a line of JSON for each case and operation.
+/* Progress while the application computes and makes no calls. Prints a line of JSON for each case and operation.
    Usage: progress SECONDS_PER_OPERATION SIZE/COMPUTING_US...
 
-   A message goes from the first to the last rank; the one computes while the other waits for it to end. A collective
-   is begun by all ranks; all compute, or all but the last, which waits. Measured is how long who only waits does so,
-   from the start, and how long who has computed waits afterwards, the slowest of them. Where nobody makes progress, the
-   one is as long as computing, or the other as long as the transfer. A size of 0 is a barrier; others are a message,
-   and an allreduce of so many bytes. */
+   A message goes from the first to the last rank. One of them computes while the other waits for it to end. A
+   collective is begun by all ranks; all compute, or all but the last, which waits. Measured are two waits: that of
+   ranks that only wait, from the start, and that of ranks that have computed, afterwards. Both are the slowest
+   rank's. Without progress, the first is as long as computing, or the second as long as the transfer. A size of 0 is
+   a barrier. Others are a message and an allreduce of that many bytes. */
 #include "compute.h"
 #include "program.h"
 
@@ -13,7 +13,7 @@ enum { MESSAGE, ALLREDUCE, BARRIER };
 enum { FIRST_COMPUTES, LAST_COMPUTES, ALL_COMPUTE, ALL_BUT_LAST };
 
 struct operation {
-    const char *waits, *after; /* names of who only waits, and of who waits afterwards; null where nobody does */
+    const char *waits, *after; /* names for ranks that only wait, and for those that wait afterwards; null if there are none */
     int kind, who;
 };
 
@@ -41,21 +41,21 @@ static int computes(const struct job *job, int who) {
     return who == ALL_COMPUTE || job->rank != job->last;
 }
 
-/* Returns the error of the call, if any: a library may lack it. */
+/* Returns the error of the call, if any. A library may lack it. */
 static int start(const struct job *job, int kind, MPI_Request *request) {
     *request = MPI_REQUEST_NULL;
     if (kind == BARRIER) return MPI_Ibarrier(MPI_COMM_WORLD, request);
     if (kind == ALLREDUCE)
         return MPI_Iallreduce(job->out, job->in, job->bytes, MPI_UNSIGNED_CHAR, MPI_BXOR, MPI_COMM_WORLD, request);
-    /* Synchronous: it ends when the receive has begun, which a short message would not show. */
+    /* Synchronous: it ends when the receive has begun. The end of a short standard send would not show that. */
     if (job->rank == 0) return MPI_Issend(job->out, job->bytes, MPI_CHAR, job->last, 0, MPI_COMM_WORLD, request);
     return MPI_Irecv(job->in, job->bytes, MPI_CHAR, 0, 0, MPI_COMM_WORLD, request);
 }
 
-/* All ranks begin together and do it once. Gives all of them how long one waits, and waits afterwards, the greatest over
-   the ranks; returns the error of a call, if there was one on any rank. */
+/* All ranks begin together and do it once. All get the greatest waits over the ranks, during computing and after it.
+   Returns the error of a call, if there was one on any rank. */
 static int once(const struct job *job, const struct operation *operation, double times_us[2]) {
-    double own[3] = {0, 0, 0}, all[3]; /* waits, waits after, error */
+    double own[3] = {0, 0, 0}, all[3]; /* wait, wait afterwards, error */
     MPI_Request request;
     MPI_Barrier(MPI_COMM_WORLD);
     if (takes_part(job, operation->kind)) {
@@ -71,7 +71,7 @@ static int once(const struct job *job, const struct operation *operation, double
             own[0] = samples_us(clock_ticks() - begin, 1);
         }
     }
-    /* No wait is shorter than what the clock tells from nothing. */
+    /* No wait is shorter than the clock's resolution. */
     for (int i = 0; i < 2; i++) own[i] = fmax(own[i], clock_seconds(bench_clock.resolution) * 1e6);
     MPI_Allreduce(own, all, 3, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     times_us[0] = all[0], times_us[1] = all[1];

@@ -1,15 +1,15 @@
-/* Half a round trip of short messages while both ranks have receives posted that do not match, or messages
-   that nobody has received: a line of JSON for each case, queue and way to select.
+/* Half a round trip of short messages while both ranks have posted receives that do not match, or messages that
+   nobody has received. Prints a line of JSON for each case, queue and selector.
    Usage: queues SECONDS_PER_CASE SIZE/DEPTH...
 
-   What is queued must never match what is exchanged, and is as much like it as that allows: it is selected
-   by the same wildcards. So
+   Queued entries must never match the exchange, but resemble it as closely as possible: the same wildcards select
+   them.
      exact       differs by its tag;
      any source  differs by its tag, and its receives are for any source;
-     any tag     differs by its source, which is the rank itself, and its receives are for any tag;
+     any tag     differs by its source, the rank itself, and its receives are for any tag;
      any         posted: half of the receives are for any source, half for any tag, as above;
-                 unexpected: the messages belong to another communicator, for a receive of anything takes any.
-   Both ranks do the same, so that half a round trip has met one queue. */
+                 unexpected: messages of another communicator, because a receive of anything takes any.
+   Both ranks do the same, so half a round trip passes one queue. */
 #include "program.h"
 
 enum { EXCHANGE_TAG = 1, QUEUE_TAG = 1000, MOST_DEPTH = 30000 };
@@ -26,7 +26,7 @@ struct queue {
     MPI_Request *receives, *sends;
 };
 
-/* Whether the entry differs from what is exchanged by its source: it is the rank's message to itself. */
+/* True if the entry differs by its source: it is the rank's message to itself. */
 static int is_own(const struct queue *queue, int entry) {
     if (queue->wildcards == (ANY_SOURCE | ANY_TAG)) return queue->which == POSTED && entry % 2;
     return queue->wildcards == ANY_TAG;

@@ -1,7 +1,8 @@
-/* How soon messages are noticed where threads compute beside each rank: half a round trip of short messages while so
-   many threads of each of two ranks compute without end, one after the other, and one exchange a millisecond; and one
-   after the other while threads compute beside one of the ranks only. Of those at intervals there is also the share of computing that the threads keep: what they do meanwhile, against what they do
-   while their rank sleeps and calls nothing, in turns. A line of JSON for each case and operation.
+/* Delay until messages are noticed while threads compute beside each rank. Measured is half a round trip of short
+   messages while the given number of threads of each of two ranks compute without end: exchanges one after the other,
+   and one a millisecond. Also one after the other while threads compute beside one of the ranks only. Exchanges at
+   intervals also report the share of computing that the threads keep. It compares their work meanwhile with their
+   work while their rank sleeps outside MPI, in alternation. Prints a line of JSON for each case and operation.
    Usage: reactivity SECONDS_PER_OPERATION SIZE/THREADS... */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,7 +11,7 @@
 #include "program.h"
 
 enum { MOST_THREADS = 256, INTERVAL_US = 1000, SLICES = 4 };
-/* Beside which rank threads compute. */
+/* Rank beside which threads compute. */
 enum { EACH, ASKING, ANSWERING, SIDES };
 static const char *const WITHOUT_PAUSE[] = {"without pause", "beside who asks", "beside who answers"};
 static const char *const AT_INTERVALS = "one a millisecond";
@@ -33,7 +34,7 @@ static void *work(void *of) {
     return NULL;
 }
 
-/* Returns whether all could be started. */
+/* Returns true if all could be started. */
 static int workers_start(int count) {
     atomic_store(&workers_end, 0);
     for (workers_count = 0; workers_count < count; workers_count++) {
@@ -75,9 +76,9 @@ static double exchange(void *what, char word) {
     return samples_us(clock_ticks() - start, 2);
 }
 
-/* All exchanges of the time count, because the threads have their turns of milliseconds in between: where they are
-   more than there is room for, quantiles are those of a uniform choice of them (reservoir sampling; Vitter 1985,
-   algorithm R), and least, greatest and mean are exact. */
+/* All exchanges of the time count, because the threads' time slices last milliseconds in between. If the samples
+   exceed the room, quantiles are those of a uniform choice (reservoir sampling; Vitter 1985, algorithm R). Least,
+   greatest and mean are exact. */
 struct stream {
     struct samples chosen;
     double count, sum, least, greatest;
@@ -115,7 +116,7 @@ static void print_without_pause(const char *name, struct reactivity *reactivity,
     summary_print(name, asked.bytes, asked.count, &summary);
 }
 
-/* One turn of so many seconds: this rank sleeps, or both exchange. Returns what the threads did, a second. */
+/* One phase of `seconds`: this rank sleeps, or both exchange. Returns the threads' work per second. */
 static double turn(struct reactivity *reactivity, int exchanges, double seconds, struct samples *samples) {
     double done = workers_done(), start = clock_system_s();
     if (!exchanges) clock_sleep(seconds);
@@ -134,7 +135,7 @@ static double turn(struct reactivity *reactivity, int exchanges, double seconds,
 
 static void print_at_intervals(struct reactivity *reactivity, struct program_case asked, double seconds) {
     static struct samples samples;
-    double own[2] = {0, 0}, both[2]; /* what the threads did while their rank slept, and while it exchanged */
+    double own[2] = {0, 0}, both[2]; /* work of the threads while their rank slept, and while it exchanged */
     samples_clear(&samples);
     for (int i = 0; i < 2 * SLICES && samples.count < SAMPLES_ROOM; i++) {
         MPI_Barrier(MPI_COMM_WORLD);

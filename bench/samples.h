@@ -1,6 +1,6 @@
-/* Samples of one operation, what they come to, and the line of JSON that says so: the same for all
-   instruments. Every program prints first a line that describes itself (`program_print`), then a line per
-   operation and case (`summary_print`, or `missing_print`). A case on the command line is a size, or a size and a count: `64/8`. */
+/* Samples of one operation, their statistics, and the line of JSON that prints them: the same for all instruments.
+   Every program first prints a line that describes itself (`program_print`). It then prints a line per operation and
+   case (`summary_print`, or `missing_print`). A case on the command line is a size, or a size and a count: `64/8`. */
 #ifndef CANELE_BENCH_SAMPLES_H
 #define CANELE_BENCH_SAMPLES_H
 
@@ -27,8 +27,8 @@ static inline void samples_clear(struct samples *samples) { memset(samples, 0, s
 
 enum { PROGRAM_MOST_BYTES = 1 << 30, PROGRAM_MOST_SECONDS = 3600, PROGRAM_GOES_ON = 1, PROGRAM_ENDS = 2 };
 
-/* Takes samples for so many seconds, a quarter of them to warm up. `once` does what is measured, with `word`
-   in its message, and returns its time in microseconds; the word tells the other side when it was the last. */
+/* Takes samples for `seconds`, a quarter of them to warm up. `once` runs the measured operation with `word` in its
+   message, and returns its time in microseconds. The word marks the last message for the other side. */
 static inline void samples_take(struct samples *samples, double seconds, double (*once)(void *what, char word), void *what) {
     samples_clear(samples);
     double start = clock_system_s();
@@ -52,7 +52,7 @@ static inline double samples_us(uint64_t ticks, int part) {
     return clock_seconds(ticks > own ? ticks - own : 0) * 1e6 / part;
 }
 
-/* The least value that at least this share of the sorted samples does not exceed. */
+/* Least value that at least this share of the sorted samples does not exceed. */
 static inline double samples_quantile(const struct samples *samples, double share) {
     int index = (int)ceil(share * samples->count) - 1;
     return samples->us[index < 0 ? 0 : index];
@@ -76,7 +76,7 @@ static inline struct summary samples_summary(struct samples *samples) {
     };
 }
 
-/* The line but for its end, where more is to be said. */
+/* The line without its end, so that more can follow. */
 static inline void summary_begin(const char *operation, long bytes, long count, const struct summary *summary) {
     printf("{\"operation\": \"%s\", \"bytes\": %ld, \"count\": %ld, \"samples\": %.0f, \"first_us\": %.3f, \"min_us\": %.3f, "
            "\"p25_us\": %.3f, \"median_us\": %.3f, \"p75_us\": %.3f, \"mean_us\": %.3f, \"p99_us\": %.3f, "
@@ -98,7 +98,7 @@ static inline void program_print_text(const char *text) {
     putchar('"');
 }
 
-/* Instead of `summary_print`, where the library cannot do it: one line that says why. */
+/* Replaces `summary_print` if the library lacks the operation: one line that says why. */
 static inline void missing_print(const char *operation, long bytes, long count, const char *why) {
     printf("{\"operation\": \"%s\", \"bytes\": %ld, \"count\": %ld, \"missing\": ", operation, bytes, count);
     program_print_text(why);
@@ -120,7 +120,7 @@ static inline void program_print(const char *program, const char *library, int r
     fflush(stdout);
 }
 
-/* A positive number from the command line, or the end of the program with a word about it. */
+/* Parses a positive number from the command line. Ends the program with a message otherwise. */
 static inline double program_number(const char *program, const char *what, const char *text, double most) {
     char *end;
     double number = strtod(text, &end);
@@ -131,12 +131,12 @@ static inline double program_number(const char *program, const char *what, const
     return number;
 }
 
-/* So many of so many bytes. */
+/* A size in bytes and a count. */
 struct program_case {
     long bytes, count;
 };
 
-/* A case from the command line, neither number below 0 or above `most`, or the end of the program. */
+/* Parses a case from the command line, neither number below 0 or above `most`. Ends the program otherwise. */
 static inline struct program_case program_case(const char *program, const char *text, struct program_case most) {
     struct program_case found;
     int length = 0;
@@ -148,8 +148,7 @@ static inline struct program_case program_case(const char *program, const char *
     return found;
 }
 
-/* Memory for messages: whole pages, filled with what no library makes shorter on the way (SplitMix64; Steele,
-   Lea, Flood 2014). */
+/* Memory for messages: whole pages, filled with incompressible data (SplitMix64; Steele, Lea, Flood 2014). */
 static inline char *program_memory(const char *program, size_t bytes) {
     size_t rounded = (bytes + 4095) / 4096 * 4096;
     char *memory = aligned_alloc(4096, rounded);

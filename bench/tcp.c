@@ -1,10 +1,10 @@
-/* Exchanges over raw TCP, in one stream or cut into several: lines of JSON as pingpong.c and slowstart.c print.
+/* Exchanges over raw TCP, in one stream or cut into several. Prints lines of JSON as pingpong.c and slowstart.c do.
    Usage: tcp serve STREAMS | tcp relay STREAMS ADDRESS PORT
         | tcp pingpong|slowstart ADDRESS PORT STREAMS SECONDS_PER_SIZE CASE...
 
-   The server prints its port, and so does a relay, which passes on what comes to the server, or to the next relay: it
-   does no more than each must that stands in the way, and shows what standing there costs. Both sides poll, then poll and offer their core to whoever shares it, then sleep
-   in the kernel, so that a long link does not cost a core which its emulation needs. */
+   The server prints its port, and so does a relay. A relay forwards connections to the server or to the next relay.
+   It does the minimum that any intermediate process must, and shows the cost of one. Both sides poll, then poll and
+   yield their core, then sleep in the kernel. A long link therefore does not cost a core that its emulation needs. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,13 +29,13 @@ struct streams {
     int count, fds[MOST_STREAMS];
 };
 
-/* A message's share of one stream. */
+/* Part of a message in one stream. */
 struct part {
     char *data;
     size_t left;
 };
 
-/* A message is cut into equal parts, the last being what is left. */
+/* A message is cut into equal parts. The last is the remainder. */
 static size_t cut(const struct streams *streams, char *data, size_t bytes, struct part *parts) {
     size_t each = (bytes + (size_t)streams->count - 1) / (size_t)streams->count;
     for (int i = 0; i < streams->count; i++) {
@@ -101,7 +101,7 @@ static void without_delay(int fd) {
     if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one)) die("TCP_NODELAY");
 }
 
-/* A client opens its streams one after the other, so that both sides know them in the same order. */
+/* A client opens its streams one after the other, so both sides know them in the same order. */
 static void listen_and_accept(struct streams *streams) {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t length = sizeof address;
@@ -138,7 +138,7 @@ static void connect_to(struct streams *streams, const char *host, const char *po
     }
 }
 
-/* The length of what comes goes by the first stream. */
+/* The length of the message goes by the first stream. */
 static struct streams first_of(const struct streams *streams) { return (struct streams){1, {streams->fds[0]}}; }
 
 static void serve(const struct streams *streams) {
@@ -154,8 +154,8 @@ static void serve(const struct streams *streams) {
     }
 }
 
-/* One way of a stream through a relay: what has come and has not gone, and whether more can come. */
-struct way {
+/* One direction of a stream through a relay: bytes received and not yet sent, and whether more can come. */
+struct direction {
     int from, to, ended;
     size_t begin, end;
     char *data;
@@ -163,40 +163,40 @@ struct way {
 
 enum { RELAYED_AT_ONCE = 256 * 1024 };
 
-static void pass_on(struct way *way) {
-    if (way->begin == way->end) {
-        ssize_t n = recv(way->from, way->data, RELAYED_AT_ONCE, MSG_DONTWAIT);
+static void pass_on(struct direction *direction) {
+    if (direction->begin == direction->end) {
+        ssize_t n = recv(direction->from, direction->data, RELAYED_AT_ONCE, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
         if (n <= 0) {
-            way->ended = 1;
-            shutdown(way->to, SHUT_WR);
+            direction->ended = 1;
+            shutdown(direction->to, SHUT_WR);
             return;
         }
-        way->begin = 0, way->end = (size_t)n;
+        direction->begin = 0, direction->end = (size_t)n;
     }
-    ssize_t n = send(way->to, way->data + way->begin, way->end - way->begin, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t n = send(direction->to, direction->data + direction->begin, direction->end - direction->begin, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno != EAGAIN && errno != EINTR) die("send");
-    if (n > 0) way->begin += (size_t)n;
+    if (n > 0) direction->begin += (size_t)n;
 }
 
 static void relay(const struct streams *near, const struct streams *far) {
-    static struct way ways[2 * MOST_STREAMS];
+    static struct direction directions[2 * MOST_STREAMS];
     int count = 2 * near->count, left = count;
     for (int i = 0; i < near->count; i++) {
-        ways[2 * i] = (struct way){.from = near->fds[i], .to = far->fds[i], .data = program_memory("tcp", RELAYED_AT_ONCE)};
-        ways[2 * i + 1] = (struct way){.from = far->fds[i], .to = near->fds[i], .data = program_memory("tcp", RELAYED_AT_ONCE)};
+        directions[2 * i] = (struct direction){.from = near->fds[i], .to = far->fds[i], .data = program_memory("tcp", RELAYED_AT_ONCE)};
+        directions[2 * i + 1] = (struct direction){.from = far->fds[i], .to = near->fds[i], .data = program_memory("tcp", RELAYED_AT_ONCE)};
     }
     while (left > 0) {
         struct pollfd entries[2 * MOST_STREAMS];
         for (int i = 0; i < count; i++) {
-            int waits = ways[i].begin < ways[i].end;
-            entries[i] = (struct pollfd){ways[i].ended ? -1 : waits ? ways[i].to : ways[i].from, waits ? POLLOUT : POLLIN, 0};
+            int waits = directions[i].begin < directions[i].end;
+            entries[i] = (struct pollfd){directions[i].ended ? -1 : waits ? directions[i].to : directions[i].from, waits ? POLLOUT : POLLIN, 0};
         }
         if (poll(entries, (nfds_t)count, 600000) == 0) return;
         left = 0;
         for (int i = 0; i < count; i++) {
-            if (!ways[i].ended && entries[i].revents) pass_on(&ways[i]);
-            left += !ways[i].ended;
+            if (!directions[i].ended && entries[i].revents) pass_on(&directions[i]);
+            left += !directions[i].ended;
         }
     }
 }

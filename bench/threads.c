@@ -1,11 +1,13 @@
-/* Threads that call at once: so many of each of two ranks exchange short messages, all in one communicator by a tag
-   each, or each in a communicator of its own; so many threads of rank 0 send short messages to themselves, each in a
-   communicator of its own, while rank 1 sleeps; and so many threads of rank 1 wait for a request each, for a message in a
-   probe, or for one of two requests, of which one thread after the other gets its message and answers. A line of JSON for each case and operation.
+/* Threads that call at once. The given number of threads of each of two ranks exchange short messages, in one
+   communicator by a tag each, or each in a communicator of its own. The same number of threads of rank 0 send short
+   messages to themselves, each in a communicator of its own, while rank 1 sleeps. The same number of threads of rank
+   1 wait for a request each, for a message in a probe, or for one of two requests. One thread after the other gets
+   its message and answers. Prints a line of JSON for each case and operation.
    Usage: threads SECONDS_PER_OPERATION SIZE/THREADS...
 
-   Times are half a round trip of each thread, or what a message to itself takes it, or of the threads that wait all half
-   round trips one after the other: so threads by time is always the rate of messages, those of both ways counted. */
+   Times are half a round trip of each thread, or the time of a message to itself. For waiting threads they are half
+   of all round trips, one after the other. Threads divided by time is therefore always the rate of messages of both
+   directions. */
 #include <pthread.h>
 
 #include "program.h"
@@ -20,14 +22,14 @@ struct worker {
     char *data; /* twice as many bytes */
     int bytes, tag;
     MPI_Comm comm;
-    double end_s; /* when rank 0's ends */
+    double end_s; /* time at which rank 0's ends */
     long exchanges; /* of two messages */
 };
 
 static struct worker workers[MOST_THREADS];
 static MPI_Comm comms[MOST_THREADS];
 
-/* Rank 0's thread exchanges until its time is over, and tells rank 1's. */
+/* Rank 0's thread exchanges until its time is over, and notifies rank 1's. */
 static void *exchange(void *of) {
     struct worker *worker = of;
     for (worker->exchanges = 1;; worker->exchanges++) {
@@ -92,7 +94,7 @@ static void *answer_any(void *of) {
 
 static void *nothing(void *of) { return of; }
 
-/* Starts so many threads; returns how many there are. */
+/* Starts `count` threads. Returns the number started. */
 static int start(int count, void *(*what)(void *)) {
     for (int i = 0; i < count; i++)
         if (pthread_create(&workers[i].thread, NULL, what, &workers[i])) return i;
@@ -103,14 +105,14 @@ static void join(int count) {
     for (int i = 0; i < count; i++) pthread_join(workers[i].thread, NULL);
 }
 
-/* Starts threads where it was tried before that there can be so many. */
+/* Starts threads after an earlier check that as many can exist. */
 static void start_all(int count, void *(*what)(void *)) {
     if (start(count, what) == count) return;
     fprintf(stderr, "threads: %d threads could be started, and then not\n", count);
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* Why so many threads cannot be measured, on all ranks alike; or null. */
+/* Reason why this number of threads cannot be measured, the same on all ranks; or null. */
 static const char *obstacle(int count) {
     int provided, here = start(count, nothing), least;
     join(here);
@@ -120,7 +122,7 @@ static const char *obstacle(int count) {
     return least < count ? "so many threads cannot be started" : NULL;
 }
 
-/* Half a round trip of each thread in one slice of the time, or what a message to itself takes it. */
+/* Half a round trip of each thread in one slice of the time, or the time of a message to itself. */
 static double slice(int operation, int count, int rank, double seconds) {
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = clock_system_s();
@@ -137,7 +139,7 @@ static double slice(int operation, int count, int rank, double seconds) {
     return rank == 0 ? us * count / (2.0 * (double)exchanges) : 0;
 }
 
-/* Wakes one of rank 1's threads after the other. */
+/* Wakes rank 1's threads one after the other. */
 static double wake(void *what, char word) {
     int count = *(int *)what;
     uint64_t begin = clock_ticks();

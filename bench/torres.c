@@ -1,6 +1,6 @@
-/* Allgather and allreduce of integers on all ranks, a line of JSON each for each size: what Torres & Kofuji tabulate for
-   numbers of ranks that are no powers of two. Usage: torres SECONDS_PER_OPERATION SIZE...; sizes are multiples of 4, of
-   what each rank gives. Measured as in `torres.h`; every rank's results are checked. */
+/* Allgather and allreduce of integers on all ranks. Prints a line of JSON each for each size. Torres & Kofuji
+   tabulate these for numbers of ranks that are no powers of two. Usage: torres SECONDS_PER_OPERATION SIZE...; sizes
+   are multiples of 4 and count each rank's data. Measured as in `torres.h`. Every rank's results are checked. */
 #include "torres.h"
 
 enum { ALLGATHER, ALLREDUCE, OPERATIONS };
@@ -20,7 +20,7 @@ static void once(const void *what) {
 
 static int given(int rank, int place) { return 1 + rank * 1000 + place % 1000; }
 
-/* Whether this rank has what it should have. */
+/* True if this rank has the expected data. */
 static int is_right(const struct torres_call *call, int size) {
     int right = 1, summed = call->operation == ALLREDUCE;
     for (int at = 0; at < call->count; at++) {

@@ -1,7 +1,7 @@
 /* Operations of all ranks, measured as Torres & Kofuji do: 50 of them are timed together, after three such batches of
-   warm-up; each rank makes its own statistics of the batches, and what counts is the greatest over the ranks. Fewer are
-   timed together where 50 would take too long, which rank 0 decides for all: an even number, for ranks on two sites leave
-   the barrier before a batch up to a one-way delay apart, and in two exchanges each waits once for the other so long. */
+   warm-up. Each rank makes its own statistics of the batches, and the greatest over the ranks counts. Fewer are timed
+   together if 50 would take too long; rank 0 decides that for all. The number is even: ranks on two sites leave the
+   barrier before a batch up to a one-way delay apart. In two exchanges each site waits once for the other that long. */
 #ifndef CANELE_BENCH_TORRES_H
 #define CANELE_BENCH_TORRES_H
 
@@ -12,7 +12,7 @@ enum { TORRES_CALLS = 50, TORRES_CALLS_LEAST = 4, TORRES_WARM = 3, TORRES_BATCHE
 struct torres {
     void (*once)(const void *what);
     const void *what;
-    int part; /* of one operation's time: 2 where half of it is meant */
+    int part; /* divides one operation's time: 2 if half of it is meant */
 };
 
 static inline double torres_batch(struct torres torres, int calls) {
@@ -39,7 +39,7 @@ static inline void torres_measure(struct torres torres, double seconds, struct s
     for (; samples->count < batches; samples->count++) samples->us[samples->count] = torres_batch(torres, calls);
 }
 
-/* The greatest over the ranks of each statistic; at rank 0. */
+/* Greatest value over the ranks of each statistic, at rank 0. */
 static inline struct summary torres_summary(struct samples *samples) {
     struct summary own = samples_summary(samples), greatest = own;
     MPI_Reduce(&own, &greatest, sizeof own / sizeof(double), MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);

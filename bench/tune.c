@@ -1,11 +1,12 @@
-/* What collective operations take, for who compares the algorithms that carry them out: a line of JSON for each case, after
-   one that says where the ranks run. Usage: tune SECONDS_PER_CASE OPERATION/BYTES...; bytes as in a table for
-   CANELE_PLANS: of what each rank gives each other or all (gather, scatter, allgather, alltoall), else of the whole;
-   reductions are of numbers of 8 bytes.
+/* Times of collective operations, for comparisons of algorithms. Prints a line of JSON for each case, after one that
+   says where the ranks run. Usage: tune SECONDS_PER_CASE OPERATION/BYTES...; bytes are those of a table for
+   CANELE_PLANS. They count the data of a rank for each other or for all (gather, scatter, allgather, alltoall), else
+   the whole. Reductions are of numbers of 8 bytes.
 
-   A call is timed from where all have met until all have met again, by messages of the program's own, whatever carries out
-   barriers; what meeting alone takes is told first. The one is no part of the other: who has done may meet others while
-   the rest is at it. Of each call the greatest time over the ranks counts. */
+   A call is timed from one meeting of all ranks to the next. The program meets by messages of its own, whatever
+   algorithm barriers use. The time of meeting alone is printed first. It cannot be subtracted: a rank that has
+   finished may meet others while the rest is still in the call. Each call counts with its greatest time over the
+   ranks. */
 #include "program.h"
 
 enum { BARRIER, BCAST, GATHER, SCATTER, ALLGATHER, ALLTOALL, REDUCE, ALLREDUCE, REDUCE_SCATTER, SCAN, EXSCAN, MEETING };
@@ -53,7 +54,7 @@ static double call_us(const struct tune *tune) {
     return samples_us(clock_ticks() - start, 1);
 }
 
-/* The greatest over the ranks of each call; at rank 0. As many calls as fit into the time. */
+/* Greatest time over the ranks of each call, at rank 0. As many calls as fit into the time. */
 static void measure(const struct tune *tune, double seconds, struct samples *samples) {
     static double own_us[CALLS_MOST], greatest_us[CALLS_MOST];
     double warm_s = 0;
@@ -81,7 +82,7 @@ static struct tune tune_of(const char *text, int rank, int size) {
     tune.in = program_memory("tune", (size_t)(tune.bytes * size) + 1);
     tune.counts = (int *)program_memory("tune", (size_t)size * sizeof(int));
     long numbers = tune.bytes / (long)sizeof(double);
-    /* What is added is a number. */
+    /* Sums need a number. */
     for (long i = 0; tune.operation >= REDUCE && i < numbers; i++) ((double *)tune.out)[i] = 1;
     for (int to = 0; to < size; to++) tune.counts[to] = (int)(numbers * (to + 1) / size - numbers * to / size);
     return tune;

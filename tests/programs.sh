@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects seldom unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads lanes together bits left_out requests; do
+for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits left_out requests; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -23,8 +23,8 @@ for ranks in 1 2 3 6; do go -n $ranks "$work/layouts"; done
 for ranks in 2 3 6; do go -n $ranks "$work/point_to_point"; done
 for ranks in 1 2 5; do go -n $ranks "$work/objects"; done
 go -genv CANELE_RAILS tcp -n 3 "$work/objects"
-for ranks in 1 2 5; do go -n $ranks "$work/seldom"; done
-go -genv CANELE_RAILS tcp -n 3 "$work/seldom"
+for ranks in 1 2 5; do go -n $ranks "$work/rare_functions"; done
+go -genv CANELE_RAILS tcp -n 3 "$work/rare_functions"
 for program in collectives nonblocking objects neighbours intercomms; do for ranks in 2 5; do go -n $ranks "$work/large_$program"; done; done
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/large"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
@@ -66,18 +66,18 @@ for seed in ${CANELE_SEED:-1 2 3 4}; do
 done
 # Requests of all kinds, by their handles.
 for seed in ${CANELE_SEED:-1 2}; do
-    for lanes in 1 4; do for rails in shm tcp; do
-        go -genv CANELE_VCIS $lanes -genv CANELE_RAILS $rails -n $((1 + seed * 2 - seed % 2)) "$work/requests" "$seed"
+    for vcis in 1 4; do for rails in shm tcp; do
+        go -genv CANELE_VCIS $vcis -genv CANELE_RAILS $rails -n $((1 + seed * 2 - seed % 2)) "$work/requests" "$seed"
     done; done
 done
-# Communicators in lanes.
-for lanes in 1 2 8; do for ranks in 2 3 5; do go -genv CANELE_VCIS $lanes -n $ranks "$work/lanes"; done; done
-go -genv CANELE_VCIS 4 -genv CANELE_RAILS tcp -n 3 "$work/lanes"
+# Communicators in several VCIs.
+for vcis in 1 2 8; do for ranks in 2 3 5; do go -genv CANELE_VCIS $vcis -n $ranks "$work/vcis"; done; done
+go -genv CANELE_VCIS 4 -genv CANELE_RAILS tcp -n 3 "$work/vcis"
 for rails in shm tcp; do go -genv CANELE_VCIS 4 -genv CANELE_RAILS $rails -n 3 "$work/threads" "${CANELE_SEED:-6}" 6; done
 for program in collectives nonblocking intercomms; do
     CANELE_VCIS=4 sited 'PMI_RANK / 3' 6 $program
 done
-go -genv CANELE_VCIS 3 -n 2 "$work/lanes" 2>"$work/out" && { echo "three lanes are not refused"; exit 1; }
+go -genv CANELE_VCIS 3 -n 2 "$work/vcis" 2>"$work/out" && { echo "three VCIs are not refused"; exit 1; }
 grep -q 'CANELE_VCIS=3: `auto`, 1, 2, 4 or 8 is needed' "$work/out" || { cat "$work/out"; exit 1; }
 # A variable that does not exist is reported once: by mpiexec, or by rank 0 where another launcher started it.
 told="CANELE_STRATGY is not a setting; did you mean CANELE_STRATEGY? (canele info --settings lists them)"
@@ -137,7 +137,7 @@ done
 # Gathered, 64 packets are ten times as fast as flushed one by one over TCP (21 to 45 times, measured), and as
 # answered one by one in shared memory (some 23 times). The least times are looked at, half of ten is
 # enough, and there are five attempts: others may be using the machine.
-ratio() { # rails, way: how many times as long the packets take so as together
+ratio() { # rails, method: how many times as long the packets take so as together
     go -genv CANELE_RAILS "$1" -n 2 "$work/express" 0.1 16/64 >"$work/out"
     python3 - "$2" "$work/out" <<'PYTHON'
 import json, sys
@@ -146,13 +146,13 @@ print(int(least[sys.argv[1]] / least["one message"]))
 PYTHON
 }
 for one in "tcp:each flushed" "shm:each answered"; do
-    IFS=: read -r rails way <<<"$one"
+    IFS=: read -r rails method <<<"$one"
     for _ in 1 2 3 4 5; do
-        times=$(ratio "$rails" "$way")
+        times=$(ratio "$rails" "$method")
         [ "$times" -lt 5 ] || break
     done
-    [ "$times" -ge 5 ] || { echo "64 packets over $rails, $way: only $times times as slow as gathered"; exit 1; }
-    echo "64 packets of 16 bytes over $rails, $way: $times times as slow as gathered"
+    [ "$times" -ge 5 ] || { echo "64 packets over $rails, $method: only $times times as slow as coalesced"; exit 1; }
+    echo "64 packets of 16 bytes over $rails, $method: $times times as slow as coalesced"
 done
 
 # Bad arguments are named, and end the job unless the program asks otherwise.

@@ -1,15 +1,15 @@
-/* Bad arguments: the right class, through the right error handler, with a message that names function,
-   argument and value.
+/* Bad arguments: calls return the right class through the right error handler. The message names function, argument
+   and value.
 
-   bad_input FUNCTIONS    goes through the table of the API (api/functions.txt): every implemented function
-                          is called with one bad argument at a time, by copies of this program, for a call
-                          may be the end of its process. Needs no mpiexec.
+   bad_input FUNCTIONS    walks the table of the API (api/functions.txt). Copies of this program call every
+                          implemented function with one bad argument at a time, because a call may end its process.
+                          Needs no mpiexec.
    bad_input FUNCTIONS NUMBER DESCRIPTOR
-                          is such a copy: it begins with trial NUMBER, and ends with the first that fails.
-   bad_input fatal        one bad call under the handler that communicators begin with.
-   bad_input early        a call before MPI_Init.
-   bad_input pair         what two processes see.
-   bad_input stated       what follows from the meaning of arguments rather than from their types. */
+                          is such a copy: it begins with trial NUMBER and ends with the first that fails.
+   bad_input fatal        makes one bad call under the communicators' initial handler.
+   bad_input early        makes a call before MPI_Init.
+   bad_input pair         checks errors between two processes.
+   bad_input stated       checks errors in the meaning of arguments rather than in their types. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
@@ -32,7 +32,7 @@ typedef struct {
     int count;
 } function;
 
-/* What is about to be tried. */
+/* Description of the trial that comes next. */
 typedef struct {
     int number, functions;
     char text[150];
@@ -40,7 +40,7 @@ typedef struct {
 
 static int checked, failures;
 
-/* Objects, alive and freed, and memory. */
+/* Live objects, freed objects and memory. */
 static MPI_Comm comm, freed_comm, grid, graph, ring;
 static MPI_Datatype derived, uncommitted, freed_type;
 static MPI_Group group, freed_group;
@@ -99,7 +99,7 @@ static int is(const char *text, const char *choices) {
 
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-/* One bad value of a parameter and what becomes of it. */
+/* One bad value of a parameter and its expected outcome. */
 typedef struct {
     long value;
     int class;
@@ -109,13 +109,13 @@ typedef struct {
 static long here[64];
 static int here_used;
 
-/* The address of a place that holds a value. */
+/* Address of an object that holds a value. */
 static long place_with(long value) {
     here[here_used] = value;
     return (long)&here[here_used++];
 }
 
-/* Handles of each kind: an alive one, then null, freed and foreign ones. */
+/* Handles of each kind: a live one, then null, freed and foreign ones. */
 typedef struct {
     const char *type;
     long alive, null, freed, foreign, predefined;
@@ -143,7 +143,7 @@ static const kind *kind_of(const char *type) {
     return NULL;
 }
 
-/* A handle behind a pointer that the function reads; else the pointer is a place for a result. */
+/* A handle behind a pointer that the function reads. Other pointers point to room for a result. */
 static int is_read(const function *f, const parameter *p) {
     return is(f->name, "MPI_Comm_free MPI_Comm_disconnect MPI_Type_commit MPI_Type_free MPI_Group_free MPI_Op_free MPI_Info_free "
                        "MPI_Errhandler_free MPI_Request_free MPI_Start MPI_Cancel MPI_Wait MPI_Test") ||
@@ -192,14 +192,14 @@ static long good(const function *f, int index) {
     return 1;
 }
 
-/* The bad values of a parameter. */
+/* Bad values of a parameter. */
 static int bad_values(const function *f, const parameter *p, bad *values) {
     int n = 0, scalar = !p->array && !strchr(p->type, '*');
     const kind *k = kind_of(p->type);
 #define BAD(v, c, w) (values[n++] = (bad){(long)(v), c, w})
     here_used = 0;
     if (scalar && k) {
-        /* Hints may be absent, requests inactive. */
+        /* Hints may be absent, and requests inactive. */
         int null_is_bad = !(is(p->type, "MPI_Info") && strcmp(f->module, "info")) && strcmp(p->type, "MPI_Request") &&
                           !is(f->name, "MPI_Comm_get_name MPI_Type_get_name");
         if (null_is_bad) BAD(k->null, k->class, "null");
@@ -271,16 +271,16 @@ static int bad_values(const function *f, const parameter *p, bad *values) {
     return n;
 }
 
-/* What is no error. */
+/* Values that are valid and raise no error. */
 static int is_free(const function *f, const parameter *p, const bad *b) {
     if (is(f->name, "MPI_Init MPI_Init_thread MPI_Finalize MPI_Abort MPI_Pcontrol MPI_Get_address MPI_Free_mem MPI_Info_create_env")) return 1;
     if (strstr(f->name, "_toint") || strstr(f->name, "_fromint") || starts(f->name, "MPI_Aint") || starts(f->name, "MPI_W")) return 1;
     if (starts(f->name, "MPI_T_")) return 1;
-    /* Statuses take whatever the application makes of them. */
+    /* Statuses accept any value that the application stores. */
     if (starts(f->name, "MPI_Status_set") && is(p->name, "source tag")) return 1;
-    /* Only where the key is there and has a value. */
+    /* The value counts only where the key exists and has a value. */
     if (starts(f->name, "MPI_Info_get") && !strcmp(p->name, "value")) return 1;
-    /* Left to the callbacks. */
+    /* Callbacks judge these. */
     if (!strcmp(p->name, "extra_state")) return 1;
     /* The type has none of these. */
     if (starts(f->name, "MPI_Type_get_contents") && is(p->name, "array_of_addresses array_of_large_counts") && !b->value) return 1;
@@ -335,7 +335,7 @@ static int parse(char *line, function *f) {
     return 1;
 }
 
-/* Tries all from number `first` on; tells `report` of each before. */
+/* Runs all trials from number `first` on and reports each to `report` before it. */
 static void go_over(const char *path, int first, int report) {
     FILE *table = fopen(path, "r");
     char line[2048];
@@ -363,7 +363,7 @@ static void go_over(const char *path, int first, int report) {
     fclose(table);
 }
 
-/* Has copies of this program try all, each from where the one before has ended. */
+/* Runs all trials in copies of this program. Each copy begins where the one before has ended. */
 static void oversee(const char *path) {
     trial last = {.number = -1};
     int status = 1;
@@ -481,8 +481,8 @@ static void objects(void) {
     free(key);
 }
 
-/* An error goes to the handler of the communicator it concerns, with that communicator; one that
-   concerns none, or none that is alive, to that of MPI_COMM_SELF. */
+/* The handler of the communicator concerned gets the error, together with that communicator. Errors that concern no
+   live communicator go to the handler of MPI_COMM_SELF. */
 static void handlers(void) {
     int value = 0, class;
     MPI_Errhandler teller;
@@ -497,12 +497,12 @@ static void handlers(void) {
     EXPECT(MPI_Type_size(MPI_DATATYPE_NULL, &value), MPI_ERR_TYPE, "datatype is MPI_DATATYPE_NULL");
     EXPECT(MPI_Barrier(freed_comm), MPI_ERR_COMM, "comm");
     EXPECT(told, MPI_SUCCESS, "");
-    /* What a request does wrong concerns its communicator, whoever waits for it. */
+    /* A request's error concerns its communicator, in whatever call it is completed. */
     MPI_Irecv(&value, 1, MPI_INT, 0, 3, comm, &wrong);
     MPI_Send(memory, 2, MPI_INT, 0, 3, comm);
     EXPECT(MPI_Wait(&wrong, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE, "8 bytes");
     EXPECT(told_of == comm ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
-    /* A communicator keeps its handler when the handle is freed, and gives it away again. */
+    /* A communicator keeps its handler when the handle is freed, and returns it on request. */
     MPI_Errhandler_free(&teller);
     told = 0;
     EXPECT(MPI_Send(&value, -3, MPI_INT, 0, 0, comm), MPI_ERR_COUNT, "count = -3");
@@ -531,7 +531,7 @@ static void statuses(void) {
     EXPECT(all[1].MPI_ERROR, MPI_SUCCESS, "");
 }
 
-/* A collective that fails its check at one process only counts there too: what follows is in step. */
+/* A collective whose check fails at one process counts there too: later collectives stay in step. */
 static void in_step(int rank) {
     int value = rank + 1, all[2], sum, bad = rank ? -1 : 1, expected = rank ? MPI_ERR_COUNT : MPI_SUCCESS;
     for (int turn = 0; turn < 4; turn++) {

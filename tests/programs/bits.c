@@ -1,7 +1,7 @@
-/* Reductions of numbers whose sum follows from the order in which they are added: the same call gives the same bits,
-   before a communicator has a board and after, blocking, begun and persistent, in place and not, and an allreduce gives
-   all ranks the same. On whatever number of ranks. Rank 0 prints a digest of all results: the same in every job on the
-   same ranks. */
+/* Reductions whose sum depends on the order of additions: the same call gives the same bits. This holds before a
+   communicator has a shared segment and after; for blocking, nonblocking and persistent forms; in place or not. An
+   allreduce gives the same bits to all ranks. Runs on any number of ranks. Rank 0 prints a digest of all results,
+   which is the same in every job on the same ranks. */
 #include <complex.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -25,7 +25,7 @@ typedef struct {
     MPI_Op op;
 } Call;
 
-/* Of either sign, and of very different magnitudes (SplitMix: Steele, Lea, Flood 2014). */
+/* Numbers of both signs and very different magnitudes (SplitMix: Steele, Lea, Flood 2014). */
 static double number(uint64_t seed) {
     seed += 0x9e3779b97f4a7c15u;
     seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -40,7 +40,7 @@ static void halves_of_sums(void *in, void *inout, int *len, MPI_Datatype *dataty
     for (int i = 0; i < *len; i++) ((double *)inout)[i] = 0.5 * (((double *)in)[i] + ((double *)inout)[i]);
 }
 
-/* One of the forms; a request where there is something to wait for. */
+/* Calls one of the forms. Returns a request if there is something to wait for. */
 static MPI_Request call(Call c, int turn, const void *from, MPI_Comm comm) {
     MPI_Request request = MPI_REQUEST_NULL;
     int root = size / 2, own = c.count / size;
@@ -70,7 +70,7 @@ static void repeated(Call c) {
     size_t own = c.operation == REDUCE_SCATTER ? (size_t)(c.count / size) * (size_t)bytes : len;
     int has_result = !(c.operation == REDUCE && rank != size / 2) && !(c.operation == EXSCAN && rank == 0);
     for (int turn = 0; turn < CALLS; turn++) {
-        /* Every third one works in place, where all do alike. */
+        /* Every third call works in place on all ranks alike. */
         int in_place = turn % 3 == 2 && c.operation != REDUCE;
         memset(results, 0, sizeof results);
         if (in_place) memcpy(results, numbers, len);

@@ -1,5 +1,5 @@
-/* What test programs share: this process's rank, and conditions that should hold, each told with its line where it does
-   not. Several threads may check at once. */
+/* Common parts of test programs: this process's rank, and CHECK, which reports a false condition with its line. Several
+   threads may check at once. */
 #ifndef CANELE_TESTS_CHECK_H
 #define CANELE_TESTS_CHECK_H
 

@@ -1,5 +1,5 @@
-/* To be loaded before the C library: the wall clock is off by as many seconds as the file named by CLOCK_OFF says,
-   which may be written again at any time. No other clock is touched. */
+/* A library to be loaded before the C library. It shifts the wall clock by the number of seconds in the file that
+   CLOCK_OFF names. The file may be rewritten at any time. No other clock is touched. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

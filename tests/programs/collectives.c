@@ -1,5 +1,5 @@
-/* Every blocking collective against its definition, on whatever number of ranks; with LARGE by the forms for
-   large counts. Prints one line. */
+/* Every blocking collective against its definition, on any number of ranks. LARGE selects the forms for large counts.
+   Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +94,7 @@ static void data_movement(int n) {
     free(mine), free(all), free(out);
 }
 
-/* Blocks of none, one or two times so many elements. */
+/* Blocks of zero, one or two times `n` elements. */
 static void ragged(int unit) {
     number *counts = malloc(sizeof(number) * size);
     place *displs = malloc(sizeof(place) * size);
@@ -115,7 +115,7 @@ static void ragged(int unit) {
     MPI_Scatterv(all, counts, displs, MPI_INT, got, counts[rank], MPI_INT, 0, MPI_COMM_WORLD);
     for (int i = 0; i < counts[rank]; i++) CHECK(got[i] == displs[rank] + i);
 
-    /* In place: at the root, or everywhere. */
+    /* In place: at the root, or at all ranks. */
     int root = size / 2;
     void *here = MPI_IN_PLACE;
     for (int everywhere = 0; everywhere < 2; everywhere++) {
@@ -136,7 +136,7 @@ static void ragged(int unit) {
     free(counts), free(displs), free(mine), free(got), free(all);
 }
 
-/* Rank r sends (r + s) % 3 times so many elements to rank s, which is what it gets from there. */
+/* Rank r sends (r + s) % 3 times `n` elements to rank s and receives as many from it. */
 static void ragged_exchange(int unit) {
     number *counts = malloc(sizeof(number) * size);
     place *displs = malloc(sizeof(place) * size), *bytes = malloc(sizeof(place) * size);
@@ -211,7 +211,7 @@ static void user_operation(void) {
 }
 
 static void derived(void) {
-    /* A column of a 4 x 4 matrix, broadcast and gathered as such. */
+    /* A column of a 4 x 4 matrix, broadcast and gathered as a column. */
     MPI_Datatype column;
     int matrix[16], columns[64 * 4];
     MPI_Type_vector(4, 1, 4, MPI_INT, &column);
@@ -244,7 +244,7 @@ int main(int argc, char **argv) {
         data_movement(lengths[i]);
         reductions(lengths[i]);
     }
-    /* Shorter and longer than what travels by a board. */
+    /* Lengths below and above the limit of the shared segment. */
     int units[] = {1, 700, 9000, 300000};
     for (int i = 0; i < 4; i++) ragged(units[i]), ragged_exchange(units[i]);
     user_operation();

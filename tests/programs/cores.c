@@ -1,6 +1,5 @@
-/* Exchanges short messages and meets at barriers while all threads of all ranks lose their cores but for one, and when
-   they have them back. Rank 0 tells how often a second they did before, then and afterwards, and how often ranks noticed
-   a change. */
+/* Short messages and barriers while all threads of all ranks lose all cores but one, and after they get them back.
+   Rank 0 prints the rate per second before, during and after. It also prints how often ranks noticed a change. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <mpi.h>
@@ -19,7 +18,7 @@ static void move(const cpu_set_t *cores) {
     closedir(threads);
 }
 
-/* Once around the ring, and a barrier; whether rank 0 goes on. */
+/* Runs one round: once around the ring, and a barrier. Returns true if rank 0 continues. */
 static int meet(int round, int on) {
     int word[2] = {round, on};
     if (rank) MPI_Recv(word, 2, MPI_INT, rank - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -30,7 +29,7 @@ static int meet(int round, int on) {
     return word[1];
 }
 
-/* How often a second they meet, in so many seconds. */
+/* Number of rounds per second, measured over `seconds`. */
 static long rate(double seconds) {
     double begun = MPI_Wtime();
     int rounds = 0, on = 1;

@@ -1,11 +1,11 @@
-/* What systems do to programs. Usage: disturbed WHAT; WHAT is
-   fork: every rank has children while it communicates: one that ends at once, one that becomes another
-     program, one that ends as programs do, one that calls MPI, which is refused;
-   waiters: 64 threads of rank 0 wait for rank 1 in all ways, half of them cancelled before; it ends
-     without a word (behind a shell that stays, so that the launcher sees nothing amiss), and all are told;
-   cancel: a thread is cancelled inside a receive, while others communicate; it ends after its receive;
-   pending: a thread that was cancelled before makes calls of all kinds, from MPI_Init to MPI_Finalize: it
-     ends after them, for none is a cancellation point;
+/* Effects of the system on programs. Usage: disturbed WHAT; WHAT is
+   fork: every rank has children while it communicates. One ends at once, one becomes another program, one ends as
+     programs do, and one calls MPI, which is refused;
+   waiters: 64 threads of rank 0 wait for rank 1 in all ways, half of them cancelled before. Rank 1 ends silently
+     behind a shell that stays, so the launcher notices nothing. All threads get the error;
+   cancel: a thread is cancelled inside a receive while others communicate. It ends after its receive;
+   pending: a thread that was cancelled before makes calls of all kinds, from MPI_Init to MPI_Finalize. It ends after
+     them, because no MPI call is a cancellation point;
    abort: such a thread ends the job by MPI_Abort with code 42. */
 #include <mpi.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@ enum { WAITERS = 64, ROUNDS = 120, LEN = 100000 };
 
 static int size, told;
 
-/* Data around a ring, checked. */
+/* Sends checked data around a ring. */
 static void exchange(int round) {
     static int out[LEN], in[LEN];
     int next = (rank + 1) % size, previous = (rank + size - 1) % size, len = round % 3 ? 10 : LEN, wrong = 0;
@@ -43,7 +43,7 @@ static void be_child(int way) {
             MPI_Finalized(&flag);
             exit(!flag);
         case 3:
-            /* Ends this process, and no other. */
+            /* Ends this process and no other. */
             MPI_Send(&value, 1, MPI_INT, (rank + 1) % size, 7, MPI_COMM_WORLD);
             _exit(0);
         default: _exit(0);
@@ -140,7 +140,7 @@ static void cancel_threads(void) {
         void *result = NULL;
         int value = 42, got = 0;
         pthread_create(&other, NULL, receive_for_long, &got);
-        /* It is met spinning, sleeping, and beside another. */
+        /* The cancellation meets a thread that spins, one that sleeps, and one that waits beside another. */
         for (int i = 0; i < 6; i++) exchange(round + i);
         usleep(round % 2 * 5000);
         pthread_cancel(other);
@@ -173,7 +173,7 @@ static void call_all(void) {
     pthread_t other;
     MPI_Comm comm;
     MPI_Request requests[2];
-    /* First contact, both ways to send long messages, and what is sent while nobody calls. */
+    /* First contact, both protocols for long messages, and messages that arrive while nobody calls MPI. */
     for (int round = 0; round < 6; round++) exchange(round);
     MPI_Irecv(big[0], LEN, MPI_INT, previous, 30, MPI_COMM_WORLD, &requests[0]);
     MPI_Isend(big[1], LEN, MPI_INT, next, 30, MPI_COMM_WORLD, &requests[1]);
@@ -183,7 +183,7 @@ static void call_all(void) {
     MPI_Iallreduce(&value, &got, 1, MPI_INT, MPI_SUM, comm, &requests[0]);
     MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
     CHECK(got == 7 * size);
-    /* Two threads wait; the one for whom the message is sleeps, or polls for the other. */
+    /* Two threads wait. The receiver of the message sleeps, or polls for the other. */
     for (int first = 0; first < 2; first++) {
         got = 0;
         pthread_create(&other, NULL, wait_too, &got);
@@ -192,7 +192,7 @@ static void call_all(void) {
             if (turn == first) MPI_Send(&value, 1, MPI_INT, next, 31, MPI_COMM_WORLD);
             else MPI_Barrier(comm);
         }
-        /* To join is a cancellation point. */
+        /* pthread_join is a cancellation point. */
         while (!__atomic_load_n(&got, __ATOMIC_ACQUIRE)) sched_yield();
         pthread_detach(other);
         wait_ms(rank * 10);

@@ -1,6 +1,6 @@
-/* Exchanges data that is checked, among all ranks, for some seconds. Usage: exchange SECONDS PAUSE
-   After MPI_Init it pauses: links are opened when whoever watches has begun. Where EXCHANGE_BEGUN names a file,
-   rank 0 makes it when all have exchanged with all. */
+/* Exchanges checked data among all ranks for some seconds. Usage: exchange SECONDS PAUSE
+   It pauses after MPI_Init, so that links open after an observer has begun. Rank 0 creates the file that
+   EXCHANGE_BEGUN names once all have exchanged with all. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What test programs of failures share: the error class that a call should return, told where it returns another. */
+/* Common part of test programs of failures: `expect` reports a call that returns another error class than expected. */
 #ifndef CANELE_TESTS_EXPECT_H
 #define CANELE_TESTS_EXPECT_H
 

@@ -1,7 +1,7 @@
 /* A rank that fails while the others are blocked in a collective. Usage: fault WHAT [VALUE] IDS
    WHAT: signal NUMBER, exit CODE, abort CODE, return (without MPI_Finalize), hang.
-   Every rank, and a child it has put in a session of its own, appends its process id to the file IDS, whose time of
-   change becomes that of the failure. */
+   Every rank has a child in a session of its own. Both append their process ids to the file IDS, whose modification
+   time becomes the time of the failure. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>

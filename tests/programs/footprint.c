@@ -1,5 +1,5 @@
-/* What a rank takes that has talked to nobody: one line of resident KiB, descriptors of sockets,
-   mappings of shared memory. */
+/* Footprint of a rank that has exchanged no messages. Prints one line: resident KiB, socket descriptors,
+   shared-memory mappings. */
 #include <dirent.h>
 #include <mpi.h>
 #include <stdio.h>

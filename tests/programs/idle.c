@@ -1,5 +1,5 @@
-/* Processor time of ranks that wait in a call for one that comes late. Usage: idle recv|barrier SECONDS
-   Fails when a waiting rank used 2 % of a core or more. */
+/* Processor time of ranks that wait in a call for a late rank. Usage: idle recv|barrier SECONDS
+   Fails if a waiting rank used 2 % of a core or more. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int receive = strcmp(argv[1], "recv") == 0, late = size - 1;
     double seconds = atof(argv[2]);
-    /* The links that the wait uses are open before it. */
+    /* Links that the wait uses are opened before it. */
     for (int i = 0; i < 3; i++) MPI_Barrier(MPI_COMM_WORLD);
     MPI_Bcast(&word, 1, MPI_INT, late, MPI_COMM_WORLD);
     double start = MPI_Wtime(), used = processor_s();

@@ -1,8 +1,8 @@
-/* Ten thousand short messages in batches, two ways: sent into an empty window and received when they are
-   there; and begun, all at once, and waited for, the receives posted before and all messages there when
-   the receiver begins to wait. Between them as many reductions are made that are never started, and as many
-   packets go by the native interface, a batch in a message. Usage: instructions FIFO, by which a rank hears
-   of the other. */
+/* Ten thousand short messages in batches, sent in two ways. First, each is sent into an empty send queue and received
+   once it has arrived. Second, all are nonblocking and waited for; receives are posted before, and all messages have
+   arrived when the receiver begins to wait. As many persistent reductions are made between them and never started. As
+   many packets go by the native interface, a batch in a message. Usage: instructions FIFO, by which a rank signals
+   the other. */
 #include <fcntl.h>
 #include <mad.h>
 #include <mpi.h>
@@ -13,7 +13,7 @@ enum { BATCHES = 100, MESSAGES = 100 };
 
 static char data[MESSAGES][8];
 
-/* When the receiver has the last one's envelope, it has all. */
+/* The receiver has all messages once it has the last one's envelope. */
 static void one_by_one(int rank) {
     for (int i = 0; rank == 0 && i < MESSAGES; i++)
         MPI_Send(data[i], sizeof data[i], MPI_CHAR, 1, 0, MPI_COMM_WORLD);
@@ -43,8 +43,7 @@ static int all_at_once(int rank, int fifo) {
     return 0;
 }
 
-/* What a rank does for a root that comes later, and so need not be woken: the barrier sees that it never has to
-   wait itself. */
+/* Work of a rank for a root that comes later and need not be woken. The barrier ensures that the rank never waits. */
 static int contribute(int rank, int fifo) {
     double in = 1, out;
     char word = 0;
@@ -57,7 +56,7 @@ static int contribute(int rank, int fifo) {
     return 0;
 }
 
-/* The message is there when it is unpacked. */
+/* The message has arrived when it is unpacked. */
 static int pack(int rank, mad_channel_t channel) {
     char packet[16] = {0};
     mad_connection_t c = NULL;
@@ -74,7 +73,7 @@ static int pack(int rank, mad_channel_t channel) {
     return failed;
 }
 
-/* The same operations made again: their plans are known. */
+/* The same operations again: their plans are cached. */
 static void plan_again(void) {
     double in[] = {1, 2}, out[2];
     MPI_Request requests[MESSAGES];
@@ -86,8 +85,8 @@ static void plan_again(void) {
     for (int i = 0; i < MESSAGES; i++) MPI_Request_free(&requests[i]);
 }
 
-/* The C library's allocator takes its locks once there is a second thread, which the library starts only where a
-   wait is long: here there is one from the start, so that what is counted does not depend on the host's speed. */
+/* The C library's allocator takes its locks once there is a second thread. The library starts one only for long
+   waits. This program starts one at the beginning, so the count does not depend on the host's speed. */
 static void *another(void *arg) {
     pause();
     return arg;

@@ -1,5 +1,6 @@
-/* Intercommunicators: made, also of groups alone, copied, split, merged, compared; messages between the groups, and every collective
-   between them in every form. With LARGE by the forms for large counts. On two ranks or more. Prints one line. */
+/* Intercommunicators: made (also of groups alone), copied, split, merged, compared. Messages between the groups, and
+   every collective between them in every form. LARGE selects the forms for large counts. Runs on two ranks or more.
+   Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,12 @@ typedef int number, place;
 #define NAME(function) function
 #endif
 
-enum { BLOCKING, BEGUN, KEPT, FORMS, MANY = 32, ROOM = 5 };
+enum { BLOCKING, NONBLOCKING, PERSISTENT, FORMS, MANY = 32, ROOM = 5 };
 
 static int size, mine, me, here, there;
 static MPI_Comm local, inter;
 
-/* Of every three processes the last is in the second group; the leaders are the last of each. */
+/* The last of every three processes is in the second group. The last of each group is its leader. */
 static void make(void) {
     int flag, low = size >= 3 ? size - 1 - (size % 3 == 0) : 0, high = size >= 3 ? size - 1 - size % 3 : 1;
     mine = size >= 3 ? rank % 3 == 2 : rank % 2;
@@ -56,7 +57,7 @@ static void about(void) {
     CHECK(same == MPI_UNEQUAL);
 }
 
-/* Everybody to everybody of the other group, received by source and by any source. */
+/* All processes send to all of the other group. Receives name the source or MPI_ANY_SOURCE. */
 static void messages(MPI_Comm comm) {
     MPI_Request requests[2 * MANY];
     MPI_Status status;
@@ -76,12 +77,12 @@ static void messages(MPI_Comm comm) {
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
 }
 
-/* Carries an operation out in one of its forms; one that is kept, twice. */
+/* Runs an operation in one of its forms, a persistent one twice. */
 #define RUN(Name, name, ...)                                                          \
     do {                                                                              \
         MPI_Request request;                                                          \
         if (form == BLOCKING) NAME(MPI_##Name)(__VA_ARGS__, comm);                    \
-        else if (form == BEGUN) {                                                     \
+        else if (form == NONBLOCKING) {                                                     \
             NAME(MPI_I##name)(__VA_ARGS__, comm, &request);                           \
             MPI_Wait(&request, MPI_STATUS_IGNORE);                                    \
         } else {                                                                      \
@@ -162,7 +163,7 @@ static void all_to_all(MPI_Comm comm, int form) {
     RUN(Allreduce, allreduce, out, in, ROOM, MPI_INT, MPI_SUM);
     for (int i = 0; i < ROOM; i++) wrong += in[i] != there * (there - 1) / 2 + there * i;
     CHECK(wrong == 0);
-    /* Both groups get as many: one a process in the larger of both, the smaller takes up the rest. */
+    /* Both groups get as many elements: one per process, and the last of the smaller group takes the remainder. */
     int most = here > there ? here : there;
     number parts[MANY];
     for (int i = 0; i < MANY; i++) parts[i] = i < here ? 1 + (i == here - 1 ? most - here : 0) : 0, in[i] = -1;
@@ -183,7 +184,7 @@ static void collectives(MPI_Comm comm) {
     MPI_Barrier(comm);
     MPI_Request request;
     MPI_Ibarrier(comm, &request), MPI_Wait(&request, MPI_STATUS_IGNORE);
-    /* Longer than what travels with its envelope. */
+    /* Longer than an eager message. */
     enum { LONG = 200000 };
     int *out = malloc(sizeof(int) * LONG), *in = malloc(sizeof(int) * LONG), wrong = 0;
     for (int i = 0; i < LONG; i++) out[i] = me + i % 100, in[i] = -1;
@@ -209,7 +210,7 @@ static void others(void) {
     MPI_Comm_test_inter(late, &flag);
     CHECK(flag);
     MPI_Comm_free(&copy), MPI_Comm_free(&late);
-    /* The second group first, then as it comes. */
+    /* The second group first, then in order of arrival. */
     for (int order = 0; order < 3; order++) {
         MPI_Intercomm_merge(inter, order == 0 ? !mine : order == 1 ? mine : 1, &merged);
         MPI_Comm_size(merged, &got);
@@ -220,7 +221,7 @@ static void others(void) {
         CHECK(got == size * (size - 1) / 2);
         MPI_Comm_free(&merged);
     }
-    /* Split by parity, in falling order; who has no partner gets nothing. */
+    /* A split by parity, in falling order. Processes without a partner get MPI_COMM_NULL. */
     MPI_Comm_split(inter, me % 2, -me, &half);
     int partners = there / 2 + (me % 2 == 0 ? there % 2 : 0);
     CHECK((half != MPI_COMM_NULL) == (partners > 0));
@@ -245,14 +246,14 @@ static void others(void) {
         MPI_Comm_disconnect(&half);
     }
     MPI_Group_free(&group), MPI_Group_free(&first);
-    /* A communicator begun and used at its end, among one group. */
+    /* A communicator begun and used at its end, within one group. */
     MPI_Comm_idup_with_info(local, MPI_INFO_NULL, &late, &request), MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Comm_compare(local, late, &same);
     CHECK(same == MPI_CONGRUENT);
     MPI_Allreduce(&me, &got, 1, MPI_INT, MPI_SUM, late);
     CHECK(got == here * (here - 1) / 2);
     MPI_Comm_free(&late);
-    /* What is not defined between groups. */
+    /* Operations that are not defined between groups. */
     int out = 0;
     MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
     code = NAME(MPI_Scan)(&out, &got, 1, MPI_INT, MPI_SUM, inter), MPI_Error_class(code, &class);
@@ -269,7 +270,7 @@ static void others(void) {
     MPI_Barrier(inter);
 }
 
-/* Of groups alone: the same pair as by leaders over a communicator, and one group. */
+/* Intercommunicators of groups alone: the same pair as by leaders over a communicator, and one group. */
 static void from_groups(void) {
     MPI_Group world, own, other;
     MPI_Comm made, one;
@@ -307,7 +308,7 @@ static void from_groups(void) {
     made = MPI_COMM_WORLD;
     MPI_Intercomm_create_from_groups(own, 0, MPI_GROUP_EMPTY, 0, "x", MPI_INFO_NULL, MPI_ERRORS_RETURN, &made);
     CHECK(made == MPI_COMM_NULL);
-    /* What is wrong goes to the handler that was given. */
+    /* Errors go to the handler that the call was given. */
     static char endless[MPI_MAX_STRINGTAG_LEN + 1];
     memset(endless, 'x', MPI_MAX_STRINGTAG_LEN);
     MPI_Error_class(MPI_Comm_create_from_group(own, endless, MPI_INFO_NULL, MPI_ERRORS_RETURN, &made), &class);
@@ -334,7 +335,7 @@ int main(int argc, char **argv) {
     collectives(inter);
     others();
     from_groups();
-    /* Freed while an operation runs. */
+    /* The communicator is freed while an operation runs. */
     MPI_Request request;
     MPI_Ibarrier(inter, &request);
     MPI_Comm_free(&inter), MPI_Comm_free(&local);

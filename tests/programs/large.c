@@ -1,4 +1,5 @@
-/* Messages longer than an int counts, and a broadcast, between two ranks, checked here and there. Prints one line. */
+/* Messages longer than an int counts, and a broadcast, between two ranks. Samples of the data are checked. Prints one
+   line. */
 #include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 enum { ROW = 1 << 20 };
 static const MPI_Count bytes = ((MPI_Count)1 << 31) + 100;
 
-/* Every page says where it is. */
+/* Every page holds its own position. */
 static void mark(char *data, MPI_Count from, MPI_Count to, int key) {
     for (MPI_Count at = from; at < to; at += 4096) data[at] = (char)(at / 4096 * 7 + key);
 }
@@ -52,7 +53,7 @@ static void count_beyond_int(char *data) {
     CHECK(count == bytes);
 }
 
-/* Few elements of a long datatype with a hole at the end of each; the receiver begins late. */
+/* A few elements of a long datatype with a hole at the end of each. The receiver begins late. */
 static void long_elements(char *data) {
     MPI_Datatype row, holed;
     MPI_Status status;
@@ -90,7 +91,7 @@ static void long_elements(char *data) {
     MPI_Type_free(&row), MPI_Type_free(&holed);
 }
 
-/* The sender is seldom in the library, so that the receiver fetches where it can. */
+/* The sender is rarely in the library, so the receiver uses remote reads where it can. */
 static void from_a_busy_sender(char *data) {
     int ready = 0, done = 0;
     if (rank == 0) {

@@ -1,6 +1,5 @@
-/* Reductions of elements whose data lies anywhere about their address: before it, behind their extent,
-   between one another's, from high to low. Compared with a fold by hand, and every byte that is no data
-   must stay. Prints one line. */
+/* Reductions of elements whose data lies anywhere around their address: before it, behind their extent, interleaved,
+   in falling order. Results are compared with a fold by hand. Every byte outside the data must stay. Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@ static int rank, size, failures;
         }                                                                            \
     } while (0)
 
-/* Every element is a pair x -> a x + b; at[i] is where part i lies, in unsigneds from the address. */
+/* Every element is a pair x -> a x + b. at[i] is the offset of part i from the address, in unsigneds. */
 static struct kind {
     const char *name;
     int at[2];
@@ -94,7 +93,7 @@ static void fill(room r, long n) {
     for (long i = 0; i < n; i++) put(r.base, i, of(rank, i));
 }
 
-/* The first n elements are as told, where `from` >= 0, and all else is as in `before`. */
+/* True if the first n elements have the expected values, where `from` >= 0, and all else is as in `before`. */
 static void verify(room r, room before, long n, int first, int last, long from) {
     for (long i = 0; i < n; i++) {
         affine found = get(r.base, i), expected = folded(first, last, from + i);
@@ -104,7 +103,7 @@ static void verify(room r, room before, long n, int first, int last, long from) 
     CHECK(!memcmp(r.memory, before.memory, r.bytes));
 }
 
-/* What is in a buffer before the call. */
+/* Content of a buffer before the call. */
 static room copy(room r) {
     room c = r;
     c.memory = malloc(r.bytes);
@@ -143,7 +142,7 @@ static void call(int which, int in_place, long n, MPI_Datatype type, MPI_Op op) 
     if (which == ALLREDUCE) verify(out, out_before, n, 0, size - 1, 0);
     if (which == SCAN) verify(out, out_before, n, 0, rank, 0);
     if (which == EXSCAN) verify(out, out_before, rank > 0 ? n : 0, 0, rank - 1, 0);
-    /* In place, what lies behind the first block is undefined afterwards. */
+    /* In place, data behind the first block is undefined afterwards. */
     if (which >= BLOCK && !in_place) verify(out, out_before, counts[rank], 0, size - 1, start);
     if (which >= BLOCK && in_place) for (long i = 0; i < counts[rank]; i++) {
         affine found = get(out.base, i), expected = folded(0, size - 1, start + i);

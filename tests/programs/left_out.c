@@ -1,5 +1,6 @@
-/* Collectives of ranks that share a board, some of which fail their checks on some ranks: those that take part get an error or
-   what there is, and what follows is right on all. All draw the same. Usage: left_out SEED TURNS */
+/* Collectives of ranks that share a segment. Some fail their checks on some ranks. Ranks that take part get an error
+   or the available data, and later calls are right on all ranks. All draw the same random numbers. Usage: left_out
+   SEED TURNS */
 #include "check.h"
 #include <mpi.h>
 #include <stdint.h>
@@ -48,7 +49,7 @@ int main(int argc, char **argv) {
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     state = (uint64_t)atoi(argv[1]);
-    /* From the fifth on they have a board. */
+    /* Ranks have a shared segment from the fifth collective on. */
     for (int each = 0; each < 8; each++) MPI_Barrier(comm);
     for (int number = 0; number < atoi(argv[2]); number++) turn(comm, size, number);
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -1,8 +1,8 @@
-/* Collectives on communicators that have lost members; errors return. Usage: lost_members RANK... or lost_members half:
-   these ranks end at once, or each half of the ranks loses the other. Whoever lives calls each collective, on a communicator of
-   its own, until it fails, and never again there: nobody may wait for one that has had its error. Messages between those who
-   live go on, and so does what they make of themselves. Where BEGUN names a file, rank 0 makes it when the half may be lost.
-   The first of those who live prints a line. */
+/* Collectives on communicators that have lost members; errors return. Usage: lost_members RANK... or lost_members
+   half: these ranks end at once, or each half of the ranks loses the other. Each survivor calls each collective, on a
+   communicator of its own, until it fails, and never again there. No rank may wait for one that already has its
+   error. Messages between survivors still arrive, also in communicators that they make. Rank 0 creates the file that
+   BEGUN names when the half may be lost. The first survivor prints a line. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static int call(int which, MPI_Comm comm) {
 }
 enum { CALLS = 18 };
 
-/* Until a collective fails, as every later one does. */
+/* Repeats until a collective fails. Every later one fails, too. */
 static void lose(int which, MPI_Comm comm) {
     char what[64];
     int code = MPI_SUCCESS;
@@ -59,12 +59,12 @@ static void lose(int which, MPI_Comm comm) {
     expect("MPI_Comm_dup after it", MPI_Comm_dup(comm, &comm), MPI_ERR_PROC_ABORTED);
 }
 
-/* Those who live talk to each other, in a closed communicator as well, and make one of their own. */
-static void go_on(MPI_Comm closed, const int *living, int count, int place) {
+/* Survivors exchange messages, in a revoked communicator as well, and make a new one. */
+static void go_on(MPI_Comm revoked, const int *living, int count, int place) {
     MPI_Group all, group;
     MPI_Comm mine;
     int one = 1, sum = 0, next = living[(place + 1) % count], previous = living[(place + count - 1) % count];
-    expect("MPI_Sendrecv", MPI_Sendrecv(data, LONG, MPI_INT, next, 5, other, LONG, MPI_INT, previous, 5, closed, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    expect("MPI_Sendrecv", MPI_Sendrecv(data, LONG, MPI_INT, next, 5, other, LONG, MPI_INT, previous, 5, revoked, MPI_STATUS_IGNORE), MPI_SUCCESS);
     MPI_Comm_group(MPI_COMM_WORLD, &all);
     MPI_Group_incl(all, count, living, &group);
     expect("MPI_Comm_create_group", MPI_Comm_create_group(MPI_COMM_WORLD, group, 7, &mine), MPI_SUCCESS);
@@ -95,10 +95,10 @@ int main(int argc, char **argv) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     for (int which = 0; which < CALLS; which++) {
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[which]);
-        /* Every other one, and the last, have had enough of them for boards. */
+        /* Every other communicator, and the last, has run enough collectives for shared segments. */
         for (int times = 0; times < 9 && (which % 2 || which > 12); times++) MPI_Barrier(comms[which]);
     }
-    /* All have spoken to all: who never has is waited for as long as a connection is tried for. */
+    /* All ranks have exchanged messages. Without that, a wait would last as long as connection attempts do. */
     MPI_Alltoall(data, LONG / size, MPI_INT, other, LONG / size, MPI_INT, MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
     const char *begun = getenv("BEGUN");
@@ -109,7 +109,7 @@ int main(int argc, char **argv) {
     for (int which = 0; which < CALLS; which++) MPI_Comm_free(&comms[which]);
     if (place == 0) printf("%d of %d live: %d failures\n", count, size, failures);
     fflush(stdout);
-    /* A launcher that has not seen the others end has everybody wait for them. */
+    /* A launcher that has not seen the others end makes all wait for them. */
     if (!is_half) _exit(failures != 0);
     expect("MPI_Finalize", MPI_Finalize(), MPI_SUCCESS);
     return failures != 0;

@@ -1,7 +1,8 @@
-/* One of two sites is lost for good, and its ranks are the second half of the job's to the other; errors return.
-   Whatever needs a lost rank fails with the error of one that has died, and the ranks of each site go on among
-   themselves, before that is known and after. Where BEGUN names a file, rank 0 makes it when the site may be lost.
-   Each site prints a line. */
+/* One of two sites is lost for good. Its ranks are the second half of the job as seen from the other site; errors
+   return. Operations that need a lost rank fail with the error for a dead process. The ranks of each site continue
+   among themselves, before and after the loss is known. Rank 0 creates the file that BEGUN names when the site may be
+   lost. Each
+   site prints a line. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static void go_on(MPI_Comm mine, int next, int previous) {
     failures += sum != size || one != size;
 }
 
-/* Until a receive from the other site has failed at all ranks of this one, which meanwhile go on. */
+/* Repeats until a receive from the other site has failed at all ranks of this one. They keep communicating meanwhile. */
 static void await_loss(MPI_Comm mine, int far, int next, int previous) {
     int value, failed = 0, all = 0, code = MPI_SUCCESS;
     MPI_Request request;

@@ -1,6 +1,6 @@
-/* One of two sites is lost for good, and its ranks are the second half of the job's to the other; of each site only the
-   first rank has ever spoken to one of the other. Where BEGUN names a file, rank 0 makes it when the site may be lost. Each
-   site prints how long its ranks were in MPI_Finalize, which has nothing to do but find the others gone. */
+/* One of two sites is lost for good. Its ranks are the second half of the job as seen from the other site. Only the
+   first ranks of both sites have exchanged messages. Rank 0 creates the file that BEGUN names when the site may be
+   lost. Each site prints the time that its ranks spent in MPI_Finalize, which only has to notice the others' loss. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>

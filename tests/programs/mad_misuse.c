@@ -1,5 +1,5 @@
-/* What is done wrong with the native interface: each is told in one line, with its code, and nothing else
-   is lost. On two ranks. */
+/* Misuse of the native interface. Each error prints one line with its code, and nothing else is lost. Runs on two
+   ranks. */
 #include <mad.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -91,7 +91,7 @@ static void packs(mad_channel_t channel, int peer) {
 
 static void unpacks_wrongly(mad_channel_t channel, int peer) {
     mad_connection_t c;
-    /* Lengths and constraints that differ, while the packet is there: it stays. */
+    /* Lengths and constraints that differ, while the packet is present: it stays. */
     DO(mad_begin_unpacking(channel, &c));
     FAILS(MAD_ERR_SIZE, "packet 0 from process 0 has 8 bytes; 4 were to be unpacked", mad_unpack(c, other, 4, S, X, U));
     FAILS(MAD_ERR_SIZE, "has 8 bytes; 9 were", mad_unpack(c, other, 9, S, R, U));
@@ -129,8 +129,8 @@ static void unpacks_wrongly(mad_channel_t channel, int peer) {
     }
 }
 
-/* Unpacks that return before the message has come: what is wrong with them is told at the end, and the
-   others get what is theirs. */
+/* Unpacks that return before the message has come. Their errors are reported at the end, and the others get their
+   data. */
 static void wrong_in_advance(mad_channel_t channel, mad_channel_t go, int sends, int peer) {
     mad_connection_t c, d;
     char a[8] = "", b[8] = "", e[8] = "";
@@ -164,8 +164,8 @@ static void wrong_in_advance(mad_channel_t channel, mad_channel_t go, int sends,
     }
 }
 
-/* A message in use by another thread: as many packets are unpacked as fit before that thread waits in its
-   call. The sender is told of them, and then the call gets what is its own. */
+/* A message in use by another thread. As many packets are unpacked as fit before that thread waits in its call. The
+   sender then learns their number, and the waiting call gets its own packet. */
 static mad_connection_t shared;
 static void *waits(void *wrong) {
     char got[8];
@@ -207,7 +207,7 @@ static void two_threads(mad_channel_t channel, mad_channel_t go, int sends, int 
     for (int i = 0; i < before; i++) CHECK(bytes[i] == '*');
 }
 
-/* Of a message that is open when the process forks the parent sends what it packs, and the child nothing. */
+/* A message that is open at fork: the parent sends its packets, and the child sends nothing. */
 static void forked(mad_channel_t channel, int sends, int peer) {
     const char *reason = "called in a forked process";
     mad_connection_t c, d;

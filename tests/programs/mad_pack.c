@@ -1,6 +1,6 @@
-/* The native interface between pairs of ranks and among all of them: what each constraint means, arrays
-   of unknown length, long packets beside short ones, many channels and peers. Usage: mad_pack [mpi]
-   With `mpi`, MPI is used beside it, and finalised first on odd ranks. */
+/* The native interface between pairs of ranks and among all of them: the meaning of each constraint, arrays of
+   unknown length, long packets beside short ones, many channels and peers. Usage: mad_pack [mpi] With `mpi`, MPI is
+   used beside it, and finalised first on odd ranks. */
 #include <mad.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void unpack(mad_connection_t c, void *data, size_t length, int send, int 
     DO(mad_unpack(c, data, length, send, receive, MAD_NEXT_UNKNOWN));
 }
 
-/* Figure 12: the receiver learns how long an array is, makes room for it, and takes it. */
+/* Figure 12: the receiver learns the length of an array, allocates memory for it, and receives it. */
 static void array_of_unknown_length(mad_channel_t channel, int sends, int peer, int length) {
     mad_connection_t c;
     if (sends) {
@@ -56,7 +56,7 @@ static void array_of_unknown_length(mad_channel_t channel, int sends, int peer, 
     }
 }
 
-/* The memory is overwritten as soon as the constraint permits it, and with LATER must be. */
+/* The memory is overwritten as soon as the constraint permits it. With LATER it must be. */
 static void when_memory_is_read(mad_channel_t channel, int sends, int peer, size_t length, int receive) {
     unsigned char *safer = malloc(length), *later = malloc(length), *cheaper = malloc(length);
     mad_connection_t c;
@@ -94,8 +94,8 @@ static void when_memory_is_read(mad_channel_t channel, int sends, int peer, size
     free(safer), free(later), free(cheaper);
 }
 
-/* An answer in the middle of a message: what was packed leaves when the sender computes, or waits for the
-   answer, and a packet that is read late does not hold up those behind it. */
+/* An answer in the middle of a message. Packed data leaves when the sender computes or waits for the answer. A packet
+   that is read late does not delay later ones. */
 static void answer_in_between(mad_channel_t channel, mad_channel_t back, int sends, int peer, int length, int next) {
     char *late = calloc(length, 1);
     int question = 6, answer = 0;
@@ -155,7 +155,7 @@ static void long_beside_short(mad_channel_t channel, int sends, int peer, int ne
     free(data);
 }
 
-/* Many packets, of which a batch and a frame hold some. */
+/* Many packets, more than a batch or a frame holds. */
 static void many_packets(mad_channel_t channel, int sends, int peer, int count) {
     mad_connection_t c;
     unsigned char data[40];
@@ -173,7 +173,7 @@ static void many_packets(mad_channel_t channel, int sends, int peer, int count) 
     DO(sends ? mad_end_packing(c) : mad_end_unpacking(c));
 }
 
-/* Everybody sends to everybody, to itself too, on many channels. */
+/* All ranks send to all, themselves included, on many channels. */
 static void all_to_all(mad_channel_t *channels) {
     static unsigned char out[CHANNELS][MIDDLE], in[MIDDLE];
     mad_connection_t c;
@@ -199,7 +199,7 @@ static void all_to_all(mad_channel_t *channels) {
     }
 }
 
-/* Rank 0 unpacks a message of every other rank at once, as they come, and ends them the other way round. */
+/* Rank 0 unpacks a message of every other rank at once, in order of arrival, and ends them in reverse order. */
 static void from_anybody(mad_channel_t channel) {
     mad_connection_t c, all[64];
     for (int round = 0; round < ROUNDS; round++) {
@@ -229,7 +229,7 @@ static void from_anybody(mad_channel_t channel) {
     }
 }
 
-/* What comes for a channel that is not open waits; a number that is opened again counts on. */
+/* Messages for a channel that is not open wait. A number that is opened again continues its count. */
 static void closed_and_opened(int sends, int peer) {
     mad_channel_t channel;
     mad_connection_t c;
@@ -255,7 +255,7 @@ int main(int argc, char **argv) {
     DO(mad_size(&size));
     if (with_mpi && rank % 2 == 0) MPI_Init(&argc, &argv);
     for (int i = 0; i < CHANNELS; i++) DO(mad_channel_open(5 * i, &channels[i]));
-    /* A pair that is ready earlier than others takes whatever comes, but here only from its half. */
+    /* A pair that is ready early accepts any message, but on this channel all come from its partner. */
     DO(mad_channel_open(65535, &pairs));
 
     int peer = rank ^ 1;

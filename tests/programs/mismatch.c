@@ -1,6 +1,6 @@
-/* Collectives that differ between processes, by -check: an error everywhere that names both sides, in every form, and
-   what follows goes on. "wrong" instead, without -check: lengths that differ are errors where they arrive. On two ranks
-   or more. Prints one line. */
+/* Collectives that differ between processes. With -check, every process gets an error that names both sides, in every
+   form, and later calls work. With "wrong", without -check, differing lengths are errors where they arrive. Runs on
+   two ranks or more. Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,21 +23,21 @@ static void expect(int code, int class, const char *one, const char *other) {
 static void compared(void) {
     int in[64], out[64] = {0}, all, code;
     MPI_Request request;
-    /* The operation. */
+    /* Different operations. */
     code = last ? MPI_Barrier(comm) : MPI_Bcast(in, 2, MPI_INT, 0, comm);
     expect(code, MPI_ERR_ARG, "Bcast of 8 bytes with root 0", "Barrier");
-    /* The root. */
+    /* Different roots. */
     code = MPI_Bcast(in, 2, MPI_INT, last, comm);
     expect(code, MPI_ERR_ROOT, "Bcast of 8 bytes with root 0", "root 1");
-    /* The length, by another type. */
+    /* Different lengths, through another type. */
     code = MPI_Gather(out, 1, last ? MPI_DOUBLE : MPI_INT, in, 1, MPI_INT, 0, comm);
     expect(code, MPI_ERR_COUNT, "Gather of 4 bytes with root 0", "Gather of 8 bytes");
     code = MPI_Allreduce(out, in, 3 + last, MPI_INT, MPI_SUM, comm);
     expect(code, MPI_ERR_COUNT, "Allreduce of 12 bytes by Sum", "Allreduce of 16 bytes by Sum");
-    /* What combines. */
+    /* Different reduction operations. */
     code = MPI_Reduce(out, in, 3, MPI_INT, last ? MPI_MAX : MPI_SUM, 0, comm);
     expect(code, MPI_ERR_OP, "by Sum", "by Max");
-    /* Begun and kept, and one begun where the others block. */
+    /* Nonblocking and persistent forms, and one nonblocking beside blocking ones. */
     MPI_Ialltoall(out, 1 + last, MPI_INT, in, 1 + last, MPI_INT, comm, &request);
     code = MPI_Wait(&request, MPI_STATUS_IGNORE);
     expect(code, MPI_ERR_COUNT, "Alltoall of 4 bytes", "Alltoall of 8 bytes");
@@ -50,18 +50,18 @@ static void compared(void) {
     if (last) code = MPI_Allgather(out, 1, MPI_INT, in, 1, MPI_INT, comm);
     else MPI_Ibarrier(comm, &request), code = MPI_Wait(&request, MPI_STATUS_IGNORE);
     expect(code, MPI_ERR_ARG, "Barrier", "Allgather of 4 bytes");
-    /* What makes communicators. */
+    /* Constructors of communicators. */
     MPI_Comm local, inter;
     code = last ? MPI_Comm_dup(comm, &local) : MPI_Comm_split(comm, 0, 0, &local);
     expect(code, MPI_ERR_ARG, "CommSplit", "CommDup");
-    /* Between groups. */
+    /* Collectives between groups. */
     MPI_Comm_split(comm, last, rank, &local);
     MPI_Intercomm_create(local, 0, comm, last ? 0 : size - 1, 1, &inter);
     MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
     code = last ? MPI_Bcast(in, 1, MPI_INT, MPI_PROC_NULL, inter) : MPI_Allgather(out, 1, MPI_INT, in, 1, MPI_INT, inter);
     expect(code, MPI_ERR_ARG, "Bcast", "Allgather");
     MPI_Comm_free(&inter), MPI_Comm_free(&local);
-    /* What is right goes on, in place and with counts of their own too. */
+    /* Matching calls work, also in place and with counts of their own. */
     int counts[64], displs[64];
     for (int i = 0; i < size; i++) counts[i] = i % 2, displs[i] = i;
     for (int i = 0; i < 64; i++) in[i] = -1;
@@ -73,7 +73,8 @@ static void compared(void) {
     CHECK(MPI_Allreduce(&rank, &all, 1, MPI_INT, MPI_MAX, comm) == MPI_SUCCESS && all == size - 1);
 }
 
-/* Lengths that each two have to agree on: the last one and the first do not, in what the last sends or expects. */
+/* Lengths on which each pair must agree. The last rank and the first differ in the last rank's send or receive
+   counts. */
 static void paired(void) {
     int in[256], out[256] = {0}, counts[64], odd[64], displs[64], code;
     MPI_Datatype types[64];
@@ -91,7 +92,7 @@ static void paired(void) {
     code = MPI_Alltoallw(out, odd, displs, types, in, counts, displs, types, comm);
     expect(code, MPI_ERR_COUNT, sends, expects);
     for (int i = 0; i < size; i++) displs[i] /= (int)sizeof(int);
-    /* The last one expects more than the first sends. */
+    /* The last rank expects more than the first sends. */
     snprintf(sends, sizeof sends, "rank 0 %s", "Scatter with root 0 sends 4 bytes");
     snprintf(expects, sizeof expects, "rank %d Scatter with root 0 expects 8 of rank 0", size - 1);
     code = MPI_Scatterv(out, counts, displs, MPI_INT, in, 1 + last, MPI_INT, 0, comm);
@@ -113,7 +114,7 @@ static void paired(void) {
     CHECK(MPI_Neighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, ring) == MPI_SUCCESS);
     MPI_Comm_free(&ring);
 
-    /* Groups: the last one is the second. */
+    /* Groups: the last rank is the second group. */
     MPI_Comm_split(comm, last, rank, &local);
     MPI_Intercomm_create(local, 0, comm, last ? 0 : size - 1, 2, &inter);
     MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
@@ -127,7 +128,7 @@ static void paired(void) {
     expect(code, MPI_ERR_COUNT, "Bcast of 4 bytes", "Bcast of 8 bytes");
     CHECK(MPI_Alltoall(out, 1, MPI_INT, in, 1, MPI_INT, inter) == MPI_SUCCESS);
     MPI_Comm_free(&inter), MPI_Comm_free(&local);
-    /* What fits goes on. */
+    /* Matching calls work. */
     for (int i = 0; i < size; i++) counts[i] = i + 1, displs[i] = i * (i + 1) / 2;
     for (int i = 0; i < 64; i++) out[i] = rank;
     if (size <= 8) {
@@ -138,7 +139,7 @@ static void paired(void) {
 
 static void wrong(void) {
     int in[64], out[64] = {0}, code, class;
-    /* The root learns that its count differs from what arrives; what follows goes on. */
+    /* The root learns that its count differs from the data received. Later calls work. */
     code = MPI_Gather(out, last ? 2 : 1, MPI_INT, in, 1, MPI_INT, 0, comm);
     MPI_Error_class(code, &class);
     CHECK(rank == 0 && size == 2 ? class == MPI_ERR_TRUNCATE : 1);

@@ -1,6 +1,6 @@
-/* Collectives between neighbours, in every form, on grids (with rings of one and two, and edges beyond which is
-   nobody), graphs (with an edge named twice) and distributed graphs (of different degrees, one of none); with
-   LARGE by the forms for large counts. On whatever number of ranks. Prints one line. */
+/* Neighbourhood collectives in every form. Topologies are grids (with rings of one and two, and open edges), graphs
+   (with an edge named twice) and distributed graphs (of different degrees, one of zero). LARGE selects the forms for
+   large counts. Runs on any number of ranks. Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,28 +16,28 @@ typedef int number, place;
 #define NAME(function) function
 #endif
 
-enum { MANY = 64, ROOM = 3, BLOCKING = 0, BEGUN, KEPT, FORMS };
+enum { MANY = 64, ROOM = 3, BLOCKING = 0, NONBLOCKING, PERSISTENT, FORMS };
 enum { ALLGATHER, ALLGATHERV, ALLTOALL, ALLTOALLV, ALLTOALLW, KINDS };
 
 static int size;
 static MPI_Datatype sparse; /* One integer, with room for two. */
 
-/* The neighbours of this process, and for what comes in each place: the place it had where it left. */
+/* Neighbours of this process. For each receive slot: the slot that the sender used. */
 typedef struct {
     int in, out, sources[MANY], destinations[MANY], left[MANY];
 } edges;
 
 static int datum(int sender, int slot, int index) { return sender * 10000 + slot * 100 + index; }
 
-/* How many elements a message has: all have as many, or some have none. */
+/* Number of elements of a message: all have as many, or some have zero. */
 static int length(int ragged, int sender, int slot) { return ragged ? (sender + slot) % (ROOM + 1) : ROOM; }
 
-/* Carries an operation out in one of its forms; one that is kept, twice. */
+/* Runs an operation in one of its forms, a persistent one twice. */
 #define CARRY_OUT(function, form, ...)                                                    \
     do {                                                                                  \
         MPI_Request request;                                                              \
         if (form == BLOCKING) NAME(MPI_N##function)(__VA_ARGS__, comm);                   \
-        else if (form == BEGUN) {                                                         \
+        else if (form == NONBLOCKING) {                                                         \
             NAME(MPI_In##function)(__VA_ARGS__, comm, &request);                          \
             MPI_Wait(&request, MPI_STATUS_IGNORE);                                        \
         } else {                                                                          \
@@ -64,7 +64,7 @@ static void try(MPI_Comm comm, const edges *e, int kind, int form, int me) {
     for (int slot = 0; slot < e->in; slot++) {
         int left = to_all ? 0 : e->left[slot];
         rcounts[slot] = e->sources[slot] == MPI_PROC_NULL ? ROOM : length(ragged, e->sources[slot], left);
-        /* The last place first. */
+        /* The last slot first. */
         rdispls[slot] = (e->in - 1 - slot) * ROOM, rtypes[slot] = wide == 2 ? sparse : MPI_INT;
         rbytes[slot] = rdispls[slot] * wide * (MPI_Aint)sizeof(int);
     }
@@ -99,7 +99,7 @@ static void try_all(MPI_Comm comm, const edges *e) {
     MPI_Comm_rank(comm, &me);
     for (int kind = 0; kind < KINDS; kind++)
         for (int form = 0; form < FORMS; form++) try(comm, e, kind, form, me);
-    /* Two at once, ended in the other order. */
+    /* Two at once, completed in reverse order. */
     int out[2] = {10 + me, 20 + me}, in[2][MANY];
     MPI_Request requests[2];
     for (int i = 0; i < 2; i++)
@@ -122,7 +122,7 @@ static void grid(int ndims, const int *dims, const int *periods) {
     MPI_Comm_free(&comm);
 }
 
-/* In each pair of processes, the k-th of the edges that leave is the k-th of those that come. */
+/* In each pair of processes, the k-th outgoing edge matches the k-th incoming one. */
 static void pair_up(MPI_Comm comm, edges *e) {
     int me, *outs = malloc(sizeof(int) * size), *all = malloc(sizeof(int) * size * MANY);
     MPI_Comm_rank(comm, &me);
@@ -137,7 +137,7 @@ static void pair_up(MPI_Comm comm, edges *e) {
     free(outs), free(all);
 }
 
-/* A ring in which everybody knows the next twice, and each knows itself. */
+/* A ring in which each process lists the next twice, and itself. */
 static void graph(void) {
     int index[MANY], list[MANY * 5];
     MPI_Comm comm;
@@ -154,7 +154,7 @@ static void graph(void) {
     MPI_Comm_free(&comm);
 }
 
-/* Everybody sends to all of lower rank, twice to rank 0: the last has nobody who sends to it. */
+/* Each process sends to all of lower rank, twice to rank 0. The last process receives from nobody. */
 static void stairs(void) {
     MPI_Comm comm;
     edges e = {.in = 0, .out = 0};
@@ -171,7 +171,7 @@ static void stairs(void) {
     MPI_Comm_free(&comm);
 }
 
-/* Blocks far longer than what travels with its envelope, around a ring of any length. */
+/* Blocks far longer than an eager message, around a ring of any length. */
 static void long_blocks(void) {
     enum { LONG = 300000 };
     int dims[1] = {size}, periods[1] = {1}, neighbours[2];
@@ -188,7 +188,7 @@ static void long_blocks(void) {
     free(out), free(in);
 }
 
-/* What may not be asked for. */
+/* Invalid calls. */
 static void refused(void) {
     int one = 0, all[MANY], class, dims[1] = {size}, periods[1] = {1};
     MPI_Comm plain, ring;
@@ -201,7 +201,7 @@ static void refused(void) {
     code = NAME(MPI_Neighbor_alltoall)(MPI_IN_PLACE, 1, MPI_INT, all, 1, MPI_INT, ring);
     MPI_Error_class(code, &class);
     CHECK(class == MPI_ERR_BUFFER);
-    /* Others go on as if nothing had been. */
+    /* Other communicators are unaffected. */
     NAME(MPI_Neighbor_allgather)(&rank, 1, MPI_INT, all, 1, MPI_INT, ring);
     CHECK(all[0] == (rank + size - 1) % size && all[1] == (rank + 1) % size);
     MPI_Comm_free(&ring), MPI_Comm_free(&plain);

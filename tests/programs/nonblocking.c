@@ -1,6 +1,6 @@
-/* Every collective begun and waited for, and made once and started again and again, beside the blocking
-   one; several at once, on two communicators, ended in any order; and what may not be done. With LARGE
-   by the forms for large counts. On whatever number of ranks. Prints one line. */
+/* Every collective in its nonblocking form, and in its persistent form started repeatedly, beside the blocking one.
+   Several run at once on two communicators and complete in any order. Invalid calls are tried. LARGE selects the
+   forms for large counts. Runs on any number of ranks. Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static const char *const names[KINDS] = {
     "reduce_scatter in place", "reduce_scatter_block", "reduce_scatter_block in place", "scan", "scan in place",
     "exscan", "exscan in place"};
 
-enum { BLOCKING, BEGUN, KEPT };
+enum { BLOCKING, NONBLOCKING, PERSISTENT };
 
 /* Buffers of one operation: `n` elements for every rank, in units of `ints` integers. */
 typedef struct {
@@ -55,7 +55,7 @@ static job make(int kind, int n, int root, int ints, MPI_Datatype type, MPI_Op o
     j.in = malloc((words(&j) + 1) * sizeof(int)), j.out = malloc((words(&j) + 1) * sizeof(int));
     j.counts = malloc(sizeof(number) * size), j.displs = malloc(sizeof(place) * size);
     j.bytes = malloc(sizeof(place) * size), j.types = malloc(sizeof(MPI_Datatype) * size);
-    /* Ragged: rank r has n - r % 2, at the places of blocks of n. */
+    /* Ragged: rank r has n - r % 2 elements, at the offsets of blocks of n. */
     for (int r = 0; r < size; r++) {
         j.counts[r] = n > 1 ? n - r % 2 : n;
         j.displs[r] = n * r;
@@ -79,7 +79,7 @@ static void drop(job *j) {
 /* Calls MPI_Foo, MPI_Ifoo or MPI_Foo_init. */
 #define FORMS(Foo, Ifoo, Foo_init, ...)                                                              \
     (form == BLOCKING ? NAME(Foo)(__VA_ARGS__, comm)                                                 \
-                      : form == BEGUN ? NAME(Ifoo)(__VA_ARGS__, comm, request)                       \
+                      : form == NONBLOCKING ? NAME(Ifoo)(__VA_ARGS__, comm, request)                       \
                                       : NAME(Foo_init)(__VA_ARGS__, comm, MPI_INFO_NULL, request))
 
 static int call(job *j, int form, MPI_Comm comm, MPI_Request *request) {
@@ -90,7 +90,7 @@ static int call(job *j, int form, MPI_Comm comm, MPI_Request *request) {
     switch (j->kind) {
     case BARRIER:
         return form == BLOCKING ? MPI_Barrier(comm)
-               : form == BEGUN  ? MPI_Ibarrier(comm, request)
+               : form == NONBLOCKING  ? MPI_Ibarrier(comm, request)
                                 : MPI_Barrier_init(comm, MPI_INFO_NULL, request);
     case BCAST: return FORMS(MPI_Bcast, MPI_Ibcast, MPI_Bcast_init, j->out, n, t, root);
     case GATHER: return FORMS(MPI_Gather, MPI_Igather, MPI_Gather_init, j->in, n, t, j->out, n, t, root);
@@ -112,7 +112,7 @@ static int call(job *j, int form, MPI_Comm comm, MPI_Request *request) {
     case ALLTOALLV:
     case ALLTOALLV_IN_PLACE:
     case ALLTOALLW: {
-        /* Between r and s: as many as the smaller has. */
+        /* Count between r and s: the smaller one's. */
         static number mutual[64];
         for (int r = 0; r < size; r++) mutual[r] = j->counts[r] < j->counts[rank] ? j->counts[r] : j->counts[rank];
         if (j->kind == ALLTOALLV)
@@ -149,7 +149,7 @@ static void expect_same(const job *got, const job *expected, int line) {
     }
 }
 
-/* One after the other: begun and waited for, then kept and started three times with other data. */
+/* One after the other: nonblocking and waited for, then persistent and started three times with other data. */
 static void one_by_one(int n, int ints, MPI_Datatype type, MPI_Op op) {
     for (int kind = 0; kind < KINDS; kind++) {
         job expected = make(kind, n, (kind + n) % size, ints, type, op), got = expected;
@@ -159,11 +159,11 @@ static void one_by_one(int n, int ints, MPI_Datatype type, MPI_Op op) {
         MPI_Status status = {.MPI_ERROR = 77};
         fill(&expected, 0), fill(&got, 0);
         call(&expected, BLOCKING, MPI_COMM_WORLD, 0);
-        CHECK(call(&got, BEGUN, MPI_COMM_WORLD, &request) == MPI_SUCCESS);
+        CHECK(call(&got, NONBLOCKING, MPI_COMM_WORLD, &request) == MPI_SUCCESS);
         MPI_Wait(&request, &status);
         CHECK(request == MPI_REQUEST_NULL && status.MPI_SOURCE == MPI_ANY_SOURCE && status.MPI_TAG == MPI_ANY_TAG);
         expect_same(&got, &expected, __LINE__);
-        CHECK(call(&got, KEPT, MPI_COMM_WORLD, &request) == MPI_SUCCESS);
+        CHECK(call(&got, PERSISTENT, MPI_COMM_WORLD, &request) == MPI_SUCCESS);
         for (int salt = 1; salt < 4; salt++) {
             fill(&expected, salt), fill(&got, salt);
             call(&expected, BLOCKING, MPI_COMM_WORLD, 0);
@@ -180,8 +180,8 @@ static void one_by_one(int n, int ints, MPI_Datatype type, MPI_Op op) {
     }
 }
 
-/* All kinds at once, on two communicators; blocking ones and messages run beside them, and they are ended
-   from the last to the first on some ranks, as they come on others. */
+/* All kinds at once, on two communicators. Blocking ones and messages run beside them. Some ranks complete them from
+   the last to the first, others in order of completion. */
 static void at_once(int n, MPI_Comm other_comm, int form) {
     enum { ALL = 2 * KINDS };
     job expected[ALL], got[ALL];
@@ -200,14 +200,14 @@ static void at_once(int n, MPI_Comm other_comm, int form) {
             CHECK(sum == size);
         }
     }
-    /* Those that are kept may be started in any order. */
-    if (form == KEPT)
+    /* Persistent ones may be started in any order. */
+    if (form == PERSISTENT)
         for (int i = 0; i < ALL; i++) MPI_Start(&requests[rank % 2 ? i : ALL - 1 - i]);
     int token = -1;
     MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, 5, &token, 1, MPI_INT, (rank + size - 1) % size, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     CHECK(token == (rank + size - 1) % size);
     int left = ALL, index, indices[ALL], count;
-    if (form == KEPT) {
+    if (form == PERSISTENT) {
         MPI_Waitall(ALL, requests, MPI_STATUSES_IGNORE);
         for (int i = 0; i < ALL; i++) MPI_Request_free(&requests[i]);
     } else if (rank % 4 == 0) {
@@ -244,7 +244,7 @@ static void compose(void *in, void *inout, int *len, MPI_Datatype *type) {
     }
 }
 
-/* Handles may go before the operation ends, and arrays of counts as soon as the call returns. */
+/* Handles may be freed before the operation ends, and arrays of counts as soon as the call returns. */
 static void without_handles(void) {
     enum { ROWS = 50 };
     MPI_Comm comm;
@@ -276,7 +276,7 @@ static void without_handles(void) {
     free(matrix), free(gathered);
 }
 
-/* A barrier ends when all have begun it, and not before. */
+/* A barrier ends once all have begun it, and not before. */
 static void no_sooner(void) {
     MPI_Request request;
     int flag = 0, others = 0;
@@ -298,7 +298,7 @@ static void no_sooner(void) {
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-/* Those that are begun do not meet the blocking ones, whatever comes first. */
+/* Nonblocking ones do not match blocking ones, in any order. */
 static void forms_apart(void) {
     MPI_Request request;
     int one = 1, sum = 0;
@@ -309,7 +309,7 @@ static void forms_apart(void) {
     CHECK(sum == size);
 }
 
-/* A sum whose function asks the library, and talks to its own process. */
+/* A sum whose function calls the library and sends to its own process. */
 static void ask(void *in, void *inout, int *len, MPI_Datatype *type) {
     int bytes, told = -1;
     MPI_Type_size(*type, &bytes);
@@ -377,7 +377,7 @@ static void errors(void) {
     CHECK(MPI_Wait(&kept, MPI_STATUS_IGNORE) == MPI_SUCCESS);
     CHECK(sum == size * (size - 1) / 2);
     CHECK(MPI_Request_free(&kept) == MPI_SUCCESS && kept == MPI_REQUEST_NULL);
-    /* A message of another length is told of when the request is waited for. */
+    /* A message of another length is reported when the request is waited for. */
     if (size == 2) {
         int many[4] = {0};
         CHECK(MPI_Ibcast(many, rank == 0 ? 4 : 2, MPI_INT, 0, comm, &request) == MPI_SUCCESS);
@@ -405,8 +405,8 @@ int main(int argc, char **argv) {
     MPI_Op_create(compose, 0, &op);
     for (int i = 0; i < 4; i++) {
         one_by_one(lengths[i], 1, MPI_INT, MPI_SUM);
-        at_once(lengths[i], other, BEGUN);
-        at_once(lengths[i], other, KEPT);
+        at_once(lengths[i], other, NONBLOCKING);
+        at_once(lengths[i], other, PERSISTENT);
     }
     one_by_one(200000, 1, MPI_INT, MPI_MAX);
     one_by_one(3, 2, pair, op);

@@ -1,5 +1,5 @@
-/* What programs ask of groups, communicators, types, infos, statuses and handles, and each way to send;
-   with LARGE by the forms for large counts. On whatever number of ranks. Prints one line. */
+/* Queries of groups, communicators, types, infos, statuses and handles, and every send mode. LARGE selects the forms
+   for large counts. Runs on any number of ranks. Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,8 @@ typedef int number;
 
 static int size;
 
-/* Each mode, blocking, begun and kept, to the next rank; a ready one after the receive is known to be there. */
+/* Each mode to the next rank: blocking, nonblocking and persistent. A ready send follows once its receive is known to
+   be posted. */
 static void modes(void) {
     static char lent[8 * (MPI_BSEND_OVERHEAD + 16)];
     int next = (rank + 1) % size, previous = (rank + size - 1) % size, out, in;
@@ -106,7 +107,7 @@ static void groups(void) {
     MPI_Group_difference(low, world, &made);
     MPI_Group_compare(made, MPI_GROUP_EMPTY, &result);
     CHECK(result == MPI_IDENT);
-    /* Only members call this, and the others compute. */
+    /* Only members call this. The others compute. */
     MPI_Comm part;
     if (rank < half) {
         MPI_Comm_create_group(MPI_COMM_WORLD, low, 3, &part);
@@ -237,7 +238,7 @@ static void environment(void) {
     CHECK(MPI_Op_fromint(MPI_Op_toint(MPI_SUM)) == MPI_SUM);
 }
 
-/* As Fortran has them: handles are numbers, and a status an array of such. */
+/* Fortran's view: handles are numbers, and a status is an array of such. */
 static void fortran(void) {
     MPI_Comm comm;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);

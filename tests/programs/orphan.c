@@ -1,6 +1,5 @@
-/* What is said of a process that has died behind a shell that stays, so that the launcher sees nothing amiss:
-   of rank 1, which ends without a word but leaves a child, by probes; of rank 2, which is killed in its sleep, by
-   sends. Prints one line. */
+/* Errors for a process that has died behind a shell that stays, so the launcher notices nothing. Rank 1 ends silently
+   but leaves a child; probes find out. Rank 2 is killed in its sleep; sends find out. Prints one line. */
 #include <mpi.h>
 #include <signal.h>
 #include <string.h>
@@ -8,7 +7,7 @@
 
 #include "expect.h"
 
-/* Whether a process sleeps in the kernel, or has gone. */
+/* True if a process sleeps in the kernel, or has gone. */
 static int state(int process) {
     char path[64], state = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", process);
@@ -29,7 +28,7 @@ static void send_to_the_killed(void) {
     await_state(process, "S");
     kill(process, SIGKILL);
     await_state(process, "XZ");
-    /* What is short has left when it fits; what waits for an answer is told. */
+    /* A short send completes once it fits. A send that waits for an answer gets the error. */
     for (int i = 0; i < 10; i++) MPI_Send(&value, 1, MPI_INT, 2, 1, MPI_COMM_WORLD);
     expect("MPI_Ssend to one that was killed in its sleep", MPI_Ssend(&value, 1, MPI_INT, 2, 1, MPI_COMM_WORLD),
            MPI_ERR_PROC_ABORTED);
@@ -60,7 +59,7 @@ int main(int argc, char **argv) {
     expect("MPI_Mprobe", MPI_Mprobe(1, 2, MPI_COMM_WORLD, &message, &status), MPI_ERR_PROC_ABORTED);
     expect("MPI_Iprobe", MPI_Iprobe(1, 2, MPI_COMM_WORLD, &flag, &status), MPI_ERR_PROC_ABORTED);
     expect("MPI_Improbe", MPI_Improbe(1, 2, MPI_COMM_WORLD, &flag, &message, &status), MPI_ERR_PROC_ABORTED);
-    /* What it had sent is still there. */
+    /* Messages that it had sent are still there. */
     code = MPI_Iprobe(1, 1, MPI_COMM_WORLD, &flag, &status);
     expect("MPI_Iprobe of a message", code, MPI_SUCCESS);
     failures += !flag;

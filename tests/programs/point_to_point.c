@@ -106,7 +106,7 @@ static void buffers(void) {
     MPI_Request request;
     MPI_Comm_dup(MPI_COMM_WORLD, &own);
     MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
-    /* The communicator's own buffer is used where there is one, else the process's. */
+    /* The communicator's own buffer is used if there is one, otherwise the process's. */
     MPI_Buffer_attach(lent[0], sizeof lent[0]);
     MPI_Comm_attach_buffer(own, lent[1], MPI_BSEND_OVERHEAD + 8);
     MPI_Error_class(MPI_Bsend(lent[0], 20, MPI_CHAR, next, 1, own), &class);
@@ -123,7 +123,7 @@ static void buffers(void) {
     CHECK(request == MPI_REQUEST_NULL);
     MPI_Buffer_detach(&address, &bytes);
     CHECK(address == lent[0] && bytes == (int)sizeof lent[0]);
-    /* An automatic buffer takes all there is. */
+    /* An automatic buffer accepts everything. */
     MPI_Comm_attach_buffer(own, MPI_BUFFER_AUTOMATIC, 0);
     for (int i = 0; i < MANY; i++) MPI_Bsend(&i, 1, MPI_INT, next, 3, own);
     MPI_Comm_iflush_buffer(own, &request);
@@ -160,7 +160,7 @@ static void exchanges(void) {
     CHECK(status.MPI_SOURCE == MPI_PROC_NULL);
 }
 
-/* Where nothing is active, every call tells of success. */
+/* Every call succeeds if nothing is active. */
 static void empty_statuses(void) {
     int index, flag;
     MPI_Status status;
@@ -244,7 +244,7 @@ static int delete_attribute(MPI_Comm comm, int key, void *value, void *state) {
     return MPI_SUCCESS;
 }
 
-/* The value of a communicator's hint; empty if it has none. */
+/* Value of a communicator's hint; empty if it has none. */
 static const char *hint(MPI_Comm comm, const char *key) {
     static char value[MPI_MAX_INFO_VAL];
     int flag, len = sizeof value;
@@ -270,7 +270,7 @@ static void hints_and_kinds(void) {
     MPI_Comm_dup(copy, &again);
     CHECK(!strcmp(hint(again, "mpi_assert_no_any_tag"), "false"));
     MPI_Comm_free(&again);
-    /* A key that was freed serves the attributes it has. */
+    /* A freed key still serves its existing attributes. */
     deleted = copied = 0;
     MPI_Comm_create_keyval(copy_attribute, delete_attribute, &key, &state);
     MPI_Comm_set_attr(copy, key, &value);
@@ -284,7 +284,7 @@ static void hints_and_kinds(void) {
     CHECK(deleted == 1);
     MPI_Comm_free(&again), MPI_Comm_free(&copy);
     CHECK(deleted == 2);
-    /* Ways to split. */
+    /* Kinds of splits. */
     MPI_Info_set(info, "mpi_hw_resource_type", "mpi_shared_memory");
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, info, &made);
     MPI_Comm_size(made, &members);
@@ -293,7 +293,7 @@ static void hints_and_kinds(void) {
     CHECK((again == MPI_COMM_NULL) == (members == size));
     MPI_Comm_free(&made);
     if (again != MPI_COMM_NULL) MPI_Comm_free(&again);
-    /* One is alone where the others ask for none. */
+    /* A rank gets a communicator of its own if the others pass MPI_UNDEFINED. */
     int kinds[] = {MPI_COMM_TYPE_SHARED, MPI_COMM_TYPE_HW_GUIDED, MPI_COMM_TYPE_RESOURCE_GUIDED};
     for (int root = 0; root < size; root++)
         for (int i = 0; i < 3; i++) {
@@ -360,7 +360,7 @@ static void communicators(void) {
     CHECK(flag && *got >= 32767);
 }
 
-/* More short messages than a receiver has granted, and all of them before that which it waits for. */
+/* More short messages than a receiver has granted, all of them before the one that it waits for. */
 static void before_what_is_waited_for(void) {
     enum { MANY = 6000, LONGEST = 700 };
     static int data[LONGEST], got[LONGEST];

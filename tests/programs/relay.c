@@ -1,5 +1,5 @@
-/* Broadcasts of a megabyte from rank 0, and what is the greatest of all: whether they are right; and how long it takes
-   at least, in microseconds, to tell all something short and to hear of all. */
+/* Broadcasts of a megabyte from rank 0, and the maximum over all ranks. Prints whether both are right. Also prints
+   the least time, in microseconds, of a short broadcast and of a short reduction. */
 #include <mpi.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@ enum { COUNT = 1 << 17, TIMES = 6 };
 
 static double sent[COUNT], got[COUNT];
 
-/* What a rank has, of digits that look random. */
+/* Data of a rank, in digits that look random. */
 static void fill(double *data, int of, int turn) {
     unsigned long long state = of * 1000 + turn + 1;
     for (int i = 0; i < COUNT; i++) {
@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < COUNT; i++) all += got[i] != sent[i];
         CHECK(all == 0);
     }
-    /* The greatest of all: exact, whatever the order. */
+    /* The maximum of all: exact in any order. */
     double most[2] = {0, 0};
     fill(sent, rank, 0);
     MPI_Allreduce(sent, got, COUNT, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);

@@ -1,6 +1,7 @@
-/* Requests by their handles: stale ones, made up ones, one named twice, numbers as Fortran has them; and lists of all kinds
-   of requests, in several communicators, waited for and asked for in whatever order, by one thread or by several. Who is told
-   of an error has lost nothing. Usage: requests [SEED], on two or more ranks. */
+/* Requests by their handles: stale ones, invented ones, one named twice, numbers as Fortran has them. Also lists of
+   all kinds of requests in several communicators, completed by wait or test, in any order, by one thread or by
+   several. A call
+   that returns an error has lost nothing. Usage: requests [SEED], on two or more ranks. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static int class_of(int code) {
 
 static int is_refused(int code) { return class_of(code) == MPI_ERR_REQUEST; }
 
-/* All that takes a handle refuses it, and leaves it as it is. */
+/* Every function with a handle argument refuses it and leaves it unchanged. */
 static void refuse_everywhere(MPI_Request handle) {
     MPI_Request request = handle, list[2];
     MPI_Status status;
@@ -52,11 +53,11 @@ static void names(MPI_Comm comm) {
     MPI_Send(&sent, 1, MPI_INT, next, 0, comm);
     CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS && got == before && request == MPI_REQUEST_NULL);
     refuse_everywhere(stale);
-    /* Its place is used again; the old handle is still none. */
+    /* The slot is used again. The old handle stays invalid. */
     MPI_Irecv(&got, 1, MPI_INT, before, 1, comm, &again);
     CHECK(again != stale);
     refuse_everywhere(stale);
-    /* Nor are its neighbours: of another use of the place, another place, another kind. */
+    /* Similar handles are invalid, too: another use of the slot, another slot, another kind. */
     long bits = (long)again;
     long others[] = {bits + (1L << 32), bits + (1L << 29), bits ^ (1L << 31), bits + (1L << 24), bits & ~(1L << 30), bits + 4, bits & 0xf};
     for (unsigned i = 0; i < sizeof others / sizeof *others; i++) refuse_everywhere((MPI_Request)others[i]);
@@ -64,7 +65,7 @@ static void names(MPI_Comm comm) {
     CHECK(MPI_Request_fromint(MPI_Request_toint(again)) == again);
     MPI_Send(&sent, 1, MPI_INT, next, 1, comm);
     CHECK(MPI_Wait(&again, MPI_STATUS_IGNORE) == MPI_SUCCESS);
-    /* One that is freed goes on, without a name. */
+    /* A freed request still completes, without a handle. */
     got = -1;
     MPI_Irecv(&got, 1, MPI_INT, before, 2, comm, &request);
     stale = request;
@@ -76,7 +77,7 @@ static void names(MPI_Comm comm) {
     CHECK(got == before && later == before);
 }
 
-/* A list names a request twice: told, and nothing is lost. */
+/* A list names a request twice: an error, and nothing is lost. */
 static void twice(MPI_Comm comm) {
     int sent = rank, got[2] = {-1, -1}, flag, index, count, indices[3];
     MPI_Request requests[2], list[3];
@@ -91,7 +92,7 @@ static void twice(MPI_Comm comm) {
     }
     for (int i = 0; i < 2; i++) MPI_Send(&sent, 1, MPI_INT, next, i, comm);
     CHECK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE) == MPI_SUCCESS && got[0] == before && got[1] == before);
-    /* What was complete when it began may be one for all. */
+    /* Requests that were complete at the start may share one handle. */
     MPI_Request done[3];
     MPI_Status statuses[3];
     for (int i = 0; i < 2; i++) MPI_Isend(&sent, 1, MPI_INT, MPI_PROC_NULL, 0, comm, &done[i]);
@@ -105,7 +106,7 @@ static void twice(MPI_Comm comm) {
     CHECK(MPI_Request_free(done) == MPI_SUCCESS && done[0] == MPI_REQUEST_NULL);
 }
 
-/* One of a list: what it is to hold, and whether it is to be started again. */
+/* One of a list: its expected content, and whether it is to be started again. */
 typedef struct {
     int got[3], sent, sum, is_receive, is_sum;
 } Part;
@@ -182,7 +183,7 @@ static void mixed(MPI_Comm *in, unsigned *seed) {
     }
 }
 
-/* More than a few at once: names are used again in another order. */
+/* More requests than a few at once: handles are reused in another order. */
 static void many(MPI_Comm comm) {
     static MPI_Request requests[MANY];
     static int got[MANY];

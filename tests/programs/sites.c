@@ -1,11 +1,11 @@
-/* Who is where: every rank says its node and its site, each by its first rank in MPI_COMM_WORLD, and whether
-   the name of its site in the environment is that of all who are of the site. */
+/* Location of ranks: every rank prints its node and its site, each by its first rank in MPI_COMM_WORLD. It also
+   prints whether all ranks of the site have the same site name in their environment. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The first rank of those that are together with this one. */
+/* First rank of those at the same place as this one. */
 static int first(int type, const char *resource) {
     MPI_Info info;
     MPI_Comm part;

@@ -1,9 +1,9 @@
-/* MPI_THREAD_MULTIPLE as programs use it: threads that send, receive, wait, test, probe, cancel and call
-   collectives at random. Usage: threads SEED [THREADS [WINDOWS]]
-   In each window a thread begins what it sends and receives without waiting; then it waits and probes, in
-   any order, for what others begin in windows up to its own, and in the end for sends that may need their
-   receiver's probe. So nobody waits for ever, unless something is lost. Both ends of a message know by the
-   seed what it is. */
+/* MPI_THREAD_MULTIPLE in programs: threads that send, receive, wait, test, probe, cancel and call collectives at
+   random. Usage: threads SEED [THREADS [WINDOWS]]
+   In each window a thread first begins its sends and receives without waiting. It then waits and probes, in any
+   order, for operations that others begin in windows up to its own. At the end it waits for sends that may need their
+   receiver's probe. No thread therefore waits for ever, unless something is lost. Both ends of a message derive its
+   content from the seed. */
 #include <mpi.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,18 +17,19 @@
 enum { THREADS_MAX = 16, RANKS_MAX = 16, TAGS = 2, OPEN_MAX = 60000, NUMBERS_MAX = 4096, WINDOWS_MAX = 64, PATIENCE_S = 150 };
 enum kind { EXACT, OPEN, PROBED, SHARED, PING, NEVER, COLLECTIVE, BACKGROUND, KINDS };
 
-/* Messages that only order and tag tell apart; `thread` sends them and, unless they are shared, receives. */
+/* A stream of messages that only order and tag distinguish. `thread` sends them and, unless they are shared,
+   receives. */
 typedef struct {
     enum kind kind;
     int thread, from, to, tag;
-} lane;
+} stream;
 
 typedef struct {
     MPI_Request request;
     char *buffer;
-    lane of;
+    stream of;
     int number, receives, persistent;
-    int *said; /* where the number goes that an open receive has got */
+    int *said; /* index of the message that an open receive got */
     MPI_Status status;
 } pending;
 
@@ -42,7 +43,7 @@ typedef struct {
     /* Open receives in the order of their posting: source, tag and number. */
     int (*open)[3];
     int opened, looked;
-    /* What it does, and since when. */
+    /* Current activity and its start. */
     const char *volatile doing;
     volatile double since;
     pending *volatile *waits_for;
@@ -56,7 +57,7 @@ static pthread_t ids[THREADS_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pending *pool[65536];
 static int pool_window[65536], pooled;
-/* For messages that any thread may take: where those of a window travel, and how many were claimed. */
+/* Messages that any thread may take: the streams of a window, and the number claimed. */
 static MPI_Comm shared[WINDOWS_MAX];
 static int tickets[WINDOWS_MAX];
 static char seen[THREADS_MAX][RANKS_MAX][TAGS][NUMBERS_MAX];
@@ -83,7 +84,7 @@ static int below(member *me, int end) {
     me->random = mix(me->random);
     return (int)((me->random >> 20) % (uint64_t)end);
 }
-static uint64_t of_lane(lane l, int what, int number) {
+static uint64_t of_stream(stream l, int what, int number) {
     uint64_t value = mix(seed ^ (uint64_t)what << 56 ^ (uint64_t)l.kind << 48);
     value = mix(value ^ (uint64_t)l.thread << 32 ^ (uint64_t)l.from << 16 ^ (uint64_t)l.to);
     return mix(value ^ (uint64_t)l.tag << 32 ^ (uint64_t)number);
@@ -98,26 +99,26 @@ static void doing(member *me, const char *what) {
     me->doing = what;
 }
 
-/* How many messages a lane carries in a window, and what they are. */
-static int count_of(int window, lane l) {
+/* Number of messages of a stream in a window, and their properties. */
+static int count_of(int window, stream l) {
     static const int counts[8] = {0, 0, 0, 1, 1, 1, 2, 4};
-    return counts[of_lane(l, 1, window) % 8];
+    return counts[of_stream(l, 1, window) % 8];
 }
-static int length_of(lane l, int number) {
+static int length_of(stream l, int number) {
     static const int most[8] = {8, 64, 64, 1000, 1000, 5000, 40000, 300000};
-    uint64_t value = of_lane(l, 2, number);
+    uint64_t value = of_stream(l, 2, number);
     int limit = most[value % 8];
     if (l.kind != EXACT && l.kind != PING && limit > OPEN_MAX) limit = OPEN_MAX;
     int len = (int)((value >> 8) % (uint64_t)(limit + 1));
     return (l.kind == OPEN || l.kind == SHARED) && len < 8 ? 8 : len;
 }
-static void fill(char *into, lane l, int number) {
-    uint64_t key = of_lane(l, 3, number);
+static void fill(char *into, stream l, int number) {
+    uint64_t key = of_stream(l, 3, number);
     int len = length_of(l, number);
     for (int i = 0; i < len; i++) into[i] = (char)(key >> i % 8 * 8 ^ (uint64_t)i ^ (uint64_t)i >> 8);
     if (len >= 8) memcpy(into, &number, sizeof number);
 }
-static void check(lane l, int number, const char *got, const MPI_Status *status) {
+static void check(stream l, int number, const char *got, const MPI_Status *status) {
     int len = length_of(l, number), count = -1;
     char *expected = malloc(len + 1);
     fill(expected, l, number);
@@ -128,10 +129,10 @@ static void check(lane l, int number, const char *got, const MPI_Status *status)
           l.kind, l.thread, l.from, l.to);
     free(expected);
 }
-/* In the context that all threads share, tags tell senders apart. */
-static int tag_of(lane l) { return l.kind == SHARED ? l.tag + TAGS * l.thread : l.tag; }
+/* Tags distinguish senders in the context that all threads share. */
+static int tag_of(stream l) { return l.kind == SHARED ? l.tag + TAGS * l.thread : l.tag; }
 
-/* Stays away for a while, now and then. */
+/* Sleeps for a while, now and then. */
 static void rest(member *me) {
     static const int us[3] = {50, 500, 3000};
     switch (below(me, 20)) {
@@ -151,7 +152,7 @@ static void keep(member *me, pending *one) {
     }
 }
 
-static void begin_send(member *me, lane l) {
+static void begin_send(member *me, stream l) {
     int number = me->sent[l.kind][l.to][l.tag]++, len = length_of(l, number), tag = tag_of(l);
     MPI_Comm comm = l.kind == SHARED ? shared[me->window] : me->comm[l.kind];
     pending *one = calloc(1, sizeof *one);
@@ -173,7 +174,7 @@ static void begin_send(member *me, lane l) {
     }
     keep(me, one);
 }
-static void begin_receive(member *me, lane l) {
+static void begin_receive(member *me, stream l) {
     int number = me->received[l.kind][l.from][l.tag]++, len = length_of(l, number);
     pending *one = calloc(1, sizeof *one);
     one->of = l, one->number = number, one->receives = 1, one->buffer = malloc(len + 1);
@@ -186,8 +187,8 @@ static void begin_receive(member *me, lane l) {
     }
     keep(me, one);
 }
-/* What a thread's open receives leave open: the source, the tag, or both. */
-static void begin_open(member *me, lane l) {
+/* Wildcards of a thread's open receives: the source, the tag, or both. */
+static void begin_open(member *me, stream l) {
     int leaves = (int)(mix(seed ^ (uint64_t)(rank * THREADS_MAX + me->number) << 8) % 3);
     pending *one = calloc(1, sizeof *one);
     one->of = l, one->receives = 1, one->buffer = malloc(OPEN_MAX);
@@ -197,7 +198,7 @@ static void begin_open(member *me, lane l) {
     keep(me, one);
 }
 
-/* A collective that is waited for like messages are. */
+/* A collective that is waited for like messages. */
 static void begin_sum(member *me) {
     pending *one = calloc(1, sizeof *one);
     int *numbers = malloc(2 * sizeof *numbers);
@@ -207,21 +208,21 @@ static void begin_sum(member *me) {
     me->list[me->count++] = one;
 }
 
-/* Begins all there is to begin in the window, in some order. */
+/* Begins all operations of the window, in some order. */
 static void begin_all(member *me) {
-    lane all[4 * 2 * RANKS_MAX * TAGS];
+    stream all[4 * 2 * RANKS_MAX * TAGS];
     int count = 0;
     doing(me, "begins");
     for (int kind = EXACT; kind <= SHARED; kind++)
         for (int other = 0; other < size; other++)
             for (int tag = 0; tag < TAGS; tag++) {
-                all[count++] = (lane){kind, me->number, rank, other, tag};
+                all[count++] = (stream){kind, me->number, rank, other, tag};
                 /* Receives of the other kinds follow probes. */
-                if (kind == EXACT || kind == OPEN) all[count++] = (lane){kind, -1 - me->number, other, rank, tag};
+                if (kind == EXACT || kind == OPEN) all[count++] = (stream){kind, -1 - me->number, other, rank, tag};
             }
     while (count > 0) {
         int at = below(me, count), receives = all[at].thread < 0;
-        lane l = all[at];
+        stream l = all[at];
         all[at] = all[--count];
         if (receives) l.thread = me->number;
         for (int i = count_of(me->window, l); i > 0; i--) {
@@ -252,8 +253,8 @@ static void finish(pending *one) {
     free(one);
 }
 
-/* Waits until at least one of some has ended, in one of the ways there are; ends those that have and
-   answers how many are left, at the beginning of the list. */
+/* Waits until at least one of some has ended, by one of the wait and test calls. Completes the ended ones. Returns
+   the number left, moved to the beginning of the list. */
 static int wait_for_some(member *me, pending **some, int count) {
     static const char *const names[8] = {"waits",     "waits for any", "waits for some", "waits for all",
                                          "tests any", "tests some",    "tests all",      "looks at statuses"};
@@ -303,7 +304,7 @@ static int wait_for_some(member *me, pending **some, int count) {
     return left;
 }
 
-/* Waits for some of what the thread has begun and what needs nobody's probe; false if there is nothing. */
+/* Waits for some of the thread's operations that need no peer's probe. Returns false if there are none. */
 static int wait_a_while(member *me) {
     static const int sizes[5] = {1, 1, 2, 4, 10};
     pending *some[10], *one;
@@ -319,7 +320,7 @@ static int wait_a_while(member *me) {
     return 1;
 }
 
-static void receive_matched(member *me, MPI_Message *message, MPI_Status *status, lane l, int number) {
+static void receive_matched(member *me, MPI_Message *message, MPI_Status *status, stream l, int number) {
     int len;
     MPI_Get_count(status, MPI_CHAR, &len);
     char *buffer = malloc(len + 1);
@@ -340,7 +341,7 @@ static void receive_matched(member *me, MPI_Message *message, MPI_Status *status
 }
 
 /* Probes for a message of the thread's own, by any of the probes, and receives it. */
-static void probe_and_receive(member *me, lane l) {
+static void probe_and_receive(member *me, stream l) {
     MPI_Comm comm = me->comm[PROBED];
     MPI_Message message;
     MPI_Status status;
@@ -371,13 +372,13 @@ static void probe_and_receive(member *me, lane l) {
     free(buffer);
 }
 
-/* Takes messages that any thread may take, as many as are sent in this window and nobody has claimed. */
+/* Takes messages that any thread may take, as many as this window sends and no thread has claimed. */
 static void take_shared(member *me) {
     MPI_Comm comm = shared[me->window];
     int sent = 0, *claimed = &tickets[me->window];
     for (int thread = 0; thread < threads; thread++)
         for (int from = 0; from < size; from++)
-            for (int tag = 0; tag < TAGS; tag++) sent += count_of(me->window, (lane){SHARED, thread, from, rank, tag});
+            for (int tag = 0; tag < TAGS; tag++) sent += count_of(me->window, (stream){SHARED, thread, from, rank, tag});
     while (__atomic_fetch_add(claimed, 1, __ATOMIC_RELAXED) < sent) {
         MPI_Message message;
         MPI_Status status;
@@ -389,7 +390,7 @@ static void take_shared(member *me) {
             while (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &message, &status), !flag) rest(me);
         }
         int tag = status.MPI_TAG;
-        receive_matched(me, &message, &status, (lane){SHARED, tag / TAGS, status.MPI_SOURCE, rank, tag % TAGS}, -1);
+        receive_matched(me, &message, &status, (stream){SHARED, tag / TAGS, status.MPI_SOURCE, rank, tag % TAGS}, -1);
         rest(me);
     }
 }
@@ -410,13 +411,13 @@ static void cancel_in_vain(member *me) {
     CHECK(flag, "nobody sends this");
 }
 
-/* To and fro with a thread that does the same. */
+/* Exchanges messages with a thread that does the same. */
 static void ping(member *me, int other_rank, int other) {
     int mine = rank * THREADS_MAX + me->number, theirs = other_rank * THREADS_MAX + other;
     int low = mine < theirs ? mine : theirs, high = mine + theirs - low;
     int rounds = (int)(mix(seed ^ (uint64_t)me->window << 40 ^ (uint64_t)low << 20 ^ (uint64_t)high) % 6);
     for (int turn = 0; turn < 2 * rounds; turn++) {
-        lane l = {PING, me->number, rank, other_rank, TAGS + me->number};
+        stream l = {PING, me->number, rank, other_rank, TAGS + me->number};
         MPI_Comm comm = members[0].comm[PING];
         if ((turn % 2 == 0) == (mine < theirs)) {
             int tag = me->number * THREADS_MAX + other, number = me->sent[PING][other_rank][TAGS + other]++;
@@ -429,7 +430,7 @@ static void ping(member *me, int other_rank, int other) {
             free(buffer);
         } else {
             int tag = other * THREADS_MAX + me->number, number = me->received[PING][other_rank][TAGS + other]++;
-            l = (lane){PING, tag, other_rank, rank, TAGS + other};
+            l = (stream){PING, tag, other_rank, rank, TAGS + other};
             int len = length_of(l, number);
             char *buffer = malloc(len + 1);
             MPI_Status status;
@@ -441,7 +442,7 @@ static void ping(member *me, int other_rank, int other) {
     }
 }
 
-/* Collectives of this thread's fellows in all ranks, beside those of other threads. */
+/* Collectives of this thread's counterparts in all ranks, beside those of other threads. */
 static void collectives(member *me) {
     MPI_Comm comm = me->comm[COLLECTIVE], copy;
     int value = me->number + me->window, root = me->window % size, sum = 0, all[RANKS_MAX], out[RANKS_MAX];
@@ -466,7 +467,7 @@ static void collectives(member *me) {
     MPI_Comm_free(&copy);
 }
 
-/* All meet in the same order, so that nobody waits in a circle. */
+/* All call them in the same order, so no thread waits in a circle. */
 static void meet(member *me) {
     if ((me->number ^ 1) < threads) ping(me, rank, me->number ^ 1);
     int other = (me->window % size + size - rank) % size;
@@ -474,7 +475,7 @@ static void meet(member *me) {
     collectives(me);
 }
 
-/* What others of the rank began up to this window, and nobody has waited for. */
+/* Completes operations that others of the rank began up to this window and no thread has waited for. */
 static void empty_pool(member *me) {
     for (;;) {
         pending *one = NULL;
@@ -501,11 +502,11 @@ static void check_order(member *me) {
 
 static void act(member *me) {
     begin_all(me);
-    lane to_probe[1024];
+    stream to_probe[1024];
     int probes = 0, met = 0, taken = 0, cancels = below(me, 3) == 0;
     for (int from = 0; from < size; from++)
         for (int tag = 0; tag < TAGS; tag++) {
-            lane l = {PROBED, me->number, from, rank, tag};
+            stream l = {PROBED, me->number, from, rank, tag};
             for (int i = count_of(me->window, l); i > 0; i--) to_probe[probes++] = l;
         }
     for (int waits = 1; waits || probes || !met || !taken || cancels;) {
@@ -514,7 +515,7 @@ static void act(member *me) {
             case 0:
                 if (probes) {
                     int at = below(me, probes);
-                    lane l = to_probe[at];
+                    stream l = to_probe[at];
                     to_probe[at] = to_probe[--probes];
                     probe_and_receive(me, l);
                 }
@@ -543,7 +544,7 @@ static void *run(void *argument) {
     return NULL;
 }
 
-/* Says who waits for what, and ends the job, when somebody waits for too long. */
+/* Ends the job if a thread waits for too long. Prints each thread's activity before. */
 static void *watch(void *unused) {
     for (;;) {
         usleep(200 * 1000);
@@ -561,7 +562,7 @@ static void *watch(void *unused) {
                         what->of.tag, what->number);
             }
         }
-        sleep(1); /* the other ranks say it too */
+        sleep(1); /* the other ranks print it too */
         _exit(3);
     }
     return unused;
@@ -603,7 +604,7 @@ int main(int argc, char **argv) {
             for (int tag = 0; tag < TAGS; tag++) {
                 int count = 0, came = 0;
                 for (int window = 0; window < windows; window++)
-                    count += count_of(window, (lane){SHARED, thread, from, rank, tag});
+                    count += count_of(window, (stream){SHARED, thread, from, rank, tag});
                 for (int i = 0; i < NUMBERS_MAX; i++) came += seen[thread][from][tag][i];
                 CHECK(came == count, "%d messages of %d for any thread", came, count);
             }

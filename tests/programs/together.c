@@ -1,5 +1,5 @@
 /* Everything at once between the same processes: two communicators, collectives and the native interface, each in a
-   thread of its own, so that all that waits for a peer waits in one window. Each keeps its own order. In a ring. */
+   thread of its own. All their sends to a peer share one send queue. Each keeps its own order. Runs in a ring. */
 #include <mad.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@ static int is_filled(const char *bytes, int from, int number) {
     return length == 0 || (bytes[0] == byte_of(from, number) && !memcmp(bytes, bytes + 1, length - 1));
 }
 
-/* Many in flight; received by whoever sent them, whatever their tag, in the order in which they were sent. */
+/* Many messages in flight. Receives name any tag, and in one communicator any source. They match in sending order. */
 static void *messages(void *which) {
     MPI_Comm comm = *(MPI_Comm *)which;
     int source = comm == comms[0] ? MPI_ANY_SOURCE : before;
@@ -71,7 +71,7 @@ static void *collectives(void *unused) {
 
 #define DO(call) CHECK((call) == 0)
 
-/* A packet's length goes before it, and is wanted at once; the packet itself may come at the end. */
+/* A packet's length precedes it and is needed at once. The packet itself may come at the end. */
 static void *packs(void *channel) {
     char *bytes = malloc(LONGEST);
     for (int number = 0; number < ROUNDS * BATCH / 2; number++) {

@@ -1,5 +1,5 @@
-/* The tool information interface: codes, sessions, settings and counters, and that no error handler is called.
-   Usage: tool [list]; with more than one rank the counters are looked at beside communication. */
+/* The tool information interface: codes, sessions, settings and counters. No error handler is called.
+   Usage: tool [list]; with more than one rank the counters are read beside communication. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static int failures;
         }                                                           \
     } while (0)
 
-/* There are none of them, so that whatever is asked of one is refused by the code that the standard has for it. */
+/* Events and enumerations do not exist. Each query is refused with the code that the standard has for it. */
 static void without_events_and_enumerations(void) {
     int number, len = 0;
     char text[8];
@@ -91,7 +91,7 @@ static void codes(void) {
     CHECK(MPI_T_finalize() == MPI_SUCCESS);
 }
 
-/* Every setting says what the environment says, and cannot be changed. */
+/* Every setting has the value of the environment and cannot be changed. */
 static void settings(int list) {
     int number, provided;
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
@@ -175,7 +175,7 @@ static double seconds_of(MPI_T_pvar_session session, MPI_T_pvar_handle handle) {
     return value;
 }
 
-/* What every variable says of itself, and what may be done with it. */
+/* Properties of every variable, and the operations that it permits. */
 static void variables(int list) {
     int number, provided;
     MPI_T_pvar_session session, other;
@@ -219,7 +219,7 @@ static void variables(int list) {
         CHECK(MPI_T_pvar_read(session, freed, &value) == MPI_T_ERR_INVALID_HANDLE);
         if (list) printf("%-24s %s\n", name, desc);
     }
-    /* Those that are not freed end with their session. */
+    /* Handles that are not freed end with their session. */
     handle_of(session, "polls", MPI_T_PVAR_CLASS_COUNTER);
     CHECK(MPI_T_pvar_session_free(&session) == MPI_SUCCESS && MPI_T_pvar_session_free(&other) == MPI_SUCCESS);
     MPI_T_finalize();
@@ -261,7 +261,7 @@ static void beside_communication(int rank) {
     if (rank == 1) MPI_Recv(data, LONG, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     if (rank == 0) CHECK(count_of(session, asked) >= 1);
 
-    /* Who waits long sleeps, and what is long depends on who else wants the cores. */
+    /* A long wait sleeps. The limit depends on the number of threads that want the cores. */
     for (tries = 0; tries < TRIES && sum == 0; tries++) {
         int has_slept = count_of(session, sleeps) > 0 && seconds_of(session, slept) > 0;
         if (rank == 1) usleep(10000 << (tries < 6 ? tries : 6));
@@ -297,7 +297,7 @@ static void beside_communication(int rank) {
 int main(int argc, char **argv) {
     char text[MPI_MAX_ERROR_STRING];
     int len, class, rank, size, list = argc > 1 && !strcmp(argv[1], "list");
-    /* Before, while and after MPI is initialised, under handlers that would end the job. */
+    /* Before, during and after MPI's initialisation, under handlers that would end the job. */
     codes(), settings(0), categories(), variables(0);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -1,4 +1,4 @@
-/* Process topologies on whatever number of ranks. Prints one line. */
+/* Process topologies on any number of ranks. Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static void grids(void) {
     place[0] += 3 * dims[0];
     MPI_Cart_rank(grid, place, &status);
     CHECK(status == one);
-    /* What goes down a column of the ring comes from above. */
+    /* Data that goes down a column of the ring arrives from above. */
     int out = 100 + one, in = -1;
     MPI_Cart_shift(grid, 0, 1, &before, &behind);
     MPI_Sendrecv(&out, 1, MPI_INT, behind, 0, &in, 1, MPI_INT, before, 0, grid, MPI_STATUS_IGNORE);
@@ -35,7 +35,7 @@ static void grids(void) {
     in = -1;
     MPI_Sendrecv(&out, 1, MPI_INT, behind, 0, &in, 1, MPI_INT, before, 0, grid, MPI_STATUS_IGNORE);
     CHECK(in == (before == MPI_PROC_NULL ? -1 : 100 + before));
-    /* Rows of the grid, and nothing of it. */
+    /* Rows of the grid, and a subgrid without dimensions. */
     int remain[2] = {0, 1}, none[2] = {0, 0}, sum;
     MPI_Cart_sub(grid, remain, &row);
     MPI_Cart_get(row, 1, got, rings, place);
@@ -62,7 +62,7 @@ static void grids(void) {
     CHECK(status == MPI_UNDEFINED);
 }
 
-/* A star: all know rank 0, and rank 0 all. */
+/* A star: all list rank 0, and rank 0 lists all. */
 static void graphs(void) {
     int *index = malloc(sizeof(int) * size), *edges = malloc(sizeof(int) * 2 * size), nodes, many, count;
     MPI_Comm star;
@@ -82,7 +82,7 @@ static void graphs(void) {
     free(index), free(edges);
 }
 
-/* Rings, told by their members or by rank 0 alone. */
+/* Rings, described by their members or by rank 0 alone. */
 static void distributed_graphs(void) {
     int next = (rank + 1) % size, previous = (rank + size - 1) % size, in, out, weighted, status;
     int sources[1], destinations[1], weight_in[1] = {-1}, weight_out[1] = {-1}, weight = 10 + rank;

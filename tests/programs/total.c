@@ -1,4 +1,4 @@
-// Every rank shows the sum of all ranks' numbers.
+// Sum of all ranks' numbers, printed by every rank.
 #include <mpi.h>
 #include <stdio.h>
 

@@ -45,7 +45,7 @@ static MPI_Comm arranged(const char *how) {
     } else if (!strcmp(how, "adjacent")) {
         MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, count, found, weights, count, found, weights, MPI_INFO_NULL, 1, &comm);
     } else if (!strcmp(how, "edges")) {
-        // Each process tells the edges of its successor.
+        // Each process describes the edges of its successor.
         int next = (rank + 1) % size;
         count = neighbours(next, found);
         MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &next, &count, found, weights, MPI_INFO_NULL, 1, &comm);
@@ -56,7 +56,7 @@ static MPI_Comm arranged(const char *how) {
     return comm;
 }
 
-// What the topology of a communicator says has to be what it was made of.
+// The topology of a communicator must equal the one it was made of.
 static int is_strange(MPI_Comm comm, const char *how, int rank, const int *found, int count) {
     int told[MOST], other[MOST], weights[MOST], into, out, weighted;
     if (!strcmp(how, "graph")) {
@@ -75,7 +75,7 @@ static int is_strange(MPI_Comm comm, const char *how, int rank, const int *found
         MPI_Dist_graph_neighbors_count(comm, &into, &out, &weighted);
         if (into != count || out != count || !weighted) return 1;
         MPI_Dist_graph_neighbors(comm, count, told, weights, count, other, weights);
-        // Edges to here were told by several processes, those from here by one, in their order.
+        // Several processes described the incoming edges. One process described the outgoing edges, in their order.
         for (int i = 0, sum = 0; i < count; i++) {
             sum += told[i] - found[i];
             if (i + 1 == count && sum) return 1;
@@ -86,7 +86,7 @@ static int is_strange(MPI_Comm comm, const char *how, int rank, const int *found
 }
 
 static void fill(unsigned char *bytes, int count, uint64_t seed) {
-    // Nothing that could be packed.
+    // Data that cannot be compressed.
     for (int at = 0; at < count; at++) {
         seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
         bytes[at] = seed >> 32;
@@ -111,12 +111,12 @@ int main(int argc, char **argv) {
     MPI_Request requests[2 * MOST];
     double start = 0;
     for (int round = 0; round < rounds; round++) {
-        // Links are open, and known, after a fifth of the rounds.
+        // Links are open and measured after a fifth of the rounds.
         if (round == rounds / 5) {
             MPI_Barrier(comm);
             start = MPI_Wtime();
         }
-        // Even and odd rounds are phases of their own.
+        // Even and odd rounds are separate phases.
         MPI_Pcontrol(1 + round % 2);
         for (int i = 0; i < count; i++) MPI_Irecv(got + (size_t)i * bytes, bytes, MPI_BYTE, found[i], round, comm, &requests[i]);
         for (int i = 0; i < count; i++) MPI_Isend(mine, bytes, MPI_BYTE, found[i], round, comm, &requests[count + i]);

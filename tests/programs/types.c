@@ -1,4 +1,4 @@
-/* Prints what datatypes are like. The same program on another MPI of the ABI prints the same. */
+/* Properties of datatypes, printed. The same program on another MPI of the ABI prints the same. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void contents(MPI_Datatype type) {
     }
 }
 
-/* Everything that can be asked about a type; it is freed. */
+/* Every query of a type. Frees it. */
 static void tell(const char *name, MPI_Datatype type, int counted) {
     MPI_Count size, lb, extent, true_lb, true_extent, elements;
     int position = 0;
@@ -51,7 +51,7 @@ static void tell(const char *name, MPI_Datatype type, int counted) {
     int back = 0;
     MPI_Unpack(packed, position, &back, other + sizeof other / 2, 2, type, MPI_COMM_SELF);
     printf(" %lx; elements", digest(other, sizeof other));
-    /* The reference cannot say how many elements of a distributed array there are. */
+    /* The reference cannot report the number of elements of a distributed array. */
     for (int i = 0; counted && size > 0 && i < 20; i++) {
         int whole;
         MPI_Status_set_elements(&status, type, i);
@@ -88,7 +88,7 @@ static void constructors(void) {
     TELL(MPI_Type_contiguous(0, MPI_INT, &made));
     TELL(MPI_Type_vector(3, 2, -5, MPI_SHORT, &made));
     TELL(MPI_Type_vector_c(3, 2, 5, MPI_SHORT, &made));
-    /* All extents here are multiples of the alignment: the reference rounds up those of structs only. */
+    /* All extents here are multiples of the alignment, because the reference rounds up those of structs only. */
     TELL(MPI_Type_create_hvector(3, 2, 50, MPI_FLOAT, &made));
     TELL(MPI_Type_create_hvector_c(3, 2, -50, MPI_FLOAT, &made));
     TELL(MPI_Type_indexed(3, lengths, places, MPI_INT, &made));

@@ -1,6 +1,6 @@
-/* Receives from processes that have never been spoken to: all but ranks 0 and 1 end without a word, behind a shell that
-   stays, so that the launcher sees nothing amiss, and rank 1 is silent for long. Rank 0 prints a line.
-   Usage: unspoken [SECONDS], for which rank 1 is silent. */
+/* Receives from processes without any earlier message. All ranks but 0 and 1 end silently behind a shell that stays,
+   so the launcher notices nothing. Rank 1 stays silent for long. Rank 0 prints a line.
+   Usage: unspoken [SECONDS], the time that rank 1 is silent. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <unistd.h>

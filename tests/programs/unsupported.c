@@ -1,4 +1,4 @@
-/* Fails unless the functions named on the command line fail with MPI_ERR_UNSUPPORTED_OPERATION. */
+/* Functions named on the command line must fail with MPI_ERR_UNSUPPORTED_OPERATION. Otherwise this program fails. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
@@ -20,7 +20,7 @@ int main(int argc, char **argv) {
     MPI_Comm_create_errhandler(remember, &handler);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, handler);
     for (int i = 1; i < argc; i++) {
-        /* Every argument is zero or a communicator: nothing is read through them. */
+        /* Every argument is zero or a communicator. Nothing is read through them. */
         int (*function)(void *, void *, void *, void *, void *, void *, void *, void *, void *, void *) = dlsym(RTLD_DEFAULT, argv[i]);
         if (!function) {
             printf("%s is missing\n", argv[i]);

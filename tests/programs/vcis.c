@@ -1,6 +1,6 @@
-/* Communicators in several lanes, used together: requests of all of them in one call, messages that nobody has asked for
-   while their receiver waits for others, buffered sends, probes, communicators made of each other, and a thread for each.
-   Usage: lanes, with CANELE_VCIS for all ranks, two or more of them. */
+/* Communicators in several VCIs, used together. Covers calls with requests of all VCIs, unexpected messages while
+   their receiver waits for others, buffered sends, probes, derived communicators, and a thread for each. Usage: vcis,
+   with CANELE_VCIS for all ranks, two or more of them. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static MPI_Comm comms[COMMS];
 static int size, next, before;
 static int out[COMMS][LONG / COMMS], in[COMMS][LONG / COMMS];
 
-/* From both neighbours in a ring, in all communicators; lengths from none to long. */
+/* Exchanges with both neighbours in a ring, in all communicators, with lengths from zero to long. */
 static int begin(MPI_Request *requests, int round) {
     int count = 0;
     for (int i = 0; i < COMMS; i++) {
@@ -75,8 +75,8 @@ static void together(void) {
     }
 }
 
-/* Rank 1 asks for nothing of what was sent first before it has what was sent last: more than a ring holds, and no more
-   than a receiver takes in unasked. */
+/* Rank 1 receives the earlier messages only after the last one. They are more than a ring holds, and no more than a
+   receiver accepts unexpected. */
 static void unasked(MPI_Comm comm, int tests) {
     char bytes[200] = {0};
     MPI_Request request;
@@ -95,7 +95,7 @@ static void unasked(MPI_Comm comm, int tests) {
     }
 }
 
-/* The buffer of the process has room for exactly what is sent in all communicators at once. */
+/* The buffer of the process has exactly the room for all sends in all communicators. */
 static void buffered(void) {
     enum { BYTES = 1000 };
     int room = COMMS * (BYTES + MPI_BSEND_OVERHEAD), given;
@@ -121,7 +121,7 @@ static void buffered(void) {
     free(buffer);
 }
 
-static void seldom(void) {
+static void rare_calls(void) {
     MPI_Request sends[COMMS], receives[2 * COMMS];
     MPI_Status status;
     int sums[COMMS], ones[COMMS];
@@ -133,7 +133,7 @@ static void seldom(void) {
         MPI_Mprobe(before, 3, comms[i], &message, &status);
         MPI_Mrecv(&number, 1, MPI_INT, &message, &status);
         CHECK(number == before && status.MPI_TAG == 3);
-        /* Cancelled, and sent to itself by two calls in one. */
+        /* Cancelled receives, and MPI_Sendrecv to itself. */
         MPI_Irecv(&number, 1, MPI_INT, MPI_ANY_SOURCE, 4, comms[i], &receives[i]);
         MPI_Cancel(&receives[i]);
         MPI_Wait(&receives[i], &status);
@@ -144,7 +144,7 @@ static void seldom(void) {
         CHECK(number == i);
     }
     MPI_Waitall(COMMS, sends, MPI_STATUSES_IGNORE);
-    /* Kept ones, of which half are started. */
+    /* Persistent requests, of which half are started. */
     for (int i = 0; i < COMMS; i++) {
         MPI_Send_init(&rank, 1, MPI_INT, next, 8, comms[i], &receives[2 * i]);
         MPI_Recv_init(&ones[i], 1, MPI_INT, before, 8, comms[i], &receives[2 * i + 1]);
@@ -159,7 +159,7 @@ static void seldom(void) {
         for (int i = 0; i < 2 * COMMS; i++) CHECK(receives[i] != MPI_REQUEST_NULL);
     }
     for (int i = 0; i < 2 * COMMS; i++) MPI_Request_free(&receives[i]);
-    /* Collectives in all at once. */
+    /* Collectives in all communicators at once. */
     for (int i = 0; i < COMMS; i++) {
         ones[i] = i + 1;
         MPI_Iallreduce(&ones[i], &sums[i], 1, MPI_INT, MPI_SUM, comms[i], &receives[i]);
@@ -168,7 +168,7 @@ static void seldom(void) {
     for (int i = 0; i < COMMS; i++) CHECK(sums[i] == size * (i + 1));
 }
 
-/* Made of each other, used and freed, so that all ways to make one meet all lanes. */
+/* Derived communicators, used and freed. Every constructor runs in every VCI. */
 static void made(void) {
     for (int round = 0; round < 3 * COMMS; round++) {
         MPI_Comm from = comms[round % COMMS], half, between, all, copy;
@@ -215,14 +215,14 @@ int main(int argc, char **argv) {
     together();
     for (int i = 0; i < 2 * COMMS; i++) unasked(comms[i / 2], i % 2);
     buffered();
-    seldom();
+    rare_calls();
     made();
     for (int i = 0; i < COMMS; i++) pthread_create(&threads[i], NULL, thread, &comms[i]);
     for (int i = 0; i < COMMS; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i < COMMS; i++) MPI_Comm_free(&comms[i]);
     int all;
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    if (rank == 0) printf("lanes on %d ranks: %d failures\n", size, all);
+    if (rank == 0) printf("VCIs on %d ranks: %d failures\n", size, all);
     MPI_Finalize();
     return all != 0;
 }

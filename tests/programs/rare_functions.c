@@ -1,6 +1,6 @@
-/* Functions that programs seldom call, each against the standard's words: integers for handles, attributes by their
-   former names, error handlers, infos, statuses and operations, and single forms for large counts. On whatever
-   number of ranks. Prints one line. */
+/* Rarely used functions, each against the standard's text: integers for handles, attributes by their former names,
+   error handlers, infos, statuses and operations, and single forms for large counts. Runs on any number of ranks.
+   Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static void tell_win(MPI_Win *win, int *code, ...) { (void)win, (void)code; }
 static void tell_file(MPI_File *file, int *code, ...) { (void)file, (void)code; }
 static void tell_session(MPI_Session *session, int *code, ...) { (void)session, (void)code; }
 
-/* The integers of constants are their values, and those of handles lead back to what they stand for. */
+/* Integers of constants are their values. Integers of handles convert back to the same handles. */
 static void integers(void) {
     CHECK(MPI_Group_toint(MPI_GROUP_EMPTY) == (int)(intptr_t)MPI_GROUP_EMPTY);
     CHECK(MPI_Group_fromint(MPI_Group_toint(MPI_GROUP_NULL)) == MPI_GROUP_NULL);
@@ -50,7 +50,7 @@ static void integers(void) {
     CHECK(MPI_Errhandler_fromint(MPI_Errhandler_toint(handler)) == handler);
     MPI_Errhandler_free(&handler);
 
-    /* A request and a message that come back from their integers do what they are for. */
+    /* A request and a message that were converted to integers and back still work. */
     int out = 10 + rank, in = -1, other = -1, next = (rank + 1) % size, previous = (rank + size - 1) % size;
     MPI_Request request, sends[2];
     MPI_Message message;
@@ -81,7 +81,7 @@ static int drop(MPI_Comm comm, int key, void *value, void *state) {
     return deleted += *(int *)value, MPI_SUCCESS;
 }
 
-/* Attributes by the names that they had in MPI-1 (MPI-5.0 §16.1), and keys for windows. */
+/* Attributes by their names in MPI-1 (MPI-5.0 §16.1), and keys for windows. */
 static void attributes(void) {
     int key, plain, twice, flag, one = 1, goes_on = 1, value = 5, *got = NULL;
     MPI_Comm comm, twin;
@@ -104,7 +104,7 @@ static void attributes(void) {
     CHECK(!flag);
     MPI_Attr_get(twin, twice, &got, &flag);
     CHECK(flag && got == &value);
-    /* Who is replaced is deleted first, by its old value. */
+    /* A replaced attribute is deleted first, by its old value. */
     MPI_Attr_put(twin, key, &value);
     CHECK(deleted == 1);
     MPI_Attr_delete(twin, key);
@@ -115,7 +115,7 @@ static void attributes(void) {
     MPI_Comm_dup(comm, &third);
     MPI_Attr_get(third, key, &got, &flag);
     CHECK(copied == 2 && !flag);
-    /* A key that is freed stays with what has it. */
+    /* A freed key stays with its existing attributes. */
     MPI_Keyval_free(&key), MPI_Keyval_free(&plain), MPI_Keyval_free(&twice);
     CHECK(key == MPI_KEYVAL_INVALID && plain == MPI_KEYVAL_INVALID && twice == MPI_KEYVAL_INVALID);
     MPI_Comm_free(&third), MPI_Comm_free(&twin);
@@ -146,7 +146,7 @@ static void error_handlers(void) {
     MPI_Comm_dup(comm, &twin);
     MPI_Comm_get_errhandler(twin, &got);
     CHECK(got == handler);
-    /* It lives as long as a communicator has it, or somebody who asked for it (MPI-5.0 §9.3). */
+    /* The handler lives as long as a communicator or a handle refers to it (MPI-5.0 §9.3). */
     MPI_Errhandler_free(&handler), MPI_Errhandler_free(&got);
     CHECK(handler == MPI_ERRHANDLER_NULL && got == MPI_ERRHANDLER_NULL);
     MPI_Comm_free(&comm);
@@ -187,7 +187,7 @@ static void infos(int argc, char **argv) {
     }
     CHECK(seen == 0x111);
     CHECK(has(info, "second", "a value"));
-    /* No more than the given length is written, and the end. */
+    /* At most the given length is written, with the terminator. */
     memset(text, 'x', 8);
     MPI_Info_get(info, "first", 3, text, &flag);
     CHECK(flag && !memcmp(text, "a v\0xxxx", 8));
@@ -195,7 +195,7 @@ static void infos(int argc, char **argv) {
     CHECK(!flag && !memcmp(text, "a v\0xxxx", 8));
     MPI_Info_free(&info);
 
-    /* As MPI_INFO_ENV, made by whoever asks. */
+    /* The same as MPI_INFO_ENV, created by any caller. */
     MPI_Info_create_env(argc, argv, &info);
     CHECK(has(info, "command", argv[0]) && has(info, "host", NULL) && has(info, "wdir", NULL) && has(info, "arch", NULL));
     MPI_Info_set(info, "mine", "1");
@@ -212,7 +212,7 @@ static void infos(int argc, char **argv) {
     CHECK(has(info, "mpi_offset_size", bytes));
     MPI_Info_free(&info);
 
-    /* Each kind of resource says whether this process is kept to one of it; splitting by it says as much. */
+    /* Each resource type says whether this process is bound to one of it. A split by it says the same. */
     MPI_Get_hw_resource_info(&info);
     MPI_Info_get_nkeys(info, &count);
     for (int n = 0; n < count; n++) {
@@ -246,7 +246,7 @@ static void operations(void) {
     MPI_Op_free(&op);
 }
 
-/* The bytes that MPI-5.0 §14.5.2 states: big-endian, of fixed lengths. */
+/* Bytes that MPI-5.0 §14.5.2 states: big-endian, of fixed lengths. */
 static void external(void) {
     const unsigned char expected[] = {0, 0, 0, 1, 0xff, 0xff, 0xff, 0xfe, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0};
     unsigned char packed[32] = {0};
@@ -326,7 +326,7 @@ static void large_counts(void) {
     }
     MPI_Request_free(&request);
 
-    /* A buffer of the communicator's own takes what is sent before it is received. */
+    /* A buffer of the communicator's own holds messages that are sent before their receives. */
     static char lent[MPI_BSEND_OVERHEAD + 64];
     void *address = NULL;
     MPI_Count bytes = 0;
@@ -353,7 +353,7 @@ static void topologies(void) {
     }
     MPI_Comm_free(&grid);
 
-    /* A ring: each node has a place of its own, whoever has it; and one node fewer than ranks leaves one out. */
+    /* A ring: each node has its own neighbours, on any rank. One node fewer than ranks leaves one rank out. */
     int *ends = malloc(size * sizeof *ends), *edges = malloc(2 * size * sizeof *edges);
     for (int nodes = size; nodes >= size - 1 && nodes > 0; nodes--) {
         for (int i = 0; i < nodes; i++) {
@@ -380,7 +380,7 @@ int main(int argc, char **argv) {
     integers(), attributes(), error_handlers(), infos(argc, argv), operations(), external(), statuses();
     large_counts(), topologies();
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    if (rank == 0) printf("seldom called, on %d ranks: %d failures\n", size, all);
+    if (rank == 0) printf("rarely used functions, on %d ranks: %d failures\n", size, all);
     MPI_Finalize();
     return all != 0;
 }
