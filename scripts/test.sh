@@ -76,6 +76,7 @@ sources() {
     step 10 formatting cargo fmt --all --check
     step 5 "generated files" python3 api/generate.py --check
     step 5 "performance document" python3 scripts/performance.py --check
+    step 5 "plain text" python3 tests/text.py
 }
 # The compiler yields to tests that run beside it.
 builds() {

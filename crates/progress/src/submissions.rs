@@ -90,7 +90,7 @@ impl Progress {
         };
         match self.worker().leave(|| true, fill) {
             Entered::Left(op) => op,
-            Entered::Seated(worker) => self.send_seated(worker, peer, envelope, data, mode, note),
+            Entered::Locked(worker) => self.send_seated(worker, peer, envelope, data, mode, note),
         }
     }
 
@@ -136,7 +136,7 @@ impl Progress {
     ) -> OpId {
         match self.worker().leave(|| true, |record| record.receive(peer, selector, into, note)) {
             Entered::Left(op) => op,
-            Entered::Seated(worker) => self.receive_seated(worker, peer, selector, into, note),
+            Entered::Locked(worker) => self.receive_seated(worker, peer, selector, into, note),
         }
     }
 
@@ -170,7 +170,7 @@ impl Progress {
         let fill = |record: &mut Record| record.send_copy(peer, envelope, data);
         match self.worker().leave(|| self.may_copy(data), fill) {
             Entered::Left(()) => true,
-            Entered::Seated(worker) => self.send_short_seated(worker, peer, envelope, data),
+            Entered::Locked(worker) => self.send_short_seated(worker, peer, envelope, data),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Short messages that follow one another share frames, and leave though their sender stays away.
+//! Consecutive short messages share frames, and leave even if their sender makes no further call.
 
 mod pair;
 #[macro_use]
@@ -16,7 +16,7 @@ use progress::{Progress, Worker};
 use wire::PeerId;
 
 #[test]
-fn what_is_gathered_leaves_though_the_sender_stays_away() {
+fn coalesced_messages_leave_without_further_calls_of_the_sender() {
     let [sender, receiver] = pair();
     let other = thread::spawn(move || {
         // The first one opens the link.
@@ -30,11 +30,11 @@ fn what_is_gathered_leaves_though_the_sender_stays_away() {
             send(&sender, number);
         }
     }
-    // Where a call takes longer than a message waits for company, only these have some.
+    // If a call takes longer than a message waits to be coalesced, only these share frames.
     sender.submit(|worker| {
         assert!(together.iter().all(|data| worker.send_short(PeerId(1), envelope(), data)));
     });
-    // No call of the sender's from here on.
+    // The sender makes no call from here on.
     assert!(other.join().unwrap(), "all messages arrive, in order");
     let counters = sender.look(|worker| worker.engine.counters());
     assert_eq!(counters.eager, u64::from(MESSAGES) + 1);
@@ -42,7 +42,7 @@ fn what_is_gathered_leaves_though_the_sender_stays_away() {
 }
 
 #[test]
-fn what_is_gathered_leaves_before_its_thread_waits_beside_a_sleeper() {
+fn coalesced_messages_leave_before_their_thread_sleeps_beside_a_poller() {
     let [sender, receiver] = pair();
     let at_receiver = Arc::clone(&receiver);
     let other = thread::spawn(move || receive(&at_receiver));
@@ -68,12 +68,12 @@ fn what_is_gathered_leaves_before_its_thread_waits_beside_a_sleeper() {
         });
     });
     assert_eq!(has_coalesced.recv_timeout(PATIENCE), Ok(true));
-    // The waiting thread gives the core back when it goes to sleep.
+    // The waiting thread releases the worker's lock when it goes to sleep.
     assert!(!sender.look(|worker| worker.is_coalescing()));
 }
 
 #[test]
-fn what_goes_to_several_in_turn_shares_frames_from_the_third_on() {
+fn alternating_messages_to_several_peers_share_frames_from_the_third_on() {
     let [sender, one, other] = group(|rail| Box::new(Slow { rail }));
     let all = [PeerId(1), PeerId(2)];
     let receivers = [one, other].map(|receiver| {
@@ -97,11 +97,11 @@ fn what_goes_to_several_in_turn_shares_frames_from_the_third_on() {
     }
     let counters = sender.look(|worker| worker.engine.counters());
     assert_eq!(counters.eager - before.eager, 2 * u64::from(MESSAGES));
-    // Two alone for each, and the others by as many as a frame takes.
+    // Two frames per receiver carry one message each; the other frames are filled.
     assert!(counters.frames - before.frames < u64::from(MESSAGES) / 4, "{counters:?}");
 }
 
-/// A rail at which whatever follows in the same turn finds the last message still on its way, however long a call takes.
+/// A rail that coalesces messages for a long time, however long a call takes.
 struct Slow {
     rail: TcpRail,
 }
@@ -114,7 +114,7 @@ impl Rail for Slow {
     }
 }
 
-/// What is waited for in vain.
+/// Probes for a message that never comes.
 fn nothing(worker: &mut Worker) -> Option<()> {
     let selector = Selector { context: 1, source: None, tag: None };
     worker.engine.probe(None, selector).map(drop)

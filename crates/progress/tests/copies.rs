@@ -154,7 +154,8 @@ impl CopyStage {
         let shown = Arc::new(Shown::default());
         let rail = Watched { rail: network.rail(RECEIVER), shown: Arc::clone(&shown) };
         let rails: Vec<Box<dyn Rail>> = vec![Box::new(rail)];
-        let worker = Worker::new(Engine::new(Config::new(2)), RECEIVER, 2, rails, Box::new(RankDirectory));
+        let worker =
+            Worker::new(Engine::new(Config::new(2)), RECEIVER, 2, rails, Box::new(RankDirectory));
         let receiver = Progress::new(worker, Policy::for_node(1, 4)).expect("descriptors");
         let sender = process(&network, SENDER.0);
         Self { _alone: alone, network, sender, receiver, shown }

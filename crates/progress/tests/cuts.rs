@@ -1,4 +1,4 @@
-//! Links over TCP that are cut under traffic: they open again, and every byte arrives once and in order.
+//! TCP links that are cut under traffic open again, and every byte arrives once and in order.
 
 #[macro_use]
 mod passing;
@@ -16,7 +16,7 @@ use traffic::{Exchange, Random};
 use wire::{Capabilities, PeerId};
 
 #[test]
-fn messages_outlive_the_connections_they_travel_by() {
+fn messages_survive_lost_connections() {
     for seed in 1..=3 {
         println!("seed {seed}");
         let mut random = Random(seed);
@@ -53,7 +53,7 @@ fn messages_outlive_the_connections_they_travel_by() {
 }
 
 #[test]
-fn a_process_that_is_gone_is_not_waited_for() {
+fn dead_process_is_not_waited_for() {
     let (cores, scissors) = pair();
     let [mut worker, mut other] = cores;
     let (to, data) = (PeerId(1), Region::owned(8));
@@ -68,7 +68,7 @@ fn a_process_that_is_gone_is_not_waited_for() {
         assert!(Instant::now() < limit, "no link");
     }
     let send = worker.engine.submit_send(to, envelope, &data, SendMode::Synchronous);
-    // Its connection goes without a goodbye, and nobody listens any more.
+    // Its connection closes without a goodbye, and its port refuses connections.
     scissors[1].store(true, Ordering::Relaxed);
     other.advance();
     drop(other);
@@ -80,13 +80,13 @@ fn a_process_that_is_gone_is_not_waited_for() {
         }
         assert!(
             Instant::now() < limit,
-            "long before the patience with those that are cut off is at its end"
+            "the send fails long before the patience with lost links is over"
         );
     };
     assert_eq!(outcome, Outcome::PeerFailed);
 }
 
-/// Two processes of a job within one, over the loopback, and what cuts their links.
+/// Two ranks within one process, over the loopback, and the flags that cut their links.
 fn pair() -> ([Worker; 2], [Arc<AtomicBool>; 2]) {
     let scissors = [0; 2].map(|_| Arc::new(AtomicBool::new(false)));
     let rails = [0, 1].map(|rank| {
@@ -109,7 +109,7 @@ fn pair() -> ([Worker; 2], [Arc<AtomicBool>; 2]) {
     (cores, scissors)
 }
 
-/// A rail whose link is cut when somebody says so, and whose frames are kept though it is not far.
+/// A rail whose link is cut on demand, and which replays frames although its peer is near.
 struct Cut {
     rail: TcpRail,
     peer: PeerId,
@@ -158,5 +158,5 @@ impl Directory for Both {
 
 const MESSAGES: usize = 150;
 
-/// More than all takes.
+/// Upper limit for a whole test.
 const PATIENCE: Duration = Duration::from_secs(40);

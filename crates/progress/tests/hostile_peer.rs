@@ -1,4 +1,4 @@
-//! A peer that sends frames full of nonsense loses its link; nobody else does.
+//! A peer that sends garbage frames loses its link; no other peer does.
 
 use driver::{Event, Rail, SimNetwork};
 use engine::{Config, Engine};
@@ -6,7 +6,7 @@ use progress::{Directory, Worker};
 use wire::{Frame, PeerId};
 
 #[test]
-fn nonsense_costs_its_sender_the_link_and_nobody_else() {
+fn garbage_costs_only_its_sender_the_link() {
     for seed in 0..200u64 {
         let network = SimNetwork::new(seed);
         let engine = Engine::new(Config::new(3));
@@ -14,7 +14,7 @@ fn nonsense_costs_its_sender_the_link_and_nobody_else() {
         let mut worker = Worker::new(engine, PeerId(0), 3, rails, Box::new(Nobody));
         let mut peers = [1, 2].map(|rank| network.rail(PeerId(rank)));
         for peer in &mut peers {
-            peer.connect(PeerId(0), &0u32.to_le_bytes()).expect("the way");
+            peer.connect(PeerId(0), &0u32.to_le_bytes()).expect("a connection");
         }
         let mut down = [false; 2];
         let mut posted = false;
@@ -40,7 +40,7 @@ fn nonsense_costs_its_sender_the_link_and_nobody_else() {
     }
 }
 
-/// Bytes of which the first is no packet's.
+/// Returns random bytes whose first begins no packet.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut bytes: Vec<u8> = Vec::with_capacity(len);

@@ -1,4 +1,4 @@
-//! A context is closed because a member has failed: all that live hear of it, and nobody waits in it any more.
+//! A context is revoked because a member has failed: all live members learn of it, and nobody waits in it any more.
 
 use driver::{Rail, SimNetwork};
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
@@ -7,7 +7,7 @@ use progress::{Directory, Worker};
 use wire::PeerId;
 
 #[test]
-fn all_that_live_hear_whoever_else_is_dead() {
+fn live_members_learn_of_a_revocation_whichever_others_are_dead() {
     for seed in testing::seeds(300) {
         let mut random = Random(seed);
         let size = 2 + random.below(16);
@@ -28,7 +28,7 @@ fn all_that_live_hear_whoever_else_is_dead() {
             assert_eq!(worker.engine.revoked_by(CONTEXT), Some(failed), "seed {seed}, rank {rank}");
             let end = worker.engine.take(waiting[rank]).map(|end| end.outcome);
             assert_eq!(end, Some(Outcome::PeerFailed), "seed {seed}, rank {rank}");
-            assert!(worker.is_quiet(), "seed {seed}: rank {rank} still tells");
+            assert!(worker.is_quiet(), "seed {seed}: rank {rank} still sends");
             let late = job.receive(rank, CONTEXT);
             assert!(job.cores[rank].engine.is_complete(late), "seed {seed}, rank {rank}");
         }
@@ -36,7 +36,7 @@ fn all_that_live_hear_whoever_else_is_dead() {
 }
 
 #[test]
-fn messages_of_a_closed_context_end_and_others_arrive() {
+fn messages_of_a_revoked_context_end_and_others_arrive() {
     for (bytes, is_posted) in
         [(0, false), (8, false), (50_000, false), (2 << 20, false), (2 << 20, true)]
     {
@@ -59,7 +59,7 @@ fn messages_of_a_closed_context_end_and_others_arrive() {
             let end = job.cores[1].engine.take(receive).map(|end| (end.outcome, end.bytes));
             assert_eq!(end, Some((Outcome::Ok, bytes as u64)));
         }
-        // Credit has come back: as much goes again.
+        // Credit has been returned, so as many bytes can be sent again.
         let again = job.send(0, 1, CONTEXT, bytes, SendMode::Synchronous);
         job.run();
         assert!(job.cores[0].engine.take(again).is_some(), "{bytes} bytes");
@@ -67,13 +67,13 @@ fn messages_of_a_closed_context_end_and_others_arrive() {
 }
 
 #[test]
-fn who_leaves_need_not_wait_for_a_way_to_who_is_only_to_be_told() {
+fn leaving_process_need_not_wait_for_links_that_only_carry_revocations() {
     let mut job = TestJob::new(0, 4);
     let all_is_out = |job: &TestJob| {
         let worker = &job.cores[0];
         (worker.is_quiet(), worker.is_quiet_but_for_closed())
     };
-    // What it has sent in the context is not wanted any more.
+    // A message sent in a revoked context is not wanted any more.
     let unwanted = job.send(0, 3, CONTEXT, 8, SendMode::Standard);
     job.cores[0].flush();
     assert_eq!(all_is_out(&job), (false, false));
@@ -91,7 +91,7 @@ fn who_leaves_need_not_wait_for_a_way_to_who_is_only_to_be_told() {
 }
 
 #[test]
-fn members_that_are_not_known_yet_are_told_when_they_are() {
+fn members_learn_of_a_revocation_once_they_are_known() {
     let mut job = TestJob::new(0, 8);
     let other = CONTEXT + 4;
     job.cores[3].close_context(other, PeerId(1));
@@ -130,7 +130,7 @@ impl TestJob {
         self.dead.push(rank);
     }
 
-    /// A receive from the next process.
+    /// Posts a receive from the next process.
     fn receive(&mut self, rank: usize, context: u64) -> OpId {
         let from = (rank + 1) % self.cores.len();
         self.receive_from(rank, from, context, 8)
@@ -147,7 +147,7 @@ impl TestJob {
         self.cores[from].engine.submit_send(peer_id(to), envelope, &Region::owned(bytes), mode)
     }
 
-    /// Until nothing happens any more.
+    /// Runs until nothing happens any more.
     fn run(&mut self) {
         let mut idle = 0;
         while idle < 200 {
@@ -163,7 +163,7 @@ impl TestJob {
     }
 }
 
-/// Contexts go between all processes. On the simulated rail a rank is its own address.
+/// A directory in which every context has all processes as members. On the simulated rail a rank is its own address.
 struct Ring {
     size: usize,
     rank: usize,

@@ -1,4 +1,4 @@
-//! One thread that waits for what any of several communications of its process brings.
+//! A thread waits for events of any of several VCIs of its process.
 
 use std::sync::Arc;
 use std::thread;
@@ -11,7 +11,7 @@ use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 #[test]
-fn what_comes_to_any_wakes_the_thread_that_waits_for_all() {
+fn message_to_any_vci_wakes_a_thread_waiting_in_all() {
     for policy in [Policy::for_node(1, 2), Policy::for_node(4, 2)] {
         let first = process(policy);
         let others = (1..VCIS).map(|_| first.new_beside(worker(), policy).expect("descriptors"));
@@ -20,7 +20,7 @@ fn what_comes_to_any_wakes_the_thread_that_waits_for_all() {
         Progress::put_beside(&all);
         for turn in 0..TURNS {
             let ops: Vec<OpId> = all.iter().map(|vci| receive(vci)).collect();
-            // Some come at once, some while the thread polls, and some when it sleeps.
+            // Some messages come at once, some while the thread polls, some while it sleeps.
             let (vci, pause) = (turn * 7 % VCIS, Duration::from_micros(turn as u64 % 4 * 700));
             thread::scope(|scope| {
                 scope.spawn(|| {
@@ -35,18 +35,18 @@ fn what_comes_to_any_wakes_the_thread_that_waits_for_all() {
             for (index, vci) in all.iter().enumerate().filter(|(index, _)| *index != vci) {
                 send(vci);
                 let came = vci.wait_for(PATIENCE, |worker| worker.take_or_await(ops[index]));
-                assert!(came.is_some(), "what was not waited for is there still");
+                assert!(came.is_some(), "a message that nobody waited for is still there");
             }
         }
     }
 }
 
 #[test]
-fn who_sleeps_in_one_takes_in_what_comes_to_the_others() {
+fn thread_sleeping_in_one_vci_polls_its_siblings() {
     let vcis = [process(Policy::for_node(1, 2)), process(Policy::for_node(1, 2))];
     let all = [&*vcis[0], &*vcis[1]];
     Progress::put_beside(&all);
-    // More than there is room for, until somebody polls: the last waits to leave.
+    // These are more messages than the rail has room for, so the last waits until somebody polls.
     let op = receive(all[1]);
     send(all[1]);
     assert!(all[1].wait_for(PATIENCE, |worker| worker.take_or_await(op)).is_some());
@@ -57,7 +57,7 @@ fn who_sleeps_in_one_takes_in_what_comes_to_the_others() {
     assert!(!has_come(), "nobody has polled");
     let op = receive(all[0]);
     assert!(all[0].wait_for(AWHILE, |worker| worker.take_or_await(op)).is_none());
-    assert!(has_come(), "who has slept in the first vci has polled the second");
+    assert!(has_come(), "the thread that slept in the first VCI has polled the second");
     send(all[0]);
     assert!(all[0].wait_for(PATIENCE, |worker| worker.take_or_await(op)).is_some());
 }
@@ -96,8 +96,8 @@ const VCIS: usize = 3;
 const TURNS: usize = 60;
 const ROOM: usize = 10;
 
-/// Long enough for a thread to sleep, and to look beside.
+/// Time in which a thread goes to sleep and polls the sibling VCIs.
 const AWHILE: Duration = Duration::from_millis(200);
 
-/// More than any step takes.
+/// Upper limit for one step.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! What threads begin while another holds the worker.
+//! Operations that threads begin while another thread holds the worker's lock.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -12,18 +12,18 @@ use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 #[test]
-fn who_finds_the_core_taken_leaves_what_it_begins_and_goes() {
+fn operations_begun_while_the_worker_is_locked_are_left_to_the_holder() {
     let process = process();
     connect(&process);
     let into: Vec<_> = (0..COUNT).map(|_| Region::owned(LONGEST)).collect();
-    // What is begun has its names while another thread holds the worker, and ends once that has given it back.
+    // Operations get their ids while another thread holds the lock, and end once it is released.
     let (ops, before) = process.look(|worker| {
         let before = worker.counters().left_to_others;
         let ops: Vec<OpId> = beside(&process, |process| {
             for (number, len) in lengths() {
                 let (data, note) = (message(number, len), number as u64 + 1);
                 let op = process.begin_send(HERE, envelope(number), &data, MODE, note);
-                assert_eq!(op.is_none(), len <= COPIED, "what is copied is sent to its sender");
+                assert_eq!(op.is_none(), len <= COPIED, "a copied message counts as sent");
             }
             let into = into.iter().zip(1..);
             into.map(|(into, note)| process.begin_receive(Some(HERE), SELECTOR, into, note))
@@ -45,7 +45,7 @@ fn who_finds_the_core_taken_leaves_what_it_begins_and_goes() {
 }
 
 #[test]
-fn a_thread_without_a_free_record_waits() {
+fn thread_without_a_free_record_waits() {
     let process = process();
     connect(&process);
     let (tell, hear) = channel();
@@ -57,7 +57,7 @@ fn a_thread_without_a_free_record_waits() {
                 tell.send(number).expect("the test listens");
             }
         });
-        // So many are left; what comes after those waits for the core.
+        // So many records are left to the holder; the next operation waits for the lock.
         let mut left = 0;
         while left < MOST_LEFT {
             assert_eq!(hear.recv_timeout(PATIENCE).expect("in good time"), left);
@@ -76,7 +76,7 @@ fn a_thread_without_a_free_record_waits() {
 }
 
 #[test]
-fn what_cannot_be_sent_ends_so() {
+fn send_to_an_unknown_peer_ends_with_an_error() {
     let process = process();
     let nobody = PeerId(1);
     let op = process.look(|_| {
@@ -90,7 +90,7 @@ fn what_cannot_be_sent_ends_so() {
     assert_eq!(completion.expect("in good time").outcome, Outcome::PeerFailed);
 }
 
-/// Another thread acts, which needs nothing of this one.
+/// Runs `act` in another thread, which must not need the lock that this thread holds.
 fn beside<T: Send>(process: &Arc<Progress>, act: impl FnOnce(&Progress) -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(|| act(process)).join().expect("it ends well"))
 }
@@ -102,7 +102,7 @@ fn process() -> Arc<Progress> {
     Progress::new(worker, Policy::for_node(1, 2)).expect("descriptors")
 }
 
-/// The first message opens the link.
+/// Opens the link by a first message.
 fn connect(process: &Progress) {
     let into = Region::owned(8);
     let op = process.begin_receive(Some(HERE), SELECTOR, &into, NOTE);
@@ -112,7 +112,7 @@ fn connect(process: &Progress) {
     }
 }
 
-/// Of messages that are copied, short, and long.
+/// Numbers and lengths of messages: copied, short and long ones.
 fn lengths() -> impl Iterator<Item = (usize, usize)> {
     [8, COPIED, COPIED + 1, 4000, LONGEST].into_iter().cycle().take(COUNT).enumerate()
 }
@@ -147,14 +147,14 @@ const SELECTOR: Selector = Selector { context: 0, source: Some(0), tag: None };
 const MODE: SendMode = SendMode::Standard;
 const NOTE: u64 = 1;
 
-/// Up to this length messages are copied.
+/// Longest message that is copied, in bytes.
 const COPIED: usize = 256;
 const LONGEST: usize = 100_000;
 const COUNT: usize = 20;
 
-/// As many records as there are, and messages.
+/// Number of records that the lock has.
 const MOST_LEFT: usize = 64;
 const MANY: usize = 100;
 
-/// More than any step takes.
+/// Upper limit for one step.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,5 +1,7 @@
-//! Rails of different kinds, behind walls that rise in mid-run, and swallow or refuse: whichever still leads to the peer
-//! takes over, the preferred one again when it does, and every byte arrives once and in order.
+//! Several rails, each behind a wall that starts to drop or refuse traffic in mid-run.
+//!
+//! A rail that still reaches the peer takes over. The preferred rail leads again when it can. Every byte arrives once and
+//! in order.
 
 #[macro_use]
 mod passing;
@@ -17,7 +19,7 @@ use traffic::{Exchange, Random};
 use wire::{Capabilities, Cost, Frame, PeerId, RailId};
 
 #[test]
-fn the_rail_that_leads_there_takes_over() {
+fn reachable_rail_takes_over() {
     for seed in testing::seeds(12) {
         println!("seed {seed}");
         let mut job = TestJob::new(seed, PATIENCE);
@@ -36,7 +38,7 @@ fn the_rail_that_leads_there_takes_over() {
                 (0..steps).for_each(|_| job.step());
                 (0..2).for_each(|at| job.fall(at));
             } else {
-                // Where it led nothing passes, and both know what does.
+                // Nothing passes on the rail that led, and both ends agree on the other.
                 job.run(|job| job.agreed() == Some(1 - leading));
             }
             job.finish();
@@ -47,7 +49,7 @@ fn the_rail_that_leads_there_takes_over() {
 }
 
 #[test]
-fn the_preferred_rail_leads_again_when_it_can() {
+fn preferred_rail_leads_again_when_it_can() {
     for seed in testing::seeds(12) {
         println!("seed {seed}");
         let mut job = TestJob::new(seed, PATIENCE);
@@ -59,7 +61,7 @@ fn the_preferred_rail_leads_again_when_it_can() {
             job.begin();
             job.run(|job| job.agreed() == Some(1));
             job.finish();
-            // As many tries as there may be, in vain.
+            // Some tries of the preferred rail fail.
             for _ in 0..job.random.below(4) {
                 job.exchange();
             }
@@ -73,7 +75,7 @@ fn the_preferred_rail_leads_again_when_it_can() {
 }
 
 #[test]
-fn a_link_that_passes_another_opens_when_that_carries_what_is_long() {
+fn passing_link_opens_once_another_carries_long_messages() {
     let mut job = TestJob::new(7, PATIENCE);
     job.walls[0].set(RoleKind::Refuses);
     let exchange = |job: &mut TestJob, bytes: usize| {
@@ -85,17 +87,17 @@ fn a_link_that_passes_another_opens_when_that_carries_what_is_long() {
     for _ in 0..3 {
         exchange(&mut job, 8);
     }
-    assert_eq!((asked(&job), job.agreed()), (0, Some(1)), "for what is short there is one link");
+    assert_eq!((asked(&job), job.agreed()), (0, Some(1)), "short messages use one link");
     for _ in 0..3 {
         exchange(&mut job, 400_000);
     }
-    assert_eq!(asked(&job), 1, "once, by who sends");
+    assert_eq!(asked(&job), 1, "once, by the sender");
     let carries = |worker: &Worker, rank: u32| worker.engine.carries(PeerId(1 - rank), RailId(1));
     job.run(|job| [0, 1].iter().all(|&rank| carries(&job.cores[rank], rank as u32)));
 }
 
 #[test]
-fn who_is_refused_everywhere_is_waited_for_as_long_as_who_is_not_answered() {
+fn peer_refused_on_every_rail_has_the_same_patience_as_a_silent_one() {
     let seed = 5;
     let mut job = TestJob::new(seed, Duration::from_millis(200));
     job.exchange();
@@ -117,7 +119,7 @@ fn who_is_refused_everywhere_is_waited_for_as_long_as_who_is_not_answered() {
 }
 
 #[test]
-fn a_process_that_has_ended_is_not_waited_for() {
+fn ended_process_is_not_waited_for() {
     let mut job = TestJob::new(6, PATIENCE);
     job.exchange();
     job.walls[0].set(RoleKind::Swallows);
@@ -135,14 +137,14 @@ fn a_process_that_has_ended_is_not_waited_for() {
     }
 }
 
-/// Two processes of a job, what is between them, and what they have begun.
+/// Two processes of a job, their networks and walls, and the exchanges under way.
 struct TestJob {
     cores: [Worker; 2],
     networks: [SimNetwork; 3],
     walls: [Arc<Wall>; 2],
-    /// How often a link that passes others was asked for.
+    /// Number of requests for a link that passes others.
     passing: Arc<AtomicUsize>,
-    /// Whoever has started the two has seen both end.
+    /// True if the launcher has seen both processes end.
     has_ended: Arc<AtomicBool>,
     random: Random,
     begun: Vec<Exchange>,
@@ -186,7 +188,7 @@ impl TestJob {
         Self { cores, networks, walls, passing, has_ended, random, begun, number, limit }
     }
 
-    /// Behind which wall the rail is that leads, where both ends say the same.
+    /// Returns the wall of the leading rail if both ends agree on it.
     fn agreed(&self) -> Option<usize> {
         let wall = |name: &str| NAMES.iter().position(|own| *own == name).map(|at| WALLS[at]);
         let [one, other] = self.names().map(|name| name.and_then(wall));
@@ -197,7 +199,7 @@ impl TestJob {
         [0, 1].map(|rank| self.cores[rank].rail_name(PeerId(1 - rank as u32)))
     }
 
-    /// A wall falls.
+    /// Removes a wall.
     fn fall(&mut self, at: usize) {
         self.walls[at].set(RoleKind::Passes);
     }
@@ -205,14 +207,14 @@ impl TestJob {
     /// Begins to exchange some messages of any length.
     fn begin(&mut self) {
         for _ in 0..1 + self.random.below(12) {
-            // The same tag for all: their order shows.
+            // All have the same tag, so a wrong order shows.
             self.begun.push(Exchange::begin(&mut self.cores, &mut self.random, self.number, 0));
             self.number += 1;
             (0..self.random.below(30)).for_each(|_| self.step());
         }
     }
 
-    /// Runs until all that was begun has arrived.
+    /// Runs until every exchange has arrived.
     fn finish(&mut self) {
         for mut exchange in std::mem::take(&mut self.begun) {
             self.run(|job| exchange.has_ended(&mut job.cores));
@@ -241,20 +243,20 @@ impl TestJob {
     }
 }
 
-/// What is between the two on a rail.
+/// An obstacle between the two processes on a rail.
 #[derive(Default)]
 struct Wall {
     kind: Mutex<RoleKind>,
-    /// Links that were asked for, and refused.
+    /// Number of link requests that were refused.
     refused: AtomicUsize,
 }
 
-/// What it does to what comes.
+/// Effect of a wall on traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum RoleKind {
     #[default]
     Passes,
-    /// Without a word.
+    /// Drops everything silently.
     Swallows,
     Refuses,
 }
@@ -265,19 +267,21 @@ impl Wall {
     }
 }
 
-/// A rail with a wall. What was open behind it is found lost after a while, by each end in its time, and what is asked
-/// for meanwhile when the wall is gone, unless it is refused.
+/// A rail with a wall.
+///
+/// Each end finds an open link lost after a while, each in its own time. A link requested meanwhile opens when the wall
+/// is gone, unless it is refused.
 struct Walled {
     name: &'static str,
     rail: SimRail,
     peer: PeerId,
     wall: Arc<Wall>,
-    /// Of a rail that passes others, how often its link was asked for.
+    /// Number of link requests, on a rail that passes others.
     passing: Option<Arc<AtomicUsize>>,
     is_open: bool,
-    /// A link was asked for and has not opened.
+    /// True if a link was requested and has not opened.
     is_asked: bool,
-    /// In how many polls the loss is found, or a refusal comes.
+    /// Number of polls until the loss is found, or until a refusal comes.
     notices_in: Option<usize>,
     refuses_in: Option<usize>,
     random: Random,
@@ -292,7 +296,7 @@ impl Walled {
         self.kind() != RoleKind::Passes
     }
 
-    /// What is asked for behind a wall that refuses is refused, in its time.
+    /// Refuses a requested link after a random number of polls, if the wall refuses.
     fn refuse(&mut self) -> Option<Fault> {
         if self.kind() == RoleKind::Swallows || !self.is_asked {
             return None;
@@ -316,7 +320,7 @@ impl Rail for Walled {
         self.name
     }
 
-    /// As rails over a network do, it takes frames before it has sent them.
+    /// Accepts frames before they are sent, as network rails do.
     fn coalesce_within(&self) -> Duration {
         Duration::from_micros(1)
     }
@@ -358,7 +362,7 @@ impl Rail for Walled {
             return true;
         }
         if self.is_walled() {
-            // A link that is being opened is not.
+            // The link that was just opened is closed again.
             let mut was_up = false;
             self.rail.poll(&mut |event| was_up |= matches!(event, Event::Up { .. }));
             self.is_asked |= was_up;
@@ -405,21 +409,21 @@ impl Directory for Both {
     }
 }
 
-/// The rails, the preferred first, and one before the second that passes it.
+/// Names of the rails: the preferred one, one that passes the last, and the last.
 const NAMES: [&str; 3] = ["tcp", "quic1", "quic"];
 const PASSING: usize = 1;
-/// The walls that they are behind.
+/// Index of the wall of each rail.
 const WALLS: [usize; 3] = [0, 1, 1];
 
-/// How often a wall rises.
+/// Number of times that a wall rises.
 const ROUNDS: usize = 12;
-/// How often the preferred rail is left: each time it is tried half as often.
+/// Number of times that the preferred rail is left. Each time it is tried half as often as before.
 const RETURNS: usize = 3;
 
-/// What a frame takes, it is said: who is so far away may be behind a wall.
+/// Reported latency of a frame, in ns; a peer so far away may be behind a wall.
 const FAR_NS: u64 = 2_000_000;
 
-/// More than all takes.
+/// Upper limit for a whole test.
 const LIMIT: Duration = Duration::from_secs(60);
-/// A peer is waited for as long.
+/// Time for which a lost peer is waited for.
 const PATIENCE: Duration = LIMIT;

@@ -1,4 +1,4 @@
-//! Tasks go on without calls of their own, compute without the core, and wake who waits for them.
+//! Tasks advance without calls of their own, compute without the worker's lock, and wake the threads that wait for them.
 
 mod simulated;
 
@@ -15,7 +15,7 @@ use simulated::{envelope, process, selector, send};
 use wire::PeerId;
 
 #[test]
-fn a_task_goes_on_while_a_thread_waits_for_something_else() {
+fn task_advances_while_a_thread_waits_for_something_else() {
     let network = SimNetwork::new(0);
     let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
     let told = Arc::<Told>::default();
@@ -45,13 +45,13 @@ fn a_task_goes_on_while_a_thread_waits_for_something_else() {
 }
 
 #[test]
-fn the_end_of_a_task_wakes_threads_that_wait_while_another_polls() {
+fn end_of_a_task_wakes_threads_that_wait_while_another_polls() {
     let network = SimNetwork::new(0);
     let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
     let told = Arc::<Told>::default();
     receiver.begin(Box::new(Relay::new(&receiver, &told)));
     let (done, all_done) = mpsc::channel();
-    // The first to wait polls, for the other as well.
+    // The first waiting thread polls for the other as well.
     for waits_for_task in [false, true] {
         let (receiver, told, done) = (Arc::clone(&receiver), Arc::clone(&told), done.clone());
         thread::spawn(move || {
@@ -75,7 +75,7 @@ fn the_end_of_a_task_wakes_threads_that_wait_while_another_polls() {
 }
 
 #[test]
-fn a_task_that_need_not_wait_has_ended_when_it_was_begun() {
+fn task_that_need_not_wait_ends_when_it_is_begun() {
     let network = SimNetwork::new(0);
     let only = process(&network, 0);
     let told = Arc::<Told>::default();
@@ -84,14 +84,14 @@ fn a_task_that_need_not_wait_has_ended_when_it_was_begun() {
     assert_eq!(told.works.load(Ordering::Acquire), 0);
 }
 
-/// What a [`Relay`] lets others know.
+/// Progress that a [`Relay`] reports.
 #[derive(Default)]
 struct Told {
     works: AtomicU32,
     ended: AtomicBool,
 }
 
-/// Takes messages with tags 1, 2… from rank 0, and answers each after some work.
+/// A task that receives messages with tags 1, 2… from rank 0, and answers each after some work.
 struct Relay {
     progress: Weak<Progress>,
     told: Arc<Told>,
@@ -134,7 +134,7 @@ impl Task for Relay {
     }
 
     fn work(&mut self) {
-        // Others can have the core: this would wait for ever otherwise.
+        // Other threads can take the worker's lock; otherwise this call would never return.
         let progress = self.progress.upgrade().expect("the test holds it");
         progress.look(|_| ());
         self.told.works.fetch_add(1, Ordering::AcqRel);
@@ -142,7 +142,7 @@ impl Task for Relay {
     }
 }
 
-/// Lets time pass until there is an answer, and the process move.
+/// Advances simulated time and polls `process` until there is an answer.
 fn until<T>(
     network: &SimNetwork,
     process: &Progress,

@@ -1,6 +1,6 @@
-//! Rails of tests that are others with something added.
+//! Macros for test rails that wrap another rail.
 
-/// The methods of a rail that are those of another, which a field has.
+/// Implements methods of `Rail` by calls of the same methods of the rail in a field.
 macro_rules! passes_on {
     ($rail:ident: $($method:ident),*) => {
         $(passed_on!($rail $method);)*

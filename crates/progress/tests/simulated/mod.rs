@@ -30,7 +30,8 @@ pub fn selector(tag: i32) -> Selector {
 /// A process over a network of two.
 pub fn process(network: &SimNetwork, rank: u32) -> Arc<Progress> {
     let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(PeerId(rank)))];
-    let worker = Worker::new(Engine::new(Config::new(2)), PeerId(rank), 2, rails, Box::new(RankDirectory));
+    let worker =
+        Worker::new(Engine::new(Config::new(2)), PeerId(rank), 2, rails, Box::new(RankDirectory));
     Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors")
 }
 

@@ -14,9 +14,9 @@ use memory::Region;
 use progress::{Progress, Worker};
 use wire::PeerId;
 
-use crate::job::{Received, Job, StressProcess, lock};
+use crate::job::{Job, Received, StressProcess, lock};
 use crate::plan::{
-    Kind, Leaves, StressMessage, OPEN_MAX, Plan, Random, TAGS, Vci, context, shared_context,
+    Kind, Leaves, OPEN_MAX, Plan, Random, StressMessage, TAGS, Vci, context, shared_context,
 };
 
 /// A thread that acts.
