@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks that the project's text follows its rules (CONTRIBUTING.md, "Text"): words, sentences, sizes, names.
 
-Reads the files that git tracks and prints one line for each place that breaks a rule. Fails if their number differs
-from that in tests/text.most, which only shrinks; `--list` prints them in any case.
+Reads the files that git tracks and prints one line for each place that breaks a rule. Fails if there are more than
+tests/text.most says, a number that only shrinks. `--list` prints them in any case.
 """
 
 import collections
@@ -84,9 +84,7 @@ def main():
     if len(faults) > most:
         print("\n".join(faults))
         sys.exit(f"FAILED: {len(faults)} places break the rules for text (CONTRIBUTING.md), more than {most}")
-    if len(faults) < most:
-        sys.exit(f"FAILED: {len(faults)} places break the rules for text: lower tests/text.most, which says {most}")
-    print(f"ok text follows the rules but in {most} places")
+    print(f"ok text follows the rules but in {len(faults)} places of at most {most}")
 
 
 def size(path, text):
