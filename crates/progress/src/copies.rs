@@ -1,9 +1,10 @@
-//! Long messages that are fetched from their senders' memory: in pieces, and without the core.
+//! Remote reads of long messages: in pieces, and without the worker's lock.
 //!
-//! A thread takes a piece under the worker's lock, copies it without, and gives it back under it. Who is at a fetch
-//! goes on with it; what nobody is at is for the next that holds the worker, and who waits and has nothing else to do
-//! takes pieces of any (`wait/copying`), of the nearest first (`places`). However it goes, a fetch ends when nothing of it is left and nothing is in
-//! anyone's hands: until then its operation is under way, and the memory is the library's.
+//! A thread takes a piece under the worker's lock, copies it without the lock, and gives it back under it. A thread
+//! that works at a remote read goes on with it. A read without a thread goes to the next holder of the lock. Waiting
+//! threads without other work take pieces of any read (`wait/copying`), the nearest first (`locality`). A remote read
+//! ends when no piece is left or held by a thread. Until then its operation is in progress, and the memory belongs to
+//! the library.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use engine::{RemoteRead, RemoteReadId};
 use crate::locality::{Choice, Distance, Place, Places};
 use crate::worker::Worker;
 
-/// The long fetches of a process, the oldest first: no more than it has receives under way.
+/// The long remote reads of a process, the oldest first: at most as many as it has receives in progress.
 #[derive(Default)]
 pub(crate) struct Copies {
     under_way: Vec<Fetch>,
@@ -22,19 +23,19 @@ pub(crate) struct Copies {
 }
 
 struct Fetch {
-    /// Where it was begun.
+    /// Place where it was begun.
     place: Place,
     remote_read: RemoteRead,
     remote_reader: Arc<dyn RemoteReader>,
-    /// Its first bytes, which threads have taken.
+    /// Number of its first bytes that threads have taken.
     taken: usize,
-    /// Pieces of them that have not been given back.
+    /// Number of taken pieces that have not been given back.
     in_hand: usize,
-    /// The system has refused a piece: all others are in vain.
+    /// True if the system has refused a piece, which makes all others useless.
     has_failed: bool,
 }
 
-/// A part of a fetch.
+/// A part of a remote read.
 pub(crate) struct Piece {
     remote_read: RemoteRead,
     remote_reader: Arc<dyn RemoteReader>,
@@ -45,35 +46,35 @@ impl Copies {
         self.under_way.is_empty()
     }
 
-    /// How many threads are at it.
+    /// Number of pieces that threads are copying.
     pub fn in_hand(&self) -> usize {
         self.under_way.iter().map(|fetch| fetch.in_hand).sum()
     }
 
-    /// How many bytes nobody has taken.
+    /// Number of bytes that no thread has taken.
     pub fn left_bytes(&self) -> usize {
         self.under_way.iter().map(Fetch::left).sum()
     }
 
-    /// Gives up what nobody is at, and the rest when it is given back.
+    /// Drops all reads; pieces in progress are dropped when they are given back.
     pub fn clear(&mut self) {
         self.under_way.clear();
     }
 
-    /// Whether there is a piece for who is at a fetch, or at none: of that, or of one that nobody is at.
+    /// True if there is a piece for a thread at this read, or at none: of this read, or of one without a thread.
     fn has(&self, at: Option<RemoteReadId>) -> bool {
         let is_for = |fetch: &Fetch| fetch.in_hand == 0 || Some(fetch.remote_read.id) == at;
         self.under_way.iter().any(|fetch| fetch.left() > 0 && is_for(fetch))
     }
 
-    /// The fetch that a thread is at, if it has pieces left.
+    /// Finds the remote read at which a thread works, if it has pieces left.
     fn find(&self, places: &Places, at: Option<RemoteReadId>) -> Option<(usize, Distance)> {
         let is_its = |fetch: &Fetch| fetch.left() > 0 && Some(fetch.remote_read.id) == at;
         let index = self.under_way.iter().position(is_its)?;
         Some((index, places.distance(places.here(), self.under_way[index].place)))
     }
 
-    /// The nearest fetch that has pieces left and is such a one, of those the oldest.
+    /// Chooses the nearest remote read with pieces left that meets a condition, the oldest among equals.
     fn choose(
         &mut self,
         places: &Places,
@@ -104,12 +105,12 @@ impl Fetch {
 }
 
 impl Piece {
-    /// The fetch that it is of.
+    /// Id of the remote read that it belongs to.
     pub fn of(&self) -> RemoteReadId {
         self.remote_read.id
     }
 
-    /// Copies it; whether that went well, and how long it took.
+    /// Copies the piece; returns true on success, and the time taken.
     pub fn copy(&self) -> (bool, Duration) {
         let RemoteRead { remote, offset, local, .. } = &self.remote_read;
         timed(|| self.remote_reader.remote_read(*remote, *offset, local).is_ok())
@@ -117,7 +118,7 @@ impl Piece {
 }
 
 impl Worker {
-    /// Copies a short message from its sender's memory, and lays a long one beside for who has the time.
+    /// Copies a short message from its sender's memory, and queues a long one for threads that have time.
     pub(crate) fn fetch(&mut self, remote_read: RemoteRead, remote_reader: Arc<dyn RemoteReader>) {
         if remote_read.local.len() <= IN_PLACE {
             let id = remote_read.id;
@@ -132,13 +133,13 @@ impl Worker {
         self.has_loose_ends = true;
     }
 
-    /// Whether there is a piece to copy for who is at a fetch, or at none.
+    /// True if there is a piece to copy for a thread at this remote read, or at none.
     #[inline(never)]
     pub(crate) fn has_pieces(&self, at: Option<RemoteReadId>) -> bool {
         self.copies.has(at)
     }
 
-    /// Takes that piece, to be given back by [`Worker::give_back`].
+    /// Takes that piece; the caller returns it by [`Worker::give_back`].
     pub(crate) fn take_piece(&mut self, at: Option<RemoteReadId>) -> Option<Piece> {
         let Self { copies, places, .. } = self;
         let own = copies.find(places, at);
@@ -146,7 +147,7 @@ impl Worker {
         Some(self.take_of(found?))
     }
 
-    /// Takes a piece of the nearest fetch that has any, whoever is at it.
+    /// Takes a piece of the nearest remote read that has any, even if other threads work at it.
     pub(crate) fn take_any_piece(&mut self) -> Option<Piece> {
         let found = self.copies.choose(&self.places, |_| true);
         Some(self.take_of(found?))
@@ -157,7 +158,8 @@ impl Worker {
         self.copies.under_way[index].take()
     }
 
-    /// A piece is copied, or was refused. With the last the fetch ends, and its sender is told.
+    /// Gives back a piece that is copied or was refused. The last piece ends the remote read, and its sender is
+    /// told.
     pub(crate) fn give_back(&mut self, piece: &Piece, is_copied: bool, took: Duration) {
         self.note_piece(took);
         let fetches = &mut self.copies.under_way;
@@ -182,16 +184,17 @@ impl Worker {
     }
 }
 
-/// What it answers, and how long it took.
+/// Runs a function; returns its result and the time taken.
 pub(crate) fn timed<T>(act: impl FnOnce() -> T) -> (T, Duration) {
     let began = Instant::now();
     let answer = act();
     (answer, began.elapsed())
 }
 
-/// Messages up to this length are copied with the core: it takes some microseconds, no longer than others spin for
-/// the lock.
+/// Longest message that is copied under the lock: this takes some microseconds, no longer than other threads spin
+/// for the lock.
 const IN_PLACE: usize = 64 << 10;
 
-/// What one thread copies before it looks at the core again: some 50 µs, beside which the look is nothing.
+/// Bytes that one thread copies before it takes the lock again: some 50 µs, which makes the cost of the lock
+/// negligible.
 pub(crate) const PIECE: usize = 512 << 10;

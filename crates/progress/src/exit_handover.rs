@@ -1,16 +1,16 @@
-//! What a thread that ends leaves to others: it may have polled for them.
+//! Handover of polling by a thread that ends.
 //!
-//! Where cores are few, who stops polling wakes nobody, for it comes back before another has begun. One that ends does
-//! not come back, and the progress thread would see it late.
+//! If CPU cores are few, a thread that stops polling wakes nobody, because it usually polls again before another
+//! could begin. A thread that ends does not return, and the progress thread would notice late.
 
 use std::cell::RefCell;
 use std::sync::Weak;
 
 use crate::wait::Progress;
 
-/// The calling thread has waited in `progress`: when it ends, one that waits there goes on.
+/// Notes that the calling thread has waited in `progress`; at its end, another waiting thread goes on.
 pub(crate) fn note(progress: &Weak<Progress>) {
-    // A thread that is ending already leaves nothing.
+    // A thread that is already ending hands over nothing.
     let _ = HEIR.try_with(|heir| {
         let mut heir = heir.0.borrow_mut();
         if !heir.as_ref().is_some_and(|(known, _)| Weak::ptr_eq(known, progress)) {
@@ -19,7 +19,7 @@ pub(crate) fn note(progress: &Weak<Progress>) {
     });
 }
 
-/// Where the thread has waited last, and in which process: a forked one has no part in it.
+/// The communication in which the thread waited last, and its process id: a forked process has no part in it.
 struct Heir(RefCell<Option<(Weak<Progress>, u32)>>);
 
 impl Drop for Heir {

@@ -1,8 +1,8 @@
-//! What is worth a line on standard error, and how often.
+//! Lines on standard error, and their frequency.
 //!
-//! Strangers that were turned away are told of once for each reason, and then counted; the counts
-//! follow on one line, once a minute at most and at the end. Failures of links first wait for the operation
-//! that fails with them, whose error says it all; those that none takes are told on their own.
+//! Refused connections of strangers are reported once for each reason, and then counted. The counts follow on one
+//! line, once a minute at most and at the end. Failures of links first wait for the operation that fails with them,
+//! whose error contains them. Failures that no operation takes are printed on their own.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -17,11 +17,11 @@ use wire::PeerId;
 #[derive(Debug)]
 pub(crate) struct Journal {
     rank: PeerId,
-    /// The reasons that a line has told of, and how many refusals none has.
+    /// Reasons that a line has reported, each with the number of refusals reported by none.
     untold: HashMap<Refusal, u64>,
-    /// Where the last of these came from.
+    /// Origin of the latest of these refusals.
     origin: Option<SocketAddr>,
-    /// When a line told of refusals last.
+    /// Time of the last line on refusals.
     last: Instant,
     faults: Vec<(Instant, String)>,
 }
@@ -32,7 +32,7 @@ impl Journal {
         Self { rank, untold, origin: None, last: Instant::now(), faults }
     }
 
-    /// A stranger was turned away. Returns what is to be said now.
+    /// Notes that a stranger was refused. Returns the line to print now, if any.
     pub fn note_refusal(
         &mut self,
         now: Instant,
@@ -53,12 +53,12 @@ impl Journal {
         self.sum_up()
     }
 
-    /// A link has failed.
+    /// Notes the failure of a link.
     pub fn note_fault(&mut self, now: Instant, text: String) {
         self.faults.push((now, text));
     }
 
-    /// The failures that wait for an operation's error to tell of them.
+    /// Takes the failures that wait for an operation's error to report them.
     pub fn take_faults(&mut self) -> Vec<String> {
         self.faults.drain(..).map(|(_, text)| text).collect()
     }
@@ -67,20 +67,20 @@ impl Journal {
         !self.faults.is_empty()
     }
 
-    /// The failures that have waited in vain.
+    /// Takes the failures that no operation has reported in time.
     pub fn due(&mut self, now: Instant) -> Vec<String> {
         let waited = self.faults.partition_point(|(since, _)| now - *since >= FAULTS_WAIT);
         self.faults.drain(..waited).map(|(_, text)| text).collect()
     }
 
-    /// All that has not been told.
+    /// Takes everything that has not been reported.
     pub fn close(&mut self) -> Vec<String> {
         let mut lines = self.take_faults();
         lines.extend(self.sum_up());
         lines
     }
 
-    /// Writes lines to standard error; a process without one is none the worse for it.
+    /// Writes lines to standard error; errors are ignored, as a process may have none.
     pub fn print(&self, lines: &[String]) {
         let _uncancelled = Uncancelled::begin();
         for line in lines {
@@ -104,9 +104,9 @@ impl Journal {
     }
 }
 
-/// Counts are told this often at most.
+/// Shortest time between two lines with counts.
 const SUMMARY_EVERY: Duration = Duration::from_secs(60);
-/// How long a failure waits to be told by an operation's error.
+/// Time for which a failure waits for an operation's error to report it.
 const FAULTS_WAIT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Communications of the same process beside one, which who waits in that one looks after now and then.
+//! Sibling communications of the same process, polled from time to time by a thread that waits in one of them.
 //!
-//! What threads wait for in the others, or have left behind there, is seen to there. What nobody has asked for yet comes
-//! to an end at a peer that has no more room for it; so that this peer goes on, a thread that sleeps, or tests in vain,
-//! takes it in.
+//! Pending work and waiting threads of a sibling are served in that sibling. Unexpected messages are the exception:
+//! without polls, a peer may run out of room for more. To keep this peer going, a thread that sleeps or tests without
+//! success receives them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{OnceLock, Weak};
@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use crate::wait::Progress;
 
-/// The others, once they are known.
+/// The sibling communications, once they are known.
 #[derive(Default)]
 pub(crate) struct Beside {
     others: OnceLock<Vec<Weak<Progress>>>,
-    /// How long who sleeps rests until the next look, in units of [`REST`] doubled so often.
+    /// Exponent of the longest sleep between two polls of the siblings, which is [`REST`] times 2 to this power.
     doublings: AtomicU32,
 }
 
 impl Beside {
-    /// How long a thread sleeps that would sleep for `limit`.
+    /// Returns the sleep time of a thread that would sleep for `limit`.
     pub fn rest(&self, limit: Duration) -> Duration {
         match self.others.get() {
             Some(_) => limit.min(REST * (1 << self.doublings.load(Ordering::Relaxed))),
@@ -27,7 +27,7 @@ impl Beside {
         }
     }
 
-    /// Something has come to one of the others, or nothing: who is asked again soon, and who not.
+    /// Adapts the sleep time: short if a sibling had events, otherwise twice as long.
     fn learn(&self, has_come: bool) {
         let doublings = self.doublings.load(Ordering::Relaxed);
         let doublings = if has_come { 0 } else { (doublings + 1).min(DOUBLINGS_MAX) };
@@ -36,16 +36,16 @@ impl Beside {
 }
 
 impl Progress {
-    /// Has threads that wait in one of these look after the others; once.
+    /// Lets threads that wait in one of these poll the others; effective once.
     pub fn put_beside(all: &[&Self]) {
         for one in all {
             let others = all.iter().filter(|other| !std::ptr::eq(**other, *one));
-            // They are not known yet.
+            // This is the first call, or the siblings are set already.
             let _ = one.beside.others.set(others.map(|other| other.myself.clone()).collect());
         }
     }
 
-    /// Takes in what has come to the others, as far as nobody else is at it.
+    /// Polls the siblings that no other thread polls.
     pub(crate) fn look_beside(&self) {
         let Some(others) = self.beside.others.get() else { return };
         let others = others.iter().filter_map(Weak::upgrade);
@@ -53,7 +53,7 @@ impl Progress {
         self.beside.learn(has_come);
     }
 
-    /// Polls once, if nobody does; whether something has come.
+    /// Polls once if nobody else does; true if there was an event.
     fn take_in_unasked(&self) -> bool {
         let Some(mut worker) = self.worker().try_lock() else { return false };
         if worker.watch.is_polled() || worker.watch.is_guarded() {
@@ -67,10 +67,10 @@ impl Progress {
     }
 }
 
-/// The shortest rest.
+/// Shortest sleep between two polls.
 const REST: Duration = Duration::from_millis(1);
 
-/// The longest one is so often twice as long.
+/// Largest number of doublings of the sleep.
 const DOUBLINGS_MAX: u32 = 6;
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! What takes several operations, one after the other, and goes on without calls.
+//! Tasks: sequences of operations that advance without calls.
 //!
-//! A task begins operations of the engine and goes on when they have completed, by the hand of whichever
-//! thread is there when that happens: one that waits, tests or submits, or the library's own. What it has
-//! to compute in between it does without the core, so that a long reduction keeps nobody from
-//! communicating, and a function of the application never runs under the library's lock.
+//! A task begins operations of the engine and goes on when they have completed. The thread at hand advances it: one
+//! that waits, tests or submits, or the progress thread. Its computations run without the worker's lock, so that a
+//! long reduction blocks no communication, and a function of the application never runs under the library's lock.
 
 use std::time::Duration;
 
@@ -12,39 +11,39 @@ use crate::locality::{Choice, Distance, Place, Places};
 use crate::progress_thread;
 use crate::worker::Worker;
 
-/// What a task does next.
+/// Next step of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It waits for its operations.
+    /// Waits for its operations.
     Waits,
-    /// It has something to compute: [`Task::work`] is called, then [`Task::advance`] again.
+    /// Has something to compute: [`Task::work`] is called, then [`Task::advance`] again.
     Works,
-    /// Nothing more: whoever waits for it looks at what it has left.
+    /// Has ended; a thread that waits for the task looks at its results.
     Ended,
 }
 
-/// An operation that is made of others.
+/// An operation that consists of others.
 pub trait Task: Send {
-    /// Goes on as far as completed operations allow.
+    /// Advances as far as completed operations allow.
     fn advance(&mut self, worker: &mut Worker) -> Stage;
 
-    /// Computes what has to be computed before it can go on. Nobody waits for the core meanwhile.
+    /// Computes what it needs before it can go on, without the worker's lock.
     fn work(&mut self);
 }
 
-/// The tasks of a process, but for those that some thread has taken to work.
+/// The tasks of a process, except those taken by a thread to compute.
 #[derive(Default)]
 pub(crate) struct Tasks {
     waiting: Vec<Box<dyn Task>>,
-    /// They have to compute, each with where it was offered.
+    /// Tasks that have to compute, each with the place where it was offered.
     working: Vec<(Place, Box<dyn Task>)>,
     choice: Choice,
-    /// The engine's news when the waiting ones were last looked at.
+    /// The engine's event count when the waiting tasks were last checked.
     seen: u64,
 }
 
 impl Tasks {
-    /// The nearest that has to compute, of those the newest, and how far it is.
+    /// Takes the nearest task that has to compute, the newest among equals, and returns its distance.
     fn take(&mut self, places: &Places, here: Place) -> Option<(Distance, Box<dyn Task>)> {
         let far = self.working.iter().map(|(place, _)| places.distance(here, *place));
         let (index, distance) = self.choice.take(far.enumerate().rev())?;
@@ -53,19 +52,20 @@ impl Tasks {
 }
 
 impl Worker {
-    /// Whether something has completed for which a task may have waited.
+    /// True if something has completed for which a task may have waited.
     #[inline]
     pub(crate) fn has_due_tasks(&self) -> bool {
         !self.tasks.waiting.is_empty() && self.tasks.seen != self.engine.event_count()
     }
 
-    /// Whether a task has something to compute.
+    /// True if a task has something to compute.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         !self.tasks.working.is_empty()
     }
 
-    /// The nearest task that has something to compute, of those the newest; to be given back by [`Worker::add_task`].
+    /// Takes the nearest task that has something to compute, the newest among equals. The caller returns it by
+    /// [`Worker::add_task`].
     pub(crate) fn take_work(&mut self) -> Option<Box<dyn Task>> {
         let (distance, task) = self.tasks.take(&self.places, self.places.here())?;
         self.counters.note_taken(distance);
@@ -73,12 +73,12 @@ impl Worker {
         Some(task)
     }
 
-    /// It has computed for so long.
+    /// Adds the time of a computation to the counters.
     pub(crate) fn note_work(&mut self, took: Duration) {
         self.task_steps().working += took;
     }
 
-    /// Adds a task, which goes on at once if it can.
+    /// Adds a task, which advances at once if it can.
     pub(crate) fn add_task(&mut self, mut task: Box<dyn Task>) {
         self.task_steps().advances += 1;
         match task.advance(self) {
@@ -89,13 +89,13 @@ impl Worker {
         self.flush();
     }
 
-    /// Adds a task, also in the middle of another's: it goes on at the next look.
+    /// Adds a task, also while another one advances; it advances at the next check.
     pub(crate) fn lay_aside(&mut self, task: Box<dyn Task>) {
         self.tasks.waiting.push(task);
         self.engine.submit_event();
     }
 
-    /// What tasks did in threads of this kind.
+    /// Returns the task counters for the kind of the calling thread.
     pub(crate) fn task_steps(&mut self) -> &mut TaskSteps {
         let counters = &mut self.counters;
         match (progress_thread::is_this_thread(), self.is_in_call) {
@@ -110,7 +110,7 @@ impl Worker {
         self.has_loose_ends = true;
     }
 
-    /// Lets all waiting tasks go on. What they submit is not sent yet.
+    /// Advances all waiting tasks. Their submissions are not sent yet.
     #[cold]
     pub(crate) fn advance_tasks(&mut self) {
         self.tasks.seen = self.engine.event_count();
@@ -127,7 +127,7 @@ impl Worker {
                 }
             }
         }
-        // Tasks may have laid others aside.
+        // Tasks may have added others meanwhile.
         tasks.append(&mut self.tasks.waiting);
         self.tasks.waiting = tasks;
     }
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// In which order a thread on `core` takes tasks that were offered on these.
+    /// Returns the order in which a thread on `core` takes tasks offered on these cores.
     fn order(core: usize, offered: &[usize]) -> Vec<usize> {
         let (places, at) = (made_up::machine(), made_up::at);
         let worked = Arc::new(AtomicUsize::new(0));

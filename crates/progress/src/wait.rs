@@ -1,4 +1,4 @@
-//! Calls from the application's threads: at once, or waiting.
+//! Calls from the application's threads, both non-blocking and waiting.
 
 mod copying;
 mod several;
@@ -36,20 +36,20 @@ use crate::worker::Worker;
 /// The communication of one process, shared by its threads.
 pub struct Progress {
     worker: CombiningLock<Worker>,
-    /// Becomes readable when any rail rings.
+    /// Epoll descriptor that becomes readable when any rail signals.
     bells: OwnedFd,
-    /// Wakes the polling thread from another one.
+    /// Eventfd that wakes the polling thread.
     wake: OwnedFd,
-    /// Wakes the progress thread.
+    /// Eventfd that wakes the progress thread.
     relief: Arc<OwnedFd>,
-    /// As in the core.
+    /// Shared with the worker; see `Worker::has_held_copies`.
     has_held_copies: Arc<AtomicBool>,
     cores: Cores,
     courtesy: Courtesy,
     contention: Contention,
-    /// In polling on while other threads are due.
+    /// Backoff of polling on while other threads are due.
     holding_up: Trust,
-    /// Tests that found nothing.
+    /// Counter of tests that found nothing.
     vain: Vain,
     pub(crate) summons: Summons,
     pub(crate) idle: Arc<Idle>,
@@ -57,11 +57,11 @@ pub struct Progress {
     pub(crate) myself: Weak<Self>,
 }
 
-/// The course of one wait.
+/// State of one wait.
 struct Wait<'a> {
-    /// This thread polls for all.
+    /// True if this thread polls for all.
     polls: bool,
-    /// This thread has told peers that it stays until what it has offered is sent.
+    /// True if this thread has told peers that it stays until its offered messages are sent.
     attentive: bool,
     patience: Patience<'a>,
     deadline: Option<Instant>,
@@ -70,18 +70,18 @@ struct Wait<'a> {
 }
 
 impl Progress {
-    /// Joins `core` with a waiting `policy`.
+    /// Joins `worker` with a waiting `policy`.
     ///
     /// # Errors
-    /// When the kernel gives no epoll or event descriptor.
+    /// If the kernel gives no epoll or event descriptor.
     pub fn new(worker: Worker, policy: Policy) -> std::io::Result<Arc<Self>> {
         Self::with(worker, policy, &ProgressThread::new()?)
     }
 
-    /// As [`Progress::new`], for another communication of the same process: one thread stands by for both.
+    /// Creates another communication of the same process like [`Progress::new`]; both share one progress thread.
     ///
     /// # Errors
-    /// As [`Progress::new`].
+    /// The errors of [`Progress::new`].
     pub fn new_beside(&self, worker: Worker, policy: Policy) -> std::io::Result<Arc<Self>> {
         Self::with(worker, policy, &self.summons.progress_thread)
     }
@@ -122,7 +122,7 @@ impl Progress {
         }))
     }
 
-    /// Runs a command and sends at once what follows from it.
+    /// Runs a command and sends its output at once.
     #[inline]
     pub fn submit<T>(&self, command: impl FnOnce(&mut Worker) -> T) -> T {
         self.submit_seated(self.lock(), command)
@@ -143,7 +143,7 @@ impl Progress {
         result
     }
 
-    /// Begins a task; it has gone on as far as it can.
+    /// Begins a task and advances it as far as possible.
     pub fn begin(&self, task: Box<dyn Task>) {
         self.submit(|worker| worker.add_task(task));
     }
@@ -164,7 +164,7 @@ impl Progress {
         answer
     }
 
-    /// Looks without polling.
+    /// Asks without polling.
     pub fn look<T>(&self, question: impl FnOnce(&mut Worker) -> T) -> T {
         question(&mut self.lock())
     }
@@ -185,7 +185,8 @@ impl Progress {
             .unwrap_or_else(|| unreachable!())
     }
 
-    /// Polls until `ready` answers. What it submits is sent. Part of its callers: most find the answer there at once.
+    /// Polls until `ready` answers, and sends what it submits. Inlined into its callers, because most find the
+    /// answer at once.
     #[inline(always)]
     pub fn wait<T>(&self, ready: impl FnMut(&mut Worker) -> Option<T>) -> T {
         self.wait_locked(self.lock(), None, ready).unwrap_or_else(|| unreachable!())
@@ -200,7 +201,7 @@ impl Progress {
         self.wait_locked(self.lock(), Some(Instant::now() + limit), ready)
     }
 
-    /// Lets waiting threads ask again: what they wait for has come, and not through the core.
+    /// Lets waiting threads ask again after an event outside the worker.
     pub fn wake(&self) {
         let mut worker = self.lock();
         worker.waiters.wake_all();
@@ -208,8 +209,8 @@ impl Progress {
         self.ring(&mut worker, bell);
     }
 
-    /// A test has found nothing: gives the core away where ranks are more than cores, and in a loop of such tests where
-    /// others want it.
+    /// Pauses after a test that found nothing. It yields the CPU core if there are more ranks than cores, or, in a
+    /// loop of such tests, if other threads want it.
     #[inline]
     pub fn pause(&self) {
         if !self.cores.has_a_core() {
@@ -220,7 +221,8 @@ impl Progress {
         }
     }
 
-    /// Waits, where others want the cores: to yield would be to have this one back after milliseconds.
+    /// Sleeps if other threads want the CPU cores; after a yield, this thread would get its core back only after
+    /// milliseconds.
     #[cold]
     fn pause_in_a_loop(&self, now: Instant) {
         self.look_beside();
@@ -240,13 +242,13 @@ impl Progress {
         }
     }
 
-    /// At which threads meet.
+    /// The lock at which all threads meet.
     #[inline]
     pub(crate) fn worker(&self) -> &CombiningLock<Worker> {
         &self.worker
     }
 
-    /// Whether messages that were copied wait for their peers.
+    /// True if copied messages wait for their peers.
     pub(crate) fn has_held_copies(&self) -> &AtomicBool {
         &self.has_held_copies
     }
@@ -263,7 +265,7 @@ impl Progress {
         worker.is_in_call = false;
     }
 
-    /// Lets tasks compute what they have to, without the core; a call copies what nobody is at as well.
+    /// Lets tasks compute without the lock; a call also copies pieces that no thread has taken.
     #[inline]
     fn work<'a>(&'a self, worker: CombiningGuard<'a, Worker>) -> CombiningGuard<'a, Worker> {
         if worker.has_loose_ends { self.work_for_tasks(worker) } else { worker }
@@ -297,7 +299,7 @@ impl Progress {
         }
     }
 
-    /// Sees that somebody brings to its end what a call leaves behind.
+    /// Sees to it that some thread completes the work that a call leaves pending.
     #[inline]
     pub(crate) fn leave(&self, worker: &mut Worker) {
         if worker.is_left_behind() {
@@ -307,14 +309,14 @@ impl Progress {
 
     pub(crate) fn hand_over(&self, worker: &mut Worker) {
         if !self.summons.call() {
-            // The system gave no thread: nobody sends what is coalesced later, or wakes those who are due.
+            // The system gave no thread: nobody else would send coalesced messages or wake due threads.
             worker.stop_coalescing();
             worker.waiters.wake_due();
             if !worker.watch.is_polled() {
                 worker.waiters.wake_one();
             }
         }
-        // Who sleeps has not asked the rails for room, and copies nothing.
+        // A sleeping thread has not asked the rails for room and copies nothing.
         if worker.has_backlog() || (worker.has_loose_ends && worker.has_pieces(None)) {
             let bell = worker.watch.hears_backlog();
             self.ring(worker, bell);
@@ -374,7 +376,7 @@ impl Progress {
         drop(self.work(worker));
     }
 
-    /// Computes for tasks, or copies a piece of a long message; others poll meanwhile.
+    /// Computes for tasks, or copies a piece of a long message, while other threads poll.
     #[cold]
     fn work_meanwhile<'a>(
         &'a self,
@@ -394,7 +396,7 @@ impl Progress {
         worker
     }
 
-    /// Another thread polls.
+    /// Waits while another thread polls.
     fn leave_it_to_others<'a>(
         &'a self,
         mut worker: CombiningGuard<'a, Worker>,
@@ -407,12 +409,12 @@ impl Progress {
         match worker.engine.event_count() == before {
             true if worker.has_loose_ends && self.may_help(&worker) => self.help(worker),
             true => self.wait_for_others(worker, wait.deadline, None),
-            // What has just completed may be what this thread waits for.
+            // The latest completion may be the one that this thread waits for.
             false => worker,
         }
     }
 
-    /// Polls once for all threads, and pauses if nothing moved.
+    /// Polls once for all threads, and pauses if there was no event.
     #[inline(always)]
     fn poll<'a>(
         &'a self,
@@ -430,7 +432,7 @@ impl Progress {
             true => worker.advance_in_shm_coll(),
             false => worker.advance(),
         };
-        // What has just completed may be what this thread waits for.
+        // The latest completion may be the one that this thread waits for.
         let has_events = worker.engine.event_count() != before;
         if has_events {
             self.tell(&mut worker);
@@ -498,15 +500,15 @@ impl Progress {
         self.lock()
     }
 
-    /// Whether others have the core for long after a yield of a thread that waits for posts. Such a thread is woken
-    /// once, when all are there; who waits for messages is woken for each.
+    /// True if a thread that waits for posts would lose its CPU core for long by yielding. Such a thread is woken
+    /// once, when all posts are there; a thread that waits for messages is woken for each.
     fn is_futile(&self, worker: &Worker) -> bool {
         worker.is_in_shmem()
             && self.contention.is_oversubscribed()
             && self.contention.is_held_at(Instant::now())
     }
 
-    /// Gives the processor's core away as well; says for how long.
+    /// Yields the CPU core as well; returns for how long.
     fn yield_core<'a>(
         &'a self,
         worker: CombiningGuard<'a, Worker>,
@@ -518,7 +520,8 @@ impl Progress {
         worker.counters.yields += 1;
         worker.counters.yielding += took;
         if self.cores.has_a_core() {
-            // What the thread waits for may have come meanwhile: then nobody asks again how long it was away.
+            // The awaited event may have come meanwhile, and then no later check measures how long the thread was
+            // away.
             self.contention.note_pause(took, now);
         } else if worker.is_in_shmem() {
             self.contention.note_yield(took, now);
@@ -530,15 +533,14 @@ impl Progress {
         (worker, took)
     }
 
-    /// The calling thread does not answer at once anyway: sees to it, now and then, that it waits as the cores that there
-    /// are allow.
+    /// Checks the available CPU cores from time to time, while the calling thread has no answer to give anyway.
     fn look_at_cores(&self, worker: &mut Worker, now: Instant) {
         let is_new = self.cores.look(now, |own| worker.compare_cores(own));
         worker.counters.changes_of_cores += u64::from(is_new);
     }
 
-    /// Lets a peer on the same core run. To yield where others want it as well would be to have it back after
-    /// milliseconds.
+    /// Lets a peer on the same CPU core run. If other threads want the core as well, this thread sleeps, because a
+    /// yield would cost milliseconds.
     fn leave_core<'a>(
         &'a self,
         worker: CombiningGuard<'a, Worker>,
@@ -552,7 +554,7 @@ impl Progress {
         }
     }
 
-    /// Yields, and learns whether that paid.
+    /// Yields, and records if that was worthwhile.
     #[cold]
     fn guess<'a>(&'a self, worker: CombiningGuard<'a, Worker>) -> CombiningGuard<'a, Worker> {
         let (mut worker, took) = self.yield_core(worker);
@@ -563,8 +565,8 @@ impl Progress {
         worker
     }
 
-    /// Sleeps until the wait is over, or this thread is to poll. Who is `next` is woken without the lock, which it would
-    /// find taken otherwise: the kernel lets it go on at once.
+    /// Sleeps until the wait is over or this thread is to poll. `next` is woken after the lock is released, because
+    /// the kernel may run it at once and it would find the lock taken.
     #[cold]
     fn wait_for_others<'a>(
         &'a self,
@@ -600,18 +602,18 @@ impl Progress {
         worker
     }
 
-    /// Whether a thread that waits has a core, and nobody else wants it.
+    /// True if a waiting thread has a CPU core that nobody else wants.
     fn has_a_core(&self) -> bool {
         self.cores.has_a_core() && !self.contention.is_oversubscribed()
     }
 
-    /// Whether more threads wait than have a core each.
+    /// True if there are more waiting threads than CPU cores.
     fn is_oversubscribed(&self, worker: &Worker) -> bool {
         worker.waiters.len() >= self.cores.threads()
     }
 
-    /// Wakes the threads that wait for others and need not any more. Where cores are few they are left
-    /// to the polling thread, which gives way when it has nothing for itself.
+    /// Wakes the waiting threads whose operations are complete. If CPU cores are few, the polling thread does so
+    /// later, when it has nothing for itself.
     #[inline]
     fn tell(&self, worker: &mut Worker) {
         if !worker.waiters.is_empty() {
@@ -628,8 +630,8 @@ impl Progress {
         }
     }
 
-    /// The calling thread polls no more. Where cores are few it comes back before another has begun, or
-    /// the progress thread sees to it.
+    /// Ends the polling of the calling thread. If CPU cores are few, it usually returns before another thread has
+    /// begun; otherwise the progress thread takes over.
     #[inline]
     fn stop_polling(&self, worker: &mut Worker) {
         worker.watch.stop_polling();
@@ -638,8 +640,8 @@ impl Progress {
         }
     }
 
-    /// A thread has ended that may have polled for others. What holds the worker meanwhile may be this thread itself, which a
-    /// signal has interrupted: then it is left to the progress thread.
+    /// Wakes a successor after the end of a thread that may have polled for others. If the lock is taken, its
+    /// holder may be this very thread, interrupted by a signal; the progress thread then takes over.
     pub(crate) fn succeed(&self) {
         if let Some(mut worker) = self.worker.try_lock()
             && !worker.watch.is_polled()
@@ -648,7 +650,7 @@ impl Progress {
         }
     }
 
-    /// Sleeps in the kernel until a rail rings, another thread completes something, or time is over.
+    /// Sleeps in the kernel until a rail signals, another thread completes something, or time is over.
     #[cold]
     fn sleep<'a>(
         &'a self,
@@ -681,7 +683,7 @@ impl Progress {
             }
             worker.watch.get_up();
         } else if worker.watch.is_guarded() {
-            // The progress thread sleeps on: the rails are to ring for it.
+            // The progress thread sleeps on, and the rails are to signal for it.
             return worker;
         }
         self.finish_sleep(&mut worker, probed);
@@ -694,9 +696,9 @@ impl Progress {
         self.report(worker, before);
     }
 
-    /// The calling thread is about to sleep: where others want the cores it goes before them when it is woken,
-    /// and the progress thread sees that it does not for longer than that takes. Ranks of the job that share cores would
-    /// go before each other.
+    /// Raises the scheduling precedence of the calling thread before it sleeps, if other threads want the CPU
+    /// cores. The progress thread limits the precedence to the time of a wake-up. Ranks of the job that share cores
+    /// leave it out, as they would only preempt each other.
     fn go_first(&self, worker: &mut Worker) {
         let is_alone = self.cores.has_a_core() && self.cores.turns() == 0;
         if is_alone && self.contention.is_oversubscribed() {
@@ -727,7 +729,7 @@ impl Progress {
         event::ring(event);
     }
 
-    /// Sleeps until a rail rings, another thread wakes the one that polls, or time is over; answers for how long.
+    /// Sleeps until a rail signals, another thread wakes the polling one, or time is over. Returns the duration.
     fn wait_for_bell(&self, limit: Duration) -> Duration {
         let began = Instant::now();
         let mut bells =
@@ -746,9 +748,9 @@ impl Drop for Progress {
     }
 }
 
-/// A sleeper looks at its rails at least this often, so that no lost bell can stop a job.
+/// Longest sleep between two checks of the rails, so that no lost signal can stop a job.
 pub(crate) const MAX_SLEEP: Duration = Duration::from_millis(500);
 
-/// An application that has left something behind and not polled for so long computes.
+/// Time without polls after which an application with pending work counts as computing.
 pub(crate) const AWAY: Duration = Duration::from_micros(500);
 pub(crate) const OVERSUBSCRIBED_AWAY: Duration = Duration::from_millis(4);

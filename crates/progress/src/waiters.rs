@@ -1,9 +1,9 @@
 //! Threads that wait while another polls.
 //!
-//! Each sleeps until what it waits for has come: the end of an operation, or of any of several, a message, or,
-//! where that cannot be told, any news. Where cores are fewer than waiting threads, one whose wait is
-//! over is *due* first: it runs when the polling thread has nothing for itself and gives way, for a change
-//! of threads on a core costs more than a message.
+//! Each sleeps until its awaited event has come: the completion of one or any of several operations, a message, or,
+//! if that is unknown, any event. If there are fewer CPU cores than waiting threads, a thread whose wait is over
+//! becomes *due* first. It runs when the polling thread has nothing for itself and gives way, because a thread switch
+//! on a core costs more than a message.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,32 +14,32 @@ use wire::PeerId;
 
 use crate::parker::Sleeper;
 
-/// All of a process that wait for others; guarded as the core they wait on.
+/// Waiting threads of a process; guarded by the worker's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     asleep: Vec<Waiter>,
-    /// Their wait is over, and nobody has woken them.
+    /// Threads whose wait is over but that nobody has woken.
     due: VecDeque<Arc<Sleeper>>,
-    /// Since when somebody is due and has been woken by no look, as far as looks have shown.
+    /// Time since which a thread has been due without being woken by a check.
     since: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Waiter {
     sleeper: Arc<Sleeper>,
-    /// It need not be woken before this has come.
+    /// Event before which the thread need not be woken.
     awaited: Awaited,
 }
 
-/// What a question waits for that has had no answer.
+/// Event for which an unanswered question waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// Any news may bring the answer.
+    /// Any event may bring the answer.
     #[default]
     Events,
     Op(OpId),
     AnyOf(Vec<OpId>),
-    /// A message that waits for its receive, of one peer or of anybody.
+    /// An unexpected message, from one peer or from any.
     Message(Option<PeerId>, Selector),
 }
 
@@ -61,24 +61,24 @@ impl Waiters {
         self.asleep.push(Waiter { sleeper: Arc::clone(sleeper), awaited });
     }
 
-    /// Takes out a thread that has not been woken.
+    /// Removes a thread that has not been woken.
     pub fn remove(&mut self, sleeper: &Arc<Sleeper>) {
         self.asleep.retain(|waiter| !Arc::ptr_eq(&waiter.sleeper, sleeper));
         self.due.retain(|due| !Arc::ptr_eq(due, sleeper));
     }
 
-    /// Whose messages are waited for that are to wait for their receive.
+    /// Returns the peers whose messages are probed for.
     pub fn probed(&self) -> impl Iterator<Item = PeerId> {
         self.asleep.iter().filter_map(|waiter| waiter.awaited.probed())
     }
 
-    /// There is news: finds those who wait for no more.
+    /// Moves the threads whose awaited event has come to the due ones.
     pub fn find_due(&mut self, engine: &mut Engine) {
         let is_over = |waiter: &mut Waiter| waiter.awaited.has_come(engine);
         self.due.extend(self.asleep.extract_if(.., is_over).map(|waiter| waiter.sleeper));
     }
 
-    /// Takes out the first that is due, to be woken.
+    /// Removes and returns the first due thread, to be woken.
     pub fn next_due(&mut self) -> Option<Arc<Sleeper>> {
         self.due.pop_front()
     }
@@ -89,13 +89,13 @@ impl Waiters {
         }
     }
 
-    /// Wakes all that are due.
+    /// Wakes all due threads.
     pub fn wake_due(&mut self) {
         self.due.drain(..).for_each(|due| due.wake());
     }
 
-    /// A look at those who are due, now and then: all wake if nobody polls who would give way, and one if
-    /// the same thread has been polling for long. Whether nobody did.
+    /// Checks the due threads from time to time. It wakes all if no thread polls and could give way, and one if the
+    /// same thread has polled for long. Returns true if there were due threads and nobody polled.
     pub fn relieve(&mut self, is_polled: bool, now: Instant) -> bool {
         if !self.has_due() {
             self.since = None;
@@ -112,7 +112,7 @@ impl Waiters {
         !is_polled
     }
 
-    /// Wakes one: the first that is due, or else the last that has come, to poll for the others.
+    /// Wakes one thread: the first due one, or else the last that came, to poll for the others.
     pub fn wake_one(&mut self) {
         if self.has_due() {
             self.wake_next();
@@ -121,7 +121,7 @@ impl Waiters {
         }
     }
 
-    /// Wakes all.
+    /// Wakes all threads.
     pub fn wake_all(&mut self) {
         self.wake_due();
         self.asleep.drain(..).for_each(|waiter| waiter.sleeper.wake());
@@ -129,7 +129,7 @@ impl Waiters {
 }
 
 impl Awaited {
-    /// Whose message that is to wait for its receive.
+    /// Returns the peer whose message is probed for.
     pub fn probed(&self) -> Option<PeerId> {
         match self {
             Self::Message(peer, _) => *peer,
@@ -137,7 +137,7 @@ impl Awaited {
         }
     }
 
-    /// After some news.
+    /// True if the awaited event has come.
     fn has_come(&self, engine: &mut Engine) -> bool {
         match self {
             Self::Events => true,
@@ -151,7 +151,7 @@ impl Awaited {
     }
 }
 
-/// A thread is due for so long at most while another polls, and until the next look.
+/// Longest time for which a thread is due while another polls, apart from the wait for the next check.
 const HELD_MAX: Duration = Duration::from_micros(1500);
 
 #[cfg(test)]

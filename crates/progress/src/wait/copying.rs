@@ -1,4 +1,4 @@
-//! Threads that copy long messages, each without the core; see `copies`.
+//! Threads that copy long messages, each without the lock; see `copies`.
 
 use engine::RemoteReadId;
 use lock::CombiningGuard;
@@ -8,7 +8,7 @@ use crate::copies::{PIECE, Piece};
 use crate::worker::Worker;
 
 impl Progress {
-    /// Copies the next piece for a thread that is `at` a fetch, or at none.
+    /// Copies the next piece for a thread that works `at` a remote read, or at none.
     pub(super) fn copy_next<'a>(
         &'a self,
         mut worker: CombiningGuard<'a, Worker>,
@@ -19,7 +19,7 @@ impl Progress {
         self.copy(worker, &piece)
     }
 
-    /// Copies a piece of what others are at.
+    /// Copies a piece of a remote read that others work at.
     #[cold]
     pub(super) fn help<'a>(
         &'a self,
@@ -29,7 +29,7 @@ impl Progress {
         self.copy(worker, &piece)
     }
 
-    /// As [`Progress::help`], by the thread that polls: it has a fresh patience afterwards.
+    /// Copies a piece like [`Progress::help`], for the polling thread, whose spin time then starts anew.
     #[cold]
     pub(super) fn help_while_waiting<'a>(
         &'a self,
@@ -41,14 +41,15 @@ impl Progress {
         worker
     }
 
-    /// Whether a thread that waits is to compute, or to copy.
+    /// True if a waiting thread is to compute or to copy.
     #[cold]
     #[inline(never)]
     pub(super) fn is_wanted(&self, worker: &Worker, wait: &Wait<'_>) -> bool {
         worker.has_work() || worker.has_pieces(wait.copies)
     }
 
-    /// Whether a thread that has nothing else to do copies as well: it has a core beside those who are at it.
+    /// True if an otherwise idle thread copies as well, because there is a CPU core beside those of the copying
+    /// threads.
     #[cold]
     #[inline(never)]
     pub(super) fn may_help(&self, worker: &Worker) -> bool {
@@ -57,8 +58,8 @@ impl Progress {
             && self.has_a_core()
     }
 
-    /// Copies a piece while others have the core. Who waits or stands by polls afterwards, if nobody else does: a long
-    /// message holds up nothing for longer than a piece takes.
+    /// Copies a piece without the lock. A waiting thread or the progress thread polls afterwards if nobody else
+    /// does, so that a long message delays others by one piece at most.
     fn copy<'a>(
         &'a self,
         mut worker: CombiningGuard<'a, Worker>,
@@ -79,7 +80,8 @@ impl Progress {
         worker
     }
 
-    /// Wakes one that sleeps, where so much is left that it comes in time. Who is awake sees for itself.
+    /// Wakes a sleeping thread if enough bytes are left for it to help. Threads that are awake notice by
+    /// themselves.
     fn call_for_help(&self, worker: &mut Worker) {
         if worker.copies.left_bytes() < WORTH_WAKING || !self.may_help(worker) {
             return;
@@ -91,5 +93,5 @@ impl Progress {
     }
 }
 
-/// Others copy so much while a thread is woken.
+/// Number of bytes that others copy while a thread is woken.
 const WORTH_WAKING: usize = 2 * PIECE;

@@ -1,7 +1,8 @@
-//! Waiting for what any of several communications of the process may bring.
+//! Waiting on several communications of the process at once.
 //!
-//! A thread that waits for one polls for all who wait there. One that waits for several polls each in turn for a while,
-//! and then sleeps as one who leaves polling to others: the progress thread in each polls, and wakes it.
+//! A thread that waits on one communication polls for all who wait there. A thread that waits on several polls each
+//! of them in turn for a while. It then sleeps like a thread that leaves polling to others: the progress thread polls
+//! each of them and wakes it.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +12,12 @@ use crate::waiters::Awaited;
 use crate::worker::Worker;
 
 impl Progress {
-    /// Polls each of `all`, which are 64 at most, until `ready` answers, which is told which it asks.
+    /// Polls each of `all`, at most 64, until `ready` answers; its argument is the index of the polled one.
     pub fn wait_in_any<T>(
         all: &[&Self],
         mut ready: impl FnMut(usize, &mut Worker) -> Option<T>,
     ) -> T {
-        // Those whose peers know that this thread stays until what it has offered is sent.
+        // Bit set of those whose peers know that this thread stays until its offered messages are sent.
         let mut attentive = 0u64;
         let answer = loop {
             for (index, one) in all.iter().enumerate() {
@@ -36,7 +37,7 @@ impl Progress {
         answer
     }
 
-    /// Tells peers, if they have been offered something, that this thread stays until that is sent; whether it has.
+    /// Tells peers that this thread stays until its offered messages are sent; false if there are none.
     fn begin_to_attend(&self) -> bool {
         let mut worker = self.lock();
         let has_offers = worker.engine.has_offers();
@@ -69,7 +70,7 @@ impl Progress {
         }
     }
 
-    /// Sleeps until what `ready` asks for may have come to one of them, unless it is there already.
+    /// Sleeps until an event that `ready` asks for may have come to one of them, unless it is there already.
     fn sleep_in_all<T>(
         all: &[&Self],
         ready: &mut impl FnMut(usize, &mut Worker) -> Option<T>,

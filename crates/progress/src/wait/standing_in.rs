@@ -1,4 +1,4 @@
-//! What the progress thread does in one communication.
+//! Work of the progress thread in one communication.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use crate::progress_thread::{Cause, Look, Rest};
 use crate::worker::Worker;
 
 impl Progress {
-    /// One look of the progress thread, after which `seen` is the turn of the core; where nobody
-    /// has polled since the last look, it polls, and goes on until somebody does or it is to sleep on the rails. Where who
-    /// looks on has rung it polls until that is done. Where `rest` allows it, it leaves a core alone that another thread has;
-    /// where it `is_shared`, it looks after others between two polls.
+    /// Does one check of the progress thread; afterwards `seen` is the worker's poll tick. If no thread has polled
+    /// since the last check, it polls until another thread does or it is to sleep on the rails. If an idle poller
+    /// has signalled, it polls until its events are handled. If `rest` allows it, it skips a worker whose lock is
+    /// taken. If `is_shared`, it looks after other communications between two polls.
     pub(crate) fn stand_in(
         &self,
         seen: &mut u64,
@@ -37,7 +37,7 @@ impl Progress {
             if !worker.is_left_behind() {
                 return Look::Idle;
             }
-            // Who polls copies it next.
+            // Another polling thread copies it next.
             if !worker.watch.is_polled_now() && worker.has_pieces(copies) {
                 worker = self.copy_next(worker, &mut copies);
                 continue;
@@ -79,7 +79,7 @@ impl Progress {
         }
     }
 
-    /// Sees to those who are due, and to what was coalesced, which may be all there is to a look.
+    /// Wakes the threads that are due and releases coalesced messages, which may be all the work of a check.
     fn begin_look(
         &self,
         seen: &mut u64,
@@ -97,7 +97,7 @@ impl Progress {
             self.report(&mut worker, before);
             return Err(Look::Coalesced);
         }
-        // Who polls is at times between two waits.
+        // A polling thread may be between two waits.
         if is_rung {
             *seen = worker.turn();
         }
@@ -108,7 +108,8 @@ impl Progress {
         Ok(worker)
     }
 
-    /// Who looks in vain at a core whose holder it has put aside on their only processor would wait for it.
+    /// Takes the lock for a check. A failed `try_lock` is skipped at first, since this thread may have preempted
+    /// the holder on their only CPU core.
     fn core_for_look(&self, is_rung: bool, rest: &mut Rest) -> Option<CombiningGuard<'_, Worker>> {
         match self.worker.try_lock() {
             None if !is_rung && rest.passes() => None,
@@ -117,14 +118,15 @@ impl Progress {
         }
     }
 
-    /// The progress thread was called: has others look on, where cores are left, while it is needed.
+    /// Starts idle pollers on free CPU cores while the progress thread is needed.
     pub(crate) fn have_looked_on(&self) {
         self.find_places();
         self.idle.review(self.cores.idle_pollers(), || self.lock().readiness_probes());
         self.idle.call();
     }
 
-    /// Has work taken where it is nearest, on the cores that the process has now.
+    /// Updates the NUMA and cache domains of the process's present CPU cores, so that work is taken where it is
+    /// nearest.
     fn find_places(&self) {
         if !self.lock().places.is_due(Instant::now()) {
             return;
@@ -137,16 +139,17 @@ impl Progress {
         self.lock().places = places;
     }
 
-    /// Whether something is left behind and nobody sleeps until a rail rings; and if a thread goes before others, how
-    /// long until it is looked at.
+    /// True if work is pending and no thread sleeps on the rails. The second value is the time until a raised
+    /// precedence is to be checked.
     pub(crate) fn is_deserted(&self) -> (bool, Option<Duration>) {
         let worker = self.lock();
-        // Who sleeps does not look at what others gather.
+        // A sleeping thread does not send coalesced messages.
         let is_watched = worker.watch.is_asleep() && !worker.is_coalescing();
         (worker.is_left_behind() && !is_watched, worker.precedence.rest())
     }
 
-    /// Has the rails ring for the progress thread, which is about to sleep; the core where one has news already.
+    /// Arms the rails to signal the progress thread, which is about to sleep. Returns the lock if a rail has an
+    /// event already.
     fn begin_guard<'a>(
         &'a self,
         mut worker: CombiningGuard<'a, Worker>,
@@ -161,7 +164,7 @@ impl Progress {
         None
     }
 
-    /// It has slept for so long.
+    /// Ends the sleep of the progress thread, which lasted for `slept`.
     fn end_guard(&self, slept: Duration) -> CombiningGuard<'_, Worker> {
         self.idle.guarded.close();
         let mut worker = self.lock();
@@ -173,24 +176,24 @@ impl Progress {
         worker
     }
 
-    /// What wakes the progress thread while it sleeps on the rails: they, and other threads.
+    /// Descriptors that wake the progress thread while it sleeps on the rails: the rails and the other threads.
     pub(crate) fn bells(&self) -> [&OwnedFd; Self::BELLS] {
         [&self.bells, &self.relief]
     }
 
-    /// How many those are.
+    /// Number of those descriptors.
     pub(crate) const BELLS: usize = 2;
 
-    /// Some of them have rung, and are heard.
+    /// Resets the eventfd if it was among those that have signalled.
     pub(crate) fn silence(&self, rung: &[bool]) {
         if rung.last() == Some(&true) {
             event::silence(&self.relief);
         }
     }
 
-    /// How long the progress thread rests while others poll: as long as nobody has to poll for the application
-    /// to be away. Where ranks share cores one that waits for its turn is not away; but what a rail had no room for leaves
-    /// the link idle soon.
+    /// Returns the pause of the progress thread while others poll: the time without polls after which the
+    /// application counts as away. It is longer if ranks share CPU cores, as a rank may wait for its core. It stays
+    /// short with a backlog, which would soon leave the link idle.
     fn rest_after(&self, worker: &Worker, rest: &mut Rest) -> Duration {
         let is_soon = worker.has_backlog() || self.has_a_core();
         match worker.waiters.is_empty() {

@@ -1,4 +1,4 @@
-//! Short messages: sent at once, or laid beside others where a rail is still at the last.
+//! Short messages: sent at once, or coalesced while the rail is busy with the previous one.
 
 use std::time::{Duration, Instant};
 
@@ -8,33 +8,33 @@ use wire::PeerId;
 
 use super::{Route, Worker};
 
-/// Short messages that leave one behind the other: in the same turn, and each as soon after the one before as
-/// rails still are at that.
+/// A run of short messages sent in the same poll tick, each within the rails' coalescing time after the previous
+/// one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     pub(super) number: u64,
     pub(super) turn: u64,
-    /// When the last one had left. Looked at only where it followed another in the same turn: an answer costs no
-    /// look at the clock.
+    /// Time at which the last one left. It is recorded only if that one followed another in the same tick, so that
+    /// a reply does not read the clock.
     pub(super) at: Option<Instant>,
 }
 
-/// What left at once for a peer.
+/// Last short message sent at once to a peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastShort {
     pub(super) row: u64,
-    /// More than one in this row.
+    /// True if there was more than one in this run.
     pub(super) is_repeated: bool,
 }
 
 impl Worker {
-    /// Whether messages wait for company.
+    /// True if messages wait to be coalesced.
     #[inline]
     pub fn is_coalescing(&self) -> bool {
         !self.coalescing.is_empty()
     }
 
-    /// Lets what was coalesced go at the next flush.
+    /// Releases coalesced messages to the next flush.
     #[inline]
     pub fn release_coalesced(&mut self) {
         while let Some(peer) = self.coalescing.pop() {
@@ -42,15 +42,15 @@ impl Worker {
         }
     }
 
-    /// Gathers nothing any more: nobody would send it.
+    /// Stops coalescing, because no thread would send the messages.
     pub(crate) fn stop_coalescing(&mut self) {
         self.may_coalesce = false;
         self.release_coalesced();
         self.flush();
     }
 
-    /// Sends a short message at once, if nothing stands before it, or lays it beside others where the
-    /// rail is still at the last; false when it must be submitted as any other.
+    /// Sends a short message at once if nothing precedes it, or coalesces it while the rail is busy with the
+    /// previous one. Returns false if it must be submitted like any other message.
     #[inline]
     pub fn send_short(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
         let Some(&Route::Open(rails)) = self.routes.get(peer.0 as usize) else { return false };
@@ -101,7 +101,7 @@ impl Worker {
         taken
     }
 
-    /// Lays a short message beside others; what there is goes first if that is all a frame takes.
+    /// Coalesces a short message. If it does not fit into the frame, the earlier messages leave first.
     fn coalesce_more(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
         if self.gather(peer, envelope, data) {
             return true;

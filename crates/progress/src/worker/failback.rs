@@ -1,8 +1,8 @@
-//! The way back to a rail that was left: once another has taken over, the preferred one is tried now and then beside it,
-//! and carries again when it leads there.
+//! Failback: after another rail has taken over, the preferred one is retried from time to time and carries frames
+//! again once it is up.
 //!
-//! Nothing is lost or doubled by that, and nothing overtaken: the link that opens is one more of the peer's, and the one
-//! that is left then is lost like any other. A rail that is lost again soon after is tried ever more rarely.
+//! Nothing is lost, duplicated or reordered: the reopened link is one more link of the peer, and the link that it
+//! replaces goes down like any other. The retry interval grows for a rail that is lost again soon.
 
 use driver::Fault;
 use wire::{PeerId, RailId};
@@ -10,28 +10,28 @@ use wire::{PeerId, RailId};
 use super::Worker;
 use super::routes::Route;
 
-/// A rail that led to a peer, and that another has taken the place of.
+/// A rail that led to a peer and was replaced by another one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     peer: PeerId,
     rail: RailId,
-    /// From one try to the next.
+    /// Time between two retries.
     pause_ns: u64,
     stage: Stage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It is tried at the next look from this time on; at none that was told before the first.
+    /// Retries at the first check after the pause.
     Waits { since_ns: u64 },
-    /// It is being tried.
+    /// Waits for the link of a retry.
     Tries { since_ns: u64 },
-    /// It leads again.
+    /// Carries frames again.
     Leads { since_ns: u64 },
 }
 
 impl Left {
-    /// Waits for longer than before.
+    /// Doubles the pause before the next retry, up to a limit.
     fn put_off(&mut self, now_ns: u64, pause_max_ns: u64) {
         self.pause_ns = (2 * self.pause_ns).min(pause_max_ns);
         self.stage = Stage::Waits { since_ns: now_ns };
@@ -39,7 +39,7 @@ impl Left {
 }
 
 impl Worker {
-    /// Others than the rail's own kind carry what it did.
+    /// Notes that rails of another team have replaced a rail.
     pub(super) fn note_left(&mut self, rail: RailId, peer: PeerId) {
         let now_ns = self.began.elapsed().as_nanos() as u64;
         let unit_ns = self.engine.detour_ns();
@@ -52,16 +52,16 @@ impl Worker {
         }
     }
 
-    /// Whether a rail that was left is being tried.
+    /// True if a replaced rail is being retried.
     pub(super) fn is_returning(&self) -> bool {
         self.left.iter().any(|one| matches!(one.stage, Stage::Tries { .. }))
     }
 
-    /// Tries the rails that were left whose time has come, and leaves those that took their place when they lead there.
+    /// Retries the replaced rails whose pause is over, and closes their substitutes once they are up.
     pub(super) fn look_back(&mut self, now_ns: u64) {
         let mut at = 0;
         while let Some(&(mut one)) = self.left.get(at) {
-            // Those that are left meanwhile come behind.
+            // Rails replaced meanwhile are appended.
             if self.follow(&mut one, now_ns) {
                 self.left[at] = one;
                 at += 1;
@@ -71,7 +71,7 @@ impl Worker {
         }
     }
 
-    /// Goes on with one; whether there is more to come.
+    /// Advances one failback; false if it is over.
     fn follow(&mut self, one: &mut Left, now_ns: u64) -> bool {
         let Left { peer, rail, pause_ns, stage } = *one;
         let unit_ns = self.engine.detour_ns();
@@ -81,7 +81,7 @@ impl Worker {
             Some(Route::Closed | Route::Opening { .. } | Route::Failed) | None => return false,
         };
         match stage {
-            // Without a link all rails are asked, this one too.
+            // Without any link, all rails are tried, this one too.
             Stage::Waits { .. } | Stage::Tries { .. } if rails.members == 0 => {
                 one.stage = Stage::Waits { since_ns: now_ns };
             }
@@ -94,7 +94,7 @@ impl Worker {
                 let Some(at) = place(rail) else { return false };
                 let mut others = rails.iter().filter(|other| *other != rail).peekable();
                 if others.peek().is_none() {
-                    // The other end has gone back.
+                    // The other end has already failed back.
                     one.stage = Stage::Leads { since_ns: now_ns };
                     return true;
                 }
@@ -124,7 +124,7 @@ impl Worker {
         true
     }
 
-    /// A rail leads to a peer again: those of other kinds are left.
+    /// Closes the links of other teams because a preferred rail is up again.
     fn leave_others(&mut self, rail: RailId, peer: PeerId) {
         let team = |rail: RailId| self.rails[rail.0 as usize].team;
         let Some(Route::Open(rails)) = self.routes.get(peer.0 as usize) else { return };
@@ -137,10 +137,11 @@ impl Worker {
     }
 }
 
-/// In times that other rails wait before they are asked (1.5 s): from a rail's loss to the first try to go back to it…
+/// Pause between the loss of a rail and its first retry, in units of the time after which other rails are tried
+/// (1.5 s).
 const PAUSE_FIRST: u64 = 7;
-/// …and between two at the most; each is twice as long after the last. One that leads again for so long is as if it
-/// had never been left.
+/// Maximum pause between two retries, in the same units; each pause is twice the last one. A rail that carries
+/// frames for this long counts as never lost.
 const PAUSE_MAX: u64 = 200;
-/// How long a try may take.
+/// Maximum duration of a retry, in the same units.
 const TRY: u64 = 3;

@@ -1,11 +1,11 @@
-//! Peers that are waited for, and were never spoken to: when a way to them is probed.
+//! Liveness checks of awaited peers that were never contacted.
 //!
-//! A receive opens no link, for its sender does; so that one which is gone is found out, who has waited for long asks
-//! now and then whether it has ended, and the first time opens a link otherwise, which tells if it ends later. Of a healthy
-//! pair that costs a link, which its message would have opened anyway. Where none opens that says nothing: the peer may be
-//! one that can call, and cannot be called. That neither end is stormed, a process seeks few at a look, those that have
-//! waited longest first, of these those behind itself, and for a message that may be long in coming processes of higher
-//! ranks begin at later looks.
+//! A receive opens no link, because its sender does. To detect a sender that has ended, a process that waits for long
+//! asks the launcher from time to time. The first check opens a link otherwise, which reports a later end. For a
+//! healthy pair this costs one link, which its message would have opened anyway. A failed connection attempt proves
+//! nothing: the peer may be able to connect only outwards. To protect both ends from floods, each check probes few
+//! peers: those that have waited longest first, and among these the ranks behind the own one. For a message that may
+//! take long, processes of higher ranks begin at later checks.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,29 +17,29 @@ use wire::PeerId;
 use super::Worker;
 use super::routes::Purpose;
 
-/// Who is waited for to whom no link leads, and none was asked for by what is to be sent.
+/// Awaited peers without a link and without pending sends.
 #[derive(Debug)]
 pub(super) struct Seeking {
     rank: PeerId,
     looked: Instant,
-    /// For how many looks in a row, since they were probed last.
+    /// Number of consecutive checks since the peer was last probed.
     looks: BTreeMap<PeerId, u32>,
-    /// To whom a link was to be opened.
+    /// Peers to which a link was requested.
     called: BTreeSet<PeerId>,
 }
 
 impl Seeking {
-    /// Of the process `rank`.
+    /// Liveness state of the process `rank`.
     pub fn new(rank: PeerId, now: Instant) -> Self {
         Self { rank, looked: now, looks: BTreeMap::new(), called: BTreeSet::new() }
     }
 
-    /// Whether it is time for a look.
+    /// True if it is time for a check.
     pub fn is_due(&self, now: Instant) -> bool {
         now.duration_since(self.looked) >= LOOK_EVERY
     }
 
-    /// A look at those who are waited for now, each with whether it is late already; which are to be probed.
+    /// Checks the peers awaited now, each with a flag that says if its message is late. Returns the peers to probe.
     pub fn look(
         &mut self,
         now: Instant,
@@ -69,7 +69,7 @@ impl Seeking {
 }
 
 impl Worker {
-    /// Seeks those that are waited for, if it is time; `probed` is waited for by who asks.
+    /// Checks the awaited peers if it is time; `probed` is the peer awaited by the calling thread.
     #[cold]
     pub(super) fn seek(&mut self, probed: Option<PeerId>) {
         let now = Instant::now();
@@ -94,20 +94,20 @@ impl Worker {
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What may be long in coming is waited for so many looks before its sender is probed, and one more for every so many
-/// lower ranks: no process is probed by more of them at a time.
+/// Number of checks before the sender of a message that is not expected soon is probed, and number of lower ranks for
+/// which one more check is added. The latter limits the number of processes that probe one peer at a time.
 const LOOKS_BEFORE: u32 = 5;
 const RANKS_AT_A_LOOK: u32 = 100;
 
-/// No process seeks more at a time.
+/// Maximum number of peers that one check probes.
 const PROBES_PER_CHECK: usize = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// At which looks, a second apart, `rank` seeks whom, if it waits for `awaited` from the first on, and finds
-    /// nobody.
+    /// Returns the peers probed by `rank` at each check, one second apart, if it waits for `awaited` from the first
+    /// check on and no probe succeeds.
     fn probed(rank: u32, awaited: &[(u32, bool)], looks: u32) -> Vec<Vec<u32>> {
         let began = Instant::now();
         let mut seeking = Seeking::new(PeerId(rank), began);
@@ -120,7 +120,7 @@ mod tests {
         (1..=looks).map(look).collect()
     }
 
-    /// The look at which each is probed.
+    /// Returns the first check that probes a peer.
     fn look_of(looks: &[Vec<u32>], peer: u32) -> Option<usize> {
         looks.iter().position(|probed| probed.contains(&peer))
     }
@@ -149,7 +149,7 @@ mod tests {
     fn who_waits_for_a_thousand_seeks_few_at_a_time_and_all_in_the_end() {
         let all: Vec<_> =
             (0..1000).filter(|peer| *peer != 7).map(|peer| (peer, peer % 2 == 0)).collect();
-        // Each receive may be there many times.
+        // Several receives may wait for the same peer.
         let twice: Vec<_> = all.iter().chain(&all).copied().collect();
         let looks = probed(7, &twice, 100);
         assert!(looks.iter().all(|probed| probed.len() <= PROBES_PER_CHECK));

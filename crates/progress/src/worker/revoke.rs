@@ -1,9 +1,9 @@
-//! Closed contexts: who tells whom that a peer has failed.
+//! Revoked contexts: propagates the failure of a peer among the members.
 //!
-//! Who closes a context, or hears that it is closed, tells others of its members: its neighbours in a ring of all, and so
-//! that the word spreads soon those at distances of 2, 4, 8… to which a link is open. Where one has failed it tells the
-//! next beyond. So each that lives is told by the next before it that does; only where those who know it die while it
-//! spreads may somebody not hear.
+//! A process that revokes a context, or hears of it, tells other members: its two neighbours in a ring of all
+//! members, and, for speed, those at distances of 2, 4, 8… to which a link is open. If one of them has failed, it
+//! tells the next one beyond. So every live member hears from the previous live member in the ring. A member may miss
+//! the notice only if those that know it die while it spreads.
 
 use engine::{OpId, Outcome};
 use wire::PeerId;
@@ -12,7 +12,8 @@ use super::Worker;
 use crate::tasks::{Stage, Task};
 
 impl Worker {
-    /// Closes a context because `failed`, one of its members, has failed, and tells the others, unless that was done.
+    /// Revokes a context because `failed`, one of its members, has failed, and tells the other members, unless done
+    /// before.
     #[cold]
     pub fn close_context(&mut self, context: u64, failed: PeerId) {
         if self.engine.submit_revoke(context, failed) || self.untold.remove(&context) {
@@ -20,7 +21,7 @@ impl Worker {
         }
     }
 
-    /// Tells on what peers have told.
+    /// Forwards the revocations received from peers.
     #[inline]
     pub(super) fn tell_on(&mut self) {
         while let Some(context) = self.engine.poll_revoked() {
@@ -33,13 +34,13 @@ impl Worker {
         let Some(failed) = self.engine.revoked_by(context) else { return };
         match self.directory.members(context) {
             Some(ring) => self.lay_aside(Box::new(Telling::new(context, failed, ring))),
-            // Its members find it closed when they first use it.
+            // Members of an unknown context find it revoked at its first use.
             None => drop(self.untold.insert(context)),
         }
     }
 }
 
-/// A context is closed, and others are told.
+/// A task that announces a revoked context to other members.
 struct Telling {
     context: u64,
     failed: PeerId,
@@ -48,11 +49,11 @@ struct Telling {
     walks: Vec<Walk>,
 }
 
-/// The way along the ring to one that lives.
+/// Walk along the ring to the next live member.
 struct Walk {
     at: usize,
     is_back: bool,
-    /// Whether a link is opened for it.
+    /// True if a link may be opened for this walk.
     opens: bool,
     told: Option<OpId>,
 }
@@ -69,7 +70,7 @@ impl Telling {
         Self { context, failed, ring, walks }
     }
 
-    /// Whether somebody on the way has been told, or there is nobody.
+    /// True if a member on this walk has been told, or none is left.
     fn go_on(&self, walk: &mut Walk, worker: &mut Worker) -> bool {
         loop {
             if let Some(op) = walk.told {

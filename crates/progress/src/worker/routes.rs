@@ -1,4 +1,4 @@
-//! Which rail leads to which peer: how ways are found, lost, and found anew.
+//! Routes from peers to rails: how they are found, lost and reopened.
 
 use std::time::Instant;
 
@@ -9,20 +9,20 @@ use wire::{PeerId, RailId};
 
 use super::{Station, Worker};
 
-/// The way to one peer.
+/// Route to one peer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Route {
-    /// Not asked for yet.
+    /// No message has asked for it yet.
     Closed,
     /// A rail is opening the link.
     Opening { rail: RailId, attempt: Attempt },
     /// Frames go over these rails.
     Open(RailSet),
-    /// There is no way, or no longer one.
+    /// There is no route, or no longer one.
     Failed,
 }
 
-/// Rails, the one that opened first before the others.
+/// A set of rails, the one that opened first before the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RailSet {
     pub(super) first: RailId,
@@ -45,7 +45,7 @@ impl RailSet {
         self.members & 1 << rail.0 != 0
     }
 
-    /// Takes one out; whether it was in.
+    /// Removes a rail; true if it was in the set.
     pub(super) fn remove(&mut self, rail: RailId) -> bool {
         let was_in = self.contains(rail);
         self.members &= !(1 << rail.0);
@@ -60,17 +60,17 @@ impl RailSet {
     }
 }
 
-/// What has gone wrong with a peer on a rail, to be met when the rail has told all.
+/// A problem with a peer on a rail, handled after the rail has reported all its events.
 pub(super) enum Trouble {
-    /// It has broken the protocol.
+    /// The peer has broken the protocol.
     Misbehaved(String),
-    /// The link is gone.
+    /// The link is down.
     Down(Fault),
-    /// It has failed before: its link is not wanted.
+    /// The peer has failed before, so that its link is rejected.
     Unwanted,
-    /// It cannot be reached there; others may do.
+    /// The peer is unreachable on this rail; other rails may reach it.
     Refused(Attempt),
-    /// None: the rail leads there, while others are still opening links.
+    /// No problem: the rail is up while others are still reopening links.
     Outdone,
 }
 
@@ -80,41 +80,41 @@ impl Trouble {
     }
 }
 
-/// Why a way to a peer is tried.
+/// Reason for which a route to a peer is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Something is to be sent: without a way the peer has failed.
+    /// A message is to be sent: without a route the peer has failed.
     Wanted,
-    /// Something is waited for. The peer may find its way here where none leads there.
+    /// A message is awaited. The peer may still connect to this process if no route leads to it.
     Sought,
 }
 
-/// The search for a way to a peer.
+/// Search for a route to a peer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Attempt {
     purpose: Purpose,
-    /// The rails to try if the one that is opening the link fails, and the peer's addresses there.
+    /// Rails to try if the opening one fails, with the peer's addresses there.
     pub(super) later: Vec<(RailId, Vec<u8>)>,
-    /// What the rails tried before said.
+    /// Errors of the rails tried before.
     pub(super) refusals: Vec<String>,
 }
 
-/// A link that is to be opened anew.
+/// A link that is to be reopened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reopening {
     pub(super) peer: PeerId,
     rail: RailId,
-    /// What the rail is at.
+    /// State of the rail's attempt.
     stage: Stage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It tries to open it.
+    /// The rail is connecting.
     Trying,
-    /// The same, after it was refused.
+    /// The rail is connecting again after a refusal.
     TryingAgain,
-    /// It was refused, and is to try again.
+    /// The attempt was refused and will be repeated.
     Refused,
 }
 
@@ -125,7 +125,7 @@ impl Reopening {
 }
 
 impl Worker {
-    /// Does what follows from what has gone wrong on a rail.
+    /// Handles the problems that a rail has reported.
     #[cold]
     pub(super) fn meet(&mut self, rail: RailId, troubles: Vec<(PeerId, Trouble)>) {
         for (peer, trouble) in troubles {
@@ -142,7 +142,7 @@ impl Worker {
         }
     }
 
-    /// Tries the next rail, and tells of the first peer for which it has to.
+    /// Tries the next rail, and reports the first peer that needs this.
     fn try_another(&mut self, rail: RailId, peer: PeerId, attempt: Attempt) {
         self.directory.note_no_way(peer, self.rails[rail.0 as usize].rail.name());
         if let (false, Some((next, _)), Some(refusal)) =
@@ -155,8 +155,8 @@ impl Worker {
         self.connect(peer, attempt);
     }
 
-    /// Closes a link that has fallen far behind another to the same peer, and gives up peers that were without a
-    /// link for too long.
+    /// Closes a link that has fallen far behind another one to the same peer, and fails peers that had no link for
+    /// too long.
     #[cold]
     pub(super) fn judge_links(&mut self) {
         let now_ns = self.began.elapsed().as_nanos() as u64;
@@ -183,7 +183,7 @@ impl Worker {
         }
     }
 
-    /// Closes a link that its rail takes to be open.
+    /// Closes a link that its rail regards as open.
     pub(super) fn close_link(&mut self, rail: RailId, peer: PeerId, fault: Fault) {
         self.rails[rail.0 as usize].rail.disconnect(peer);
         self.handle_down(rail, peer, fault);
@@ -197,7 +197,7 @@ impl Worker {
         }
     }
 
-    /// A link is gone. Others of the peer carry on, if there are any, or it is opened anew.
+    /// Handles the loss of a link: other links of the peer carry on, or it is reopened.
     pub(super) fn handle_down(&mut self, rail: RailId, peer: PeerId, fault: Fault) {
         if let Fault::Unreachable(text) = &fault
             && self.engine.is_cut_off(peer)
@@ -213,7 +213,7 @@ impl Worker {
                 let team = |rail: RailId| self.rails[rail.0 as usize].team;
                 let is_replaced =
                     rails.members != 0 && !rails.iter().any(|one| team(one) == team(rail));
-                // A link that passes others is asked for again when they open again.
+                // A bypass link is requested again when the other links reopen.
                 let passes = self.rails[rail.0 as usize].passes;
                 let is_spared = passes && rails.members != 0;
                 let ends = is_spared || is_replaced || !matches!(fault, Fault::Lost(_));
@@ -233,7 +233,7 @@ impl Worker {
                 true
             }
             Some(Route::Opening { .. }) => false,
-            // Another rail of a team has not got there either.
+            // Another rail of a team has not reached the peer either.
             Some(Route::Closed) => !matches!(fault, Fault::Unreachable(_)),
             Some(Route::Failed) | None => false,
         };
@@ -242,7 +242,7 @@ impl Worker {
         }
     }
 
-    /// Does without a link, and has it opened anew, if that may be.
+    /// Continues without a link, and reopens it if permitted.
     fn bear(&mut self, rail: RailId, peer: PeerId, (loss, was_open): (Loss, bool), fault: &Fault) {
         let name = self.rails[rail.0 as usize].rail.name();
         let text = fault.text().unwrap_or("closed");
@@ -264,8 +264,8 @@ impl Worker {
         }
     }
 
-    /// Has a rail open a link to a peer that was reached before. Where it cannot, the peer may find its way here, or
-    /// others carry on.
+    /// Reopens a rail's link to a peer that was reached before. If it cannot connect, the peer may connect to this
+    /// process, or other links carry on.
     fn open_again(&mut self, rail: RailId, peer: PeerId, address: &[u8]) {
         if self.rails[rail.0 as usize].rail.connect(peer, address).is_ok() {
             self.reopening.push(Reopening { peer, rail, stage: Stage::Trying });
@@ -273,9 +273,9 @@ impl Worker {
         }
     }
 
-    /// Somebody says that nobody is where a far peer was: its host, or what stands between, such as a firewall. That
-    /// counts as silence does, for the peer may be there and be waited for, unless the launcher knows better; and what
-    /// is refused on one rail may pass on others.
+    /// Handles a refused connection to a remote peer. A host or firewall may refuse although the peer is alive, so
+    /// a refusal counts as silence, unless the launcher knows that the peer has ended. Other rails may still reach
+    /// the peer.
     fn bear_refusal(&mut self, rail: RailId, peer: PeerId, text: &str, is_first: bool) {
         if self.directory.has_ended(peer) {
             return self.bury(peer);
@@ -287,12 +287,12 @@ impl Worker {
         self.ask_others(peer);
     }
 
-    /// A peer that no link leads to has ended, as the launcher says: it is waited for in vain.
+    /// Fails a peer without links that has ended according to the launcher.
     fn bury(&mut self, peer: PeerId) {
         self.fail(peer, Fault::Lost("its process has ended".into()));
     }
 
-    /// Rails that were refused try again.
+    /// Repeats the attempts of rails that were refused.
     fn ask_again(&mut self, peer: PeerId) {
         if !self.reopening.iter().any(|one| one.peer == peer && one.stage == Stage::Refused) {
             return;
@@ -311,8 +311,8 @@ impl Worker {
         }
     }
 
-    /// A peer has no link, and what opens one anew was swallowed or refused: the rails that have not been asked may
-    /// lead there, and the first that does takes over.
+    /// Tries the remaining rails for a peer whose reconnections were dropped or refused. The first rail that comes
+    /// up takes over.
     fn ask_others(&mut self, peer: PeerId) {
         for (name, address) in self.directory.addresses(peer).unwrap_or_default() {
             let rail = self.carrier_named(&name);
@@ -323,8 +323,8 @@ impl Worker {
         }
     }
 
-    /// A rail leads to a peer: others than those of its team are not waited for any more, and what they have lost
-    /// goes by it.
+    /// Lets a rail take over for a peer: rails outside its team are no longer awaited, and it resends their lost
+    /// frames.
     fn take_over(&mut self, rail: RailId, peer: PeerId) {
         let Station { team, name, .. } = self.rails[rail.0 as usize];
         let rails = &self.rails;
@@ -341,7 +341,7 @@ impl Worker {
         }
     }
 
-    /// There is no way to a peer any more.
+    /// Fails a peer: no route leads to it any more.
     pub(super) fn fail(&mut self, peer: PeerId, fault: Fault) {
         let Some(route) = self.routes.get_mut(peer.0 as usize) else { return };
         if let Route::Open(rails) = std::mem::replace(route, Route::Failed) {
@@ -364,7 +364,7 @@ impl Worker {
         self.engine.handle_down(peer);
     }
 
-    /// No way was found to a peer that nothing was to be sent to when the search began.
+    /// Ends a search without a route for a peer to which nothing was to be sent when the search began.
     fn give_up_search(&mut self, peer: PeerId) {
         self.routes[peer.0 as usize] = Route::Closed;
         self.engine.handle_no_path(peer);
@@ -393,7 +393,7 @@ impl Worker {
         self.connect(peer, Attempt { purpose, later: candidates, refusals: Vec::new() });
     }
 
-    /// Tries the rails that are left in turn until one begins to open; those of its team open beside it.
+    /// Tries the remaining rails in order until one begins to connect; the rails of its team connect as well.
     fn connect(&mut self, peer: PeerId, attempt: Attempt) {
         let Attempt { purpose, later, mut refusals } = attempt;
         let mut later = later.into_iter();
@@ -423,7 +423,7 @@ impl Worker {
         self.engine.handle_down(peer);
     }
 
-    /// Opens the other links of a rail's team; where one cannot, there is one link less.
+    /// Opens the other links of a rail's team; a link that cannot be opened is left out.
     fn connect_twins(&mut self, peer: PeerId, rail: RailId, later: &[(RailId, Vec<u8>)]) {
         let team = self.rails[rail.0 as usize].team;
         for (twin, address) in later {
@@ -434,14 +434,14 @@ impl Worker {
         }
     }
 
-    /// A rail of this name that leads to peers by itself.
+    /// Returns the rail of this name that leads to peers by itself.
     pub(super) fn carrier_named(&self, name: &str) -> Option<RailId> {
         let is_it = |station: &Station| station.name == name && !station.passes;
         Some(RailId(self.rails.iter().position(is_it)? as u8))
     }
 
-    /// What is long goes over a rail: where the frames to the peer are kept, a link of `passing` is opened, once, for
-    /// what is not to wait behind that.
+    /// Opens a `passing` link, once, so that short messages bypass long ones. This applies to links whose frames
+    /// are held until acknowledged.
     pub(super) fn open_passing(&mut self, peer: PeerId, rail: RailId, passing: RailId) {
         if !self.engine.keeps(peer, rail) || !self.passed.insert(peer) {
             return;
@@ -450,13 +450,13 @@ impl Worker {
         let addresses = self.directory.addresses(peer).unwrap_or_default();
         let Station { rail, name, .. } = &mut self.rails[passing.0 as usize];
         if let Some((_, address)) = addresses.iter().find(|(own, _)| own == name) {
-            // Where it cannot be opened, what is short waits behind what is long.
+            // Without the bypass link, short messages wait behind long ones.
             let _ = rail.connect(peer, address);
         }
     }
 }
 
-/// What is left to try when the rail that was opening the link says that it cannot.
+/// Returns the rest of the search after the opening rail has reported a failure.
 pub(super) fn another_way(
     routes: &mut [Route],
     (rail, name): (RailId, &str),
@@ -468,7 +468,7 @@ pub(super) fn another_way(
     };
     let reason = match fault {
         Fault::Lost(text) | Fault::Unreachable(text) => text,
-        // The peer is done, or no peer.
+        // The peer has closed, or is no process of this job.
         Fault::Closed | Fault::Misbehaved(_) => return None,
     };
     if *opening != rail || (attempt.later.is_empty() && attempt.refusals.is_empty()) {
