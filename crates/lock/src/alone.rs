@@ -1,29 +1,28 @@
-//! Whether the process has one thread, by the word of the C library.
+//! Tells from the C library's variable if the process has only one thread.
 
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-/// Whether the process has this thread only. Other threads are made by this one, or not at all, so the
-/// answer holds until the caller makes one.
+/// True if the calling thread is the process's only one. Only this thread could create another, so the answer holds
+/// until the caller does.
 #[inline]
 pub fn has_one_thread() -> bool {
     let known = ONE_THREAD.load(Ordering::Relaxed);
     let known = if known.is_null() { find_word() } else { known };
-    // SAFETY: the word is the C library's, or a static of our own; both live as long as the process.
-    // Threads are made, and the word changed, by the only thread there is: also where it says so again
-    // after the others have ended and were waited for.
+    // SAFETY: the variable is the C library's, or a static of our own; both live as long as the process. Only the
+    // single thread changes it: before it creates another, and after it has joined the last.
     unsafe { AtomicU8::from_ptr(known) }.load(Ordering::Relaxed) != 0
 }
 
-/// As [`has_one_thread`], without a call: no until that was asked.
+/// Answers as [`has_one_thread`] does, but without a call; false until that function was called once.
 #[inline(always)]
 pub fn is_known_alone() -> bool {
     let known = ONE_THREAD.load(Ordering::Relaxed);
-    // SAFETY: as above.
+    // SAFETY: a pointer that is not null came from `find_word`, and its target lives as long as the process.
     !known.is_null() && unsafe { AtomicU8::from_ptr(known) }.load(Ordering::Relaxed) != 0
 }
 
-/// The word in which the C library (glibc from 2.32 on) says that there is one thread; elsewhere one that
-/// never says so.
+/// Finds the variable `__libc_single_threaded` (glibc ≥ 2.32), which is nonzero while there is one thread. Elsewhere
+/// it returns a variable that is always zero.
 #[cold]
 #[inline(never)]
 fn find_word() -> *mut u8 {

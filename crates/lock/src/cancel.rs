@@ -1,30 +1,29 @@
-//! Threads that must not be cancelled for a while.
+//! A guard against thread cancellation.
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
 
-/// While it lives, its thread is not cancelled.
+/// Disables cancellation of the calling thread (`pthread_cancel`) until it is dropped.
 ///
-/// A thread that the application cancels (`pthread_cancel`) ends inside the next system call that is a
-/// cancellation point: what it holds stays held, and all others wait for ever. No call of MPI is such a
-/// point: the thread ends at the next one after it. So this must be held wherever a call of the C library
-/// is made that is one (POSIX.1-2024 XSH §2.9.5.2), on whatever way from the application; on ways that
-/// must be short the kernel is called without the C library instead, as `rustix` and `std`'s locks do, and
-/// no `HashMap` is made: for the first in each thread `std` asks for random numbers.
+/// A cancelled thread ends inside the next system call that is a cancellation point. Locks that it holds stay held,
+/// and all others wait for ever. No MPI call may be such a point: the thread ends at the next one after the call. So
+/// this guard must be held around every C library call that is a cancellation point (POSIX.1-2024 XSH §2.9.5.2).
+/// Paths that must be short avoid the C library: `rustix` and `std`'s locks call the kernel directly. They also
+/// create no `HashMap`, because `std` asks for random numbers for the first in each thread.
 #[derive(Debug)]
 #[must_use = "the thread may be cancelled again as soon as this is dropped"]
 pub struct Uncancelled {
     before: c_int,
-    /// It is its thread's.
+    /// Makes the guard `!Send`: the state belongs to the thread.
     _of_thread: PhantomData<*const ()>,
 }
 
 impl Uncancelled {
-    /// Puts off being cancelled.
+    /// Disables cancellation.
     #[inline]
     pub fn begin() -> Self {
         let mut before = 0;
-        // SAFETY: the state is one of the two there are, and the place for the one before is ours.
+        // SAFETY: `DISABLE` is one of the two valid states, and `before` is a local variable.
         unsafe { pthread_setcancelstate(DISABLE, &mut before) };
         Self { before, _of_thread: PhantomData }
     }
@@ -33,12 +32,13 @@ impl Uncancelled {
 impl Drop for Uncancelled {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above; the state before is not wanted.
+        // SAFETY: `before` is a state that the C library has returned; a null pointer is allowed for the former
+        // state.
         unsafe { pthread_setcancelstate(self.before, std::ptr::null_mut()) };
     }
 }
 
-// The same in all C libraries for Linux; `libc` does not name it there.
+// All C libraries for Linux have it, but `libc` does not declare it.
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_can_be_cancelled_again_after_the_outermost() {
+    fn cancellation_is_enabled_again_after_the_outermost_guard() {
         let state = || Uncancelled::begin().before;
         let one_thread = std::thread::spawn(move || {
             let enabled = state();

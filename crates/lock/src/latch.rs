@@ -1,33 +1,34 @@
-//! The word that says whether a lock is held, and where threads sleep that found it so.
+//! The word that tells if a lock is held, and the queue of threads that sleep until it is free.
 
 use std::sync::atomic::Ordering;
 
 use super::parts::{AtomicU32, Condvar, Mutex, ROUNDS, has_one_thread, spin_loop};
 
-/// What a lock is but for what it guards.
+/// The part of a lock that does not depend on the guarded value.
 #[derive(Debug)]
 pub(super) struct Latch {
-    /// [`FREE`], or [`HELD`] or [`WANTED`] and above them what else a lock keeps there. Threads that exchange it acquire
-    /// and release what is guarded. A process of one thread writes it plainly: a thread that is born later finds in it,
-    /// as in all memory, what its maker has written.
+    /// [`FREE`], or [`HELD`] or [`WANTED`]; the upper bits hold what else a lock keeps there. Threads that exchange
+    /// it acquire and release the guarded value. A process of one thread uses plain writes: thread creation makes
+    /// them visible to the new thread.
     pub(super) word: AtomicU32,
     queue: Queue,
 }
 
-/// Where threads sleep that found the lock held.
+/// Queue in which threads sleep that found the lock held.
 #[derive(Debug)]
 struct Queue {
     mutex: Mutex<()>,
-    given_back: Condvar,
+    released: Condvar,
 }
 
 impl Latch {
-    /// Of a lock that nobody holds, made of a zero and two others of its parts.
-    pub(super) const fn of(word: AtomicU32, mutex: Mutex<()>, given_back: Condvar) -> Self {
-        Self { word, queue: Queue { mutex, given_back } }
+    /// Creates the latch of a free lock from a word that is zero, a mutex and a condition variable.
+    pub(super) const fn of(word: AtomicU32, mutex: Mutex<()>, released: Condvar) -> Self {
+        Self { word, queue: Queue { mutex, released } }
     }
 
-    /// Waits until nobody else holds the lock, and holds it; in few instructions while the process has one thread.
+    /// Waits until nobody else holds the lock, and takes it. This costs few instructions while the process has one
+    /// thread.
     #[inline(always)]
     pub(super) fn take(&self) {
         if has_one_thread() && self.word.load(Ordering::Relaxed) == FREE {
@@ -42,10 +43,10 @@ impl Latch {
         self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// What is held for a few hundred instructions is worth some of them; then the thread sleeps. Who asks takes the word's
-    /// line, and what lies beside it, from who holds the lock, and so asks less and less often (Anderson, "The performance
-    /// of spin lock alternatives for shared-memory multiprocessors", 1990). Who may have others beside it in the queue
-    /// leaves word of that.
+    /// Spins first, because the lock may be held for a few hundred instructions only, and then sleeps. Every check
+    /// takes the word's cache line from the holder, so checks become less and less frequent (Anderson, "The
+    /// performance of spin lock alternatives for shared-memory multiprocessors", 1990). A thread that takes the lock
+    /// here leaves [`WANTED`], because others may still sleep in the queue.
     #[cold]
     fn wait(&self) {
         for round in 1..=ROUNDS {
@@ -56,20 +57,20 @@ impl Latch {
         }
         let mut sleeper = self.queue.mutex.lock().unwrap_or_else(|poison| poison.into_inner());
         while self.word.fetch_or(WANTED, Ordering::Acquire) != FREE {
-            let woken = self.queue.given_back.wait(sleeper);
+            let woken = self.queue.released.wait(sleeper);
             sleeper = woken.unwrap_or_else(|poison| poison.into_inner());
         }
     }
 
-    /// A thread that has left word sleeps, or is about to while it holds the queue's mutex.
+    /// Wakes one sleeper. A thread that has set [`WANTED`] sleeps, or is about to while it holds the queue's mutex.
     #[cold]
     pub(super) fn wake_one(&self) {
         drop(self.queue.mutex.lock());
-        self.queue.given_back.notify_one();
+        self.queue.released.notify_one();
     }
 }
 
 pub(super) const FREE: u32 = 0;
 pub(super) const HELD: u32 = 1;
-/// Held, and perhaps slept for.
+/// Held, and perhaps with sleepers in the queue.
 pub(super) const WANTED: u32 = 3;

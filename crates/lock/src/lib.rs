@@ -1,10 +1,12 @@
 //! A lock that costs next to nothing while the process has one thread.
 //!
-//! An atomic exchange makes the core wait until all it has written before is visible to others. Behind a
-//! short message that wait is as long as a cache line's way from the peer's core, which is most of what
-//! the message takes. As long as the C library knows of a single thread, taking and giving back the lock
-//! are plain writes, and the line travels while the next message is made. With it come a combining_lock, where who finds it held
-//! leaves a record instead of waiting, turns, places for what is a thread's own, and what keeps a thread from being cancelled.
+//! An atomic exchange makes the CPU core wait until all its earlier writes are visible to others. Behind a short
+//! message that wait lasts as long as a cache line's transfer from the peer's core, which is most of the message's
+//! cost. While the C library knows of a single thread, taking and releasing the lock are plain writes. The cache line
+//! then travels while the next message is made.
+//!
+//! The crate also holds a combining lock, in which a thread that finds the lock held leaves a record instead of
+//! waiting; a cell with one user at a time; slots for thread-local values; and a guard against thread cancellation.
 //!
 //! This is an unsafe zone: the locks give out references to what they guard.
 
@@ -13,7 +15,7 @@ mod cancel;
 mod combining_lock;
 mod latch;
 #[cfg(test)]
-mod model;
+mod loom_model;
 mod mutual;
 mod owned_cell;
 #[cfg(test)]
@@ -26,7 +28,7 @@ pub use mutual::{Guard, Lock};
 pub use owned_cell::{Held, Missing, OwnedCell};
 pub use thread_slots::ThreadSlots;
 
-/// What the locks are made of. Their model is made of others.
+/// Building blocks of the locks; the loom model substitutes its own.
 mod parts {
     pub use std::hint::spin_loop;
     pub use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -35,11 +37,11 @@ mod parts {
 
     pub use crate::alone::{has_one_thread, is_known_alone};
 
-    /// Some microseconds, as long as a lock is held that guards no system call; each round has twice the pauses of the one
-    /// before.
+    /// Rounds of spinning, some microseconds in all: as long as a lock is held that guards no system call. Each round
+    /// pauses twice as often as the one before.
     pub const ROUNDS: u32 = 7;
 
-    /// Some microseconds.
+    /// Pauses before the thread yields, some microseconds.
     pub const SPINS: u32 = 100;
 }
 
@@ -51,7 +53,7 @@ impl<T> Lock<T> {
 }
 
 impl<T: Combiner> CombiningLock<T> {
-    /// A combining_lock that nobody has, with these records, which are 64 at most.
+    /// Creates a combining lock that nobody holds, with these records; more than 64 are ignored.
     pub fn new(records: impl IntoIterator<Item = T::Record>, value: T) -> Self {
         let records: Vec<_> = records.into_iter().take(combining_lock::RECORDS_MAX).collect();
         let befores = std::iter::repeat_with(|| parts::AtomicU32::new(0));
@@ -66,7 +68,7 @@ const fn latch() -> latch::Latch {
 }
 
 impl<T> OwnedCell<T> {
-    /// A turn that nobody has.
+    /// Creates a cell that nobody holds.
     pub const fn new(value: T) -> Self {
         Self::of(parts::AtomicU32::new(0), value)
     }

@@ -1,4 +1,4 @@
-//! The lock itself.
+//! A mutual exclusion lock.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -7,39 +7,38 @@ use std::sync::atomic::Ordering;
 use super::latch::{FREE, Latch, WANTED};
 use super::parts::has_one_thread;
 
-/// Guards a value that one thread at a time may use. A thread that panics leaves it as it is.
+/// Guards a value that one thread at a time may use. A panic does not poison it.
 #[derive(Debug)]
 pub struct Lock<T> {
     latch: Latch,
     value: UnsafeCell<T>,
 }
 
-/// The value, until it is dropped.
+/// Exclusive access to the value, until the guard is dropped.
 #[derive(Debug)]
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }
 
-// SAFETY: the lock hands its value to one thread at a time, so the value needs to bear being handed
-// over, as with any lock.
+// SAFETY: the lock hands its value to one thread at a time, so `T: Send` suffices, as for any lock.
 unsafe impl<T: Send> Sync for Lock<T> {}
 // SAFETY: a guard shared between threads gives out shared references only.
 unsafe impl<T: Sync> Sync for Guard<'_, T> {}
 
 impl<T> Lock<T> {
-    /// A lock that nobody holds.
+    /// Creates a lock that nobody holds.
     pub(super) const fn of(latch: Latch, value: T) -> Self {
         Self { latch, value: UnsafeCell::new(value) }
     }
 
-    /// Waits until nobody else holds the lock, and holds it.
+    /// Waits until nobody else holds the lock, and takes it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         self.latch.take();
         Guard { lock: self }
     }
 
-    /// Holds the lock if nobody does.
+    /// Takes the lock if nobody holds it.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         self.latch.try_take().then(|| Guard { lock: self })
     }
@@ -50,7 +49,7 @@ impl<T> Deref for Guard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard's thread holds the lock, and nobody else has a reference.
+        // SAFETY: this guard's thread holds the lock, and no exclusive reference exists while the guard is shared.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -58,7 +57,7 @@ impl<T> Deref for Guard<'_, T> {
 impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above; the guard is borrowed exclusively.
+        // SAFETY: this guard's thread holds the lock, and the guard is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }

@@ -1,4 +1,4 @@
-//! A value that one thread uses at a time, and that others see to while nobody uses it.
+//! A value with one user at a time, and helpers that act for the user meanwhile.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -8,81 +8,81 @@ use std::sync::atomic::Ordering;
 
 use super::parts::{AtomicU32, SPINS, has_one_thread, is_known_alone, spin_loop, yield_now};
 
-/// Guards a value that has users, of which there must be one at a time, and helpers, which act for the
-/// user while it is away. To take it costs an atomic exchange, or less while the process has one
-/// thread; to give it back, a plain write. So nobody sleeps for it: it is held for short.
+/// Guards a value that has users, of which there must be one at a time, and helpers, which act for the user while it
+/// is away. Taking it costs an atomic exchange, or less while the process has one thread; releasing it is a plain
+/// write. So no thread sleeps for it: it must be held for a short time only.
 pub struct OwnedCell<T> {
-    /// [`FREE`], [`USED`], [`HELPED`] or [`EMPTY`]; the value is there unless it is empty. Who takes it
-    /// acquires what the one before has released.
+    /// [`FREE`], [`USED`], [`HELPED`] or [`EMPTY`]; the value exists unless the cell is empty. A thread that takes
+    /// the value acquires what the thread before has released.
     state: AtomicU32,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// The value, until it is dropped.
+/// Exclusive access to the value, until it is dropped.
 #[derive(Debug)]
 pub struct Held<'a, T> {
-    turn: &'a OwnedCell<T>,
+    cell: &'a OwnedCell<T>,
 }
 
-/// Why a user cannot have the value.
+/// Reason why a user cannot have the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// Another user has it.
+    /// Another user holds it.
     Used,
-    /// The last user has kept it.
+    /// A user has moved it out.
     Gone,
 }
 
-// SAFETY: a turn hands its value to one thread at a time, so the value needs to bear being handed over.
+// SAFETY: the cell hands its value to one thread at a time, so `T: Send` suffices.
 unsafe impl<T: Send> Sync for OwnedCell<T> {}
-// SAFETY: the value is the turn's own.
+// SAFETY: the cell owns its value and moves to another thread with it.
 unsafe impl<T: Send> Send for OwnedCell<T> {}
-// SAFETY: what is shared between threads gives out shared references only.
+// SAFETY: a `Held` shared between threads gives out shared references only.
 unsafe impl<T: Sync> Sync for Held<'_, T> {}
 
 impl<T> OwnedCell<T> {
-    /// A turn that nobody has, made of a zero.
+    /// Creates a cell that nobody holds, from a state that is zero.
     pub(super) const fn of(state: AtomicU32, value: T) -> Self {
         Self { state, value: UnsafeCell::new(MaybeUninit::new(value)) }
     }
 
-    /// Takes the value to use it; waits for a helper.
+    /// Takes the value as its user; waits for a helper.
     ///
     /// # Errors
-    /// When another user has it, or none will have it any more.
+    /// Fails if another user holds the value, or if it was moved out.
     #[inline]
     pub fn take(&self) -> Result<Held<'_, T>, Missing> {
-        if self.try_take(USED) { Ok(Held { turn: self }) } else { self.take_from_helper() }
+        if self.try_take(USED) { Ok(Held { cell: self }) } else { self.take_from_helper() }
     }
 
-    /// Takes the value to use it, if nobody has it; without a call.
+    /// Takes the value as its user if nobody holds it. Makes no call.
     #[inline(always)]
     pub fn take_at_once(&self) -> Option<Held<'_, T>> {
-        if self.try_take_of(is_known_alone(), USED) { Some(Held { turn: self }) } else { None }
+        if self.try_take_of(is_known_alone(), USED) { Some(Held { cell: self }) } else { None }
     }
 
-    /// Takes the value for its user; waits for that one. None when another helper is at it, or none will
-    /// have it any more: all that the user had done before was seen to.
+    /// Takes the value as a helper; waits for the user. Returns none if another helper holds the value or it was
+    /// moved out: then all that the user had done before was seen to.
     pub fn help(&self) -> Option<Held<'_, T>> {
-        let mut turns = 0;
+        let mut pauses = 0;
         loop {
             match self.state.load(Ordering::Acquire) {
-                FREE if self.try_take(HELPED) => return Some(Held { turn: self }),
+                FREE if self.try_take(HELPED) => return Some(Held { cell: self }),
                 HELPED | EMPTY => return None,
-                _ => pause(&mut turns),
+                _ => pause(&mut pauses),
             }
         }
     }
 
     #[cold]
     fn take_from_helper(&self) -> Result<Held<'_, T>, Missing> {
-        let mut turns = 0;
+        let mut pauses = 0;
         loop {
             match self.state.load(Ordering::Acquire) {
-                FREE if self.try_take(USED) => return Ok(Held { turn: self }),
+                FREE if self.try_take(USED) => return Ok(Held { cell: self }),
                 USED => return Err(Missing::Used),
                 EMPTY => return Err(Missing::Gone),
-                _ => pause(&mut turns),
+                _ => pause(&mut pauses),
             }
         }
     }
@@ -106,14 +106,14 @@ impl<T> OwnedCell<T> {
 }
 
 impl<T> Held<'_, T> {
-    /// Keeps the value: nobody else will have it.
+    /// Moves the value out; nobody else will have it.
     pub fn keep(self) -> T {
-        let turn = self.turn;
+        let cell = self.cell;
         std::mem::forget(self);
-        // SAFETY: this guard's thread has the value, which is there as the turn is not empty, and nobody
-        // reads it again once it is.
-        let value = unsafe { (*turn.value.get()).assume_init_read() };
-        turn.state.store(EMPTY, Ordering::Release);
+        // SAFETY: this guard's thread holds the cell, which is not empty, so the value is initialised. The cell is
+        // empty from now on, so nobody reads the value again.
+        let value = unsafe { (*cell.value.get()).assume_init_read() };
+        cell.state.store(EMPTY, Ordering::Release);
         value
     }
 }
@@ -123,30 +123,30 @@ impl<T> Deref for Held<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard's thread has the value, which is there, and nobody else has a reference.
-        unsafe { (*self.turn.value.get()).assume_init_ref() }
+        // SAFETY: this guard's thread holds the cell, so the value is initialised and no exclusive reference exists.
+        unsafe { (*self.cell.value.get()).assume_init_ref() }
     }
 }
 
 impl<T> DerefMut for Held<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above; the guard is borrowed exclusively.
-        unsafe { (*self.turn.value.get()).assume_init_mut() }
+        // SAFETY: this guard's thread holds the cell, so the value is initialised; the guard is borrowed exclusively.
+        unsafe { (*self.cell.value.get()).assume_init_mut() }
     }
 }
 
 impl<T> Drop for Held<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.turn.state.store(FREE, Ordering::Release);
+        self.cell.state.store(FREE, Ordering::Release);
     }
 }
 
 impl<T> Drop for OwnedCell<T> {
     fn drop(&mut self) {
         if self.state.load(Ordering::Relaxed) != EMPTY {
-            // SAFETY: the value is there, and nobody has it.
+            // SAFETY: a cell that is not empty has a value, and nobody holds a cell that is being dropped.
             unsafe { self.value.get_mut().assume_init_drop() };
         }
     }
@@ -158,11 +158,11 @@ impl<T> fmt::Debug for OwnedCell<T> {
     }
 }
 
-/// A turn is short, unless the core of who has it was taken away.
+/// Waits a moment. The value is held for a short time unless its holder was preempted.
 #[cold]
-fn pause(turns: &mut u32) {
-    *turns = turns.saturating_add(1);
-    if *turns <= SPINS { spin_loop() } else { yield_now() }
+fn pause(pauses: &mut u32) {
+    *pauses = pauses.saturating_add(1);
+    if *pauses <= SPINS { spin_loop() } else { yield_now() }
 }
 
 const FREE: u32 = 0;

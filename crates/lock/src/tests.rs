@@ -1,4 +1,4 @@
-//! Locks and turns among threads of the system.
+//! Locks and cells with threads of the operating system.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -7,16 +7,16 @@ use std::time::Duration;
 use crate::{Lock, Missing, OwnedCell};
 
 #[test]
-fn one_thread_at_a_time_holds_it() {
+fn the_lock_is_held_by_one_thread_at_a_time() {
     let (lock, inside) = (Lock::new(0u64), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                for turn in 0..20_000 {
+                for round in 0..20_000 {
                     let mut guard = lock.lock();
                     assert!(!inside.swap(true, Ordering::Relaxed));
                     *guard += 1;
-                    if turn % 5000 == 0 {
+                    if round % 5000 == 0 {
                         // Long enough for the others to go to sleep.
                         std::thread::sleep(Duration::from_micros(200));
                     }
@@ -36,7 +36,7 @@ fn sleepers_are_woken_one_by_one() {
         for _ in 0..3 {
             scope.spawn(|| *lock.lock() += 1);
         }
-        // So that they are likely asleep by then; what is asserted holds whenever they come.
+        // The others likely sleep by then; the assertions hold in any case.
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(*held, 0);
         drop(held);
@@ -45,30 +45,30 @@ fn sleepers_are_woken_one_by_one() {
 }
 
 #[test]
-fn one_user_at_a_time() {
-    let turn = OwnedCell::new(1);
-    let held = turn.take().expect("a free turn");
-    assert_eq!(turn.take().err(), Some(Missing::Used));
+fn a_cell_has_one_user_at_a_time() {
+    let cell = OwnedCell::new(1);
+    let held = cell.take().expect("a free cell");
+    assert_eq!(cell.take().err(), Some(Missing::Used));
     drop(held);
-    let kept = turn.take().expect("a free turn again").keep();
-    assert_eq!((kept, turn.take().err()), (1, Some(Missing::Gone)));
-    assert!(turn.help().is_none());
+    let kept = cell.take().expect("a free cell again").keep();
+    assert_eq!((kept, cell.take().err()), (1, Some(Missing::Gone)));
+    assert!(cell.help().is_none());
 }
 
 #[test]
-fn who_does_not_wait_leaves_the_turn_to_who_has_it() {
-    let turn = OwnedCell::new(0);
-    let held = turn.take_at_once().expect("nobody has it");
-    assert!(turn.take_at_once().is_none() && turn.take_at_once().is_none(), "another has it");
-    assert_eq!(turn.take().err(), Some(Missing::Used));
+fn take_at_once_fails_while_the_cell_is_held_or_empty() {
+    let cell = OwnedCell::new(0);
+    let held = cell.take_at_once().expect("nobody has it");
+    assert!(cell.take_at_once().is_none() && cell.take_at_once().is_none(), "another has it");
+    assert_eq!(cell.take().err(), Some(Missing::Used));
     assert_eq!(held.keep(), 0);
-    assert!(turn.take_at_once().is_none() && turn.take_at_once().is_none(), "it is gone");
-    assert_eq!(turn.take().err(), Some(Missing::Gone));
+    assert!(cell.take_at_once().is_none() && cell.take_at_once().is_none(), "it is gone");
+    assert_eq!(cell.take().err(), Some(Missing::Gone));
 }
 
 #[test]
 fn users_and_helpers_exclude_each_other_and_helpers_miss_nothing() {
-    let (turn, inside) = (OwnedCell::new(0), AtomicBool::new(false));
+    let (cell, inside) = (OwnedCell::new(0), AtomicBool::new(false));
     let (seen, done) = (AtomicU32::new(0), AtomicBool::new(false));
     let alone = |step: &mut dyn FnMut()| {
         assert!(!inside.swap(true, Ordering::Relaxed));
@@ -76,7 +76,7 @@ fn users_and_helpers_exclude_each_other_and_helpers_miss_nothing() {
         inside.store(false, Ordering::Relaxed);
     };
     let help = || {
-        if let Some(mut made) = turn.help() {
+        if let Some(mut made) = cell.help() {
             alone(&mut || {
                 seen.fetch_add(std::mem::take(&mut *made), Ordering::Relaxed);
             });
@@ -91,7 +91,7 @@ fn users_and_helpers_exclude_each_other_and_helpers_miss_nothing() {
             });
         }
         for _ in 0..20_000 {
-            let mut made = turn.take().expect("one user only");
+            let mut made = cell.take().expect("one user only");
             alone(&mut || *made += 1);
         }
         done.store(true, Ordering::Relaxed);
@@ -101,10 +101,10 @@ fn users_and_helpers_exclude_each_other_and_helpers_miss_nothing() {
 }
 
 #[test]
-fn what_is_kept_is_dropped_once_and_the_rest_too() {
+fn values_are_dropped_once_whether_kept_or_not() {
     let value = Arc::new(());
     let [kept, left] = [0, 1].map(|_| OwnedCell::new(Arc::clone(&value)));
-    let kept_value = kept.take().expect("a free turn").keep();
+    let kept_value = kept.take().expect("a free cell").keep();
     drop(kept);
     assert_eq!(Arc::strong_count(&value), 3);
     drop((kept_value, left));

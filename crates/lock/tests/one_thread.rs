@@ -1,16 +1,16 @@
-//! A process that begins with one thread and makes others.
+//! A process that begins with one thread and creates others.
 
 use std::time::Duration;
 
 use lock::Lock;
 
 fn main() {
-    one_thread_takes_it_again_and_again();
+    a_single_thread_takes_the_lock_repeatedly();
     a_thread_born_inside_finds_the_lock_held();
-    after_its_end_there_is_no_other();
+    the_lock_works_after_other_threads_have_ended();
 }
 
-fn one_thread_takes_it_again_and_again() {
+fn a_single_thread_takes_the_lock_repeatedly() {
     let lock = Lock::new(0);
     for _ in 0..1000 {
         *lock.lock() += 1;
@@ -23,7 +23,7 @@ fn a_thread_born_inside_finds_the_lock_held() {
     let mut held = lock.lock();
     std::thread::scope(|scope| {
         let other = scope.spawn(|| *lock.lock());
-        // The other goes to sleep: it is woken by one that took the lock when there was nobody to wake.
+        // The other thread sleeps by then. It is woken by a thread that took the lock while it was alone.
         std::thread::sleep(Duration::from_millis(20));
         *held = 7;
         drop(held);
@@ -31,7 +31,7 @@ fn a_thread_born_inside_finds_the_lock_held() {
     });
 }
 
-fn after_its_end_there_is_no_other() {
+fn the_lock_works_after_other_threads_have_ended() {
     let lock = Lock::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| *lock.lock() += 1);

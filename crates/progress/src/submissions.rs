@@ -1,9 +1,9 @@
-//! What threads submit: at once, or left at the core's combining_lock for who has it.
+//! Submission of operations: at once, or as a record left at the combining lock.
 //!
-//! A thread that begins a send or a receive while another holds the worker leaves a record and goes. Who holds the worker submits
-//! what was left before it gives it back, and reports what follows from it, as if the other had come just then: so
-//! whoever holds the worker knows all operations that were begun before, and a thread's submissions stay in order. Where
-//! all records are in use, the thread waits for the core.
+//! A thread that begins a send or a receive while another holds the worker's lock leaves a record and returns. The
+//! holder submits all records before it releases the lock, and reports the results as if the other thread had come
+//! just then. So the holder of the lock knows all operations that were begun before, and a thread's submissions stay
+//! in order. If all records are in use, the thread waits for the lock.
 
 use std::sync::atomic::Ordering;
 
@@ -15,16 +15,16 @@ use wire::PeerId;
 use crate::wait::Progress;
 use crate::worker::Worker;
 
-/// What a thread leaves that finds the core taken.
+/// A submission left by a thread that finds the lock taken.
 pub struct Record {
-    /// What the operation is called that it asks for.
+    /// Reserved id of the operation.
     op: OpId,
     wish: Wish,
-    /// The bytes of a short message, whose sender is gone.
+    /// Bytes of a short message whose sender has returned.
     copied: Page<COPIED_MAX>,
 }
 
-/// Memory that is named here is vouched for until the operation ends.
+/// A requested operation. The caller guarantees that its memory stays valid until the operation ends.
 enum Wish {
     Nothing,
     Send { peer: PeerId, envelope: Envelope, data: Region, mode: SendMode, note: u64 },
@@ -33,7 +33,8 @@ enum Wish {
 }
 
 impl Progress {
-    /// Begins to send; none if the message is sent. The note is as in [`Engine::note`](engine::Engine::note).
+    /// Begins to send; returns none if the message is sent already. The note is that of
+    /// [`Engine::note`](engine::Engine::note).
     #[inline]
     pub fn begin_send(
         &self,
@@ -94,7 +95,7 @@ impl Progress {
         }
     }
 
-    /// Begins to receive. The note is as in [`Engine::note`](engine::Engine::note).
+    /// Begins to receive. The note is that of [`Engine::note`](engine::Engine::note).
     #[inline]
     pub fn begin_receive(
         &self,
@@ -140,7 +141,7 @@ impl Progress {
         }
     }
 
-    /// Sends a short message at once, or lays it beside others; see [`Worker::send_short`].
+    /// Sends a short message at once, or coalesces it; see [`Worker::send_short`].
     #[inline]
     pub fn send_short(&self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
         let Some(worker) = self.worker().take_at_once() else {
@@ -162,8 +163,8 @@ impl Progress {
         sent
     }
 
-    /// What is copied has been sent as far as its sender is concerned, as a standard send may be (MPI-5.0 §3.4): that its
-    /// peer turns out to have failed is told by what waits for that one.
+    /// Leaves a copy of a short message. For its sender the message is sent, as a standard send permits (MPI-5.0
+    /// §3.4). A failure of its peer is reported by operations that wait for that peer.
     #[cold]
     #[inline(never)]
     fn leave_short(&self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
@@ -174,7 +175,7 @@ impl Progress {
         }
     }
 
-    /// Whether a message may be copied: it is short, and no copy waits for its peer.
+    /// True if a message may be copied: it is short, and no copy waits for its peer.
     fn may_copy(&self, data: &Region) -> bool {
         data.len() <= COPIED_MAX && !self.has_held_copies().load(Ordering::Relaxed)
     }
@@ -186,7 +187,7 @@ impl Progress {
         }
     }
 
-    /// Submits what other threads have left.
+    /// Submits the records of other threads.
     fn take_in<'a>(&self, worker: &mut Worker, records: impl Iterator<Item = &'a mut Record>) {
         let before = worker.engine.event_count();
         for record in records {
@@ -204,7 +205,7 @@ impl Combiner for Worker {
     type Record = Record;
 
     fn take_in<'a>(&mut self, records: impl Iterator<Item = &'a mut Record>) {
-        // Whoever holds the worker has come by what it is a part of.
+        // The holder of the lock also holds a reference to the owner.
         if let Some(progress) = self.owner.upgrade() {
             progress.take_in(self, records);
         }
@@ -212,7 +213,7 @@ impl Combiner for Worker {
 }
 
 impl Record {
-    /// As many as there are to be, which is what a combining_lock has room for.
+    /// Returns all records, as many as a combining lock has room for.
     pub fn all(worker: &mut Worker) -> Vec<Self> {
         let record =
             |_| Self { op: worker.engine.reserve(), wish: Wish::Nothing, copied: Page::default() };
@@ -231,7 +232,7 @@ impl Record {
         self.op
     }
 
-    /// The message is sent as far as its sender is concerned.
+    /// Fills the record with a copy, after which the message is sent for its sender.
     fn send_copy(&mut self, peer: PeerId, envelope: Envelope, data: &Region) {
         let len = data.len();
         let mut bytes = [0; COPIED_MAX];
@@ -275,8 +276,8 @@ impl Record {
 }
 
 impl Worker {
-    /// Submits a message whose record is needed again before it has left. Until it has, no more are copied: so no more than
-    /// there are records wait.
+    /// Submits a message whose record is needed again before it has left. Until it has left, no more messages are
+    /// copied, so that at most one per record waits.
     #[cold]
     fn hold_copy(&mut self, peer: PeerId, envelope: Envelope, data: &Region) {
         let mut bytes = vec![0; data.len()];
@@ -287,7 +288,7 @@ impl Worker {
         self.has_held_copies.store(true, Ordering::Relaxed);
     }
 
-    /// Looks whether they have left, or never will.
+    /// Checks if the held copies have left, or never will.
     pub(crate) fn look_at_held_copies(&mut self) {
         let Self { held_copies, engine, has_held_copies, .. } = self;
         if !held_copies.is_empty() {
@@ -297,10 +298,10 @@ impl Worker {
     }
 }
 
-/// A thread that finds the core taken leaves copies of messages up to this length.
+/// Longest message that a thread copies when it finds the lock taken.
 const COPIED_MAX: usize = 256;
 
-/// More than wait at once, unless who holds the worker has no processor.
+/// Number of records: more than wait at once, unless the holder of the lock is preempted.
 const RECORDS: usize = 64;
 
 #[cfg(test)]
@@ -322,7 +323,7 @@ mod tests {
         let process = Progress::new(worker, Policy::for_node(1, 2)).expect("descriptors");
         let data = Region::owned(8);
         let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
-        // Another thread sends while this one holds the worker; whether the message is copied.
+        // Another thread sends while this one holds the lock; true if the message is copied.
         let send = || {
             let begin =
                 || process.begin_send(HERE, envelope, &data, SendMode::Standard, NOTE).is_none();

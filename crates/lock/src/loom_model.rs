@@ -1,10 +1,9 @@
-//! Locks and turns under every order in which the language lets one thread's writes become visible to
-//! others (loom, after Norris and Demsky, "CDSChecker", 2013).
+//! Loom model of locks and cells: every order in which the memory model lets one thread's writes become visible to
+//! others (after Norris and Demsky, "CDSChecker", 2013).
 //!
-//! It is the locks' own code that runs, made of loom's parts. Each protocol is also run with one [`Flaw`],
-//! which its model must notice. What is assumed of the C library is [`born`] and [`joined`]: its word is
-//! changed by the only thread there is, before it makes another and after it has waited for the last.
-//! No fence of the kernel's takes part.
+//! The locks' own code runs, built on loom's atomics. Each protocol is also run with one [`Flaw`], which its model
+//! must notice. [`born`] and [`joined`] hold the assumptions on the C library. Its variable is changed by the only
+//! thread: before it creates another, and after it has joined the last. Fences of the kernel play no part.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,26 +43,26 @@ mod mutual;
 )]
 mod owned_cell;
 
-/// What is wrong.
+/// Fault that is put into a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// What is given back is not released.
+    /// Releasing stores are relaxed.
     NoRelease,
-    /// What is taken is not acquired.
+    /// Acquiring loads are relaxed.
     NoAcquire,
-    /// Who goes to sleep leaves no word of it.
-    NoWord,
-    /// The library speaks of one thread when there are others.
+    /// A thread that goes to sleep does not mark the lock as wanted.
+    NoMark,
+    /// The C library reports one thread when there are others.
     Alone,
 }
 
 thread_local! {
-    // All threads of a model run in turn on one thread of the system.
+    // All threads of a model run alternately on one thread of the system.
     static FLAW: Cell<Flaw> = const { Cell::new(Flaw::None) };
 }
 
-/// What locks are made of.
+/// Building blocks of the locks.
 mod parts {
     use std::sync::atomic::Ordering;
 
@@ -72,15 +71,15 @@ mod parts {
 
     use super::{FLAW, Flaw};
 
-    /// More would be the same again.
+    /// More rounds would only repeat the same steps.
     pub const ROUNDS: u32 = 1;
     pub const SPINS: u32 = 1;
 
-    /// Others may run all the same.
+    /// Does nothing: loom lets other threads run anyway.
     pub fn spin_loop() {}
 
     loom::lazy_static! {
-        /// The library's word. Reading and writing it orders nothing.
+        /// The C library's variable. Reading and writing it orders nothing.
         pub static ref ALONE: loom::sync::atomic::AtomicBool =
             loom::sync::atomic::AtomicBool::new(true);
     }
@@ -118,8 +117,8 @@ mod parts {
         }
 
         pub fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
-            // It is who goes to sleep.
-            let value = if FLAW.get() == Flaw::NoWord { value.min(1) } else { value };
+            // Only a thread that goes to sleep calls this.
+            let value = if FLAW.get() == Flaw::NoMark { value.min(1) } else { value };
             self.0.fetch_or(value, flawed(order))
         }
 
@@ -184,20 +183,20 @@ fn latch() -> Latch {
     Latch::of(AtomicU32::new(0), Mutex::new(()), Condvar::new())
 }
 
-/// What was done at a combining_lock, in its order; each thing by a thread, and the how manieth of its own.
+/// Records executed under a combining lock, in their order: the thread, and the number of its request.
 #[derive(Default)]
-struct Done {
+struct ExecutionLog {
     list: UnsafeCell<Vec<(u32, u32)>>,
 }
 
-impl Done {
+impl ExecutionLog {
     fn note(&self, thread: u32, number: u32) {
-        // SAFETY: loom has just found that nobody else uses it.
+        // SAFETY: loom has just checked that nobody else uses the list.
         self.list.with_mut(|list| unsafe { (*list).push((thread, number)) });
     }
 }
 
-impl Combiner for Done {
+impl Combiner for ExecutionLog {
     type Record = UnsafeCell<(u32, u32)>;
 
     fn take_in<'a>(&mut self, records: impl Iterator<Item = &'a mut Self::Record>)
@@ -205,41 +204,41 @@ impl Combiner for Done {
         Self::Record: 'a,
     {
         for record in records {
-            // SAFETY: as above.
+            // SAFETY: loom has just checked that nobody else uses the record.
             let (thread, number) = record.with(|record| unsafe { *record });
             self.note(thread, number);
         }
     }
 }
 
-/// A combining_lock with so many records.
-fn combining_lock(records: u32) -> CombiningLock<Done> {
+/// Creates a combining lock with this many records.
+fn combining_lock(records: u32) -> CombiningLock<ExecutionLog> {
     let befores = std::iter::repeat_with(|| AtomicU32::new(0));
     let contents = (0..records).map(|_| UnsafeCell::new((0, 0)));
     let free = AtomicU64::new((1 << records) - 1);
-    CombiningLock::of(latch(), (free, befores), contents, Done::default())
+    CombiningLock::of(latch(), (free, befores), contents, ExecutionLog::default())
 }
 
-/// A thread has something done, or leaves it to who is at the combining_lock.
-fn have_done(combining_lock: &CombiningLock<Done>, thread: u32, number: u32) {
-    // SAFETY: as above.
+/// Executes a request of a thread, or leaves it to the holder of the lock.
+fn request(combining_lock: &CombiningLock<ExecutionLog>, thread: u32, number: u32) {
+    // SAFETY: loom has just checked that nobody else uses the record.
     let fill = |record: &mut UnsafeCell<_>| {
         record.with_mut(|record| unsafe { *record = (thread, number) })
     };
     let guard = match combining_lock.take_at_once() {
         Some(guard) => guard,
         None => match combining_lock.leave(|| true, fill) {
-            Entered::Seated(guard) => guard,
+            Entered::Locked(guard) => guard,
             Entered::Left(()) => return,
         },
     };
     guard.note(thread, number);
 }
 
-/// Whoever comes to the combining_lock finds done all that these threads had wanted, each one's in its order.
-fn check(combining_lock: &CombiningLock<Done>, wanted: &[(u32, u32)]) {
+/// Checks that all requests of these threads were executed, each thread's in their order.
+fn check(combining_lock: &CombiningLock<ExecutionLog>, wanted: &[(u32, u32)]) {
     let guard = combining_lock.lock();
-    // SAFETY: as above.
+    // SAFETY: loom has just checked that nobody else uses the list.
     let done = guard.list.with(|list| unsafe { (*list).clone() });
     for (thread, most) in wanted {
         let of_thread = done.iter().filter(|(who, _)| who == thread).map(|(_, number)| *number);
@@ -247,34 +246,34 @@ fn check(combining_lock: &CombiningLock<Done>, wanted: &[(u32, u32)]) {
     }
 }
 
-fn turn() -> OwnedCell<Value> {
+fn cell() -> OwnedCell<Value> {
     OwnedCell::of(AtomicU32::new(0), Value::new(0))
 }
 
 fn add(value: &Value) {
-    // SAFETY: loom has just found that nobody else uses it.
+    // SAFETY: loom has just checked that nobody else uses the value.
     value.with_mut(|value| unsafe { *value += 1 });
 }
 
 fn sum(value: &Value) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: loom has just checked that nobody else uses the value.
     value.with(|value| unsafe { *value })
 }
 
-/// A thread is made. The library has said before that there is more than one.
+/// Creates a thread. The C library reports several threads from before that.
 fn born(act: impl FnOnce() + 'static) -> JoinHandle<()> {
     parts::ALONE.store(false, std::sync::atomic::Ordering::Relaxed);
     thread::spawn(act)
 }
 
-/// The only thread has waited for the others. The library may say so.
+/// Joins all other threads. The C library may then report one thread.
 fn joined(others: impl IntoIterator<Item = JoinHandle<()>>) {
     others.into_iter().for_each(|other| other.join().expect("it ends"));
     parts::ALONE.store(true, std::sync::atomic::Ordering::Relaxed);
 }
 
 /// One thread, then three, then one.
-fn threads_take_turns_at_a_lock() {
+fn threads_alternate_at_a_lock() {
     let lock = Arc::new(lock());
     add(&lock.lock());
     let others = [0, 1].map(|_| {
@@ -287,7 +286,7 @@ fn threads_take_turns_at_a_lock() {
     assert_eq!(sum(&lock.lock()), 5);
 }
 
-/// A thread is made by one that holds the lock, which it took when it was alone.
+/// A thread is created by one that holds the lock, which it took while it was alone.
 fn a_thread_finds_the_lock_held() {
     let lock = Arc::new(lock());
     let held = lock.lock();
@@ -299,7 +298,7 @@ fn a_thread_finds_the_lock_held() {
     assert_eq!(sum(&lock.lock()), 2);
 }
 
-/// The lock is taken among several threads and given back by one that is alone; another finds it free.
+/// The lock is taken among several threads and released by one that is alone; another finds it free.
 fn the_lock_outlives_the_others() {
     let lock = Arc::new(lock());
     let bystander = born(|| ());
@@ -314,8 +313,8 @@ fn the_lock_outlives_the_others() {
     assert_eq!(sum(&lock.lock()), 3);
 }
 
-/// One takes the lock only if nobody has it.
-fn who_does_not_wait_takes_what_is_free() {
+/// One thread takes the lock only if nobody holds it.
+fn try_lock_takes_a_free_lock() {
     let lock = Arc::new(lock());
     let for_other = Arc::clone(&lock);
     let other = born(move || {
@@ -330,61 +329,61 @@ fn who_does_not_wait_takes_what_is_free() {
     assert!((1..=3).contains(&sum(&lock.lock())));
 }
 
-/// Two threads want something done twice, and look themselves, when they want it or later; there are as many records.
-fn what_is_left_is_done_in_order(records: u32) {
+/// Two threads make two requests each and check the result, at once or later. There are `records` records.
+fn records_are_executed_in_order(records: u32) {
     let combining_lock = Arc::new(combining_lock(records));
     let for_other = Arc::clone(&combining_lock);
     let other = born(move || {
-        have_done(&for_other, 1, 0);
-        have_done(&for_other, 1, 1);
+        request(&for_other, 1, 0);
+        request(&for_other, 1, 1);
     });
-    have_done(&combining_lock, 0, 0);
+    request(&combining_lock, 0, 0);
     check(&combining_lock, &[(0, 1)]);
-    have_done(&combining_lock, 0, 1);
+    request(&combining_lock, 0, 1);
     joined([other]);
     check(&combining_lock, &[(0, 2), (1, 2)]);
 }
 
-/// Three threads, of which one only waits for the combining_lock, or has it if nobody else does: nobody is left waiting, and nothing
-/// is left.
-fn who_waits_and_who_leaves_do_not_meet() {
+/// Three threads, of which one only waits for the lock or takes it if it is free. No thread is left waiting, and no
+/// record is left.
+fn waiters_and_records_are_both_served() {
     let combining_lock = Arc::new(combining_lock(2));
     let [other, waiting] = [0, 1].map(|which| {
         let combining_lock = Arc::clone(&combining_lock);
         born(move || {
             if which == 0 {
-                have_done(&combining_lock, 1, 0)
+                request(&combining_lock, 1, 0)
             } else {
                 drop((combining_lock.try_lock().is_none()).then(|| combining_lock.lock()))
             }
         })
     });
-    have_done(&combining_lock, 0, 0);
+    request(&combining_lock, 0, 0);
     joined([other, waiting]);
     check(&combining_lock, &[(0, 1), (1, 1)]);
 }
 
-/// A user, and a helper that acts for it; what is kept is seen whole.
-fn a_helper_acts_between_turns() {
-    let turn = Arc::new(turn());
-    add(&turn.take().expect("nobody has it"));
-    let for_helper = Arc::clone(&turn);
+/// A user, and a helper that acts for it. The value that is moved out is complete.
+fn a_helper_acts_between_uses() {
+    let cell = Arc::new(cell());
+    add(&cell.take().expect("nobody has it"));
+    let for_helper = Arc::clone(&cell);
     let helper = born(move || {
         if let Some(held) = for_helper.help() {
             add(&held);
         }
     });
-    add(&turn.take().expect("the only user waits for helpers"));
-    let kept = turn.take().expect("the only user").keep();
+    add(&cell.take().expect("the only user waits for helpers"));
+    let kept = cell.take().expect("the only user").keep();
     assert!((2..=3).contains(&sum(&kept)));
-    assert_eq!(turn.take().err(), Some(Missing::Gone));
+    assert_eq!(cell.take().err(), Some(Missing::Gone));
     joined([helper]);
 }
 
-/// Two users: one has it, or the other, who does not wait.
+/// Two users, of which the one that does not wait may find the cell held.
 fn users_exclude_each_other() {
-    let turn = Arc::new(turn());
-    let for_other = Arc::clone(&turn);
+    let cell = Arc::new(cell());
+    let for_other = Arc::clone(&cell);
     let other = born(move || {
         for _ in 0..2 {
             if let Some(held) = for_other.take_at_once() {
@@ -392,23 +391,23 @@ fn users_exclude_each_other() {
             }
         }
     });
-    if let Ok(held) = turn.take() {
+    if let Ok(held) = cell.take() {
         add(&held);
     }
     joined([other]);
-    assert!((1..=3).contains(&sum(&turn.take().expect("nobody has it"))));
+    assert!((1..=3).contains(&sum(&cell.take().expect("nobody has it"))));
 }
 
 /// Runs a protocol in every order.
 fn explore(protocol: fn()) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 4000;
-    // More with LOOM_MAX_PREEMPTIONS, which takes longer.
+    // LOOM_MAX_PREEMPTIONS raises the bound, at the cost of time.
     builder.preemption_bound = builder.preemption_bound.or(Some(3));
     builder.check(protocol);
 }
 
-/// Whether the model of a protocol fails with `flaw`.
+/// True if the model of a protocol fails with `flaw`.
 fn notices(flaw: Flaw, protocol: fn()) -> bool {
     FLAW.set(flaw);
     let result = catch_unwind(AssertUnwindSafe(|| explore(protocol)));
@@ -418,47 +417,47 @@ fn notices(flaw: Flaw, protocol: fn()) -> bool {
 
 #[test]
 fn a_lock_excludes_and_wakes() {
-    explore(threads_take_turns_at_a_lock);
+    explore(threads_alternate_at_a_lock);
     explore(a_thread_finds_the_lock_held);
     explore(the_lock_outlives_the_others);
-    explore(who_does_not_wait_takes_what_is_free);
+    explore(try_lock_takes_a_free_lock);
 }
 
 #[test]
 fn flaws_of_a_lock_are_noticed() {
-    for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::NoWord, Flaw::Alone] {
-        assert!(notices(flaw, threads_take_turns_at_a_lock), "{flaw:?}");
+    for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::NoMark, Flaw::Alone] {
+        assert!(notices(flaw, threads_alternate_at_a_lock), "{flaw:?}");
     }
     for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::Alone] {
-        assert!(notices(flaw, who_does_not_wait_takes_what_is_free), "{flaw:?}");
+        assert!(notices(flaw, try_lock_takes_a_free_lock), "{flaw:?}");
     }
-    assert!(notices(Flaw::NoWord, a_thread_finds_the_lock_held));
+    assert!(notices(Flaw::NoMark, a_thread_finds_the_lock_held));
 }
 
 #[test]
-fn what_is_left_at_a_desk_is_done() {
-    explore(|| what_is_left_is_done_in_order(1));
-    explore(|| what_is_left_is_done_in_order(2));
-    explore(who_waits_and_who_leaves_do_not_meet);
+fn records_of_a_combining_lock_are_executed() {
+    explore(|| records_are_executed_in_order(1));
+    explore(|| records_are_executed_in_order(2));
+    explore(waiters_and_records_are_both_served);
 }
 
 #[test]
-fn flaws_of_a_desk_are_noticed() {
-    for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::NoWord, Flaw::Alone] {
-        assert!(notices(flaw, || what_is_left_is_done_in_order(1)), "{flaw:?}");
+fn flaws_of_a_combining_lock_are_noticed() {
+    for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::NoMark, Flaw::Alone] {
+        assert!(notices(flaw, || records_are_executed_in_order(1)), "{flaw:?}");
     }
 }
 
 #[test]
-fn a_turn_excludes() {
-    explore(a_helper_acts_between_turns);
+fn a_cell_excludes() {
+    explore(a_helper_acts_between_uses);
     explore(users_exclude_each_other);
 }
 
 #[test]
-fn flaws_of_a_turn_are_noticed() {
+fn flaws_of_a_cell_are_noticed() {
     for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::Alone] {
-        assert!(notices(flaw, a_helper_acts_between_turns), "{flaw:?}");
+        assert!(notices(flaw, a_helper_acts_between_uses), "{flaw:?}");
         assert!(notices(flaw, users_exclude_each_other), "{flaw:?}");
     }
 }
