@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures Canele beside its peers and raw TCP: brings the peers, builds, installs into build/prefix, and
-# runs `canele bench compare` with the arguments given. Tables, JSON and plots go to build/bench.
+# Measures Canele beside its peers and raw TCP: installs the peers, builds, installs into build/prefix, and runs
+# `canele bench compare` with the given arguments. Tables, JSON and plots go to build/bench.
 # Usage: bench.sh [INSTRUMENT[@PLACE]...] [--rounds N] [--seconds S] [--sizes LIST], as `canele bench compare`
 set -euo pipefail
 cd "$(dirname "$0")/.."

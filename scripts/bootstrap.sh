@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Brings what a build needs: a C compiler, Python, and Rust; with --tests also what the tests need, a server of ssh
-# among it. On Debian as root it installs what is missing; elsewhere it says exactly what to install. A Rust that is
-# there already belongs to its owner: if it does not do, this script says so and leaves it alone.
+# Installs the build's requirements: a C compiler, Python, and Rust; with --tests also those of the tests, an ssh
+# server among them. On Debian as root it installs missing packages. Elsewhere it prints exactly which packages to
+# install. An existing Rust belongs to its owner: if it is unsuitable, this script says so and leaves it alone.
 # Usage: bootstrap.sh [--tests]
 set -euo pipefail
 cd "${BASH_SOURCE%/*}/.."
@@ -34,13 +34,13 @@ if [ "${1:-}" = --tests ]; then
     python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' 2>/dev/null || missing+=(python3-dev)
 fi
 [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || missing+=(ca-certificates)
-# Without headers and development files a compiler is of no use.
+# A compiler is useless without headers and development files.
 echo '#include <stdio.h>' | cc -xc -fsyntax-only - 2>/dev/null || missing+=(libc6-dev)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
 
 [[ $(<Cargo.toml) =~ rust-version\ =\ \"([0-9]+)\.([0-9]+) ]]
 wanted=${BASH_REMATCH[1]}.${BASH_REMATCH[2]} wanted_minor=${BASH_REMATCH[2]}
-rust() { # what is wrong with the Rust that is here, if anything
+rust() { # the defect of the Rust that is here, if any
     has cargo || { echo "Rust is missing"; return; }
     local said
     said=$(cargo --version 2>&1) || { echo "cargo does not run ($said)"; return; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# How conforming the library is: the kit that every rail passes, the ABI beside the reference's, mpi4py's own
-# tests on one and two ranks, MPICH's own, and those of libraries that programs are built on (for which flex,
-# bison and liblapack-dev must be there). Ends with a table; fails if anything failed that is not in
-# tests/mpi4py.excluded or tests/mpich.excluded.
+# Conformance of the library: the kit that every rail passes, the ABI beside the reference's, and mpi4py's own tests
+# on one and two ranks. Also MPICH's own tests, and those of libraries for applications (which need flex, bison and
+# liblapack-dev). Ends with a table. Fails if a failure is not listed in tests/mpi4py.excluded or
+# tests/mpich.excluded.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/bootstrap.sh --tests
@@ -10,14 +10,14 @@ export PATH="$PATH:$HOME/.cargo/bin"
 step() { printf '\n== %s\n' "$*"; }
 rows=() code=0
 row() { rows+=("$(printf '%-28s %8s %8s %8s %8s' "$@")"); }
-# Runs a check of at most so many seconds, whose output goes to the terminal and to $told.
+# Runs a check with a time limit in seconds. Its output goes to the terminal and to $output.
 check() { # seconds, command...
     local limit_s=$1
     shift
-    timeout -k 10 "$limit_s" "$@" 2>&1 | tee "$told" || { code=1; return 1; }
+    timeout -k 10 "$limit_s" "$@" 2>&1 | tee "$output" || { code=1; return 1; }
 }
-told=$(mktemp)
-trap 'rm -f "$told"' EXIT
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
 
 step build
 cargo build --release --locked
@@ -27,8 +27,8 @@ scripts/install.sh "$prefix"
 scripts/peers.sh mpich==5.0.2
 
 step "the rails' kit"
-if check 600 cargo test -p driver --test conformance --locked || grep -q '^test result:' "$told"; then
-    read -r passed failed ignored < <(sed -nE 's/^test result: [^0-9]*([0-9]+) passed; ([0-9]+) failed; ([0-9]+) ignored.*/\1 \2 \3/p' "$told")
+if check 600 cargo test -p driver --test conformance --locked || grep -q '^test result:' "$output"; then
+    read -r passed failed ignored < <(sed -nE 's/^test result: [^0-9]*([0-9]+) passed; ([0-9]+) failed; ([0-9]+) ignored.*/\1 \2 \3/p' "$output")
     row "rails" $((passed + failed + ignored)) "$passed" "$ignored" "$failed"
 else
     row "rails" - - - no-end
@@ -36,7 +36,7 @@ fi
 
 step "the ABI beside the reference's"
 if check 300 tests/abi.sh "$prefix" "$PWD/build/peers/mpich"; then
-    compared=$(grep '^ABI:' "$told" | grep -oE '[0-9]+ (symbols|constants|lines)' | awk '{sum += $1} END {print sum}')
+    compared=$(grep '^ABI:' "$output" | grep -oE '[0-9]+ (symbols|constants|lines)' | awk '{sum += $1} END {print sum}')
     row "ABI: names, values, types" "$compared" "$compared" 0 0
 else
     row "ABI: names, values, types" - - - differs
@@ -51,7 +51,7 @@ if [ ! -d $source ]; then
 fi
 for ranks in 1 2; do
     check 1000 tests/mpi4py_suite.sh "$prefix" "$environment" $source $ranks || true
-    read -r run passed skipped failed < <(tail -1 "$told" | grep -E '^([0-9]+|-) ([0-9]+|-) ([0-9]+|-) [0-9]+$' || echo '- - - no-end')
+    read -r run passed skipped failed < <(tail -1 "$output" | grep -E '^([0-9]+|-) ([0-9]+|-) ([0-9]+|-) [0-9]+$' || echo '- - - no-end')
     row "mpi4py, ranks: $ranks" "$run" "$passed" "$skipped" "$failed"
 done
 
@@ -59,14 +59,14 @@ step "MPICH's own tests"
 if command -v apt-get >/dev/null; then
     mkdir -p build/debian
     check 2400 tests/mpich_suite.sh "$prefix" "$PWD/build/debian" || true
-    read -r run failed < <(sed -nE 's/^([0-9]+) tests of MPICH.s, ([0-9]+) failed$/\1 \2/p' "$told" | grep . || echo '- no-end')
+    read -r run failed < <(sed -nE 's/^([0-9]+) tests of MPICH.s, ([0-9]+) failed$/\1 \2/p' "$output" | grep . || echo '- no-end')
     passed=-
     [ "$run" = - ] || passed=$((run - failed))
     row "MPICH" "$run" "$passed" 0 "$failed"
     step "libraries of others"
     for name in fftw3 scotch hypre petsc; do
         check 2400 tests/programs_of_others.sh "$prefix" "$PWD/build/debian" $name || true
-        read -r run failed < <(sed -nE "s/^$name ([0-9]+) ([0-9]+)$/\1 \2/p" "$told" | grep . || echo '- no-end')
+        read -r run failed < <(sed -nE "s/^$name ([0-9]+) ([0-9]+)$/\1 \2/p" "$output" | grep . || echo '- no-end')
         passed=-
         [ "$run" = - ] || passed=$((run - failed))
         row "$name" "$run" "$passed" 0 "$failed"

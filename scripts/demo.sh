@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds, raises a grid of two sites, compiles an example with our mpicc, runs it on 8 ranks over both
-# sites, and prints a ping-pong: MPI beside raw TCP, within a node, within a site, across the WAN.
+# Builds, raises a grid of two sites, compiles an example with our mpicc, and runs it on 8 ranks over both sites.
+# Prints a ping-pong: MPI beside raw TCP, within a node, within a site, across the WAN.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/bootstrap.sh
@@ -10,7 +10,7 @@ cargo build --release --locked
 scripts/install.sh "$prefix"
 export PATH="$prefix/bin:$PATH" CANELE_LAB=demo
 trap 'canele lab down' EXIT
-# A grid that is up but not as asked, on a busy machine, has said so and will do.
+# A grid that is up with deviations, on a busy machine, has reported them and is sufficient.
 canele lab up --name demo || canele lab status >/dev/null
 work=$(mktemp -d)
 trap 'canele lab down; rm -rf "$work"' EXIT

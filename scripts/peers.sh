@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings the other MPIs, each into an environment of its own below build/peers, where `canele bench compare`
-# looks for them. What is there in the version asked for is left alone. Usage: peers.sh [NAME==VERSION...]
+# Installs the other MPIs, each into an environment of its own below build/peers, where `canele bench compare` looks
+# for them. Existing ones of the requested version are left alone. Usage: peers.sh [NAME==VERSION...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 names=("$@")

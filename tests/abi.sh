@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Our header and symbols against the reference's. Usage: abi.sh PREFIX REFERENCE
+# Header and symbols of the library against the reference's. Usage: abi.sh PREFIX REFERENCE
 # (REFERENCE holds include/mpi_abi.h and lib/libmpi_abi.so.1)
 set -euo pipefail
 prefix=$1 reference=$2
@@ -9,12 +9,12 @@ trap 'rm -rf "$work"' EXIT
 symbols() { nm -D --defined-only "$1" | awk '{print $3}' | grep -E '^P?MPI_' | sort -u; }
 symbols "$prefix/lib/libmpi_abi.so.1" >"$work/ours"
 symbols "$reference/lib/libmpi_abi.so.1" >"$work/theirs"
-# The reference library also keeps functions that left the standard long ago; its header, and the ABI,
-# do not have them.
+# The reference library also exports functions that left the standard long ago. Its header, and the ABI, do not have
+# them.
 grep -oE '\bP?MPI_[A-Za-z_0-9]+ *\(' "$reference/include/mpi_abi.h" | tr -d ' (' | sort -u >"$work/declared"
 comm -12 "$work/theirs" "$work/declared" >"$work/expected"
 diff "$work/expected" "$work/ours" || { echo "symbols differ (< reference, > ours)"; exit 1; }
-# Besides, the library has what the native interface's header declares, and nothing else.
+# The library also exports the functions of the native interface's header, and nothing else.
 sed -nE 's/^(int|const char) \*?(mad_[a-z_]+)\(.*/\2/p' "$prefix/include/mad.h" | sort >"$work/native.expected"
 nm -D --defined-only "$prefix/lib/libmpi_abi.so.1" | awk '{print $3}' | sort | grep -vE '^P?MPI_' >"$work/native.found" || true
 diff "$work/native.expected" "$work/native.found" || { echo "symbols besides MPI's differ (< mad.h, > ours)"; exit 1; }
@@ -51,7 +51,7 @@ for which in ours theirs; do
 done
 diff "$work/theirs.values" "$work/ours.values"
 
-# Datatypes: one program on both libraries tells the same of some hundred of them.
+# Datatypes: one program prints the same for about a hundred of them on both libraries.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/types.c -o "$work/types"
 timeout 60 "$work/types" >"$work/types.ours"
 LD_LIBRARY_PATH=$reference/lib timeout 60 "$work/types" >"$work/types.theirs"

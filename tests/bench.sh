@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The instruments on an installed tree: they measure, write what they measured, and refuse mistakes in one
-# line. Usage: bench.sh PREFIX
+# Instruments on an installed tree: they measure, write their results, and refuse mistakes in one line. Usage:
+# bench.sh PREFIX
 set -Eeuo pipefail
 prefix=$1
 work=$(mktemp -d)
@@ -33,7 +33,7 @@ grep -q ' 8 B' table
 timeout 120 "$canele" bench oversubscribed --ranks 2,3 --seconds 0.01 --output "$work" >table 2>progress
 [ "$(grep -c 'ping-pong of pairs' table)" = 2 ]
 
-# The experiments on the window, small: a table, a document that is whole, and a plot each.
+# The experiments on the send queue, with small parameters: a table, a complete document, and a plot each.
 experiment() { # name, word in the table, cases, arguments
     local name=$1 word=$2 cases=$3
     shift 3
@@ -84,7 +84,7 @@ experiment rails 'Canele two Mb/s' 2 --place shm --sizes 8,64k --rounds 2 --vari
 [ "$(grep -c '^rails shm Canele two' progress)" = 4 ]
 grep -q 'CANELE_RAILS=tcp,shm' table
 
-# What crosses long links, here over none: silence, a row of messages and its plot over time.
+# Experiments for long links, here without one: silence, a row of messages and its plot over time.
 experiment wan silence 4 --place shm --sizes 8,64k --silence 0,1000
 experiment slowstart 'until 500 Mb/s' 2 --place shm --messages 20 --rounds 2
 grep -q '8 x TCP' table
@@ -105,20 +105,20 @@ grep -q 'beside 2 busy programs' table
 experiment overhead 'less bare' 6 --rounds 2
 grep -q '^ *tcp .* engine and progress .* ns (' table || { cat table; exit 1; }
 
-# Settings of a variant arrive at the ranks.
+# Settings of a variant reach the ranks.
 if timeout 60 "$canele" bench burst --seconds 0.005 --sizes 8 --variant bad:CANELE_RAILS=moon --output "$work" >table 2>&1; then
     cat table
     exit 1
 fi
 grep -qE 'Canele bad: not measured here: .*(mpiexec|moon)' table || { cat table; exit 1; }
 
-# A comparison without peers says which are missing and still measures.
+# A comparison without peers names the missing ones and still measures.
 timeout 120 "$canele" bench compare shm --rounds 2 --seconds 0.005 --sizes 8 --peers "$work/none" --output "$work" >table 2>progress
 for peer in MPICH 'Open MPI' 'Intel MPI'; do grep -q "^$peer: not measured here: .*make peers" table; done
 head -c 8 pingpong-shm.png | grep -q PNG
 grep -q '<svg' pingpong-shm.svg
 
-refuses() { # word that must be in the one line, arguments
+refuses() { # word that the one line must contain, arguments
     word=$1
     shift
     if timeout 60 "$canele" bench "$@" >out 2>err; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How programs find the library: the compiler wrappers, CMake's FindMPI, pkg-config. Usage: build.sh PREFIX
+# Ways for programs to find the library: the compiler wrappers, CMake's FindMPI, pkg-config. Usage: build.sh PREFIX
 set -eu
 cd "$(dirname "$0")"
 . ./check.sh
@@ -30,7 +30,7 @@ mpicc c.c -o by-mpicc
 check "mpicc" yes "$(runs by-mpicc)"
 mpicxx cxx.cpp -o by-mpicxx
 check "mpicxx" yes "$(runs by-mpicxx)"
-# Options as words: what pkg-config prints is meant to be split.
+# Options as words: pkg-config's output is meant to be split.
 cc c.c -o by-pkg-config $(pkg-config --cflags --libs mpi)
 check "pkg-config" yes "$(runs by-pkg-config)"
 cc native.c -o by-pkg-config-mad $(pkg-config --cflags --libs canele-mad)

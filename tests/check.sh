@@ -1,4 +1,4 @@
-# What the test scripts share; sourced by them.
+# Common functions of the test scripts, sourced by them.
 failures=0
 check() { # name, expected, found
     if [ "$2" != "$3" ]; then
@@ -8,23 +8,23 @@ check() { # name, expected, found
         printf 'ok %s\n' "$1"
     fi
 }
-skip() { # name, why: a test, or a part of it, that cannot run here; scripts/test.sh counts these lines
+skip() { # name, reason: a test, or a part of it, that cannot run here; scripts/test.sh counts these lines
     printf 'skip %s: %s\n' "$1" "$2"
 }
-alive() { # a file of process ids: how many of them run
+alive() { # a file of process ids: number of those that run
     local id
     while read -r id; do
         [ -e "/proc/$id" ] && ! grep -q '^State:.Z' "/proc/$id/status" 2>/dev/null && echo "$id"
     done <"$1" | wc -l
 }
-until_true() { # seconds, condition: waits until it holds, so long at most
+until_true() { # seconds, condition: waits until it holds, at most so long
     local end=$((SECONDS + $1))
     until eval "$2" || [ $SECONDS -ge $end ]; do sleep 0.05; done
 }
-since_ms() { # a file: how many milliseconds ago it was written last
+since_ms() { # a file: milliseconds since its last change
     echo $((($(date +%s%N) - $(date -r "$1" +%s%N)) / 1000000))
 }
-took_ms() { # a command: how many milliseconds it takes here and now, on a machine that may be busy
+took_ms() { # a command: milliseconds that it takes here and now, on a machine that may be busy
     local start
     start=$(date +%s%N)
     "$@" >/dev/null 2>&1

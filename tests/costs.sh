@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What ranks cost that do nothing: processor time while they wait, memory for peers they never talked
-# to. Usage: costs.sh PREFIX
+# Costs of idle ranks: processor time while they wait, and memory for peers without any message. Usage: costs.sh
+# PREFIX
 set -u
 cd "$(dirname "$0")"
 . ./check.sh
@@ -22,13 +22,13 @@ for rails in shm,tcp tcp; do
     done
 done
 
-# At most 8 MiB for 64 peers; links are opened at the first message.
+# At most 8 MiB for 64 peers. Links are opened at the first message.
 for rails in shm,tcp tcp; do
     read -r alone _ _ <<<"$(go -genv CANELE_RAILS $rails -n 1 "$work/footprint")"
     read -r _ few_sockets few_segments <<<"$(go -genv CANELE_RAILS $rails -n 2 "$work/footprint")"
     read -r many_kib many_sockets many_segments <<<"$(go -genv CANELE_RAILS $rails -n 65 "$work/footprint")"
     check "over $rails: 64 peers take $((many_kib - alone)) KiB more than none" yes "$([ $((many_kib - alone)) -le 8192 ] && echo yes)"
-    check "over $rails: no socket for peers never talked to" "$few_sockets" "$many_sockets"
-    check "over $rails: no segment for peers never talked to" "$few_segments" "$many_segments"
+    check "over $rails: no socket for peers without messages" "$few_sockets" "$many_sockets"
+    check "over $rails: no segment for peers without messages" "$few_segments" "$many_segments"
 done
 finish_checks

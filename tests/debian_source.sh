@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The source of a program that Debian has, by apt, unpacked to FOLDER/PACKAGE unless it is there: whole, or one part of it.
+# Source of a Debian package, by apt, unpacked to FOLDER/PACKAGE unless it is there: whole, or one part of it.
 # Usage: debian_source.sh FOLDER PACKAGE VERSION [PART]
 set -euo pipefail
 folder=$1 package=$2 version=$3 part=${4:-}
 [ ! -e "$folder/$package" ] || exit 0
-# With lists of sources of its own: those of the system may have programs only.
+# The lists of sources are its own, because the system's may have binaries only.
 apt=$folder/apt
 mkdir -p "$apt/parts" "$apt/lists/partial"
 grep -ls '^URIs:.*/debian' /etc/apt/sources.list.d/*.sources | while read -r file; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Jobs that fail: in time, with the code and the name of what failed first, and with nothing left.
+# Jobs that fail end in time, with the code and the name of the first failure, and leave nothing behind.
 # Usage: faults.sh PREFIX
 set -u
 cd "$(dirname "$0")"
@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/fault.c -o "$work/fault" || exit 1
 
-# Apart from everybody else, what is left behind can be seen: sockets, segments, files.
+# Namespaces of its own show what is left behind: sockets, segments, files.
 if [ "${2:-}" = apart ]; then
     ip link set lo up
     mount -t tmpfs tmpfs /dev/shm
@@ -23,7 +23,7 @@ export TMPDIR=$work/tmp
 mkdir "$TMPDIR"
 
 # Runs a job that fails on four ranks; sets code, ended_ms and usual_ms.
-fail() { # rails, what...
+fail() { # rails, kind of failure...
     local rails=$1
     shift
     rm -f "$work/ids"
@@ -38,7 +38,7 @@ for rails in shm,tcp tcp; do
         IFS=: read -r what expected text <<<"$one"
         # shellcheck disable=SC2086
         fail "$rails" $what
-        check "$what over $rails: the code of what failed first" "$expected" "$code"
+        check "$what over $rails gives the code of the first failure" "$expected" "$code"
         check "is named, with rank and host, once" 1 "$(grep -cF "mpiexec: rank 2 on localhost: $text" "$work/err")"
         check "and no other rank is blamed by mpiexec" 1 "$(grep -c '^mpiexec' "$work/err")"
         check "all is over soon after it ($ended_ms ms, where a job takes $usual_ms ms)" yes "$([ "$ended_ms" -lt $((2000 + 10 * usual_ms)) ] && echo yes)"
@@ -46,72 +46,72 @@ for rails in shm,tcp tcp; do
         check "and nothing runs any more" 0 "$(alive "$work/ids")"
     done
     fail "$rails" abort 42
-    check "MPI_Abort over $rails: its code" 42 "$code"
+    check "MPI_Abort over $rails gives its code" 42 "$code"
     check "and nothing runs any more" 0 "$(alive "$work/ids")"
 done
 
-# A rank dies without its launcher seeing it.
+# A rank dies unseen by its launcher.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/orphan.c -o "$work/orphan" || exit 1
 for rails in shm tcp; do
     # shellcheck disable=SC2016
-    told=$(timeout 20 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 3 sh -c '"$0"; [ "$PMI_RANK" = 0 ] || sleep 15' "$work/orphan" 2>"$work/err")
-    check "peers that died unseen, over $rails" "the dead: 0 failures" "$told"
+    output=$(timeout 20 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 3 sh -c '"$0"; [ "$PMI_RANK" = 0 ] || sleep 15' "$work/orphan" 2>"$work/err")
+    check "peers that died unseen, over $rails" "the dead: 0 failures" "$output"
 done
 
-# Ranks die before they have said anything, and another is silent for long and lives.
+# Ranks die before their first message. Another is silent for long and lives.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/unspoken.c -o "$work/unspoken" || exit 1
 for rails in shm tcp; do
     for ranks in 2 4; do
         # shellcheck disable=SC2016
-        told=$(timeout 60 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n $ranks sh -c '"$0"; [ "$PMI_RANK" = 0 ] || sleep 60' "$work/unspoken" 2>"$work/err")
-        check "receives from $ranks ranks that were never spoken to, over $rails" "$((ranks - 2)) dead of $ranks: 0 failures" "$told"
+        output=$(timeout 60 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n $ranks sh -c '"$0"; [ "$PMI_RANK" = 0 ] || sleep 60' "$work/unspoken" 2>"$work/err")
+        check "receives from $ranks ranks without earlier messages, over $rails" "$((ranks - 2)) dead of $ranks: 0 failures" "$output"
         grep ' class ' "$work/err"
     done
 done
 
-# Ranks die in the middle of collectives: these fail on all who live.
+# Ranks die in the middle of collectives, which fail on all survivors.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/lost_members.c -o "$work/lost_members" || exit 1
 for rails in shm tcp; do
     for one in "0 5" "1 0" "0 1 2 3" "1 0 2 4 6"; do
         read -r first lost <<<"$one"
         # shellcheck disable=SC2016,SC2086
-        told=$(timeout 60 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 8 sh -c 'first=$1; shift; "$0" "$@"; [ "$PMI_RANK" = "$first" ] || sleep 60' "$work/lost_members" $first $lost 2>"$work/err")
-        check "collectives when ranks $lost are lost, over $rails, fail on all who live" "$((8 - $(wc -w <<<"$lost"))) of 8 live: 0 failures" "$told"
+        output=$(timeout 60 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 8 sh -c 'first=$1; shift; "$0" "$@"; [ "$PMI_RANK" = "$first" ] || sleep 60' "$work/lost_members" $first $lost 2>"$work/err")
+        check "collectives when ranks $lost are lost, over $rails, fail on all survivors" "$((8 - $(wc -w <<<"$lost"))) of 8 live: 0 failures" "$output"
         grep ' class ' "$work/err"
     done
 done
 
-# The same where each half of the ranks has a board of its own, in sites in name only: one of them is lost, the heads of both, or
-# all but one of each.
+# The same with a shared segment for each half of the ranks, in sites in name only. One rank is lost, the leaders of
+# both, or all but one of each.
 for one in "0 5" "1 0 4" "2 0 1 3 4 5 6"; do
     read -r first lost <<<"$one"
     # shellcheck disable=SC2016,SC2086
-    told=$(timeout 60 "$prefix/bin/mpiexec" -genv CANELE_RAILS shm -n 8 sh -c 'export CANELE_SITE=s$((PMI_RANK / 4)); first=$1; shift; "$0" "$@"; [ "$PMI_RANK" = "$first" ] || sleep 60' "$work/lost_members" $first $lost 2>"$work/err")
-    check "collectives of two sites when ranks $lost are lost fail on all who live" "$((8 - $(wc -w <<<"$lost"))) of 8 live: 0 failures" "$told"
+    output=$(timeout 60 "$prefix/bin/mpiexec" -genv CANELE_RAILS shm -n 8 sh -c 'export CANELE_SITE=s$((PMI_RANK / 4)); first=$1; shift; "$0" "$@"; [ "$PMI_RANK" = "$first" ] || sleep 60' "$work/lost_members" $first $lost 2>"$work/err")
+    check "collectives of two sites when ranks $lost are lost fail on all survivors" "$((8 - $(wc -w <<<"$lost"))) of 8 live: 0 failures" "$output"
     grep ' class ' "$work/err"
 done
 
-# What systems do to programs: children, threads that are cancelled, many that wait for the dead.
+# Effects of the system on programs: children, cancelled threads, many threads that wait for a dead rank.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/disturbed.c -o "$work/disturbed" || exit 1
 for rails in shm tcp; do
-    told=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 "$work/disturbed" fork 2>"$work/err")
-    check "ranks that fork, over $rails" "fork: 0 failures" "$told"
+    output=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 "$work/disturbed" fork 2>"$work/err")
+    check "ranks that fork, over $rails" "fork: 0 failures" "$output"
     check "and a line for each child that calls MPI" "6 6" "$(grep -c "called in a forked process" "$work/err") $(wc -l <"$work/err")"
-    told=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 "$work/disturbed" cancel)
-    check "threads cancelled inside a receive, over $rails" "cancel: 0 failures" "$told"
-    told=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 3 "$work/disturbed" pending | uniq -c | sed 's/^ *//')
-    check "no call is a cancellation point, over $rails" "3 pending: 0 failures" "$told"
+    output=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 "$work/disturbed" cancel)
+    check "threads cancelled inside a receive, over $rails" "cancel: 0 failures" "$output"
+    output=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 3 "$work/disturbed" pending | uniq -c | sed 's/^ *//')
+    check "no call is a cancellation point, over $rails" "3 pending: 0 failures" "$output"
     timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 3 "$work/disturbed" abort 2>/dev/null
     check "nor MPI_Abort, over $rails" 42 $?
     # shellcheck disable=SC2016
-    told=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 sh -c '"$0" waiters; [ "$PMI_RANK" = 0 ] || sleep 30' "$work/disturbed" 2>/dev/null)
-    check "all threads that wait for a peer hear of its death, over $rails" "64 threads of 64 are told: 0 failures" "$told"
+    output=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 sh -c '"$0" waiters; [ "$PMI_RANK" = 0 ] || sleep 30' "$work/disturbed" 2>/dev/null)
+    check "all threads that wait for a dead peer get the error, over $rails" "64 threads of 64 are told: 0 failures" "$output"
 done
 
-# Ranks that are stopped for a while, and ranks of which all but one core is taken away.
+# Ranks that are stopped for a while, and ranks that lose all cores but one.
 for program in exchange threads; do "$prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
 cores=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
-disturb() { # what
+disturb() { # stop, take or give
     local id
     while read -r id; do
         case $1 in
@@ -135,16 +135,16 @@ for rails in shm tcp; do
         sleep 1
         disturb give
         wait $job
-        check "$what: ranks stopped, and moved to one core, over $rails: the code" 0 $?
+        check "$what survives stopped ranks and one core, over $rails" 0 $?
         check "while they ran" 4 "$running"
         check "right results ($(cat "$work/said"))" 1 "$(grep -c ' 4 ranks: 0 failures' "$work/said")"
-        check "and nothing to complain of" "" "$(cat "$work/err")"
+        check "and no error output" "" "$(cat "$work/err")"
     done
 done
 
-# Ranks of which all but one core is taken away, and given back, wait as if they had begun so.
+# Ranks that lose all cores but one, and get them back, wait like ranks that began so.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/cores.c -o "$work/cores" || exit 1
-median() { sort -n | sed -n 2p; } # of three
+median() { sort -n | sed -n 2p; } # of three numbers
 [ "$(nproc)" -gt 1 ] || skip "ranks moved to one core" "there is only one core"
 for rails in shm tcp; do
     [ "$(nproc)" -gt 1 ] || break
@@ -156,19 +156,19 @@ for rails in shm tcp; do
     done
     check "and notice it, each time" "4 0 4 0 4 0" "$(cut -d' ' -f4- "$work/moved" | paste -sd' ')"
     moved=$(cut -d' ' -f2 "$work/moved" | median) begun=$(cut -d' ' -f2 "$work/begun" | median)
-    check "they meet a third as often as those that begin there at least ($moved and $begun times a second)" yes "$([ $((3 * moved)) -ge "$begun" ] && echo yes)"
+    check "they run at least a third of the rounds of ranks that begin there ($moved and $begun per second)" yes "$([ $((3 * moved)) -ge "$begun" ] && echo yes)"
     back=$(cut -d' ' -f3 "$work/moved" | median) before=$(cut -d' ' -f1 "$work/moved" | median)
-    check "and then as before ($back and $before times a second)" yes "$([ $((3 * back)) -ge "$before" ] && echo yes)"
+    check "and a third of the earlier rounds after getting the cores back ($back and $before per second)" yes "$([ $((3 * back)) -ge "$before" ] && echo yes)"
 done
 
-# Launchers that are not understood.
+# Unsupported launchers.
 for variable in PMIX_NAMESPACE PMIX_RANK PRTE_LAUNCHED OMPI_COMM_WORLD_SIZE PALS_RANKID; do
     timeout 10 env $variable=1 "$work/fault" hang "$work/ids" 2>"$work/err"
-    check "under an unknown launcher ($variable): a failure" 16 $?
-    check "that names it and says what to do" 1 "$(grep -c "$variable is set.*start the program with Canele's .mpiexec" "$work/err")"
+    check "an unknown launcher ($variable) is refused" 16 $?
+    check "and the message names it and a remedy" 1 "$(grep -c "$variable is set.*start the program with Canele's .mpiexec" "$work/err")"
 done
 
-# What runs out. Shared memory has no names, and no temporary files are made.
+# Exhausted resources. Shared memory has no names, and no temporary files are made.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/collectives.c -o "$work/collectives" || exit 1
 right="collectives on 4 ranks: 0 failures"
 if [ "${2:-}" = apart ]; then
@@ -179,15 +179,15 @@ if [ "${2:-}" = apart ]; then
     umount /dev/shm "$work/full"
 fi
 timeout 20 "$prefix/bin/mpiexec" -n 2 echo lost >/dev/full 2>"$work/err"
-check "output that cannot be written: a failure" 1 $?
+check "output that cannot be written fails the job" 1 $?
 check "that says why, once" "mpiexec: output of the ranks cannot be written: No space left on device (os error 28)" "$(cat "$work/err")"
 check "few descriptors are enough" "$right" "$(ulimit -Sn 64; timeout 60 "$prefix/bin/mpiexec" -n 4 "$work/collectives")"
-check "64 ranks with 256 allowed, which they get too" "64 256" "$(ulimit -Sn 256; timeout 60 "$prefix/bin/mpiexec" -n 64 sh -c 'ulimit -Sn' | uniq -c | sed 's/^ *//')"
+check "64 ranks run with 256 descriptors and keep that limit" "64 256" "$(ulimit -Sn 256; timeout 60 "$prefix/bin/mpiexec" -n 64 sh -c 'ulimit -Sn' | uniq -c | sed 's/^ *//')"
 (ulimit -n 24; timeout 20 "$prefix/bin/mpiexec" -n 16 true 2>"$work/err")
-check "too few descriptors: a failure" 126 $?
-check "in one line that says so" "1 1" "$(wc -l <"$work/err") $(grep -c 'Too many open files' "$work/err")"
+check "too few descriptors fail the job" 126 $?
+check "and one line says so" "1 1" "$(wc -l <"$work/err") $(grep -c 'Too many open files' "$work/err")"
 
-# mpiexec killed hard while ranks are blocked in a collective.
+# mpiexec is killed while ranks are blocked in a collective.
 rm -f "$work/ids"
 "$prefix/bin/mpiexec" -timeout 20 -n 4 "$work/fault" hang "$work/ids" 2>/dev/null &
 job=$!
@@ -195,18 +195,18 @@ until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 8 ]'
 kill -9 $job
 wait $job 2>/dev/null
 until_true 20 '[ "$(alive "$work/ids")" = 0 ]'
-check "mpiexec killed: nothing runs any more" 0 "$(alive "$work/ids")"
+check "a killed mpiexec leaves nothing running" 0 "$(alive "$work/ids")"
 
 # A signal to mpiexec ends the job with the signal's code.
 for one in INT:130 TERM:143 HUP:129; do
     rm -f "$work/ids"
-    # A shell's background jobs ignore SIGINT, and so would mpiexec's children.
+    # A shell's background jobs ignore SIGINT. Children of mpiexec would inherit that.
     env --default-signal=INT "$prefix/bin/mpiexec" -timeout 20 -n 4 "$work/fault" hang "$work/ids" 2>/dev/null &
     job=$!
     until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 8 ]'
     kill -"${one%:*}" $job
     wait $job 2>/dev/null
-    check "SIG${one%:*} to mpiexec: its code" "${one#*:}" $?
+    check "SIG${one%:*} to mpiexec gives its code" "${one#*:}" $?
     check "and nothing runs any more" 0 "$(alive "$work/ids")"
 done
 check "no temporary file is left" "" "$(ls -A "$TMPDIR")"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gateways as their users know them: alone, between ranks of one machine, and in front of a private site of
-# the lab. Usage: gateway.sh PREFIX
+# Gateways from the user's view: alone, between ranks of one machine, and in front of a private site of the lab.
+# Usage: gateway.sh PREFIX
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
@@ -16,19 +16,19 @@ for program in collectives exchange; do
 done
 digits() { head -c "$1" /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }
 
-# A standing gateway: told the pass, asked for an account, ended.
+# A standing gateway gets the pass, prints a report on request, and ends.
 secret=$(digits 32)
 echo "$(digits 8) $secret" | "$gateway" --listen 127.0.0.1:0 --allow 127.0.0.0/8 >"$work/address" 2>"$work/account" &
 standing=$!
 started+=($standing)
 until_true 10 '[ -s "$work/address" ]'
 read -r address <"$work/address"
-check "it says where it is called" 127.0.0.1 "${address%:*}"
+check "a gateway prints its address" 127.0.0.1 "${address%:*}"
 check "its secret is on no command line" 0 "$(tr '\0' ' ' <"/proc/$standing/cmdline" | grep -c "$secret")"
 check "nor in its environment" 0 "$(tr '\0' '\n' <"/proc/$standing/environ" | grep -c "$secret")"
 exec 3<>"/dev/tcp/127.0.0.1/${address#*:}"
 head -c 100 /dev/zero >&3
-check "a stranger is shown the door" "" "$(timeout 10 cat <&3 2>/dev/null)"
+check "a stranger's connection is closed" "" "$(timeout 10 cat <&3 2>/dev/null)"
 exec 3<&- 3>&-
 exec 3<>"/dev/tcp/127.0.0.1/${address#*:}"
 exec 3<&- 3>&-
@@ -38,38 +38,38 @@ gave_account() {
     grep -q "^refused, closed: 1" "$work/account" && grep -q "^refused, protocol: 1" "$work/account"
 }
 until_true 10 gave_account
-check "an account is given when asked for" yes "$(grep -q '^connections: 0 now, 0 in all' "$work/account" && echo yes)"
-check "the stranger is told of, once" "1 refused 127.0.0.1:*: it does not speak this version of the protocol; the next of this kind are counted only" \
+check "a report is printed on request" yes "$(grep -q '^connections: 0 now, 0 in all' "$work/account" && echo yes)"
+check "the stranger is reported once" "1 refused 127.0.0.1:*: it does not speak this version of the protocol; the next of this kind are counted only" \
     "$(grep -c refused\ 127 "$work/account") $(sed -n 's/.*\(refused 127.0.0.1:\)[0-9]*/\1*/p' "$work/account")"
-check "one that went away is only counted" yes "$(grep -q '^refused, closed: 1' "$work/account" && echo yes)"
+check "a closed connection is only counted" yes "$(grep -q '^refused, closed: 1' "$work/account" && echo yes)"
 accounts=$(grep -c '^connections:' "$work/account")
 kill -TERM $standing
 wait $standing
-check "it ends when told to" 0 $?
-check "its secret is in no word of its own" 0 "$(grep -ciF "$secret" "$work/account")"
-check "with another account" $((accounts + 1)) "$(grep -c '^connections:' "$work/account")"
+check "a gateway ends on request" 0 $?
+check "its secret is not in its output" 0 "$(grep -ciF "$secret" "$work/account")"
+check "and a last report is printed" $((accounts + 1)) "$(grep -c '^connections:' "$work/account")"
 for wrong in "" "no pass" "$(digits 8) $(digits 31)"; do
     echo "$wrong" | "$gateway" --listen 127.0.0.1:0 2>"$work/err"
-    check "a pass that is none is refused" "1 1" "$? $(grep -c 'is no pass' "$work/err")"
+    check "an invalid pass is refused" "1 1" "$? $(grep -c 'is no pass' "$work/err")"
 done
 echo "$(digits 8) $secret" | "$gateway" --listen 127.0.0.1:0 --allow 10.1/16 2>"$work/err"
-check "a network that is none is refused" "2 1" "$? $(grep -c '10.1/16' "$work/err")"
+check "an invalid network is refused" "2 1" "$? $(grep -c '10.1/16' "$work/err")"
 
 for wrong in 127.0.0.1:8-7 gate:7; do
     "$gateway" --listen "$wrong" 2>"$work/err" </dev/null
-    check "a place to listen that is none is refused" "2 1" "$? $(grep -c "'$wrong'" "$work/err")"
+    check "an invalid listen address is refused" "2 1" "$? $(grep -c "'$wrong'" "$work/err")"
 done
 
-# Two pretended sites of this machine, each behind a gateway: nothing goes directly.
+# Two simulated sites of this machine, each behind a gateway. No connection is direct.
 export GATEWAY_TEST=$work
-gateways() { # the processes of those that this test's jobs have started
+gateways() { # the gateway processes that this test's jobs have started
     local file
     for file in $(grep -lsa canele-gateway /proc/[0-9]*/cmdline); do
         file=${file%/cmdline}
         if grep -qsa "GATEWAY_TEST=$work" "$file/environ"; then echo "${file#/proc/}"; fi
     done
 }
-pretend() { # more keys of the far site, to be called by one more gateway: the grid
+pretend() { # more keys of the far site, for one more gateway: prints the grid
     printf '[[site]]\nname = "near"\nhosts = ["near:2"]\nlaunch = "fork"\nnetworks = ["near"]\n'
     printf '[[site.gateway]]\nhost = "near"\ninside = "127.0.0.1"\noutside = "127.0.0.1"\n'
     printf '[[site]]\nname = "far"\nhosts = ["far:2"]\nlaunch = "fork"\nnetworks = ["far"]\n%b' "${1:-}"
@@ -83,8 +83,8 @@ check "which met no strangers: $(cat "$work/err")" "" "$(cat "$work/err")"
 until_true 20 '[ -z "$(gateways)" ]'
 check "the gateways end with the job" "" "$(gateways)"
 check "standard input reaches a rank that starts after them" "the input" "$(echo the input | sites sh -c 'read -r line; [ "$PMI_RANK" != 0 ] || echo $line')"
-# Their ranks stay when they are done, so that all is there to be looked at.
-stay() { # seconds, after which the ranks wait for the file over: the program
+# Ranks stay when they have finished, so the test can inspect all processes.
+stay() { # seconds, after which the ranks wait for the file over: prints the program
     printf '"%s/exchange" %s 0 || exit; until [ -e "%s/over" ]; do sleep 0.05; done' "$work" "$1" "$work"
 }
 sites sh -c "$(stay 3)" >"$work/out1" 2>"$work/err1" &
@@ -98,8 +98,8 @@ wait $one && wait $other
 code=$?
 check "and end well: $(cat "$work"/err[12])" 0 $code
 check "with every byte right" 2 "$(cat "$work"/out[12] | grep -c ' among 4 ranks: 0 failures$')"
-# The job's secret is in nobody's words, though strangers are refused and a gateway is killed. Agents give it to ranks
-# that ask for it, of which one notes it here.
+# The job's secret appears in no output, though strangers are refused and a gateway is killed. Agents give it to ranks
+# that ask. One rank writes it down here.
 cat >"$work/asks" <<'EOF'
 [ "$PMI_RANK" != 0 ] || { echo "cmd=get key=canele-secret" >&$PMI_FD; read -r answer <&$PMI_FD; echo "${answer##*value=}" >"$1/secret"; }
 "$1/exchange" 8 0
@@ -113,28 +113,28 @@ wait $job
 code=$?
 sed 's/^/    /' "$work/err"
 check "a job that is scanned, and that loses a near link with a gateway, ends with an error" yes "$([ $code != 0 ] && [ $code != 124 ] && echo yes)"
-check "strangers and the loss are told of" "yes yes" "$(grep -q refused "$work/err" && echo yes) $(grep -q 'is gone' "$work/err" && echo yes)"
-check "the secret is known here" 64 "$(tr -dc 0-9a-f <"$work/secret" | wc -c)"
+check "strangers and the loss are reported" "yes yes" "$(grep -q refused "$work/err" && echo yes) $(grep -q 'is gone' "$work/err" && echo yes)"
+check "the test knows the secret" 64 "$(tr -dc 0-9a-f <"$work/secret" | wc -c)"
 hidden=$(python3 -c 'import base64, sys; print(base64.b64encode(bytes.fromhex(sys.argv[1])).decode().rstrip("="))' "$(cat "$work/secret")")
-check "and in no word, in hexadecimal or base64" "" "$(grep -iF -e "$(cat "$work/secret")" -e "$hidden" "$work/out" "$work/err")"
+check "and no output has it, in hexadecimal or base64" "" "$(grep -iF -e "$(cat "$work/secret")" -e "$hidden" "$work/out" "$work/err")"
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 dead=127.0.0.1:$port
 pretend "[[site.gateway]]\nhost = \"far\"\ninside = \"$dead\"\noutside = \"$dead\"\nlisten = [\"127.0.0.1\"]\n" >"$work/grid.toml"
 check "another gateway replaces one that does not answer" "collectives on 4 ranks: 0 failures" "$(sites "$work/collectives")"
 timeout 100 "$mpiexec" -genv CANELE_RAILS tcp -n 2 -env CANELE_SITE near "$work/collectives" : -n 2 -env CANELE_SITE far -env CANELE_GATEWAYS "$dead=$dead" "$work/collectives" >"$work/out" 2>"$work/err"
-check "who waits for one whose gateway does not answer calls it" "collectives on 4 ranks: 0 failures" "$(cat "$work/out")"
+check "a rank connects to a peer whose gateway does not answer" "collectives on 4 ranks: 0 failures" "$(cat "$work/out")"
 timeout 100 "$mpiexec" -genv CANELE_RAILS tcp -genv CANELE_GATEWAYS "$dead=$dead" -n 2 -env CANELE_SITE near "$work/collectives" : -n 2 -env CANELE_SITE far "$work/collectives" >/dev/null 2>"$work/err"
-check "without a gateway that answers there is no way" yes "$([ $? != 0 ] && echo yes)"
-check "which is said" yes "$(grep -q "$port" "$work/err" && echo yes)"
+check "a job without a gateway that answers fails" yes "$([ $? != 0 ] && echo yes)"
+check "and the message says so" yes "$(grep -q "$port" "$work/err" && echo yes)"
 
-# A private site of the lab: connections come in to its first node only.
+# A private site of the lab accepts connections to its first node only.
 if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
     skip "gateways on the lab" "this machine permits namespaces neither to root nor to users"
     finish_checks
 fi
 timeout 100 "$canele" lab up --name "$CANELE_LAB" --private 1 >"$work/up" 2>&1
 sed 's/^/    /' "$work/up"
-describe() { # the sites that have a gateway, the ports they may have: the grid
+describe() { # the sites that have a gateway, the ports they may use: prints the grid
     local site
     for site in 0 1; do
         printf '[[site]]\nname = "site%s"\nhosts = ["site%s-node1:2", "site%s-node0"]\nlaunch = "%s lab run"\n' $site $site $site "$canele"
@@ -149,7 +149,7 @@ describe() { # the sites that have a gateway, the ports they may have: the grid
 across() { timeout 100 "$mpiexec" -grid "$work/grid.toml" -n 6 "$@"; }
 describe 01 "" >"$work/grid.toml"
 check "6 ranks, two of them private, through both sites' gateways" "collectives on 6 ranks: 0 failures" "$(CANELE_CACHE_DIR=$work/cache across "$work/collectives")"
-check "gateways remember at their end what is between them" yes "$(grep -qsE '^link (tcp|quic) site.-node0/10.77.(0.10 10.77.1|1.10 10.77.0).10$' "$work"/cache/link-* && echo yes)"
+check "gateways cache the path between them at their end" yes "$(grep -qsE '^link (tcp|quic) site.-node0/10.77.(0.10 10.77.1|1.10 10.77.0).10$' "$work"/cache/link-* && echo yes)"
 describe 1 "" >"$work/grid.toml"
 check "and through the private site's alone" "collectives on 6 ranks: 0 failures" "$(across "$work/collectives")"
 describe 01 :7000-7001 >"$work/grid.toml"
@@ -167,8 +167,8 @@ check "two jobs through both at once" 0 $?
 check "long and short messages are right: $(tail -qn1 "$work"/out[12])" 2 "$(cat "$work"/out[12] | grep -c ' among 6 ranks: 0 failures$')"
 "$canele" lab down
 
-# Two gateways of a site, one of them behind a link of a tenth of the rate. That site is two of the lab's, which are a
-# LAN's length apart.
+# Two gateways of a site, one of them behind a link of a tenth of the rate. That site is two of the lab's, a LAN's
+# length apart.
 timeout 100 "$canele" lab up --name "$CANELE_LAB" --sites 3 --pair 1-2=0.2ms >"$work/up" 2>&1
 sed 's/^/    /' "$work/up"
 if "$canele" lab status --json | grep -q '"delay_by": "netem"'; then
@@ -186,24 +186,24 @@ fi
     for site in 0 1; do printf '[[network]]\nname = "lan%s"\nsubnets = ["10.77.%s.0/24"]\n' $site $site; done
 } >"$work/grid.toml"
 unequal() { CANELE_CACHE_DIR=$work/unequal timeout 100 "$mpiexec" -v -grid "$work/grid.toml" -genv EXCHANGE_BEGUN "$work/begun" -n 4 "$@"; }
-# Kilobytes that have gone between the near site and each of the other two, since these.
+# Kilobytes carried between the near site and each of the other two, since these counts.
 carried() { "$canele" lab status --json | python3 -c 'import json, sys; links = json.load(sys.stdin)["links"]; print(*(sum(link["counts"]["bytes"] for link in links if {link["from"], link["to"]} == {0, far}) // 1000 - before for far, before in zip((1, 2), map(int, sys.argv[1:]))))' "$@"; }
 unequal "$work/exchange" 3 0 >"$work/out" 2>"$work/err"
 check "4 ranks, one site with two gateways of which nothing is known" "0 1" "$? $(grep -c ' among 4 ranks: 0 failures$' "$work/out")"
 read -r slow fast <<<"$(carried 0 0)"
 unequal "$work/exchange" 3 0 >"$work/out" 2>"$work/err"
-check "again" "0 1" "$? $(grep -c ' among 4 ranks: 0 failures$' "$work/out")"
+check "the same job runs again" "0 1" "$? $(grep -c ' among 4 ranks: 0 failures$' "$work/out")"
 read -r slow fast <<<"$(carried "$slow" "$fast")"
 sed 's/^/    /' "$work/err"
-check "what there is goes by the better one: $fast kB, and $slow by the other" yes "$([ "$fast" -gt 1000 ] && [ $((10 * slow)) -lt "$fast" ] && echo yes)"
-check "which an account of the gateways shows" yes "$(grep -q '^gateway 10.77.2.10:.* round trip 1[12]\..* Mb/s, [0-9]* connections$' "$work/err" && echo yes)"
+check "traffic goes through the better gateway: $fast kB, and $slow through the other" yes "$([ "$fast" -gt 1000 ] && [ $((10 * slow)) -lt "$fast" ] && echo yes)"
+check "and the report of the gateways shows it" yes "$(grep -q '^gateway 10.77.2.10:.* round trip 1[12]\..* Mb/s, [0-9]* connections$' "$work/err" && echo yes)"
 rm "$work/begun"
 unequal "$work/exchange" 10 0 >"$work/out" 2>"$work/err" &
 job=$!
 until_true 30 '[ -e "$work/begun" ]'
 for dies in $(gateways); do
     if tr '\0' ' ' <"/proc/$dies/cmdline" | grep -q 'listen 10.77.2.10'; then
-        # Its agent does not start it again meanwhile.
+        # Its agent must not restart it meanwhile.
         agent=$(awk '/^PPid:/ { print $2 }' "/proc/$dies/status")
         kill -STOP "$agent"
         kill -9 "$dies"
@@ -214,7 +214,7 @@ read -r slow fast <<<"$(carried 0 0)"
 sleep 3
 read -r slow fast <<<"$(carried "$slow" "$fast")"
 kill -CONT "$agent"
-check "the better one killed, all goes by the other: $slow kB, and $fast by the one" yes "$([ "$slow" -gt 1000 ] && [ $((10 * fast)) -lt "$slow" ] && echo yes)"
+check "after the better one is killed, all goes through the other: $slow kB, and $fast through the first" yes "$([ "$slow" -gt 1000 ] && [ $((10 * fast)) -lt "$slow" ] && echo yes)"
 wait $job
 check "to a good end: $(tail -n1 "$work/out")" "0 1" "$? $(grep -c ' among 4 ranks: 0 failures$' "$work/out")"
 "$canele" lab down

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# mpiexec on a grid of two sites of two nodes, as a file describes it and as it is found, by root and without; and
-# on one with a private site, by a gateway.
+# mpiexec on a grid of two sites of two nodes, described by a file and discovered, by root and without. Also on a grid
+# with a private site, through a gateway.
 # Usage: grid.sh PREFIX
 set -u
 cd "$(dirname "$0")"
@@ -29,8 +29,8 @@ everything() {
         cat "/proc/$id/cmdline" "/proc/$id/environ" 2>/dev/null
     done | tr '\0' '\n'
 }
-# A job that waits: its processes are in ids/, one file each.
-begin() { # what each rank does before
+# A job that waits. Its processes are in ids/, one file each.
+begin() { # command that each rank runs before
     rm -f "$work"/ids/*
     "${as[@]}" "$mpiexec" -timeout 50 -grid "$work/grid.toml" -n 8 bash -c "$1; echo \$\$ >$work/ids/\$PMI_RANK; exec sleep 50" >"$work/said" 2>"$work/err" &
     job=$!
@@ -45,10 +45,10 @@ ended() { # name, code
 }
 agent_of() { awk '/^PPid:/ { print $2 }' "/proc/$(cat "$work/ids/$1")/status"; }
 
-whole_grid() { # whose caches
+whole_grid() { # owner of the caches
     # Other tests have lost packets between hosts of these addresses.
     export CANELE_CACHE_DIR=$work/caches/$1
-    # A grid that is up but not as asked, on a busy machine, will do.
+    # A grid that is up with deviations, on a busy machine, is sufficient.
     timeout 60 "${as[@]}" "$canele" lab up --name "$CANELE_LAB" >/dev/null 2>&1
     "${as[@]}" "$canele" lab grid |
         sed "s|^name = \"site0\"|name = \"north\"\nslots = 2\nbinaries = \"$work/north\"\nenvironment = { WHERE = \"up\" }|
@@ -59,7 +59,7 @@ whole_grid() { # whose caches
 2 north site0-node1 north up $here
 4 south site1-node0 south down /usr
 6 south site1-node1 south down /usr" "$(run -grid "$work/grid.toml" -n 8 app | sort -n | grep -v '^[1357]')"
-    check "who is where" "0:0 0:0 2:0 2:0 4:4 4:4 6:4 6:4 0 strangers" "$(run -grid "$work/grid.toml" -genv CANELE_SITE x -n 8 "$work/sites")"
+    check "ranks know their nodes and sites" "0:0 0:0 2:0 2:0 4:4 4:4 6:4 6:4 0 strangers" "$(run -grid "$work/grid.toml" -genv CANELE_SITE x -n 8 "$work/sites")"
     check "and without names" "0:0 0:0 2:0 2:0 4:4 4:4 6:4 6:4 0 strangers" "$(run -launcher-exec "$canele lab run" -hosts site0-node0:2,site0-node1:2,site1-node0:2,site1-node1:2 -n 8 "$work/sites")"
     check "8 ranks on both sites" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives")"
 
@@ -69,23 +69,23 @@ whole_grid() { # whose caches
         check "no $forbidden passes between the sites" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives" 2>"$work/err")"
         "${as[@]}" "$canele" lab set --$forbidden-forbidden=false >/dev/null
     done
-    check "and what does is found: $(grep -m 1 tried "$work/err")" yes "$(grep -qE '^canele: rank [0-7]: rank [0-7]: tcp: no answer within 1.5 s from .*; quic is tried' "$work/err" && echo yes)"
+    check "and the other protocol is found: $(grep -m 1 tried "$work/err")" yes "$(grep -qE '^canele: rank [0-7]: rank [0-7]: tcp: no answer within 1.5 s from .*; quic is tried' "$work/err" && echo yes)"
 
-    # Between sites that lose QUIC goes first, and where that is forbidden then TCP follows as soon.
+    # On lossy wide-area paths QUIC goes first. If UDP is blocked, TCP follows after the same time.
     "${as[@]}" "$canele" lab set --loss 1% >/dev/null
     CANELE_CACHE_DIR=$work/caches/lossy-$1
     run -launcher-exec "$canele lab run" -hosts site0-node0:1,site1-node0:1 -n 2 "$work/exchange" 4 0 >/dev/null 2>&1
     "${as[@]}" "$canele" lab set --loss 0 --udp-forbidden >/dev/null
-    check "a way that has lost and lets no udp through" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives" 2>"$work/err")"
+    check "a lossy path that blocks UDP carries the job" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives" 2>"$work/err")"
     "${as[@]}" "$canele" lab set --udp-forbidden=false >/dev/null
     check "is found, too: $(grep -m 1 tried "$work/err")" yes "$(grep -qE '^canele: rank [0-7]: rank [0-7]: quic: no answer within 1.5 s from .*; tcp is tried' "$work/err" && echo yes)"
 
-    # The secret is known to all ranks, and stands in no process's command line or environment.
+    # All ranks know the secret. No process has it in its command line or environment.
     begin "echo cmd=get kvsname=x key=canele-secret >&\$PMI_FD; read -r line <&\$PMI_FD; echo \${line##*value=}"
     secret=$(sort -u "$work/said")
     check "all ranks have one secret" 64 "${#secret}"
     everything >"$work/everything"
-    check "and it is spilt nowhere" "yes 0" "$([ "$(grep -c "^PMI_RANK=" "$work/everything")" -ge 8 ] && echo yes) $(grep -cF "$secret" "$work/everything")"
+    check "and no other place has it" "yes 0" "$([ "$(grep -c "^PMI_RANK=" "$work/everything")" -ge 8 ] && echo yes) $(grep -cF "$secret" "$work/everything")"
     rm -f "$work/everything"
     kill -TERM $job
     ended "SIGTERM reaches all ranks" 143
@@ -102,7 +102,7 @@ whole_grid() { # whose caches
     kill -9 $job
     ended "mpiexec killed" 137
 
-    # Found by measuring, however the hosts are named.
+    # Discovery by measurement, with hosts in any order.
     "${as[@]}" "$canele" grid --hosts site1-node1:2,site0-node0:2,site1-node0:2,site0-node1:2 --launcher-exec "$canele lab run" --save "$work/ids/found.toml" >"$work/said" 2>"$work/err"
     check "a grid is found: $(cat "$work/err")" 0 $?
     check "its sites are those of the lab" "site0  site1-node1  site1-node0
@@ -112,7 +112,7 @@ site1  site0-node0  site0-node1" "$(grep '^site.  site' "$work/said")"
     "${as[@]}" "$canele" lab down
 }
 
-# Processes of a gateway on this lab.
+# Gateway processes of this lab.
 gateways() {
     local file
     for file in $(grep -lsa canele-gateway /proc/[0-9]*/cmdline); do
@@ -123,7 +123,7 @@ gateways() {
     done
 }
 
-# A site whose hosts are called by its gateway only, which mpiexec starts.
+# A site whose hosts are reachable only through its gateway, which mpiexec starts.
 private_site() {
     timeout 60 "${as[@]}" "$canele" lab up --name "$CANELE_LAB" --private 1 >/dev/null 2>&1
     "${as[@]}" "$canele" lab grid | sed 's/^name = "site\(.\)"/&\nslots = 2\nnetworks = ["lan\1"]/' >"$work/grid.toml"
@@ -138,18 +138,18 @@ name = "lan0"
 name = "lan1"
 subnets = ["10.77.1.0/24"]
 END
-    check "8 ranks by way of a gateway" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives")"
+    check "8 ranks communicate through a gateway" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives")"
     "${as[@]}" "$mpiexec" -timeout 50 -grid "$work/grid.toml" -genv EXCHANGE_BEGUN "$work/begun" -n 8 "$work/exchange" 4 0 >"$work/said" 2>"$work/err" &
     job=$!
     until_true 30 '[ -e "$work/begun" ]'
     kill -USR1 "$(gateways)"
     wait $job
     check "a run over it: $(tail -1 "$work/said")" 0 $?
-    check "goes by the gateway: $(grep connections "$work/err")" 1 "$(grep -c '^connections: [1-9][0-9]* now' "$work/err")"
+    check "goes through the gateway: $(grep connections "$work/err")" 1 "$(grep -c '^connections: [1-9][0-9]* now' "$work/err")"
     begin "echo cmd=get kvsname=x key=canele-secret >&\$PMI_FD; read -r line <&\$PMI_FD; echo \${line##*value=}"
     secret=$(sort -u "$work/said")
     everything >"$work/everything"
-    check "the secret is spilt nowhere" "64 1 0" "${#secret} $(gateways | wc -l) $(grep -cF "$secret" "$work/everything")"
+    check "no other place has the secret" "64 1 0" "${#secret} $(gateways | wc -l) $(grep -cF "$secret" "$work/everything")"
     rm -f "$work/everything"
     killed=$(gateways)
     kill -9 "$killed"
@@ -161,7 +161,7 @@ END
     check "and its gateway" "" "$(gateways)"
     sed -i 's/10.77.1.10:7001/10.99.1.10:7001/' "$work/grid.toml"
     run -grid "$work/grid.toml" -n 8 "$work/sites" 2>"$work/err"
-    check "a gateway that cannot listen: a failure" 1 $?
+    check "a gateway that cannot listen fails the job" 1 $?
     check "that is named" "1 1" "$(grep -c '^mpiexec: the gateway on host site1-node0 of site site1 has ended' "$work/err") $(grep -c 'canele-gateway: TCP 10.99.1.10:7001: Cannot assign' "$work/err")"
     "${as[@]}" "$canele" lab down
 }
@@ -176,7 +176,7 @@ if [ "$(id -u)" = 0 ]; then
     as=(setpriv --reuid 65534 --regid 65534 --clear-groups env -u XDG_RUNTIME_DIR PATH=/usr/bin:/bin)
     if "${as[@]}" unshare -Urn true 2>/dev/null; then
         echo "without root:"
-        # They may not enter where this is.
+        # The other user may not enter this directory.
         cd "$work" || exit 1
         whole_grid without-root
     else

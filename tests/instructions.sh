@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# How many instructions a short message takes, counted by callgrind. A growth over 3 % fails: lower the
-# bound with what you save. What is received into many posted receives varies, by a tenth, with how
-# they share the table; and who sends runs fences for a while once the receiver has slept, so the least of three
-# runs counts, and none may have a tenth more. Usage: instructions.sh PREFIX
+# Number of instructions per short message, counted by callgrind. A growth over 3 % fails: lower the bound with your
+# savings. Receives into many posted receives vary by a tenth, depending on how they share the hash table. A sender
+# runs fences for a while once the receiver has slept. The least of three runs therefore counts, and none may have a
+# tenth more. Usage: instructions.sh PREFIX
 set -u
 cd "$(dirname "$0")"
 . ./check.sh
@@ -22,7 +22,7 @@ counts() { # function, rank: instructions per call, of ten thousand, of each run
             awk -v name=":P?$1( |\$)" '$0 ~ name { gsub(",", "", $1); if ($1 + 0 > most) most = $1 + 0 } END { print int(most / 10000) }'
     done | sort -n | paste -sd' '
 }
-within() { # what, bound, the counts
+within() { # name, bound, the counts
     read -r least _ most <<<"$3"
     check "$1: $least instructions, at most $2" yes "$([ "$least" -gt 0 ] && [ "$least" -le "$2" ] && echo yes)"
     check "and no run has a tenth more than that: $most" yes "$([ $((most * 10)) -le $(($2 * 11)) ] && echo yes)"

@@ -23,7 +23,7 @@ lab() { timeout 60 "${as[@]}" "$canele" lab "$@"; }
 grid() { timeout 120 "${as[@]}" "$mpiexec" -launcher-exec "$canele lab run" "$@"; }
 hosts() { seq 0 1 | while read -r site; do seq 0 1 | sed "s/^/site$site-node/"; done; }
 namespaces() { hosts | while read -r host; do lab run "$host" readlink /proc/self/ns/net; done; }
-# Processes that are in one of the namespaces of the file, or known as the lab's by their environment.
+# Processes in one of the namespaces of the file, or with the lab in their environment.
 left_behind() {
     local id
     for id in $(ls /proc | grep -E '^[0-9]+$'); do
@@ -36,23 +36,23 @@ left_behind() {
 }
 ip -o link | sed 's/^[0-9]*: //; s/[:@].*//' | sort >"$work/links"
 
-# Raises the lab and looks at what it says of itself. A busy machine may put a link off: then it has to
-# say so, by its words and its code.
+# Raises the lab and checks its report. A busy machine may disturb a link. The lab then has to report it by its words
+# and its code.
 raise() {
     lab up --name "$CANELE_LAB" >"$work/up" 2>"$work/err"
     local code=$?
     sed 's/^/    /' "$work/up" "$work/err"
     if [ $code = 0 ]; then
-        check "the lab is as asked: both links are" 2 "$(grep -c 'ok.* ok$' "$work/up")"
+        check "the lab meets its description on both links" 2 "$(grep -c 'ok.* ok$' "$work/up")"
     else
-        check "the lab is not as asked, and says so" yes "$(grep -q OFF "$work/up" && grep -q 'not as asked' "$work/err" && echo yes)"
+        check "the lab reports its deviation" yes "$(grep -q OFF "$work/up" && grep -q 'not as asked' "$work/err" && echo yes)"
     fi
     read -r rtt_ms mbit <<<"$(sed -n 's|^ *wide area .* / \([0-9.]*\) ms .* / \([0-9]*\) Mb/s.*|\1 \2|p' "$work/up")"
     check "the wide area's round trip, $rtt_ms ms, is its delay" yes "$(awk -v t="${rtt_ms:-0}" 'BEGIN { if (t > 11 && t < 40) print "yes" }')"
     check "its goodput, $mbit Mb/s, is below its rate" yes "$(awk -v r="${mbit:-0}" 'BEGIN { if (r > 50 && r < 1000) print "yes" }')"
 }
 
-# Datagrams from a node to another's echo: "SENT sent, CAME came, TWICE twice, OVERTAKEN overtaken".
+# Datagrams from a node to another's echo server: "SENT sent, CAME came, TWICE twice, OVERTAKEN overtaken".
 datagrams() { timeout 30 "${as[@]}" "$canele" lab run "$1" python3 "$work/datagrams.py" count "$2" 7000 "$3" "$4" 0.001; }
 echoes() { # nodes
     for node in "$@"; do
@@ -66,7 +66,7 @@ among() { awk -v n="${1:-none}" -v least="$2" -v most="$3" 'BEGIN { if (n ~ /^[0
 # A count of the link from site 0 to site 1.
 counted() { lab status --json | python3 -c 'import json, sys; print(next(link["counts"][sys.argv[1]] for link in json.load(sys.stdin)["links"] if (link["from"], link["to"]) == (0, 1)))' "$1"; }
 
-# Links that lose, double, hold back, are cut, forbid and narrow, while they carry.
+# Links that lose, duplicate, delay, are cut, block a protocol and reduce the MTU, under traffic.
 badness() {
     if lab status --json | grep -q '"delay_by": "netem"'; then
         skip "links that lose, are cut and forbid" "the kernel makes the links here, which cannot be changed"
@@ -75,16 +75,16 @@ badness() {
     echoes site1-node0 site0-node1
     local said before
     before=$(counted packets)
-    check "a link as it should be" "500 sent, 500 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.1.10 500 100)"
+    check "a link without impairments delivers everything" "500 sent, 500 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.1.10 500 100)"
     check "counts what it carries" yes "$(among $(($(counted packets) - before)) 500 520)"
     lab set --from 0 --to 1 --loss 10% --duplicate 5% --reorder 5% --reorder-delay 5ms >"$work/out"
-    check "set says what is" 1 "$(grep -c 'loses 10 %, doubles 5 %, holds back 5 %' "$work/out")"
+    check "set prints the impairments" 1 "$(grep -c 'loses 10 %, doubles 5 %, holds back 5 %' "$work/out")"
     said=$(datagrams site0-node0 10.77.1.10 1000 100)
     echo "    $said"
     read -r _ _ came _ twice _ overtaken _ <<<"$said"
     check "a tenth is lost" yes "$(among "$came" 840 950)"
-    check "as counted" "$(counted lost)" "$((1000 - came))"
-    check "some come twice" "$(counted duplicated)" "$twice"
+    check "and the loss counter agrees" "$(counted lost)" "$((1000 - came))"
+    check "the duplicate counter agrees" "$(counted duplicated)" "$twice"
     check "some come late" yes "$(among "$overtaken" 15 "$(counted reordered)")"
     lab set --loss 0 --duplicate 0 --reorder 0 >/dev/null
     datagrams site0-node0 10.77.1.10 8000 100 >"$work/out" &
@@ -93,18 +93,18 @@ badness() {
     wait $!
     said=$(cat "$work/out")
     check "a cut of 0.3 s ends by itself: $said" yes "$(read -r _ _ came _ <<<"$said"; among "$came" 300 7900)"
-    check "and took as many" yes "$(among "$(counted cut_off)" 50 7700)"
-    for way in in out both; do
-        lab cut 0:1 --direction $way
-        check "a node cut off ($way)" "20 sent, 0 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.0.11 20 100)"
+    check "and the cut counter agrees" yes "$(among "$(counted cut_off)" 50 7700)"
+    for direction in in out both; do
+        lab cut 0:1 --direction $direction
+        check "a node cut off ($direction)" "20 sent, 0 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.0.11 20 100)"
         lab heal
     done
     check "and healed" "20 sent, 20 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.0.11 20 100)"
     lab set --mtu 1280 --udp-forbidden=false >/dev/null
-    check "a narrow link takes the short" "20 sent, 20 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.1.10 20 1200)"
-    check "and drops the long, silently" "20 sent, 0 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.1.10 20 1400)"
+    check "a link with a small MTU carries short datagrams" "20 sent, 20 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.1.10 20 1200)"
+    check "and drops long ones silently" "20 sent, 0 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.1.10 20 1400)"
     lab set --mtu 1500 --udp-forbidden >/dev/null
-    check "UDP forbidden" "20 sent, 0 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.1.10 20 100)"
+    check "a link that blocks UDP carries none" "20 sent, 0 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.1.10 20 100)"
     said=$(lab flow --for 0.5s)
     check "but not TCP: $said" yes "$(awk '/^cubic site0-node1 to site1-node1: / { if ($5 > 20 && $5 < 1000) print "yes" }' <<<"$said")"
     lab set --udp-forbidden=false --rate 100Mbit >/dev/null
@@ -118,7 +118,7 @@ badness() {
     done
 }
 
-# Everything that a lab promises, for whoever is in `as`.
+# All promises of a lab, for the user in `as`.
 whole_life() {
     raise
     check "every node has a host name of its own" "$(hosts)" "$(hosts | while read -r host; do lab run "$host" hostname; done)"
@@ -135,7 +135,7 @@ whole_life() {
     check "four networks" 4 "$(sort -u "$work/before" | wc -l)"
     "${as[@]}" "$canele" lab run site1-node1 sh -c 'sleep 100 & sleep 100' 2>/dev/null &
     until_true 20 '[ "$(left_behind "$work/before" | grep -c "sleep 100")" -ge 2 ]'
-    check "what runs there is seen" yes "$([ "$(left_behind "$work/before" | grep -c "sleep 100")" -ge 2 ] && echo yes)"
+    check "processes in the lab are visible" yes "$([ "$(left_behind "$work/before" | grep -c "sleep 100")" -ge 2 ] && echo yes)"
     lab down
     check "down succeeds" 0 $?
     wait
@@ -152,7 +152,7 @@ if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
 fi
 whole_life
 
-# As before, for another user, who may not enter where this is.
+# The same for another user, who may not enter this directory.
 if [ "$(id -u)" = 0 ]; then
     user=(setpriv --reuid 65534 --regid 65534 --clear-groups env -u XDG_RUNTIME_DIR PATH=/usr/bin:/bin)
     if "${user[@]}" unshare -Urn true 2>/dev/null; then
@@ -168,11 +168,11 @@ if [ "$(id -u)" = 0 ]; then
     fi
 fi
 
-# Nodes with several interfaces: each at its own rate, on a network of its own.
+# Nodes with several interfaces, each at its own rate, on a network of its own.
 if lab up --name "$CANELE_LAB" --sites 1 --nics 2 >"$work/up" 2>"$work/err"; then
-    check "two interfaces are as asked, and both at once" 3 "$(grep -c 'Mb/s ok$' "$work/up")"
+    check "two interfaces meet their description, also both at once" 3 "$(grep -c 'Mb/s ok$' "$work/up")"
 else
-    check "a lab of two interfaces is not as asked, and says so" yes "$(grep -q OFF "$work/up" && grep -q 'not as asked' "$work/err" && echo yes)"
+    check "a lab of two interfaces reports its deviation" yes "$(grep -q OFF "$work/up" && grep -q 'not as asked' "$work/err" && echo yes)"
 fi
 sed 's/^/    /' "$work/up" "$work/err"
 read -r mbit <<<"$(sed -n 's|^ *by all .* / \([0-9]*\) Mb/s.*|\1|p' "$work/up")"
@@ -181,7 +181,7 @@ check "status knows both addresses" "10.77.0.11 10.78.0.11" "$(lab status | awk 
 pair() { grid "$@" -n 4 -hosts site0-node0:2,site0-node1:2 "$work/collectives"; }
 check "4 ranks on both networks" "collectives on 4 ranks: 0 failures" "$(pair)"
 check "and on the second alone" "collectives on 4 ranks: 0 failures" "$(pair -iface eth1)"
-# One cable is pulled in the middle of a run, which goes on over the other network.
+# One cable is pulled in the middle of a run. The run continues over the other network.
 rm -f "$work/begun"
 grid -genv EXCHANGE_BEGUN "$work/begun" -n 4 -hosts site0-node0:2,site0-node1:2 "$work/exchange" 4 0 >"$work/out" 2>"$work/err" &
 job=$!
@@ -199,11 +199,11 @@ namespaces_of_one_site >"$work/before"
 lab down
 check "and down leaves nothing of them" "" "$(left_behind "$work/before")"
 
-# Three sites at distances of their own, one of them private.
+# Three sites at different distances, one of them private.
 lab up --name "$CANELE_LAB" --sites 3 --pair 1-2=3ms --pair 0-2=60ms --private 1 >"$work/up" 2>"$work/err"
 code=$?
 sed 's/^/    /' "$work/up" "$work/err"
-check "three sites are up, or say that they are not as asked" yes "$([ $code = 0 ] || grep -q 'not as asked' "$work/err" && echo yes)"
+check "three sites are up, or report their deviation" yes "$([ $code = 0 ] || grep -q 'not as asked' "$work/err" && echo yes)"
 check "each pair has its delay" "$(printf '1.500\n30.000\n5.800')" "$(lab status | awk '/^  site[12] to site2:|^  site0 to site[12]:/ { print $4 }' | sort -u)"
 namespaces_of_three() { seq 0 2 | while read -r site; do lab run "site$site-node1" readlink /proc/self/ns/net; done; }
 namespaces_of_three >"$work/before"
@@ -211,12 +211,12 @@ echoes site1-node0 site1-node1 site2-node1
 reaches() { datagrams "$1" "$2" 5 100 | sed 's/.*sent, \([0-9]*\) came.*/\1/'; }
 check "the gateway of a private site is reached" 5 "$(reaches site0-node0 10.77.1.10)"
 check "another node of it is not" 0 "$(reaches site0-node0 10.77.1.11)"
-check "but from its own site" 5 "$(reaches site1-node0 10.77.1.11)"
-check "and goes out itself" 5 "$(reaches site1-node1 10.77.2.11)"
+check "but is reached from its own site" 5 "$(reaches site1-node0 10.77.1.11)"
+check "and can connect to other sites" 5 "$(reaches site1-node1 10.77.2.11)"
 timeout 5 "$canele" lab flow --for 0.2s --from site0-node0 --to site1-node1 >"$work/out" 2>/dev/null
 check "no connection comes in" "yes" "$([ $? != 0 ] && echo yes)"
 check "one comes out" 1 "$(lab flow --for 0.2s --from site1-node1 --to site0-node0 | grep -c 'Mb/s')"
-# What each node remembers of its links all plan by: a job after the first passes on past the longest way.
+# All nodes plan with the cached measurements of links. Jobs after the first relay around the longest path.
 relay() {
     grid -n 3 -hosts site0-node0:1,site1-node0:1,site2-node0:1 sh -c 'CANELE_CACHE_DIR=$0/cache-$(hostname) exec "$0/relay"' "$work"
 }
@@ -224,13 +224,13 @@ read -r first_us _ first <<<"$(relay)"
 read -r second_us _ second <<<"$(relay)"
 check "the first job on them" "relay on 3 ranks: 0 failures" "$first"
 check "the second" "relay on 3 ranks: 0 failures" "$second"
-check "the second hears of all in $second_us us where the first took $first_us" yes "$([ $((3 * ${second_us:-0})) -lt $((2 * ${first_us:-0})) ] && echo yes)"
+check "the second job takes $second_us us where the first took $first_us" yes "$([ $((3 * ${second_us:-0})) -lt $((2 * ${first_us:-0})) ] && echo yes)"
 lab up --name "$CANELE_LAB" --private 2 2>"$work/err"
 check "a site that is not there cannot be private" 1 "$(grep -c 'no site 2' "$work/err")"
 lab down
 check "and down leaves nothing of three" "" "$(left_behind "$work/before")"
 
-# One lab after another, some of them ended badly.
+# One lab after another, some of them killed.
 raise
 namespaces >"$work/before"
 raise
@@ -243,7 +243,7 @@ check "status knows that it was killed" 1 "$(lab status | grep -c broken)"
 raise
 check "an up after a kill works" "collectives on 8 ranks: 0 failures" "$(grid -n 8 -hosts $everywhere "$work/collectives")"
 
-# The wide area is cut for a second in the middle of a run: what was lost is sent again.
+# The wide area is cut for a second in the middle of a run. Lost packets are sent again.
 rm -f "$work/begun"
 grid -genv EXCHANGE_BEGUN "$work/begun" -n 4 -hosts site0-node0:1,site0-node1:1,site1-node0:1,site1-node1:1 "$work/exchange" 4 0 >"$work/out" 2>&1 &
 job=$!
@@ -257,7 +257,7 @@ code=$?
 check "the cut took packets: ${lost:-0}" yes "$([ "${lost:-0}" -gt 0 ] && echo yes)"
 check "a run over a cut goes on: $(tail -1 "$work/out")" 0 $code
 
-# What links lose is found out, and told of the link afterwards: what the connection has lost, of all that the link has.
+# Loss of links is measured and reported: the connection's loss as a share of the link's traffic.
 lost_over() { # rail, loss, seconds
     local before rate sent took
     lab set --loss "$2" >/dev/null
@@ -273,7 +273,7 @@ for loss in 0 0.1% 1%; do lost_over tcp $loss 4; done
 lost_over quic 1% 4
 lab set --loss 0 >/dev/null
 
-# What instruments make of a lab: messages over links that lose for a while, collectives and what they put on links.
+# Instruments on a lab: messages over links that lose for a while, collectives and their traffic on links.
 lab status | grep -E '^  site[01] to' | sed 's/, carried.*//' >"$work/links-before"
 measured() { timeout 120 "$canele" bench "$@" --lab "$CANELE_LAB" --prefix "$prefix" --output "$work/bench" >"$work/table" 2>"$work/err"; }
 mkdir -p "$work/bench"
@@ -284,7 +284,7 @@ check "and beside a flow, which keeps something" "0 1" "$? $(grep -c '^Canele: t
 check "and then lose no more" "" "$(lab status | grep -E '^  site[01] to' | sed 's/, carried.*//' | diff "$work/links-before" -)"
 measured coll --ranks 4 --sizes 8,64k --seconds 0.02
 check "collectives between sites" "0 1" "$? $(grep -c '^ *operation.* on the WAN' "$work/table")"
-crossing() { # operation, bytes, what is counted
+crossing() { # operation, bytes, counted quantity
     python3 -c 'import json, sys; print(next(int(row["cells"][0]["crossing_" + sys.argv[4]]) for row in json.load(open(sys.argv[1]))["rows"] if (row["operation"], row["bytes"], row["count"], row["statistic"]) == (sys.argv[2], int(sys.argv[3]), 0, "least")))' "$work/bench/coll-wan.json" "$@"
 }
 short=$(crossing bcast 8 bytes) long=$(crossing bcast 65536 bytes) packets=$(crossing bcast 65536 packets)
@@ -292,7 +292,7 @@ check "a short broadcast puts $short bytes on the link, at least a packet" yes "
 check "a long one $long, at least all of it" yes "$(among "$long" 65536 1000000)"
 check "in $packets packets, at least those that it fills" yes "$(among "$packets" 44 2000)"
 
-# Ranks on the lab that die with their mpiexec.
+# Ranks on the lab die with their mpiexec.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/fault.c -o "$work/fault" || exit 1
 "$mpiexec" -timeout 60 -launcher-exec "$canele lab run" -n 8 -hosts $everywhere "$work/fault" hang "$work/ids" 2>/dev/null &
 job=$!
@@ -305,7 +305,7 @@ rm -f "$work/ids"
 grid -n 8 -hosts $everywhere "$work/fault" signal 11 "$work/ids" 2>"$work/err"
 code=$? ended_ms=$(since_ms "$work/ids")
 usual_ms=$(took_ms grid -n 8 -hosts $everywhere true)
-check "a rank that dies far away: its code" 139 $code
+check "a rank that dies far away gives its code" 139 $code
 check "is named, with its node" 1 "$(grep -c 'mpiexec: rank 4 on site1-node0: was ended by signal 11' "$work/err")"
 check "soon ($ended_ms ms, where a job takes $usual_ms ms)" yes "$([ "$ended_ms" -lt $((2000 + 10 * usual_ms)) ] && echo yes)"
 check "and nothing runs any more" 0 "$(alive "$work/ids")"

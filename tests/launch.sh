@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# mpiexec as its users know it. Usage: launch.sh BIN (the directory of mpiexec, canele-agent and mpicc)
+# mpiexec from the user's view. Usage: launch.sh BIN (the directory of mpiexec, canele-agent and mpicc)
 set -u
 mpiexec=$1/mpiexec
 . "$(dirname "$0")/check.sh"
@@ -38,31 +38,31 @@ check "an unknown setting on the command line" "$unknown" "$(run -genv CANELE_ST
 run -timeout 1 -n 2 sleep 30 2>/dev/null
 check "a job that takes too long" 124 $?
 
-# Bound to cores: what the system says of ranks, beside the cores of which this shell may use a thread.
+# Bound to cores: the affinity of ranks, beside the cores that a thread of this shell may use.
 allowed='sed -n "s/Cpus_allowed_list:\t//p" /proc/self/status'
 threads=$(sh -c "$allowed" | tr ',' '\n' | while IFS=- read -r first last; do seq "$first" "${last:-$first}"; done)
 cores=$(for thread in $threads; do cat "/sys/devices/system/cpu/cpu$thread/topology/thread_siblings_list"; done | sort -u | wc -l)
 bound() { run -l -bind-to "$1" -n "$2" sh -c "$allowed" | sed 's/^.//' | sort -n | cut -d' ' -f2; }
-check "ranks bound to nothing" "$(sh -c "$allowed")" "$(bound none 2 | uniq)"
-check "as many ranks as cores have one each" "$cores" "$(bound core "$cores" | sort -u | wc -l)"
-check "twice as many share them evenly, neighbours beside each other" "$cores 2" \
+check "unbound ranks may use all cores" "$(sh -c "$allowed")" "$(bound none 2 | uniq)"
+check "as many ranks as cores get one core each" "$cores" "$(bound core "$cores" | sort -u | wc -l)"
+check "twice as many ranks share the cores evenly, neighbours on one core" "$cores 2" \
     "$(bound core $((2 * cores)) | uniq -c | awk '{lines[$1]++} END {for (ranks in lines) print lines[ranks], ranks}')"
-check "what ranks cannot be bound to" "mpiexec: -bind-to socket: not one of none, core, l3cache, numa (see mpiexec --help)" "$(run -bind-to socket -n 1 true 2>&1)"
+check "an unknown binding is refused" "mpiexec: -bind-to socket: not one of none, core, l3cache, numa (see mpiexec --help)" "$(run -bind-to socket -n 1 true 2>&1)"
 
-# A program that is no MPI program, beside one that waits for it in MPI_Init.
+# A program without MPI, beside one that waits for it in MPI_Init.
 for one in 0:0 0.5:0 0:0.5; do
     IFS=: read -r others waits <<<"$one"
     run -n 1 bash -c "sleep $waits; echo cmd=barrier_in >&\$PMI_FD; read -r line <&\$PMI_FD" : -n 1 sleep "$others" 2>"$work/err"
-    check "a rank that ends without MPI_Init after $others s: a failure" 1 $?
+    check "a rank that ends without MPI_Init after $others s fails the job" 1 $?
     check "is named" "mpiexec: rank 1 on localhost: ended without MPI_Init, in which rank 0 waits for all; ending the job" "$(cat "$work/err")"
 done
 
-# A rank killed: the others are ended, and nothing is left behind.
+# A rank is killed. The others are ended, and nothing is left behind.
 run -n 2 sh -c "echo \$\$ >>$work/ids; if [ \$PMI_RANK = 0 ]; then until [ \$(wc -l <$work/ids) = 3 ]; do sleep 0.05; done; kill -9 \$\$; fi; sleep 60 & echo \$! >>$work/ids; wait" 2>/dev/null
 check "a rank ended by a signal" 137 $?
 check "leaves nothing behind" "3 0" "$(wc -l <"$work/ids") $(alive "$work/ids")"
 
-# mpiexec killed hard: the agent cleans up.
+# mpiexec is killed. The agent cleans up.
 rm -f "$work/ids"
 "$mpiexec" -timeout 20 -n 2 sh -c "echo \$\$ >>$work/ids; sleep 60 & echo \$! >>$work/ids; wait" &
 job=$!
@@ -72,19 +72,19 @@ kill -9 $job
 until_true 20 '[ "$(alive "$work/ids")" = 0 ]'
 check "mpiexec killed leaves nothing behind" 0 "$(alive "$work/ids")"
 
-# A launcher that is given the host first, for two hosts.
+# A launcher that gets the host first, for two hosts.
 printf '#!/bin/sh\nhost=$1; shift; LAB_HOST=$host exec "$@"\n' >"$work/launcher"
 chmod +x "$work/launcher"
-check "a launcher of one's own" "one one two " "$(run -n 3 -hosts one:2,two:1 -launcher-exec "$work/launcher" sh -c 'echo $LAB_HOST' | sort | tr '\n' ' ')"
+check "a custom launcher is used" "one one two " "$(run -n 3 -hosts one:2,two:1 -launcher-exec "$work/launcher" sh -c 'echo $LAB_HOST' | sort | tr '\n' ' ')"
 
-# Who is where: first ranks of nodes and sites.
+# Location of ranks: first ranks of nodes and sites.
 "$1/mpicc" -Wall -Werror -O1 "$(dirname "$0")/programs/sites.c" -o "$work/sites" || exit 1
-check "everybody here, unless sites are named" "0:0 0:0 0:0 0:0 0 strangers" "$(run -n 4 "$work/sites")"
-check "sites that are named" "0:0 0:1 0:0 0:1 0 strangers" "$(run -n 1 -env CANELE_SITE a "$work/sites" : -n 1 -env CANELE_SITE b "$work/sites" : -n 1 -env CANELE_SITE a "$work/sites" : -n 1 -env CANELE_SITE b "$work/sites")"
+check "all ranks are at one site, unless sites are named" "0:0 0:0 0:0 0:0 0 strangers" "$(run -n 4 "$work/sites")"
+check "named sites separate ranks" "0:0 0:1 0:0 0:1 0 strangers" "$(run -n 1 -env CANELE_SITE a "$work/sites" : -n 1 -env CANELE_SITE b "$work/sites" : -n 1 -env CANELE_SITE a "$work/sites" : -n 1 -env CANELE_SITE b "$work/sites")"
 check "two agents on one node" "0:0 0:0 0:0 0 strangers" "$(run -hosts one:2,two:1 -launcher-exec "$work/launcher" -n 3 "$work/sites")"
 run -n 1 "$work/sites" : -n 1 -env CANELE_SITE b "$work/sites" 2>"$work/err" >&2
-check "a site's name that rank 0 lacks: a failure" 16 $?
-check "that says so" 1 "$(grep -c 'CANELE_SITE=b, but rank 0 has none: name the sites of all, or of none' "$work/err")"
+check "a site name that rank 0 lacks fails the job" 16 $?
+check "and the message says so" 1 "$(grep -c 'CANELE_SITE=b, but rank 0 has none: name the sites of all, or of none' "$work/err")"
 
 check "64 ranks" "$(seq 0 63 | md5sum)" "$(run -n 64 sh -c 'echo $PMI_RANK' | sort -n | md5sum)"
 check "a variable for one program only" "1 none" "$(run -n 1 -env B 1 sh -c 'echo $B' : -n 1 sh -c 'echo ${B:-none}' | sort | tr '\n' ' ' | sed 's/ $//')"
@@ -97,20 +97,20 @@ long='head -c 3000000 /dev/zero | tr "\\0" x'
 check "a line of 3 MB" "$(sh -c "$long" | md5sum)" "$(run -n 1 sh -c "$long" | md5sum)"
 check "labelled once" "1 $((3000000 + 4))" "$(run -l -n 1 sh -c "$long" | { tee "$work/long" | tr -cd '[' | wc -c; } | tr -d '\n'; echo " $(wc -c <"$work/long")")"
 head -c 2000000 /dev/urandom >"$work/bytes"
-check "bytes that are no text" "$(md5sum <"$work/bytes")" "$(run -n 1 cat "$work/bytes" | md5sum)"
-check "and as input" "$(md5sum <"$work/bytes")" "$(run -n 2 sh -c '[ $PMI_RANK = 1 ] || cat' <"$work/bytes" | md5sum)"
-check "a reader that is slow" "$(seq 500000 | md5sum)" "$(run -n 1 seq 500000 | (sleep 1; md5sum))"
+check "binary output is unchanged" "$(md5sum <"$work/bytes")" "$(run -n 1 cat "$work/bytes" | md5sum)"
+check "and so is binary input" "$(md5sum <"$work/bytes")" "$(run -n 2 sh -c '[ $PMI_RANK = 1 ] || cat' <"$work/bytes" | md5sum)"
+check "a slow reader gets all output" "$(seq 500000 | md5sum)" "$(run -n 1 seq 500000 | (sleep 1; md5sum))"
 check "lines of many ranks stay whole" "8000 xxxxxxxxxxxxxxxxxxxx" "$(run -n 8 sh -c 'yes xxxxxxxxxxxxxxxxxxxx | head -1000' | sort | uniq -c | sed 's/^ *//')"
 check "the two streams stay apart" "out" "$(run -n 1 sh -c 'echo out; echo err >&2' 2>"$work/err")"
 check "and both arrive" "err" "$(cat "$work/err")"
 
-check "arguments that are no text" "ff fe 0a" "$(run -n 1 printf '%s\n' $'\xff\xfe' | od -An -tx1 | sed 's/^ *//')"
+check "arguments in no encoding are passed on" "ff fe 0a" "$(run -n 1 printf '%s\n' $'\xff\xfe' | od -An -tx1 | sed 's/^ *//')"
 run -genv A $'\xff' true 2>"$work/err"
-check "an option's value that is no text" "2 1" "$? $(grep -c '^mpiexec: -genv .*not in UTF-8' "$work/err")"
+check "an option's value that is not UTF-8 is refused" "2 1" "$? $(grep -c '^mpiexec: -genv .*not in UTF-8' "$work/err")"
 
-# Output that nobody reads any more ends the job.
+# Output without a reader ends the job.
 rm -f "$work/ids"
-check "the first line for whoever wants one" y "$({ run -n 2 sh -c "echo \$\$ >>$work/ids; exec yes"; echo $? >"$work/code"; } 2>"$work/err" | head -1)"
+check "the first line reaches a reader that wants one" y "$({ run -n 2 sh -c "echo \$\$ >>$work/ids; exec yes"; echo $? >"$work/code"; } 2>"$work/err" | head -1)"
 until_true 20 '[ -s "$work/code" ]'
 check "ends the job" 141 "$(cat "$work/code")"
 check "in one line that says why" "mpiexec: nobody reads the output of the ranks any more; ending the job" "$(cat "$work/err")"
@@ -118,14 +118,14 @@ check "and all of it" 0 "$(alive "$work/ids")"
 rm -f "$work/code"
 { run -n 2 yes; echo $? >"$work/code"; } 2>&1 | head -1 >/dev/null
 until_true 20 '[ -s "$work/code" ]'
-check "and so it does where its own words are not read either" 141 "$(cat "$work/code")"
+check "and so it does if its error output has no reader either" 141 "$(cat "$work/code")"
 
-# Hosts that cannot be reached, in every way.
+# Unreachable hosts, in every way.
 too_late() { # name, expected text, mpiexec's arguments...
     local name=$1 text=$2 start=$SECONDS
     shift 2
     CANELE_CONNECT_TIMEOUT=1 run "$@" true 2>"$work/err"
-    check "$name: a failure" 1 $?
+    check "$name fails the job" 1 $?
     check "in one line that says why" 1 "$(grep -c "$text" "$work/err")"
     check "and no other" 1 "$(wc -l <"$work/err")"
     check "within the connect timeout" yes "$([ $((SECONDS - start)) -le 5 ] && echo yes)"
@@ -136,8 +136,8 @@ printf '#!/bin/sh\necho "Welcome to this machine"; exec sleep 60\n' >"$work/talk
 printf '#!/bin/sh\nexec <&- >&-; sleep 60\n' >"$work/closed"
 chmod +x "$work/silent" "$work/talkative" "$work/closed" "$work/half"
 CANELE_CONNECT_TIMEOUT=soon run true 2>"$work/err"
-check "a timeout that is no number: a failure" 1 $?
-check "that says so" "mpiexec: CANELE_CONNECT_TIMEOUT=soon: a number of seconds is needed" "$(cat "$work/err")"
+check "a timeout that is no number is refused" 1 $?
+check "and the message says so" "mpiexec: CANELE_CONNECT_TIMEOUT=soon: a number of seconds is needed" "$(cat "$work/err")"
 too_late "a launcher that is missing" "launcher $work/none for host far: No such file" -n 2 -hosts far -launcher-exec "$work/none"
 too_late "a launcher that hangs" "no agent answered on host far within 1 s" -n 2 -hosts far -launcher-exec "$work/silent"
 too_late "a launcher that hangs, before many ranks" "no agent answered on host far within 1 s" -genv BALLAST "$(head -c 20000 /dev/zero | tr '\0' x)" -n 64 -hosts far -launcher-exec "$work/silent"
@@ -148,12 +148,12 @@ printf '#!/bin/sh\nprintf "\\011\\0\\0\\0\\0\\016\\0\\0\\0canele-agent 2"; exec 
 printf '#!/bin/sh\nshift; exec env -i "$@"\n' >"$work/bare"
 chmod +x "$work/old" "$work/bare"
 run -hosts far -launcher-exec "$work/old" -n 1 true 2>"$work/err"
-check "an agent of another version: a failure" 1 $?
-check "that says so" "mpiexec: the agent on far is .canele-agent 2., needed is .canele-agent [0-9]*.: install the same version" "$(sed 's/`/./g; s/agent [0-9]*\.:/agent [0-9]*.:/' "$work/err")"
-check "variables go to all hosts, but not where mpiexec is" "x nowhere" "$(A=x CANELE_SITE=here run -hosts far -launcher-exec "$work/bare" -n 1 sh -c 'echo $A ${CANELE_SITE:-nowhere}')"
+check "an agent of another version fails the job" 1 $?
+check "and the message says so" "mpiexec: the agent on far is .canele-agent 2., needed is .canele-agent [0-9]*.: install the same version" "$(sed 's/`/./g; s/agent [0-9]*\.:/agent [0-9]*.:/' "$work/err")"
+check "variables go to all hosts, but not the location of mpiexec" "x nowhere" "$(A=x CANELE_SITE=here run -hosts far -launcher-exec "$work/bare" -n 1 sh -c 'echo $A ${CANELE_SITE:-nowhere}')"
 
 # Signals.
-signalled() { # signal: what a rank that knows it says
+signalled() { # signal: prints the name of the signal that a rank catches
     rm -f "$work/ids"
     "$mpiexec" -timeout 20 -n 1 sh -c "trap 'echo $1; exit 0' $1; echo \$\$ >$work/ids; while :; do sleep 0.05; done" >"$work/said" 2>/dev/null &
     local job=$!
@@ -178,9 +178,9 @@ touch "$work/over"
 wait $job
 check "and SIGCONT continues both" 0 $?
 
-check "what is encrypted" "all none " "$({ run --encrypt=all -n 1 sh -c 'echo $CANELE_ENCRYPT'; run -encrypt none -n 1 sh -c 'echo $CANELE_ENCRYPT'; } | tr '\n' ' ')"
+check "the encryption option sets CANELE_ENCRYPT" "all none " "$({ run --encrypt=all -n 1 sh -c 'echo $CANELE_ENCRYPT'; run -encrypt none -n 1 sh -c 'echo $CANELE_ENCRYPT'; } | tr '\n' ' ')"
 
-# A grid: two sites on this machine, each with an agent that leads to another.
+# A grid: two sites on this machine, each with an agent that starts another.
 mkdir -p "$work/north/bin" "$work/south"
 printf '#!/bin/sh\necho "$PMI_RANK $CANELE_SITE ${WHERE:-nowhere} $PWD"\n' >"$work/north/bin/app"
 sed 's/PMI_RANK/PMI_RANK southern/' "$work/north/bin/app" >"$work/south/app"
@@ -202,29 +202,29 @@ directory = "$work/south"
 END
 grid() { run --grid="$work/grid.toml" "$@"; }
 here=$(pwd)
-check "ranks have what their site says" "0 north up there $here;1 north up there $here;2 north up there $here;3 southern south nowhere $work/south;4 southern south nowhere $work/south;5 southern south nowhere $work/south;" \
+check "ranks get the settings of their site" "0 north up there $here;1 north up there $here;2 north up there $here;3 southern south nowhere $work/south;4 southern south nowhere $work/south;5 southern south nowhere $work/south;" \
     "$(grid -n 6 ./app | sort -n | tr '\n' ';')"
-check "what the command line says comes first" "0 north down /;" "$(grid -genv WHERE down -wdir / -n 1 app | tr '\n' ';')"
+check "the command line overrides the grid file" "0 north down /;" "$(grid -genv WHERE down -wdir / -n 1 app | tr '\n' ';')"
 check "the launcher is given the first host" "3 three" "$(grid -n 6 sh -c 'echo $LAB_HOST' | grep . | uniq -c | sed 's/^ *//')"
-check "an agent for each host, those of a site below its first" "1 1 2 " "$(grid -n 6 sh -c 'echo $PPID $(ps -o ppid= -p $PPID)' | sort -u | awk '{ print $2 }' | sort | uniq -c | awk '{ print $1 }' | sort | tr '\n' ' ')"
-check "who is where" "0:0 0:0 0:0 0:3 0:3 0:3 0 strangers" "$(grid -n 6 "$work/sites")"
-check "input and output by way of two agents" "$(md5sum <"$work/bytes")" "$(grid -n 6 sh -c '[ $PMI_RANK != 0 ] || cat' <"$work/bytes" | md5sum)"
-check "a line of 3 MB from below" "$(sh -c "$long" | md5sum)" "$(grid -n 6 sh -c "[ \$PMI_RANK != 5 ] || $long" | md5sum)"
+check "each host has an agent, started by the first of its site" "1 1 2 " "$(grid -n 6 sh -c 'echo $PPID $(ps -o ppid= -p $PPID)' | sort -u | awk '{ print $2 }' | sort | uniq -c | awk '{ print $1 }' | sort | tr '\n' ' ')"
+check "ranks know their nodes and sites" "0:0 0:0 0:0 0:3 0:3 0:3 0 strangers" "$(grid -n 6 "$work/sites")"
+check "input and output pass through two agents" "$(md5sum <"$work/bytes")" "$(grid -n 6 sh -c '[ $PMI_RANK != 0 ] || cat' <"$work/bytes" | md5sum)"
+check "a line of 3 MB passes through two agents" "$(sh -c "$long" | md5sum)" "$(grid -n 6 sh -c "[ \$PMI_RANK != 5 ] || $long" | md5sum)"
 grid -n 6 sh -c 'exit $((PMI_RANK == 5 ? 9 : 0))' 2>"$work/err"
-check "a failure on a far host: its code" 9 $?
+check "a failure on a far host gives its code" 9 $?
 check "is named with host and site" "mpiexec: rank 5 on four of site south: exited with code 9" "$(sed 's/; ending the job//' "$work/err")"
 lost() { # rank whose agent is killed, expected text
     rm -f "$work/ids"
     grid -n 6 sh -c "echo \$\$ >>$work/ids; until [ \$(wc -l <$work/ids) -ge 6 ]; do sleep 0.05; done; [ \$PMI_RANK != $1 ] || { kill -9 \$PPID; exec sleep 60; }; sleep 60 & echo \$! >>$work/ids; wait" 2>"$work/err"
-    check "the agent of rank $1 killed: a failure" 1 $?
+    check "a killed agent of rank $1 fails the job" 1 $?
     check "that names host and site" "mpiexec: $2" "$(cat "$work/err")"
     until_true 20 '[ "$(alive "$work/ids")" = 0 ]'
     check "and leaves nothing behind" 0 "$(alive "$work/ids")"
 }
-# An agent that is out of reach, so that nothing is heard of its ranks.
+# An unreachable agent: its ranks' end is unknown.
 rm -f "$work/ids"
 run -n 1 -hosts localhost:1,127.0.0.1:1 -launcher fork sh -c "until [ -s $work/ids ]; do sleep 0.05; done; exit 3" : -n 1 sh -c "kill -STOP \$PPID; echo \$PPID >$work/ids; exec sleep 60" 2>"$work/err"
-check "an agent that does not answer any more: the code of what failed" 3 $?
+check "an agent that no longer answers leaves the code of the first failure" 3 $?
 check "is given up in the end" 1 "$(grep -c 'nothing is heard of the end of 1 ranks on 127.0.0.1' "$work/err")"
 until_true 20 '[ "$(alive "$work/ids")" = 0 ]'
 check "and ended" 0 "$(alive "$work/ids")"
@@ -239,12 +239,12 @@ kill -9 $job
 until_true 20 '[ "$(alive "$work/ids")" = 0 ]'
 check "mpiexec killed leaves nothing behind on any site" "12 0" "$(wc -l <"$work/ids") $(alive "$work/ids")"
 rm -f "$work/ids"
-"$mpiexec" -timeout 20 -grid "$work/grid.toml" -n 6 sh -c "trap 'echo told; exit 0' USR1; echo \$\$ >>$work/ids; while :; do sleep 0.05; done" >"$work/said" 2>/dev/null &
+"$mpiexec" -timeout 20 -grid "$work/grid.toml" -n 6 sh -c "trap 'echo caught; exit 0' USR1; echo \$\$ >>$work/ids; while :; do sleep 0.05; done" >"$work/said" 2>/dev/null &
 job=$!
 until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 6 ]'
 kill -USR1 $job
 wait $job
-check "signals reach all ranks of all sites" 6 "$(grep -c told "$work/said")"
+check "signals reach all ranks of all sites" 6 "$(grep -c caught "$work/said")"
 sed "s|^spread = .*|spread = \"$work/silent {host}\"|" "$work/grid.toml" >"$work/silent.toml"
 too_late "a host below that is silent" "no agent answered on host four of site south within 1 s" -grid "$work/silent.toml" -n 6
 sed "s|^spread = .*|spread = \"$work/none\"|" "$work/grid.toml" >"$work/missing.toml"
@@ -253,20 +253,20 @@ sed "s|^spread = .*|spread = \"$work/talkative\"|" "$work/grid.toml" >"$work/tal
 too_late "a login below that talks" "on host four of site south something else than an agent answered: .Welcome" -grid "$work/talks.toml" -n 6
 sed 's/^slots = 2/slots = two/' "$work/grid.toml" >"$work/wrong.toml"
 run -grid "$work/wrong.toml" true 2>"$work/err"
-check "a grid with a mistake" 2 $?
+check "a grid file with a mistake is refused" 2 $?
 check "names file, line and key" "1 1" "$(grep -c "$work/wrong.toml:4: slots: " "$work/err") $(wc -l <"$work/err")"
 grid -hosts a,b true 2>"$work/err"
-check "a grid and hosts" "2 1" "$? $(grep -c 'leave -hosts and -hostfile out' "$work/err")"
+check "a grid and hosts together are refused" "2 1" "$? $(grep -c 'leave -hosts and -hostfile out' "$work/err")"
 
-# A grid that is found.
+# Discovery of a grid.
 "$1/canele" grid --hosts one:2,two --launcher-exec "$work/launcher" --save "$work/found.toml" >"$work/said" 2>"$work/err"
 check "a grid is found: $(head -1 "$work/err")" 0 $?
 check "one machine is one site" "site0  one  two" "$(grep '^site0  one' "$work/said")"
-check "which can be used" "site0 one site0 one site0 two " "$(run -grid "$work/found.toml" -n 3 sh -c 'echo $CANELE_SITE $LAB_HOST' | sort | tr '\n' ' ')"
+check "which a job can use" "site0 one site0 one site0 two " "$(run -grid "$work/found.toml" -n 3 sh -c 'echo $CANELE_SITE $LAB_HOST' | sort | tr '\n' ' ')"
 "$1/canele" grid --hosts one,two --launcher-exec /bin/false 2>"$work/err"
 check "a host without an agent" "1 canele grid: the launcher could not start an agent on host one (exit status: 1)" "$? $(sed 's/host two/host one/' "$work/err")"
 
-# The job's secret: known to ranks, and written nowhere.
+# The job's secret is known to ranks and written nowhere.
 rm -f "$work/secret" "$work/ids"
 "$mpiexec" -timeout 20 -grid "$work/grid.toml" -n 6 bash -c "echo cmd=get kvsname=x key=canele-secret >&\$PMI_FD; read -r line <&\$PMI_FD; echo \${line##*value=} >>$work/secret; echo \$\$ >>$work/ids; exec sleep 60" 2>/dev/null &
 job=$!
@@ -275,7 +275,7 @@ secret=$(sort -u "$work/secret")
 check "all ranks have one secret" 64 "${#secret}"
 processes=$(ls /proc | grep -E '^[0-9]+$')
 spilt=$(for id in $processes; do cat "/proc/$id/cmdline" "/proc/$id/environ"; done 2>/dev/null | tr '\0' '\n' | grep -cF "$secret")
-check "which stands in no command line and no environment" "0 yes" "$spilt $([ "$(echo "$processes" | wc -l)" -gt 12 ] && echo yes)"
+check "which is in no command line and no environment" "0 yes" "$spilt $([ "$(echo "$processes" | wc -l)" -gt 12 ] && echo yes)"
 kill -TERM $job
 wait $job
 

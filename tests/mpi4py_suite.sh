@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# mpi4py's own tests, without those in mpi4py.excluded. The last line it prints tells the numbers of tests
-# run, passed, skipped and failed, with dashes for what is not known. Usage: mpi4py_suite.sh PREFIX ENVIRONMENT SOURCE RANKS
+# mpi4py's own tests, without those in mpi4py.excluded. The last line counts the tests run, passed, skipped and
+# failed, with dashes for unknown numbers. Usage: mpi4py_suite.sh PREFIX ENVIRONMENT SOURCE RANKS
 # (ENVIRONMENT as for mpi4py.sh; SOURCE: the unpacked source of the same version)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,14 +16,14 @@ supported=$(grep -vxFf "$here/../api/unsupported.txt" "$work/needed" || true)
 modules=$(awk '$1 ~ /\.py$/ {gsub(/\./, "\\.", $1); print $1}' "$work/excluded" | paste -sd'|')
 awk '$1 !~ /\.py$/ {print $1}' "$work/excluded" >"$work/patterns"
 
-# A rank that does not finish tells where it is.
+# A rank that does not finish prints its position.
 code=0
 LD_LIBRARY_PATH=$prefix/lib timeout -k 10 $((limit_s + 30)) "$prefix/bin/mpiexec" -l -n "$ranks" \
     timeout --foreground -s ABRT $limit_s \
     "$environment/bin/python" -X faulthandler "$source/test/main.py" -v -e "^($modules)\$" --xfile "$work/patterns" \
     >"$work/log" 2>&1 </dev/null || code=$?
 
-# The ranks run the same tests; one that fails anywhere has failed.
+# Ranks run the same tests. A test that fails on any rank has failed.
 { grep -oE '\(test_[A-Za-z_0-9.]+\).* \.\.\. (FAIL|ERROR)$|\] (FAIL|ERROR): .*' "$work/log" || true; } |
     sed -E 's/^\] (FAIL|ERROR): //; s/.*\(([A-Za-z_0-9.]+)\).*/\1/' | sort -u >"$work/failed"
 run=$(sed -nE 's/^\[[0-9]+\] Ran ([0-9]+) tests? in .*/\1/p' "$work/log" | head -1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# MPICH's own tests of what there is here, built with our mpicc, without those in mpich.excluded. Their source is
-# Debian's, by apt. A line for each that fails, and the numbers of tests run and failed at the end.
-# Usage: mpich_suite.sh PREFIX FOLDER (FOLDER: where the source is unpacked and built, or found)
+# MPICH's own tests of the implemented functions, built with our mpicc, without those in mpich.excluded. Their source
+# is Debian's, by apt. Prints a line for each failure, and the numbers of tests run and failed at the end.
+# Usage: mpich_suite.sh PREFIX FOLDER (FOLDER: directory of the source and the build, made if it is missing)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$1 folder=$2
@@ -9,10 +9,10 @@ version=4.0.2
 suites="attr coll comm datatype errhan group info init pt2pt topo threads/coll threads/comm threads/init threads/pt2pt"
 export PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib
 
-# Some need functions that MPI has no more, and are not built; they are excluded.
+# Some need functions that MPI has removed, and are not built. They are excluded.
 build() {
     cd "$folder/mpich/test/mpi"
-    # Whoever unpacks has files of one age.
+    # Unpacked files all get one age.
     find . -exec touch -r configure {} +
     CC=mpicc ./configure --with-mpi="$prefix" --disable-fortran --disable-cxx --enable-strictmpi >configure.log
     for part in dtpools util $suites; do
@@ -33,7 +33,8 @@ for suite in $suites; do
     cd "$folder/mpich/test/mpi/$suite"
     list=testlist
     [ -e $list ] || list=testlist.in
-    # A program, its ranks, and arg=..., env=... and what it is expected to do. What is to fail, or needs more, is for MPICH.
+    # A program, its ranks, and arg=..., env=... and its expected result. Lines with other expectations are for MPICH
+    # alone.
     while read -r program ranks more; do
         case "$program $more" in ' ' | '#'* | *@* | *resultTest=* | *mpiversion=*) continue ;; esac
         grep -qxF "$suite/$program" <<<"$excluded" && continue

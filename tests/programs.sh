@@ -14,7 +14,7 @@ for program in collectives nonblocking objects neighbours intercomms; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 -DLARGE "programs/$program.c" -o "$work/large_$program"
 done
 "$prefix/bin/mpicc" -Wall -Werror -O1 ../bench/express.c -o "$work/express" -lm
-# As the documentation of the native interface has it.
+# Documentation's example of the native interface.
 sed -n '/^```c$/,/^```$/p' ../docs/user/mad.md | grep -v '^```' >"$work/array.c"
 "$prefix/bin/mpicc" -Wall -Werror -O1 "$work/array.c" -o "$work/array"
 go() { timeout 300 "$prefix/bin/mpiexec" "$@"; }
@@ -29,13 +29,13 @@ for program in collectives nonblocking objects neighbours intercomms; do for ran
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/large"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
 go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"
-# Both to each peer at once.
+# Two rails to each peer at once.
 for rails in shm+tcp tcp+shm; do
     go -genv CANELE_RAILS $rails -n 3 "$work/point_to_point"
     go -genv CANELE_RAILS $rails -n 4 "$work/nonblocking"
     go -genv CANELE_RAILS $rails -n 2 "$work/large"
 done
-# Sites in name only: their ranks in blocks, and dealt in turns.
+# Sites in name only: their ranks in blocks, and dealt round-robin.
 sited() { # the site of a rank, ranks, program
     go -n "$2" sh -c "CANELE_SITE=s\$(($1)) exec '$work/$3'"
 }
@@ -50,7 +50,7 @@ for ranks in 1 2 3 5 8; do go -n $ranks "$work/nonblocking"; done
 for ranks in 2 4; do go -genv CANELE_RAILS tcp -n $ranks "$work/nonblocking"; done
 "$work/collectives"
 
-# Reductions that round give the same bits in every job, and in one that remembers this machine as a far slower one.
+# Reductions that round give the same bits in every job, also in one that remembers this host as far slower.
 costly=$work/costly
 CANELE_CACHE_DIR=$costly go -n 2 "$work/objects"
 sed -i -E 's|^(host/3 [0-9]+) [0-9]+ [0-9]+ (.*) [0-9]+$|\1 1500 1900 \2 1000000|' "$costly"/host-*
@@ -60,7 +60,7 @@ for ranks in 2 3 5 8; do
 done
 [ "$(sited 'PMI_RANK / 3' 8 bits)" = "$(CANELE_CACHE_DIR=$costly sited 'PMI_RANK / 3' 8 bits)" ]
 
-# Many threads, alone and on cores that others want: CANELE_SEED repeats one.
+# Many threads, alone and oversubscribed. CANELE_SEED repeats one run.
 for seed in ${CANELE_SEED:-1 2 3 4}; do
     for rails in shm tcp; do go -genv CANELE_RAILS $rails -n $((2 + seed % 3)) "$work/threads" "$seed" $((4 + seed % 5)); done
 done
@@ -79,10 +79,10 @@ for program in collectives nonblocking intercomms; do
 done
 go -genv CANELE_VCIS 3 -n 2 "$work/vcis" 2>"$work/out" && { echo "three VCIs are not refused"; exit 1; }
 grep -q 'CANELE_VCIS=3: `auto`, 1, 2, 4 or 8 is needed' "$work/out" || { cat "$work/out"; exit 1; }
-# A variable that does not exist is reported once: by mpiexec, or by rank 0 where another launcher started it.
-told="CANELE_STRATGY is not a setting; did you mean CANELE_STRATEGY? (canele info --settings lists them)"
-[ "$(CANELE_STRATGY=fifo "$work/objects" 2>&1 >/dev/null)" = "canele: rank 0: $told" ] || { echo "a rank alone does not report CANELE_STRATGY"; exit 1; }
-[ "$(go -genv CANELE_STRATGY fifo -n 2 "$work/objects" 2>&1 >/dev/null)" = "mpiexec: $told" ] || { echo "mpiexec does not report CANELE_STRATGY"; exit 1; }
+# A misspelt variable is reported once: by mpiexec, or by rank 0 under another launcher.
+unknown="CANELE_STRATGY is not a setting; did you mean CANELE_STRATEGY? (canele info --settings lists them)"
+[ "$(CANELE_STRATGY=fifo "$work/objects" 2>&1 >/dev/null)" = "canele: rank 0: $unknown" ] || { echo "a rank alone does not report CANELE_STRATGY"; exit 1; }
+[ "$(go -genv CANELE_STRATGY fifo -n 2 "$work/objects" 2>&1 >/dev/null)" = "mpiexec: $unknown" ] || { echo "mpiexec does not report CANELE_STRATGY"; exit 1; }
 for rails in shm tcp shm+tcp; do
     for strategy in fifo auto; do go -genv CANELE_RAILS $rails -genv CANELE_STRATEGY $strategy -n 3 "$work/together"; done
 done
@@ -101,7 +101,7 @@ go -genv CANELE_RAILS tcp -n 4 "$work/neighbours"
 for ranks in 2 3 5 8; do go -n $ranks "$work/intercomms"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/intercomms"
 
-# Collectives that differ between processes, compared and not; and those that do not differ.
+# Collectives that differ between processes, compared and not, and matching ones.
 for ranks in 2 3 6; do go -check -n $ranks "$work/mismatch"; done
 go -n 2 "$work/mismatch" wrong
 for program in collectives neighbours intercomms; do go -check -n 5 "$work/$program"; done
@@ -112,7 +112,7 @@ CANELE_STRATEGY=fifo go -n 2 "$prefix/bin/canele" info --progress >"$work/out"
 for part in '^2 ranks on this node' '^wake-up .* at least' '^  spins ' '^  CANELE_STRATEGY  *fifo (environment)'; do
     [ "$(grep -c "$part" "$work/out")" = 2 ] || { cat "$work/out"; echo "canele info --progress in a job does not tell: $part"; exit 1; }
 done
-# Ranks that are bound to a core each have one, whatever they could use up themselves.
+# Bound ranks count as having a core each, regardless of the cores of the machine.
 bound() { # launcher
     local first part
     [ "$(nproc)" -gt 1 ] || { skip "ranks bound to a core" "there is only one core"; return 0; }
@@ -134,9 +134,9 @@ for rails in shm tcp; do
 done
 [ "$(go -n 3 "$work/array" | sort)" = "$(printf 'rank %s\n' '1: 1000 numbers' '2: 2000 numbers')" ]
 "$work/mad_pack"
-# Gathered, 64 packets are ten times as fast as flushed one by one over TCP (21 to 45 times, measured), and as
-# answered one by one in shared memory (some 23 times). The least times are looked at, half of ten is
-# enough, and there are five attempts: others may be using the machine.
+# Coalesced, 64 packets are ten times as fast as flushed one by one over TCP (21 to 45 times, measured), and as
+# answered one by one in shared memory (some 23 times). The test compares least times, accepts half of ten, and makes
+# five attempts, because other load may use the machine.
 ratio() { # rails, method: how many times as long the packets take so as together
     go -genv CANELE_RAILS "$1" -n 2 "$work/express" 0.1 16/64 >"$work/out"
     python3 - "$2" "$work/out" <<'PYTHON'
@@ -168,7 +168,7 @@ grep -q 'canele: rank [01]: MPI_Send: MPI_ERR_RANK: dest = 42 is outside a commu
 "$work/bad_input" early 2>"$work/err" && { echo "a call before MPI_Init was not noticed"; exit 1; }
 grep -q 'canele: MPI_Barrier: MPI_ERR_OTHER: called before MPI_Init' "$work/err"
 
-# The list of what is not supported does not lie, and only shrinks.
+# Functions in the list of unsupported ones are unsupported, and the list only shrinks.
 mapfile -t names < <(tail -n +2 ../api/unsupported.txt)
 most=$(cat ../api/unsupported.most)
 [ ${#names[@]} -le "$most" ] || { echo "${#names[@]} functions are unsupported, more than $most"; exit 1; }

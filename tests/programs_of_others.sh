@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Libraries that programs are built on, compiled by our mpicc as their makers say, and their own tests of what they do
-# by MPI: FFTW's transforms, PT-Scotch's partitions, hypre's and PETSc's solvers. Their sources are Debian's, by apt. A
-# line for each: its name, and the numbers of tests run and failed. What they say is in FOLDER/NAME.log.
+# Libraries for applications, built by our mpicc with their own instructions, and their own tests of MPI features:
+# FFTW's transforms, PT-Scotch's partitions, hypre's and PETSc's solvers. Their sources are Debian's, by apt. Prints a
+# line for each: its name, and the numbers of tests run and failed. Their output is in FOLDER/NAME.log.
 # Usage: programs_of_others.sh PREFIX FOLDER [NAME...]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,7 +14,7 @@ for needed in flex bison liblapack-dev; do
     dpkg -s $needed >/dev/null 2>&1 || { echo "$needed is missing: apt-get install flex bison liblapack-dev" >&2; exit 1; }
 done
 get() { "$here/debian_source.sh" "$folder" "$1" "$2" && cd "$folder/$1"; }
-# Once, and again where it has not come to its end.
+# Runs once, and again if it has not come to its end.
 built() { [ -e .built ] || { "$@" && touch .built; }; }
 
 fftw3() {
@@ -50,7 +50,7 @@ petsc() {
     export PETSC_DIR=$PWD PETSC_ARCH=canele
     built eval './configure --with-cc=mpicc --with-cxx=0 --with-fc=0 --with-debugging=0 --with-x=0 --with-mpiexec="mpiexec -timeout 300" && make all' || return
     make -k -f gmakefile test TIMEOUT=300 search='ksp_ksp_tutorials*' || true
-    # Those two ask for a display, and say that there is none.
+    # Those two require a display and report that there is none.
     ran=$(grep -cE '^(not)? ok ksp' <(grep -v SKIP "$log")) failed=$(grep '^not ok' "$log" | grep -cvE 'ex(28_1|5_5)' || true)
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Connections that are reset under traffic, one network's and all at once: two nodes with two networks in
-# common, of namespaces made here, exchange data that is checked. Needs root. Usage: resets.sh PREFIX
+# Connections that are reset under traffic, one network's and all at once. Two nodes with two networks in common, of
+# namespaces made here, exchange checked data. Needs root. Usage: resets.sh PREFIX
 set -u
 cd "$(dirname "$0")"
 . ./check.sh
@@ -24,7 +24,7 @@ for net in 1 2; do
 done
 ip -n "$one" link set lo up
 ip -n "$two" link set lo up
-# The kernel takes up to a second to say that links are up.
+# The kernel takes up to a second to report that links are up.
 for _ in $(seq 100); do
     up=$(for host in "$one" "$two"; do ip -n "$host" -br link; done | grep -c ' UP ')
     [ "$up" -lt 4 ] || break
@@ -44,9 +44,9 @@ until_true 30 '[ -e "$work/begun" ]'
 begun=$SECONDS
 sleep 2
 closed=0
-# How many connections to these addresses the kernel has closed in a node.
+# Number of connections to these addresses that the kernel has closed in a node.
 reset() { ip netns exec "$1" ss -HK dst "$2" 2>/dev/null | wc -l; }
-# The last are reset some seconds before the end, so that they are back by then.
+# The last are reset some seconds before the end, so there is time to reopen them.
 while [ "$closed" -lt 8 ] && [ $((SECONDS - begun)) -lt 10 ]; do
     closed=$((closed + $(reset "$one" 10.99.0.0/16)))
     sleep 0.7

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# mpiexec within allocations of a real Slurm: a cluster of its own on this machine, of two nodes. Usage: slurm.sh PREFIX
+# mpiexec within allocations of a real Slurm: a private cluster on this machine, of two nodes. Usage: slurm.sh PREFIX
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
@@ -61,16 +61,16 @@ if [ "$(sinfo -h -t idle -o %D 2>/dev/null)" != 2 ]; then
     exit 0
 fi
 mpiexec=$prefix/bin/mpiexec
-# srun says so on a cluster that binds nothing.
+# srun prints this on a cluster that binds nothing.
 within() { timeout 60 salloc -Q -N2 -n5 timeout 50 "$@" 2> >(grep -v 'lacks support for cpu binding' >"$work/err"); }
 on_nodes='echo $SLURMD_NODENAME:$PMI_RANK/$PMI_SIZE'
 
 tasks=$(within sh -c 'echo $SLURM_TASKS_PER_NODE')
 check "an allocation of two nodes" "4,1" "$tasks"
 check "hosts and counts are the allocation's" "n1:0/5 n1:1/5 n1:2/5 n1:3/5 n2:4/5 " "$(within "$mpiexec" sh -c "$on_nodes" | sort | tr '\n' ' ')"
-check "fewer ranks than it takes" "n1:0/2 n1:1/2 " "$(within "$mpiexec" -n 2 sh -c "$on_nodes" | sort | tr '\n' ' ')"
+check "fewer ranks than slots" "n1:0/2 n1:1/2 " "$(within "$mpiexec" -n 2 sh -c "$on_nodes" | sort | tr '\n' ' ')"
 check "one on each node" "n1:0/2 n2:1/2 " "$(within "$mpiexec" -ppn 1 sh -c "$on_nodes" | sort | tr '\n' ' ')"
-check "a host of it" "n2:0/1 " "$(within "$mpiexec" -hosts n2 sh -c "$on_nodes" | tr '\n' ' ')"
+check "one host of the allocation" "n2:0/1 " "$(within "$mpiexec" -hosts n2 sh -c "$on_nodes" | tr '\n' ' ')"
 cat >"$work/grid" <<X
 [[site]]
 name = "cluster"
@@ -84,12 +84,12 @@ check "input and output" "$(seq 20000 | md5sum)" "$(seq 20000 | within "$mpiexec
 head -c 1000000 /dev/urandom >"$work/bytes"
 check "output, byte by byte" "$(md5sum <"$work/bytes")" "$(within "$mpiexec" -n 1 cat "$work/bytes" | md5sum)"
 within "$mpiexec" sh -c 'test $PMI_RANK != 4 || exit 7; sleep 50'
-check "a code" 7 $?
+check "an exit code is passed on" 7 $?
 
 check "srun --mpi=pmi2 starts programs" "3 3 3 " "$(timeout 60 srun -n 3 --mpi=pmi2 "$work/total" | tr '\n' ' ')"
 check "one task alone" "0" "$(timeout 60 srun -n 1 --mpi=none "$work/total")"
 timeout 60 srun -n 2 --mpi=none "$work/total" 2>"$work/err"
-check "several without PMI are told what to do" "16 2" "$? $(grep -c 'started by srun without PMI .* `srun --mpi=pmi2`' "$work/err")"
+check "several tasks without PMI get a remedy" "16 2" "$? $(grep -c 'started by srun without PMI .* `srun --mpi=pmi2`' "$work/err")"
 
 # scancel ends all.
 printf '#!/bin/sh\n"%s" sh -c "echo \\$\\$ >>%s/ids; sleep 60 & echo \\$! >>%s/ids; wait"\n' "$mpiexec" "$work" "$work" >"$work/batch"

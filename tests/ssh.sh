@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# mpiexec over a real ssh: a server of its own on loopback, which two hosts' names lead to. Usage: ssh.sh PREFIX
+# mpiexec over a real ssh: a private server on loopback, with two host names for it. Usage: ssh.sh PREFIX
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
@@ -53,7 +53,7 @@ Host *
   IdentityAgent none
   UserKnownHostsFile $work/known
 X
-# mpiexec's own options for ssh, with a configuration of the test's own.
+# Options of mpiexec for ssh, with a configuration of the test's own.
 printf '#!/bin/sh\nexec ssh -F %s/config -x -o BatchMode=yes -o ConnectTimeout=20 "$@"\n' "$work" >"$work/ssh"
 chmod +x "$work/ssh"
 export PATH=$prefix/bin:$PATH
@@ -65,7 +65,7 @@ fi
 
 check "ranks on two hosts" "a:0/4 a:1/4 b:2/4 b:3/4 " "$(run -n 4 -hosts a:2,b:2 sh -c 'test -n "$SSH_CONNECTION" && echo $([ $PMI_RANK -lt 2 ] && echo a || echo b):$PMI_RANK/$PMI_SIZE' | sort | tr '\n' ' ')"
 printf 'a:2\nb slots=1\n' >"$work/hosts"
-check "as many as the hosts take" "0/3 1/3 2/3 " "$(run -f "$work/hosts" sh -c 'echo $PMI_RANK/$PMI_SIZE' | sort | tr '\n' ' ')"
+check "as many ranks as the hosts have slots" "0/3 1/3 2/3 " "$(run -f "$work/hosts" sh -c 'echo $PMI_RANK/$PMI_SIZE' | sort | tr '\n' ' ')"
 mkdir -p "$work/north/bin" "$work/south/run" "$work/south/it's a prefix"
 mpicc programs/total.c -o "$work/north/bin/total" || exit 1
 ln -s "$prefix/bin" "$work/south/it's a prefix/bin"
@@ -93,14 +93,14 @@ check "arguments with quotes and spaces" "a  b'c\"\$x" "$(run -n 1 -hosts b prin
 check "input goes to rank 0" "$(seq 50000 | md5sum)" "$(seq 50000 | run -n 2 -hosts a,b sh -c 'if [ $PMI_RANK = 0 ]; then cat; fi' | md5sum)"
 check "lines are whole" 8000 "$(run -n 4 -hosts a:2,b:2 sh -c 'seq -f "line $PMI_RANK %g end" 2000' | grep -c '^line [0-3] [0-9]* end$')"
 run -n 4 -hosts a:2,b:2 sh -c 'test $PMI_RANK != 3 || exit 7; sleep 50' 2>"$work/err"
-check "a code" "7 mpiexec: rank 3 on b: exited with code 7; ending the job" "$? $(cat "$work/err")"
+check "an exit code is passed on" "7 mpiexec: rank 3 on b: exited with code 7; ending the job" "$? $(cat "$work/err")"
 run -n 4 -hosts a:2,b:2 sh -c 'test $PMI_RANK != 3 || kill -SEGV $$; sleep 50' 2>"$work/err"
-check "a signal" "139 1" "$? $(grep -c 'rank 3 on b: was ended by signal 11' "$work/err")"
+check "a signal is reported" "139 1" "$? $(grep -c 'rank 3 on b: was ended by signal 11' "$work/err")"
 
-# Whatever ends mpiexec, or its connection, ends all ranks.
+# Any end of mpiexec, or of its connection, ends all ranks.
 for how in INT TERM HUP KILL connection; do
     rm -f "$work/ids"
-    # What a script starts in the background does not hear SIGINT otherwise.
+    # Background processes of a script ignore SIGINT otherwise.
     env --default-signal=INT mpiexec -launcher-exec "$work/ssh" -timeout 50 -n 4 -hosts a:2,b:2 sh -c "echo \$\$ >>$work/ids; sleep 60 & echo \$! >>$work/ids; wait" 2>"$work/err" &
     job=$!
     until_true 20 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 8 ]'
@@ -115,11 +115,11 @@ for how in INT TERM HUP KILL connection; do
     check "$how leaves nothing behind" "$expected 8 0" "$code $(wc -l <"$work/ids") $(alive "$work/ids")"
 done
 
-# What is wrong is said, and what to do.
+# Errors state the cause and a remedy.
 while IFS='|' read -r host reason; do
     timeout 30 mpiexec -launcher-exec "ssh -F $work/config -o BatchMode=yes" -n 2 -hosts a,$host true 2>"$work/err" </dev/null
-    check "host $host: a failure" 1 $?
-    check "says why, and what has to work" "1 1" "$(grep -ci "$reason" "$work/err") $(grep -c "could not start an agent on host $host (exit status: 255): \`ssh .* $host true\` has to work" "$work/err")"
+    check "host $host fails the job" 1 $?
+    check "and the message names the cause and a remedy" "1 1" "$(grep -ci "$reason" "$work/err") $(grep -c "could not start an agent on host $host (exit status: 255): \`ssh .* $host true\` has to work" "$work/err")"
 done <<X
 unknown|host key verification failed
 keyless|permission denied
@@ -135,7 +135,7 @@ check "a launcher that is missing" "1 1" "$? $(grep -c "launcher $work/nossh for
 # A shell that prints at login, as .bashrc may.
 echo "command=\"echo Welcome; eval \\\"\$SSH_ORIGINAL_COMMAND\\\"\" $(cat "$work/key.pub")" >"$work/keys"
 run -n 1 -hosts a true 2>"$work/err"
-check "a shell that prints is named" "1 1" "$? $(grep -c 'on host a something else than an agent answered: `Welcome` (do login scripts print there?)' "$work/err")"
+check "a shell that prints at login is named" "1 1" "$? $(grep -c 'on host a something else than an agent answered: `Welcome` (do login scripts print there?)' "$work/err")"
 echo "command=\"dash -c \\\"\$SSH_ORIGINAL_COMMAND\\\"\" $(cat "$work/key.pub")" >"$work/keys"
 if command -v dash >/dev/null; then check "a plain shell" "ok" "$(run -n 1 -hosts a echo ok)"; else skip "a plain shell" "no dash here"; fi
 finish_checks

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What happens to a wide area, one thing after the other, while ranks on both sides of it exchange data that is
-# checked: every message arrives once, or the job ends with the error and in the time that are to be expected.
-# Usage: trouble.sh PREFIX [CASE...] (cuts, clock, gateways, address, mtu, udp, tcp, refused, oneway, disorder, malice, strangers; all by default)
+# Events on a wide area, one after the other, while ranks on both sides of it exchange checked data. Every message
+# arrives once, or the job ends with the expected error in the expected time.
+# Usage: trouble.sh PREFIX [CASE...] (cuts, clock, gateways, address, mtu, udp, tcp, refused, oneway, disorder,
+# malice, strangers; all by default)
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
@@ -23,7 +24,7 @@ if lab status --json | grep -q '"delay_by": "netem"'; then
 fi
 wants() { [[ $wanted == *" $1 "* ]] && echo "$1:"; }
 
-# Begins to exchange for so many seconds; the rest are options of mpiexec.
+# Begins to exchange for some seconds. The rest are options of mpiexec.
 begin() { # seconds, options
     local seconds=$1
     shift
@@ -35,7 +36,7 @@ begin() { # seconds, options
     sleep 2
 }
 direct=(-launcher-exec "$canele lab run" -hosts site0-node2:1,site1-node2:1 -n 2)
-# How it ended.
+# Checks the end of a job.
 finish() { # name
     wait "$job"
     code=$?
@@ -43,20 +44,20 @@ finish() { # name
     check "$1: the job ends well" 0 "$code"
     check "and every byte is right" 1 "$(grep -c ' ranks: 0 failures$' "$work/out")"
 }
-# Whether a job went over what is said to have happened to it.
+# Checks that the job lost its link and opened it anew.
 noticed() { check "it was noticed" yes "$(grep -q ' is gone, it is opened anew' "$work/err" && echo yes)"; }
-# Whether another rail was told to have taken over.
-replaced() { # the rail that was left, and the one that leads now
-    check "$2 was told to take over" yes "$(grep -qE "^canele: rank [0-9]+: $1 to rank [0-9]+ is not back: $2 takes over$" "$work/err" && echo yes)"
+# Checks that another rail was reported to have taken over.
+replaced() { # the lost rail, and the one that leads now
+    check "$2 was reported to take over" yes "$(grep -qE "^canele: rank [0-9]+: $1 to rank [0-9]+ is not back: $2 takes over$" "$work/err" && echo yes)"
 }
-# As it was.
+# Restores the initial state.
 calm() { lab heal >/dev/null; lab set --loss 0 --duplicate 0 --reorder 0 --mtu 1500 --udp-forbidden=false --tcp-forbidden=false >/dev/null; }
 
 if wants cuts; then
-    for way in both in out; do
+    for direction in both in out; do
         begin 25 "${direct[@]}"
-        lab cut 1 --for 20s --direction "$way" >/dev/null
-        finish "a cut of 20 s ($way)"
+        lab cut 1 --for 20s --direction "$direction" >/dev/null
+        finish "a cut of 20 s ($direction)"
         noticed
     done
     begin 25 "${direct[@]}" -genv CANELE_RAILS quic
@@ -100,7 +101,7 @@ grid() { # number of gateways of each site
     done
     for site in 0 1; do printf '[[network]]\nname = "lan%s"\nsubnets = ["10.77.%s.0/24"]\n' $site $site; done
 }
-# The gateways of this test on a node.
+# Gateways of this test on a node.
 gateway_on() { # node
     local file
     for file in $(grep -lsa canele-gateway /proc/[0-9]*/cmdline); do
@@ -174,7 +175,7 @@ if wants udp; then
     wait "$job"
     code=$?
     sed 's/^/    /' "$work/out" "$work/err"
-    check "UDP is forbidden, and there is nothing else: the job ends with an error" yes "$([ "$code" != 0 ] && [ "$code" != 124 ] && echo yes)"
+    check "a job with UDP alone ends with an error when UDP is blocked" yes "$([ "$code" != 0 ] && [ "$code" != 124 ] && echo yes)"
     check "in time" yes "$([ $((SECONDS - start)) -lt 60 ] && echo yes)"
     check "and no process is said to have ended" 0 "$(grep -c 'process has ended' "$work/err")"
     calm
@@ -202,27 +203,27 @@ if wants tcp; then
     lab set --tcp-forbidden >/dev/null
     sleep 8
     lab set --tcp-forbidden=false --udp-forbidden >/dev/null
-    finish "TCP is forbidden in mid-run, and UDP leads there, and then the other way round"
+    finish "TCP is blocked in mid-run and UDP leads, and then the reverse"
     replaced tcp quic
     replaced quic tcp
     calm
 fi
 
-# What a firewall of the second site's refuses from now on, or does no more. Its own resets pass.
+# Rejections of the second site's firewall, added or removed. Its own resets pass.
 refuse() { # protocol, how, chains (INPUT: what comes from the first site; OUTPUT: what goes there)
-    local protocol=$1 how=$2 node chain way what
+    local protocol=$1 how=$2 node chain side what
     shift 2
     what=(-p "$protocol")
     [ "$protocol" = udp ] || what+=(! --tcp-flags RST RST)
     for node in 0 1 2; do
         for chain in "$@"; do
-            if [ "$chain" = INPUT ]; then way=-s; else way=-d; fi
-            lab run site1-node$node iptables -A "$chain" "$way" 10.77.0.0/24 "${what[@]}" -j REJECT --reject-with "$how" || check "$protocol can be refused" yes no
+            if [ "$chain" = INPUT ]; then side=-s; else side=-d; fi
+            lab run site1-node$node iptables -A "$chain" "$side" 10.77.0.0/24 "${what[@]}" -j REJECT --reject-with "$how" || check "$protocol can be refused" yes no
         done
     done
 }
 admit() { for node in 0 1 2; do lab run site1-node$node iptables -F; done; }
-refusal_told() { check "a refusal was told" yes "$(grep -qE "^canele: rank [0-9]+: $1 to rank [0-9]+ is refused: nobody listens" "$work/err" && echo yes)"; }
+refusal_told() { check "a refusal was reported" yes "$(grep -qE "^canele: rank [0-9]+: $1 to rank [0-9]+ is refused: nobody listens" "$work/err" && echo yes)"; }
 
 if wants refused; then
     grid 1 >"$work/one.toml"
@@ -270,34 +271,34 @@ if wants refused; then
     code=$?
     sed 's/^/    /' "$work/out" "$work/err"
     check "all is refused for good: the job ends with an error" yes "$([ "$code" != 0 ] && [ "$code" != 124 ] && echo yes)"
-    check "that says so" yes "$(grep -q 'no link has opened again in time' "$work/err" && echo yes)"
+    check "and the message says so" yes "$(grep -q 'no link has opened again in time' "$work/err" && echo yes)"
     admit
     "$prefix/bin/mpicc" -Wall -Werror -O1 programs/orphan.c -o "$work/orphan" || exit 1
     for rails in tcp tcp,quic; do
         # shellcheck disable=SC2016
-        told=$(timeout 45 "$mpiexec" "${direct[@]}" -genv CANELE_RAILS $rails sh -c '"$0"; [ "$PMI_RANK" = 0 ] || sleep 30' "$work/orphan" 2>"$work/err")
+        output=$(timeout 45 "$mpiexec" "${direct[@]}" -genv CANELE_RAILS $rails sh -c '"$0"; [ "$PMI_RANK" = 0 ] || sleep 30' "$work/orphan" 2>"$work/err")
         sed 's/^/    /' "$work/err"
-        check "a process that has ended unseen is not waited for, over $rails" "the dead: 0 failures" "$told"
+        check "a process that has ended unseen is not waited for, over $rails" "the dead: 0 failures" "$output"
     done
 fi
 
-# Ranks of the second site can call the first, and cannot be called: one is silent for longer than it would be dialled,
-# and another ends meanwhile.
+# Ranks of the second site can connect to the first, but accept no connections. One is silent for longer than
+# connection attempts last, and another ends meanwhile.
 if wants oneway; then
     "$prefix/bin/mpicc" -Wall -Werror -O1 programs/unspoken.c -o "$work/unspoken" || exit 1
     for one in "1 DROP" "2 REJECT --reject-with tcp-reset"; do
         read -r node how <<<"$one"
         # shellcheck disable=SC2086
-        lab run site1-node$node iptables -A INPUT -s 10.77.0.0/24 -p tcp --syn -j $how || check "calls can be kept out" yes no
+        lab run site1-node$node iptables -A INPUT -s 10.77.0.0/24 -p tcp --syn -j $how || check "connections can be blocked" yes no
         # shellcheck disable=SC2016
-        timeout 80 "$mpiexec" -genv CANELE_RAILS shm,tcp -launcher-exec "$canele lab run" -hosts site0-node$node:1,site1-node$node:2 -n 3 sh -c '"$0" 42; [ "$PMI_RANK" = 0 ] || sleep 80' "$work/unspoken" >"$work/told$node" 2>"$work/err$node" &
+        timeout 80 "$mpiexec" -genv CANELE_RAILS shm,tcp -launcher-exec "$canele lab run" -hosts site0-node$node:1,site1-node$node:2 -n 3 sh -c '"$0" 42; [ "$PMI_RANK" = 0 ] || sleep 80' "$work/unspoken" >"$work/output$node" 2>"$work/err$node" &
         started+=($!)
         silent[node]=$!
     done
     for node in 1 2; do
         wait "${silent[node]}"
         sed 's/^/    /' "$work/err$node"
-        check "one that cannot be called is waited for, and one of its site that has ended is not" "1 dead of 3: 0 failures" "$(cat "$work/told$node")"
+        check "a live rank that accepts no connections is waited for, and a dead one of its site is not" "1 dead of 3: 0 failures" "$(cat "$work/output$node")"
         lab run site1-node$node iptables -F
     done
 fi
@@ -322,9 +323,9 @@ if wants malice; then
     begin 20 "${direct[@]}"
     finish "one in the middle changes, repeats, cuts short and mixes up what is said"
     sort "$work/malice" | uniq -c
-    check "which was done in all ways" 4 "$(sort -u "$work/malice" | wc -l)"
+    check "and all kinds of malice were tried" 4 "$(sort -u "$work/malice" | wc -l)"
     noticed
-    check "and told of" yes "$(grep -q 'what came is not what the peer has encrypted' "$work/err" && echo yes)"
+    check "and reported" yes "$(grep -q 'what came is not what the peer has encrypted' "$work/err" && echo yes)"
     kill "${middle[@]}"
     for node in site0-node2 site1-node2; do
         lab run $node iptables -t nat -F
@@ -335,24 +336,24 @@ if wants malice; then
     begin 15 -launcher-exec "$canele lab run" -hosts site0-node2:2,site1-node2:2 -n 4 -genv CANELE_RAILS shm,quic
     finish "the same over UDP"
     sort "$work/amid" | uniq -c
-    check "which was done in all ways" 4 "$(sort -u "$work/amid" | wc -l)"
+    check "and all kinds of malice were tried" 4 "$(sort -u "$work/amid" | wc -l)"
     check "and no link was lost" 0 "$(grep -c ' is gone' "$work/err")"
     for node in site0-node2 site1-node2; do lab run $node iptables -F; done
 fi
 
-# The ports on which somebody listens on a node.
-doors_on() { # node, protocol
+# Ports with a listener on a node.
+listeners_on() { # node, protocol
     local state=0A
     [ "$2" = tcp ] || state=07
     lab run "$1" cat "/proc/net/$2" | awk -v state=$state '$4 == state && $2 !~ /^0100007F/ { split($2, at, ":"); print at[2] }' | while read -r port; do echo $((16#$port)); done | sort
 }
-# A gateway has the same for both protocols.
-gateway_door_on() { comm -12 <(doors_on "$1" tcp) <(doors_on "$1" udp) | head -1; }
-# Leads what a node sends to an address to another's door instead.
+# A gateway has the same port for both protocols.
+gateway_listener_on() { comm -12 <(listeners_on "$1" tcp) <(listeners_on "$1" udp) | head -1; }
+# Redirects a node's traffic for an address to the listener of another.
 divert() { # node, protocol, address, the other's address and port
-    lab run "$1" iptables -t nat -A OUTPUT -p "$2" -d "$3" -j DNAT --to-destination "$4:$5" || check "$2 can be led to another door" yes no
+    lab run "$1" iptables -t nat -A OUTPUT -p "$2" -d "$3" -j DNAT --to-destination "$4:$5" || check "$2 can be redirected to another listener" yes no
 }
-refused_by() { # who says so, in the job's words: how often it was told
+refused_by() { # process name in the messages: number of refusals that it reports
     grep -cE "^$1: (rank [0-9]+: )?refused (a connection from )?10\.77\." "$work/err"
 }
 
@@ -360,30 +361,30 @@ if wants strangers; then
     for rail in tcp quic; do
         protocol=${rail/quic/udp}
         begin 10 "${direct[@]}" -genv CANELE_RAILS $rail
-        # Over UDP there is a second one, for what passes others.
-        divert site0-node1 $protocol 10.77.1.11 10.77.1.12 "$(doors_on site1-node2 $protocol | head -1)"
-        divert site1-node1 $protocol 10.77.0.11 10.77.0.12 "$(doors_on site0-node2 $protocol | head -1)"
+        # Over UDP a second one exists, for packets that overtake others.
+        divert site0-node1 $protocol 10.77.1.11 10.77.1.12 "$(listeners_on site1-node2 $protocol | head -1)"
+        divert site1-node1 $protocol 10.77.0.11 10.77.0.12 "$(listeners_on site0-node2 $protocol | head -1)"
         timeout 80 "$mpiexec" -launcher-exec "$canele lab run" -hosts site0-node1:1,site1-node1:1 -n 2 -genv CANELE_RAILS $rail "$work/exchange" 1 0 >"$work/stranger" 2>&1
         code=$?
         sed 's/^/    stranger: /' "$work/stranger"
-        check "ranks of another job that are led to this one's doors get nowhere, over $rail" yes "$([ $code != 0 ] && [ $code != 124 ] && echo yes)"
+        check "ranks of another job that reach this one's listeners are refused, over $rail" yes "$([ $code != 0 ] && [ $code != 124 ] && echo yes)"
         finish "and this one goes on"
-        check "which says so" yes "$([ "$(refused_by canele)" -ge 2 ] && echo yes)"
+        check "and this job reports it" yes "$([ "$(refused_by canele)" -ge 2 ] && echo yes)"
         for site in 0 1; do lab run site$site-node1 iptables -t nat -F; done
     done
     grid 1 >"$work/one.toml"
     sed 's/hosts = .*/hosts = ["HOST:2"]/; s/node0/node1/; s/\.10"/.11"/' "$work/one.toml" | awk '/^name = "site/ { split($0, name, "\""); host = name[2] "-node1" } { sub("HOST", host); print }' >"$work/other.toml"
     begin 15 -grid "$work/one.toml" -n 6
     for protocol in tcp udp; do
-        divert site0-node1 $protocol 10.77.1.11 10.77.1.10 "$(gateway_door_on site1-node0)"
-        divert site1-node1 $protocol 10.77.0.11 10.77.0.10 "$(gateway_door_on site0-node0)"
+        divert site0-node1 $protocol 10.77.1.11 10.77.1.10 "$(gateway_listener_on site1-node0)"
+        divert site1-node1 $protocol 10.77.0.11 10.77.0.10 "$(gateway_listener_on site0-node0)"
     done
     timeout 80 "$mpiexec" -grid "$work/other.toml" -n 4 "$work/exchange" 1 0 >"$work/stranger" 2>&1
     code=$?
     sed 's/^/    stranger: /' "$work/stranger"
-    check "gateways of another job that are led to this one's get nowhere" yes "$([ $code != 0 ] && [ $code != 124 ] && echo yes)"
+    check "gateways of another job that reach this one's are refused" yes "$([ $code != 0 ] && [ $code != 124 ] && echo yes)"
     finish "and this one goes on"
-    check "which says so" yes "$([ "$(refused_by canele-gateway)" -ge 1 ] && echo yes)"
+    check "and this job reports it" yes "$([ "$(refused_by canele-gateway)" -ge 1 ] && echo yes)"
     for site in 0 1; do lab run site$site-node1 iptables -t nat -F; done
 fi
 finish_checks

@@ -406,12 +406,12 @@ static void expect(int code, int expected, const char *says, int line) {
     failures++;
 }
 
-static MPI_Comm told_of;
-static int told;
+static MPI_Comm handled_comm;
+static int handled;
 
 static void tell_window(MPI_Win *on, int *code, ...) { (void)on, (void)code; }
 
-static void tell(MPI_Comm *on, int *code, ...) { told_of = *on, told = *code; }
+static void tell(MPI_Comm *on, int *code, ...) { handled_comm = *on, handled = *code; }
 
 static void arrays(void) {
     int a[8] = {0}, b[8] = {0}, twice[2] = {0, 0}, sizes[1] = {4}, parts[1] = {3}, starts_at[1] = {2};
@@ -490,23 +490,23 @@ static void handlers(void) {
     MPI_Comm_create_errhandler(tell, &teller);
     MPI_Comm_set_errhandler(comm, teller);
     EXPECT(MPI_Send(&value, 1, MPI_INT, 9, 0, comm), MPI_ERR_RANK, "dest = 9");
-    MPI_Error_class(told, &class);
-    EXPECT(told_of == comm && class == MPI_ERR_RANK ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
-    told = 0, told_of = MPI_COMM_NULL;
+    MPI_Error_class(handled, &class);
+    EXPECT(handled_comm == comm && class == MPI_ERR_RANK ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
+    handled = 0, handled_comm = MPI_COMM_NULL;
     EXPECT(MPI_Send(&value, 1, MPI_INT, 9, 0, MPI_COMM_WORLD), MPI_ERR_RANK, "dest = 9");
     EXPECT(MPI_Type_size(MPI_DATATYPE_NULL, &value), MPI_ERR_TYPE, "datatype is MPI_DATATYPE_NULL");
     EXPECT(MPI_Barrier(freed_comm), MPI_ERR_COMM, "comm");
-    EXPECT(told, MPI_SUCCESS, "");
+    EXPECT(handled, MPI_SUCCESS, "");
     /* A request's error concerns its communicator, in whatever call it is completed. */
     MPI_Irecv(&value, 1, MPI_INT, 0, 3, comm, &wrong);
     MPI_Send(memory, 2, MPI_INT, 0, 3, comm);
     EXPECT(MPI_Wait(&wrong, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE, "8 bytes");
-    EXPECT(told_of == comm ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
+    EXPECT(handled_comm == comm ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
     /* A communicator keeps its handler when the handle is freed, and returns it on request. */
     MPI_Errhandler_free(&teller);
-    told = 0;
+    handled = 0;
     EXPECT(MPI_Send(&value, -3, MPI_INT, 0, 0, comm), MPI_ERR_COUNT, "count = -3");
-    EXPECT(told ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
+    EXPECT(handled ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
     MPI_Comm_get_errhandler(comm, &teller);
     EXPECT(MPI_Comm_set_errhandler(MPI_COMM_WORLD, teller), MPI_SUCCESS, "");
     EXPECT(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), MPI_SUCCESS, "");

@@ -20,7 +20,7 @@
 
 enum { WAITERS = 64, ROUNDS = 120, LEN = 100000 };
 
-static int size, told;
+static int size, ended_by_error;
 
 /* Sends checked data around a ring. */
 static void exchange(int round) {
@@ -106,7 +106,7 @@ static void *wait_for_the_dead(void *argument) {
     }
     MPI_Error_class(code, &class);
     CHECK(class == MPI_ERR_PROC_ABORTED);
-    __atomic_add_fetch(&told, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&ended_by_error, 1, __ATOMIC_RELAXED);
     free(big);
     return NULL;
 }
@@ -121,7 +121,7 @@ static void wait_in_all_ways(void) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     for (size_t i = 0; i < WAITERS; i++) pthread_create(&ids[i], NULL, wait_for_the_dead, (void *)i);
     for (int i = 0; i < WAITERS; i++) pthread_join(ids[i], NULL);
-    printf("%d threads of %d are told: %d failures\n", told, WAITERS, failures);
+    printf("%d threads of %d are told: %d failures\n", ended_by_error, WAITERS, failures);
     fflush(NULL);
     _exit(failures != 0);
 }

@@ -17,9 +17,9 @@ static int size;
 #define FAILS(expected, reason, call) fails(__LINE__, expected, reason, call)
 
 static void fails(int line, int expected, const char *reason, int code) {
-    const char *told = mad_last_error();
-    if (code == expected && strstr(told, reason) && strstr(told, mad_strerror(code)) && !strchr(told, '\n')) return;
-    printf("rank %d, line %d: code %d where %d was due, saying: %s\n", rank, line, code, expected, told);
+    const char *message = mad_last_error();
+    if (code == expected && strstr(message, reason) && strstr(message, mad_strerror(code)) && !strchr(message, '\n')) return;
+    printf("rank %d, line %d: code %d where %d was due, saying: %s\n", rank, line, code, expected, message);
     failures++;
 }
 

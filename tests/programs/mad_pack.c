@@ -42,16 +42,16 @@ static void array_of_unknown_length(mad_channel_t channel, int sends, int peer, 
         DO(mad_end_packing(c));
         free(array);
     } else {
-        int from, told = -1;
+        int from, announced = -1;
         DO(mad_begin_unpacking(channel, &c));
         DO(mad_peer(c, &from));
         CHECK(from == peer);
-        unpack(c, &told, sizeof told, mad_send_CHEAPER, mad_receive_EXPRESS);
-        CHECK(told == length);
-        unsigned char *array = calloc(told, 1);
-        unpack(c, array, told, mad_send_CHEAPER, mad_receive_CHEAPER);
+        unpack(c, &announced, sizeof announced, mad_send_CHEAPER, mad_receive_EXPRESS);
+        CHECK(announced == length);
+        unsigned char *array = calloc(announced, 1);
+        unpack(c, array, announced, mad_send_CHEAPER, mad_receive_CHEAPER);
         DO(mad_end_unpacking(c));
-        CHECK(is_filled(array, told, length));
+        CHECK(is_filled(array, announced, length));
         free(array);
     }
 }

@@ -102,7 +102,7 @@ static void paired(void) {
     code = MPI_Wait(&request, MPI_STATUS_IGNORE);
     expect(code, MPI_ERR_COUNT, sends, "expects 8 of rank 0");
 
-    /* Neighbours, of whom two may be the same process. */
+    /* Neighbours, two of which may be the same process. */
     MPI_Comm ring, local, inter;
     int periods = 1;
     MPI_Cart_create(comm, 1, &size, &periods, 0, &ring);

@@ -311,10 +311,10 @@ static void forms_apart(void) {
 
 /* A sum whose function calls the library and sends to its own process. */
 static void ask(void *in, void *inout, int *len, MPI_Datatype *type) {
-    int bytes, told = -1;
+    int bytes, bytes_back = -1;
     MPI_Type_size(*type, &bytes);
-    MPI_Sendrecv(&bytes, 1, MPI_INT, 0, 1, &told, 1, MPI_INT, 0, 1, MPI_COMM_SELF, MPI_STATUS_IGNORE);
-    for (int i = 0; i < *len; i++) ((int *)inout)[i] += told == (int)sizeof(int) ? ((int *)in)[i] : -1000000;
+    MPI_Sendrecv(&bytes, 1, MPI_INT, 0, 1, &bytes_back, 1, MPI_INT, 0, 1, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    for (int i = 0; i < *len; i++) ((int *)inout)[i] += bytes_back == (int)sizeof(int) ? ((int *)in)[i] : -1000000;
 }
 
 /* Its communicator and op are freed while the operation is under way. */

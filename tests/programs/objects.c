@@ -121,9 +121,9 @@ static void groups(void) {
     if (high != MPI_GROUP_EMPTY) MPI_Group_free(&high);
 }
 
-static int told, told_code, copied, deleted;
+static int handled, handled_code, copied, deleted;
 
-static void tell(MPI_Comm *comm, int *code, ...) { told += comm != NULL, told_code = *code; }
+static void tell(MPI_Comm *comm, int *code, ...) { handled += comm != NULL, handled_code = *code; }
 
 static int copy(MPI_Datatype type, int key, void *state, void *in, void *out, int *flag) {
     (void)type, (void)key, (void)state;
@@ -147,7 +147,7 @@ static void names_and_attributes(void) {
     MPI_Comm_create_errhandler(tell, &handler);
     MPI_Comm_set_errhandler(comm, handler), MPI_Errhandler_free(&handler);
     MPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
-    CHECK(told == 1 && told_code == MPI_ERR_OTHER);
+    CHECK(handled == 1 && handled_code == MPI_ERR_OTHER);
     MPI_Comm_free(&comm);
     MPI_Type_contiguous(3, MPI_INT, &type);
     MPI_Type_set_name(type, "three"), MPI_Type_get_name(type, text, &len);

@@ -128,9 +128,9 @@ static void attributes(void) {
     CHECK(key == MPI_KEYVAL_INVALID);
 }
 
-static int told, told_code;
+static int handled, handled_code;
 
-static void tell_comm(MPI_Comm *comm, int *code, ...) { told += comm != NULL, told_code = *code; }
+static void tell_comm(MPI_Comm *comm, int *code, ...) { handled += comm != NULL, handled_code = *code; }
 
 static void error_handlers(void) {
     MPI_Errhandler handler, got, others[3];
@@ -150,9 +150,9 @@ static void error_handlers(void) {
     MPI_Errhandler_free(&handler), MPI_Errhandler_free(&got);
     CHECK(handler == MPI_ERRHANDLER_NULL && got == MPI_ERRHANDLER_NULL);
     MPI_Comm_free(&comm);
-    CHECK(MPI_Send(NULL, 0, MPI_INT, size, 0, twin) != MPI_SUCCESS && told == 1);
+    CHECK(MPI_Send(NULL, 0, MPI_INT, size, 0, twin) != MPI_SUCCESS && handled == 1);
     int class;
-    MPI_Error_class(told_code, &class);
+    MPI_Error_class(handled_code, &class);
     CHECK(class == MPI_ERR_RANK);
     MPI_Comm_free(&twin);
     MPI_File_create_errhandler(tell_file, &others[0]);

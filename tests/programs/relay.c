@@ -41,9 +41,9 @@ int main(int argc, char **argv) {
     CHECK(most[0] == most[1]);
     double least = 1e9;
     for (int turn = 0; turn < TIMES; turn++) {
-        double begin = MPI_Wtime(), told = turn, sum = 0;
-        MPI_Bcast(&told, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-        MPI_Reduce(&told, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+        double begin = MPI_Wtime(), word = turn, sum = 0;
+        MPI_Bcast(&word, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        MPI_Reduce(&word, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
         double took = MPI_Wtime() - begin;
         CHECK(rank != 0 || sum == turn * size);
         if (took < least) least = took;

@@ -58,29 +58,29 @@ static MPI_Comm arranged(const char *how) {
 
 // The topology of a communicator must equal the one it was made of.
 static int is_strange(MPI_Comm comm, const char *how, int rank, const int *found, int count) {
-    int told[MOST], other[MOST], weights[MOST], into, out, weighted;
+    int listed[MOST], other[MOST], weights[MOST], into, out, weighted;
     if (!strcmp(how, "graph")) {
         MPI_Graph_neighbors_count(comm, rank, &into);
         if (into != count) return 1;
-        MPI_Graph_neighbors(comm, rank, count, told);
-        return memcmp(told, found, count * sizeof *told) != 0;
+        MPI_Graph_neighbors(comm, rank, count, listed);
+        return memcmp(listed, found, count * sizeof *listed) != 0;
     }
     if (!strcmp(how, "adjacent")) {
         MPI_Dist_graph_neighbors_count(comm, &into, &out, &weighted);
         if (into != count || out != count || !weighted) return 1;
-        MPI_Dist_graph_neighbors(comm, count, told, weights, count, other, weights);
-        return memcmp(told, found, count * sizeof *told) || memcmp(other, found, count * sizeof *told) || weights[0] != 3;
+        MPI_Dist_graph_neighbors(comm, count, listed, weights, count, other, weights);
+        return memcmp(listed, found, count * sizeof *listed) || memcmp(other, found, count * sizeof *listed) || weights[0] != 3;
     }
     if (!strcmp(how, "edges")) {
         MPI_Dist_graph_neighbors_count(comm, &into, &out, &weighted);
         if (into != count || out != count || !weighted) return 1;
-        MPI_Dist_graph_neighbors(comm, count, told, weights, count, other, weights);
+        MPI_Dist_graph_neighbors(comm, count, listed, weights, count, other, weights);
         // Several processes described the incoming edges. One process described the outgoing edges, in their order.
         for (int i = 0, sum = 0; i < count; i++) {
-            sum += told[i] - found[i];
+            sum += listed[i] - found[i];
             if (i + 1 == count && sum) return 1;
         }
-        return memcmp(other, found, count * sizeof *told) != 0;
+        return memcmp(other, found, count * sizeof *listed) != 0;
     }
     return 0;
 }

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static char told[600];
+static char text[600];
 
 static void remember(MPI_Comm *comm, int *code, ...) {
     int len;
     (void)comm;
-    MPI_Error_string(*code, told, &len);
+    MPI_Error_string(*code, text, &len);
 }
 
 int main(int argc, char **argv) {
@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
             continue;
         }
         void *none = 0;
-        told[0] = 0;
+        text[0] = 0;
         MPI_Error_class(function(none, none, none, none, none, none, none, none, none, none), &class);
         if (class != MPI_ERR_UNSUPPORTED_OPERATION) {
             printf("%s returns class %d\n", argv[i], class);
