@@ -16,25 +16,25 @@ use crate::plan::{Kind, Plan, Vci};
 use crate::rails::{self, Rails};
 use crate::watch::WatchState;
 
-/// Processes whose threads act.
+/// The processes of one run.
 pub struct Job {
     pub rails: rails::Kind,
     pub plan: Plan,
     pub processes: Vec<StressProcess>,
-    /// How many threads have done all they had to do.
+    /// Number of threads that have finished all windows.
     pub done: AtomicU32,
     unrung: Arc<AtomicU32>,
     _clock: Option<rails::Clock>,
 }
 
-/// One process of the job, and what its threads share.
+/// One process of the job, and the state that its threads share.
 pub struct StressProcess {
     pub progress: Arc<Progress>,
-    /// Operations that whoever comes waits for, and in which window they began.
+    /// Operations that any thread may wait for, each with the window in which it began.
     pub pool: Mutex<Vec<(u32, Pending)>>,
-    /// How many messages for all threads have been claimed, of each window.
+    /// Number of claimed messages among those for all threads, for each window.
     pub tickets: Vec<AtomicU32>,
-    /// What was received.
+    /// Messages received.
     pub ledger: Mutex<Vec<Received>>,
     pub states: Vec<WatchState>,
 }
@@ -42,7 +42,7 @@ pub struct StressProcess {
 /// A message received.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
-    /// Grows in the order in which a thread posted its receives.
+    /// Number that grows in the order in which a thread posted its receives.
     pub serial: u64,
     pub vci: Vci,
     pub number: u32,
@@ -75,7 +75,7 @@ impl Job {
         Self { rails: kind, plan, processes, done: AtomicU32::new(0), unrung, _clock: clock }
     }
 
-    /// Each message has come once, and those of a vci, where one thread received them, in order.
+    /// Checks that each message came once, and in order within a VCI that one thread receives.
     pub fn check_all_arrived(&self) {
         let mut seen: BTreeMap<Vci, Vec<u32>> = BTreeMap::new();
         for process in &self.processes {
@@ -98,18 +98,18 @@ impl Job {
         assert!(seen.is_empty(), "nobody sent these: {seen:?}");
     }
 
-    /// Nothing waits to be sent, and nobody for anything.
+    /// Checks that nothing waits to be sent and no operation is left.
     pub fn check_nothing_is_left(&self) {
         let begin = Instant::now();
         let is_busy = |process: &&StressProcess| !process.progress.test(|worker| worker.is_quiet());
-        // All are asked: each makes progress by it.
+        // Every process is tested, because each test makes progress.
         while self.processes.iter().filter(is_busy).count() > 0 {
             assert!(begin.elapsed() < QUIET_PATIENCE, "something is left to send");
             thread::sleep(Duration::from_millis(1));
         }
         assert!(self.processes.iter().all(|process| lock(&process.pool).is_empty()));
         let unrung = self.unrung.load(Ordering::Relaxed);
-        assert_eq!(unrung, 0, "so often somebody slept while there was event_count");
+        assert_eq!(unrung, 0, "a thread slept so often although an event was pending");
     }
 }
 

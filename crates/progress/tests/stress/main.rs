@@ -1,8 +1,8 @@
 //! Many threads in several processes send, receive, wait, test, probe and cancel at random, over each
-//! rail. All that is sent arrives once, whole and in order, and nobody waits for what has happened.
+//! rail. Every message arrives once, whole and in order, and no thread waits for an event that has happened.
 //!
-//! Seeds decide what the threads do; when they do it is the machine's business. A failure prints its
-//! seed: `CANELE_SEED=n cargo test -p progress --test stress RAIL` begins with one and does no other,
+//! Seeds decide the operations of the threads; the machine decides their timing. A failure prints its
+//! seed. `CANELE_SEED=n cargo test -p progress --test stress RAIL` runs only that seed, and
 //! `CANELE_SEED=n+` goes on from there.
 
 mod job;
@@ -35,7 +35,7 @@ fn shm() {
     within_budget(rails::Kind::Shm);
 }
 
-/// Plays seed after seed until the time is over.
+/// Runs seed after seed until the time is over.
 fn within_budget(rails: rails::Kind) {
     let begin = Instant::now();
     for seed in testing::seeds(u64::MAX) {
@@ -47,7 +47,7 @@ fn within_budget(rails: rails::Kind) {
     }
 }
 
-/// All members of a job act, then nothing may be left.
+/// Runs all members of a job, then checks that nothing is left.
 fn play(rails: rails::Kind, seed: u64) {
     let job = Job::new(rails, seed);
     let _watched = watch::over(&job);
@@ -63,5 +63,5 @@ fn play(rails: rails::Kind, seed: u64) {
     job.check_nothing_is_left();
 }
 
-/// How long each test goes on; three run at a time.
+/// Duration of each test; three run at a time.
 const BUDGET: Duration = Duration::from_secs(6);

@@ -1,9 +1,9 @@
-//! One thread of one process, and what it does.
+//! One thread of one process, and its operations.
 //!
-//! In each window a thread begins all that it sends and receives without waiting for anybody; then it
-//! waits and probes, in any order and manner, for what others begin in windows up to its own; and in the
-//! end for sends that may need their receiver's probe. So a thread that waits for ever was not woken, or
-//! something is lost.
+//! In each window a thread first begins all its sends and receives without waiting for anybody. Then it
+//! waits and probes, in random order and by random calls, for operations of windows up to its own. At the
+//! end it waits for sends that may need their receiver's probe. A thread that waits for ever was therefore
+//! not woken, or a message was lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::plan::{
     Kind, Leaves, OPEN_MAX, Plan, Random, StressMessage, TAGS, Vci, context, shared_context,
 };
 
-/// A thread that acts.
+/// A thread of the stress test.
 pub struct Member<'a> {
     job: &'a Job,
     plan: &'a Plan,
@@ -29,9 +29,9 @@ pub struct Member<'a> {
     number: u32,
     random: Random,
     window: u32,
-    /// The next number of each vci that this thread sends in…
+    /// Next message number of each VCI in which this thread sends.
     sent: BTreeMap<Vci, u32>,
-    /// …and of those it receives from by itself.
+    /// Next message number of each VCI from which only this thread receives.
     received: BTreeMap<Vci, u32>,
     serial: u64,
 }
@@ -44,8 +44,9 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Whether this may end only in a later window: when a thread must act, rather than have begun, for it, or
-    /// when a message of a later window may have been taken instead of this one.
+    /// True if this may end only in a later window.
+    ///
+    /// Such an operation needs a call of another thread, or a message of a later window may be taken instead of its own.
     fn may_be_late(&self) -> bool {
         let kind = match &self.what {
             What::Send { vci, .. } => vci.kind,
@@ -61,16 +62,16 @@ enum What {
     Receive { into: Region, expected: Expected, serial: u64 },
 }
 
-/// What a receive may bring.
+/// Messages that a receive may return.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
-    /// This message, of which only the beginning may fit.
+    /// This message, possibly truncated.
     One(Vci, u32),
-    /// One of those sent to this process in this context.
+    /// Any message sent to this process in this context.
     AnyOf(Kind, u32),
 }
 
-/// Something to begin.
+/// An operation to begin.
 #[derive(Clone, Copy, Debug)]
 enum Begin {
     Send(Vci),
@@ -78,7 +79,7 @@ enum Begin {
     Open { source: Option<u32>, tag: Option<i32> },
 }
 
-/// Something to wait for, or to do with waiting.
+/// A wait, or an action that waits.
 #[derive(Debug)]
 enum Item {
     Pending(Pending),
@@ -86,7 +87,7 @@ enum Item {
     Cancelled(Vci),
     Never,
     Tickets,
-    /// With each in turn; all processes begin with those nearby, so that nobody waits in a circle.
+    /// Ping-pongs with one thread after the other. All processes begin with nearby threads, so no circle of waits arises.
     Pings(Vec<(u32, u32)>),
 }
 
@@ -108,7 +109,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// All windows.
+    /// Acts in all windows.
     pub fn act(mut self) {
         let mut late = Vec::new();
         for window in 0..self.plan.windows {
@@ -128,14 +129,14 @@ impl<'a> Member<'a> {
         self.wait_for_all(late);
         self.job.done.fetch_add(1, Ordering::Relaxed);
         self.process.states[self.number as usize].clear();
-        // As processes do that finish together: others may need what is still to be sent.
+        // Polls until all have finished, as `MPI_Finalize` does: others may need frames that are still to be sent.
         while self.job.done.load(Ordering::Relaxed) < self.plan.processes * self.plan.threads {
             self.progress.test(|_| ());
             std::thread::sleep(Duration::from_micros(200));
         }
     }
 
-    /// Begins what is to be begun in this window; answers what to wait for.
+    /// Begins the operations of this window and returns those to wait for.
     fn begin_all(&mut self) -> Vec<Pending> {
         let mut queues = self.beginnings();
         let mut begun = Vec::new();
@@ -158,7 +159,7 @@ impl<'a> Member<'a> {
         begun
     }
 
-    /// What is to be begun, in queues within which order counts.
+    /// Operations to begin, in queues within which order counts.
     fn beginnings(&self) -> Vec<VecDeque<Begin>> {
         let mut queues = Vec::new();
         let mine = |vci: &Vci| vci.thread == self.number;
@@ -191,7 +192,7 @@ impl<'a> Member<'a> {
         queues
     }
 
-    /// What there is to do besides waiting for what was begun.
+    /// Actions besides waiting for begun operations.
     fn turns(&mut self) -> Vec<Item> {
         let mut items = vec![Item::Tickets];
         for kind in [Kind::Probed, Kind::Cancelled] {
@@ -239,7 +240,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Begins some of one queue, in one of the ways there are.
+    /// Begins some operations of one queue by a random method.
     fn begin(&mut self, some: &[Begin]) -> Vec<Pending> {
         let made: Vec<Made> = some.iter().map(|one| self.make(*one)).collect();
         let submit =
@@ -247,7 +248,7 @@ impl<'a> Member<'a> {
         let ops = match self.random.below(8) {
             0 => self.progress.test(submit),
             1 => {
-                // While waiting for something else.
+                // Submits while waiting for something else.
                 let (mut ops, mut turns) = (None, 0);
                 self.progress.wait_for(Duration::from_millis(1), |worker| {
                     ops.get_or_insert_with(|| submit(worker));
@@ -262,7 +263,7 @@ impl<'a> Member<'a> {
                 .map(|one| self.progress.submit(|worker| one.submit(worker)))
                 .collect(),
             3 | 4 => self.progress.submit(submit),
-            // Left to who holds the worker, where somebody has.
+            // Leaves the operations to the holder of the worker's lock, if there is one.
             _ => made.iter().filter_map(|one| one.begin(self.progress)).collect(),
         };
         ops.into_iter().collect()
@@ -313,13 +314,13 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Waits for at least one of some; answers those that are still under way.
+    /// Waits for at least one operation and returns those that are still under way.
     fn wait_for_some(&mut self, mut some: Vec<Pending>) -> Vec<Pending> {
         let mut ended = Vec::new();
         match self.random.below(6) {
             0 => ended.push(self.progress.wait(|worker| take_any(worker, &mut some))),
             1 => {
-                // All.
+                // Waits for all of them.
                 let done = |worker: &mut Worker, one: &Pending| worker.engine.is_complete(one.op);
                 self.progress.wait(|worker| some.iter().all(|one| done(worker, one)).then_some(()));
                 let all = std::mem::take(&mut some);
@@ -355,7 +356,7 @@ impl<'a> Member<'a> {
         some
     }
 
-    /// What others of the process began up to this window, and nobody has waited for.
+    /// Waits for pooled operations that threads of the process began up to this window.
     fn empty_pool(&mut self) {
         loop {
             let mut pool = lock(&self.process.pool);
@@ -375,10 +376,10 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Probes, openly or not, and receives what was found; by a matched probe now and then.
+    /// Probes, with or without wildcards, and receives the message found; sometimes by a matched probe.
     fn probe_and_receive(&mut self, wanted: Vci) {
         let context = context(wanted.kind, wanted.thread);
-        // Any message will do where all probes are open: there are as many as probes.
+        // If all probes use wildcards, any message will do: there are as many messages as probes.
         let selector = match self.plan.probes_openly(self.rank, self.number) {
             true => Selector { context, source: None, tag: None },
             false => exact(wanted),
@@ -422,7 +423,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Receives the next message of a vci by itself.
+    /// Completes the receive of the next message of a VCI.
     fn finish(&mut self, op: OpId, vci: Vci, into: Region) {
         let number = next(&mut self.received, vci);
         self.serial += 1;
@@ -432,7 +433,7 @@ impl<'a> Member<'a> {
         self.check(&pending, completion);
     }
 
-    /// Begins to receive and cancels, until a message was quicker.
+    /// Posts receives and cancels them, until a message comes before the cancel.
     fn cancel_and_receive(&mut self, vci: Vci) {
         let number = self.received.get(&vci).copied().unwrap_or(0);
         let len = self.plan.message(vci, number).len;
@@ -453,7 +454,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// What never comes is waited for for a while, and then no more.
+    /// Waits for a while for a message that never comes, then cancels the receive.
     fn cancel_in_vain(&mut self) {
         let into = Region::owned(8);
         let context = context(Kind::Never, self.number);
@@ -470,8 +471,7 @@ impl<'a> Member<'a> {
         assert_eq!(completion.outcome, Outcome::Cancelled, "after {:?}", begin.elapsed());
     }
 
-    /// Takes messages that any thread may take, as many as are sent in this window and nobody has
-    /// claimed.
+    /// Receives messages that any thread may take, as many as are sent in this window and still unclaimed.
     fn take_shared(&mut self) {
         let vcis = self.plan.vcis(Kind::Shared).filter(|vci| vci.to == self.rank);
         let sent: u32 = vcis.map(|vci| self.plan.count(self.window, vci)).sum();
@@ -492,14 +492,14 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// To and fro with another thread, that has the same in its list.
+    /// Exchanges messages to and fro with another thread, which has the same exchange in its list.
     fn ping(&mut self, other: (u32, u32)) {
         let me = (self.rank, self.number);
         let pair = [me.min(other), me.max(other)];
         let what = pair.map(|(rank, thread)| u64::from(rank) << 32 | u64::from(thread));
         let window = u64::from(self.window);
         let rounds = self.plan.seed_of(&[7, what[0], what[1], window]).below(8);
-        // Within a process threads are told apart by tag, and processes by source.
+        // Tags tell the threads of a process apart, sources the processes.
         let vci = |from: (u32, u32), to: (u32, u32)| Vci {
             kind: Kind::Ping,
             thread: to.1,
@@ -529,7 +529,7 @@ impl<'a> Member<'a> {
         self.begin_and_wait(&made);
     }
 
-    /// As calls that wait do, or as collectives do, which begin what follows while they wait.
+    /// Submits and waits in one call, or submits within a wait, as collectives do.
     fn begin_and_wait(&mut self, made: &Made) {
         let take = |worker: &mut Worker, op: OpId, awaits: bool| match awaits {
             true => worker.take_or_await(op),
@@ -555,7 +555,7 @@ impl<'a> Member<'a> {
         self.check(&pending, completion);
     }
 
-    /// An operation has ended as it should have.
+    /// Checks that an operation has ended as expected.
     fn check(&mut self, pending: &Pending, completion: Completion) {
         if completion.outcome == Outcome::PeerFailed {
             let notices = |process: &StressProcess| process.progress.look(Worker::take_notices);
@@ -595,7 +595,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Stays away from the library for a while, now and then.
+    /// Makes no library call for a while, now and then.
     fn rest(&mut self) {
         match self.random.below(20) {
             0 => std::thread::sleep(Duration::from_micros(self.random.pick(&[50, 500, 3000]))),
@@ -610,7 +610,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// Which message an open receive has got, by what the message says.
+/// Message that a wildcard receive has got, found by the number in its bytes.
 fn named(kind: Kind, thread: u32, to: u32, completion: Completion, bytes: &[u8]) -> (Vci, u32) {
     let (from, tag) = (completion.source, completion.tag);
     let number = StressMessage::number_in(bytes).expect("at least 8 bytes");
@@ -621,7 +621,7 @@ fn named(kind: Kind, thread: u32, to: u32, completion: Completion, bytes: &[u8])
     (Vci { kind, thread, from, to, tag }, number)
 }
 
-/// Something to submit.
+/// An operation to submit.
 enum Made {
     Send {
         vci: Vci,
@@ -652,7 +652,7 @@ impl Made {
         Pending { op, what: self.what() }
     }
 
-    /// Begins it as `MPI_Isend` and `MPI_Irecv` do; none if it is sent.
+    /// Begins the operation as `MPI_Isend` and `MPI_Irecv` do; returns none if it is already sent.
     fn begin(&self, progress: &Progress) -> Option<Pending> {
         let op = match self {
             Self::Send { vci, envelope, mode, data, .. } => {
@@ -665,7 +665,7 @@ impl Made {
         Some(Pending { op, what: self.what() })
     }
 
-    /// Sends it as `MPI_Send` does if it can; true if it is sent.
+    /// Sends a short message as `MPI_Send` does; true if it is sent.
     fn send_short(&self, progress: &Progress) -> bool {
         match self {
             Self::Send { vci, envelope, mode: SendMode::Standard, data, .. } => {
@@ -711,5 +711,5 @@ fn exact(vci: Vci) -> Selector {
     }
 }
 
-/// Nobody asks for it.
+/// A note that nobody reads.
 const NOTE: u64 = 1;

@@ -1,36 +1,36 @@
-//! What is sent, as pure functions of the seed: both ends know it without telling each other.
+//! The messages of a run, as pure functions of the seed: both ends know them without communication.
 
-/// Messages of one sending and one receiving process that nobody but order and tag tells apart.
+/// A stream of messages between two processes, in which only order and tag tell messages apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Vci {
     pub kind: Kind,
-    /// Which thread sends. It is also the one that receives, unless all do.
+    /// Number of the sending thread; it also receives, unless all threads do.
     pub thread: u32,
     pub from: u32,
     pub to: u32,
     pub tag: i32,
 }
 
-/// How messages are received.
+/// Kinds of receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// By receives that name source and tag.
+    /// Receives that name source and tag.
     Exact,
-    /// By receives that leave one of them open, or both.
+    /// Receives with a wildcard for the source, the tag or both.
     Open,
-    /// After a probe, by the thread that probed.
+    /// Receives after a probe, by the thread that probed.
     Probed,
-    /// By receives that are cancelled now and then.
+    /// Receives that are cancelled now and then.
     Cancelled,
-    /// By matched probes of any of the process's threads.
+    /// Matched probes of any of the process's threads.
     Shared,
-    /// To and fro between two threads.
+    /// Messages to and fro between two threads.
     Ping,
-    /// Never: nobody sends any.
+    /// Receives of messages that nobody sends.
     Never,
 }
 
-/// What a receive of kind [`Kind::Open`] leaves open.
+/// Wildcards of a receive of kind [`Kind::Open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
     Source,
@@ -47,14 +47,14 @@ pub struct StressMessage {
     number: u32,
 }
 
-/// A job's shape, and the seed of all that happens in it.
+/// Size of a job, and the seed of its operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub seed: u64,
     pub processes: u32,
     pub threads: u32,
     pub windows: u32,
-    /// Messages are seldom long.
+    /// One in so many messages is long.
     pub long_one_in: usize,
 }
 
@@ -70,7 +70,7 @@ impl Plan {
         }
     }
 
-    /// A seed for what is decided once of `what`.
+    /// Returns the random numbers for one decision, named by `what`.
     pub fn seed_of(&self, what: &[u64]) -> Random {
         let mut random = Random::new(self.seed);
         for one in what {
@@ -79,12 +79,12 @@ impl Plan {
         random
     }
 
-    /// How many messages a vci carries in a window.
+    /// Number of messages that a VCI carries in a window.
     pub fn count(&self, window: u32, vci: Vci) -> u32 {
         self.of_vci(vci, 1, window).pick(&[0, 0, 0, 1, 1, 1, 2, 4])
     }
 
-    /// StressMessage `number` of a vci.
+    /// Message `number` of a VCI.
     pub fn message(&self, vci: Vci, number: u32) -> StressMessage {
         let mut random = self.of_vci(vci, 2, number);
         let long = random.one_in(self.long_one_in);
@@ -104,18 +104,18 @@ impl Plan {
         }
     }
 
-    /// What a thread's open receives leave open.
+    /// Wildcards of a thread's open receives.
     pub fn leaves(&self, to: u32, thread: u32) -> Leaves {
         let what = [3, u64::from(to), u64::from(thread)];
         self.seed_of(&what).pick(&[Leaves::Source, Leaves::Tag, Leaves::Both])
     }
 
-    /// Whether a thread's probes leave source and tag open.
+    /// True if a thread's probes use wildcards for source and tag.
     pub fn probes_openly(&self, rank: u32, thread: u32) -> bool {
         self.seed_of(&[8, u64::from(rank), u64::from(thread)]).one_in(2)
     }
 
-    /// All vcis of a kind.
+    /// All VCIs of a kind.
     pub fn vcis(&self, kind: Kind) -> impl Iterator<Item = Vci> + use<> {
         let Self { processes, threads, .. } = *self;
         (0..processes).flat_map(move |from| {
@@ -135,15 +135,17 @@ impl Plan {
 }
 
 impl Kind {
-    /// Whether the receiver may not know which message it is, so that the message says.
+    /// True if the message carries its number, because the receiver may not know it.
     fn names_its_number(self) -> bool {
         matches!(self, Self::Open | Self::Shared)
     }
 }
 
 impl Vci {
-    /// Where the messages of a window travel. Threads that may take the same ones would take those of
-    /// other windows, for which others wait, if windows had not each their own.
+    /// Context of the messages of a window.
+    ///
+    /// Shared messages have a context per window. Otherwise threads would take messages of other windows, for which
+    /// others wait.
     pub fn context(&self, window: u32) -> u64 {
         match self.kind {
             Kind::Shared => shared_context(window),
@@ -181,7 +183,7 @@ impl StressMessage {
         bytes
     }
 
-    /// The number that a message says it has.
+    /// Number that a message carries.
     pub fn number_in(bytes: &[u8]) -> Option<u32> {
         bytes.first_chunk().map(|said| u32::from_le_bytes(*said))
     }
@@ -204,12 +206,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is positive.
+    /// Returns a number below `end`, which must be positive.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// True once in `times`.
+    /// True with probability 1 in `times`.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -222,5 +224,5 @@ impl Random {
 /// The longest message whose receiver does not know its length.
 pub const OPEN_MAX: usize = 60_000;
 
-/// Tags that are used in a context, `0..TAGS`; in the shared one, by each thread.
+/// Number of tags in a context, `0..TAGS`; in the shared context, of each thread.
 pub const TAGS: i32 = 2;

@@ -1,4 +1,4 @@
-//! The rails of a job's processes, made to tell what they see.
+//! The rails of a job's processes, wrapped so that they report missed wake-ups.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,12 +17,12 @@ use wire::{Frame, PeerId};
 use crate::job::lock;
 use crate::plan::{Plan, Random};
 
-/// What the processes are joined by, besides each with itself.
+/// Kinds of rails between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One or two simulated networks.
     Simulated,
-    /// The loopback.
+    /// TCP over the loopback interface.
     Tcp,
     /// Shared memory.
     Shm,
@@ -31,13 +31,13 @@ pub enum Kind {
 /// The rails of all processes.
 pub struct Rails {
     pub of: Vec<Vec<Box<dyn Rail>>>,
-    /// How often somebody slept while there was news, of all processes.
+    /// Number of times that a thread of any process slept although an event was pending.
     pub unrung: Arc<AtomicU32>,
-    /// What makes time pass, where it does not by itself.
+    /// A thread that advances simulated time, on simulated networks.
     pub clock: Option<Clock>,
 }
 
-/// Rails of each process, and what makes time pass where it does not by itself.
+/// Opens the rails of each process, and starts the clock of simulated networks.
 pub fn open(kind: Kind, plan: &Plan) -> Rails {
     let ranks = 0..plan.processes;
     let mut clock = None;
@@ -47,7 +47,7 @@ pub fn open(kind: Kind, plan: &Plan) -> Rails {
         Kind::Simulated => {
             let mut random = plan.seed_of(&[5]);
             let names = random.pick(&[&["sim"][..], &["sim", "sim1"]]);
-            // Links of one kind accept the same.
+            // Links of one kind have the same credit.
             let credit_bytes = random.pick(&[16 << 10, 1 << 20]);
             let networks: Vec<_> =
                 names.iter().map(|_| network(&mut random, credit_bytes)).collect();
@@ -80,8 +80,7 @@ pub fn open(kind: Kind, plan: &Plan) -> Rails {
     Rails { of: ranks.zip(between).map(of_rank).collect(), unrung, clock }
 }
 
-/// A rail that notices news which nobody rang for: after a long sleep there is something, and its bell stays
-/// silent.
+/// A rail that detects missed wake-ups: after a long sleep an event is pending, and no descriptor is readable.
 struct Attended {
     rail: Box<dyn Rail>,
     asleep: Option<Instant>,
@@ -98,7 +97,7 @@ impl Rail for Attended {
 
     fn finish_sleep(&mut self) {
         let is_long = self.asleep.take().is_some_and(|since| since.elapsed() >= LONG);
-        // Who brings news may be about to ring.
+        // The thread that caused the event may be about to signal it.
         let is_unrung = is_long
             && !rings(&*self.rail, Duration::ZERO)
             && !self.rail.prepare_sleep()
@@ -121,7 +120,7 @@ fn shm(rank: u32) -> Box<dyn Rail> {
     Box::new(ShmRail::new(ShmConfig { rank: PeerId(rank), job: [7; 16] }).expect("shared memory"))
 }
 
-/// Slow or fast, narrow or wide, with losses or without.
+/// Creates a network of random latency, bandwidth, depth and loss.
 fn network(random: &mut Random, credit_bytes: usize) -> SimNetwork {
     let network = SimNetwork::new(random.next());
     let usual = SimPath::default();
@@ -143,7 +142,7 @@ fn network(random: &mut Random, credit_bytes: usize) -> SimNetwork {
     network
 }
 
-/// An end of a simulated network that rings, as real ones do.
+/// An end of a simulated network that signals events through a pipe, as real rails do.
 struct End {
     rail: Mutex<SimRail>,
     asleep: AtomicBool,
@@ -157,7 +156,7 @@ impl End {
         Self { rail: Mutex::new(rail), asleep: AtomicBool::new(false), heard, bell }
     }
 
-    /// Rings for a sleeper who has news, once.
+    /// Wakes a sleeper that has an event pending, once.
     fn ring(&self) {
         let has_events = !lock(&self.rail).prepare_sleep();
         if has_events && self.asleep.swap(false, Ordering::SeqCst) {
@@ -262,12 +261,13 @@ fn rings(rail: &dyn Rail, limit: Duration) -> bool {
     poll(&mut bells, Some(&limit)).expect("poll") > 0
 }
 
-/// How much simulated time passes at once.
+/// Step of simulated time.
 const TICK: Duration = Duration::from_micros(50);
 
-/// Threads of the test do not stay away so long, so there is news. A thread that was not woken for it
-/// looks by itself after half a second.
+/// Sleep after which an event must be pending, as no thread of the test stays away so long.
+///
+/// A thread that was not woken polls by itself after half a second.
 const LONG: Duration = Duration::from_millis(400);
 
-/// How long somebody who rings may be kept from it by others on a busy machine.
+/// Time by which a busy machine may delay a thread that signals.
 const BELL_PATIENCE: Duration = Duration::from_secs(20);

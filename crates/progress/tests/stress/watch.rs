@@ -1,4 +1,4 @@
-//! Who does what, and an end with a reason when something fails or hangs.
+//! The state of every thread, and an end with a report when a thread fails or hangs.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,12 +10,12 @@ use progress::Progress;
 
 use crate::job::{Job, lock};
 
-/// What a thread does, and since when; none once it is done.
+/// Current action of a thread and its start; none once the thread is done.
 #[derive(Clone, Debug, Default)]
 pub struct WatchState(Arc<Mutex<Option<(Instant, String)>>>);
 
 impl WatchState {
-    /// The thread now does this.
+    /// Records the thread's current action.
     pub fn set(&self, what: String) {
         *lock(&self.0) = Some((Instant::now(), what));
     }
@@ -36,12 +36,12 @@ struct Watched {
     progress: Vec<Arc<Progress>>,
 }
 
-/// Watches until it is dropped.
+/// A guard that watches a job until it is dropped.
 pub struct Watching(String);
 
 static JOBS: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
 
-/// Ends the program when a thread of `job` fails, or stays at one thing for too long.
+/// Ends the program when a thread of `job` fails, or is busy with one action for too long.
 pub fn over(job: &Job) -> Watching {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -96,7 +96,7 @@ impl Watched {
     }
 }
 
-/// The engine's state, as far as somebody gives it.
+/// Returns the engine's state, unless a thread holds the lock for too long.
 fn engine_of(progress: &Arc<Progress>) -> String {
     let (told, tell) = mpsc::channel();
     let progress = Arc::clone(progress);
@@ -106,15 +106,17 @@ fn engine_of(progress: &Arc<Progress>) -> String {
     let Ok(text) = tell.recv_timeout(Duration::from_secs(2)) else {
         return "somebody holds the lock and does not give it back".into();
     };
-    // A line for each peer and each operation under way.
-    let lines = text.replace("Some(Gate {", "\n  Gate {").replace("Op { ", "\n  Op { ");
+    // Prints one line for each peer and each operation under way.
+    let lines = text.replace("Some(PeerState {", "\n  PeerState {").replace("Op { ", "\n  Op { ");
     let is_over = |line: &&str| line.contains("state: Free") || line.contains("state: Done");
     let lines = lines.lines().filter(|line| !is_over(line));
     let lines = lines.map(|line| line.chars().take(LINE_MAX).collect::<String>());
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The others would wait for the one that failed: all end, and what is told is not kept from the user.
+/// Ends the program with a message that the test harness does not capture.
+///
+/// The other threads would wait for the failed one for ever.
 pub fn fail(why: &str) {
     let mut text = format!("{why}\n");
     if let Ok(jobs) = JOBS.try_lock() {
@@ -126,8 +128,8 @@ pub fn fail(why: &str) {
     std::process::exit(1);
 }
 
-/// Nothing that a thread does takes so long, on however busy a machine.
+/// Upper limit for one action of a thread, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Messages that wait are shown with their bytes, of which some will do.
+/// Longest line of a report, in characters: waiting messages are printed with their bytes.
 const LINE_MAX: usize = 2000;
