@@ -1,70 +1,72 @@
-//! What progress has done so far.
+//! Counts the work of progress.
 //!
-//! Whoever holds the worker counts, so all of it is plain additions. No clock is read for it but beside calls of the
-//! kernel: what a thread spins, or loses by yielding, is known where a wait looks at the clock for its own sake.
+//! The thread that holds the worker's lock counts, so all counts are plain additions. They need no clock readings
+//! except next to system calls: a wait knows its spinning and yielding times from the clock readings that it makes
+//! anyway.
 
 use std::ops::Add;
 use std::time::Duration;
 
 use crate::locality::Distance;
 
-/// What a process has done for its communication; guarded as the core.
+/// Counts of the work of a process for its communication. Guarded by the worker's lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Looks at the rails, by all threads.
+    /// Polls of the rails by all threads.
     pub polls: u64,
-    /// Those of calls that test.
+    /// Polls by calls that test.
     pub polls_by_tests: u64,
-    /// Those of the progress thread.
+    /// Polls by the progress thread.
     pub polls_by_progress_thread: u64,
-    /// How often the progress thread looked whether it is needed.
+    /// Checks of the progress thread if it is needed.
     pub looks_by_progress_thread: u64,
-    /// What threads spun that wait, polling, as far as it took long enough to look at the clock.
+    /// Time that waiting threads spent spinning, as far as a spin was long enough for a clock reading.
     pub spinning: Duration,
-    /// How often a thread that waits gave its core to others, and went on polling.
+    /// Yields of waiting threads that went on polling.
     pub yields: u64,
-    /// What that took.
+    /// Time that these yields took.
     pub yielding: Duration,
     /// Sleeps in the kernel of the thread that polls for all.
     pub sleeps: u64,
-    /// What they took.
+    /// Time of these sleeps.
     pub sleeping: Duration,
     /// Sleeps in the kernel of the progress thread.
     pub sleeps_of_progress_thread: u64,
-    /// What they took.
+    /// Time of the progress thread's sleeps.
     pub progress_thread_sleeping: Duration,
-    /// How often a thread that sleeps on the rails was woken by another of its process.
+    /// Wake-ups of a thread that sleeps on the rails by another thread of its process.
     pub bells: u64,
-    /// Looks of threads that look on from cores nobody wants, as far as they rest.
+    /// Looks of the idle pollers, counted as far as they have gone to rest.
     pub looks_by_idle: u64,
-    /// How often they rang for who sleeps.
+    /// Wake-ups of sleeping threads by the idle pollers.
     pub rings_by_idle: u64,
-    /// How often ranks were found to be more than the cores that they have now, or not to be so any more.
+    /// Times that the ranks began or ceased to outnumber the available cores.
     pub changes_of_cores: u64,
-    /// Sends and receives that threads left to another that had the core.
+    /// Sends and receives that threads left to another thread that held the lock.
     pub left_to_others: u64,
     /// Waits left to another thread that polls.
     pub waits_for_others: u64,
-    /// Of those, what ended because it was over, or because it was this thread's turn to poll.
+    /// Those of the waits left to others that ended because they were complete, or because the thread had to poll
+    /// itself.
     pub woken: u64,
-    /// What threads took of what tasks have to compute and of pieces to copy: on the core where it was offered,
+    /// Work of tasks and pieces to copy that threads took on the core where it was offered,
     pub taken_on_core: u64,
-    /// elsewhere in its domain, or where there is only one,
+    /// elsewhere in its domain, or in the only domain,
     pub taken_in_domain: u64,
-    /// in another of its node of memory,
+    /// in another domain of its NUMA node,
     pub taken_in_node: u64,
-    /// and in another node.
+    /// and in another NUMA node.
     pub taken_afar: u64,
-    /// What tasks and copies did in calls that submit or test,
+    /// Work of tasks and copies in calls that submit or test,
     pub tasks_of_callers: TaskSteps,
-    /// in threads that wait,
+    /// in waiting threads,
     pub tasks_of_waits: TaskSteps,
     /// and in the progress thread.
     pub tasks_of_progress_thread: TaskSteps,
 }
 
 impl Counters {
-    /// Work was taken so far from where it was offered.
+    /// Counts work taken at this distance from the core where it was offered.
     pub(crate) fn note_taken(&mut self, distance: Distance) {
         *match distance {
             Distance::Worker => &mut self.taken_on_core,
@@ -75,7 +77,7 @@ impl Counters {
     }
 }
 
-/// Of several communications of a process.
+/// Sum over several communications of a process.
 impl Add for Counters {
     type Output = Self;
 
@@ -115,18 +117,18 @@ impl Add for Counters {
     }
 }
 
-/// What tasks and copies did in one kind of thread.
+/// Work of tasks and copies in one kind of thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskSteps {
-    /// How often they were asked to go on.
+    /// Number of times that they were advanced.
     pub advances: u64,
-    /// How often they computed,
+    /// Number of computations,
     pub works: u64,
-    /// and what that took.
+    /// and the time that they took.
     pub working: Duration,
-    /// Pieces of messages that were copied from their sender's memory,
+    /// Pieces of messages copied from their sender's memory,
     pub pieces: u64,
-    /// and what that took.
+    /// and the time that these copies took.
     pub copying: Duration,
 }
 

@@ -144,10 +144,10 @@ fn say(name: &'static str, amount: Amount, because: impl Into<String>) -> Explai
     Explained { name, amount, because: because.into() }
 }
 
-/// Whether threads of this process that wait may go before those that compute: tried on a thread of its own.
+/// Checks if waiting threads of this process may go before computing threads, by trying it on a new thread.
 ///
 /// # Errors
-/// The reason why not.
+/// The reason if they may not.
 pub fn may_precede() -> Result<(), &'static str> {
     let tried = || match driver::Thread::current() {
         None => Err("this process has a standing of its own, which is left alone"),

@@ -1,16 +1,16 @@
-//! Threads that look on from cores which nobody wants.
+//! Threads that poll from cores that nobody wants.
 //!
-//! While the progress thread rests between two looks the rails ring for nobody, and a core that halts is late
-//! when somebody is woken there. So where there are three cores and more for each rank, a thread of the lowest standing
-//! (`SCHED_IDLE`) in each domain of caches sees to both while the application computes: it keeps a core awake, which the
-//! kernel gives away at once to whoever wants it, and rings for the progress thread when something has come. For a
-//! thread that waits nobody looks on: that was seen to wake it no sooner, and at times much later, for Linux looks
-//! less far for a core where more are busy, with whatever.
+//! While the progress thread rests between two looks, the rails wake nobody, and a thread woken on a halted core is
+//! late. So with three or more cores per rank, a `SCHED_IDLE` thread in each cache domain helps while the application
+//! computes. It keeps a core awake, which the kernel gives at once to any thread that wants it, and it wakes the
+//! progress thread when an event arrives. Idle pollers do not serve a waiting thread: measured, they woke it no
+//! sooner and at times much later, since Linux searches less far for an idle core if more cores are busy.
 //!
-//! Such a thread may be put aside at any point for as long as others compute, so it holds nothing that anybody waits for:
-//! neither the worker's lock nor another. It looks through [`ReadinessProbe`]s, and rings once for each sleep. Nobody depends
-//! on it either: rails ring for who sleeps on them, and who rests between two looks looks again. It looks for some 20 ms
-//! after there was news, and sleeps until it is called; one that was put aside is not called for longer.
+//! Such a thread may be preempted at any point for as long as others compute. So it holds nothing that another thread
+//! waits for: neither the worker's lock nor any other. It looks through [`ReadinessProbe`]s, and wakes a sleeper once
+//! per sleep. Nobody depends on it: the rails wake a thread that sleeps on them, and a resting progress thread looks
+//! again. It polls for 20 ms after an event, and then sleeps until it is called. A preempted one is not called for a
+//! longer time.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -24,31 +24,32 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::backoff::{Trust, Try};
 use crate::event;
 
-/// What those who look on share with those they ring for.
+/// State that the idle pollers share with the threads that they wake.
 pub(crate) struct Idle {
     began: Instant,
-    /// The progress thread rests between two looks.
+    /// Open while the progress thread rests between two looks.
     pub away: Ear,
-    /// It sleeps on the rails.
+    /// Open while the progress thread sleeps on the rails.
     pub guarded: Ear,
-    /// Wakes it: where it sleeps on the rails, and between two looks.
+    /// Eventfds of the progress thread: for its sleep on the rails, and for its rest between two looks.
     relief: Arc<OwnedFd>,
     bell: Arc<OwnedFd>,
-    /// In ringing for who rests between two looks; guarded as the core.
+    /// Backoff for waking a resting progress thread. Guarded by the worker's lock.
     trust: Trust,
-    /// Set before the first thread begins.
+    /// Set before the first thread starts.
     readiness_probes: OnceLock<Vec<Arc<dyn ReadinessProbe>>>,
-    /// Those who look on, and by how many of which cores they were chosen. They do not lock it.
+    /// The idle pollers, with the number of cores and the cores for which they were chosen. The pollers do not lock
+    /// it.
     crew: Mutex<Crew>,
     resting: AtomicU32,
-    /// How many look, or are put aside while they do.
+    /// Number of idle pollers that poll, or were preempted while they did.
     pub awake: Arc<AtomicU32>,
-    /// Until when they look, and until when they are not called, in µs since `began`.
+    /// End of the polling time, and end of the time without calls, both in µs since `began`.
     until_us: AtomicU64,
     held_until_us: AtomicU64,
-    /// A thread that waits sleeps on the rails: they are not called.
+    /// True while a waiting thread sleeps on the rails: the idle pollers are not called then.
     is_dismissed: AtomicBool,
-    /// The engine's news when they were called last.
+    /// The engine's event count at the last call.
     event_count: AtomicU64,
     is_over: AtomicBool,
     looks: AtomicU64,
@@ -62,29 +63,29 @@ struct Crew {
     posts: Vec<Arc<Post>>,
 }
 
-/// The place of one thread that looks on.
+/// The cores and the state of one idle poller.
 struct Post {
     cores: CpuSet,
-    /// It sleeps, or is about to.
+    /// True while it sleeps, or is about to.
     rests: AtomicBool,
     is_over: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
-/// Who may be rung for: one thread at a time. The model is made of other signs.
+/// Flag that lets one thread at a time wake a sleeper. The loom model builds it from other atomics.
 pub(crate) struct Ear<S: Sign = AtomicU8>(S);
 
-/// What an ear is made of.
+/// Atomic byte, of the standard library or of loom.
 pub(crate) trait Sign {
     fn new(value: u8) -> Self;
     fn load(&self, order: Ordering) -> u8;
     fn store(&self, value: u8, order: Ordering);
     fn swap(&self, value: u8, order: Ordering) -> u8;
-    /// Whether it was `from`, and is `to` now.
+    /// True if the value was `from`, and is `to` now.
     fn exchange(&self, from: u8, to: u8) -> bool;
 }
 
-/// The standard's atomics and the model's are of one shape, and have no trait in common.
+/// Implements [`Sign`] for an atomic type: the standard's and loom's have the same functions, but no common trait.
 macro_rules! is_sign {
     ($atomic:ty) => {
         impl $crate::idle_poller::Sign for $atomic {
@@ -116,33 +117,33 @@ is_sign!(AtomicU8);
 pub(crate) use is_sign;
 
 impl<S: Sign> Ear<S> {
-    /// One that is deaf.
+    /// Creates a closed flag.
     pub fn new() -> Self {
         Self(S::new(DEAF))
     }
 
-    /// Rings are heard from now on.
+    /// Allows one wake-up from now on.
     pub fn open(&self) {
         self.0.store(LISTENS, Ordering::Release);
     }
 
-    /// They are not any more; whether one was.
+    /// Allows none any more. True if there was one.
     pub fn close(&self) -> bool {
         self.0.swap(DEAF, Ordering::Acquire) == RUNG
     }
 
-    /// Whether to ring.
+    /// True if a wake-up is allowed.
     pub fn listens(&self) -> bool {
         self.0.load(Ordering::Acquire) == LISTENS
     }
 
-    /// Whether the caller is who rings.
+    /// True if the caller is the thread that wakes the sleeper.
     pub fn take(&self) -> bool {
         self.0.exchange(LISTENS, RUNG)
     }
 }
 
-/// Where threads look on: one in each of the first domains, for as many cores as are left.
+/// Returns the cores of each idle poller: the first domains, one for each spare core.
 pub(crate) fn places(spare: usize, domains: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
     domains.into_iter().take(spare).collect()
 }
@@ -170,13 +171,14 @@ impl Idle {
         }
     }
 
-    /// How often those who look on did, and how often they rang.
+    /// Numbers of looks and of wake-ups.
     pub fn counted(&self) -> (u64, u64) {
         (self.looks.load(Ordering::Relaxed), self.rings.load(Ordering::Relaxed))
     }
 
-    /// Sees that as many look on as the cores that the progress thread, the caller, may run on have room for:
-    /// what it may may have changed. `spare` are those left beside the rank's own; `readiness_probes` is asked once.
+    /// Adjusts the number of idle pollers to the spare cores that the caller, the progress thread, may run on,
+    /// since these may have changed. `spare` is the number of cores beside the rank's own; `readiness_probes` is
+    /// asked once.
     pub fn review(
         self: &Arc<Self>,
         spare: usize,
@@ -200,20 +202,20 @@ impl Idle {
         }
     }
 
-    /// Has all who look on leave. They are not waited for: they run when a core is free, and hold nothing.
+    /// Makes all idle pollers leave, and does not wait for them. They run when a core is free, and hold nothing.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         std::mem::take(&mut self.crew().posts).iter().for_each(|post| post.end());
     }
 
-    /// There was news: whoever rests looks on for a while.
+    /// Has resting idle pollers poll for a while if the event count has changed.
     pub fn call_for(&self, event_count: u64) {
         if self.event_count.swap(event_count, Ordering::Relaxed) != event_count {
             self.call();
         }
     }
 
-    /// Something happened that is no news yet, or was left behind.
+    /// Has resting idle pollers poll for a while: something has happened without an event, or is left pending.
     pub fn call(&self) {
         if self.is_dismissed.load(Ordering::Relaxed) {
             return;
@@ -226,24 +228,24 @@ impl Idle {
         }
     }
 
-    /// A thread waits, and sleeps on the rails: nobody looks on. It would be woken no sooner.
+    /// Stops the idle pollers because a waiting thread sleeps on the rails, which they would wake no sooner.
     pub fn dismiss(&self) {
         self.is_dismissed.store(true, Ordering::Relaxed);
         self.until_us.store(0, Ordering::Relaxed);
     }
 
-    /// It is awake.
+    /// Allows calls again: that thread is awake.
     pub fn admit(&self) {
         self.is_dismissed.store(false, Ordering::Relaxed);
     }
 
-    /// Whether who rests between two looks is to be rung for: not where that has been in vain.
+    /// True if idle pollers may wake the progress thread between two looks, which is rare if it did not pay lately.
     pub fn may_ring(&self) -> bool {
         self.resting.load(Ordering::Relaxed) < self.crew().posts.len() as u32
             && self.trust.ask() != Try::No
     }
 
-    /// Whether it was for something.
+    /// Records if a wake-up paid.
     pub fn learn(&self, paid: bool) {
         self.trust.learn(paid);
     }
@@ -256,7 +258,7 @@ impl Idle {
         u64::try_from(at.duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Gives a place a thread; none where the system does not.
+    /// Starts an idle poller on these cores; none if the system gives no thread.
     fn man(self: &Arc<Self>, place: &[usize]) -> Option<Arc<Post>> {
         let mut cores = CpuSet::new();
         place.iter().filter(|core| **core < CpuSet::MAX_CPU).for_each(|core| cores.set(*core));
@@ -269,14 +271,14 @@ impl Idle {
         Some(post)
     }
 
-    /// What a thread that looks on does. An end may find it put aside: then it leaves late.
+    /// Main loop of an idle poller. It may be preempted when its end is requested; then it leaves late.
     fn look_on(&self, post: &Post) {
         let is_set = sched_setaffinity(None, &post.cores).and_then(|()| sched_getaffinity(None));
         if driver::poll_when_idle().is_err() || is_set != Ok(post.cores) {
             return;
         }
         while !post.is_over() {
-            // Where the process has lost a core the place is another's, who is chosen at the next review.
+            // If the process has lost a core, the next review chooses another poller for these cores.
             if sched_getaffinity(None) == Ok(post.cores) {
                 self.awake.fetch_add(1, Ordering::Relaxed);
                 self.look_for_a_while(post);
@@ -317,7 +319,8 @@ impl Idle {
         self.looks.fetch_add(looks, Ordering::Relaxed);
     }
 
-    /// Rings if somebody is to be rung for; answers since when there has been news otherwise.
+    /// Wakes a sleeper if there is one and an event has arrived. Returns the time since which there has been an
+    /// event.
     fn look(&self, now: Instant, seen: Option<Instant>) -> Option<Instant> {
         let [guarded, away] = [&self.guarded, &self.away].map(Ear::listens);
         let sees_events =
@@ -341,7 +344,7 @@ impl Idle {
 }
 
 impl Crew {
-    /// Whether it is the one for so many of these cores.
+    /// True if these pollers were chosen for this number of spare cores among these cores.
     fn is_for(&self, spare: usize, cores: &[usize]) -> bool {
         self.spare == spare && (spare == 0 || self.cores == cores)
     }
@@ -368,24 +371,24 @@ impl Post {
     }
 }
 
-/// States of an ear.
+/// States of an [`Ear`].
 const DEAF: u8 = 0;
 const LISTENS: u8 = 1;
 const RUNG: u8 = 2;
 
-/// Threads look on for so long after news. Programs that exchange something in every step of milliseconds are met
-/// awake, and those that wait or compute for longer cost nothing.
+/// Polling time after an event, in µs. Programs that communicate every few milliseconds find a poller awake, and
+/// programs that wait or compute for longer pay nothing.
 const LOOKS_US: u64 = 20_000;
 
-/// Who is put aside for so long has a core that others want…
+/// A poller preempted for so long is on a core that others want…
 const PUT_ASIDE: Duration = Duration::from_millis(1);
-/// …and is not called for so long: it would run late, or take turns.
+/// …and is not called for so long, in µs: it would run late, or compete for the core.
 const HOLD_US: u64 = 100_000;
 
-/// An application that polls takes news in sooner.
+/// Age of an event before the progress thread is woken. An application that polls handles events sooner.
 const LASTING: Duration = Duration::from_micros(5);
 
-/// Between two looks, so that who shares the core's other half has most of it, and the lines that are looked at stay
+/// Pauses between two looks. They leave most of the core to its other hardware thread, and the probed cache lines
 /// where they are.
 const PAUSES: u32 = 8;
 

@@ -1,10 +1,10 @@
-//! Where in the machine work is offered, and which of it is nearest to a thread that has the time.
+//! Tells where in the machine work is offered, and which work is nearest to an idle thread.
 //!
-//! Pieces of long messages and what tasks have to compute wait under the worker's lock for whoever takes them. Each was
-//! offered on some core: there its data were last. Who looks for work takes what was offered on its own core, then within
-//! its domain, within its node of memory, and anywhere: what a queue for each core, cache and node would give that
-//! is searched from the inside to the outside. So that none starves where work near by keeps coming, the oldest
-//! is next when it has been passed over for long. There is no more of it than operations are under way.
+//! Pieces of long messages and computations of tasks wait under the worker's lock. Each was offered on the core that
+//! had its data last. A thread that looks for work takes the work of its own core first, then of its cache domain, of
+//! its NUMA node, and of the whole machine. This equals one queue per core, cache and node, searched from the inside
+//! to the outside. To prevent starvation, the oldest work comes next after it has been passed over often. There is
+//! never more work than operations in progress.
 
 use std::time::Instant;
 
@@ -12,41 +12,41 @@ use topo::domains::Location;
 
 use crate::cores::LOOK_EVERY;
 
-/// The machine, as far as the process has it.
+/// The cores of the process and their domains and NUMA nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// The cores that it was made for.
+    /// The cores that these places describe.
     cores: Vec<usize>,
-    /// By core; none where all are of one domain, for then no work is nearer than other.
+    /// Locations by core; empty if all cores share one domain, since no work is nearer then.
     locations: Vec<Option<Location>>,
-    /// When it was last asked whether these are the cores.
+    /// Time of the last check of the cores.
     asked: Option<Instant>,
 }
 
-/// Where work was offered, or who looks for it is: a core, if that matters.
+/// The core on which work was offered, or on which a thread looks for it; none if that does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(Option<usize>);
 
-/// How far it is from one place to another.
+/// Distance between two places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Distance {
     Worker,
-    /// Both share the last cache, or the whole process is of one domain.
+    /// Both share the last-level cache, or the whole process has one domain.
     Domain,
-    /// Both are of one node of memory.
+    /// Both are in one NUMA node.
     Node,
     Machine,
 }
 
-/// What is taken next of one kind of work.
+/// Chooses the next work of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
-    /// How often in a row the oldest was passed over.
+    /// Number of times in a row that the oldest was passed over.
     passed: u32,
 }
 
 impl Places {
-    /// These cores, each where it is said to be.
+    /// Creates the places of these cores, whose locations `location` tells.
     pub fn new(cores: Vec<usize>, location: impl Fn(usize) -> Location) -> Self {
         let mut locations = vec![None; cores.last().map_or(0, |last| last + 1)];
         cores.iter().for_each(|core| locations[*core] = Some(location(*core)));
@@ -58,7 +58,7 @@ impl Places {
         Self { cores, locations, asked: None }
     }
 
-    /// Whether to ask which cores there are: now and then.
+    /// True if the cores of the process are to be checked, which happens now and then.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.asked.is_none_or(|asked| now - asked >= LOOK_EVERY);
         if is_due {
@@ -67,17 +67,17 @@ impl Places {
         is_due
     }
 
-    /// Whether it is made for these.
+    /// True if the places describe exactly these cores.
     pub fn is_of(&self, cores: &[usize]) -> bool {
         self.cores == cores
     }
 
-    /// Where the calling thread is.
+    /// Returns the place of the calling thread.
     pub fn here(&self) -> Place {
         Place((!self.locations.is_empty()).then(core_here))
     }
 
-    /// How far it is. A core that came later is as far as can be.
+    /// Returns the distance between two places. A core that was added later is at the largest distance.
     pub fn distance(&self, from: Place, to: Place) -> Distance {
         let (Place(Some(from)), Place(Some(to))) = (from, to) else { return Distance::Domain };
         let location = |core: usize| self.locations.get(core).copied().flatten();
@@ -91,7 +91,7 @@ impl Places {
 }
 
 impl Choice {
-    /// Which to take of those so far away, each with its age in the queue, 0 the oldest: the first of the nearest.
+    /// Chooses the first of the nearest offers. Each has its age in the queue, 0 for the oldest, and its distance.
     pub fn take(
         &mut self,
         all: impl Iterator<Item = (usize, Distance)>,
@@ -113,21 +113,21 @@ impl Choice {
     }
 }
 
-/// On which core the calling thread is. It is the C library that knows: to find what the kernel gives processes to read
-/// goes wrong under valgrind.
+/// Returns the core of the calling thread, as the C library tells it. Looking up the kernel's vDSO directly goes wrong
+/// under valgrind.
 pub(crate) fn core_here() -> usize {
     driver::core_here() as usize
 }
 
-/// So often in a row what is nearer, or came later, goes before the oldest.
+/// Number of times in a row that nearer or later work goes before the oldest.
 const PASSED_MAX: u32 = 64;
 
-/// A machine that no test has to run on.
+/// An invented machine, so that tests need no particular one.
 #[cfg(test)]
 pub(crate) mod made_up {
     use super::*;
 
-    /// Two nodes of memory, of two caches each, which four cores share.
+    /// Creates two NUMA nodes with two caches each, shared by four cores.
     pub fn machine() -> Places {
         let location = |core| Location { node: Some(core / 8), cache: Some(core / 4 * 4) };
         Places::new((0..16).collect(), location)
@@ -143,7 +143,7 @@ mod tests {
     use super::made_up::{at, machine};
     use super::*;
 
-    /// Takes all work that was offered on these cores, the oldest first, by a thread on `core`; in which order.
+    /// Takes all work that was offered on these cores, oldest first, by a thread on `core`. Returns the order.
     fn order(places: &Places, core: usize, offered: &[usize]) -> Vec<usize> {
         let (mut choice, mut left, mut taken) = (Choice::default(), offered.to_vec(), Vec::new());
         let far = |left: &[usize]| -> Vec<_> {

@@ -1,8 +1,8 @@
 //! A thread that sleeps until another wakes it.
 //!
-//! It sleeps on a pipe, not on a futex: the kernel takes who writes into a pipe for one that is about to sleep, and lets
-//! the reader have its core where no other is idle. Who is woken by a futex may get the core on which a neighbour polls, and
-//! leave its own idle.
+//! It sleeps on a pipe, not on a futex. The kernel assumes that a writer to a pipe is about to sleep, and lets the
+//! reader have its core if no other is idle. A thread woken by a futex may get the core on which a neighbor polls,
+//! while its own core stays idle.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -23,19 +23,19 @@ pub(crate) struct Sleeper {
     nap: Nap<AtomicU8>,
     thread: Thread,
     id: Pid,
-    /// On which core it was when it was last about to sleep; guarded as the core it waits on.
+    /// Core on which it was when it last went to sleep. Guarded by the lock of its worker.
     core: AtomicU32,
-    /// Where it may run, while it is moved to a core; guarded as the core it waits on.
+    /// Its affinity while it is moved to one core. Guarded by the lock of its worker.
     allowed: Mutex<Option<CpuSet>>,
-    /// What it is called by. None where the process has no descriptors left: then it parks.
+    /// Pipe that wakes it. If the process has no file descriptors left, there is none, and the thread parks.
     pipe: Option<(OwnedFd, OwnedFd)>,
 }
 
-/// Whether a thread sleeps, or need not any more. Who wakes it calls it only if it sleeps, and then once.
+/// State of a thread: awake, asleep, or woken. The waker signals it only if it sleeps, and then once.
 #[derive(Debug)]
 pub(crate) struct Nap<S>(S);
 
-/// What a sleeping thread has heard.
+/// Result of one sleep in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Call,
@@ -57,7 +57,7 @@ impl Sleeper {
         }
     }
 
-    /// The calling thread, which is about to sleep.
+    /// Returns the calling thread, which is about to sleep.
     pub fn of_this_thread() -> Arc<Self> {
         thread_local! {
             static SLEEPER: Arc<Sleeper> = Arc::new(Sleeper::new());
@@ -68,13 +68,13 @@ impl Sleeper {
         sleeper
     }
 
-    /// On which core it was when it went to sleep.
+    /// Returns the core on which it went to sleep.
     pub fn core(&self) -> u32 {
         self.core.load(Ordering::Relaxed)
     }
 
-    /// Has it go on on another core, if it may. The kernel would wake it where it went to sleep, as long as it counts it
-    /// among those that run there.
+    /// Makes it continue on another core, if its affinity permits. Otherwise the kernel would wake it where it went
+    /// to sleep, while it counts it among the threads that run there.
     pub fn move_to(&self, core: u32) -> rustix::io::Result<()> {
         let allowed = sched_getaffinity(Some(self.id))?;
         if allowed.is_set(core as usize) {
@@ -86,10 +86,10 @@ impl Sleeper {
         Ok(())
     }
 
-    /// It is this thread, and awake: it is as free as before it was moved.
+    /// Restores the affinity that it had before it was moved. Called by the thread itself when it is awake.
     pub fn be_free(&self) {
         if let Some(allowed) = self.lock_allowed().take() {
-            // It was so free before.
+            // The old affinity was permitted before.
             let _ = sched_setaffinity(None, &allowed);
         }
     }
@@ -98,19 +98,19 @@ impl Sleeper {
         self.allowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes it; once after it has said that it is about to sleep.
+    /// Wakes it. Called once after the thread has announced its sleep.
     pub fn wake(&self) {
         if !self.nap.end() {
             return;
         }
         match &self.pipe {
-            // It has room: it is empty.
+            // The pipe is empty, so the write does not block.
             Some((_, calls)) => drop(rustix::io::write(calls, &[0])),
             None => self.thread.unpark(),
         }
     }
 
-    /// Waits until it is woken or time is over, awake for at most as long as `spin`; whether it was woken.
+    /// Waits until it is woken or time is over, first spinning for at most `spin`. True if it was woken.
     pub fn sleep(&self, spin: Duration, deadline: Option<Instant>) -> bool {
         if !spin.is_zero() {
             let begin = Instant::now();
@@ -157,27 +157,28 @@ impl Sleeper {
 }
 
 impl<S: Sign> Nap<S> {
-    /// Of a thread that is awake.
+    /// Creates the state of an awake thread.
     pub fn new() -> Self {
         Self(S::new(AWAKE))
     }
 
-    /// The thread is about to sleep.
+    /// Records that the thread is about to sleep.
     pub fn begin(&self) {
         self.0.store(AWAKE, Ordering::Relaxed);
     }
 
-    /// The thread need not sleep any more; whether it is to be called.
+    /// Records that the thread need not sleep any more. True if it has to be signaled.
     pub fn end(&self) -> bool {
         self.0.swap(WOKEN, Ordering::AcqRel) == ASLEEP
     }
 
-    /// Whether it need not sleep any more.
+    /// True if it need not sleep any more.
     pub fn has_ended(&self) -> bool {
         self.0.load(Ordering::Acquire) == WOKEN
     }
 
-    /// Sleeps until `listen`, which is told whether its time may end, has heard the call; whether it was woken.
+    /// Sleeps until `listen` has received the signal. Its argument tells if its time may end. True if the thread
+    /// was woken.
     pub fn sleep(&self, mut listen: impl FnMut(bool) -> Heard) -> bool {
         if !self.0.exchange(AWAKE, ASLEEP) {
             return true;
@@ -188,7 +189,7 @@ impl<S: Sign> Nap<S> {
                 Heard::Call => return true,
                 Heard::Nothing => {}
                 Heard::TimeIsOver if self.0.exchange(ASLEEP, AWAKE) => return false,
-                // The call is on its way: nothing of it may be left for the next time.
+                // The signal is on its way and is received here, so that none is left for the next sleep.
                 Heard::TimeIsOver => is_timed = false,
             }
         }
@@ -199,7 +200,7 @@ const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
 const WOKEN: u8 = 2;
 
-/// The clock is read once in so many looks.
+/// Number of looks per clock reading.
 const LOOKS_PER_CLOCK: u32 = 64;
 
 #[cfg(test)]
@@ -303,7 +304,7 @@ mod tests {
     #[test]
     fn who_is_awake_is_not_called() {
         let sleeper = Sleeper::new();
-        // More than a pipe takes.
+        // More bytes than a pipe holds.
         for _ in 0..100_000 {
             sleeper.nap.begin();
             sleeper.wake();

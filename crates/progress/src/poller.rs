@@ -1,99 +1,99 @@
-//! Who polls, who sleeps, and for whom the rails ring.
+//! Decides which thread polls, which sleeps, and which of them the rails wake.
 //!
-//! A thread that waits polls for all, and sleeps on the rails when nothing comes. When nobody polls the thread that
-//! stands by does, and the rails ring for it while it sleeps. All changes are made under the worker's lock; they say whom
-//! to ring for, so that nobody sleeps on rails that ring for somebody else, or through what it waits for. The model runs
-//! under loom.
+//! A waiting thread polls for all, and sleeps on the rails if nothing arrives. If no thread waits, the progress
+//! thread polls, and the rails wake it while it sleeps. All changes are made under the worker's lock and return the
+//! thread to wake. So no thread sleeps on rails that wake another one, or sleeps through its own event. The model
+//! runs under loom.
 
 #[cfg(test)]
 mod model;
 
-/// Guarded as the core.
+/// Roles of the threads of a worker. Guarded by the worker's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// A thread that waits polls for all.
+    /// True if a waiting thread polls for all.
     is_polled: bool,
-    /// It sleeps on the rails.
+    /// True if that thread sleeps on the rails.
     is_asleep: bool,
-    /// The progress thread does, and they ring for it.
+    /// True if the progress thread sleeps on the rails, and they wake it.
     is_guarded: bool,
 }
 
-/// What wakes a thread that sleeps on the rails, besides them.
+/// Eventfd that wakes a thread sleeping on the rails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bell {
-    /// The one that waits.
+    /// Of the waiting thread.
     Wake,
-    /// The progress thread.
+    /// Of the progress thread.
     Relief,
 }
 
 impl Watch {
-    /// Whether a thread that waits polls, awake or asleep.
+    /// True if a waiting thread polls, awake or asleep.
     #[inline]
     pub fn is_polled(&self) -> bool {
         self.is_polled
     }
 
-    /// Whether one polls that is awake.
+    /// True if a waiting thread polls and is awake.
     #[inline]
     pub fn is_polled_now(&self) -> bool {
         self.is_polled && !self.is_asleep
     }
 
-    /// Whether one sleeps on the rails.
+    /// True if a waiting thread sleeps on the rails.
     #[inline]
     pub fn is_asleep(&self) -> bool {
         self.is_asleep
     }
 
-    /// Whether the progress thread sleeps on them.
+    /// True if the progress thread sleeps on the rails.
     #[inline]
     pub fn is_guarded(&self) -> bool {
         self.is_guarded
     }
 
-    /// A thread that waits polls from now on.
+    /// Records that a waiting thread polls from now on.
     #[inline]
     pub fn begin_polling(&mut self) {
         self.is_polled = true;
     }
 
-    /// It polls no more.
+    /// Records that it has stopped polling.
     #[inline]
     pub fn stop_polling(&mut self) {
         self.is_polled = false;
     }
 
-    /// The thread that polls goes to sleep, and the rails ring for it. They fall silent after it: who they rang for has
-    /// to look again.
+    /// Records that the polling thread goes to sleep and the rails wake it. They are disarmed afterwards, so the
+    /// thread that they woke until now has to look again.
     pub fn lie_down(&mut self) -> Option<Bell> {
         self.is_asleep = true;
         std::mem::take(&mut self.is_guarded).then_some(Bell::Relief)
     }
 
-    /// It is awake.
+    /// Records that the polling thread is awake.
     pub fn get_up(&mut self) {
         self.is_asleep = false;
     }
 
-    /// The progress thread goes to sleep on the rails.
+    /// Records that the progress thread goes to sleep on the rails.
     pub fn begin_guard(&mut self) {
         self.is_guarded = true;
     }
 
-    /// It is awake; whether it was for it that the rails rang.
+    /// Records that the progress thread is awake. True if the rails were armed for it.
     pub fn end_guard(&mut self) -> bool {
         std::mem::take(&mut self.is_guarded)
     }
 
-    /// Who is to hear of news: the progress thread waits for none.
+    /// Returns the thread to wake for an event. The progress thread waits for none.
     #[inline]
     pub fn hears_events(&self) -> Option<Bell> {
         self.is_asleep.then_some(Bell::Wake)
     }
 
-    /// Who is to ask the rails for room, or to copy: who sleeps does neither.
+    /// Returns the thread to wake so that it asks the rails for room, or copies. A sleeping thread does neither.
     pub fn hears_backlog(&self) -> Option<Bell> {
         self.hears_events().or(self.is_guarded.then_some(Bell::Relief))
     }

@@ -1,24 +1,23 @@
-//! Precedence of threads that wait over those that compute, where the system permits it.
+//! Precedence of waiting threads over computing threads, if the system permits it.
 //!
-//! The kernel gives each thread a share of its core. One that exchanges short messages uses its share up sooner
-//! than threads that compute beside it, however little it does for each message, and is put aside for
-//! milliseconds. A thread that sleeps for messages where cores are wanted goes before the others, if the process
-//! may say so, until it has not slept from one look to the next: then it computes, and is one of them. It cannot be put back
-//! when its wait ends, for that would have the kernel give its core away at once; the progress thread
-//! sees to it.
+//! The kernel gives each thread a share of its core. A thread that exchanges short messages uses up its share sooner
+//! than the computing threads beside it, however little it does per message. It is then preempted for milliseconds.
+//! So a thread that sleeps for messages on contended cores gets a higher priority, if the process may set it. It
+//! loses the priority when it has not slept between two checks: it computes then. Resetting it at the end of the wait
+//! would make the kernel give its core away at once. So the progress thread resets it.
 
 use std::time::{Duration, Instant};
 
 use driver::Thread;
 
-/// The threads that go before others; guarded as the core.
+/// The threads with a higher priority. Guarded by the worker's lock.
 #[derive(Debug)]
 pub(crate) struct Precedence {
     holders: Vec<Holder>,
-    /// The system does not permit it.
+    /// True if the system does not permit it.
     is_refused: bool,
     looked: Option<Instant>,
-    /// From one look to the next.
+    /// Time between two checks.
     period: Duration,
 }
 
@@ -26,7 +25,7 @@ pub(crate) struct Precedence {
 struct Holder {
     thread: Thread,
     id: std::thread::ThreadId,
-    /// It has slept since the last look.
+    /// True if it has slept since the last check.
     has_slept: bool,
 }
 
@@ -39,12 +38,12 @@ impl Precedence {
         !self.holders.is_empty()
     }
 
-    /// How long until the next look, if any thread goes before others.
+    /// Returns the time between two checks, if any thread has the higher priority.
     pub fn rest(&self) -> Option<Duration> {
         self.is_held().then_some(self.period)
     }
 
-    /// The calling thread is about to sleep where cores are wanted.
+    /// Raises the priority of the calling thread, which is about to sleep on a contended core.
     pub fn claim(&mut self) {
         if self.is_refused {
             return;
@@ -64,7 +63,7 @@ impl Precedence {
         }
     }
 
-    /// There is nobody to put threads back.
+    /// Resets all priorities, as no thread exists that would do it later.
     pub fn give_up(&mut self) {
         self.is_refused = true;
         for holder in self.holders.drain(..) {
@@ -72,8 +71,8 @@ impl Precedence {
         }
     }
 
-    /// Puts back the threads that have not slept since the last look. While there are none, looks become seldom: each
-    /// takes a core from those who want it.
+    /// Resets the threads that have not slept since the last check. While there are none, checks become rare,
+    /// because each takes a core from threads that want it.
     pub fn look(&mut self) {
         let now = Instant::now();
         if !self.is_held() || self.looked.is_some_and(|looked| now - looked < self.period) {
@@ -84,7 +83,7 @@ impl Precedence {
         self.holders.retain_mut(|holder| {
             let stays = std::mem::take(&mut holder.has_slept);
             if !stays {
-                // It may have ended.
+                // The thread may have ended.
                 let _ = holder.thread.step_back();
                 self.period = WATCH_MIN;
             }
@@ -95,7 +94,7 @@ impl Precedence {
 
 /// A thread that has not slept for so long computes: at least…
 const WATCH_MIN: Duration = Duration::from_millis(2);
-/// …and at most: one that begins to compute goes before others for some of their slices more.
+/// …and at most. A thread that begins to compute keeps the higher priority for some slices of the others.
 const WATCH_MAX: Duration = Duration::from_millis(16);
 
 #[cfg(test)]
@@ -109,7 +108,7 @@ mod tests {
         precedence.claim();
         assert!(precedence.holders.len() <= 1);
         if !precedence.is_held() {
-            // Not every system permits it, and a thread of another standing keeps that.
+            // Not every system permits it, and a thread with a priority of its own keeps that.
             assert!(precedence.is_refused || Thread::current().is_none());
             return testing::skip("this user may not go before others");
         }

@@ -1,10 +1,10 @@
-//! The thread that makes progress while the application stays away.
+//! The thread that makes progress while the application computes.
 //!
-//! An application that computes leaves behind what it has begun: requests that wait for a peer's word,
-//! bytes a full socket did not take, short messages that wait for company. This thread brings them to
-//! their end, in all communications of its process. It is called when a call leaves something behind, looks now and then
-//! whether somebody else polls, and sleeps in the kernel on all rails once nobody does. While nothing is left behind it
-//! sleeps for good; a process that only makes blocking calls never has it.
+//! A computing application leaves operations pending: requests that need a peer's answer, bytes that a full socket
+//! did not take, short messages that wait to be coalesced. The progress thread completes them in all communications
+//! of its process. A call that leaves something pending wakes it. It then looks from time to time if another thread
+//! polls, and sleeps in the kernel on all rails if none does. While nothing is pending it sleeps without a time
+//! limit. A process that only makes blocking calls never starts it.
 
 #[cfg(test)]
 mod model;
@@ -22,61 +22,61 @@ use crate::event;
 use crate::idle_poller::Idle;
 use crate::wait::{MAX_SLEEP, Progress};
 
-/// The thread of a process.
+/// The progress thread of a process.
 #[derive(Debug)]
 pub(crate) struct ProgressThread {
-    /// Wakes it, wherever it sleeps.
+    /// Eventfd that wakes it, wherever it sleeps.
     pub bell: Arc<OwnedFd>,
-    /// Whether there is one, once it was needed: the system may give none.
+    /// True if the thread runs, known once it was needed: the system may have given none.
     is_there: OnceLock<bool>,
-    /// Communications that it does not know of yet.
+    /// Communications that the thread has not taken up yet.
     comers: Mutex<Vec<Weak<Progress>>>,
 }
 
-/// What a communication calls it by.
+/// A communication's handle to the progress thread.
 #[derive(Debug)]
 pub(crate) struct Summons {
     pub progress_thread: Arc<ProgressThread>,
-    /// It looks after things, or was called to.
+    /// True while the thread serves this communication, or was called to.
     awake: AtomicBool,
 }
 
-/// What a look has shown.
+/// Result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Short messages had been coalesced, and are sent.
+    /// Coalesced short messages were sent.
     Coalesced,
-    /// Somebody else polls: to rest for so long.
+    /// Another thread polls; rest for this time.
     Covered(Duration),
-    /// Another thread holds the worker.
+    /// Another thread holds the worker's lock.
     Passed,
-    /// Somebody else sleeps until a rail rings.
+    /// Another thread sleeps until a rail wakes it.
     Relieved,
-    /// Nothing is left behind.
+    /// Nothing is pending.
     Idle,
-    /// Something has moved, and more may; others are to be looked at before.
+    /// Something has advanced and more may; other communications are looked at first.
     Moved,
-    /// The rails ring for the progress thread, until it has looked again.
+    /// The rails wake the progress thread, until it has looked again.
     Guards,
 }
 
-/// What a look follows on.
+/// Reason for a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// A rest, or a call.
+    /// The end of a rest, or a call.
     Due,
-    /// A ring of who looks on: something has come that nobody takes in.
+    /// A wake-up by an idle poller: an event has arrived that no thread handles.
     Rung,
-    /// So long a sleep on the rails.
+    /// The end of a sleep on the rails of this length.
     Slept(Duration),
 }
 
-/// How long the progress thread rests while threads wait for the one that polls. Each look takes more of theirs
-/// than a change of threads, so rests grow while somebody polls, and begin anew when nobody did.
+/// Rest times of the progress thread while threads wait for the polling one. Each look costs them more time than a
+/// thread switch, so rests grow while another thread polls, and start anew when none did.
 #[derive(Debug)]
 pub(crate) struct Rest {
     period: Duration,
-    /// Looks in a row that may be given up.
+    /// Number of looks in a row that may be skipped.
     passes: u32,
 }
 
@@ -85,19 +85,19 @@ impl Rest {
         Self { period: DEFERRED, passes: 0 }
     }
 
-    /// Nobody polled, or no thread waits.
+    /// Resets the rest time: nobody polled, or no thread waits.
     pub fn shorten(&mut self) {
         *self = Self::new();
     }
 
-    /// Somebody polls for threads that wait; how long to rest.
+    /// Returns the time to rest, and doubles the next: another thread polls for waiting threads.
     pub fn lengthen(&mut self) -> Duration {
         self.passes = PASSES_MAX;
         let longer = (2 * self.period).min(DEFERRED_MAX);
         std::mem::replace(&mut self.period, longer)
     }
 
-    /// Whether this look may be given up, where another thread holds the worker.
+    /// True if this look may be skipped because another thread holds the worker's lock.
     pub fn passes(&mut self) -> bool {
         let passes = self.passes > 0;
         self.passes = self.passes.saturating_sub(1);
@@ -106,16 +106,16 @@ impl Rest {
 }
 
 impl ProgressThread {
-    /// Of a process that has no such thread yet.
+    /// Creates the state of a process without a progress thread.
     ///
     /// # Errors
-    /// When the kernel gives no event descriptor.
+    /// An error if the kernel gives no event descriptor.
     pub fn new() -> std::io::Result<Arc<Self>> {
         let (is_there, comers) = (OnceLock::new(), Mutex::default());
         Ok(Arc::new(Self { bell: Arc::new(event::new()?), is_there, comers }))
     }
 
-    /// It is to look after this one as well, if it is called.
+    /// Adds a communication, which the thread serves once it is called.
     pub fn watch(self: &Arc<Self>, progress: Weak<Progress>) -> Summons {
         self.comers.lock().unwrap_or_else(PoisonError::into_inner).push(progress);
         Summons { progress_thread: Arc::clone(self), awake: AtomicBool::new(false) }
@@ -125,7 +125,7 @@ impl ProgressThread {
         std::mem::take(&mut *self.comers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks after all communications of the process, until they are gone.
+    /// Serves all communications of the process until they are gone.
     fn stand_by(&self) {
         IS_THIS_THREAD.set(true);
         let mut posts = Vec::new();
@@ -141,7 +141,7 @@ impl ProgressThread {
         }
     }
 
-    /// Sleeps until a communication is to be looked at, or one may have called.
+    /// Sleeps until a communication is due, or may have called.
     fn sleep(&self, posts: &mut [Post]) {
         let now = Instant::now();
         let due = posts.iter().filter_map(|post| post.due_at(now)).min();
@@ -167,12 +167,12 @@ impl ProgressThread {
 }
 
 impl Summons {
-    /// Whether it was called, or is at it.
+    /// True if the thread was called, or is at work.
     fn is_made(&self) -> bool {
         self.awake.load(Ordering::Relaxed)
     }
 
-    /// Calls the thread; false when there is none. The caller holds the core.
+    /// Wakes the thread; false if there is none. The caller holds the worker's lock.
     #[inline]
     pub fn call(&self) -> bool {
         if self.awake.load(Ordering::Relaxed) {
@@ -203,25 +203,25 @@ impl Drop for Summons {
     }
 }
 
-/// The thread's part in one communication.
+/// State of the thread for one communication.
 struct Post {
     progress: Weak<Progress>,
     state: State,
-    /// The turn of its core at the last look.
+    /// Poll tick of its worker at the last look.
     seen: u64,
-    /// Looks in a row that found nothing.
+    /// Number of looks in a row that found nothing.
     idle: u32,
     rest: Rest,
 }
 
 enum State {
-    /// Nothing is left behind: until it is called or, where a thread goes before others, until then.
+    /// Nothing is pending. Sleeps until called or, while threads have a higher priority, until this time.
     Sleeps(Option<Instant>),
-    /// Between two looks; who may ring before the next is due, and whether they have.
+    /// Rests between two looks. Holds the idle pollers that may wake it before, and true if one has.
     Rests { until: Instant, idle_pollers: Option<Arc<Idle>>, is_rung: bool },
-    /// On the rails, since when, and whether they have rung.
+    /// Sleeps on the rails since this time; true if they have woken it.
     Guards { progress: Arc<Progress>, since: Instant, is_rung: bool },
-    /// It is to be looked at again as soon as the others have been.
+    /// Due again as soon as the other communications have been looked at.
     Due,
 }
 
@@ -234,7 +234,7 @@ impl Post {
         self.progress.strong_count() > 0
     }
 
-    /// When it is due, if it is not called before.
+    /// Returns the time at which it is due if it is not called before.
     fn due_at(&self, now: Instant) -> Option<Instant> {
         match &self.state {
             State::Sleeps(until) => *until,
@@ -245,7 +245,7 @@ impl Post {
         }
     }
 
-    /// Looks, if that is due.
+    /// Looks if it is due.
     fn look_if_due(&mut self, is_shared: bool) {
         let Some(progress) = self.progress.upgrade() else { return };
         let now = Instant::now();
@@ -274,22 +274,22 @@ impl Post {
         };
     }
 
-    /// Ends a sleep for good.
+    /// Ends a sleep without a time limit.
     fn wake(&mut self, progress: &Progress) -> Cause {
         let is_called = progress.summons.awake.swap(true, Ordering::AcqRel);
         if is_called {
             progress.have_looked_on();
         }
-        // Who only looks after threads that go before others sleeps on once it has.
+        // A thread that only checks priorities sleeps again after one look.
         self.idle = if is_called { 0 } else { IDLE_LOOKS - 1 };
         Cause::Due
     }
 
-    /// Begins one, unless something was left behind meanwhile.
+    /// Begins a sleep without a time limit, unless something was left pending meanwhile.
     fn sleep(&mut self, progress: &Progress) -> State {
         let awake = &progress.summons.awake;
         awake.store(false, Ordering::Release);
-        // What was left behind before the store has called nobody.
+        // A call that left something pending before the store has not woken the thread.
         let (is_deserted, watch) = progress.is_deserted();
         if is_deserted && !awake.swap(true, Ordering::AcqRel) {
             self.idle = 0;
@@ -298,7 +298,7 @@ impl Post {
         State::Sleeps(watch.map(|period| Instant::now() + period))
     }
 
-    /// The communication whose rails ring for the thread.
+    /// Returns the communication whose rails wake the thread.
     fn guarded(&self) -> Option<&Progress> {
         match &self.state {
             State::Guards { progress, .. } => Some(progress),
@@ -306,14 +306,15 @@ impl Post {
         }
     }
 
-    /// The thread is about to sleep.
+    /// Prepares for the thread's sleep.
     fn listen(&self) {
         if let State::Rests { idle_pollers: Some(idle_pollers), .. } = &self.state {
             idle_pollers.away.open();
         }
     }
 
-    /// It has slept; the bells of the communication that have rung, if it slept on them.
+    /// Evaluates the thread's sleep. `bells` are those of this communication, if the thread slept on them; true if
+    /// signaled.
     fn hear(&mut self, bells: &[bool]) {
         match &mut self.state {
             State::Rests { idle_pollers: Some(idle_pollers), is_rung, .. } => {
@@ -329,14 +330,14 @@ impl Post {
 }
 
 impl State {
-    /// A rest of so long, or until those who look on ring, where they may.
+    /// Creates a rest of this length, which the idle pollers may end if that has paid lately.
     fn rest(period: Duration, idle_pollers: Option<&Arc<Idle>>) -> Self {
         let idle_pollers = idle_pollers.filter(|idle_pollers| idle_pollers.may_ring()).cloned();
         Self::Rests { until: Instant::now() + period, idle_pollers, is_rung: false }
     }
 }
 
-/// Signals are for the application's threads: the new one inherits that all are blocked.
+/// Starts the progress thread. It inherits a mask that blocks all signals, which are for the application's threads.
 fn spawn(progress_thread: Arc<ProgressThread>) -> Option<()> {
     let builder = thread::Builder::new().name("canele-progress".into());
     let builder = builder.stack_size(STACK_BYTES);
@@ -344,7 +345,7 @@ fn spawn(progress_thread: Arc<ProgressThread>) -> Option<()> {
     spawned.ok().map(drop)
 }
 
-/// Whether the calling thread is the progress thread.
+/// True if the calling thread is the progress thread.
 pub(crate) fn is_this_thread() -> bool {
     IS_THIS_THREAD.get()
 }
@@ -353,21 +354,21 @@ thread_local! {
     static IS_THIS_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Coalesced messages wait so long at most, and the kernel's timer slack.
+/// Longest time that coalesced messages wait, apart from the kernel's timer slack.
 pub(crate) const COALESCED: Duration = Duration::from_micros(50);
 
-/// Threads that are due wait so long for a look, when nobody polled at the last one…
+/// Time that due threads wait for a look if nobody polled at the last one…
 const DEFERRED: Duration = Duration::from_micros(100);
 /// …and at most.
 const DEFERRED_MAX: Duration = Duration::from_micros(400);
 
-/// So many looks in a row are given up.
+/// Number of looks in a row that are skipped.
 const PASSES_MAX: u32 = 3;
 
-/// Looks that find nothing before the thread sleeps for good.
+/// Number of looks that find nothing before the thread sleeps without a time limit.
 pub(crate) const IDLE_LOOKS: u32 = 10;
 
-/// Reduction functions of the application may run on it.
+/// Stack size: reduction functions of the application may run on it.
 const STACK_BYTES: usize = 8 << 20;
 
 #[cfg(test)]
