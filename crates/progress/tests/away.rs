@@ -1,4 +1,4 @@
-//! What a process has begun comes to its end though it computes.
+//! Pending operations of a process end while it computes.
 
 mod pair;
 
@@ -12,13 +12,13 @@ use progress::Progress;
 use wire::PeerId;
 
 #[test]
-fn a_long_message_leaves_while_its_sender_computes() {
+fn long_message_leaves_while_its_sender_computes() {
     let [sender, receiver] = pair();
     for round in 0..ROUNDS {
         let data = Region::from_box(vec![round; LEN].into());
         let into = Region::owned(LEN);
         let send = begin_send(&sender, &data, SendMode::Standard);
-        // No call of the sender's from here on.
+        // The sender makes no call from here on.
         let receive = begin_receive(&receiver, &into);
         assert!(receiver.wait_for(PATIENCE, |worker| worker.engine.take(receive)).is_some());
         assert_eq!(into.to_vec(), data.to_vec());
@@ -27,13 +27,13 @@ fn a_long_message_leaves_while_its_sender_computes() {
 }
 
 #[test]
-fn a_message_is_taken_in_while_its_receiver_computes() {
+fn message_is_received_while_its_receiver_computes() {
     let [sender, receiver] = pair();
     for (round, len) in (0..ROUNDS).zip([8, LEN].into_iter().cycle()) {
         let data = Region::from_box(vec![round; len].into());
         let into = Region::owned(len);
         let receive = begin_receive(&receiver, &into);
-        // Somebody polls at times, so that the two take turns.
+        // This thread polls at times, so that it alternates with the progress thread.
         thread::sleep(SOME_WHILE * u32::from(round % 4));
         receiver.test(|_| ());
         let send = begin_send(&sender, &data, SendMode::Synchronous);
@@ -45,7 +45,7 @@ fn a_message_is_taken_in_while_its_receiver_computes() {
 }
 
 #[test]
-fn what_a_full_socket_did_not_take_leaves_while_both_stay_away() {
+fn frames_held_by_a_full_socket_leave_while_both_processes_compute() {
     let [one, other] = pair();
     let data = Region::from_box(vec![7; LEN].into());
     let into: Vec<_> = (0..ROUNDS).map(|_| Region::owned(LEN)).collect();
@@ -55,7 +55,7 @@ fn what_a_full_socket_did_not_take_leaves_while_both_stay_away() {
     let all_done = |process: &Progress, ops: &[OpId]| {
         process.look(|worker| ops.iter().all(|op| worker.engine.is_complete(*op)))
     };
-    // Looking is not polling.
+    // `look` does not poll.
     while !(all_done(&one, &sends) && all_done(&other, &receives)) {
         assert!(begun.elapsed() < PATIENCE);
         thread::sleep(SOME_WHILE);

@@ -1,5 +1,4 @@
-//! While the progress thread sleeps, the rails ring: also after another thread has thought better of
-//! sleeping.
+//! Rails signal events while the progress thread sleeps, even after another thread prepared to sleep and did not.
 
 mod nowhere;
 #[macro_use]
@@ -18,7 +17,7 @@ use progress::{Directory, Policy, Progress, Worker};
 use wire::{Cost, PeerId};
 
 #[test]
-fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
+fn thread_that_cancels_its_sleep_leaves_the_rail_armed_for_the_progress_thread() {
     let rail = Arc::new(Shown::default());
     let worker = Worker::new(
         Engine::new(Config::new(2)),
@@ -28,7 +27,7 @@ fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
         Box::new(Nobody),
     );
     let progress = Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors");
-    // Something is left behind, for the progress thread to look after.
+    // A pending receive is left to the progress thread.
     let into = Region::owned(8);
     let selector = Selector { context: 0, source: Some(1), tag: None };
     let op =
@@ -37,24 +36,24 @@ fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
         until(PATIENCE, || rail.is_raised());
         rail.has_events.store(true, Ordering::SeqCst);
         let refusals = rail.refusals.load(Ordering::SeqCst);
-        // Comes to the point of sleeping, hears that there is news, and has what it wants.
+        // The thread prepares to sleep, is told of an event, and ends its wait.
         progress.wait(|_| (rail.refusals.load(Ordering::SeqCst) > refusals).then_some(()));
-        // It looks by itself after half a second.
+        // The progress thread polls by itself after half a second.
         until(Duration::from_millis(200), || rail.is_raised())
     });
-    assert!(seldom_woken, "a thread sleeps, and the rail does not ring");
+    assert!(seldom_woken, "the progress thread sleeps, and the rail does not signal events");
     progress.submit(|worker| worker.engine.submit_cancel(op));
 }
 
 #[test]
-fn what_a_rail_does_of_its_own_accord_goes_on_while_the_application_computes() {
+fn work_of_a_rail_goes_on_while_the_application_computes() {
     let shown = Arc::new(Shown::default());
     shown.tells_cost.store(true, Ordering::SeqCst);
     let rails: Vec<Box<dyn Rail>> =
         vec![Box::new(Quiet { rail: Nowhere, shown: Arc::clone(&shown) })];
     let worker = Worker::new(Engine::new(Config::new(2)), PeerId(0), 2, rails, Box::new(Nobody));
     let progress = Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors");
-    // The call in which it begins, and nothing after it.
+    // The rail's work begins in this call, and no call follows.
     shown.is_busy.store(true, Ordering::SeqCst);
     progress.wait(|_| (shown.polls.load(Ordering::SeqCst) > 0).then_some(()));
     let polls = || shown.polls.load(Ordering::SeqCst);
@@ -63,7 +62,7 @@ fn what_a_rail_does_of_its_own_accord_goes_on_while_the_application_computes() {
     shown.is_busy.store(false, Ordering::SeqCst);
     let mut last = polls();
     let mut rests = || polls() == std::mem::replace(&mut last, polls());
-    assert!(until(PATIENCE, &mut rests), "it has ended, and somebody polls");
+    assert!(until(PATIENCE, &mut rests), "the work has ended, and somebody still polls");
 }
 
 fn until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
@@ -77,18 +76,18 @@ fn until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// What the test sees of a rail, and tells it.
+/// State shared by the test and a rail.
 #[derive(Default)]
 struct Shown {
-    /// Somebody sleeps, and is to be rung.
+    /// True if a thread sleeps and the rail must signal events.
     raised: AtomicBool,
-    /// There is news, for who is about to sleep, once.
+    /// True if the next thread that prepares to sleep is told of an event, once.
     has_events: AtomicBool,
-    /// How often somebody heard that.
+    /// Number of sleeps refused for that reason.
     refusals: AtomicU32,
-    /// It tells what a link costs, once.
+    /// True if the next poll reports a link's cost, once.
     tells_cost: AtomicBool,
-    /// It is at something of its own.
+    /// True if the rail has work that only polls advance.
     is_busy: AtomicBool,
     polls: AtomicU32,
 }
@@ -99,7 +98,7 @@ impl Shown {
     }
 }
 
-/// A rail over which nothing comes.
+/// A rail that carries no frames.
 struct Quiet {
     rail: Nowhere,
     shown: Arc<Shown>,

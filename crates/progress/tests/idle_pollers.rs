@@ -1,4 +1,4 @@
-//! Threads look on from cores that nobody wants, and only there.
+//! Idle pollers run on idle cores, and only there.
 
 mod nowhere;
 #[macro_use]
@@ -20,7 +20,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use wire::PeerId;
 
 #[test]
-fn who_sleeps_is_rung_for_by_who_looks_on() {
+fn idle_poller_wakes_a_sleeping_thread() {
     let (_alone, true) = (alone(), has_cores()) else { return };
     let shown = Arc::new(Shown::default());
     let process = process(&shown, Policy::for_node(1, 3));
@@ -29,9 +29,9 @@ fn who_sleeps_is_rung_for_by_who_looks_on() {
     for _ in 0..ROUNDS {
         let before = rings();
         until("somebody rings", || {
-            // Those who look on are called, should they have been put aside.
+            // The submission wakes the idle poller if it has given up its core.
             process.submit(|worker| worker.engine.submit_event());
-            // Nobody else is told: no descriptor becomes readable.
+            // No descriptor becomes readable, so only the idle poller sees the event.
             shown.has_events.store(true, Ordering::SeqCst);
             rings() > before
         });
@@ -42,7 +42,7 @@ fn who_sleeps_is_rung_for_by_who_looks_on() {
 }
 
 #[test]
-fn nobody_looks_on_where_each_core_has_a_rank_or_that_is_not_wanted() {
+fn process_has_no_idle_poller_if_every_core_has_a_rank_or_the_policy_forbids_it() {
     let _alone = alone();
     for policy in [
         Policy::for_node(2, 2),
@@ -61,16 +61,16 @@ fn nobody_looks_on_where_each_core_has_a_rank_or_that_is_not_wanted() {
 }
 
 #[test]
-fn who_looks_on_leaves_with_the_last_link_and_with_the_process() {
+fn idle_poller_ends_with_the_last_link_and_with_the_process() {
     let (_alone, true) = (alone(), has_cores()) else { return };
     for closes in [true, false] {
         let shown = Arc::new(Shown::default());
         let process = process(&shown, Policy::for_node(1, 3));
         let op = begin_receive(&process, &Region::owned(8));
-        until("somebody looks on", || threads("canele-idle").len() == 1);
+        until("an idle poller runs", || threads("canele-idle").len() == 1);
         if closes {
             process.look(Worker::close);
-            until("nobody looks on", || threads("canele-idle").is_empty());
+            until("no idle poller runs", || threads("canele-idle").is_empty());
         }
         process.submit(|worker| worker.engine.submit_cancel(op));
         drop(process);
@@ -79,20 +79,20 @@ fn who_looks_on_leaves_with_the_last_link_and_with_the_process() {
 }
 
 #[test]
-fn who_looks_on_leaves_when_the_process_has_lost_its_cores() {
+fn idle_poller_ends_when_the_process_loses_its_cores() {
     let (_alone, true) = (alone(), has_cores()) else { return };
     let shown = Arc::new(Shown::default());
     let process = process(&shown, Policy::for_node(1, 3));
     let op = begin_receive(&process, &Region::owned(8));
-    until("somebody looks on", || threads("canele-idle").len() == 1);
+    until("an idle poller runs", || threads("canele-idle").len() == 1);
     let progress_thread = threads("canele-progress")[0];
     let all = sched_getaffinity(Some(progress_thread)).unwrap();
     let mut one = CpuSet::new();
     one.set((0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap());
     sched_setaffinity(Some(progress_thread), &one).unwrap();
     process.submit(|worker| worker.engine.submit_cancel(op));
-    // What is left behind later calls the progress thread, which finds out.
-    until("nobody looks on", || {
+    // An operation left pending wakes the progress thread, which notices the lost cores.
+    until("no idle poller runs", || {
         let op = begin_receive(&process, &Region::owned(8));
         thread::sleep(SOME_WHILE);
         process.submit(|worker| worker.engine.submit_cancel(op));
@@ -100,7 +100,7 @@ fn who_looks_on_leaves_when_the_process_has_lost_its_cores() {
         threads("canele-idle").is_empty()
     });
     sched_setaffinity(Some(progress_thread), &all).unwrap();
-    until("somebody looks on again", || {
+    until("an idle poller runs again", || {
         let op = begin_receive(&process, &Region::owned(8));
         thread::sleep(SOME_WHILE);
         process.submit(|worker| worker.engine.submit_cancel(op));
@@ -110,7 +110,7 @@ fn who_looks_on_leaves_when_the_process_has_lost_its_cores() {
 }
 
 #[test]
-fn a_rendezvous_is_answered_while_both_compute_and_others_look_on() {
+fn rendezvous_is_answered_by_idle_pollers_while_both_ranks_compute() {
     let (_alone, true) = (alone(), has_cores()) else { return };
     let [sender, receiver] = neighbours();
     for round in 0..ROUNDS {
@@ -120,19 +120,19 @@ fn a_rendezvous_is_answered_while_both_compute_and_others_look_on() {
 }
 
 #[test]
-fn copies_of_the_process_have_nobody_who_looks_on_and_disturb_nobody() {
+fn forked_processes_have_no_idle_poller_and_disturb_nobody() {
     let (_alone, true) = (alone(), has_cores()) else { return };
     let [sender, receiver] = neighbours();
     for round in 0..ROUNDS {
         meet(&sender, &receiver, round);
-        until("somebody looks on", || !threads("canele-idle").is_empty());
+        until("an idle poller runs", || !threads("canele-idle").is_empty());
         let copy = Copy::make();
         meet(&sender, &receiver, round);
-        assert_eq!(copy.end(), 0, "it has threads that look on");
+        assert_eq!(copy.end(), 0, "the child has library threads");
     }
 }
 
-/// Both compute while one sends to the other.
+/// Sends a message while both processes compute.
 fn meet(sender: &Progress, receiver: &Progress, round: u8) {
     let data = Region::from_box(vec![round; LEN].into());
     let into = Region::owned(LEN);
@@ -144,7 +144,7 @@ fn meet(sender: &Progress, receiver: &Progress, round: u8) {
     let send = sender.submit(|worker| {
         worker.engine.submit_send(PeerId(1), envelope, &data, SendMode::Synchronous)
     });
-    // Looking is not polling.
+    // `look` does not poll.
     let is_over = |process: &Progress, op| process.look(|worker| worker.engine.is_complete(op));
     until("it arrives", || is_over(receiver, receive) && is_over(sender, send));
     assert_eq!(into.to_vec(), data.to_vec());
@@ -152,7 +152,7 @@ fn meet(sender: &Progress, receiver: &Progress, round: u8) {
     assert!(sender.test(|worker| worker.engine.take(send)).is_some());
 }
 
-/// A copy of this process, which lives until it is to end.
+/// A forked child of this process.
 struct Copy {
     process: libc::pid_t,
     life: std::io::PipeWriter,
@@ -161,32 +161,32 @@ struct Copy {
 impl Copy {
     fn make() -> Self {
         let (mut held, life) = std::io::pipe().expect("a pipe");
-        // SAFETY: the copy reads files and memory of its own, and ends without anything that would need other threads.
+        // SAFETY: the child only reads files and its own memory, and exits without needing other threads.
         let process = unsafe { libc::fork() };
         if process == 0 {
             drop(life);
-            // Until this process lets go.
+            // Waits until the parent closes the pipe.
             let _ = std::io::Read::read(&mut held, &mut [0]);
             let count = threads("canele-").len();
-            // SAFETY: it ends the copy, and runs nothing.
+            // SAFETY: `_exit` ends the child and runs no handlers.
             unsafe { libc::_exit(count as libc::c_int) };
         }
         assert!(process > 0, "a copy");
         Self { process, life }
     }
 
-    /// Its code.
+    /// Ends the child and returns its exit code.
     fn end(self) -> libc::c_int {
         drop(self.life);
         let mut status = 0;
-        // SAFETY: it is this process's child, and the place is for its status.
+        // SAFETY: the id is that of a child of this process, and `status` is valid for the write.
         let ended = unsafe { libc::waitpid(self.process, &mut status, 0) };
         assert!(ended == self.process && libc::WIFEXITED(status), "status {status}");
         libc::WEXITSTATUS(status)
     }
 }
 
-/// Threads are counted in the whole process: one test at a time.
+/// Excludes other tests, because threads are counted in the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -203,7 +203,7 @@ fn has_cores() -> bool {
     has_cores
 }
 
-/// The threads of this process whose name begins so.
+/// Threads of this process whose names begin with `name`.
 fn threads(name: &str) -> Vec<Pid> {
     let tasks = fs::read_dir("/proc/self/task").expect("threads").flatten();
     let is_so = |task: &fs::DirEntry| {
@@ -226,7 +226,7 @@ fn begin_receive(process: &Progress, into: &Region) -> OpId {
     process.submit(|worker| worker.engine.submit_receive(Some(PeerId(0)), selector, into))
 }
 
-/// Rank 1 of two, over a rail that rings for nobody.
+/// Creates rank 1 of two, over a rail that signals no event.
 fn process(shown: &Arc<Shown>, policy: Policy) -> Arc<Progress> {
     let rails: Vec<Box<dyn Rail>> =
         vec![Box::new(Mute { rail: Nowhere, shown: Arc::clone(shown) })];
@@ -235,7 +235,7 @@ fn process(shown: &Arc<Shown>, policy: Policy) -> Arc<Progress> {
     Progress::new(worker, policy).expect("descriptors")
 }
 
-/// Two processes on one node, as if with three cores for each.
+/// Creates two ranks on one node, as if each had three cores.
 fn neighbours() -> [Arc<Progress>; 2] {
     let rails = [0, 1].map(|rank| {
         let config = ShmConfig { rank: PeerId(rank), job: [5; 16] };
@@ -252,7 +252,7 @@ fn neighbours() -> [Arc<Progress>; 2] {
     })
 }
 
-/// What the test sees of a rail, and tells it.
+/// State shared by the test and a rail.
 #[derive(Default)]
 struct Shown {
     has_events: AtomicBool,

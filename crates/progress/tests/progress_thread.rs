@@ -1,4 +1,4 @@
-//! One thread stands by in all communications of a process.
+//! One progress thread serves all VCIs of a process.
 
 mod pair;
 
@@ -14,10 +14,10 @@ use progress::Progress;
 use wire::PeerId;
 
 #[test]
-fn what_several_communications_have_left_behind_comes_to_its_end() {
+fn pending_operations_of_several_vcis_end_without_calls() {
     let processes = processes();
     for round in 0..ROUNDS {
-        // In some rounds all have something left behind, in some a few; each is the first at times.
+        // In some rounds all VCIs have pending operations, in some a few; each is the first at times.
         let vcis: Vec<usize> =
             (0..VCIS).map(|vci| (vci + round) % VCIS).take(1 + round % VCIS).collect();
         let (mut sends, mut receives, mut into) = (Vec::new(), Vec::new(), Vec::new());
@@ -31,20 +31,20 @@ fn what_several_communications_have_left_behind_comes_to_its_end() {
             let data = Region::from_box(vec![(round + vci) as u8; len].into());
             sends.push((sender, send(sender, &data)));
             if round % 5 == 1 {
-                // The thread sleeps on the rails of the one when the next calls.
+                // The progress thread sleeps on the rails of one VCI when the next one needs it.
                 thread::sleep(SOME_WHILE);
             }
             if !round.is_multiple_of(2) {
                 receives.push((receiver, receive(receiver, &into[into.len() - 1])));
             }
         }
-        // Looking is not polling.
+        // `look` does not poll.
         let begun = Instant::now();
         let has_ended = |(progress, op): &(&Arc<Progress>, OpId)| {
             progress.look(|worker| worker.engine.is_complete(*op))
         };
         while !(sends.iter().all(has_ended) && receives.iter().all(has_ended)) {
-            assert!(begun.elapsed() < PATIENCE, "round {round}: all ends though nobody polls");
+            assert!(begun.elapsed() < PATIENCE, "round {round}: operations end without polls");
             thread::sleep(SOME_WHILE / 20);
         }
         assert!(threads() <= 2, "one for each process");
@@ -56,7 +56,7 @@ fn what_several_communications_have_left_behind_comes_to_its_end() {
         }
     }
     assert_eq!(threads(), 2);
-    // The first may go before the others.
+    // The first VCI may be dropped before the others.
     let [mut senders, receivers] = processes;
     drop(senders.remove(0));
     let into = Region::owned(8);
@@ -67,12 +67,12 @@ fn what_several_communications_have_left_behind_comes_to_its_end() {
     drop((senders, receivers));
     let begun = Instant::now();
     while threads() > 0 {
-        assert!(begun.elapsed() < PATIENCE, "they end with what they stand by for");
+        assert!(begun.elapsed() < PATIENCE, "the progress threads end with their VCIs");
         thread::sleep(SOME_WHILE);
     }
 }
 
-/// Two processes of a job, each with several communications.
+/// Creates two ranks of a job, each with several VCIs.
 fn processes() -> [Vec<Arc<Progress>>; 2] {
     let mut processes: [Vec<Arc<Progress>>; 2] = Default::default();
     for _ in 0..VCIS {
@@ -108,8 +108,8 @@ fn receive(progress: &Progress, into: &Region) -> OpId {
 const VCIS: usize = 4;
 const ROUNDS: usize = 60;
 
-/// More than a socket's buffers hold.
+/// Message length in bytes, more than a socket's buffers hold.
 const LEN: usize = 8 << 20;
 
-/// Long enough for the progress thread to sleep on the rails.
+/// Time in which the progress thread goes to sleep on the rails.
 const SOME_WHILE: Duration = Duration::from_millis(20);

@@ -1,11 +1,11 @@
-//! A rail that leads nowhere.
+//! A rail without links.
 
 use std::os::fd::BorrowedFd;
 
 use driver::{Event, Post, Rail, RailError};
 use wire::{Frame, PeerId};
 
-/// Nothing comes over it, and nothing may be sent.
+/// A rail on which no link opens, no event comes and no frame may be sent.
 pub struct Nowhere;
 
 impl Rail for Nowhere {

@@ -1,4 +1,4 @@
-//! Processes of a job within one, over the loopback.
+//! Several ranks of a job within one process, over the loopback interface.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use engine::{Config, Engine};
 use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
-/// Two ends of a TCP link over the loopback, in one process.
+/// Returns two ranks in one process, with a TCP link over the loopback interface.
 pub fn pair() -> [Arc<Progress>; 2] {
     group(|rail| Box::new(rail))
 }
 
-/// The same with a link between any two of several, each rail made `over` one of TCP.
+/// Returns several ranks with a link between any two, each rail made from a TCP rail by `over`.
 pub fn group<const SIZE: usize>(over: fn(TcpRail) -> Box<dyn Rail>) -> [Arc<Progress>; SIZE] {
     cores(over).map(|worker| Progress::new(worker, policy(SIZE)).expect("descriptors"))
 }
 
-/// What they are made of.
+/// Returns the workers of such a group.
 pub fn cores<const SIZE: usize>(over: fn(TcpRail) -> Box<dyn Rail>) -> [Worker; SIZE] {
     let rails: [TcpRail; SIZE] = std::array::from_fn(|rank| {
         let config = TcpConfig {
@@ -39,7 +39,7 @@ pub fn cores<const SIZE: usize>(over: fn(TcpRail) -> Box<dyn Rail>) -> [Worker; 
     })
 }
 
-/// That of so many processes on a node.
+/// Policy for `size` processes on a node with one core.
 pub fn policy(size: usize) -> Policy {
     Policy::for_node(size, 1)
 }
@@ -52,5 +52,5 @@ impl Directory for All {
     }
 }
 
-/// More than any step takes.
+/// Upper limit for one step.
 pub const PATIENCE: Duration = Duration::from_secs(20);
