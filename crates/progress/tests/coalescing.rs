@@ -101,7 +101,7 @@ fn alternating_messages_to_several_peers_share_frames_from_the_third_on() {
     assert!(counters.frames - before.frames < u64::from(MESSAGES) / 4, "{counters:?}");
 }
 
-/// A rail that coalesces messages for a long time, however long a call takes.
+/// A rail that coalesces the messages of a call, however long the call takes.
 struct Slow {
     rail: TcpRail,
 }

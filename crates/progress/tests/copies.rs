@@ -1,5 +1,4 @@
-//! Long messages are copied from their sender's memory in pieces, by whoever has the time, and nobody has to wait for
-//! the core meanwhile.
+//! Waiting threads copy long messages from the sender's memory in pieces. They do not hold the worker's lock meanwhile.
 
 #[macro_use]
 mod passing;
@@ -26,7 +25,7 @@ fn threads_that_wait_share_a_long_message_and_copy_each_byte_once() {
     let begun = Instant::now();
     let mut quiet_rounds = 0;
     while !is_shared() && quiet_rounds < QUIET_ROUNDS && begun.elapsed() < PATIENCE {
-        // Where others want the cores nobody helps.
+        // No thread helps if others want the cores.
         quiet_rounds += u32::from(is_quiet());
         let others = [SHORT, SHORT + 1].map(|tag| stage.wait_for(stage.receive(tag, 8).0));
         let (long, into) = stage.receive(LONG, BYTES);
@@ -68,7 +67,7 @@ fn others_exchange_messages_while_one_copies() {
 }
 
 #[test]
-fn what_the_system_refuses_is_sent_instead() {
+fn message_is_sent_if_the_system_refuses_the_remote_read() {
     let stage = CopyStage::new();
     *stage.shown.refused.lock().unwrap() = Some(BYTES as u64 / 2);
     for _ in 0..2 {
@@ -83,7 +82,7 @@ fn what_the_system_refuses_is_sent_instead() {
 }
 
 #[test]
-fn a_receive_whose_peer_is_gone_ends_when_nobody_writes_to_its_memory() {
+fn receive_from_a_dead_peer_ends_once_nobody_writes_to_its_memory() {
     let stage = CopyStage::new();
     stage.shown.permit(0);
     let (long, _) = stage.receive(LONG, BYTES);
@@ -103,7 +102,7 @@ fn a_receive_whose_peer_is_gone_ends_when_nobody_writes_to_its_memory() {
 }
 
 #[test]
-fn a_wait_that_is_over_leaves_the_rest_to_the_thread_that_stands_by() {
+fn ended_wait_leaves_the_rest_to_the_progress_thread() {
     let stage = CopyStage::new();
     stage.shown.permit(0);
     let (long, into) = stage.receive(LONG, BYTES);
@@ -127,15 +126,15 @@ fn a_wait_that_is_over_leaves_the_rest_to_the_thread_that_stands_by() {
     assert!(!counters.tasks_of_progress_thread.copying.is_zero(), "{counters:?}");
 }
 
-/// Whether no more threads run on this machine than it has cores.
+/// True if this machine has no more runnable threads than cores.
 fn is_quiet() -> bool {
     let cores = thread::available_parallelism().expect("cores").get();
     Runnable::open().and_then(|runnable| runnable.count()).is_some_and(|count| count <= cores)
 }
 
-/// Two processes, of which one fetches what the other sends.
+/// Two processes, of which one reads messages from the other's memory.
 struct CopyStage {
-    /// Threads of other tests would want the cores.
+    /// Excludes other tests, whose threads would want the cores.
     _alone: MutexGuard<'static, ()>,
     network: SimNetwork,
     sender: Arc<Progress>,
@@ -177,7 +176,7 @@ impl CopyStage {
         data
     }
 
-    /// A thread of the receiver that waits for an operation.
+    /// Starts a thread of the receiver that waits for an operation.
     fn wait_for(&self, op: OpId) -> thread::JoinHandle<Completion> {
         let receiver = Arc::clone(&self.receiver);
         thread::spawn(move || {
@@ -190,7 +189,7 @@ impl CopyStage {
         waiting.join().unwrap()
     }
 
-    /// Lets time pass, and the sender move.
+    /// Advances simulated time and polls the sender until `is_so`.
     fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !is_so() {
@@ -203,19 +202,19 @@ impl CopyStage {
     }
 }
 
-/// What the test sees of pieces, and tells who copies.
+/// State shared by the test and the threads that copy.
 struct Shown {
-    /// From where to where bytes were copied.
+    /// Ranges of bytes that were copied: start and end.
     pieces: Mutex<Vec<(u64, u64)>>,
-    /// How many more may be copied; who comes later waits.
+    /// Number of pieces that may still be copied; further copies wait.
     permits: Mutex<usize>,
     permitted: Condvar,
-    /// Who copies waits a while for another.
+    /// True if a copying thread waits a while for a second one.
     meets: AtomicBool,
-    /// From where on the system refuses.
+    /// Offset from which on the system refuses reads.
     refused: Mutex<Option<u64>>,
     in_hand: AtomicUsize,
-    /// The most at once.
+    /// Largest number of concurrent copies.
     most: AtomicUsize,
 }
 
@@ -242,7 +241,7 @@ impl Shown {
     fn await_permit(&self) {
         let permits = self.permits.lock().unwrap();
         let is_none = |permits: &mut usize| *permits == 0;
-        // Who holds the worker meanwhile, as it should not, keeps the test from saying so for ever otherwise.
+        // The limit lets the test fail, rather than hang, if a copying thread wrongly holds the worker's lock.
         let waited = self.permitted.wait_timeout_while(permits, PATIENCE, is_none).unwrap();
         let mut permits = waited.0;
         *permits = permits.saturating_sub(1);
@@ -256,7 +255,7 @@ impl Shown {
         }
     }
 
-    /// What was copied since the last call: more than one range where bytes are missing, or were copied twice.
+    /// Returns the ranges copied since the last call: more than one if bytes are missing or were copied twice.
     fn take_pieces(&self) -> Vec<(u64, u64)> {
         let mut pieces = std::mem::take(&mut *self.pieces.lock().unwrap());
         pieces.sort_unstable();
@@ -301,7 +300,7 @@ impl RemoteReader for Gated {
     }
 }
 
-/// A rail that shows what is copied over it.
+/// A rail that records remote reads.
 struct Watched {
     rail: SimRail,
     shown: Arc<Shown>,
@@ -329,9 +328,9 @@ const SENDER: PeerId = PeerId(0);
 const RECEIVER: PeerId = PeerId(1);
 const LONG: i32 = 1;
 const SHORT: i32 = 2;
-/// No whole number of pieces.
+/// Length of a long message, not a multiple of the piece size.
 const BYTES: usize = (5 << 20) + 77;
-/// Enough for threads that wait to help, if they do.
+/// Number of rounds in which waiting threads would certainly help once.
 const QUIET_ROUNDS: u32 = 100;
 const SOON: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! What is done is counted: by whom, and how long it took.
+//! Counters record each action, the thread that did it, and its duration.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,7 @@ use progress::{Counters, Directory, Policy, Progress, Stage, Task, Worker};
 use wire::PeerId;
 
 #[test]
-fn polls_are_counted_by_who_does_them() {
+fn polls_are_counted_by_kind_of_thread() {
     let process = process(oversubscribed());
     assert_eq!(counters(&process), Counters::default());
     (0..TESTS).for_each(|_| process.test(|_| ()));
@@ -23,11 +23,11 @@ fn polls_are_counted_by_who_does_them() {
 }
 
 #[test]
-fn a_crowded_wait_yields_and_sleeps_and_does_not_spin() {
+fn oversubscribed_wait_yields_and_sleeps_and_does_not_spin() {
     let process = process(oversubscribed());
     let (counted, took) = wait_until(&process, |counters| counters.sleeps > 0);
     let Counters { yields, sleeping, spinning, .. } = counted;
-    // All that the policy says and some, unless one gave the core to others for long.
+    // The thread yields as often as the policy says, unless one yield took long.
     assert!(yields > 0);
     assert!(!sleeping.is_zero() && sleeping <= took, "{sleeping:?} of {took:?}");
     assert_eq!(spinning, Duration::ZERO);
@@ -41,16 +41,16 @@ fn yields_are_timed() {
 }
 
 #[test]
-fn who_has_a_core_spins_until_it_sleeps() {
+fn thread_with_its_own_core_spins_until_it_sleeps() {
     let process = process(Policy::for_node(1, 1));
     let (counted, took) = wait_until(&process, |counters| counters.sleeps > 0);
-    // All that the policy says, unless it was put aside meanwhile.
+    // The thread spins as long as the policy says, unless it was preempted meanwhile.
     assert!(!counted.spinning.is_zero(), "{counted:?}");
     assert!(counted.spinning + counted.sleeping <= took, "{counted:?} of {took:?}");
 }
 
 #[test]
-fn a_loop_of_tests_sleeps_where_others_want_the_cores() {
+fn loop_of_tests_sleeps_if_others_want_the_cores() {
     let process = process(Policy::for_node(1, 1));
     let has_slept = AtomicBool::new(false);
     let cores = thread::available_parallelism().expect("cores").get();
@@ -71,7 +71,7 @@ fn a_loop_of_tests_sleeps_where_others_want_the_cores() {
         }
         has_slept.store(true, Ordering::Relaxed);
     });
-    // It takes turns before it sleeps, until one of them shows that the others compute.
+    // The thread yields before it sleeps, until a yield shows that the others compute.
     let counted = counters(&process);
     assert!(counted.sleeps > 0, "{counted:?}");
     assert!(counted.yields <= TURNS_AT_MOST * (counted.sleeps + 1), "{counted:?}");
@@ -104,7 +104,7 @@ fn threads_that_leave_polling_to_others_are_counted_and_woken() {
 }
 
 #[test]
-fn threads_are_woken_by_what_they_wait_for_only() {
+fn threads_are_woken_only_by_events_they_wait_for() {
     let process = process(oversubscribed());
     let waiting = |count: u64, what: fn(&mut Worker) -> Option<()>| {
         let waits = {
@@ -149,7 +149,7 @@ fn threads_are_woken_by_what_they_wait_for_only() {
     assert!(polling.join().unwrap().is_some());
 }
 
-/// Begins to receive a message of the process's own.
+/// Begins to receive a message from the process itself.
 fn receive(process: &Progress, tag: i32) -> OpId {
     let into = Region::owned(8);
     process.submit(|worker| worker.engine.submit_receive(Some(PeerId(0)), selector(tag), &into))
@@ -176,7 +176,7 @@ const PROBED: i32 = 3;
 const OTHER: i32 = 4;
 
 #[test]
-fn what_tasks_do_is_counted_where_they_do_it() {
+fn work_of_tasks_is_counted_by_kind_of_thread() {
     let process = process(oversubscribed());
     process.begin(Box::new(Work { left: 3 }));
     let Counters { tasks_of_callers, tasks_of_waits, tasks_of_progress_thread, .. } =
@@ -188,7 +188,7 @@ fn what_tasks_do_is_counted_where_they_do_it() {
     assert_eq!(taken_on_core + taken_in_domain + taken_in_node + taken_afar, 3, "each somewhere");
 }
 
-/// Computes so many times.
+/// A task that computes `left` times.
 struct Work {
     left: u32,
 }
@@ -215,7 +215,7 @@ fn oversubscribed() -> Policy {
     Policy::for_node(2, 1)
 }
 
-/// Waits until it is so; what was counted then, and how long that took.
+/// Waits until `is_so`; returns the counters at that time and the duration of the wait.
 fn wait_until(process: &Progress, is_so: fn(&Counters) -> bool) -> (Counters, Duration) {
     let begun = Instant::now();
     let counted = process.wait_for(PATIENCE, |worker| Some(worker.counters()).filter(is_so));
@@ -236,7 +236,7 @@ impl Directory for Alone {
 
 const TESTS: u64 = 10;
 const TESTS_IN_A_ROW: usize = 1000;
-/// Before it sleeps.
+/// Most yields before a sleep.
 const TURNS_AT_MOST: u64 = 100;
 const SOON: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(20);

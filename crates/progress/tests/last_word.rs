@@ -1,4 +1,4 @@
-//! A process that has what it waited for leaves the library; what its peers need is out by then.
+//! A process whose wait is over leaves the library; the frames that its peers need have been sent by then.
 
 use driver::{Rail, SimNetwork, SimPath};
 use engine::{Config, Engine, Envelope, Selector, SendMode};
@@ -7,7 +7,7 @@ use progress::{Directory, Worker};
 use wire::{Capabilities, PeerId};
 
 #[test]
-fn whoever_has_fetched_a_message_has_told_its_sender() {
+fn receiver_of_a_message_has_told_its_sender() {
     for (remote_read, received_first) in
         [(true, true), (true, false), (false, true), (false, false)]
     {
@@ -49,7 +49,7 @@ fn whoever_has_fetched_a_message_has_told_its_sender() {
     }
 }
 
-/// Lets time pass, and `act` after every event.
+/// Advances simulated time, and calls `act` after every event.
 fn turns(network: &SimNetwork, mut act: impl FnMut(usize)) {
     for turn in 0..1000 {
         network.step();
@@ -71,5 +71,5 @@ impl Directory for RankDirectory {
     }
 }
 
-/// What is longer is copied by threads that wait.
+/// Length of the message; waiting threads would copy a longer one.
 const BYTES: usize = 50_000;

@@ -1,5 +1,6 @@
-//! A peer that is waited for, and was never spoken to, is probed: one that is gone is found out, and one that lives
-//! is not disturbed but for a link, and waited for though none opens.
+//! A process checks the liveness of a peer that it waits for and has no link to.
+//!
+//! A dead peer is detected. A live peer only sees a connection, and is waited for even if no link opens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,18 +14,18 @@ use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 #[test]
-fn whoever_waits_finds_out_that_a_peer_it_never_spoke_to_is_gone() {
+fn waiting_process_detects_a_dead_peer_without_a_link() {
     let ways = [(SOON, receive as fn(&Progress, u64) -> Outcome), (0, receive), (0, probe)];
     at_once(ways, |(context, wait)| {
         let job = TestJob::new();
         job.end_peer();
         assert_eq!(job.run(|waiter| wait(waiter, context)), Outcome::PeerFailed);
-        assert_eq!(job.probed(), 0, "it is not called");
+        assert_eq!(job.probed(), 0, "no connection is attempted");
     });
 }
 
 #[test]
-fn so_does_who_only_tests() {
+fn testing_process_detects_a_dead_peer_without_a_link() {
     at_once([test_receive as fn(&Progress) -> Outcome, test_probe], |tests| {
         let job = TestJob::new();
         job.end_peer();
@@ -33,7 +34,7 @@ fn so_does_who_only_tests() {
 }
 
 #[test]
-fn so_do_threads_that_wait_for_one_another_to_poll() {
+fn threads_that_leave_polling_to_others_detect_a_dead_peer() {
     let job = TestJob::new();
     job.end_peer();
     let ends = job.run(|waiter| {
@@ -47,7 +48,7 @@ fn so_do_threads_that_wait_for_one_another_to_poll() {
 }
 
 #[test]
-fn one_that_can_call_and_cannot_be_called_is_waited_for() {
+fn peer_that_can_connect_but_not_be_reached_is_waited_for() {
     let job = TestJob::new();
     job.wall_off_peer();
     let receives: Vec<_> = (0..3).map(|_| submit(&job.waiter, SOON)).collect();
@@ -58,11 +59,11 @@ fn one_that_can_call_and_cannot_be_called_is_waited_for() {
             assert_eq!(end(waiter, op), Outcome::Ok);
         }
     });
-    assert_eq!(job.probed(), 1, "it is called once");
+    assert_eq!(job.probed(), 1, "one connection is attempted");
 }
 
 #[test]
-fn one_that_cannot_be_called_is_found_out_when_it_ends() {
+fn unreachable_peer_is_detected_when_it_ends() {
     let job = TestJob::new();
     job.wall_off_peer();
     let receive = submit(&job.waiter, SOON);
@@ -75,13 +76,13 @@ fn one_that_cannot_be_called_is_found_out_when_it_ends() {
 }
 
 #[test]
-fn what_is_to_be_sent_where_no_way_leads_fails_as_ever() {
+fn send_to_an_unreachable_peer_fails_as_ever() {
     let job = TestJob::new();
     job.wall_off_peer();
     let receive = submit(&job.waiter, SOON);
     let ends = job.run(|waiter| {
         job.await_call(waiter, &[receive]);
-        // While it is being called, and when that was in vain.
+        // One send begins during the connection attempt, the other after it has failed.
         [(); 2].map(|()| {
             let op = submit_send(waiter, PEER, SOON);
             end(waiter, op)
@@ -89,11 +90,11 @@ fn what_is_to_be_sent_where_no_way_leads_fails_as_ever() {
     });
     assert_eq!(ends, [Outcome::PeerFailed; 2]);
     assert_eq!(end(&job.waiter, receive), Outcome::PeerFailed);
-    assert_eq!(job.probed(), 2, "it is called anew for what is to be sent");
+    assert_eq!(job.probed(), 2, "the send attempts a new connection");
 }
 
 #[test]
-fn one_that_lives_is_waited_for_however_many_receives_there_are() {
+fn live_peer_is_waited_for_with_any_number_of_receives() {
     let job = TestJob::new();
     let receives: Vec<_> = (0..1000).map(|_| submit(&job.waiter, 0)).collect();
     job.run(|waiter| {
@@ -108,7 +109,7 @@ fn one_that_lives_is_waited_for_however_many_receives_there_are() {
     assert_eq!(job.probed(), 1);
 }
 
-/// Each in a thread of its own, for they wait for seconds.
+/// Runs each case in a thread of its own, as each waits for seconds.
 fn at_once<T: Send, const COUNT: usize>(cases: [T; COUNT], test: impl Fn(T) + Sync) {
     let test = &test;
     thread::scope(|scope| cases.map(|case| drop(scope.spawn(move || test(case)))));
@@ -192,25 +193,25 @@ impl TestJob {
         Self { network, waiter, peer, probed, has_ended }
     }
 
-    /// The peer ends, and the launcher sees it.
+    /// Ends the peer, which the launcher sees.
     fn end_peer(&self) {
         self.network.kill(PEER);
         self.has_ended.store(true, Ordering::Relaxed);
     }
 
-    /// What goes to the peer is swallowed, and what comes from it passes.
+    /// Drops frames to the peer; frames from the peer pass.
     fn wall_off_peer(&self) {
         self.network.set_path(ME, PEER, SimPath { reachable: false, ..SimPath::default() });
     }
 
-    /// Waits until the peer is called, during which no receive may end.
+    /// Waits for the connection attempt to the peer; no receive may end meanwhile.
     fn await_call(&self, waiter: &Progress, receives: &[OpId]) {
         while self.probed() == 0 {
             self.watch(waiter, receives);
         }
     }
 
-    /// The same, and then until nobody has answered.
+    /// Waits for the connection attempt, and then until it has timed out.
     fn call_in_vain(&self, waiter: &Progress, receives: &[OpId]) {
         self.await_call(waiter, receives);
         let called = self.network.now();
@@ -226,7 +227,7 @@ impl TestJob {
         assert_eq!(waiter.wait_for(Duration::from_millis(100), is_over), None);
     }
 
-    /// The peer sends so many messages, and waits until they have left.
+    /// Sends `count` messages from the peer, and waits until they have left.
     fn send_from_peer(&self, context: u64, count: usize) {
         for _ in 0..count {
             submit_send(&self.peer, ME, context);
@@ -234,7 +235,7 @@ impl TestJob {
         self.peer.wait(|worker| worker.is_quiet().then_some(()));
     }
 
-    /// What `wait` comes to while time passes.
+    /// Returns the result of `wait`, and advances simulated time meanwhile.
     fn run<T: Send>(&self, wait: impl FnOnce(&Progress) -> T + Send) -> T {
         thread::scope(|scope| {
             let waiting = scope.spawn(|| wait(&self.waiter));
@@ -246,7 +247,7 @@ impl TestJob {
         })
     }
 
-    /// How often a way to the peer was asked for.
+    /// Number of requests for the peer's addresses.
     fn probed(&self) -> u32 {
         self.probed.load(Ordering::Relaxed)
     }

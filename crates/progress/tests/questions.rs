@@ -1,5 +1,6 @@
-//! Threads that wait while another polls learn of all they may wait for, and what they submit while they
-//! wait is sent.
+//! Threads that wait while another polls learn of every event they wait for.
+//!
+//! Operations that they submit during the wait are sent.
 
 mod simulated;
 
@@ -16,11 +17,11 @@ use simulated::{envelope, process, selector, send};
 use wire::PeerId;
 
 #[test]
-fn a_message_nobody_takes_wakes_who_probes_for_it() {
+fn unexpected_message_wakes_the_thread_that_probes_for_it() {
     let network = SimNetwork::new(0);
     let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
     let (done, all_done) = mpsc::channel();
-    // The first to wait polls, for the other as well.
+    // The first waiting thread polls for the other as well.
     for tag in [1, 2] {
         let (receiver, done) = (Arc::clone(&receiver), done.clone());
         thread::spawn(move || {
@@ -40,10 +41,10 @@ fn a_message_nobody_takes_wakes_who_probes_for_it() {
 }
 
 #[test]
-fn a_thread_that_ends_leaves_polling_to_one_that_waits() {
+fn thread_that_ends_its_wait_leaves_polling_to_another() {
     let network = SimNetwork::new(0);
     let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
-    // The first to wait polls; the others never do while it waits.
+    // The first waiting thread polls; the others do not poll while it waits.
     let waiting = [1, 2, 3].map(|tag| {
         let receiver = Arc::clone(&receiver);
         let waits = thread::spawn(move || {
@@ -70,13 +71,13 @@ fn a_thread_that_ends_leaves_polling_to_one_that_waits() {
 }
 
 #[test]
-fn what_is_submitted_while_waiting_is_sent() {
+fn operation_submitted_while_waiting_is_sent() {
     let network = SimNetwork::new(0);
     let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
     let data = Region::owned(8);
     let mut sent = None;
     let mut turns = 0;
-    // No other call of the sender's follows.
+    // The sender makes no further call.
     sender.wait_for(PATIENCE, |worker| {
         let mode = SendMode::Standard;
         sent.get_or_insert_with(|| worker.engine.submit_send(PeerId(1), envelope(1), &data, mode));
@@ -91,9 +92,9 @@ fn what_is_submitted_while_waiting_is_sent() {
 }
 
 #[test]
-fn what_ends_while_its_own_thread_goes_to_sleep_is_seen() {
+fn send_that_ends_while_its_thread_goes_to_sleep_is_noticed() {
     let (_network, sender, _receiver) = linked();
-    // Another polls for all, and hears nothing.
+    // Another thread polls for all, and sees no event.
     let poller = Arc::clone(&sender);
     thread::spawn(move || poller.wait(|worker| worker.engine.probe(None, selector(2))));
     thread::sleep(SOON);
@@ -113,7 +114,7 @@ fn what_ends_while_its_own_thread_goes_to_sleep_is_seen() {
 }
 
 #[test]
-fn what_ends_before_its_own_thread_gives_way_is_seen() {
+fn send_that_ends_before_its_thread_hands_over_polling_is_noticed() {
     let (network, sender, _receiver) = linked();
     let (begin, may_begin) = mpsc::channel::<()>();
     let (done, is_done) = mpsc::channel();
@@ -133,7 +134,7 @@ fn what_ends_before_its_own_thread_gives_way_is_seen() {
         done.send(()).ok();
     });
     thread::sleep(SOON);
-    // Any news may be its: it is due when the send has ended, and the polling thread gives way to it.
+    // Any event may concern this thread. The polling thread therefore hands over to it when the send has ended.
     let waiter = Arc::clone(&sender);
     thread::spawn(move || waiter.wait(|worker| worker.engine.probe(None, selector(2))));
     thread::sleep(SOON);
@@ -142,7 +143,7 @@ fn what_ends_before_its_own_thread_gives_way_is_seen() {
     drop(network);
 }
 
-/// Lets time pass until there is an answer, and the process move.
+/// Advances simulated time and polls `process` until there is an answer.
 fn until<T>(
     network: &SimNetwork,
     process: &Progress,
@@ -156,7 +157,7 @@ fn until<T>(
     })
 }
 
-/// Two processes with a link over which frames leave at once, so that a send ends when it is flushed.
+/// Creates two ranks and a link over which frames leave at once, so that a send ends when it is flushed.
 fn linked() -> (SimNetwork, Arc<Progress>, Arc<Progress>) {
     let network = SimNetwork::new(0);
     network.set_usual_path(SimPath { bandwidth_bytes_per_s: None, ..SimPath::default() });

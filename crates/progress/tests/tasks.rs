@@ -1,4 +1,4 @@
-//! Tasks advance without calls of their own, compute without the worker's lock, and wake the threads that wait for them.
+//! Tasks advance without calls of their own, compute without the worker's lock, and wake the threads that wait.
 
 mod simulated;
 

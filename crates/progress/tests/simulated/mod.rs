@@ -1,4 +1,4 @@
-//! Two processes of a job within one, over the simulated network.
+//! Two ranks of a job within one process, over the simulated network.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use memory::Region;
 use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
-/// Sends 8 bytes from process 0 to process 1, and forgets it.
+/// Sends 8 bytes from rank 0 to rank 1, and releases the operation.
 pub fn send(progress: &Progress, tag: i32) {
     let data = Region::owned(8);
     progress.submit(|worker| {
@@ -17,17 +17,17 @@ pub fn send(progress: &Progress, tag: i32) {
     });
 }
 
-/// Of process 0.
+/// Envelope of a message from rank 0.
 pub fn envelope(tag: i32) -> Envelope {
     Envelope { context: 0, source: 0, tag, is_urgent: false }
 }
 
-/// What process 0 sends.
+/// Selector of a message from rank 0.
 pub fn selector(tag: i32) -> Selector {
     Selector { context: 0, source: Some(0), tag: Some(tag) }
 }
 
-/// A process over a network of two.
+/// Creates one of two ranks on a simulated network.
 pub fn process(network: &SimNetwork, rank: u32) -> Arc<Progress> {
     let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(PeerId(rank)))];
     let worker =

@@ -46,7 +46,7 @@ pub struct Pending {
 impl Pending {
     /// True if this may end only in a later window.
     ///
-    /// Such an operation needs a call of another thread, or a message of a later window may be taken instead of its own.
+    /// Such an operation needs a call of another thread, or may lose its message to a receive of a later window.
     fn may_be_late(&self) -> bool {
         let kind = match &self.what {
             What::Send { vci, .. } => vci.kind,
@@ -87,7 +87,7 @@ enum Item {
     Cancelled(Vci),
     Never,
     Tickets,
-    /// Ping-pongs with one thread after the other. All processes begin with nearby threads, so no circle of waits arises.
+    /// Ping-pongs with one thread after the other. All processes begin with nearby threads, so no waits form a circle.
     Pings(Vec<(u32, u32)>),
 }
 
