@@ -1,12 +1,13 @@
-//! What the engine makes of links that no machine at hand carries, in virtual time: 1 to 300 ms of round trip,
-//! 100 Mb/s to 10 Gb/s; half a round trip of two ranks, and 200 messages of 1 MB to and fro, each over the least
-//! that the link allows, kept as a snapshot.
+//! Times of the engine over long links, in virtual time, compared with a snapshot.
 //!
-//! What is simulated is exact: the engine with its ledger, credit, thresholds and strategies, told the time by the
-//! simulated network, which carries frames at the link's rate, and the link's cost, as a rail that has measured it
-//! tells it. What rails do by themselves, as congestion control, is left out.
+//! The links have round trips of 1 to 300 ms and rates of 100 Mb/s to 10 Gb/s. The table holds half a round trip of
+//! two ranks, and of 200 messages of 1 MB to and fro. Each time is divided by the least that the link allows.
 //!
-//! `CANELE_SNAPSHOT=write cargo test -p progress --test distance` writes it anew.
+//! The engine is the real one, with its replay buffer, credit, thresholds and strategies. The simulated network gives
+//! it the time and carries frames at the link's rate. The engine gets the link's cost, as from a rail that has
+//! measured it. The rails' own mechanisms, such as congestion control, are left out.
+//!
+//! `CANELE_SNAPSHOT=write cargo test -p progress --test distance` writes the snapshot anew.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId, RailId};
 
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/distance.txt");
 
-/// A rank, and the end of the link that it has.
+/// A rank, and its end of the link.
 struct Endpoint {
     engine: Engine,
     rail: SimRail,
@@ -30,7 +31,7 @@ impl Endpoint {
         PeerId(1 - u32::from_le_bytes(self.rail.address().try_into().expect("a rank")))
     }
 
-    /// Takes in what has come and sends what follows, as `progress` does; whether anything has come.
+    /// Handles events and sends the frames that follow, as `progress` does; true if there was an event.
     fn advance(&mut self, now: Duration, path: &SimPath) -> bool {
         let Self { engine, rail, .. } = self;
         let moved = rail.poll(&mut |event| match event {
@@ -41,7 +42,7 @@ impl Endpoint {
             Event::Frame { peer, bytes } => {
                 engine.handle_frame(peer, RAIL, bytes).expect("a sound frame");
             }
-            // Frames of counted links come whole.
+            // Frames come whole on links with credit.
             Event::Begun { .. } => {}
             Event::Sent { peer, token } => engine.handle_sent(peer, RAIL, token),
             Event::Room { peer } => engine.handle_room(peer, RAIL),
@@ -88,7 +89,7 @@ impl Endpoint {
         op
     }
 
-    /// Whether it has ended; if so it is forgotten.
+    /// True if the operation has ended; it is then removed.
     fn has_ended(&mut self, op: &mut Option<OpId>) -> bool {
         let Some(completion) = op.and_then(|op| self.engine.take(op)) else { return op.is_none() };
         assert_eq!(completion.outcome, Outcome::Ok);
@@ -102,7 +103,7 @@ struct RankPair {
     network: SimNetwork,
     path: SimPath,
     ends: [Endpoint; 2],
-    /// What the second rank has sent, and may still wait for.
+    /// The second rank's send, if it has not ended.
     answer: Option<OpId>,
 }
 
@@ -122,7 +123,7 @@ impl RankPair {
         let path = SimPath {
             latency: round_trip / 2,
             bandwidth_bytes_per_s: Some(bytes_per_s),
-            // The line never runs dry, nor is it what limits.
+            // The link never runs dry, and its window never limits.
             depth: 4,
             window_bytes: 2 * in_flight + (4 << 20),
             capabilities,
@@ -139,7 +140,7 @@ impl RankPair {
         Self { network, path, ends, answer: None }
     }
 
-    /// Lets time pass until something has happened and all that follows from it at once.
+    /// Advances time to the next event, and handles all that follows at that instant.
     fn step(&mut self) {
         assert!(self.network.step(), "all waits for nothing");
         let now = self.network.now();
@@ -151,14 +152,14 @@ impl RankPair {
         }
     }
 
-    /// A message there and back, as two ranks of MPI exchange it; half of the time.
+    /// Exchanges a message there and back, as two MPI ranks do, and returns half of the time.
     fn exchange(&mut self, data: &Region, [there, back]: &[Region; 2]) -> Duration {
         let begin = self.network.now();
         let mut sent = Some(self.ends[0].send(data));
         let (mut came, mut came_back) = (None, None);
         let mut is_answered = false;
         loop {
-            // Each rank does one after the other.
+            // Each rank does one operation after the other.
             if came.is_none() && !is_answered && self.ends[1].has_ended(&mut self.answer) {
                 came = Some(self.ends[1].receive(there));
             }
@@ -175,14 +176,14 @@ impl RankPair {
         }
     }
 
-    /// The least time that the link allows.
+    /// Least time that the link allows.
     fn limit(&self, bytes: usize) -> Duration {
         let bytes_per_s = self.path.bandwidth_bytes_per_s.expect("a rate");
         self.path.latency + Duration::from_secs_f64(bytes as f64 / bytes_per_s as f64)
     }
 }
 
-/// What no strategy makes shorter on the way (SplitMix64; Steele, Lea, Flood 2014).
+/// Returns bytes that no strategy can compress (SplitMix64; Steele, Lea, Flood 2014).
 fn noise(bytes: usize) -> Region {
     let word = |number: u64| {
         let mut word = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -193,7 +194,7 @@ fn noise(bytes: usize) -> Region {
     Region::from_box((0..bytes as u64 / 8).flat_map(word).collect())
 }
 
-/// What the messages are made of, and where they go.
+/// Data of the messages, and the buffers that receive them.
 struct Memory {
     data: Region,
     into: [Region; 2],
@@ -209,7 +210,7 @@ impl Memory {
     }
 }
 
-/// Exchanges of one size: the first, and the longest of those after it, over the limit.
+/// Exchanges messages of one size; returns the first time and the longest later one, divided by the limit.
 fn pingpong(pair: &mut RankPair, memory: &Memory, bytes: usize) -> [f64; 2] {
     let (data, into) = memory.of(bytes);
     let limit = pair.limit(bytes).as_secs_f64();
@@ -217,15 +218,14 @@ fn pingpong(pair: &mut RankPair, memory: &Memory, bytes: usize) -> [f64; 2] {
     [times[0], times[1..].iter().copied().fold(0.0, f64::max)]
 }
 
-/// Messages to and fro on a link that has carried nothing, over the limit.
+/// Exchanges messages to and fro on a new link; returns the time divided by the limit.
 fn row(pair: &mut RankPair, memory: &Memory) -> f64 {
     let (data, into) = memory.of(ROW_BYTES);
     let took: Duration = (0..ROW).map(|_| pair.exchange(&data, &into)).sum();
     took.as_secs_f64() / (f64::from(ROW) * pair.limit(ROW_BYTES).as_secs_f64())
 }
 
-/// Messages that are sent at once and waited for, until the last has come, over the limit; the link has
-/// carried something.
+/// Sends messages at once on a used link; returns the time until the last has come, divided by the limit.
 fn flood(pair: &mut RankPair, memory: &Memory) -> f64 {
     let (data, [into, _]) = memory.of(ROW_BYTES);
     let begin = pair.network.now();
@@ -241,12 +241,12 @@ fn flood(pair: &mut RankPair, memory: &Memory) -> f64 {
     took.as_secs_f64() / pair.limit(FLOOD * ROW_BYTES).as_secs_f64()
 }
 
-/// What goes unasked without the receiver's leave at most, whatever the link: half of what it accepts.
+/// Most bytes sent before a CTS on any link: half of what the receiver accepts.
 fn rts_data_max(budget_bytes: usize) -> usize {
     (budget_bytes / 4 / 2).max(32 << 20)
 }
 
-/// What a link carries in a round trip, in bytes.
+/// Bandwidth-delay product of a link, in bytes.
 fn in_flight(bits_per_s: u64, round_trip_us: u64) -> usize {
     (bits_per_s / 8 * round_trip_us / 1_000_000) as usize
 }
@@ -296,14 +296,15 @@ fn table() -> String {
     text
 }
 
-/// What a fixed limit between messages that go unasked and those that ask first would make of a link of 11.6 ms and
-/// 1 Gb/s (table 5 of Hablot et al., 2007), and what the one that follows from the link does.
+/// Adds times over a link of 11.6 ms and 1 Gb/s with fixed eager thresholds (table 5 of Hablot et al., 2007).
+///
+/// The last rows have the threshold that the engine derives from the link.
 fn thresholds(text: &mut String, memory: &Memory) {
     let (round_trip, rate) = (Duration::from_micros(ROUND_TRIPS_US[1]), RATES[1]);
     text.push_str("# 11.6 ms, 1000 Mb/s, a message that finds its receive: fixed eager threshold: bytes, times the limit\n");
     let mut write = |name: &str, bytes: usize, capabilities| {
         let mut pair = RankPair::with(round_trip, rate, BUDGET_BYTES, capabilities);
-        // The link is opened by something else.
+        // Another message opens the link.
         pingpong(&mut pair, memory, 1);
         let [_, later] = pingpong(&mut pair, memory, bytes);
         let _ = writeln!(text, "{name:>9}: {bytes:>9} {later:>8.3}");
@@ -331,7 +332,7 @@ fn thresholds(text: &mut String, memory: &Memory) {
 }
 
 #[test]
-fn times_over_long_links_are_those_of_the_snapshot() {
+fn times_over_long_links_match_the_snapshot() {
     let found = table();
     if std::env::var("CANELE_SNAPSHOT").is_ok_and(|wanted| wanted == "write") {
         std::fs::write(SNAPSHOT, &found).unwrap();
@@ -346,7 +347,7 @@ fn times_over_long_links_are_those_of_the_snapshot() {
 const RAIL: RailId = RailId(0);
 const ENVELOPE: Envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
 
-/// As those of TCP before a link is measured.
+/// Capabilities of a TCP link before it is measured.
 const CAPABILITIES: Capabilities = Capabilities {
     frame_max: 256 << 10,
     inline_max: 8 << 10,

@@ -1,4 +1,4 @@
-//! A rail that begins to open a link and then cannot: the next one is tried.
+//! The next rail is tried if a rail begins to open a link and fails.
 
 mod nowhere;
 #[macro_use]
@@ -15,7 +15,7 @@ use progress::{Directory, Worker};
 use wire::PeerId;
 
 #[test]
-fn the_next_rail_carries_what_the_first_could_not() {
+fn next_rail_carries_messages_if_the_first_cannot() {
     let network = SimNetwork::new(0);
     let refused = Refused::default();
     let [mut sender, mut receiver] = [0, 1].map(|rank| {
@@ -40,13 +40,13 @@ fn the_next_rail_carries_what_the_first_could_not() {
     assert_eq!(sender.engine.take(send).map(|sent| sent.outcome), Some(Outcome::Ok));
     assert!(receiver.engine.take(receive).is_some());
     assert_eq!(sender.rail_name(PeerId(1)), Some("sim"));
-    assert_eq!(sender.take_notices(), [""; 0], "what was found another way is no fault");
+    assert_eq!(sender.take_notices(), [""; 0], "a peer reached by another rail is no fault");
     let refused = refused.lock().unwrap();
     assert_eq!(*refused, [(PeerId(1), "one".to_owned()), (PeerId(1), "two".to_owned())]);
 }
 
 #[test]
-fn when_no_rail_is_left_all_reasons_are_told() {
+fn all_reasons_are_reported_if_no_rail_is_left() {
     let rails: Vec<Box<dyn Rail>> =
         vec![Box::new(Refusing::new("one")), Box::new(Refusing::new("two"))];
     let mut sender = worker(PeerId(0), rails, &Refused::default());
@@ -62,7 +62,7 @@ fn when_no_rail_is_left_all_reasons_are_told() {
     assert_eq!(told, ["rank 1 cannot be reached: one: rank 1 is out; two: rank 1 is out"]);
 }
 
-/// A rail that says yes, and no afterwards.
+/// A rail that accepts a connection request and refuses it later.
 struct Refusing {
     rail: Nowhere,
     name: &'static str,
@@ -104,10 +104,10 @@ fn worker(rank: PeerId, rails: Vec<Box<dyn Rail>>, refused: &Refused) -> Worker 
     Worker::new(Engine::new(Config::new(2)), rank, 2, rails, ranks)
 }
 
-/// To whom no way was found, and by which rails.
+/// Peers that were not reached, each with the rail that failed.
 type Refused = Arc<Mutex<Vec<(PeerId, String)>>>;
 
-/// Where a rank may be found: by the rails that refuse, then by the simulated one.
+/// A directory with addresses for the refusing rails first, then for the simulated one.
 struct RankDirectory(Refused);
 
 impl Directory for RankDirectory {

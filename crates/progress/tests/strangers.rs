@@ -1,6 +1,6 @@
-//! What a process says on standard error when strangers call: little, and all of it.
+//! Messages on standard error about refused connections: each reason once, and a count of the rest.
 //!
-//! The process is this program again, run for its part alone.
+//! The process under test is this program, started again to run `the_process` alone.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,9 +13,9 @@ use progress::{Directory, Worker};
 use wire::PeerId;
 
 #[test]
-fn each_reason_is_told_once_and_the_rest_counted() {
+fn each_reason_is_reported_once_and_the_rest_counted() {
     let process = HostileProcess::start();
-    // Few at a time: of many the kernel keeps some waiting, and a contention is another reason.
+    // Only a few connect at a time: too many connections at once are another reason.
     for _ in 0..SCANS / AT_ONCE {
         let connect = |_| TcpStream::connect(("127.0.0.1", process.port)).expect("the port");
         let mut streams: Vec<TcpStream> = (0..AT_ONCE).map(connect).collect();
@@ -29,7 +29,7 @@ fn each_reason_is_told_once_and_the_rest_counted() {
     for _ in 0..3 {
         let mut stream = TcpStream::connect(("127.0.0.1", process.port)).expect("the port");
         stream.write_all(&[b'x'; 100]).expect("garbage");
-        // Reset or closed: either way the door is shut.
+        // The connection is reset or closed; both are refusals.
         let _ = stream.read(&mut [0]);
     }
     let told = process.end();
@@ -46,16 +46,16 @@ fn each_reason_is_told_once_and_the_rest_counted() {
     assert_eq!(told.len(), 3, "{told:#?}");
 }
 
-/// Over TCP the job's number gives it away, over UDP the key.
+/// Checks that TCP refuses the job's number, and UDP the key.
 #[test]
-fn the_key_of_a_job_that_has_ended_is_refused_and_told_of_once() {
+fn key_of_an_ended_job_is_refused_and_reported_once() {
     let process = HostileProcess::start();
     let ended = (JOB - 1, [2; 32]);
     for rank in 1..4 {
         let rails: [Box<dyn Rail>; 2] = [tcp(rank, ended), quic(rank, ended)];
         for (mut rail, address) in rails.into_iter().zip(&process.addresses) {
             rail.connect(PeerId(0), address).expect("an address");
-            // Until it has been refused for some times: it tries again.
+            // The rail tries again until it has been refused several times.
             let end = Instant::now() + Duration::from_millis(300);
             while Instant::now() < end {
                 rail.poll(&mut |event| assert!(!matches!(event, Event::Up { .. })));
@@ -73,10 +73,10 @@ fn the_key_of_a_job_that_has_ended_is_refused_and_told_of_once() {
     assert_eq!(told.len(), 3, "{told:#?}");
 }
 
-/// A process of a job, which listens over TCP and UDP.
+/// A process of a job that listens over TCP and UDP.
 struct HostileProcess {
     child: Child,
-    /// What it still says goes nowhere, but has to go.
+    /// Standard output, kept open so that the process can still write to it.
     _said: Lines<BufReader<ChildStdout>>,
     port: u16,
     addresses: Vec<Vec<u8>>,
@@ -105,7 +105,7 @@ impl HostileProcess {
         Self { child, _said: lines, port, addresses }
     }
 
-    /// Ends it: what it has told.
+    /// Ends the process and returns its messages.
     fn end(mut self) -> Vec<String> {
         drop(self.child.stdin.take());
         let output = self.child.wait_with_output().expect("the process ends");
@@ -115,7 +115,7 @@ impl HostileProcess {
     }
 }
 
-/// A process of a job, whose peer never comes.
+/// Runs a process of a job, whose peer never comes.
 #[test]
 #[ignore = "a part in the tests of strangers, which start it"]
 fn the_process() {
@@ -128,7 +128,7 @@ fn the_process() {
     let mut worker = Worker::new(engine, PeerId(0), 2, rails.into(), Box::new(Nobody));
     let end = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
     let limit = Instant::now() + Duration::from_secs(120);
-    // What came before the end is seen before the end.
+    // Connections made before the end are handled before the process ends.
     let mut quiet = 0;
     while quiet < 1000 {
         quiet = if worker.advance() || !end.is_finished() { 0 } else { quiet + 1 };

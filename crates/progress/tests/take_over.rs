@@ -1,7 +1,7 @@
 //! Several rails, each behind a wall that starts to drop or refuse traffic in mid-run.
 //!
-//! A rail that still reaches the peer takes over. The preferred rail leads again when it can. Every byte arrives once and
-//! in order.
+//! A rail that still reaches the peer takes over. The preferred rail leads again when it can. Every byte arrives once
+//! and in order.
 
 #[macro_use]
 mod passing;

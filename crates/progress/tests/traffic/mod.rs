@@ -1,28 +1,28 @@
-//! Messages of any length between two processes, whose bytes show whether they came whole and in order.
+//! Messages of any length between two processes; their bytes show losses and wrong order.
 
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::Worker;
 use wire::PeerId;
 
-/// A message on its way.
+/// A message under way.
 pub struct Exchange {
     number: usize,
-    /// Who sends, and who receives: their operations, and what these have come to.
+    /// Rank and operation of the sender and of the receiver.
     ops: [(usize, OpId); 2],
     ends: [Option<Completion>; 2],
     into: Region,
 }
 
 impl Exchange {
-    /// Begins to send a message, the one way or the other.
+    /// Begins to send a message in a random direction.
     pub fn begin(cores: &mut [Worker; 2], random: &mut Random, number: usize, tag: i32) -> Self {
         let from = random.below(2);
         let bytes = [0, 8, 5000, 70_000, 400_000][random.below(5)];
         Self::of(cores, (number, tag), (from, bytes))
     }
 
-    /// Begins to send a message of so many bytes from one.
+    /// Begins to send a message of `bytes` bytes from rank `from`.
     pub fn of(
         cores: &mut [Worker; 2],
         (number, tag): (usize, i32),
@@ -40,7 +40,7 @@ impl Exchange {
         Self { number, ops: [(from, send), (1 - from, receive)], ends: [None, None], into }
     }
 
-    /// Whether both ends have.
+    /// True if both operations have ended.
     pub fn has_ended(&mut self, cores: &mut [Worker; 2]) -> bool {
         for (end, (rank, op)) in self.ends.iter_mut().zip(self.ops) {
             *end = end.take().or_else(|| cores[rank].engine.take(op));
@@ -48,7 +48,7 @@ impl Exchange {
         self.ends.iter().all(Option::is_some)
     }
 
-    /// It has ended well, and came whole.
+    /// Checks that both operations succeeded and that the message is whole.
     pub fn check(&self) {
         let Self { number, ends, into, .. } = self;
         let outcomes = ends.each_ref().map(|end| end.as_ref().map(|end| end.outcome));
@@ -61,7 +61,7 @@ fn content(number: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at * 31 + number * 7 + at / 251) as u8).collect()
 }
 
-/// Numbers without end (Marsaglia's xorshift).
+/// Random numbers (Marsaglia's xorshift).
 pub struct Random(pub u64);
 
 impl Random {
