@@ -5,8 +5,8 @@
 //! cost. While the C library knows of a single thread, taking and releasing the lock are plain writes. The cache line
 //! then travels while the next message is made.
 //!
-//! The crate also holds a combining lock, in which a thread that finds the lock held leaves a record instead of
-//! waiting; a cell with one user at a time; slots for thread-local values; and a guard against thread cancellation.
+//! The crate also holds a combining lock: a thread that finds it held leaves a record instead of waiting. Further
+//! parts are a cell with one user at a time, slots for thread-local values, and a guard against thread cancellation.
 //!
 //! This is an unsafe zone: the locks give out references to what they guard.
 

@@ -3,8 +3,8 @@
 //! While the progress thread rests between two looks, the rails wake nobody, and a thread woken on a halted core is
 //! late. So with three or more cores per rank, a `SCHED_IDLE` thread in each cache domain helps while the application
 //! computes. It keeps a core awake, which the kernel gives at once to any thread that wants it, and it wakes the
-//! progress thread when an event arrives. Idle pollers do not serve a waiting thread: measured, they woke it no
-//! sooner and at times much later, since Linux searches less far for an idle core if more cores are busy.
+//! progress thread when an event arrives. Idle pollers do not serve a waiting thread. In measurements they woke it no
+//! sooner, and at times much later: Linux searches less far for an idle core if more cores are busy.
 //!
 //! Such a thread may be preempted at any point for as long as others compute. So it holds nothing that another thread
 //! waits for: neither the worker's lock nor any other. It looks through [`ReadinessProbe`]s, and wakes a sleeper once

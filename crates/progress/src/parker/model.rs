@@ -1,4 +1,4 @@
-//! The nap of a thread, in every order of its steps and those of who wakes it (loom).
+//! Loom model of a sleeping thread and its waker, in every order of their steps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,7 +8,7 @@ use loom::thread;
 
 use super::{Heard, Nap};
 
-/// What the worker's lock guards.
+/// State that the worker's lock guards.
 #[derive(Default)]
 struct Worker {
     is_due: bool,
@@ -18,7 +18,7 @@ struct Worker {
 struct Process {
     worker: Mutex<Worker>,
     nap: Nap<AtomicU8>,
-    /// Calls in the pipe.
+    /// Bytes in the pipe.
     calls: Mutex<u32>,
     changed: Condvar,
     is_over: AtomicBool,
@@ -38,7 +38,7 @@ impl Process {
         }
     }
 
-    /// Time ends when it is said so.
+    /// Ends the time limit.
     fn end_time(&self) {
         let _calls = self.calls.lock().unwrap();
         self.is_over.store(true, Ordering::Relaxed);
@@ -83,7 +83,7 @@ fn when_time_is_over_no_call_is_left() {
 fn the_model_notices_a_call_that_is_left() {
     let flawed = time_ends_meanwhile(|process| {
         process.nap.sleep(|is_timed| match process.listen(is_timed) {
-            // As if who is being woken waited for no call.
+            // The thread does not wait for the byte that is on its way.
             Heard::TimeIsOver if process.nap.has_ended() => Heard::Call,
             heard => heard,
         })
@@ -91,7 +91,7 @@ fn the_model_notices_a_call_that_is_left() {
     assert!(catch_unwind(AssertUnwindSafe(|| loom::model(flawed))).is_err());
 }
 
-/// A thread sleeps while time ends and another wakes it: it goes on, and if it was not woken it is not called later.
+/// A thread sleeps while its time ends and another wakes it. It continues, and no byte is left in the pipe.
 fn time_ends_meanwhile(sleep: fn(&Process) -> bool) -> impl Fn() + Sync + Send + 'static {
     move || {
         let process = Process::new();
@@ -120,14 +120,15 @@ fn who_goes_on_is_not_moved_any_more() {
 fn the_model_notices_who_is_moved_when_it_has_gone_on() {
     let flawed = a_thread_gives_way(|process| {
         let is_due = std::mem::take(&mut process.worker.lock().unwrap().is_due);
-        // As if that took no lock.
+        // The flag is read and the thread is moved under two separate locks.
         process.worker.lock().unwrap().is_moved = is_due;
         is_due
     });
     assert!(catch_unwind(AssertUnwindSafe(|| loom::model(flawed))).is_err());
 }
 
-/// A thread gives way to one whose time ends meanwhile: it takes it out, if it is still due, and moves it; then wakes it.
+/// A thread hands over to one whose time ends meanwhile. It takes it out if it is still due, moves it, and then
+/// wakes it.
 fn a_thread_gives_way(take: fn(&Process) -> bool) -> impl Fn() + Sync + Send + 'static {
     move || {
         let process = Process::new();

@@ -1,11 +1,11 @@
-//! The hand-over between a thread that waits, the progress thread and those that only call, in every order of their
-//! steps (loom).
+//! Loom model of the hand-over between a waiting thread, the progress thread, and threads that only call, in every
+//! order of their steps.
 //!
-//! It is [`Watch`] itself that runs, below the loops of `wait` and `progress_thread` without what does not concern it: spinning,
-//! other waiters, and time. Nothing wakes by time here, so that what nobody is woken for is a deadlock, which loom finds:
-//! where a thread looks on, even between two looks the progress thread sleeps until it is rung for.
-//! Rails are a doorbell that rings for who has prepared to sleep: their own protocol is proved in `driver`. Each
-//! protocol is also run with one [`Flaw`], which its model must notice.
+//! The model runs [`Watch`] itself, below simplified loops of `wait` and `progress_thread`: without spinning, other
+//! waiters, and time. Nothing wakes by time, so a missing wake-up is a deadlock, which loom finds. With an idle
+//! poller, the progress thread sleeps even between two looks until it is woken. A rail is a doorbell that wakes a
+//! thread which has prepared to sleep; the rails' own protocol is proved in `driver`. Each protocol also runs with
+//! one [`Flaw`], which its model must notice.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use loom::thread;
 use super::{Bell, Watch};
 use crate::idle_poller::{Ear, is_sign};
 
-/// What is wrong.
+/// Deliberate fault of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// Who sleeps does not hear of news.
+    /// A sleeping thread is not woken for events.
     Unheard,
-    /// Who sleeps does not hear what a rail has no room for.
+    /// A sleeping thread is not woken for bytes that a rail has no room for.
     Unasked,
-    /// Who stands by is not told that the rails ring for another.
+    /// The progress thread is not told that the rails wake another thread.
     Unrelieved,
-    /// Who finds news before it sleeps has the rails fall silent.
+    /// A thread that finds events before it sleeps disarms the rails.
     Silences,
-    /// Who goes to rest does not look once more.
+    /// The progress thread does not look once more before it goes to rest.
     LooksNoMore,
-    /// Who rests between two looks does not say so.
+    /// The progress thread does not announce that it rests between two looks.
     RestsUnsaid,
 }
 
@@ -39,55 +39,55 @@ enum Flaw {
 struct Process {
     flaw: Flaw,
     worker: Mutex<Worker>,
-    /// Something has ended, or has left: for who only looks at that.
+    /// Signaled when a message has ended or bytes have left, for threads that only look at that.
     moved: Condvar,
     rail: Mutex<Rail>,
     events: Mutex<Events>,
     rung: Condvar,
-    /// The progress thread is at it.
+    /// True while the progress thread is at work.
     is_called: AtomicBool,
-    /// A thread looks on.
+    /// True if an idle poller runs.
     is_seen: bool,
     is_over: AtomicBool,
     ears: Ears,
-    /// It need not rest.
+    /// True if the progress thread need not rest.
     call: Mutex<bool>,
     called: Condvar,
 }
 
-/// What the lock guards.
+/// State that the worker's lock guards.
 #[derive(Default)]
 struct Worker {
     watch: Watch,
-    /// Messages that are to come, and that have been taken in.
+    /// Number of expected messages, and of handled ones.
     begun: u32,
     ended: u32,
-    /// A rail had no room for something; and it has gone.
+    /// True while a rail has no room for some bytes, and once these have left.
     has_backlog: bool,
     has_left: bool,
-    /// How often somebody polled.
+    /// Number of polls.
     turn: u32,
     is_over: bool,
 }
 
-/// What has come, and whether the rail rings when more does.
+/// Number of arrived messages, and true if the rail wakes a thread for more.
 #[derive(Default)]
 struct Rail {
     arrived: u32,
     is_armed: bool,
 }
 
-/// What can be slept on.
+/// Events that end a sleep.
 #[derive(Default)]
 struct Events {
     bells: bool,
     wake: bool,
     relief: bool,
-    /// The progress thread is not to rest between two looks.
+    /// True if the progress thread is not to rest between two looks.
     hail: bool,
 }
 
-/// For whom who looks on rings.
+/// Flags of the sleepers that the idle poller wakes.
 struct Ears {
     away: Ear<AtomicU8>,
     guarded: Ear<AtomicU8>,
@@ -119,7 +119,7 @@ impl Process {
             rail: Mutex::new(Rail::default()),
             events: Mutex::new(Events::default()),
             rung: Condvar::new(),
-            // Who calls it first makes it.
+            // The first call creates it.
             is_called: AtomicBool::new(true),
             call: Mutex::new(false),
             called: Condvar::new(),
@@ -130,7 +130,7 @@ impl Process {
         self.worker.lock().unwrap()
     }
 
-    /// Polls; whether anything moved.
+    /// Polls. True if anything moved.
     fn advance(&self, worker: &mut Worker) -> bool {
         worker.turn += 1;
         let left = std::mem::take(&mut worker.has_backlog);
@@ -140,14 +140,14 @@ impl Process {
         left || arrived > 0
     }
 
-    /// Whether the rail has no news, and rings from now on.
+    /// Arms the rail. True if it has no message.
     fn prepare_sleep(&self) -> bool {
         let mut rail = self.rail.lock().unwrap();
         rail.is_armed = true;
         rail.arrived == 0
     }
 
-    /// Begins to receive a message, or leaves behind what a rail has no room for.
+    /// Begins to receive a message, or leaves bytes for which a rail has no room.
     fn submit(&self, has_room: bool) {
         let mut worker = self.worker();
         worker.begun += u32::from(has_room);
@@ -171,7 +171,7 @@ impl Process {
         self.leave(&worker);
     }
 
-    /// Waits until so many messages have come.
+    /// Waits until this number of messages has arrived.
     fn wait(&self, messages: u32) {
         let mut worker = self.worker();
         while worker.ended < messages {
@@ -201,7 +201,7 @@ impl Process {
         worker
     }
 
-    /// Computes, without a call, until so many messages have come.
+    /// Computes, without a call, until this number of messages has arrived.
     fn compute(&self, messages: u32) {
         let mut worker = self.worker();
         while worker.ended < messages {
@@ -226,14 +226,14 @@ impl Process {
         }
     }
 
-    /// The progress thread.
+    /// Runs the progress thread.
     fn stand_by(&self) {
         let mut seen = 0;
         let mut is_rung = false;
         loop {
             match self.stand_in(&mut seen, std::mem::take(&mut is_rung)) {
                 Look::Covered if self.is_seen => is_rung = self.rest_or_hear(),
-                // Some time later.
+                // Rests for some time.
                 Look::Covered => thread::yield_now(),
                 Look::Over => return,
                 Look::Rests => {
@@ -248,7 +248,7 @@ impl Process {
         }
     }
 
-    /// Rests between two looks, until who looks on rings.
+    /// Rests between two looks until the idle poller ends the rest.
     fn rest_or_hear(&self) -> bool {
         if self.flaw != Flaw::RestsUnsaid {
             self.ears.away.open();
@@ -261,7 +261,7 @@ impl Process {
         self.ears.away.close()
     }
 
-    /// Looks on, without the core.
+    /// Runs the idle poller, which does not take the worker's lock.
     fn look_on(&self) {
         let Ears { away, guarded } = &self.ears;
         while !self.is_over.load(Ordering::Acquire) {
@@ -376,7 +376,7 @@ impl Process {
         }
     }
 
-    /// A message comes from a peer.
+    /// Receives a message from a peer.
     fn arrive(&self) {
         let mut rail = self.rail.lock().unwrap();
         rail.arrived += 1;
@@ -386,7 +386,7 @@ impl Process {
         }
     }
 
-    /// The peer's answer to what had no room.
+    /// Receives the peer's answer to the bytes that had no room.
     fn answer(&self) {
         let mut worker = self.worker();
         while !worker.has_left {
@@ -406,12 +406,12 @@ impl Process {
     }
 }
 
-/// Runs what a process's own thread does beside what others do and the progress thread.
+/// Runs the process's own thread beside the other threads and the progress thread.
 fn beside(flaw: Flaw, others: impl IntoIterator<Item = fn(&Process)>, own: impl FnOnce(&Process)) {
     play(Process::new(flaw, false), others, own);
 }
 
-/// The same where a thread looks on.
+/// Runs the same with an idle poller.
 fn in_sight(
     flaw: Flaw,
     others: impl IntoIterator<Item = fn(&Process)>,
@@ -439,7 +439,7 @@ fn play(
     progress_thread.join().unwrap();
 }
 
-/// The application begins to receive, computes, and calls nothing.
+/// The application begins to receive, computes, and makes no call.
 fn what_is_left_behind_comes_to_its_end(flaw: Flaw) {
     beside(flaw, [Process::arrive as fn(&Process)], |process| {
         process.submit(true);
@@ -447,7 +447,7 @@ fn what_is_left_behind_comes_to_its_end(flaw: Flaw) {
     });
 }
 
-/// It waits for one of two messages, and computes until the other is there.
+/// The application waits for one of two messages, and computes until the other has arrived.
 fn who_waited_leaves_the_rest(flaw: Flaw) {
     let peer = |process: &Process| (0..2).for_each(|_| process.arrive());
     beside(flaw, [peer as fn(&Process)], |process| {
@@ -458,20 +458,20 @@ fn who_waited_leaves_the_rest(flaw: Flaw) {
     });
 }
 
-/// Another thread ends what one waits for, and no rail rings.
+/// Another thread completes the awaited message, and no rail wakes the waiting thread.
 fn who_waits_hears_of_news(flaw: Flaw) {
     beside(flaw, [Process::send_here as fn(&Process)], |process| process.wait(1));
 }
 
-/// What one waits for comes when what another has left behind has gone.
+/// The awaited message arrives after the bytes that another thread left pending have gone.
 fn what_had_no_room_goes(flaw: Flaw) {
     let submits = |process: &Process| process.submit(false);
     let others = [submits as fn(&Process), Process::answer];
     beside(flaw, others, |process| process.wait(1));
 }
 
-/// The application begins to receive, polls once, and computes: the progress thread rests meanwhile, or sleeps on
-/// the rails, and is rung for by them, by who looks on, or by both.
+/// The application begins to receive, polls once, and computes. Meanwhile the progress thread rests or sleeps on
+/// the rails, and is woken by the rails, by the idle poller, or by both.
 fn who_rests_is_rung_for(flaw: Flaw) {
     in_sight(flaw, [Process::arrive as fn(&Process)], |process| {
         process.submit(true);
@@ -485,11 +485,11 @@ fn explore(flaw: Flaw, protocol: fn(Flaw)) {
     explore_within(3, flaw, protocol);
 }
 
-/// The same with no more changes of threads against their will than that.
+/// Runs a protocol in every order with at most this number of preemptions.
 fn explore_within(preemptions: usize, flaw: Flaw, protocol: fn(Flaw)) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 10_000;
-    // More with LOOM_MAX_PREEMPTIONS, which takes longer.
+    // LOOM_MAX_PREEMPTIONS raises the bound, which takes longer.
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(move || protocol(flaw));
 }
@@ -508,7 +508,7 @@ fn nobody_is_forgotten() {
 
 #[test]
 fn who_rests_is_not_forgotten_by_who_looks_on() {
-    // The looks of the other are many.
+    // The idle poller looks many times, so the bound is lower.
     explore_within(2, Flaw::None, who_rests_is_rung_for);
 }
 

@@ -1,7 +1,8 @@
-//! Calls of two communications to the one progress thread in both, in every order of their steps (loom).
+//! Loom model of two communications that call the one progress thread, in every order of their steps.
 //!
-//! It runs as [`ProgressThread`](super::ProgressThread) does, without time: so what it is not woken for is a deadlock, which loom finds. What
-//! one communication alone hands over is proved in `watch`. Each protocol is also run with one [`Flaw`], which it must notice.
+//! It runs as [`ProgressThread`](super::ProgressThread) does, without time, so a missing wake-up is a deadlock, which
+//! loom finds. The hand-over of one communication is proved in the model of `poller`. Each protocol also runs with
+//! one [`Flaw`], which it must notice.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,19 +11,19 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-/// What is wrong.
+/// Deliberate fault of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// The bell falls silent after the looks, not before.
+    /// The eventfd is reset after the looks, not before.
     SilencesLate,
-    /// Who sleeps on the rails of one does not hear calls.
+    /// A thread that sleeps on one communication's rails does not hear calls.
     HearsRailsOnly,
-    /// Who goes to sleep does not look once more.
+    /// The thread does not look once more before it goes to sleep.
     LooksNoMore,
 }
 
-/// A process of two communications.
+/// A process with two communications.
 struct Process {
     flaw: Flaw,
     vcis: [Vci; VCIS],
@@ -37,16 +38,16 @@ struct Vci {
     awake: AtomicBool,
 }
 
-/// What a core's lock guards.
+/// State that a worker's lock guards.
 #[derive(Default)]
 struct Worker {
     is_left_behind: bool,
-    /// It cannot end before its rail has rung.
+    /// True if it cannot end before its rail has signaled.
     needs_rail: bool,
     has_ended: bool,
 }
 
-/// What the thread sleeps on.
+/// Events that end the thread's sleep.
 #[derive(Default)]
 struct Bells {
     call: bool,
@@ -67,7 +68,7 @@ impl Process {
         Arc::new(Self { flaw, vcis, bells, rung: Condvar::new() })
     }
 
-    /// A call leaves something behind.
+    /// Makes a call that leaves work pending.
     fn leave(&self, vci: usize, needs_rail: bool) {
         let Vci { worker, awake, .. } = &self.vcis[vci];
         let mut worker = worker.lock().unwrap();
@@ -77,7 +78,7 @@ impl Process {
         }
     }
 
-    /// It has come to its end without another call.
+    /// Waits, without another call, until the work is done.
     fn compute(&self, vci: usize) {
         let Vci { worker, ended, .. } = &self.vcis[vci];
         let mut worker = worker.lock().unwrap();
@@ -106,7 +107,7 @@ impl Process {
         }
     }
 
-    /// False at the end.
+    /// Sleeps; false at the end.
     fn sleep(&self, states: &mut [State; VCIS]) -> bool {
         let guards = states.contains(&State::Guards);
         let mut bells = self.bells.lock().unwrap();
@@ -157,7 +158,7 @@ impl Process {
     }
 }
 
-/// Runs what an application's two threads do beside the progress thread.
+/// Runs two threads of an application beside the progress thread.
 fn beside(flaw: Flaw, one: fn(&Process), other: fn(&Process)) {
     let process = Process::new(flaw);
     let spawn = |act: fn(&Process)| {
@@ -171,7 +172,7 @@ fn beside(flaw: Flaw, one: fn(&Process), other: fn(&Process)) {
     progress_thread.join().unwrap();
 }
 
-/// Each leaves something behind in a communication of its own, one of them twice.
+/// Both threads leave work pending in their own communication, one of them twice.
 fn both_call(flaw: Flaw) {
     fn act(process: &Process, vci: usize) {
         process.leave(vci, false);
@@ -180,7 +181,7 @@ fn both_call(flaw: Flaw) {
     beside(flaw, |process| (0..2).for_each(|_| act(process, 0)), |process| act(process, 1));
 }
 
-/// What one leaves behind waits for a rail, which does not ring before the other's has come to its end.
+/// One thread's work waits for a rail, which is silent until the other's work is done.
 fn one_calls_while_the_other_is_guarded(flaw: Flaw) {
     beside(
         flaw,
@@ -199,7 +200,7 @@ fn one_calls_while_the_other_is_guarded(flaw: Flaw) {
 fn explore(flaw: Flaw, protocol: fn(Flaw)) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 10_000;
-    // More with LOOM_MAX_PREEMPTIONS, which takes longer.
+    // LOOM_MAX_PREEMPTIONS raises the bound, which takes longer.
     builder.preemption_bound = builder.preemption_bound.or(Some(3));
     builder.check(move || protocol(flaw));
 }
