@@ -1,9 +1,9 @@
 /* Collective operations on all ranks. Prints a line of JSON for each operation, size and arrival pattern.
-   Usage: coll [crossing] SECONDS_PER_OPERATION SIZE...; size 0 selects operations without data: the barrier, and
-   communicators that are made and freed (a copy, and one for each half of the ranks). Other sizes are bytes. They
-   count the whole (bcast, reduce, allreduce, scan, exscan), the data of a rank for each other (alltoall) or for all
-   (allgather, gather), or the data that a rank gets (scatter, reduce_scatter, reduce_scatter_block). Sums are
-   measured at multiples of 4 only. The forms with counts (allgatherv and so on) have blocks of one length, unknown to
+   Usage: coll [crossing] SECONDS_PER_OPERATION SIZE...
+   Size 0 selects operations without data: the barrier, and communicators that are made and freed (a copy, and one for
+   each half of the ranks). Other sizes are bytes. They count the whole for bcast, reduce, allreduce, scan and exscan.
+   They count a rank's data for each other in alltoall, and for all in allgather and gather. They count the data that
+   a rank gets in scatter, reduce_scatter and reduce_scatter_block. Sums are measured at multiples of 4 only. The forms with counts (allgatherv and so on) have blocks of one length, unknown to
    the other ranks. Compared with the forms without counts, they show the cost of this lack of knowledge.
 
    The count gives the arrival pattern. 0: many in a row as in `torres.h`. 1: all at once, each call alone. 2: at

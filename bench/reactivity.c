@@ -1,8 +1,8 @@
 /* Delay until messages are noticed while threads compute beside each rank. Measured is half a round trip of short
-   messages while the given number of threads of each of two ranks compute without end: exchanges one after the other,
-   and one a millisecond. Also one after the other while threads compute beside one of the ranks only. Exchanges at
-   intervals also report the share of computing that the threads keep. It compares their work meanwhile with their
-   work while their rank sleeps outside MPI, in alternation. Prints a line of JSON for each case and operation.
+   messages. The given number of threads of each of two ranks compute without end, while messages go one after the
+   other, or one a millisecond. A last case has threads beside one of the ranks only. Exchanges at intervals also
+   report the share of computing that the threads keep. The share compares their work meanwhile with their work while
+   their rank sleeps outside MPI, in alternation. Prints a line of JSON for each case and operation.
    Usage: reactivity SECONDS_PER_OPERATION SIZE/THREADS... */
 #include <pthread.h>
 #include <stdatomic.h>

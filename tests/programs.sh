@@ -134,8 +134,8 @@ for rails in shm tcp; do
 done
 [ "$(go -n 3 "$work/array" | sort)" = "$(printf 'rank %s\n' '1: 1000 numbers' '2: 2000 numbers')" ]
 "$work/mad_pack"
-# Coalesced, 64 packets are ten times as fast as flushed one by one over TCP (21 to 45 times, measured), and as
-# answered one by one in shared memory (some 23 times). The test compares least times, accepts half of ten, and makes
+# Coalesced, 64 packets are ten times as fast as flushed one by one over TCP (21 to 45 times, measured).
+# The same holds against answered packets in shared memory (some 23 times). The test compares least times, accepts half of ten, and makes
 # five attempts, because other load may use the machine.
 ratio() { # rails, method: how many times as long the packets take so as together
     go -genv CANELE_RAILS "$1" -n 2 "$work/express" 0.1 16/64 >"$work/out"

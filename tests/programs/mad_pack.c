@@ -1,6 +1,6 @@
-/* The native interface between pairs of ranks and among all of them: the meaning of each constraint, arrays of
-   unknown length, long packets beside short ones, many channels and peers. Usage: mad_pack [mpi] With `mpi`, MPI is
-   used beside it, and finalised first on odd ranks. */
+/* The native interface between pairs of ranks and among all of them. Covers the meaning of each constraint, arrays of
+   unknown length, long packets beside short ones, many channels and peers. Usage: mad_pack [mpi]
+   With `mpi`, MPI is used beside it, and finalised first on odd ranks. */
 #include <mad.h>
 #include <mpi.h>
 #include <stdio.h>
