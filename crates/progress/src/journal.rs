@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_refusals_are_told_once_and_then_counted() {
+    fn repeated_refusals_are_reported_once_and_then_counted() {
         let mut journal = Journal::new(PeerId(3));
         let start = Instant::now();
         let first = journal.note_refusal(start, from("10.0.0.9:1000"), Refusal::Closed);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_by_an_error_or_after_a_while_on_its_own() {
+    fn failure_is_reported_by_an_error_or_later_on_its_own() {
         let mut journal = Journal::new(PeerId(0));
         let start = Instant::now();
         journal.note_fault(start, "link to rank 1 lost".into());

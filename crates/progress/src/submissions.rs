@@ -316,7 +316,7 @@ mod tests {
     use crate::{Directory, Policy};
 
     #[test]
-    fn nothing_is_copied_while_a_copy_waits_for_its_peer() {
+    fn messages_are_not_copied_while_a_copy_waits_for_its_peer() {
         let rail = LoopbackRail::new(HERE).expect("an event");
         let engine = Engine::new(Config::new(1));
         let worker = Worker::new(engine, HERE, 1, vec![Box::new(rail)], Box::new(Own));

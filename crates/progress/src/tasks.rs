@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_time_takes_the_nearest_task_and_of_those_the_newest() {
+    fn nearest_task_is_taken_first_and_the_newest_among_equals() {
         let offered = [9, 1, 5, 4, 2, 10];
         assert_eq!(order(2, &offered), [4, 1, 3, 2, 5, 0]);
         assert_eq!(order(8, &offered), [5, 0, 4, 3, 2, 1]);

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_due_for_long_is_woken_though_another_polls() {
+    fn long_due_thread_is_woken_while_another_polls() {
         let mut waiters = Waiters::default();
         let now = Instant::now();
         assert!(!waiters.relieve(false, now), "nobody is due");

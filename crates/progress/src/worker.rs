@@ -28,10 +28,10 @@ use crate::tasks::Tasks;
 use crate::wait::Progress;
 use crate::waiters::{Awaited, Waiters};
 
-use coalescing::{LastShort, Row};
+use coalescing::{LastShort, ShortRun};
 use failback::Left;
-use liveness::Seeking;
-use routes::{Purpose, RailSet, Reopening, Route, Trouble, another_way};
+use liveness::LivenessState;
+use routes::{Purpose, RailSet, Reopening, Route, Trouble, next_attempt};
 
 /// Source of peer addresses, asked at the first message to a peer.
 pub trait Directory: Send {
@@ -75,11 +75,11 @@ pub struct Worker {
     /// True while some thread would send coalesced messages if the application stays away.
     may_coalesce: bool,
     /// The latest run of short messages sent at once, to any peers, on rails that coalesce.
-    row: Row,
+    row: ShortRun,
     /// Run in which each peer was last sent a short message.
     posted: Vec<LastShort>,
     /// True once a notice was printed that a rail does not reach a peer and another is tried.
-    has_told_detour: bool,
+    has_reported_next_rail: bool,
     /// Links that rails are reopening.
     reopening: Vec<Reopening>,
     /// Rails replaced by others, to be returned to.
@@ -87,9 +87,9 @@ pub struct Worker {
     /// Peers for which the bypass link was requested (see [`Rail::passes`]).
     passed: BTreeSet<PeerId>,
     /// Awaited peers that were never contacted.
-    seeking: Seeking,
+    seeking: LivenessState,
     /// Revoked contexts whose members were unknown.
-    untold: BTreeSet<u64>,
+    unannounced: BTreeSet<u64>,
     /// True if a rail had no room for all of a frame, or has pending work of its own.
     has_backlog: bool,
     /// True if a backlog is possible, messages are coalesced, a task has to compute, or a long message is to be
@@ -118,7 +118,7 @@ pub struct Worker {
     /// Shared segments on which threads wait for posts.
     shm_colls: Vec<Arc<Lock<ShmColl>>>,
     /// True while peers have been told that a thread sleeps.
-    lies_down: bool,
+    has_announced_sleep: bool,
     /// True while a submitting or testing call holds the worker's lock, false for a waiting thread or the progress
     /// thread.
     pub(crate) is_in_call: bool,
@@ -188,17 +188,17 @@ impl Worker {
             frame: Frame::default(),
             coalescing: Vec::new(),
             may_coalesce: true,
-            row: Row::default(),
+            row: ShortRun::default(),
             posted: Vec::new(),
-            has_told_detour: false,
+            has_reported_next_rail: false,
             reopening: Vec::new(),
             left: Vec::new(),
             passed: BTreeSet::default(),
-            untold: BTreeSet::new(),
-            seeking: Seeking::new(rank, Instant::now()),
+            unannounced: BTreeSet::new(),
+            seeking: LivenessState::new(rank, Instant::now()),
             has_backlog: false,
             has_loose_ends: false,
-            turn: FIRST_TURN,
+            turn: FIRST_TICK,
             put_off: 0,
             began: Instant::now(),
             journal: Journal::new(rank),
@@ -214,7 +214,7 @@ impl Worker {
             has_held_copies: Arc::default(),
             owner: Weak::new(),
             shm_colls: Vec::new(),
-            lies_down: false,
+            has_announced_sleep: false,
             is_in_call: false,
             awaited: Awaited::Events,
             asker_polls: false,
@@ -263,7 +263,7 @@ impl Worker {
             }
         }
         if !self.shm_colls.is_empty() {
-            moved |= self.look_at_shm_colls();
+            moved |= self.check_shm_colls();
         }
         if moved || self.has_loose_ends || self.turn.is_multiple_of(TIDY_EVERY) {
             self.tidy();
@@ -293,7 +293,7 @@ impl Worker {
             self.shm_colls.push(Arc::clone(shm_coll));
         }
         // The sleeping thread also waits on behalf of this one.
-        !self.lies_down || shm_coll.lock().begin_sleep()
+        !self.has_announced_sleep || shm_coll.lock().begin_sleep()
     }
 
     /// True if a thread waits for posts.
@@ -303,7 +303,7 @@ impl Worker {
     }
 
     /// Records that a waiting thread has yielded its CPU core to ranks that share it.
-    pub(crate) fn even_out(&self, now: Instant) {
+    pub(crate) fn balance_shm_colls(&self, now: Instant) {
         for shm_coll in &self.shm_colls {
             shm_coll.lock().balance(now);
         }
@@ -315,7 +315,7 @@ impl Worker {
     }
 
     /// Wakes all waiting threads if an awaited post has come; each of them asks again. Returns true if one has.
-    fn look_at_shm_colls(&mut self) -> bool {
+    fn check_shm_colls(&mut self) -> bool {
         // The fold visits every segment: each waiter must get the lock next.
         let is_due =
             self.shm_colls.iter().fold(false, |due, shm_coll| shm_coll.lock().take_due() | due);
@@ -347,12 +347,12 @@ impl Worker {
         if self.engine.wants_time() {
             self.judge_links();
         }
-        if self.turn.is_multiple_of(SEEK_EVERY) {
+        if self.turn.is_multiple_of(CHECK_LIVENESS_EVERY) {
             self.seek(self.awaited.probed());
             self.look_at_held_copies();
         }
         self.release_coalesced();
-        self.tell_on();
+        self.forward_revocations();
         self.flush();
         if self.has_loose_ends {
             self.look_at_ends();
@@ -410,7 +410,7 @@ impl Worker {
     pub fn counters(&self) -> Counters {
         let (looks_by_idle, rings_by_idle) =
             self.idle.as_ref().map_or((0, 0), |idle| idle.counted());
-        let polls = self.turn - FIRST_TURN;
+        let polls = self.turn - FIRST_TICK;
         Counters { polls, looks_by_idle, rings_by_idle, ..self.counters }
     }
 
@@ -506,8 +506,8 @@ impl Worker {
         self.rails.iter_mut().any(|station| station.rail.shares_core())
     }
 
-    /// Moves a sleeping thread that takes over from the caller to the caller's CPU core, if it would otherwise wake
-    /// on the core of a peer that may have something to send.
+    /// Moves a sleeping thread that takes over from the caller to the caller's CPU core. This is done if the thread
+    /// would otherwise wake on the core of a peer that may have something to send.
     pub(crate) fn keep_apart(&self, next: &Sleeper, here: u32) {
         let has_neighbour =
             |core| self.rails.iter().any(|station| station.rail.has_neighbour_on(core));
@@ -585,7 +585,7 @@ impl Worker {
         for shm_coll in &self.shm_colls {
             asleep &= shm_coll.lock().begin_sleep();
         }
-        self.lies_down = true;
+        self.has_announced_sleep = true;
         asleep
     }
 
@@ -602,7 +602,7 @@ impl Worker {
         for shm_coll in &self.shm_colls {
             shm_coll.lock().end_sleep();
         }
-        self.lies_down = false;
+        self.has_announced_sleep = false;
     }
 
     #[inline]
@@ -657,7 +657,7 @@ impl Worker {
                 }
                 let takes_over = reopening.iter().any(|one| one.peer == peer);
                 if takes_over {
-                    troubles.push((peer, Trouble::Outdone));
+                    troubles.push((peer, Trouble::TakesOver));
                 }
                 let replay = replay || takes_over || capabilities.replay;
                 let capabilities = Capabilities { replay, ..capabilities };
@@ -668,7 +668,7 @@ impl Worker {
                 }
             }
             Event::Down { peer, fault } => {
-                let attempt = another_way(routes, (rail, name), peer, &fault);
+                let attempt = next_attempt(routes, (rail, name), peer, &fault);
                 troubles.push((peer, attempt.map_or(Trouble::Down(fault), Trouble::Refused)));
             }
         });
@@ -676,17 +676,17 @@ impl Worker {
             self.note_backlog(rail, true);
         }
         if !troubles.is_empty() {
-            self.meet(rail, troubles);
+            self.handle_troubles(rail, troubles);
         }
         if self.engine.has_severed() {
             self.close_severed();
         }
-        self.reckon(index, moved);
+        self.note_poll(index, moved);
         moved
     }
 
     /// Polls a rail less often while it has no events and others do.
-    fn reckon(&mut self, index: usize, moved: bool) {
+    fn note_poll(&mut self, index: usize, moved: bool) {
         if !moved {
             let station = &mut self.rails[index];
             if station.dull >= DULL_AFTER {
@@ -766,7 +766,7 @@ fn kind(name: &str) -> &str {
 }
 
 /// Messages that left in tick 0 have never left.
-const FIRST_TURN: u64 = 1;
+const FIRST_TICK: u64 = 1;
 
 /// Limit of consecutive waits at a shared segment without polling the rails: some yield rounds of all ranks on a
 /// core.
@@ -776,7 +776,7 @@ const PUT_OFF_MAX: u32 = 8;
 const TIDY_EVERY: u64 = 64;
 
 /// Number of ticks between liveness checks of awaited peers, for a process that never sleeps.
-const SEEK_EVERY: u64 = 16 * TIDY_EVERY;
+const CHECK_LIVENESS_EVERY: u64 = 16 * TIDY_EVERY;
 
 /// Number of reports of other rails without an own one after which a rail is dull.
 const DULL_AFTER: u32 = 64;

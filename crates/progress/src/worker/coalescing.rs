@@ -11,7 +11,7 @@ use super::{Route, Worker};
 /// A run of short messages sent in the same poll tick, each within the rails' coalescing time after the previous
 /// one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Row {
+pub(super) struct ShortRun {
     pub(super) number: u64,
     pub(super) turn: u64,
     /// Time at which the last one left. It is recorded only if that one followed another in the same tick, so that
@@ -86,17 +86,17 @@ impl Worker {
         }
         let follows = self.row.turn == self.turn;
         if !follows || self.row.at.is_some_and(|at| at.elapsed() >= within) {
-            self.row = Row { number: self.row.number + 1, turn: self.turn, at: None };
+            self.row = ShortRun { number: self.row.number + 1, turn: self.turn, at: None };
         }
         let LastShort { row, is_repeated } = self.posted[index];
-        let is_in_row = row == self.row.number;
-        let taken = match is_in_row && is_repeated {
+        let is_in_run = row == self.row.number;
+        let taken = match is_in_run && is_repeated {
             true => self.coalesce_more(peer, envelope, data),
             false => self.send_at_once(peer, envelope, data),
         };
         if taken {
             self.row.at = follows.then(Instant::now);
-            self.posted[index] = LastShort { row: self.row.number, is_repeated: is_in_row };
+            self.posted[index] = LastShort { row: self.row.number, is_repeated: is_in_run };
         }
         taken
     }

@@ -58,7 +58,7 @@ impl Worker {
     }
 
     /// Retries the replaced rails whose pause is over, and closes their substitutes once they are up.
-    pub(super) fn look_back(&mut self, now_ns: u64) {
+    pub(super) fn retry_left_rails(&mut self, now_ns: u64) {
         let mut at = 0;
         while let Some(&(mut one)) = self.left.get(at) {
             // Rails replaced meanwhile are appended.
@@ -110,7 +110,7 @@ impl Worker {
             }
             Stage::Tries { .. } if self.engine.carries(peer, rail) => {
                 one.stage = Stage::Leads { since_ns: now_ns };
-                self.leave_others(rail, peer);
+                self.close_substitutes(rail, peer);
             }
             Stage::Tries { since_ns } if has_passed(since_ns, TRY * unit_ns) => {
                 if !rails.contains(rail) {
@@ -125,7 +125,7 @@ impl Worker {
     }
 
     /// Closes the links of other teams because a preferred rail is up again.
-    fn leave_others(&mut self, rail: RailId, peer: PeerId) {
+    fn close_substitutes(&mut self, rail: RailId, peer: PeerId) {
         let team = |rail: RailId| self.rails[rail.0 as usize].team;
         let Some(Route::Open(rails)) = self.routes.get(peer.0 as usize) else { return };
         let others: Vec<_> = rails.iter().filter(|other| team(*other) != team(rail)).collect();

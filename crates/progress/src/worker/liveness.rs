@@ -19,7 +19,7 @@ use super::routes::Purpose;
 
 /// Awaited peers without a link and without pending sends.
 #[derive(Debug)]
-pub(super) struct Seeking {
+pub(super) struct LivenessState {
     rank: PeerId,
     looked: Instant,
     /// Number of consecutive checks since the peer was last probed.
@@ -28,7 +28,7 @@ pub(super) struct Seeking {
     called: BTreeSet<PeerId>,
 }
 
-impl Seeking {
+impl LivenessState {
     /// Liveness state of the process `rank`.
     pub fn new(rank: PeerId, now: Instant) -> Self {
         Self { rank, looked: now, looks: BTreeMap::new(), called: BTreeSet::new() }
@@ -47,7 +47,7 @@ impl Seeking {
     ) -> Vec<PeerId> {
         self.looked = now;
         let before = std::mem::take(&mut self.looks);
-        let patience = LOOKS_BEFORE + self.rank.0 / RANKS_AT_A_LOOK;
+        let patience = CHECKS_BEFORE + self.rank.0 / RANKS_PER_CHECK;
         let mut due = Vec::new();
         for (peer, is_late) in awaited {
             let looks = before.get(&peer).map_or(1, |looks| looks + 1);
@@ -86,7 +86,7 @@ impl Worker {
             if self.directory.has_ended(peer) {
                 self.fail(peer, Fault::Unreachable("its process has ended".into()));
             } else if self.seeking.called.insert(peer) {
-                self.open(peer, Purpose::Sought);
+                self.open(peer, Purpose::Awaited);
             }
         }
     }
@@ -96,8 +96,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Number of checks before the sender of a message that is not expected soon is probed, and number of lower ranks for
 /// which one more check is added. The latter limits the number of processes that probe one peer at a time.
-const LOOKS_BEFORE: u32 = 5;
-const RANKS_AT_A_LOOK: u32 = 100;
+const CHECKS_BEFORE: u32 = 5;
+const RANKS_PER_CHECK: u32 = 100;
 
 /// Maximum number of peers that one check probes.
 const PROBES_PER_CHECK: usize = 16;
@@ -110,7 +110,7 @@ mod tests {
     /// check on and no probe succeeds.
     fn probed(rank: u32, awaited: &[(u32, bool)], looks: u32) -> Vec<Vec<u32>> {
         let began = Instant::now();
-        let mut seeking = Seeking::new(PeerId(rank), began);
+        let mut seeking = LivenessState::new(PeerId(rank), began);
         let look = |at| {
             let now = began + at * LOOK_EVERY;
             assert!(seeking.is_due(now) && !seeking.is_due(now - LOOK_EVERY));
@@ -126,16 +126,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_is_sought_at_each_look_and_the_rest_after_a_while() {
+    fn late_peers_are_probed_at_each_check_and_others_after_a_while() {
         let looks = probed(0, &[(1, true), (2, false)], 12);
         let expected = |at| if at % 6 == 0 { vec![2, 1] } else { vec![1] };
         assert_eq!(looks, (1..=12).map(expected).collect::<Vec<_>>());
     }
 
     #[test]
-    fn a_wait_that_was_over_begins_anew() {
+    fn ended_wait_starts_its_count_anew() {
         let began = Instant::now();
-        let mut seeking = Seeking::new(PeerId(0), began);
+        let mut seeking = LivenessState::new(PeerId(0), began);
         let mut look = |at: u32, waits: bool| {
             let awaited = waits.then_some((PeerId(1), false));
             seeking.look(began + at * LOOK_EVERY, awaited.into_iter()).len()
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_thousand_seeks_few_at_a_time_and_all_in_the_end() {
+    fn thousand_awaited_peers_are_probed_few_at_a_time_and_all_in_the_end() {
         let all: Vec<_> =
             (0..1000).filter(|peer| *peer != 7).map(|peer| (peer, peer % 2 == 0)).collect();
         // Several receives may wait for the same peer.
@@ -157,17 +157,17 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_by_thousands_is_sought_by_few_at_a_time() {
+    fn peer_awaited_by_thousands_is_probed_by_few_at_a_time() {
         let mut probed_at = BTreeMap::<usize, u32>::new();
         for rank in 1..3000 {
             let look = look_of(&probed(rank, &[(0, false)], 60), 0);
             *probed_at.entry(look.expect("it is probed")).or_default() += 1;
         }
-        assert!(probed_at.values().all(|&count| count <= RANKS_AT_A_LOOK), "{probed_at:?}");
+        assert!(probed_at.values().all(|&count| count <= RANKS_PER_CHECK), "{probed_at:?}");
     }
 
     #[test]
-    fn those_behind_itself_come_first() {
+    fn ranks_behind_the_own_one_are_probed_first() {
         let all: Vec<_> = (0..64).map(|peer| (peer, true)).collect();
         let probed = &probed(60, &all, 1)[0];
         assert_eq!(*probed, (60..64).chain(0..12).collect::<Vec<_>>());

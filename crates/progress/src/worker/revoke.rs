@@ -1,7 +1,7 @@
 //! Revoked contexts: propagates the failure of a peer among the members.
 //!
-//! A process that revokes a context, or hears of it, tells other members: its two neighbours in a ring of all
-//! members, and, for speed, those at distances of 2, 4, 8… to which a link is open. If one of them has failed, it
+//! A process that revokes a context, or hears of it, tells its two neighbours in a ring of all members. For speed it
+//! also tells those at distances of 2, 4, 8… to which a link is open. If one of them has failed, it
 //! tells the next one beyond. So every live member hears from the previous live member in the ring. A member may miss
 //! the notice only if those that know it die while it spreads.
 
@@ -16,32 +16,32 @@ impl Worker {
     /// before.
     #[cold]
     pub fn close_context(&mut self, context: u64, failed: PeerId) {
-        if self.engine.submit_revoke(context, failed) || self.untold.remove(&context) {
-            self.tell_closed(context);
+        if self.engine.submit_revoke(context, failed) || self.unannounced.remove(&context) {
+            self.announce_revoked(context);
         }
     }
 
     /// Forwards the revocations received from peers.
     #[inline]
-    pub(super) fn tell_on(&mut self) {
+    pub(super) fn forward_revocations(&mut self) {
         while let Some(context) = self.engine.poll_revoked() {
-            self.tell_closed(context);
+            self.announce_revoked(context);
         }
     }
 
     #[cold]
-    fn tell_closed(&mut self, context: u64) {
+    fn announce_revoked(&mut self, context: u64) {
         let Some(failed) = self.engine.revoked_by(context) else { return };
         match self.directory.members(context) {
-            Some(ring) => self.lay_aside(Box::new(Telling::new(context, failed, ring))),
+            Some(ring) => self.lay_aside(Box::new(RevokeTask::new(context, failed, ring))),
             // Members of an unknown context find it revoked at its first use.
-            None => drop(self.untold.insert(context)),
+            None => drop(self.unannounced.insert(context)),
         }
     }
 }
 
 /// A task that announces a revoked context to other members.
-struct Telling {
+struct RevokeTask {
     context: u64,
     failed: PeerId,
     /// The members, this process first.
@@ -58,7 +58,7 @@ struct Walk {
     told: Option<OpId>,
 }
 
-impl Telling {
+impl RevokeTask {
     fn new(context: u64, failed: PeerId, ring: Vec<PeerId>) -> Self {
         let distances = (0..usize::BITS).map(|bit| 1 << bit).take_while(|at| *at < ring.len());
         let both = |at| [(at, false), (ring.len() - at, true)];
@@ -71,7 +71,7 @@ impl Telling {
     }
 
     /// True if a member on this walk has been told, or none is left.
-    fn go_on(&self, walk: &mut Walk, worker: &mut Worker) -> bool {
+    fn advance_walk(&self, walk: &mut Walk, worker: &mut Worker) -> bool {
         loop {
             if let Some(op) = walk.told {
                 match worker.engine.take(op) {
@@ -103,10 +103,10 @@ impl Walk {
     }
 }
 
-impl Task for Telling {
+impl Task for RevokeTask {
     fn advance(&mut self, worker: &mut Worker) -> Stage {
         let mut walks = std::mem::take(&mut self.walks);
-        walks.retain_mut(|walk| !self.go_on(walk, worker));
+        walks.retain_mut(|walk| !self.advance_walk(walk, worker));
         self.walks = walks;
         if self.walks.is_empty() { Stage::Ended } else { Stage::Waits }
     }

@@ -71,7 +71,7 @@ pub(super) enum Trouble {
     /// The peer is unreachable on this rail; other rails may reach it.
     Refused(Attempt),
     /// No problem: the rail is up while others are still reopening links.
-    Outdone,
+    TakesOver,
 }
 
 impl Trouble {
@@ -86,7 +86,7 @@ pub(super) enum Purpose {
     /// A message is to be sent: without a route the peer has failed.
     Wanted,
     /// A message is awaited. The peer may still connect to this process if no route leads to it.
-    Sought,
+    Awaited,
 }
 
 /// Search for a route to a peer.
@@ -127,7 +127,7 @@ impl Reopening {
 impl Worker {
     /// Handles the problems that a rail has reported.
     #[cold]
-    pub(super) fn meet(&mut self, rail: RailId, troubles: Vec<(PeerId, Trouble)>) {
+    pub(super) fn handle_troubles(&mut self, rail: RailId, troubles: Vec<(PeerId, Trouble)>) {
         for (peer, trouble) in troubles {
             match trouble {
                 Trouble::Misbehaved(text) => {
@@ -136,19 +136,19 @@ impl Worker {
                 }
                 Trouble::Down(fault) => self.handle_down(rail, peer, fault),
                 Trouble::Unwanted => self.rails[rail.0 as usize].rail.disconnect(peer),
-                Trouble::Refused(attempt) => self.try_another(rail, peer, attempt),
-                Trouble::Outdone => self.take_over(rail, peer),
+                Trouble::Refused(attempt) => self.try_next_rail(rail, peer, attempt),
+                Trouble::TakesOver => self.take_over(rail, peer),
             }
         }
     }
 
     /// Tries the next rail, and reports the first peer that needs this.
-    fn try_another(&mut self, rail: RailId, peer: PeerId, attempt: Attempt) {
+    fn try_next_rail(&mut self, rail: RailId, peer: PeerId, attempt: Attempt) {
         self.directory.note_no_way(peer, self.rails[rail.0 as usize].rail.name());
         if let (false, Some((next, _)), Some(refusal)) =
-            (self.has_told_detour, attempt.later.first(), attempt.refusals.last())
+            (self.has_reported_next_rail, attempt.later.first(), attempt.refusals.last())
         {
-            self.has_told_detour = true;
+            self.has_reported_next_rail = true;
             let name = self.rails[next.0 as usize].rail.name();
             self.journal.print(&[format!("rank {}: {refusal}; {name} is tried", peer.0)]);
         }
@@ -171,15 +171,15 @@ impl Worker {
                     let text = "no link has opened again in time".into();
                     self.fail(peer, Fault::Lost(text));
                 }
-                Overdue::Path(peer) if self.directory.has_ended(peer) => self.bury(peer),
+                Overdue::Path(peer) if self.directory.has_ended(peer) => self.fail_ended_peer(peer),
                 Overdue::Path(peer) => {
-                    self.ask_again(peer);
-                    self.ask_others(peer);
+                    self.retry_refused_rails(peer);
+                    self.try_remaining_rails(peer);
                 }
             }
         }
         if !self.left.is_empty() {
-            self.look_back(now_ns);
+            self.retry_left_rails(now_ns);
         }
     }
 
@@ -205,7 +205,7 @@ impl Worker {
         {
             let is_first = one.stage == Stage::Trying;
             one.stage = Stage::Refused;
-            return self.bear_refusal(rail, peer, text, is_first);
+            return self.handle_refusal(rail, peer, text, is_first);
         }
         let concerned = match self.routes.get_mut(peer.0 as usize) {
             Some(Route::Open(rails)) => {
@@ -222,13 +222,13 @@ impl Worker {
                     if is_replaced && !passes && self.engine.has_been_open(peer, rail) {
                         self.note_left(rail, peer);
                     }
-                    return self.bear(rail, peer, (loss, was_open), &fault);
+                    return self.handle_lost_link(rail, peer, (loss, was_open), &fault);
                 }
                 true
             }
             Some(Route::Opening { rail: opening, attempt }) if *opening == rail => {
-                if attempt.purpose == Purpose::Sought && matches!(fault, Fault::Unreachable(_)) {
-                    return self.give_up_search(peer);
+                if attempt.purpose == Purpose::Awaited && matches!(fault, Fault::Unreachable(_)) {
+                    return self.end_search(peer);
                 }
                 true
             }
@@ -243,7 +243,7 @@ impl Worker {
     }
 
     /// Continues without a link, and reopens it if permitted.
-    fn bear(&mut self, rail: RailId, peer: PeerId, (loss, was_open): (Loss, bool), fault: &Fault) {
+    fn handle_lost_link(&mut self, rail: RailId, peer: PeerId, (loss, was_open): (Loss, bool), fault: &Fault) {
         let name = self.rails[rail.0 as usize].rail.name();
         let text = fault.text().unwrap_or("closed");
         self.reopening.retain(|one| !one.is_of(peer, rail));
@@ -276,24 +276,24 @@ impl Worker {
     /// Handles a refused connection to a remote peer. A host or firewall may refuse although the peer is alive, so
     /// a refusal counts as silence, unless the launcher knows that the peer has ended. Other rails may still reach
     /// the peer.
-    fn bear_refusal(&mut self, rail: RailId, peer: PeerId, text: &str, is_first: bool) {
+    fn handle_refusal(&mut self, rail: RailId, peer: PeerId, text: &str, is_first: bool) {
         if self.directory.has_ended(peer) {
-            return self.bury(peer);
+            return self.fail_ended_peer(peer);
         }
         let name = self.rails[rail.0 as usize].name;
         if is_first {
             self.journal.print(&[format!("{name} to rank {} is refused: {text}", peer.0)]);
         }
-        self.ask_others(peer);
+        self.try_remaining_rails(peer);
     }
 
     /// Fails a peer without links that has ended according to the launcher.
-    fn bury(&mut self, peer: PeerId) {
+    fn fail_ended_peer(&mut self, peer: PeerId) {
         self.fail(peer, Fault::Lost("its process has ended".into()));
     }
 
     /// Repeats the attempts of rails that were refused.
-    fn ask_again(&mut self, peer: PeerId) {
+    fn retry_refused_rails(&mut self, peer: PeerId) {
         if !self.reopening.iter().any(|one| one.peer == peer && one.stage == Stage::Refused) {
             return;
         }
@@ -313,7 +313,7 @@ impl Worker {
 
     /// Tries the remaining rails for a peer whose reconnections were dropped or refused. The first rail that comes
     /// up takes over.
-    fn ask_others(&mut self, peer: PeerId) {
+    fn try_remaining_rails(&mut self, peer: PeerId) {
         for (name, address) in self.directory.addresses(peer).unwrap_or_default() {
             let rail = self.carrier_named(&name);
             let is_known = |rail| self.reopening.iter().any(|one| one.is_of(peer, rail));
@@ -365,7 +365,7 @@ impl Worker {
     }
 
     /// Ends a search without a route for a peer to which nothing was to be sent when the search began.
-    fn give_up_search(&mut self, peer: PeerId) {
+    fn end_search(&mut self, peer: PeerId) {
         self.routes[peer.0 as usize] = Route::Closed;
         self.engine.handle_no_path(peer);
     }
@@ -412,8 +412,8 @@ impl Worker {
                 }
             }
         }
-        if purpose == Purpose::Sought {
-            return self.give_up_search(peer);
+        if purpose == Purpose::Awaited {
+            return self.end_search(peer);
         }
         self.routes[peer.0 as usize] = Route::Failed;
         let tried =
@@ -457,7 +457,7 @@ impl Worker {
 }
 
 /// Returns the rest of the search after the opening rail has reported a failure.
-pub(super) fn another_way(
+pub(super) fn next_attempt(
     routes: &mut [Route],
     (rail, name): (RailId, &str),
     peer: PeerId,
