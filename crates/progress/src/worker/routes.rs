@@ -243,7 +243,13 @@ impl Worker {
     }
 
     /// Continues without a link, and reopens it if permitted.
-    fn handle_lost_link(&mut self, rail: RailId, peer: PeerId, (loss, was_open): (Loss, bool), fault: &Fault) {
+    fn handle_lost_link(
+        &mut self,
+        rail: RailId,
+        peer: PeerId,
+        (loss, was_open): (Loss, bool),
+        fault: &Fault,
+    ) {
         let name = self.rails[rail.0 as usize].rail.name();
         let text = fault.text().unwrap_or("closed");
         self.reopening.retain(|one| !one.is_of(peer, rail));
