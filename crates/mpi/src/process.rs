@@ -382,13 +382,13 @@ fn start(level: ThreadLevel) -> Result<Process> {
         // Idle pollers serve the first VCI only.
         let policy = policy.without_idle_pollers();
         let worker = opened.worker(&job, (&card, Gateways::default()), &modex).map_err(failed)?;
-        progress.new_beside(worker, policy).map_err(|error| failed(error.to_string()))
+        progress.new_sibling(worker, policy).map_err(|error| failed(error.to_string()))
     };
     let beside = beside.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
     if modex.vcis > 1 {
         let all: Vec<&Progress> =
             std::iter::once(&progress).chain(&beside).map(|it| &**it).collect();
-        Progress::put_beside(&all);
+        Progress::set_siblings(&all);
     }
     Ok(Process {
         rank,

@@ -1,102 +1,103 @@
-//! Whether something that may be in vain is worth trying, by how it went lately.
+//! Backoff for an attempt that may not pay, by how the last ones went.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Grows with tries that paid, and lasts for some that did not; without it one is tried all the same now and then, which
-/// is the more seldom the longer that goes on. Guarded as the core is.
+/// Allows attempts while they pay, and for some time after they cease to. Then only one in `interval` is a probe, and
+/// the interval doubles with every probe that fails. Guarded by the worker's lock.
 #[derive(Debug)]
-pub(crate) struct Trust {
+pub(crate) struct Backoff {
     level: AtomicU32,
-    /// Since one was tried all the same.
-    untried: AtomicU32,
-    /// One in so many is.
-    every: AtomicU32,
+    /// Attempts skipped since the last probe.
+    skipped: AtomicU32,
+    /// Number of attempts per probe.
+    interval: AtomicU32,
 }
 
-/// What to do this time.
+/// Decision about one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Try {
-    /// It pays.
-    Yes,
-    /// It has been in vain, and may be otherwise now.
-    Again,
-    /// It is in vain.
-    No,
+pub(crate) enum Decision {
+    /// Attempts pay lately.
+    Try,
+    /// Attempts have not paid, but this one tests if they do now.
+    Probe,
+    /// Attempts do not pay.
+    Skip,
 }
 
-impl Trust {
-    /// As if it had paid.
+impl Backoff {
+    /// Creates a backoff as if attempts had always paid.
     pub fn new() -> Self {
-        let [level, untried, every] = [LEVEL_MAX, 0, TRY_EVERY].map(AtomicU32::new);
-        Self { level, untried, every }
+        let [level, skipped, interval] = [LEVEL_MAX, 0, PROBE_INTERVAL].map(AtomicU32::new);
+        Self { level, skipped, interval }
     }
 
-    /// As if it had paid.
-    pub fn restore(&self) {
+    /// Forgets all failures.
+    pub fn reset(&self) {
         self.level.store(LEVEL_MAX, Ordering::Relaxed);
-        self.every.store(TRY_EVERY, Ordering::Relaxed);
+        self.interval.store(PROBE_INTERVAL, Ordering::Relaxed);
     }
 
-    /// What to do this time; to be followed by [`Trust::learn`] where it was tried.
-    pub fn ask(&self) -> Try {
+    /// Decides about an attempt. If it is made, [`Backoff::learn`] follows.
+    pub fn decide(&self) -> Decision {
         if self.level.load(Ordering::Relaxed) > 0 {
-            return Try::Yes;
+            return Decision::Try;
         }
-        let untried = self.untried.load(Ordering::Relaxed) + 1;
-        let is_time = untried >= self.every.load(Ordering::Relaxed);
-        self.untried.store(if is_time { 0 } else { untried }, Ordering::Relaxed);
-        if is_time { Try::Again } else { Try::No }
+        let skipped = self.skipped.load(Ordering::Relaxed) + 1;
+        let is_time = skipped >= self.interval.load(Ordering::Relaxed);
+        self.skipped.store(if is_time { 0 } else { skipped }, Ordering::Relaxed);
+        if is_time { Decision::Probe } else { Decision::Skip }
     }
 
-    /// Whether it paid.
+    /// Records the result of an attempt.
     pub fn learn(&self, paid: bool) {
         let level = self.level.load(Ordering::Relaxed);
-        let every = match (paid, level) {
-            (true, _) => TRY_EVERY,
-            (false, 0) => (2 * self.every.load(Ordering::Relaxed)).min(TRY_EVERY_MAX),
-            (false, _) => self.every.load(Ordering::Relaxed),
+        let interval = match (paid, level) {
+            (true, _) => PROBE_INTERVAL,
+            (false, 0) => (2 * self.interval.load(Ordering::Relaxed)).min(PROBE_INTERVAL_MAX),
+            (false, _) => self.interval.load(Ordering::Relaxed),
         };
-        self.every.store(every, Ordering::Relaxed);
+        self.interval.store(interval, Ordering::Relaxed);
         let level = if paid { (level + GAIN).min(LEVEL_MAX) } else { level.saturating_sub(1) };
         self.level.store(level, Ordering::Relaxed);
     }
 }
 
-/// So many may be in vain: at most, and for one that paid.
+/// Failures that are tolerated: at most, and for each success.
 const LEVEL_MAX: u32 = 64;
 const GAIN: u32 = 4;
 
-/// One in so many is tried all the same: at first…
-const TRY_EVERY: u32 = 16;
-/// …and at last.
-const TRY_EVERY_MAX: u32 = 256;
+/// Attempts per probe: at first…
+const PROBE_INTERVAL: u32 = 16;
+/// …and at most.
+const PROBE_INTERVAL_MAX: u32 = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_vain_is_tried_now_and_then_only() {
-        let trust = Trust::new();
-        let asked = |times: u32, answer| (0..times).filter(|_| trust.ask() == answer).count();
+    fn failing_attempts_are_probed_ever_less_often() {
+        let backoff = Backoff::new();
+        let decided =
+            |times: u32, answer| (0..times).filter(|_| backoff.decide() == answer).count();
         for _ in 0..LEVEL_MAX {
-            assert_eq!(trust.ask(), Try::Yes);
-            trust.learn(false);
+            assert_eq!(backoff.decide(), Decision::Try);
+            backoff.learn(false);
         }
-        assert_eq!(asked(3 * TRY_EVERY, Try::Again), 3);
-        for every in [TRY_EVERY, 2 * TRY_EVERY, 4 * TRY_EVERY] {
-            assert_eq!(asked(3 * every, Try::Again), 3);
-            trust.learn(false);
+        assert_eq!(decided(3 * PROBE_INTERVAL, Decision::Probe), 3);
+        for interval in [PROBE_INTERVAL, 2 * PROBE_INTERVAL, 4 * PROBE_INTERVAL] {
+            assert_eq!(decided(3 * interval, Decision::Probe), 3);
+            backoff.learn(false);
         }
-        (0..10).for_each(|_| trust.learn(false));
-        assert_eq!(asked(3 * TRY_EVERY_MAX, Try::Again), 3);
-        trust.learn(true);
+        (0..10).for_each(|_| backoff.learn(false));
+        assert_eq!(decided(3 * PROBE_INTERVAL_MAX, Decision::Probe), 3);
+        backoff.learn(true);
         for _ in 0..GAIN {
-            assert_eq!(trust.ask(), Try::Yes);
-            trust.learn(false);
+            assert_eq!(backoff.decide(), Decision::Try);
+            backoff.learn(false);
         }
-        assert_eq!(asked(TRY_EVERY - 1, Try::No), TRY_EVERY as usize - 1);
-        trust.restore();
-        assert_eq!(trust.ask(), Try::Yes);
+        assert_eq!(decided(PROBE_INTERVAL - 1, Decision::Skip), PROBE_INTERVAL as usize - 1);
+        backoff.reset();
+        assert_eq!(backoff.decide(), Decision::Try);
     }
 }

@@ -1,29 +1,30 @@
-//! Loops of tests that find nothing, and between them do nothing.
+//! Detection of loops that only test.
 //!
-//! Such a loop waits, though it does not say so. Seldom, it looks at the clock and, as a wait that takes long, at how
-//! many threads want the cores; where they are wanted it is a wait for a while, which ends with any news.
+//! A loop of `MPI_Test` calls that finds nothing is a wait in disguise. Such a loop reads the clock once in many
+//! tests. As a long wait does, it then checks how many threads want the cores. Where they are contended it sleeps for
+//! a while, until any event.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The tests in vain of a process. Threads that test at once make it seem that each does more between its tests.
+/// Tests of a process that found nothing. If several threads test at once, each seems to do more between its tests.
 #[derive(Debug)]
-pub(crate) struct Vain {
+pub(crate) struct BusyTests {
     tests: AtomicU32,
     began: Instant,
-    /// When the clock was read last, in µs since `began`.
+    /// Time of the last clock reading, in µs since `began`.
     read_us: AtomicU64,
-    /// Since when nothing was done between tests, in µs since `began`.
+    /// Time since which nothing but tests was done, in µs since `began`.
     since_us: AtomicU64,
 }
 
-impl Vain {
+impl BusyTests {
     pub fn new() -> Self {
         let [read_us, since_us] = [0, 0].map(AtomicU64::new);
         Self { tests: AtomicU32::new(0), began: Instant::now(), read_us, since_us }
     }
 
-    /// A test has found nothing; whether the clock is to be read.
+    /// Counts a test that found nothing. True if the clock is to be read.
     #[inline]
     pub fn count(&self) -> bool {
         let tests = self.tests.load(Ordering::Relaxed).wrapping_add(1);
@@ -31,7 +32,7 @@ impl Vain {
         tests.is_multiple_of(TESTS_PER_CLOCK)
     }
 
-    /// It is so late: for how long nothing else was done than testing, if so.
+    /// Evaluates a clock reading: the time for which nothing but tests was done, or none if something else was.
     pub fn look(&self, now: Instant) -> Option<Duration> {
         let now_us = self.us(now);
         let took_us = now_us.saturating_sub(self.read_us.swap(now_us, Ordering::Relaxed));
@@ -43,7 +44,7 @@ impl Vain {
         Some(Duration::from_micros(now_us.saturating_sub(since_us)))
     }
 
-    /// The loop has waited until now.
+    /// Records that the loop has slept until now.
     pub fn have_waited(&self, now: Instant) {
         self.read_us.store(self.us(now), Ordering::Relaxed);
     }
@@ -53,13 +54,13 @@ impl Vain {
     }
 }
 
-/// The clock is read once in so many tests…
+/// Tests per clock reading…
 const TESTS_PER_CLOCK: u32 = 64;
 
-/// …which take no longer where nothing else is done.
+/// …and the longest time in µs that they take if nothing else is done between them.
 const LOOP_US: u64 = 256;
 
-/// How long a loop waits at a time where others want the cores: as long as it may look at something else late.
+/// Time for which a loop sleeps where others want the cores: the delay that its other work may suffer.
 pub(crate) const NAP: Duration = Duration::from_micros(100);
 
 #[cfg(test)]
@@ -67,27 +68,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_computes_between_tests_is_in_no_loop() {
-        let vain = Vain::new();
-        let at = |us| vain.began + Duration::from_micros(us);
+    fn computation_between_tests_ends_a_loop() {
+        let busy_tests = BusyTests::new();
+        let at = |us| busy_tests.began + Duration::from_micros(us);
         let mut now_us = 1_000_000;
-        assert_eq!(vain.look(at(now_us)), None);
+        assert_eq!(busy_tests.look(at(now_us)), None);
         for looks in 1..10 {
             now_us += LOOP_US;
-            assert_eq!(vain.look(at(now_us)), Some(Duration::from_micros(looks * LOOP_US)));
+            assert_eq!(busy_tests.look(at(now_us)), Some(Duration::from_micros(looks * LOOP_US)));
         }
         now_us += LOOP_US + 1;
-        assert_eq!(vain.look(at(now_us)), None, "it was put aside, or computed");
-        assert_eq!(vain.look(at(now_us + 1)), Some(Duration::from_micros(1)));
-        vain.have_waited(at(now_us + 10 * LOOP_US));
+        assert_eq!(busy_tests.look(at(now_us)), None, "it was preempted, or computed");
+        assert_eq!(busy_tests.look(at(now_us + 1)), Some(Duration::from_micros(1)));
+        busy_tests.have_waited(at(now_us + 10 * LOOP_US));
         let waited = Some(Duration::from_micros(11 * LOOP_US));
-        assert_eq!(vain.look(at(now_us + 11 * LOOP_US)), waited);
+        assert_eq!(busy_tests.look(at(now_us + 11 * LOOP_US)), waited);
     }
 
     #[test]
     fn the_clock_is_read_seldom() {
-        let vain = Vain::new();
-        let reads = (0..10 * TESTS_PER_CLOCK).filter(|_| vain.count()).count();
+        let busy_tests = BusyTests::new();
+        let reads = (0..10 * TESTS_PER_CLOCK).filter(|_| busy_tests.count()).count();
         assert_eq!(reads, 10);
     }
 }

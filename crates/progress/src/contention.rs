@@ -1,23 +1,23 @@
-//! Whether others want the cores: other programs, or threads of the application that compute.
+//! CPU contention: other programs, or threads of the application that compute, want the cores.
 //!
-//! Two signs tell that they do. A waiting thread that reads the clock, polls, and reads it again much later was
-//! put aside meanwhile: when that happens again and again, cores are taken to be wanted for a while, for longer when
-//! it goes on soon after, and for as long as more threads of the machine run, or could, than it has cores. Where
-//! waits are long, or loops of tests, the latter is looked at without the former, for who spins long takes much from
-//! those who compute.
+//! Two signs reveal contention. A polling thread that reads the clock twice and finds a long time between was
+//! preempted. If that happens repeatedly, the cores count as contended for a hold time, which grows if it happens
+//! again soon after. It is extended while the machine has more runnable threads than cores. In long waits and loops
+//! of tests the second sign alone suffices, because a thread that spins long takes much time from threads that
+//! compute.
 //!
-//! Ranks that share cores yield to each other while they wait. The kernel takes who yields for one that has had all of
-//! its share (Linux 6.18 charges it a whole slice), so that others of its session who want the core have it next, for
-//! milliseconds, even those of the lowest standing; who sleeps keeps its claim. Few yields from one that took so long
-//! to the next tell of them, and then such ranks sleep at once for a while, which is longer when that happens again
-//! soon after. That holds for posts on a shared segment only: ranks that exchange messages have turns of milliseconds of their
-//! own. What runs in other sessions is given its share of a core by the session (sched(7), autogroup): it takes the
-//! core in turns with all ranks together, after many yields, and who slept would gain nothing.
+//! Ranks that share cores yield to each other while they wait. The kernel charges a yielding thread its whole slice
+//! (Linux 6.18). Other threads of its session that want the core then run for milliseconds, even those of the lowest
+//! priority, while a thread that sleeps keeps its claim. Two such long yields with few short ones between them reveal
+//! computing threads, and such ranks then sleep at once for a hold time. That holds for waits on a shared segment
+//! only: ranks that exchange messages cause pauses of milliseconds themselves. Programs of other sessions get their
+//! share of a core per session (sched(7), autogroup). They alternate with all ranks together, after many yields, and
+//! sleeping would gain nothing.
 //!
-//! Where cores are wanted a thread that waits keeps its own for no longer than sleeping costs: who sleeps soon has its
-//! turn soon after it is woken, and who spins has used it up when the answer comes. Where those who want the cores are ranks of the
-//! job on the same machine, that wait as well, it is left to them in turns while they give it back soon
-//! ([`crate::turns`]).
+//! Under contention a waiting thread spins no longer than sleeping costs. A thread that sleeps soon runs again soon
+//! after it is woken; one that spins has used up its slice when the answer arrives. If ranks of the job on the same
+//! machine want the cores, and wait as well, the thread yields in rounds while the core comes back soon
+//! ([`crate::yield_rounds`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -25,39 +25,39 @@ use std::time::{Duration, Instant};
 
 use topo::processor::Runnable;
 
-use crate::backoff::{Trust, Try};
-use crate::yield_rounds::Turns;
+use crate::backoff::{Backoff, Decision};
+use crate::yield_rounds::YieldRounds;
 
-/// What one process has seen lately; its words are guarded as the core is.
+/// Contention that one process has seen lately. Its fields are guarded by the worker's lock.
 #[derive(Debug)]
 pub(crate) struct Contention {
     is_oversubscribed: AtomicBool,
     began: Instant,
-    /// When a thread was put aside last, in µs since `began`.
-    put_aside_us: AtomicU64,
-    /// How often in a row, each soon after the one before.
+    /// Time of the last preemption, in µs since `began`.
+    preempted_us: AtomicU64,
+    /// Preemptions in a row, each soon after the one before.
     times: AtomicU32,
-    /// Until when that holds, or when it ended, in µs since `began`.
+    /// End of the hold time, in µs since `began`.
     until_us: AtomicU64,
-    /// For how long it did when a thread was put aside last, in µs.
+    /// Length of the last hold time, in µs.
     hold_us: AtomicU64,
-    /// Yields since the last that took milliseconds.
+    /// Short yields since the last that took milliseconds.
     brief_yields: AtomicU32,
-    /// When the machine is looked at next, in µs since `began`.
+    /// Time of the next check of the machine, in µs since `began`.
     look_at_us: AtomicU64,
-    /// In spinning for as long as sleeping costs.
-    trust: Trust,
-    turns: Turns,
-    /// All cores of the machine, and what tells how many threads want them; none where it does not.
+    /// Backoff for spinning as long as sleeping costs.
+    backoff: Backoff,
+    rounds: YieldRounds,
+    /// Number of cores of the machine and the count of runnable threads; none if it is not available.
     machine: Option<(usize, Runnable)>,
-    /// Threads of this process that run, or could, and want no core.
-    idle: Arc<AtomicU32>,
+    /// Idle pollers of this process that are awake: they are runnable, but give way to everybody.
+    idle_pollers: Arc<AtomicU32>,
 }
 
 impl Contention {
-    /// Threads that `idle` counts take from nobody.
-    pub fn beside(idle: Arc<AtomicU32>) -> Self {
-        Self { idle, ..Self::new() }
+    /// Creates the state with a count of awake idle pollers, which take nothing from others.
+    pub fn with_idle_pollers(idle_pollers: Arc<AtomicU32>) -> Self {
+        Self { idle_pollers, ..Self::new() }
     }
 
     pub fn new() -> Self {
@@ -65,20 +65,20 @@ impl Contention {
         Self {
             is_oversubscribed: AtomicBool::new(false),
             began: Instant::now(),
-            put_aside_us: AtomicU64::new(0),
+            preempted_us: AtomicU64::new(0),
             times: AtomicU32::new(0),
             until_us: AtomicU64::new(0),
             hold_us: AtomicU64::new(HOLD_US),
             brief_yields: AtomicU32::new(FEW_YIELDS),
             look_at_us: AtomicU64::new(0),
-            trust: Trust::new(),
-            turns: Turns::new(),
+            backoff: Backoff::new(),
+            rounds: YieldRounds::new(),
             machine,
-            idle: Arc::default(),
+            idle_pollers: Arc::default(),
         }
     }
 
-    /// As where others always want the cores.
+    /// Creates one with endless contention.
     #[cfg(test)]
     pub fn lasting() -> Self {
         let contention = Self::new();
@@ -91,8 +91,8 @@ impl Contention {
         self.is_oversubscribed.load(Ordering::Relaxed)
     }
 
-    /// As [`Contention::is_oversubscribed`], now that the clock was read: when the time is over it goes on while the
-    /// machine is full.
+    /// Answers as [`Contention::is_oversubscribed`] does, after a clock reading. A hold time that is over is extended
+    /// while the machine has too many runnable threads.
     pub fn is_oversubscribed_at(&self, now: Instant) -> bool {
         let now_us = self.us(now);
         if now_us >= self.until_us.load(Ordering::Relaxed) {
@@ -108,28 +108,28 @@ impl Contention {
         }
     }
 
-    /// Whether more threads run, or could run, than there are cores.
+    /// True if the machine has more runnable threads than cores.
     fn is_full(&self) -> bool {
         let Some((cores, runnable)) = &self.machine else { return false };
-        let idle = self.idle.load(Ordering::Relaxed) as usize;
-        runnable.count().is_some_and(|runnable| runnable > cores.saturating_add(idle))
+        let idle_pollers = self.idle_pollers.load(Ordering::Relaxed) as usize;
+        runnable.count().is_some_and(|runnable| runnable > cores.saturating_add(idle_pollers))
     }
 
-    /// A thread that polls has read the clock, and so much earlier the last time.
+    /// Records the time between two clock readings of a polling thread.
     #[inline]
     pub fn note_pause(&self, pause: Duration, now: Instant) {
-        if pause >= PUT_ASIDE {
-            self.note_put_aside(self.us(now));
+        if pause >= PREEMPTED {
+            self.note_preemption(self.us(now));
         }
     }
 
-    /// Once may be chance, or what carries this machine: it counts when it happens again soon and the machine is
-    /// full, or again and again.
+    /// Records a preemption. A single one may be chance, or the host of a virtual machine. It counts after several in
+    /// a row: a few if the machine is full, one more otherwise.
     #[cold]
-    fn note_put_aside(&self, now_us: u64) {
-        let last_us = self.put_aside_us.swap(now_us, Ordering::Relaxed);
-        if now_us.saturating_sub(last_us) < PUT_ASIDE.as_micros() as u64 {
-            // It was told of this time already.
+    fn note_preemption(&self, now_us: u64) {
+        let last_us = self.preempted_us.swap(now_us, Ordering::Relaxed);
+        if now_us.saturating_sub(last_us) < PREEMPTED.as_micros() as u64 {
+            // The same preemption was recorded already.
             return;
         }
         let is_again = now_us.saturating_sub(last_us) < AGAIN_US;
@@ -141,7 +141,7 @@ impl Contention {
         }
     }
 
-    /// A thread of a rank that shares its core with others of the job has it back so long after it has yielded.
+    /// Records the duration of a yield by a rank that shares its core with others of the job.
     #[inline]
     pub fn note_yield(&self, took: Duration, now: Instant) {
         if took < YIELDED_TO_OTHERS {
@@ -152,8 +152,8 @@ impl Contention {
         }
     }
 
-    /// As [`Contention::is_oversubscribed`], for such a rank: how many run does not tell it who they are. When the time is over it
-    /// yields again, and sees.
+    /// Answers as [`Contention::is_oversubscribed`] does, for a rank that shares its core: the number of runnable
+    /// threads tells nothing, as ranks are among them. After the hold time it yields again to find out.
     pub fn is_held_at(&self, now: Instant) -> bool {
         let now_us = self.us(now);
         if now_us >= self.until_us.load(Ordering::Relaxed) {
@@ -162,7 +162,7 @@ impl Contention {
         self.is_oversubscribed()
     }
 
-    /// For longer if others want the cores again soon.
+    /// Starts a hold time, longer than the last if that ended recently.
     #[cold]
     fn hold_longer(&self, now_us: u64) {
         let until_us = self.until_us.load(Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl Contention {
         };
         self.hold_us.store(hold_us, Ordering::Relaxed);
         if !self.is_oversubscribed() {
-            self.turns.hold(now_us);
+            self.rounds.hold(now_us);
         }
         self.hold(now_us + hold_us);
     }
@@ -182,12 +182,12 @@ impl Contention {
     fn hold(&self, until_us: u64) {
         self.until_us.fetch_max(until_us, Ordering::Relaxed);
         if !self.is_oversubscribed.swap(true, Ordering::Relaxed) {
-            self.trust.restore();
+            self.backoff.reset();
         }
     }
 
-    /// A thread has waited for so long, awake, asleep or in a loop of tests: where waits are long, it is seen now and then how
-    /// many threads want the machine's cores.
+    /// Records a long wait, whether awake, asleep or in a loop of tests. In long waits the number of runnable threads
+    /// is checked now and then.
     pub fn note_wait(&self, lasting: Duration, now: Instant) {
         let now_us = self.us(now);
         if lasting >= LONG && now_us >= self.look_at_us.load(Ordering::Relaxed) {
@@ -198,36 +198,36 @@ impl Contention {
         }
     }
 
-    /// How long a thread that begins to wait keeps its core, where others want it: as long as sleeping costs
-    /// (`brief`), or not at all where that has been in vain. Now and then one tries for longer, for two that both
-    /// sleep at once keep each other from answering soon.
-    pub fn patience(&self, brief: Duration) -> Duration {
-        match self.trust.ask() {
-            Try::Yes => brief,
-            Try::Again => TRY_FOR * brief,
-            Try::No => Duration::ZERO,
+    /// Returns the time for which a thread that begins to wait spins under contention: `brief`, which is the cost of
+    /// sleeping, or zero if spinning has not paid. A probe spins longer, because two threads that both sleep at once
+    /// keep each other from answering soon.
+    pub fn spin_limit(&self, brief: Duration) -> Duration {
+        match self.backoff.decide() {
+            Decision::Try => brief,
+            Decision::Probe => PROBE_FACTOR * brief,
+            Decision::Skip => Duration::ZERO,
         }
     }
 
-    /// Whether what a thread has spun for came before it had to sleep.
+    /// Records if spinning ended before the thread had to sleep.
     pub fn learn(&self, paid: bool) {
-        self.trust.learn(paid);
+        self.backoff.learn(paid);
     }
 
-    /// Whether a thread that begins to wait leaves the core to others again and again, and polls between; to be
-    /// followed by [`Contention::learn_turns`] if so.
-    pub fn takes_turns(&self, now: Instant) -> bool {
-        self.turns.pay(self.us(now))
+    /// True if a thread that begins to wait should yield in rounds, with a poll after each. If so,
+    /// [`Contention::learn_rounds`] follows.
+    pub fn yields_in_rounds(&self, now: Instant) -> bool {
+        self.rounds.pays(self.us(now))
     }
 
-    /// A thread that does holds the worker back after so long; whether to go on.
-    pub fn note_turn(&self, took: Duration, now: Instant) -> bool {
-        self.turns.note(took, self.us(now))
+    /// Records the duration of a yield round. True if the rounds may go on.
+    pub fn note_round(&self, took: Duration, now: Instant) -> bool {
+        self.rounds.note(took, self.us(now))
     }
 
-    /// Whether what it waited for has come.
-    pub fn learn_turns(&self, came: bool) {
-        self.turns.learn(came);
+    /// Records if the event arrived during the rounds.
+    pub fn learn_rounds(&self, came: bool) {
+        self.rounds.learn(came);
     }
 
     fn us(&self, at: Instant) -> u64 {
@@ -235,67 +235,66 @@ impl Contention {
     }
 }
 
-/// Polls between two looks at the clock take some µs; who was put aside comes back after milliseconds.
-const PUT_ASIDE: Duration = Duration::from_micros(500);
+/// Two clock readings of a polling thread are some µs apart; a preempted thread runs again after milliseconds.
+const PREEMPTED: Duration = Duration::from_micros(500);
 
-/// Who shares a core with a thread that computes is put aside again so soon.
+/// A thread that shares its core with a computing one is preempted again within this time, in µs.
 const AGAIN_US: u64 = 40_000;
-/// So often in a row is no chance on a full machine; once more, and it is none on any.
+/// This many preemptions in a row are no chance if the machine is full, and one more in any case.
 const OFTEN: u32 = 3;
 
-/// Ranks that wait give the core back within microseconds, and others when the kernel takes it from them.
+/// Ranks that wait return the core within microseconds; other threads keep it until the kernel preempts them.
 const YIELDED_TO_OTHERS: Duration = Duration::from_millis(2);
 
-/// From one yield that took so long to the next: those of two waits.
+/// Two long yields with fewer short ones between them reveal contention: the yields of two waits.
 const FEW_YIELDS: u32 = 32;
 
-/// How long a core is taken to be wanted once a thread was put aside: at least…
+/// Length of the hold time in µs after a preemption: at least…
 const HOLD_US: u64 = 10_000;
 /// …and at most.
 const HOLD_MAX_US: u64 = 160_000;
 
-/// No answer that a thread spins for comes so late.
+/// No answer that a thread spins for takes this long.
 const LONG: Duration = Duration::from_micros(200);
 
-/// Between two looks at the machine.
+/// Time between two checks of the machine, in µs.
 const LOOK_EVERY_US: u64 = 10_000;
 
-/// Who tries though it has been in vain does so for so many times as long: a peer that sleeps is woken, and
-/// answers.
-const TRY_FOR: u32 = 4;
+/// A probe spins this many times longer: a sleeping peer is woken, and answers.
+const PROBE_FACTOR: u32 = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_tells_how_many_want_its_cores() {
+    fn runnable_threads_of_this_machine_are_counted() {
         let contention = Contention::new();
         let (cores, runnable) = contention.machine.expect("a machine with /proc");
         assert!(cores > 0);
         let full = Contention { machine: Some((0, runnable)), ..Contention::new() };
         assert!(full.is_full(), "this thread runs");
-        full.idle.store(u32::MAX, Ordering::Relaxed);
+        full.idle_pollers.store(u32::MAX, Ordering::Relaxed);
         assert!(!full.is_full(), "nobody wants a core");
     }
 
     #[test]
-    fn a_thread_put_aside_again_soon_is_believed_for_longer() {
+    fn repeated_preemptions_lengthen_the_hold_time() {
         let contention = Contention { machine: None, ..Contention::new() };
         let at = |us| contention.began + Duration::from_micros(us);
         let mut now_us = 1_000_000;
-        contention.note_pause(PUT_ASIDE / 2, at(now_us));
+        contention.note_pause(PREEMPTED / 2, at(now_us));
         let often = |now_us| {
             let times = (0..=u64::from(OFTEN)).rev();
-            times.for_each(|ms| contention.note_pause(PUT_ASIDE, at(now_us - 1000 * ms)));
+            times.for_each(|ms| contention.note_pause(PREEMPTED, at(now_us - 1000 * ms)));
         };
         for times in 0..10 {
-            contention.note_pause(PUT_ASIDE, at(now_us + times * AGAIN_US));
+            contention.note_pause(PREEMPTED, at(now_us + times * AGAIN_US));
         }
         assert!(!contention.is_oversubscribed(), "each may be chance");
         now_us += 10 * AGAIN_US;
         for _ in 0..10 {
-            contention.note_pause(PUT_ASIDE, at(now_us));
+            contention.note_pause(PREEMPTED, at(now_us));
         }
         assert!(!contention.is_oversubscribed(), "all are one");
         now_us += 10 * AGAIN_US;
@@ -311,14 +310,14 @@ mod tests {
     }
 
     #[test]
-    fn yields_that_take_milliseconds_again_soon_are_believed_and_then_for_longer() {
+    fn repeated_long_yields_lengthen_the_hold_time() {
         let contention = Contention::new();
         let at = |us| contention.began + Duration::from_micros(us);
         for _ in 0..10 {
             contention.note_yield(YIELDED_TO_OTHERS, at(0));
             (0..FEW_YIELDS).for_each(|_| contention.note_yield(YIELDED_TO_OTHERS / 2, at(0)));
         }
-        assert!(!contention.is_oversubscribed(), "each may be the turn of another session");
+        assert!(!contention.is_oversubscribed(), "each may be due to another session");
         contention.note_yield(YIELDED_TO_OTHERS, at(0));
         (1..FEW_YIELDS).for_each(|_| contention.note_yield(YIELDED_TO_OTHERS / 2, at(0)));
         let mut now_us = 1_000_000;
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn long_waits_look_at_the_machine_now_and_then() {
+    fn long_waits_check_the_machine_now_and_then() {
         let at = |contention: &Contention, us| contention.began + Duration::from_micros(us);
         let runnable = || Runnable::open().unwrap();
         let full = Contention { machine: Some((0, runnable())), ..Contention::new() };
@@ -344,10 +343,10 @@ mod tests {
         roomy.note_wait(LONG, at(&roomy, 0));
         assert!(!roomy.is_oversubscribed());
         let times = u64::from(OFTEN);
-        (1..=times).for_each(|ms| roomy.note_pause(PUT_ASIDE, at(&roomy, 1000 * ms)));
+        (1..=times).for_each(|ms| roomy.note_pause(PREEMPTED, at(&roomy, 1000 * ms)));
         assert!(!roomy.is_oversubscribed());
         let last_us = 1000 * (times + 1);
-        roomy.note_pause(PUT_ASIDE, at(&roomy, last_us));
+        roomy.note_pause(PREEMPTED, at(&roomy, last_us));
         assert!(
             roomy.is_oversubscribed() && !roomy.is_oversubscribed_at(at(&roomy, last_us + HOLD_US))
         );

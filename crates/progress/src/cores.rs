@@ -1,11 +1,11 @@
-//! The cores that a process has, which may be taken away and given back while it runs, and the policy that follows.
+//! The cores of a process, which may change while it runs, and the policy that follows from them.
 //!
-//! The launcher says how many ranks share how many cores, and from that the first policy is made. A control group, or
-//! whoever moves threads, may change it. So a thread that is about to sleep, or has yielded its core, looks now and then
-//! on which cores the threads of its process may run, all together: one that binds itself takes none from the
-//! others. Neighbours hear of it through the rails, and tell theirs; who has as many as at the beginning, and no more
-//! neighbours on them than there are, waits as at the beginning. Nobody looks while waits are short and there is a core
-//! for each.
+//! The launcher says how many ranks share how many cores; the first policy is made from that. A control group, or a
+//! user who moves threads, may change it. So a thread that is about to sleep, or has yielded its core, checks now and
+//! then on which cores the threads of its process may run. All threads count together: one that binds itself takes no
+//! core from the others. Neighbours exchange their cores through the rails. A process that has as many cores as at
+//! the start, and no more neighbours on them than cores, keeps its first policy. Nobody checks while waits are short
+//! and every thread has a core.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,29 +13,29 @@ use std::time::{Duration, Instant};
 use driver::Neighbours;
 use lock::Uncancelled;
 
-use crate::policy::{Policy, Terms};
+use crate::policy::{Policy, PolicyInputs};
 
-/// The policy as it stands; its words are guarded as the core is.
+/// The current policy. Its fields are guarded by the worker's lock.
 #[derive(Debug)]
 pub(crate) struct Cores {
     first: Policy,
-    /// The cores of the process when that was made.
+    /// Cores of the process when the first policy was made.
     had: Option<Vec<usize>>,
-    /// How long a thread spins that has a core.
+    /// Time for which a thread spins that has a core.
     spin: Duration,
     began: Instant,
-    /// When they are looked at next, in µs since `began`.
+    /// Time of the next check, in µs since `began`.
     look_at_us: AtomicU64,
     has_a_core: AtomicBool,
     threads: AtomicUsize,
     idle_pollers: AtomicUsize,
 }
 
-/// What a look has shown.
-struct Sight {
-    /// The process has the cores that it had at the beginning.
-    is_as_begun: bool,
-    /// How many it has.
+/// Result of a check.
+struct CoreCheck {
+    /// True if the process has the cores that it had at the start.
+    is_as_at_start: bool,
+    /// Number of its cores.
     own: usize,
     neighbours: Neighbours,
 }
@@ -52,43 +52,43 @@ impl Cores {
             threads: AtomicUsize::new(0),
             idle_pollers: AtomicUsize::new(0),
         };
-        cores.take(first);
+        cores.adopt(first);
         cores
     }
 
-    /// Whether a waiting thread keeps its core for a while.
+    /// True if a waiting thread spins for a while.
     #[inline]
     pub fn has_a_core(&self) -> bool {
         self.has_a_core.load(Ordering::Relaxed)
     }
 
-    /// How long it does.
+    /// Returns the time for which it spins.
     pub fn spin(&self) -> Duration {
         if self.has_a_core() { self.spin } else { Duration::ZERO }
     }
 
-    /// The same where others want the core.
+    /// Returns the time for which it spins under contention.
     pub fn brief(&self) -> Duration {
         self.first.brief
     }
 
-    /// How often the core is left to those before sleeping.
-    pub fn turns(&self) -> u32 {
-        self.first.turns
+    /// Number of yield rounds before sleeping.
+    pub fn yield_rounds(&self) -> u32 {
+        self.first.yield_rounds
     }
 
-    /// How many of the process's threads have a core each.
+    /// Number of threads of the process that have a core each.
     pub fn threads(&self) -> usize {
         self.threads.load(Ordering::Relaxed)
     }
 
-    /// How many others may look on.
+    /// Number of idle pollers that the process may have.
     pub fn idle_pollers(&self) -> usize {
         self.idle_pollers.load(Ordering::Relaxed)
     }
 
-    /// A thread has the time to look which cores there are: it does now and then, and has neighbours compare theirs by
-    /// a word for its own. Whether the policy is another one now.
+    /// Checks the cores now and then, as the calling thread has the time. `compare` exchanges a digest of them with
+    /// the neighbours. True if the policy has changed.
     pub fn look(&self, now: Instant, compare: impl FnOnce(u64) -> Neighbours) -> bool {
         let now_us = u64::try_from((now - self.began).as_micros()).unwrap_or(u64::MAX);
         if now_us < self.look_at_us.load(Ordering::Relaxed) {
@@ -102,33 +102,33 @@ impl Cores {
     fn compare(&self, compare: impl FnOnce(u64) -> Neighbours) -> bool {
         let _uncancelled = Uncancelled::begin();
         let Some(cores) = topo::domains::of_process() else { return false };
-        let neighbours = compare(word(&cores));
-        let is_as_begun = self.had.as_ref() == Some(&cores);
-        let own = cores.len().min(self.bound());
-        self.take(judge(self.first, &Sight { is_as_begun, own, neighbours }))
+        let neighbours = compare(digest(&cores));
+        let is_as_at_start = self.had.as_ref() == Some(&cores);
+        let own = cores.len().min(self.usable_max());
+        self.adopt(judge(self.first, &CoreCheck { is_as_at_start, own, neighbours }))
     }
 
-    /// How many it may use up: fewer than it may run on where a control group bounds its processor time.
-    fn bound(&self) -> usize {
-        let own = self.first.terms.own;
+    /// Number of cores that the process may use up: fewer than it may run on if a control group limits its CPU time.
+    fn usable_max(&self) -> usize {
+        let own = self.first.inputs.own;
         let is_bound = self.had.as_ref().is_some_and(|had| own < had.len());
         if is_bound { own } else { usize::MAX }
     }
 
-    fn take(&self, policy: Policy) -> bool {
+    fn adopt(&self, policy: Policy) -> bool {
         self.threads.store(policy.threads, Ordering::Relaxed);
         self.idle_pollers.store(policy.idle_pollers, Ordering::Relaxed);
         self.has_a_core.swap(policy.has_a_core(), Ordering::Relaxed) != policy.has_a_core()
     }
 }
 
-/// The policy that follows. Neighbours on the same cores share them for certain, and others on this node that this process
-/// has not spoken to are taken to have gone where it has, unless those that it knows are elsewhere.
-fn judge(first: Policy, sight: &Sight) -> Policy {
-    let Sight { is_as_begun, own, neighbours } = sight;
-    let Terms { ranks, cores, own: had, .. } = first.terms;
+/// Returns the policy that follows. Neighbours on the same cores certainly share them. Other ranks of this node that
+/// the process has not spoken to are assumed to have moved with it, unless those that it knows are elsewhere.
+fn judge(first: Policy, check: &CoreCheck) -> Policy {
+    let CoreCheck { is_as_at_start, own, neighbours } = check;
+    let PolicyInputs { ranks, cores, own: had, .. } = first.inputs;
     let seen = 1 + neighbours.alike;
-    if *is_as_begun && (seen <= *own || !first.has_a_core()) {
+    if *is_as_at_start && (seen <= *own || !first.has_a_core()) {
         return first;
     }
     let sharing = (ranks * had.min(cores)).div_ceil(cores.max(1));
@@ -136,26 +136,32 @@ fn judge(first: Policy, sight: &Sight) -> Policy {
     first.moved(if is_alone { 1 } else { sharing.max(seen) }, *own)
 }
 
-/// By which neighbours tell whether they have the same cores; none has the word 0.
-fn word(cores: &[usize]) -> u64 {
+/// Returns a digest by which neighbours compare their cores; it is never 0.
+fn digest(cores: &[usize]) -> u64 {
     // FNV-1a.
     let add = |hash: u64, core: &usize| (hash ^ *core as u64).wrapping_mul(0x0100_0000_01b3);
     cores.iter().fold(0xcbf2_9ce4_8422_2325, add) | 1
 }
 
-/// Between two looks, each of which takes a system call for every thread of the process.
+/// Time between two checks. Each takes a system call per thread of the process.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seen(first: Policy, is_as_begun: bool, own: usize, alike: usize, others: usize) -> Policy {
-        judge(first, &Sight { is_as_begun, own, neighbours: Neighbours { alike, others } })
+    fn seen(
+        first: Policy,
+        is_as_at_start: bool,
+        own: usize,
+        alike: usize,
+        others: usize,
+    ) -> Policy {
+        judge(first, &CoreCheck { is_as_at_start, own, neighbours: Neighbours { alike, others } })
     }
 
     #[test]
-    fn ranks_that_are_left_one_core_yield_it_and_spin_again_when_they_have_theirs_back() {
+    fn ranks_yield_on_one_core_and_spin_when_theirs_are_back() {
         let first = Policy::for_node(2, 2);
         for alike in [0, 1] {
             let left = seen(first, false, 1, alike, 0);
@@ -182,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_alone_is_moved_has_a_core_and_so_have_the_others() {
+    fn a_single_moved_rank_and_the_others_keep_a_core() {
         let first = Policy::for_node(2, 2);
         assert!(seen(first, false, 1, 0, 1).has_a_core());
         assert_eq!(seen(first, true, 2, 0, 1), first);
@@ -228,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_come_are_noticed_and_so_is_that_they_leave() {
+    fn neighbours_are_noticed_when_they_come_and_leave() {
         let many = topo::domains::of_process().map_or(1, |cores| cores.len());
         let cores = Cores::new(Policy::for_node(many, many));
         let mut at = cores.began;
@@ -246,9 +252,9 @@ mod tests {
     }
 
     #[test]
-    fn cores_are_told_from_others() {
-        assert_eq!(word(&[0, 1]), word(&[0, 1]));
-        let words = [word(&[]), word(&[0]), word(&[1]), word(&[0, 1]), word(&[2, 3])];
+    fn digests_tell_sets_of_cores_apart() {
+        assert_eq!(digest(&[0, 1]), digest(&[0, 1]));
+        let words = [digest(&[]), digest(&[0]), digest(&[1]), digest(&[0, 1]), digest(&[2, 3])];
         let mut known = words.to_vec();
         known.sort_unstable();
         known.dedup();

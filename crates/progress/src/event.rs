@@ -1,4 +1,4 @@
-//! Eventfds on which a thread sleeps until another signals.
+//! Eventfds, on which a thread sleeps until another signals it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,24 +10,24 @@ use rustix::time::Timespec;
 /// Creates an eventfd that is not signalled.
 ///
 /// # Errors
-/// If the kernel gives no descriptor.
+/// Fails if the kernel gives no descriptor.
 pub fn new() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// Wakes the thread that sleeps on it, now or at its next sleep.
-pub fn ring(event: &OwnedFd) {
-    // This fails only if the counter is full, and then the sleeper is awake anyhow.
+/// Signals the eventfd: wakes a thread that sleeps on it or will do so next.
+pub fn signal(event: &OwnedFd) {
+    // Fails only if the counter is full, and then the eventfd is readable anyway.
     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
-/// Resets the eventfd.
-pub fn silence(event: &OwnedFd) {
-    // The descriptor is non-blocking.
+/// Clears the signal.
+pub fn clear(event: &OwnedFd) {
+    // The eventfd is nonblocking.
     let _ = rustix::io::read(event, &mut [0; 8]);
 }
 
-/// Sleeps until one of several is signalled or the time limit, if any, is over.
+/// Sleeps until one of the descriptors is readable or the time limit, if any, is over.
 pub fn wait(events: &mut [PollFd<'_>], limit: Option<Duration>) {
     let timeout = limit.map(|limit| Timespec {
         tv_sec: limit.as_secs() as i64,

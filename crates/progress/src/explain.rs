@@ -7,7 +7,7 @@ use crate::copies::PIECE;
 use crate::cores::LOOK_EVERY;
 use crate::progress_thread::{COALESCED, IDLE_LOOKS};
 use crate::wait::{AWAY, MAX_SLEEP, OVERSUBSCRIBED_AWAY};
-use crate::yield_rounds::TURNS;
+use crate::yield_rounds::YIELD_ROUNDS;
 
 /// One rule of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Policy {
             ),
             say(
                 "yield rounds",
-                Amount::Number(TURNS),
+                Amount::Number(YIELD_ROUNDS),
                 "with a poll after each, where nodes of the job share a machine with fewer cores than ranks; fewer if one takes a millisecond",
             ),
             say(
@@ -170,7 +170,7 @@ mod tests {
         let alone = Policy::for_node(2, 4);
         assert_eq!(amount(alone, "spins"), Some(Amount::Time(alone.spin)));
         assert_eq!(amount(alone, "contended"), Some(Amount::Time(alone.brief)));
-        assert_eq!(amount(alone, "yield rounds"), Some(Amount::Number(TURNS)));
+        assert_eq!(amount(alone, "yield rounds"), Some(Amount::Number(YIELD_ROUNDS)));
         assert_eq!(amount(alone, "yields"), Some(Amount::None));
         assert_eq!(amount(alone, "threads"), Some(Amount::Number(2)));
         assert_eq!(amount(alone, "copies"), Some(Amount::Number(2)));

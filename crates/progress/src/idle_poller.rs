@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use driver::ReadinessProbe;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::backoff::{Trust, Try};
+use crate::backoff::{Backoff, Decision};
 use crate::event;
 
 /// State that the idle pollers share with the threads that they wake.
@@ -35,7 +35,7 @@ pub(crate) struct Idle {
     relief: Arc<OwnedFd>,
     bell: Arc<OwnedFd>,
     /// Backoff for waking a resting progress thread. Guarded by the worker's lock.
-    trust: Trust,
+    backoff: Backoff,
     /// Set before the first thread starts.
     readiness_probes: OnceLock<Vec<Arc<dyn ReadinessProbe>>>,
     /// The idle pollers, with the number of cores and the cores for which they were chosen. The pollers do not lock
@@ -156,7 +156,7 @@ impl Idle {
             guarded: Ear::new(),
             relief,
             bell,
-            trust: Trust::new(),
+            backoff: Backoff::new(),
             readiness_probes: OnceLock::new(),
             crew: Mutex::default(),
             resting: AtomicU32::new(0),
@@ -242,12 +242,12 @@ impl Idle {
     /// True if idle pollers may wake the progress thread between two looks, which is rare if it did not pay lately.
     pub fn may_ring(&self) -> bool {
         self.resting.load(Ordering::Relaxed) < self.crew().posts.len() as u32
-            && self.trust.ask() != Try::No
+            && self.backoff.decide() != Decision::Skip
     }
 
     /// Records if a wake-up paid.
     pub fn learn(&self, paid: bool) {
-        self.trust.learn(paid);
+        self.backoff.learn(paid);
     }
 
     fn crew(&self) -> MutexGuard<'_, Crew> {
@@ -339,7 +339,7 @@ impl Idle {
 
     fn ring(&self, bell: &OwnedFd) {
         self.rings.fetch_add(1, Ordering::Relaxed);
-        event::ring(bell);
+        event::signal(bell);
     }
 }
 

@@ -1,11 +1,11 @@
-//! Decides which thread polls which rail, and when it sleeps.
+//! Polling, waiting and sleeping: the layer between the pure engine and the rails.
 //!
-//! [`Progress`] joins the pure engine with the rails of this process. Every call takes the one lock, runs the engine
-//! inline, posts the resulting frames, and returns. A call that has to wait polls for a while and then sleeps in the
-//! kernel until a rail signals ([`Policy`] says how long it spins). Of several waiting threads, one polls for all;
-//! the others sleep until something completes. A [`Task`] consists of several operations and advances without calls.
-//! If the application leaves work pending while it computes, a progress thread of the library completes it. On free
-//! cores, idle pollers watch the rails as well.
+//! [`Progress`] joins the engine with the rails of one VCI. Each call takes one lock, runs the engine inline, posts
+//! the frames that the engine has built, and returns. A call that has to wait polls for a while ([`Policy`] says how
+//! long) and then sleeps in the kernel until a rail wakes it. Of several waiting threads, one polls for all; the
+//! others sleep until their operation completes. A [`Task`] takes several operations and goes on without calls. A
+//! progress thread completes what the application leaves pending while it computes. Where cores are free, idle
+//! pollers help it.
 #![forbid(unsafe_code)]
 
 mod backoff;

@@ -1,196 +1,198 @@
-//! How long a waiting thread spins before it sleeps.
+//! Waiting policy: how long a waiting thread spins and yields before it sleeps.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::backoff::{Trust, Try};
+use crate::backoff::{Backoff, Decision};
 use crate::contention::Contention;
 use crate::cores::Cores;
-use crate::yield_rounds::TURNS;
+use crate::yield_rounds::YIELD_ROUNDS;
 
-/// How a thread waits when nothing has happened.
+/// Waiting policy of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Polls without giving up the core.
+    /// Time of polling without yielding the core.
     pub spin: Duration,
-    /// After spinning, how often the core is yielded between polls before sleeping.
+    /// Number of yields, with a poll after each, between spinning and sleeping.
     pub yields: u32,
-    /// As `spin`, where others want the core.
+    /// Time of spinning under contention.
     pub brief: Duration,
-    /// Where others want the core, how often it is left to them, with a poll after each, before sleeping.
-    pub turns: u32,
-    /// How many of the process's threads have a core each.
+    /// Number of yield rounds under contention, with a poll after each, before sleeping.
+    pub yield_rounds: u32,
+    /// Number of the process's threads that have a core each.
     pub threads: usize,
-    /// How many others may look on, from cores that nobody wants.
+    /// Number of idle pollers that may run on cores nobody wants.
     pub idle_pollers: usize,
-    pub(crate) terms: Terms,
+    pub(crate) inputs: PolicyInputs,
 }
 
-/// What a policy follows from.
+/// Facts from which a policy follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
-    /// Ranks of the job, and the cores that they share.
+pub(crate) struct PolicyInputs {
+    /// Number of ranks that share `cores`.
     pub ranks: usize,
     pub cores: usize,
-    /// How many of these the process may use itself.
+    /// Number of these cores that the process itself may use.
     pub own: usize,
-    /// What a thread is late that sleeps until a time.
+    /// Wake-up latency of a timed sleep.
     wake: Duration,
-    may_look_on: bool,
+    may_have_idle_pollers: bool,
     is_among_nodes: bool,
-    /// In how many communications of the process threads wait.
+    /// Number of VCIs of the process in which threads wait.
     vcis: usize,
 }
 
 impl Policy {
-    /// The policy for a process that shares `cores` with `ranks` ranks of the job.
+    /// Returns the policy for a process that shares `cores` with `ranks` ranks of the job.
     ///
-    /// With a core each, spinning as long as a sleep and a wake-up cost loses at most a factor of two
-    /// against knowing the future (the ski-rental argument); the bound here is a generous multiple of
-    /// it, so that a peer that computes shortly is still met awake. With ranks beyond cores a spinning
-    /// rank only keeps the one it waits for from running: the core is yielded at once.
+    /// With a core each, spinning as long as a sleep and a wake-up cost loses at most a factor of two against knowing
+    /// the future (the ski-rental argument). The bound here is a generous multiple of that, so that a peer with a
+    /// short computation still finds the thread awake. With more ranks than cores a spinning rank only keeps the
+    /// awaited one from running, so it yields at once.
     pub fn for_node(ranks: usize, cores: usize) -> Self {
-        let (wake, may_look_on, is_among_nodes, vcis) = (WAKE, true, false, 1);
-        Terms { ranks, cores, own: cores, wake, may_look_on, is_among_nodes, vcis }.policy()
+        let (wake, may_have_idle_pollers, is_among_nodes, vcis) = (WAKE, true, false, 1);
+        PolicyInputs { ranks, cores, own: cores, wake, may_have_idle_pollers, is_among_nodes, vcis }
+            .policy()
     }
 
-    /// The same for a process that may use so many of the node's cores itself.
+    /// Limits the number of the node's cores that the process itself may use.
     #[must_use]
     pub fn bound_to(self, cores: usize) -> Self {
-        let own = self.terms.own.min(cores);
-        Terms { own, ..self.terms }.policy()
+        let own = self.inputs.own.min(cores);
+        PolicyInputs { own, ..self.inputs }.policy()
     }
 
-    /// The same, and nobody looks on.
+    /// Allows no idle pollers.
     #[must_use]
     pub fn without_idle_pollers(self) -> Self {
-        Terms { may_look_on: false, ..self.terms }.policy()
+        PolicyInputs { may_have_idle_pollers: false, ..self.inputs }.policy()
     }
 
-    /// The same on a machine with several nodes of the job, where its ranks are more than the cores: those who want
-    /// these wait as well.
+    /// Adapts the policy to a machine that several nodes of the job share, with fewer cores than ranks: the other
+    /// ranks that want the cores wait as well.
     #[must_use]
     pub fn among_nodes(self) -> Self {
-        Terms { is_among_nodes: true, ..self.terms }.policy()
+        PolicyInputs { is_among_nodes: true, ..self.inputs }.policy()
     }
 
-    /// The same in one of so many communications that the process has side by side, with a part of its cores each.
+    /// Divides the cores of the process among its VCIs.
     #[must_use]
     pub fn in_vcis(self, vcis: usize) -> Self {
-        Terms { vcis, ..self.terms }.policy()
+        PolicyInputs { vcis, ..self.inputs }.policy()
     }
 
-    /// The same on a machine where a thread that sleeps is woken so late.
+    /// Sets the wake-up latency of a timed sleep.
     #[must_use]
     pub fn woken_in(self, wake: Duration) -> Self {
-        Terms { wake, ..self.terms }.policy()
+        PolicyInputs { wake, ..self.inputs }.policy()
     }
 
-    /// The same where so many ranks share so many cores, all of which this process may use.
+    /// Changes the number of ranks and of the cores that they share, all of which the process may use.
     #[must_use]
     pub(crate) fn moved(self, ranks: usize, cores: usize) -> Self {
-        Terms { ranks, cores, own: cores, ..self.terms }.policy()
+        PolicyInputs { ranks, cores, own: cores, ..self.inputs }.policy()
     }
 
-    /// How many communications side by side the process's threads can poll with a core each: a power of two.
+    /// Number of VCIs that the process's threads can poll with a core each: a power of two.
     pub fn vcis(&self) -> usize {
         let most = self.threads.min(VCIS_MAX);
         (most + 1).next_power_of_two() / 2
     }
 
-    /// Whether a waiting thread keeps its core for a while.
+    /// True if a waiting thread spins for a while.
     #[inline]
     pub fn has_a_core(&self) -> bool {
         !self.spin.is_zero()
     }
 }
 
-/// A process has so many communications side by side at most.
+/// Maximum number of VCIs per process.
 pub const VCIS_MAX: usize = 8;
 
-impl Terms {
+impl PolicyInputs {
     fn policy(self) -> Policy {
-        let Self { ranks, cores, own, wake, may_look_on, is_among_nodes, vcis } = self;
+        let Self { ranks, cores, own, wake, may_have_idle_pollers, is_among_nodes, vcis } = self;
         let (spin, yields) = match ranks > cores {
             true => (Duration::ZERO, OVERSUBSCRIBED_YIELDS),
             false => ((SPIN_WAKES * wake).clamp(SPIN_MIN, SPIN_MAX), 0),
         };
         let brief = wake.clamp(BRIEF_MIN, BRIEF_MAX);
         let threads = (cores / ranks.max(1)).min(own).max(1);
-        let idle_pollers = if may_look_on { threads.saturating_sub(CORES_IN_USE) } else { 0 };
+        let idle_pollers =
+            if may_have_idle_pollers { threads.saturating_sub(CORES_IN_USE) } else { 0 };
         let threads = (threads / vcis).max(1);
-        let turns = if is_among_nodes { TURNS } else { 0 };
-        Policy { spin, yields, brief, turns, threads, idle_pollers, terms: self }
+        let yield_rounds = if is_among_nodes { YIELD_ROUNDS } else { 0 };
+        Policy { spin, yields, brief, yield_rounds, threads, idle_pollers, inputs: self }
     }
 }
 
-/// The course of one wait.
-pub(crate) struct Patience<'a> {
+/// Course of one wait.
+pub(crate) struct SpinState<'a> {
     cores: &'a Cores,
-    /// When it began, or at least had begun, and when the clock was read last.
+    /// Time at which the wait began, at the latest, and time of the last clock reading.
     since: Option<(Instant, Instant)>,
-    /// What it has spun, as far as the clock was looked at, and not told.
+    /// Time spent spinning, as far as the clock was read, that [`SpinState::take_spun`] has not returned.
     spun: Duration,
-    /// How long it spins where others want the core; known once it has begun to.
+    /// Time limit of spinning under contention, once it has begun.
     limit: Duration,
     polls: u32,
-    guesses: u32,
+    opportunities: u32,
     yields: u32,
-    turns: Left,
-    /// How long the core was yielded to nobody.
-    kept: Duration,
-    /// Polls that brought nothing while others were due.
-    held_up: u32,
-    /// It has spun where others want the core, in vain: it sleeps at once until something happens.
-    in_vain: bool,
-    /// What moved last was a piece of a long message: the next is on its way.
+    rounds: RoundsLeft,
+    /// Time for which yields returned at once because nobody wanted the core.
+    unwanted: Duration,
+    /// Polls without events while the waits of other threads were over.
+    held_polls: u32,
+    /// Spinning under contention has failed: the thread sleeps at once until the next event.
+    spin_failed: bool,
+    /// True if the last event was a piece of a long message, so that the next piece is under way.
     mid_message: bool,
-    /// It was, and did not come soon.
+    /// True if that next piece did not arrive soon.
     is_late: bool,
 }
 
-/// What is left of the turns for which a wait leaves the core to others.
+/// Yield rounds that a wait has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
-    /// It has not come to that, or they do not pay.
-    Unasked,
-    Turns(u32),
-    /// They were in vain.
-    Over,
+enum RoundsLeft {
+    /// Not decided yet, or rounds do not pay.
+    Undecided,
+    Rounds(u32),
+    /// The rounds have failed.
+    Failed,
 }
 
-/// Whether it pays to yield to whoever else wants the core. Peers on the same core that no rail knows of
-/// bring news by it; threads that compute keep the core for some milliseconds. Each yield that only cost
-/// time doubles the number of guesses until the next, up to [`GUESSES_MAX`].
+/// Backoff for yields to unknown threads. Such a yield brings events from peers on the same core that no rail knows
+/// of; threads that compute keep the core for some milliseconds. Each yield that only costs time doubles the number
+/// of opportunities to skip, up to [`SKIPS_MAX`].
 #[derive(Debug, Default)]
-pub(crate) struct Courtesy {
-    /// Guesses to leave out.
+pub(crate) struct YieldPolicy {
+    /// Opportunities to skip before the next yield.
     skip: AtomicU32,
-    /// How many were left out before the last.
+    /// Opportunities that were skipped before the last yield.
     last: AtomicU32,
-    /// The last yield brought news: the next is not put off.
+    /// True if the last yield brought events: the next one is not delayed.
     paid: AtomicBool,
 }
 
-impl Courtesy {
-    /// Whether to yield this time.
+impl YieldPolicy {
+    /// True if the thread should yield this time.
     pub fn pays(&self) -> bool {
         let skip = self.skip.load(Ordering::Relaxed);
         self.skip.store(skip.saturating_sub(1), Ordering::Relaxed);
         skip == 0
     }
 
-    /// Whether the last yield brought news.
+    /// True if the last yield brought events.
     pub fn paid(&self) -> bool {
         self.paid.load(Ordering::Relaxed)
     }
 
-    /// What a yield has cost, and whether there was news after it.
+    /// Records the duration of a yield, and if it brought events.
     pub fn learn(&self, took: Duration, event_count: bool) {
         self.paid.store(event_count, Ordering::Relaxed);
-        let last = match (event_count, took >= COSTLY) {
+        let last = match (event_count, took >= COSTLY_YIELD) {
             (true, _) => 0,
-            (false, true) => (2 * self.last.load(Ordering::Relaxed) + 1).min(GUESSES_MAX),
+            (false, true) => (2 * self.last.load(Ordering::Relaxed) + 1).min(SKIPS_MAX),
             (false, false) => return,
         };
         self.last.store(last, Ordering::Relaxed);
@@ -198,21 +200,21 @@ impl Courtesy {
     }
 }
 
-/// What to do before polling again.
+/// Next step before another poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     Spin,
-    /// Leave the core to a peer that runs on the same one, else spin.
-    Look,
-    /// As `Look`, and if none is known, yield all the same if that has paid lately.
-    Guess,
+    /// Yields to a peer that runs on the same core, or spins if there is none.
+    YieldToPeer,
+    /// The same, but yields to any thread if there is no such peer and yields have paid lately.
+    TryYield,
     Yield,
-    /// Leave the core to whoever wants it, for a turn.
-    OwnedCell,
+    /// Yields to any thread, as one of the yield rounds.
+    YieldRound,
     Sleep,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> SpinState<'a> {
     pub fn new(cores: &'a Cores) -> Self {
         Self {
             cores,
@@ -220,84 +222,86 @@ impl<'a> Patience<'a> {
             spun: Duration::ZERO,
             limit: Duration::ZERO,
             polls: 0,
-            guesses: 0,
+            opportunities: 0,
             yields: 0,
-            turns: Left::Unasked,
-            kept: Duration::ZERO,
-            held_up: 0,
-            in_vain: false,
+            rounds: RoundsLeft::Undecided,
+            unwanted: Duration::ZERO,
+            held_polls: 0,
+            spin_failed: false,
             mid_message: false,
             is_late: false,
         }
     }
 
-    /// The core was yielded for so long. Where nobody else wanted it, it is kept for as long as sleeping costs.
+    /// Records the duration of a yield. If nobody else wanted the core, the thread keeps it for as long as sleeping
+    /// costs.
     pub fn note_yield(&mut self, took: Duration) {
-        let kept = self.kept + took;
-        if took < YIELDED_TO_NOBODY && kept < self.cores.brief() {
-            self.kept = kept;
+        let unwanted = self.unwanted + took;
+        if took < YIELDED_TO_NOBODY && unwanted < self.cores.brief() {
+            self.unwanted = unwanted;
             self.yields -= 1;
         }
     }
 
-    /// The core was left to others for a turn of so long.
-    pub fn note_turn(&mut self, contention: &Contention, took: Duration, now: Instant) {
-        let goes_on = contention.note_turn(took, now);
-        if let Left::Turns(left) = &mut self.turns {
+    /// Records the duration of a yield round.
+    pub fn note_round(&mut self, contention: &Contention, took: Duration, now: Instant) {
+        let goes_on = contention.note_round(took, now);
+        if let RoundsLeft::Rounds(left) = &mut self.rounds {
             *left = if goes_on { left.saturating_sub(1) } else { 0 };
         }
     }
 
-    /// Something happened, of which others hear (`has_events`) or which was on the way there: the patience is fresh
-    /// again, but for those who are held up.
+    /// Begins anew after an event: a completion (`has_events`), or a step on the way to one. Polls that have delayed
+    /// other threads stay counted.
     pub fn renew(&mut self, contention: &Contention, has_events: bool) {
-        let has_spun = self.since.is_some() && !self.in_vain;
+        let has_spun = self.since.is_some() && !self.spin_failed;
         if has_spun && !self.mid_message && contention.is_oversubscribed() {
             contention.learn(true);
         }
-        if let Left::Turns(_) = self.turns {
-            contention.learn_turns(true);
+        if let RoundsLeft::Rounds(_) = self.rounds {
+            contention.learn_rounds(true);
         }
         let mid_message = !has_events && !self.is_late;
-        *self = Self { held_up: self.held_up, mid_message, ..Self::new(self.cores) };
+        *self = Self { held_polls: self.held_polls, mid_message, ..Self::new(self.cores) };
     }
 
-    /// Nothing happened, and another thread is due: whether it is its turn. A peer that is awake answers
-    /// sooner than threads change places, if it answers this thread.
-    pub fn gives_way(&mut self, trust: &Trust) -> bool {
-        self.held_up += 1;
-        if self.held_up == 1 && (!self.cores.has_a_core() || trust.ask() == Try::No) {
+    /// True if polling is to be handed to a thread whose wait is over, after a poll without events. A peer that is
+    /// awake, and answers this thread, answers sooner than threads change places.
+    pub fn hands_over(&mut self, backoff: &Backoff) -> bool {
+        self.held_polls += 1;
+        if self.held_polls == 1 && (!self.cores.has_a_core() || backoff.decide() == Decision::Skip)
+        {
             return true;
         }
-        let is_over = self.held_up > HELD_UP_MAX;
+        let is_over = self.held_polls > HELD_POLLS_MAX;
         if is_over {
-            trust.learn(false);
+            backoff.learn(false);
         }
         is_over
     }
 
-    /// What this thread waited for has come: if others were due meanwhile, it was right to let them wait.
+    /// Ends the wait. If other threads were delayed meanwhile, that has paid.
     #[inline]
-    pub fn end(&self, trust: &Trust) {
-        if self.held_up > 0 {
-            trust.learn(true);
+    pub fn end(&self, backoff: &Backoff) {
+        if self.held_polls > 0 {
+            backoff.learn(true);
         }
     }
 
-    /// How long it has spun since it was last asked.
+    /// Returns the time spent spinning since the last call.
     pub fn take_spun(&mut self) -> Duration {
         std::mem::take(&mut self.spun)
     }
 
-    /// Nothing happened at the last poll.
-    pub fn next(&mut self, courtesy: &Courtesy, contention: &Contention) -> Next {
+    /// Decides what to do after a poll without events.
+    pub fn next(&mut self, yield_policy: &YieldPolicy, contention: &Contention) -> NextStep {
         if self.cores.has_a_core() {
             if contention.is_oversubscribed() {
                 return self.next_when_oversubscribed(contention);
             }
             self.polls += 1;
             if !self.polls.is_multiple_of(POLLS_PER_CLOCK) {
-                return Next::Spin;
+                return NextStep::Spin;
             }
             let now = Instant::now();
             let (since, read) = self.since.get_or_insert((now, now));
@@ -306,127 +310,132 @@ impl<'a> Patience<'a> {
             self.spun += pause;
             let spun = now - *since;
             if spun < self.cores.spin() {
-                let is_time = courtesy.paid() || spun >= GUESS_AFTER * (self.guesses + 1);
-                self.guesses += u32::from(is_time);
+                let is_time =
+                    yield_policy.paid() || spun >= TRY_YIELD_AFTER * (self.opportunities + 1);
+                self.opportunities += u32::from(is_time);
                 if !is_time {
-                    return Next::Look;
+                    return NextStep::YieldToPeer;
                 }
                 contention.note_wait(spun, now);
-                return if contention.is_oversubscribed() { Next::Sleep } else { Next::Guess };
+                return if contention.is_oversubscribed() {
+                    NextStep::Sleep
+                } else {
+                    NextStep::TryYield
+                };
             }
         }
         if !self.cores.has_a_core() && self.yields < OVERSUBSCRIBED_YIELDS {
             self.yields += 1;
-            return Next::Yield;
+            return NextStep::Yield;
         }
-        Next::Sleep
+        NextStep::Sleep
     }
 
-    /// For how many turns it is left to others; whether for any is settled when a wait begins.
-    fn turns_left(&mut self, contention: &Contention) -> Left {
-        if self.turns == Left::Unasked && self.cores.turns() > 0 {
+    /// Returns the yield rounds left. A wait decides once if it yields in rounds.
+    fn rounds_left(&mut self, contention: &Contention) -> RoundsLeft {
+        if self.rounds == RoundsLeft::Undecided && self.cores.yield_rounds() > 0 {
             let now = Instant::now();
-            if contention.is_oversubscribed_at(now) && contention.takes_turns(now) {
-                self.turns = Left::Turns(self.cores.turns());
+            if contention.is_oversubscribed_at(now) && contention.yields_in_rounds(now) {
+                self.rounds = RoundsLeft::Rounds(self.cores.yield_rounds());
             }
         }
-        self.turns
+        self.rounds
     }
 
-    /// Others want the core: it is kept for no longer than it costs to sleep.
+    /// Decides under contention: the thread keeps the core no longer than sleeping costs.
     #[cold]
-    fn next_when_oversubscribed(&mut self, contention: &Contention) -> Next {
+    fn next_when_oversubscribed(&mut self, contention: &Contention) -> NextStep {
         if self.since.is_none() && !self.mid_message {
-            match self.turns_left(contention) {
-                Left::Unasked => {}
-                Left::Turns(1..) => return Next::OwnedCell,
-                Left::Turns(0) => {
-                    contention.learn_turns(false);
-                    self.turns = Left::Over;
-                    return Next::Sleep;
+            match self.rounds_left(contention) {
+                RoundsLeft::Undecided => {}
+                RoundsLeft::Rounds(1..) => return NextStep::YieldRound,
+                RoundsLeft::Rounds(0) => {
+                    contention.learn_rounds(false);
+                    self.rounds = RoundsLeft::Failed;
+                    return NextStep::Sleep;
                 }
-                Left::Over => return Next::Sleep,
+                RoundsLeft::Failed => return NextStep::Sleep,
             }
         }
-        if self.in_vain {
-            return Next::Sleep;
+        if self.spin_failed {
+            return NextStep::Sleep;
         }
         self.polls += 1;
         if self.since.is_some() && !self.polls.is_multiple_of(POLLS_PER_CLOCK_OVERSUBSCRIBED) {
-            return Next::Spin;
+            return NextStep::Spin;
         }
         let now = Instant::now();
         let Some((since, read)) = &mut self.since else {
             if contention.is_oversubscribed_at(now) {
                 self.limit = match self.mid_message {
                     true => NEXT_PIECE,
-                    false => contention.patience(self.cores.brief()),
+                    false => contention.spin_limit(self.cores.brief()),
                 };
                 if self.limit.is_zero() {
-                    return Next::Sleep;
+                    return NextStep::Sleep;
                 }
             }
             self.since = Some((now, now));
-            return Next::Look;
+            return NextStep::YieldToPeer;
         };
         let pause = now - std::mem::replace(read, now);
         contention.note_pause(pause, now);
         self.spun += pause;
         if now - *since < self.limit {
-            return Next::Look;
+            return NextStep::YieldToPeer;
         }
         match self.mid_message {
             true => self.is_late = true,
             false => contention.learn(false),
         }
-        self.in_vain = true;
-        Next::Sleep
+        self.spin_failed = true;
+        NextStep::Sleep
     }
 }
 
-/// How late a thread is woken where nothing else is known.
+/// Wake-up latency if none was measured.
 const WAKE: Duration = Duration::from_micros(10);
 
-/// How long a rank with a core of its own spins…
+/// Time for which a rank with its own core spins, in wake-up latencies…
 const SPIN_WAKES: u32 = 20;
-/// …no less than a site's round trip, and no longer than pays on a laptop.
+/// …but no less than the round trip within a site, and no longer than pays on a laptop.
 const SPIN_MIN: Duration = Duration::from_micros(50);
 const SPIN_MAX: Duration = Duration::from_micros(500);
 
-/// How long where others want the core: what sleeping and being woken costs, so that who is wrong about what comes loses
-/// no more than a factor of two; no less than a peer takes that runs, and no longer than would lose the core to others
-/// often.
+/// Limits of the spinning time under contention. It is the cost of sleeping and being woken, so that a wrong guess
+/// loses no more than a factor of two. It is no less than the response time of a running peer, and short enough to
+/// seldom lose the core to others.
 const BRIEF_MIN: Duration = Duration::from_micros(2);
 const BRIEF_MAX: Duration = Duration::from_micros(12);
 
-/// In the middle of a long message, where others want the core: the next piece comes sooner from who runs. Of those
-/// that are late, as over slow links, every second is waited for so long.
+/// Spinning time under contention in the middle of a long message: the next piece arrives sooner if the thread runs.
+/// Of pieces that are late, as over slow links, only every second is waited for in this way.
 const NEXT_PIECE: Duration = Duration::from_micros(30);
 
-/// A peer that has a core answers within a site's round trip.
-const GUESS_AFTER: Duration = Duration::from_micros(25);
+/// A peer that has a core answers within this time, a round trip within the site.
+const TRY_YIELD_AFTER: Duration = Duration::from_micros(25);
 
 /// Longer than a peer takes to run and answer.
-const COSTLY: Duration = Duration::from_micros(50);
+const COSTLY_YIELD: Duration = Duration::from_micros(50);
 
-/// With so many left out, guessing costs a computing neighbour's slice of 3 ms once in some ten thousand
-/// waits.
-const GUESSES_MAX: u32 = (1 << 14) - 1;
+/// Maximum number of opportunities to skip: such yields then cost one slice of a computing neighbour, 3 ms, in some
+/// ten thousand waits.
+const SKIPS_MAX: u32 = (1 << 14) - 1;
 
-/// How often a rank without a core of its own lets others run before it sleeps.
+/// Yields of an oversubscribed rank before it sleeps.
 const OVERSUBSCRIBED_YIELDS: u32 = 16;
 
-/// The core is back sooner than another thread could have had it for a while.
+/// No other thread can have run for long within this time.
 const YIELDED_TO_NOBODY: Duration = Duration::from_nanos(1500);
 
-/// Polls that take about as long as a change of threads.
-const HELD_UP_MAX: u32 = 100;
+/// Polls without events before polling is handed over; they take about as long as a change of threads.
+const HELD_POLLS_MAX: u32 = 100;
 
-/// That of the rank, and that of the progress thread. With no third one who looks on was seen to be in the way:
-/// beside a gain for short messages, long ones over TCP took a fifth longer.
+/// Cores that the rank and its progress thread use. With only two cores an idle poller was in the way: it sped up
+/// short messages, but long ones over TCP took a fifth longer.
 const CORES_IN_USE: usize = 2;
 
-/// The clock is read once in so many polls.
+/// Polls per clock reading.
 const POLLS_PER_CLOCK: u32 = 64;
 const POLLS_PER_CLOCK_OVERSUBSCRIBED: u32 = 2;
 
@@ -445,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn others_look_on_where_each_rank_has_a_third_core() {
+    fn idle_pollers_need_a_third_core_per_rank() {
         let idle_pollers = |ranks, cores| Policy::for_node(ranks, cores).idle_pollers;
         assert_eq!((idle_pollers(1, 3), idle_pollers(2, 8), idle_pollers(3, 9)), (1, 2, 1));
         for (ranks, cores) in [(1, 1), (1, 2), (2, 2), (2, 5), (3, 2)] {
@@ -456,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_vcis_than_cores_to_poll_them() {
+    fn vcis_are_no_more_than_cores_to_poll_them() {
         let vcis = |cores| Policy::for_node(1, cores).vcis();
         assert_eq!([1, 2, 3, 4, 7, 8, 64].map(vcis), [1, 2, 2, 4, 4, 8, 8]);
         assert_eq!(Policy::for_node(4, 8).vcis(), 2);
@@ -466,113 +475,118 @@ mod tests {
     }
 
     #[test]
-    fn a_crowded_rank_yields_and_then_sleeps() {
+    fn an_oversubscribed_rank_yields_and_then_sleeps() {
         let cores = Cores::new(Policy::for_node(3, 2));
-        let mut patience = Patience::new(&cores);
+        let mut state = SpinState::new(&cores);
         for _ in 0..OVERSUBSCRIBED_YIELDS {
-            assert_eq!(patience.next(&Courtesy::default(), &Contention::new()), Next::Yield);
+            assert_eq!(state.next(&YieldPolicy::default(), &Contention::new()), NextStep::Yield);
         }
-        assert_eq!(patience.next(&Courtesy::default(), &Contention::new()), Next::Sleep);
-        patience.renew(&Contention::new(), true);
-        assert_eq!(patience.next(&Courtesy::default(), &Contention::new()), Next::Yield);
+        assert_eq!(state.next(&YieldPolicy::default(), &Contention::new()), NextStep::Sleep);
+        state.renew(&Contention::new(), true);
+        assert_eq!(state.next(&YieldPolicy::default(), &Contention::new()), NextStep::Yield);
     }
 
     #[test]
     fn a_core_that_nobody_wants_is_kept_for_as_long_as_sleeping_costs() {
         let cores = Cores::new(Policy::for_node(3, 2));
         let yields = |took: Duration| {
-            let mut patience = Patience::new(&cores);
+            let mut state = SpinState::new(&cores);
             let mut yields = 0;
-            while patience.next(&Courtesy::default(), &Contention::new()) == Next::Yield {
-                patience.note_yield(took);
+            while state.next(&YieldPolicy::default(), &Contention::new()) == NextStep::Yield {
+                state.note_yield(took);
                 yields += 1;
             }
             yields
         };
         assert_eq!(yields(YIELDED_TO_NOBODY), OVERSUBSCRIBED_YIELDS);
         let (brief, each) = (cores.brief(), cores.brief() / 20);
-        let kept = (yields(each) - OVERSUBSCRIBED_YIELDS) * each;
-        assert!(kept < brief && kept + 2 * each >= brief, "{kept:?}");
+        let unwanted = (yields(each) - OVERSUBSCRIBED_YIELDS) * each;
+        assert!(unwanted < brief && unwanted + 2 * each >= brief, "{unwanted:?}");
     }
 
     #[test]
-    fn yielding_goes_on_while_it_brings_news_and_backs_off_where_it_costs() {
-        let courtesy = Courtesy::default();
-        let guesses = |courtesy: &Courtesy| (0..1000).take_while(|_| !courtesy.pays()).count();
+    fn yields_go_on_while_they_pay_and_back_off_while_they_cost() {
+        let yield_policy = YieldPolicy::default();
+        let opportunities =
+            |yield_policy: &YieldPolicy| (0..1000).take_while(|_| !yield_policy.pays()).count();
         for _ in 0..10 {
-            assert!(courtesy.pays());
-            courtesy.learn(COSTLY, true);
-            assert!(courtesy.paid());
+            assert!(yield_policy.pays());
+            yield_policy.learn(COSTLY_YIELD, true);
+            assert!(yield_policy.paid());
         }
         for left_out in [1, 3, 7, 15] {
-            courtesy.learn(COSTLY, false);
-            assert_eq!(guesses(&courtesy), left_out);
+            yield_policy.learn(COSTLY_YIELD, false);
+            assert_eq!(opportunities(&yield_policy), left_out);
         }
-        courtesy.learn(Duration::ZERO, false);
-        assert!(courtesy.pays());
-        courtesy.learn(Duration::ZERO, true);
-        courtesy.learn(COSTLY, false);
-        assert_eq!(guesses(&courtesy), 1);
+        yield_policy.learn(Duration::ZERO, false);
+        assert!(yield_policy.pays());
+        yield_policy.learn(Duration::ZERO, true);
+        yield_policy.learn(COSTLY_YIELD, false);
+        assert_eq!(opportunities(&yield_policy), 1);
     }
 
     #[test]
-    fn in_a_crowd_the_next_piece_is_waited_for_though_waiting_was_in_vain() {
+    fn under_contention_the_next_piece_is_spun_for() {
         let contention = Contention::lasting();
         let later = Instant::now() + Duration::from_secs(3600);
-        assert!(!contention.note_turn(Duration::from_secs(1), later), "no turns");
-        while contention.patience(BRIEF) == BRIEF {
+        assert!(!contention.note_round(Duration::from_secs(1), later), "no rounds");
+        while contention.spin_limit(BRIEF) == BRIEF {
             contention.learn(false);
         }
         let cores = Cores::new(Policy::for_node(1, 1));
-        let mut patience = Patience::new(&cores);
-        patience.renew(&contention, true);
-        assert_eq!(patience.next(&Courtesy::default(), &contention), Next::Sleep);
-        patience.renew(&contention, false);
-        assert_eq!(patience.next(&Courtesy::default(), &contention), Next::Look);
-        while patience.next(&Courtesy::default(), &contention) != Next::Sleep {}
-        patience.renew(&contention, false);
-        assert_eq!(patience.next(&Courtesy::default(), &contention), Next::Sleep);
-        patience.renew(&contention, false);
-        assert_eq!(patience.next(&Courtesy::default(), &contention), Next::Look);
+        let mut state = SpinState::new(&cores);
+        state.renew(&contention, true);
+        assert_eq!(state.next(&YieldPolicy::default(), &contention), NextStep::Sleep);
+        state.renew(&contention, false);
+        assert_eq!(state.next(&YieldPolicy::default(), &contention), NextStep::YieldToPeer);
+        while state.next(&YieldPolicy::default(), &contention) != NextStep::Sleep {}
+        state.renew(&contention, false);
+        assert_eq!(state.next(&YieldPolicy::default(), &contention), NextStep::Sleep);
+        state.renew(&contention, false);
+        assert_eq!(state.next(&YieldPolicy::default(), &contention), NextStep::YieldToPeer);
     }
 
     #[test]
-    fn in_a_crowd_the_core_is_left_to_others_until_that_takes_long() {
+    fn under_contention_rounds_end_when_one_takes_long() {
         let contention = Contention::lasting();
         let now = Instant::now();
         let cores = Cores::new(Policy::for_node(1, 1).among_nodes());
-        let turns = |took| {
-            let mut patience = Patience::new(&cores);
-            let mut turns = 0;
-            while patience.next(&Courtesy::default(), &contention) == Next::OwnedCell {
-                patience.note_turn(&contention, took, now);
-                turns += 1;
+        let rounds = |took| {
+            let mut state = SpinState::new(&cores);
+            let mut count = 0;
+            while state.next(&YieldPolicy::default(), &contention) == NextStep::YieldRound {
+                state.note_round(&contention, took, now);
+                count += 1;
             }
-            while patience.next(&Courtesy::default(), &contention) != Next::Sleep {}
-            turns
+            while state.next(&YieldPolicy::default(), &contention) != NextStep::Sleep {}
+            count
         };
-        assert_eq!(turns(BRIEF), TURNS);
-        assert_eq!(turns(Duration::from_millis(3)), 1);
-        assert_eq!(turns(BRIEF), 0, "who wants the core computes");
+        assert_eq!(rounds(BRIEF), YIELD_ROUNDS);
+        assert_eq!(rounds(Duration::from_millis(3)), 1);
+        assert_eq!(rounds(BRIEF), 0, "computing threads want the core");
     }
 
     #[test]
-    fn in_a_crowd_who_spins_in_vain_does_so_ever_more_seldom() {
+    fn under_contention_failing_spins_become_rare() {
         let contention = Contention::lasting();
         let cores = Cores::new(Policy::for_node(1, 1));
         let spins = |comes: bool| {
-            let mut patience = Patience::new(&cores);
+            let mut state = SpinState::new(&cores);
             let mut spins = 0;
             while !(comes && spins > 0)
-                && patience.next(&Courtesy::default(), &contention) != Next::Sleep
+                && state.next(&YieldPolicy::default(), &contention) != NextStep::Sleep
             {
                 spins += 1;
             }
             if spins > 0 && !comes {
-                assert_eq!(patience.next(&Courtesy::default(), &contention), Next::Sleep, "once");
+                assert_eq!(
+                    state.next(&YieldPolicy::default(), &contention),
+                    NextStep::Sleep,
+                    "once"
+                );
             }
-            // What it slept for has come.
-            patience.renew(&contention, true);
+            // The event that it slept for has arrived.
+            state.renew(&contention, true);
             spins > 0
         };
         let often = |times: u32, comes| (0..times).filter(|_| spins(comes)).count();
@@ -585,11 +599,11 @@ mod tests {
     #[test]
     fn a_rank_with_a_core_spins_first_and_sleeps_in_the_end() {
         let cores = Cores::new(Policy::for_node(1, 1));
-        let mut patience = Patience::new(&cores);
-        let mut next = || patience.next(&Courtesy::default(), &Contention::new());
-        assert_eq!(next(), Next::Spin);
+        let mut state = SpinState::new(&cores);
+        let mut next = || state.next(&YieldPolicy::default(), &Contention::new());
+        assert_eq!(next(), NextStep::Spin);
         let begun = Instant::now();
-        while next() != Next::Sleep {}
+        while next() != NextStep::Sleep {}
         assert!(begun.elapsed() >= cores.spin());
     }
 }

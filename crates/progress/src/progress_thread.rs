@@ -156,7 +156,7 @@ impl ProgressThread {
         event::wait(&mut bells, limit);
         let rung: Vec<bool> = bells.iter().map(|bell| !bell.revents().is_empty()).collect();
         if rung[0] {
-            event::silence(&self.bell);
+            event::clear(&self.bell);
         }
         let mut of_guarded = rung[1..].chunks(Progress::BELLS);
         for post in posts {
@@ -191,7 +191,7 @@ impl Summons {
             return false;
         }
         if !self.awake.swap(true, Ordering::AcqRel) {
-            event::ring(&self.progress_thread.bell);
+            event::signal(&self.progress_thread.bell);
         }
         true
     }
@@ -199,7 +199,7 @@ impl Summons {
 
 impl Drop for Summons {
     fn drop(&mut self) {
-        event::ring(&self.progress_thread.bell);
+        event::signal(&self.progress_thread.bell);
     }
 }
 

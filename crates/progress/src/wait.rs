@@ -15,8 +15,8 @@ use rustix::event::{PollFd, PollFlags, epoll};
 
 use wire::PeerId;
 
-use crate::backoff::Trust;
-use crate::busy_test::{NAP, Vain};
+use crate::backoff::Backoff;
+use crate::busy_test::{BusyTests, NAP};
 use crate::contention::Contention;
 use crate::copies::timed;
 use crate::cores::Cores;
@@ -24,10 +24,10 @@ use crate::event;
 use crate::exit_handover;
 use crate::idle_poller::Idle;
 use crate::parker::Sleeper;
-use crate::policy::{Courtesy, Next, Patience, Policy};
+use crate::policy::{NextStep, Policy, SpinState, YieldPolicy};
 use crate::poller::Bell;
 use crate::progress_thread::{ProgressThread, Summons};
-use crate::siblings::Beside;
+use crate::siblings::Siblings;
 use crate::submissions::Record;
 use crate::tasks::Task;
 use crate::waiters::Awaited;
@@ -45,15 +45,15 @@ pub struct Progress {
     /// Shared with the worker; see `Worker::has_held_copies`.
     has_held_copies: Arc<AtomicBool>,
     cores: Cores,
-    courtesy: Courtesy,
+    yield_policy: YieldPolicy,
     contention: Contention,
     /// Backoff of polling on while other threads are due.
-    holding_up: Trust,
+    handover_backoff: Backoff,
     /// Counter of tests that found nothing.
-    vain: Vain,
+    busy_tests: BusyTests,
     pub(crate) summons: Summons,
     pub(crate) idle: Arc<Idle>,
-    pub(crate) beside: Beside,
+    pub(crate) siblings: Siblings,
     pub(crate) myself: Weak<Self>,
 }
 
@@ -63,7 +63,7 @@ struct Wait<'a> {
     polls: bool,
     /// True if this thread has told peers that it stays until its offered messages are sent.
     attentive: bool,
-    patience: Patience<'a>,
+    spin_state: SpinState<'a>,
     deadline: Option<Instant>,
     /// The long message that this thread copies.
     copies: Option<RemoteReadId>,
@@ -82,7 +82,7 @@ impl Progress {
     ///
     /// # Errors
     /// The errors of [`Progress::new`].
-    pub fn new_beside(&self, worker: Worker, policy: Policy) -> std::io::Result<Arc<Self>> {
+    pub fn new_sibling(&self, worker: Worker, policy: Policy) -> std::io::Result<Arc<Self>> {
         Self::with(worker, policy, &self.summons.progress_thread)
     }
 
@@ -110,13 +110,13 @@ impl Progress {
                 relief,
                 has_held_copies,
                 cores: Cores::new(policy),
-                courtesy: Courtesy::default(),
-                contention: Contention::beside(Arc::clone(&idle.awake)),
-                holding_up: Trust::new(),
-                vain: Vain::new(),
+                yield_policy: YieldPolicy::default(),
+                contention: Contention::with_idle_pollers(Arc::clone(&idle.awake)),
+                handover_backoff: Backoff::new(),
+                busy_tests: BusyTests::new(),
                 summons: progress_thread.watch(Weak::clone(myself)),
                 idle,
-                beside: Beside::default(),
+                siblings: Siblings::default(),
                 myself: Weak::clone(myself),
             }
         }))
@@ -216,7 +216,7 @@ impl Progress {
         if !self.cores.has_a_core() {
             std::thread::yield_now();
         }
-        if self.vain.count() {
+        if self.busy_tests.count() {
             self.pause_in_a_loop(Instant::now());
         }
     }
@@ -225,8 +225,8 @@ impl Progress {
     /// milliseconds.
     #[cold]
     fn pause_in_a_loop(&self, now: Instant) {
-        self.look_beside();
-        let Some(lasting) = self.vain.look(now) else { return };
+        self.poll_siblings();
+        let Some(lasting) = self.busy_tests.look(now) else { return };
         let mut worker = self.lock();
         self.look_at_cores(&mut worker, now);
         if !self.cores.has_a_core() {
@@ -238,7 +238,7 @@ impl Progress {
             let has_events =
                 |worker: &mut Worker| (worker.engine.event_count() != before).then_some(());
             self.wait_locked(worker, Some(now + NAP), has_events);
-            self.vain.have_waited(Instant::now());
+            self.busy_tests.have_waited(Instant::now());
         }
     }
 
@@ -340,8 +340,8 @@ impl Progress {
         deadline: Option<Instant>,
         mut ready: impl FnMut(&mut Worker) -> Option<T>,
     ) -> Option<T> {
-        let patience = Patience::new(&self.cores);
-        let mut wait = Wait { polls: false, attentive: false, patience, deadline, copies: None };
+        let spin_state = SpinState::new(&self.cores);
+        let mut wait = Wait { polls: false, attentive: false, spin_state, deadline, copies: None };
         loop {
             let before = worker.engine.event_count();
             worker.awaited = Awaited::Events;
@@ -369,7 +369,7 @@ impl Progress {
         }
         self.report(&mut worker, before);
         if wait.polls {
-            wait.patience.end(&self.holding_up);
+            wait.spin_state.end(&self.handover_backoff);
             self.stop_polling(&mut worker);
         }
         self.leave(&mut worker);
@@ -392,7 +392,7 @@ impl Progress {
             return self.work(worker);
         }
         let worker = self.copy_next(worker, &mut wait.copies);
-        wait.patience.renew(&self.contention, true);
+        wait.spin_state.renew(&self.contention, true);
         worker
     }
 
@@ -438,10 +438,13 @@ impl Progress {
             self.tell(&mut worker);
         }
         if moved {
-            wait.patience.renew(&self.contention, has_events);
+            wait.spin_state.renew(&self.contention, has_events);
             return worker;
         }
-        if !has_events && worker.waiters.has_due() && wait.patience.gives_way(&self.holding_up) {
+        if !has_events
+            && worker.waiters.has_due()
+            && wait.spin_state.hands_over(&self.handover_backoff)
+        {
             wait.polls = false;
             worker.watch.stop_polling();
             let next = worker.waiters.next_due();
@@ -457,34 +460,34 @@ impl Progress {
         wait: &mut Wait<'_>,
         has_events: bool,
     ) -> CombiningGuard<'a, Worker> {
-        let next = wait.patience.next(&self.courtesy, &self.contention);
+        let next = wait.spin_state.next(&self.yield_policy, &self.contention);
         worker.engine.set_oversubscribed(!self.has_a_core());
-        if next != Next::Spin {
-            worker.counters.spinning += wait.patience.take_spun();
+        if next != NextStep::Spin {
+            worker.counters.spinning += wait.spin_state.take_spun();
             if worker.has_loose_ends && self.may_help(&worker) {
                 return self.help_while_waiting(worker, wait);
             }
         }
         match next {
-            Next::Spin => self.breathe(worker, std::hint::spin_loop),
-            Next::Look | Next::Guess if worker.shares_core() => {
+            NextStep::Spin => self.breathe(worker, std::hint::spin_loop),
+            NextStep::YieldToPeer | NextStep::TryYield if worker.shares_core() => {
                 self.leave_core(worker, has_events, wait.deadline)
             }
-            Next::Guess if self.courtesy.pays() => self.guess(worker),
-            Next::Look | Next::Guess => worker,
-            Next::Yield if has_events || !self.is_futile(&worker) => {
+            NextStep::TryYield if self.yield_policy.pays() => self.guess(worker),
+            NextStep::YieldToPeer | NextStep::TryYield => worker,
+            NextStep::Yield if has_events || !self.is_futile(&worker) => {
                 let (worker, took) = self.yield_core(worker);
-                wait.patience.note_yield(took);
+                wait.spin_state.note_yield(took);
                 worker
             }
-            Next::Yield => self.sleep(worker, wait.deadline),
-            Next::OwnedCell | Next::Sleep if has_events => worker,
-            Next::OwnedCell => {
+            NextStep::Yield => self.sleep(worker, wait.deadline),
+            NextStep::YieldRound | NextStep::Sleep if has_events => worker,
+            NextStep::YieldRound => {
                 let (worker, took) = self.yield_core(worker);
-                wait.patience.note_turn(&self.contention, took, Instant::now());
+                wait.spin_state.note_round(&self.contention, took, Instant::now());
                 worker
             }
-            Next::Sleep => self.sleep(worker, wait.deadline),
+            NextStep::Sleep => self.sleep(worker, wait.deadline),
         }
     }
 
@@ -561,7 +564,7 @@ impl Progress {
         let before = worker.engine.event_count();
         let event_count = worker.advance();
         self.report(&mut worker, before);
-        self.courtesy.learn(took, event_count);
+        self.yield_policy.learn(took, event_count);
         worker
     }
 
@@ -642,7 +645,7 @@ impl Progress {
 
     /// Wakes a successor after the end of a thread that may have polled for others. If the lock is taken, its
     /// holder may be this very thread, interrupted by a signal; the progress thread then takes over.
-    pub(crate) fn succeed(&self) {
+    pub(crate) fn resume_polling(&self) {
         if let Some(mut worker) = self.worker.try_lock()
             && !worker.watch.is_polled()
         {
@@ -669,10 +672,10 @@ impl Progress {
             let limit = deadline.map_or(MAX_SLEEP, |deadline| {
                 deadline.saturating_duration_since(Instant::now()).min(MAX_SLEEP)
             });
-            let limit = self.beside.rest(limit);
+            let limit = self.siblings.rest(limit);
             let slept = self.wait_for_bell(limit);
             if slept >= limit {
-                self.look_beside();
+                self.poll_siblings();
             }
             worker = self.lock();
             self.idle.admit();
@@ -700,7 +703,7 @@ impl Progress {
     /// cores. The progress thread limits the precedence to the time of a wake-up. Ranks of the job that share cores
     /// leave it out, as they would only preempt each other.
     fn go_first(&self, worker: &mut Worker) {
-        let is_alone = self.cores.has_a_core() && self.cores.turns() == 0;
+        let is_alone = self.cores.has_a_core() && self.cores.yield_rounds() == 0;
         if is_alone && self.contention.is_oversubscribed() {
             let was_held = worker.precedence.is_held();
             worker.precedence.claim();
@@ -726,7 +729,7 @@ impl Progress {
             Bell::Relief => &self.relief,
         };
         worker.counters.bells += 1;
-        event::ring(event);
+        event::signal(event);
     }
 
     /// Sleeps until a rail signals, another thread wakes the polling one, or time is over. Returns the duration.
@@ -736,7 +739,7 @@ impl Progress {
             [PollFd::new(&self.bells, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
         event::wait(&mut bells, Some(limit));
         if !bells[1].revents().is_empty() {
-            event::silence(&self.wake);
+            event::clear(&self.wake);
         }
         began.elapsed()
     }

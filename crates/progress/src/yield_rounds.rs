@@ -1,42 +1,42 @@
-//! Turns of ranks of a job that share a machine with fewer cores than they are, and wait for each other.
+//! Yielding in rounds among the ranks of a job that share a machine with fewer cores.
 //!
-//! Who waits leaves the core to whoever wants it, and has it back soon where those wait as well: they poll, and
-//! leave it in turn. So nobody sleeps, or is woken, which costs both sides more. But threads that compute keep the core
-//! for milliseconds, and where they had it for so long nobody leaves it for a while, which is longer when it happens
-//! again soon after.
+//! A waiting rank yields its core and soon has it back if the other ranks wait as well: they poll, and yield in turn.
+//! So nobody has to sleep and be woken, which costs both sides more. But threads that compute keep the core for
+//! milliseconds. After one such yield nobody yields for a hold time, which doubles if the same happens again soon
+//! after.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::backoff::{Trust, Try};
+use crate::backoff::{Backoff, Decision};
 
-/// What a process has seen of turns lately; guarded as the core is. Times are µs from one beginning.
+/// Recent yield rounds of a process. Guarded by the worker's lock. Times are in µs from a common origin.
 #[derive(Debug)]
-pub(crate) struct Turns {
-    /// Until when nobody leaves the core.
+pub(crate) struct YieldRounds {
+    /// End of the hold time, in which nobody yields.
     until_us: AtomicU64,
-    /// For how long that was when it began.
+    /// Length of the last hold time.
     hold_us: AtomicU64,
-    /// In what is waited for coming within so many turns.
-    trust: Trust,
+    /// Backoff for waits that do not complete within [`YIELD_ROUNDS`].
+    backoff: Backoff,
 }
 
-impl Turns {
+impl YieldRounds {
     pub fn new() -> Self {
-        Self { until_us: 0.into(), hold_us: HOLD_US.into(), trust: Trust::new() }
+        Self { until_us: 0.into(), hold_us: HOLD_US.into(), backoff: Backoff::new() }
     }
 
-    /// Whether a thread that begins to wait leaves the core to others; to be followed by [`Turns::learn`] if so.
-    pub fn pay(&self, now_us: u64) -> bool {
-        now_us >= self.until_us.load(Ordering::Relaxed) && self.trust.ask() != Try::No
+    /// True if a thread that begins to wait should yield in rounds. If so, [`YieldRounds::learn`] follows.
+    pub fn pays(&self, now_us: u64) -> bool {
+        now_us >= self.until_us.load(Ordering::Relaxed) && self.backoff.decide() != Decision::Skip
     }
 
-    /// Whether what was waited for came meanwhile.
+    /// Records if the event arrived during the rounds.
     pub fn learn(&self, came: bool) {
-        self.trust.learn(came);
+        self.backoff.learn(came);
     }
 
-    /// The core is back after so long; whether to go on.
+    /// Records the time until the core was back. True if the rounds may go on.
     pub fn note(&self, took: Duration, now_us: u64) -> bool {
         let is_long = took >= LONG;
         if is_long {
@@ -45,7 +45,7 @@ impl Turns {
         !is_long
     }
 
-    /// Others compute: nobody leaves the core for a while, for twice as long if that was so not long ago.
+    /// Starts a hold time because others compute. It is twice as long if the last one ended recently.
     #[cold]
     pub fn hold(&self, now_us: u64) {
         let (last_us, until_us) =
@@ -57,50 +57,51 @@ impl Turns {
     }
 }
 
-/// Who waits has had its turn by then, and who computes has not: the kernel gives it some milliseconds.
+/// Ranks that wait return the core before this; threads that compute do not, as their time slice is some
+/// milliseconds.
 const LONG: Duration = Duration::from_micros(1000);
 
-/// How long nobody leaves the core after a turn that took long: at least…
+/// Length of the hold time after a long yield: at least…
 const HOLD_US: u64 = 160_000;
-/// …and at most, of which a turn of a thread that computes is a thousandth.
+/// …and at most. A time slice of a computing thread is a thousandth of this.
 const HOLD_MAX_US: u64 = 2_560_000;
-/// So many times as long after it had ended, it is one of the same row.
+/// A hold time doubles if it begins within this many times the last one's length after the last one's end.
 const AGAIN: u64 = 4;
 
-/// How many turns a thread takes before it sleeps: as long as others take to be put aside, run, and answer.
-pub(crate) const TURNS: u32 = 100;
+/// Rounds before a thread sleeps: the time that a peer needs to be preempted, run again, and answer.
+pub(crate) const YIELD_ROUNDS: u32 = 100;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn where_others_keep_the_core_it_is_left_to_them_ever_more_seldom() {
-        let turns = Turns::new();
+    fn hold_times_grow_while_others_keep_the_core() {
+        let rounds = YieldRounds::new();
         let mut now_us = 1_000_000;
-        assert!(turns.pay(now_us) && turns.note(LONG / 2, now_us) && turns.pay(now_us));
+        assert!(rounds.pays(now_us) && rounds.note(LONG / 2, now_us) && rounds.pays(now_us));
         let mut hold_us = HOLD_US;
         for _ in 0..10 {
-            assert!(!turns.note(LONG, now_us));
-            assert!(!turns.pay(now_us + hold_us - 1), "{hold_us}");
+            assert!(!rounds.note(LONG, now_us));
+            assert!(!rounds.pays(now_us + hold_us - 1), "{hold_us}");
             now_us += hold_us;
-            assert!(turns.pay(now_us), "{hold_us}");
+            assert!(rounds.pays(now_us), "{hold_us}");
             hold_us = (2 * hold_us).min(HOLD_MAX_US);
         }
         now_us += AGAIN * HOLD_MAX_US;
-        turns.note(LONG, now_us);
-        assert!(turns.pay(now_us + HOLD_US), "it was long ago");
+        rounds.note(LONG, now_us);
+        assert!(rounds.pays(now_us + HOLD_US), "it was long ago");
     }
 
     #[test]
-    fn turns_in_vain_are_tried_now_and_then_only() {
-        let turns = Turns::new();
-        while turns.pay(0) {
-            turns.learn(false);
+    fn failing_rounds_are_probed_now_and_then() {
+        let rounds = YieldRounds::new();
+        while rounds.pays(0) {
+            rounds.learn(false);
         }
-        let tries = (0..100).filter(|_| turns.pay(0)).count();
+        let tries = (0..100).filter(|_| rounds.pays(0)).count();
         assert!((1..20).contains(&tries), "{tries}");
-        turns.learn(true);
-        assert!(turns.pay(0));
+        rounds.learn(true);
+        assert!(rounds.pays(0));
     }
 }

@@ -79,7 +79,7 @@ fn processes() -> [Vec<Arc<Progress>>; 2] {
         for (process, worker) in processes.iter_mut().zip(cores::<2>(|rail| Box::new(rail))) {
             let begun = match process.first() {
                 None => Progress::new(worker, policy(2)),
-                Some(first) => first.new_beside(worker, policy(2)),
+                Some(first) => first.new_sibling(worker, policy(2)),
             };
             process.push(begun.expect("descriptors"));
         }

@@ -14,10 +14,10 @@ use wire::PeerId;
 fn message_to_any_vci_wakes_a_thread_waiting_in_all() {
     for policy in [Policy::for_node(1, 2), Policy::for_node(4, 2)] {
         let first = process(policy);
-        let others = (1..VCIS).map(|_| first.new_beside(worker(), policy).expect("descriptors"));
+        let others = (1..VCIS).map(|_| first.new_sibling(worker(), policy).expect("descriptors"));
         let vcis: Vec<_> = others.chain([Arc::clone(&first)]).collect();
         let all: Vec<&Progress> = vcis.iter().map(|vci| &**vci).collect();
-        Progress::put_beside(&all);
+        Progress::set_siblings(&all);
         for turn in 0..TURNS {
             let ops: Vec<OpId> = all.iter().map(|vci| receive(vci)).collect();
             // Some messages come at once, some while the thread polls, some while it sleeps.
@@ -45,7 +45,7 @@ fn message_to_any_vci_wakes_a_thread_waiting_in_all() {
 fn thread_sleeping_in_one_vci_polls_its_siblings() {
     let vcis = [process(Policy::for_node(1, 2)), process(Policy::for_node(1, 2))];
     let all = [&*vcis[0], &*vcis[1]];
-    Progress::put_beside(&all);
+    Progress::set_siblings(&all);
     // These are more messages than the rail has room for, so the last waits until somebody polls.
     let op = receive(all[1]);
     send(all[1]);

@@ -37,7 +37,7 @@ impl Progress {
         wait: &mut Wait<'_>,
     ) -> CombiningGuard<'a, Worker> {
         let worker = self.help(worker);
-        wait.patience.renew(&self.contention, true);
+        wait.spin_state.renew(&self.contention, true);
         worker
     }
 

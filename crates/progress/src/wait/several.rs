@@ -99,9 +99,9 @@ impl Progress {
             }
         }
         if answer.is_none() {
-            let rest = all[0].beside.rest(MAX_SLEEP);
+            let rest = all[0].siblings.rest(MAX_SLEEP);
             if !sleeper.sleep(Duration::ZERO, Some(Instant::now() + rest)) {
-                all[0].look_beside();
+                all[0].poll_siblings();
             }
         }
         for one in &all[..asleep] {

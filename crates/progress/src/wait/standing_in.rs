@@ -187,7 +187,7 @@ impl Progress {
     /// Resets the eventfd if it was among those that have signalled.
     pub(crate) fn silence(&self, rung: &[bool]) {
         if rung.last() == Some(&true) {
-            event::silence(&self.relief);
+            event::clear(&self.relief);
         }
     }
 
