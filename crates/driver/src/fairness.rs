@@ -1,8 +1,8 @@
 //! Fairness of rate-based sending on a full path.
 //!
 //! A sender at its measured rate, such as BBR, does not yield to a queue. A competing flow that fills the buffer and
-//! yields to losses, such as CUBIC, leaves it most of its bandwidth. (Ware et al., "Modeling BBR's interactions with
-//! loss-based congestion control", 2019.) A sender capped below the bandwidth of the path makes no queue, so a
+//! yields to losses, such as CUBIC, leaves it most of its bandwidth (Ware et al. 2019, on BBR's interactions with
+//! loss-based congestion control). A sender capped below the bandwidth of the path makes no queue, so a
 //! standing queue is another flow's. Therefore a sender with more than its share is capped at its share while a queue
 //! stands, until the queue has gone.
 //!

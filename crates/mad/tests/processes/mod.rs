@@ -38,8 +38,8 @@ pub fn job(size: u32) -> Vec<RankProcess> {
     rails.into_iter().zip(0..).map(open).collect()
 }
 
-/// Where one process of a job fails, the others wait for it: the first failure ends all tests of a binary,
-/// and they end in time.
+/// Ends all tests of the binary at the first failure, for the other processes of a job would wait. Also ends them if
+/// they take too long.
 fn bound_in_time() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
