@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     MPI_T_pvar_session_create(&session);
-    MPI_T_pvar_get_index("changes_of_cores", MPI_T_PVAR_CLASS_COUNTER, &index);
+    MPI_T_pvar_get_index("oversubscription_changes", MPI_T_PVAR_CLASS_COUNTER, &index);
     MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count);
     MPI_T_pvar_start(session, handle);
     sched_getaffinity(0, sizeof had, &had);

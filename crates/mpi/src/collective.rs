@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use plan::{Schedule, Span, Step};
-use progress::{Stage, Task, Worker};
+use progress::{Task, TaskStage, Worker};
 use wire::PeerId;
 
 use crate::check::{self, Told};
@@ -214,7 +214,7 @@ impl Collective {
         }
         let progress = self.call.comm.progress()?;
         let mut running = Running::new(self);
-        while progress.wait(|worker| running.advance_or_await(worker)) == Stage::Works {
+        while progress.wait(|worker| running.advance_or_await(worker)) == TaskStage::Works {
             running.work();
         }
         running.failure.map_or(Ok(()), Err)
@@ -345,10 +345,10 @@ struct Background {
 }
 
 impl Background {
-    fn stage(&mut self, worker: &mut Worker) -> Stage {
+    fn stage(&mut self, worker: &mut Worker) -> TaskStage {
         while let Some((mut running, comparison)) = self.comparison.take() {
             let stage = running.advance(worker);
-            if stage != Stage::Ended {
+            if stage != TaskStage::Ended {
                 self.comparison = Some((running, comparison));
                 return stage;
             }
@@ -356,7 +356,7 @@ impl Background {
                 Ok(next) => self.comparison = next.map(Comparison::begun),
                 Err(error) => {
                     self.running.failure = Some(error);
-                    return Stage::Ended;
+                    return TaskStage::Ended;
                 }
             }
         }
@@ -365,9 +365,9 @@ impl Background {
 }
 
 impl Task for Background {
-    fn advance(&mut self, worker: &mut Worker) -> Stage {
+    fn advance(&mut self, worker: &mut Worker) -> TaskStage {
         let stage = self.stage(worker);
-        if stage == Stage::Ended {
+        if stage == TaskStage::Ended {
             let comm = self.running.collective.call.handle();
             let failure = self.running.failure.take().map(|error| error.on(comm));
             if let (None, Some(then)) = (&failure, self.then.take()) {
@@ -431,9 +431,9 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// [`Running::advance`] for a waiting thread; registers the awaited operation with the worker.
     #[inline]
-    fn advance_or_await(&mut self, worker: &mut Worker) -> Option<Stage> {
+    fn advance_or_await(&mut self, worker: &mut Worker) -> Option<TaskStage> {
         let stage = self.advance(worker);
-        if stage == Stage::Waits {
+        if stage == TaskStage::Waits {
             worker.await_op(|| self.awaited());
             return None;
         }
@@ -453,7 +453,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 
     /// Runs steps until one must wait, or copies or reduces too much to run under the worker's lock.
-    fn advance(&mut self, worker: &mut Worker) -> Stage {
+    fn advance(&mut self, worker: &mut Worker) -> TaskStage {
         if std::mem::take(&mut self.needs_wake) {
             self.tell(worker);
         }
@@ -468,12 +468,12 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::Send { to, span } => self.send(worker, to, span),
                 Step::Receive { from, span } => self.receive(worker, from, span),
                 Step::Wait => match self.settle(worker) {
-                    Stage::Ended if self.failure.is_none() => {}
+                    TaskStage::Ended if self.failure.is_none() => {}
                     stage => return stage,
                 },
                 Step::Await { step } => {
                     if !self.settle_one(worker, step) {
-                        return Stage::Waits;
+                        return TaskStage::Waits;
                     }
                     if self.is_over {
                         return self.settle(worker);
@@ -488,29 +488,29 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => {
                     let (units, len) = self.posts(step);
                     let stage = self.await_shm_coll(worker, |shm_coll| shm_coll.has_room(len));
-                    if stage != Stage::Ended || self.failure.is_some() {
+                    if stage != TaskStage::Ended || self.failure.is_some() {
                         self.notify_of_skipped(worker);
                         return stage;
                     }
                     if !self.reserves(worker, |shm_coll| shm_coll.reserve(len)) {
-                        return Stage::Ended;
+                        return TaskStage::Ended;
                     }
                     if !self.collective.memory.is_brief(units) {
-                        return Stage::Works;
+                        return TaskStage::Works;
                     }
                     self.post(step);
                     self.tell(worker);
                 }
-                Step::Meet { .. } if self.untaken().next().is_some() => return Stage::Works,
+                Step::Meet { .. } if self.untaken().next().is_some() => return TaskStage::Works,
                 Step::Meet { first, end } => {
                     let stage = self.await_shm_coll(worker, |shm_coll| shm_coll.has(first..end));
-                    if stage == Stage::Waits {
+                    if stage == TaskStage::Waits {
                         if self.comes_first() {
                             continue;
                         }
                         self.take_short();
                     }
-                    if stage != Stage::Ended || self.failure.is_some() {
+                    if stage != TaskStage::Ended || self.failure.is_some() {
                         return stage;
                     }
                 }
@@ -533,9 +533,9 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::Combine { own, at, to, for_all } if self.is_brief_to_combine(to) => {
                     self.combine(own, at, to, for_all);
                 }
-                Step::Copy { .. } | Step::Reduce { .. } => return Stage::Works,
-                Step::Take { .. } | Step::TakeBlock { .. } => return Stage::Works,
-                Step::Combine { .. } => return Stage::Works,
+                Step::Copy { .. } | Step::Reduce { .. } => return TaskStage::Works,
+                Step::Take { .. } | Step::TakeBlock { .. } => return TaskStage::Works,
+                Step::Combine { .. } => return TaskStage::Works,
             }
             self.at += 1;
         }
@@ -615,15 +615,15 @@ impl<C: Deref<Target = Collective>> Running<C> {
         self.begun.push(InFlight { step: self.at as u32, peer, op, bytes: bytes as u64 });
     }
 
-    /// Completes all operations in flight, or returns [`Stage::Waits`].
+    /// Completes all operations in flight, or returns [`TaskStage::Waits`].
     #[inline]
-    fn settle(&mut self, worker: &mut Worker) -> Stage {
+    fn settle(&mut self, worker: &mut Worker) -> TaskStage {
         while let Some(&begun) = self.begun.last() {
-            let Some(completion) = worker.engine.take(begun.op) else { return Stage::Waits };
+            let Some(completion) = worker.engine.take(begun.op) else { return TaskStage::Waits };
             self.begun.pop();
             self.check(begun, completion, worker);
         }
-        Stage::Ended
+        TaskStage::Ended
     }
 
     /// True if the operation of a step has ended. A failure is reported at the next wait for all operations:
@@ -661,7 +661,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
             }
             Outcome::PeerFailed => {
                 self.is_over = true;
-                worker.close_context(context, peer);
+                worker.revoke_context(context, peer);
                 gone(&why_gone(peer, &worker.take_notices()))
             }
             Outcome::Truncated { message_bytes } => unfit(source, message_bytes, expected),
@@ -675,7 +675,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
-        worker.close_context(self.context(), failed);
+        worker.revoke_context(self.context(), failed);
         if std::mem::take(&mut self.watches) {
             worker.unwatch(&self.collective.slot().shm_coll);
         }

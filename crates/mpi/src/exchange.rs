@@ -114,7 +114,7 @@ impl Span<'_> {
         let close = |worker: &mut Worker| {
             let failed = worker.engine.revoked_by(context).unwrap_or(peer);
             if Comm::has_collectives_in(context) {
-                worker.close_context(context, failed);
+                worker.revoke_context(context, failed);
             }
             failed
         };

@@ -294,7 +294,7 @@ fn part(process: &Process) -> Result<()> {
     for vci in process.all() {
         let quiet = |worker: &mut Worker| worker.is_quiet().then_some(());
         if vci.wait_for(WORD_PATIENCE, quiet).is_none() {
-            let quiet = |worker: &mut Worker| worker.is_quiet_but_for_closed().then_some(());
+            let quiet = |worker: &mut Worker| worker.is_quiet_but_for_revoked().then_some(());
             vci.wait_for(FINALIZE_PATIENCE, quiet);
         }
     }
@@ -315,7 +315,7 @@ fn meet(process: &Process) -> Result<bool> {
         process.beside.iter().find_map(|vci| vci.look(|worker| worker.engine.first_failed()));
     let failed = process.progress.submit(|worker| {
         let failed = worker.engine.first_failed().or(known);
-        failed.inspect(|failed| worker.close_context(world.collective_context(), *failed))
+        failed.inspect(|failed| worker.revoke_context(world.collective_context(), *failed))
     });
     if failed.is_some() {
         return Ok(false);
@@ -745,7 +745,7 @@ impl Directory for Cards {
         self.gateways.lead(paired, &far).ok_or_else(nonsense)
     }
 
-    fn note_no_way(&mut self, peer: PeerId, rail: &str) {
+    fn note_unreachable(&mut self, peer: PeerId, rail: &str) {
         let bar = (self.sites.site(peer.0), rail.to_owned());
         if !self.barred.contains(&bar) {
             self.barred.push(bar);

@@ -12,25 +12,25 @@ use std::time::{Duration, Instant};
 use driver::RemoteReader;
 use engine::{RemoteRead, RemoteReadId};
 
-use crate::locality::{Choice, Distance, Place, Places};
+use crate::locality::{Distance, Locality, NearestFirst, WorkCore};
 use crate::worker::Worker;
 
 /// The long remote reads of a process, the oldest first: at most as many as it has receives in progress.
 #[derive(Default)]
 pub(crate) struct Copies {
-    under_way: Vec<Fetch>,
-    choice: Choice,
+    under_way: Vec<LongRead>,
+    choice: NearestFirst,
 }
 
-struct Fetch {
+struct LongRead {
     /// Place where it was begun.
-    place: Place,
+    place: WorkCore,
     remote_read: RemoteRead,
     remote_reader: Arc<dyn RemoteReader>,
     /// Number of its first bytes that threads have taken.
     taken: usize,
     /// Number of taken pieces that have not been given back.
-    in_hand: usize,
+    in_progress: usize,
     /// True if the system has refused a piece, which makes all others useless.
     has_failed: bool,
 }
@@ -47,13 +47,13 @@ impl Copies {
     }
 
     /// Number of pieces that threads are copying.
-    pub fn in_hand(&self) -> usize {
-        self.under_way.iter().map(|fetch| fetch.in_hand).sum()
+    pub fn in_progress(&self) -> usize {
+        self.under_way.iter().map(|fetch| fetch.in_progress).sum()
     }
 
     /// Number of bytes that no thread has taken.
     pub fn left_bytes(&self) -> usize {
-        self.under_way.iter().map(Fetch::left).sum()
+        self.under_way.iter().map(LongRead::left).sum()
     }
 
     /// Drops all reads; pieces in progress are dropped when they are given back.
@@ -63,32 +63,32 @@ impl Copies {
 
     /// True if there is a piece for a thread at this read, or at none: of this read, or of one without a thread.
     fn has(&self, at: Option<RemoteReadId>) -> bool {
-        let is_for = |fetch: &Fetch| fetch.in_hand == 0 || Some(fetch.remote_read.id) == at;
+        let is_for = |fetch: &LongRead| fetch.in_progress == 0 || Some(fetch.remote_read.id) == at;
         self.under_way.iter().any(|fetch| fetch.left() > 0 && is_for(fetch))
     }
 
     /// Finds the remote read at which a thread works, if it has pieces left.
-    fn find(&self, places: &Places, at: Option<RemoteReadId>) -> Option<(usize, Distance)> {
-        let is_its = |fetch: &Fetch| fetch.left() > 0 && Some(fetch.remote_read.id) == at;
+    fn find(&self, locality: &Locality, at: Option<RemoteReadId>) -> Option<(usize, Distance)> {
+        let is_its = |fetch: &LongRead| fetch.left() > 0 && Some(fetch.remote_read.id) == at;
         let index = self.under_way.iter().position(is_its)?;
-        Some((index, places.distance(places.here(), self.under_way[index].place)))
+        Some((index, locality.distance(locality.here(), self.under_way[index].place)))
     }
 
     /// Chooses the nearest remote read with pieces left that meets a condition, the oldest among equals.
     fn choose(
         &mut self,
-        places: &Places,
-        is_such: impl Fn(&Fetch) -> bool,
+        locality: &Locality,
+        is_such: impl Fn(&LongRead) -> bool,
     ) -> Option<(usize, Distance)> {
-        let here = places.here();
+        let here = locality.here();
         let all = self.under_way.iter().enumerate();
         let such = all.filter(|(_, fetch)| fetch.left() > 0 && is_such(fetch));
-        let far = such.map(|(index, fetch)| (index, places.distance(here, fetch.place)));
+        let far = such.map(|(index, fetch)| (index, locality.distance(here, fetch.place)));
         self.choice.take(far)
     }
 }
 
-impl Fetch {
+impl LongRead {
     fn left(&self) -> usize {
         if self.has_failed { 0 } else { self.remote_read.local.len() - self.taken }
     }
@@ -98,7 +98,7 @@ impl Fetch {
         let local = local.slice(self.taken, self.left().min(PIECE));
         let offset = offset + self.taken as u64;
         self.taken += local.len();
-        self.in_hand += 1;
+        self.in_progress += 1;
         let remote_read = RemoteRead { id, peer, rail, remote, offset, local };
         Piece { remote_read, remote_reader: Arc::clone(&self.remote_reader) }
     }
@@ -126,9 +126,15 @@ impl Worker {
             self.note_piece(took);
             return self.engine.handle_remote_read_done(id, is_copied);
         }
-        let place = self.places.here();
-        let fetch =
-            Fetch { place, remote_read, remote_reader, taken: 0, in_hand: 0, has_failed: false };
+        let place = self.locality.here();
+        let fetch = LongRead {
+            place,
+            remote_read,
+            remote_reader,
+            taken: 0,
+            in_progress: 0,
+            has_failed: false,
+        };
         self.copies.under_way.push(fetch);
         self.has_loose_ends = true;
     }
@@ -139,17 +145,17 @@ impl Worker {
         self.copies.has(at)
     }
 
-    /// Takes that piece; the caller returns it by [`Worker::give_back`].
+    /// Takes that piece; the caller returns it by [`Worker::return_piece`].
     pub(crate) fn take_piece(&mut self, at: Option<RemoteReadId>) -> Option<Piece> {
-        let Self { copies, places, .. } = self;
-        let own = copies.find(places, at);
-        let found = own.or_else(|| copies.choose(places, |fetch| fetch.in_hand == 0));
+        let Self { copies, locality, .. } = self;
+        let own = copies.find(locality, at);
+        let found = own.or_else(|| copies.choose(locality, |fetch| fetch.in_progress == 0));
         Some(self.take_of(found?))
     }
 
     /// Takes a piece of the nearest remote read that has any, even if other threads work at it.
     pub(crate) fn take_any_piece(&mut self) -> Option<Piece> {
-        let found = self.copies.choose(&self.places, |_| true);
+        let found = self.copies.choose(&self.locality, |_| true);
         Some(self.take_of(found?))
     }
 
@@ -160,17 +166,17 @@ impl Worker {
 
     /// Gives back a piece that is copied or was refused. The last piece ends the remote read, and its sender is
     /// told.
-    pub(crate) fn give_back(&mut self, piece: &Piece, is_copied: bool, took: Duration) {
+    pub(crate) fn return_piece(&mut self, piece: &Piece, is_copied: bool, took: Duration) {
         self.note_piece(took);
         let fetches = &mut self.copies.under_way;
         let Some(at) = fetches.iter().position(|fetch| fetch.remote_read.id == piece.of()) else {
             return;
         };
         let fetch = &mut fetches[at];
-        fetch.in_hand -= 1;
+        fetch.in_progress -= 1;
         fetch.has_failed |= !is_copied;
-        if fetch.in_hand == 0 && fetch.left() == 0 {
-            let Fetch { remote_read, has_failed, .. } = fetches.remove(at);
+        if fetch.in_progress == 0 && fetch.left() == 0 {
+            let LongRead { remote_read, has_failed, .. } = fetches.remove(at);
             self.engine.handle_remote_read_done(remote_read.id, !has_failed);
             self.flush();
             self.look_at_ends();

@@ -19,7 +19,7 @@ pub struct Counters {
     /// Polls by the progress thread.
     pub polls_by_progress_thread: u64,
     /// Checks of the progress thread if it is needed.
-    pub looks_by_progress_thread: u64,
+    pub checks_by_progress_thread: u64,
     /// Time that waiting threads spent spinning, as far as a spin was long enough for a clock reading.
     pub spinning: Duration,
     /// Yields of waiting threads that went on polling.
@@ -31,48 +31,48 @@ pub struct Counters {
     /// Time of these sleeps.
     pub sleeping: Duration,
     /// Sleeps in the kernel of the progress thread.
-    pub sleeps_of_progress_thread: u64,
+    pub sleeps_by_progress_thread: u64,
     /// Time of the progress thread's sleeps.
     pub progress_thread_sleeping: Duration,
     /// Wake-ups of a thread that sleeps on the rails by another thread of its process.
-    pub bells: u64,
+    pub wakeups: u64,
     /// Looks of the idle pollers, counted as far as they have gone to rest.
-    pub looks_by_idle: u64,
+    pub polls_by_idle_pollers: u64,
     /// Wake-ups of sleeping threads by the idle pollers.
-    pub rings_by_idle: u64,
+    pub wakeups_by_idle_pollers: u64,
     /// Times that the ranks began or ceased to outnumber the available cores.
-    pub changes_of_cores: u64,
+    pub oversubscription_changes: u64,
     /// Sends and receives that threads left to another thread that held the lock.
-    pub left_to_others: u64,
+    pub submissions_delegated: u64,
     /// Waits left to another thread that polls.
-    pub waits_for_others: u64,
+    pub waits_without_polling: u64,
     /// Those of the waits left to others that ended because they were complete, or because the thread had to poll
     /// itself.
     pub woken: u64,
     /// Work of tasks and pieces to copy that threads took on the core where it was offered,
-    pub taken_on_core: u64,
+    pub work_stolen_same_core: u64,
     /// elsewhere in its domain, or in the only domain,
-    pub taken_in_domain: u64,
+    pub work_stolen_same_cache: u64,
     /// in another domain of its NUMA node,
-    pub taken_in_node: u64,
+    pub work_stolen_same_numa: u64,
     /// and in another NUMA node.
-    pub taken_afar: u64,
+    pub work_stolen_remote_numa: u64,
     /// Work of tasks and copies in calls that submit or test,
-    pub tasks_of_callers: TaskSteps,
+    pub tasks_in_calls: TaskSteps,
     /// in waiting threads,
-    pub tasks_of_waits: TaskSteps,
+    pub tasks_in_waits: TaskSteps,
     /// and in the progress thread.
-    pub tasks_of_progress_thread: TaskSteps,
+    pub tasks_by_progress_thread: TaskSteps,
 }
 
 impl Counters {
     /// Counts work taken at this distance from the core where it was offered.
     pub(crate) fn note_taken(&mut self, distance: Distance) {
         *match distance {
-            Distance::Worker => &mut self.taken_on_core,
-            Distance::Domain => &mut self.taken_in_domain,
-            Distance::Node => &mut self.taken_in_node,
-            Distance::Machine => &mut self.taken_afar,
+            Distance::SameCore => &mut self.work_stolen_same_core,
+            Distance::Domain => &mut self.work_stolen_same_cache,
+            Distance::Node => &mut self.work_stolen_same_numa,
+            Distance::Machine => &mut self.work_stolen_remote_numa,
         } += 1;
     }
 }
@@ -87,32 +87,33 @@ impl Add for Counters {
             polls_by_tests: self.polls_by_tests + other.polls_by_tests,
             polls_by_progress_thread: self.polls_by_progress_thread
                 + other.polls_by_progress_thread,
-            looks_by_progress_thread: self.looks_by_progress_thread
-                + other.looks_by_progress_thread,
+            checks_by_progress_thread: self.checks_by_progress_thread
+                + other.checks_by_progress_thread,
             spinning: self.spinning + other.spinning,
             yields: self.yields + other.yields,
             yielding: self.yielding + other.yielding,
             sleeps: self.sleeps + other.sleeps,
             sleeping: self.sleeping + other.sleeping,
-            sleeps_of_progress_thread: self.sleeps_of_progress_thread
-                + other.sleeps_of_progress_thread,
+            sleeps_by_progress_thread: self.sleeps_by_progress_thread
+                + other.sleeps_by_progress_thread,
             progress_thread_sleeping: self.progress_thread_sleeping
                 + other.progress_thread_sleeping,
-            bells: self.bells + other.bells,
-            looks_by_idle: self.looks_by_idle + other.looks_by_idle,
-            rings_by_idle: self.rings_by_idle + other.rings_by_idle,
-            changes_of_cores: self.changes_of_cores + other.changes_of_cores,
-            left_to_others: self.left_to_others + other.left_to_others,
-            waits_for_others: self.waits_for_others + other.waits_for_others,
+            wakeups: self.wakeups + other.wakeups,
+            polls_by_idle_pollers: self.polls_by_idle_pollers + other.polls_by_idle_pollers,
+            wakeups_by_idle_pollers: self.wakeups_by_idle_pollers + other.wakeups_by_idle_pollers,
+            oversubscription_changes: self.oversubscription_changes
+                + other.oversubscription_changes,
+            submissions_delegated: self.submissions_delegated + other.submissions_delegated,
+            waits_without_polling: self.waits_without_polling + other.waits_without_polling,
             woken: self.woken + other.woken,
-            taken_on_core: self.taken_on_core + other.taken_on_core,
-            taken_in_domain: self.taken_in_domain + other.taken_in_domain,
-            taken_in_node: self.taken_in_node + other.taken_in_node,
-            taken_afar: self.taken_afar + other.taken_afar,
-            tasks_of_callers: self.tasks_of_callers + other.tasks_of_callers,
-            tasks_of_waits: self.tasks_of_waits + other.tasks_of_waits,
-            tasks_of_progress_thread: self.tasks_of_progress_thread
-                + other.tasks_of_progress_thread,
+            work_stolen_same_core: self.work_stolen_same_core + other.work_stolen_same_core,
+            work_stolen_same_cache: self.work_stolen_same_cache + other.work_stolen_same_cache,
+            work_stolen_same_numa: self.work_stolen_same_numa + other.work_stolen_same_numa,
+            work_stolen_remote_numa: self.work_stolen_remote_numa + other.work_stolen_remote_numa,
+            tasks_in_calls: self.tasks_in_calls + other.tasks_in_calls,
+            tasks_in_waits: self.tasks_in_waits + other.tasks_in_waits,
+            tasks_by_progress_thread: self.tasks_by_progress_thread
+                + other.tasks_by_progress_thread,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Policy;
 use crate::copies::PIECE;
 use crate::cores::LOOK_EVERY;
-use crate::progress_thread::{COALESCED, IDLE_LOOKS};
+use crate::progress_thread::{COALESCED, IDLE_CHECKS};
 use crate::wait::{AWAY, MAX_SLEEP, OVERSUBSCRIBED_AWAY};
 use crate::yield_rounds::YIELD_ROUNDS;
 
@@ -66,7 +66,7 @@ impl Policy {
             ),
             say(
                 "idle checks",
-                Amount::Number(IDLE_LOOKS),
+                Amount::Number(IDLE_CHECKS),
                 "in a row without pending work, and the progress thread sleeps until it is woken",
             ),
         ]);

@@ -25,22 +25,22 @@ use crate::backoff::{Backoff, Decision};
 use crate::event;
 
 /// State that the idle pollers share with the threads that they wake.
-pub(crate) struct Idle {
+pub(crate) struct IdlePollers {
     began: Instant,
     /// Open while the progress thread rests between two looks.
-    pub away: Ear,
+    pub thread_rest: WakeFlag,
     /// Open while the progress thread sleeps on the rails.
-    pub guarded: Ear,
+    pub thread_sleep: WakeFlag,
     /// Eventfds of the progress thread: for its sleep on the rails, and for its rest between two looks.
-    relief: Arc<OwnedFd>,
-    bell: Arc<OwnedFd>,
+    sleep_event: Arc<OwnedFd>,
+    rest_event: Arc<OwnedFd>,
     /// Backoff for waking a resting progress thread. Guarded by the worker's lock.
     backoff: Backoff,
     /// Set before the first thread starts.
     readiness_probes: OnceLock<Vec<Arc<dyn ReadinessProbe>>>,
     /// The idle pollers, with the number of cores and the cores for which they were chosen. The pollers do not lock
     /// it.
-    crew: Mutex<Crew>,
+    pollers: Mutex<PollerSet>,
     resting: AtomicU32,
     /// Number of idle pollers that poll, or were preempted while they did.
     pub awake: Arc<AtomicU32>,
@@ -48,7 +48,7 @@ pub(crate) struct Idle {
     until_us: AtomicU64,
     held_until_us: AtomicU64,
     /// True while a waiting thread sleeps on the rails: the idle pollers are not called then.
-    is_dismissed: AtomicBool,
+    is_suspended: AtomicBool,
     /// The engine's event count at the last call.
     event_count: AtomicU64,
     is_over: AtomicBool,
@@ -57,14 +57,14 @@ pub(crate) struct Idle {
 }
 
 #[derive(Default)]
-struct Crew {
+struct PollerSet {
     spare: usize,
     cores: Vec<usize>,
-    posts: Vec<Arc<Post>>,
+    list: Vec<Arc<PollerState>>,
 }
 
 /// The cores and the state of one idle poller.
-struct Post {
+struct PollerState {
     cores: CpuSet,
     /// True while it sleeps, or is about to.
     rests: AtomicBool,
@@ -73,10 +73,10 @@ struct Post {
 }
 
 /// Flag that lets one thread at a time wake a sleeper. The loom model builds it from other atomics.
-pub(crate) struct Ear<S: Sign = AtomicU8>(S);
+pub(crate) struct WakeFlag<S: AtomicByte = AtomicU8>(S);
 
 /// Atomic byte, of the standard library or of loom.
-pub(crate) trait Sign {
+pub(crate) trait AtomicByte {
     fn new(value: u8) -> Self;
     fn load(&self, order: Ordering) -> u8;
     fn store(&self, value: u8, order: Ordering);
@@ -85,10 +85,10 @@ pub(crate) trait Sign {
     fn exchange(&self, from: u8, to: u8) -> bool;
 }
 
-/// Implements [`Sign`] for an atomic type: the standard's and loom's have the same functions, but no common trait.
-macro_rules! is_sign {
+/// Implements [`AtomicByte`] for an atomic type: the standard's and loom's have the same functions, but no common trait.
+macro_rules! impl_atomic_byte {
     ($atomic:ty) => {
-        impl $crate::idle_poller::Sign for $atomic {
+        impl $crate::idle_poller::AtomicByte for $atomic {
             fn new(value: u8) -> Self {
                 Self::new(value)
             }
@@ -112,58 +112,58 @@ macro_rules! is_sign {
     };
 }
 
-is_sign!(AtomicU8);
+impl_atomic_byte!(AtomicU8);
 #[cfg(test)]
-pub(crate) use is_sign;
+pub(crate) use impl_atomic_byte;
 
-impl<S: Sign> Ear<S> {
+impl<S: AtomicByte> WakeFlag<S> {
     /// Creates a closed flag.
     pub fn new() -> Self {
-        Self(S::new(DEAF))
+        Self(S::new(CLOSED))
     }
 
     /// Allows one wake-up from now on.
     pub fn open(&self) {
-        self.0.store(LISTENS, Ordering::Release);
+        self.0.store(OPEN, Ordering::Release);
     }
 
     /// Allows none any more. True if there was one.
     pub fn close(&self) -> bool {
-        self.0.swap(DEAF, Ordering::Acquire) == RUNG
+        self.0.swap(CLOSED, Ordering::Acquire) == CLAIMED
     }
 
     /// True if a wake-up is allowed.
-    pub fn listens(&self) -> bool {
-        self.0.load(Ordering::Acquire) == LISTENS
+    pub fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire) == OPEN
     }
 
     /// True if the caller is the thread that wakes the sleeper.
     pub fn take(&self) -> bool {
-        self.0.exchange(LISTENS, RUNG)
+        self.0.exchange(OPEN, CLAIMED)
     }
 }
 
 /// Returns the cores of each idle poller: the first domains, one for each spare core.
-pub(crate) fn places(spare: usize, domains: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
+pub(crate) fn poller_cores(spare: usize, domains: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
     domains.into_iter().take(spare).collect()
 }
 
-impl Idle {
-    pub fn new(relief: Arc<OwnedFd>, bell: Arc<OwnedFd>) -> Self {
+impl IdlePollers {
+    pub fn new(sleep_event: Arc<OwnedFd>, rest_event: Arc<OwnedFd>) -> Self {
         Self {
             began: Instant::now(),
-            away: Ear::new(),
-            guarded: Ear::new(),
-            relief,
-            bell,
+            thread_rest: WakeFlag::new(),
+            thread_sleep: WakeFlag::new(),
+            sleep_event,
+            rest_event,
             backoff: Backoff::new(),
             readiness_probes: OnceLock::new(),
-            crew: Mutex::default(),
+            pollers: Mutex::default(),
             resting: AtomicU32::new(0),
             awake: Arc::default(),
             until_us: AtomicU64::new(0),
             held_until_us: AtomicU64::new(0),
-            is_dismissed: AtomicBool::new(false),
+            is_suspended: AtomicBool::new(false),
             event_count: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             looks: AtomicU64::new(0),
@@ -172,7 +172,7 @@ impl Idle {
     }
 
     /// Numbers of looks and of wake-ups.
-    pub fn counted(&self) -> (u64, u64) {
+    pub fn counts(&self) -> (u64, u64) {
         (self.looks.load(Ordering::Relaxed), self.rings.load(Ordering::Relaxed))
     }
 
@@ -187,16 +187,16 @@ impl Idle {
         let Some(cores) = topo::domains::allowed(None) else { return };
         let spare = spare.min(cores.len().saturating_sub(1));
         let is_over = self.is_over.load(Ordering::Acquire);
-        if is_over || self.crew().is_for(spare, &cores) {
+        if is_over || self.pollers().is_for(spare, &cores) {
             return;
         }
         if self.readiness_probes.get_or_init(readiness_probes).is_empty() {
             return;
         }
-        let places = places(spare, topo::domains::of_machine(&cores));
-        let posts: Vec<_> = places.iter().filter_map(|place| self.man(place)).collect();
-        let former = std::mem::replace(&mut *self.crew(), Crew { spare, cores, posts });
-        former.posts.iter().for_each(|post| post.end());
+        let sets = poller_cores(spare, topo::domains::of_machine(&cores));
+        let list: Vec<_> = sets.iter().filter_map(|cores| self.start(cores)).collect();
+        let former = std::mem::replace(&mut *self.pollers(), PollerSet { spare, cores, list });
+        former.list.iter().for_each(|poller| poller.end());
         if self.is_over.load(Ordering::Acquire) {
             self.end();
         }
@@ -205,7 +205,7 @@ impl Idle {
     /// Makes all idle pollers leave, and does not wait for them. They run when a core is free, and hold nothing.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
-        std::mem::take(&mut self.crew().posts).iter().for_each(|post| post.end());
+        std::mem::take(&mut self.pollers().list).iter().for_each(|poller| poller.end());
     }
 
     /// Has resting idle pollers poll for a while if the event count has changed.
@@ -217,31 +217,31 @@ impl Idle {
 
     /// Has resting idle pollers poll for a while: something has happened without an event, or is left pending.
     pub fn call(&self) {
-        if self.is_dismissed.load(Ordering::Relaxed) {
+        if self.is_suspended.load(Ordering::Relaxed) {
             return;
         }
         let now_us = self.us(Instant::now());
-        self.until_us.store(now_us + LOOKS_US, Ordering::Relaxed);
+        self.until_us.store(now_us + POLL_US, Ordering::Relaxed);
         let is_held = now_us < self.held_until_us.load(Ordering::Relaxed);
         if self.resting.load(Ordering::Relaxed) > 0 && !is_held {
-            self.crew().posts.iter().for_each(|post| post.call());
+            self.pollers().list.iter().for_each(|poller| poller.call());
         }
     }
 
     /// Stops the idle pollers because a waiting thread sleeps on the rails, which they would wake no sooner.
-    pub fn dismiss(&self) {
-        self.is_dismissed.store(true, Ordering::Relaxed);
+    pub fn suspend(&self) {
+        self.is_suspended.store(true, Ordering::Relaxed);
         self.until_us.store(0, Ordering::Relaxed);
     }
 
     /// Allows calls again: that thread is awake.
-    pub fn admit(&self) {
-        self.is_dismissed.store(false, Ordering::Relaxed);
+    pub fn resume(&self) {
+        self.is_suspended.store(false, Ordering::Relaxed);
     }
 
     /// True if idle pollers may wake the progress thread between two looks, which is rare if it did not pay lately.
     pub fn may_ring(&self) -> bool {
-        self.resting.load(Ordering::Relaxed) < self.crew().posts.len() as u32
+        self.resting.load(Ordering::Relaxed) < self.pollers().list.len() as u32
             && self.backoff.decide() != Decision::Skip
     }
 
@@ -250,8 +250,8 @@ impl Idle {
         self.backoff.learn(paid);
     }
 
-    fn crew(&self) -> MutexGuard<'_, Crew> {
-        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pollers(&self) -> MutexGuard<'_, PollerSet> {
+        self.pollers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn us(&self, at: Instant) -> u64 {
@@ -259,52 +259,52 @@ impl Idle {
     }
 
     /// Starts an idle poller on these cores; none if the system gives no thread.
-    fn man(self: &Arc<Self>, place: &[usize]) -> Option<Arc<Post>> {
+    fn start(self: &Arc<Self>, allowed: &[usize]) -> Option<Arc<PollerState>> {
         let mut cores = CpuSet::new();
-        place.iter().filter(|core| **core < CpuSet::MAX_CPU).for_each(|core| cores.set(*core));
+        allowed.iter().filter(|core| **core < CpuSet::MAX_CPU).for_each(|core| cores.set(*core));
         let [rests, is_over] = [false, false].map(AtomicBool::new);
-        let post = Arc::new(Post { cores, rests, is_over, thread: OnceLock::new() });
-        let (idle, own) = (Arc::clone(self), Arc::clone(&post));
+        let poller = Arc::new(PollerState { cores, rests, is_over, thread: OnceLock::new() });
+        let (idle, own) = (Arc::clone(self), Arc::clone(&poller));
         let builder = thread::Builder::new().name("canele-idle".into()).stack_size(STACK_BYTES);
-        let spawned = driver::without_signals(|| builder.spawn(move || idle.look_on(&own)));
-        let _ = post.thread.set(spawned.ok()?.thread().clone());
-        Some(post)
+        let spawned = driver::without_signals(|| builder.spawn(move || idle.run_idle_poller(&own)));
+        let _ = poller.thread.set(spawned.ok()?.thread().clone());
+        Some(poller)
     }
 
     /// Main loop of an idle poller. It may be preempted when its end is requested; then it leaves late.
-    fn look_on(&self, post: &Post) {
-        let is_set = sched_setaffinity(None, &post.cores).and_then(|()| sched_getaffinity(None));
-        if driver::poll_when_idle().is_err() || is_set != Ok(post.cores) {
+    fn run_idle_poller(&self, poller: &PollerState) {
+        let is_set = sched_setaffinity(None, &poller.cores).and_then(|()| sched_getaffinity(None));
+        if driver::poll_when_idle().is_err() || is_set != Ok(poller.cores) {
             return;
         }
-        while !post.is_over() {
+        while !poller.is_over() {
             // If the process has lost a core, the next review chooses another poller for these cores.
-            if sched_getaffinity(None) == Ok(post.cores) {
+            if sched_getaffinity(None) == Ok(poller.cores) {
                 self.awake.fetch_add(1, Ordering::Relaxed);
-                self.look_for_a_while(post);
+                self.look_for_a_while(poller);
                 self.awake.fetch_sub(1, Ordering::Relaxed);
             }
-            self.rest(post);
+            self.rest(poller);
         }
     }
 
-    fn rest(&self, post: &Post) {
+    fn rest(&self, poller: &PollerState) {
         self.resting.fetch_add(1, Ordering::Relaxed);
-        post.rests.store(true, Ordering::Release);
-        while post.rests.load(Ordering::Acquire) && !post.is_over() {
+        poller.rests.store(true, Ordering::Release);
+        while poller.rests.load(Ordering::Acquire) && !poller.is_over() {
             thread::park();
         }
         self.resting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn look_for_a_while(&self, post: &Post) {
+    fn look_for_a_while(&self, poller: &PollerState) {
         let mut looks = 0;
         let mut last = Instant::now();
         let mut seen: Option<Instant> = None;
-        while !post.is_over() {
+        while !poller.is_over() {
             let now = Instant::now();
             let now_us = self.us(now);
-            if now - last >= PUT_ASIDE {
+            if now - last >= PREEMPTED {
                 self.held_until_us.fetch_max(now_us + HOLD_US, Ordering::Relaxed);
                 break;
             }
@@ -322,35 +322,35 @@ impl Idle {
     /// Wakes a sleeper if there is one and an event has arrived. Returns the time since which there has been an
     /// event.
     fn look(&self, now: Instant, seen: Option<Instant>) -> Option<Instant> {
-        let [guarded, away] = [&self.guarded, &self.away].map(Ear::listens);
+        let [sleeps, rests] = [&self.thread_sleep, &self.thread_rest].map(WakeFlag::is_open);
         let sees_events =
             || self.readiness_probes.get().into_iter().flatten().any(|one| one.sees_events());
-        if !(guarded || away) || !sees_events() {
+        if !(sleeps || rests) || !sees_events() {
             return None;
         }
         let since = seen.unwrap_or(now);
-        if guarded && self.guarded.take() {
-            self.ring(&self.relief);
-        } else if away && now - since >= LASTING && self.away.take() {
-            self.ring(&self.bell);
+        if sleeps && self.thread_sleep.take() {
+            self.signal(&self.sleep_event);
+        } else if rests && now - since >= PENDING_FOR && self.thread_rest.take() {
+            self.signal(&self.rest_event);
         }
         Some(since)
     }
 
-    fn ring(&self, bell: &OwnedFd) {
+    fn signal(&self, event: &OwnedFd) {
         self.rings.fetch_add(1, Ordering::Relaxed);
-        event::signal(bell);
+        event::signal(event);
     }
 }
 
-impl Crew {
+impl PollerSet {
     /// True if these pollers were chosen for this number of spare cores among these cores.
     fn is_for(&self, spare: usize, cores: &[usize]) -> bool {
         self.spare == spare && (spare == 0 || self.cores == cores)
     }
 }
 
-impl Post {
+impl PollerState {
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
@@ -371,22 +371,22 @@ impl Post {
     }
 }
 
-/// States of an [`Ear`].
-const DEAF: u8 = 0;
-const LISTENS: u8 = 1;
-const RUNG: u8 = 2;
+/// States of a [`WakeFlag`].
+const CLOSED: u8 = 0;
+const OPEN: u8 = 1;
+const CLAIMED: u8 = 2;
 
 /// Polling time after an event, in µs. Programs that communicate every few milliseconds find a poller awake, and
 /// programs that wait or compute for longer pay nothing.
-const LOOKS_US: u64 = 20_000;
+const POLL_US: u64 = 20_000;
 
 /// A poller preempted for so long is on a core that others want…
-const PUT_ASIDE: Duration = Duration::from_millis(1);
+const PREEMPTED: Duration = Duration::from_millis(1);
 /// …and is not called for so long, in µs: it would run late, or compete for the core.
 const HOLD_US: u64 = 100_000;
 
 /// Age of an event before the progress thread is woken. An application that polls handles events sooner.
-const LASTING: Duration = Duration::from_micros(5);
+const PENDING_FOR: Duration = Duration::from_micros(5);
 
 /// Pauses between two looks. They leave most of the core to its other hardware thread, and the probed cache lines
 /// where they are.
@@ -401,88 +401,88 @@ mod tests {
     #[test]
     fn one_looks_on_in_each_domain_as_far_as_cores_are_left() {
         let domains = vec![vec![0, 1], vec![2, 3], vec![8]];
-        assert_eq!(places(5, domains.clone()), domains);
-        assert_eq!(places(2, domains.clone()), domains[..2]);
-        assert!(places(0, domains).is_empty());
+        assert_eq!(poller_cores(5, domains.clone()), domains);
+        assert_eq!(poller_cores(2, domains.clone()), domains[..2]);
+        assert!(poller_cores(0, domains).is_empty());
     }
 
     #[test]
     fn others_look_on_when_cores_come_or_go_or_fewer_are_spare() {
-        let crew = Crew { spare: 2, cores: vec![0, 1, 2, 3], posts: Vec::new() };
-        assert!(crew.is_for(2, &[0, 1, 2, 3]));
-        assert!(!crew.is_for(2, &[0, 1, 2]) && !crew.is_for(0, &[0, 1, 2, 3]));
-        assert!(Crew::default().is_for(0, &[0, 1]), "nobody does at first");
+        let pollers = PollerSet { spare: 2, cores: vec![0, 1, 2, 3], list: Vec::new() };
+        assert!(pollers.is_for(2, &[0, 1, 2, 3]));
+        assert!(!pollers.is_for(2, &[0, 1, 2]) && !pollers.is_for(0, &[0, 1, 2, 3]));
+        assert!(PollerSet::default().is_for(0, &[0, 1]), "nobody does at first");
     }
 
     #[test]
     fn a_sleep_is_rung_for_once() {
-        let ear: Ear = Ear::new();
-        assert!(!ear.listens() && !ear.take());
-        ear.open();
-        assert!(ear.listens() && ear.take());
-        assert!(!ear.listens() && !ear.take());
-        assert!(ear.close());
-        ear.open();
-        assert!(!ear.close(), "nobody rang this time");
+        let flag: WakeFlag = WakeFlag::new();
+        assert!(!flag.is_open() && !flag.take());
+        flag.open();
+        assert!(flag.is_open() && flag.take());
+        assert!(!flag.is_open() && !flag.take());
+        assert!(flag.close());
+        flag.open();
+        assert!(!flag.close(), "nobody rang this time");
     }
 
     #[test]
     fn only_what_lasts_is_told_who_rests_between_two_looks() {
         let idle = idle();
-        let event_count = Arc::new(News(AtomicBool::new(true)));
-        assert!(idle.readiness_probes.set(vec![Arc::<News>::clone(&event_count)]).is_ok());
+        let event_count = Arc::new(TestProbe(AtomicBool::new(true)));
+        assert!(idle.readiness_probes.set(vec![Arc::<TestProbe>::clone(&event_count)]).is_ok());
         let begin = Instant::now();
         assert_eq!(idle.look(begin, None), None, "nobody listens");
-        idle.away.open();
+        idle.thread_rest.open();
         let seen = idle.look(begin, None);
-        assert_eq!((seen, idle.counted().1), (Some(begin), 0));
-        idle.look(begin + LASTING, seen);
-        assert_eq!(idle.counted().1, 1);
-        idle.guarded.open();
+        assert_eq!((seen, idle.counts().1), (Some(begin), 0));
+        idle.look(begin + PENDING_FOR, seen);
+        assert_eq!(idle.counts().1, 1);
+        idle.thread_sleep.open();
         idle.look(begin, None);
-        assert_eq!(idle.counted().1, 2, "who sleeps is told at once");
-        idle.guarded.open();
+        assert_eq!(idle.counts().1, 2, "who sleeps is told at once");
+        idle.thread_sleep.open();
         event_count.0.store(false, Ordering::Relaxed);
         assert_eq!(idle.look(begin, seen), None);
-        assert_eq!(idle.counted().1, 2);
+        assert_eq!(idle.counts().1, 2);
     }
 
     #[test]
     fn who_was_put_aside_is_not_called_for_a_while() {
         let idle = idle();
-        let post = Post {
+        let poller = PollerState {
             cores: CpuSet::new(),
             rests: AtomicBool::new(true),
             is_over: AtomicBool::new(false),
             thread: OnceLock::new(),
         };
-        let post = Arc::new(post);
+        let poller = Arc::new(poller);
         idle.resting.store(1, Ordering::Relaxed);
-        idle.crew().posts.push(Arc::clone(&post));
+        idle.pollers().list.push(Arc::clone(&poller));
         idle.held_until_us.store(u64::MAX, Ordering::Relaxed);
         idle.call_for(1);
-        assert!(post.rests.load(Ordering::Relaxed));
+        assert!(poller.rests.load(Ordering::Relaxed));
         idle.held_until_us.store(0, Ordering::Relaxed);
         idle.call_for(1);
-        assert!(post.rests.load(Ordering::Relaxed), "that was no event_count");
-        idle.dismiss();
+        assert!(poller.rests.load(Ordering::Relaxed), "that was no event_count");
+        idle.suspend();
         idle.call_for(2);
-        assert!(post.rests.load(Ordering::Relaxed), "a thread waits asleep");
-        idle.admit();
+        assert!(poller.rests.load(Ordering::Relaxed), "a thread waits asleep");
+        idle.resume();
         idle.call_for(3);
-        assert!(!post.rests.load(Ordering::Relaxed));
+        assert!(!poller.rests.load(Ordering::Relaxed));
     }
 
-    struct News(AtomicBool);
+    struct TestProbe(AtomicBool);
 
-    impl ReadinessProbe for News {
+    impl ReadinessProbe for TestProbe {
         fn sees_events(&self) -> bool {
             self.0.load(Ordering::Relaxed)
         }
     }
 
-    fn idle() -> Idle {
+    fn idle() -> IdlePollers {
         let event = || Arc::new(event::new().expect("an event"));
-        Idle::new(event(), event())
+        IdlePollers::new(event(), event())
     }
 }

@@ -36,6 +36,6 @@ mod yield_rounds;
 pub use counters::{Counters, TaskSteps};
 pub use explain::{Amount, Explained, may_precede};
 pub use policy::{Policy, VCIS_MAX};
-pub use tasks::{Stage, Task};
+pub use tasks::{Task, TaskStage};
 pub use wait::Progress;
 pub use worker::{Directory, Worker};

@@ -14,7 +14,7 @@ use crate::cores::LOOK_EVERY;
 
 /// The cores of the process and their domains and NUMA nodes.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct Locality {
     /// The cores that these places describe.
     cores: Vec<usize>,
     /// Locations by core; empty if all cores share one domain, since no work is nearer then.
@@ -25,12 +25,12 @@ pub(crate) struct Places {
 
 /// The core on which work was offered, or on which a thread looks for it; none if that does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(Option<usize>);
+pub(crate) struct WorkCore(Option<usize>);
 
 /// Distance between two places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Distance {
-    Worker,
+    SameCore,
     /// Both share the last-level cache, or the whole process has one domain.
     Domain,
     /// Both are in one NUMA node.
@@ -40,12 +40,12 @@ pub(crate) enum Distance {
 
 /// Chooses the next work of one kind.
 #[derive(Debug, Default)]
-pub(crate) struct Choice {
+pub(crate) struct NearestFirst {
     /// Number of times in a row that the oldest was passed over.
     passed: u32,
 }
 
-impl Places {
+impl Locality {
     /// Creates the places of these cores, whose locations `location` tells.
     pub fn new(cores: Vec<usize>, location: impl Fn(usize) -> Location) -> Self {
         let mut locations = vec![None; cores.last().map_or(0, |last| last + 1)];
@@ -73,16 +73,18 @@ impl Places {
     }
 
     /// Returns the place of the calling thread.
-    pub fn here(&self) -> Place {
-        Place((!self.locations.is_empty()).then(core_here))
+    pub fn here(&self) -> WorkCore {
+        WorkCore((!self.locations.is_empty()).then(core_here))
     }
 
     /// Returns the distance between two places. A core that was added later is at the largest distance.
-    pub fn distance(&self, from: Place, to: Place) -> Distance {
-        let (Place(Some(from)), Place(Some(to))) = (from, to) else { return Distance::Domain };
+    pub fn distance(&self, from: WorkCore, to: WorkCore) -> Distance {
+        let (WorkCore(Some(from)), WorkCore(Some(to))) = (from, to) else {
+            return Distance::Domain;
+        };
         let location = |core: usize| self.locations.get(core).copied().flatten();
         match (location(from), location(to)) {
-            _ if from == to => Distance::Worker,
+            _ if from == to => Distance::SameCore,
             (Some(one), Some(other)) if one == other => Distance::Domain,
             (Some(one), Some(other)) if one.node == other.node => Distance::Node,
             _ => Distance::Machine,
@@ -90,7 +92,7 @@ impl Places {
     }
 }
 
-impl Choice {
+impl NearestFirst {
     /// Chooses the first of the nearest offers. Each has its age in the queue, 0 for the oldest, and its distance.
     pub fn take(
         &mut self,
@@ -128,13 +130,13 @@ pub(crate) mod made_up {
     use super::*;
 
     /// Creates two NUMA nodes with two caches each, shared by four cores.
-    pub fn machine() -> Places {
+    pub fn machine() -> Locality {
         let location = |core| Location { node: Some(core / 8), cache: Some(core / 4 * 4) };
-        Places::new((0..16).collect(), location)
+        Locality::new((0..16).collect(), location)
     }
 
-    pub fn at(core: usize) -> Place {
-        Place(Some(core))
+    pub fn at(core: usize) -> WorkCore {
+        WorkCore(Some(core))
     }
 }
 
@@ -144,10 +146,11 @@ mod tests {
     use super::*;
 
     /// Takes all work that was offered on these cores, oldest first, by a thread on `core`. Returns the order.
-    fn order(places: &Places, core: usize, offered: &[usize]) -> Vec<usize> {
-        let (mut choice, mut left, mut taken) = (Choice::default(), offered.to_vec(), Vec::new());
+    fn order(locality: &Locality, core: usize, offered: &[usize]) -> Vec<usize> {
+        let (mut choice, mut left, mut taken) =
+            (NearestFirst::default(), offered.to_vec(), Vec::new());
         let far = |left: &[usize]| -> Vec<_> {
-            left.iter().map(|offer| places.distance(at(core), at(*offer))).enumerate().collect()
+            left.iter().map(|offer| locality.distance(at(core), at(*offer))).enumerate().collect()
         };
         while let Some((index, _)) = choice.take(far(&left).into_iter()) {
             taken.push(left.remove(index));
@@ -157,52 +160,55 @@ mod tests {
 
     #[test]
     fn the_nearest_is_taken_first_and_of_those_the_oldest() {
-        let places = machine();
-        assert_eq!(order(&places, 5, &[12, 0, 6, 5, 15, 3, 4]), [5, 6, 4, 0, 3, 12, 15]);
-        assert_eq!(order(&places, 12, &[12, 0, 6, 5, 15, 3, 4]), [12, 15, 0, 6, 5, 3, 4]);
+        let locality = machine();
+        assert_eq!(order(&locality, 5, &[12, 0, 6, 5, 15, 3, 4]), [5, 6, 4, 0, 3, 12, 15]);
+        assert_eq!(order(&locality, 12, &[12, 0, 6, 5, 15, 3, 4]), [12, 15, 0, 6, 5, 3, 4]);
         assert_eq!(
-            order(&places, 0, &[15, 14, 13]),
+            order(&locality, 0, &[15, 14, 13]),
             [15, 14, 13],
             "who has only far work takes it"
         );
-        assert!(order(&places, 0, &[]).is_empty());
+        assert!(order(&locality, 0, &[]).is_empty());
     }
 
     #[test]
     fn distances_follow_caches_and_memory_and_are_those_back() {
-        let places = machine();
+        let locality = machine();
         let levels = |core| {
-            let far: Vec<_> = (0..16).map(|to| places.distance(at(core), at(to))).collect();
-            [Distance::Worker, Distance::Domain, Distance::Node, Distance::Machine]
+            let far: Vec<_> = (0..16).map(|to| locality.distance(at(core), at(to))).collect();
+            [Distance::SameCore, Distance::Domain, Distance::Node, Distance::Machine]
                 .map(|level| far.iter().filter(|one| **one == level).count())
         };
         for core in 0..16 {
             assert_eq!(levels(core), [1, 3, 4, 8]);
             for to in 0..16 {
-                assert_eq!(places.distance(at(core), at(to)), places.distance(at(to), at(core)));
+                assert_eq!(
+                    locality.distance(at(core), at(to)),
+                    locality.distance(at(to), at(core))
+                );
             }
         }
-        assert_eq!(places.distance(at(0), at(99)), Distance::Machine, "a core given later");
-        assert_eq!(places.distance(at(99), at(99)), Distance::Worker);
+        assert_eq!(locality.distance(at(0), at(99)), Distance::Machine, "a core given later");
+        assert_eq!(locality.distance(at(99), at(99)), Distance::SameCore);
     }
 
     #[test]
     fn in_one_domain_nothing_is_nearer() {
-        let places = Places::new(vec![0, 1], |_| Location { node: Some(0), cache: Some(0) });
-        assert_eq!(places.here(), Place(None));
-        assert_eq!(places.distance(places.here(), places.here()), Distance::Domain);
-        assert!(places.is_of(&[0, 1]) && !places.is_of(&[0]));
-        assert!(Places::default().is_of(&[]));
-        let (mut places, now) = (places, Instant::now());
-        let due = [now, now, now + LOOK_EVERY / 2, now + LOOK_EVERY].map(|at| places.is_due(at));
+        let locality = Locality::new(vec![0, 1], |_| Location { node: Some(0), cache: Some(0) });
+        assert_eq!(locality.here(), WorkCore(None));
+        assert_eq!(locality.distance(locality.here(), locality.here()), Distance::Domain);
+        assert!(locality.is_of(&[0, 1]) && !locality.is_of(&[0]));
+        assert!(Locality::default().is_of(&[]));
+        let (mut locality, now) = (locality, Instant::now());
+        let due = [now, now, now + LOOK_EVERY / 2, now + LOOK_EVERY].map(|at| locality.is_due(at));
         assert_eq!(due, [true, false, false, true]);
-        assert_ne!(machine().here(), Place(None));
+        assert_ne!(machine().here(), WorkCore(None));
     }
 
     #[test]
     fn none_starves_where_nearer_work_keeps_coming() {
-        let mut choice = Choice::default();
-        let offers = [(0, Distance::Machine), (1, Distance::Worker)];
+        let mut choice = NearestFirst::default();
+        let offers = [(0, Distance::Machine), (1, Distance::SameCore)];
         for _ in 0..3 {
             for _ in 0..PASSED_MAX {
                 assert_eq!(choice.take(offers.into_iter()), Some(offers[1]));
@@ -214,9 +220,9 @@ mod tests {
 
     #[test]
     fn a_choice_from_the_newest_on_takes_the_newest_of_the_nearest() {
-        let mut choice = Choice::default();
-        let far = [Distance::Worker, Distance::Worker, Distance::Machine];
+        let mut choice = NearestFirst::default();
+        let far = [Distance::SameCore, Distance::SameCore, Distance::Machine];
         let newest_first = || far.into_iter().enumerate().rev();
-        assert_eq!(choice.take(newest_first()), Some((1, Distance::Worker)));
+        assert_eq!(choice.take(newest_first()), Some((1, Distance::SameCore)));
     }
 }

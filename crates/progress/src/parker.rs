@@ -14,13 +14,13 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
-use crate::idle_poller::Sign;
+use crate::idle_poller::AtomicByte;
 use crate::locality::core_here;
 
 /// A thread that waits for others.
 #[derive(Debug)]
-pub(crate) struct Sleeper {
-    nap: Nap<AtomicU8>,
+pub(crate) struct Parker {
+    state: ParkState<AtomicU8>,
     thread: Thread,
     id: Pid,
     /// Core on which it was when it last went to sleep. Guarded by the lock of its worker.
@@ -33,22 +33,22 @@ pub(crate) struct Sleeper {
 
 /// State of a thread: awake, asleep, or woken. The waker signals it only if it sleeps, and then once.
 #[derive(Debug)]
-pub(crate) struct Nap<S>(S);
+pub(crate) struct ParkState<S>(S);
 
 /// Result of one sleep in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
-    Call,
+pub(crate) enum ParkEvent {
+    Wakeup,
     Nothing,
-    TimeIsOver,
+    Timeout,
 }
 
-impl Sleeper {
+impl Parker {
     fn new() -> Self {
         let pipe = pipe_with(PipeFlags::CLOEXEC).ok();
         let (thread, id) = (thread::current(), gettid());
         Self {
-            nap: Nap::new(),
+            state: ParkState::new(),
             thread,
             id,
             core: AtomicU32::new(0),
@@ -60,12 +60,12 @@ impl Sleeper {
     /// Returns the calling thread, which is about to sleep.
     pub fn of_this_thread() -> Arc<Self> {
         thread_local! {
-            static SLEEPER: Arc<Sleeper> = Arc::new(Sleeper::new());
+            static PARKER: Arc<Parker> = Arc::new(Parker::new());
         }
-        let sleeper = SLEEPER.with(Arc::clone);
-        sleeper.nap.begin();
-        sleeper.core.store(core_here() as u32, Ordering::Relaxed);
-        sleeper
+        let parker = PARKER.with(Arc::clone);
+        parker.state.begin();
+        parker.core.store(core_here() as u32, Ordering::Relaxed);
+        parker
     }
 
     /// Returns the core on which it went to sleep.
@@ -87,7 +87,7 @@ impl Sleeper {
     }
 
     /// Restores the affinity that it had before it was moved. Called by the thread itself when it is awake.
-    pub fn be_free(&self) {
+    pub fn restore_affinity(&self) {
         if let Some(allowed) = self.lock_allowed().take() {
             // The old affinity was permitted before.
             let _ = sched_setaffinity(None, &allowed);
@@ -100,7 +100,7 @@ impl Sleeper {
 
     /// Wakes it. Called once after the thread has announced its sleep.
     pub fn wake(&self) {
-        if !self.nap.end() {
+        if !self.state.end() {
             return;
         }
         match &self.pipe {
@@ -116,27 +116,27 @@ impl Sleeper {
             let begin = Instant::now();
             let mut looks = 0u32;
             while !looks.is_multiple_of(LOOKS_PER_CLOCK) || begin.elapsed() < spin {
-                if self.nap.has_ended() {
+                if self.state.has_ended() {
                     return true;
                 }
                 looks += 1;
                 std::hint::spin_loop();
             }
         }
-        self.nap.sleep(|is_timed| self.listen(deadline.filter(|_| is_timed)))
+        self.state.sleep(|is_timed| self.listen(deadline.filter(|_| is_timed)))
     }
 
-    fn listen(&self, deadline: Option<Instant>) -> Heard {
+    fn listen(&self, deadline: Option<Instant>) -> ParkEvent {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Heard::TimeIsOver;
+            return ParkEvent::Timeout;
         }
         let Some((calls, _)) = &self.pipe else {
             match left {
                 Some(left) => thread::park_timeout(left),
                 None => thread::park(),
             }
-            return if self.nap.has_ended() { Heard::Call } else { Heard::Nothing };
+            return if self.state.has_ended() { ParkEvent::Wakeup } else { ParkEvent::Nothing };
         };
         if let Some(left) = left {
             let timeout = rustix::time::Timespec {
@@ -145,18 +145,18 @@ impl Sleeper {
             };
             let mut readable = [PollFd::new(calls, PollFlags::IN)];
             if !matches!(rustix::event::poll(&mut readable, Some(&timeout)), Ok(1)) {
-                return Heard::Nothing;
+                return ParkEvent::Nothing;
             }
         }
         // A signal ends the call as well.
         match rustix::io::read(calls, &mut [0; 1]) {
-            Ok(1) => Heard::Call,
-            _ => Heard::Nothing,
+            Ok(1) => ParkEvent::Wakeup,
+            _ => ParkEvent::Nothing,
         }
     }
 }
 
-impl<S: Sign> Nap<S> {
+impl<S: AtomicByte> ParkState<S> {
     /// Creates the state of an awake thread.
     pub fn new() -> Self {
         Self(S::new(AWAKE))
@@ -179,18 +179,18 @@ impl<S: Sign> Nap<S> {
 
     /// Sleeps until `listen` has received the signal. Its argument tells if its time may end. True if the thread
     /// was woken.
-    pub fn sleep(&self, mut listen: impl FnMut(bool) -> Heard) -> bool {
+    pub fn sleep(&self, mut listen: impl FnMut(bool) -> ParkEvent) -> bool {
         if !self.0.exchange(AWAKE, ASLEEP) {
             return true;
         }
         let mut is_timed = true;
         loop {
             match listen(is_timed) {
-                Heard::Call => return true,
-                Heard::Nothing => {}
-                Heard::TimeIsOver if self.0.exchange(ASLEEP, AWAKE) => return false,
+                ParkEvent::Wakeup => return true,
+                ParkEvent::Nothing => {}
+                ParkEvent::Timeout if self.0.exchange(ASLEEP, AWAKE) => return false,
                 // The signal is on its way and is received here, so that none is left for the next sleep.
-                Heard::TimeIsOver => is_timed = false,
+                ParkEvent::Timeout => is_timed = false,
             }
         }
     }
@@ -209,8 +209,8 @@ mod tests {
 
     use super::*;
 
-    fn ways() -> [fn() -> Sleeper; 2] {
-        [Sleeper::new, || Sleeper { pipe: None, ..Sleeper::new() }]
+    fn kinds() -> [fn() -> Parker; 2] {
+        [Parker::new, || Parker { pipe: None, ..Parker::new() }]
     }
 
     fn later(wait: Duration) -> Option<Instant> {
@@ -219,23 +219,23 @@ mod tests {
 
     #[test]
     fn two_threads_wake_each_other() {
-        for way in ways() {
+        for new in kinds() {
             let (one, other) = (mpsc::channel(), mpsc::channel());
-            let second = thread::spawn(move || take_turns(way, &one.0, &other.1, false));
-            take_turns(way, &other.0, &one.1, true);
+            let second = thread::spawn(move || alternate(new, &one.0, &other.1, false));
+            alternate(new, &other.0, &one.1, true);
             second.join().expect("it has ended well");
         }
     }
 
-    type Told = mpsc::Sender<Arc<Sleeper>>;
+    type Told = mpsc::Sender<Arc<Parker>>;
 
-    fn take_turns(
-        way: fn() -> Sleeper,
+    fn alternate(
+        new: fn() -> Parker,
         tell: &Told,
-        told: &mpsc::Receiver<Arc<Sleeper>>,
+        told: &mpsc::Receiver<Arc<Parker>>,
         begins: bool,
     ) {
-        let me = Arc::new(way());
+        let me = Arc::new(new());
         tell.send(Arc::clone(&me)).expect("the other listens");
         let other = told.recv().expect("the other has told");
         for turn in 0..4000 {
@@ -243,7 +243,7 @@ mod tests {
                 let spin = Duration::from_micros(turn % 3 * 5);
                 let deadline = if turn % 2 == 0 { later(WATCHDOG) } else { None };
                 assert!(me.sleep(spin, deadline), "turn {turn}");
-                me.nap.begin();
+                me.state.begin();
             }
             other.wake();
         }
@@ -251,15 +251,15 @@ mod tests {
 
     #[test]
     fn time_ends_and_leaves_nothing() {
-        for way in ways() {
-            let sleeper = way();
+        for new in kinds() {
+            let parker = new();
             for _ in 0..3 {
-                assert!(!sleeper.sleep(Duration::ZERO, later(Duration::from_millis(1))));
+                assert!(!parker.sleep(Duration::ZERO, later(Duration::from_millis(1))));
             }
-            sleeper.wake();
-            assert!(sleeper.sleep(Duration::ZERO, None));
-            sleeper.nap.begin();
-            assert!(!sleeper.sleep(Duration::ZERO, later(Duration::from_millis(1))));
+            parker.wake();
+            assert!(parker.sleep(Duration::ZERO, None));
+            parker.state.begin();
+            assert!(!parker.sleep(Duration::ZERO, later(Duration::from_millis(1))));
         }
     }
 
@@ -270,31 +270,31 @@ mod tests {
             (0..CpuSet::MAX_CPU as u32).filter(|core| allowed.is_set(*core as usize)).collect();
         for core in cores {
             let (tell, told) = mpsc::channel();
-            let sleeper = thread::spawn(move || {
-                let me = Sleeper::of_this_thread();
+            let parker = thread::spawn(move || {
+                let me = Parker::of_this_thread();
                 tell.send(Arc::clone(&me)).expect("the test listens");
                 assert!(me.sleep(Duration::ZERO, later(WATCHDOG)));
                 let woken_on = core_here() as u32;
-                me.be_free();
+                me.restore_affinity();
                 (woken_on, sched_getaffinity(None).expect("this thread's"))
             });
             let asleep = told.recv().expect("it has told");
             asleep.move_to(core).expect("a thread of this process");
             asleep.wake();
-            assert_eq!(sleeper.join().expect("it has ended well"), (core, allowed));
+            assert_eq!(parker.join().expect("it has ended well"), (core, allowed));
         }
     }
 
     #[test]
     fn who_is_bound_is_not_moved_elsewhere() {
         thread::spawn(|| {
-            let me = Sleeper::of_this_thread();
+            let me = Parker::of_this_thread();
             let mut only = CpuSet::new();
             only.set(me.core() as usize);
             sched_setaffinity(None, &only).expect("where it is");
             me.move_to(me.core() + 1).expect("nothing to do");
             assert_eq!(sched_getaffinity(None).expect("this thread's"), only);
-            me.be_free();
+            me.restore_affinity();
             assert_eq!(sched_getaffinity(None).expect("this thread's"), only);
         })
         .join()
@@ -303,12 +303,12 @@ mod tests {
 
     #[test]
     fn who_is_awake_is_not_called() {
-        let sleeper = Sleeper::new();
+        let parker = Parker::new();
         // More bytes than a pipe holds.
         for _ in 0..100_000 {
-            sleeper.nap.begin();
-            sleeper.wake();
-            assert!(sleeper.sleep(WATCHDOG, None));
+            parker.state.begin();
+            parker.wake();
+            assert!(parker.sleep(WATCHDOG, None));
         }
     }
 
@@ -316,4 +316,4 @@ mod tests {
 }
 
 #[cfg(test)]
-mod model;
+mod loom_model;

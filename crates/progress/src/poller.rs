@@ -6,29 +6,29 @@
 //! runs under loom.
 
 #[cfg(test)]
-mod model;
+mod loom_model;
 
 /// Roles of the threads of a worker. Guarded by the worker's lock.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct PollState {
     /// True if a waiting thread polls for all.
     is_polled: bool,
     /// True if that thread sleeps on the rails.
     is_asleep: bool,
     /// True if the progress thread sleeps on the rails, and they wake it.
-    is_guarded: bool,
+    is_thread_asleep: bool,
 }
 
 /// Eventfd that wakes a thread sleeping on the rails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bell {
+pub(crate) enum Wakeup {
     /// Of the waiting thread.
-    Wake,
+    Poller,
     /// Of the progress thread.
-    Relief,
+    ProgressThread,
 }
 
-impl Watch {
+impl PollState {
     /// True if a waiting thread polls, awake or asleep.
     #[inline]
     pub fn is_polled(&self) -> bool {
@@ -49,8 +49,8 @@ impl Watch {
 
     /// True if the progress thread sleeps on the rails.
     #[inline]
-    pub fn is_guarded(&self) -> bool {
-        self.is_guarded
+    pub fn is_thread_asleep(&self) -> bool {
+        self.is_thread_asleep
     }
 
     /// Records that a waiting thread polls from now on.
@@ -67,34 +67,34 @@ impl Watch {
 
     /// Records that the polling thread goes to sleep and the rails wake it. They are disarmed afterwards, so the
     /// thread that they woke until now has to look again.
-    pub fn lie_down(&mut self) -> Option<Bell> {
+    pub fn begin_poller_sleep(&mut self) -> Option<Wakeup> {
         self.is_asleep = true;
-        std::mem::take(&mut self.is_guarded).then_some(Bell::Relief)
+        std::mem::take(&mut self.is_thread_asleep).then_some(Wakeup::ProgressThread)
     }
 
     /// Records that the polling thread is awake.
-    pub fn get_up(&mut self) {
+    pub fn end_poller_sleep(&mut self) {
         self.is_asleep = false;
     }
 
     /// Records that the progress thread goes to sleep on the rails.
-    pub fn begin_guard(&mut self) {
-        self.is_guarded = true;
+    pub fn begin_thread_sleep(&mut self) {
+        self.is_thread_asleep = true;
     }
 
     /// Records that the progress thread is awake. True if the rails were armed for it.
-    pub fn end_guard(&mut self) -> bool {
-        std::mem::take(&mut self.is_guarded)
+    pub fn end_thread_sleep(&mut self) -> bool {
+        std::mem::take(&mut self.is_thread_asleep)
     }
 
     /// Returns the thread to wake for an event. The progress thread waits for none.
     #[inline]
-    pub fn hears_events(&self) -> Option<Bell> {
-        self.is_asleep.then_some(Bell::Wake)
+    pub fn wakeup_for_events(&self) -> Option<Wakeup> {
+        self.is_asleep.then_some(Wakeup::Poller)
     }
 
     /// Returns the thread to wake so that it asks the rails for room, or copies. A sleeping thread does neither.
-    pub fn hears_backlog(&self) -> Option<Bell> {
-        self.hears_events().or(self.is_guarded.then_some(Bell::Relief))
+    pub fn wakeup_for_backlog(&self) -> Option<Wakeup> {
+        self.wakeup_for_events().or(self.is_thread_asleep.then_some(Wakeup::ProgressThread))
     }
 }

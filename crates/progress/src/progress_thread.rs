@@ -7,7 +7,7 @@
 //! limit. A process that only makes blocking calls never starts it.
 
 #[cfg(test)]
-mod model;
+mod loom_model;
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -19,23 +19,23 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::event;
-use crate::idle_poller::Idle;
+use crate::idle_poller::IdlePollers;
 use crate::wait::{MAX_SLEEP, Progress};
 
 /// The progress thread of a process.
 #[derive(Debug)]
 pub(crate) struct ProgressThread {
     /// Eventfd that wakes it, wherever it sleeps.
-    pub bell: Arc<OwnedFd>,
+    pub event: Arc<OwnedFd>,
     /// True if the thread runs, known once it was needed: the system may have given none.
     is_there: OnceLock<bool>,
     /// Communications that the thread has not taken up yet.
-    comers: Mutex<Vec<Weak<Progress>>>,
+    newcomers: Mutex<Vec<Weak<Progress>>>,
 }
 
 /// A communication's handle to the progress thread.
 #[derive(Debug)]
-pub(crate) struct Summons {
+pub(crate) struct ThreadHandle {
     pub progress_thread: Arc<ProgressThread>,
     /// True while the thread serves this communication, or was called to.
     awake: AtomicBool,
@@ -43,30 +43,30 @@ pub(crate) struct Summons {
 
 /// Result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum CheckResult {
     /// Coalesced short messages were sent.
     Coalesced,
     /// Another thread polls; rest for this time.
-    Covered(Duration),
+    Polled(Duration),
     /// Another thread holds the worker's lock.
-    Passed,
+    Locked,
     /// Another thread sleeps until a rail wakes it.
-    Relieved,
+    Watched,
     /// Nothing is pending.
     Idle,
     /// Something has advanced and more may; other communications are looked at first.
     Moved,
     /// The rails wake the progress thread, until it has looked again.
-    Guards,
+    Sleeps,
 }
 
 /// Reason for a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum CheckCause {
     /// The end of a rest, or a call.
     Due,
     /// A wake-up by an idle poller: an event has arrived that no thread handles.
-    Rung,
+    Woken,
     /// The end of a sleep on the rails of this length.
     Slept(Duration),
 }
@@ -74,13 +74,13 @@ pub(crate) enum Cause {
 /// Rest times of the progress thread while threads wait for the polling one. Each look costs them more time than a
 /// thread switch, so rests grow while another thread polls, and start anew when none did.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct RestPeriod {
     period: Duration,
     /// Number of looks in a row that may be skipped.
     passes: u32,
 }
 
-impl Rest {
+impl RestPeriod {
     pub fn new() -> Self {
         Self { period: DEFERRED, passes: 0 }
     }
@@ -111,64 +111,64 @@ impl ProgressThread {
     /// # Errors
     /// An error if the kernel gives no event descriptor.
     pub fn new() -> std::io::Result<Arc<Self>> {
-        let (is_there, comers) = (OnceLock::new(), Mutex::default());
-        Ok(Arc::new(Self { bell: Arc::new(event::new()?), is_there, comers }))
+        let (is_there, newcomers) = (OnceLock::new(), Mutex::default());
+        Ok(Arc::new(Self { event: Arc::new(event::new()?), is_there, newcomers }))
     }
 
     /// Adds a communication, which the thread serves once it is called.
-    pub fn watch(self: &Arc<Self>, progress: Weak<Progress>) -> Summons {
-        self.comers.lock().unwrap_or_else(PoisonError::into_inner).push(progress);
-        Summons { progress_thread: Arc::clone(self), awake: AtomicBool::new(false) }
+    pub fn register(self: &Arc<Self>, progress: Weak<Progress>) -> ThreadHandle {
+        self.newcomers.lock().unwrap_or_else(PoisonError::into_inner).push(progress);
+        ThreadHandle { progress_thread: Arc::clone(self), awake: AtomicBool::new(false) }
     }
 
-    fn comers(&self) -> Vec<Weak<Progress>> {
-        std::mem::take(&mut *self.comers.lock().unwrap_or_else(PoisonError::into_inner))
+    fn newcomers(&self) -> Vec<Weak<Progress>> {
+        std::mem::take(&mut *self.newcomers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Serves all communications of the process until they are gone.
-    fn stand_by(&self) {
+    fn run(&self) {
         IS_THIS_THREAD.set(true);
-        let mut posts = Vec::new();
+        let mut vcis = Vec::new();
         loop {
-            posts.extend(self.comers().into_iter().map(Post::new));
-            posts.retain(Post::is_needed);
-            if posts.is_empty() {
+            vcis.extend(self.newcomers().into_iter().map(VciState::new));
+            vcis.retain(VciState::is_needed);
+            if vcis.is_empty() {
                 return;
             }
-            let is_shared = posts.len() > 1;
-            posts.iter_mut().for_each(|post| post.look_if_due(is_shared));
-            self.sleep(&mut posts);
+            let is_shared = vcis.len() > 1;
+            vcis.iter_mut().for_each(|vci| vci.check_if_due(is_shared));
+            self.sleep(&mut vcis);
         }
     }
 
     /// Sleeps until a communication is due, or may have called.
-    fn sleep(&self, posts: &mut [Post]) {
+    fn sleep(&self, vcis: &mut [VciState]) {
         let now = Instant::now();
-        let due = posts.iter().filter_map(|post| post.due_at(now)).min();
+        let due = vcis.iter().filter_map(|vci| vci.due_at(now)).min();
         let limit = due.map(|due| due.saturating_duration_since(now));
         if limit.is_some_and(|limit| limit.is_zero()) {
             return;
         }
-        posts.iter().for_each(Post::listen);
-        let mut bells = vec![PollFd::new(&*self.bell, PollFlags::IN)];
-        let guarded = posts.iter().filter_map(Post::guarded).flat_map(Progress::bells);
-        bells.extend(guarded.map(|bell| PollFd::new(bell, PollFlags::IN)));
-        event::wait(&mut bells, limit);
-        let rung: Vec<bool> = bells.iter().map(|bell| !bell.revents().is_empty()).collect();
-        if rung[0] {
-            event::clear(&self.bell);
+        vcis.iter().for_each(VciState::allow_wakeup);
+        let mut events = vec![PollFd::new(&*self.event, PollFlags::IN)];
+        let on_rails = vcis.iter().filter_map(VciState::on_rails).flat_map(Progress::rail_events);
+        events.extend(on_rails.map(|event| PollFd::new(event, PollFlags::IN)));
+        event::wait(&mut events, limit);
+        let woken: Vec<bool> = events.iter().map(|event| !event.revents().is_empty()).collect();
+        if woken[0] {
+            event::clear(&self.event);
         }
-        let mut of_guarded = rung[1..].chunks(Progress::BELLS);
-        for post in posts {
-            let bells = post.guarded().and_then(|_| of_guarded.next()).unwrap_or_default();
-            post.hear(bells);
+        let mut of_rails = woken[1..].chunks(Progress::DESCRIPTORS);
+        for vci in vcis {
+            let events = vci.on_rails().and_then(|_| of_rails.next()).unwrap_or_default();
+            vci.note_wakeup(events);
         }
     }
 }
 
-impl Summons {
+impl ThreadHandle {
     /// True if the thread was called, or is at work.
-    fn is_made(&self) -> bool {
+    fn is_called(&self) -> bool {
         self.awake.load(Ordering::Relaxed)
     }
 
@@ -191,43 +191,49 @@ impl Summons {
             return false;
         }
         if !self.awake.swap(true, Ordering::AcqRel) {
-            event::signal(&self.progress_thread.bell);
+            event::signal(&self.progress_thread.event);
         }
         true
     }
 }
 
-impl Drop for Summons {
+impl Drop for ThreadHandle {
     fn drop(&mut self) {
-        event::signal(&self.progress_thread.bell);
+        event::signal(&self.progress_thread.event);
     }
 }
 
 /// State of the thread for one communication.
-struct Post {
+struct VciState {
     progress: Weak<Progress>,
-    state: State,
+    state: VciPhase,
     /// Poll tick of its worker at the last look.
     seen: u64,
     /// Number of looks in a row that found nothing.
-    idle: u32,
-    rest: Rest,
+    idle_checks: u32,
+    rest: RestPeriod,
 }
 
-enum State {
+enum VciPhase {
     /// Nothing is pending. Sleeps until called or, while threads have a higher priority, until this time.
     Sleeps(Option<Instant>),
     /// Rests between two looks. Holds the idle pollers that may wake it before, and true if one has.
-    Rests { until: Instant, idle_pollers: Option<Arc<Idle>>, is_rung: bool },
+    Rests { until: Instant, idle_pollers: Option<Arc<IdlePollers>>, is_woken: bool },
     /// Sleeps on the rails since this time; true if they have woken it.
-    Guards { progress: Arc<Progress>, since: Instant, is_rung: bool },
+    OnRails { progress: Arc<Progress>, since: Instant, is_woken: bool },
     /// Due again as soon as the other communications have been looked at.
     Due,
 }
 
-impl Post {
+impl VciState {
     fn new(progress: Weak<Progress>) -> Self {
-        Self { progress, state: State::Sleeps(None), seen: 0, idle: 0, rest: Rest::new() }
+        Self {
+            progress,
+            state: VciPhase::Sleeps(None),
+            seen: 0,
+            idle_checks: 0,
+            rest: RestPeriod::new(),
+        }
     }
 
     fn is_needed(&self) -> bool {
@@ -237,103 +243,115 @@ impl Post {
     /// Returns the time at which it is due if it is not called before.
     fn due_at(&self, now: Instant) -> Option<Instant> {
         match &self.state {
-            State::Sleeps(until) => *until,
-            State::Rests { is_rung: true, .. } | State::Guards { is_rung: true, .. } => Some(now),
-            State::Rests { until, .. } => Some(*until),
-            State::Guards { since, .. } => Some(*since + MAX_SLEEP),
-            State::Due => Some(now),
+            VciPhase::Sleeps(until) => *until,
+            VciPhase::Rests { is_woken: true, .. } | VciPhase::OnRails { is_woken: true, .. } => {
+                Some(now)
+            }
+            VciPhase::Rests { until, .. } => Some(*until),
+            VciPhase::OnRails { since, .. } => Some(*since + MAX_SLEEP),
+            VciPhase::Due => Some(now),
         }
     }
 
     /// Looks if it is due.
-    fn look_if_due(&mut self, is_shared: bool) {
+    fn check_if_due(&mut self, is_shared: bool) {
         let Some(progress) = self.progress.upgrade() else { return };
         let now = Instant::now();
         let is_due = self.due_at(now).is_some_and(|due| due <= now);
         let cause = match &self.state {
-            State::Sleeps(_) if is_due || progress.summons.is_made() => self.wake(&progress),
-            State::Rests { is_rung: true, .. } => Cause::Rung,
-            State::Guards { since, .. } if is_due => Cause::Slept(now - *since),
-            State::Rests { .. } | State::Due if is_due => Cause::Due,
-            State::Sleeps(_) | State::Rests { .. } | State::Guards { .. } | State::Due => return,
+            VciPhase::Sleeps(_) if is_due || progress.thread_handle.is_called() => {
+                self.wake(&progress)
+            }
+            VciPhase::Rests { is_woken: true, .. } => CheckCause::Woken,
+            VciPhase::OnRails { since, .. } if is_due => CheckCause::Slept(now - *since),
+            VciPhase::Rests { .. } | VciPhase::Due if is_due => CheckCause::Due,
+            VciPhase::Sleeps(_)
+            | VciPhase::Rests { .. }
+            | VciPhase::OnRails { .. }
+            | VciPhase::Due => return,
         };
-        let look = progress.stand_in(&mut self.seen, cause, &mut self.rest, is_shared);
-        self.idle = match look {
-            Look::Idle => self.idle + 1,
-            Look::Moved | Look::Guards => self.idle,
-            Look::Coalesced | Look::Covered(_) | Look::Passed | Look::Relieved => 0,
+        let result = progress.run_check(&mut self.seen, cause, &mut self.rest, is_shared);
+        self.idle_checks = match result {
+            CheckResult::Idle => self.idle_checks + 1,
+            CheckResult::Moved | CheckResult::Sleeps => self.idle_checks,
+            CheckResult::Coalesced
+            | CheckResult::Polled(_)
+            | CheckResult::Locked
+            | CheckResult::Watched => 0,
         };
-        self.state = match look {
-            Look::Coalesced => State::rest(COALESCED, None),
-            Look::Idle if self.idle < IDLE_LOOKS => State::rest(COALESCED, None),
-            Look::Covered(period) => State::rest(period, Some(&progress.idle)),
-            Look::Passed => State::rest(self.rest.period, Some(&progress.idle)),
-            Look::Moved => State::Due,
-            Look::Guards => State::Guards { progress, since: Instant::now(), is_rung: false },
-            Look::Idle | Look::Relieved => self.sleep(&progress),
+        self.state = match result {
+            CheckResult::Coalesced => VciPhase::rest(COALESCED, None),
+            CheckResult::Idle if self.idle_checks < IDLE_CHECKS => VciPhase::rest(COALESCED, None),
+            CheckResult::Polled(period) => VciPhase::rest(period, Some(&progress.idle_pollers)),
+            CheckResult::Locked => VciPhase::rest(self.rest.period, Some(&progress.idle_pollers)),
+            CheckResult::Moved => VciPhase::Due,
+            CheckResult::Sleeps => {
+                VciPhase::OnRails { progress, since: Instant::now(), is_woken: false }
+            }
+            CheckResult::Idle | CheckResult::Watched => self.sleep(&progress),
         };
     }
 
     /// Ends a sleep without a time limit.
-    fn wake(&mut self, progress: &Progress) -> Cause {
-        let is_called = progress.summons.awake.swap(true, Ordering::AcqRel);
+    fn wake(&mut self, progress: &Progress) -> CheckCause {
+        let is_called = progress.thread_handle.awake.swap(true, Ordering::AcqRel);
         if is_called {
-            progress.have_looked_on();
+            progress.start_idle_pollers();
         }
         // A thread that only checks priorities sleeps again after one look.
-        self.idle = if is_called { 0 } else { IDLE_LOOKS - 1 };
-        Cause::Due
+        self.idle_checks = if is_called { 0 } else { IDLE_CHECKS - 1 };
+        CheckCause::Due
     }
 
     /// Begins a sleep without a time limit, unless something was left pending meanwhile.
-    fn sleep(&mut self, progress: &Progress) -> State {
-        let awake = &progress.summons.awake;
+    fn sleep(&mut self, progress: &Progress) -> VciPhase {
+        let awake = &progress.thread_handle.awake;
         awake.store(false, Ordering::Release);
         // A call that left something pending before the store has not woken the thread.
-        let (is_deserted, watch) = progress.is_deserted();
-        if is_deserted && !awake.swap(true, Ordering::AcqRel) {
-            self.idle = 0;
-            return State::Due;
+        let (is_unattended, watch) = progress.is_unattended();
+        if is_unattended && !awake.swap(true, Ordering::AcqRel) {
+            self.idle_checks = 0;
+            return VciPhase::Due;
         }
-        State::Sleeps(watch.map(|period| Instant::now() + period))
+        VciPhase::Sleeps(watch.map(|period| Instant::now() + period))
     }
 
     /// Returns the communication whose rails wake the thread.
-    fn guarded(&self) -> Option<&Progress> {
+    fn on_rails(&self) -> Option<&Progress> {
         match &self.state {
-            State::Guards { progress, .. } => Some(progress),
-            State::Sleeps(_) | State::Rests { .. } | State::Due => None,
+            VciPhase::OnRails { progress, .. } => Some(progress),
+            VciPhase::Sleeps(_) | VciPhase::Rests { .. } | VciPhase::Due => None,
         }
     }
 
     /// Prepares for the thread's sleep.
-    fn listen(&self) {
-        if let State::Rests { idle_pollers: Some(idle_pollers), .. } = &self.state {
-            idle_pollers.away.open();
+    fn allow_wakeup(&self) {
+        if let VciPhase::Rests { idle_pollers: Some(idle_pollers), .. } = &self.state {
+            idle_pollers.thread_rest.open();
         }
     }
 
-    /// Evaluates the thread's sleep. `bells` are those of this communication, if the thread slept on them; true if
+    /// Evaluates the thread's sleep. `events` are those of this communication, if the thread slept on them; true if
     /// signaled.
-    fn hear(&mut self, bells: &[bool]) {
+    fn note_wakeup(&mut self, events: &[bool]) {
         match &mut self.state {
-            State::Rests { idle_pollers: Some(idle_pollers), is_rung, .. } => {
-                *is_rung = idle_pollers.away.close();
+            VciPhase::Rests { idle_pollers: Some(idle_pollers), is_woken, .. } => {
+                *is_woken = idle_pollers.thread_rest.close();
             }
-            State::Guards { progress, is_rung, .. } => {
-                *is_rung = bells.contains(&true);
-                progress.silence(bells);
+            VciPhase::OnRails { progress, is_woken, .. } => {
+                *is_woken = events.contains(&true);
+                progress.clear_events(events);
             }
-            State::Sleeps(_) | State::Rests { .. } | State::Due => {}
+            VciPhase::Sleeps(_) | VciPhase::Rests { .. } | VciPhase::Due => {}
         }
     }
 }
 
-impl State {
+impl VciPhase {
     /// Creates a rest of this length, which the idle pollers may end if that has paid lately.
-    fn rest(period: Duration, idle_pollers: Option<&Arc<Idle>>) -> Self {
+    fn rest(period: Duration, idle_pollers: Option<&Arc<IdlePollers>>) -> Self {
         let idle_pollers = idle_pollers.filter(|idle_pollers| idle_pollers.may_ring()).cloned();
-        Self::Rests { until: Instant::now() + period, idle_pollers, is_rung: false }
+        Self::Rests { until: Instant::now() + period, idle_pollers, is_woken: false }
     }
 }
 
@@ -341,7 +359,7 @@ impl State {
 fn spawn(progress_thread: Arc<ProgressThread>) -> Option<()> {
     let builder = thread::Builder::new().name("canele-progress".into());
     let builder = builder.stack_size(STACK_BYTES);
-    let spawned = driver::without_signals(|| builder.spawn(move || progress_thread.stand_by()));
+    let spawned = driver::without_signals(|| builder.spawn(move || progress_thread.run()));
     spawned.ok().map(drop)
 }
 
@@ -366,7 +384,7 @@ const DEFERRED_MAX: Duration = Duration::from_micros(400);
 const PASSES_MAX: u32 = 3;
 
 /// Number of looks that find nothing before the thread sleeps without a time limit.
-pub(crate) const IDLE_LOOKS: u32 = 10;
+pub(crate) const IDLE_CHECKS: u32 = 10;
 
 /// Stack size: reduction functions of the application may run on it.
 const STACK_BYTES: usize = 8 << 20;
@@ -377,7 +395,7 @@ mod tests {
 
     #[test]
     fn rests_grow_while_others_poll_and_looks_are_not_given_up_for_ever() {
-        let mut rest = Rest::new();
+        let mut rest = RestPeriod::new();
         assert!(!rest.passes(), "nobody is known to wait");
         assert_eq!(rest.lengthen(), DEFERRED);
         assert_eq!(rest.lengthen(), 2 * DEFERRED);

@@ -56,7 +56,7 @@ impl Progress {
     /// Polls once, if nobody else does. True if an event was received.
     fn poll_if_unpolled(&self) -> bool {
         let Some(mut worker) = self.worker().try_lock() else { return false };
-        if worker.watch.is_polled() || worker.watch.is_guarded() {
+        if worker.poll_state.is_polled() || worker.poll_state.is_thread_asleep() {
             return false;
         }
         let before = worker.engine.event_count();

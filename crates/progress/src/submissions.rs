@@ -19,13 +19,13 @@ use crate::worker::Worker;
 pub struct Record {
     /// Reserved id of the operation.
     op: OpId,
-    wish: Wish,
+    request: Request,
     /// Bytes of a short message whose sender has returned.
     copied: Page<COPIED_MAX>,
 }
 
 /// A requested operation. The caller guarantees that its memory stays valid until the operation ends.
-enum Wish {
+enum Request {
     Nothing,
     Send { peer: PeerId, envelope: Envelope, data: Region, mode: SendMode, note: u64 },
     SendCopy { peer: PeerId, envelope: Envelope, len: usize },
@@ -47,11 +47,11 @@ impl Progress {
         let Some(worker) = self.worker().take_at_once() else {
             return self.leave_send(peer, envelope, data, mode, note);
         };
-        self.send_seated(worker, peer, envelope, data, mode, note)
+        self.send_locked(worker, peer, envelope, data, mode, note)
     }
 
     #[inline]
-    fn send_seated(
+    fn send_locked(
         &self,
         mut worker: CombiningGuard<'_, Worker>,
         peer: PeerId,
@@ -69,7 +69,7 @@ impl Progress {
             worker.engine.note(op, note);
             op
         };
-        Some(self.submit_seated(worker, submit))
+        Some(self.submit_locked(worker, submit))
     }
 
     #[cold]
@@ -91,7 +91,7 @@ impl Progress {
         };
         match self.worker().leave(|| true, fill) {
             Entered::Left(op) => op,
-            Entered::Locked(worker) => self.send_seated(worker, peer, envelope, data, mode, note),
+            Entered::Locked(worker) => self.send_locked(worker, peer, envelope, data, mode, note),
         }
     }
 
@@ -107,11 +107,11 @@ impl Progress {
         let Some(worker) = self.worker().take_at_once() else {
             return self.leave_receive(peer, selector, into, note);
         };
-        self.receive_seated(worker, peer, selector, into, note)
+        self.receive_locked(worker, peer, selector, into, note)
     }
 
     #[inline]
-    fn receive_seated(
+    fn receive_locked(
         &self,
         worker: CombiningGuard<'_, Worker>,
         peer: Option<PeerId>,
@@ -119,7 +119,7 @@ impl Progress {
         into: &Region,
         note: u64,
     ) -> OpId {
-        self.submit_seated(worker, |worker| {
+        self.submit_locked(worker, |worker| {
             let op = worker.engine.submit_receive(peer, selector, into);
             worker.engine.note(op, note);
             op
@@ -137,7 +137,7 @@ impl Progress {
     ) -> OpId {
         match self.worker().leave(|| true, |record| record.receive(peer, selector, into, note)) {
             Entered::Left(op) => op,
-            Entered::Locked(worker) => self.receive_seated(worker, peer, selector, into, note),
+            Entered::Locked(worker) => self.receive_locked(worker, peer, selector, into, note),
         }
     }
 
@@ -147,11 +147,11 @@ impl Progress {
         let Some(worker) = self.worker().take_at_once() else {
             return self.leave_short(peer, envelope, data);
         };
-        self.send_short_seated(worker, peer, envelope, data)
+        self.send_short_locked(worker, peer, envelope, data)
     }
 
     #[inline]
-    fn send_short_seated(
+    fn send_short_locked(
         &self,
         mut worker: CombiningGuard<'_, Worker>,
         peer: PeerId,
@@ -171,7 +171,7 @@ impl Progress {
         let fill = |record: &mut Record| record.send_copy(peer, envelope, data);
         match self.worker().leave(|| self.may_copy(data), fill) {
             Entered::Left(()) => true,
-            Entered::Locked(worker) => self.send_short_seated(worker, peer, envelope, data),
+            Entered::Locked(worker) => self.send_short_locked(worker, peer, envelope, data),
         }
     }
 
@@ -191,7 +191,7 @@ impl Progress {
     fn take_in<'a>(&self, worker: &mut Worker, records: impl Iterator<Item = &'a mut Record>) {
         let before = worker.engine.event_count();
         for record in records {
-            worker.counters.left_to_others += 1;
+            worker.counters.submissions_delegated += 1;
             record.submit(worker);
         }
         worker.settle();
@@ -215,8 +215,11 @@ impl Combiner for Worker {
 impl Record {
     /// Returns all records, as many as a combining lock has room for.
     pub fn all(worker: &mut Worker) -> Vec<Self> {
-        let record =
-            |_| Self { op: worker.engine.reserve(), wish: Wish::Nothing, copied: Page::default() };
+        let record = |_| Self {
+            op: worker.engine.reserve(),
+            request: Request::Nothing,
+            copied: Page::default(),
+        };
         (0..RECORDS).map(record).collect()
     }
 
@@ -228,7 +231,7 @@ impl Record {
         mode: SendMode,
         note: u64,
     ) -> OpId {
-        self.wish = Wish::Send { peer, envelope, data: data.clone(), mode, note };
+        self.request = Request::Send { peer, envelope, data: data.clone(), mode, note };
         self.op
     }
 
@@ -238,7 +241,7 @@ impl Record {
         let mut bytes = [0; COPIED_MAX];
         data.read(0, &mut bytes[..len]);
         self.copied.write(0, &bytes[..len]);
-        self.wish = Wish::SendCopy { peer, envelope, len };
+        self.request = Request::SendCopy { peer, envelope, len };
     }
 
     fn receive(
@@ -248,25 +251,25 @@ impl Record {
         into: &Region,
         note: u64,
     ) -> OpId {
-        self.wish = Wish::Receive { peer, selector, into: into.clone(), note };
+        self.request = Request::Receive { peer, selector, into: into.clone(), note };
         self.op
     }
 
     fn submit(&mut self, worker: &mut Worker) {
-        match std::mem::replace(&mut self.wish, Wish::Nothing) {
-            Wish::Nothing => {}
-            Wish::Send { peer, envelope, data, mode, note } => {
+        match std::mem::replace(&mut self.request, Request::Nothing) {
+            Request::Nothing => {}
+            Request::Send { peer, envelope, data, mode, note } => {
                 worker.engine.submit_reserved_send(self.op, peer, envelope, data, mode);
                 worker.engine.note(self.op, note);
                 self.op = worker.engine.reserve();
             }
-            Wish::SendCopy { peer, envelope, len } => {
+            Request::SendCopy { peer, envelope, len } => {
                 let data = self.copied.region().slice(0, len);
                 if !worker.send_short(peer, envelope, &data) {
                     worker.hold_copy(peer, envelope, &data);
                 }
             }
-            Wish::Receive { peer, selector, into, note } => {
+            Request::Receive { peer, selector, into, note } => {
                 worker.engine.submit_reserved_receive(self.op, peer, selector, into);
                 worker.engine.note(self.op, note);
                 self.op = worker.engine.reserve();

@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 use crate::counters::TaskSteps;
-use crate::locality::{Choice, Distance, Place, Places};
+use crate::locality::{Distance, Locality, NearestFirst, WorkCore};
 use crate::progress_thread;
 use crate::worker::Worker;
 
 /// Next step of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum TaskStage {
     /// Waits for its operations.
     Waits,
     /// Has something to compute: [`Task::work`] is called, then [`Task::advance`] again.
@@ -25,7 +25,7 @@ pub enum Stage {
 /// An operation that consists of others.
 pub trait Task: Send {
     /// Advances as far as completed operations allow.
-    fn advance(&mut self, worker: &mut Worker) -> Stage;
+    fn advance(&mut self, worker: &mut Worker) -> TaskStage;
 
     /// Computes what it needs before it can go on, without the worker's lock.
     fn work(&mut self);
@@ -36,16 +36,16 @@ pub trait Task: Send {
 pub(crate) struct Tasks {
     waiting: Vec<Box<dyn Task>>,
     /// Tasks that have to compute, each with the place where it was offered.
-    working: Vec<(Place, Box<dyn Task>)>,
-    choice: Choice,
+    working: Vec<(WorkCore, Box<dyn Task>)>,
+    choice: NearestFirst,
     /// The engine's event count when the waiting tasks were last checked.
     seen: u64,
 }
 
 impl Tasks {
     /// Takes the nearest task that has to compute, the newest among equals, and returns its distance.
-    fn take(&mut self, places: &Places, here: Place) -> Option<(Distance, Box<dyn Task>)> {
-        let far = self.working.iter().map(|(place, _)| places.distance(here, *place));
+    fn take(&mut self, locality: &Locality, here: WorkCore) -> Option<(Distance, Box<dyn Task>)> {
+        let far = self.working.iter().map(|(place, _)| locality.distance(here, *place));
         let (index, distance) = self.choice.take(far.enumerate().rev())?;
         Some((distance, self.working.remove(index).1))
     }
@@ -67,7 +67,7 @@ impl Worker {
     /// Takes the nearest task that has something to compute, the newest among equals. The caller returns it by
     /// [`Worker::add_task`].
     pub(crate) fn take_work(&mut self) -> Option<Box<dyn Task>> {
-        let (distance, task) = self.tasks.take(&self.places, self.places.here())?;
+        let (distance, task) = self.tasks.take(&self.locality, self.locality.here())?;
         self.counters.note_taken(distance);
         self.task_steps().works += 1;
         Some(task)
@@ -82,15 +82,15 @@ impl Worker {
     pub(crate) fn add_task(&mut self, mut task: Box<dyn Task>) {
         self.task_steps().advances += 1;
         match task.advance(self) {
-            Stage::Waits => self.tasks.waiting.push(task),
-            Stage::Works => self.has_to_work(task),
-            Stage::Ended => self.engine.submit_event(),
+            TaskStage::Waits => self.tasks.waiting.push(task),
+            TaskStage::Works => self.has_to_work(task),
+            TaskStage::Ended => self.engine.submit_event(),
         }
         self.flush();
     }
 
     /// Adds a task, also while another one advances; it advances at the next check.
-    pub(crate) fn lay_aside(&mut self, task: Box<dyn Task>) {
+    pub(crate) fn queue_task(&mut self, task: Box<dyn Task>) {
         self.tasks.waiting.push(task);
         self.engine.submit_event();
     }
@@ -99,14 +99,14 @@ impl Worker {
     pub(crate) fn task_steps(&mut self) -> &mut TaskSteps {
         let counters = &mut self.counters;
         match (progress_thread::is_this_thread(), self.is_in_call) {
-            (true, _) => &mut counters.tasks_of_progress_thread,
-            (false, true) => &mut counters.tasks_of_callers,
-            (false, false) => &mut counters.tasks_of_waits,
+            (true, _) => &mut counters.tasks_by_progress_thread,
+            (false, true) => &mut counters.tasks_in_calls,
+            (false, false) => &mut counters.tasks_in_waits,
         }
     }
 
     fn has_to_work(&mut self, task: Box<dyn Task>) {
-        self.tasks.working.push((self.places.here(), task));
+        self.tasks.working.push((self.locality.here(), task));
         self.has_loose_ends = true;
     }
 
@@ -119,9 +119,9 @@ impl Worker {
         let mut index = 0;
         while let Some(task) = tasks.get_mut(index) {
             match task.advance(self) {
-                Stage::Waits => index += 1,
-                Stage::Works => self.has_to_work(tasks.swap_remove(index)),
-                Stage::Ended => {
+                TaskStage::Waits => index += 1,
+                TaskStage::Works => self.has_to_work(tasks.swap_remove(index)),
+                TaskStage::Ended => {
                     drop(tasks.swap_remove(index));
                     self.engine.submit_event();
                 }
@@ -144,8 +144,8 @@ mod tests {
     struct Numbered(usize, Arc<AtomicUsize>);
 
     impl Task for Numbered {
-        fn advance(&mut self, _: &mut Worker) -> Stage {
-            Stage::Ended
+        fn advance(&mut self, _: &mut Worker) -> TaskStage {
+            TaskStage::Ended
         }
 
         fn work(&mut self) {
@@ -155,7 +155,7 @@ mod tests {
 
     /// Returns the order in which a thread on `core` takes tasks offered on these cores.
     fn order(core: usize, offered: &[usize]) -> Vec<usize> {
-        let (places, at) = (made_up::machine(), made_up::at);
+        let (locality, at) = (made_up::machine(), made_up::at);
         let worked = Arc::new(AtomicUsize::new(0));
         let mut tasks = Tasks::default();
         for (number, core) in offered.iter().enumerate() {
@@ -166,7 +166,7 @@ mod tests {
             task.work();
             worked.load(Ordering::Relaxed)
         };
-        let taken = std::iter::from_fn(|| tasks.take(&places, at(core)));
+        let taken = std::iter::from_fn(|| tasks.take(&locality, at(core)));
         taken.map(|(_, mut task)| number(&mut task)).collect()
     }
 

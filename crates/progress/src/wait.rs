@@ -1,8 +1,8 @@
 //! Calls from the application's threads, both non-blocking and waiting.
 
 mod copying;
+mod progress_check;
 mod several;
-mod standing_in;
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
@@ -22,11 +22,11 @@ use crate::copies::timed;
 use crate::cores::Cores;
 use crate::event;
 use crate::exit_handover;
-use crate::idle_poller::Idle;
-use crate::parker::Sleeper;
+use crate::idle_poller::IdlePollers;
+use crate::parker::Parker;
 use crate::policy::{NextStep, Policy, SpinState, YieldPolicy};
-use crate::poller::Bell;
-use crate::progress_thread::{ProgressThread, Summons};
+use crate::poller::Wakeup;
+use crate::progress_thread::{ProgressThread, ThreadHandle};
 use crate::siblings::Siblings;
 use crate::submissions::Record;
 use crate::tasks::Task;
@@ -37,11 +37,11 @@ use crate::worker::Worker;
 pub struct Progress {
     worker: CombiningLock<Worker>,
     /// Epoll descriptor that becomes readable when any rail signals.
-    bells: OwnedFd,
+    rails_epoll: OwnedFd,
     /// Eventfd that wakes the polling thread.
-    wake: OwnedFd,
+    poller_event: OwnedFd,
     /// Eventfd that wakes the progress thread.
-    relief: Arc<OwnedFd>,
+    thread_event: Arc<OwnedFd>,
     /// Shared with the worker; see `Worker::has_held_copies`.
     has_held_copies: Arc<AtomicBool>,
     cores: Cores,
@@ -51,8 +51,8 @@ pub struct Progress {
     handover_backoff: Backoff,
     /// Counter of tests that found nothing.
     busy_tests: BusyTests,
-    pub(crate) summons: Summons,
-    pub(crate) idle: Arc<Idle>,
+    pub(crate) thread_handle: ThreadHandle,
+    pub(crate) idle_pollers: Arc<IdlePollers>,
     pub(crate) siblings: Siblings,
     pub(crate) myself: Weak<Self>,
 }
@@ -83,7 +83,7 @@ impl Progress {
     /// # Errors
     /// The errors of [`Progress::new`].
     pub fn new_sibling(&self, worker: Worker, policy: Policy) -> std::io::Result<Arc<Self>> {
-        Self::with(worker, policy, &self.summons.progress_thread)
+        Self::with(worker, policy, &self.thread_handle.progress_thread)
     }
 
     fn with(
@@ -91,31 +91,34 @@ impl Progress {
         policy: Policy,
         progress_thread: &Arc<ProgressThread>,
     ) -> std::io::Result<Arc<Self>> {
-        let bells = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let (wake, relief) = (event::new()?, Arc::new(event::new()?));
+        let rails_epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let (poller_event, thread_event) = (event::new()?, Arc::new(event::new()?));
         let readable = epoll::EventFlags::IN;
         for descriptor in worker.descriptors() {
-            epoll::add(&bells, descriptor, epoll::EventData::new_u64(1), readable)?;
+            epoll::add(&rails_epoll, descriptor, epoll::EventData::new_u64(1), readable)?;
         }
-        let idle = Arc::new(Idle::new(Arc::clone(&relief), Arc::clone(&progress_thread.bell)));
-        worker.idle = Some(Arc::clone(&idle));
+        let idle_pollers = Arc::new(IdlePollers::new(
+            Arc::clone(&thread_event),
+            Arc::clone(&progress_thread.event),
+        ));
+        worker.idle_pollers = Some(Arc::clone(&idle_pollers));
         let records = Record::all(&mut worker);
         let has_held_copies = Arc::clone(&worker.has_held_copies);
         Ok(Arc::new_cyclic(|myself| {
             worker.owner = Weak::clone(myself);
             Self {
                 worker: CombiningLock::new(records, worker),
-                bells,
-                wake,
-                relief,
+                rails_epoll,
+                poller_event,
+                thread_event,
                 has_held_copies,
                 cores: Cores::new(policy),
                 yield_policy: YieldPolicy::default(),
-                contention: Contention::with_idle_pollers(Arc::clone(&idle.awake)),
+                contention: Contention::with_idle_pollers(Arc::clone(&idle_pollers.awake)),
                 handover_backoff: Backoff::new(),
                 busy_tests: BusyTests::new(),
-                summons: progress_thread.watch(Weak::clone(myself)),
-                idle,
+                thread_handle: progress_thread.register(Weak::clone(myself)),
+                idle_pollers,
                 siblings: Siblings::default(),
                 myself: Weak::clone(myself),
             }
@@ -125,11 +128,11 @@ impl Progress {
     /// Runs a command and sends its output at once.
     #[inline]
     pub fn submit<T>(&self, command: impl FnOnce(&mut Worker) -> T) -> T {
-        self.submit_seated(self.lock(), command)
+        self.submit_locked(self.lock(), command)
     }
 
     #[inline]
-    pub(crate) fn submit_seated<T>(
+    pub(crate) fn submit_locked<T>(
         &self,
         mut worker: CombiningGuard<'_, Worker>,
         command: impl FnOnce(&mut Worker) -> T,
@@ -205,8 +208,8 @@ impl Progress {
     pub fn wake(&self) {
         let mut worker = self.lock();
         worker.waiters.wake_all();
-        let bell = worker.watch.hears_events();
-        self.ring(&mut worker, bell);
+        let wakeup = worker.poll_state.wakeup_for_events();
+        self.wake_thread(&mut worker, wakeup);
     }
 
     /// Pauses after a test that found nothing. It yields the CPU core if there are more ranks than cores, or, in a
@@ -308,18 +311,18 @@ impl Progress {
     }
 
     pub(crate) fn hand_over(&self, worker: &mut Worker) {
-        if !self.summons.call() {
+        if !self.thread_handle.call() {
             // The system gave no thread: nobody else would send coalesced messages or wake due threads.
             worker.stop_coalescing();
             worker.waiters.wake_due();
-            if !worker.watch.is_polled() {
+            if !worker.poll_state.is_polled() {
                 worker.waiters.wake_one();
             }
         }
         // A sleeping thread has not asked the rails for room and copies nothing.
         if worker.has_backlog() || (worker.has_loose_ends && worker.has_pieces(None)) {
-            let bell = worker.watch.hears_backlog();
-            self.ring(worker, bell);
+            let wakeup = worker.poll_state.wakeup_for_backlog();
+            self.wake_thread(worker, wakeup);
         }
     }
 
@@ -327,9 +330,9 @@ impl Progress {
     #[inline]
     pub(crate) fn report(&self, worker: &mut Worker, before: u64) {
         if worker.engine.event_count() != before {
-            self.tell(worker);
-            let bell = worker.watch.hears_events();
-            self.ring(worker, bell);
+            self.wake_finished(worker);
+            let wakeup = worker.poll_state.wakeup_for_events();
+            self.wake_thread(worker, wakeup);
         }
     }
 
@@ -354,7 +357,7 @@ impl Progress {
             }
             worker = if worker.has_loose_ends && self.is_wanted(&worker, &wait) {
                 self.work_meanwhile(worker, &mut wait, before)
-            } else if !wait.polls && worker.watch.is_polled() {
+            } else if !wait.polls && worker.poll_state.is_polled() {
                 self.leave_it_to_others(worker, &wait, before)
             } else {
                 self.poll(worker, &mut wait, before)
@@ -427,7 +430,7 @@ impl Progress {
             wait.attentive = true;
             worker.set_attentive(true);
         }
-        worker.watch.begin_polling();
+        worker.poll_state.begin_polling();
         let moved = match is_first && !self.cores.has_a_core() {
             true => worker.advance_in_shm_coll(),
             false => worker.advance(),
@@ -435,7 +438,7 @@ impl Progress {
         // The latest completion may be the one that this thread waits for.
         let has_events = worker.engine.event_count() != before;
         if has_events {
-            self.tell(&mut worker);
+            self.wake_finished(&mut worker);
         }
         if moved {
             wait.spin_state.renew(&self.contention, has_events);
@@ -446,7 +449,7 @@ impl Progress {
             && wait.spin_state.hands_over(&self.handover_backoff)
         {
             wait.polls = false;
-            worker.watch.stop_polling();
+            worker.poll_state.stop_polling();
             let next = worker.waiters.next_due();
             return self.wait_for_others(worker, wait.deadline, next);
         }
@@ -469,7 +472,7 @@ impl Progress {
             }
         }
         match next {
-            NextStep::Spin => self.breathe(worker, std::hint::spin_loop),
+            NextStep::Spin => self.release_briefly(worker, std::hint::spin_loop),
             NextStep::YieldToPeer | NextStep::TryYield if worker.shares_core() => {
                 self.leave_core(worker, has_events, wait.deadline)
             }
@@ -493,7 +496,7 @@ impl Progress {
 
     /// Lets other threads take the lock while this one pauses.
     #[inline]
-    fn breathe<'a>(
+    fn release_briefly<'a>(
         &'a self,
         worker: CombiningGuard<'a, Worker>,
         pause: fn(),
@@ -517,7 +520,7 @@ impl Progress {
         worker: CombiningGuard<'a, Worker>,
     ) -> (CombiningGuard<'a, Worker>, Duration) {
         let began = Instant::now();
-        let mut worker = self.breathe(worker, std::thread::yield_now);
+        let mut worker = self.release_briefly(worker, std::thread::yield_now);
         let now = Instant::now();
         let took = now - began;
         worker.counters.yields += 1;
@@ -539,7 +542,7 @@ impl Progress {
     /// Checks the available CPU cores from time to time, while the calling thread has no answer to give anyway.
     fn look_at_cores(&self, worker: &mut Worker, now: Instant) {
         let is_new = self.cores.look(now, |own| worker.compare_cores(own));
-        worker.counters.changes_of_cores += u64::from(is_new);
+        worker.counters.oversubscription_changes += u64::from(is_new);
     }
 
     /// Lets a peer on the same CPU core run. If other threads want the core as well, this thread sleeps, because a
@@ -575,13 +578,13 @@ impl Progress {
         &'a self,
         mut worker: CombiningGuard<'a, Worker>,
         deadline: Option<Instant>,
-        next: Option<Arc<Sleeper>>,
+        next: Option<Arc<Parker>>,
     ) -> CombiningGuard<'a, Worker> {
         exit_handover::note(&self.myself);
         let awaited = std::mem::take(&mut worker.awaited);
-        let sleeper = Sleeper::of_this_thread();
-        worker.waiters.add(&sleeper, awaited);
-        worker.counters.waits_for_others += 1;
+        let parker = Parker::of_this_thread();
+        worker.waiters.add(&parker, awaited);
+        worker.counters.waits_without_polling += 1;
         let spin = match self.is_oversubscribed(&worker) {
             true => Duration::ZERO,
             false if self.contention.is_oversubscribed() => self.cores.brief(),
@@ -589,19 +592,19 @@ impl Progress {
         };
         self.leave(&mut worker);
         if let Some(next) = &next {
-            worker.keep_apart(next, sleeper.core());
+            worker.keep_apart(next, parker.core());
         }
         drop(worker);
         if let Some(next) = next {
             next.wake();
         }
-        let is_woken = sleeper.sleep(spin, deadline);
+        let is_woken = parker.sleep(spin, deadline);
         let mut worker = self.lock();
         worker.counters.woken += u64::from(is_woken);
         if !is_woken {
-            worker.waiters.remove(&sleeper);
+            worker.waiters.remove(&parker);
         }
-        sleeper.be_free();
+        parker.restore_affinity();
         worker
     }
 
@@ -618,17 +621,17 @@ impl Progress {
     /// Wakes the waiting threads whose operations are complete. If CPU cores are few, the polling thread does so
     /// later, when it has nothing for itself.
     #[inline]
-    fn tell(&self, worker: &mut Worker) {
+    fn wake_finished(&self, worker: &mut Worker) {
         if !worker.waiters.is_empty() {
-            self.tell_waiting(worker);
+            self.wake_finished_slow(worker);
         }
     }
 
     #[cold]
-    fn tell_waiting(&self, worker: &mut Worker) {
+    fn wake_finished_slow(&self, worker: &mut Worker) {
         let Worker { waiters, engine, .. } = worker;
         waiters.find_due(engine);
-        if !(worker.watch.is_polled_now() && self.is_oversubscribed(worker)) {
+        if !(worker.poll_state.is_polled_now() && self.is_oversubscribed(worker)) {
             worker.waiters.wake_due();
         }
     }
@@ -637,7 +640,7 @@ impl Progress {
     /// begun; otherwise the progress thread takes over.
     #[inline]
     fn stop_polling(&self, worker: &mut Worker) {
-        worker.watch.stop_polling();
+        worker.poll_state.stop_polling();
         if !worker.waiters.is_empty() && !self.is_oversubscribed(worker) {
             worker.waiters.wake_one();
         }
@@ -647,7 +650,7 @@ impl Progress {
     /// holder may be this very thread, interrupted by a signal; the progress thread then takes over.
     pub(crate) fn resume_polling(&self) {
         if let Some(mut worker) = self.worker.try_lock()
-            && !worker.watch.is_polled()
+            && !worker.poll_state.is_polled()
         {
             worker.waiters.wake_one();
         }
@@ -664,28 +667,28 @@ impl Progress {
         self.look_at_cores(&mut worker, Instant::now());
         let probed = worker.awaited.probed();
         if worker.prepare_sleep() {
-            let relieved = worker.watch.lie_down();
-            self.ring(&mut worker, relieved);
-            self.go_first(&mut worker);
-            self.idle.dismiss();
+            let former = worker.poll_state.begin_poller_sleep();
+            self.wake_thread(&mut worker, former);
+            self.claim_precedence(&mut worker);
+            self.idle_pollers.suspend();
             drop(worker);
             let limit = deadline.map_or(MAX_SLEEP, |deadline| {
                 deadline.saturating_duration_since(Instant::now()).min(MAX_SLEEP)
             });
             let limit = self.siblings.rest(limit);
-            let slept = self.wait_for_bell(limit);
+            let slept = self.sleep_on_rails(limit);
             if slept >= limit {
                 self.poll_siblings();
             }
             worker = self.lock();
-            self.idle.admit();
+            self.idle_pollers.resume();
             worker.counters.sleeps += 1;
             worker.counters.sleeping += slept;
             if self.cores.has_a_core() {
                 self.contention.note_wait(slept, Instant::now());
             }
-            worker.watch.get_up();
-        } else if worker.watch.is_guarded() {
+            worker.poll_state.end_poller_sleep();
+        } else if worker.poll_state.is_thread_asleep() {
             // The progress thread sleeps on, and the rails are to signal for it.
             return worker;
         }
@@ -702,13 +705,13 @@ impl Progress {
     /// Raises the scheduling precedence of the calling thread before it sleeps, if other threads want the CPU
     /// cores. The progress thread limits the precedence to the time of a wake-up. Ranks of the job that share cores
     /// leave it out, as they would only preempt each other.
-    fn go_first(&self, worker: &mut Worker) {
+    fn claim_precedence(&self, worker: &mut Worker) {
         let is_alone = self.cores.has_a_core() && self.cores.yield_rounds() == 0;
         if is_alone && self.contention.is_oversubscribed() {
             let was_held = worker.precedence.is_held();
             worker.precedence.claim();
             let is_new = !was_held && worker.precedence.is_held();
-            if is_new && !self.summons.call() {
+            if is_new && !self.thread_handle.call() {
                 worker.precedence.give_up();
             }
         }
@@ -716,30 +719,32 @@ impl Progress {
 
     /// Wakes a thread that sleeps on the rails, if one is to be woken.
     #[inline]
-    fn ring(&self, worker: &mut Worker, bell: Option<Bell>) {
-        if let Some(bell) = bell {
-            self.ring_for(worker, bell);
+    fn wake_thread(&self, worker: &mut Worker, wakeup: Option<Wakeup>) {
+        if let Some(wakeup) = wakeup {
+            self.signal(worker, wakeup);
         }
     }
 
     #[cold]
-    fn ring_for(&self, worker: &mut Worker, bell: Bell) {
-        let event = match bell {
-            Bell::Wake => &self.wake,
-            Bell::Relief => &self.relief,
+    fn signal(&self, worker: &mut Worker, wakeup: Wakeup) {
+        let event = match wakeup {
+            Wakeup::Poller => &self.poller_event,
+            Wakeup::ProgressThread => &self.thread_event,
         };
-        worker.counters.bells += 1;
+        worker.counters.wakeups += 1;
         event::signal(event);
     }
 
     /// Sleeps until a rail signals, another thread wakes the polling one, or time is over. Returns the duration.
-    fn wait_for_bell(&self, limit: Duration) -> Duration {
+    fn sleep_on_rails(&self, limit: Duration) -> Duration {
         let began = Instant::now();
-        let mut bells =
-            [PollFd::new(&self.bells, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
-        event::wait(&mut bells, Some(limit));
-        if !bells[1].revents().is_empty() {
-            event::clear(&self.wake);
+        let mut events = [
+            PollFd::new(&self.rails_epoll, PollFlags::IN),
+            PollFd::new(&self.poller_event, PollFlags::IN),
+        ];
+        event::wait(&mut events, Some(limit));
+        if !events[1].revents().is_empty() {
+            event::clear(&self.poller_event);
         }
         began.elapsed()
     }
@@ -747,7 +752,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.idle.end();
+        self.idle_pollers.end();
     }
 }
 

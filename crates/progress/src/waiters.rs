@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 use engine::{Engine, OpId, Selector};
 use wire::PeerId;
 
-use crate::parker::Sleeper;
+use crate::parker::Parker;
 
 /// Waiting threads of a process; guarded by the worker's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     asleep: Vec<Waiter>,
     /// Threads whose wait is over but that nobody has woken.
-    due: VecDeque<Arc<Sleeper>>,
+    due: VecDeque<Arc<Parker>>,
     /// Time since which a thread has been due without being woken by a check.
     since: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Waiter {
-    sleeper: Arc<Sleeper>,
+    parker: Arc<Parker>,
     /// Event before which the thread need not be woken.
     awaited: Awaited,
 }
@@ -57,14 +57,14 @@ impl Waiters {
     }
 
     /// Adds a thread that is about to sleep.
-    pub fn add(&mut self, sleeper: &Arc<Sleeper>, awaited: Awaited) {
-        self.asleep.push(Waiter { sleeper: Arc::clone(sleeper), awaited });
+    pub fn add(&mut self, parker: &Arc<Parker>, awaited: Awaited) {
+        self.asleep.push(Waiter { parker: Arc::clone(parker), awaited });
     }
 
     /// Removes a thread that has not been woken.
-    pub fn remove(&mut self, sleeper: &Arc<Sleeper>) {
-        self.asleep.retain(|waiter| !Arc::ptr_eq(&waiter.sleeper, sleeper));
-        self.due.retain(|due| !Arc::ptr_eq(due, sleeper));
+    pub fn remove(&mut self, parker: &Arc<Parker>) {
+        self.asleep.retain(|waiter| !Arc::ptr_eq(&waiter.parker, parker));
+        self.due.retain(|due| !Arc::ptr_eq(due, parker));
     }
 
     /// Returns the peers whose messages are probed for.
@@ -75,11 +75,11 @@ impl Waiters {
     /// Moves the threads whose awaited event has come to the due ones.
     pub fn find_due(&mut self, engine: &mut Engine) {
         let is_over = |waiter: &mut Waiter| waiter.awaited.has_come(engine);
-        self.due.extend(self.asleep.extract_if(.., is_over).map(|waiter| waiter.sleeper));
+        self.due.extend(self.asleep.extract_if(.., is_over).map(|waiter| waiter.parker));
     }
 
     /// Removes and returns the first due thread, to be woken.
-    pub fn next_due(&mut self) -> Option<Arc<Sleeper>> {
+    pub fn next_due(&mut self) -> Option<Arc<Parker>> {
         self.due.pop_front()
     }
 
@@ -117,14 +117,14 @@ impl Waiters {
         if self.has_due() {
             self.wake_next();
         } else if let Some(waiter) = self.asleep.pop() {
-            waiter.sleeper.wake();
+            waiter.parker.wake();
         }
     }
 
     /// Wakes all threads.
     pub fn wake_all(&mut self) {
         self.wake_due();
-        self.asleep.drain(..).for_each(|waiter| waiter.sleeper.wake());
+        self.asleep.drain(..).for_each(|waiter| waiter.parker.wake());
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
         let mut waiters = Waiters::default();
         let now = Instant::now();
         assert!(!waiters.relieve(false, now), "nobody is due");
-        let due = [0, 1].map(|_| std::thread::spawn(Sleeper::of_this_thread).join().unwrap());
+        let due = [0, 1].map(|_| std::thread::spawn(Parker::of_this_thread).join().unwrap());
         waiters.due.extend(due);
         assert!(!waiters.relieve(true, now));
         assert!(!waiters.relieve(true, now + HELD_MAX / 2));

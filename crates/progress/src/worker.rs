@@ -18,18 +18,18 @@ use wire::{Capabilities, Frame, PeerId, RailId};
 
 use crate::copies::Copies;
 use crate::counters::Counters;
-use crate::idle_poller::Idle;
+use crate::idle_poller::IdlePollers;
 use crate::journal::Journal;
-use crate::locality::Places;
-use crate::parker::Sleeper;
-use crate::poller::Watch;
+use crate::locality::Locality;
+use crate::parker::Parker;
+use crate::poller::PollState;
 use crate::precedence::Precedence;
 use crate::tasks::Tasks;
 use crate::wait::Progress;
 use crate::waiters::{Awaited, Waiters};
 
 use coalescing::{LastShort, ShortRun};
-use failback::Left;
+use failback::FailedOver;
 use liveness::LivenessState;
 use routes::{Purpose, RailSet, Reopening, Route, Trouble, next_attempt};
 
@@ -42,7 +42,7 @@ pub trait Directory: Send {
     fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String>;
 
     /// Notes that a rail found no route to a peer, so that an equivalent rail may be preferred.
-    fn note_no_way(&mut self, _peer: PeerId, _rail: &str) {}
+    fn note_unreachable(&mut self, _peer: PeerId, _rail: &str) {}
 
     /// True if the launcher has seen the process of `peer` end. Called when no link leads to the peer; answers
     /// without delay.
@@ -66,7 +66,7 @@ pub trait Directory: Send {
 pub struct Worker {
     /// The engine; commands go to it directly, followed by [`Worker::flush`].
     pub engine: Engine,
-    rails: Vec<Station>,
+    rails: Vec<PolledRail>,
     routes: Vec<Route>,
     directory: Box<dyn Directory>,
     frame: Frame,
@@ -83,11 +83,11 @@ pub struct Worker {
     /// Links that rails are reopening.
     reopening: Vec<Reopening>,
     /// Rails replaced by others, to be returned to.
-    left: Vec<Left>,
+    failed_over: Vec<FailedOver>,
     /// Peers for which the bypass link was requested (see [`Rail::passes`]).
     passed: BTreeSet<PeerId>,
     /// Awaited peers that were never contacted.
-    seeking: LivenessState,
+    liveness: LivenessState,
     /// Revoked contexts whose members were unknown.
     unannounced: BTreeSet<u64>,
     /// True if a rail had no room for all of a frame, or has pending work of its own.
@@ -96,20 +96,20 @@ pub struct Worker {
     /// copied.
     pub(crate) has_loose_ends: bool,
     /// Number of poll ticks.
-    turn: u64,
+    tick: u64,
     /// Number of polls skipped since the last tick.
-    put_off: u32,
+    deferred: u32,
     began: Instant,
     journal: Journal,
     pub(crate) tasks: Tasks,
     pub(crate) copies: Copies,
-    pub(crate) places: Places,
+    pub(crate) locality: Locality,
     pub(crate) waiters: Waiters,
-    pub(crate) watch: Watch,
+    pub(crate) poll_state: PollState,
     pub(crate) precedence: Precedence,
     pub(crate) counters: Counters,
     /// The idle pollers, which watch the rails without the worker's lock.
-    pub(crate) idle: Option<Arc<Idle>>,
+    pub(crate) idle_pollers: Option<Arc<IdlePollers>>,
     /// Copied messages that have not left, and a flag for threads without the lock that says if there are any.
     pub(crate) held_copies: Vec<OpId>,
     pub(crate) has_held_copies: Arc<AtomicBool>,
@@ -129,7 +129,7 @@ pub struct Worker {
 }
 
 /// A rail and its polling frequency.
-struct Station {
+struct PolledRail {
     rail: Box<dyn Rail>,
     name: &'static str,
     /// Coalescing time of the rail; see [`Rail::coalesce_within`].
@@ -145,7 +145,7 @@ struct Station {
     passes: bool,
     passed_by: Option<RailId>,
     /// Consecutive polls in which other rails had events and this one had none.
-    dull: u32,
+    idle_polls: u32,
     /// Skips left before it is polled again.
     skip: u32,
 }
@@ -161,11 +161,11 @@ impl Worker {
         directory: Box<dyn Directory>,
     ) -> Self {
         let kinds: Vec<_> = rails.iter().map(|rail| kind(rail.name())).collect();
-        let station = |rail: Box<dyn Rail>| {
+        let polled = |rail: Box<dyn Rail>| {
             let coalesce_within = rail.coalesce_within();
             let (name, buffers) = (rail.name(), !coalesce_within.is_zero());
             let first = kinds.iter().position(|known| *known == kind(name)).unwrap_or_default();
-            Station {
+            PolledRail {
                 name,
                 coalesce_within,
                 buffers,
@@ -174,12 +174,12 @@ impl Worker {
                 is_mixed: false,
                 passes: rail.passes(),
                 passed_by: None,
-                dull: 0,
+                idle_polls: 0,
                 skip: 0,
                 rail,
             }
         };
-        let rails = rails.into_iter().map(station).collect();
+        let rails = rails.into_iter().map(polled).collect();
         let mut worker = Self {
             engine,
             rails,
@@ -192,24 +192,24 @@ impl Worker {
             posted: Vec::new(),
             has_reported_next_rail: false,
             reopening: Vec::new(),
-            left: Vec::new(),
+            failed_over: Vec::new(),
             passed: BTreeSet::default(),
             unannounced: BTreeSet::new(),
-            seeking: LivenessState::new(rank, Instant::now()),
+            liveness: LivenessState::new(rank, Instant::now()),
             has_backlog: false,
             has_loose_ends: false,
-            turn: FIRST_TICK,
-            put_off: 0,
+            tick: FIRST_TICK,
+            deferred: 0,
             began: Instant::now(),
             journal: Journal::new(rank),
             tasks: Tasks::default(),
             copies: Copies::default(),
-            places: Places::default(),
+            locality: Locality::default(),
             waiters: Waiters::default(),
-            watch: Watch::default(),
+            poll_state: PollState::default(),
             precedence: Precedence::new(),
             counters: Counters::default(),
-            idle: None,
+            idle_pollers: None,
             held_copies: Vec::new(),
             has_held_copies: Arc::default(),
             owner: Weak::new(),
@@ -226,10 +226,10 @@ impl Worker {
     /// Lets the rails of some kinds carry for a peer together, each within its capabilities.
     #[must_use]
     pub fn with_team(mut self, kinds: &[&str]) -> Self {
-        let is_member = |station: &Station| kinds.contains(&kind(station.name));
+        let is_member = |polled: &PolledRail| kinds.contains(&kind(polled.name));
         if let Some(first) = self.rails.iter().position(is_member) {
-            let members = self.rails.iter_mut().filter(|station| is_member(station));
-            members.for_each(|station| station.team = RailId(first as u8));
+            let members = self.rails.iter_mut().filter(|polled| is_member(polled));
+            members.for_each(|polled| polled.team = RailId(first as u8));
         }
         self.count_teams();
         self
@@ -238,26 +238,26 @@ impl Worker {
     fn count_teams(&mut self) {
         let carriers = self.rails.iter().filter(|one| !one.passes);
         let teams: Vec<_> = carriers.map(|one| (one.team, kind(one.name))).collect();
-        let passing = |(at, one): (usize, &Station)| one.passes.then_some((one.name, at));
+        let passing = |(at, one): (usize, &PolledRail)| one.passes.then_some((one.name, at));
         let passing: Vec<_> = self.rails.iter().enumerate().filter_map(passing).collect();
-        for station in &mut self.rails {
-            let by = passing.iter().find(|(name, _)| kind(name) == kind(station.name));
-            station.passed_by = by.filter(|_| !station.passes).map(|&(_, at)| RailId(at as u8));
-            let mut team = teams.iter().filter(|(team, _)| *team == station.team);
-            station.has_twin = team.clone().count() > 1;
-            station.is_mixed = team.any(|(_, other)| *other != kind(station.name));
+        for polled in &mut self.rails {
+            let by = passing.iter().find(|(name, _)| kind(name) == kind(polled.name));
+            polled.passed_by = by.filter(|_| !polled.passes).map(|&(_, at)| RailId(at as u8));
+            let mut team = teams.iter().filter(|(team, _)| *team == polled.team);
+            polled.has_twin = team.clone().count() > 1;
+            polled.is_mixed = team.any(|(_, other)| *other != kind(polled.name));
         }
     }
 
     /// Handles the events of the rails, then sends what the engine wants sent. Returns true if there was any event.
     pub fn advance(&mut self) -> bool {
-        self.turn += 1;
-        self.put_off = 0;
+        self.tick += 1;
+        self.deferred = 0;
         let mut moved = false;
         for index in 0..self.rails.len() {
-            let station = &mut self.rails[index];
-            if station.skip > 0 {
-                station.skip -= 1;
+            let polled = &mut self.rails[index];
+            if polled.skip > 0 {
+                polled.skip -= 1;
             } else {
                 moved |= self.poll_rail(index);
             }
@@ -265,7 +265,7 @@ impl Worker {
         if !self.shm_colls.is_empty() {
             moved |= self.check_shm_colls();
         }
-        if moved || self.has_loose_ends || self.turn.is_multiple_of(TIDY_EVERY) {
+        if moved || self.has_loose_ends || self.tick.is_multiple_of(TIDY_EVERY) {
             self.tidy();
         } else {
             self.settle();
@@ -274,16 +274,16 @@ impl Worker {
     }
 
     /// Advances like [`Worker::advance`], for a thread about to give its CPU core to ranks that post on its shared
-    /// segment. While no traffic is pending, the rails are polled only after [`PUT_OFF_MAX`] skipped polls in a
+    /// segment. While no traffic is pending, the rails are polled only after [`DEFERRED_MAX`] skipped polls in a
     /// row.
     #[inline]
     pub(crate) fn advance_in_shm_coll(&mut self) -> bool {
         let is_at_rest = !self.engine.has_pending() && !self.has_loose_ends;
-        let has_time = is_at_rest && self.waiters.is_empty() && self.put_off < PUT_OFF_MAX;
+        let has_time = is_at_rest && self.waiters.is_empty() && self.deferred < DEFERRED_MAX;
         if !has_time || self.shm_colls.is_empty() {
             return self.advance();
         }
-        self.put_off += 1;
+        self.deferred += 1;
         false
     }
 
@@ -322,8 +322,8 @@ impl Worker {
         if is_due {
             self.waiters.wake_all();
             // Local neighbours are active, so that remote rails count as without events.
-            let far = self.rails.iter_mut().filter(|station| station.buffers);
-            far.for_each(|station| station.dull = station.dull.saturating_add(1));
+            let far = self.rails.iter_mut().filter(|polled| polled.buffers);
+            far.for_each(|polled| polled.idle_polls = polled.idle_polls.saturating_add(1));
         }
         is_due
     }
@@ -331,7 +331,7 @@ impl Worker {
     /// Wakes a sleeping process of this node.
     pub fn wake(&mut self, peer: PeerId) {
         let Self { rails, directory, .. } = self;
-        for Station { rail, name, .. } in rails {
+        for PolledRail { rail, name, .. } in rails {
             let mut address = || {
                 let addresses = directory.addresses(peer).ok()?;
                 addresses.into_iter().find(|(own, _)| own == name).map(|(_, address)| address)
@@ -347,7 +347,7 @@ impl Worker {
         if self.engine.wants_time() {
             self.judge_links();
         }
-        if self.turn.is_multiple_of(CHECK_LIVENESS_EVERY) {
+        if self.tick.is_multiple_of(CHECK_LIVENESS_EVERY) {
             self.seek(self.awaited.probed());
             self.look_at_held_copies();
         }
@@ -402,16 +402,16 @@ impl Worker {
 
     /// Number of poll ticks.
     #[inline]
-    pub(crate) fn turn(&self) -> u64 {
-        self.turn
+    pub(crate) fn tick(&self) -> u64 {
+        self.tick
     }
 
     /// Returns the counters of this worker, beyond those of the engine.
     pub fn counters(&self) -> Counters {
-        let (looks_by_idle, rings_by_idle) =
-            self.idle.as_ref().map_or((0, 0), |idle| idle.counted());
-        let polls = self.turn - FIRST_TICK;
-        Counters { polls, looks_by_idle, rings_by_idle, ..self.counters }
+        let (polls_by_idle_pollers, wakeups_by_idle_pollers) =
+            self.idle_pollers.as_ref().map_or((0, 0), |idle| idle.counts());
+        let polls = self.tick - FIRST_TICK;
+        Counters { polls, polls_by_idle_pollers, wakeups_by_idle_pollers, ..self.counters }
     }
 
     /// True if an operation would not complete without polling.
@@ -477,7 +477,7 @@ impl Worker {
     fn has_company(&self) -> bool {
         self.has_loose_ends
             || !self.waiters.is_empty()
-            || (!self.asker_polls && self.watch.is_polled())
+            || (!self.asker_polls && self.poll_state.is_polled())
     }
 
     /// Declares that the current question waits for such a message or for the failure of its peer; see
@@ -488,7 +488,7 @@ impl Worker {
 
     /// Checks if the rails have accepted their backlog by now.
     pub(crate) fn look_at_backlog(&mut self) {
-        let is_at_rest = |station: &Station| station.rail.is_at_rest();
+        let is_at_rest = |polled: &PolledRail| polled.rail.is_at_rest();
         let is_done = || self.engine.is_idle() && self.rails.iter().all(is_at_rest);
         self.has_backlog = self.has_backlog && !is_done();
         self.look_at_ends();
@@ -496,21 +496,21 @@ impl Worker {
 
     /// Tells peers if a thread of this process stays in the library until its sends are done.
     pub(crate) fn set_attentive(&mut self, attentive: bool) {
-        for station in &mut self.rails {
-            station.rail.set_attentive(attentive);
+        for polled in &mut self.rails {
+            polled.rail.set_attentive(attentive);
         }
     }
 
     /// True if this thread's CPU core is shared with a peer that may have something to send.
     pub(crate) fn shares_core(&mut self) -> bool {
-        self.rails.iter_mut().any(|station| station.rail.shares_core())
+        self.rails.iter_mut().any(|polled| polled.rail.shares_core())
     }
 
     /// Moves a sleeping thread that takes over from the caller to the caller's CPU core. This is done if the thread
     /// would otherwise wake on the core of a peer that may have something to send.
-    pub(crate) fn keep_apart(&self, next: &Sleeper, here: u32) {
+    pub(crate) fn keep_apart(&self, next: &Parker, here: u32) {
         let has_neighbour =
-            |core| self.rails.iter().any(|station| station.rail.has_neighbour_on(core));
+            |core| self.rails.iter().any(|polled| polled.rail.has_neighbour_on(core));
         if next.core() != here && has_neighbour(next.core()) && !has_neighbour(here) {
             // If the system refuses, the thread wakes where it was.
             let _ = next.move_to(here);
@@ -519,7 +519,7 @@ impl Worker {
 
     /// Publishes this process's CPU cores to its neighbours and collects theirs.
     pub(crate) fn compare_cores(&mut self, own: u64) -> Neighbours {
-        let all = self.rails.iter_mut().map(|station| station.rail.compare_cores(own));
+        let all = self.rails.iter_mut().map(|polled| polled.rail.compare_cores(own));
         all.fold(Neighbours::default(), |sum, one| Neighbours {
             alike: sum.alike + one.alike,
             others: sum.others + one.others,
@@ -538,18 +538,18 @@ impl Worker {
     }
 
     /// True if [`Worker::is_quiet`] holds, disregarding messages of revoked contexts to peers without a route.
-    pub fn is_quiet_but_for_closed(&self) -> bool {
+    pub fn is_quiet_but_for_revoked(&self) -> bool {
         self.engine.is_idle_but_for_revoked() && self.is_flushed()
     }
 
     fn is_flushed(&self) -> bool {
-        let is_flushed = |station: &Station| station.rail.is_flushed();
+        let is_flushed = |polled: &PolledRail| polled.rail.is_flushed();
         self.copies.is_empty() && self.rails.iter().all(is_flushed)
     }
 
     /// Closes all links; nothing can be sent or received any more.
     pub fn close(&mut self) {
-        if let Some(idle) = &self.idle {
+        if let Some(idle) = &self.idle_pollers {
             idle.end();
         }
         self.rails.clear();
@@ -568,19 +568,19 @@ impl Worker {
     }
 
     pub(crate) fn descriptors(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
-        self.rails.iter().flat_map(|station| station.rail.descriptors()).collect()
+        self.rails.iter().flat_map(|polled| polled.rail.descriptors()).collect()
     }
 
     /// Returns the readiness probe of each rail on which events may come.
     pub(crate) fn readiness_probes(&mut self) -> Vec<Arc<dyn ReadinessProbe>> {
-        self.rails.iter_mut().filter_map(|station| station.rail.readiness_probe()).collect()
+        self.rails.iter_mut().filter_map(|polled| polled.rail.readiness_probe()).collect()
     }
 
     /// Tells all rails that this process is about to sleep. Returns false if one has an event already.
     pub(crate) fn prepare_sleep(&mut self) -> bool {
         let mut asleep = true;
-        for station in &mut self.rails {
-            asleep &= station.rail.prepare_sleep();
+        for polled in &mut self.rails {
+            asleep &= polled.rail.prepare_sleep();
         }
         for shm_coll in &self.shm_colls {
             asleep &= shm_coll.lock().begin_sleep();
@@ -595,9 +595,9 @@ impl Worker {
         self.has_loose_ends |= self.engine.is_watching();
         self.seek(probed);
         self.look_at_held_copies();
-        for station in &mut self.rails {
-            station.rail.finish_sleep();
-            station.skip = 0;
+        for polled in &mut self.rails {
+            polled.rail.finish_sleep();
+            polled.skip = 0;
         }
         for shm_coll in &self.shm_colls {
             shm_coll.lock().end_sleep();
@@ -608,13 +608,13 @@ impl Worker {
     #[inline]
     fn poll_rail(&mut self, index: usize) -> bool {
         let Self { engine, rails, routes, journal, reopening, passed, .. } = self;
-        let station = &mut rails[index];
-        let (rail, name) = (RailId(index as u8), station.name);
-        let (replay, is_mixed) = (station.has_twin, station.is_mixed);
-        let is_passed = station.passed_by.is_some();
+        let polled = &mut rails[index];
+        let (rail, name) = (RailId(index as u8), polled.name);
+        let (replay, is_mixed) = (polled.has_twin, polled.is_mixed);
+        let is_passed = polled.passed_by.is_some();
         let mut troubles: Vec<(PeerId, Trouble)> = Vec::new();
         let mut may_be_busy = false;
-        let moved = station.rail.poll(&mut |event| match event {
+        let moved = polled.rail.poll(&mut |event| match event {
             Event::Frame { peer, .. } | Event::Begun { peer, .. }
                 if troubles.iter().any(|(known, it)| *known == peer && it.is_misbehaviour()) => {}
             Event::Frame { peer, bytes } => {
@@ -688,14 +688,15 @@ impl Worker {
     /// Polls a rail less often while it has no events and others do.
     fn note_poll(&mut self, index: usize, moved: bool) {
         if !moved {
-            let station = &mut self.rails[index];
-            if station.dull >= DULL_AFTER {
-                station.skip = DULL_SKIP;
+            let polled = &mut self.rails[index];
+            if polled.idle_polls >= SKIP_AFTER {
+                polled.skip = SKIPS;
             }
             return;
         }
-        for (other, station) in self.rails.iter_mut().enumerate() {
-            station.dull = if other == index { 0 } else { station.dull.saturating_add(1) };
+        for (other, polled) in self.rails.iter_mut().enumerate() {
+            polled.idle_polls =
+                if other == index { 0 } else { polled.idle_polls.saturating_add(1) };
         }
     }
 
@@ -706,9 +707,9 @@ impl Worker {
     /// Posts the frame just built; false if the rail is full.
     #[inline]
     fn post(&mut self, peer: PeerId, rail: RailId) -> bool {
-        let station = &mut self.rails[rail.0 as usize];
-        let buffers = station.buffers;
-        let posted = match station.rail.post(peer, &self.frame) {
+        let polled = &mut self.rails[rail.0 as usize];
+        let buffers = polled.buffers;
+        let posted = match polled.rail.post(peer, &self.frame) {
             Post::Done => Posted::Done,
             Post::Held => Posted::Held,
             Post::Full => Posted::Full,
@@ -770,7 +771,7 @@ const FIRST_TICK: u64 = 1;
 
 /// Limit of consecutive waits at a shared segment without polling the rails: some yield rounds of all ranks on a
 /// core.
-const PUT_OFF_MAX: u32 = 8;
+const DEFERRED_MAX: u32 = 8;
 
 /// Number of ticks between unconditional calls of `tidy`.
 const TIDY_EVERY: u64 = 64;
@@ -779,7 +780,7 @@ const TIDY_EVERY: u64 = 64;
 const CHECK_LIVENESS_EVERY: u64 = 16 * TIDY_EVERY;
 
 /// Number of reports of other rails without an own one after which a rail is dull.
-const DULL_AFTER: u32 = 64;
+const SKIP_AFTER: u32 = 64;
 
 /// Number of polls for which a dull rail is skipped, a few microseconds of spinning.
-const DULL_SKIP: u32 = 64;
+const SKIPS: u32 = 64;

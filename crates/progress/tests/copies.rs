@@ -121,9 +121,9 @@ fn ended_wait_leaves_the_rest_to_the_progress_thread() {
     assert!(into.to_vec() == data.to_vec());
     let counters = stage.receiver.look(|worker| worker.counters());
     let pieces =
-        [counters.tasks_of_waits, counters.tasks_of_progress_thread].map(|steps| steps.pieces);
+        [counters.tasks_in_waits, counters.tasks_by_progress_thread].map(|steps| steps.pieces);
     assert!(pieces[0] >= 1 && pieces[1] > 1, "{counters:?}");
-    assert!(!counters.tasks_of_progress_thread.copying.is_zero(), "{counters:?}");
+    assert!(!counters.tasks_by_progress_thread.copying.is_zero(), "{counters:?}");
 }
 
 /// True if this machine has no more runnable threads than cores.

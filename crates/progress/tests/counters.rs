@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use driver::LoopbackRail;
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
-use progress::{Counters, Directory, Policy, Progress, Stage, Task, Worker};
+use progress::{Counters, Directory, Policy, Progress, Task, TaskStage, Worker};
 use wire::PeerId;
 
 #[test]
@@ -95,9 +95,9 @@ fn threads_that_leave_polling_to_others_are_counted_and_woken() {
             process.wake();
         }
     };
-    until(|counters| counters.waits_for_others >= 2);
+    until(|counters| counters.waits_without_polling >= 2);
     until(|counters| counters.woken >= 2);
-    until(|counters| counters.bells > 0);
+    until(|counters| counters.wakeups > 0);
     process.test(|_| ());
     process.wake();
     assert!(waits.into_iter().all(|wait| wait.join().unwrap().is_some()));
@@ -112,7 +112,7 @@ fn threads_are_woken_only_by_events_they_wait_for() {
             thread::spawn(move || process.wait_for(PATIENCE, what))
         };
         let begun = Instant::now();
-        while counters(&process).waits_for_others < count || counters(&process).polls == 0 {
+        while counters(&process).waits_without_polling < count || counters(&process).polls == 0 {
             assert!(begun.elapsed() < PATIENCE, "thread {count} waits");
             thread::sleep(SOON);
         }
@@ -179,13 +179,25 @@ const OTHER: i32 = 4;
 fn work_of_tasks_is_counted_by_kind_of_thread() {
     let process = process(oversubscribed());
     process.begin(Box::new(Work { left: 3 }));
-    let Counters { tasks_of_callers, tasks_of_waits, tasks_of_progress_thread, .. } =
+    let Counters { tasks_in_calls, tasks_in_waits, tasks_by_progress_thread, .. } =
         counters(&process);
-    assert_eq!((tasks_of_callers.works, tasks_of_callers.advances), (3, 4));
-    assert_eq!((tasks_of_waits.works, tasks_of_progress_thread.works), (0, 0));
-    let Counters { taken_on_core, taken_in_domain, taken_in_node, taken_afar, .. } =
-        counters(&process);
-    assert_eq!(taken_on_core + taken_in_domain + taken_in_node + taken_afar, 3, "each somewhere");
+    assert_eq!((tasks_in_calls.works, tasks_in_calls.advances), (3, 4));
+    assert_eq!((tasks_in_waits.works, tasks_by_progress_thread.works), (0, 0));
+    let Counters {
+        work_stolen_same_core,
+        work_stolen_same_cache,
+        work_stolen_same_numa,
+        work_stolen_remote_numa,
+        ..
+    } = counters(&process);
+    assert_eq!(
+        work_stolen_same_core
+            + work_stolen_same_cache
+            + work_stolen_same_numa
+            + work_stolen_remote_numa,
+        3,
+        "each somewhere"
+    );
 }
 
 /// A task that computes `left` times.
@@ -194,8 +206,8 @@ struct Work {
 }
 
 impl Task for Work {
-    fn advance(&mut self, _: &mut Worker) -> Stage {
-        if self.left > 0 { Stage::Works } else { Stage::Ended }
+    fn advance(&mut self, _: &mut Worker) -> TaskStage {
+        if self.left > 0 { TaskStage::Works } else { TaskStage::Ended }
     }
 
     fn work(&mut self) {

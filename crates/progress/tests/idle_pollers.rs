@@ -25,7 +25,7 @@ fn idle_poller_wakes_a_sleeping_thread() {
     let shown = Arc::new(Shown::default());
     let process = process(&shown, Policy::for_node(1, 3));
     let op = begin_receive(&process, &Region::owned(8));
-    let rings = || process.look(|worker| worker.counters().rings_by_idle);
+    let rings = || process.look(|worker| worker.counters().wakeups_by_idle_pollers);
     for _ in 0..ROUNDS {
         let before = rings();
         until("somebody rings", || {
@@ -37,7 +37,9 @@ fn idle_poller_wakes_a_sleeping_thread() {
         });
         until("somebody polls", || !shown.has_events.load(Ordering::SeqCst));
     }
-    until("looks are counted", || process.look(|worker| worker.counters().looks_by_idle) > 0);
+    until("looks are counted", || {
+        process.look(|worker| worker.counters().polls_by_idle_pollers) > 0
+    });
     process.submit(|worker| worker.engine.submit_cancel(op));
 }
 

@@ -116,7 +116,7 @@ impl Directory for RankDirectory {
         Ok(rails.map(|rail| (rail.into(), peer.0.to_le_bytes().into())).into())
     }
 
-    fn note_no_way(&mut self, peer: PeerId, rail: &str) {
+    fn note_unreachable(&mut self, peer: PeerId, rail: &str) {
         self.0.lock().unwrap().push((peer, rail.to_owned()));
     }
 }

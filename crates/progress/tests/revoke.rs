@@ -21,7 +21,7 @@ fn live_members_learn_of_a_revocation_whichever_others_are_dead() {
         }
         dead.iter().for_each(|rank| job.kill(*rank));
         let failed = PeerId(dead.first().map_or(99, |rank| *rank as u32));
-        job.cores[knows].close_context(CONTEXT, failed);
+        job.cores[knows].revoke_context(CONTEXT, failed);
         job.run();
         for rank in (0..size).filter(|rank| !dead.contains(rank)) {
             let worker = &mut job.cores[rank];
@@ -46,7 +46,7 @@ fn messages_of_a_revoked_context_end_and_others_arrive() {
             .map(|mode| job.send(0, 1, CONTEXT, bytes, mode))
             .into();
         job.run();
-        job.cores[1].close_context(CONTEXT, PeerId(7));
+        job.cores[1].revoke_context(CONTEXT, PeerId(7));
         let late = job.send(0, 1, CONTEXT, bytes, SendMode::Synchronous);
         let other = job.send(0, 1, 0, bytes, SendMode::Synchronous);
         let into = job.receive_from(1, 0, 0, bytes);
@@ -71,13 +71,13 @@ fn leaving_process_need_not_wait_for_links_that_only_carry_revocations() {
     let mut job = TestJob::new(0, 4);
     let all_is_out = |job: &TestJob| {
         let worker = &job.cores[0];
-        (worker.is_quiet(), worker.is_quiet_but_for_closed())
+        (worker.is_quiet(), worker.is_quiet_but_for_revoked())
     };
     // A message sent in a revoked context is not wanted any more.
     let unwanted = job.send(0, 3, CONTEXT, 8, SendMode::Standard);
     job.cores[0].flush();
     assert_eq!(all_is_out(&job), (false, false));
-    job.cores[0].close_context(CONTEXT, PeerId(2));
+    job.cores[0].revoke_context(CONTEXT, PeerId(2));
     job.cores[0].flush();
     assert_eq!(all_is_out(&job), (false, true));
     let wanted = job.send(0, 3, 0, 8, SendMode::Standard);
@@ -94,14 +94,14 @@ fn leaving_process_need_not_wait_for_links_that_only_carry_revocations() {
 fn members_learn_of_a_revocation_once_they_are_known() {
     let mut job = TestJob::new(0, 8);
     let other = CONTEXT + 4;
-    job.cores[3].close_context(other, PeerId(1));
+    job.cores[3].revoke_context(other, PeerId(1));
     job.run();
     let knowing = |job: &TestJob| {
         job.cores.iter().filter(|worker| worker.engine.revoked_by(other).is_some()).count()
     };
     assert_eq!(knowing(&job), 1);
     KNOWS_OTHER.set(true);
-    job.cores[3].close_context(other, PeerId(1));
+    job.cores[3].revoke_context(other, PeerId(1));
     job.run();
     assert_eq!(knowing(&job), 8);
 }

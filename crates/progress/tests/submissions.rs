@@ -18,7 +18,7 @@ fn operations_begun_while_the_worker_is_locked_are_left_to_the_holder() {
     let into: Vec<_> = (0..COUNT).map(|_| Region::owned(LONGEST)).collect();
     // Operations get their ids while another thread holds the lock, and end once it is released.
     let (ops, before) = process.look(|worker| {
-        let before = worker.counters().left_to_others;
+        let before = worker.counters().submissions_delegated;
         let ops: Vec<OpId> = beside(&process, |process| {
             for (number, len) in lengths() {
                 let (data, note) = (message(number, len), number as u64 + 1);
@@ -29,7 +29,7 @@ fn operations_begun_while_the_worker_is_locked_are_left_to_the_holder() {
             into.map(|(into, note)| process.begin_receive(Some(HERE), SELECTOR, into, note))
                 .collect()
         });
-        assert_eq!(worker.counters().left_to_others, before, "nobody has seen to it yet");
+        assert_eq!(worker.counters().submissions_delegated, before, "nobody has seen to it yet");
         (ops, before)
     });
     for (op, ((number, len), into)) in ops.into_iter().zip(lengths().zip(&into)) {
@@ -40,7 +40,7 @@ fn operations_begun_while_the_worker_is_locked_are_left_to_the_holder() {
         assert_eq!(note, number as u64 + 1);
         assert_eq!(content(into, len), content(&message(number, len), len), "in its order");
     }
-    let left = process.look(|worker| worker.counters().left_to_others);
+    let left = process.look(|worker| worker.counters().submissions_delegated);
     assert_eq!(left - before, 2 * COUNT as u64);
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use driver::SimNetwork;
 use engine::{Envelope, OpId, Selector, SendMode};
 use memory::Region;
-use progress::{Progress, Stage, Task, Worker};
+use progress::{Progress, Task, TaskStage, Worker};
 use simulated::{envelope, process, selector, send};
 use wire::PeerId;
 
@@ -36,7 +36,7 @@ fn task_advances_while_a_thread_waits_for_something_else() {
     assert_eq!(told.works.load(Ordering::Acquire), LAST as u32);
     let counters = receiver.look(|worker| worker.counters());
     let tasks =
-        [counters.tasks_of_callers, counters.tasks_of_waits, counters.tasks_of_progress_thread];
+        [counters.tasks_in_calls, counters.tasks_in_waits, counters.tasks_by_progress_thread];
     assert!(tasks[1].works > 0, "{counters:?}");
     assert_eq!(tasks.iter().map(|of| of.works).sum::<u64>(), LAST as u64, "{counters:?}");
     send(&sender, LAST + 1);
@@ -108,7 +108,7 @@ impl Relay {
 }
 
 impl Task for Relay {
-    fn advance(&mut self, worker: &mut Worker) -> Stage {
+    fn advance(&mut self, worker: &mut Worker) -> TaskStage {
         while self.tag <= LAST {
             if std::mem::take(&mut self.has_worked) {
                 let envelope = Envelope { source: 1, ..envelope(self.tag) };
@@ -125,12 +125,12 @@ impl Task for Relay {
                 worker.engine.submit_receive(peer, selector(self.tag), &Region::owned(8))
             });
             return match worker.engine.take(received) {
-                Some(_) => Stage::Works,
-                None => Stage::Waits,
+                Some(_) => TaskStage::Works,
+                None => TaskStage::Waits,
             };
         }
         self.told.ended.store(true, Ordering::Release);
-        Stage::Ended
+        TaskStage::Ended
     }
 
     fn work(&mut self) {

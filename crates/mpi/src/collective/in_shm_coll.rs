@@ -7,7 +7,7 @@ use driver::ShmColl;
 use lock::Lock;
 use memory::Region;
 use plan::{Span, Step};
-use progress::{Stage, Worker};
+use progress::{TaskStage, Worker};
 
 use super::{Collective, Running, gone, unfit};
 use crate::shm_coll::Slot;
@@ -20,7 +20,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         &mut self,
         worker: &mut Worker,
         mut is_there: impl FnMut(&mut ShmColl) -> bool,
-    ) -> Stage {
+    ) -> TaskStage {
         let slot = self.collective.slot();
         let Slot { shm_coll, places, .. } = slot;
         // Ranks that run on other cores usually arrive sooner than one poll of the rails takes.
@@ -37,20 +37,20 @@ impl<C: Deref<Target = Collective>> Running<C> {
             let missing = shm_coll.lock().missing();
             if let Some(position) = missing {
                 let (comm, rank) = (&self.collective.call.comm, slot.rank(position));
-                worker.close_context(comm.collective_context(), comm.peer(rank));
+                worker.revoke_context(comm.collective_context(), comm.peer(rank));
                 self.failure = Some(gone(&format!("rank {rank}'s process has ended")));
                 self.is_over = true;
                 break;
             }
             self.watches = true;
             if worker.watch(shm_coll) {
-                return Stage::Waits;
+                return TaskStage::Waits;
             }
         }
         if std::mem::take(&mut self.watches) {
             worker.unwatch(shm_coll);
         }
-        Stage::Ended
+        TaskStage::Ended
     }
 
     /// Reserves memory for the next post. If that fails, the communicator's collectives are revoked.
@@ -151,26 +151,26 @@ impl<C: Deref<Target = Collective>> Running<C> {
     /// Waits for room for a further piece. Kept out of line: only long messages need it, and the short path stays
     /// small.
     #[inline(never)]
-    pub(super) fn await_room_for_more(&mut self, worker: &mut Worker) -> Stage {
+    pub(super) fn await_room_for_more(&mut self, worker: &mut Worker) -> TaskStage {
         let stage = self.await_shm_coll(worker, ShmColl::has_room_for_more);
-        if stage != Stage::Ended || self.failure.is_some() {
+        if stage != TaskStage::Ended || self.failure.is_some() {
             return stage;
         }
         match self.reserves(worker, ShmColl::reserve_more) {
-            true => Stage::Works,
-            false => Stage::Ended,
+            true => TaskStage::Works,
+            false => TaskStage::Ended,
         }
     }
 
     #[inline(never)]
-    pub(super) fn await_more(&mut self, worker: &mut Worker, from: u32, piece: u32) -> Stage {
+    pub(super) fn await_more(&mut self, worker: &mut Worker, from: u32, piece: u32) -> TaskStage {
         if !self.has_more(from, piece) && self.untaken().next().is_none() {
             let stage = self.await_shm_coll(worker, |shm_coll| shm_coll.has_more(from, piece));
-            if stage != Stage::Ended || self.failure.is_some() {
+            if stage != TaskStage::Ended || self.failure.is_some() {
                 return stage;
             }
         }
-        Stage::Works
+        TaskStage::Works
     }
 
     /// Returns the later steps whose data is long and already posted. Empty if the first of these steps takes short

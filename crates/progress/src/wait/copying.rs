@@ -54,7 +54,7 @@ impl Progress {
     #[inline(never)]
     pub(super) fn may_help(&self, worker: &Worker) -> bool {
         worker.copies.left_bytes() > 0
-            && worker.copies.in_hand() < self.cores.threads()
+            && worker.copies.in_progress() < self.cores.threads()
             && self.has_a_core()
     }
 
@@ -72,8 +72,8 @@ impl Progress {
         let mut worker = self.lock();
         worker.is_in_call = is_in_call;
         let before = worker.engine.event_count();
-        worker.give_back(piece, is_copied, took);
-        if !is_in_call && !worker.watch.is_polled() {
+        worker.return_piece(piece, is_copied, took);
+        if !is_in_call && !worker.poll_state.is_polled() {
             worker.advance();
         }
         self.report(&mut worker, before);
@@ -86,9 +86,9 @@ impl Progress {
         if worker.copies.left_bytes() < WORTH_WAKING || !self.may_help(worker) {
             return;
         }
-        match worker.watch.hears_events() {
+        match worker.poll_state.wakeup_for_events() {
             None => worker.waiters.wake_one(),
-            bell => self.ring(worker, bell),
+            wakeup => self.wake_thread(worker, wakeup),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::parker::Sleeper;
+use crate::parker::Parker;
 use crate::wait::{MAX_SLEEP, Progress};
 use crate::waiters::Awaited;
 use crate::worker::Worker;
@@ -75,7 +75,7 @@ impl Progress {
         all: &[&Self],
         ready: &mut impl FnMut(usize, &mut Worker) -> Option<T>,
     ) -> Option<T> {
-        let sleeper = Sleeper::of_this_thread();
+        let parker = Parker::of_this_thread();
         let mut answer = None;
         let mut asleep = 0;
         for (index, one) in all.iter().enumerate() {
@@ -88,8 +88,8 @@ impl Progress {
             one.report(&mut worker, before);
             if answer.is_none() {
                 let awaited = std::mem::take(&mut worker.awaited);
-                worker.waiters.add(&sleeper, awaited);
-                worker.counters.waits_for_others += 1;
+                worker.waiters.add(&parker, awaited);
+                worker.counters.waits_without_polling += 1;
                 asleep += 1;
             }
             one.leave(&mut worker);
@@ -100,14 +100,14 @@ impl Progress {
         }
         if answer.is_none() {
             let rest = all[0].siblings.rest(MAX_SLEEP);
-            if !sleeper.sleep(Duration::ZERO, Some(Instant::now() + rest)) {
+            if !parker.sleep(Duration::ZERO, Some(Instant::now() + rest)) {
                 all[0].poll_siblings();
             }
         }
         for one in &all[..asleep] {
-            one.lock().waiters.remove(&sleeper);
+            one.lock().waiters.remove(&parker);
         }
-        sleeper.be_free();
+        parker.restore_affinity();
         answer
     }
 }

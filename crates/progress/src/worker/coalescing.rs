@@ -13,7 +13,7 @@ use super::{Route, Worker};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ShortRun {
     pub(super) number: u64,
-    pub(super) turn: u64,
+    pub(super) tick: u64,
     /// Time at which the last one left. It is recorded only if that one followed another in the same tick, so that
     /// a reply does not read the clock.
     pub(super) at: Option<Instant>,
@@ -84,9 +84,9 @@ impl Worker {
         if self.engine.has_coalesced(peer) {
             return self.coalesce_more(peer, envelope, data);
         }
-        let follows = self.row.turn == self.turn;
+        let follows = self.row.tick == self.tick;
         if !follows || self.row.at.is_some_and(|at| at.elapsed() >= within) {
-            self.row = ShortRun { number: self.row.number + 1, turn: self.turn, at: None };
+            self.row = ShortRun { number: self.row.number + 1, tick: self.tick, at: None };
         }
         let LastShort { row, is_repeated } = self.posted[index];
         let is_in_run = row == self.row.number;

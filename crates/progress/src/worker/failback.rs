@@ -12,16 +12,16 @@ use super::routes::Route;
 
 /// A rail that led to a peer and was replaced by another one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
+pub(super) struct FailedOver {
     peer: PeerId,
     rail: RailId,
     /// Time between two retries.
     pause_ns: u64,
-    stage: Stage,
+    stage: FailbackStage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum FailbackStage {
     /// Retries at the first check after the pause.
     Waits { since_ns: u64 },
     /// Waits for the link of a retry.
@@ -30,11 +30,11 @@ enum Stage {
     Leads { since_ns: u64 },
 }
 
-impl Left {
+impl FailedOver {
     /// Doubles the pause before the next retry, up to a limit.
     fn put_off(&mut self, now_ns: u64, pause_max_ns: u64) {
         self.pause_ns = (2 * self.pause_ns).min(pause_max_ns);
-        self.stage = Stage::Waits { since_ns: now_ns };
+        self.stage = FailbackStage::Waits { since_ns: now_ns };
     }
 }
 
@@ -43,37 +43,38 @@ impl Worker {
     pub(super) fn note_left(&mut self, rail: RailId, peer: PeerId) {
         let now_ns = self.began.elapsed().as_nanos() as u64;
         let unit_ns = self.engine.detour_ns();
-        match self.left.iter_mut().find(|one| (one.peer, one.rail) == (peer, rail)) {
+        match self.failed_over.iter_mut().find(|one| (one.peer, one.rail) == (peer, rail)) {
             Some(known) => known.put_off(now_ns, PAUSE_MAX * unit_ns),
             None => {
-                let (pause_ns, stage) = (PAUSE_FIRST * unit_ns, Stage::Waits { since_ns: now_ns });
-                self.left.push(Left { peer, rail, pause_ns, stage });
+                let (pause_ns, stage) =
+                    (PAUSE_FIRST * unit_ns, FailbackStage::Waits { since_ns: now_ns });
+                self.failed_over.push(FailedOver { peer, rail, pause_ns, stage });
             }
         }
     }
 
     /// True if a replaced rail is being retried.
     pub(super) fn is_returning(&self) -> bool {
-        self.left.iter().any(|one| matches!(one.stage, Stage::Tries { .. }))
+        self.failed_over.iter().any(|one| matches!(one.stage, FailbackStage::Tries { .. }))
     }
 
     /// Retries the replaced rails whose pause is over, and closes their substitutes once they are up.
     pub(super) fn retry_left_rails(&mut self, now_ns: u64) {
         let mut at = 0;
-        while let Some(&(mut one)) = self.left.get(at) {
+        while let Some(&(mut one)) = self.failed_over.get(at) {
             // Rails replaced meanwhile are appended.
             if self.follow(&mut one, now_ns) {
-                self.left[at] = one;
+                self.failed_over[at] = one;
                 at += 1;
             } else {
-                self.left.swap_remove(at);
+                self.failed_over.swap_remove(at);
             }
         }
     }
 
     /// Advances one failback; false if it is over.
-    fn follow(&mut self, one: &mut Left, now_ns: u64) -> bool {
-        let Left { peer, rail, pause_ns, stage } = *one;
+    fn follow(&mut self, one: &mut FailedOver, now_ns: u64) -> bool {
+        let FailedOver { peer, rail, pause_ns, stage } = *one;
         let unit_ns = self.engine.detour_ns();
         let has_passed = |since_ns: u64, for_ns: u64| now_ns.saturating_sub(since_ns) >= for_ns;
         let rails = match self.routes.get(peer.0 as usize) {
@@ -82,10 +83,10 @@ impl Worker {
         };
         match stage {
             // Without any link, all rails are tried, this one too.
-            Stage::Waits { .. } | Stage::Tries { .. } if rails.members == 0 => {
-                one.stage = Stage::Waits { since_ns: now_ns };
+            FailbackStage::Waits { .. } | FailbackStage::Tries { .. } if rails.members == 0 => {
+                one.stage = FailbackStage::Waits { since_ns: now_ns };
             }
-            Stage::Waits { since_ns } if has_passed(since_ns, pause_ns) => {
+            FailbackStage::Waits { since_ns } if has_passed(since_ns, pause_ns) => {
                 let addresses = self.directory.addresses(peer).unwrap_or_default();
                 let place = |rail: RailId| {
                     let name = self.rails[rail.0 as usize].name;
@@ -95,7 +96,7 @@ impl Worker {
                 let mut others = rails.iter().filter(|other| *other != rail).peekable();
                 if others.peek().is_none() {
                     // The other end has already failed back.
-                    one.stage = Stage::Leads { since_ns: now_ns };
+                    one.stage = FailbackStage::Leads { since_ns: now_ns };
                     return true;
                 }
                 if others.filter_map(place).all(|other| other < at) {
@@ -103,23 +104,27 @@ impl Worker {
                 }
                 let is_asked = self.rails[rail.0 as usize].rail.connect(peer, &addresses[at].1);
                 match is_asked {
-                    Ok(()) => one.stage = Stage::Tries { since_ns: now_ns },
+                    Ok(()) => one.stage = FailbackStage::Tries { since_ns: now_ns },
                     Err(_) => one.put_off(now_ns, PAUSE_MAX * unit_ns),
                 }
                 self.has_loose_ends = true;
             }
-            Stage::Tries { .. } if self.engine.carries(peer, rail) => {
-                one.stage = Stage::Leads { since_ns: now_ns };
+            FailbackStage::Tries { .. } if self.engine.carries(peer, rail) => {
+                one.stage = FailbackStage::Leads { since_ns: now_ns };
                 self.close_substitutes(rail, peer);
             }
-            Stage::Tries { since_ns } if has_passed(since_ns, TRY * unit_ns) => {
+            FailbackStage::Tries { since_ns } if has_passed(since_ns, TRY * unit_ns) => {
                 if !rails.contains(rail) {
                     self.rails[rail.0 as usize].rail.disconnect(peer);
                     one.put_off(now_ns, PAUSE_MAX * unit_ns);
                 }
             }
-            Stage::Leads { since_ns } if has_passed(since_ns, PAUSE_MAX * unit_ns) => return false,
-            Stage::Waits { .. } | Stage::Tries { .. } | Stage::Leads { .. } => {}
+            FailbackStage::Leads { since_ns } if has_passed(since_ns, PAUSE_MAX * unit_ns) => {
+                return false;
+            }
+            FailbackStage::Waits { .. }
+            | FailbackStage::Tries { .. }
+            | FailbackStage::Leads { .. } => {}
         }
         true
     }

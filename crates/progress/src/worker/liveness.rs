@@ -74,18 +74,18 @@ impl Worker {
     pub(super) fn seek(&mut self, probed: Option<PeerId>) {
         let now = Instant::now();
         let waits = self.engine.has_pending() || probed.is_some() || !self.waiters.is_empty();
-        if !waits || !self.seeking.is_due(now) {
+        if !waits || !self.liveness.is_due(now) {
             return;
         }
-        let Self { engine, directory, waiters, seeking, .. } = self;
+        let Self { engine, directory, waiters, liveness, .. } = self;
         let probed = probed.into_iter().chain(waiters.probed()).map(|peer| (peer, false));
         let named = engine.awaited().into_iter();
         let named = named.map(|(peer, context)| (peer, directory.expects_soon(context)));
         let unknown = named.chain(probed).filter(|(peer, _)| engine.is_untried(*peer));
-        for peer in seeking.look(now, unknown) {
+        for peer in liveness.look(now, unknown) {
             if self.directory.has_ended(peer) {
                 self.fail(peer, Fault::Unreachable("its process has ended".into()));
-            } else if self.seeking.called.insert(peer) {
+            } else if self.liveness.called.insert(peer) {
                 self.open(peer, Purpose::Awaited);
             }
         }
@@ -110,12 +110,12 @@ mod tests {
     /// check on and no probe succeeds.
     fn probed(rank: u32, awaited: &[(u32, bool)], looks: u32) -> Vec<Vec<u32>> {
         let began = Instant::now();
-        let mut seeking = LivenessState::new(PeerId(rank), began);
+        let mut liveness = LivenessState::new(PeerId(rank), began);
         let look = |at| {
             let now = began + at * LOOK_EVERY;
-            assert!(seeking.is_due(now) && !seeking.is_due(now - LOOK_EVERY));
+            assert!(liveness.is_due(now) && !liveness.is_due(now - LOOK_EVERY));
             let awaited = awaited.iter().map(|&(peer, is_late)| (PeerId(peer), is_late));
-            seeking.look(now, awaited).iter().map(|peer| peer.0).collect()
+            liveness.look(now, awaited).iter().map(|peer| peer.0).collect()
         };
         (1..=looks).map(look).collect()
     }
@@ -135,10 +135,10 @@ mod tests {
     #[test]
     fn ended_wait_starts_its_count_anew() {
         let began = Instant::now();
-        let mut seeking = LivenessState::new(PeerId(0), began);
+        let mut liveness = LivenessState::new(PeerId(0), began);
         let mut look = |at: u32, waits: bool| {
             let awaited = waits.then_some((PeerId(1), false));
-            seeking.look(began + at * LOOK_EVERY, awaited.into_iter()).len()
+            liveness.look(began + at * LOOK_EVERY, awaited.into_iter()).len()
         };
         for at in 1..40 {
             assert_eq!(look(at, at % 6 != 0), 0, "look {at}");

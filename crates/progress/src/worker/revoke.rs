@@ -9,13 +9,13 @@ use engine::{OpId, Outcome};
 use wire::PeerId;
 
 use super::Worker;
-use crate::tasks::{Stage, Task};
+use crate::tasks::{Task, TaskStage};
 
 impl Worker {
     /// Revokes a context because `failed`, one of its members, has failed, and tells the other members, unless done
     /// before.
     #[cold]
-    pub fn close_context(&mut self, context: u64, failed: PeerId) {
+    pub fn revoke_context(&mut self, context: u64, failed: PeerId) {
         if self.engine.submit_revoke(context, failed) || self.unannounced.remove(&context) {
             self.announce_revoked(context);
         }
@@ -33,7 +33,7 @@ impl Worker {
     fn announce_revoked(&mut self, context: u64) {
         let Some(failed) = self.engine.revoked_by(context) else { return };
         match self.directory.members(context) {
-            Some(ring) => self.lay_aside(Box::new(RevokeTask::new(context, failed, ring))),
+            Some(ring) => self.queue_task(Box::new(RevokeTask::new(context, failed, ring))),
             // Members of an unknown context find it revoked at its first use.
             None => drop(self.unannounced.insert(context)),
         }
@@ -104,11 +104,11 @@ impl Walk {
 }
 
 impl Task for RevokeTask {
-    fn advance(&mut self, worker: &mut Worker) -> Stage {
+    fn advance(&mut self, worker: &mut Worker) -> TaskStage {
         let mut walks = std::mem::take(&mut self.walks);
         walks.retain_mut(|walk| !self.advance_walk(walk, worker));
         self.walks = walks;
-        if self.walks.is_empty() { Stage::Ended } else { Stage::Waits }
+        if self.walks.is_empty() { TaskStage::Ended } else { TaskStage::Waits }
     }
 
     fn work(&mut self) {}

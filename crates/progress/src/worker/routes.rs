@@ -7,7 +7,7 @@ use engine::{Loss, Overdue};
 use lock::Uncancelled;
 use wire::{PeerId, RailId};
 
-use super::{Station, Worker};
+use super::{PolledRail, Worker};
 
 /// Route to one peer.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,11 +105,11 @@ pub(super) struct Reopening {
     pub(super) peer: PeerId,
     rail: RailId,
     /// State of the rail's attempt.
-    stage: Stage,
+    stage: ReopenStage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ReopenStage {
     /// The rail is connecting.
     Trying,
     /// The rail is connecting again after a refusal.
@@ -144,7 +144,7 @@ impl Worker {
 
     /// Tries the next rail, and reports the first peer that needs this.
     fn try_next_rail(&mut self, rail: RailId, peer: PeerId, attempt: Attempt) {
-        self.directory.note_no_way(peer, self.rails[rail.0 as usize].rail.name());
+        self.directory.note_unreachable(peer, self.rails[rail.0 as usize].rail.name());
         if let (false, Some((next, _)), Some(refusal)) =
             (self.has_reported_next_rail, attempt.later.first(), attempt.refusals.last())
         {
@@ -178,7 +178,7 @@ impl Worker {
                 }
             }
         }
-        if !self.left.is_empty() {
+        if !self.failed_over.is_empty() {
             self.retry_left_rails(now_ns);
         }
     }
@@ -203,8 +203,8 @@ impl Worker {
             && self.engine.is_cut_off(peer)
             && let Some(one) = self.reopening.iter_mut().find(|one| one.is_of(peer, rail))
         {
-            let is_first = one.stage == Stage::Trying;
-            one.stage = Stage::Refused;
+            let is_first = one.stage == ReopenStage::Trying;
+            one.stage = ReopenStage::Refused;
             return self.handle_refusal(rail, peer, text, is_first);
         }
         let concerned = match self.routes.get_mut(peer.0 as usize) {
@@ -274,7 +274,7 @@ impl Worker {
     /// process, or other links carry on.
     fn open_again(&mut self, rail: RailId, peer: PeerId, address: &[u8]) {
         if self.rails[rail.0 as usize].rail.connect(peer, address).is_ok() {
-            self.reopening.push(Reopening { peer, rail, stage: Stage::Trying });
+            self.reopening.push(Reopening { peer, rail, stage: ReopenStage::Trying });
             self.has_loose_ends = true;
         }
     }
@@ -300,19 +300,19 @@ impl Worker {
 
     /// Repeats the attempts of rails that were refused.
     fn retry_refused_rails(&mut self, peer: PeerId) {
-        if !self.reopening.iter().any(|one| one.peer == peer && one.stage == Stage::Refused) {
+        if !self.reopening.iter().any(|one| one.peer == peer && one.stage == ReopenStage::Refused) {
             return;
         }
         let addresses = self.directory.addresses(peer).unwrap_or_default();
         let Self { reopening, rails, .. } = self;
         for one in reopening.iter_mut().filter(|one| one.peer == peer) {
-            let station = &mut rails[one.rail.0 as usize];
-            let address = addresses.iter().find(|(name, _)| name == station.name);
-            if one.stage == Stage::Refused
+            let polled = &mut rails[one.rail.0 as usize];
+            let address = addresses.iter().find(|(name, _)| name == polled.name);
+            if one.stage == ReopenStage::Refused
                 && let Some((_, address)) = address
-                && station.rail.connect(peer, address).is_ok()
+                && polled.rail.connect(peer, address).is_ok()
             {
-                one.stage = Stage::TryingAgain;
+                one.stage = ReopenStage::TryingAgain;
             }
         }
     }
@@ -332,7 +332,7 @@ impl Worker {
     /// Lets a rail take over for a peer: rails outside its team are no longer awaited, and it resends their lost
     /// frames.
     fn take_over(&mut self, rail: RailId, peer: PeerId) {
-        let Station { team, name, .. } = self.rails[rail.0 as usize];
+        let PolledRail { team, name, .. } = self.rails[rail.0 as usize];
         let rails = &self.rails;
         let is_other =
             |one: &mut Reopening| one.peer == peer && rails[one.rail.0 as usize].team != team;
@@ -433,16 +433,16 @@ impl Worker {
     fn connect_twins(&mut self, peer: PeerId, rail: RailId, later: &[(RailId, Vec<u8>)]) {
         let team = self.rails[rail.0 as usize].team;
         for (twin, address) in later {
-            let station = &mut self.rails[twin.0 as usize];
-            if station.team == team {
-                let _ = station.rail.connect(peer, address);
+            let polled = &mut self.rails[twin.0 as usize];
+            if polled.team == team {
+                let _ = polled.rail.connect(peer, address);
             }
         }
     }
 
     /// Returns the rail of this name that leads to peers by itself.
     pub(super) fn carrier_named(&self, name: &str) -> Option<RailId> {
-        let is_it = |station: &Station| station.name == name && !station.passes;
+        let is_it = |polled: &PolledRail| polled.name == name && !polled.passes;
         Some(RailId(self.rails.iter().position(is_it)? as u8))
     }
 
@@ -454,7 +454,7 @@ impl Worker {
         }
         let _uncancelled = Uncancelled::begin();
         let addresses = self.directory.addresses(peer).unwrap_or_default();
-        let Station { rail, name, .. } = &mut self.rails[passing.0 as usize];
+        let PolledRail { rail, name, .. } = &mut self.rails[passing.0 as usize];
         if let Some((_, address)) = addresses.iter().find(|(own, _)| own == name) {
             // Without the bypass link, short messages wait behind long ones.
             let _ = rail.connect(peer, address);

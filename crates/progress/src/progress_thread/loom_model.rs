@@ -16,19 +16,19 @@ use loom::thread;
 enum Flaw {
     None,
     /// The eventfd is reset after the looks, not before.
-    SilencesLate,
+    ClearsLate,
     /// A thread that sleeps on one communication's rails does not hear calls.
-    HearsRailsOnly,
+    WatchesRailsOnly,
     /// The thread does not look once more before it goes to sleep.
-    LooksNoMore,
+    NoLastCheck,
 }
 
 /// A process with two communications.
 struct Process {
     flaw: Flaw,
     vcis: [Vci; VCIS],
-    bells: Mutex<Bells>,
-    rung: Condvar,
+    events: Mutex<WakeEvents>,
+    signalled: Condvar,
 }
 
 #[derive(Default)]
@@ -49,23 +49,23 @@ struct Worker {
 
 /// Events that end the thread's sleep.
 #[derive(Default)]
-struct Bells {
+struct WakeEvents {
     call: bool,
     rails: [bool; VCIS],
     is_over: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum VciPhase {
     Sleeps,
-    Guards,
+    OnRails,
     Due,
 }
 
 impl Process {
     fn new(flaw: Flaw) -> Arc<Self> {
-        let (vcis, bells) = (<[Vci; VCIS]>::default(), Mutex::default());
-        Arc::new(Self { flaw, vcis, bells, rung: Condvar::new() })
+        let (vcis, events) = (<[Vci; VCIS]>::default(), Mutex::default());
+        Arc::new(Self { flaw, vcis, events, signalled: Condvar::new() })
     }
 
     /// Makes a call that leaves work pending.
@@ -74,7 +74,7 @@ impl Process {
         let mut worker = worker.lock().unwrap();
         *worker = Worker { is_left_behind: true, needs_rail, has_ended: false };
         if !awake.load(Ordering::Relaxed) && !awake.swap(true, Ordering::AcqRel) {
-            self.ring(|bells| bells.call = true);
+            self.signal(|events| events.call = true);
         }
     }
 
@@ -87,88 +87,88 @@ impl Process {
         }
     }
 
-    fn ring(&self, bell: impl FnOnce(&mut Bells)) {
-        bell(&mut self.bells.lock().unwrap());
-        self.rung.notify_all();
+    fn signal(&self, set: impl FnOnce(&mut WakeEvents)) {
+        set(&mut self.events.lock().unwrap());
+        self.signalled.notify_all();
     }
 
-    fn stand_by(&self) {
-        let mut states = [State::Sleeps; VCIS];
+    fn run(&self) {
+        let mut states = [VciPhase::Sleeps; VCIS];
         loop {
             for (vci, state) in states.iter_mut().enumerate() {
-                *state = self.look_if_due(vci, *state);
+                *state = self.check_if_due(vci, *state);
             }
-            if self.flaw == Flaw::SilencesLate {
-                self.bells.lock().unwrap().call = false;
+            if self.flaw == Flaw::ClearsLate {
+                self.events.lock().unwrap().call = false;
             }
-            if !states.contains(&State::Due) && !self.sleep(&mut states) {
+            if !states.contains(&VciPhase::Due) && !self.sleep(&mut states) {
                 return;
             }
         }
     }
 
     /// Sleeps; false at the end.
-    fn sleep(&self, states: &mut [State; VCIS]) -> bool {
-        let guards = states.contains(&State::Guards);
-        let mut bells = self.bells.lock().unwrap();
+    fn sleep(&self, states: &mut [VciPhase; VCIS]) -> bool {
+        let is_on_rails = states.contains(&VciPhase::OnRails);
+        let mut events = self.events.lock().unwrap();
         loop {
-            let is_called = bells.call && !(guards && self.flaw == Flaw::HearsRailsOnly);
-            let rails = states.iter_mut().zip(bells.rails);
-            let rung = rails.filter(|(state, rings)| **state == State::Guards && *rings);
-            let rung = rung.map(|(state, _)| *state = State::Due).count();
-            if is_called || rung > 0 {
+            let is_called = events.call && !(is_on_rails && self.flaw == Flaw::WatchesRailsOnly);
+            let rails = states.iter_mut().zip(events.rails);
+            let signalled = rails.filter(|(state, is_set)| **state == VciPhase::OnRails && *is_set);
+            let signalled = signalled.map(|(state, _)| *state = VciPhase::Due).count();
+            if is_called || signalled > 0 {
                 break;
             }
-            if bells.is_over {
+            if events.is_over {
                 return false;
             }
-            bells = self.rung.wait(bells).unwrap();
+            events = self.signalled.wait(events).unwrap();
         }
-        if self.flaw != Flaw::SilencesLate {
-            bells.call = false;
+        if self.flaw != Flaw::ClearsLate {
+            events.call = false;
         }
         true
     }
 
-    fn look_if_due(&self, vci: usize, state: State) -> State {
+    fn check_if_due(&self, vci: usize, state: VciPhase) -> VciPhase {
         let Vci { worker, ended, awake } = &self.vcis[vci];
         match state {
-            State::Guards => return State::Guards,
-            State::Sleeps if !awake.load(Ordering::Relaxed) => return State::Sleeps,
-            State::Sleeps => drop(awake.swap(true, Ordering::AcqRel)),
-            State::Due => {}
+            VciPhase::OnRails => return VciPhase::OnRails,
+            VciPhase::Sleeps if !awake.load(Ordering::Relaxed) => return VciPhase::Sleeps,
+            VciPhase::Sleeps => drop(awake.swap(true, Ordering::AcqRel)),
+            VciPhase::Due => {}
         }
         let mut worker = worker.lock().unwrap();
         if worker.is_left_behind {
-            if worker.needs_rail && !self.bells.lock().unwrap().rails[vci] {
-                return State::Guards;
+            if worker.needs_rail && !self.events.lock().unwrap().rails[vci] {
+                return VciPhase::OnRails;
             }
             (worker.is_left_behind, worker.has_ended) = (false, true);
             ended.notify_all();
-            return State::Due;
+            return VciPhase::Due;
         }
         drop(worker);
         awake.store(false, Ordering::Release);
-        let is_deserted = self.vcis[vci].worker.lock().unwrap().is_left_behind;
-        let looks = self.flaw != Flaw::LooksNoMore;
-        if looks && is_deserted && !awake.swap(true, Ordering::AcqRel) {
-            return State::Due;
+        let is_unattended = self.vcis[vci].worker.lock().unwrap().is_left_behind;
+        let looks = self.flaw != Flaw::NoLastCheck;
+        if looks && is_unattended && !awake.swap(true, Ordering::AcqRel) {
+            return VciPhase::Due;
         }
-        State::Sleeps
+        VciPhase::Sleeps
     }
 }
 
 /// Runs two threads of an application beside the progress thread.
-fn beside(flaw: Flaw, one: fn(&Process), other: fn(&Process)) {
+fn run_both(flaw: Flaw, one: fn(&Process), other: fn(&Process)) {
     let process = Process::new(flaw);
     let spawn = |act: fn(&Process)| {
         let process = Arc::clone(&process);
         thread::spawn(move || act(&process))
     };
-    let (progress_thread, other) = (spawn(Process::stand_by), spawn(other));
+    let (progress_thread, other) = (spawn(Process::run), spawn(other));
     one(&process);
     other.join().unwrap();
-    process.ring(|bells| bells.is_over = true);
+    process.signal(|events| events.is_over = true);
     progress_thread.join().unwrap();
 }
 
@@ -178,12 +178,12 @@ fn both_call(flaw: Flaw) {
         process.leave(vci, false);
         process.compute(vci);
     }
-    beside(flaw, |process| (0..2).for_each(|_| act(process, 0)), |process| act(process, 1));
+    run_both(flaw, |process| (0..2).for_each(|_| act(process, 0)), |process| act(process, 1));
 }
 
 /// One thread's work waits for a rail, which is silent until the other's work is done.
-fn one_calls_while_the_other_is_guarded(flaw: Flaw) {
-    beside(
+fn one_calls_while_the_rails_of_the_other_are_watched(flaw: Flaw) {
+    run_both(
         flaw,
         |process| {
             process.leave(0, true);
@@ -192,7 +192,7 @@ fn one_calls_while_the_other_is_guarded(flaw: Flaw) {
         |process| {
             process.leave(1, false);
             process.compute(1);
-            process.ring(|bells| bells.rails[0] = true);
+            process.signal(|events| events.rails[0] = true);
         },
     );
 }
@@ -212,14 +212,14 @@ fn notices(flaw: Flaw, protocol: fn(Flaw)) -> bool {
 #[test]
 fn no_call_is_lost() {
     explore(Flaw::None, both_call);
-    explore(Flaw::None, one_calls_while_the_other_is_guarded);
+    explore(Flaw::None, one_calls_while_the_rails_of_the_other_are_watched);
 }
 
 #[test]
 fn flaws_are_noticed() {
-    assert!(notices(Flaw::SilencesLate, both_call));
-    assert!(notices(Flaw::LooksNoMore, both_call));
-    assert!(notices(Flaw::HearsRailsOnly, one_calls_while_the_other_is_guarded));
+    assert!(notices(Flaw::ClearsLate, both_call));
+    assert!(notices(Flaw::NoLastCheck, both_call));
+    assert!(notices(Flaw::WatchesRailsOnly, one_calls_while_the_rails_of_the_other_are_watched));
 }
 
 const VCIS: usize = 2;

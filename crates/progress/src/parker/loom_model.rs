@@ -6,7 +6,7 @@ use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use super::{Heard, Nap};
+use super::{ParkEvent, ParkState};
 
 /// State that the worker's lock guards.
 #[derive(Default)]
@@ -17,7 +17,7 @@ struct Worker {
 
 struct Process {
     worker: Mutex<Worker>,
-    nap: Nap<AtomicU8>,
+    state: ParkState<AtomicU8>,
     /// Bytes in the pipe.
     calls: Mutex<u32>,
     changed: Condvar,
@@ -28,11 +28,17 @@ impl Process {
     fn new() -> Arc<Self> {
         let (calls, changed) = (Mutex::new(0), Condvar::new());
         let worker = Mutex::new(Worker { is_due: true, is_moved: false });
-        Arc::new(Self { worker, nap: Nap::new(), calls, changed, is_over: AtomicBool::new(false) })
+        Arc::new(Self {
+            worker,
+            state: ParkState::new(),
+            calls,
+            changed,
+            is_over: AtomicBool::new(false),
+        })
     }
 
     fn wake(&self) {
-        if self.nap.end() {
+        if self.state.end() {
             *self.calls.lock().unwrap() += 1;
             self.changed.notify_one();
         }
@@ -45,15 +51,15 @@ impl Process {
         self.changed.notify_one();
     }
 
-    fn listen(&self, is_timed: bool) -> Heard {
+    fn listen(&self, is_timed: bool) -> ParkEvent {
         let mut calls = self.calls.lock().unwrap();
         loop {
             if *calls > 0 {
                 *calls -= 1;
-                return Heard::Call;
+                return ParkEvent::Wakeup;
             }
             if is_timed && self.is_over.load(Ordering::Relaxed) {
-                return Heard::TimeIsOver;
+                return ParkEvent::Timeout;
             }
             calls = self.changed.wait(calls).unwrap();
         }
@@ -61,31 +67,31 @@ impl Process {
 }
 
 #[test]
-fn who_is_woken_has_slept_enough() {
+fn a_woken_thread_continues() {
     loom::model(|| {
         let process = Process::new();
         let waker = Arc::clone(&process);
         let waker = thread::spawn(move || waker.wake());
-        assert!(process.nap.sleep(|is_timed| process.listen(is_timed)));
+        assert!(process.state.sleep(|is_timed| process.listen(is_timed)));
         waker.join().unwrap();
         assert_eq!(*process.calls.lock().unwrap(), 0);
     });
 }
 
 #[test]
-fn when_time_is_over_no_call_is_left() {
+fn no_wakeup_is_left_after_a_timeout() {
     loom::model(time_ends_meanwhile(|process| {
-        process.nap.sleep(|is_timed| process.listen(is_timed))
+        process.state.sleep(|is_timed| process.listen(is_timed))
     }));
 }
 
 #[test]
-fn the_model_notices_a_call_that_is_left() {
+fn a_wakeup_that_is_left_is_noticed() {
     let flawed = time_ends_meanwhile(|process| {
-        process.nap.sleep(|is_timed| match process.listen(is_timed) {
+        process.state.sleep(|is_timed| match process.listen(is_timed) {
             // The thread does not wait for the byte that is on its way.
-            Heard::TimeIsOver if process.nap.has_ended() => Heard::Call,
-            heard => heard,
+            ParkEvent::Timeout if process.state.has_ended() => ParkEvent::Wakeup,
+            event => event,
         })
     });
     assert!(catch_unwind(AssertUnwindSafe(|| loom::model(flawed))).is_err());
@@ -102,13 +108,13 @@ fn time_ends_meanwhile(sleep: fn(&Process) -> bool) -> impl Fn() + Sync + Send +
         waker.join().unwrap();
         clock.join().unwrap();
         assert_eq!(*process.calls.lock().unwrap(), 0);
-        assert!(!was_woken || process.nap.has_ended());
+        assert!(!was_woken || process.state.has_ended());
     }
 }
 
 #[test]
-fn who_goes_on_is_not_moved_any_more() {
-    loom::model(a_thread_gives_way(|process| {
+fn a_thread_that_continues_is_not_moved() {
+    loom::model(a_thread_hands_over(|process| {
         let mut worker = process.worker.lock().unwrap();
         let is_due = std::mem::take(&mut worker.is_due);
         worker.is_moved = is_due;
@@ -117,8 +123,8 @@ fn who_goes_on_is_not_moved_any_more() {
 }
 
 #[test]
-fn the_model_notices_who_is_moved_when_it_has_gone_on() {
-    let flawed = a_thread_gives_way(|process| {
+fn a_late_move_is_noticed() {
+    let flawed = a_thread_hands_over(|process| {
         let is_due = std::mem::take(&mut process.worker.lock().unwrap().is_due);
         // The flag is read and the thread is moved under two separate locks.
         process.worker.lock().unwrap().is_moved = is_due;
@@ -129,7 +135,7 @@ fn the_model_notices_who_is_moved_when_it_has_gone_on() {
 
 /// A thread hands over to one whose time ends meanwhile. It takes it out if it is still due, moves it, and then
 /// wakes it.
-fn a_thread_gives_way(take: fn(&Process) -> bool) -> impl Fn() + Sync + Send + 'static {
+fn a_thread_hands_over(take: fn(&Process) -> bool) -> impl Fn() + Sync + Send + 'static {
     move || {
         let process = Process::new();
         let (waker, clock) = (Arc::clone(&process), Arc::clone(&process));
@@ -139,7 +145,7 @@ fn a_thread_gives_way(take: fn(&Process) -> bool) -> impl Fn() + Sync + Send + '
             }
         });
         let clock = thread::spawn(move || clock.end_time());
-        process.nap.sleep(|is_timed| process.listen(is_timed));
+        process.state.sleep(|is_timed| process.listen(is_timed));
         {
             let mut worker = process.worker.lock().unwrap();
             worker.is_due = false;

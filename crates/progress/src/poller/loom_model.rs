@@ -1,7 +1,7 @@
 //! Loom model of the hand-over between a waiting thread, the progress thread, and threads that only call, in every
 //! order of their steps.
 //!
-//! The model runs [`Watch`] itself, below simplified loops of `wait` and `progress_thread`: without spinning, other
+//! The model runs [`PollState`] itself, below simplified loops of `wait` and `progress_thread`: without spinning, other
 //! waiters, and time. Nothing wakes by time, so a missing wake-up is a deadlock, which loom finds. With an idle
 //! poller, the progress thread sleeps even between two looks until it is woken. A rail is a doorbell that wakes a
 //! thread which has prepared to sleep; the rails' own protocol is proved in `driver`. Each protocol also runs with
@@ -14,25 +14,25 @@ use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use loom::sync::{Condvar, Mutex, MutexGuard};
 use loom::thread;
 
-use super::{Bell, Watch};
-use crate::idle_poller::{Ear, is_sign};
+use super::{PollState, Wakeup};
+use crate::idle_poller::{WakeFlag, impl_atomic_byte};
 
 /// Deliberate fault of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
     /// A sleeping thread is not woken for events.
-    Unheard,
+    EventUnsignalled,
     /// A sleeping thread is not woken for bytes that a rail has no room for.
-    Unasked,
+    BacklogUnsignalled,
     /// The progress thread is not told that the rails wake another thread.
-    Unrelieved,
+    FormerUnsignalled,
     /// A thread that finds events before it sleeps disarms the rails.
-    Silences,
+    DisarmsRails,
     /// The progress thread does not look once more before it goes to rest.
-    LooksNoMore,
+    NoLastCheck,
     /// The progress thread does not announce that it rests between two looks.
-    RestsUnsaid,
+    FlagClosed,
 }
 
 /// A process with a progress thread.
@@ -43,13 +43,13 @@ struct Process {
     moved: Condvar,
     rail: Mutex<Rail>,
     events: Mutex<Events>,
-    rung: Condvar,
+    signalled: Condvar,
     /// True while the progress thread is at work.
     is_called: AtomicBool,
     /// True if an idle poller runs.
-    is_seen: bool,
+    has_idle_poller: bool,
     is_over: AtomicBool,
-    ears: Ears,
+    flags: WakeFlags,
     /// True if the progress thread need not rest.
     call: Mutex<bool>,
     called: Condvar,
@@ -58,7 +58,7 @@ struct Process {
 /// State that the worker's lock guards.
 #[derive(Default)]
 struct Worker {
-    watch: Watch,
+    poll_state: PollState,
     /// Number of expected messages, and of handled ones.
     begun: u32,
     ended: u32,
@@ -66,7 +66,7 @@ struct Worker {
     has_backlog: bool,
     has_left: bool,
     /// Number of polls.
-    turn: u32,
+    tick: u32,
     is_over: bool,
 }
 
@@ -80,23 +80,23 @@ struct Rail {
 /// Events that end a sleep.
 #[derive(Default)]
 struct Events {
-    bells: bool,
-    wake: bool,
-    relief: bool,
+    rails: bool,
+    poller: bool,
+    progress_thread: bool,
     /// True if the progress thread is not to rest between two looks.
-    hail: bool,
+    rest: bool,
 }
 
 /// Flags of the sleepers that the idle poller wakes.
-struct Ears {
-    away: Ear<AtomicU8>,
-    guarded: Ear<AtomicU8>,
+struct WakeFlags {
+    rest: WakeFlag<AtomicU8>,
+    sleep: WakeFlag<AtomicU8>,
 }
 
-is_sign!(AtomicU8);
+impl_atomic_byte!(AtomicU8);
 
-enum Look {
-    Covered,
+enum CheckResult {
+    Polled,
     Rests,
     Over,
 }
@@ -108,17 +108,17 @@ impl Worker {
 }
 
 impl Process {
-    fn new(flaw: Flaw, is_seen: bool) -> Arc<Self> {
+    fn new(flaw: Flaw, has_idle_poller: bool) -> Arc<Self> {
         Arc::new(Self {
             flaw,
-            is_seen,
+            has_idle_poller,
             is_over: AtomicBool::new(false),
-            ears: Ears { away: Ear::new(), guarded: Ear::new() },
+            flags: WakeFlags { rest: WakeFlag::new(), sleep: WakeFlag::new() },
             worker: Mutex::new(Worker::default()),
             moved: Condvar::new(),
             rail: Mutex::new(Rail::default()),
             events: Mutex::new(Events::default()),
-            rung: Condvar::new(),
+            signalled: Condvar::new(),
             // The first call creates it.
             is_called: AtomicBool::new(true),
             call: Mutex::new(false),
@@ -132,7 +132,7 @@ impl Process {
 
     /// Polls. True if anything moved.
     fn advance(&self, worker: &mut Worker) -> bool {
-        worker.turn += 1;
+        worker.tick += 1;
         let left = std::mem::take(&mut worker.has_backlog);
         worker.has_left |= left;
         let arrived = std::mem::take(&mut self.rail.lock().unwrap().arrived);
@@ -175,26 +175,26 @@ impl Process {
     fn wait(&self, messages: u32) {
         let mut worker = self.worker();
         while worker.ended < messages {
-            worker.watch.begin_polling();
+            worker.poll_state.begin_polling();
             if self.advance(&mut worker) {
                 self.moved.notify_all();
             } else {
                 worker = self.sleep(worker);
             }
         }
-        worker.watch.stop_polling();
+        worker.poll_state.stop_polling();
         self.leave(&worker);
     }
 
     fn sleep<'a>(&'a self, mut worker: MutexGuard<'a, Worker>) -> MutexGuard<'a, Worker> {
         if self.prepare_sleep() {
-            let relieved = worker.watch.lie_down();
-            self.ring(relieved.filter(|_| self.flaw != Flaw::Unrelieved));
+            let former = worker.poll_state.begin_poller_sleep();
+            self.wake_thread(former.filter(|_| self.flaw != Flaw::FormerUnsignalled));
             drop(worker);
-            self.sleep_on(Bell::Wake);
+            self.sleep_on(Wakeup::Poller);
             worker = self.worker();
-            worker.watch.get_up();
-        } else if worker.watch.is_guarded() && self.flaw != Flaw::Silences {
+            worker.poll_state.end_poller_sleep();
+        } else if worker.poll_state.is_thread_asleep() && self.flaw != Flaw::DisarmsRails {
             return worker;
         }
         self.finish_sleep();
@@ -214,32 +214,32 @@ impl Process {
         if worker.is_left_behind() && !is_called && !self.is_called.swap(true, Ordering::AcqRel) {
             self.call();
         }
-        if worker.has_backlog && self.flaw != Flaw::Unasked {
-            self.ring(worker.watch.hears_backlog());
+        if worker.has_backlog && self.flaw != Flaw::BacklogUnsignalled {
+            self.wake_thread(worker.poll_state.wakeup_for_backlog());
         }
     }
 
     fn report(&self, worker: &Worker) {
         self.moved.notify_all();
-        if self.flaw != Flaw::Unheard {
-            self.ring(worker.watch.hears_events());
+        if self.flaw != Flaw::EventUnsignalled {
+            self.wake_thread(worker.poll_state.wakeup_for_events());
         }
     }
 
     /// Runs the progress thread.
-    fn stand_by(&self) {
+    fn run(&self) {
         let mut seen = 0;
-        let mut is_rung = false;
+        let mut is_woken = false;
         loop {
-            match self.stand_in(&mut seen, std::mem::take(&mut is_rung)) {
-                Look::Covered if self.is_seen => is_rung = self.rest_or_hear(),
+            match self.run_check(&mut seen, std::mem::take(&mut is_woken)) {
+                CheckResult::Polled if self.has_idle_poller => is_woken = self.rest_until_woken(),
                 // Rests for some time.
-                Look::Covered => thread::yield_now(),
-                Look::Over => return,
-                Look::Rests => {
+                CheckResult::Polled => thread::yield_now(),
+                CheckResult::Over => return,
+                CheckResult::Rests => {
                     self.is_called.store(false, Ordering::Release);
                     let is_called =
-                        self.is_deserted() && !self.is_called.swap(true, Ordering::AcqRel);
+                        self.is_unattended() && !self.is_called.swap(true, Ordering::AcqRel);
                     if !is_called {
                         self.rest();
                     }
@@ -249,79 +249,79 @@ impl Process {
     }
 
     /// Rests between two looks until the idle poller ends the rest.
-    fn rest_or_hear(&self) -> bool {
-        if self.flaw != Flaw::RestsUnsaid {
-            self.ears.away.open();
+    fn rest_until_woken(&self) -> bool {
+        if self.flaw != Flaw::FlagClosed {
+            self.flags.rest.open();
         }
         let mut events = self.events.lock().unwrap();
-        while !std::mem::take(&mut events.hail) {
-            events = self.rung.wait(events).unwrap();
+        while !std::mem::take(&mut events.rest) {
+            events = self.signalled.wait(events).unwrap();
         }
         drop(events);
-        self.ears.away.close()
+        self.flags.rest.close()
     }
 
     /// Runs the idle poller, which does not take the worker's lock.
-    fn look_on(&self) {
-        let Ears { away, guarded } = &self.ears;
+    fn run_idle_poller(&self) {
+        let WakeFlags { rest, sleep } = &self.flags;
         while !self.is_over.load(Ordering::Acquire) {
-            let [guards, rests] = [guarded, away].map(Ear::listens);
-            if (guards || rests) && self.rail.lock().unwrap().arrived > 0 {
-                if guards && guarded.take() {
-                    self.ring(Some(Bell::Relief));
-                } else if rests && away.take() {
-                    self.hail();
+            let [sleeps, rests] = [sleep, rest].map(WakeFlag::is_open);
+            if (sleeps || rests) && self.rail.lock().unwrap().arrived > 0 {
+                if sleeps && sleep.take() {
+                    self.wake_thread(Some(Wakeup::ProgressThread));
+                } else if rests && rest.take() {
+                    self.wake_from_rest();
                 }
             }
             thread::yield_now();
         }
     }
 
-    fn hail(&self) {
-        self.events.lock().unwrap().hail = true;
-        self.rung.notify_all();
+    fn wake_from_rest(&self) {
+        self.events.lock().unwrap().rest = true;
+        self.signalled.notify_all();
     }
 
-    fn stand_in(&self, seen: &mut u32, is_rung: bool) -> Look {
+    fn run_check(&self, seen: &mut u32, is_woken: bool) -> CheckResult {
         let mut worker = self.worker();
-        if is_rung {
-            *seen = worker.turn;
+        if is_woken {
+            *seen = worker.tick;
         }
         loop {
             if worker.is_over {
-                return Look::Over;
+                return CheckResult::Over;
             }
-            if !worker.is_left_behind() || worker.watch.is_asleep() {
-                return Look::Rests;
+            if !worker.is_left_behind() || worker.poll_state.is_asleep() {
+                return CheckResult::Rests;
             }
-            if worker.watch.is_polled() || worker.turn != *seen {
-                *seen = worker.turn;
-                return Look::Covered;
+            if worker.poll_state.is_polled() || worker.tick != *seen {
+                *seen = worker.tick;
+                return CheckResult::Polled;
             }
             let moved = self.advance(&mut worker);
-            *seen = worker.turn;
-            if is_rung && !moved {
-                return Look::Covered;
+            *seen = worker.tick;
+            if is_woken && !moved {
+                return CheckResult::Polled;
             }
             if moved {
                 self.report(&worker);
                 drop(worker);
                 worker = self.worker();
             } else {
-                worker = self.guard(worker);
+                worker = self.sleep_on_rails(worker);
             }
         }
     }
 
-    fn guard<'a>(&'a self, mut worker: MutexGuard<'a, Worker>) -> MutexGuard<'a, Worker> {
+    fn sleep_on_rails<'a>(&'a self, mut worker: MutexGuard<'a, Worker>) -> MutexGuard<'a, Worker> {
         if self.prepare_sleep() {
-            worker.watch.begin_guard();
+            worker.poll_state.begin_thread_sleep();
             drop(worker);
-            self.ears.guarded.open();
-            self.sleep_on(Bell::Relief);
-            self.ears.guarded.close();
+            self.flags.sleep.open();
+            self.sleep_on(Wakeup::ProgressThread);
+            self.flags.sleep.close();
             worker = self.worker();
-            if !worker.watch.end_guard() {
+            if !worker.poll_state.end_thread_sleep() {
                 return worker;
             }
         }
@@ -329,38 +329,38 @@ impl Process {
         worker
     }
 
-    fn is_deserted(&self) -> bool {
+    fn is_unattended(&self) -> bool {
         let worker = self.worker();
-        let is_watched = worker.watch.is_asleep();
-        worker.is_left_behind() && !is_watched && self.flaw != Flaw::LooksNoMore
+        let is_watched = worker.poll_state.is_asleep();
+        worker.is_left_behind() && !is_watched && self.flaw != Flaw::NoLastCheck
     }
 
     fn finish_sleep(&self) {
         self.rail.lock().unwrap().is_armed = false;
-        self.events.lock().unwrap().bells = false;
+        self.events.lock().unwrap().rails = false;
     }
 
-    fn ring(&self, bell: Option<Bell>) {
+    fn wake_thread(&self, wakeup: Option<Wakeup>) {
         let mut events = self.events.lock().unwrap();
-        match bell {
+        match wakeup {
             None => return,
-            Some(Bell::Wake) => events.wake = true,
-            Some(Bell::Relief) => events.relief = true,
+            Some(Wakeup::Poller) => events.poller = true,
+            Some(Wakeup::ProgressThread) => events.progress_thread = true,
         }
-        self.rung.notify_all();
+        self.signalled.notify_all();
     }
 
-    fn sleep_on(&self, bell: Bell) {
+    fn sleep_on(&self, wakeup: Wakeup) {
         let mut events = self.events.lock().unwrap();
         loop {
-            let own = match bell {
-                Bell::Wake => &mut events.wake,
-                Bell::Relief => &mut events.relief,
+            let own = match wakeup {
+                Wakeup::Poller => &mut events.poller,
+                Wakeup::ProgressThread => &mut events.progress_thread,
             };
-            if std::mem::take(own) || events.bells {
+            if std::mem::take(own) || events.rails {
                 return;
             }
-            events = self.rung.wait(events).unwrap();
+            events = self.signalled.wait(events).unwrap();
         }
     }
 
@@ -381,8 +381,8 @@ impl Process {
         let mut rail = self.rail.lock().unwrap();
         rail.arrived += 1;
         if rail.is_armed {
-            self.events.lock().unwrap().bells = true;
-            self.rung.notify_all();
+            self.events.lock().unwrap().rails = true;
+            self.signalled.notify_all();
         }
     }
 
@@ -400,19 +400,23 @@ impl Process {
     fn end(&self) {
         self.worker().is_over = true;
         self.is_over.store(true, Ordering::Release);
-        self.hail();
-        self.ring(Some(Bell::Relief));
+        self.wake_from_rest();
+        self.wake_thread(Some(Wakeup::ProgressThread));
         self.call();
     }
 }
 
 /// Runs the process's own thread beside the other threads and the progress thread.
-fn beside(flaw: Flaw, others: impl IntoIterator<Item = fn(&Process)>, own: impl FnOnce(&Process)) {
+fn without_idle_poller(
+    flaw: Flaw,
+    others: impl IntoIterator<Item = fn(&Process)>,
+    own: impl FnOnce(&Process),
+) {
     play(Process::new(flaw, false), others, own);
 }
 
 /// Runs the same with an idle poller.
-fn in_sight(
+fn with_idle_poller(
     flaw: Flaw,
     others: impl IntoIterator<Item = fn(&Process)>,
     own: impl FnOnce(&Process),
@@ -429,8 +433,8 @@ fn play(
         let process = Arc::clone(&process);
         thread::spawn(move || act(&process))
     };
-    let progress_thread = spawn(Process::stand_by);
-    let idle_poller = process.is_seen.then(|| spawn(Process::look_on));
+    let progress_thread = spawn(Process::run);
+    let idle_poller = process.has_idle_poller.then(|| spawn(Process::run_idle_poller));
     let others: Vec<_> = others.into_iter().map(spawn).collect();
     own(&process);
     others.into_iter().for_each(|other| other.join().unwrap());
@@ -440,17 +444,17 @@ fn play(
 }
 
 /// The application begins to receive, computes, and makes no call.
-fn what_is_left_behind_comes_to_its_end(flaw: Flaw) {
-    beside(flaw, [Process::arrive as fn(&Process)], |process| {
+fn pending_work_is_completed(flaw: Flaw) {
+    without_idle_poller(flaw, [Process::arrive as fn(&Process)], |process| {
         process.submit(true);
         process.compute(1);
     });
 }
 
 /// The application waits for one of two messages, and computes until the other has arrived.
-fn who_waited_leaves_the_rest(flaw: Flaw) {
+fn work_left_by_a_waiter_is_completed(flaw: Flaw) {
     let peer = |process: &Process| (0..2).for_each(|_| process.arrive());
-    beside(flaw, [peer as fn(&Process)], |process| {
+    without_idle_poller(flaw, [peer as fn(&Process)], |process| {
         process.submit(true);
         process.submit(true);
         process.wait(1);
@@ -459,21 +463,21 @@ fn who_waited_leaves_the_rest(flaw: Flaw) {
 }
 
 /// Another thread completes the awaited message, and no rail wakes the waiting thread.
-fn who_waits_hears_of_news(flaw: Flaw) {
-    beside(flaw, [Process::send_here as fn(&Process)], |process| process.wait(1));
+fn a_waiter_is_woken_by_another_thread(flaw: Flaw) {
+    without_idle_poller(flaw, [Process::send_here as fn(&Process)], |process| process.wait(1));
 }
 
 /// The awaited message arrives after the bytes that another thread left pending have gone.
-fn what_had_no_room_goes(flaw: Flaw) {
+fn backlog_is_sent(flaw: Flaw) {
     let submits = |process: &Process| process.submit(false);
     let others = [submits as fn(&Process), Process::answer];
-    beside(flaw, others, |process| process.wait(1));
+    without_idle_poller(flaw, others, |process| process.wait(1));
 }
 
 /// The application begins to receive, polls once, and computes. Meanwhile the progress thread rests or sleeps on
 /// the rails, and is woken by the rails, by the idle poller, or by both.
-fn who_rests_is_rung_for(flaw: Flaw) {
-    in_sight(flaw, [Process::arrive as fn(&Process)], |process| {
+fn a_resting_progress_thread_is_woken(flaw: Flaw) {
+    with_idle_poller(flaw, [Process::arrive as fn(&Process)], |process| {
         process.submit(true);
         process.poll_once();
         process.compute(1);
@@ -499,25 +503,25 @@ fn notices(flaw: Flaw, protocol: fn(Flaw)) -> bool {
 }
 
 #[test]
-fn nobody_is_forgotten() {
-    explore(Flaw::None, what_is_left_behind_comes_to_its_end);
-    explore(Flaw::None, who_waited_leaves_the_rest);
-    explore(Flaw::None, who_waits_hears_of_news);
-    explore(Flaw::None, what_had_no_room_goes);
+fn every_sleeper_is_woken() {
+    explore(Flaw::None, pending_work_is_completed);
+    explore(Flaw::None, work_left_by_a_waiter_is_completed);
+    explore(Flaw::None, a_waiter_is_woken_by_another_thread);
+    explore(Flaw::None, backlog_is_sent);
 }
 
 #[test]
-fn who_rests_is_not_forgotten_by_who_looks_on() {
+fn an_idle_poller_wakes_a_resting_progress_thread() {
     // The idle poller looks many times, so the bound is lower.
-    explore_within(2, Flaw::None, who_rests_is_rung_for);
+    explore_within(2, Flaw::None, a_resting_progress_thread_is_woken);
 }
 
 #[test]
 fn flaws_are_noticed() {
-    assert!(notices(Flaw::LooksNoMore, what_is_left_behind_comes_to_its_end));
-    assert!(notices(Flaw::Unrelieved, who_waited_leaves_the_rest));
-    assert!(notices(Flaw::Silences, who_waited_leaves_the_rest));
-    assert!(notices(Flaw::Unheard, who_waits_hears_of_news));
-    assert!(notices(Flaw::Unasked, what_had_no_room_goes));
-    assert!(notices(Flaw::RestsUnsaid, who_rests_is_rung_for));
+    assert!(notices(Flaw::NoLastCheck, pending_work_is_completed));
+    assert!(notices(Flaw::FormerUnsignalled, work_left_by_a_waiter_is_completed));
+    assert!(notices(Flaw::DisarmsRails, work_left_by_a_waiter_is_completed));
+    assert!(notices(Flaw::EventUnsignalled, a_waiter_is_woken_by_another_thread));
+    assert!(notices(Flaw::BacklogUnsignalled, backlog_is_sent));
+    assert!(notices(Flaw::FlagClosed, a_resting_progress_thread_is_woken));
 }
