@@ -1,9 +1,9 @@
 //! A lock that executes requests of threads which found it held.
 //!
 //! One word tells if the lock is held and which records were left: flat combining (Hendler, Incze, Shavit, Tzafrir,
-//! 2010) with the list of Treiber's stack, which is taken as a whole. So the lock is never free while a record is
-//! left, and its holder sees all records that any thread had left before. Requests of one thread are executed in
-//! their order, whether it leaves them as records or takes the lock itself.
+//! 2010). The records form the list of Treiber's stack, which is taken as a whole. So the lock is never free while a
+//! record is left, and its holder sees all records that any thread had left before. Requests of one thread are executed
+//! in their order, whether it leaves them as records or takes the lock itself.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -48,8 +48,8 @@ pub enum Entered<'a, T: Combiner, R> {
     Left(R),
 }
 
-/// A record. Its content belongs to the thread that has taken its bit until it is in the list, and then to the thread
-/// that takes it out, until the bit is set again.
+/// A record. Its content belongs to the thread that has taken its bit until the record is in the list. Then it belongs
+/// to the thread that takes it out, until the bit is set again.
 struct Record<F> {
     content: UnsafeCell<F>,
     /// The record that was left before this one, counted from 1. Released and acquired with the list's head.

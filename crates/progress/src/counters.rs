@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::locality::Distance;
 
-/// Counts of the work of a process for its communication. Guarded by the worker's lock.
+/// Counts of the work of one VCI, or of all VCIs of a process. Guarded by the worker's lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Polls of the rails by all threads.
@@ -36,7 +36,7 @@ pub struct Counters {
     pub progress_thread_sleeping: Duration,
     /// Wake-ups of a thread that sleeps on the rails by another thread of its process.
     pub wakeups: u64,
-    /// Looks of the idle pollers, counted as far as they have gone to rest.
+    /// Polls by idle pollers, counted when they go to rest.
     pub polls_by_idle_pollers: u64,
     /// Wake-ups of sleeping threads by the idle pollers.
     pub wakeups_by_idle_pollers: u64,
@@ -77,7 +77,7 @@ impl Counters {
     }
 }
 
-/// Sum over several communications of a process.
+/// Sum over several VCIs of a process.
 impl Add for Counters {
     type Output = Self;
 

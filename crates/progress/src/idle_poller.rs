@@ -1,14 +1,14 @@
 //! Threads that poll from cores that nobody wants.
 //!
-//! While the progress thread rests between two looks, the rails wake nobody, and a thread woken on a halted core is
+//! While the progress thread rests between two checks, the rails wake nobody, and a thread woken on a halted core is
 //! late. So with three or more cores per rank, a `SCHED_IDLE` thread in each cache domain helps while the application
 //! computes. It keeps a core awake, which the kernel gives at once to any thread that wants it, and it wakes the
 //! progress thread when an event arrives. Idle pollers do not serve a waiting thread. In measurements they woke it no
 //! sooner, and at times much later: Linux searches less far for an idle core if more cores are busy.
 //!
 //! Such a thread may be preempted at any point for as long as others compute. So it holds nothing that another thread
-//! waits for: neither the worker's lock nor any other. It looks through [`ReadinessProbe`]s, and wakes a sleeper once
-//! per sleep. Nobody depends on it: the rails wake a thread that sleeps on them, and a resting progress thread looks
+//! waits for: neither the worker's lock nor any other. It polls through [`ReadinessProbe`]s, and wakes a sleeper once
+//! per sleep. Nobody depends on it: the rails wake a thread that sleeps on them, and a resting progress thread checks
 //! again. It polls for 20 ms after an event, and then sleeps until it is called. A preempted one is not called for a
 //! longer time.
 
@@ -27,11 +27,11 @@ use crate::event;
 /// State that the idle pollers share with the threads that they wake.
 pub(crate) struct IdlePollers {
     began: Instant,
-    /// Open while the progress thread rests between two looks.
+    /// Open while the progress thread rests between two checks.
     pub thread_rest: WakeFlag,
     /// Open while the progress thread sleeps on the rails.
     pub thread_sleep: WakeFlag,
-    /// Eventfds of the progress thread: for its sleep on the rails, and for its rest between two looks.
+    /// Eventfds of the progress thread: for its sleep on the rails, and for its rest between two checks.
     sleep_event: Arc<OwnedFd>,
     rest_event: Arc<OwnedFd>,
     /// Backoff for waking a resting progress thread. Guarded by the worker's lock.
@@ -171,7 +171,7 @@ impl IdlePollers {
         }
     }
 
-    /// Numbers of looks and of wake-ups.
+    /// Numbers of checks and of wake-ups.
     pub fn counts(&self) -> (u64, u64) {
         (self.looks.load(Ordering::Relaxed), self.rings.load(Ordering::Relaxed))
     }
@@ -239,7 +239,7 @@ impl IdlePollers {
         self.is_suspended.store(false, Ordering::Relaxed);
     }
 
-    /// True if idle pollers may wake the progress thread between two looks, which is rare if it did not pay lately.
+    /// True if idle pollers may wake the progress thread between two checks, which is rare if it did not pay lately.
     pub fn may_ring(&self) -> bool {
         self.resting.load(Ordering::Relaxed) < self.pollers().list.len() as u32
             && self.backoff.decide() != Decision::Skip
@@ -388,7 +388,7 @@ const HOLD_US: u64 = 100_000;
 /// Age of an event before the progress thread is woken. An application that polls handles events sooner.
 const PENDING_FOR: Duration = Duration::from_micros(5);
 
-/// Pauses between two looks. They leave most of the core to its other hardware thread, and the probed cache lines
+/// Pauses between two checks. They leave most of the core to its other hardware thread, and the probed cache lines
 /// where they are.
 const PAUSES: u32 = 8;
 
@@ -440,7 +440,7 @@ mod tests {
         assert_eq!(idle.counts().1, 1);
         idle.thread_sleep.open();
         idle.look(begin, None);
-        assert_eq!(idle.counts().1, 2, "who sleeps is told at once");
+        assert_eq!(idle.counts().1, 2, "a sleeping thread is woken at once");
         idle.thread_sleep.open();
         event_count.0.store(false, Ordering::Relaxed);
         assert_eq!(idle.look(begin, seen), None);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_put_aside_is_not_called_for_a_while() {
+    fn a_preempted_idle_poller_is_not_woken_for_a_while() {
         let idle = idle();
         let poller = PollerState {
             cores: CpuSet::new(),
@@ -464,7 +464,7 @@ mod tests {
         assert!(poller.rests.load(Ordering::Relaxed));
         idle.held_until_us.store(0, Ordering::Relaxed);
         idle.call_for(1);
-        assert!(poller.rests.load(Ordering::Relaxed), "that was no event_count");
+        assert!(poller.rests.load(Ordering::Relaxed), "that was no new event");
         idle.suspend();
         idle.call_for(2);
         assert!(poller.rests.load(Ordering::Relaxed), "a thread waits asleep");

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn none_starves_where_nearer_work_keeps_coming() {
+    fn distant_work_is_taken_though_nearer_work_keeps_coming() {
         let mut choice = NearestFirst::default();
         let offers = [(0, Distance::Machine), (1, Distance::SameCore)];
         for _ in 0..3 {

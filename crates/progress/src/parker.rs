@@ -200,7 +200,7 @@ const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
 const WOKEN: u8 = 2;
 
-/// Number of looks per clock reading.
+/// Number of checks per clock reading.
 const LOOKS_PER_CLOCK: u32 = 64;
 
 #[cfg(test)]
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_moved_wakes_there_and_is_free_again() {
+    fn a_moved_thread_wakes_there_and_regains_its_affinity() {
         let allowed = sched_getaffinity(None).expect("this thread's");
         let cores: Vec<u32> =
             (0..CpuSet::MAX_CPU as u32).filter(|core| allowed.is_set(*core as usize)).collect();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_bound_is_not_moved_elsewhere() {
+    fn a_bound_thread_is_not_moved() {
         thread::spawn(|| {
             let me = Parker::of_this_thread();
             let mut only = CpuSet::new();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_awake_is_not_called() {
+    fn an_awake_thread_is_not_signalled() {
         let parker = Parker::new();
         // More bytes than a pipe holds.
         for _ in 0..100_000 {

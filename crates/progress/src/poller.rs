@@ -66,7 +66,7 @@ impl PollState {
     }
 
     /// Records that the polling thread goes to sleep and the rails wake it. They are disarmed afterwards, so the
-    /// thread that they woke until now has to look again.
+    /// thread that they woke until now has to check again.
     pub fn begin_poller_sleep(&mut self) -> Option<Wakeup> {
         self.is_asleep = true;
         std::mem::take(&mut self.is_thread_asleep).then_some(Wakeup::ProgressThread)

@@ -1,8 +1,8 @@
 //! The thread that makes progress while the application computes.
 //!
 //! A computing application leaves operations pending: requests that need a peer's answer, bytes that a full socket
-//! did not take, short messages that wait to be coalesced. The progress thread completes them in all communications
-//! of its process. A call that leaves something pending wakes it. It then looks from time to time if another thread
+//! did not take, short messages that wait to be coalesced. The progress thread completes them in all VCIs
+//! of its process. A call that leaves something pending wakes it. It then checks from time to time if another thread
 //! polls, and sleeps in the kernel on all rails if none does. While nothing is pending it sleeps without a time
 //! limit. A process that only makes blocking calls never starts it.
 
@@ -29,19 +29,19 @@ pub(crate) struct ProgressThread {
     pub event: Arc<OwnedFd>,
     /// True if the thread runs, known once it was needed: the system may have given none.
     is_there: OnceLock<bool>,
-    /// Communications that the thread has not taken up yet.
+    /// VCIs that the thread has not taken up yet.
     newcomers: Mutex<Vec<Weak<Progress>>>,
 }
 
-/// A communication's handle to the progress thread.
+/// A VCI's handle to the progress thread.
 #[derive(Debug)]
 pub(crate) struct ThreadHandle {
     pub progress_thread: Arc<ProgressThread>,
-    /// True while the thread serves this communication, or was called to.
+    /// True while the thread serves this VCI, or was called to.
     awake: AtomicBool,
 }
 
-/// Result of a look.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckResult {
     /// Coalesced short messages were sent.
@@ -54,13 +54,13 @@ pub(crate) enum CheckResult {
     Watched,
     /// Nothing is pending.
     Idle,
-    /// Something has advanced and more may; other communications are looked at first.
+    /// Something has advanced and more may; other VCIs are checked first.
     Moved,
     /// The rails wake the progress thread, until it has looked again.
     Sleeps,
 }
 
-/// Reason for a look.
+/// Reason for a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckCause {
     /// The end of a rest, or a call.
@@ -71,12 +71,12 @@ pub(crate) enum CheckCause {
     Slept(Duration),
 }
 
-/// Rest times of the progress thread while threads wait for the polling one. Each look costs them more time than a
+/// Rest times of the progress thread while threads wait for the polling one. Each check costs them more time than a
 /// thread switch, so rests grow while another thread polls, and start anew when none did.
 #[derive(Debug)]
 pub(crate) struct RestPeriod {
     period: Duration,
-    /// Number of looks in a row that may be skipped.
+    /// Number of checks in a row that may be skipped.
     passes: u32,
 }
 
@@ -97,7 +97,7 @@ impl RestPeriod {
         std::mem::replace(&mut self.period, longer)
     }
 
-    /// True if this look may be skipped because another thread holds the worker's lock.
+    /// True if this check may be skipped because another thread holds the worker's lock.
     pub fn passes(&mut self) -> bool {
         let passes = self.passes > 0;
         self.passes = self.passes.saturating_sub(1);
@@ -115,7 +115,7 @@ impl ProgressThread {
         Ok(Arc::new(Self { event: Arc::new(event::new()?), is_there, newcomers }))
     }
 
-    /// Adds a communication, which the thread serves once it is called.
+    /// Adds a VCI, which the thread serves once it is called.
     pub fn register(self: &Arc<Self>, progress: Weak<Progress>) -> ThreadHandle {
         self.newcomers.lock().unwrap_or_else(PoisonError::into_inner).push(progress);
         ThreadHandle { progress_thread: Arc::clone(self), awake: AtomicBool::new(false) }
@@ -125,7 +125,7 @@ impl ProgressThread {
         std::mem::take(&mut *self.newcomers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Serves all communications of the process until they are gone.
+    /// Serves all VCIs of the process until they are gone.
     fn run(&self) {
         IS_THIS_THREAD.set(true);
         let mut vcis = Vec::new();
@@ -141,7 +141,7 @@ impl ProgressThread {
         }
     }
 
-    /// Sleeps until a communication is due, or may have called.
+    /// Sleeps until a VCI is due, or may have called.
     fn sleep(&self, vcis: &mut [VciState]) {
         let now = Instant::now();
         let due = vcis.iter().filter_map(|vci| vci.due_at(now)).min();
@@ -203,13 +203,13 @@ impl Drop for ThreadHandle {
     }
 }
 
-/// State of the thread for one communication.
+/// State of the thread for one VCI.
 struct VciState {
     progress: Weak<Progress>,
     state: VciPhase,
-    /// Poll tick of its worker at the last look.
+    /// Poll tick of its worker at the last check.
     seen: u64,
-    /// Number of looks in a row that found nothing.
+    /// Number of checks in a row that found nothing.
     idle_checks: u32,
     rest: RestPeriod,
 }
@@ -217,11 +217,11 @@ struct VciState {
 enum VciPhase {
     /// Nothing is pending. Sleeps until called or, while threads have a higher priority, until this time.
     Sleeps(Option<Instant>),
-    /// Rests between two looks. Holds the idle pollers that may wake it before, and true if one has.
+    /// Rests between two checks. Holds the idle pollers that may wake it before, and true if one has.
     Rests { until: Instant, idle_pollers: Option<Arc<IdlePollers>>, is_woken: bool },
     /// Sleeps on the rails since this time; true if they have woken it.
     OnRails { progress: Arc<Progress>, since: Instant, is_woken: bool },
-    /// Due again as soon as the other communications have been looked at.
+    /// Due again as soon as the other VCIs have been checked.
     Due,
 }
 
@@ -253,7 +253,7 @@ impl VciState {
         }
     }
 
-    /// Looks if it is due.
+    /// Checks the VCI if it is due.
     fn check_if_due(&mut self, is_shared: bool) {
         let Some(progress) = self.progress.upgrade() else { return };
         let now = Instant::now();
@@ -298,7 +298,7 @@ impl VciState {
         if is_called {
             progress.start_idle_pollers();
         }
-        // A thread that only checks priorities sleeps again after one look.
+        // A thread that only checks priorities sleeps again after one check.
         self.idle_checks = if is_called { 0 } else { IDLE_CHECKS - 1 };
         CheckCause::Due
     }
@@ -316,7 +316,7 @@ impl VciState {
         VciPhase::Sleeps(watch.map(|period| Instant::now() + period))
     }
 
-    /// Returns the communication whose rails wake the thread.
+    /// Returns the VCI whose rails wake the thread.
     fn on_rails(&self) -> Option<&Progress> {
         match &self.state {
             VciPhase::OnRails { progress, .. } => Some(progress),
@@ -331,7 +331,7 @@ impl VciState {
         }
     }
 
-    /// Evaluates the thread's sleep. `events` are those of this communication, if the thread slept on them; true if
+    /// Evaluates the thread's sleep. `events` are those of this VCI, if the thread slept on them; true if
     /// signaled.
     fn note_wakeup(&mut self, events: &[bool]) {
         match &mut self.state {
@@ -375,15 +375,15 @@ thread_local! {
 /// Longest time that coalesced messages wait, apart from the kernel's timer slack.
 pub(crate) const COALESCED: Duration = Duration::from_micros(50);
 
-/// Time that due threads wait for a look if nobody polled at the last one…
+/// Time that due threads wait for a check if nobody polled at the last one…
 const DEFERRED: Duration = Duration::from_micros(100);
 /// …and at most.
 const DEFERRED_MAX: Duration = Duration::from_micros(400);
 
-/// Number of looks in a row that are skipped.
+/// Number of checks in a row that are skipped.
 const PASSES_MAX: u32 = 3;
 
-/// Number of looks that find nothing before the thread sleeps without a time limit.
+/// Number of checks that find nothing before the thread sleeps without a time limit.
 pub(crate) const IDLE_CHECKS: u32 = 10;
 
 /// Stack size: reduction functions of the application may run on it.

@@ -33,7 +33,7 @@ use crate::tasks::Task;
 use crate::waiters::Awaited;
 use crate::worker::Worker;
 
-/// The communication of one process, shared by its threads.
+/// A VCI of a process, shared by its threads: the engine, the rails, and the state of waiting.
 pub struct Progress {
     worker: CombiningLock<Worker>,
     /// Epoll descriptor that becomes readable when any rail signals.
@@ -78,7 +78,7 @@ impl Progress {
         Self::with(worker, policy, &ProgressThread::new()?)
     }
 
-    /// Creates another communication of the same process like [`Progress::new`]; both share one progress thread.
+    /// Creates another VCI of the same process like [`Progress::new`]; both share one progress thread.
     ///
     /// # Errors
     /// The errors of [`Progress::new`].

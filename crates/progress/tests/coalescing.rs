@@ -2,7 +2,7 @@
 
 mod pair;
 #[macro_use]
-mod passing;
+mod wrapped_rail;
 
 use std::sync::{Arc, mpsc};
 use std::thread;

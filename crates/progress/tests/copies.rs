@@ -1,7 +1,7 @@
 //! Waiting threads copy long messages from the sender's memory in pieces. They do not hold the worker's lock meanwhile.
 
 #[macro_use]
-mod passing;
+mod wrapped_rail;
 mod simulated;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 //! Idle pollers run on idle cores, and only there.
 
-mod nowhere;
+mod unlinked;
 #[macro_use]
-mod passing;
+mod wrapped_rail;
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use driver::{Event, Rail, ReadinessProbe, ShmConfig, ShmRail};
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
-use nowhere::Nowhere;
 use progress::{Directory, Policy, Progress, Worker};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use unlinked::UnlinkedRail;
 use wire::PeerId;
 
 #[test]
@@ -231,7 +231,7 @@ fn begin_receive(process: &Progress, into: &Region) -> OpId {
 /// Creates rank 1 of two, over a rail that signals no event.
 fn process(shown: &Arc<Shown>, policy: Policy) -> Arc<Progress> {
     let rails: Vec<Box<dyn Rail>> =
-        vec![Box::new(Mute { rail: Nowhere, shown: Arc::clone(shown) })];
+        vec![Box::new(Mute { rail: UnlinkedRail, shown: Arc::clone(shown) })];
     let worker =
         Worker::new(Engine::new(Config::new(2)), PeerId(1), 2, rails, Box::new(All(vec![])));
     Progress::new(worker, policy).expect("descriptors")
@@ -269,7 +269,7 @@ impl ReadinessProbe for Shown {
 }
 
 struct Mute {
-    rail: Nowhere,
+    rail: UnlinkedRail,
     shown: Arc<Shown>,
 }
 

@@ -1,8 +1,8 @@
 //! The next rail is tried if a rail begins to open a link and fails.
 
-mod nowhere;
+mod unlinked;
 #[macro_use]
-mod passing;
+mod wrapped_rail;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use driver::{Event, Fault, Rail, RailError, SimNetwork};
 use engine::{Config, Engine, Envelope, Outcome, Selector, SendMode};
 use memory::Region;
-use nowhere::Nowhere;
 use progress::{Directory, Worker};
+use unlinked::UnlinkedRail;
 use wire::PeerId;
 
 #[test]
@@ -64,14 +64,14 @@ fn all_reasons_are_reported_if_no_rail_is_left() {
 
 /// A rail that accepts a connection request and refuses it later.
 struct Refusing {
-    rail: Nowhere,
+    rail: UnlinkedRail,
     name: &'static str,
     asked: VecDeque<PeerId>,
 }
 
 impl Refusing {
     fn new(name: &'static str) -> Self {
-        Self { rail: Nowhere, name, asked: VecDeque::new() }
+        Self { rail: UnlinkedRail, name, asked: VecDeque::new() }
     }
 }
 

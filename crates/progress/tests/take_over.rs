@@ -4,7 +4,7 @@
 //! and in order.
 
 #[macro_use]
-mod passing;
+mod wrapped_rail;
 mod traffic;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -3,7 +3,7 @@
 //!
 //! The model runs [`PollState`] itself, below simplified loops of `wait` and `progress_thread`: without spinning, other
 //! waiters, and time. Nothing wakes by time, so a missing wake-up is a deadlock, which loom finds. With an idle
-//! poller, the progress thread sleeps even between two looks until it is woken. A rail is a doorbell that wakes a
+//! poller, the progress thread sleeps even between two checks until it is woken. A rail is a doorbell that wakes a
 //! thread which has prepared to sleep; the rails' own protocol is proved in `driver`. Each protocol also runs with
 //! one [`Flaw`], which its model must notice.
 
@@ -29,9 +29,9 @@ enum Flaw {
     FormerUnsignalled,
     /// A thread that finds events before it sleeps disarms the rails.
     DisarmsRails,
-    /// The progress thread does not look once more before it goes to rest.
+    /// The progress thread does not check once more before it goes to rest.
     NoLastCheck,
-    /// The progress thread does not announce that it rests between two looks.
+    /// The progress thread does not announce that it rests between two checks.
     FlagClosed,
 }
 
@@ -39,7 +39,7 @@ enum Flaw {
 struct Process {
     flaw: Flaw,
     worker: Mutex<Worker>,
-    /// Signaled when a message has ended or bytes have left, for threads that only look at that.
+    /// Signaled when a message has ended or bytes have left, for threads that only check that.
     moved: Condvar,
     rail: Mutex<Rail>,
     events: Mutex<Events>,
@@ -83,7 +83,7 @@ struct Events {
     rails: bool,
     poller: bool,
     progress_thread: bool,
-    /// True if the progress thread is not to rest between two looks.
+    /// True if the progress thread is not to rest between two checks.
     rest: bool,
 }
 
@@ -248,7 +248,7 @@ impl Process {
         }
     }
 
-    /// Rests between two looks until the idle poller ends the rest.
+    /// Rests between two checks until the idle poller ends the rest.
     fn rest_until_woken(&self) -> bool {
         if self.flaw != Flaw::FlagClosed {
             self.flags.rest.open();
@@ -512,7 +512,7 @@ fn every_sleeper_is_woken() {
 
 #[test]
 fn an_idle_poller_wakes_a_resting_progress_thread() {
-    // The idle poller looks many times, so the bound is lower.
+    // The idle poller polls many times, so the bound is lower.
     explore_within(2, Flaw::None, a_resting_progress_thread_is_woken);
 }
 

@@ -1,7 +1,7 @@
-//! Loom model of two communications that call the one progress thread, in every order of their steps.
+//! Loom model of two VCIs that call the one progress thread, in every order of their steps.
 //!
 //! It runs as [`ProgressThread`](super::ProgressThread) does, without time, so a missing wake-up is a deadlock, which
-//! loom finds. The hand-over of one communication is proved in the model of `poller`. Each protocol also runs with
+//! loom finds. The hand-over of one VCI is proved in the model of `poller`. Each protocol also runs with
 //! one [`Flaw`], which it must notice.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,15 +15,15 @@ use loom::thread;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// The eventfd is reset after the looks, not before.
+    /// The eventfd is reset after the checks, not before.
     ClearsLate,
-    /// A thread that sleeps on one communication's rails does not hear calls.
+    /// A thread that sleeps on one VCI's rails does not hear calls.
     WatchesRailsOnly,
-    /// The thread does not look once more before it goes to sleep.
+    /// The thread does not check once more before it goes to sleep.
     NoLastCheck,
 }
 
-/// A process with two communications.
+/// A process with two VCIs.
 struct Process {
     flaw: Flaw,
     vcis: [Vci; VCIS],
@@ -172,7 +172,7 @@ fn run_both(flaw: Flaw, one: fn(&Process), other: fn(&Process)) {
     progress_thread.join().unwrap();
 }
 
-/// Both threads leave work pending in their own communication, one of them twice.
+/// Both threads leave work pending in their own VCI, one of them twice.
 fn both_call(flaw: Flaw) {
     fn act(process: &Process, vci: usize) {
         process.leave(vci, false);

@@ -1,4 +1,4 @@
-//! Work of the progress thread in one communication.
+//! Work of the progress thread in one VCI.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ impl Progress {
     /// Does one check of the progress thread; afterwards `seen` is the worker's poll tick. If no thread has polled
     /// since the last check, it polls until another thread does or it is to sleep on the rails. If an idle poller
     /// has signalled, it polls until its events are handled. If `rest` allows it, it skips a worker whose lock is
-    /// taken. If `is_shared`, it looks after other communications between two polls.
+    /// taken. If `is_shared`, it checks other VCIs between two polls.
     pub(crate) fn run_check(
         &self,
         seen: &mut u64,

@@ -1,6 +1,6 @@
-//! Waiting on several communications of the process at once.
+//! Waiting on several VCIs of the process at once.
 //!
-//! A thread that waits on one communication polls for all who wait there. A thread that waits on several polls each
+//! A thread that waits on one VCI polls for all that wait there. A thread that waits on several polls each
 //! of them in turn for a while. It then sleeps like a thread that leaves polling to others: the progress thread polls
 //! each of them and wakes it.
 

@@ -12,7 +12,7 @@ use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 use crate::member::Pending;
-use crate::plan::{Kind, Plan, Vci};
+use crate::plan::{Kind, Plan, Stream};
 use crate::rails::{self, Rails};
 use crate::watch::WatchState;
 
@@ -44,7 +44,7 @@ pub struct StressProcess {
 pub struct Received {
     /// Number that grows in the order in which a thread posted its receives.
     pub serial: u64,
-    pub vci: Vci,
+    pub stream: Stream,
     pub number: u32,
 }
 
@@ -75,24 +75,25 @@ impl Job {
         Self { rails: kind, plan, processes, done: AtomicU32::new(0), unrung, _clock: clock }
     }
 
-    /// Checks that each message came once, and in order within a VCI that one thread receives.
+    /// Checks that each message came once, and in order within a stream that one thread receives.
     pub fn check_all_arrived(&self) {
-        let mut seen: BTreeMap<Vci, Vec<u32>> = BTreeMap::new();
+        let mut seen: BTreeMap<Stream, Vec<u32>> = BTreeMap::new();
         for process in &self.processes {
             let mut ledger = lock(&process.ledger).clone();
             ledger.sort_by_key(|entry| entry.serial);
             for entry in ledger {
-                seen.entry(entry.vci).or_default().push(entry.number);
+                seen.entry(entry.stream).or_default().push(entry.number);
             }
         }
         for kind in [Kind::Exact, Kind::Open, Kind::Probed, Kind::Cancelled, Kind::Shared] {
-            for vci in self.plan.vcis(kind) {
-                let mut numbers = seen.remove(&vci).unwrap_or_default();
+            for stream in self.plan.streams(kind) {
+                let mut numbers = seen.remove(&stream).unwrap_or_default();
                 if kind == Kind::Shared {
                     numbers.sort_unstable();
                 }
-                let count = (0..self.plan.windows).map(|window| self.plan.count(window, vci)).sum();
-                assert_eq!(numbers, Vec::from_iter(0..count), "{vci:?}");
+                let count =
+                    (0..self.plan.windows).map(|window| self.plan.count(window, stream)).sum();
+                assert_eq!(numbers, Vec::from_iter(0..count), "{stream:?}");
             }
         }
         assert!(seen.is_empty(), "nobody sent these: {seen:?}");

@@ -8,8 +8,8 @@
 mod job;
 mod member;
 #[macro_use]
-#[path = "../passing/mod.rs"]
-mod passing;
+#[path = "../wrapped_rail/mod.rs"]
+mod wrapped_rail;
 mod plan;
 mod rails;
 mod watch;

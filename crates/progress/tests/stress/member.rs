@@ -16,7 +16,7 @@ use wire::PeerId;
 
 use crate::job::{Job, Received, StressProcess, lock};
 use crate::plan::{
-    Kind, Leaves, OPEN_MAX, Plan, Random, StressMessage, TAGS, Vci, context, shared_context,
+    Kind, Leaves, OPEN_MAX, Plan, Random, Stream, StressMessage, TAGS, context, shared_context,
 };
 
 /// A thread of the stress test.
@@ -29,10 +29,10 @@ pub struct Member<'a> {
     number: u32,
     random: Random,
     window: u32,
-    /// Next message number of each VCI in which this thread sends.
-    sent: BTreeMap<Vci, u32>,
-    /// Next message number of each VCI from which only this thread receives.
-    received: BTreeMap<Vci, u32>,
+    /// Next message number of each stream in which this thread sends.
+    sent: BTreeMap<Stream, u32>,
+    /// Next message number of each stream from which only this thread receives.
+    received: BTreeMap<Stream, u32>,
     serial: u64,
 }
 
@@ -49,7 +49,7 @@ impl Pending {
     /// Such an operation needs a call of another thread, or may lose its message to a receive of a later window.
     fn may_be_late(&self) -> bool {
         let kind = match &self.what {
-            What::Send { vci, .. } => vci.kind,
+            What::Send { stream, .. } => stream.kind,
             What::Receive { .. } => return false,
         };
         kind != Kind::Exact
@@ -58,7 +58,7 @@ impl Pending {
 
 #[derive(Debug)]
 enum What {
-    Send { vci: Vci, number: u32 },
+    Send { stream: Stream, number: u32 },
     Receive { into: Region, expected: Expected, serial: u64 },
 }
 
@@ -66,7 +66,7 @@ enum What {
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     /// This message, possibly truncated.
-    One(Vci, u32),
+    One(Stream, u32),
     /// Any message sent to this process in this context.
     AnyOf(Kind, u32),
 }
@@ -74,8 +74,8 @@ enum Expected {
 /// An operation to begin.
 #[derive(Clone, Copy, Debug)]
 enum Begin {
-    Send(Vci),
-    Receive(Vci),
+    Send(Stream),
+    Receive(Stream),
     Open { source: Option<u32>, tag: Option<i32> },
 }
 
@@ -83,8 +83,8 @@ enum Begin {
 #[derive(Debug)]
 enum Item {
     Pending(Pending),
-    Probed(Vci),
-    Cancelled(Vci),
+    Probed(Stream),
+    Cancelled(Stream),
     Never,
     Tickets,
     /// Ping-pongs with one thread after the other. All processes begin with nearby threads, so no waits form a circle.
@@ -162,7 +162,7 @@ impl<'a> Member<'a> {
     /// Operations to begin, in queues within which order counts.
     fn beginnings(&self) -> Vec<VecDeque<Begin>> {
         let mut queues = Vec::new();
-        let mine = |vci: &Vci| vci.thread == self.number;
+        let mine = |stream: &Stream| stream.thread == self.number;
         let mut add = |what: Begin, count: u32| {
             let queue: VecDeque<_> = (0..count).map(|_| what).collect();
             if !queue.is_empty() {
@@ -170,16 +170,16 @@ impl<'a> Member<'a> {
             }
         };
         for kind in [Kind::Exact, Kind::Open, Kind::Probed, Kind::Cancelled, Kind::Shared] {
-            for vci in self.plan.vcis(kind).filter(mine) {
-                let count = self.plan.count(self.window, vci);
-                if vci.from == self.rank {
-                    add(Begin::Send(vci), count);
+            for stream in self.plan.streams(kind).filter(mine) {
+                let count = self.plan.count(self.window, stream);
+                if stream.from == self.rank {
+                    add(Begin::Send(stream), count);
                 }
-                if vci.to == self.rank && kind == Kind::Exact {
-                    add(Begin::Receive(vci), count);
+                if stream.to == self.rank && kind == Kind::Exact {
+                    add(Begin::Receive(stream), count);
                 }
-                if vci.to == self.rank && kind == Kind::Open {
-                    let (source, tag) = (Some(vci.from), Some(vci.tag));
+                if stream.to == self.rank && kind == Kind::Open {
+                    let (source, tag) = (Some(stream.from), Some(stream.tag));
                     let open = match self.plan.leaves(self.rank, self.number) {
                         Leaves::Source => Begin::Open { source: None, tag },
                         Leaves::Tag => Begin::Open { source, tag: None },
@@ -196,12 +196,12 @@ impl<'a> Member<'a> {
     fn turns(&mut self) -> Vec<Item> {
         let mut items = vec![Item::Tickets];
         for kind in [Kind::Probed, Kind::Cancelled] {
-            let to_me = |vci: &Vci| vci.thread == self.number && vci.to == self.rank;
-            for vci in self.plan.vcis(kind).filter(to_me) {
-                for _ in 0..self.plan.count(self.window, vci) {
+            let to_me = |stream: &Stream| stream.thread == self.number && stream.to == self.rank;
+            for stream in self.plan.streams(kind).filter(to_me) {
+                for _ in 0..self.plan.count(self.window, stream) {
                     items.push(match kind {
-                        Kind::Probed => Item::Probed(vci),
-                        _ => Item::Cancelled(vci),
+                        Kind::Probed => Item::Probed(stream),
+                        _ => Item::Cancelled(stream),
                     });
                 }
             }
@@ -232,8 +232,8 @@ impl<'a> Member<'a> {
                 let left = self.wait_for_some(some);
                 items.extend(left.into_iter().map(Item::Pending));
             }
-            Item::Probed(vci) => self.probe_and_receive(vci),
-            Item::Cancelled(vci) => self.cancel_and_receive(vci),
+            Item::Probed(stream) => self.probe_and_receive(stream),
+            Item::Cancelled(stream) => self.cancel_and_receive(stream),
             Item::Never => self.cancel_in_vain(),
             Item::Tickets => self.take_shared(),
             Item::Pings(others) => others.into_iter().for_each(|other| self.ping(other)),
@@ -273,14 +273,14 @@ impl<'a> Member<'a> {
         self.serial += 1;
         let serial = self.serial;
         match begin {
-            Begin::Send(vci) => {
-                let number = next(&mut self.sent, vci);
-                let message = self.plan.message(vci, number);
-                let (context, tag) = (vci.context(self.window), vci.wire_tag());
+            Begin::Send(stream) => {
+                let number = next(&mut self.sent, stream);
+                let message = self.plan.message(stream, number);
+                let (context, tag) = (stream.context(self.window), stream.wire_tag());
                 Made::Send {
-                    vci,
+                    stream,
                     number,
-                    envelope: Envelope { context, source: vci.from, tag, is_urgent: false },
+                    envelope: Envelope { context, source: stream.from, tag, is_urgent: false },
                     mode: match message.synchronous {
                         true => SendMode::Synchronous,
                         false => SendMode::Standard,
@@ -288,19 +288,19 @@ impl<'a> Member<'a> {
                     data: Region::from_box(message.bytes().into()),
                 }
             }
-            Begin::Receive(vci) => {
-                let number = next(&mut self.received, vci);
-                let len = self.plan.message(vci, number).len;
+            Begin::Receive(stream) => {
+                let number = next(&mut self.received, stream);
+                let len = self.plan.message(stream, number).len;
                 let room = match self.random.below(8) {
                     0 => len / 2,
                     1 => len + 100,
                     _ => len,
                 };
                 Made::Receive {
-                    peer: Some(PeerId(vci.from)),
-                    selector: exact(vci),
+                    peer: Some(PeerId(stream.from)),
+                    selector: exact(stream),
                     into: Region::owned(room),
-                    expected: Expected::One(vci, number),
+                    expected: Expected::One(stream, number),
                     serial,
                 }
             }
@@ -377,7 +377,7 @@ impl<'a> Member<'a> {
     }
 
     /// Probes, with or without wildcards, and receives the message found; sometimes by a matched probe.
-    fn probe_and_receive(&mut self, wanted: Vci) {
+    fn probe_and_receive(&mut self, wanted: Stream) {
         let context = context(wanted.kind, wanted.thread);
         // If all probes use wildcards, any message will do: there are as many messages as probes.
         let selector = match self.plan.probes_openly(self.rank, self.number) {
@@ -388,19 +388,19 @@ impl<'a> Member<'a> {
         if self.random.one_in(2) {
             let (id, found) =
                 self.seek(|worker| worker.engine.submit_matched_probe(peer, selector));
-            let vci = Vci { from: found.source, tag: found.tag, ..wanted };
+            let stream = Stream { from: found.source, tag: found.tag, ..wanted };
             let into = Region::owned(found.bytes as usize);
             let op = self.progress.submit(|worker| worker.engine.submit_matched_receive(id, &into));
-            self.finish(op.expect("nobody else has it"), vci, into);
+            self.finish(op.expect("nobody else has it"), stream, into);
         } else {
             let found = self.seek(|worker| worker.engine.probe(peer, selector));
-            let vci = Vci { from: found.source, tag: found.tag, ..wanted };
+            let stream = Stream { from: found.source, tag: found.tag, ..wanted };
             let into = Region::owned(found.bytes as usize);
-            let selector = exact(vci);
-            let peer = Some(PeerId(vci.from));
+            let selector = exact(stream);
+            let peer = Some(PeerId(stream.from));
             let op =
                 self.progress.submit(|worker| worker.engine.submit_receive(peer, selector, &into));
-            self.finish(op, vci, into);
+            self.finish(op, stream, into);
         }
     }
 
@@ -423,34 +423,34 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Completes the receive of the next message of a VCI.
-    fn finish(&mut self, op: OpId, vci: Vci, into: Region) {
-        let number = next(&mut self.received, vci);
+    /// Completes the receive of the next message of a stream.
+    fn finish(&mut self, op: OpId, stream: Stream, into: Region) {
+        let number = next(&mut self.received, stream);
         self.serial += 1;
-        let expected = Expected::One(vci, number);
+        let expected = Expected::One(stream, number);
         let pending = Pending { op, what: What::Receive { into, expected, serial: self.serial } };
         let completion = self.progress.wait(|worker| worker.engine.take(op));
         self.check(&pending, completion);
     }
 
     /// Posts receives and cancels them, until a message comes before the cancel.
-    fn cancel_and_receive(&mut self, vci: Vci) {
-        let number = self.received.get(&vci).copied().unwrap_or(0);
-        let len = self.plan.message(vci, number).len;
+    fn cancel_and_receive(&mut self, stream: Stream) {
+        let number = self.received.get(&stream).copied().unwrap_or(0);
+        let len = self.plan.message(stream, number).len;
         for attempt in 0.. {
             let into = Region::owned(len);
-            let peer = Some(PeerId(vci.from));
+            let peer = Some(PeerId(stream.from));
             let op = self
                 .progress
-                .submit(|worker| worker.engine.submit_receive(peer, exact(vci), &into));
+                .submit(|worker| worker.engine.submit_receive(peer, exact(stream), &into));
             self.rest();
             let cancels = attempt < 3 && self.random.one_in(2);
             if cancels && self.progress.submit(|worker| worker.engine.submit_cancel(op)) {
                 let completion = self.progress.wait(|worker| worker.engine.take(op));
-                assert_eq!(completion.outcome, Outcome::Cancelled, "{vci:?}");
+                assert_eq!(completion.outcome, Outcome::Cancelled, "{stream:?}");
                 continue;
             }
-            return self.finish(op, vci, into);
+            return self.finish(op, stream, into);
         }
     }
 
@@ -473,8 +473,8 @@ impl<'a> Member<'a> {
 
     /// Receives messages that any thread may take, as many as are sent in this window and still unclaimed.
     fn take_shared(&mut self) {
-        let vcis = self.plan.vcis(Kind::Shared).filter(|vci| vci.to == self.rank);
-        let sent: u32 = vcis.map(|vci| self.plan.count(self.window, vci)).sum();
+        let streams = self.plan.streams(Kind::Shared).filter(|stream| stream.to == self.rank);
+        let sent: u32 = streams.map(|stream| self.plan.count(self.window, stream)).sum();
         let tickets = &self.process.tickets[self.window as usize];
         while tickets.fetch_add(1, Ordering::Relaxed) < sent {
             let context = shared_context(self.window);
@@ -500,7 +500,7 @@ impl<'a> Member<'a> {
         let window = u64::from(self.window);
         let rounds = self.plan.seed_of(&[7, what[0], what[1], window]).below(8);
         // Tags tell the threads of a process apart, sources the processes.
-        let vci = |from: (u32, u32), to: (u32, u32)| Vci {
+        let stream = |from: (u32, u32), to: (u32, u32)| Stream {
             kind: Kind::Ping,
             thread: to.1,
             from: from.0,
@@ -509,23 +509,23 @@ impl<'a> Member<'a> {
         };
         for turn in 0..2 * rounds {
             if (turn % 2 == 0) == (me < other) {
-                self.send(vci(me, other));
+                self.send(stream(me, other));
             } else {
-                self.receive(vci(other, me));
+                self.receive(stream(other, me));
             }
         }
     }
 
-    fn send(&mut self, vci: Vci) {
-        let made = self.make(Begin::Send(vci));
+    fn send(&mut self, stream: Stream) {
+        let made = self.make(Begin::Send(stream));
         if self.random.one_in(2) && made.send_short(self.progress) {
             return;
         }
         self.begin_and_wait(&made);
     }
 
-    fn receive(&mut self, vci: Vci) {
-        let made = self.make(Begin::Receive(vci));
+    fn receive(&mut self, stream: Stream) {
+        let made = self.make(Begin::Receive(stream));
         self.begin_and_wait(&made);
     }
 
@@ -563,33 +563,33 @@ impl<'a> Member<'a> {
             panic!("{pending:?}: {why:?}");
         }
         match &pending.what {
-            What::Send { vci, number } => {
-                assert_eq!(completion.outcome, Outcome::Ok, "{vci:?}, message {number}");
+            What::Send { stream, number } => {
+                assert_eq!(completion.outcome, Outcome::Ok, "{stream:?}, message {number}");
             }
             What::Receive { into, expected, serial } => {
                 let bytes = into.to_vec();
-                let (vci, number) = match *expected {
-                    Expected::One(vci, number) => (vci, number),
+                let (stream, number) = match *expected {
+                    Expected::One(stream, number) => (stream, number),
                     Expected::AnyOf(kind, thread) => {
                         named(kind, thread, self.rank, completion, &bytes)
                     }
                 };
-                let expected = self.plan.message(vci, number).bytes();
+                let expected = self.plan.message(stream, number).bytes();
                 let fits = expected.len().min(bytes.len());
                 let outcome = match fits < expected.len() {
                     true => Outcome::Truncated { message_bytes: expected.len() as u64 },
                     false => Outcome::Ok,
                 };
                 let arrived = Completion {
-                    source: vci.from,
-                    tag: vci.wire_tag(),
+                    source: stream.from,
+                    tag: stream.wire_tag(),
                     bytes: fits as u64,
                     outcome,
                 };
-                assert_eq!(completion, arrived, "{vci:?}, message {number}");
-                assert!(bytes[..fits] == expected[..fits], "{vci:?}, message {number}: content");
-                if vci.kind != Kind::Ping {
-                    lock(&self.process.ledger).push(Received { serial: *serial, vci, number });
+                assert_eq!(completion, arrived, "{stream:?}, message {number}");
+                assert!(bytes[..fits] == expected[..fits], "{stream:?}, message {number}: content");
+                if stream.kind != Kind::Ping {
+                    lock(&self.process.ledger).push(Received { serial: *serial, stream, number });
                 }
             }
         }
@@ -611,20 +611,20 @@ impl<'a> Member<'a> {
 }
 
 /// Message that a wildcard receive has got, found by the number in its bytes.
-fn named(kind: Kind, thread: u32, to: u32, completion: Completion, bytes: &[u8]) -> (Vci, u32) {
+fn named(kind: Kind, thread: u32, to: u32, completion: Completion, bytes: &[u8]) -> (Stream, u32) {
     let (from, tag) = (completion.source, completion.tag);
     let number = StressMessage::number_in(bytes).expect("at least 8 bytes");
     let (thread, tag) = match kind {
         Kind::Shared => ((tag / TAGS) as u32, tag % TAGS),
         _ => (thread, tag),
     };
-    (Vci { kind, thread, from, to, tag }, number)
+    (Stream { kind, thread, from, to, tag }, number)
 }
 
 /// An operation to submit.
 enum Made {
     Send {
-        vci: Vci,
+        stream: Stream,
         number: u32,
         envelope: Envelope,
         mode: SendMode,
@@ -642,8 +642,8 @@ enum Made {
 impl Made {
     fn submit(&self, worker: &mut Worker) -> Pending {
         let op = match self {
-            Self::Send { vci, envelope, mode, data, .. } => {
-                worker.engine.submit_send(PeerId(vci.to), *envelope, data, *mode)
+            Self::Send { stream, envelope, mode, data, .. } => {
+                worker.engine.submit_send(PeerId(stream.to), *envelope, data, *mode)
             }
             Self::Receive { peer, selector, into, .. } => {
                 worker.engine.submit_receive(*peer, *selector, into)
@@ -655,8 +655,8 @@ impl Made {
     /// Begins the operation as `MPI_Isend` and `MPI_Irecv` do; returns none if it is already sent.
     fn begin(&self, progress: &Progress) -> Option<Pending> {
         let op = match self {
-            Self::Send { vci, envelope, mode, data, .. } => {
-                progress.begin_send(PeerId(vci.to), *envelope, data, *mode, NOTE)?
+            Self::Send { stream, envelope, mode, data, .. } => {
+                progress.begin_send(PeerId(stream.to), *envelope, data, *mode, NOTE)?
             }
             Self::Receive { peer, selector, into, .. } => {
                 progress.begin_receive(*peer, *selector, into, NOTE)
@@ -668,8 +668,8 @@ impl Made {
     /// Sends a short message as `MPI_Send` does; true if it is sent.
     fn send_short(&self, progress: &Progress) -> bool {
         match self {
-            Self::Send { vci, envelope, mode: SendMode::Standard, data, .. } => {
-                progress.send_short(PeerId(vci.to), *envelope, data)
+            Self::Send { stream, envelope, mode: SendMode::Standard, data, .. } => {
+                progress.send_short(PeerId(stream.to), *envelope, data)
             }
             Self::Send { .. } | Self::Receive { .. } => false,
         }
@@ -677,7 +677,7 @@ impl Made {
 
     fn what(&self) -> What {
         match self {
-            Self::Send { vci, number, .. } => What::Send { vci: *vci, number: *number },
+            Self::Send { stream, number, .. } => What::Send { stream: *stream, number: *number },
             Self::Receive { into, expected, serial, .. } => {
                 What::Receive { into: into.clone(), expected: *expected, serial: *serial }
             }
@@ -697,17 +697,17 @@ fn taken(worker: &mut Worker, one: Pending) -> Result<(Pending, Completion), Pen
     }
 }
 
-fn next(numbers: &mut BTreeMap<Vci, u32>, vci: Vci) -> u32 {
-    let number = numbers.entry(vci).or_default();
+fn next(numbers: &mut BTreeMap<Stream, u32>, stream: Stream) -> u32 {
+    let number = numbers.entry(stream).or_default();
     *number += 1;
     *number - 1
 }
 
-fn exact(vci: Vci) -> Selector {
+fn exact(stream: Stream) -> Selector {
     Selector {
-        context: context(vci.kind, vci.thread),
-        source: Some(vci.from),
-        tag: Some(vci.wire_tag()),
+        context: context(stream.kind, stream.thread),
+        source: Some(stream.from),
+        tag: Some(stream.wire_tag()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// A stream of messages between two processes, in which only order and tag tell messages apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Vci {
+pub struct Stream {
     pub kind: Kind,
     /// Number of the sending thread; it also receives, unless all threads do.
     pub thread: u32,
@@ -79,23 +79,23 @@ impl Plan {
         random
     }
 
-    /// Number of messages that a VCI carries in a window.
-    pub fn count(&self, window: u32, vci: Vci) -> u32 {
-        self.of_vci(vci, 1, window).pick(&[0, 0, 0, 1, 1, 1, 2, 4])
+    /// Number of messages that a stream carries in a window.
+    pub fn count(&self, window: u32, stream: Stream) -> u32 {
+        self.of_stream(stream, 1, window).pick(&[0, 0, 0, 1, 1, 1, 2, 4])
     }
 
-    /// Message `number` of a VCI.
-    pub fn message(&self, vci: Vci, number: u32) -> StressMessage {
-        let mut random = self.of_vci(vci, 2, number);
+    /// Message `number` of a stream.
+    pub fn message(&self, stream: Stream, number: u32) -> StressMessage {
+        let mut random = self.of_stream(stream, 2, number);
         let long = random.one_in(self.long_one_in);
-        let most = match (vci.kind, long) {
+        let most = match (stream.kind, long) {
             (_, false) => random.pick(&[8, 64, 1000, 5000]),
             (Kind::Exact | Kind::Cancelled | Kind::Ping, true) => {
                 random.pick(&[20_000, 70_000, 300_000])
             }
             (Kind::Open | Kind::Probed | Kind::Shared | Kind::Never, true) => OPEN_MAX,
         };
-        let least = if vci.kind.names_its_number() { 8 } else { 0 };
+        let least = if stream.kind.names_its_number() { 8 } else { 0 };
         StressMessage {
             len: least.max(random.below(most + 1)),
             synchronous: random.one_in(4),
@@ -115,20 +115,20 @@ impl Plan {
         self.seed_of(&[8, u64::from(rank), u64::from(thread)]).one_in(2)
     }
 
-    /// All VCIs of a kind.
-    pub fn vcis(&self, kind: Kind) -> impl Iterator<Item = Vci> + use<> {
+    /// All streams of a kind.
+    pub fn streams(&self, kind: Kind) -> impl Iterator<Item = Stream> + use<> {
         let Self { processes, threads, .. } = *self;
         (0..processes).flat_map(move |from| {
             (0..processes).flat_map(move |to| {
                 (0..threads).flat_map(move |thread| {
-                    (0..TAGS).map(move |tag| Vci { kind, thread, from, to, tag })
+                    (0..TAGS).map(move |tag| Stream { kind, thread, from, to, tag })
                 })
             })
         })
     }
 
-    fn of_vci(&self, vci: Vci, what: u64, number: u32) -> Random {
-        let Vci { kind, thread, from, to, tag } = vci;
+    fn of_stream(&self, stream: Stream, what: u64, number: u32) -> Random {
+        let Stream { kind, thread, from, to, tag } = stream;
         let who = u64::from(from) << 32 | u64::from(to) << 16 | u64::from(thread);
         self.seed_of(&[what, kind as u64, who, tag as u64, u64::from(number)])
     }
@@ -141,7 +141,7 @@ impl Kind {
     }
 }
 
-impl Vci {
+impl Stream {
     /// Context of the messages of a window.
     ///
     /// Shared messages have a context per window. Otherwise threads would take messages of other windows, for which

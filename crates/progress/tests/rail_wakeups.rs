@@ -1,8 +1,8 @@
 //! Rails signal events while the progress thread sleeps, even after another thread prepared to sleep and did not.
 
-mod nowhere;
+mod unlinked;
 #[macro_use]
-mod passing;
+mod wrapped_rail;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use driver::{Event, Rail};
 use engine::{Config, Engine, Selector};
 use memory::Region;
-use nowhere::Nowhere;
 use progress::{Directory, Policy, Progress, Worker};
+use unlinked::UnlinkedRail;
 use wire::{Cost, PeerId};
 
 #[test]
@@ -23,7 +23,7 @@ fn thread_that_cancels_its_sleep_leaves_the_rail_armed_for_the_progress_thread()
         Engine::new(Config::new(2)),
         PeerId(0),
         2,
-        vec![Box::new(Quiet { rail: Nowhere, shown: Arc::clone(&rail) })],
+        vec![Box::new(Quiet { rail: UnlinkedRail, shown: Arc::clone(&rail) })],
         Box::new(Nobody),
     );
     let progress = Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors");
@@ -50,7 +50,7 @@ fn work_of_a_rail_goes_on_while_the_application_computes() {
     let shown = Arc::new(Shown::default());
     shown.tells_cost.store(true, Ordering::SeqCst);
     let rails: Vec<Box<dyn Rail>> =
-        vec![Box::new(Quiet { rail: Nowhere, shown: Arc::clone(&shown) })];
+        vec![Box::new(Quiet { rail: UnlinkedRail, shown: Arc::clone(&shown) })];
     let worker = Worker::new(Engine::new(Config::new(2)), PeerId(0), 2, rails, Box::new(Nobody));
     let progress = Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors");
     // The rail's work begins in this call, and no call follows.
@@ -100,7 +100,7 @@ impl Shown {
 
 /// A rail that carries no frames.
 struct Quiet {
-    rail: Nowhere,
+    rail: UnlinkedRail,
     shown: Arc<Shown>,
 }
 

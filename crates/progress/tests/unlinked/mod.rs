@@ -6,9 +6,9 @@ use driver::{Event, Post, Rail, RailError};
 use wire::{Frame, PeerId};
 
 /// A rail on which no link opens, no event comes and no frame may be sent.
-pub struct Nowhere;
+pub struct UnlinkedRail;
 
-impl Rail for Nowhere {
+impl Rail for UnlinkedRail {
     fn name(&self) -> &'static str {
         "nowhere"
     }

@@ -1,7 +1,7 @@
 //! TCP links that are cut under traffic open again, and every byte arrives once and in order.
 
 #[macro_use]
-mod passing;
+mod wrapped_rail;
 mod traffic;
 
 use std::sync::Arc;
