@@ -221,8 +221,8 @@ fn combining_lock(records: u32) -> CombiningLock<ExecutionLog> {
 
 /// Executes a request of a thread, or leaves it to the holder of the lock.
 fn request(combining_lock: &CombiningLock<ExecutionLog>, thread: u32, number: u32) {
-    // SAFETY: loom has just checked that nobody else uses the record.
     let fill = |record: &mut UnsafeCell<_>| {
+        // SAFETY: loom has just checked that nobody else uses the record.
         record.with_mut(|record| unsafe { *record = (thread, number) })
     };
     let guard = match combining_lock.take_at_once() {
