@@ -104,7 +104,6 @@ waits() {
     step 60 mpi4py tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
     step 120 "the lab" tests/lab.sh "$prefix" "$PWD/build/mpi4py"
     step 60 grids tests/grid.sh "$prefix"
-    step 150 "links that are cut" tests/cut.sh "$prefix"
 }
 sources
 side_by_side builds waits
@@ -112,6 +111,7 @@ side_by_side builds waits
 step 400 "unit and scenario tests" env CANELE_CACHE_DIR="$logs/cache" cargo test --workspace --locked
 step 100 "C programs" tests/programs.sh "$prefix" "$reference/bin"
 step 120 faults tests/faults.sh "$prefix"
+step 150 "links that are cut" tests/cut.sh "$prefix"
 step 60 instruments tests/bench.sh "$prefix"
 step 60 "what idle ranks cost" tests/costs.sh "$prefix"
 step 30 "instructions of a short message" tests/instructions.sh "$prefix"
