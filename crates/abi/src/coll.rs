@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use datatype::Datatype;
 use memory::Region;
-use mpi::check::{Lengths, Told};
+use mpi::check::{CallArguments, Lengths};
 use mpi::collective::{Call, Collective, Elements};
 pub(crate) use mpi::comm::Form;
 use mpi::neighbourhood::Neighbourhood;
-use mpi::plans::{Listed, Operation, Shape};
+use mpi::plans::{Listed, Routine, Shape};
 use mpi::request::Request;
 use mpi::vci::Vci;
 use plan::{Operands, Schedule, Topology};
@@ -117,8 +117,8 @@ pub(crate) unsafe fn bcast(
     // SAFETY: `buf` holds `n` elements of `datatype`.
     let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
     let len = data.len() as u64;
-    comm.tell(|| Told::new(Operation::Bcast, Some(from), Some(len), None));
-    let shape = Shape { root: from, ..Shape::of(Operation::Bcast).with_len(len) };
+    comm.note_arguments(|| CallArguments::new(Routine::Bcast, Some(from), Some(len), None));
+    let shape = Shape { root: from, ..Shape::of(Routine::Bcast).with_len(len) };
     let schedule = comm.plan(shape, |rank, places| plan::broadcast(rank, places, from, len))?;
     Ok(comm.bytes(schedule, Region::empty(), data))
 }
@@ -126,7 +126,7 @@ pub(crate) unsafe fn bcast(
 /// An operation on blocks.
 #[derive(Clone, Copy)]
 struct OnBlocks {
-    operation: Operation,
+    operation: Routine,
     /// None where there is no root.
     root: Option<u32>,
     /// The blocks' length, if they are equal.
@@ -144,11 +144,11 @@ fn planned(
     make: impl FnOnce(u32, &Topology) -> Schedule,
 ) -> Result<Arc<Schedule>> {
     let OnBlocks { operation, root, block, in_place } = on;
-    comm.tell(|| {
-        let told = Told::new(operation, root, block, None);
+    comm.note_arguments(|| {
+        let arguments = CallArguments::new(operation, root, block, None);
         match block {
-            Some(_) => told,
-            None => told.with_lengths(lengths(Lengths::unsaid(comm.size()))),
+            Some(_) => arguments,
+            None => arguments.with_lengths(lengths(Lengths::unknown(comm.size()))),
         }
     });
     let shape = Shape { root: root.unwrap_or(0), in_place, ..Shape::of(operation) };
@@ -190,7 +190,7 @@ unsafe fn gather_blocks(
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, input.len() as u64, sizes(rank))?;
             let on = OnBlocks {
-                operation: Operation::Gather,
+                operation: Routine::Gather,
                 root: Some(to),
                 block: uniform.then(|| sizes(0)),
                 in_place,
@@ -203,7 +203,7 @@ unsafe fn gather_blocks(
         }
         let own = input.len() as u64;
         let on = OnBlocks {
-            operation: Operation::Gather,
+            operation: Routine::Gather,
             root: Some(to),
             block: uniform.then_some(own),
             in_place: false,
@@ -293,7 +293,7 @@ unsafe fn scatter_blocks(
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, sizes(rank), output.len() as u64)?;
             let on = OnBlocks {
-                operation: Operation::Scatter,
+                operation: Routine::Scatter,
                 root: Some(from),
                 block: uniform.then(|| sizes(0)),
                 in_place,
@@ -306,7 +306,7 @@ unsafe fn scatter_blocks(
         }
         let own = output.len() as u64;
         let on = OnBlocks {
-            operation: Operation::Scatter,
+            operation: Routine::Scatter,
             root: Some(from),
             block: uniform.then_some(own),
             in_place: false,
@@ -386,7 +386,7 @@ unsafe fn allgather_blocks(
         let sizes = |rank: u32| blocks.sizes[rank as usize];
         check_own(in_place, input.len() as u64, sizes(comm.rank()))?;
         let on = OnBlocks {
-            operation: Operation::Allgather,
+            operation: Routine::Allgather,
             root: None,
             block: uniform.then(|| sizes(0)),
             in_place,
@@ -394,8 +394,8 @@ unsafe fn allgather_blocks(
         let own = sizes(comm.rank());
         let all_have_own = |all: Lengths| {
             let each = || 0..comm.size();
-            let told = all.sending(each().map(|to| (to, own)));
-            told.expecting(each().map(|from| (from, sizes(from))))
+            let lengths = all.sending(each().map(|to| (to, own)));
+            lengths.expecting(each().map(|from| (from, sizes(from))))
         };
         let schedule = planned(&comm, on, [&[], &blocks.sizes], all_have_own, |rank, places| {
             plan::allgather(rank, places, &sizes, in_place)
@@ -455,14 +455,14 @@ fn alltoall_blocks(
     let from = |from: u32| receives.sizes[from as usize];
     let (len, in_place) = (receives.stream.len(), sends.is_none());
     let on = OnBlocks {
-        operation: Operation::Alltoall,
+        operation: Routine::Alltoall,
         root: None,
         block: uniform.then(|| from(0)),
         in_place,
     };
     let exchanged = |all: Lengths| {
-        let told = all.sending((0..).zip(sent.iter().copied()));
-        told.expecting((0..).zip(receives.sizes.iter().copied()))
+        let lengths = all.sending((0..).zip(sent.iter().copied()));
+        lengths.expecting((0..).zip(receives.sizes.iter().copied()))
     };
     let schedule = planned(&comm, on, [sent, &receives.sizes], exchanged, |rank, places| {
         let schedule = plan::alltoall(rank, places, &to, &from, uniform);

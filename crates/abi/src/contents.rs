@@ -90,7 +90,7 @@ pub(crate) unsafe fn type_get_contents_c(
     unsafe { write(&contents, integers, addresses, counts, datatypes) }
 }
 
-/// The contents of a type that can be told without `MPI_Count`s.
+/// The contents of a type that can be described without `MPI_Count`s.
 fn without_counts(datatype: &Datatype) -> Result<ListedContents> {
     let contents = datatype.listed_contents();
     if contents.counts.is_empty() {

@@ -112,7 +112,7 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
 }
 
 /// A code for one failure, by which `MPI_Error_string` finds its text:
-/// `1 << 30 | number of the failure << 7 | class`. The class can be told when the text is forgotten.
+/// `1 << 30 | number of the failure << 7 | class`. The class stays readable after the text is dropped.
 ///
 /// Programs compare the two classes that speak of other codes with the codes themselves.
 #[cold]
@@ -174,9 +174,9 @@ pub(crate) unsafe fn error_class(code: c_int, result: *mut c_int) -> Result<()> 
 
 pub(crate) unsafe fn error_string(code: c_int, text: *mut c_char, len: *mut c_int) -> Result<()> {
     let class = class_of(code).ok_or_else(|| no_code(code))?;
-    let told = codes().text(code);
-    let string = match (told, name_of(class)) {
-        (Some(told), _) => told,
+    let known = codes().text(code);
+    let string = match (known, name_of(class)) {
+        (Some(known), _) => known,
         (None, Some((name, meaning))) => format!("{name}: {meaning}"),
         (None, None) => "MPI_SUCCESS: no error".to_owned(),
     };

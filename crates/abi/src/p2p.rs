@@ -173,8 +173,8 @@ pub(crate) unsafe fn recv(
     // MPI_STATUS_IGNORE.
     unsafe {
         let into = data(&BUF, buf, count, datatype)?;
-        let (told, error) = p2p::receive(&comm, from, tagged, &into);
-        fill(status, &told);
+        let (outcome, error) = p2p::receive(&comm, from, tagged, &into);
+        fill(status, &outcome);
         error.map_or(Ok(()), Err)
     }
 }
@@ -226,9 +226,9 @@ pub(crate) unsafe fn probe(
     status: *mut Status,
 ) -> Result<()> {
     let comm = comm(on)?;
-    let told = p2p::probe(&comm, source(&comm, from)?, tag_or_any("tag", tagged)?)?;
+    let outcome = p2p::probe(&comm, source(&comm, from)?, tag_or_any("tag", tagged)?)?;
     // SAFETY: `status` points to a status or is MPI_STATUS_IGNORE.
-    unsafe { fill(status, &told) };
+    unsafe { fill(status, &outcome) };
     Ok(())
 }
 
@@ -240,14 +240,14 @@ pub(crate) unsafe fn iprobe(
     status: *mut Status,
 ) -> Result<()> {
     let comm = comm(on)?;
-    let told = p2p::immediate_probe(&comm, source(&comm, from)?, tag_or_any("tag", tagged)?)?;
+    let outcome = p2p::immediate_probe(&comm, source(&comm, from)?, tag_or_any("tag", tagged)?)?;
     // SAFETY: `flag` points to a variable of the caller; `status` points to a status or is
     // MPI_STATUS_IGNORE.
     unsafe {
-        if let Some(told) = &told {
-            fill(status, told);
+        if let Some(outcome) = &outcome {
+            fill(status, outcome);
         }
-        put(flag, c_int::from(told.is_some()))
+        put(flag, c_int::from(outcome.is_some()))
     }
 }
 
@@ -289,12 +289,12 @@ unsafe fn matched_probe(
     // SAFETY: `flag` and `message` point to variables of the caller; `status` points to a status or
     // is MPI_STATUS_IGNORE.
     unsafe {
-        let Some((matched, told)) = found else { return put(flag, 0) };
+        let Some((matched, outcome)) = found else { return put(flag, 0) };
         let handle = match matched {
             Matched::Message(handle) => raw(handle),
             Matched::NoProc => MESSAGE_NO_PROC,
         };
-        fill(status, &told);
+        fill(status, &outcome);
         put(message, handle)?;
         put(flag, 1)
     }
@@ -318,8 +318,8 @@ pub(crate) unsafe fn mrecv(
         }
         let operation = named("message", p2p::begin_matched_receive(handle(*message), &into))?;
         *message = MESSAGE_NULL;
-        let (told, error) = p2p::finish(operation)?;
-        fill(status, &told);
+        let (outcome, error) = p2p::finish(operation)?;
+        fill(status, &outcome);
         error.map_or(Ok(()), Err)
     }
 }
@@ -399,7 +399,7 @@ pub(crate) unsafe fn sendrecv_replace(
 
 unsafe fn exchange(send: &Send, receive: &Receive, status: *mut Status) -> Result<()> {
     let sent = send.begin()?;
-    let (told, received) = p2p::receive(&receive.comm, receive.from, receive.tag, &receive.into);
+    let (outcome, received) = p2p::receive(&receive.comm, receive.from, receive.tag, &receive.into);
     let sent = match sent {
         Request::Operation(operation) => p2p::finish(operation)?.1,
         Request::Done(_)
@@ -409,7 +409,7 @@ unsafe fn exchange(send: &Send, receive: &Receive, status: *mut Status) -> Resul
         | Request::Persistent(_) => None,
     };
     // SAFETY: `status` points to a status or is MPI_STATUS_IGNORE.
-    unsafe { fill(status, &told) };
+    unsafe { fill(status, &outcome) };
     received.or(sent).map_or(Ok(()), Err)
 }
 

@@ -305,11 +305,11 @@ pub(crate) unsafe fn request_get_status(
             settle_empty(status);
             return put(flag, 1);
         }
-        let told = named("request", request::peek(handle(request)))?;
-        if let Some(told) = &told {
-            fill(status, told);
+        let outcome = named("request", request::peek(handle(request)))?;
+        if let Some(outcome) = &outcome {
+            fill(status, outcome);
         }
-        put(flag, c_int::from(told.is_some()))
+        put(flag, c_int::from(outcome.is_some()))
     }
 }
 

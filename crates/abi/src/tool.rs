@@ -19,7 +19,7 @@ static USERS: AtomicUsize = AtomicUsize::new(0);
 pub(crate) unsafe fn t_init_thread(_required: c_int, provided: *mut c_int) -> c_int {
     USERS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: `provided` points to a variable of the caller.
-    unsafe { tell(provided, MULTIPLE) };
+    unsafe { put_if_given(provided, MULTIPLE) };
     SUCCESS
 }
 
@@ -52,13 +52,13 @@ pub(crate) unsafe fn t_cvar_get_info(
         let meaning = format!("{meaning} Values: {values}; default: {}", setting.kind());
         // SAFETY: every place for text or a number has the room that its argument says, or is NULL.
         unsafe {
-            tell_text(setting.variable(), name, name_len);
-            tell(verbosity, USER_BASIC);
-            tell(datatype, datatype_of_setting(setting));
-            tell(enumtype, NULL);
-            tell_text(&meaning, desc, desc_len);
-            tell(bind, NO_OBJECT);
-            tell(scope, SCOPE_CONSTANT);
+            put_text_if_given(setting.variable(), name, name_len);
+            put_if_given(verbosity, USER_BASIC);
+            put_if_given(datatype, datatype_of_setting(setting));
+            put_if_given(enumtype, NULL);
+            put_text_if_given(&meaning, desc, desc_len);
+            put_if_given(bind, NO_OBJECT);
+            put_if_given(scope, SCOPE_CONSTANT);
         }
         Ok(())
     })
@@ -87,7 +87,7 @@ pub(crate) unsafe fn t_cvar_handle_alloc(
         leads_somewhere(place)?;
         // SAFETY: `place` and `count` point to variables of the caller.
         unsafe {
-            tell(count, elements as c_int);
+            put_if_given(count, elements as c_int);
             put(place, raw(tool::open_setting(index as usize)?))
         }
     })
@@ -156,16 +156,16 @@ pub(crate) unsafe fn t_pvar_get_info(
         let counter = at(tool::counters(), index)?;
         // SAFETY: every place for text or a number has the room that its argument says, or is NULL.
         unsafe {
-            tell_text(counter.name, name, name_len);
-            tell(verbosity, TUNER_BASIC);
-            tell(var_class, class_of(counter));
-            tell(datatype, datatype_of_counter(counter));
-            tell(enumtype, NULL);
-            tell_text(counter.meaning, desc, desc_len);
-            tell(bind, NO_OBJECT);
-            tell(readonly, c_int::from(counter.is_continuous()));
-            tell(continuous, c_int::from(counter.is_continuous()));
-            tell(atomic, c_int::from(!counter.is_continuous()));
+            put_text_if_given(counter.name, name, name_len);
+            put_if_given(verbosity, TUNER_BASIC);
+            put_if_given(var_class, class_of(counter));
+            put_if_given(datatype, datatype_of_counter(counter));
+            put_if_given(enumtype, NULL);
+            put_text_if_given(counter.meaning, desc, desc_len);
+            put_if_given(bind, NO_OBJECT);
+            put_if_given(readonly, c_int::from(counter.is_continuous()));
+            put_if_given(continuous, c_int::from(counter.is_continuous()));
+            put_if_given(atomic, c_int::from(!counter.is_continuous()));
         }
         Ok(())
     })
@@ -215,7 +215,7 @@ pub(crate) unsafe fn t_pvar_handle_alloc(
         let made = tool::watch(handle(session), index)?;
         // SAFETY: `place` and `count` point to variables of the caller.
         unsafe {
-            tell(count, 1);
+            put_if_given(count, 1);
             put(place, raw(made))
         }
     })
@@ -314,11 +314,11 @@ pub(crate) unsafe fn t_category_get_info(
         let category = at(tool::categories(), index)?;
         // SAFETY: every place for text or a number has the room that its argument says, or is NULL.
         unsafe {
-            tell_text(category.name, name, name_len);
-            tell_text(category.meaning, desc, desc_len);
-            tell(num_cvars, category.settings.len() as c_int);
-            tell(num_pvars, category.counters.len() as c_int);
-            tell(num_categories, 0);
+            put_text_if_given(category.name, name, name_len);
+            put_text_if_given(category.meaning, desc, desc_len);
+            put_if_given(num_cvars, category.settings.len() as c_int);
+            put_if_given(num_pvars, category.counters.len() as c_int);
+            put_if_given(num_categories, 0);
         }
         Ok(())
     })
@@ -446,7 +446,7 @@ unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
 }
 
 /// Writes what the caller may not want to know (MPI-5.0 §15.3.6: OUT arguments may be NULL).
-unsafe fn tell<T>(place: *mut T, value: T) {
+unsafe fn put_if_given<T>(place: *mut T, value: T) {
     if !place.is_null() {
         // SAFETY: the caller passes a place for the answer.
         unsafe { place.write(value) };
@@ -454,7 +454,7 @@ unsafe fn tell<T>(place: *mut T, value: T) {
 }
 
 /// Writes as much of a text as there is room for, and how much room all of it takes (MPI-5.0 §15.3.3).
-unsafe fn tell_text(text: &str, place: *mut c_char, len: *mut c_int) {
+unsafe fn put_text_if_given(text: &str, place: *mut c_char, len: *mut c_int) {
     if len.is_null() {
         return;
     }

@@ -5,7 +5,7 @@ use crate::instrument::{
     Share, Statistic,
 };
 use crate::library::LibraryKind;
-use crate::scenario::{Distribution, Link, Place};
+use crate::scenario::{Distribution, IdealLink, Place};
 
 /// Defaults: two ranks, a measurement for each size, one panel.
 const PLAIN: Description = Description {
@@ -611,7 +611,7 @@ pub static PAIRS: Description = Description {
 
 /// Returns the least time of a collective. It is the path from the first site to the farthest plus the data
 /// of one site for another over one link, or the data of one node.
-fn collective_limit_us(link: &Link, operation: &str, case: Case) -> f64 {
+fn collective_limit_us(link: &IdealLink, operation: &str, case: Case) -> f64 {
     let (bytes, ranks) = (case.bytes, u64::from(case.ranks));
     let Distribution { sites, on_site, on_node } = link.layout.distribution(case.ranks);
     let foreign = ranks - on_node;
@@ -643,7 +643,7 @@ mod tests {
 
     fn limit_ms(spec: &Spec, place: Place, operation: &str, ranks: u32) -> f64 {
         let case = Case { bytes: 1 << 20, count: 0, ranks };
-        let limit_us = collective_limit_us(&Link::of(place, spec).unwrap(), operation, case);
+        let limit_us = collective_limit_us(&IdealLink::of(place, spec).unwrap(), operation, case);
         (limit_us / 1e2).round() / 10.0
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue;
 use crate::library::LibraryKind;
 use crate::record::Measurement;
-use crate::scenario::{Link, Place, duration_text, size, size_text};
+use crate::scenario::{IdealLink, Place, duration_text, size, size_text};
 use crate::statistics::{bandwidth_mbit_per_s, messages_per_us};
 
 /// An instrument: a measurement that can be made.
@@ -120,7 +120,7 @@ pub struct Description {
     /// Least duration of a sample, in seconds, with any library.
     pub sample_s: fn(Case) -> f64,
     /// Least time of an operation that a link allows, if that is known.
-    pub least_us: Option<fn(&Link, &str, Case) -> f64>,
+    pub least_us: Option<fn(&IdealLink, &str, Case) -> f64>,
     /// TCP tests that can do the same, without any MPI.
     pub tcp: &'static [LibraryKind],
     /// True if its program can stop for the counters of links.
@@ -556,7 +556,7 @@ impl Workload {
 
     /// Returns the time limit of a run. It is generous: over a long link, a message may take several seconds,
     /// and a few are sent whatever the budget is.
-    pub fn limit(&self, seconds: f64, link: Option<&Link>) -> Duration {
+    pub fn limit(&self, seconds: f64, link: Option<&IdealLink>) -> Duration {
         let Description { moved_bytes, sample_s, operations, .. } = self.description();
         let moved: u64 = self.cases().into_iter().map(moved_bytes).sum();
         let transfers = moved as f64 * 100.0 / 50e6;
@@ -570,7 +570,7 @@ impl Workload {
     }
 
     /// Estimates the duration of a run whose messages take as long as the link allows.
-    pub fn estimate(&self, seconds: f64, link: &Link) -> Duration {
+    pub fn estimate(&self, seconds: f64, link: &IdealLink) -> Duration {
         let Description { sample_s, operations, .. } = self.description();
         let of = |case: Case| {
             let silent_s = operations(case) as f64 * sample_s(case) * (SAMPLES_LEAST + WARMING);
@@ -580,7 +580,7 @@ impl Workload {
     }
 
     /// Returns the time that the fewest samples of a case spend on a fully used link, in seconds.
-    fn on_link_s(&self, case: Case, link: &Link) -> f64 {
+    fn on_link_s(&self, case: Case, link: &IdealLink) -> f64 {
         let Description { shape, operations, .. } = self.description();
         let samples = match shape {
             Shape::Trace => case.count as f64,
@@ -621,9 +621,9 @@ mod tests {
 
     #[test]
     fn longer_links_take_longer_and_are_given_longer() {
-        let usual = Link::of(Place::Wan, &lab::Spec::default()).unwrap();
-        let near = Link { delay_us: 500.0, ..usual };
-        let far = Link { delay_us: 150_000.0, goodput_mbit_per_s: 94.1, ..usual };
+        let usual = IdealLink::of(Place::Wan, &lab::Spec::default()).unwrap();
+        let near = IdealLink { delay_us: 500.0, ..usual };
+        let far = IdealLink { delay_us: 150_000.0, goodput_mbit_per_s: 94.1, ..usual };
         let wan = Workload { sizes: vec![1, 4 << 20], ..Workload::new(Instrument::Wan) };
         let row = Workload::new(Instrument::Slowstart);
         for workload in [wan, row] {

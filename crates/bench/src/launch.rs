@@ -13,12 +13,12 @@ pub enum Testbed {
     /// This machine.
     Machine,
     /// Nodes of a lab.
-    Grid(Grid),
+    Grid(LabNodes),
 }
 
 /// Nodes of a lab, and the command that enters them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Grid {
+pub struct LabNodes {
     /// The lab.
     pub lab: Box<Spec>,
     /// Names of the nodes; ranks are distributed to them in blocks.
@@ -31,7 +31,7 @@ pub struct Grid {
     pub file: Option<PathBuf>,
 }
 
-impl Grid {
+impl LabNodes {
     /// Returns the text of a grid file with this number of gateways: that of the last site, or one of each. A
     /// gateway is on a node without ranks, if there is one.
     pub fn description(&self, ranks: u32, gateways: u32) -> String {
@@ -156,7 +156,7 @@ impl Launch {
 
     /// Names the hosts. Nodes of a lab share the machine's cores, so a library that binds ranks would put all
     /// of them on the first cores. Binding is off there.
-    fn hosts(&mut self, kind: LibraryKind, grid: &Grid, ranks: u32) {
+    fn hosts(&mut self, kind: LibraryKind, grid: &LabNodes, ranks: u32) {
         let places = blocks(&grid.nodes, ranks);
         let with_slots = places.iter().map(|(node, count)| format!("{node}:{count}"));
         let list = with_slots.collect::<Vec<_>>().join(",");
@@ -218,7 +218,7 @@ mod tests {
 
     fn launch(kind: LibraryKind, on_grid: bool, ranks: u32) -> Launch {
         let library = Library { kind, root: "/mpi".into() };
-        let grid = Grid {
+        let grid = LabNodes {
             lab: Box::default(),
             nodes: vec!["a".into(), "b".into()],
             canele: "/p/bin/canele".into(),
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn gateways_are_on_nodes_that_take_no_rank_where_there_are_some() {
-        let grid = |nodes: &[&str]| Grid {
+        let grid = |nodes: &[&str]| LabNodes {
             lab: Box::default(),
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
             canele: "/p/bin/canele".into(),
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(hosts(&all.description(8, 2)), ["\"site0-node1\"", "\"site1-node1\""]);
         assert_eq!(all.description(8, 2).matches(":2\"").count(), 4);
         let library = Library { kind: LibraryKind::Canele, root: "/mpi".into() };
-        let described = Grid { file: Some("/w/grid.toml".into()), ..pair };
+        let described = LabNodes { file: Some("/w/grid.toml".into()), ..pair };
         let words = &["1".into()];
         let launch =
             Launch::new(&library, &Testbed::Grid(described), 2, Path::new("/w/pingpong"), words);

@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::instrument::{Against, Base, Case, Quantity, Share, Statistic, Workload};
 use crate::library::{LibraryKind, Variant};
 use crate::record::{Clock, Measurement, Missing};
-use crate::scenario::{Link, Place, Surroundings};
+use crate::scenario::{IdealLink, Place, Surroundings};
 use crate::statistics::Across;
 
 /// A measurement of several libraries at one place.
@@ -28,7 +28,7 @@ pub struct Report {
     /// Time per size in each round.
     pub seconds_per_size: f64,
     /// Limits of the link.
-    pub link: Option<Link>,
+    pub link: Option<IdealLink>,
     /// Lines of the lab's check of its links.
     pub lab: Vec<String>,
     /// The libraries, ours first.
@@ -417,7 +417,7 @@ pub(crate) mod tests {
             surroundings: Surroundings::default(),
             rounds: 2,
             seconds_per_size: 0.1,
-            link: Link::of(Place::Wan, &lab::Spec::default()),
+            link: IdealLink::of(Place::Wan, &lab::Spec::default()),
             lab: vec!["wide area ok".into()],
             entries: vec![
                 entry(LibraryKind::Canele, 1.0),

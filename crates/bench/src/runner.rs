@@ -16,7 +16,7 @@ use crate::programs::{ProgramError, Programs};
 use crate::record::{Description, Measurement, Missing, RecordLine};
 use crate::report::{CROSSING_BYTES, CROSSING_PACKETS, Entry, Report};
 use crate::run::{Guarded, Interruption, RunError, run, tell};
-use crate::scenario::{Link, Place, Surroundings, size_text};
+use crate::scenario::{IdealLink, Place, Surroundings, size_text};
 use crate::testbed::{Needs, Prepared, TestbedError, Testbeds, Weather};
 
 /// Plan of a measurement.
@@ -44,9 +44,9 @@ pub struct Plan {
 
 impl Plan {
     /// Returns the requested link; none if it is the lab's.
-    fn link(&self) -> Option<Link> {
+    fn link(&self) -> Option<IdealLink> {
         self.surroundings.crossing?;
-        Link::of(self.place, &self.needs().spec(""))
+        IdealLink::of(self.place, &self.needs().spec(""))
     }
 
     /// Returns the lab that the plan needs.
@@ -607,11 +607,11 @@ fn enter(lab: Option<&Lab>, node: Option<&str>, words: &[String]) -> Result<Comm
 fn spread(testbed: &Testbed, ranks: u32) -> Testbed {
     match (testbed, ends(testbed)) {
         (Testbed::Grid(grid), Some(ends)) if ranks == 2 => {
-            Testbed::Grid(crate::launch::Grid { nodes: ends.into(), ..grid.clone() })
+            Testbed::Grid(crate::launch::LabNodes { nodes: ends.into(), ..grid.clone() })
         }
         (Testbed::Grid(grid), _) => {
             let nodes = grid.nodes.iter().take(ranks as usize).cloned().collect();
-            Testbed::Grid(crate::launch::Grid { nodes, ..grid.clone() })
+            Testbed::Grid(crate::launch::LabNodes { nodes, ..grid.clone() })
         }
         (Testbed::Machine, _) => Testbed::Machine,
     }
@@ -643,7 +643,7 @@ mod tests {
 
     #[test]
     fn ranks_are_spread_over_the_ends_or_over_no_more_nodes_than_there_are_ranks() {
-        let grid = crate::launch::Grid {
+        let grid = crate::launch::LabNodes {
             lab: Box::default(),
             file: None,
             nodes: ["a", "b", "c", "d"].map(str::to_owned).into(),

@@ -52,7 +52,7 @@ impl FromStr for Place {
 
 /// Limits of an ideal link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Link {
+pub struct IdealLink {
     /// One-way delay, in microseconds.
     pub delay_us: f64,
     /// Goodput of TCP, in Mb/s (10⁶ bits).
@@ -126,7 +126,7 @@ impl Layout {
     }
 }
 
-impl Link {
+impl IdealLink {
     /// Returns the lab's link at a place; none on one machine.
     pub fn of(place: Place, spec: &Spec) -> Option<Self> {
         let (delay, rate) = match place {
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(far.title(), ", 50 ms of round trip, 10 Gb/s, 2 MB of buffer");
         assert_eq!(far.stem(), "-50ms-10Gbit-2MB");
         let spec = crossing.spec("far");
-        let link = Link::of(Place::Wan, &spec).unwrap();
+        let link = IdealLink::of(Place::Wan, &spec).unwrap();
         assert_eq!((link.delay_us, link.goodput_mbit_per_s), (25_000.0, 9410.0));
         assert_eq!(Crossing::default().spec("lab"), Spec::default());
         let slow = Crossing { rate_bits_per_s: 2_500_000, buffer_bytes: 64_000, ..crossing };
@@ -420,18 +420,19 @@ mod tests {
     #[test]
     fn the_limit_is_delay_and_transfer() {
         let spec = Spec::default();
-        let wan = Link::of(Place::Wan, &spec).unwrap();
+        let wan = IdealLink::of(Place::Wan, &spec).unwrap();
         assert!((wan.limit_us(1 << 20) - 14714.6).abs() < 0.1, "{}", wan.limit_us(1 << 20));
-        let lan = Link::of(Place::Lan, &spec).unwrap();
+        let lan = IdealLink::of(Place::Lan, &spec).unwrap();
         assert_eq!((lan.delay_us, lan.goodput_mbit_per_s), (0.0, 941.0));
-        let two = Link::of(Place::Lan, &Spec { nics: 2, ..spec.clone() }).unwrap();
+        let two = IdealLink::of(Place::Lan, &Spec { nics: 2, ..spec.clone() }).unwrap();
         assert_eq!(two.goodput_mbit_per_s, 1882.0);
-        assert_eq!(Link::of(Place::Shm, &spec), None);
+        assert_eq!(IdealLink::of(Place::Shm, &spec), None);
     }
 
     #[test]
     fn ranks_are_dealt_to_the_ends_or_to_all_nodes() {
-        let layout = Link::of(Place::Wan, &Spec { sites: 3, ..Spec::default() }).unwrap().layout;
+        let layout =
+            IdealLink::of(Place::Wan, &Spec { sites: 3, ..Spec::default() }).unwrap().layout;
         let distribution = |ranks| {
             let Distribution { sites, on_site, on_node } = layout.distribution(ranks);
             (sites, on_site, on_node)

@@ -192,7 +192,7 @@ const BEYOND: f64 = 1.25;
 pub(crate) mod tests {
     use super::*;
     use crate::report::tests::sample;
-    use crate::scenario::Link;
+    use crate::scenario::IdealLink;
 
     /// Two rates and three round trips; over the last link TCP in eight streams misses the limit.
     pub(crate) fn sweep() -> Sweep {
@@ -205,7 +205,7 @@ pub(crate) mod tests {
             let mut report = sample();
             report.surroundings =
                 Surroundings { crossing: Some(crossing), ..Surroundings::default() };
-            report.link = Link::of(report.place, &crossing.spec("far"));
+            report.link = IdealLink::of(report.place, &crossing.spec("far"));
             report.entries[3].library = LibraryKind::TcpStreams;
             let link = report.link.unwrap();
             for read in

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use lab::{Change, Lab, LabError, Spec, Which};
 
-use crate::launch::{Grid, Testbed};
+use crate::launch::{LabNodes, Testbed};
 use crate::programs::{ProgramError, Programs};
 use crate::run::{Interruption, RunError, run, tell};
-use crate::scenario::{Crossing, Link, Place};
+use crate::scenario::{Crossing, IdealLink, Place};
 
 /// Finds and creates testbeds. Created labs are removed on drop.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ pub struct Prepared {
     /// Lab, if there is one.
     pub lab: Option<Lab>,
     /// Limits of its links.
-    pub link: Option<Link>,
+    pub link: Option<IdealLink>,
     /// Lines of its check.
     pub check: Vec<String>,
 }
@@ -160,7 +160,7 @@ impl Testbeds {
         let name = lab.spec.name.clone();
         let enter = programs.enter(&self.canele, &name)?;
         let (spec, canele) = (Box::new(lab.spec.clone()), self.canele.clone());
-        let grid = Grid { lab: spec, nodes, canele, enter, file: None };
+        let grid = LabNodes { lab: spec, nodes, canele, enter, file: None };
         // Links may have been changed since the lab was created.
         let links = if place == Place::Wan { lab.links().unwrap_or_default() } else { Vec::new() };
         let conditions = |from, to| {
@@ -168,8 +168,8 @@ impl Testbeds {
             found.map_or_else(|| lab.spec.conditions(from, to), |link| link.conditions)
         };
         let link = match place {
-            Place::Wan => Some(Link::between(&lab.spec, &conditions)),
-            Place::Shm | Place::Lan => Link::of(place, &lab.spec),
+            Place::Wan => Some(IdealLink::between(&lab.spec, &conditions)),
+            Place::Shm | Place::Lan => IdealLink::of(place, &lab.spec),
         };
         Ok(Prepared {
             testbed: Testbed::Grid(grid),

@@ -199,7 +199,7 @@ impl Job {
     /// The launcher rejects them.
     pub fn publish(&self, key: &str, bytes: &[u8]) -> Result<(), BootError> {
         let Some(mut server) = self.server() else { return Ok(()) };
-        let text = hexadecimal(bytes);
+        let text = hex::encode(bytes);
         let piece = pmi!(&*server, pmi => pmi.value_max()).clamp(16, 512);
         let pieces: Vec<&[u8]> = text.as_bytes().chunks(piece).collect();
         for (index, part) in pieces.iter().enumerate() {
@@ -274,7 +274,7 @@ fn agree_secret(server: &mut Server, rank: u32) -> Result<(Secret, bool), BootEr
     }
     if rank == 0 {
         let secret = random_secret()?;
-        pmi!(&mut *server, pmi => pmi.put(SHARED_SECRET_KEY, &hexadecimal(secret.expose())))?;
+        pmi!(&mut *server, pmi => pmi.put(SHARED_SECRET_KEY, &hex::encode(secret.expose())))?;
     }
     pmi!(&mut *server, pmi => pmi.barrier())?;
     match pmi!(&mut *server, pmi => pmi.get(SHARED_SECRET_KEY))? {
@@ -284,10 +284,11 @@ fn agree_secret(server: &mut Server, rank: u32) -> Result<(Secret, bool), BootEr
 }
 
 fn secret_of(text: &str) -> Result<Secret, BootError> {
-    let bytes = bytes_of(text).and_then(|bytes| bytes.try_into().ok());
+    let mut secret = [0; 32];
     let wrong =
-        || BootError::Answer { expected: "a secret of 32 bytes", line: "(not shown)".into() };
-    bytes.map(Secret).ok_or_else(wrong)
+        |_| BootError::Answer { expected: "a secret of 32 bytes", line: "(not shown)".into() };
+    hex::decode_to_slice(text, &mut secret).map_err(wrong)?;
+    Ok(Secret(secret))
 }
 
 fn random_secret() -> Result<Secret, BootError> {
@@ -324,7 +325,7 @@ pub fn published<E>(
         let Some(piece) = value(&piece_name(rank, key, index))? else { return Ok(None) };
         text.push_str(piece.get(1..).unwrap_or(""));
         if piece.starts_with('.') {
-            return Ok(bytes_of(&text));
+            return Ok(hex::decode(&text).ok());
         }
     }
     Ok(None)
@@ -348,17 +349,6 @@ pub fn ended_name(rank: u32) -> String {
 /// True for the result of [`ended_name`]. Agents receive all such keys.
 pub fn is_ended_name(name: &str) -> bool {
     name.starts_with(ENDED_PREFIX)
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn bytes_of(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
 /// Key of the secret that our `mpiexec` serves.

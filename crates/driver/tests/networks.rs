@@ -203,17 +203,15 @@ fn connect(rails: &mut [RailState], addresses: Vec<(String, Vec<u8>)>, peer: Pee
 
 /// Names and addresses of rails, one in a line.
 fn card(rails: &[RailState]) -> String {
-    let hexadecimal = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let line =
-        |one: &RailState| format!("{} {}\n", one.rail.name(), hexadecimal(&one.rail.address()));
+        |one: &RailState| format!("{} {}\n", one.rail.name(), hex::encode(one.rail.address()));
     rails.iter().map(line).collect()
 }
 
 fn addresses(card: &str) -> Vec<(String, Vec<u8>)> {
-    let byte = |at: usize, text: &str| u8::from_str_radix(&text[at..at + 2], 16).expect("a byte");
     let parse = |line: &str| {
         let (name, text) = line.split_once(' ').expect("two words");
-        (name.into(), (0..text.len()).step_by(2).map(|at| byte(at, text)).collect())
+        (name.into(), hex::decode(text).expect("hexadecimal digits"))
     };
     card.lines().map(parse).collect()
 }

@@ -105,37 +105,38 @@ pub struct RemoteRead {
     pub local: Region,
 }
 
-/// Statistics of the engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Eager messages.
-    pub eager: u64,
-    /// Rendezvous messages.
-    pub rendezvous: u64,
-    /// Short messages among these, sent by rendezvous for lack of credit.
-    pub out_of_credit: u64,
-    /// CTS, grant and FIN packets.
-    pub answers: u64,
-    /// Pieces of rendezvous messages.
-    pub pieces: u64,
-    /// Frames built.
-    pub frames: u64,
-    /// Frames resent after a link was lost.
-    pub resent: u64,
-    /// Messages that arrived before their receive.
-    pub unexpected: u64,
-    /// Peak bytes of unmatched messages.
-    pub unexpected_bytes_max: usize,
-    /// Compressed pieces of long messages.
-    pub compressed: u64,
-    /// Their bytes before compression.
-    pub uncompressed_bytes: u64,
-    /// Their bytes after compression, without headers.
-    pub compressed_bytes: u64,
-    /// Bytes that compression was tried on without gain.
-    pub incompressible_bytes: u64,
-    /// Peers for which the strategy broke a rule and `fifo` took over.
-    pub violations: u64,
+crate::counters! {
+    /// Statistics of the engine. Those of the engines of a process are added.
+    pub struct Counters {
+        /// Eager messages.
+        pub eager: u64,
+        /// Rendezvous messages.
+        pub rendezvous: u64,
+        /// Short messages among these, sent by rendezvous for lack of credit.
+        pub out_of_credit: u64,
+        /// CTS, grant and FIN packets.
+        pub answers: u64,
+        /// Pieces of rendezvous messages.
+        pub pieces: u64,
+        /// Frames built.
+        pub frames: u64,
+        /// Frames resent after a link was lost.
+        pub resent: u64,
+        /// Messages that arrived before their receive.
+        pub unexpected: u64,
+        /// Peak bytes of unmatched messages.
+        pub unexpected_bytes_max: Peak,
+        /// Compressed pieces of long messages.
+        pub compressed: u64,
+        /// Their bytes before compression.
+        pub uncompressed_bytes: u64,
+        /// Their bytes after compression, without headers.
+        pub compressed_bytes: u64,
+        /// Bytes that compression was tried on without gain.
+        pub incompressible_bytes: u64,
+        /// Peers for which the strategy broke a rule and `fifo` took over.
+        pub violations: u64,
+    }
 }
 
 impl Counters {
@@ -145,27 +146,21 @@ impl Counters {
     }
 }
 
-/// Sum over several engines of a process.
-impl Add for Counters {
+/// The highest of a series of values. The sum of several is their highest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Peak(pub usize);
+
+impl Peak {
+    pub(crate) fn note(&mut self, value: usize) {
+        self.0 = self.0.max(value);
+    }
+}
+
+impl Add for Peak {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self {
-            eager: self.eager + other.eager,
-            rendezvous: self.rendezvous + other.rendezvous,
-            out_of_credit: self.out_of_credit + other.out_of_credit,
-            answers: self.answers + other.answers,
-            pieces: self.pieces + other.pieces,
-            frames: self.frames + other.frames,
-            resent: self.resent + other.resent,
-            unexpected: self.unexpected + other.unexpected,
-            unexpected_bytes_max: self.unexpected_bytes_max.max(other.unexpected_bytes_max),
-            compressed: self.compressed + other.compressed,
-            uncompressed_bytes: self.uncompressed_bytes + other.uncompressed_bytes,
-            compressed_bytes: self.compressed_bytes + other.compressed_bytes,
-            incompressible_bytes: self.incompressible_bytes + other.incompressible_bytes,
-            violations: self.violations + other.violations,
-        }
+        self.max(other)
     }
 }
 

@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod compress;
+mod counters;
 mod emit;
 mod engine;
 mod link;
@@ -42,7 +43,7 @@ mod send_observer;
 pub mod strategy;
 
 pub use engine::{
-    BUDGET_BYTES, Config, Counters, Engine, Loss, Overdue, PATIENCE_NS, PeerError, Posted,
+    BUDGET_BYTES, Config, Counters, Engine, Loss, Overdue, PATIENCE_NS, Peak, PeerError, Posted,
     REVOKE_TAG, RemoteRead, RemoteReadId,
 };
 pub use matching::{MatchedId, Message, Selector};

@@ -4,8 +4,9 @@ mod network;
 
 use engine::{Config, Engine, Envelope, Loss, Posted, Selector, SendMode};
 use memory::Region;
-use network::{NEAR, RAIL, Random, corpus, for_seeds, mutate, peer_id};
+use network::{NEAR, RAIL, corpus, mutate, peer_id};
 use peak_alloc::PeakAlloc;
+use testing::{Random, seeds};
 use wire::compress::{Codec, UNCOMPRESSED_MAX};
 use wire::packet::{self, Header, RndvKind};
 use wire::{Capabilities, Frame, PeerId, RailId};
@@ -33,7 +34,7 @@ fn memory_is_bounded() {
 
 fn allocations_caused_by_a_peer_are_bounded_by_its_data() {
     let corpus = corpus();
-    for_seeds(300, |seed| {
+    for seed in seeds(300) {
         let mut random = Random::new(seed);
         let frames: Vec<_> = (0..100)
             .flat_map(|_| {
@@ -55,7 +56,7 @@ fn allocations_caused_by_a_peer_are_bounded_by_its_data() {
             let taken = ALLOCATOR.current_usage() - before;
             assert!(taken <= TABLES_BYTES + 8 * fed, "{taken} bytes for {fed} received");
         }
-    });
+    }
 }
 
 fn oversized_requests_allocate_nothing() {

@@ -10,10 +10,10 @@ use engine::{
 };
 use memory::Region;
 use network::{
-    LONG_ROUND_TRIP, NEAR, RAIL, Random, Receive, Send, Shape, SimulatedNetwork, corpus, for_seeds,
-    mutate, peer_id,
+    LONG_ROUND_TRIP, NEAR, RAIL, Receive, Send, Shape, SimulatedNetwork, corpus, mutate, peer_id,
 };
 use proptest::prelude::*;
+use testing::{Random, seeds};
 use wire::compress::{Codec, UNCOMPRESSED_MAX};
 use wire::packet::{self, Header, Packet, RndvKind};
 use wire::{Capabilities, Frame};
@@ -481,7 +481,7 @@ fn a_peer_outside_the_job_is_refused() {
 #[test]
 fn links_that_mangle_one_peer_leave_the_others_their_traffic() {
     let mut accused = 0;
-    for_seeds(400, |seed| {
+    for seed in seeds(400) {
         let mut random = Random::new(!seed);
         let remote_read = Shape { remote_read_works: true, ..NEAR };
         let mut network =
@@ -516,8 +516,8 @@ fn links_that_mangle_one_peer_leave_the_others_their_traffic() {
         }
         assert!(network.accusations.iter().all(|(_, of, _)| *of != HONEST));
         accused += network.accusations.len();
-    });
-    if std::env::var_os("CANELE_SEED").is_none() {
+    }
+    if !testing::is_seed_given() {
         assert!(accused > 200, "most of 400 mangled links are noticed, not {accused}");
     }
 }
@@ -527,7 +527,7 @@ fn mutations_of_real_frames_harm_nobody() {
     let corpus = corpus();
     assert!(corpus.len() > 100, "only {} frames recorded", corpus.len());
     let mut refused = 0;
-    for_seeds(4000, |seed| {
+    for seed in seeds(4000) {
         let mut random = Random::new(seed);
         let mut victim = Victim::new();
         let mut frames = Vec::new();
@@ -537,8 +537,8 @@ fn mutations_of_real_frames_harm_nobody() {
         }
         refused += u32::from(victim.suffer(&frames).is_err());
         victim.assert_unharmed();
-    });
-    if std::env::var_os("CANELE_SEED").is_none() {
+    }
+    if !testing::is_seed_given() {
         assert!(refused > 2000, "most of 4000 mutated conversations are refused, not {refused}");
     }
 }

@@ -7,7 +7,8 @@ use engine::{
     Config, Engine, Envelope, Loss, OpId, Outcome, PeerError, Posted, Selector, SendMode,
 };
 use memory::Region;
-use network::{NEAR, Random, for_seeds, peer_id};
+use network::{NEAR, peer_id};
+use testing::{Random, seeds};
 use wire::packet::{self, Header, Incarnation};
 use wire::{Capabilities, Frame, RailId};
 
@@ -154,7 +155,7 @@ fn a_silent_link_is_probed_in_growing_intervals() {
 #[test]
 fn lies_about_links_harm_nobody() {
     let mut accused = 0;
-    for_seeds(6000, |seed| {
+    for seed in seeds(6000) {
         let mut random = Random::new(seed);
         let mut victim = Victim::met();
         for _ in 0..1 + random.below(24) {
@@ -164,8 +165,8 @@ fn lies_about_links_harm_nobody() {
             }
         }
         victim.assert_unharmed();
-    });
-    if std::env::var_os("CANELE_SEED").is_none() {
+    }
+    if !testing::is_seed_given() {
         assert!(accused > 1000, "many of 6000 lies are noticed, not {accused}");
     }
 }

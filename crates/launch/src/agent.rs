@@ -12,6 +12,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use rustix::process::Rlimit;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+
 use crate::channel::{Ended, Exit, Message, MessageKind, RankStart, Start};
 use crate::child_agents::ChildAgents;
 use crate::discovery::Probe;
@@ -46,7 +49,7 @@ pub fn agent_main() -> ExitCode {
         agent.handle(message);
     }
     for rank in agent.ranks.values() {
-        system::signal_group(rank.group, libc::SIGKILL);
+        system::signal_group(rank.group, SIGKILL);
     }
     agent.child_agents.close();
     gateway::end(&agent.gateways);
@@ -63,7 +66,7 @@ struct Agent {
     shared: Shared,
     sent: Sent,
     /// Original limit of descriptors, which ranks get back.
-    descriptors: Option<libc::rlimit>,
+    descriptors: Option<Rlimit>,
     out: Out,
 }
 
@@ -120,7 +123,7 @@ impl Agent {
             }
             MessageKind::Signal => {
                 self.child_agents.send_to_all(&message);
-                let signal = message.body.first().copied().map_or(libc::SIGTERM, i32::from);
+                let signal = message.body.first().copied().map_or(SIGTERM, i32::from);
                 self.sent.fetch_or(bit(signal), Ordering::Relaxed);
                 self.end_waiting(signal);
                 for rank in self.ranks.values() {
@@ -239,7 +242,7 @@ impl Agent {
         match threads() {
             Ok(input) => Ok(Rank { group, input, pmi }),
             Err(error) => {
-                system::signal_group(group, libc::SIGKILL);
+                system::signal_group(group, SIGKILL);
                 Err(refused("threads for a rank")(error))
             }
         }
@@ -475,7 +478,7 @@ pub(crate) fn send(out: &Out, message: &Message) {
 pub(crate) const VERSION: &str = "canele-agent 7";
 
 /// Signals by which `mpiexec` ends a job.
-const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGKILL];
+const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGTERM, SIGKILL];
 /// Length of a piece of a stream.
 const PIECE: usize = 32 << 10;
 /// Pieces of input that may wait. `mpiexec` sends the next piece once the last was taken, so the channel
@@ -488,16 +491,18 @@ const LAST_OUTPUT: Duration = Duration::from_millis(80);
 
 #[cfg(test)]
 mod tests {
+    use signal_hook::consts::SIGUSR1;
+
     use super::*;
 
     #[test]
     fn an_end_by_a_signal_that_was_sent_explains_nothing() {
-        let by_term = || Ok(ExitStatus::from_raw(libc::SIGTERM));
-        let by_kill = || Ok(ExitStatus::from_raw(libc::SIGKILL));
-        assert!(ended(by_term(), bit(libc::SIGTERM)).was_signalled);
+        let by_term = || Ok(ExitStatus::from_raw(SIGTERM));
+        let by_kill = || Ok(ExitStatus::from_raw(SIGKILL));
+        assert!(ended(by_term(), bit(SIGTERM)).was_signalled);
         assert!(!ended(by_term(), 0).was_signalled);
-        assert!(!ended(by_kill(), bit(libc::SIGTERM)).was_signalled);
-        assert!(!ended(Ok(ExitStatus::from_raw(libc::SIGUSR1)), bit(libc::SIGUSR1)).was_signalled);
+        assert!(!ended(by_kill(), bit(SIGTERM)).was_signalled);
+        assert!(!ended(Ok(ExitStatus::from_raw(SIGUSR1)), bit(SIGUSR1)).was_signalled);
         let by_exit = Ok(ExitStatus::from_raw(3 << 8));
         assert_eq!(ended(by_exit, 0), Ended { exit: Exit::Code(3), was_signalled: false });
     }

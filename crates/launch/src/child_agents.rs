@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::SIGKILL;
+
 use crate::agent::{Out, Sent, bit, send};
 use crate::channel::{Branch, Lost, Message, MessageKind, Start};
 use crate::node::{Node, Report};
@@ -94,7 +96,7 @@ fn forward_reports(
         let report = match received.recv_timeout(TICK) {
             Ok(report) => report,
             Err(RecvTimeoutError::Timeout) => {
-                let is_killed = sent.load(Ordering::Relaxed) & bit(libc::SIGKILL) != 0;
+                let is_killed = sent.load(Ordering::Relaxed) & bit(SIGKILL) != 0;
                 if !node.has_answered() && (is_killed || Instant::now() > deadline) {
                     break node.silence_text(patience_s);
                 }

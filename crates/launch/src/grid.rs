@@ -119,7 +119,7 @@ impl Grid {
     /// # Errors
     /// Fails if the text contains an error.
     pub fn parse(text: &str, name: &str) -> Result<Self, GridError> {
-        let source = Source { text, name };
+        let source = GridSource { text, name };
         let file: File = toml::from_str(text).map_err(|error| source.refuse(&error))?;
         let networks = source.networks(file.network)?;
         let mut sites: Vec<Site> = Vec::new();
@@ -317,12 +317,12 @@ struct NetworkEntry {
 }
 
 /// The text and its name.
-struct Source<'a> {
+struct GridSource<'a> {
     text: &'a str,
     name: &'a str,
 }
 
-impl Source<'_> {
+impl GridSource<'_> {
     fn networks(&self, entries: Vec<NetworkEntry>) -> Result<Vec<Network>, GridError> {
         let names: HashSet<String> = entries.iter().map(|one| one.name.get_ref().clone()).collect();
         let mut seen = HashSet::new();

@@ -7,6 +7,8 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::SIGKILL;
+
 use crate::agent::VERSION;
 use crate::channel::{Branch, Message, MessageKind};
 use crate::options::Launcher;
@@ -178,7 +180,7 @@ impl Node {
 
     /// Kills the launcher; its agent ends with its channel.
     fn kill(&mut self) {
-        system::signal_group(self.process.id(), libc::SIGKILL);
+        system::signal_group(self.process.id(), SIGKILL);
         let _ = self.process.wait();
     }
 }

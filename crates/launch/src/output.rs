@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 
 /// Standard output or standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Stream {
+pub(crate) enum OutputStream {
     Output,
     Error,
 }
@@ -15,7 +15,7 @@ pub(crate) enum Stream {
 #[derive(Debug)]
 pub(crate) struct Outputs {
     label: bool,
-    partial: HashMap<(u32, Stream), PartialLine>,
+    partial: HashMap<(u32, OutputStream), PartialLine>,
     /// True if some output could not be printed.
     lost: bool,
     /// True if nobody reads our standard output any more.
@@ -37,7 +37,7 @@ impl Outputs {
     }
 
     /// Prints the whole lines of a rank's output and keeps the rest.
-    pub fn print(&mut self, rank: u32, stream: Stream, bytes: &[u8]) {
+    pub fn print(&mut self, rank: u32, stream: OutputStream, bytes: &[u8]) {
         let text = self.take_lines(rank, stream, bytes);
         self.print_text(stream, &text);
     }
@@ -52,14 +52,14 @@ impl Outputs {
 
     /// Prints all unfinished lines.
     pub fn flush_all(&mut self) {
-        let streams: Vec<(u32, Stream)> = self.partial.keys().copied().collect();
+        let streams: Vec<(u32, OutputStream)> = self.partial.keys().copied().collect();
         for (rank, stream) in streams {
             self.flush(rank, stream);
         }
     }
 
     /// Prints the unfinished line of one stream.
-    pub fn flush(&mut self, rank: u32, stream: Stream) {
+    pub fn flush(&mut self, rank: u32, stream: OutputStream) {
         let text = self.take_rest(rank, stream);
         self.print_text(stream, &text);
     }
@@ -74,13 +74,13 @@ impl Outputs {
         self.unread
     }
 
-    fn print_text(&mut self, stream: Stream, text: &[u8]) {
+    fn print_text(&mut self, stream: OutputStream, text: &[u8]) {
         match write(stream, text) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::BrokenPipe => match stream {
-                Stream::Output => self.unread = true,
+                OutputStream::Output => self.unread = true,
                 // Messages are no result, so the job goes on without them.
-                Stream::Error => {}
+                OutputStream::Error => {}
             },
             Err(error) => {
                 if !std::mem::replace(&mut self.lost, true) {
@@ -90,7 +90,7 @@ impl Outputs {
         }
     }
 
-    fn take_lines(&mut self, rank: u32, stream: Stream, bytes: &[u8]) -> Vec<u8> {
+    fn take_lines(&mut self, rank: u32, stream: OutputStream, bytes: &[u8]) -> Vec<u8> {
         let line = self.partial.entry((rank, stream)).or_default();
         line.bytes.extend_from_slice(bytes);
         let whole = match line.bytes.iter().rposition(|byte| *byte == b'\n') {
@@ -102,7 +102,7 @@ impl Outputs {
         labelled(self.label.then_some(rank), &lines, &mut line.is_printed)
     }
 
-    fn take_rest(&mut self, rank: u32, stream: Stream) -> Vec<u8> {
+    fn take_rest(&mut self, rank: u32, stream: OutputStream) -> Vec<u8> {
         let Some(line) = self.partial.get_mut(&(rank, stream)) else { return Vec::new() };
         let rest = std::mem::take(&mut line.bytes);
         labelled(self.label.then_some(rank), &rest, &mut line.is_printed)
@@ -125,14 +125,14 @@ fn labelled(label: Option<u32>, text: &[u8], inside: &mut bool) -> Vec<u8> {
     labelled
 }
 
-fn write(stream: Stream, text: &[u8]) -> std::io::Result<()> {
+fn write(stream: OutputStream, text: &[u8]) -> std::io::Result<()> {
     match stream {
         _ if text.is_empty() => Ok(()),
-        Stream::Output => {
+        OutputStream::Output => {
             let mut out = std::io::stdout().lock();
             out.write_all(text).and_then(|()| out.flush())
         }
-        Stream::Error => std::io::stderr().lock().write_all(text),
+        OutputStream::Error => std::io::stderr().lock().write_all(text),
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn printed(outputs: &mut Outputs, rank: u32, text: &str) -> String {
-        String::from_utf8(outputs.take_lines(rank, Stream::Output, text.as_bytes())).unwrap()
+        String::from_utf8(outputs.take_lines(rank, OutputStream::Output, text.as_bytes())).unwrap()
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(printed(&mut outputs, 0, &piece), format!("[0] {piece}"));
         assert_eq!(printed(&mut outputs, 0, "end\nnext\n"), "end\n[0] next\n");
         assert_eq!(printed(&mut outputs, 0, "rest"), "");
-        assert_eq!(outputs.take_rest(0, Stream::Output), b"[0] rest");
+        assert_eq!(outputs.take_rest(0, OutputStream::Output), b"[0] rest");
     }
 
     #[test]
@@ -171,9 +171,9 @@ mod tests {
         let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
         let mut seen = Vec::new();
         for piece in bytes.chunks(777) {
-            seen.extend(outputs.take_lines(3, Stream::Output, piece));
+            seen.extend(outputs.take_lines(3, OutputStream::Output, piece));
         }
-        seen.extend(outputs.take_rest(3, Stream::Output));
+        seen.extend(outputs.take_rest(3, OutputStream::Output));
         assert_eq!(seen, bytes);
     }
 }

@@ -1,7 +1,7 @@
 //! The traffic of a job, as `mpiexec -record` writes it and `-place` reads it.
 
 use place::Graph;
-use place::traffic::{Counted, Kind, Sent};
+use place::traffic::{Counted, Sent, TrafficKind};
 use serde::{Deserialize, Serialize};
 
 /// Traffic between the ranks of a job, and their hosts.
@@ -35,7 +35,7 @@ pub(crate) struct HostRanks {
 struct Phase {
     /// Last level given to `MPI_Pcontrol`; 1 before.
     level: i32,
-    kind: Kind,
+    kind: TrafficKind,
     rows: Vec<SentRow>,
 }
 
@@ -185,8 +185,8 @@ impl Pattern {
 
     fn sent(&self) -> impl Iterator<Item = (u32, (u32, u64, u64))> {
         let phases = self.phases.iter().filter(|phase| match phase.kind {
-            Kind::PointToPoint | Kind::Collective => true,
-            Kind::CollectiveOfAll => false,
+            TrafficKind::PointToPoint | TrafficKind::Collective => true,
+            TrafficKind::CollectiveOfAll => false,
         });
         let rows = phases.flat_map(|phase| &phase.rows);
         rows.flat_map(|row| row.to.iter().map(|to| (row.from, *to)))
@@ -215,7 +215,7 @@ const PACKET_BYTES: u64 = 1448;
 mod tests {
     use super::*;
 
-    fn sent(kind: Kind, to: u32, messages: u64, bytes: u64) -> Sent {
+    fn sent(kind: TrafficKind, to: u32, messages: u64, bytes: u64) -> Sent {
         Sent { level: 1, kind, to, messages, bytes }
     }
 
@@ -224,15 +224,15 @@ mod tests {
             Counted {
                 site: 0,
                 sent: vec![
-                    sent(Kind::PointToPoint, 1, 2, 200),
-                    sent(Kind::PointToPoint, 2, 1, 7),
-                    sent(Kind::CollectiveOfAll, 2, 1000, 1_000_000),
+                    sent(TrafficKind::PointToPoint, 1, 2, 200),
+                    sent(TrafficKind::PointToPoint, 2, 1, 7),
+                    sent(TrafficKind::CollectiveOfAll, 2, 1000, 1_000_000),
                 ],
             },
-            Counted { site: 1, sent: vec![sent(Kind::Collective, 0, 1, 30)] },
+            Counted { site: 1, sent: vec![sent(TrafficKind::Collective, 0, 1, 30)] },
             Counted {
                 site: 0,
-                sent: vec![Sent { level: -3, ..sent(Kind::PointToPoint, 0, 1, 1) }],
+                sent: vec![Sent { level: -3, ..sent(TrafficKind::PointToPoint, 0, 1, 1) }],
             },
         ];
         Pattern::of(&counted, &["a", "b", "a"].map(str::to_owned))

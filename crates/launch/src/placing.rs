@@ -89,7 +89,7 @@ fn crossing_text(crossing: Crossing) -> String {
 mod tests {
     use std::ffi::OsString;
 
-    use place::traffic::{Counted, Kind, Sent};
+    use place::traffic::{Counted, Sent, TrafficKind};
 
     use super::*;
     use crate::grid::Grid;
@@ -108,7 +108,7 @@ mod tests {
     fn pattern(size: u32, hosts: &[(&str, u32)]) -> Pattern {
         let counted = |rank: u32| {
             let to = (rank + 2) % size;
-            let kind = Kind::PointToPoint;
+            let kind = TrafficKind::PointToPoint;
             let sent = vec![Sent { level: 1, kind, to, messages: 1, bytes: 100 }];
             Counted { site: hosts[rank as usize % hosts.len()].1, sent }
         };

@@ -9,11 +9,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::signal::*;
+use signal_hook::iterator::Signals;
+
 use crate::channel::{BODY_MAX, Ended, Exit, Lost, Message, MessageKind, Pass, Serving};
 use crate::command_line::help;
 use crate::node::{Node, Report};
 use crate::options::{Options, Parsed};
-use crate::output::{Outputs, Stream};
+use crate::output::{OutputStream, Outputs};
 use crate::pmi::{PmiAction, REFUSED, Server};
 use crate::recording::Recording;
 use crate::system;
@@ -38,17 +41,17 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
     for variable in settings::unknown(own.chain(options.variables().map(OsString::from))) {
         tell!("mpiexec: {variable}");
     }
-    system::note_signals(&[
-        libc::SIGINT,
-        libc::SIGTERM,
-        libc::SIGHUP,
-        libc::SIGUSR1,
-        libc::SIGUSR2,
-        libc::SIGTSTP,
-        libc::SIGCONT,
-    ]);
+    // Recorded from here on, and obeyed while the job runs.
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT]);
+    let mut signals = match signals {
+        Ok(signals) => signals,
+        Err(error) => {
+            tell!("mpiexec: signal handlers: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     match Run::start(&options) {
-        Ok(run) => ExitCode::from(run.finish()),
+        Ok(run) => ExitCode::from(run.finish(&mut signals)),
         Err(text) => {
             tell!("mpiexec: {text}");
             ExitCode::FAILURE
@@ -118,7 +121,7 @@ impl Run {
     fn start(options: &Options) -> Result<Self, String> {
         let connect_timeout = settings::CONNECT_TIMEOUT.number();
         let connect_timeout = connect_timeout.map_err(|error| error.to_string())?;
-        let (secret, number) = (hexadecimal(random()?), hexadecimal(random()?));
+        let (secret, number) = (hex::encode(random()?), hex::encode(random()?));
         let name = format!("canele_{}", &number[..16]);
         let pass = boot::pass(&secret, &name).ok_or("a secret that is none")?;
         let tree = Tree::of(options, &launch_context(options, connect_timeout)?, &Pass(pass));
@@ -170,7 +173,7 @@ impl Run {
     }
 
     /// Runs until the last rank has ended. Returns the job's exit code.
-    fn finish(mut self) -> u8 {
+    fn finish(mut self, signals: &mut Signals) -> u8 {
         let mut checked = Instant::now();
         while self.left > 0 {
             match self.events.recv_timeout(TICK) {
@@ -184,9 +187,7 @@ impl Run {
                 Err(RecvTimeoutError::Timeout) => self.outputs.flush_prompts(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            while let Some(signal) = system::taken_signal() {
-                self.pass_signal(signal);
-            }
+            signals.pending().for_each(|signal| self.pass_signal(signal));
             if self.outputs.is_unread() && self.ending.is_none() {
                 tell!("mpiexec: nobody reads the output of the ranks any more; ending the job");
                 self.end(UNREAD, Cause::First);
@@ -222,8 +223,8 @@ impl Run {
         }
         match kind {
             MessageKind::Hello => self.handle_hello(node, &body),
-            MessageKind::Output => self.outputs.print(rank, Stream::Output, &body),
-            MessageKind::Error => self.outputs.print(rank, Stream::Error, &body),
+            MessageKind::Output => self.outputs.print(rank, OutputStream::Output, &body),
+            MessageKind::Error => self.outputs.print(rank, OutputStream::Error, &body),
             MessageKind::PmiRequest => self.serve(rank, &String::from_utf8_lossy(&body)),
             MessageKind::PmiNotice => self.handle_notice(rank, &String::from_utf8_lossy(&body)),
             MessageKind::Exit => {
@@ -330,8 +331,8 @@ impl Run {
             return;
         }
         self.left -= 1;
-        self.outputs.flush(rank, Stream::Output);
-        self.outputs.flush(rank, Stream::Error);
+        self.outputs.flush(rank, OutputStream::Output);
+        self.outputs.flush(rank, OutputStream::Error);
         if ended.was_signalled || self.aborting[rank as usize] {
             return;
         }
@@ -389,7 +390,7 @@ impl Run {
     fn begin_to_end(&mut self) {
         if self.ending.is_none() {
             self.ending = Some(Instant::now());
-            self.signal_all(libc::SIGTERM);
+            self.signal_all(SIGTERM);
         }
     }
 
@@ -403,8 +404,8 @@ impl Run {
 
     fn pass_signal(&mut self, signal: i32) {
         match signal {
-            libc::SIGUSR1 | libc::SIGUSR2 | libc::SIGCONT => self.signal_all(signal),
-            libc::SIGTSTP => {
+            SIGUSR1 | SIGUSR2 | SIGCONT => self.signal_all(signal),
+            SIGTSTP => {
                 self.signal_all(signal);
                 // Lets the writers send the signal before this process stops.
                 thread::sleep(TICK);
@@ -462,7 +463,7 @@ impl Run {
 
     fn kill(&mut self) {
         self.killed.get_or_insert_with(Instant::now);
-        self.signal_all(libc::SIGKILL);
+        self.signal_all(SIGKILL);
     }
 
     /// Gives up agents that do not report their ranks' end. They may be unreachable; their ranks end with the
@@ -587,10 +588,6 @@ pub(crate) fn random() -> Result<[u8; 32], String> {
     Ok(bytes)
 }
 
-fn hexadecimal(bytes: [u8; 32]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Returns the ranks per node in PMI's format: blocks of (first node, nodes, ranks on each).
 fn mapping(homes: &[usize]) -> String {
     let mut blocks: Vec<(usize, usize)> = Vec::new();
@@ -614,30 +611,30 @@ fn exit_code(code: i32) -> u8 {
 
 fn signal_name(signal: i32) -> &'static str {
     match signal {
-        libc::SIGHUP => "Hangup",
-        libc::SIGINT => "Interrupt",
-        libc::SIGILL => "Illegal instruction",
-        libc::SIGABRT => "Aborted",
-        libc::SIGBUS => "Bus error",
-        libc::SIGFPE => "Arithmetic exception",
-        libc::SIGKILL => "Killed",
-        libc::SIGSEGV => "Segmentation fault",
-        libc::SIGPIPE => "Broken pipe",
-        libc::SIGTERM => "Terminated",
-        libc::SIGQUIT => "Quit",
-        libc::SIGTRAP => "Trace trap",
-        libc::SIGUSR1 => "User defined signal 1",
-        libc::SIGUSR2 => "User defined signal 2",
-        libc::SIGALRM => "Alarm clock",
-        libc::SIGXCPU => "CPU time limit exceeded",
-        libc::SIGXFSZ => "File size limit exceeded",
-        libc::SIGSYS => "Bad system call",
+        SIGHUP => "Hangup",
+        SIGINT => "Interrupt",
+        SIGILL => "Illegal instruction",
+        SIGABRT => "Aborted",
+        SIGBUS => "Bus error",
+        SIGFPE => "Arithmetic exception",
+        SIGKILL => "Killed",
+        SIGSEGV => "Segmentation fault",
+        SIGPIPE => "Broken pipe",
+        SIGTERM => "Terminated",
+        SIGQUIT => "Quit",
+        SIGTRAP => "Trace trap",
+        SIGUSR1 => "User defined signal 1",
+        SIGUSR2 => "User defined signal 2",
+        SIGALRM => "Alarm clock",
+        SIGXCPU => "CPU time limit exceeded",
+        SIGXFSZ => "File size limit exceeded",
+        SIGSYS => "Bad system call",
         _ => "see signal(7)",
     }
 }
 
 /// Exit code for output that nobody reads, as a shell reports SIGPIPE.
-const UNREAD: u8 = 128 + libc::SIGPIPE as u8;
+const UNREAD: u8 = 128 + SIGPIPE as u8;
 /// Time that ranks have to end themselves before they are killed.
 const GRACE: Duration = Duration::from_millis(300);
 /// Time within which the end of killed ranks must be reported.

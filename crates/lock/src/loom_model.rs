@@ -1,7 +1,7 @@
 //! Loom model of locks and cells: every order in which the memory model lets one thread's writes become visible to
 //! others (after Norris and Demsky, "CDSChecker", 2013).
 //!
-//! The locks' own code runs, built on loom's atomics. Each protocol is also run with one [`Flaw`], which its model
+//! The locks' own code runs, built on loom's atomics. Each protocol is also run with one [`LockFlaw`], which its model
 //! must notice. [`born`] and [`joined`] hold the assumptions on the C library. Its variable is changed by the only
 //! thread: before it creates another, and after it has joined the last. Fences of the kernel play no part.
 
@@ -45,7 +45,7 @@ mod owned_cell;
 
 /// Fault that is put into a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flaw {
+enum LockFlaw {
     None,
     /// Releasing stores are relaxed.
     NoRelease,
@@ -59,7 +59,7 @@ enum Flaw {
 
 thread_local! {
     // All threads of a model run alternately on one thread of the system.
-    static FLAW: Cell<Flaw> = const { Cell::new(Flaw::None) };
+    static FLAW: Cell<LockFlaw> = const { Cell::new(LockFlaw::None) };
 }
 
 /// Building blocks of the locks.
@@ -69,7 +69,7 @@ mod parts {
     pub use loom::sync::{Condvar, Mutex};
     pub use loom::thread::yield_now;
 
-    use super::{FLAW, Flaw};
+    use super::{FLAW, LockFlaw};
 
     /// More rounds would only repeat the same steps.
     pub const ROUNDS: u32 = 1;
@@ -85,7 +85,7 @@ mod parts {
     }
 
     pub fn has_one_thread() -> bool {
-        FLAW.get() == Flaw::Alone || ALONE.load(Ordering::Relaxed)
+        FLAW.get() == LockFlaw::Alone || ALONE.load(Ordering::Relaxed)
     }
 
     pub fn is_known_alone() -> bool {
@@ -118,7 +118,7 @@ mod parts {
 
         pub fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
             // Only a thread that goes to sleep calls this.
-            let value = if FLAW.get() == Flaw::NoMark { value.min(1) } else { value };
+            let value = if FLAW.get() == LockFlaw::NoMark { value.min(1) } else { value };
             self.0.fetch_or(value, flawed(order))
         }
 
@@ -162,11 +162,11 @@ mod parts {
 
     fn flawed(order: Ordering) -> Ordering {
         match (FLAW.get(), order) {
-            (Flaw::NoRelease, Ordering::Release) | (Flaw::NoAcquire, Ordering::Acquire) => {
+            (LockFlaw::NoRelease, Ordering::Release) | (LockFlaw::NoAcquire, Ordering::Acquire) => {
                 Ordering::Relaxed
             }
-            (Flaw::NoRelease, Ordering::AcqRel) => Ordering::Acquire,
-            (Flaw::NoAcquire, Ordering::AcqRel) => Ordering::Release,
+            (LockFlaw::NoRelease, Ordering::AcqRel) => Ordering::Acquire,
+            (LockFlaw::NoAcquire, Ordering::AcqRel) => Ordering::Release,
             _ => order,
         }
     }
@@ -408,10 +408,10 @@ fn explore(protocol: fn()) {
 }
 
 /// True if the model of a protocol fails with `flaw`.
-fn notices(flaw: Flaw, protocol: fn()) -> bool {
+fn notices(flaw: LockFlaw, protocol: fn()) -> bool {
     FLAW.set(flaw);
     let result = catch_unwind(AssertUnwindSafe(|| explore(protocol)));
-    FLAW.set(Flaw::None);
+    FLAW.set(LockFlaw::None);
     result.is_err()
 }
 
@@ -425,13 +425,13 @@ fn a_lock_excludes_and_wakes() {
 
 #[test]
 fn flaws_of_a_lock_are_noticed() {
-    for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::NoMark, Flaw::Alone] {
+    for flaw in [LockFlaw::NoRelease, LockFlaw::NoAcquire, LockFlaw::NoMark, LockFlaw::Alone] {
         assert!(notices(flaw, threads_alternate_at_a_lock), "{flaw:?}");
     }
-    for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::Alone] {
+    for flaw in [LockFlaw::NoRelease, LockFlaw::NoAcquire, LockFlaw::Alone] {
         assert!(notices(flaw, try_lock_takes_a_free_lock), "{flaw:?}");
     }
-    assert!(notices(Flaw::NoMark, a_thread_finds_the_lock_held));
+    assert!(notices(LockFlaw::NoMark, a_thread_finds_the_lock_held));
 }
 
 #[test]
@@ -443,7 +443,7 @@ fn records_of_a_combining_lock_are_executed() {
 
 #[test]
 fn flaws_of_a_combining_lock_are_noticed() {
-    for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::NoMark, Flaw::Alone] {
+    for flaw in [LockFlaw::NoRelease, LockFlaw::NoAcquire, LockFlaw::NoMark, LockFlaw::Alone] {
         assert!(notices(flaw, || records_are_executed_in_order(1)), "{flaw:?}");
     }
 }
@@ -456,7 +456,7 @@ fn a_cell_excludes() {
 
 #[test]
 fn flaws_of_a_cell_are_noticed() {
-    for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::Alone] {
+    for flaw in [LockFlaw::NoRelease, LockFlaw::NoAcquire, LockFlaw::Alone] {
         assert!(notices(flaw, a_helper_acts_between_uses), "{flaw:?}");
         assert!(notices(flaw, users_exclude_each_other), "{flaw:?}");
     }

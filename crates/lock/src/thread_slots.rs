@@ -9,11 +9,11 @@ use std::cell::{RefCell, UnsafeCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Slots for one value per thread.
-pub struct ThreadSlots<T>([Slot<T>; SLOTS]);
+pub struct ThreadSlots<T>([ThreadSlot<T>; SLOTS]);
 
 /// A slot, on cache lines of its own.
 #[repr(align(128))]
-struct Slot<T> {
+struct ThreadSlot<T> {
     /// Thread pointer of the owner, or 0.
     thread: AtomicUsize,
     value: UnsafeCell<Option<T>>,
@@ -26,7 +26,10 @@ unsafe impl<T> Sync for ThreadSlots<T> {}
 impl<T> ThreadSlots<T> {
     /// Creates slots that nobody owns.
     pub const fn new() -> Self {
-        Self([const { Slot { thread: AtomicUsize::new(0), value: UnsafeCell::new(None) } }; SLOTS])
+        Self(
+            [const { ThreadSlot { thread: AtomicUsize::new(0), value: UnsafeCell::new(None) } };
+                SLOTS],
+        )
     }
 
     /// Applies `question` to the calling thread's value, if it has one.

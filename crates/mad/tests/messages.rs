@@ -8,6 +8,7 @@ use std::thread;
 use mad::{Channel, Constraints, Next, Receive, Send};
 use memory::Region;
 use processes::{RankProcess, job};
+use testing::Random;
 
 #[test]
 fn packed_data_are_unpacked() {
@@ -52,7 +53,7 @@ fn all_exchange(processes: &[RankProcess], threads: u32, seed: u64) {
 
 /// Sends and receives the same messages in turn: both sides draw the same numbers.
 fn exchange(process: &RankProcess, thread: u32, seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let open = |number| process.node.open(3 * thread + number).expect("a channel");
     let channels: Vec<Channel> = (0..3).map(open).collect();
     for _ in 0..MESSAGES {
@@ -149,19 +150,6 @@ fn constraints(random: &mut Random) -> Constraints {
     let send = [Send::Safer, Send::Later, Send::Cheaper][random.below(3)];
     let receive = [Receive::Express, Receive::Cheaper][random.below(2)];
     Constraints { send, receive }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) % bound as u64) as usize
-    }
 }
 
 const SEEDS: u64 = 8;

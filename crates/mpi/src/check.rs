@@ -11,12 +11,12 @@ use std::sync::{Arc, OnceLock};
 use plan::Schedule;
 
 use crate::comm::Comm;
-use crate::plans::{Operation, Shape};
+use crate::plans::{Routine, Shape};
 use crate::{Error, ErrorClass, Result};
 
 /// Arguments of a process's call; `None` if they may differ between processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct CallArguments {
     operation: [u8; NAME],
     root: Option<u64>,
     bytes: Option<u64>,
@@ -24,7 +24,7 @@ pub struct Told {
     lengths: Option<Lengths>,
 }
 
-/// Bytes that a process sends to each other one and expects from it; `UNSAID` if unknown.
+/// Bytes that a process sends to each other one and expects from it; `UNKNOWN` if unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
     sends: Vec<u64>,
@@ -50,11 +50,11 @@ pub(crate) fn validate() -> std::result::Result<(), String> {
     }
 }
 
-impl Told {
+impl CallArguments {
     /// Describes a call: its root and length if they must be equal on all processes, and the name of its reduction
     /// operation.
     pub fn new(
-        operation: Operation,
+        operation: Routine,
         root: Option<u32>,
         bytes: Option<u64>,
         op: Option<&str>,
@@ -64,7 +64,7 @@ impl Told {
         Self { operation, root, bytes, op: op.map(padded), lengths: None }
     }
 
-    /// The same, with what each two have to agree on.
+    /// The same call with lengths that are compared in pairs.
     #[must_use]
     pub fn with_lengths(self, lengths: Lengths) -> Self {
         Self { lengths: Some(lengths), ..self }
@@ -126,26 +126,26 @@ impl Told {
 }
 
 impl Lengths {
-    /// Of so many processes of which nothing is said.
-    pub fn unsaid(size: u32) -> Self {
-        let none = vec![UNSAID; size as usize];
+    /// Lengths of `size` processes, all unknown.
+    pub fn unknown(size: u32) -> Self {
+        let none = vec![UNKNOWN; size as usize];
         Self { sends: none.clone(), expects: none }
     }
 
-    /// Of so many processes with which nothing is exchanged.
+    /// Lengths of `size` processes that exchange nothing.
     pub fn none(size: u32) -> Self {
         let none = vec![0; size as usize];
         Self { sends: none.clone(), expects: none }
     }
 
-    /// The same with so many bytes more to each of some ranks.
+    /// The same lengths with more bytes to send to some ranks: pairs of a rank and bytes.
     #[must_use]
     pub fn sending(mut self, to: impl IntoIterator<Item = (u32, u64)>) -> Self {
         add(&mut self.sends, to);
         self
     }
 
-    /// The same with so many bytes more from each of some ranks.
+    /// The same lengths with more bytes to receive from some ranks: pairs of a rank and bytes.
     #[must_use]
     pub fn expecting(mut self, from: impl IntoIterator<Item = (u32, u64)>) -> Self {
         add(&mut self.expects, from);
@@ -156,11 +156,11 @@ impl Lengths {
 fn add(lengths: &mut [u64], more: impl IntoIterator<Item = (u32, u64)>) {
     for (rank, bytes) in more {
         let length = &mut lengths[rank as usize];
-        *length = if *length == UNSAID { bytes } else { length.saturating_add(bytes) };
+        *length = if *length == UNKNOWN { bytes } else { length.saturating_add(bytes) };
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for CallArguments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&text(&self.operation))?;
         if let Some(bytes) = self.bytes {
@@ -176,19 +176,19 @@ impl fmt::Display for Told {
     }
 }
 
-/// The first two of several records that do not fit, as an error.
+/// Returns an error that names the first two calls whose arguments differ, if any do.
 pub(crate) fn compare(records: &[u8]) -> Option<Error> {
     let all = parsed(records)?;
     let mut common = all.first()?.clone();
-    for (rank, told) in all.iter().enumerate() {
-        if let Some(class) = common.conflict(told) {
-            // Who said first what this one contradicts.
+    for (rank, call) in all.iter().enumerate() {
+        if let Some(class) = common.conflict(call) {
+            // The first rank whose arguments this one contradicts.
             let (first, other) =
-                all.iter().enumerate().find(|(_, other)| other.conflict(told).is_some())?;
-            let message = format!("the calls differ: rank {first} {other}, rank {rank} {told}");
+                all.iter().enumerate().find(|(_, other)| other.conflict(call).is_some())?;
+            let message = format!("the calls differ: rank {first} {other}, rank {rank} {call}");
             return Some(Error::new(class, message));
         }
-        common = common.completed(told);
+        common = common.completed(call);
     }
     None
 }
@@ -198,19 +198,19 @@ pub(crate) fn has_lengths(records: &[u8]) -> bool {
     records.chunks(RECORD).any(|record| record.last() == Some(&1))
 }
 
-/// The first two of several that do not agree on what one sends the other, as an error; `lengths` are of all, one behind
-/// the other, as [`lengths`] gives them.
+/// Returns an error that names the first pair of which one sends another length than the other expects, if there is one.
+/// `lengths` has the results of [`lengths`] of all processes, in order of rank.
 pub(crate) fn compare_lengths(records: &[u8], lengths: &[u8]) -> Option<Error> {
     let all = parsed(records)?;
     let numbers: Vec<u64> =
         lengths.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
     let size = all.len();
-    // What a rank sends another is at its place in the first half of the rank's numbers.
+    // Each rank has `size` lengths that it sends, then `size` that it expects.
     let sends = |from: usize, to: usize| numbers.get(2 * size * from + to).copied();
     let expects = |to: usize, from: usize| numbers.get(2 * size * to + size + from).copied();
     for (from, to) in (0..size).flat_map(|from| (0..size).map(move |to| (from, to))) {
         let (sent, expected) = (sends(from, to)?, expects(to, from)?);
-        if sent != expected && sent != UNSAID && expected != UNSAID {
+        if sent != expected && sent != UNKNOWN && expected != UNKNOWN {
             let (sender, receiver) = (&all[from], &all[to]);
             let message = format!(
                 "the calls differ: rank {from} {sender} sends {sent} bytes to rank {to}, rank {to} {receiver} expects {expected} of rank {from}"
@@ -222,19 +222,19 @@ pub(crate) fn compare_lengths(records: &[u8], lengths: &[u8]) -> Option<Error> {
 }
 
 /// Encodes a process's lengths for a communicator of `size` processes.
-pub(crate) fn lengths(told: &Told, size: u32) -> Vec<u8> {
-    let unsaid = || Lengths::unsaid(size);
-    let Lengths { sends, expects } = told.lengths.clone().unwrap_or_else(unsaid);
+pub(crate) fn lengths(call: &CallArguments, size: u32) -> Vec<u8> {
+    let unknown = || Lengths::unknown(size);
+    let Lengths { sends, expects } = call.lengths.clone().unwrap_or_else(unknown);
     sends.into_iter().chain(expects).flat_map(u64::to_le_bytes).collect()
 }
 
-fn parsed(records: &[u8]) -> Option<Vec<Told>> {
-    records.as_chunks().0.iter().map(Told::parse).collect()
+fn parsed(records: &[u8]) -> Option<Vec<CallArguments>> {
+    records.as_chunks().0.iter().map(CallArguments::parse).collect()
 }
 
-/// The plan of an exchange of what each process says, in so many bytes.
+/// Returns the plan of an exchange of `len` bytes of each process.
 pub(crate) fn exchange(comm: &Comm, len: u64) -> Result<Arc<Schedule>> {
-    let shape = Shape::of(Operation::Allgather).with_len(len);
+    let shape = Shape::of(Routine::Allgather).with_len(len);
     comm.plan(shape, |rank, places| plan::allgather(rank, places, &|_| len, false))
 }
 
@@ -261,25 +261,25 @@ pub(crate) const RECORD: usize = NAME + 8 + 8 + OP + 1;
 pub(crate) const LENGTHS: usize = 16;
 
 /// A length of which nothing is said.
-const UNSAID: u64 = u64::MAX;
+const UNKNOWN: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn records(all: &[Told]) -> Vec<u8> {
-        all.iter().flat_map(Told::emit).collect()
+    fn records(all: &[CallArguments]) -> Vec<u8> {
+        all.iter().flat_map(CallArguments::emit).collect()
     }
 
     #[test]
     fn both_sides_of_a_mismatch_are_named() {
-        let root = |root| Told::new(Operation::Bcast, root, Some(8), None);
+        let root = |root| CallArguments::new(Routine::Bcast, root, Some(8), None);
         assert!(compare(&records(&[root(Some(1)), root(None), root(Some(1))])).is_none());
         let error = compare(&records(&[root(None), root(Some(1)), root(Some(2))])).unwrap();
         assert_eq!(error.class, ErrorClass::Root);
         let want = "rank 1 Bcast of 8 bytes with root 1, rank 2 Bcast of 8 bytes with root 2";
         assert!(error.message.contains(want), "{}", error.message);
-        let sum = |bytes, op| Told::new(Operation::Allreduce, None, Some(bytes), Some(op));
+        let sum = |bytes, op| CallArguments::new(Routine::Allreduce, None, Some(bytes), Some(op));
         let class = |one, other| compare(&records(&[one, other])).map(|error| error.class);
         assert_eq!(class(sum(8, "Sum"), sum(8, "Max")), Some(ErrorClass::Op));
         assert_eq!(class(sum(8, "Sum"), sum(4, "Sum")), Some(ErrorClass::Count));
@@ -289,24 +289,24 @@ mod tests {
 
     #[test]
     fn each_two_agree_on_what_one_sends_the_other() {
-        let told = || Told::new(Operation::Alltoall, None, None, None);
-        let of = |lengths| told().with_lengths(lengths);
-        let first = Lengths::unsaid(3).sending([(1, 8), (2, 4)]).expecting([(1, 5)]);
+        let call = || CallArguments::new(Routine::Alltoall, None, None, None);
+        let of = |lengths| call().with_lengths(lengths);
+        let first = Lengths::unknown(3).sending([(1, 8), (2, 4)]).expecting([(1, 5)]);
         let second =
-            |to: u64| of(Lengths::unsaid(3).sending([(0, to)]).expecting([(0, 8), (0, 0)]));
-        let compared = |all: &[Told; 3]| {
-            let lengths: Vec<u8> = all.iter().flat_map(|told| lengths(told, 3)).collect();
+            |to: u64| of(Lengths::unknown(3).sending([(0, to)]).expecting([(0, 8), (0, 0)]));
+        let compared = |all: &[CallArguments; 3]| {
+            let lengths: Vec<u8> = all.iter().flat_map(|call| lengths(call, 3)).collect();
             assert_eq!(lengths.len(), 3 * LENGTHS * 3);
             compare_lengths(&records(all), &lengths)
         };
-        assert!(compared(&[of(first.clone()), second(5), told()]).is_none());
-        let error = compared(&[of(first), second(6), told()]).unwrap();
+        assert!(compared(&[of(first.clone()), second(5), call()]).is_none());
+        let error = compared(&[of(first), second(6), call()]).unwrap();
         assert_eq!(error.class, ErrorClass::Count);
         let want = "rank 1 Alltoall sends 6 bytes to rank 0, rank 0 Alltoall expects 5 of rank 1";
         assert!(error.message.contains(want), "{}", error.message);
         assert!(
-            !has_lengths(&records(&[told(), told()]))
-                && has_lengths(&records(&[told(), second(1)]))
+            !has_lengths(&records(&[call(), call()]))
+                && has_lengths(&records(&[call(), second(1)]))
         );
         let neighbours = Lengths::none(2).sending([(1, 3), (1, 4)]);
         assert_eq!(neighbours.sends, [0, 7]);

@@ -17,9 +17,9 @@ use plan::{Schedule, Span, Step};
 use progress::{Task, TaskStage, Worker};
 use wire::PeerId;
 
-use crate::check::{self, Told};
+use crate::check::{self, CallArguments};
 use crate::comm::{Comm, CommRef, Form};
-use crate::plans::{Listed, Operation, Shape};
+use crate::plans::{Listed, Routine, Shape};
 use crate::request::{Request, Template};
 use crate::shm_coll::{CREATED_AFTER, Slot};
 use crate::vci::Vci;
@@ -47,7 +47,7 @@ pub struct Call {
     tag: i32,
     form: Form,
     /// Arguments to compare with those of other processes, if such checks are on.
-    told: OnceLock<Box<Told>>,
+    arguments: OnceLock<Box<CallArguments>>,
 }
 
 /// One rank's part in a collective operation, ready to run.
@@ -79,12 +79,12 @@ impl Call {
         if tag == CREATED_AFTER && form == Form::Blocking {
             comm.create_shm_coll(tag);
         }
-        Self { comm, tag, form, told: OnceLock::new() }
+        Self { comm, tag, form, arguments: OnceLock::new() }
     }
 
     /// Makes a part of the collective that already has this number; it uses messages only.
     pub(crate) fn numbered(comm: CommRef, tag: i32) -> Self {
-        Self { comm, tag, form: Form::Nonblocking, told: OnceLock::new() }
+        Self { comm, tag, form: Form::Nonblocking, arguments: OnceLock::new() }
     }
 
     /// The number of this collective, the tag of its messages.
@@ -127,16 +127,16 @@ impl Call {
 
     /// Records the arguments to compare, if checks are on.
     #[inline]
-    pub fn tell(&self, told: impl FnOnce() -> Told) {
+    pub fn note_arguments(&self, arguments: impl FnOnce() -> CallArguments) {
         if check::is_on() {
-            self.note(told);
+            self.store_arguments(arguments);
         }
     }
 
     #[cold]
-    fn note(&self, told: impl FnOnce() -> Told) {
+    fn store_arguments(&self, arguments: impl FnOnce() -> CallArguments) {
         // Each call records its arguments once.
-        let _ = self.told.set(Box::new(told()));
+        let _ = self.arguments.set(Box::new(arguments()));
     }
 
     /// Makes a barrier.
@@ -145,8 +145,8 @@ impl Call {
     /// `MPI_ERR_OTHER` before initialisation.
     #[inline]
     pub fn barrier(self) -> Result<Collective> {
-        self.tell(|| Told::new(Operation::Barrier, None, None, None));
-        let schedule = self.plan(Shape::of(Operation::Barrier), plan::barrier)?;
+        self.note_arguments(|| CallArguments::new(Routine::Barrier, None, None, None));
+        let schedule = self.plan(Shape::of(Routine::Barrier), plan::barrier)?;
         Ok(self.bytes(schedule, Region::empty(), Region::empty()))
     }
 
@@ -189,7 +189,7 @@ impl Collective {
     /// # Errors
     /// A peer failed, or sent a message of another length than this process expects.
     pub fn run(&self) -> Result<()> {
-        if self.call.told.get().is_some() {
+        if self.call.arguments.get().is_some() {
             self.compare()?;
         }
         self.carry_out()
@@ -248,12 +248,12 @@ impl Collective {
 
     /// The comparison of arguments that runs first, if checks are on.
     fn comparison(&self) -> Result<Option<Comparison>> {
-        let Some(told) = self.call.told.get() else { return Ok(None) };
+        let Some(arguments) = self.call.arguments.get() else { return Ok(None) };
         let (comm, size) = (&self.call.comm, self.call.comm.size());
         let calls = check::exchange(comm, check::RECORD as u64)?;
         let lengths = check::exchange(comm, check::LENGTHS as u64 * u64::from(size))?;
-        let then = Lengths { schedule: lengths, own: check::lengths(told, size) };
-        let own = told.emit().to_vec();
+        let then = Lengths { schedule: lengths, own: check::lengths(arguments, size) };
+        let own = arguments.emit().to_vec();
         Ok(Some(Comparison::new(&self.call, calls, own, Compared::Calls(then))))
     }
 
@@ -455,7 +455,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
     /// Runs steps until one must wait, or copies or reduces too much to run under the worker's lock.
     fn advance(&mut self, worker: &mut Worker) -> TaskStage {
         if std::mem::take(&mut self.needs_wake) {
-            self.tell(worker);
+            self.wake_members(worker);
         }
         if worker.engine.has_revoked()
             && let Some(failed) = worker.engine.revoked_by(self.context())
@@ -499,7 +499,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
                         return TaskStage::Works;
                     }
                     self.post(step);
-                    self.tell(worker);
+                    self.wake_members(worker);
                 }
                 Step::Meet { .. } if self.untaken().next().is_some() => return TaskStage::Works,
                 Step::Meet { first, end } => {
@@ -518,7 +518,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::PostMore { .. } => return self.await_room_for_more(worker),
                 Step::Release { piece } => {
                     self.release(piece);
-                    self.tell(worker);
+                    self.wake_members(worker);
                 }
                 Step::TakeMore { .. } if self.early.takes(self.at) => {}
                 Step::TakeMore { from, piece, .. } => return self.await_more(worker, from, piece),

@@ -12,21 +12,21 @@ use wire::PeerId;
 
 use crate::attribute::Attributes;
 use crate::buffer;
-use crate::check::Told;
+use crate::check::CallArguments;
 use crate::collective::Call;
 use crate::errhandler::Errhandler;
 use crate::exchange::{self, Span};
 use crate::group::{Comparison, Group};
 use crate::info::Info;
-use crate::inter::Pair;
-use crate::plans::{Listed, Operation, Plans, Shape};
+use crate::inter::GroupPair;
+use crate::plans::{Listed, Plans, Routine, Shape};
 use crate::process::{self, Process};
 use crate::record;
 use crate::request::Request;
 use crate::shm_coll::Slot;
 use crate::table::{Handle, Kind, Table};
 use crate::topology::Topology;
-use crate::vci::{Place, Vci};
+use crate::vci::{CommVci, Vci};
 use crate::{Error, ErrorClass, Result};
 
 /// A communicator of this process. Clones are the same communicator.
@@ -40,7 +40,7 @@ struct Inner {
     /// when the operation that makes the communicator completes.
     context: AtomicU64,
     /// VCI of the communicator; set with the context.
-    place: Place,
+    vci: CommVci,
     rank: u32,
     /// Number of processes in `group`.
     size: u32,
@@ -50,7 +50,7 @@ struct Inner {
     /// Number of processes in `peers`.
     peer_count: u32,
     /// Two groups and merged communicator of an intercommunicator.
-    inter: Option<(Pair, Comm)>,
+    inter: Option<(GroupPair, Comm)>,
     /// Ranks of each group, in a merged communicator.
     halves: Option<Groups>,
     /// Number of collectives so far, by form.
@@ -103,7 +103,7 @@ impl Comm {
     }
 
     /// Makes an intercommunicator; this process is in the pair's local group.
-    pub(crate) fn between(context: u64, pair: Pair, errhandler: Errhandler) -> Self {
+    pub(crate) fn between(context: u64, pair: GroupPair, errhandler: Errhandler) -> Self {
         let (group, peers, halves) = (pair.local().clone(), pair.remote().clone(), pair.halves());
         let own = process::current().map_or(0, |process| process.rank());
         let rank = group.rank_of(own).unwrap_or(0);
@@ -123,13 +123,13 @@ impl Comm {
         context: u64,
         (group, rank): (Group, u32),
         peers: Group,
-        inter: Option<(Pair, Self)>,
+        inter: Option<(GroupPair, Self)>,
         halves: Option<Groups>,
         errhandler: Errhandler,
     ) -> Self {
         let comm = Self(Arc::new(Inner {
             context: AtomicU64::new(context),
-            place: Place::default(),
+            vci: CommVci::default(),
             rank,
             size: group.size(),
             group,
@@ -165,7 +165,7 @@ impl Comm {
     /// The VCI of its messages.
     #[inline]
     pub fn vci(&self) -> Vci {
-        self.0.place.vci()
+        self.0.vci.vci()
     }
 
     /// The progress engine that carries its messages.
@@ -174,7 +174,7 @@ impl Comm {
     /// When not initialised.
     #[inline]
     pub fn progress(&self) -> Result<&'static Progress> {
-        self.0.place.progress()
+        self.0.vci.progress()
     }
 
     /// Assigns the VCI. The predefined communicators keep the first: the process has not joined its job when they
@@ -182,7 +182,7 @@ impl Comm {
     fn find_vci(&self) {
         let Ok(process) = process::current() else { return };
         let ranks = self.group().iter().chain(self.0.peers.iter());
-        self.0.place.settle(Vci::of(process, self.context(), ranks));
+        self.0.vci.settle(Vci::of(process, self.context(), ranks));
     }
 
     /// The context of collective messages.
@@ -233,11 +233,11 @@ impl Comm {
 
     /// The other group of an intercommunicator.
     pub fn remote_group(&self) -> Option<&Group> {
-        self.pair().map(Pair::remote)
+        self.pair().map(GroupPair::remote)
     }
 
     /// The two groups of an intercommunicator.
-    pub(crate) fn pair(&self) -> Option<&Pair> {
+    pub(crate) fn pair(&self) -> Option<&GroupPair> {
         self.0.inter.as_ref().map(|(pair, _)| pair)
     }
 
@@ -459,8 +459,8 @@ impl Comm {
     /// [`Comm::duplicate`] without the topology.
     pub(crate) fn duplicate_plain(&self) -> Result<Self> {
         let mine = draw_context(process::current()?).to_le_bytes();
-        let told = exchange::broadcast(self, Operation::CommDup, mine)?;
-        let (context, errhandler) = (u64::from_le_bytes(told), self.errhandler());
+        let received = exchange::broadcast(self, Routine::CommDup, mine)?;
+        let (context, errhandler) = (u64::from_le_bytes(received), self.errhandler());
         let copy = match self.pair() {
             Some(pair) => Self::between(context, pair.clone(), errhandler),
             None => Self::new(context, self.group().clone(), self.rank(), errhandler),
@@ -474,10 +474,10 @@ impl Comm {
     /// Those of [`Comm::duplicate`].
     pub fn begin_duplicate(&self) -> Result<(Self, Request)> {
         let call = Call::new(CommRef::Derived(self.clone()), Form::Nonblocking);
-        call.tell(|| Told::new(Operation::CommIdup, None, None, None));
+        call.note_arguments(|| CallArguments::new(Routine::CommIdup, None, None, None));
         let process = process::current()?;
         let mine = if call.rank() == 0 { draw_context(process) } else { 0 };
-        let told = Region::from_box(Box::new(mine.to_le_bytes()));
+        let received = Region::from_box(Box::new(mine.to_le_bytes()));
         let copy = match self.pair() {
             Some(pair) => Self::between(mine, pair.clone(), self.errhandler()),
             None => Self::new(mine, self.group().clone(), self.rank(), self.errhandler()),
@@ -487,14 +487,14 @@ impl Comm {
             Some(topology) => copy.with_topology(Arc::clone(topology)),
             None => copy,
         };
-        let shape = Shape::of(Operation::Bcast).with_len(8);
+        let shape = Shape::of(Routine::Bcast).with_len(8);
         let schedule = call.plan(shape, |rank, places| plan::broadcast(rank, places, 0, 8))?;
-        let (heard, made) = (told.clone(), copy.clone());
+        let (heard, made) = (received.clone(), copy.clone());
         let settle = move || {
             let bytes = heard.to_vec().try_into().unwrap_or_default();
             made.settle_context(u64::from_le_bytes(bytes));
         };
-        let collective = call.bytes(schedule, Region::empty(), told);
+        let collective = call.bytes(schedule, Region::empty(), received);
         Ok((copy, collective.begin_with_end(Box::new(settle))?))
     }
 
@@ -531,8 +531,8 @@ impl Comm {
     pub fn split(&self, color: Option<i32>, key: i32) -> Result<Option<Self>> {
         let context = draw_context(process::current()?);
         let mine = Wish { color, key, context }.emit();
-        let told = exchange::allgather(self, Operation::CommSplit, mine)?;
-        let all: Vec<Wish> = told.iter().map(Wish::parse).collect();
+        let received = exchange::allgather(self, Routine::CommSplit, mine)?;
+        let all: Vec<Wish> = received.iter().map(Wish::parse).collect();
         if color.is_none() {
             return Ok(None);
         }
@@ -558,7 +558,7 @@ impl Comm {
         let mut hasher = DefaultHasher::new();
         hasher.write(process::current()?.node_identity());
         let mine = hasher.finish().to_le_bytes();
-        let all = exchange::allgather(self, Operation::CommSplit, mine)?;
+        let all = exchange::allgather(self, Routine::CommSplit, mine)?;
         // This process is one of all.
         let first = all.iter().position(|other| *other == mine).unwrap_or(0);
         Ok(Nodes { first: first as i32, several: all.iter().any(|other| *other != mine) })
@@ -588,7 +588,7 @@ impl Comm {
     /// disjoint (collective).
     pub(crate) fn create_distinct(&self, group: &Group) -> Result<Option<Self>> {
         let mine = draw_context(process::current()?).to_le_bytes();
-        let drawn = exchange::allgather(self, Operation::CommCreate, mine)?;
+        let drawn = exchange::allgather(self, Routine::CommCreate, mine)?;
         let leader = group.iter().next().and_then(|world| self.group().rank_of(world));
         let context = leader.map_or(mine, |rank| drawn[rank as usize]);
         self.part(u64::from_le_bytes(context), group)

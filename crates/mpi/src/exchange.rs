@@ -6,11 +6,11 @@ use memory::Region;
 use progress::Worker;
 use wire::PeerId;
 
-use crate::check::Told;
+use crate::check::CallArguments;
 use crate::collective::Call;
 use crate::comm::{Comm, CommRef, Form};
 use crate::group::Group;
-use crate::plans::{Operation, Shape};
+use crate::plans::{Routine, Shape};
 use crate::process;
 use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
@@ -78,13 +78,13 @@ impl Span<'_> {
             0 => self.open().map(|()| mine.to_vec()),
             rank => self.receive(rank & (rank - 1)),
         };
-        let told = heard.as_deref().unwrap_or_default();
+        let received = heard.as_deref().unwrap_or_default();
         let mut sent = Ok(());
         let lowest = if self.rank == 0 { 32 } else { self.rank.trailing_zeros() };
         for bit in (0..lowest.min(31)).rev() {
             let child = self.rank + (1 << bit);
             if child < size && (1u32 << bit) < size {
-                sent = sent.and(self.send(child, told));
+                sent = sent.and(self.send(child, received));
             }
         }
         sent.and(heard).and_then(|bytes| if bytes.is_empty() { Err(unheard()) } else { Ok(bytes) })
@@ -126,12 +126,12 @@ impl Span<'_> {
 /// same plan as the application's allgather.
 pub(crate) fn allgather<const N: usize>(
     comm: &Comm,
-    operation: Operation,
+    operation: Routine,
     mine: [u8; N],
 ) -> Result<Vec<[u8; N]>> {
     let call = call_of(comm, operation);
     let len = N as u64;
-    let shape = Shape::of(Operation::Allgather).with_len(len);
+    let shape = Shape::of(Routine::Allgather).with_len(len);
     let schedule =
         call.plan(shape, |rank, places| plan::allgather(rank, places, &|_| len, false))?;
     let heard = Region::owned(N * call.size() as usize);
@@ -142,13 +142,13 @@ pub(crate) fn allgather<const N: usize>(
 /// The same of so many bytes of each.
 pub(crate) fn allgather_listed(
     comm: &Comm,
-    operation: Operation,
+    operation: Routine,
     mine: &[u8],
     lengths: &[u64],
 ) -> Result<Vec<Vec<u8>>> {
     let call = call_of(comm, operation);
     let listed = [[].as_slice(), lengths];
-    let schedule = call.plan_listed(Shape::of(Operation::Allgather), listed, |rank, places| {
+    let schedule = call.plan_listed(Shape::of(Routine::Allgather), listed, |rank, places| {
         plan::allgather(rank, places, &|rank| lengths[rank as usize], false)
     })?;
     let heard = Region::owned(lengths.iter().sum::<u64>() as usize);
@@ -163,21 +163,21 @@ pub(crate) fn allgather_listed(
 /// same plan as the application's broadcast.
 pub(crate) fn broadcast<const N: usize>(
     comm: &Comm,
-    operation: Operation,
+    operation: Routine,
     mine: [u8; N],
 ) -> Result<[u8; N]> {
     let call = call_of(comm, operation);
     let len = N as u64;
-    let shape = Shape::of(Operation::Bcast).with_len(len);
+    let shape = Shape::of(Routine::Bcast).with_len(len);
     let schedule = call.plan(shape, |rank, places| plan::broadcast(rank, places, 0, len))?;
-    let told = Region::from_box(Box::new(mine));
-    call.bytes(schedule, Region::empty(), told.clone()).run()?;
-    Ok(told.to_vec().try_into().unwrap_or(mine))
+    let received = Region::from_box(Box::new(mine));
+    call.bytes(schedule, Region::empty(), received.clone()).run()?;
+    Ok(received.to_vec().try_into().unwrap_or(mine))
 }
 
-fn call_of(comm: &Comm, operation: Operation) -> Call {
+fn call_of(comm: &Comm, operation: Routine) -> Call {
     let call = Call::new(CommRef::Derived(comm.clone()), Form::Blocking);
-    call.tell(|| Told::new(operation, None, None, None));
+    call.note_arguments(|| CallArguments::new(operation, None, None, None));
     call
 }
 

@@ -50,23 +50,23 @@ impl Comm {
         }
         let found = Found::new(local.group, string)?;
         let comm = found.comm(string, errhandler)?;
-        let told = if comm.rank() == local.leader {
+        let received = if comm.rank() == local.leader {
             let world = found.process.world();
             let (vci, context) = (Vci::FIRST, STRINGS_CONTEXT);
             let (group, rank) = (world.group(), found.process.rank());
             let span = Span { vci, context, tag: tag_of(string), group, rank };
             let other = remote.group.world_rank(remote.leader);
             comm.meet(|mine| match local.group.rank_of(other) {
-                // Who meets its own group has it told that both have processes in common.
+                // The other leader is in this group too: `pair_up` then reports that both groups have processes in common.
                 Some(_) => Ok(mine.to_vec()),
                 None => span.swap(other, mine),
             })
         } else {
             Ok(Vec::new())
         };
-        // Others wait for what the leader has heard, also where it is nothing.
-        let paired = comm.pair_up(local.leader, told.as_deref().unwrap_or_default());
-        told.and(paired).map(Some)
+        // The others wait for the leader, also if it has failed.
+        let paired = comm.pair_up(local.leader, received.as_deref().unwrap_or_default());
+        received.and(paired).map(Some)
     }
 }
 
@@ -96,8 +96,9 @@ impl<'a> Found<'a> {
         mine.extend(hash(string).to_le_bytes());
         let (vci, context, group) = (Vci::FIRST, STRINGS_CONTEXT, self.group);
         let span = Span { vci, context, tag: tag_of(string), group, rank: self.rank };
-        let told = span.broadcast(&mine)?;
-        let (Some((context, rest)), true) = (told.split_first_chunk::<8>(), told.len() == 16)
+        let received = span.broadcast(&mine)?;
+        let (Some((context, rest)), true) =
+            (received.split_first_chunk::<8>(), received.len() == 16)
         else {
             return Err(Error::new(ErrorClass::Intern, "a context arrived malformed"));
         };

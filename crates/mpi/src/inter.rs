@@ -9,14 +9,14 @@ use crate::collective::Call;
 use crate::comm::{Comm, CommRef, Form, draw_context};
 use crate::exchange::{self, Span};
 use crate::group::{Comparison, Group};
-use crate::plans::Operation;
+use crate::plans::Routine;
 use crate::process;
 use crate::{Error, ErrorClass, Result};
 
 /// The two groups of an intercommunicator in the order on which both have agreed, and which of them this
 /// process is in.
 #[derive(Clone, Debug)]
-pub(crate) struct Pair {
+pub(crate) struct GroupPair {
     pub groups: [Group; 2],
     pub is_second: bool,
 }
@@ -32,7 +32,7 @@ pub struct Bridge<'a> {
     pub tag: i32,
 }
 
-impl Pair {
+impl GroupPair {
     /// This process's group.
     pub fn local(&self) -> &Group {
         &self.groups[usize::from(self.is_second)]
@@ -69,14 +69,14 @@ impl Comm {
         let cross = |Bridge { comm, leader, tag }: Bridge<'_>| {
             self.meet(|mine| comm.swap(leader, tag, mine))
         };
-        let told = bridge.map_or(Ok(Vec::new()), cross);
-        // Others wait for what the leader has heard, also where it is nothing.
-        let paired = self.pair_up(leader, told.as_deref().unwrap_or_default());
-        told.and(paired)
+        let received = bridge.map_or(Ok(Vec::new()), cross);
+        // The others wait for the leader, also if it has failed.
+        let paired = self.pair_up(leader, received.as_deref().unwrap_or_default());
+        received.and(paired)
     }
 
     /// The intercommunicator of which the leader has heard.
-    pub(crate) fn pair_up(&self, leader: u32, told: &[u8]) -> Result<Self> {
+    pub(crate) fn pair_up(&self, leader: u32, received: &[u8]) -> Result<Self> {
         let tag = Call::new(CommRef::Derived(self.clone()), Form::Blocking).number();
         // The leader first, for it is who tells.
         let size = self.size();
@@ -84,15 +84,15 @@ impl Comm {
         let group = &Group::of(turned.collect());
         let rank = (self.rank() + size - leader) % size;
         let (vci, context) = (self.vci(), self.collective_context());
-        let told = Span { vci, context, tag, group, rank }.broadcast(told)?;
-        let (context, is_second, other) = parse(&told).ok_or_else(malformed)?;
+        let received = Span { vci, context, tag, group, rank }.broadcast(received)?;
+        let (context, is_second, other) = parse(&received).ok_or_else(malformed)?;
         if let Some(common) = other.iter().find(|&world| self.group().rank_of(world).is_some()) {
             let message = format!("process {common} of the job is in both groups");
             return Err(Error::new(ErrorClass::Comm, message));
         }
         let local = self.group().clone();
         let groups = if is_second { [other, local] } else { [local, other] };
-        Self::between(context, Pair { groups, is_second }, self.errhandler()).register()
+        Self::between(context, GroupPair { groups, is_second }, self.errhandler()).register()
     }
 
     /// Exchanges contexts and members with the other group's leader. Returns the leader's message to its group: the
@@ -105,10 +105,10 @@ impl Comm {
         let (context, members) = theirs.split_first_chunk().ok_or_else(malformed)?;
         let context = u64::from_le_bytes(*context);
         // Contexts are unique in the job: the lower is taken, and who drew it is the first.
-        let mut told = own.min(context).to_le_bytes().to_vec();
-        told.push(u8::from(own > context));
-        told.extend(members);
-        Ok(told)
+        let mut received = own.min(context).to_le_bytes().to_vec();
+        received.push(u8::from(own > context));
+        received.extend(members);
+        Ok(received)
     }
 
     /// A communicator of both groups (collective over both): the group that is `is_high` behind the other.
@@ -118,14 +118,14 @@ impl Comm {
     pub fn merge(&self, is_high: bool) -> Result<Self> {
         let (merged, pair) = self.merged().zip(self.pair()).ok_or_else(not_inter)?;
         let mine = (u32::from(is_high), draw_context(process::current()?));
-        let all = exchange::allgather(merged, Operation::IntercommMerge, emit_place(mine))?;
-        let told = |rank: u32| all.get(rank as usize).map_or((0, 0), parse_place);
+        let all = exchange::allgather(merged, Routine::IntercommMerge, emit_place(mine))?;
+        let received = |rank: u32| all.get(rank as usize).map_or((0, 0), parse_place);
         let [first, second] = &pair.groups;
-        let (leader, group) = match told(0).0 > told(first.size()).0 {
+        let (leader, group) = match received(0).0 > received(first.size()).0 {
             true => (first.size(), Group::of(second.iter().chain(first.iter()).collect())),
             false => (0, pair.merged()),
         };
-        let made = merged.part(told(leader).1, &group)?.ok_or_else(malformed)?;
+        let made = merged.part(received(leader).1, &group)?.ok_or_else(malformed)?;
         made.set_errhandler(self.errhandler());
         Ok(made)
     }
@@ -143,7 +143,7 @@ impl Comm {
         let group = |ranks: Vec<u32>| {
             Group::of(ranks.into_iter().map(|rank| merged.group().world_rank(rank)).collect())
         };
-        let pair = Pair { groups: [group(first), group(second)], is_second: pair.is_second };
+        let pair = GroupPair { groups: [group(first), group(second)], is_second: pair.is_second };
         Self::between(context, pair, self.errhandler()).register().map(Some)
     }
 
@@ -152,7 +152,7 @@ impl Comm {
         let merged = self.merged().ok_or_else(not_inter)?;
         let process = process::current()?;
         let mine = (group.rank_of(process.rank()).unwrap_or(u32::MAX), draw_context(process));
-        let all = exchange::allgather(merged, Operation::CommCreate, emit_place(mine))?;
+        let all = exchange::allgather(merged, Routine::CommCreate, emit_place(mine))?;
         let places: Vec<(u32, u64)> = all.iter().map(parse_place).collect();
         let mut chosen: Vec<(u32, u32)> = (0..)
             .zip(&places)
@@ -165,7 +165,7 @@ impl Comm {
     }
 
     /// Compares this intercommunicator's groups to another's.
-    pub(crate) fn compare_pairs(&self, one: &Pair, other: &Pair) -> Comparison {
+    pub(crate) fn compare_pairs(&self, one: &GroupPair, other: &GroupPair) -> Comparison {
         use Comparison::{Congruent, Identical, Similar, Unequal};
         let local = one.local().compare(other.local());
         match (local, one.remote().compare(other.remote())) {
@@ -188,8 +188,8 @@ fn parse_place(&[a, b, c, d, context @ ..]: &[u8; 12]) -> (u32, u64) {
     (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(context))
 }
 
-fn parse(told: &[u8]) -> Option<(u64, bool, Group)> {
-    let (context, rest) = told.split_first_chunk::<8>()?;
+fn parse(received: &[u8]) -> Option<(u64, bool, Group)> {
+    let (context, rest) = received.split_first_chunk::<8>()?;
     let (is_second, members) = rest.split_first()?;
     let members = members.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
     Some((u64::from_le_bytes(*context), *is_second == 1, Group::of(members.collect())))

@@ -9,7 +9,7 @@ use plan::Schedule;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The operation.
-    pub operation: Operation,
+    pub operation: Routine,
     /// The root's rank; 0 where there is none.
     pub root: u32,
     /// Length of the data, or of one of its equal blocks, in the plan's units.
@@ -26,10 +26,10 @@ pub struct Shape {
     pub in_shm_coll: bool,
 }
 
-/// The operations. The plans of those that have neighbours follow from more.
+/// The collective calls of the standard. Plans of neighborhood collectives depend on more than a [`Shape`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the standard's")]
-pub enum Operation {
+pub enum Routine {
     Barrier,
     Bcast,
     Gather,
@@ -54,7 +54,7 @@ pub enum Operation {
 
 impl Shape {
     /// The shape of an operation without data.
-    pub fn of(operation: Operation) -> Self {
+    pub fn of(operation: Routine) -> Self {
         Self {
             operation,
             root: 0,
@@ -201,7 +201,7 @@ mod tests {
     }
 
     fn shape(len: u64) -> Shape {
-        Shape::of(Operation::Bcast).with_len(len)
+        Shape::of(Routine::Bcast).with_len(len)
     }
 
     #[test]

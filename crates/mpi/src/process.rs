@@ -3,7 +3,6 @@
 //! The process joins its job once and leaves it once, however many interfaces of the library it uses:
 //! the first that is initialised joins, the last that is finalised leaves.
 
-use std::borrow::Cow;
 use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -11,20 +10,23 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use boot::Job;
-use driver::{
-    Congestion, Encryption, Gateways, Identity, LoopbackRail, QuicConfig, QuicRail, Rail,
-    ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, WanTcp, machine_identity, node_identity,
-};
-use engine::{Config, Engine};
+use driver::{Gateways, node_identity};
 use lock::Uncancelled;
-use progress::{Directory, Policy, Progress, Worker};
-use topo::sites::{Locality, Network, SiteMap};
-use wire::PeerId;
+use progress::{Policy, Progress, Worker};
+use topo::sites::{Locality, SiteMap};
 
-use crate::comm::{self, Comm};
-use crate::modex::{self, Modex, QuicFirst};
+use cards::{CARD, gateways, locality, locality_of, publish_card};
+use rails::{Opened, open_rails};
+
+pub(crate) use rails::wanted_rails;
+
+use crate::comm::Comm;
+use crate::modex::{self, Modex};
 use crate::vci::{self, Vci};
-use crate::{Error, ErrorClass, Result, record, strategy};
+use crate::{Error, ErrorClass, Result, record};
+
+mod cards;
+mod rails;
 
 /// Level of thread support (MPI-5.0 §11.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +48,7 @@ pub struct Process {
     job: Arc<Job>,
     progress: Arc<Progress>,
     /// VCIs after the first.
-    beside: Vec<Arc<Progress>>,
+    later_vcis: Vec<Arc<Progress>>,
     world: Comm,
     myself: Comm,
     node_identity: Vec<u8>,
@@ -75,24 +77,24 @@ impl Process {
     /// Progress engine of a VCI.
     #[inline]
     pub fn vci(&self, vci: Vci) -> &Progress {
-        if vci == Vci::FIRST { &self.progress } else { self.vci_beside(vci) }
+        if vci == Vci::FIRST { &self.progress } else { self.later_vci(vci) }
     }
 
     /// Progress engine of a VCI other than the first; out of line, because it is rare.
     #[inline(never)]
-    fn vci_beside(&self, vci: Vci) -> &Progress {
-        &self.beside[vci.number() - 1]
+    fn later_vci(&self, vci: Vci) -> &Progress {
+        &self.later_vcis[vci.number() - 1]
     }
 
     /// Number of VCIs, the same on all processes.
     #[inline]
     pub fn vcis(&self) -> usize {
-        1 + self.beside.len()
+        1 + self.later_vcis.len()
     }
 
     /// Progress engines of all VCIs.
     fn all(&self) -> impl Iterator<Item = &Progress> {
-        std::iter::once(&*self.progress).chain(self.beside.iter().map(|vci| &**vci))
+        std::iter::once(&*self.progress).chain(self.later_vcis.iter().map(|vci| &**vci))
     }
 
     /// `MPI_COMM_WORLD`.
@@ -293,7 +295,7 @@ fn part(process: &Process) -> Result<()> {
     let has_met = meet(process);
     for vci in process.all() {
         let quiet = |worker: &mut Worker| worker.is_quiet().then_some(());
-        if vci.wait_for(WORD_PATIENCE, quiet).is_none() {
+        if vci.wait_for(REPORT_PATIENCE, quiet).is_none() {
             let quiet = |worker: &mut Worker| worker.is_quiet_but_for_revoked().then_some(());
             vci.wait_for(FINALIZE_PATIENCE, quiet);
         }
@@ -312,7 +314,7 @@ fn meet(process: &Process) -> Result<bool> {
     let world = &process.world;
     // The first partners of the barrier may have to be connected before it starts.
     let known =
-        process.beside.iter().find_map(|vci| vci.look(|worker| worker.engine.first_failed()));
+        process.later_vcis.iter().find_map(|vci| vci.look(|worker| worker.engine.first_failed()));
     let failed = process.progress.submit(|worker| {
         let failed = worker.engine.first_failed().or(known);
         failed.inspect(|failed| worker.revoke_context(world.collective_context(), *failed))
@@ -361,16 +363,16 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let policy = idle_pollers(policy(size)).map_err(failed)?;
     let own_vcis = vci::wanted(level, &policy).map_err(failed)?;
     let opened = open_rails(&job, &wanted_rails(), &known_sites).map_err(failed)?;
-    let home = home(&opened.networks).map_err(failed)?;
+    let locality = locality(&opened.networks).map_err(failed)?;
     let gateways = gateways().map_err(failed)?;
-    publish_card(&job, CARD, &opened, &home, &gateways).map_err(failed)?;
+    publish_card(&job, CARD, &opened, &locality, &gateways).map_err(failed)?;
     let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
-    modex::publish_own(&job, &home, &host, own_vcis).map_err(failed)?;
+    modex::publish_own(&job, &locality, &host, own_vcis).map_err(failed)?;
     job.fence().map_err(|error| failed(error.to_string()))?;
-    let modex =
-        modex::exchange(&job, &home, own_vcis, |rank| home_of(&job, rank)).map_err(failed)?;
+    let modex = modex::exchange(&job, &locality, own_vcis, |rank| locality_of(&job, rank))
+        .map_err(failed)?;
     known_sites.get_or_init(|| modex.sites.clone());
-    let beside = open_beside(&job, &modex, &home, &known_sites).map_err(failed)?;
+    let later_vcis = open_later_vcis(&job, &modex, &locality, &known_sites).map_err(failed)?;
     let job = Arc::new(job);
     let policy = policy.woken_in(Duration::from_nanos(host.wake_ns));
     let shares_machine = modex.is_oversubscribed && modex.sites.nodes() > 1;
@@ -384,10 +386,10 @@ fn start(level: ThreadLevel) -> Result<Process> {
         let worker = opened.worker(&job, (&card, Gateways::default()), &modex).map_err(failed)?;
         progress.new_sibling(worker, policy).map_err(|error| failed(error.to_string()))
     };
-    let beside = beside.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
+    let later_vcis = later_vcis.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
     if modex.vcis > 1 {
         let all: Vec<&Progress> =
-            std::iter::once(&progress).chain(&beside).map(|it| &**it).collect();
+            std::iter::once(&progress).chain(&later_vcis).map(|it| &**it).collect();
         Progress::set_siblings(&all);
     }
     Ok(Process {
@@ -395,7 +397,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
         size,
         job,
         progress,
-        beside,
+        later_vcis,
         world: Comm::world(rank, size),
         myself: Comm::myself(rank),
         node_identity: node_identity(),
@@ -413,58 +415,11 @@ fn report_unknown_settings() {
     }
 }
 
-/// Rails of a process.
-struct Opened {
-    /// Rails in order of preference.
-    rails: Vec<Box<dyn Rail>>,
-    /// Groups of rails that carry messages to one peer together.
-    teams: Vec<Vec<String>>,
-    /// Networks that the rails over TCP serve.
-    networks: TcpNetworks,
-}
-
-impl Opened {
-    /// Makes the worker that communicates over these rails with processes that published a card of the same name.
-    fn worker(
-        self,
-        job: &Arc<Job>,
-        (card, gateways): (&str, Gateways),
-        modex: &Modex,
-    ) -> Result<Worker, String> {
-        let Self { rails, teams, networks } = self;
-        let (rank, size) = (PeerId(job.rank()), job.size() as usize);
-        let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
-        let directory = Box::new(Cards {
-            job: Arc::clone(job),
-            card: card.to_owned(),
-            own,
-            networks,
-            gateways,
-            sites: modex.sites.clone(),
-            quic_first: modex.quic_first.clone(),
-            barred: Vec::new(),
-        });
-        let strategy = strategy::of_environment()?;
-        let number = |setting: &settings::Setting| setting.number().map_err(|it| it.to_string());
-        let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / modex.vcis;
-        let patience_ns = number(&settings::LINK_PATIENCE)?.saturating_mul(1_000_000_000);
-        let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
-        let usual = Config::new(size);
-        let mut engine = Engine::new(Config { budget_bytes, patience_ns, host, strategy, ..usual });
-        record::begin(&mut engine, job);
-        let worker = Worker::new(engine, rank, size, rails, directory);
-        let join = |worker: Worker, team: &Vec<String>| {
-            worker.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())
-        };
-        Ok(teams.iter().fold(worker, join))
-    }
-}
-
 /// Opens the rails of the additional VCIs and publishes their addresses.
-fn open_beside(
+fn open_later_vcis(
     job: &Job,
     modex: &Modex,
-    home: &Locality,
+    locality: &Locality,
     sites: &Arc<OnceLock<SiteMap>>,
 ) -> Result<Vec<(Opened, String)>, String> {
     if modex.vcis == 1 {
@@ -475,176 +430,12 @@ fn open_beside(
     let open = |vci: usize| {
         let card = format!("{CARD}-{vci}");
         let opened = open_rails(job, &rails, sites)?;
-        publish_card(job, &card, &opened, home, &Gateways::default())?;
+        publish_card(job, &card, &opened, locality, &Gateways::default())?;
         Ok((opened, card))
     };
-    let beside = (1..modex.vcis).map(open).collect::<Result<_, String>>()?;
+    let later_vcis = (1..modex.vcis).map(open).collect::<Result<_, String>>()?;
     job.fence().map_err(|error| error.to_string())?;
-    Ok(beside)
-}
-
-/// Publishes the business card of this process: the addresses of some rails, and its locality.
-fn publish_card(
-    job: &Job,
-    name: &str,
-    opened: &Opened,
-    home: &Locality,
-    gateways: &Gateways,
-) -> Result<(), String> {
-    let mut card = Vec::new();
-    for rail in &opened.rails {
-        append(&mut card, rail.name().as_bytes());
-        append(&mut card, &rail.address());
-    }
-    append(&mut card, HOME.as_bytes());
-    append(&mut card, &home.emit());
-    append(&mut card, GATEWAYS.as_bytes());
-    append(&mut card, &gateways.publish());
-    job.publish(name, &card).map_err(|error| error.to_string())
-}
-
-/// Opens these rails of this process. Settings restrict the networks. `sites` is set before the first link opens
-/// and says which links cross sites.
-fn open_rails(job: &Job, wanted: &str, sites: &Arc<OnceLock<SiteMap>>) -> Result<Opened, String> {
-    let rank = PeerId(job.rank());
-    let own = LoopbackRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
-    let mut opened =
-        Opened { rails: vec![Box::new(own)], teams: Vec::new(), networks: TcpNetworks::default() };
-    if job.size() == 1 {
-        return Ok(opened);
-    }
-    let variable = settings::RAILS.variable();
-    for team in wanted.split(',') {
-        let names: Vec<_> = team.split('+').map(|name| name.trim().to_owned()).collect();
-        for name in &names {
-            let is_open = opened.rails.iter().skip(1).any(|rail| rail.name() == name);
-            match name.as_str() {
-                _ if is_open => return Err(format!("{variable}={wanted}: `{name}` twice")),
-                "shm" => opened.rails.push(open_shm(job)?),
-                "tcp" => opened.networks = open_tcp(job, sites, &mut opened.rails)?,
-                "quic" => open_quic(job, &mut opened.rails)?,
-                "self" | "" => {}
-                other => {
-                    return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp, quic)"));
-                }
-            }
-        }
-        if names.len() > 1 {
-            opened.teams.push(names);
-        }
-    }
-    Ok(opened)
-}
-
-/// Returns the rails to open: those that the user names, or all useful ones. A process with a site name also opens
-/// QUIC, because a firewall between sites may pass UDP but not TCP. QUIC comes first if TCP restarts its
-/// congestion window after each idle period; QUIC does not.
-pub(crate) fn wanted_rails() -> Cow<'static, str> {
-    match (settings::RAILS.given(), settings::SITE.given()) {
-        (Some(given), _) => given.to_string_lossy(),
-        (None, None) => "shm,tcp".into(),
-        (None, Some(_)) if WanTcp::has_bbr() || settings::CONGESTION.given().is_some() => {
-            "shm,tcp,quic".into()
-        }
-        (None, Some(_)) => "shm,quic,tcp".into(),
-    }
-}
-
-/// Returns the addresses of a business card in the order in which both processes try them; `own` is this process's
-/// order of rails. QUIC goes before TCP if either process or the modex (for this pair of sites) says so.
-fn agree(own: &[(String, Vec<u8>)], addresses: &mut [(String, Vec<u8>)], is_quic_first: bool) {
-    let place =
-        |list: &[(String, Vec<u8>)], rail: &str| list.iter().position(|(name, _)| name == rail);
-    let (Some(quic), Some(tcp)) = (place(addresses, "quic"), place(addresses, "tcp")) else {
-        return;
-    };
-    let is_first_here = place(own, "quic") < place(own, "tcp");
-    if (is_first_here || is_quic_first) && quic > tcp {
-        addresses[tcp..=quic].rotate_right(1);
-    }
-}
-
-/// Opens the rail over shared memory.
-fn open_shm(job: &Job) -> Result<Box<dyn Rail>, String> {
-    let config = ShmConfig { rank: PeerId(job.rank()), job: u128::from(job.id()).to_le_bytes() };
-    let rail = ShmRail::new(config).map_err(|error| format!("rail shm: {error}"))?;
-    Ok(Box::new(rail))
-}
-
-/// Opens the rail over TCP, and one more for each further network.
-fn open_tcp(
-    job: &Job,
-    sites: &Arc<OnceLock<SiteMap>>,
-    rails: &mut Vec<Box<dyn Rail>>,
-) -> Result<TcpNetworks, String> {
-    let config = TcpConfig {
-        interface: interface(),
-        connect_timeout: CONNECT_TIMEOUT,
-        encryption: encryption(job, sites)?,
-        congestion: congestion(),
-        ..TcpConfig::new(PeerId(job.rank()), job.id(), *job.secret().expose())
-    };
-    let rail = TcpRail::new(config.clone()).map_err(|error| format!("rail tcp: {error}"))?;
-    rails.push(Box::new(rail));
-    let networks = TcpNetworks::find(config.interface.as_deref()).unwrap_or_default();
-    for network in networks.all().iter().skip(1) {
-        // A network without a listener is left out: the first rail reaches every peer.
-        if let Ok(rail) = TcpRail::on(network, config.clone()) {
-            rails.push(Box::new(rail));
-        }
-    }
-    Ok(networks)
-}
-
-/// Congestion control of connections.
-fn congestion() -> Congestion {
-    match settings::CONGESTION.text().trim() {
-        "auto" => Congestion::Auto,
-        name => Congestion::Named(name.to_owned()),
-    }
-}
-
-/// Returns the links to encrypt: those between sites, unless the setting says otherwise. The rank in a hello may be
-/// out of range, because it is not authenticated yet.
-fn encryption(job: &Job, sites: &Arc<OnceLock<SiteMap>>) -> Result<Encryption, String> {
-    let wanted = settings::ENCRYPT.text();
-    match wanted.trim() {
-        "sites" => {
-            let (sites, own, size) = (Arc::clone(sites), job.rank(), job.size());
-            let is_here =
-                move |peer: u32, map: &SiteMap| peer < size && map.site(peer) == map.site(own);
-            let covers = move |peer: PeerId| !sites.get().is_some_and(|map| is_here(peer.0, map));
-            Ok(Encryption::Some(Arc::new(covers)))
-        }
-        "all" => Ok(Encryption::All),
-        "none" => Ok(Encryption::None),
-        _ => {
-            let variable = settings::ENCRYPT.variable();
-            Err(format!("{variable}={wanted}: `sites`, `all` or `none` is needed"))
-        }
-    }
-}
-
-/// Opens the rail over UDP, preceded by a second one whose links overtake the first's (`QuicConfig::passes`).
-fn open_quic(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<(), String> {
-    let config = QuicConfig {
-        rank: PeerId(job.rank()),
-        job: job.id(),
-        identity: Identity::of(job.secret().expose(), job.id()),
-        interface: interface(),
-        connect_timeout: CONNECT_TIMEOUT,
-        passes: true,
-    };
-    for config in [config.clone(), QuicConfig { passes: false, ..config }] {
-        let rail = QuicRail::new(config).map_err(|error| format!("rail quic: {error}"))?;
-        rails.push(Box::new(rail));
-    }
-    Ok(())
-}
-
-/// The networks that the user allows.
-fn interface() -> Option<String> {
-    settings::IFACE.given().map(|given| given.to_string_lossy().into_owned())
+    Ok(later_vcis)
 }
 
 /// Returns the waiting policy of threads. If the launcher does not provide the number of ranks on this node, all
@@ -667,147 +458,11 @@ fn idle_pollers(policy: Policy) -> Result<Policy, String> {
     }
 }
 
-/// Locality of this process.
-fn home(rails: &TcpNetworks) -> Result<Locality, String> {
-    let site = settings::SITE.given().map(|name| name.to_string_lossy().into_owned());
-    if let Some(name) = site.as_deref().filter(|name| !(1..=SITE_NAME_MAX).contains(&name.len())) {
-        let variable = settings::SITE.variable();
-        return Err(format!(
-            "{variable}={name}: the name of a site has 1 to {SITE_NAME_MAX} bytes"
-        ));
-    }
-    let found;
-    let networks = match rails.all() {
-        // Hosts have networks even without rails over TCP.
-        [] => {
-            let interface = settings::IFACE.given().map(|given| given.to_string_lossy());
-            found = TcpNetworks::find(interface.as_deref()).unwrap_or_default();
-            found.all()
-        }
-        networks => networks,
-    };
-    let networks = networks.iter().map(|one| Network::new(one.address(), one.prefix())).collect();
-    Ok(Locality { node: node_identity(), machine: machine_identity(), site, networks })
-}
-
-/// The gateways of this process's site.
-fn gateways() -> Result<Gateways, String> {
-    let list = settings::GATEWAYS.given().map(|list| list.to_string_lossy()).unwrap_or_default();
-    let variable = settings::GATEWAYS.variable();
-    Gateways::parse(&list).map_err(|error| format!("{variable}={list}: {error}"))
-}
-
-/// Locality that a process has published.
-fn home_of(job: &Job, rank: u32) -> Result<Locality, String> {
-    let card = job.fetch(rank, CARD).map_err(|error| error.to_string())?;
-    let mut entries = parse_card(&card).into_iter().flatten();
-    let entry = entries.find(|(name, _)| name == HOME);
-    let home = entry.and_then(|(_, bytes)| Locality::parse(&bytes));
-    home.ok_or_else(|| format!("process {rank} published nonsense"))
-}
-
-/// The published addresses of the job's processes.
-struct Cards {
-    job: Arc<Job>,
-    card: String,
-    own: Vec<(String, Vec<u8>)>,
-    networks: TcpNetworks,
-    gateways: Gateways,
-    sites: SiteMap,
-    quic_first: QuicFirst,
-    /// Sites, and rails that do not reach other sites and are tried last.
-    barred: Vec<(u32, String)>,
-}
-
-impl Directory for Cards {
-    fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
-        if peer.0 == self.job.rank() {
-            return Ok(self.own.clone());
-        }
-        let card = self.job.fetch(peer.0, &self.card).map_err(|error| error.to_string())?;
-        let nonsense = || format!("process {} published nonsense", peer.0);
-        let mut addresses = parse_card(&card).ok_or_else(nonsense)?;
-        let far = addresses.extract_if(.., |(name, _)| name == GATEWAYS).next();
-        let (_, far) = far.ok_or_else(nonsense)?;
-        let mut paired = self.networks.pair(addresses);
-        let own = self.job.rank();
-        if self.sites.site(own) == self.sites.site(peer.0) {
-            if settings::RAILS.given().is_none() {
-                paired.retain(|(name, _)| name != "quic");
-            }
-            return Gateways::default().lead(paired, &[]).ok_or_else(nonsense);
-        }
-        let (here, site) = (self.sites.site(own), self.sites.site(peer.0));
-        let is_quic_first = self.quic_first.contains(&(here.min(site), here.max(site)));
-        agree(&self.own, &mut paired, is_quic_first);
-        paired
-            .sort_by_key(|(name, _)| self.barred.iter().any(|bar| bar.0 == site && bar.1 == *name));
-        self.gateways.lead(paired, &far).ok_or_else(nonsense)
-    }
-
-    fn note_unreachable(&mut self, peer: PeerId, rail: &str) {
-        let bar = (self.sites.site(peer.0), rail.to_owned());
-        if !self.barred.contains(&bar) {
-            self.barred.push(bar);
-        }
-    }
-
-    fn has_ended(&mut self, peer: PeerId) -> bool {
-        self.job.has_ended(peer.0)
-    }
-
-    fn expects_soon(&self, context: u64) -> bool {
-        Comm::has_collectives_in(context)
-    }
-
-    fn members(&mut self, context: u64) -> Option<Vec<PeerId>> {
-        let (size, own) = (self.job.size(), self.job.rank());
-        if context == comm::WORLD_CONTEXT | 1 {
-            return Some((0..size).map(|step| PeerId((own + step) % size)).collect());
-        }
-        comm::members(context, own)
-    }
-}
-
-fn append(to: &mut Vec<u8>, bytes: &[u8]) {
-    to.extend((bytes.len() as u16).to_le_bytes());
-    to.extend(bytes);
-}
-
-fn parse_card(mut card: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
-    let mut take = || {
-        let (len, rest) = card.split_first_chunk::<2>()?;
-        let (bytes, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
-        card = rest;
-        Some((bytes.to_vec(), rest.is_empty()))
-    };
-    let mut addresses = Vec::new();
-    loop {
-        let (name, _) = take()?;
-        let (address, last) = take()?;
-        addresses.push((String::from_utf8(name).ok()?, address));
-        if last {
-            return Some(addresses);
-        }
-    }
-}
-
-const CARD: &str = "rails";
-/// Key of the locality in a business card.
-const HOME: &str = "home";
-/// Key of the gateways in a business card.
-const GATEWAYS: &str = "gateways";
-
-const SITE_NAME_MAX: usize = 255;
-
-/// Time limit for attempts to connect to a peer's addresses.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// Time limit of finalisation for a peer to receive all data sent to it.
 const FINALIZE_PATIENCE: Duration = Duration::from_secs(30);
 /// Time limit for connecting to a peer only to report another's failure, which other processes report as well. Longer
 /// than opening a link takes with one lost packet.
-const WORD_PATIENCE: Duration = Duration::from_secs(3);
+const REPORT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Time that an aborting process waits for the launcher to end it.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
@@ -823,30 +478,3 @@ const ACTIVE: u8 = 4;
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 static PROCESS: OnceLock<Process> = OnceLock::new();
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_process_that_calls_over_quic_first_decides_for_both() {
-        let list = |rails: &str| -> Vec<_> {
-            rails.split(',').map(|name| (name.to_owned(), Vec::new())).collect()
-        };
-        for (own, card, tried) in [
-            ("shm,tcp,quic", "shm,tcp,tcp1,quic", "shm,tcp,tcp1,quic"),
-            ("shm,quic,tcp,tcp1", "shm,tcp,tcp1,quic", "shm,quic,tcp,tcp1"),
-            ("shm,tcp,tcp1,quic", "shm,quic,tcp", "shm,quic,tcp"),
-            ("shm,quic,tcp", "shm,quic,tcp,tcp1", "shm,quic,tcp,tcp1"),
-            ("shm,quic,tcp", "shm,tcp", "shm,tcp"),
-            ("shm,tcp", "quic,tcp", "quic,tcp"),
-        ] {
-            let mut addresses = list(card);
-            agree(&list(own), &mut addresses, false);
-            assert_eq!(addresses, list(tried), "{own} meets {card}");
-        }
-        let mut addresses = list("shm,tcp,tcp1,quic");
-        agree(&list("shm,tcp,quic"), &mut addresses, true);
-        assert_eq!(addresses, list("shm,quic,tcp,tcp1"), "much is lost between the two");
-    }
-}

@@ -5,14 +5,14 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use boot::Job;
 use engine::{Engine, Envelope, SendObserver};
-use place::traffic::{Counted, Kind, Sent};
+use place::traffic::{Counted, Sent, TrafficKind};
 use wire::PeerId;
 
 use crate::comm::{Comm, WORLD_CONTEXT};
 
 /// Counts so far.
 #[derive(Debug, Default)]
-struct Record {
+struct TrafficRecord {
     rank: u32,
     /// Number of processes in the job.
     size: u32,
@@ -23,7 +23,7 @@ struct Record {
     /// Contexts of communicators that all processes are in.
     of_all: BTreeSet<u64>,
     /// Messages and their bytes.
-    sent: BTreeMap<(i32, Kind, u32), (u64, u64)>,
+    sent: BTreeMap<(i32, TrafficKind, u32), (u64, u64)>,
 }
 
 /// Counts from now on, if the launcher wants to know.
@@ -33,7 +33,14 @@ pub(crate) fn begin(engine: &mut Engine, job: &Job) {
     }
     let (rank, size) = (job.rank(), job.size());
     let (levels, of_all) = (BTreeSet::from([FIRST_LEVEL]), BTreeSet::from([WORLD_CONTEXT]));
-    let record = Record { rank, size, level: FIRST_LEVEL, levels, of_all, ..Record::default() };
+    let record = TrafficRecord {
+        rank,
+        size,
+        level: FIRST_LEVEL,
+        levels,
+        of_all,
+        ..TrafficRecord::default()
+    };
     if RECORD.set(Mutex::new(record)).is_ok() {
         engine.set_send_observer(Box::new(Counter));
     }
@@ -78,7 +85,7 @@ pub(crate) fn counted(site: u32) -> Option<Vec<u8>> {
     Some(Counted { site, sent: record.sent.iter().map(one).collect() }.emit())
 }
 
-fn record() -> Option<MutexGuard<'static, Record>> {
+fn record() -> Option<MutexGuard<'static, TrafficRecord>> {
     let record = RECORD.get()?;
     Some(record.lock().unwrap_or_else(|poison| poison.into_inner()))
 }
@@ -95,7 +102,7 @@ impl SendObserver for Counter {
     }
 }
 
-impl Record {
+impl TrafficRecord {
     fn count(&mut self, to: u32, context: u64, bytes: u64) {
         if to == self.rank || self.level == 0 {
             return;
@@ -106,21 +113,21 @@ impl Record {
         sent.1 += bytes;
     }
 
-    fn kind(&self, context: u64) -> Kind {
+    fn kind(&self, context: u64) -> TrafficKind {
         match Comm::context_if_collective(context) {
-            None => Kind::PointToPoint,
-            Some(own) if self.of_all.contains(&own) => Kind::CollectiveOfAll,
-            Some(_) => Kind::Collective,
+            None => TrafficKind::PointToPoint,
+            Some(own) if self.of_all.contains(&own) => TrafficKind::CollectiveOfAll,
+            Some(_) => TrafficKind::Collective,
         }
     }
 }
 
-static RECORD: OnceLock<Mutex<Record>> = OnceLock::new();
+static RECORD: OnceLock<Mutex<TrafficRecord>> = OnceLock::new();
 
 /// The level before the application sets one: profiling is enabled.
 const FIRST_LEVEL: i32 = 1;
 
-/// Levels that are told apart: what is counted under others counts for the last one of these.
+/// Number of levels with counts of their own. Deeper levels count as the last.
 const LEVELS_MAX: usize = 64;
 
 /// Communicators of all processes that are known as such.
@@ -132,7 +139,7 @@ mod tests {
 
     #[test]
     fn messages_count_by_what_they_are_for() {
-        let mut record = Record { rank: 1, size: 4, level: 1, ..Record::default() };
+        let mut record = TrafficRecord { rank: 1, size: 4, level: 1, ..TrafficRecord::default() };
         record.of_all.extend([0, 32]);
         for (to, context, bytes) in [
             (0, 0, 10),
@@ -152,9 +159,9 @@ mod tests {
         assert_eq!(
             sent,
             [
-                ((1, Kind::PointToPoint, 0), (3, 31)),
-                ((1, Kind::Collective, 3), (2, 14)),
-                ((1, Kind::CollectiveOfAll, 2), (2, 10)),
+                ((1, TrafficKind::PointToPoint, 0), (3, 31)),
+                ((1, TrafficKind::Collective, 3), (2, 14)),
+                ((1, TrafficKind::CollectiveOfAll, 2), (2, 10)),
             ]
         );
     }

@@ -26,7 +26,7 @@ pub use named::from_int;
 
 use completion::{check_now, entry};
 use named::{Named, unknown};
-use requests::{Entry, REQUESTS};
+use requests::{REQUESTS, StoredRequest};
 
 /// Status of a completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ impl Request {
             Self::Done(done) => Ok(done.handle()),
             Self::Operation(operation) => operation.handle(),
             Self::Exchange(_) | Self::Flush(_) | Self::Collective(_) | Self::Persistent(_) => {
-                REQUESTS.of(vci).insert(Entry { request: self, is_listed: false })
+                REQUESTS.of(vci).insert(StoredRequest { request: self, is_listed: false })
             }
         }
     }
@@ -413,7 +413,8 @@ fn already_active() -> Error {
 /// # Errors
 /// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective.
 pub fn cancel(handle: Handle) -> Result<()> {
-    let find = |requests: &mut Objects<Entry>| Ok(requests.find(handle)?.request.operations());
+    let find =
+        |requests: &mut Objects<StoredRequest>| Ok(requests.find(handle)?.request.operations());
     // A matched receive continues.
     act_on(handle, "cancelled", find, |worker, op| {
         worker.engine.submit_cancel(op);
@@ -425,7 +426,8 @@ pub fn cancel(handle: Handle) -> Result<()> {
 /// # Errors
 /// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective in flight.
 pub fn free(handle: Handle) -> Result<()> {
-    let remove = |requests: &mut Objects<Entry>| Ok(requests.remove(handle)?.request.operations());
+    let remove =
+        |requests: &mut Objects<StoredRequest>| Ok(requests.remove(handle)?.request.operations());
     act_on(handle, "freed", remove, |worker, op| worker.engine.release(op))
 }
 
@@ -433,7 +435,7 @@ pub fn free(handle: Handle) -> Result<()> {
 fn act_on(
     handle: Handle,
     what: &str,
-    find: impl FnOnce(&mut Objects<Entry>) -> Result<Vec<Operation>>,
+    find: impl FnOnce(&mut Objects<StoredRequest>) -> Result<Vec<Operation>>,
     act: impl Fn(&mut Worker, OpId),
 ) -> Result<()> {
     let process = process::current()?;

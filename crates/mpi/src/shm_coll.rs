@@ -9,7 +9,7 @@ use memory::Region;
 
 use crate::collective::Call;
 use crate::comm::{Comm, CommRef};
-use crate::plans::{Operation, Shape};
+use crate::plans::{Routine, Shape};
 use crate::process::wanted_rails;
 use crate::{Result, record};
 
@@ -140,7 +140,7 @@ fn broadcast_in_node(
 
 /// True if all processes vote yes.
 fn vote(comm: &Comm, tag: i32, yes: bool) -> Result<bool> {
-    let shape = Shape::of(Operation::Allgather).with_len(1);
+    let shape = Shape::of(Routine::Allgather).with_len(1);
     let plan = comm.plan(shape, |rank, places| plan::allgather(rank, places, &|_| 1, false))?;
     let (own, all) =
         (Region::from_box(Box::new([u8::from(yes)])), Region::owned(comm.size() as usize));

@@ -40,11 +40,11 @@ pub enum Kind {
     Packing,
     /// A message of the native interface being unpacked.
     Unpacking,
-    /// A request that is a send of the engine's, in its table.
+    /// A send of the engine's, in its table of operations.
     Send,
-    /// A request that is a receive of the engine's, likewise.
+    /// A receive of the engine's, in its table of operations.
     Receive,
-    /// A request that was complete when it began: such are not told apart.
+    /// A request that was complete when it began. All of them share handles.
     Done,
 }
 
@@ -66,7 +66,7 @@ impl Handle {
         Self(MARK | (index as u64) << 4 | kind as u64)
     }
 
-    /// The one in the same place that this was used for so often before.
+    /// The handle of the same slot in this generation.
     pub(crate) const fn again(self, generation: u32) -> Self {
         Self(self.0 as u32 as u64 | (generation as u64) << 32)
     }
@@ -82,7 +82,7 @@ impl Handle {
         self.0 as u32 & !(INDEX_MASK as u32) == MARK as u32 | kind as u32
     }
 
-    /// The object's number, if the handle is of the kind that the table holds.
+    /// Index of the object's slot, counted over all tables of its kind.
     pub(crate) const fn index(self) -> usize {
         (self.0 as usize & INDEX_MASK) >> 4
     }
@@ -104,17 +104,17 @@ pub struct Table<T> {
 pub struct Objects<T> {
     kind: Kind,
     class: ErrorClass,
-    /// The number of the first object: of several tables of a kind each has its own numbers.
+    /// Index of the first slot: tables of one kind share a range of indices.
     first: usize,
     slots: Vec<Slot<T>>,
-    /// The slot to be used next; [`NONE`] when all are in use.
+    /// The first free slot; [`NONE`] if all are in use.
     free: u32,
     live: usize,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// The object's handle, or that of the next.
+    /// Handle of the object here, or of the next one if the slot is free.
     handle: Handle,
     /// The free slot after this one.
     next_free: u32,
@@ -155,7 +155,8 @@ impl<T> Objects<T> {
         }
     }
 
-    /// Asks the object behind a handle, and drops it if the answer says so; the handle is stale then.
+    /// Applies `question` to the object behind a handle. Drops the object, and makes the handle stale, if `is_last` is true
+    /// for the answer.
     ///
     /// # Errors
     /// As [`Objects::find`].
@@ -227,7 +228,7 @@ impl<T> Table<T> {
         Self::part(kind, class, 0)
     }
 
-    /// An empty table, of several that share the numbers of a kind: which of them.
+    /// An empty table, number `part` of several that share the indices of a kind.
     pub(crate) const fn part(kind: Kind, class: ErrorClass, part: usize) -> Self {
         let slots = Vec::new();
         let objects =
@@ -235,7 +236,7 @@ impl<T> Table<T> {
         Self { objects: Lock::new(objects) }
     }
 
-    /// The table, for several steps that belong together.
+    /// Locks the table, for several steps that belong together.
     #[inline]
     pub fn lock(&self) -> Guard<'_, Objects<T>> {
         self.objects.lock()

@@ -540,7 +540,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     ),
     most(
         "unexpected_bytes_most",
-        |all| all.engine.unexpected_bytes_max as u64,
+        |all| all.engine.unexpected_bytes_max.0 as u64,
         "maximum bytes of unexpected messages held at once",
     ),
 ];
@@ -600,7 +600,8 @@ mod tests {
     fn high_watermark_is_continuous() {
         let index = COUNTERS.iter().position(Counter::is_continuous).unwrap();
         let mut watch = Watch::new(&COUNTERS[index]);
-        let engine = engine::Counters { unexpected_bytes_max: 7, ..Default::default() };
+        let engine =
+            engine::Counters { unexpected_bytes_max: engine::Peak(7), ..Default::default() };
         let counts = Counts { engine, ..Counts::default() };
         assert_eq!(watch.read(&counts), 7);
         assert_eq!(watch.start(&counts), Err(Refusal::NoStartStop));

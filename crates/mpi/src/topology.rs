@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::comm::Comm;
 use crate::exchange;
-use crate::plans::Operation;
+use crate::plans::Routine;
 use crate::process;
 use crate::{Error, ErrorClass, Result};
 
@@ -352,9 +352,9 @@ impl Comm {
         if lengths.iter().copied().fold(0, u64::saturating_add) > TOLD_MAX {
             return self.arrange_told(neighbours);
         }
-        let told = exchange::allgather_listed(self, Operation::DistGraphCreate, &mine, &lengths)?;
+        let received = exchange::allgather_listed(self, Routine::DistGraphCreate, &mine, &lengths)?;
         let parse = |bytes: &Vec<u8>| Neighbours::parse(bytes, self.size());
-        let all: Option<Vec<Neighbours>> = told.iter().map(parse).collect();
+        let all: Option<Vec<Neighbours>> = received.iter().map(parse).collect();
         let all =
             all.ok_or_else(|| Error::new(ErrorClass::Intern, "neighbours arrived malformed"))?;
         let edges = (0u32..).zip(&all).flat_map(|(source, own)| {
@@ -378,12 +378,13 @@ impl Comm {
             mine.extend(edge.weight.to_le_bytes());
         }
         let lengths = self.lengths(mine.len())?;
-        let told = exchange::allgather_listed(self, Operation::DistGraphCreate, &mine, &lengths)?;
+        let received = exchange::allgather_listed(self, Routine::DistGraphCreate, &mine, &lengths)?;
         let all: Vec<Edge> =
-            told.iter().flat_map(|one| one.as_chunks::<12>().0).map(Edge::parse).collect();
+            received.iter().flat_map(|one| one.as_chunks::<12>().0).map(Edge::parse).collect();
         let known = all.iter().filter(|edge| edge.source.max(edge.destination) < self.size());
-        let told = known.map(|edge| (edge.source, edge.destination, edge.weight.max(0) as u64));
-        let order = self.order(self.size(), reorder, || place::Graph::new(self.size(), told))?;
+        let received = known.map(|edge| (edge.source, edge.destination, edge.weight.max(0) as u64));
+        let order =
+            self.order(self.size(), reorder, || place::Graph::new(self.size(), received))?;
         let rank = order[self.rank() as usize];
         let mut neighbours = Neighbours { is_weighted, ..Neighbours::default() };
         for Edge { source, destination, weight } in all {
@@ -403,7 +404,7 @@ impl Comm {
     /// Gathers the number of bytes that each process contributes (collective).
     fn lengths(&self, mine: usize) -> Result<Vec<u64>> {
         let mine = (mine as u64).to_le_bytes();
-        let all = exchange::allgather(self, Operation::DistGraphCreate, mine)?;
+        let all = exchange::allgather(self, Routine::DistGraphCreate, mine)?;
         Ok(all.into_iter().map(u64::from_le_bytes).collect())
     }
 
@@ -675,18 +676,19 @@ mod tests {
 
     #[test]
     fn neighbours_are_told_as_they_are() {
-        let told = Neighbours {
+        let received = Neighbours {
             sources: vec![(3, 7), (0, 0)],
             destinations: vec![(1, i32::MAX)],
             is_weighted: true,
         };
-        assert_eq!(Neighbours::parse(&told.emit(), 4), Some(told.clone()));
-        assert_eq!(Neighbours::parse(&told.emit(), 3), None);
+        assert_eq!(Neighbours::parse(&received.emit(), 4), Some(received.clone()));
+        assert_eq!(Neighbours::parse(&received.emit(), 3), None);
         let none = Neighbours::default();
         assert_eq!(Neighbours::parse(&none.emit(), 1), Some(none));
-        let bytes = told.emit();
+        let bytes = received.emit();
         assert!(
-            (0..bytes.len()).all(|end| Neighbours::parse(&bytes[..end], 4) != Some(told.clone()))
+            (0..bytes.len())
+                .all(|end| Neighbours::parse(&bytes[..end], 4) != Some(received.clone()))
         );
     }
 

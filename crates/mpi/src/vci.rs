@@ -19,21 +19,21 @@ use crate::process::{self, Process, ThreadLevel};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vci(u8);
 
-/// VCI of a communicator, known as soon as its context is.
+/// VCI of a communicator, which its context determines.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct CommVci {
     vci: AtomicU8,
     /// Found at its first use.
     progress: OnceLock<&'static Progress>,
 }
 
-impl Place {
+impl CommVci {
     #[inline]
     pub fn vci(&self) -> Vci {
         Vci(self.vci.load(Ordering::Relaxed))
     }
 
-    /// It is this one, and has not been used.
+    /// Sets the VCI, before the first use.
     pub fn settle(&self, vci: Vci) {
         self.vci.store(vci.0, Ordering::Relaxed);
     }
@@ -54,7 +54,7 @@ impl Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for CommVci {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.vci().fmt(f)
     }

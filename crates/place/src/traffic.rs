@@ -18,7 +18,7 @@ pub struct Sent {
     /// Number of the phase.
     pub level: i32,
     /// Purpose of the messages.
-    pub kind: Kind,
+    pub kind: TrafficKind,
     /// Receiving rank.
     pub to: u32,
     /// Number of messages.
@@ -30,7 +30,7 @@ pub struct Sent {
 /// Purpose of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum TrafficKind {
     /// Point-to-point messages.
     PointToPoint,
     /// Collectives of some of the ranks.
@@ -62,7 +62,7 @@ impl Counted {
         let mut sent = Vec::new();
         while !rest.is_empty() {
             let level = u32::try_from(take(&mut rest)?).ok()? as i32;
-            let kind = Kind::numbered(take(&mut rest)?)?;
+            let kind = TrafficKind::numbered(take(&mut rest)?)?;
             let to = u32::try_from(take(&mut rest)?).ok().filter(|to| *to < ranks)?;
             sent.push(Sent {
                 level,
@@ -76,7 +76,7 @@ impl Counted {
     }
 }
 
-impl Kind {
+impl TrafficKind {
     fn number(self) -> u64 {
         match self {
             Self::PointToPoint => 0,
@@ -99,7 +99,7 @@ const VERSION: u8 = 1;
 mod tests {
     use super::*;
 
-    fn sent(kind: Kind, to: u32, messages: u64, bytes: u64) -> Sent {
+    fn sent(kind: TrafficKind, to: u32, messages: u64, bytes: u64) -> Sent {
         Sent { level: 1, kind, to, messages, bytes }
     }
 
@@ -108,8 +108,8 @@ mod tests {
         let counted = Counted {
             site: 300,
             sent: vec![
-                Sent { level: -1, ..sent(Kind::Collective, 2, u64::MAX, 1 << 40) },
-                sent(Kind::PointToPoint, 0, 0, 127),
+                Sent { level: -1, ..sent(TrafficKind::Collective, 2, u64::MAX, 1 << 40) },
+                sent(TrafficKind::PointToPoint, 0, 0, 127),
             ],
         };
         let bytes = counted.emit();

@@ -1,6 +1,7 @@
 //! Placements cross sites and hosts no more than the best of all placements.
 
 use place::{Graph, Host, place};
+use testing::Random;
 
 /// Returns the traffic between sites, and between hosts of a site.
 fn cost(edges: &[(u32, u32, u64)], hosts: &[Host], host_of_rank: &[u32]) -> (u64, u64) {
@@ -109,30 +110,17 @@ fn stencil(rows: u32, columns: u32, down: u64) -> Vec<(u32, u32, u64)> {
     edges
 }
 
-/// Numbers from a seed (splitmix64).
-struct Seeded(u64);
-
-impl Seeded {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ (word >> 31)) % end
-    }
-
-    /// Makes a graph in which each pair has traffic with this chance in ten.
-    fn graph(&mut self, size: u32, tenths: u64, weight: u64) -> Vec<(u32, u32, u64)> {
-        let mut edges = Vec::new();
-        for one in 0..size {
-            for other in 0..one {
-                if self.below(10) < tenths {
-                    edges.push((one, other, 1 + self.below(weight)));
-                }
+/// Makes a graph in which each pair has traffic with this chance in ten.
+fn graph(random: &mut Random, size: u32, tenths: u64, weight: u64) -> Vec<(u32, u32, u64)> {
+    let mut edges = Vec::new();
+    for one in 0..size {
+        for other in 0..one {
+            if random.below(10) < tenths {
+                edges.push((one, other, 1 + random.below(weight)));
             }
         }
-        edges
     }
+    edges
 }
 
 /// Places, and checks that no host has more ranks than slots.
@@ -183,10 +171,10 @@ fn rings_and_stencils_cross_the_least() {
 #[test]
 fn random_graphs_cross_the_least() {
     for seed in 0..150 {
-        let mut random = Seeded(seed);
+        let mut random = Random::new(seed);
         let size = 2 + random.below(9) as u32;
         let (tenths, weight) = (1 + random.below(10), 1 + random.below(50));
-        let edges = random.graph(size, tenths, weight);
+        let edges = graph(&mut random, size, tenths, weight);
         let grids = grids(size);
         let hosts = &grids[random.below(grids.len() as u64) as usize];
         check(size, &edges, hosts, &format!("seed {seed}"));
@@ -233,6 +221,6 @@ fn many_ranks_are_placed_well() {
     assert_eq!(cost(&edges, &hosts, &placed(1024, &edges, &hosts)), (64, 128));
     let ring = ring(1000);
     assert_eq!(cost(&ring, &hosts, &placed(1000, &ring, &hosts)), (4000, 12_000));
-    let random = Seeded(7).graph(300, 10, 1000);
+    let random = graph(&mut Random::new(7), 300, 10, 1000);
     placed(300, &random, &hosts);
 }

@@ -143,13 +143,13 @@ struct Wire {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A message arrives at the node of its receiver.
-    Arrives(Transfer),
+    Arrives(SimulatedTransfer),
     /// A rank continues.
     Continues(u32),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Transfer {
+struct SimulatedTransfer {
     /// Number of messages before it.
     number: u64,
     from: u32,
@@ -401,7 +401,7 @@ impl<'a> Simulation<'a> {
             self.prediction.wide_messages += 1;
             self.prediction.wide_bytes += bytes;
         }
-        let message = Transfer { number: self.sent, from: me, to, bytes, since_ns: start };
+        let message = SimulatedTransfer { number: self.sent, from: me, to, bytes, since_ns: start };
         self.sent += 1;
         self.events.push(Reverse((comes, Event::Arrives(message))));
         Completion { ends_ns, meanwhile: sends }
@@ -431,8 +431,8 @@ impl<'a> Simulation<'a> {
     }
 
     /// Delivers a message to its receiver's node.
-    fn take_in(&mut self, now_ns: u64, message: Transfer) {
-        let Transfer { from, to, bytes, since_ns, .. } = message;
+    fn take_in(&mut self, now_ns: u64, message: SimulatedTransfer) {
+        let SimulatedTransfer { from, to, bytes, since_ns, .. } = message;
         let distance = self.topology.distance(from, to);
         let (costs, cost) = (*self.topology.costs(), self.topology.cost(from, to));
         let ends_ns = match distance {

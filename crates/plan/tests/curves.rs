@@ -2,16 +2,15 @@
 //! snapshot: a change is a readable difference. Each row has the closed form, the least that
 //! distance and bytes allow, and the simulation if it is fast enough.
 //!
-//! `CANELE_SNAPSHOT=write cargo test -p plan --test curves` writes the snapshot.
+//! `UPDATE_EXPECT=1 cargo test -p plan --test curves` writes the snapshot.
 
 mod planned;
 
 use std::fmt::Write;
 
+use expect_test::expect_file;
 use plan::{Call, Costs, Location, Operation, Topology, predict};
 use planned::{call_of, planned};
-
-const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/curves.txt");
 
 /// Makes sites of equal numbers of nodes of 16 ranks, or of fewer.
 fn grid(ranks: u32, sites: u32) -> Topology {
@@ -123,15 +122,7 @@ fn table() -> String {
 
 #[test]
 fn curves_match_the_snapshot() {
-    let found = table();
-    if std::env::var("CANELE_SNAPSHOT").is_ok_and(|wanted| wanted == "write") {
-        std::fs::write(SNAPSHOT, &found).unwrap();
-    }
-    let kept = std::fs::read_to_string(SNAPSHOT).unwrap();
-    for (line, (found, kept)) in (1..).zip(found.lines().zip(kept.lines())) {
-        assert_eq!(found, kept, "line {line} of {SNAPSHOT}");
-    }
-    assert_eq!(found.lines().count(), kept.lines().count());
+    expect_file!["./curves.txt"].assert_eq(&table());
 }
 
 const GRIDS: [(u32, u32); 12] = [

@@ -4,7 +4,6 @@
 //! The shapes are random; `CANELE_SEED=n` repeats one, `CANELE_SEED=n+` takes as many from there.
 
 mod machine;
-mod random;
 
 use std::sync::Arc;
 
@@ -13,14 +12,7 @@ use plan::{
     Algorithm, Buffer, Call, Cost, Costs, Distance, Location, Operands, Operation, Pairs, Plans,
     Schedule, Step, Topology,
 };
-use random::Random;
-use testing::seeds;
-
-impl Random {
-    fn flip(&mut self) -> bool {
-        self.below(2) == 1
-    }
-}
+use testing::{Random, seeds};
 
 /// A machine and a call on it.
 struct GridCase {
@@ -41,10 +33,10 @@ struct GridCase {
 
 impl GridCase {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let size = 1 + random.below(64);
         // One site is as frequent as several.
-        let sites = if random.flip() { 1 } else { 2 + random.below(4) };
+        let sites = if random.one_in(2) { 1 } else { 2 + random.below(4) };
         let nodes = 1 + random.below(if sites == 1 { 12 } else { 4 });
         // In blocks, alternating, or at random.
         let order = random.below(3);
@@ -58,24 +50,24 @@ impl GridCase {
                 Location { node: place as u32, site: (place / nodes) as u32 }
             })
             .collect();
-        let costs = [Costs::default(), aggregating(), narrow()][random.below(3) as usize];
+        let costs = [Costs::default(), aggregating(), narrow()][random.below(3)];
         // In half of the cases sites are far and near, with good links and bad ones.
         let pairs =
-            if random.flip() { Pairs::default() } else { unlike(&mut random, sites as u32) };
-        let topology = Topology::with_pairs(&locations, random.flip(), costs, &pairs);
+            if random.one_in(2) { Pairs::default() } else { unlike(&mut random, sites as u32) };
+        let topology = Topology::with_pairs(&locations, random.one_in(2), costs, &pairs);
         // In half of the cases an algorithm is forced that would not be chosen, where possible.
-        let topology = match random.flip() {
+        let topology = match random.one_in(2) {
             true => topology.with_plans(Arc::new(wanted(&mut random))),
             false => topology,
         };
         // Nodes may have a shared segment, with pages that hold some of the data.
-        let topology = match random.flip() {
+        let topology = match random.one_in(2) {
             true => topology.with_shm_coll(64 << random.below(10)),
             false => topology,
         };
         let root = random.below(size) as u32;
-        let (in_place, commutes) = (random.flip(), random.flip());
-        let is_exact = commutes && random.flip();
+        let (in_place, commutes) = (random.one_in(2), random.one_in(2));
+        let is_exact = commutes && random.one_in(2);
         Self {
             topology,
             locations,
@@ -293,18 +285,7 @@ fn block(from: u32, to: u32, len: u64) -> Vec<Unit> {
 /// Runs a check for many seeds, or for the requested ones.
 fn for_seeds(check: impl Fn(GridCase)) {
     for seed in seeds(CASES) {
-        let told = SeedPrinter(seed);
         check(GridCase::new(seed));
-        std::mem::forget(told);
-    }
-}
-
-/// Prints the seed when a check fails.
-struct SeedPrinter(u64);
-
-impl Drop for SeedPrinter {
-    fn drop(&mut self) {
-        eprintln!("failed with CANELE_SEED={}", self.0);
     }
 }
 
@@ -404,9 +385,9 @@ fn broadcast_crosses_once() {
 #[test]
 fn gather_and_scatter_cross_once() {
     for_seeds(|mut case| {
-        let uniform = case.random.flip();
+        let uniform = case.random.one_in(2);
         let each = case.length(600);
-        let unlike = [1, 200][case.random.below(2) as usize];
+        let unlike = [1, 200][case.random.below(2)];
         let sizes = |rank: u32| if uniform { each } else { u64::from(rank * 7 % 4) * unlike };
         let (root, in_place) = (case.root, case.in_place);
         let blocks = |rank| block(rank, root, sizes(rank));
@@ -446,7 +427,7 @@ fn gather_and_scatter_cross_once() {
 #[test]
 fn allgather_crosses_once() {
     for_seeds(|mut case| {
-        let uniform = case.random.flip();
+        let uniform = case.random.one_in(2);
         let most = if case.size() > 8 { 600 } else { 60_000 };
         let each = case.length(most);
         case.is_short = each < 16 << 10;
@@ -472,7 +453,7 @@ fn allgather_crosses_once() {
 #[test]
 fn alltoall_crosses_once() {
     for_seeds(|mut case| {
-        let uniform = case.random.flip();
+        let uniform = case.random.one_in(2);
         let each = case.length(40);
         let pair = |from: u32, to: u32| if uniform { each } else { u64::from((from + 2 * to) % 4) };
         let ranks = || 0..case.size();
@@ -493,7 +474,7 @@ fn alltoall_crosses_once() {
 }
 
 fn operands(case: &mut GridCase) -> Operands {
-    let element = [4, 1 << 10, 1 << 14][case.random.below(3) as usize];
+    let element = [4, 1 << 10, 1 << 14][case.random.below(3)];
     let len = case.length(120);
     case.is_short = len * element < 4 << 10;
     Operands {
@@ -593,7 +574,7 @@ fn prefixes_cross_once() {
 fn reduce_scatter_crosses_once() {
     for_seeds(|mut case| {
         let each = case.length(20);
-        let element = [4, 1 << 14][case.random.below(2) as usize];
+        let element = [4, 1 << 14][case.random.below(2)];
         let counts = |rank: u32| if rank.is_multiple_of(3) { each } else { each / 2 };
         let len: u64 = (0..case.size()).map(counts).sum();
         case.is_short = each * element < 16 << 10;

@@ -6,12 +6,10 @@
 //! from there.
 
 mod machine;
-mod random;
 
 use machine::{TestRank, Unit, run};
 use plan::{Cost, Costs, Location, Operands, Operation, Pairs, Schedule, Topology};
-use random::Random;
-use testing::seeds;
+use testing::{Random, seeds};
 
 const OPERATIONS: [Operation; 5] = [
     Operation::Reduce,
@@ -30,10 +28,10 @@ struct CostCase {
 
 impl CostCase {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let size = 1 + random.below(40);
-        let sites = [1, 1, 1 + random.below(4)][random.below(3) as usize];
-        let nodes = [1, 1 + random.below(8)][random.below(2) as usize];
+        let sites = [1, 1, 1 + random.below(4)][random.below(3)];
+        let nodes = [1, 1 + random.below(8)][random.below(2)];
         let is_dealt = random.below(2) == 1;
         let location = |rank| {
             let place = if is_dealt { rank % (sites * nodes) } else { rank * sites * nodes / size };
@@ -46,7 +44,7 @@ impl CostCase {
     /// Returns a hundredth to a hundred times the usual cost.
     fn cost(&mut self, usual: Cost) -> Cost {
         let mut wild = |figure: u64| {
-            let times = [1, 3, 10, 30, 100][self.random.below(5) as usize];
+            let times = [1, 3, 10, 30, 100][self.random.below(5)];
             if self.random.below(2) == 1 { figure * times } else { figure / times }
         };
         Cost {
@@ -85,12 +83,12 @@ struct OrderedCall {
 
 impl OrderedCall {
     fn new(random: &mut Random, size: u32) -> Self {
-        let len = [0, 1, 1 + random.below(9), random.below(150)][random.below(4) as usize];
-        let element = [4, 16, 1 << 10, 1 << 14][random.below(4) as usize];
+        let len = [0, 1, 1 + random.below(9), random.below(150)][random.below(4)];
+        let element = [4, 16, 1 << 10, 1 << 14][random.below(4)];
         let commutes = random.below(4) > 0;
         Self {
-            operation: OPERATIONS[random.below(5) as usize],
-            root: random.below(size.into()) as u32,
+            operation: OPERATIONS[random.below(5)],
+            root: random.below(size),
             operands: Operands { len, element, commutes, is_exact: false, in_place: false },
         }
     }
@@ -154,7 +152,7 @@ fn the_order_depends_on_the_call_and_the_placement_only() {
         let mut call = OrderedCall::new(&mut case.random, case.locations.len() as u32);
         let first = call.run(&case.topology());
         if call.operation == Operation::Allreduce {
-            assert!(first.iter().all(|output| *output == first[0]), "CANELE_SEED={seed}: {call:?}");
+            assert!(first.iter().all(|output| *output == first[0]), "{call:?}");
         }
         for _ in 0..6 {
             call.operands.in_place = case.random.below(2) == 1;
@@ -162,7 +160,7 @@ fn the_order_depends_on_the_call_and_the_placement_only() {
             let costs = topology.costs();
             assert!(
                 call.run(&topology) == first,
-                "CANELE_SEED={seed}: {call:?} with {costs:?} and a shmem {:?}",
+                "{call:?} with {costs:?} and a shmem {:?}",
                 topology.page_bytes()
             );
         }

@@ -4,12 +4,10 @@
 //! The grids are random; `CANELE_SEED=n` repeats one, `CANELE_SEED=n+` takes as many from there.
 
 mod planned;
-mod random;
 
 use plan::{Cost, Costs, Location, Operation, Pairs, Topology, predict};
 use planned::planned;
-use random::Random;
-use testing::seeds;
+use testing::{Random, seeds};
 
 /// Makes sites of `nodes` nodes of `ranks` ranks.
 fn grid(sites: u32, (nodes, ranks): (u32, u32), costs: Costs, pairs: &Pairs) -> Topology {
@@ -52,12 +50,12 @@ fn grids() -> Vec<(&'static str, u32, Pairs)> {
 
 /// Returns some sites of which any two may be near or far, with a good link or a bad one.
 fn random_grid(seed: u64) -> (u32, (u32, u32), Pairs) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let sites = 3 + random.below(4) as u32;
     let mut cost = || cost(500 << random.below(8), 1 << random.below(8));
     let each = (0..sites).flat_map(|one| (one + 1..sites).map(move |other| (one, other)));
     let pairs = Pairs::new(each.map(|(one, other)| (one, other, cost())).collect::<Vec<_>>());
-    (sites, [(1, 1), (1, 4), (2, 2), (4, 2)][random.below(4) as usize], pairs)
+    (sites, [(1, 1), (1, 4), (2, 2), (4, 2)][random.below(4)], pairs)
 }
 
 /// Time of a plan by pairs relative to one by a single cost, both simulated on the same grid, and
@@ -123,19 +121,20 @@ fn predictions_for_three_unequal_sites_match_the_simulation() {
 
 #[test]
 fn plans_by_pairs_are_no_worse_than_by_one_cost_for_all() {
-    let (mut all, seeds) = (Vec::new(), seeds(SEEDS));
-    for seed in seeds.clone() {
+    let mut all = Vec::new();
+    for seed in seeds(SEEDS) {
         let (sites, shape, pairs) = random_grid(seed);
         let found = compare(sites, shape, &pairs);
         for Comparison { what, bytes, of_plain, .. } in &found {
             let worst = if *bytes < CUT { WORST } else { WORST_OF_CUT };
-            assert!(*of_plain <= worst, "CANELE_SEED={seed}: {sites} sites of {shape:?}: {what}");
+            assert!(*of_plain <= worst, "{sites} sites of {shape:?}: {what}");
         }
         all.extend(found);
     }
     println!("{:.3} of what it was on average", average(&all));
     // Other grids have another average: of 23 times as many from 0.59 to somewhat more than 0.68.
-    assert!(seeds != (0..SEEDS) || average(&all) <= AVERAGE);
+    let are_other_grids = testing::is_seed_given() || testing::budget() > 1;
+    assert!(are_other_grids || average(&all) <= AVERAGE);
 }
 
 #[test]

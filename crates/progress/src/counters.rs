@@ -4,65 +4,67 @@
 //! except next to system calls: a wait knows its spinning and yielding times from the clock readings that it makes
 //! anyway.
 
-use std::ops::Add;
 use std::time::Duration;
+
+use engine::counters;
 
 use crate::locality::Distance;
 
-/// Counts of the work of one VCI, or of all VCIs of a process. Guarded by the worker's lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Polls of the rails by all threads.
-    pub polls: u64,
-    /// Polls by calls that test.
-    pub polls_by_tests: u64,
-    /// Polls by the progress thread.
-    pub polls_by_progress_thread: u64,
-    /// Checks of the progress thread if it is needed.
-    pub checks_by_progress_thread: u64,
-    /// Time that waiting threads spent spinning, as far as a spin was long enough for a clock reading.
-    pub spinning: Duration,
-    /// Yields of waiting threads that went on polling.
-    pub yields: u64,
-    /// Time that these yields took.
-    pub yielding: Duration,
-    /// Sleeps in the kernel of the thread that polls for all.
-    pub sleeps: u64,
-    /// Time of these sleeps.
-    pub sleeping: Duration,
-    /// Sleeps in the kernel of the progress thread.
-    pub sleeps_by_progress_thread: u64,
-    /// Time of the progress thread's sleeps.
-    pub progress_thread_sleeping: Duration,
-    /// Wake-ups of a thread that sleeps on the rails by another thread of its process.
-    pub wakeups: u64,
-    /// Polls by idle pollers, counted when they go to rest.
-    pub polls_by_idle_pollers: u64,
-    /// Wake-ups of sleeping threads by the idle pollers.
-    pub wakeups_by_idle_pollers: u64,
-    /// Times that the ranks began or ceased to outnumber the available cores.
-    pub oversubscription_changes: u64,
-    /// Sends and receives that threads left to another thread that held the lock.
-    pub submissions_delegated: u64,
-    /// Waits left to another thread that polls.
-    pub waits_without_polling: u64,
-    /// Those of the waits left to others that ended because they were complete, or because the thread had to poll
-    /// itself.
-    pub woken: u64,
-    /// Work of tasks and pieces to copy that threads took on the core where it was offered,
-    pub work_stolen_same_core: u64,
-    /// elsewhere in its domain, or in the only domain,
-    pub work_stolen_same_cache: u64,
-    /// in another domain of its NUMA node,
-    pub work_stolen_same_numa: u64,
-    /// and in another NUMA node.
-    pub work_stolen_remote_numa: u64,
-    /// Work of tasks and copies in calls that submit or test,
-    pub tasks_in_calls: TaskSteps,
-    /// in waiting threads,
-    pub tasks_in_waits: TaskSteps,
-    /// and in the progress thread.
-    pub tasks_by_progress_thread: TaskSteps,
+counters! {
+    /// Counts of the work of one VCI, or of all VCIs of a process. Guarded by the worker's lock.
+    pub struct Counters {
+        /// Polls of the rails by all threads.
+        pub polls: u64,
+        /// Polls by calls that test.
+        pub polls_by_tests: u64,
+        /// Polls by the progress thread.
+        pub polls_by_progress_thread: u64,
+        /// Checks of the progress thread if it is needed.
+        pub checks_by_progress_thread: u64,
+        /// Time that waiting threads spent spinning, as far as a spin was long enough for a clock reading.
+        pub spinning: Duration,
+        /// Yields of waiting threads that went on polling.
+        pub yields: u64,
+        /// Time that these yields took.
+        pub yielding: Duration,
+        /// Sleeps in the kernel of the thread that polls for all.
+        pub sleeps: u64,
+        /// Time of these sleeps.
+        pub sleeping: Duration,
+        /// Sleeps in the kernel of the progress thread.
+        pub sleeps_by_progress_thread: u64,
+        /// Time of the progress thread's sleeps.
+        pub progress_thread_sleeping: Duration,
+        /// Wake-ups of a thread that sleeps on the rails by another thread of its process.
+        pub wakeups: u64,
+        /// Polls by idle pollers, counted when they go to rest.
+        pub polls_by_idle_pollers: u64,
+        /// Wake-ups of sleeping threads by the idle pollers.
+        pub wakeups_by_idle_pollers: u64,
+        /// Times that the ranks began or ceased to outnumber the available cores.
+        pub oversubscription_changes: u64,
+        /// Sends and receives that threads left to another thread that held the lock.
+        pub submissions_delegated: u64,
+        /// Waits left to another thread that polls.
+        pub waits_without_polling: u64,
+        /// Those of the waits left to others that ended because they were complete, or because the thread had to poll
+        /// itself.
+        pub woken: u64,
+        /// Work of tasks and pieces to copy that threads took on the core where it was offered,
+        pub work_stolen_same_core: u64,
+        /// elsewhere in its domain, or in the only domain,
+        pub work_stolen_same_cache: u64,
+        /// in another domain of its NUMA node,
+        pub work_stolen_same_numa: u64,
+        /// and in another NUMA node.
+        pub work_stolen_remote_numa: u64,
+        /// Work of tasks and copies in calls that submit or test,
+        pub tasks_in_calls: TaskSteps,
+        /// in waiting threads,
+        pub tasks_in_waits: TaskSteps,
+        /// and in the progress thread.
+        pub tasks_by_progress_thread: TaskSteps,
+    }
 }
 
 impl Counters {
@@ -77,72 +79,18 @@ impl Counters {
     }
 }
 
-/// Sum over several VCIs of a process.
-impl Add for Counters {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            polls: self.polls + other.polls,
-            polls_by_tests: self.polls_by_tests + other.polls_by_tests,
-            polls_by_progress_thread: self.polls_by_progress_thread
-                + other.polls_by_progress_thread,
-            checks_by_progress_thread: self.checks_by_progress_thread
-                + other.checks_by_progress_thread,
-            spinning: self.spinning + other.spinning,
-            yields: self.yields + other.yields,
-            yielding: self.yielding + other.yielding,
-            sleeps: self.sleeps + other.sleeps,
-            sleeping: self.sleeping + other.sleeping,
-            sleeps_by_progress_thread: self.sleeps_by_progress_thread
-                + other.sleeps_by_progress_thread,
-            progress_thread_sleeping: self.progress_thread_sleeping
-                + other.progress_thread_sleeping,
-            wakeups: self.wakeups + other.wakeups,
-            polls_by_idle_pollers: self.polls_by_idle_pollers + other.polls_by_idle_pollers,
-            wakeups_by_idle_pollers: self.wakeups_by_idle_pollers + other.wakeups_by_idle_pollers,
-            oversubscription_changes: self.oversubscription_changes
-                + other.oversubscription_changes,
-            submissions_delegated: self.submissions_delegated + other.submissions_delegated,
-            waits_without_polling: self.waits_without_polling + other.waits_without_polling,
-            woken: self.woken + other.woken,
-            work_stolen_same_core: self.work_stolen_same_core + other.work_stolen_same_core,
-            work_stolen_same_cache: self.work_stolen_same_cache + other.work_stolen_same_cache,
-            work_stolen_same_numa: self.work_stolen_same_numa + other.work_stolen_same_numa,
-            work_stolen_remote_numa: self.work_stolen_remote_numa + other.work_stolen_remote_numa,
-            tasks_in_calls: self.tasks_in_calls + other.tasks_in_calls,
-            tasks_in_waits: self.tasks_in_waits + other.tasks_in_waits,
-            tasks_by_progress_thread: self.tasks_by_progress_thread
-                + other.tasks_by_progress_thread,
-        }
-    }
-}
-
-/// Work of tasks and copies in one kind of thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TaskSteps {
-    /// Number of times that they were advanced.
-    pub advances: u64,
-    /// Number of computations,
-    pub works: u64,
-    /// and the time that they took.
-    pub working: Duration,
-    /// Pieces of messages copied from their sender's memory,
-    pub pieces: u64,
-    /// and the time that these copies took.
-    pub copying: Duration,
-}
-
-impl Add for TaskSteps {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            advances: self.advances + other.advances,
-            works: self.works + other.works,
-            working: self.working + other.working,
-            pieces: self.pieces + other.pieces,
-            copying: self.copying + other.copying,
-        }
+counters! {
+    /// Work of tasks and copies in one kind of thread.
+    pub struct TaskSteps {
+        /// Number of times that they were advanced.
+        pub advances: u64,
+        /// Number of computations,
+        pub works: u64,
+        /// and the time that they took.
+        pub working: Duration,
+        /// Pieces of messages copied from their sender's memory,
+        pub pieces: u64,
+        /// and the time that these copies took.
+        pub copying: Duration,
     }
 }

@@ -19,13 +19,13 @@ use crate::worker::Worker;
 pub struct Record {
     /// Reserved id of the operation.
     op: OpId,
-    request: Request,
+    request: SubmittedRequest,
     /// Bytes of a short message whose sender has returned.
     copied: Page<COPIED_MAX>,
 }
 
 /// A requested operation. The caller guarantees that its memory stays valid until the operation ends.
-enum Request {
+enum SubmittedRequest {
     Nothing,
     Send { peer: PeerId, envelope: Envelope, data: Region, mode: SendMode, note: u64 },
     SendCopy { peer: PeerId, envelope: Envelope, len: usize },
@@ -217,7 +217,7 @@ impl Record {
     pub fn all(worker: &mut Worker) -> Vec<Self> {
         let record = |_| Self {
             op: worker.engine.reserve(),
-            request: Request::Nothing,
+            request: SubmittedRequest::Nothing,
             copied: Page::default(),
         };
         (0..RECORDS).map(record).collect()
@@ -231,7 +231,7 @@ impl Record {
         mode: SendMode,
         note: u64,
     ) -> OpId {
-        self.request = Request::Send { peer, envelope, data: data.clone(), mode, note };
+        self.request = SubmittedRequest::Send { peer, envelope, data: data.clone(), mode, note };
         self.op
     }
 
@@ -241,7 +241,7 @@ impl Record {
         let mut bytes = [0; COPIED_MAX];
         data.read(0, &mut bytes[..len]);
         self.copied.write(0, &bytes[..len]);
-        self.request = Request::SendCopy { peer, envelope, len };
+        self.request = SubmittedRequest::SendCopy { peer, envelope, len };
     }
 
     fn receive(
@@ -251,25 +251,25 @@ impl Record {
         into: &Region,
         note: u64,
     ) -> OpId {
-        self.request = Request::Receive { peer, selector, into: into.clone(), note };
+        self.request = SubmittedRequest::Receive { peer, selector, into: into.clone(), note };
         self.op
     }
 
     fn submit(&mut self, worker: &mut Worker) {
-        match std::mem::replace(&mut self.request, Request::Nothing) {
-            Request::Nothing => {}
-            Request::Send { peer, envelope, data, mode, note } => {
+        match std::mem::replace(&mut self.request, SubmittedRequest::Nothing) {
+            SubmittedRequest::Nothing => {}
+            SubmittedRequest::Send { peer, envelope, data, mode, note } => {
                 worker.engine.submit_reserved_send(self.op, peer, envelope, data, mode);
                 worker.engine.note(self.op, note);
                 self.op = worker.engine.reserve();
             }
-            Request::SendCopy { peer, envelope, len } => {
+            SubmittedRequest::SendCopy { peer, envelope, len } => {
                 let data = self.copied.region().slice(0, len);
                 if !worker.send_short(peer, envelope, &data) {
                     worker.hold_copy(peer, envelope, &data);
                 }
             }
-            Request::Receive { peer, selector, into, note } => {
+            SubmittedRequest::Receive { peer, selector, into, note } => {
                 worker.engine.submit_reserved_receive(self.op, peer, selector, into);
                 worker.engine.note(self.op, note);
                 self.op = worker.engine.reserve();

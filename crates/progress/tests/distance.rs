@@ -7,17 +7,16 @@
 //! it the time and carries frames at the link's rate. The engine gets the link's cost, as from a rail that has
 //! measured it. The rails' own mechanisms, such as congestion control, are left out.
 //!
-//! `CANELE_SNAPSHOT=write cargo test -p progress --test distance` writes the snapshot anew.
+//! `UPDATE_EXPECT=1 cargo test -p progress --test distance` writes the snapshot anew.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use driver::{Event, Post, Rail, SimNetwork, SimPath, SimRail};
 use engine::{BUDGET_BYTES, Config, Engine, Envelope, OpId, Outcome, Posted, Selector, SendMode};
+use expect_test::expect_file;
 use memory::Region;
 use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId, RailId};
-
-const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/distance.txt");
 
 /// A rank, and its end of the link.
 struct Endpoint {
@@ -333,15 +332,7 @@ fn thresholds(text: &mut String, memory: &Memory) {
 
 #[test]
 fn times_over_long_links_match_the_snapshot() {
-    let found = table();
-    if std::env::var("CANELE_SNAPSHOT").is_ok_and(|wanted| wanted == "write") {
-        std::fs::write(SNAPSHOT, &found).unwrap();
-    }
-    let kept = std::fs::read_to_string(SNAPSHOT).unwrap();
-    for (line, (found, kept)) in (1..).zip(found.lines().zip(kept.lines())) {
-        assert_eq!(found, kept, "line {line} of {SNAPSHOT}");
-    }
-    assert_eq!(found.lines().count(), kept.lines().count());
+    expect_file!["./distance.txt"].assert_eq(&table());
 }
 
 const RAIL: RailId = RailId(0);

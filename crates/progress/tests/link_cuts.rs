@@ -12,14 +12,15 @@ use driver::{Event, Fault, Rail, TcpConfig, TcpRail};
 use engine::{Completion, Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Directory, Worker};
-use traffic::{Exchange, Random};
+use testing::Random;
+use traffic::Exchange;
 use wire::{Capabilities, PeerId};
 
 #[test]
 fn messages_survive_lost_connections() {
     for seed in 1..=3 {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (mut cores, scissors) = pair();
         let mut ends = Vec::new();
         let mut cuts = 0;

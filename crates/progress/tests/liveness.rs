@@ -186,7 +186,7 @@ impl TestJob {
         let [waiter, peer] = [ME, PEER].map(|rank| {
             let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(rank))];
             let (probed, has_ended) = (Arc::clone(&probed), Arc::clone(&has_ended));
-            let directory = Box::new(RankDirectory { probed, has_ended });
+            let directory = Box::new(ProbedDirectory { probed, has_ended });
             let worker = Worker::new(Engine::new(Config::new(2)), rank, 2, rails, directory);
             Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors")
         });
@@ -253,13 +253,13 @@ impl TestJob {
     }
 }
 
-/// On the simulated rail a rank is its own address.
-struct RankDirectory {
+/// A directory that counts requests for the address of [`PEER`], and knows if it has ended.
+struct ProbedDirectory {
     probed: Arc<AtomicU32>,
     has_ended: Arc<AtomicBool>,
 }
 
-impl Directory for RankDirectory {
+impl Directory for ProbedDirectory {
     fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         self.probed.fetch_add(u32::from(peer == PEER), Ordering::Relaxed);
         Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])

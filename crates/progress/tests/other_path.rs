@@ -100,7 +100,7 @@ impl Rail for Refusing {
 }
 
 fn worker(rank: PeerId, rails: Vec<Box<dyn Rail>>, refused: &Refused) -> Worker {
-    let ranks = Box::new(RankDirectory(Arc::clone(refused)));
+    let ranks = Box::new(NotingDirectory(Arc::clone(refused)));
     Worker::new(Engine::new(Config::new(2)), rank, 2, rails, ranks)
 }
 
@@ -108,9 +108,9 @@ fn worker(rank: PeerId, rails: Vec<Box<dyn Rail>>, refused: &Refused) -> Worker 
 type Refused = Arc<Mutex<Vec<(PeerId, String)>>>;
 
 /// A directory with addresses for the refusing rails first, then for the simulated one.
-struct RankDirectory(Refused);
+struct NotingDirectory(Refused);
 
-impl Directory for RankDirectory {
+impl Directory for NotingDirectory {
     fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
         let rails = ["one", "two", "sim"];
         Ok(rails.map(|rail| (rail.into(), peer.0.to_le_bytes().into())).into())

@@ -4,12 +4,13 @@ use driver::{Rail, SimNetwork};
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Worker};
+use testing::Random;
 use wire::PeerId;
 
 #[test]
 fn live_members_learn_of_a_revocation_whichever_others_are_dead() {
     for seed in testing::seeds(300) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let size = 2 + random.below(16);
         let mut job = TestJob::new(seed, size);
         let knows = random.below(size);
@@ -182,20 +183,6 @@ impl Directory for Ring {
 
 fn peer_id(rank: usize) -> PeerId {
     PeerId(rank as u32)
-}
-
-/// xorshift64* (Vigna).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        let mut word = self.0.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        word ^= word >> 12;
-        word ^= word << 25;
-        word ^= word >> 27;
-        self.0 = word;
-        (word.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % end
-    }
 }
 
 const CONTEXT: u64 = 5;

@@ -15,7 +15,8 @@ use driver::{Event, Fault, Post, Rail, RailError, SimNetwork, SimRail};
 use engine::{Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Directory, Worker};
-use traffic::{Exchange, Random};
+use testing::Random;
+use traffic::Exchange;
 use wire::{Capabilities, Cost, Frame, PeerId, RailId};
 
 #[test]
@@ -158,7 +159,7 @@ impl TestJob {
         let passing = Arc::<AtomicUsize>::default();
         let walls = [0; 2].map(|_| Arc::<Wall>::default());
         let has_ended = Arc::<AtomicBool>::default();
-        let mut random = Random(1 + seed);
+        let mut random = Random::new(1 + seed);
         let cores = [0, 1].map(|rank| {
             let rail = |at: usize| Walled {
                 name: NAMES[at],
@@ -170,7 +171,7 @@ impl TestJob {
                 is_asked: false,
                 notices_in: None,
                 refuses_in: None,
-                random: Random(1 + random.below(1 << 30) as u64),
+                random: Random::new(1 + random.below(1 << 30) as u64),
             };
             let rails = [0, 1, 2].map(rail).map(|rail| Box::new(rail) as Box<dyn Rail>);
             let patience_ns = patience.as_nanos() as u64;

@@ -153,7 +153,7 @@ pub static ALL: [&Setting; 15] = [
 ];
 
 /// Variables that are not settings, but known: of the launcher, the lab, the compiler wrappers, and the tests.
-const INTERNAL: [&str; 11] = [
+const INTERNAL: [&str; 10] = [
     OF_AGENTS,
     "CANELE_RECORD",
     "CANELE_LAB",
@@ -162,7 +162,6 @@ const INTERNAL: [&str; 11] = [
     "CANELE_CC",
     "CANELE_CXX",
     "CANELE_SEED",
-    "CANELE_SNAPSHOT",
     "CANELE_SKIP_LOG",
     "CANELE_TEST_BUDGET",
 ];
@@ -395,18 +394,16 @@ once per job, with the nearest name.
 mod tests {
     use std::path::{Path, PathBuf};
 
+    use expect_test::expect_file;
+
     use super::*;
 
     const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-    /// `CANELE_SNAPSHOT=write cargo test -p settings` writes the page.
+    /// `UPDATE_EXPECT=1 cargo test -p settings` writes the page.
     #[test]
     fn the_page_of_the_manual_is_the_table() {
-        let path = Path::new(ROOT).join("docs/user/settings.md");
-        if std::env::var_os("CANELE_SNAPSHOT").is_some_and(|word| word == "write") {
-            std::fs::write(&path, manual()).unwrap();
-        }
-        assert_eq!(std::fs::read_to_string(path).unwrap(), manual());
+        expect_file!["../../../docs/user/settings.md"].assert_eq(&manual());
     }
 
     #[test]

@@ -27,7 +27,7 @@ fn role(comm: &Call, root: c_int) -> Result<Role> {
 }
 
 /// The shape of an operation with a root.
-fn shape(operation: Operation, role: Role) -> Shape {
+fn shape(operation: Routine, role: Role) -> Shape {
     let root = match role {
         Role::Root => u32::MAX,
         Role::Idle => u32::MAX - 1,
@@ -47,9 +47,9 @@ fn root_of(comm: &Call, role: Role) -> Option<u32> {
 
 /// Records the arguments to compare: the root, if any, and the lengths sent to and expected from each rank of the
 /// remote group, or from the root alone.
-fn tell(
+fn note_arguments(
     comm: &Call,
-    operation: Operation,
+    operation: Routine,
     role: Option<Role>,
     sends: &[u64],
     expects: &[u64],
@@ -58,19 +58,19 @@ fn tell(
         Some(Role::Partner(root)) => root,
         Some(Role::Root | Role::Idle) | None => groups(comm)?.remote.start,
     };
-    comm.tell(|| {
-        let lengths = Lengths::unsaid(comm.size());
+    comm.note_arguments(|| {
+        let lengths = Lengths::unknown(comm.size());
         let lengths = lengths.sending((first..).zip(sends.iter().copied()));
         let lengths = lengths.expecting((first..).zip(expects.iter().copied()));
         let root = role.and_then(|role| root_of(comm, role));
-        Told::new(operation, root, None, None).with_lengths(lengths)
+        CallArguments::new(operation, root, None, None).with_lengths(lengths)
     });
     Ok(())
 }
 
 /// Makes the empty collective of a process that takes no part in an operation.
-fn idle(comm: Call, operation: Operation) -> Collective {
-    comm.tell(|| Told::new(operation, None, None, None));
+fn idle(comm: Call, operation: Routine) -> Collective {
+    comm.note_arguments(|| CallArguments::new(operation, None, None, None));
     comm.bytes(Schedule::default(), Region::empty(), Region::empty())
 }
 
@@ -88,13 +88,15 @@ pub(super) unsafe fn bcast(
 ) -> Result<Collective> {
     let role = role(&comm, root)?;
     if role == Role::Idle {
-        return Ok(idle(comm, Operation::Bcast));
+        return Ok(idle(comm, Routine::Bcast));
     }
     // SAFETY: `buf` holds `n` elements of `datatype`.
     let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
     let (len, groups) = (data.len() as u64, groups(&comm)?);
-    comm.tell(|| Told::new(Operation::Bcast, root_of(&comm, role), Some(len), None));
-    let shape = shape(Operation::Bcast, role).with_len(len);
+    comm.note_arguments(|| {
+        CallArguments::new(Routine::Bcast, root_of(&comm, role), Some(len), None)
+    });
+    let shape = shape(Routine::Bcast, role).with_len(len);
     let schedule = comm.plan(shape, |rank, places| groups.broadcast(rank, places, role, len))?;
     Ok(comm.bytes(schedule, Region::empty(), data))
 }
@@ -114,7 +116,7 @@ pub(super) unsafe fn gather(
     // (MPI-5.0 §6.5).
     let (input, output, sizes) = unsafe {
         match role {
-            Role::Idle => return Ok(idle(comm, Operation::Gather)),
+            Role::Idle => return Ok(idle(comm, Routine::Gather)),
             Role::Root => {
                 let blocks =
                     Blocks::new(&RECV, recvbuf, placement, recvtype, size)?.apart(placement)?;
@@ -131,7 +133,7 @@ pub(super) unsafe fn gather(
         Role::Root => (&[], &sizes),
         Role::Partner(_) | Role::Idle => (&sizes, &[]),
     };
-    tell(&comm, Operation::Gather, Some(role), sends, expects)?;
+    note_arguments(&comm, Routine::Gather, Some(role), sends, expects)?;
     let schedule = groups(&comm)?.gather(comm.rank(), comm.places()?, role, &sizes);
     Ok(comm.bytes(schedule, input, output))
 }
@@ -151,7 +153,7 @@ pub(super) unsafe fn scatter(
     // (MPI-5.0 §6.6).
     let (input, output, sizes) = unsafe {
         match role {
-            Role::Idle => return Ok(idle(comm, Operation::Scatter)),
+            Role::Idle => return Ok(idle(comm, Routine::Scatter)),
             Role::Root => {
                 let blocks = Blocks::new(&SEND, sendbuf, placement, sendtype, size)?;
                 (blocks.stream, Region::empty(), blocks.sizes)
@@ -167,7 +169,7 @@ pub(super) unsafe fn scatter(
         Role::Root => (&sizes, &[]),
         Role::Partner(_) | Role::Idle => (&[], &sizes),
     };
-    tell(&comm, Operation::Scatter, Some(role), sends, expects)?;
+    note_arguments(&comm, Routine::Scatter, Some(role), sends, expects)?;
     let schedule = groups(&comm)?.scatter(comm.rank(), comm.places()?, role, &sizes);
     Ok(comm.bytes(schedule, input, output))
 }
@@ -193,14 +195,14 @@ pub(super) unsafe fn allgather(
     distinct("sendbuf", &input, "recvbuf", &blocks.stream)?;
     let own = input.len() as u64;
     let sends = vec![own; size as usize];
-    tell(&comm, Operation::Allgather, None, &sends, &blocks.sizes)?;
+    note_arguments(&comm, Routine::Allgather, None, &sends, &blocks.sizes)?;
     let schedule = groups(&comm)?.allgather(comm.rank(), comm.places()?, own, &blocks.sizes);
     Ok(comm.bytes(schedule, input, blocks.stream))
 }
 
 pub(super) fn alltoall(comm: Call, sends: Blocks, receives: Blocks) -> Result<Collective> {
     distinct("sendbuf", &sends.stream, "recvbuf", &receives.stream)?;
-    tell(&comm, Operation::Alltoall, None, &sends.sizes, &receives.sizes)?;
+    note_arguments(&comm, Routine::Alltoall, None, &sends.sizes, &receives.sizes)?;
     let schedule = groups(&comm)?.alltoall(&sends.sizes, &receives.sizes);
     Ok(comm.bytes(schedule, sends.stream, receives.stream))
 }
@@ -231,7 +233,7 @@ pub(super) unsafe fn reduce(
 ) -> Result<Collective> {
     let role = role(&comm, root)?;
     if role == Role::Idle {
-        return Ok(idle(comm, Operation::Reduce));
+        return Ok(idle(comm, Routine::Reduce));
     }
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
@@ -244,8 +246,8 @@ pub(super) unsafe fn reduce(
         }
     };
     let operands = this.operands(n, false);
-    this.tell(Operation::Reduce, root_of(&this.comm, role), Some(operands.bytes()));
-    let shape = shape(Operation::Reduce, role);
+    this.note_arguments(Routine::Reduce, root_of(&this.comm, role), Some(operands.bytes()));
+    let shape = shape(Routine::Reduce, role);
     let schedule = this.plan_between(shape, operands, |groups, rank, places| {
         groups.reduce(rank, places, role, operands)
     })?;
@@ -266,8 +268,8 @@ pub(super) unsafe fn allreduce(
     let buffers = unsafe { (this.sent(sendbuf, n)?, this.received(recvbuf, n)?) };
     this.check_distinct((&buffers.0, n), (&buffers.1, n))?;
     let operands = this.operands(n, false);
-    this.tell(Operation::Allreduce, None, Some(operands.bytes()));
-    let shape = Shape::of(Operation::Allreduce);
+    this.note_arguments(Routine::Allreduce, None, Some(operands.bytes()));
+    let shape = Shape::of(Routine::Allreduce);
     let schedule = this.plan_between(shape, operands, |groups, rank, places| {
         groups.allreduce(rank, places, operands)
     })?;
@@ -292,7 +294,7 @@ pub(super) unsafe fn reduce_scatter(
     let buffers = unsafe { (this.sent(sendbuf, total)?, this.received(recvbuf, own)?) };
     this.check_distinct((&buffers.0, total), (&buffers.1, own))?;
     let operands = this.operands(total, false);
-    this.tell(Operation::ReduceScatter, None, Some(operands.bytes()));
+    this.note_arguments(Routine::ReduceScatter, None, Some(operands.bytes()));
     let counts: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
     let schedule = groups.reduce_scatter(this.comm.rank(), this.comm.places()?, &counts, operands);
     Ok(this.planned(Arc::new(schedule), buffers))

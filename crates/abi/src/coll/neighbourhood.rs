@@ -22,10 +22,10 @@ unsafe fn allgather_blocks(
         (input, blocks)
     };
     distinct("sendbuf", &input, "recvbuf", &blocks.stream)?;
-    comm.tell(|| {
+    comm.note_arguments(|| {
         let sends = vec![input.len() as u64; neighbours.outdegree() as usize];
         let lengths = neighbours.lengths(comm.size(), &sends, &blocks.sizes);
-        Told::new(Operation::NeighborAllgather, None, None, None).with_lengths(lengths)
+        CallArguments::new(Routine::NeighborAllgather, None, None, None).with_lengths(lengths)
     });
     let schedule = neighbours.allgather(input.len() as u64, &blocks.sizes);
     Ok(comm.bytes(schedule, input, blocks.stream))
@@ -68,9 +68,9 @@ fn alltoall_blocks(
     receives: Blocks,
 ) -> Result<Collective> {
     distinct("sendbuf", &sends.stream, "recvbuf", &receives.stream)?;
-    comm.tell(|| {
+    comm.note_arguments(|| {
         let lengths = neighbours.lengths(comm.size(), &sends.sizes, &receives.sizes);
-        Told::new(Operation::NeighborAlltoall, None, None, None).with_lengths(lengths)
+        CallArguments::new(Routine::NeighborAlltoall, None, None, None).with_lengths(lengths)
     });
     let schedule = neighbours.alltoall(&sends.sizes, &receives.sizes);
     Ok(comm.bytes(schedule, sends.stream, receives.stream))

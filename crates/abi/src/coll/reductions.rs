@@ -27,7 +27,7 @@ pub(crate) unsafe fn elements(
     Ok(unsafe { Region::new(address.cast_mut().cast::<u8>().wrapping_offset(lowest), bytes) })
 }
 
-fn shape_of(operation: Operation, operands: Operands) -> Shape {
+fn shape_of(operation: Routine, operands: Operands) -> Shape {
     let Operands { len, element, commutes, is_exact, in_place } = operands;
     let shape = Shape::of(operation).with_len(len);
     Shape { element, commutes, is_exact, in_place, ..shape }
@@ -123,14 +123,14 @@ impl Reduction {
     }
 
     #[inline]
-    pub fn tell(&self, operation: Operation, root: Option<u32>, bytes: Option<u64>) {
-        self.comm.tell(|| {
+    pub fn note_arguments(&self, operation: Routine, root: Option<u32>, bytes: Option<u64>) {
+        self.comm.note_arguments(|| {
             // The application's own may be called otherwise elsewhere.
             let op = match &self.op {
                 datatype::Op::Predefined(op) => Some(format!("{op:?}")),
                 datatype::Op::User { .. } => None,
             };
-            Told::new(operation, root, bytes, op.as_deref())
+            CallArguments::new(operation, root, bytes, op.as_deref())
         });
     }
 
@@ -138,14 +138,14 @@ impl Reduction {
     #[inline]
     pub fn plan(
         &self,
-        operation: Operation,
+        operation: Routine,
         root: u32,
         operands: Operands,
         make: impl FnOnce(u32, &Topology) -> Schedule,
     ) -> Result<Arc<Schedule>> {
-        let has_root = operation == Operation::Reduce;
+        let has_root = operation == Routine::Reduce;
         let bytes = operands.len * operands.element;
-        self.tell(operation, has_root.then_some(root), Some(bytes));
+        self.note_arguments(operation, has_root.then_some(root), Some(bytes));
         self.comm.plan(Shape { root, ..shape_of(operation, operands) }, make)
     }
 
@@ -183,7 +183,7 @@ pub(crate) unsafe fn reduce(
         }
     };
     let operands = this.operands(n, in_place);
-    let schedule = this.plan(Operation::Reduce, to, operands, |rank, places| {
+    let schedule = this.plan(Routine::Reduce, to, operands, |rank, places| {
         plan::reduce(rank, places, to, operands)
     })?;
     Ok(this.planned(schedule, buffers))
@@ -207,7 +207,7 @@ pub(crate) unsafe fn allreduce(
     // SAFETY: `sendbuf` and `recvbuf` hold `n` elements of the datatype.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let operands = this.operands(n, this.in_place);
-    let schedule = this.plan(Operation::Allreduce, 0, operands, |rank, places| {
+    let schedule = this.plan(Routine::Allreduce, 0, operands, |rank, places| {
         plan::allreduce(rank, places, operands)
     })?;
     Ok(this.planned(schedule, buffers))
@@ -227,7 +227,7 @@ pub(crate) unsafe fn scan(
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let operands = this.operands(n, this.in_place);
     let schedule =
-        this.plan(Operation::Scan, 0, operands, |rank, places| plan::scan(rank, places, operands))?;
+        this.plan(Routine::Scan, 0, operands, |rank, places| plan::scan(rank, places, operands))?;
     Ok(this.planned(schedule, buffers))
 }
 
@@ -244,9 +244,8 @@ pub(crate) unsafe fn exscan(
     // SAFETY: `sendbuf` and `recvbuf` hold `n` elements of the datatype.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let operands = this.operands(n, this.in_place);
-    let schedule = this.plan(Operation::Exscan, 0, operands, |rank, places| {
-        plan::exscan(rank, places, operands)
-    })?;
+    let schedule = this
+        .plan(Routine::Exscan, 0, operands, |rank, places| plan::exscan(rank, places, operands))?;
     Ok(this.planned(schedule, buffers))
 }
 
@@ -275,12 +274,12 @@ unsafe fn reduce_scatter_counts(
         if operands.in_place { schedule.in_place(total as u64) } else { schedule }
     };
     let schedule = if is_block || counts.iter().all(|count| *count == own) {
-        let (block, any) = (Operation::ReduceScatterBlock, Operation::ReduceScatter);
+        let (block, any) = (Routine::ReduceScatterBlock, Routine::ReduceScatter);
         this.plan(if is_block { block } else { any }, 0, operands, make)?
     } else {
-        this.tell(Operation::ReduceScatter, None, Some(total as u64 * operands.element));
+        this.note_arguments(Routine::ReduceScatter, None, Some(total as u64 * operands.element));
         let counts: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
-        let shape = shape_of(Operation::ReduceScatter, operands);
+        let shape = shape_of(Routine::ReduceScatter, operands);
         this.comm.plan_listed(shape, [&[], &counts], make)?
     };
     // SAFETY: in place, `recvbuf` holds `total` elements of the datatype; otherwise `sendbuf` does,

@@ -1,7 +1,7 @@
 //! Tests of the congestion controller in virtual time. Two ends of a connection share a link with a rate, a delay, a
 //! drop-tail buffer and losses; some tests add a competing CUBIC flow.
 //!
-//! Results for links of 1 to 300 ms and 100 Mb/s to 10 Gb/s are kept as a snapshot: `CANELE_SNAPSHOT=write cargo test
+//! Results for links of 1 to 300 ms and 100 Mb/s to 10 Gb/s are kept as a snapshot: `UPDATE_EXPECT=1 cargo test
 //! -p driver bottleneck` rewrites it.
 
 mod rival;
@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use expect_test::expect_file;
 use quinn_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamEvent, Transmit};
+use testing::Random;
 use wire::{Frame, PeerId, Traffic};
 
 use super::congestion::Path;
@@ -28,12 +30,12 @@ use rival::Rival;
 struct World {
     start: Instant,
     now: Instant,
-    link: Link,
+    link: BottleneckLink,
     ends: [End; 2],
     events: BinaryHeap<Reverse<(Instant, u64, Action)>>,
     count: u64,
     rival: Option<Rival>,
-    random: u64,
+    random: Random,
     /// The receiver finds its core taken now and then, so long at most.
     nap_max: Duration,
     wakes: Option<Instant>,
@@ -41,7 +43,7 @@ struct World {
 
 /// One direction has all the properties, the way back only the delay.
 #[derive(Clone, Copy)]
-struct Link {
+struct BottleneckLink {
     bytes_per_s: f64,
     delay: Duration,
     buffer_bytes: usize,
@@ -98,7 +100,7 @@ impl Outlet for Out {
 }
 
 impl World {
-    fn new(link: Link, known: Option<Path>, seed: u64) -> Self {
+    fn new(link: BottleneckLink, known: Option<Path>, seed: u64) -> Self {
         let start = Instant::now();
         let end = |known| {
             let identity = Identity::of(&[7; 32], 5);
@@ -124,7 +126,7 @@ impl World {
             events: BinaryHeap::new(),
             count: 0,
             rival: None,
-            random: seed,
+            random: Random::new(seed),
             nap_max: Duration::ZERO,
             wakes: None,
         };
@@ -153,14 +155,6 @@ impl World {
         self
     }
 
-    fn random(&mut self) -> f64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.random;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ word >> 31) as f64 / u64::MAX as f64
-    }
-
     fn at(&mut self, when: Instant, action: Action) {
         self.count += 1;
         self.events.push(Reverse((when, self.count, action)));
@@ -168,7 +162,7 @@ impl World {
 
     /// Sends so many bytes over the bottleneck; when they arrive, if they do.
     fn cross(&mut self, bytes: usize) -> Option<Instant> {
-        let is_lost = self.random() < self.link.loss;
+        let is_lost = self.random.unit() < self.link.loss;
         let link = &mut self.link;
         let is_lost = is_lost || bytes > link.mtu || link.cut.is_some_and(|end| self.now < end);
         let free = link.free.unwrap_or(self.now).max(self.now);
@@ -215,8 +209,8 @@ impl World {
                 self.at(self.wakes.unwrap_or(when), Action::Arrive { at: 1, bytes });
             }
             Action::Arrive { at, bytes } => {
-                if at == 1 && self.random() < NAPS {
-                    self.wakes = Some(when + self.nap_max.mul_f64(self.random()));
+                if at == 1 && self.random.unit() < NAPS {
+                    self.wakes = Some(when + self.nap_max.mul_f64(self.random.unit()));
                 }
                 let mut out = Out::default();
                 self.ends[at].hear(when, 1 - at, &bytes, &mut out);
@@ -428,8 +422,8 @@ fn address(index: usize) -> SocketAddr {
 }
 
 /// Rennes to Nancy with a fifth of the rate.
-fn link() -> Link {
-    Link {
+fn link() -> BottleneckLink {
+    BottleneckLink {
         bytes_per_s: RATE,
         delay: Duration::from_micros(5800),
         buffer_bytes: 400_000,
@@ -442,7 +436,7 @@ fn link() -> Link {
     }
 }
 
-fn known(link: &Link) -> Option<Path> {
+fn known(link: &BottleneckLink) -> Option<Path> {
     Some(Path { bytes_per_s: 0.98 * link.bytes_per_s, round_trip: 2 * link.delay })
 }
 
@@ -508,7 +502,7 @@ fn pauses_of_the_sender_do_not_change_the_estimate() {
 #[test]
 fn random_losses_cost_no_bandwidth() {
     for (seed, loss, least) in [(3, 0.001, 0.85), (4, 0.01, 0.55)] {
-        let link = Link { loss, ..link() };
+        let link = BottleneckLink { loss, ..link() };
         let mut world = World::new(link, known(&link), seed);
         let share = world.goodput(Duration::from_secs(3));
         println!("share {share:.3} with {loss} lost");
@@ -533,7 +527,7 @@ fn one_by_one(world: &mut World, count: usize, bytes: u64) -> Vec<Duration> {
 fn messages_of_which_packets_are_lost_take_a_round_trip_more() {
     for (seed, bytes, is_known) in [(31, 64 << 10, false), (32, 1 << 20, true), (33, 4 << 20, true)]
     {
-        let link = Link { loss: 0.01, ..far(1000, 11_600) };
+        let link = BottleneckLink { loss: 0.01, ..far(1000, 11_600) };
         let known = known(&link).filter(|_| is_known);
         let mut world = World::new(link, known, seed);
         let took = one_by_one(&mut world, 30, bytes);
@@ -547,7 +541,7 @@ fn messages_of_which_packets_are_lost_take_a_round_trip_more() {
 #[test]
 fn the_loss_of_the_last_packet_is_detected_as_soon_as_any_other() {
     for (seed, bytes) in [(34, 100), (35, 20_000)] {
-        let link = Link { loss: 0.02, ..far(1000, 11_600) };
+        let link = BottleneckLink { loss: 0.02, ..far(1000, 11_600) };
         let mut world = World::new(link, known(&link), seed);
         one_by_one(&mut world, 200, bytes);
         let took = one_by_one(&mut world, 400, bytes);
@@ -560,7 +554,7 @@ fn the_loss_of_the_last_packet_is_detected_as_soon_as_any_other() {
 #[test]
 fn losses_and_queueing_are_counted() {
     for (seed, loss) in [(15, 0.0), (16, 0.001), (17, 0.01)] {
-        let link = Link { loss, ..link() };
+        let link = BottleneckLink { loss, ..link() };
         let mut world = World::new(link, known(&link), seed);
         world.send(32 << 20);
         let seen = world.traffic().loss().expect("enough was sent");
@@ -576,7 +570,7 @@ fn losses_and_queueing_are_counted() {
     }
     // Who is told of twice the rate fills the buffer.
     let link = link();
-    let fast = Link { bytes_per_s: 2.0 * RATE, ..link };
+    let fast = BottleneckLink { bytes_per_s: 2.0 * RATE, ..link };
     let mut world = World::new(link, known(&fast), 18);
     world.send(16 << 20);
     let queue = world.traffic().queue_bytes();
@@ -591,7 +585,7 @@ fn losses_and_queueing_are_counted() {
 #[test]
 fn an_urgent_message_does_not_wait_long_behind_bulk() {
     for (seed, loss, usual, most) in [(21, 0.0, 2.6, 4.0), (23, 0.001, 4.0, 9.0)] {
-        let link = Link { loss, ..far(200, 11_600) };
+        let link = BottleneckLink { loss, ..far(200, 11_600) };
         let mut world = World::new(link, known(&link), seed);
         let took = world.words_beside_bulk(40);
         let ways = |took: Duration| took.as_secs_f64() / link.delay.as_secs_f64();
@@ -605,7 +599,7 @@ fn an_urgent_message_does_not_wait_long_behind_bulk() {
 #[test]
 fn a_path_that_became_slower_is_followed() {
     let fast = link();
-    let slow = Link { bytes_per_s: RATE / 8.0, ..fast };
+    let slow = BottleneckLink { bytes_per_s: RATE / 8.0, ..fast };
     let mut world = World::new(slow, known(&fast), 5);
     world.goodput(Duration::from_secs(2));
     let (lost, carried) = (world.link.lost, world.link.carried);
@@ -618,7 +612,8 @@ fn a_path_that_became_slower_is_followed() {
 #[test]
 fn a_path_that_became_faster_is_followed() {
     let slow = link();
-    let fast = Link { bytes_per_s: RATE * 2.0, buffer_bytes: 2 * slow.buffer_bytes, ..slow };
+    let fast =
+        BottleneckLink { bytes_per_s: RATE * 2.0, buffer_bytes: 2 * slow.buffer_bytes, ..slow };
     let mut world = World::new(fast, known(&slow), 6);
     world.goodput(Duration::from_secs(3));
     let share = world.goodput(Duration::from_secs(2));
@@ -629,7 +624,7 @@ fn a_path_that_became_faster_is_followed() {
 fn the_estimate_of_a_starved_job_is_ignored() {
     // Between two processes of a host, and far away.
     for (seed, delay) in [(8, Duration::from_micros(10)), (9, Duration::from_micros(5800))] {
-        let link = Link { delay, ..link() };
+        let link = BottleneckLink { delay, ..link() };
         let starved = Path { bytes_per_s: 100_000.0, round_trip: 2 * delay };
         let mut world = World::new(link, Some(starved), seed);
         world.goodput(Duration::from_secs(1));
@@ -642,7 +637,7 @@ fn the_estimate_of_a_starved_job_is_ignored() {
 #[test]
 fn a_competing_flow_keeps_its_share() {
     for buffer_bytes in [30_000, 80_000, 200_000] {
-        let link = Link { bytes_per_s: RATE / 5.0, buffer_bytes, ..link() };
+        let link = BottleneckLink { bytes_per_s: RATE / 5.0, buffer_bytes, ..link() };
         let mut world = World::new(link, known(&link), 7).with_rival();
         world.goodput(Duration::from_secs(5));
         let before = world.rival.as_ref().map_or(0, |rival| rival.arrived);
@@ -659,7 +654,7 @@ fn a_competing_flow_keeps_its_share() {
 #[test]
 fn a_flow_that_comes_later_gets_its_share() {
     for buffer_bytes in [300_000, 400_000] {
-        let link = Link { buffer_bytes, ..far(200, 11_600) };
+        let link = BottleneckLink { buffer_bytes, ..far(200, 11_600) };
         let mut world = World::new(link, known(&link), 7);
         world.goodput(Duration::from_secs(1));
         let mut world = world.with_rival();
@@ -675,7 +670,7 @@ fn a_flow_that_comes_later_gets_its_share() {
 
 #[test]
 fn dropped_packets_are_retransmitted_at_the_reduced_pace() {
-    let link = Link { buffer_bytes: 40_000, ..link() };
+    let link = BottleneckLink { buffer_bytes: 40_000, ..link() };
     let mut world = World::new(link, None, 8);
     let took = world.send(8 << 20);
     println!("8 MB took {took:?}, limit {:?}", world.limit(8 << 20));
@@ -733,9 +728,14 @@ fn a_wan_link_is_lost_after_a_long_outage() {
 }
 
 /// A link with the buffer of the lab.
-fn far(rate_mbit_per_s: u64, round_trip_us: u64) -> Link {
+fn far(rate_mbit_per_s: u64, round_trip_us: u64) -> BottleneckLink {
     let delay = Duration::from_micros(round_trip_us / 2);
-    Link { bytes_per_s: rate_mbit_per_s as f64 / 8e-6, delay, buffer_bytes: 2_000_000, ..link() }
+    BottleneckLink {
+        bytes_per_s: rate_mbit_per_s as f64 / 8e-6,
+        delay,
+        buffer_bytes: 2_000_000,
+        ..link()
+    }
 }
 
 /// Times of messages over long links, relative to the limit: on a new connection, behind others on it, and after
@@ -770,16 +770,7 @@ fn table() -> String {
 
 #[test]
 fn times_over_long_links_are_those_of_the_snapshot() {
-    let found = table();
-    if std::env::var("CANELE_SNAPSHOT").is_ok_and(|wanted| wanted == "write") {
-        std::fs::write(SNAPSHOT, &found).unwrap();
-    }
-    let kept = std::fs::read_to_string(SNAPSHOT).unwrap();
-    for (line, (found, kept)) in (1..).zip(found.lines().zip(kept.lines())) {
-        assert_eq!(found, kept, "line {line} of {SNAPSHOT}");
-    }
-    assert_eq!(found.lines().count(), kept.lines().count());
+    expect_file!["./bottleneck.txt"].assert_eq(&table());
 }
 
-const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/quic/bottleneck.txt");
 const SIZES: [u64; 2] = [64 << 10, 1 << 20];

@@ -43,14 +43,14 @@ pub(super) struct EndpointDriver {
     pub(super) batch: Vec<u8>,
     pub(super) epoll: Arc<OwnedFd>,
     pub(super) connections: FxHashMap<usize, Connection>,
-    pub(super) links: FxHashMap<PeerId, Link>,
+    pub(super) links: FxHashMap<PeerId, QuicLink>,
     /// Latest generation that may have come about, for each link that has been open.
     pub(super) generations: FxHashMap<PeerId, u32>,
     /// Connections that may have something to send, or to read.
     pub(super) to_serve: Vec<usize>,
     pub(super) to_read: VecDeque<usize>,
     pub(super) timers: BinaryHeap<Reverse<(Instant, usize)>>,
-    pub(super) reports: VecDeque<Report>,
+    pub(super) reports: VecDeque<QuicReport>,
     /// Number of connections that may still become links.
     pub(super) unproved: usize,
     pub(super) dialled: usize,
@@ -71,13 +71,13 @@ pub(super) struct EndpointDriver {
 }
 
 /// State of a peer.
-pub(super) enum Link {
+pub(super) enum QuicLink {
     Dialling(Dialling),
     Open { key: usize },
 }
 
 /// Event that was not reported yet.
-pub(super) enum Report {
+pub(super) enum QuicReport {
     Up { peer: PeerId },
     Room { peer: PeerId },
     Cost { peer: PeerId, cost: Cost },
@@ -158,11 +158,11 @@ impl EndpointDriver {
     /// Closes the link to `peer` without an event.
     pub fn disconnect(&mut self, peer: PeerId, now: Instant) {
         match self.links.remove(&peer) {
-            Some(Link::Dialling(_)) => {
+            Some(QuicLink::Dialling(_)) => {
                 self.dialled -= 1;
                 self.drop_dials(peer, now);
             }
-            Some(Link::Open { key }) => self.close(key, Code::Misbehaved, now),
+            Some(QuicLink::Open { key }) => self.close(key, Code::Misbehaved, now),
             None => {}
         }
         self.reports.retain(|reports| reports.peer() != Some(peer));
@@ -186,12 +186,14 @@ impl EndpointDriver {
 
     /// Accepts a frame. The second value is true if data of this link waits for the pacer.
     pub fn post(&mut self, peer: PeerId, frame: &Frame, now: Instant) -> (Post, bool) {
-        let Some(Link::Open { key }) = self.links.get(&peer) else { return (Post::Full, false) };
+        let Some(QuicLink::Open { key }) = self.links.get(&peer) else {
+            return (Post::Full, false);
+        };
         let key = *key;
         let Some(connection) = self.connections.get_mut(&key) else { return (Post::Full, false) };
         let post = connection.outbox.post(frame, self.polls);
         if post == Post::Full {
-            // [`Report::Room`] follows when there is room, with the next poll at the earliest.
+            // [`QuicReport::Room`] follows when there is room, with the next poll at the earliest.
             self.list_to_serve(key);
         } else if !connection.is_paced(now) {
             self.pump(key, now);
@@ -201,7 +203,7 @@ impl EndpointDriver {
 
     /// Returns the remote address of an open link.
     pub fn address_of(&self, peer: PeerId) -> Option<SocketAddr> {
-        let Some(Link::Open { key }) = self.links.get(&peer) else { return None };
+        let Some(QuicLink::Open { key }) = self.links.get(&peer) else { return None };
         self.connections.get(key).map(|connection| connection.protocol.remote_address())
     }
 
@@ -232,7 +234,7 @@ impl EndpointDriver {
     pub fn report(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let mut moved = !self.reports.is_empty();
         while let Some(reports) = self.reports.pop_front() {
-            let is_end = matches!(reports, Report::Down { .. });
+            let is_end = matches!(reports, QuicReport::Down { .. });
             reports.tell(if self.passes { &PASSING } else { &CAPABILITIES }, sink);
             if is_end {
                 // The caller handles the end after this poll; a replacement link comes with the next one.
@@ -423,7 +425,7 @@ impl EndpointDriver {
         if let Some(peer) = connection.peer()
             && connection.outbox.invite(self.polls)
         {
-            self.reports.push_back(Report::Room { peer });
+            self.reports.push_back(QuicReport::Room { peer });
         }
         self.note_timer(key);
         if is_stuck && !was_stuck {
@@ -615,7 +617,7 @@ impl EndpointDriver {
             let mut controller = connection.controller.lock();
             let Some(path) = controller.model.lesson() else { continue };
             drop(controller);
-            self.reports.push_back(Report::Cost { peer, cost: self.knowledge.cost(&path) });
+            self.reports.push_back(QuicReport::Cost { peer, cost: self.knowledge.cost(&path) });
             let needed = settings::buffer_needed(path.bytes_per_s);
             let got = self.sockets[connection.socket].receive_buffer_bytes;
             if got < needed && !std::mem::replace(&mut self.has_complained, true) {
@@ -623,7 +625,7 @@ impl EndpointDriver {
                     "the system gives a UDP socket {got} bytes, where {needed} would keep what arrives while \
                      this process computes; sysctl net.core.rmem_max={needed} would help"
                 );
-                self.reports.push_back(Report::Hampered { reason });
+                self.reports.push_back(QuicReport::Hampered { reason });
             }
         }
     }
@@ -663,7 +665,7 @@ impl EndpointDriver {
     }
 }
 
-impl Report {
+impl QuicReport {
     fn peer(&self) -> Option<PeerId> {
         match self {
             Self::Up { peer }

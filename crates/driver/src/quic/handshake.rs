@@ -9,7 +9,7 @@ use wire::PeerId;
 use super::congestion::Path;
 use super::connection::{Code, Connection, Outlet, Stage};
 use super::controller::SharedController;
-use super::endpoint::{EndpointDriver, Link, Report};
+use super::endpoint::{EndpointDriver, QuicLink, QuicReport};
 use super::hello::{Caller, HELLO_LEN, VERDICT_LEN, accept, accepted};
 use super::socket::Socket;
 use crate::rail::Fault;
@@ -33,7 +33,7 @@ impl EndpointDriver {
         } else {
             Dialling::new(candidates, now, self.connect_timeout.min(patience))
         };
-        self.links.insert(peer, Link::Dialling(dialling));
+        self.links.insert(peer, QuicLink::Dialling(dialling));
         self.dialled += 1;
         self.dial(Instant::now());
     }
@@ -116,7 +116,7 @@ impl EndpointDriver {
         let now = self.clock.look(at);
         let mut due = Vec::new();
         for (&peer, link) in &mut self.links {
-            let Link::Dialling(dialling) = link else { continue };
+            let QuicLink::Dialling(dialling) = link else { continue };
             match dialling.due(now) {
                 Due::Nothing => {}
                 due_now => due.push((peer, due_now)),
@@ -131,7 +131,7 @@ impl EndpointDriver {
                     self.dialled -= 1;
                     self.drop_dials(peer, at);
                     self.reports
-                        .push_back(Report::Down { peer, fault: Fault::Unreachable(account) });
+                        .push_back(QuicReport::Down { peer, fault: Fault::Unreachable(account) });
                 }
             }
         }
@@ -139,7 +139,7 @@ impl EndpointDriver {
     }
 
     pub(super) fn dial_one(&mut self, peer: PeerId, address: SocketAddr, now: Instant) {
-        let Some(Link::Dialling(dialling)) = self.links.get(&peer) else { return };
+        let Some(QuicLink::Dialling(dialling)) = self.links.get(&peer) else { return };
         let patience = dialling.try_timeout().min(self.connect_timeout);
         let Some(index) = self.socket_for(address) else {
             let text = "no address here to reach it from".into();
@@ -186,7 +186,7 @@ impl EndpointDriver {
         at: Instant,
     ) {
         let now = self.clock.now();
-        if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
+        if let Some(QuicLink::Dialling(dialling)) = self.links.get_mut(&peer) {
             dialling.handle_failure(address, failure, now);
             self.next_look = at;
         }
@@ -297,26 +297,26 @@ impl EndpointDriver {
         let known = self.generations.get(&peer).copied().unwrap_or_default();
         match self.links.get(&peer) {
             None => true,
-            Some(Link::Open { .. }) => generation > known,
-            Some(Link::Dialling(_)) => peer < self.local.rank || !self.has_asked(peer),
+            Some(QuicLink::Open { .. }) => generation > known,
+            Some(QuicLink::Dialling(_)) => peer < self.local.rank || !self.has_asked(peer),
         }
     }
 
     /// Closes the open link to a peer that has lost it.
     fn yield_to(&mut self, peer: PeerId, now: Instant) {
-        let Some(&Link::Open { key }) = self.links.get(&peer) else { return };
+        let Some(&QuicLink::Open { key }) = self.links.get(&peer) else { return };
         self.links.remove(&peer);
         self.learn(key);
         self.close(key, Code::Lost, now);
         let fault = Fault::Lost("the peer has lost it".into());
-        self.reports.push_back(Report::Down { peer, fault });
+        self.reports.push_back(QuicReport::Down { peer, fault });
     }
 
     pub(super) fn receive_verdict(&mut self, key: usize, peer: PeerId, now: Instant) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let Some(verdict) = connection.receive_message::<VERDICT_LEN>() else { return };
         match accepted(verdict) {
-            Some(generation) if !matches!(self.links.get(&peer), Some(Link::Open { .. })) => {
+            Some(generation) if !matches!(self.links.get(&peer), Some(QuicLink::Open { .. })) => {
                 let known = self.generations.entry(peer).or_default();
                 *known = generation.max(*known);
                 self.open(key, peer, now);
@@ -326,7 +326,7 @@ impl EndpointDriver {
     }
 
     pub(super) fn open(&mut self, key: usize, peer: PeerId, now: Instant) {
-        if let Some(Link::Dialling(_)) = self.links.insert(peer, Link::Open { key }) {
+        if let Some(QuicLink::Dialling(_)) = self.links.insert(peer, QuicLink::Open { key }) {
             self.dialled -= 1;
         }
         let Some(connection) = self.connections.get_mut(&key) else { return };
@@ -342,15 +342,15 @@ impl EndpointDriver {
         connection.expect_loss(self.knowledge.loss(here, there));
         // A connection between gateways serves many ranks: it is given up as early as a WAN link.
         connection.is_wan = path.round_trip >= FAR || self.local.is_gateway;
-        self.reports.push_back(Report::Up { peer });
-        self.reports.push_back(Report::Cost { peer, cost });
+        self.reports.push_back(QuicReport::Up { peer });
+        self.reports.push_back(QuicReport::Cost { peer, cost });
         self.list_to_read(key);
         self.drop_dials(peer, now);
     }
 
     pub(super) fn note_refusal(&mut self, from: SocketAddr, reason: Refusal) {
         if self.reports.len() < REPORTS_MAX {
-            self.reports.push_back(Report::Refused { from, reason });
+            self.reports.push_back(QuicReport::Refused { from, reason });
         }
     }
 }

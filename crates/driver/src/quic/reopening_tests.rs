@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use wire::{Frame, PeerId};
 
-use super::endpoint::Link;
+use super::endpoint::QuicLink;
 use super::keepalive::UNANSWERED_MAX;
 use super::{QuicConfig, QuicRail};
 use crate::identity::Identity;
@@ -16,7 +16,7 @@ use crate::rail::{Event, Fault, Post, Rail};
 use crate::tcp::interfaces;
 
 /// Two rails, and what they have reported.
-struct Pair {
+struct RailPair {
     rails: [QuicRail; 2],
     seen: [Vec<Seen>; 2],
 }
@@ -29,7 +29,7 @@ enum Seen {
     Frame(Vec<u8>),
 }
 
-impl Pair {
+impl RailPair {
     fn new() -> Self {
         let rails = [0, 1].map(|rank| {
             QuicRail::new(QuicConfig {
@@ -113,7 +113,7 @@ impl Pair {
 
     fn is_open(&self, rank: usize) -> bool {
         let driver = self.rails[rank].driver();
-        matches!(driver.links.get(&PeerId(1 - rank as u32)), Some(Link::Open { .. }))
+        matches!(driver.links.get(&PeerId(1 - rank as u32)), Some(QuicLink::Open { .. }))
     }
 
     /// Treats the link as a WAN link from now on.
@@ -126,7 +126,7 @@ impl Pair {
 
 #[test]
 fn a_lost_link_is_reopened_by_either_end() {
-    let mut pair = Pair::new();
+    let mut pair = RailPair::new();
     pair.connect_by(0, pair.listen_address(1));
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     for dialler in [0, 1, 1, 0] {
@@ -140,7 +140,7 @@ fn a_lost_link_is_reopened_by_either_end() {
 
 #[test]
 fn a_link_that_both_ends_reopen_comes_up_once() {
-    let mut pair = Pair::new();
+    let mut pair = RailPair::new();
     pair.connect_by(0, pair.listen_address(1));
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     for _ in 0..4 {
@@ -155,7 +155,7 @@ fn a_link_that_both_ends_reopen_comes_up_once() {
 
 #[test]
 fn a_link_that_only_one_end_has_lost_is_replaced() {
-    let mut pair = Pair::new();
+    let mut pair = RailPair::new();
     let relay = Relay::to(pair.listen_address(1));
     pair.connect_by(0, relay.address);
     pair.expect([&[Seen::Up], &[Seen::Up]]);
@@ -175,7 +175,7 @@ fn a_link_that_only_one_end_has_lost_is_replaced() {
 
 #[test]
 fn a_silent_wan_link_is_lost_and_reopened() {
-    let mut pair = Pair::new();
+    let mut pair = RailPair::new();
     let relay = Relay::to(pair.listen_address(1));
     pair.connect_by(0, relay.address);
     pair.expect([&[Seen::Up], &[Seen::Up]]);
@@ -195,7 +195,7 @@ fn a_silent_wan_link_is_lost_and_reopened() {
 
 #[test]
 fn a_short_outage_is_no_loss() {
-    let mut pair = Pair::new();
+    let mut pair = RailPair::new();
     let relay = Relay::to(pair.listen_address(1));
     pair.connect_by(0, relay.address);
     pair.expect([&[Seen::Up], &[Seen::Up]]);
@@ -210,7 +210,7 @@ fn a_short_outage_is_no_loss() {
 
 #[test]
 fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
-    let mut pair = Pair::new();
+    let mut pair = RailPair::new();
     pair.connect_by(0, pair.listen_address(1));
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     pair.rails[0].disconnect(PeerId(1));
@@ -230,12 +230,12 @@ fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
     pair.connect_by(0, silent.local_addr().unwrap());
     pair.expect_nothing_for(2, || u32::from(silent.recv(&mut [0; 1 << 11]).is_ok()));
     let driver = pair.rails[0].driver();
-    assert!(matches!(driver.links.get(&PeerId(1)), Some(Link::Dialling(_))));
+    assert!(matches!(driver.links.get(&PeerId(1)), Some(QuicLink::Dialling(_))));
 }
 
 #[test]
 fn the_client_migrates_the_link_to_another_socket() {
-    let mut pair = Pair::new();
+    let mut pair = RailPair::new();
     pair.connect_by(0, pair.listen_address(1));
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     pair.exchange();

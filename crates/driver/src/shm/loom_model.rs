@@ -17,6 +17,7 @@ use loom::sync::atomic::{AtomicU32, fence};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use memory::Region;
+use testing::preemptions;
 use wire::{Body, Frame};
 
 use self::modelled::Modelled;
@@ -130,12 +131,12 @@ impl Doorbell {
     }
 }
 
-/// Runs a protocol in every order.
-fn explore(protocol: impl Fn() + Send + Sync + 'static) {
+/// Runs a protocol in every order with at most this number of preemptions.
+fn explore(preemptions: usize, protocol: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 4000;
     // More with LOOM_MAX_PREEMPTIONS, which takes longer.
-    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(move || {
         CREATED.take();
         BARRIER.set(Some(Arc::default()));
@@ -148,7 +149,7 @@ fn explore(protocol: impl Fn() + Send + Sync + 'static) {
 /// True if the model of a protocol fails over memory with `flaw`.
 fn notices(flaw: Flaw, protocol: fn()) -> bool {
     FLAW.set(flaw);
-    let result = catch_unwind(AssertUnwindSafe(|| explore(protocol)));
+    let result = catch_unwind(AssertUnwindSafe(|| explore(3, protocol)));
     FLAW.set(Flaw::None);
     result.is_err()
 }
@@ -362,7 +363,7 @@ const SLEEPS: [fn(); 3] = [
 
 #[test]
 fn a_ring_passes_frames() {
-    explore(frames_pass_through_a_ring);
+    explore(preemptions(), frames_pass_through_a_ring);
 }
 
 #[test]
@@ -381,7 +382,7 @@ fn flaws_of_a_ring_are_noticed() {
 
 #[test]
 fn a_pool_passes_frames() {
-    explore(frames_pass_through_a_pool);
+    explore(3, frames_pass_through_a_pool);
 }
 
 #[test]
@@ -393,7 +394,7 @@ fn flaws_of_a_pool_are_noticed() {
 
 #[test]
 fn sleepers_are_woken_by_those_that_run_their_own_fences() {
-    SLEEPS.into_iter().for_each(explore);
+    SLEEPS.into_iter().for_each(|sleep| explore(3, sleep));
     for protocol in SLEEPS {
         for flaw in [Flaw::NoFence, Flaw::NoFenceOfSleeper] {
             assert!(notices(flaw, protocol), "{flaw:?}");
@@ -404,7 +405,7 @@ fn sleepers_are_woken_by_those_that_run_their_own_fences() {
 #[test]
 fn sleepers_are_woken_that_run_the_fences_of_all() {
     FENCES.set(Fences::Sleeper);
-    SLEEPS.into_iter().for_each(explore);
+    SLEEPS.into_iter().for_each(|sleep| explore(3, sleep));
     for protocol in SLEEPS {
         for flaw in [Flaw::NoFenceOfSleeper, Flaw::OwnFenceOfSleeper] {
             assert!(notices(flaw, protocol), "{flaw:?}");
@@ -500,11 +501,11 @@ fn a_member_waiting_for_pieces_is_woken() {
     let writer = thread::spawn(move || {
         sleep_until(&mut one, &doorbell, ShmColl::has_room_for_more);
         one.post_more(2, page, |_, _| ());
-        one.tell(|_| others_bell.ring());
+        one.wake_members(|_| others_bell.ring());
     });
     let [others_bell, doorbell] = doorbells;
     other.release(0);
-    other.tell(|_| others_bell.ring());
+    other.wake_members(|_| others_bell.ring());
     sleep_until(&mut other, &doorbell, |shm_coll| shm_coll.has_more(0, 2));
     writer.join().unwrap();
 }
@@ -582,7 +583,7 @@ fn a_member_waiting_for_all_is_woken() {
         let doorbell = doorbell.clone();
         thread::spawn(move || {
             shm_coll.post(4, |bytes, _| bytes.fill(1));
-            shm_coll.tell(|member| {
+            shm_coll.wake_members(|member| {
                 assert_eq!(member, 0);
                 doorbell.ring();
             });
@@ -597,12 +598,12 @@ fn a_member_waiting_for_all_is_woken() {
 
 #[test]
 fn a_shared_segment_shows_contributions() {
-    explore(contributions_are_read_in_place);
-    explore(pieces_are_read_in_place);
-    explore(one_combines_for_all);
-    explore(a_member_that_skipped_an_operation_is_in_step);
-    explore(a_member_waiting_for_all_is_woken);
-    explore(a_member_waiting_for_pieces_is_woken);
+    explore(3, contributions_are_read_in_place);
+    explore(3, pieces_are_read_in_place);
+    explore(3, one_combines_for_all);
+    explore(3, a_member_that_skipped_an_operation_is_in_step);
+    explore(3, a_member_waiting_for_all_is_woken);
+    explore(3, a_member_waiting_for_pieces_is_woken);
 }
 
 #[test]

@@ -74,12 +74,12 @@ pub struct ShmRail {
     pool: Pool,
     /// Cost of shared memory on this machine, the same for all neighbours.
     cost: Cost,
-    links: Vec<Link>,
+    links: Vec<ShmLink>,
     /// `by_peer[rank]` = index into `links`, plus one.
     by_peer: Vec<u32>,
     /// Doorbells of neighbours without a link.
     doorbells: HashMap<PeerId, File>,
-    events: VecDeque<Report>,
+    events: VecDeque<ShmReport>,
     /// Time of the next liveness check of the neighbours.
     next_look: Instant,
     /// Number of consecutive polls that found nothing.
@@ -90,7 +90,7 @@ pub struct ShmRail {
 
 /// A link to a peer.
 #[derive(Debug)]
-struct Link {
+struct ShmLink {
     peer: PeerId,
     pid: i32,
     liveness: Liveness,
@@ -110,7 +110,7 @@ struct Link {
 }
 
 #[derive(Debug)]
-enum Report {
+enum ShmReport {
     Up(PeerId, Capabilities),
     Down(PeerId, Fault),
 }
@@ -202,7 +202,7 @@ impl ShmRail {
         let remote_read = can_remote_read(address, &inbox);
         self.announce(&inbox, producer.segment())?;
         let pid = address.pid;
-        let link = Link {
+        let link = ShmLink {
             peer,
             pid,
             producer,
@@ -223,7 +223,7 @@ impl ShmRail {
             self.by_peer.resize(peer.0 as usize + 1, 0);
         }
         self.by_peer[peer.0 as usize] = index as u32;
-        self.events.push_back(Report::Up(peer, Capabilities { remote_read, ..CAPABILITIES }));
+        self.events.push_back(ShmReport::Up(peer, Capabilities { remote_read, ..CAPABILITIES }));
         self.links[index - 1].introduce();
         Ok(index - 1)
     }
@@ -360,7 +360,7 @@ impl ShmRail {
                 let link = &mut self.links[index];
                 link.end();
                 let fault = Fault::Lost(format!("no shared memory for long messages: {error}"));
-                self.events.push_back(Report::Down(link.peer, fault));
+                self.events.push_back(ShmReport::Down(link.peer, fault));
                 return Post::Full;
             }
         };
@@ -417,13 +417,13 @@ impl ShmRail {
             if !consumer.is_some_and(Consumer::has_events) {
                 link.end();
                 self.pool.forget(index);
-                self.events.push_back(Report::Down(link.peer, fault));
+                self.events.push_back(ShmReport::Down(link.peer, fault));
             }
         }
     }
 }
 
-impl Link {
+impl ShmLink {
     /// Marks the link as down.
     fn end(&mut self) {
         self.down = true;
@@ -535,11 +535,11 @@ impl Rail for ShmRail {
         while let Some(report) = self.events.pop_front() {
             moved = true;
             match report {
-                Report::Up(peer, capabilities) => {
+                ShmReport::Up(peer, capabilities) => {
                     sink(Event::Up { peer, capabilities });
                     sink(Event::Cost { peer, cost: self.cost });
                 }
-                Report::Down(peer, fault) => sink(Event::Down { peer, fault }),
+                ShmReport::Down(peer, fault) => sink(Event::Down { peer, fault }),
             }
         }
         for index in 0..self.links.len() {
@@ -595,7 +595,7 @@ impl Rail for ShmRail {
         let mut here = links.iter().filter(|link| link.core() == Some(core));
         let Some(neighbour) = here.next() else { return false };
         if neighbour.peer < *rank || here.any(|link| link.peer < *rank) {
-            migrator.note_shared_core(core, links.iter().filter_map(Link::core));
+            migrator.note_shared_core(core, links.iter().filter_map(ShmLink::core));
         }
         true
     }

@@ -478,7 +478,7 @@ impl<S: Shared> ShmColl<S> {
     /// Calls `ring` for each sleeping member whose condition the latest post completes. Each sleeping member is woken
     /// once.
     #[inline]
-    pub fn tell(&self, ring: impl FnMut(u32)) {
+    pub fn wake_members(&self, ring: impl FnMut(u32)) {
         let sleepers = self.sleepers().load(Ordering::Relaxed) & !self.own_bit();
         if sleepers != 0 {
             self.wake_sleepers(sleepers, ring);

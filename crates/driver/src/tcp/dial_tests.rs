@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use wire::PeerId;
 
-use super::{Encryption, Link, TcpConfig, TcpRail, interfaces};
+use super::{Encryption, TcpConfig, TcpLink, TcpRail, interfaces};
 use crate::rail::{Event, Fault, Rail};
 use crate::tcp::Refusal;
 
@@ -184,7 +184,7 @@ fn the_higher_rank_connects_where_the_lower_cannot() {
     let address = interfaces::emit(pair.rails[1].identity, &[closed]);
     pair.rails[0].connect(PeerId(1), &address).unwrap();
     pair.connect(1);
-    assert!(matches!(pair.rails[0].links[&PeerId(1)], Link::Dialling(_)));
+    assert!(matches!(pair.rails[0].links[&PeerId(1)], TcpLink::Dialling(_)));
     pair.come_up();
 }
 

@@ -18,7 +18,7 @@ use super::path_probe;
 use super::relay::{NOBODY, PathCost, RelayInfo, Request};
 use super::route::Routes;
 use super::tls::{self, Channel};
-use super::{LISTENER_KEYS, Link, Shortage, Socket, TcpRail};
+use super::{LISTENER_KEYS, Shortage, Socket, TcpLink, TcpRail};
 use crate::rail::{Event, Fault};
 
 /// A connection in its handshake.
@@ -89,7 +89,7 @@ impl TcpRail {
     pub(super) fn dial(&mut self, now: Duration) {
         let mut due = Vec::new();
         for (&peer, link) in &mut self.links {
-            let Link::Dialling(dialling) = link else { continue };
+            let TcpLink::Dialling(dialling) = link else { continue };
             match dialling.due(now) {
                 Due::Nothing => {}
                 due_now => due.push((peer, due_now)),
@@ -114,8 +114,8 @@ impl TcpRail {
             Ok(socket) => {
                 let stage = HandshakeStage::Connect { peer };
                 let try_timeout = match self.links.get(&peer) {
-                    Some(Link::Dialling(dialling)) => dialling.try_timeout(),
-                    Some(Link::Open { .. }) | None => return,
+                    Some(TcpLink::Dialling(dialling)) => dialling.try_timeout(),
+                    Some(TcpLink::Open { .. }) | None => return,
                 };
                 let deadline = now + try_timeout.min(self.connect_timeout);
                 let channel = Channel::new(socket);
@@ -181,7 +181,7 @@ impl TcpRail {
         let Self { path_costs, links, routes, credentials, .. } = self;
         path_costs.handle_answer(gateway, about, said, now);
         for (&peer, link) in links {
-            let (Link::Dialling(dialling), Some((routes, _))) = (link, routes.get(&peer)) else {
+            let (TcpLink::Dialling(dialling), Some((routes, _))) = (link, routes.get(&peer)) else {
                 continue;
             };
             let (gateways, others) = routes.questions();
@@ -201,7 +201,7 @@ impl TcpRail {
         let now = self.clock.now();
         one.deadline = now + self.connect_timeout;
         let HandshakeStage::Answer { peer, .. } = one.stage else { return };
-        if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
+        if let Some(TcpLink::Dialling(dialling)) = self.links.get_mut(&peer) {
             dialling.handle_connection(now, 2 * self.connect_timeout);
         }
     }
@@ -215,7 +215,7 @@ impl TcpRail {
 
     fn note_failure(&mut self, peer: PeerId, address: SocketAddr, failure: (String, bool)) {
         let now = self.clock.now();
-        if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
+        if let Some(TcpLink::Dialling(dialling)) = self.links.get_mut(&peer) {
             dialling.handle_failure(address, failure, now);
         }
     }
@@ -248,7 +248,7 @@ impl TcpRail {
     }
 
     pub(super) fn count_dialled(&mut self) {
-        let is_dialled = |link: &&Link| matches!(link, Link::Dialling(_));
+        let is_dialled = |link: &&TcpLink| matches!(link, TcpLink::Dialling(_));
         self.dialled = self.links.values().filter(is_dialled).count();
     }
 
@@ -408,7 +408,7 @@ impl TcpRail {
                     self.pending += 1;
                     self.sockets.insert(key, Socket::PendingConnection(one));
                     self.newcomers.push(key);
-                    if let Some(&Link::Open { key: old }) = self.links.get(&peer) {
+                    if let Some(&TcpLink::Open { key: old }) = self.links.get(&peer) {
                         self.close(old, Fault::Lost("the peer has lost it".into()), sink);
                     }
                     return true;

@@ -14,7 +14,7 @@ use super::qdisc_drop::DropWatch;
 use super::relay::RelayInfo;
 use super::stream::{FrameStream, Received};
 use super::tls::Channel;
-use super::{CAPABILITIES, Link, MEASURED_AT_ONCE, PADDING_OF_ALL, SHORT_LIFE, Socket, TcpRail};
+use super::{CAPABILITIES, MEASURED_AT_ONCE, PADDING_OF_ALL, SHORT_LIFE, Socket, TcpLink, TcpRail};
 
 impl TcpRail {
     pub(super) fn open(
@@ -60,7 +60,7 @@ impl TcpRail {
             && self.may_measure()
             && open.begin_probe(&self.knowledge, true);
         self.sockets.insert(key, Socket::Open(Box::new(open)));
-        self.links.insert(peer, Link::Open { key });
+        self.links.insert(peer, TcpLink::Open { key });
         if measures {
             self.watch_beginning(key);
         }

@@ -12,7 +12,7 @@ use wire::{Frame, PeerId};
 
 use super::handshake::PENDING_MAX;
 use super::hello::{Credentials, ENCRYPTS_AT, HELLO_LEN};
-use super::{Encryption, Link, TcpConfig, TcpRail, interfaces};
+use super::{Encryption, TcpConfig, TcpLink, TcpRail, interfaces};
 use crate::identity::Identity;
 use crate::rail::{Event, Fault, Post, Rail};
 use crate::tcp::Refusal;
@@ -274,7 +274,7 @@ fn connections_cannot_be_spliced() {
     let limit = Instant::now() + Duration::from_secs(30);
     while lost == 0 {
         for dialler in [&mut rails[0], &mut third] {
-            let mut up = dialler.links.values().any(|link| matches!(link, Link::Open { .. }));
+            let mut up = dialler.links.values().any(|link| matches!(link, TcpLink::Open { .. }));
             dialler.poll(&mut |event| up &= !matches!(event, Event::Down { .. }));
             let next = &mut pair.sent[usize::from(dialler.credentials.rank.0 == 2)];
             if up && dialler.post(PeerId(1), &frame(*next)) != Post::Full {

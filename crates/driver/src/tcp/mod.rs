@@ -134,7 +134,7 @@ pub struct TcpRail {
     clock: Clock,
     sockets: FxHashMap<u64, Socket>,
     next_key: u64,
-    links: FxHashMap<PeerId, Link>,
+    links: FxHashMap<PeerId, TcpLink>,
     /// Routes to peers, and the addresses where the peers listen.
     routes: FxHashMap<PeerId, (Routes, Vec<SocketAddr>)>,
     /// Costs of the routes through gateways.
@@ -191,7 +191,7 @@ enum Shortage {
 }
 
 /// State of the link to a peer.
-enum Link {
+enum TcpLink {
     Dialling(Dialling),
     Open { key: u64 },
 }
@@ -418,7 +418,7 @@ impl Rail for TcpRail {
         if self.ask_for_path_costs(&routes, now) {
             dialling.hold(now + PATH_COST_PATIENCE);
         }
-        self.links.insert(peer, Link::Dialling(dialling));
+        self.links.insert(peer, TcpLink::Dialling(dialling));
         self.routes.insert(peer, (routes, listeners));
         self.count_dialled();
         self.dial(now);
@@ -430,8 +430,8 @@ impl Rail for TcpRail {
         self.routes.remove(&peer);
         let Some(link) = self.links.remove(&peer) else { return };
         match link {
-            Link::Dialling(_) => self.drop_dials(peer),
-            Link::Open { key } => {
+            TcpLink::Dialling(_) => self.drop_dials(peer),
+            TcpLink::Open { key } => {
                 self.forget(key);
             }
         }
@@ -439,7 +439,7 @@ impl Rail for TcpRail {
 
     fn post(&mut self, peer: PeerId, frame: &Frame) -> Post {
         let _uncancelled = Uncancelled::begin();
-        let Some(Link::Open { key }) = self.links.get(&peer) else { return Post::Full };
+        let Some(TcpLink::Open { key }) = self.links.get(&peer) else { return Post::Full };
         let key = *key;
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return Post::Full };
         match open.stream.post(frame, self.polls) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use wire::{Frame, PeerId};
 
 use super::handshake::SHORT_SEGMENT;
-use super::{Link, Socket, TcpConfig, TcpRail, TcpSample, interfaces};
+use super::{Socket, TcpConfig, TcpLink, TcpRail, TcpSample, interfaces};
 use crate::rail::{Event, Fault, Post, Rail};
 
 /// Two rails, and what they have reported.
@@ -103,7 +103,7 @@ fn a_lost_link_is_reopened_by_either_end() {
 
 /// Maximum segment size of the link from rank 0 to 1, which counts as a WAN link from now on.
 fn segment_bytes(pair: &mut ReopenedPair) -> u64 {
-    let Link::Open { key } = pair.rails[0].links[&PeerId(1)] else { panic!() };
+    let TcpLink::Open { key } = pair.rails[0].links[&PeerId(1)] else { panic!() };
     let Some(Socket::Open(open)) = pair.rails[0].sockets.get_mut(&key) else { panic!() };
     open.pacing.is_wan = true;
     TcpSample::of(&open.stream.channel.socket).unwrap().segment_bytes
@@ -134,7 +134,7 @@ fn a_link_lost_at_one_end_is_replaced_by_the_new_connection() {
         pair.exchange();
         relay.cut_near();
         pair.expect([&[LinkEvent::Lost], &[]]);
-        assert!(matches!(pair.rails[1].links.get(&PeerId(0)), Some(Link::Open { .. })));
+        assert!(matches!(pair.rails[1].links.get(&PeerId(0)), Some(TcpLink::Open { .. })));
         pair.connect_by(relay.address);
         pair.expect([&[LinkEvent::Up], &[LinkEvent::Lost, LinkEvent::Up]]);
     }
@@ -158,7 +158,7 @@ fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
         pair.expect([&[], &[]]);
         sleep(Duration::from_millis(5));
     }
-    assert!(matches!(pair.rails[0].links.get(&PeerId(1)), Some(Link::Dialling(_))));
+    assert!(matches!(pair.rails[0].links.get(&PeerId(1)), Some(TcpLink::Dialling(_))));
 }
 
 /// A relay that can cut the near halves of its connections, unnoticed by the far ends.

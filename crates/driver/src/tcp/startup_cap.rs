@@ -156,6 +156,7 @@ mod tests {
     use super::*;
     use crate::tcp::measure::is_queued;
     use std::collections::VecDeque;
+    use testing::Random;
 
     /// A connection in startup on an idle path.
     const PACE: Pace = Pace {
@@ -246,7 +247,7 @@ mod tests {
     struct SimSender {
         path: SimPath,
         cap: StartupCap,
-        seed: u64,
+        random: Random,
         start: Instant,
         /// Milliseconds since the start, like all times here.
         ms: f64,
@@ -262,7 +263,7 @@ mod tests {
             let mut sender = Self {
                 path,
                 cap: StartupCap::default(),
-                seed,
+                random: Random::new(seed),
                 start: Instant::now(),
                 ms: 0.0,
                 confirmed: 0.0,
@@ -299,8 +300,8 @@ mod tests {
                         (told, took) = (told + more, self.ms - begun);
                         acks.push_back((self.ms + round_trip_ms, more, queued / rate));
                     }
-                    if self.chance() < stalls * STEP_MS / STALL_MS {
-                        self.stalled_until = self.ms + 2.0 * STALL_MS * self.chance();
+                    if self.random.unit() < stalls * STEP_MS / STALL_MS {
+                        self.stalled_until = self.ms + 2.0 * STALL_MS * self.random.unit();
                     }
                 }
                 while let Some((_, bytes, waited)) = acks.pop_front_if(|acks| acks.0 <= self.ms) {
@@ -308,8 +309,9 @@ mod tests {
                     self.usual_ms += (round_trip_ms + waited - self.usual_ms) / 8.0;
                 }
                 if self.ms >= next_look && looks_on {
-                    let is_late = self.chance() < stalls;
-                    next_look += if is_late { 2.0 + 2.0 * STALL_MS * self.chance() } else { 2.0 };
+                    let is_late = self.random.unit() < stalls;
+                    next_look +=
+                        if is_late { 2.0 + 2.0 * STALL_MS * self.random.unit() } else { 2.0 };
                     looks_on = self.look(end - self.confirmed > 0.5);
                 }
             }
@@ -338,13 +340,6 @@ mod tests {
                 self.cap.set(Some(rate));
             }
         }
-
-        /// Random number from 0 to 1 (Knuth's MMIX).
-        fn chance(&mut self) -> f64 {
-            let next = self.seed.wrapping_mul(6_364_136_223_846_793_005);
-            self.seed = next.wrapping_add(1_442_695_040_888_963_407);
-            (self.seed >> 11) as f64 / (1_u64 << 53) as f64
-        }
     }
 
     const STEP_MS: f64 = 0.1;
@@ -366,7 +361,7 @@ mod tests {
                     sender.send(len);
                 }
                 sender.queued_most = 0.0;
-                let took = (0..10).map(|_| sender.send(len)).sum::<f64>() / 10.0 * path.rate / len;
+                let took = (0..40).map(|_| sender.send(len)).sum::<f64>() / 40.0 * path.rate / len;
                 let queued = sender.queued_most / f64::from(1 << 20);
                 // Messages that leave within a few looks show little at a time.
                 let most = if len / path.rate < 3.0 { 1.8 } else { 1.1 + 2.0 * path.stalls };

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use driver::{Event, Fault, Post, Rail};
 use memory::{Layout, Region, Segment};
+use testing::Random;
 use wire::{Body, Capabilities, Cost, Frame, FrameToken, PeerId};
 
 /// A kind of rail on which scenarios run.
@@ -182,7 +183,7 @@ impl Load {
     /// Returns frame `number` of the stream `key`: `len` bytes in one of many shapes.
     pub fn new(key: u64, number: u64, len: usize) -> Self {
         let bytes = pattern(key, number, len);
-        let mut random = Random(key ^ number.wrapping_mul(0x9e37));
+        let mut random = Random::new(key ^ number.wrapping_mul(0x9e37));
         let head = match number % 6 {
             0 if len <= HEAD_MAX => len,
             1 => 0,
@@ -248,10 +249,10 @@ unsafe fn describe(memory: &mut [u8], len: usize, shape: u64, random: &mut Rando
 pub fn pattern(key: u64, number: u64, len: usize) -> Vec<u8> {
     static NOISE: OnceLock<Vec<u8>> = OnceLock::new();
     let noise = NOISE.get_or_init(|| {
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         (0..NOISE_LEN / 8).flat_map(|_| random.next().to_le_bytes()).collect()
     });
-    let from = Random(key.rotate_left(32) ^ number).below(NOISE_LEN - len);
+    let from = Random::new(key.rotate_left(32) ^ number).below(NOISE_LEN - len);
     noise[from..from + len].to_vec()
 }
 
@@ -336,24 +337,6 @@ impl Limit {
 
     pub fn check(&self, what: &str) {
         assert!(Instant::now() < self.0, "not within {PATIENCE:?}: {what}");
-    }
-}
-
-/// splitmix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
-    }
-
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
     }
 }
 

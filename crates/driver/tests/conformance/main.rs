@@ -71,9 +71,9 @@ impl Ground for Private {
 }
 
 /// TCP over one network alone, which is the loopback.
-struct Network;
+struct OneNetwork;
 
-impl Ground for Network {
+impl Ground for OneNetwork {
     fn field(&self, count: u32) -> Field {
         Field { rails: (0..count).map(network_rail).collect(), pass: Box::new(|| {}) }
     }
@@ -182,7 +182,7 @@ conformance!(own, Own; order sizes many bursts remote_read farewell disconnectio
 conformance!(shm, Shm; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe blindness cores; echo death deafness);
 conformance!(tcp, Tcp; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe blindness; echo death deafness);
 conformance!(private, Private; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe; echo death deafness);
-conformance!(network, Network; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe; echo death deafness);
+conformance!(network, OneNetwork; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe; echo death deafness);
 conformance!(quic, Quic; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe; echo death deafness);
 conformance!(sim, Sim; order sizes many bursts remote_read farewell disconnection wake full room;);
 

@@ -69,11 +69,13 @@ pub fn play() {
     let rail = std::env::var(RAIL).expect("run by the other tests, for a role in them");
     let role = std::env::var(ROLE).expect("a role");
     let mut end = open(&rail, 1);
-    println!("{ADDRESS}{}", hexadecimal(&end.rail.address()));
+    println!("{ADDRESS}{}", hex::encode(end.rail.address()));
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("the other's address");
     let peer = PeerId(0);
-    end.rail.connect(peer, &bytes_of(line.trim())).expect("the way to the other");
+    end.rail
+        .connect(peer, &hex::decode(line.trim()).expect("hexadecimal digits"))
+        .expect("the way to the other");
     let limit = Limit::new();
     while !end.is_up(peer) {
         end.poll();
@@ -124,11 +126,11 @@ fn with(rail: &str, role: &str) -> (End, Other) {
         let line = lines.next().expect("an address").expect("text");
         // The test harness has begun the line.
         if let Some((_, address)) = line.split_once(ADDRESS) {
-            break bytes_of(address);
+            break hex::decode(address).expect("hexadecimal digits");
         }
     };
     let mut end = open(rail, 0);
-    let own = hexadecimal(&end.rail.address());
+    let own = hex::encode(end.rail.address());
     writeln!(input, "{own}").expect("the other process listens");
     end.rail.connect(PEER, &address).expect("the way to the other");
     let limit = Limit::new();
@@ -208,15 +210,6 @@ impl Drop for Other {
 
 fn flood_len(number: u64) -> usize {
     (number as usize * 1237) % 30_000
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn bytes_of(text: &str) -> Vec<u8> {
-    let digits = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
-    (0..text.len()).step_by(2).map(digits).collect()
 }
 
 const PEER: PeerId = PeerId(1);

@@ -11,7 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::CpuSet;
 use wire::{Frame, PeerId, RemoteRegion};
 
-use crate::kit::{End, Flow, Ground, Limit, Load, PATIENCE, Random, pattern};
+use crate::kit::{End, Flow, Ground, Limit, Load, PATIENCE, pattern};
+use testing::Random;
 
 /// Runs a scenario in a thread, so that a blocking call is noticed.
 pub fn run(ground: impl Ground + 'static, scenario: fn(&dyn Ground)) {
@@ -121,7 +122,7 @@ pub fn order(ground: &dyn Ground) {
         println!("seed {seed}");
         let mut stage = OpenEnds::pair(ground);
         let max = stage.ends[0].frame_max(PeerId(stage.other() as u32));
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let sizes: Vec<usize> = (0..400)
             .map(|_| match random.below(12) {
                 0 => random.below(max + 1),
@@ -191,7 +192,7 @@ pub fn many(ground: &dyn Ground) {
             }
             // Both ends of each pair ask for the link; it comes up once all the same.
             stage.connect(from, to);
-            let mut random = Random((from * count + to) as u64);
+            let mut random = Random::new((from * count + to) as u64);
             let sizes = (0..120).map(|_| random.below(900)).collect();
             flows.push(Flow::new(from, to, sizes));
         }
@@ -366,7 +367,7 @@ fn wake_oneself(end: &mut End) {
 }
 
 fn exchange(mut end: End, peer: PeerId, begins: bool) {
-    let mut random = Random(u64::from(begins));
+    let mut random = Random::new(u64::from(begins));
     for round in 0..ROUNDS {
         if begins {
             send_round(&mut end, peer, round);
@@ -511,7 +512,7 @@ pub fn room(ground: &dyn Ground) {
     let reader = thread::spawn(move || {
         let mut end = second;
         let limit = Limit::new();
-        let mut random = Random(5);
+        let mut random = Random::new(5);
         begin.recv_timeout(PATIENCE).expect("the sender runs out of room");
         thread::sleep(Duration::from_millis(20));
         for _ in 0..ROOM_FRAMES {

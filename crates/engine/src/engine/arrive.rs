@@ -214,8 +214,7 @@ impl Engine {
                     return self.store_rts(message);
                 };
                 self.unexpected_bytes += data.len();
-                let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);
-                self.counters.unexpected_bytes_max = most;
+                self.counters.unexpected_bytes_max.note(self.unexpected_bytes);
                 self.matching.arrive(message);
             }
         }
@@ -542,8 +541,7 @@ impl Engine {
 
     fn settle(&mut self, peer: PeerId, settled: Settled) {
         self.unexpected_bytes = self.unexpected_bytes + settled.stored - settled.released;
-        let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);
-        self.counters.unexpected_bytes_max = most;
+        self.counters.unexpected_bytes_max.note(self.unexpected_bytes);
         if let Some(bytes) = settled.retired {
             let state = self.peer(peer);
             state.owed += charge(bytes);

@@ -14,7 +14,7 @@ use crate::op::OpId;
 pub(super) struct Posted {
     stamp: u64,
     /// Entries by the index of their operation.
-    entries: Blocks<Slot>,
+    entries: Blocks<PostedSlot>,
     /// A single receive, which is in no queue; else `NONE`.
     lone: u32,
     queues: Queues,
@@ -24,7 +24,7 @@ pub(super) struct Posted {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct PostedSlot {
     /// Sequence number of the receive; 0 if the entry is empty.
     stamp: u64,
     generation: u32,
@@ -49,7 +49,7 @@ impl Posted {
         self.stamp += 1;
         self.entries.reach(op.index);
         debug_assert_eq!(self.entries[op.index].stamp, 0, "an operation is posted once");
-        self.entries[op.index] = Slot { stamp: self.stamp, generation: op.generation, key };
+        self.entries[op.index] = PostedSlot { stamp: self.stamp, generation: op.generation, key };
         if self.lone == NONE && self.patterns == Patterns::NONE {
             self.lone = op.index;
             return;
@@ -79,7 +79,7 @@ impl Posted {
     #[inline]
     pub fn take(&mut self, peer: PeerId, header: &Header) -> Option<OpId> {
         if self.lone != NONE {
-            let Slot { key, .. } = self.entries[self.lone];
+            let PostedSlot { key, .. } = self.entries[self.lone];
             let accepts = key == Key::of_message(key.pattern(), peer, header);
             return accepts.then(|| self.take_lone());
         }
@@ -129,7 +129,7 @@ impl Posted {
     /// Receives of a context, in no order.
     pub fn of_context(&self, context: u64) -> Vec<OpId> {
         let receive = |index: u32| {
-            let Slot { stamp, generation, key } = self.entries[index];
+            let PostedSlot { stamp, generation, key } = self.entries[index];
             (stamp != 0 && key.context() == context).then_some(OpId { index, generation })
         };
         (0..self.entries.len()).filter_map(receive).collect()
@@ -138,7 +138,7 @@ impl Posted {
     /// Peers that receives name, and their contexts.
     pub fn named(&self) -> Vec<(PeerId, u64)> {
         let named = |index: u32| {
-            let Slot { stamp, key, .. } = self.entries[index];
+            let PostedSlot { stamp, key, .. } = self.entries[index];
             key.peer().filter(|_| stamp != 0).map(|peer| (peer, key.context()))
         };
         (0..self.entries.len()).filter_map(named).collect()
@@ -149,7 +149,7 @@ impl Posted {
         if op.index >= self.entries.len() {
             return false;
         }
-        let Slot { stamp, generation, key } = self.entries[op.index];
+        let PostedSlot { stamp, generation, key } = self.entries[op.index];
         if stamp == 0 || generation != op.generation {
             return false;
         }

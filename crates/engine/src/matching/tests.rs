@@ -1,14 +1,10 @@
 //! Matching compared with lists searched from the front, and the number of slots a step looks at.
 
-#[path = "../../tests/network/random.rs"]
-mod random;
-
-use random::{Random, for_seeds};
-
 use super::blocks::TOUCHED;
 use super::key::{Key, Pattern};
 use super::queues::Queues;
 use super::*;
+use testing::{Random, seeds};
 
 /// Reference: receives and messages in one list each, oldest first.
 #[derive(Default)]
@@ -208,7 +204,7 @@ fn named(message: &Unexpected) -> (PeerId, Header) {
 
 #[test]
 fn matching_equals_lists() {
-    for_seeds(400, |seed| {
+    for seed in seeds(400) {
         let mut random = Random::new(seed);
         let mut pair = PostedPair::new(&mut random);
         for _ in 0..random.below(1500) {
@@ -218,7 +214,7 @@ fn matching_equals_lists() {
             }
         }
         pair.check();
-    });
+    }
 }
 
 /// Receive or message number `number`; different numbers do not match.

@@ -5,18 +5,18 @@ use memory::{Region, Span};
 use wire::PeerId;
 
 use super::content::{fill, is_filled};
-use super::{Kind, Send, Sent, SimulatedNetwork, Tracked};
+use super::{Send, Sent, SimulatedNetwork, Tracked, TrackedKind};
 
 impl SimulatedNetwork {
     pub(super) fn check(&mut self, rank: usize, index: usize) {
         let Tracked { region, kind, end, .. } = &self.processes[rank].ops[index];
         let (region, end) = (region.clone(), end.expect("only completed operations are checked"));
         match *kind {
-            Kind::Send { message } => self.check_sent(rank, &region, end, message),
-            Kind::Receive { found: Some(message), .. } => {
+            TrackedKind::Send { message } => self.check_sent(rank, &region, end, message),
+            TrackedKind::Receive { found: Some(message), .. } => {
                 self.check_received(rank, &region, end, message);
             }
-            Kind::Receive { peer, found: None } => self.check_unmatched(rank, peer, end),
+            TrackedKind::Receive { peer, found: None } => self.check_unmatched(rank, peer, end),
         }
     }
 

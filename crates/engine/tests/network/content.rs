@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use memory::Region;
-
-use super::Random;
+use testing::Random;
 
 /// Compressibility of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use engine::{SendMode, strategy};
 use wire::Capabilities;
 
-use super::{LONG_ROUND_TRIP, NEAR, Random, SLOW, Send, Shape, SimulatedNetwork};
+use super::{LONG_ROUND_TRIP, NEAR, SLOW, Send, Shape, SimulatedNetwork};
+use testing::Random;
 
 /// Frames of every kind, from working engines.
 pub fn corpus() -> Vec<Vec<u8>> {

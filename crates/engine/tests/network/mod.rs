@@ -18,7 +18,6 @@ mod content;
 mod links;
 mod mangle;
 mod program;
-mod random;
 mod reference;
 mod shape;
 
@@ -41,9 +40,9 @@ pub use links::Fates;
 use links::{Cargo, Direction, LinkState, Passage, rail};
 pub use mangle::{corpus, mutate};
 pub use program::Program;
-pub use random::{Random, for_seeds};
 use reference::{Reference, Waiting};
 pub use shape::*;
+use testing::Random;
 
 /// Budget of each process for unmatched messages, beyond what links accept at the start.
 pub const BUDGET_BYTES: usize = 80 << 10;
@@ -146,12 +145,12 @@ struct Tracked {
     /// `None` for a message sent without an operation.
     op: Option<OpId>,
     region: Region,
-    kind: Kind,
+    kind: TrackedKind,
     end: Option<Completion>,
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum TrackedKind {
     Send {
         message: usize,
     },
@@ -318,7 +317,7 @@ impl SimulatedNetwork {
         let sent = Sent { from, send, region: region.clone(), matched: false, complete: false };
         self.messages.push(sent);
         self.order.entry((from, send.to, send.context)).or_default().push(message);
-        let kind = Kind::Send { message };
+        let kind = TrackedKind::Send { message };
         let may_be_short = send.mode == SendMode::Standard && self.random.one_in(2);
         if may_be_short
             && (self.gather(from, send, envelope, &region)
@@ -396,7 +395,7 @@ impl SimulatedNetwork {
         let selector = receive.selector();
         let process = &mut self.processes[rank];
         let op = process.engine.submit_receive(peer, selector, &region);
-        let handle = process.track(rank, op, region, Kind::Receive { peer, found: None });
+        let handle = process.track(rank, op, region, TrackedKind::Receive { peer, found: None });
         if let Some(message) = process.reference.post(peer, selector, handle.index) {
             self.pair(rank, handle.index, message);
         }
@@ -467,7 +466,7 @@ impl SimulatedNetwork {
         let op = process.engine.submit_matched_receive(id, &region).expect("taken once");
         let found = Some(message);
         let peer = Some(peer_id(self.messages[message].from));
-        let handle = process.track(rank, op, region, Kind::Receive { peer, found });
+        let handle = process.track(rank, op, region, TrackedKind::Receive { peer, found });
         assert_eq!(process.engine.submit_matched_receive(id, &Region::empty()), None);
         self.messages[message].matched = true;
         self.settle(rank);
@@ -524,7 +523,7 @@ impl SimulatedNetwork {
             assert!(open.is_empty(), "rank {rank} still waits: {open:?}");
             assert!(process.engine.is_idle(), "rank {rank} is not idle");
             assert!(!process.engine.has_offers(), "rank {rank} has offers");
-            let held = process.engine.counters().unexpected_bytes_max;
+            let held = process.engine.counters().unexpected_bytes_max.0;
             assert!(held <= self.unexpected_bytes_max(rank), "rank {rank} held {held} bytes");
         }
         assert!(self.accusations.is_empty(), "{:?}", self.accusations);
@@ -656,7 +655,7 @@ impl SimulatedNetwork {
         let message = self.message_of(rank, &waiting);
         self.messages[message].matched = true;
         let process = &mut self.processes[rank];
-        if let Kind::Receive { found, .. } = &mut process.ops[receive].kind {
+        if let TrackedKind::Receive { found, .. } = &mut process.ops[receive].kind {
             *found = Some(message);
         }
         process.watch(receive);
@@ -689,14 +688,14 @@ impl Receive {
 }
 
 impl SimulatedProcess {
-    fn track(&mut self, rank: usize, op: OpId, region: Region, kind: Kind) -> Handle {
+    fn track(&mut self, rank: usize, op: OpId, region: Region, kind: TrackedKind) -> Handle {
         let index = self.ops.len();
         self.ops.push(Tracked { op: Some(op), region, kind, end: None });
         match kind {
-            Kind::Receive { found: None, .. } if !self.engine.is_complete(op) => {
+            TrackedKind::Receive { found: None, .. } if !self.engine.is_complete(op) => {
                 self.posted.insert(index);
             }
-            Kind::Receive { .. } | Kind::Send { .. } => self.open.push(index),
+            TrackedKind::Receive { .. } | TrackedKind::Send { .. } => self.open.push(index),
         }
         Handle { rank, index }
     }
@@ -712,7 +711,13 @@ impl SimulatedProcess {
         self.open.extend(std::mem::take(&mut self.posted));
     }
 
-    fn track_ended(&mut self, rank: usize, region: Region, kind: Kind, end: Completion) -> Handle {
+    fn track_ended(
+        &mut self,
+        rank: usize,
+        region: Region,
+        kind: TrackedKind,
+        end: Completion,
+    ) -> Handle {
         let index = self.ops.len();
         self.ops.push(Tracked { op: None, region, kind, end: Some(end) });
         Handle { rank, index }
@@ -724,9 +729,9 @@ impl SimulatedProcess {
 
     fn describe(&self, index: usize) -> String {
         match self.ops[index].kind {
-            Kind::Send { message } => format!("send of message {message}"),
-            Kind::Receive { peer, found: None } => format!("receive from {peer:?}"),
-            Kind::Receive { found: Some(_), .. } => "receive of a matched message".into(),
+            TrackedKind::Send { message } => format!("send of message {message}"),
+            TrackedKind::Receive { peer, found: None } => format!("receive from {peer:?}"),
+            TrackedKind::Receive { found: Some(_), .. } => "receive of a matched message".into(),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use engine::{MatchedId, SendMode};
 
-use super::{Handle, Random, Receive, Send, Shape, SimulatedNetwork};
+use super::{Handle, Receive, Send, Shape, SimulatedNetwork};
+use testing::Random;
 
 /// A random MPI program.
 pub struct Program {
@@ -55,8 +56,7 @@ impl Program {
         let (to, context) = (random.below(self.size), random.next() % 2);
         let bytes = random.pick(&[0, 1, 100, 256, 257, 1000, 1024, 1025, 5000, 9000]);
         let mode = random.pick(&[SendMode::Standard, SendMode::Standard, SendMode::Synchronous]);
-        self.network
-            .submit_send(rank, Send { to, context, tag: random.below(3) as i32, bytes, mode });
+        self.network.submit_send(rank, Send { to, context, tag: random.below(3), bytes, mode });
     }
 
     pub fn post(&mut self, rank: usize, random: &mut Random) {
@@ -66,7 +66,7 @@ impl Program {
 
     fn receive(&self, random: &mut Random) -> Receive {
         let source = random.below(2 * self.size);
-        let tag = random.below(5) as i32;
+        let tag = random.below(5);
         Receive {
             source: (source < self.size).then_some(source),
             context: random.next() % 2,

@@ -1,12 +1,13 @@
 //! Limits on unmatched messages.
 
-use engine::{Counters, Outcome, Selector, SendMode, strategy};
+use engine::{Counters, Outcome, Peak, Selector, SendMode, strategy};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD_TWO_LINKS, ALL, BUDGET_BYTES, FETCH, GRANTED, LONG_ROUND_TRIP, NEAR, Random, Receive,
-    SCARCE, SCARCE_TWO_LINKS, Send, Shape, SimulatedNetwork, TWO_LINKS, for_seeds,
+    AHEAD_TWO_LINKS, ALL, BUDGET_BYTES, FETCH, GRANTED, LONG_ROUND_TRIP, NEAR, Receive, SCARCE,
+    SCARCE_TWO_LINKS, Send, Shape, SimulatedNetwork, TWO_LINKS,
 };
+use testing::{Random, seeds};
 
 #[test]
 fn data_before_the_cts_are_charged_and_credited_back() {
@@ -17,7 +18,7 @@ fn data_before_the_cts_are_charged_and_credited_back() {
             network.send(0, 1, tag, 6000);
         }
         network.run();
-        let held = network.counters(1).unexpected_bytes_max;
+        let held = network.counters(1).unexpected_bytes_max.0;
         assert!((6000..=credit).contains(&held), "{held} bytes wait in round {round}");
         for tag in (0..10).rev() {
             network.receive(1, Some(0), Some(tag), if tag % 3 == 0 { 100 } else { 6000 });
@@ -28,7 +29,7 @@ fn data_before_the_cts_are_charged_and_credited_back() {
 
 #[test]
 fn an_unexpected_flood_stays_within_what_is_granted_and_completes() {
-    for_seeds(12, |seed| {
+    for seed in seeds(12) {
         // Without a budget nothing is granted beyond the credits.
         let budget_bytes = [0, BUDGET_BYTES][seed as usize % 2];
         let mut network = SimulatedNetwork::with_budget(seed, 2, NEAR, budget_bytes);
@@ -42,19 +43,19 @@ fn an_unexpected_flood_stays_within_what_is_granted_and_completes() {
         // One peer may have half of the budget.
         let most = NEAR.capabilities.credit_bytes + budget_bytes / 2;
         assert_eq!(counters.unexpected, messages as u64, "all have come, none is received");
-        assert!(counters.unexpected_bytes_max <= most, "{counters:?}");
+        assert!(counters.unexpected_bytes_max.0 <= most, "{counters:?}");
         assert!(network.counters(0).out_of_credit > 0, "the flood is larger than the credits");
         for tag in (0..messages).rev() {
             network.receive(1, Some(0), Some(tag), bytes(tag));
         }
         network.finish();
-        assert!(network.counters(1).unexpected_bytes_max <= most);
-    });
+        assert!(network.counters(1).unexpected_bytes_max.0 <= most);
+    }
 }
 
 #[test]
 fn granted_credit_follows_the_link_and_stays_within_the_budget() {
-    for_seeds(12, |seed| {
+    for seed in seeds(12) {
         let mut network = SimulatedNetwork::new(seed, 6, GRANTED);
         let wanted = GRANTED.capabilities.credit_wanted;
         let mut held = 0;
@@ -65,7 +66,7 @@ fn granted_credit_follows_the_link_and_stays_within_the_budget() {
                 network.send(from, 0, tag, 1000);
             }
             network.run();
-            let most = network.counters(0).unexpected_bytes_max;
+            let most = network.counters(0).unexpected_bytes_max.0;
             let first = from == 1;
             assert!(!first || most > wanted / 2, "{most} bytes, {wanted} were wanted");
             assert!(most - held <= wanted, "rank {from} was granted more than it may have");
@@ -79,13 +80,13 @@ fn granted_credit_follows_the_link_and_stays_within_the_budget() {
             }
         }
         network.finish();
-    });
+    }
 }
 
 #[test]
 fn all_peers_out_of_credit_at_once_bring_everything_to_late_receivers() {
     const SIZE: usize = 4;
-    for_seeds(400, |seed| {
+    for seed in seeds(400) {
         let mut random = Random::new(!seed);
         let shape = random.pick(&[NEAR, TWO_LINKS, LONG_ROUND_TRIP, AHEAD_TWO_LINKS, GRANTED]);
         let mut network = SimulatedNetwork::new(seed, SIZE, shape);
@@ -101,8 +102,9 @@ fn all_peers_out_of_credit_at_once_bring_everything_to_late_receivers() {
         network.run();
         let begin = SIZE.saturating_sub(1) * shape.capabilities.credit_bytes;
         for rank in 0..SIZE {
-            let Counters { out_of_credit, unexpected_bytes_max, .. } = network.counters(rank);
-            assert!(out_of_credit > 0 && unexpected_bytes_max > begin / 2, "rank {rank}");
+            let Counters { out_of_credit, unexpected_bytes_max: Peak(most), .. } =
+                network.counters(rank);
+            assert!(out_of_credit > 0 && most > begin / 2, "rank {rank}");
         }
         // The processes begin to receive one after another, with exact selectors or wildcards.
         for to in 0..SIZE {
@@ -117,12 +119,12 @@ fn all_peers_out_of_credit_at_once_bring_everything_to_late_receivers() {
             network.run();
         }
         network.finish();
-    });
+    }
 }
 
 #[test]
 fn credits_come_back_when_messages_are_received() {
-    for_seeds(6, |seed| {
+    for seed in seeds(6) {
         let mut network = SimulatedNetwork::new(seed, 2, NEAR);
         for tag in 0..400 {
             network.receive(1, Some(0), Some(tag), 1000);
@@ -133,12 +135,12 @@ fn credits_come_back_when_messages_are_received() {
         }
         network.finish();
         assert_eq!(network.counters(0).out_of_credit, 0, "400 kB went through 16 kB of credit");
-    });
+    }
 }
 
 #[test]
 fn the_flood_of_one_peer_leaves_the_others_alone() {
-    for_seeds(6, |seed| {
+    for seed in seeds(6) {
         let mut network = SimulatedNetwork::new(seed, 3, NEAR);
         for tag in 0..300 {
             network.send(1, 0, tag, 500);
@@ -156,13 +158,13 @@ fn the_flood_of_one_peer_leaves_the_others_alone() {
             network.receive(0, None, Some(tag), 500);
         }
         network.finish();
-    });
+    }
 }
 
 #[test]
 fn a_communicator_that_nobody_receives_on_leaves_the_others_alone() {
     const SIZES: [usize; 6] = [0, 8, 700, 1024, 5000, 100_000];
-    for_seeds((ALL.len() * strategy::NAMES.len()) as u64, |seed| {
+    for seed in seeds((ALL.len() * strategy::NAMES.len()) as u64) {
         let shape = ALL[seed as usize / strategy::NAMES.len()];
         let mut network = SimulatedNetwork::new(seed, 2, shape);
         let send = |network: &mut SimulatedNetwork, context, tag, bytes| {
@@ -192,7 +194,7 @@ fn a_communicator_that_nobody_receives_on_leaves_the_others_alone() {
             receive(&mut network, 2, tag);
         }
         network.finish();
-    });
+    }
 }
 
 #[test]
@@ -206,7 +208,7 @@ fn a_message_taken_by_a_probe_still_counts_against_the_credits() {
         taken.push(network.matched_probe(1, any).expect("it has come"));
     }
     assert!(network.counters(0).eager < 20, "16 kB of credit hold no 20 kB");
-    assert!(network.counters(1).unexpected_bytes_max <= NEAR.capabilities.credit_bytes);
+    assert!(network.counters(1).unexpected_bytes_max.0 <= NEAR.capabilities.credit_bytes);
     for message in taken {
         network.matched_receive(1, message, 1000);
     }
@@ -217,7 +219,7 @@ fn a_message_taken_by_a_probe_still_counts_against_the_credits() {
 fn short_messages_beyond_the_credit_do_not_wait_for_their_receive() {
     const MESSAGES: i32 = 400;
     let mut taken = 0;
-    for_seeds((ALL.len() * 3 * 4) as u64, |seed| {
+    for seed in seeds((ALL.len() * 3 * 4) as u64) {
         let shape = ALL[seed as usize % ALL.len()];
         let mut network = SimulatedNetwork::with_budget(seed, 2, shape, 4 << 20);
         let bytes = |tag: i32| tag as usize * 37 % 1025;
@@ -247,7 +249,7 @@ fn short_messages_beyond_the_credit_do_not_wait_for_their_receive() {
         for (tag, receive) in (0..).zip(receives) {
             assert_eq!(network.end(receive).tag, tag, "they come in order");
         }
-    });
+    }
     assert!(taken > 1000, "only {taken} were taken in");
 }
 
@@ -283,7 +285,7 @@ fn every_short_length_is_granted_and_no_long_one() {
 #[test]
 fn messages_beyond_the_budget_wait_for_their_receive() {
     for (budget_bytes, most) in [(0, 0), (1127, 0), (1128, 1), (8 << 10, 7), (64 << 10, 58)] {
-        for_seeds(strategy::NAMES.len() as u64, |seed| {
+        for seed in seeds(strategy::NAMES.len() as u64) {
             let mut network = SimulatedNetwork::with_budget(seed, 2, NEAR, budget_bytes);
             let sends: Vec<_> = (0..200).map(|tag| network.send(0, 1, tag, 500)).collect();
             network.run();
@@ -291,12 +293,12 @@ fn messages_beyond_the_budget_wait_for_their_receive() {
             let complete = sends.iter().filter(|&&send| network.is_complete(send)).count() as u64;
             assert_eq!(complete, network.counters(0).eager + most);
             let limit = NEAR.capabilities.credit_bytes + budget_bytes / 2;
-            assert!(network.counters(1).unexpected_bytes_max <= limit);
+            assert!(network.counters(1).unexpected_bytes_max.0 <= limit);
             for tag in (0..200).rev() {
                 network.receive(1, Some(0), Some(tag), 500);
             }
             network.finish();
-        });
+        }
     }
 }
 
@@ -323,7 +325,7 @@ fn one_peer_that_floods_leaves_the_others_half_of_the_budget() {
 
 #[test]
 fn a_synchronous_send_beyond_the_credit_waits_for_its_receive() {
-    for_seeds(14, |seed| {
+    for seed in seeds(14) {
         let shape = [NEAR, FETCH][seed as usize % 2];
         let mut network = SimulatedNetwork::with_budget(seed, 2, shape, 1 << 20);
         let mut sends = Vec::new();
@@ -342,7 +344,7 @@ fn a_synchronous_send_beyond_the_credit_waits_for_its_receive() {
             network.receive(1, Some(0), Some(tag), 500);
         }
         network.finish();
-    });
+    }
 }
 
 #[test]
@@ -353,7 +355,7 @@ fn a_receive_may_match_a_message_while_its_granted_data_arrive() {
         Shape { capabilities, bytes_per_us: 100, ..shape }
     };
     let mut taken = 0;
-    for_seeds(600, |seed| {
+    for seed in seeds(600) {
         let shape = narrow([SCARCE, SCARCE_TWO_LINKS][seed as usize % 2]);
         let mut network = SimulatedNetwork::new(seed, 2, shape);
         let sends: Vec<_> = (0..12).map(|tag| network.send(0, 1, tag, 1024)).collect();
@@ -375,13 +377,13 @@ fn a_receive_may_match_a_message_while_its_granted_data_arrive() {
         network.finish();
         assert!(sends.iter().all(|&send| network.is_complete(send)));
         taken += network.granted;
-    });
+    }
     assert!(taken > 600, "only {taken} were taken in");
 }
 
 #[test]
 fn a_lost_link_loses_no_granted_data() {
-    for_seeds(600, |seed| {
+    for seed in seeds(600) {
         let step = seed as usize / 2;
         let mut network = SimulatedNetwork::with_budget(seed, 2, SCARCE_TWO_LINKS, 1 << 20);
         let sends: Vec<_> = (0..40).map(|tag| network.send(0, 1, tag, 25 * tag as usize)).collect();
@@ -395,12 +397,12 @@ fn a_lost_link_loses_no_granted_data() {
         }
         network.finish();
         assert!(network.granted > 0);
-    });
+    }
 }
 
 #[test]
 fn complete_granted_messages_outlive_their_sender() {
-    for_seeds(200, |seed| {
+    for seed in seeds(200) {
         let mut network = SimulatedNetwork::new(seed, 2, SCARCE);
         let sends: Vec<_> = (0..12).map(|tag| network.send(0, 1, tag, 90 * tag as usize)).collect();
         network.run_steps(seed as usize);
@@ -415,5 +417,5 @@ fn complete_granted_messages_outlive_their_sender() {
         network.finish();
         let outcomes = receives.iter().map(|&receive| network.end(receive).outcome);
         assert!(!all || outcomes.into_iter().all(|outcome| outcome == Outcome::Ok));
-    });
+    }
 }

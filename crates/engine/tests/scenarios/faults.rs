@@ -5,13 +5,14 @@ use engine::{Outcome, Selector};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD_TWO_LINKS, ALL, Content, Fates, Handle, LONG_ROUND_TRIP, NEAR, Other, Program, Random,
-    SCARCE_TWO_LINKS, SLOW_TWO_LINKS, Shape, SimulatedNetwork, TWO_KINDS, TWO_LINKS, for_seeds,
+    AHEAD_TWO_LINKS, ALL, Content, Fates, Handle, LONG_ROUND_TRIP, NEAR, Other, Program,
+    SCARCE_TWO_LINKS, SLOW_TWO_LINKS, Shape, SimulatedNetwork, TWO_KINDS, TWO_LINKS,
 };
+use testing::{Random, seeds};
 
 #[test]
 fn a_cut_ends_what_needs_the_peer_and_nothing_else() {
-    for_seeds(4000, |seed| {
+    for seed in seeds(4000) {
         let mut random = Random::new(!seed);
         let shape = random.pick(&ALL);
         let mut program = Program::new(seed, 3, shape);
@@ -28,7 +29,7 @@ fn a_cut_ends_what_needs_the_peer_and_nothing_else() {
         program.network.run();
         assert_eq!(program.network.end(to_failed).outcome, Outcome::PeerFailed);
         program.drain();
-    });
+    }
 }
 
 #[test]
@@ -90,8 +91,10 @@ fn complete_rts_data_outlive_their_sender() {
 #[test]
 fn links_that_die_lose_nothing_while_another_lives() {
     let mut taken = 0;
-    for_seeds(10_000, |seed| taken += links_that_die(seed).granted);
-    if std::env::var_os("CANELE_SEED").is_none() {
+    for seed in seeds(10_000) {
+        taken += links_that_die(seed).granted;
+    }
+    if !testing::is_seed_given() {
         assert!(taken > 1000, "only {taken} messages were taken in without a receive");
     }
 }
@@ -152,7 +155,7 @@ const ALIKE_IN_LENGTH: Shape = match TWO_KINDS.other {
 fn a_split_rendezvous_survives_a_link_that_dies_at_any_step() {
     // A seed is a step, a kind of death and, beyond all of these, another network.
     let deaths = DEATHS.len() as u64;
-    for_seeds(deaths * STEPS_MAX as u64, |seed| {
+    for seed in seeds(deaths * STEPS_MAX as u64) {
         let (kind, link, death) = DEATHS[(seed % deaths) as usize];
         let step = (seed / deaths) as usize % STEPS_MAX;
         let (mut network, ends) = rendezvous(seed / deaths / STEPS_MAX as u64, kind);
@@ -170,7 +173,7 @@ fn a_split_rendezvous_survives_a_link_that_dies_at_any_step() {
             let may_fail = death == Death::Peer && outcome == Outcome::PeerFailed;
             assert!(outcome == Outcome::Ok || may_fail, "{death:?} of link {link}, step {step}");
         }
-    });
+    }
 }
 
 #[test]
@@ -268,7 +271,7 @@ const STEPS_MAX: usize = 480;
 
 #[test]
 fn a_silent_link_is_detected_by_the_other() {
-    for_seeds(1000, |seed| {
+    for seed in seeds(1000) {
         let mut random = Random::new(!seed);
         let shape = random.pick(&[TWO_LINKS, AHEAD_TWO_LINKS]);
         let mut network = SimulatedNetwork::new(seed, 2, shape);
@@ -291,12 +294,12 @@ fn a_silent_link_is_detected_by_the_other() {
             network.run_steps(1);
         }
         assert!(ends.iter().all(|&end| network.end(end).outcome == Outcome::Ok));
-    });
+    }
 }
 
 #[test]
 fn a_peer_that_does_not_poll_is_not_a_dead_link() {
-    for_seeds(40, |seed| {
+    for seed in seeds(40) {
         let mut network = SimulatedNetwork::new(seed, 2, TWO_LINKS);
         network.receive(1, Some(0), None, 0);
         network.send(0, 1, 0, 0);
@@ -308,12 +311,12 @@ fn a_peer_that_does_not_poll_is_not_a_dead_link() {
         }
         network.finish();
         assert_eq!(network.late_links, 0);
-    });
+    }
 }
 
 #[test]
 fn a_slow_link_does_not_stop_the_others() {
-    for_seeds(6, |seed| {
+    for seed in seeds(6) {
         let mut network = SimulatedNetwork::new(seed, 2, TWO_LINKS);
         network.receive(1, Some(0), None, 0);
         network.send(0, 1, 0, 0);
@@ -327,5 +330,5 @@ fn a_slow_link_does_not_stop_the_others() {
             }
         }
         network.finish();
-    });
+    }
 }

@@ -4,9 +4,10 @@ use engine::{Outcome, strategy};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD_TWO_LINKS, LONG_ROUND_TRIP, NEAR, Program, Random, SCARCE_TWO_LINKS, SLOW,
-    SLOW_TWO_LINKS, Shape, SimulatedNetwork, TWO_LINKS, for_seeds,
+    AHEAD_TWO_LINKS, LONG_ROUND_TRIP, NEAR, Program, SCARCE_TWO_LINKS, SLOW, SLOW_TWO_LINKS, Shape,
+    SimulatedNetwork, TWO_LINKS,
 };
+use testing::{Random, seeds};
 
 /// Returns the shape with links that reopen. One end wants that, the other has no reason to.
 const fn reopening(shape: Shape) -> Shape {
@@ -28,12 +29,12 @@ const REOPENING: [Shape; 8] = [
 #[test]
 fn cuts_only_cost_time() {
     let (mut resent, mut taken) = (0, 0);
-    for_seeds(6000, |seed| {
+    for seed in seeds(6000) {
         let network = links_that_are_cut(seed);
         resent += network.fates().resent;
         taken += network.granted;
-    });
-    if std::env::var_os("CANELE_SEED").is_none() {
+    }
+    if !testing::is_seed_given() {
         assert!(resent > 10_000, "only {resent} frames were sent again");
         assert!(taken > 500, "only {taken} messages were taken in without a receive");
     }
@@ -54,11 +55,11 @@ fn links_that_are_cut(seed: u64) -> SimulatedNetwork {
         if from == to || !random.one_in(6) {
             continue;
         }
-        let for_ns = random.pick(&[1_000, 30_000, 400_000, 90_000_000, 3_000_000_000]);
+        let for_ns = random.pick(&[1_000, 30_000, 400_000, 90_000_000_u64, 3_000_000_000]);
         let all = random.one_in(2);
         let link = random.below(shape.links);
         for link in (0..shape.links).filter(|at| all || *at == link) {
-            let for_ns = 1 + random.below(for_ns) as u64;
+            let for_ns = 1 + random.below(for_ns);
             program.network.cut_for((from, to), link, for_ns);
         }
     }
@@ -67,7 +68,7 @@ fn links_that_are_cut(seed: u64) -> SimulatedNetwork {
 
 #[test]
 fn a_rendezvous_survives_a_cut_of_all_links_at_any_step() {
-    for_seeds(3 * STEPS_MAX, |seed| {
+    for seed in seeds(3 * STEPS_MAX) {
         let (shape, step) = (REOPENING[[0, 4, 6][seed as usize % 3]], seed as usize / 3);
         let split = || strategy::named("split").expect("a known name");
         let mut network = SimulatedNetwork::with_strategy(seed, 2, shape, &split);
@@ -85,7 +86,7 @@ fn a_rendezvous_survives_a_cut_of_all_links_at_any_step() {
         (0..shape.links).for_each(|link| network.cut_for((0, 1), link, 50_000));
         network.finish();
         assert!(ends.iter().all(|&end| network.end(end).outcome == Outcome::Ok));
-    });
+    }
 }
 
 const STEPS_MAX: u64 = 400;
@@ -93,7 +94,7 @@ const STEPS_MAX: u64 = 400;
 #[test]
 fn another_rail_replaces_one_that_lost_its_path() {
     let mut resent = 0;
-    for_seeds(3 * STEPS_MAX, |seed| {
+    for seed in seeds(3 * STEPS_MAX) {
         let (shape, step) = (REOPENING[3 + seed as usize % 3], seed as usize / 3);
         let mut network = SimulatedNetwork::new(seed, 2, shape);
         network.set_spare(0, 1);
@@ -117,15 +118,15 @@ fn another_rail_replaces_one_that_lost_its_path() {
         network.finish();
         assert!(ends.iter().all(|&end| network.end(end).outcome == Outcome::Ok));
         resent += network.fates().resent;
-    });
-    if std::env::var_os("CANELE_SEED").is_none() {
+    }
+    if !testing::is_seed_given() {
         assert!(resent > 1000, "only {resent} frames were sent again");
     }
 }
 
 #[test]
 fn a_peer_that_is_away_for_too_long_has_failed() {
-    for_seeds(60, |seed| {
+    for seed in seeds(60) {
         let shape = REOPENING[seed as usize % REOPENING.len()];
         let mut network = SimulatedNetwork::new(seed, 3, shape);
         let sends = [0, 1].map(|tag| network.send_synchronous(0, 1, tag, 20_000));
@@ -143,5 +144,5 @@ fn a_peer_that_is_away_for_too_long_has_failed() {
         assert_eq!(network.end(sends[1]).outcome, Outcome::PeerFailed, "nobody has received it");
         assert!(elsewhere.iter().all(|&end| network.end(end).outcome == Outcome::Ok));
         assert!((60_000_000_000..110_000_000_000).contains(&network.now_ns), "{}", network.now_ns);
-    });
+    }
 }

@@ -3,12 +3,13 @@
 use engine::{Outcome, Selector};
 use wire::Capabilities;
 
-use crate::network::{ALL, NEAR, Program, Random, Shape, SimulatedNetwork, TWO_LINKS, for_seeds};
+use crate::network::{ALL, NEAR, Program, Shape, SimulatedNetwork, TWO_LINKS};
+use testing::{Random, seeds};
 
 #[test]
 fn random_programs_match_as_the_model_does() {
     let mut taken = 0;
-    for_seeds(20_000, |seed| {
+    for seed in seeds(20_000) {
         let mut random = Random::new(!seed);
         let shape = random.pick(&ALL);
         let mut program = Program::new(seed, 2 + random.below(3), shape);
@@ -20,15 +21,15 @@ fn random_programs_match_as_the_model_does() {
             }
         }
         taken += program.drain().granted;
-    });
-    if std::env::var_os("CANELE_SEED").is_none() {
+    }
+    if !testing::is_seed_given() {
         assert!(taken > 2000, "only {taken} messages were taken in without a receive");
     }
 }
 
 #[test]
 fn thousands_of_wildcards_among_exact_receives_match_as_the_model_does() {
-    for_seeds(6, |seed| {
+    for seed in seeds(6) {
         let mut random = Random::new(!seed);
         let shape = random.pick(&ALL);
         let mut program = Program::new(seed, 3, shape);
@@ -46,7 +47,7 @@ fn thousands_of_wildcards_among_exact_receives_match_as_the_model_does() {
             }
         }
         program.drain();
-    });
+    }
 }
 
 #[test]
@@ -101,7 +102,7 @@ fn probes_see_and_matched_probes_take() {
 
 #[test]
 fn two_links_out_of_order_deliver_in_order() {
-    for_seeds(40, |seed| {
+    for seed in seeds(40) {
         let far = Shape { latency_ns: 50_000, jitter_ns: 500_000, ..TWO_LINKS };
         let mut network = SimulatedNetwork::new(seed, 2, far);
         let receives: Vec<_> = (0..200).map(|_| network.receive(1, Some(0), None, 2000)).collect();
@@ -114,12 +115,12 @@ fn two_links_out_of_order_deliver_in_order() {
         for (tag, receive) in (0..).zip(receives) {
             assert_eq!(network.end(receive).tag, tag);
         }
-    });
+    }
 }
 
 #[test]
 fn thousands_of_messages_in_few_frames_are_put_in_order() {
-    for_seeds(12, |seed| {
+    for seed in seeds(12) {
         let capabilities =
             Capabilities { frame_max: 1 << 20, credit_bytes: 4 << 20, ..TWO_LINKS.capabilities };
         let mut network = SimulatedNetwork::new(seed, 2, Shape { capabilities, ..TWO_LINKS });
@@ -131,5 +132,5 @@ fn thousands_of_messages_in_few_frames_are_put_in_order() {
             }
         }
         network.finish();
-    });
+    }
 }

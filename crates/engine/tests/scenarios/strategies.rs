@@ -9,9 +9,10 @@ use engine::{Counters, SendMode};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD_TWO_LINKS, ALL, Content, NEAR, Program, Random, Receive, SLOW, SLOW_TWO_LINKS, Send,
-    Shape, SimulatedNetwork, TWO_KINDS, TWO_LINKS, for_seeds,
+    AHEAD_TWO_LINKS, ALL, Content, NEAR, Program, Receive, SLOW, SLOW_TWO_LINKS, Send, Shape,
+    SimulatedNetwork, TWO_KINDS, TWO_LINKS,
 };
+use testing::{Random, seeds};
 
 #[test]
 fn both_links_carry_a_long_message() {
@@ -353,7 +354,7 @@ fn a_strategy_is_given_up_where_it_breaks_a_rule_and_goes_on_elsewhere() {
 #[test]
 fn urgent_messages_pass_those_of_other_contexts() {
     let names = strategy::NAMES.len() as u64;
-    for_seeds(names * ALL.len() as u64, |seed| {
+    for seed in seeds(names * ALL.len() as u64) {
         let shape = Shape { bytes_per_us: 10, ..ALL[(seed / names) as usize % ALL.len()] };
         let mut network = SimulatedNetwork::new(seed, 2, shape);
         network.receive(1, Some(0), None, 0);
@@ -375,7 +376,7 @@ fn urgent_messages_pass_those_of_other_contexts() {
         let is_reordered = !["fifo", "aggregate"].contains(&orders);
         assert!(!is_reordered || passed >= 30, "{orders} let it pass {passed} of 60, {shape:?}");
         network.finish();
-    });
+    }
 }
 
 /// A sender with two hundred waiting messages in one context starves no other context.
@@ -385,7 +386,7 @@ fn overtaken_messages_leave_in_the_end() {
     // Without credit, short messages are streamed round-robin like long ones.
     let has_credit = |shape: &Shape| shape.capabilities.credit_wanted > 1 << 10;
     let shapes: Vec<_> = ALL.into_iter().filter(has_credit).collect();
-    for_seeds(names * shapes.len() as u64, |seed| {
+    for seed in seeds(names * shapes.len() as u64) {
         let shape = Shape { bytes_per_us: 10, ..shapes[(seed / names) as usize % shapes.len()] };
         for (held, bytes) in [(1000, 200), (30_000, 100), (30_000, 200), (30_000, 600)] {
             let mut network = SimulatedNetwork::new(seed, 2, shape);
@@ -415,7 +416,7 @@ fn overtaken_messages_leave_in_the_end() {
             }
             network.finish();
         }
-    });
+    }
 }
 
 /// A random strategy, which is mostly valid.
@@ -458,7 +459,7 @@ impl Strategy for Whim {
 
 #[test]
 fn any_choice_is_refused_or_delivers_everything() {
-    for_seeds(4000, |seed| {
+    for seed in seeds(4000) {
         let mut random = Random::new(!seed);
         let shape = random.pick(&ALL);
         let is_careless = random.one_in(2);
@@ -475,7 +476,7 @@ fn any_choice_is_refused_or_delivers_everything() {
         for refusal in refusals {
             assert!(is_careless && refusal.starts_with("strategy whim: "), "{refusal}");
         }
-    });
+    }
 }
 
 #[test]

@@ -8,29 +8,12 @@ use std::time::{Duration, Instant};
 use gateway::Between;
 
 use crate::common::{Daemon, PATIENCE, echo, exchange, host, open, request};
-
-/// A generator of pseudo-random numbers (Steele, Lea and Flood 2014, splitmix64).
-#[derive(Clone)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
+use testing::{Random, seeds};
 
 /// Writes the first `len` bytes of a seed's, in pieces of any length.
 fn write_bytes(stream: &mut TcpStream, seed: u64, len: usize) -> std::io::Result<()> {
-    let mut bytes = Random(seed);
-    let mut pieces = Random(!seed);
+    let mut bytes = Random::new(seed);
+    let mut pieces = Random::new(!seed);
     let mut left = len;
     while left > 0 {
         let piece = (1 + pieces.below(50_000) as usize).min(left);
@@ -43,7 +26,7 @@ fn write_bytes(stream: &mut TcpStream, seed: u64, len: usize) -> std::io::Result
 
 /// Reads the first bytes of a seed's until there are `len`, or the end; how many there were.
 fn check_bytes(stream: &mut TcpStream, seed: u64, len: usize) -> std::io::Result<usize> {
-    let mut bytes = Random(seed);
+    let mut bytes = Random::new(seed);
     let mut buffer = vec![0; 30_000];
     let mut seen = 0;
     while seen < len {
@@ -81,7 +64,7 @@ fn counterpart() -> SocketAddr {
 
 /// Runs one connection: both directions at once, and one of several endings.
 fn converse(gateway: SocketAddr, through: &[SocketAddr], host: SocketAddr, seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let [forth, back] = [0, 0].map(|_| {
         let bits = random.below(20);
         random.below(1 << bits) as usize
@@ -123,9 +106,8 @@ fn say_and_hear(mut stream: TcpStream, [forth, back]: [usize; 2], seed: u64, say
 fn many(gateway: &Daemon, through: &[SocketAddr]) {
     let host = counterpart();
     let mut all = 0;
-    for seed in testing::seeds(1) {
-        println!("CANELE_SEED={seed}");
-        let mut random = Random(seed);
+    for seed in seeds(1) {
+        let mut random = Random::new(seed);
         for _ in 0..3 {
             let seeds: Vec<u64> = (0..25).map(|_| random.next()).collect();
             thread::scope(|scope| {
@@ -234,7 +216,7 @@ fn hold_back(gateway: &Daemon, through: &[SocketAddr]) {
     });
     let mut stream = open(gateway.address, &request(host, through));
     stream.set_nonblocking(true).unwrap();
-    let mut bytes = Random(5);
+    let mut bytes = Random::new(5);
     let mut piece: Vec<u8> = Vec::new();
     let (mut taken, mut since) = (0u64, Instant::now());
     while since.elapsed() < Duration::from_secs(1) {

@@ -136,16 +136,16 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// Wakes the ranks that sleep until this post.
     #[inline]
-    pub(super) fn tell(&self, worker: &mut Worker) {
+    pub(super) fn wake_members(&self, worker: &mut Worker) {
         let (comm, slot) = (&self.collective.call.comm, self.collective.slot());
-        slot.shm_coll.lock().tell(|position| worker.wake(comm.peer(slot.rank(position))));
+        slot.shm_coll.lock().wake_members(|position| worker.wake(comm.peer(slot.rank(position))));
     }
 
     /// Wakes other ranks after this rank has caught up with collectives that failed their argument checks, even
     /// if the segment has no room for more yet.
     #[cold]
     pub(super) fn notify_of_skipped(&self, worker: &mut Worker) {
-        self.tell(worker);
+        self.wake_members(worker);
     }
 
     /// Waits for room for a further piece. Kept out of line: only long messages need it, and the short path stays

@@ -7,7 +7,7 @@ use crate::vci::{VCIS_MAX, Vci};
 
 /// A request in the table.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct StoredRequest {
     pub request: Request,
     /// It stands in a list that is being made, with its vci's lock.
     pub is_listed: bool,
@@ -17,11 +17,11 @@ pub(super) struct Entry {
 pub(super) struct Requests([Part; VCIS_MAX]);
 
 #[repr(align(128))]
-struct Part(Table<Entry>);
+struct Part(Table<StoredRequest>);
 
 impl Requests {
     #[inline]
-    pub fn of(&self, vci: Vci) -> &Table<Entry> {
+    pub fn of(&self, vci: Vci) -> &Table<StoredRequest> {
         &self.0[vci.number()].0
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use loom::sync::{Condvar, Mutex, MutexGuard};
 use loom::thread;
+use testing::preemptions;
 
 use super::{PollState, Wakeup};
 use crate::idle_poller::{WakeFlag, impl_atomic_byte};
@@ -36,9 +37,9 @@ enum Flaw {
 }
 
 /// A process with a progress thread.
-struct Process {
+struct ModelProcess {
     flaw: Flaw,
-    worker: Mutex<Worker>,
+    worker: Mutex<ModelWorker>,
     /// Signaled when a message has ended or bytes have left, for threads that only check that.
     moved: Condvar,
     rail: Mutex<Rail>,
@@ -57,7 +58,7 @@ struct Process {
 
 /// State that the worker's lock guards.
 #[derive(Default)]
-struct Worker {
+struct ModelWorker {
     poll_state: PollState,
     /// Number of expected messages, and of handled ones.
     begun: u32,
@@ -101,20 +102,20 @@ enum CheckResult {
     Over,
 }
 
-impl Worker {
+impl ModelWorker {
     fn is_left_behind(&self) -> bool {
         self.begun > self.ended || self.has_backlog
     }
 }
 
-impl Process {
+impl ModelProcess {
     fn new(flaw: Flaw, has_idle_poller: bool) -> Arc<Self> {
         Arc::new(Self {
             flaw,
             has_idle_poller,
             is_over: AtomicBool::new(false),
             flags: WakeFlags { rest: WakeFlag::new(), sleep: WakeFlag::new() },
-            worker: Mutex::new(Worker::default()),
+            worker: Mutex::new(ModelWorker::default()),
             moved: Condvar::new(),
             rail: Mutex::new(Rail::default()),
             events: Mutex::new(Events::default()),
@@ -126,12 +127,12 @@ impl Process {
         })
     }
 
-    fn worker(&self) -> MutexGuard<'_, Worker> {
+    fn worker(&self) -> MutexGuard<'_, ModelWorker> {
         self.worker.lock().unwrap()
     }
 
     /// Polls. True if anything moved.
-    fn advance(&self, worker: &mut Worker) -> bool {
+    fn advance(&self, worker: &mut ModelWorker) -> bool {
         worker.tick += 1;
         let left = std::mem::take(&mut worker.has_backlog);
         worker.has_left |= left;
@@ -186,7 +187,7 @@ impl Process {
         self.leave(&worker);
     }
 
-    fn sleep<'a>(&'a self, mut worker: MutexGuard<'a, Worker>) -> MutexGuard<'a, Worker> {
+    fn sleep<'a>(&'a self, mut worker: MutexGuard<'a, ModelWorker>) -> MutexGuard<'a, ModelWorker> {
         if self.prepare_sleep() {
             let former = worker.poll_state.begin_poller_sleep();
             self.wake_thread(former.filter(|_| self.flaw != Flaw::FormerUnsignalled));
@@ -209,7 +210,7 @@ impl Process {
         }
     }
 
-    fn leave(&self, worker: &Worker) {
+    fn leave(&self, worker: &ModelWorker) {
         let is_called = self.is_called.load(Ordering::Relaxed);
         if worker.is_left_behind() && !is_called && !self.is_called.swap(true, Ordering::AcqRel) {
             self.call();
@@ -219,7 +220,7 @@ impl Process {
         }
     }
 
-    fn report(&self, worker: &Worker) {
+    fn report(&self, worker: &ModelWorker) {
         self.moved.notify_all();
         if self.flaw != Flaw::EventUnsignalled {
             self.wake_thread(worker.poll_state.wakeup_for_events());
@@ -313,7 +314,10 @@ impl Process {
         }
     }
 
-    fn sleep_on_rails<'a>(&'a self, mut worker: MutexGuard<'a, Worker>) -> MutexGuard<'a, Worker> {
+    fn sleep_on_rails<'a>(
+        &'a self,
+        mut worker: MutexGuard<'a, ModelWorker>,
+    ) -> MutexGuard<'a, ModelWorker> {
         if self.prepare_sleep() {
             worker.poll_state.begin_thread_sleep();
             drop(worker);
@@ -409,32 +413,32 @@ impl Process {
 /// Runs the process's own thread beside the other threads and the progress thread.
 fn without_idle_poller(
     flaw: Flaw,
-    others: impl IntoIterator<Item = fn(&Process)>,
-    own: impl FnOnce(&Process),
+    others: impl IntoIterator<Item = fn(&ModelProcess)>,
+    own: impl FnOnce(&ModelProcess),
 ) {
-    play(Process::new(flaw, false), others, own);
+    play(ModelProcess::new(flaw, false), others, own);
 }
 
 /// Runs the same with an idle poller.
 fn with_idle_poller(
     flaw: Flaw,
-    others: impl IntoIterator<Item = fn(&Process)>,
-    own: impl FnOnce(&Process),
+    others: impl IntoIterator<Item = fn(&ModelProcess)>,
+    own: impl FnOnce(&ModelProcess),
 ) {
-    play(Process::new(flaw, true), others, own);
+    play(ModelProcess::new(flaw, true), others, own);
 }
 
 fn play(
-    process: Arc<Process>,
-    others: impl IntoIterator<Item = fn(&Process)>,
-    own: impl FnOnce(&Process),
+    process: Arc<ModelProcess>,
+    others: impl IntoIterator<Item = fn(&ModelProcess)>,
+    own: impl FnOnce(&ModelProcess),
 ) {
-    let spawn = |act: fn(&Process)| {
+    let spawn = |act: fn(&ModelProcess)| {
         let process = Arc::clone(&process);
         thread::spawn(move || act(&process))
     };
-    let progress_thread = spawn(Process::run);
-    let idle_poller = process.has_idle_poller.then(|| spawn(Process::run_idle_poller));
+    let progress_thread = spawn(ModelProcess::run);
+    let idle_poller = process.has_idle_poller.then(|| spawn(ModelProcess::run_idle_poller));
     let others: Vec<_> = others.into_iter().map(spawn).collect();
     own(&process);
     others.into_iter().for_each(|other| other.join().unwrap());
@@ -445,7 +449,7 @@ fn play(
 
 /// The application begins to receive, computes, and makes no call.
 fn pending_work_is_completed(flaw: Flaw) {
-    without_idle_poller(flaw, [Process::arrive as fn(&Process)], |process| {
+    without_idle_poller(flaw, [ModelProcess::arrive as fn(&ModelProcess)], |process| {
         process.submit(true);
         process.compute(1);
     });
@@ -453,8 +457,8 @@ fn pending_work_is_completed(flaw: Flaw) {
 
 /// The application waits for one of two messages, and computes until the other has arrived.
 fn work_left_by_a_waiter_is_completed(flaw: Flaw) {
-    let peer = |process: &Process| (0..2).for_each(|_| process.arrive());
-    without_idle_poller(flaw, [peer as fn(&Process)], |process| {
+    let peer = |process: &ModelProcess| (0..2).for_each(|_| process.arrive());
+    without_idle_poller(flaw, [peer as fn(&ModelProcess)], |process| {
         process.submit(true);
         process.submit(true);
         process.wait(1);
@@ -464,33 +468,30 @@ fn work_left_by_a_waiter_is_completed(flaw: Flaw) {
 
 /// Another thread completes the awaited message, and no rail wakes the waiting thread.
 fn a_waiter_is_woken_by_another_thread(flaw: Flaw) {
-    without_idle_poller(flaw, [Process::send_here as fn(&Process)], |process| process.wait(1));
+    without_idle_poller(flaw, [ModelProcess::send_here as fn(&ModelProcess)], |process| {
+        process.wait(1)
+    });
 }
 
 /// The awaited message arrives after the bytes that another thread left pending have gone.
 fn backlog_is_sent(flaw: Flaw) {
-    let submits = |process: &Process| process.submit(false);
-    let others = [submits as fn(&Process), Process::answer];
+    let submits = |process: &ModelProcess| process.submit(false);
+    let others = [submits as fn(&ModelProcess), ModelProcess::answer];
     without_idle_poller(flaw, others, |process| process.wait(1));
 }
 
 /// The application begins to receive, polls once, and computes. Meanwhile the progress thread rests or sleeps on
 /// the rails, and is woken by the rails, by the idle poller, or by both.
 fn a_resting_progress_thread_is_woken(flaw: Flaw) {
-    with_idle_poller(flaw, [Process::arrive as fn(&Process)], |process| {
+    with_idle_poller(flaw, [ModelProcess::arrive as fn(&ModelProcess)], |process| {
         process.submit(true);
         process.poll_once();
         process.compute(1);
     });
 }
 
-/// Runs a protocol in every order.
-fn explore(flaw: Flaw, protocol: fn(Flaw)) {
-    explore_within(3, flaw, protocol);
-}
-
 /// Runs a protocol in every order with at most this number of preemptions.
-fn explore_within(preemptions: usize, flaw: Flaw, protocol: fn(Flaw)) {
+fn explore(preemptions: usize, flaw: Flaw, protocol: fn(Flaw)) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 10_000;
     // LOOM_MAX_PREEMPTIONS raises the bound, which takes longer.
@@ -499,21 +500,21 @@ fn explore_within(preemptions: usize, flaw: Flaw, protocol: fn(Flaw)) {
 }
 
 fn notices(flaw: Flaw, protocol: fn(Flaw)) -> bool {
-    catch_unwind(AssertUnwindSafe(|| explore(flaw, protocol))).is_err()
+    catch_unwind(AssertUnwindSafe(|| explore(3, flaw, protocol))).is_err()
 }
 
 #[test]
 fn every_sleeper_is_woken() {
-    explore(Flaw::None, pending_work_is_completed);
-    explore(Flaw::None, work_left_by_a_waiter_is_completed);
-    explore(Flaw::None, a_waiter_is_woken_by_another_thread);
-    explore(Flaw::None, backlog_is_sent);
+    explore(preemptions(), Flaw::None, pending_work_is_completed);
+    explore(preemptions(), Flaw::None, work_left_by_a_waiter_is_completed);
+    explore(preemptions(), Flaw::None, a_waiter_is_woken_by_another_thread);
+    explore(preemptions(), Flaw::None, backlog_is_sent);
 }
 
 #[test]
 fn an_idle_poller_wakes_a_resting_progress_thread() {
     // The idle poller polls many times, so the bound is lower.
-    explore_within(2, Flaw::None, a_resting_progress_thread_is_woken);
+    explore(2, Flaw::None, a_resting_progress_thread_is_woken);
 }
 
 #[test]

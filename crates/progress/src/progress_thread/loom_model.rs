@@ -10,6 +10,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
+use testing::preemptions;
 
 /// Deliberate fault of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ enum Flaw {
 }
 
 /// A process with two VCIs.
-struct Process {
+struct ModelProcess {
     flaw: Flaw,
     vcis: [Vci; VCIS],
     events: Mutex<WakeEvents>,
@@ -33,14 +34,14 @@ struct Process {
 
 #[derive(Default)]
 struct Vci {
-    worker: Mutex<Worker>,
+    worker: Mutex<ModelWorker>,
     ended: Condvar,
     awake: AtomicBool,
 }
 
 /// State that a worker's lock guards.
 #[derive(Default)]
-struct Worker {
+struct ModelWorker {
     is_left_behind: bool,
     /// True if it cannot end before its rail has signaled.
     needs_rail: bool,
@@ -62,7 +63,7 @@ enum VciPhase {
     Due,
 }
 
-impl Process {
+impl ModelProcess {
     fn new(flaw: Flaw) -> Arc<Self> {
         let (vcis, events) = (<[Vci; VCIS]>::default(), Mutex::default());
         Arc::new(Self { flaw, vcis, events, signalled: Condvar::new() })
@@ -72,7 +73,7 @@ impl Process {
     fn leave(&self, vci: usize, needs_rail: bool) {
         let Vci { worker, awake, .. } = &self.vcis[vci];
         let mut worker = worker.lock().unwrap();
-        *worker = Worker { is_left_behind: true, needs_rail, has_ended: false };
+        *worker = ModelWorker { is_left_behind: true, needs_rail, has_ended: false };
         if !awake.load(Ordering::Relaxed) && !awake.swap(true, Ordering::AcqRel) {
             self.signal(|events| events.call = true);
         }
@@ -159,13 +160,13 @@ impl Process {
 }
 
 /// Runs two threads of an application beside the progress thread.
-fn run_both(flaw: Flaw, one: fn(&Process), other: fn(&Process)) {
-    let process = Process::new(flaw);
-    let spawn = |act: fn(&Process)| {
+fn run_both(flaw: Flaw, one: fn(&ModelProcess), other: fn(&ModelProcess)) {
+    let process = ModelProcess::new(flaw);
+    let spawn = |act: fn(&ModelProcess)| {
         let process = Arc::clone(&process);
         thread::spawn(move || act(&process))
     };
-    let (progress_thread, other) = (spawn(Process::run), spawn(other));
+    let (progress_thread, other) = (spawn(ModelProcess::run), spawn(other));
     one(&process);
     other.join().unwrap();
     process.signal(|events| events.is_over = true);
@@ -174,7 +175,7 @@ fn run_both(flaw: Flaw, one: fn(&Process), other: fn(&Process)) {
 
 /// Both threads leave work pending in their own VCI, one of them twice.
 fn both_call(flaw: Flaw) {
-    fn act(process: &Process, vci: usize) {
+    fn act(process: &ModelProcess, vci: usize) {
         process.leave(vci, false);
         process.compute(vci);
     }
@@ -197,22 +198,23 @@ fn one_calls_while_the_rails_of_the_other_are_watched(flaw: Flaw) {
     );
 }
 
-fn explore(flaw: Flaw, protocol: fn(Flaw)) {
+/// Runs a protocol in every order with at most this number of preemptions.
+fn explore(preemptions: usize, flaw: Flaw, protocol: fn(Flaw)) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 10_000;
     // LOOM_MAX_PREEMPTIONS raises the bound, which takes longer.
-    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(move || protocol(flaw));
 }
 
 fn notices(flaw: Flaw, protocol: fn(Flaw)) -> bool {
-    catch_unwind(AssertUnwindSafe(|| explore(flaw, protocol))).is_err()
+    catch_unwind(AssertUnwindSafe(|| explore(3, flaw, protocol))).is_err()
 }
 
 #[test]
 fn no_call_is_lost() {
-    explore(Flaw::None, both_call);
-    explore(Flaw::None, one_calls_while_the_rails_of_the_other_are_watched);
+    explore(preemptions(), Flaw::None, both_call);
+    explore(preemptions(), Flaw::None, one_calls_while_the_rails_of_the_other_are_watched);
 }
 
 #[test]

@@ -12,13 +12,13 @@ use progress::{Directory, Policy, Progress, Worker};
 use wire::PeerId;
 
 use crate::member::Pending;
-use crate::plan::{Kind, Plan, Stream};
+use crate::plan::{Kind, MessageStream, Plan};
 use crate::rails::{self, Rails};
 use crate::watch::WatchState;
 
 /// The processes of one run.
 pub struct Job {
-    pub rails: rails::Kind,
+    pub rails: rails::RailKind,
     pub plan: Plan,
     pub processes: Vec<StressProcess>,
     /// Number of threads that have finished all windows.
@@ -44,12 +44,12 @@ pub struct StressProcess {
 pub struct Received {
     /// Number that grows in the order in which a thread posted its receives.
     pub serial: u64,
-    pub stream: Stream,
+    pub stream: MessageStream,
     pub number: u32,
 }
 
 impl Job {
-    pub fn new(kind: rails::Kind, seed: u64) -> Self {
+    pub fn new(kind: rails::RailKind, seed: u64) -> Self {
         let plan = Plan::new(seed);
         let Rails { of: rails_of, unrung, clock } = rails::open(kind, &plan);
         let addresses: Vec<Vec<(String, Vec<u8>)>> = rails_of
@@ -77,7 +77,7 @@ impl Job {
 
     /// Checks that each message came once, and in order within a stream that one thread receives.
     pub fn check_all_arrived(&self) {
-        let mut seen: BTreeMap<Stream, Vec<u32>> = BTreeMap::new();
+        let mut seen: BTreeMap<MessageStream, Vec<u32>> = BTreeMap::new();
         for process in &self.processes {
             let mut ledger = lock(&process.ledger).clone();
             ledger.sort_by_key(|entry| entry.serial);

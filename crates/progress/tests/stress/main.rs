@@ -22,21 +22,21 @@ use member::Member;
 
 #[test]
 fn simulated() {
-    within_budget(rails::Kind::Simulated);
+    within_budget(rails::RailKind::Simulated);
 }
 
 #[test]
 fn tcp() {
-    within_budget(rails::Kind::Tcp);
+    within_budget(rails::RailKind::Tcp);
 }
 
 #[test]
 fn shm() {
-    within_budget(rails::Kind::Shm);
+    within_budget(rails::RailKind::Shm);
 }
 
 /// Runs seed after seed until the time is over.
-fn within_budget(rails: rails::Kind) {
+fn within_budget(rails: rails::RailKind) {
     let begin = Instant::now();
     for seed in testing::seeds(u64::MAX) {
         println!("{rails:?}: seed {seed}");
@@ -48,7 +48,7 @@ fn within_budget(rails: rails::Kind) {
 }
 
 /// Runs all members of a job, then checks that nothing is left.
-fn play(rails: rails::Kind, seed: u64) {
+fn play(rails: rails::RailKind, seed: u64) {
     let job = Job::new(rails, seed);
     let _watched = watch::over(&job);
     thread::scope(|scope| {

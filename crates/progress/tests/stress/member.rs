@@ -16,8 +16,9 @@ use wire::PeerId;
 
 use crate::job::{Job, Received, StressProcess, lock};
 use crate::plan::{
-    Kind, Leaves, OPEN_MAX, Plan, Random, Stream, StressMessage, TAGS, context, shared_context,
+    Kind, Leaves, MessageStream, OPEN_MAX, Plan, StressMessage, TAGS, context, shared_context,
 };
+use testing::Random;
 
 /// A thread of the stress test.
 pub struct Member<'a> {
@@ -30,9 +31,9 @@ pub struct Member<'a> {
     random: Random,
     window: u32,
     /// Next message number of each stream in which this thread sends.
-    sent: BTreeMap<Stream, u32>,
+    sent: BTreeMap<MessageStream, u32>,
     /// Next message number of each stream from which only this thread receives.
-    received: BTreeMap<Stream, u32>,
+    received: BTreeMap<MessageStream, u32>,
     serial: u64,
 }
 
@@ -58,7 +59,7 @@ impl Pending {
 
 #[derive(Debug)]
 enum What {
-    Send { stream: Stream, number: u32 },
+    Send { stream: MessageStream, number: u32 },
     Receive { into: Region, expected: Expected, serial: u64 },
 }
 
@@ -66,7 +67,7 @@ enum What {
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     /// This message, possibly truncated.
-    One(Stream, u32),
+    One(MessageStream, u32),
     /// Any message sent to this process in this context.
     AnyOf(Kind, u32),
 }
@@ -74,8 +75,8 @@ enum Expected {
 /// An operation to begin.
 #[derive(Clone, Copy, Debug)]
 enum Begin {
-    Send(Stream),
-    Receive(Stream),
+    Send(MessageStream),
+    Receive(MessageStream),
     Open { source: Option<u32>, tag: Option<i32> },
 }
 
@@ -83,8 +84,8 @@ enum Begin {
 #[derive(Debug)]
 enum Item {
     Pending(Pending),
-    Probed(Stream),
-    Cancelled(Stream),
+    Probed(MessageStream),
+    Cancelled(MessageStream),
     Never,
     Tickets,
     /// Ping-pongs with one thread after the other. All processes begin with nearby threads, so no waits form a circle.
@@ -162,7 +163,7 @@ impl<'a> Member<'a> {
     /// Operations to begin, in queues within which order counts.
     fn beginnings(&self) -> Vec<VecDeque<Begin>> {
         let mut queues = Vec::new();
-        let mine = |stream: &Stream| stream.thread == self.number;
+        let mine = |stream: &MessageStream| stream.thread == self.number;
         let mut add = |what: Begin, count: u32| {
             let queue: VecDeque<_> = (0..count).map(|_| what).collect();
             if !queue.is_empty() {
@@ -196,7 +197,8 @@ impl<'a> Member<'a> {
     fn turns(&mut self) -> Vec<Item> {
         let mut items = vec![Item::Tickets];
         for kind in [Kind::Probed, Kind::Cancelled] {
-            let to_me = |stream: &Stream| stream.thread == self.number && stream.to == self.rank;
+            let to_me =
+                |stream: &MessageStream| stream.thread == self.number && stream.to == self.rank;
             for stream in self.plan.streams(kind).filter(to_me) {
                 for _ in 0..self.plan.count(self.window, stream) {
                     items.push(match kind {
@@ -377,7 +379,7 @@ impl<'a> Member<'a> {
     }
 
     /// Probes, with or without wildcards, and receives the message found; sometimes by a matched probe.
-    fn probe_and_receive(&mut self, wanted: Stream) {
+    fn probe_and_receive(&mut self, wanted: MessageStream) {
         let context = context(wanted.kind, wanted.thread);
         // If all probes use wildcards, any message will do: there are as many messages as probes.
         let selector = match self.plan.probes_openly(self.rank, self.number) {
@@ -388,13 +390,13 @@ impl<'a> Member<'a> {
         if self.random.one_in(2) {
             let (id, found) =
                 self.seek(|worker| worker.engine.submit_matched_probe(peer, selector));
-            let stream = Stream { from: found.source, tag: found.tag, ..wanted };
+            let stream = MessageStream { from: found.source, tag: found.tag, ..wanted };
             let into = Region::owned(found.bytes as usize);
             let op = self.progress.submit(|worker| worker.engine.submit_matched_receive(id, &into));
             self.finish(op.expect("nobody else has it"), stream, into);
         } else {
             let found = self.seek(|worker| worker.engine.probe(peer, selector));
-            let stream = Stream { from: found.source, tag: found.tag, ..wanted };
+            let stream = MessageStream { from: found.source, tag: found.tag, ..wanted };
             let into = Region::owned(found.bytes as usize);
             let selector = exact(stream);
             let peer = Some(PeerId(stream.from));
@@ -424,7 +426,7 @@ impl<'a> Member<'a> {
     }
 
     /// Completes the receive of the next message of a stream.
-    fn finish(&mut self, op: OpId, stream: Stream, into: Region) {
+    fn finish(&mut self, op: OpId, stream: MessageStream, into: Region) {
         let number = next(&mut self.received, stream);
         self.serial += 1;
         let expected = Expected::One(stream, number);
@@ -434,7 +436,7 @@ impl<'a> Member<'a> {
     }
 
     /// Posts receives and cancels them, until a message comes before the cancel.
-    fn cancel_and_receive(&mut self, stream: Stream) {
+    fn cancel_and_receive(&mut self, stream: MessageStream) {
         let number = self.received.get(&stream).copied().unwrap_or(0);
         let len = self.plan.message(stream, number).len;
         for attempt in 0.. {
@@ -500,7 +502,7 @@ impl<'a> Member<'a> {
         let window = u64::from(self.window);
         let rounds = self.plan.seed_of(&[7, what[0], what[1], window]).below(8);
         // Tags tell the threads of a process apart, sources the processes.
-        let stream = |from: (u32, u32), to: (u32, u32)| Stream {
+        let stream = |from: (u32, u32), to: (u32, u32)| MessageStream {
             kind: Kind::Ping,
             thread: to.1,
             from: from.0,
@@ -516,7 +518,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    fn send(&mut self, stream: Stream) {
+    fn send(&mut self, stream: MessageStream) {
         let made = self.make(Begin::Send(stream));
         if self.random.one_in(2) && made.send_short(self.progress) {
             return;
@@ -524,7 +526,7 @@ impl<'a> Member<'a> {
         self.begin_and_wait(&made);
     }
 
-    fn receive(&mut self, stream: Stream) {
+    fn receive(&mut self, stream: MessageStream) {
         let made = self.make(Begin::Receive(stream));
         self.begin_and_wait(&made);
     }
@@ -611,20 +613,26 @@ impl<'a> Member<'a> {
 }
 
 /// Message that a wildcard receive has got, found by the number in its bytes.
-fn named(kind: Kind, thread: u32, to: u32, completion: Completion, bytes: &[u8]) -> (Stream, u32) {
+fn named(
+    kind: Kind,
+    thread: u32,
+    to: u32,
+    completion: Completion,
+    bytes: &[u8],
+) -> (MessageStream, u32) {
     let (from, tag) = (completion.source, completion.tag);
     let number = StressMessage::number_in(bytes).expect("at least 8 bytes");
     let (thread, tag) = match kind {
         Kind::Shared => ((tag / TAGS) as u32, tag % TAGS),
         _ => (thread, tag),
     };
-    (Stream { kind, thread, from, to, tag }, number)
+    (MessageStream { kind, thread, from, to, tag }, number)
 }
 
 /// An operation to submit.
 enum Made {
     Send {
-        stream: Stream,
+        stream: MessageStream,
         number: u32,
         envelope: Envelope,
         mode: SendMode,
@@ -697,13 +705,13 @@ fn taken(worker: &mut Worker, one: Pending) -> Result<(Pending, Completion), Pen
     }
 }
 
-fn next(numbers: &mut BTreeMap<Stream, u32>, stream: Stream) -> u32 {
+fn next(numbers: &mut BTreeMap<MessageStream, u32>, stream: MessageStream) -> u32 {
     let number = numbers.entry(stream).or_default();
     *number += 1;
     *number - 1
 }
 
-fn exact(stream: Stream) -> Selector {
+fn exact(stream: MessageStream) -> Selector {
     Selector {
         context: context(stream.kind, stream.thread),
         source: Some(stream.from),

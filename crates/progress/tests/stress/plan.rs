@@ -1,8 +1,10 @@
 //! The messages of a run, as pure functions of the seed: both ends know them without communication.
 
+use testing::Random;
+
 /// A stream of messages between two processes, in which only order and tag tell messages apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Stream {
+pub struct MessageStream {
     pub kind: Kind,
     /// Number of the sending thread; it also receives, unless all threads do.
     pub thread: u32,
@@ -80,12 +82,12 @@ impl Plan {
     }
 
     /// Number of messages that a stream carries in a window.
-    pub fn count(&self, window: u32, stream: Stream) -> u32 {
+    pub fn count(&self, window: u32, stream: MessageStream) -> u32 {
         self.of_stream(stream, 1, window).pick(&[0, 0, 0, 1, 1, 1, 2, 4])
     }
 
     /// Message `number` of a stream.
-    pub fn message(&self, stream: Stream, number: u32) -> StressMessage {
+    pub fn message(&self, stream: MessageStream, number: u32) -> StressMessage {
         let mut random = self.of_stream(stream, 2, number);
         let long = random.one_in(self.long_one_in);
         let most = match (stream.kind, long) {
@@ -116,19 +118,19 @@ impl Plan {
     }
 
     /// All streams of a kind.
-    pub fn streams(&self, kind: Kind) -> impl Iterator<Item = Stream> + use<> {
+    pub fn streams(&self, kind: Kind) -> impl Iterator<Item = MessageStream> + use<> {
         let Self { processes, threads, .. } = *self;
         (0..processes).flat_map(move |from| {
             (0..processes).flat_map(move |to| {
                 (0..threads).flat_map(move |thread| {
-                    (0..TAGS).map(move |tag| Stream { kind, thread, from, to, tag })
+                    (0..TAGS).map(move |tag| MessageStream { kind, thread, from, to, tag })
                 })
             })
         })
     }
 
-    fn of_stream(&self, stream: Stream, what: u64, number: u32) -> Random {
-        let Stream { kind, thread, from, to, tag } = stream;
+    fn of_stream(&self, stream: MessageStream, what: u64, number: u32) -> Random {
+        let MessageStream { kind, thread, from, to, tag } = stream;
         let who = u64::from(from) << 32 | u64::from(to) << 16 | u64::from(thread);
         self.seed_of(&[what, kind as u64, who, tag as u64, u64::from(number)])
     }
@@ -141,7 +143,7 @@ impl Kind {
     }
 }
 
-impl Stream {
+impl MessageStream {
     /// Context of the messages of a window.
     ///
     /// Shared messages have a context per window. Otherwise threads would take messages of other windows, for which
@@ -186,38 +188,6 @@ impl StressMessage {
     /// Number that a message carries.
     pub fn number_in(bytes: &[u8]) -> Option<u32> {
         bytes.first_chunk().map(|said| u32::from_le_bytes(*said))
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Returns a number below `end`, which must be positive.
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    /// True with probability 1 in `times`.
-    pub fn one_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
     }
 }
 

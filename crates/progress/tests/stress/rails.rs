@@ -15,11 +15,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::{Frame, PeerId};
 
 use crate::job::lock;
-use crate::plan::{Plan, Random};
+use crate::plan::Plan;
+use testing::Random;
 
 /// Kinds of rails between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RailKind {
     /// One or two simulated networks.
     Simulated,
     /// TCP over the loopback interface.
@@ -38,13 +39,13 @@ pub struct Rails {
 }
 
 /// Opens the rails of each process, and starts the clock of simulated networks.
-pub fn open(kind: Kind, plan: &Plan) -> Rails {
+pub fn open(kind: RailKind, plan: &Plan) -> Rails {
     let ranks = 0..plan.processes;
     let mut clock = None;
     let between: Vec<Vec<Box<dyn Rail>>> = match kind {
-        Kind::Tcp => ranks.clone().map(|rank| vec![tcp(rank)]).collect(),
-        Kind::Shm => ranks.clone().map(|rank| vec![shm(rank)]).collect(),
-        Kind::Simulated => {
+        RailKind::Tcp => ranks.clone().map(|rank| vec![tcp(rank)]).collect(),
+        RailKind::Shm => ranks.clone().map(|rank| vec![shm(rank)]).collect(),
+        RailKind::Simulated => {
             let mut random = plan.seed_of(&[5]);
             let names = random.pick(&[&["sim"][..], &["sim", "sim1"]]);
             // Links of one kind have the same credit.

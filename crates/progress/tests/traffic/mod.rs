@@ -3,6 +3,7 @@
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::Worker;
+use testing::Random;
 use wire::PeerId;
 
 /// A message under way.
@@ -59,16 +60,4 @@ impl Exchange {
 
 fn content(number: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at * 31 + number * 7 + at / 251) as u8).collect()
-}
-
-/// Random numbers (Marsaglia's xorshift).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
 }

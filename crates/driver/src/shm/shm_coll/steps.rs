@@ -143,7 +143,7 @@ const NONE: u64 = NUMBERS + 1;
 #[cfg(test)]
 mod tests {
     use crate::shm::shm_coll::{ShmColl, ShmCollInvitation};
-    use crate::sim::mix;
+    use testing::{Random, seeds};
 
     const PAGE: usize = 4 << 10;
 
@@ -155,11 +155,6 @@ mod tests {
         std::iter::once(first).chain((1..size).map(join)).collect()
     }
 
-    fn draw(seed: &mut u64) -> u64 {
-        *seed = mix(*seed);
-        *seed
-    }
-
     /// Actions of members in an operation: `posts` posts; the last one meets, if all take part.
     #[derive(Clone, Copy)]
     struct Operation {
@@ -169,13 +164,13 @@ mod tests {
     }
 
     /// Members go through operations, each as soon as it can; who comes next is drawn.
-    fn go_through(size: u32, operations: &[Operation], seed: &mut u64) {
+    fn go_through(size: u32, operations: &[Operation], random: &mut Random) {
         let mut shm_colls = members(size);
         // The operation, how many posts of it are done, and whether it has begun.
         let mut places = vec![(0, 0, false); size as usize];
         let mut wasted = 0;
         while places.iter().any(|place| place.0 < operations.len()) {
-            let me = (draw(seed) % u64::from(size)) as usize;
+            let me = random.below(size as usize);
             let (at, done, has_begun) = &mut places[me];
             let Some(operation) = operations.get(*at) else { continue };
             let shm_coll = &mut shm_colls[me];
@@ -210,14 +205,13 @@ mod tests {
 
     #[test]
     fn members_that_leave_operations_out_are_in_step_with_the_others() {
-        for number in testing::seeds(300) {
-            let mut seed = number;
-            println!("CANELE_SEED={number}");
-            let size = 2 + (draw(&mut seed) % 4) as u32;
+        for seed in seeds(300) {
+            let mut random = Random::new(seed);
+            let size = 2 + random.below(4);
             let drawn = |_| Operation {
-                posts: draw(&mut seed) % 4,
-                left_out: match draw(&mut seed) % 4 {
-                    0 | 1 => draw(&mut seed) & ((1 << size) - 1),
+                posts: random.below(4),
+                left_out: match random.below(4) {
+                    0 | 1 => random.next() & ((1 << size) - 1),
                     2 => (1 << size) - 1,
                     _ => 0,
                 },
@@ -225,7 +219,7 @@ mod tests {
             let mut operations: Vec<Operation> = (0..60).map(drawn).collect();
             // All come to the last one.
             operations.push(Operation { posts: 1, left_out: 0 });
-            go_through(size, &operations, &mut seed);
+            go_through(size, &operations, &mut random);
         }
     }
 }

@@ -181,7 +181,7 @@ fn a_sleeping_member_is_woken_once_when_its_condition_holds() {
     assert!(!first.has(0..3) && first.begin_sleep());
     let rung = |shm_coll: &ShmColl| {
         let mut rung = Vec::new();
-        shm_coll.tell(|member| rung.push(member));
+        shm_coll.wake_members(|member| rung.push(member));
         rung
     };
     second.post(0, |_, _| ());

@@ -10,7 +10,7 @@ use super::super::hello::{
 };
 use super::super::path_probe;
 use super::super::relay::{self, GATEWAY, NOBODY, REPLY_LEN, Reply, Request};
-use super::super::{Link, TcpRail};
+use super::super::{TcpLink, TcpRail};
 use super::{Failure, HandshakeStage, PendingConnection, Step, nonce};
 
 impl TcpRail {
@@ -36,7 +36,7 @@ impl TcpRail {
                 match one.hear::<VERDICT_LEN>()? {
                     None => Ok(Step::Wait),
                     Some([ACCEPTED])
-                        if matches!(self.links.get(&peer), Some(Link::Open { .. })) =>
+                        if matches!(self.links.get(&peer), Some(TcpLink::Open { .. })) =>
                     {
                         Ok(Step::Drop)
                     }
@@ -137,7 +137,7 @@ impl TcpRail {
         }
         let step = self.send_hello(one, peer)?;
         self.note_connection(one);
-        let is_wanted = matches!(self.links.get(&peer), Some(Link::Dialling(_)));
+        let is_wanted = matches!(self.links.get(&peer), Some(TcpLink::Dialling(_)));
         Ok(if is_wanted { step } else { Step::Drop })
     }
 
@@ -157,13 +157,13 @@ impl TcpRail {
         let accepted = match self.links.get(&peer) {
             None => true,
             // A peer that asks for a later opening has lost the link, though it seems whole here.
-            Some(Link::Open { .. }) if generation > known => {
+            Some(TcpLink::Open { .. }) if generation > known => {
                 self.generations.insert(peer, generation);
                 one.stage = HandshakeStage::Authenticated { peer };
                 return Ok(Step::Replace(peer));
             }
-            Some(Link::Open { .. }) => false,
-            Some(Link::Dialling(_)) => peer < self.credentials.rank || !self.has_proved_to(peer),
+            Some(TcpLink::Open { .. }) => false,
+            Some(TcpLink::Dialling(_)) => peer < self.credentials.rank || !self.has_proved_to(peer),
         };
         one.say(&[if accepted { ACCEPTED } else { DECLINED }])?;
         if !accepted {

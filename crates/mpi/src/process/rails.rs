@@ -1,0 +1,194 @@
+//! The rails of a process: which ones it opens, and the worker over them.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use boot::Job;
+use driver::{
+    Congestion, Encryption, Gateways, Identity, LoopbackRail, QuicConfig, QuicRail, Rail,
+    ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, WanTcp,
+};
+use engine::{Config, Engine};
+use progress::Worker;
+use topo::sites::SiteMap;
+use wire::PeerId;
+
+use super::cards::Cards;
+use crate::modex::Modex;
+use crate::{record, strategy};
+
+/// Rails of a process.
+pub(super) struct Opened {
+    /// Rails in order of preference.
+    pub(super) rails: Vec<Box<dyn Rail>>,
+    /// Groups of rails that carry messages to one peer together.
+    pub(super) teams: Vec<Vec<String>>,
+    /// Networks that the rails over TCP serve.
+    pub(super) networks: TcpNetworks,
+}
+
+impl Opened {
+    /// Makes the worker that communicates over these rails with processes that published a card of the same name.
+    pub(super) fn worker(
+        self,
+        job: &Arc<Job>,
+        (card, gateways): (&str, Gateways),
+        modex: &Modex,
+    ) -> Result<Worker, String> {
+        let Self { rails, teams, networks } = self;
+        let (rank, size) = (PeerId(job.rank()), job.size() as usize);
+        let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
+        let directory = Box::new(Cards::new(job, card, own, (networks, gateways), modex));
+        let strategy = strategy::of_environment()?;
+        let number = |setting: &settings::Setting| setting.number().map_err(|it| it.to_string());
+        let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / modex.vcis;
+        let patience_ns = number(&settings::LINK_PATIENCE)?.saturating_mul(1_000_000_000);
+        let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
+        let usual = Config::new(size);
+        let mut engine = Engine::new(Config { budget_bytes, patience_ns, host, strategy, ..usual });
+        record::begin(&mut engine, job);
+        let worker = Worker::new(engine, rank, size, rails, directory);
+        let join = |worker: Worker, team: &Vec<String>| {
+            worker.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        Ok(teams.iter().fold(worker, join))
+    }
+}
+
+/// Opens these rails of this process. Settings restrict the networks. `sites` is set before the first link opens
+/// and says which links cross sites.
+pub(super) fn open_rails(
+    job: &Job,
+    wanted: &str,
+    sites: &Arc<OnceLock<SiteMap>>,
+) -> Result<Opened, String> {
+    let rank = PeerId(job.rank());
+    let own = LoopbackRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
+    let mut opened =
+        Opened { rails: vec![Box::new(own)], teams: Vec::new(), networks: TcpNetworks::default() };
+    if job.size() == 1 {
+        return Ok(opened);
+    }
+    let variable = settings::RAILS.variable();
+    for team in wanted.split(',') {
+        let names: Vec<_> = team.split('+').map(|name| name.trim().to_owned()).collect();
+        for name in &names {
+            let is_open = opened.rails.iter().skip(1).any(|rail| rail.name() == name);
+            match name.as_str() {
+                _ if is_open => return Err(format!("{variable}={wanted}: `{name}` twice")),
+                "shm" => opened.rails.push(open_shm(job)?),
+                "tcp" => opened.networks = open_tcp(job, sites, &mut opened.rails)?,
+                "quic" => open_quic(job, &mut opened.rails)?,
+                "self" | "" => {}
+                other => {
+                    return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp, quic)"));
+                }
+            }
+        }
+        if names.len() > 1 {
+            opened.teams.push(names);
+        }
+    }
+    Ok(opened)
+}
+
+/// Returns the rails to open: those that the user names, or all useful ones. A process with a site name also opens
+/// QUIC, because a firewall between sites may pass UDP but not TCP. QUIC comes first if TCP restarts its
+/// congestion window after each idle period; QUIC does not.
+pub(crate) fn wanted_rails() -> Cow<'static, str> {
+    match (settings::RAILS.given(), settings::SITE.given()) {
+        (Some(given), _) => given.to_string_lossy(),
+        (None, None) => "shm,tcp".into(),
+        (None, Some(_)) if WanTcp::has_bbr() || settings::CONGESTION.given().is_some() => {
+            "shm,tcp,quic".into()
+        }
+        (None, Some(_)) => "shm,quic,tcp".into(),
+    }
+}
+
+/// Opens the rail over shared memory.
+fn open_shm(job: &Job) -> Result<Box<dyn Rail>, String> {
+    let config = ShmConfig { rank: PeerId(job.rank()), job: u128::from(job.id()).to_le_bytes() };
+    let rail = ShmRail::new(config).map_err(|error| format!("rail shm: {error}"))?;
+    Ok(Box::new(rail))
+}
+
+/// Opens the rail over TCP, and one more for each further network.
+fn open_tcp(
+    job: &Job,
+    sites: &Arc<OnceLock<SiteMap>>,
+    rails: &mut Vec<Box<dyn Rail>>,
+) -> Result<TcpNetworks, String> {
+    let config = TcpConfig {
+        interface: interface(),
+        connect_timeout: CONNECT_TIMEOUT,
+        encryption: encryption(job, sites)?,
+        congestion: congestion(),
+        ..TcpConfig::new(PeerId(job.rank()), job.id(), *job.secret().expose())
+    };
+    let rail = TcpRail::new(config.clone()).map_err(|error| format!("rail tcp: {error}"))?;
+    rails.push(Box::new(rail));
+    let networks = TcpNetworks::find(config.interface.as_deref()).unwrap_or_default();
+    for network in networks.all().iter().skip(1) {
+        // A network without a listener is left out: the first rail reaches every peer.
+        if let Ok(rail) = TcpRail::on(network, config.clone()) {
+            rails.push(Box::new(rail));
+        }
+    }
+    Ok(networks)
+}
+
+/// Congestion control of connections.
+fn congestion() -> Congestion {
+    match settings::CONGESTION.text().trim() {
+        "auto" => Congestion::Auto,
+        name => Congestion::Named(name.to_owned()),
+    }
+}
+
+/// Returns the links to encrypt: those between sites, unless the setting says otherwise. The rank in a hello may be
+/// out of range, because it is not authenticated yet.
+fn encryption(job: &Job, sites: &Arc<OnceLock<SiteMap>>) -> Result<Encryption, String> {
+    let wanted = settings::ENCRYPT.text();
+    match wanted.trim() {
+        "sites" => {
+            let (sites, own, size) = (Arc::clone(sites), job.rank(), job.size());
+            let is_here =
+                move |peer: u32, map: &SiteMap| peer < size && map.site(peer) == map.site(own);
+            let covers = move |peer: PeerId| !sites.get().is_some_and(|map| is_here(peer.0, map));
+            Ok(Encryption::Some(Arc::new(covers)))
+        }
+        "all" => Ok(Encryption::All),
+        "none" => Ok(Encryption::None),
+        _ => {
+            let variable = settings::ENCRYPT.variable();
+            Err(format!("{variable}={wanted}: `sites`, `all` or `none` is needed"))
+        }
+    }
+}
+
+/// Opens the rail over UDP, preceded by a second one whose links overtake the first's (`QuicConfig::passes`).
+fn open_quic(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<(), String> {
+    let config = QuicConfig {
+        rank: PeerId(job.rank()),
+        job: job.id(),
+        identity: Identity::of(job.secret().expose(), job.id()),
+        interface: interface(),
+        connect_timeout: CONNECT_TIMEOUT,
+        passes: true,
+    };
+    for config in [config.clone(), QuicConfig { passes: false, ..config }] {
+        let rail = QuicRail::new(config).map_err(|error| format!("rail quic: {error}"))?;
+        rails.push(Box::new(rail));
+    }
+    Ok(())
+}
+
+/// The networks that the user allows.
+fn interface() -> Option<String> {
+    settings::IFACE.given().map(|given| given.to_string_lossy().into_owned())
+}
+
+/// Time limit for attempts to connect to a peer's addresses.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
