@@ -75,7 +75,8 @@ seeds() {
 models() {
     export LOOM_MAX_PREEMPTIONS=5
     cargo test --locked -p driver --lib -- shm::loom_model && cargo test --locked -p lock --lib -- model:: || return
-    LOOM_MAX_PREEMPTIONS=4 cargo test --locked -p progress --lib -- poller::loom_model
+    LOOM_MAX_PREEMPTIONS=4 cargo test --locked -p progress --lib -- poller::loom_model || return
+    LOOM_MAX_PREEMPTIONS=3 cargo test --locked -p progress --lib -- progress_thread::loom_model
 }
 
 # An installed tree, and the C programs in $work.

@@ -78,11 +78,13 @@ sources() {
     step 5 "performance document" python3 scripts/performance.py --check
     step 5 "plain text" python3 tests/text.py
 }
-# The compiler yields to tests that run beside it.
-builds() {
-    step 150 lints nice cargo clippy --workspace --all-targets --locked -- -D warnings
+# The compiler yields to what runs beside it.
+unit_tests() {
+    step 300 lints nice cargo clippy --workspace --all-targets --locked -- -D warnings
     step 60 documentation nice env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-    step 400 "build of the unit tests" nice cargo test --workspace --locked --no-run
+    step 500 "build of the unit tests" nice cargo test --workspace --locked --no-run
+    # What earlier jobs on this machine have learned of its links is not these tests' matter.
+    step 400 "unit and scenario tests" env CANELE_CACHE_DIR="$logs/cache" cargo test --workspace --locked
 }
 installation() {
     cargo build --release --locked && scripts/install.sh "$prefix"
@@ -91,7 +93,7 @@ export -f installation
 export prefix
 # Each waits for most of its time: for timeouts, delays of links, hosts that do not answer.
 waits() {
-    step 300 installation bash -c installation
+    step 400 installation bash -c installation
     step 30 "reference for the ABI" scripts/peers.sh mpich==5.0.2
     step 10 ABI tests/abi.sh "$prefix" "$reference"
     step 20 "compiler wrappers, CMake, pkg-config" tests/build.sh "$prefix"
@@ -99,18 +101,16 @@ waits() {
     step 60 mpiexec tests/launch.sh "$prefix/bin"
     step 60 "mpiexec over ssh" tests/ssh.sh "$prefix"
     step 30 "connections that are reset" tests/resets.sh "$prefix"
-    step 60 gateways tests/gateway.sh "$prefix"
+    step 90 gateways tests/gateway.sh "$prefix"
     step 20 "a port scan" tests/scan.sh "$prefix"
-    step 60 mpi4py tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
-    step 120 "the lab" tests/lab.sh "$prefix" "$PWD/build/mpi4py"
-    step 60 grids tests/grid.sh "$prefix"
+    step 120 mpi4py tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
+    step 150 "the lab" tests/lab.sh "$prefix" "$PWD/build/mpi4py"
+    step 90 grids tests/grid.sh "$prefix"
+    step 150 faults tests/faults.sh "$prefix"
 }
 sources
-side_by_side builds waits
-# What earlier jobs on this machine have learned of its links is not these tests' matter.
-step 400 "unit and scenario tests" env CANELE_CACHE_DIR="$logs/cache" cargo test --workspace --locked
+side_by_side unit_tests waits
 step 100 "C programs" tests/programs.sh "$prefix" "$reference/bin"
-step 120 faults tests/faults.sh "$prefix"
 step 150 "links that are cut" tests/cut.sh "$prefix"
 step 60 instruments tests/bench.sh "$prefix"
 step 60 "what idle ranks cost" tests/costs.sh "$prefix"

@@ -9,7 +9,8 @@ if [ ! -e "$environment/done" ]; then
     pip() { "$environment/bin/pip" "$1" -q --disable-pip-version-check "${@:2}"; }
     pip install numpy
     # pip's cached builds are linked with the library of another installation, which may be gone.
-    MPICC=$prefix/bin/mpicc MPI4PY_BUILD_MPIABI=1 pip install --no-cache-dir --no-binary mpi4py mpi4py==4.1.2
+    # Without optimisation, its one large file compiles five times faster.
+    CFLAGS=-O0 MPICC=$prefix/bin/mpicc MPI4PY_BUILD_MPIABI=1 pip install --no-cache-dir --no-binary mpi4py mpi4py==4.1.2
     touch "$environment/done"
 fi
 go() { timeout 120 "$prefix/bin/mpiexec" "$@" "$environment/bin/python" programs/numpy_client.py; }
