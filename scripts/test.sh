@@ -77,6 +77,7 @@ sources() {
     step 5 "generated files" python3 api/generate.py --check
     step 5 "performance document" python3 scripts/performance.py --check
     step 5 "plain text" python3 tests/text.py
+    step 5 "crate graph" python3 tests/graph.py
 }
 # The compiler yields to what runs beside it.
 unit_tests() {
