@@ -3,7 +3,7 @@
 use rustix::process::getppid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use crate::job::{BootError, NODE_CORES_VARIABLE};
+use crate::error::BootError;
 
 /// Launcher of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +125,9 @@ const STRANGERS_OF_MANY: [(&str, &str, &str, &str); 3] = [
         "start the program with Canele's `mpiexec`",
     ),
 ];
+
+/// Variable with the number of cores that the ranks of a node share; each rank may be bound to fewer.
+pub const NODE_CORES_VARIABLE: &str = "CANELE_NODE_CORES";
 
 #[cfg(test)]
 mod tests {

@@ -9,62 +9,8 @@ use std::sync::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 
 use crate::environment::{Launcher, detect};
+use crate::error::BootError;
 use crate::pmi::Pmi;
-
-/// Reason why a process could not join its job. The text says what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum BootError {
-    /// A launcher whose protocol this library does not support.
-    #[error(
-        "started by {launcher} ({name} is set), which this library does not speak to: {advice}"
-    )]
-    Stranger {
-        /// The launcher.
-        launcher: &'static str,
-        /// Environment variable that identifies it.
-        name: &'static str,
-        /// Advice for the user.
-        advice: &'static str,
-    },
-    /// A required variable is missing.
-    #[error("{beside} is set but {name} is not: the launcher's environment is incomplete")]
-    Missing {
-        /// The missing variable.
-        name: &'static str,
-        /// The variable that is set and requires it.
-        beside: &'static str,
-    },
-    /// A variable of the launcher has an invalid value.
-    #[error("{name}={value} makes no sense: the launcher's environment is damaged")]
-    Variable {
-        /// The variable.
-        name: &'static str,
-        /// Its value.
-        value: String,
-    },
-    /// The connection to the launcher failed.
-    #[error("the launcher's PMI server does not answer: {0}")]
-    Launcher(#[source] std::io::Error),
-    /// An unexpected answer of the launcher.
-    #[error("the launcher's PMI server answered `{line}` where `{expected}` was due")]
-    Answer {
-        /// Expected command.
-        expected: &'static str,
-        /// Received line.
-        line: String,
-    },
-    /// A process has not published a required key.
-    #[error("process {rank} has published no `{key}`")]
-    Unpublished {
-        /// The process.
-        rank: u32,
-        /// The missing key.
-        key: String,
-    },
-    /// No random numbers from the system.
-    #[error("the system gives no random numbers: {0}")]
-    Random(String),
-}
 
 /// The job's secret, which proves to peers that a process belongs to the job.
 #[derive(Clone)]
@@ -356,8 +302,6 @@ pub const SECRET_KEY: &str = "canele-secret";
 const SHARED_SECRET_KEY: &str = "canele-shared-secret";
 const ENDED_PREFIX: &str = "canele-ended-";
 
-/// Variable with the number of cores that the ranks of a node share; each rank may be bound to fewer.
-pub const NODE_CORES_VARIABLE: &str = "CANELE_NODE_CORES";
 /// Variable that asks a rank for a record of its traffic.
 pub const RECORD_VARIABLE: &str = "CANELE_RECORD";
 /// Key under which ranks publish their traffic for the launcher.

@@ -6,12 +6,16 @@
 //! of one.
 
 mod environment;
+mod error;
 mod job;
 mod pmi;
 
-pub use environment::{Launcher, detect, is_first_on_node, local_ranks, node_cores, own_cores};
+pub use environment::{
+    Launcher, NODE_CORES_VARIABLE, detect, is_first_on_node, local_ranks, node_cores, own_cores,
+};
+pub use error::BootError;
 pub use job::{
-    BootError, Job, NODE_CORES_VARIABLE, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, Secret,
-    TRAFFIC_KEY, ended_name, is_ended_name, is_published_as, pass, published,
+    Job, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, Secret, TRAFFIC_KEY, ended_name, is_ended_name,
+    is_published_as, pass, published,
 };
 pub use pmi::process_space;

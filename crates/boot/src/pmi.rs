@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 
-use crate::job::BootError;
+use crate::error::BootError;
 
 /// A connection to the launcher's PMI server.
 pub(crate) struct Pmi<S> {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use launch::{Discovery, Options};
 
-use crate::info::time;
+use crate::units::time;
 
 /// Options of `canele grid`.
 #[derive(Debug, clap::Args)]

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use driver::QuicBuffers;
 use settings::{Kind, Origin};
@@ -15,6 +14,7 @@ use wire::thresholds::{Explained, PEER_BUDGET_BYTES};
 use wire::traffic::Traffic;
 
 use crate::limits::{self, System};
+use crate::units::{duration, size, time};
 
 /// Options of `canele info`.
 #[derive(Debug, clap::Args)]
@@ -344,31 +344,6 @@ fn packing(cost: &Cost, host: &HostCost) -> String {
     match host.compressed_max(cost, PIECE, 0, false) * 100 / PIECE {
         0 => "  packed           never  the link is faster than packing\n".into(),
         part => format!("  packed        ≤ {part:>4} %  what gets so short by it arrives sooner\n"),
-    }
-}
-
-pub fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..0x10_0000 => format!("{} KiB", bytes >> 10),
-        0x10_0000.. => format!("{} MiB", bytes >> 20),
-    }
-}
-
-pub fn time(ns: u64) -> String {
-    match ns {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
-        1_000_000.. => format!("{:.1} ms", ns as f64 / 1e6),
-    }
-}
-
-pub fn duration(age: Duration) -> String {
-    match age.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} days", seconds / 86_400),
     }
 }
 

@@ -52,7 +52,7 @@ impl System {
                 text += &format!(
                     "  {name:<14}{:>8}  too little for what the link carries in a round trip: \
                      net.ipv4.{name} with {needed} as its last number helps\n",
-                    super::info::size(max)
+                    crate::units::size(max)
                 );
             }
         }
@@ -71,7 +71,7 @@ pub fn of_datagrams(cost: &Cost, got: Option<QuicBuffers>) -> String {
     let mut text = format!(
         "  window        {:>8}  what is carried in two round trips, and what comes while a process is late\n  \
          congestion    {:>8}  paced at the rate that trains of packets have shown; the system's has no part in it\n",
-        super::info::size(needs.window),
+        crate::units::size(needs.window),
         "ours"
     );
     let Some(got) = got else { return text };
@@ -83,7 +83,7 @@ pub fn of_datagrams(cost: &Cost, got: Option<QuicBuffers>) -> String {
         if got < needed {
             text += &format!(
                 "  {name:<14}{:>8}  less than {costs}: net.core.{name}={needed} helps\n",
-                super::info::size(got)
+                crate::units::size(got)
             );
         }
     }

@@ -6,6 +6,7 @@ mod info;
 mod limits;
 mod plan;
 mod progress_report;
+mod units;
 
 use std::process::ExitCode;
 

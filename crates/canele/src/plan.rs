@@ -75,7 +75,7 @@ impl Here {
             let bytes_per_s = bytes_per_s.unwrap_or(costs.node.bytes_per_s);
             costs.node = Cost { latency_ns, bytes_per_s, overhead_ns };
             costs.wake_ns = host.wake_ns;
-            origins[0] = format!("remembered, {} ago", crate::info::duration(age));
+            origins[0] = format!("remembered, {} ago", crate::units::duration(age));
         }
         let linked = |LinkCost { latency_ns, gap_ns, bytes_per_s }, usual| {
             Cost::over_links(latency_ns, gap_ns, bytes_per_s, usual)

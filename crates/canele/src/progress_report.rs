@@ -170,7 +170,7 @@ fn ranges(numbers: &[usize]) -> String {
 }
 
 fn time(span: Duration) -> String {
-    crate::info::time(span.as_nanos() as u64)
+    crate::units::time(span.as_nanos() as u64)
 }
 
 #[cfg(test)]

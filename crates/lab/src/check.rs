@@ -5,7 +5,8 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::grid::{Lab, LabError};
+use crate::error::LabError;
+use crate::grid::Lab;
 
 /// One measurement, and its expected result.
 struct Measurement {

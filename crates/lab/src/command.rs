@@ -10,8 +10,9 @@ use clap::{Args, Subcommand};
 
 use crate::check::{self, check_links};
 use crate::daemon::{self, Change, Cut, Link, Way, Which};
+use crate::error::LabError;
 use crate::flow;
-use crate::grid::{Lab, LabError};
+use crate::grid::Lab;
 use crate::spec::{self, Spec};
 
 /// Command line of `canele lab`.

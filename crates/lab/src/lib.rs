@@ -13,6 +13,7 @@
 mod check;
 mod command;
 mod daemon;
+mod error;
 mod flow;
 mod grid;
 mod link;
@@ -24,7 +25,8 @@ mod wire;
 
 pub use command::{Arguments, run};
 pub use daemon::{Change, Cut, Link, Way, Which};
+pub use error::LabError;
 pub use flow::{Congestion, Goodput, Stream};
-pub use grid::{Lab, LabError, Node};
+pub use grid::{Lab, Node};
 pub use spec::{Pair, Spec, bytes, duration, pair, rate, share};
 pub use wire::{Conditions, Counts};

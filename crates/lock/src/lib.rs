@@ -18,6 +18,7 @@ mod latch;
 mod loom_model;
 mod mutual;
 mod owned_cell;
+mod parts;
 #[cfg(test)]
 mod tests;
 mod thread_slots;
@@ -27,23 +28,6 @@ pub use combining_lock::{Combiner, CombiningGuard, CombiningLock, Entered};
 pub use mutual::{Guard, Lock};
 pub use owned_cell::{Held, Missing, OwnedCell};
 pub use thread_slots::ThreadSlots;
-
-/// Building blocks of the locks; the loom model substitutes its own.
-mod parts {
-    pub use std::hint::spin_loop;
-    pub use std::sync::atomic::{AtomicU32, AtomicU64};
-    pub use std::sync::{Condvar, Mutex};
-    pub use std::thread::yield_now;
-
-    pub use crate::alone::{has_one_thread, is_known_alone};
-
-    /// Rounds of spinning, some microseconds in all: as long as a lock is held that guards no system call. Each round
-    /// pauses twice as often as the one before.
-    pub const ROUNDS: u32 = 7;
-
-    /// Pauses before the thread yields, some microseconds.
-    pub const SPINS: u32 = 100;
-}
 
 impl<T> Lock<T> {
     /// A lock that nobody holds.

@@ -14,8 +14,10 @@ mod layout;
 mod page;
 mod region;
 mod scratch;
+mod span;
 mod strided;
 
 pub use layout::{Layout, Segment, Segments};
 pub use page::Page;
-pub use region::{Region, Span};
+pub use region::Region;
+pub use span::Span;

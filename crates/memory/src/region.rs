@@ -6,17 +6,9 @@ use std::sync::Arc;
 #[cfg(target_arch = "x86_64")]
 use crate::copy::copy_past;
 use crate::copy::{copy_across, copy_few, copy_many, copy_over};
+use crate::span::Span;
 use crate::strided::Strided;
 use crate::{Layout, scratch};
-
-/// A run of contiguous memory that belongs to a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// First byte.
-    pub address: *mut u8,
-    /// Length in bytes.
-    pub len: usize,
-}
 
 /// A stream of bytes in memory: contiguous, or scattered in a datatype's layout.
 ///

@@ -1,7 +1,7 @@
 //! Elements of a datatype, an extent apart.
 
 use crate::layout::Form;
-use crate::region::Span;
+use crate::span::Span;
 use crate::{Layout, Segment};
 
 /// Bytes `offset..offset + len` of the stream of elements whose first lies at `base`.

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::Xorshift;
 use crate::graph::Graph;
+use crate::random::Xorshift;
 
 /// Returns the side of every rank, 0 or 1, with at most `rooms` ranks on each. If one side has room
 /// for all, they are there.

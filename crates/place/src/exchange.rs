@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::graph::Graph;
-use crate::{Host, Xorshift};
+use crate::host::Host;
+use crate::random::Xorshift;
 
 /// Assignment of ranks to hosts, with each rank's traffic to hosts and sites.
 #[derive(Clone, Debug)]

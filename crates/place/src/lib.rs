@@ -15,21 +15,15 @@
 mod bisect;
 mod exchange;
 mod graph;
+mod host;
+mod random;
 pub mod traffic;
 
 pub use graph::Graph;
+pub use host::Host;
 
 use bisect::bisect;
 use exchange::Assignment;
-
-/// A host that takes ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Host {
-    /// Number of its site: equal for hosts of one site, and below the number of hosts.
-    pub site: u32,
-    /// Number of ranks that it takes.
-    pub slots: u32,
-}
 
 /// Returns the host of every rank with little traffic between sites, and then between hosts.
 /// `before` is the default placement, which is returned if nothing is better.
@@ -107,29 +101,5 @@ fn assign(graph: &Graph, members: &[u32], parts: &[Room], host_of_rank: &mut [u3
     for (side, half) in [near, far].into_iter().enumerate() {
         let of = members.iter().zip(&sides).filter(|(_, at)| usize::from(**at) == side);
         assign(graph, &of.map(|(&member, _)| member).collect::<Vec<_>>(), half, host_of_rank);
-    }
-}
-
-/// Pseudorandom numbers, the same in every process (Marsaglia, *Xorshift RNGs*, 2003).
-#[derive(Clone, Debug)]
-struct Xorshift(u64);
-
-impl Xorshift {
-    fn new() -> Self {
-        Self(0x9e37_79b9_7f4a_7c15)
-    }
-
-    /// Returns a number in `0..end`; `end` is not 0.
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 16) % end as u64) as usize
-    }
-
-    fn shuffle<T>(&mut self, all: &mut [T]) {
-        for at in (1..all.len()).rev() {
-            all.swap(at, self.below(at + 1));
-        }
     }
 }

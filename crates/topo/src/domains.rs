@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use crate::processor::numbers;
+use crate::core_list::numbers;
 
 /// Known location of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
+use crate::core_list::numbers;
 use crate::domains;
 
 /// Numbers of cores.
@@ -85,17 +86,6 @@ pub fn wake() -> Option<Wake> {
     Some(Wake { least: *halves.first()?, median: halves[halves.len() / 2] })
 }
 
-/// Parses a list of cores such as `0-3,8`.
-pub(crate) fn numbers(text: &str) -> Option<Vec<usize>> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        (first <= last && last < CORES_MAX).then_some(first..=last)
-    };
-    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
-    Some(ranges?.into_iter().flatten().collect())
-}
-
 fn event() -> Option<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()
 }
@@ -113,9 +103,6 @@ fn receive(event: &OwnedFd) -> Option<u64> {
     Some(u64::from_ne_bytes(value))
 }
 
-/// Upper limit, above the maximum of any Linux build.
-const CORES_MAX: usize = 1 << 16;
-
 const PING: u64 = 1;
 const STOP: u64 = 2;
 /// Number of rounds. The first ones find caches and cores cold.
@@ -127,16 +114,6 @@ const TIMEOUT_S: i64 = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_cores_are_read() {
-        assert_eq!(numbers("0"), Some(vec![0]));
-        assert_eq!(numbers("0-1"), Some(vec![0, 1]));
-        assert_eq!(numbers("0-3,8,10-11"), Some(vec![0, 1, 2, 3, 8, 10, 11]));
-        for text in ["", "3-1", "a", "0-", "0-99999999"] {
-            assert_eq!(numbers(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn this_process_has_cores_of_this_machine() {
