@@ -79,11 +79,10 @@ sources() {
     step 5 "plain text" python3 tests/text.py
     step 5 "crate graph" python3 tests/graph.py
 }
-# The compiler yields to what runs beside it.
 unit_tests() {
-    step 300 lints nice cargo clippy --workspace --all-targets --locked -- -D warnings
-    step 60 documentation nice env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-    step 500 "build of the unit tests" nice cargo test --workspace --locked --no-run
+    step 300 lints cargo clippy --workspace --all-targets --locked -- -D warnings
+    step 60 documentation env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+    step 500 "build of the unit tests" cargo test --workspace --locked --no-run
     # What earlier jobs on this machine have learned of its links is not these tests' matter.
     step 400 "unit and scenario tests" env CANELE_CACHE_DIR="$logs/cache" cargo test --workspace --locked
 }
