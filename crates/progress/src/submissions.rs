@@ -164,7 +164,8 @@ impl Progress {
     }
 
     /// Leaves a copy of a short message. For its sender the message is sent, as a standard send permits (MPI-5.0
-    /// §3.4). A failure of its peer is reported by operations that wait for that peer.
+    /// §3.4). A later failure of its peer is reported by operations that wait for that peer. Once a peer has failed,
+    /// nothing is copied any more.
     #[cold]
     #[inline(never)]
     fn leave_short(&self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
@@ -175,9 +176,9 @@ impl Progress {
         }
     }
 
-    /// True if a message may be copied: it is short, and no copy waits for its peer.
+    /// True if a message may be copied: it is short, no copy waits for its peer, and no peer has failed.
     fn may_copy(&self, data: &Region) -> bool {
-        data.len() <= COPIED_MAX && !self.has_held_copies().load(Ordering::Relaxed)
+        data.len() <= COPIED_MAX && !self.refuses_copies().load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -288,15 +289,15 @@ impl Worker {
         let copy = Region::from_box(bytes.into_boxed_slice());
         let op = self.engine.submit_send(peer, envelope, &copy, SendMode::Standard);
         self.held_copies.push(op);
-        self.has_held_copies.store(true, Ordering::Relaxed);
+        self.refuses_copies.store(true, Ordering::Relaxed);
     }
 
     /// Checks if the held copies have left, or never will.
     pub(crate) fn look_at_held_copies(&mut self) {
-        let Self { held_copies, engine, has_held_copies, .. } = self;
+        let Self { held_copies, engine, refuses_copies, has_failed_peer, .. } = self;
         if !held_copies.is_empty() {
             held_copies.retain(|op| engine.take(*op).is_none());
-            has_held_copies.store(!held_copies.is_empty(), Ordering::Relaxed);
+            refuses_copies.store(*has_failed_peer || !held_copies.is_empty(), Ordering::Relaxed);
         }
     }
 }
@@ -313,7 +314,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use driver::LoopbackRail;
-    use engine::{Config, Engine};
+    use engine::{Config, Engine, Outcome};
 
     use super::*;
     use crate::{Directory, Policy};
@@ -342,6 +343,36 @@ mod tests {
         while !process.look(|_| send()) {
             assert!(begun.elapsed() < Duration::from_secs(20), "all has left");
             process.test(|_| ());
+        }
+    }
+
+    #[test]
+    fn messages_are_not_copied_once_a_peer_has_failed() {
+        let rail = LoopbackRail::new(HERE).expect("an event");
+        let engine = Engine::new(Config::new(1));
+        let worker = Worker::new(engine, HERE, 1, vec![Box::new(rail)], Box::new(Nowhere));
+        let process = Progress::new(worker, Policy::for_node(1, 2)).expect("descriptors");
+        let data = Region::owned(8);
+        let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
+        let outcome = process.submit_and_wait(
+            |worker| worker.engine.submit_send(HERE, envelope, &data, SendMode::Standard),
+            |worker, op| worker.engine.take(*op).map(|completion| completion.outcome),
+        );
+        assert_eq!(outcome, Outcome::PeerFailed);
+        let is_copied = process.look(|_| {
+            let begin =
+                || process.begin_send(HERE, envelope, &data, SendMode::Standard, NOTE).is_none();
+            thread::scope(|scope| scope.spawn(begin).join().expect("it ends well"))
+        });
+        assert!(!is_copied, "nobody would hear of its failure");
+    }
+
+    /// A directory without addresses: no peer can be reached.
+    struct Nowhere;
+
+    impl Directory for Nowhere {
+        fn addresses(&mut self, _: PeerId) -> Result<Vec<(String, Vec<u8>)>, String> {
+            Ok(Vec::new())
         }
     }
 

@@ -42,8 +42,8 @@ pub struct Progress {
     poller_event: OwnedFd,
     /// Eventfd that wakes the progress thread.
     thread_event: Arc<OwnedFd>,
-    /// Shared with the worker; see `Worker::has_held_copies`.
-    has_held_copies: Arc<AtomicBool>,
+    /// Shared with the worker; see `Worker::refuses_copies`.
+    refuses_copies: Arc<AtomicBool>,
     cores: Cores,
     yield_policy: YieldPolicy,
     contention: Contention,
@@ -103,7 +103,7 @@ impl Progress {
         ));
         worker.idle_pollers = Some(Arc::clone(&idle_pollers));
         let records = Record::all(&mut worker);
-        let has_held_copies = Arc::clone(&worker.has_held_copies);
+        let refuses_copies = Arc::clone(&worker.refuses_copies);
         Ok(Arc::new_cyclic(|myself| {
             worker.owner = Weak::clone(myself);
             Self {
@@ -111,7 +111,7 @@ impl Progress {
                 rails_epoll,
                 poller_event,
                 thread_event,
-                has_held_copies,
+                refuses_copies,
                 cores: Cores::new(policy),
                 yield_policy: YieldPolicy::default(),
                 contention: Contention::with_idle_pollers(Arc::clone(&idle_pollers.awake)),
@@ -251,9 +251,9 @@ impl Progress {
         &self.worker
     }
 
-    /// True if copied messages wait for their peers.
-    pub(crate) fn has_held_copies(&self) -> &AtomicBool {
-        &self.has_held_copies
+    /// True if messages must not be copied: a copy waits for its peer, or a peer has failed.
+    pub(crate) fn refuses_copies(&self) -> &AtomicBool {
+        &self.refuses_copies
     }
 
     #[inline]

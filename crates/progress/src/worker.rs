@@ -7,7 +7,7 @@ mod revoke;
 mod routes;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -110,9 +110,12 @@ pub struct Worker {
     pub(crate) counters: Counters,
     /// The idle pollers, which watch the rails without the worker's lock.
     pub(crate) idle_pollers: Option<Arc<IdlePollers>>,
-    /// Copied messages that have not left, and a flag for threads without the lock that says if there are any.
+    /// Copied messages that have not left.
     pub(crate) held_copies: Vec<OpId>,
-    pub(crate) has_held_copies: Arc<AtomicBool>,
+    /// For threads without the lock: true if a copy is held, or a peer has failed. A copy counts as sent, so the failure
+    /// of its peer would be reported to nobody.
+    pub(crate) refuses_copies: Arc<AtomicBool>,
+    pub(crate) has_failed_peer: bool,
     /// The `Progress` that owns this worker.
     pub(crate) owner: Weak<Progress>,
     /// Shared segments on which threads wait for posts.
@@ -211,7 +214,8 @@ impl Worker {
             counters: Counters::default(),
             idle_pollers: None,
             held_copies: Vec::new(),
-            has_held_copies: Arc::default(),
+            refuses_copies: Arc::default(),
+            has_failed_peer: false,
             owner: Weak::new(),
             shm_colls: Vec::new(),
             has_announced_sleep: false,
@@ -364,6 +368,13 @@ impl Worker {
             let due = self.journal.due(Instant::now());
             self.journal.print(&due);
         }
+    }
+
+    /// Ends the operations with a peer that has failed, or to which no path exists.
+    fn fail_peer(&mut self, peer: PeerId) {
+        self.engine.handle_down(peer);
+        self.has_failed_peer = true;
+        self.refuses_copies.store(true, Ordering::Relaxed);
     }
 
     /// Sends the output of a question to the worker, if there is any.

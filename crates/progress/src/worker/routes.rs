@@ -367,7 +367,7 @@ impl Worker {
         if let Some(text) = text {
             self.journal.note_fault(Instant::now(), text);
         }
-        self.engine.handle_down(peer);
+        self.fail_peer(peer);
     }
 
     /// Ends a search without a route for a peer to which nothing was to be sent when the search began.
@@ -382,7 +382,7 @@ impl Worker {
         let index = peer.0 as usize;
         match self.routes.get(index) {
             Some(Route::Closed) => {}
-            Some(Route::Failed) | None => return self.engine.handle_down(peer),
+            Some(Route::Failed) | None => return self.fail_peer(peer),
             Some(Route::Opening { .. } | Route::Open(_)) => return,
         }
         let candidates = match self.directory.addresses(peer) {
@@ -426,7 +426,7 @@ impl Worker {
             if refusals.is_empty() { "no rail in common".into() } else { refusals.join("; ") };
         let text = format!("rank {} cannot be reached: {tried}", peer.0);
         self.journal.note_fault(Instant::now(), text);
-        self.engine.handle_down(peer);
+        self.fail_peer(peer);
     }
 
     /// Opens the other links of a rail's team; a link that cannot be opened is left out.
