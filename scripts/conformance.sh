@@ -21,13 +21,13 @@ trap 'rm -f "$output"' EXIT
 
 step build
 cargo build --release --locked
-cargo test -p driver --test conformance --locked --no-run
+cargo test -p rail --test conformance --locked --no-run
 prefix=$PWD/build/prefix environment=$PWD/build/mpi4py
 scripts/install.sh "$prefix"
 scripts/peers.sh mpich==5.0.2
 
 step "the rails' kit"
-if check 600 cargo test -p driver --test conformance --locked || grep -q '^test result:' "$output"; then
+if check 600 cargo test -p rail --test conformance --locked || grep -q '^test result:' "$output"; then
     read -r passed failed ignored < <(sed -nE 's/^test result: [^0-9]*([0-9]+) passed; ([0-9]+) failed; ([0-9]+) ignored.*/\1 \2 \3/p' "$output")
     row "rails" $((passed + failed + ignored)) "$passed" "$ignored" "$failed"
 else

@@ -53,20 +53,20 @@ sanitized() { # sanitizer, more for cargo...
     local name=$1
     shift
     CARGO_TARGET_DIR=$target/nightly-$name RUSTFLAGS=-Zsanitizer=$name cargo +nightly test "$@" --target $host --lib --tests --no-fail-fast \
-        -p memory -p wire -p engine -p datatype -p driver -p lock -p progress -p mpi -- --skip model::
+        -p memory -p wire -p engine -p datatype -p rail -p rail-shm -p rail-tcp -p rail-quic -p auth -p netpath -p relay -p lock -p progress -p mpi -- --skip model::
 }
 
 # Ten times as many cases as in the test suite, with other seeds, another million every day, until the time is over.
 seeds() {
     local end first=$(($(date +%s) / 86400 * 1000000))
     export CANELE_TEST_BUDGET=10 PROPTEST_CASES=2000
-    cargo test --locked --no-run -p wire -p engine -p datatype -p driver -p plan -p progress -p mad || return
+    cargo test --locked --no-run -p wire -p engine -p datatype -p rail-tcp -p auth -p relay -p plan -p progress -p mad || return
     end=$((SECONDS + soak_s))
     while
         echo "seeds from $first"
         CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p wire -p engine -p datatype -p plan || return
         CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p progress -p mad --test take_over --test revoke --test stress --test messages || return
-        cargo test --locked -p driver --lib -- tcp:: || return
+        cargo test --locked -p rail-tcp -p auth -p relay --lib || return
         first=$((first + 20000))
         [ $SECONDS -lt $end ]
     do :; done
@@ -74,7 +74,7 @@ seeds() {
 
 models() {
     export LOOM_MAX_PREEMPTIONS=5
-    cargo test --locked -p driver --lib -- shm::loom_model && cargo test --locked -p lock --lib -- model:: || return
+    cargo test --locked -p rail-shm --lib -- loom_model && cargo test --locked -p lock --lib -- model:: || return
     LOOM_MAX_PREEMPTIONS=4 cargo test --locked -p progress --lib -- poller::loom_model || return
     LOOM_MAX_PREEMPTIONS=3 cargo test --locked -p progress --lib -- progress_thread::loom_model
 }

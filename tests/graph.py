@@ -15,10 +15,11 @@ import sys
 import tomllib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FOLDERS = ("crates", "tools")
 ROW = re.compile(r"^\| `(\w[\w-]*)` \| [^|]* \| ([^|]*) \|$", re.M)
 # Where the state of a machine enters: a pure crate names none of these outside its tests.
 IMPURE = re.compile(
-    r"(?:std|core)::(?:time::(?:Instant|SystemTime)|thread|net|fs|env|process|io|os)\b|(?:\w+::)*(?:Instant|SystemTime)::now|"
+    r"(?:std|core)::(?:time::(?:Instant|SystemTime)|thread|net(?!::(?:SocketAddr|IpAddr|Ipv[46]Addr)\b)|fs|env|process|io|os)\b|(?:\w+::)*(?:Instant|SystemTime)::now|"
     r"(?:rustix|libc|socket2|tokio|getrandom)::"
 )
 TEST_MODULE = re.compile(r"^#\[cfg\((?:test|all\(test, [^\]]*\))\)\]\n(?:#\[[^\n]*\]\n)*(?:pub(?:\([a-z]+\))? )?mod \w+ \{\n.*?^\}\n", re.M | re.S)
@@ -76,24 +77,29 @@ def section(text, title):
 def edges(table):
     """Compares the table with the dependencies in the manifests."""
     faults = []
-    crates = {name for name in os.listdir("crates") if os.path.exists(f"crates/{name}/Cargo.toml")}
+    crates = {name for folder in FOLDERS for name in os.listdir(folder) if os.path.exists(f"{folder}/{name}/Cargo.toml")}
     for name in sorted(crates | set(table)):
         if name not in crates or name not in table:
             faults.append(f"ARCHITECTURE.md: crate `{name}` is {'not in the table' if name in crates else 'no crate'}")
             continue
-        manifest = tomllib.load(open(f"crates/{name}/Cargo.toml", "rb"))
+        manifest = tomllib.load(open(f"{home(name)}/Cargo.toml", "rb"))
         found = set(manifest.get("dependencies", {})) & crates
         for extra in sorted(found - table[name]):
-            faults.append(f"crates/{name}/Cargo.toml: `{name}` uses `{extra}`, which the table in ARCHITECTURE.md does not allow")
+            faults.append(f"{home(name)}/Cargo.toml: `{name}` uses `{extra}`, which the table in ARCHITECTURE.md does not allow")
         for missing in sorted(table[name] - found):
             faults.append(f"ARCHITECTURE.md: `{name}` does not use `{missing}`")
     return faults
 
 
+def home(crate):
+    """Returns the folder of a crate: libraries are in crates/, programs in tools/."""
+    return next(f"{folder}/{crate}" for folder in FOLDERS if os.path.isdir(f"{folder}/{crate}"))
+
+
 def sources(crate):
     """Returns the files of a crate's library and programs, with their text, without tests and comments."""
     found = {}
-    for folder, _, names in os.walk(f"crates/{crate}/src"):
+    for folder, _, names in os.walk(f"{home(crate)}/src"):
         for name in names:
             path = os.path.join(folder, name)
             is_test = re.search(r"(?:^|_)tests?\.rs$|loom_model\.rs$", name) or "/tests/" in path
@@ -115,7 +121,7 @@ def impurities(crate):
 def file_cycles(crate):
     """Returns the sets of files that import each other, directly or through others."""
     texts = sources(crate)
-    base = f"crates/{crate}/src"
+    base = f"{home(crate)}/src"
     modules = {}
     for path in texts:
         parts = os.path.relpath(path, base)[:-3].split(os.sep)

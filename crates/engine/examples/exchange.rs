@@ -4,9 +4,10 @@
 //! Usage: `exchange plain|kept|twins ROUNDS BYTES`: over a link without replay, one whose frames
 //! are stored until acknowledged, or two of these.
 
+use cost::Cost;
 use engine::{Config, Engine, Envelope, Outcome, Posted, Selector, SendMode};
 use memory::Region;
-use wire::{Capabilities, Cost, Frame, PeerId, RailId};
+use wire::{Capabilities, Frame, PeerId, RailId};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

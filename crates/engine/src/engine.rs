@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem::Discriminant;
 use std::ops::Add;
 
-use memory::Region;
-use wire::compress::Codec;
-use wire::{FrameToken, HostCost, PeerId, RailId, RemoteRegion};
-
+use cost::HostCost;
 pub use error::PeerError;
 pub use links::{Loss, Overdue};
+use memory::Region;
 pub use revoke::REVOKE_TAG;
+use wire::compress::Codec;
+use wire::{FrameToken, PeerId, RailId, RemoteRegion};
 
 use crate::matching::{Matched, Matching};
 use crate::op::{Completion, Op, OpId, OpState, Ops, Outcome};

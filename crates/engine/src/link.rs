@@ -1,6 +1,7 @@
 //! A link: the connection to a peer over one rail, and the frames in flight on it.
 
-use wire::{Capabilities, Cost, Frame, FrameToken, HostCost, RailId, Thresholds, packet};
+use cost::{Cost, HostCost, Thresholds};
+use wire::{Capabilities, Frame, FrameToken, RailId, packet};
 
 use crate::engine::PeerError;
 use crate::replay_buffer::ReplayBuffer;

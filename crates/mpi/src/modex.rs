@@ -9,12 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use boot::{BootError, Job};
+use cost::HostCost;
 use plan::{Costs, Pairs, Plans};
 use topo::cache::Listing;
 use topo::sites::{Locality, SiteMap};
 use topo::transport::Sockets;
 use topo::{Cache, KnownLink, LinkCost, NetworkCosts};
-use wire::HostCost;
 
 use crate::vci::VCIS_MAX;
 
@@ -233,22 +233,24 @@ fn within_a_node(host: &HostCost) -> Costs {
     let usual = Costs::default();
     let links = LinkCost::in_memory(host);
     let bytes_per_s = links.bytes_per_s.unwrap_or(usual.node.bytes_per_s);
-    let node = plan::Cost { latency_ns: links.latency_ns, bytes_per_s, overhead_ns: links.gap_ns };
+    let node =
+        plan::MessageCost { latency_ns: links.latency_ns, bytes_per_s, overhead_ns: links.gap_ns };
     Costs { node, wake_ns: host.wake_ns, ..usual }
 }
 
 /// Replaces default costs by measured ones, between nodes and between pairs of sites.
 fn between_nodes(costs: Costs, between: &NetworkCosts) -> (Costs, Pairs) {
-    let of =
-        |usual: plan::Cost, links: Option<LinkCost>| links.map_or(usual, |it| linked(&it, usual));
+    let of = |usual: plan::MessageCost, links: Option<LinkCost>| {
+        links.map_or(usual, |it| linked(&it, usual))
+    };
     let (site, wide) = (of(costs.site, between.near), of(costs.wide, between.far));
     let pair = |(&(one, other), links): (&(u32, u32), &LinkCost)| (one, other, linked(links, wide));
     (Costs { site, wide, ..costs }, Pairs::new(between.pairs.iter().map(pair)))
 }
 
 /// Cost of messages over links.
-fn linked(links: &LinkCost, usual: plan::Cost) -> plan::Cost {
-    plan::Cost::over_links(links.latency_ns, links.gap_ns, links.bytes_per_s, usual)
+fn linked(links: &LinkCost, usual: plan::MessageCost) -> plan::MessageCost {
+    plan::MessageCost::over_links(links.latency_ns, links.gap_ns, links.bytes_per_s, usual)
 }
 
 /// Maximum number of pairs that try QUIC first. Further pairs try TCP first; only the order differs.
@@ -332,7 +334,7 @@ mod tests {
         let (costs, pairs) = between_nodes(Costs::default(), &between);
         assert_eq!(pairs.cost(2, 1), Some(costs.wide));
         let latency_ns = near.latency_ns - 3_000;
-        assert_eq!(pairs.cost(0, 1), Some(plan::Cost { latency_ns, ..costs.wide }));
+        assert_eq!(pairs.cost(0, 1), Some(plan::MessageCost { latency_ns, ..costs.wide }));
         assert_eq!(pairs.cost(0, 2), None);
     }
 

@@ -10,15 +10,14 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use boot::Job;
-use driver::{Gateways, node_identity};
+use cards::{CARD, gateways, locality, locality_of, publish_card};
 use lock::Uncancelled;
 use progress::{Policy, Progress, Worker};
-use topo::sites::{Locality, SiteMap};
-
-use cards::{CARD, gateways, locality, locality_of, publish_card};
-use rails::{Opened, open_rails};
-
+use rail_shm::node_identity;
 pub(crate) use rails::wanted_rails;
+use rails::{Opened, open_rails};
+use relay::Gateways;
+use topo::sites::{Locality, SiteMap};
 
 use crate::comm::Comm;
 use crate::modex::{self, Modex};
@@ -254,7 +253,7 @@ pub fn join(level: ThreadLevel) -> Result<&'static Process> {
         Some(process) => process,
         None => {
             let process = start(level)?;
-            driver::tell_forked(have_forked);
+            rail::tell_forked(have_forked);
             PROCESS.get_or_init(|| process)
         }
     };

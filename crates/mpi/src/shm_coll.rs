@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use driver::{Operations, ShmColl, ShmCollInvitation};
 use lock::Lock;
 use memory::Region;
+use rail_shm::{Operations, ShmColl, ShmCollInvitation};
 
 use crate::collective::Call;
 use crate::comm::{Comm, CommRef};

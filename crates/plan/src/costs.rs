@@ -2,7 +2,7 @@
 
 /// Cost of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost {
+pub struct MessageCost {
     /// From the end of the sender's work to the beginning of the receiver's.
     pub latency_ns: u64,
     /// Bandwidth of the link.
@@ -15,11 +15,11 @@ pub struct Cost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// Within a node.
-    pub node: Cost,
+    pub node: MessageCost,
     /// Between nodes of a site.
-    pub site: Cost,
+    pub site: MessageCost,
     /// Between sites. [`Pairs`](crate::Pairs) holds pairs of sites about which more is known.
-    pub wide: Cost,
+    pub wide: MessageCost,
     /// Wake-up latency of a sleeping rank. A rank that waits for another site has gone to sleep.
     pub wake_ns: u64,
 }
@@ -37,7 +37,7 @@ pub enum Distance {
 
 impl Costs {
     /// Returns the cost of a message over a distance.
-    pub fn at(&self, distance: Distance) -> Cost {
+    pub fn at(&self, distance: Distance) -> MessageCost {
         match distance {
             Distance::Node => self.node,
             Distance::Site => self.site,
@@ -49,8 +49,10 @@ impl Costs {
     /// A rank that works on a message keeps the other ranks from their core.
     pub(crate) fn when_oversubscribed(self, ranks: u32) -> Self {
         let per_core = (u64::from(ranks) / OVERSUBSCRIBED_CORES).max(1);
-        let of =
-            |cost: Cost| Cost { overhead_ns: cost.overhead_ns.saturating_mul(per_core), ..cost };
+        let of = |cost: MessageCost| MessageCost {
+            overhead_ns: cost.overhead_ns.saturating_mul(per_core),
+            ..cost
+        };
         Self { site: of(self.site).bounded(), wide: of(self.wide).bounded(), ..self }
     }
 
@@ -83,7 +85,7 @@ impl Costs {
             return None;
         };
         let cost = |latency_ns: u64, bytes_per_s: u64, overhead_ns: u64| {
-            Cost { latency_ns, bytes_per_s, overhead_ns }.bounded()
+            MessageCost { latency_ns, bytes_per_s, overhead_ns }.bounded()
         };
         Some(Self {
             node: cost(n_latency, n_rate, n_work),
@@ -94,7 +96,7 @@ impl Costs {
     }
 
     pub(crate) fn numbers(&self) -> [u64; 10] {
-        let of = |cost: Cost| [cost.latency_ns, cost.bytes_per_s, cost.overhead_ns];
+        let of = |cost: MessageCost| [cost.latency_ns, cost.bytes_per_s, cost.overhead_ns];
         let [node, site, wide] = [of(self.node), of(self.site), of(self.wide)];
         [
             node[0],
@@ -116,15 +118,15 @@ impl Default for Costs {
     fn default() -> Self {
         let gigabit = 117_000_000;
         Self {
-            node: Cost { latency_ns: 600, bytes_per_s: 4_000_000_000, overhead_ns: 400 },
-            site: Cost { latency_ns: 20_000, bytes_per_s: gigabit, overhead_ns: 4_000 },
-            wide: Cost { latency_ns: 6_000_000, bytes_per_s: gigabit, overhead_ns: 4_000 },
+            node: MessageCost { latency_ns: 600, bytes_per_s: 4_000_000_000, overhead_ns: 400 },
+            site: MessageCost { latency_ns: 20_000, bytes_per_s: gigabit, overhead_ns: 4_000 },
+            wide: MessageCost { latency_ns: 6_000_000, bytes_per_s: gigabit, overhead_ns: 4_000 },
             wake_ns: 30_000,
         }
     }
 }
 
-impl Cost {
+impl MessageCost {
     /// Returns the cost of messages over links between two systems with a measured latency and gap,
     /// at the measured rate or else the usual one. The gap is the sender's share of the work, in
     /// its system. The receiver's system does as much, and the receiver polls and reads, which are

@@ -6,26 +6,26 @@
 
 use std::ops::Range;
 
-use crate::costs::{Cost, Costs};
+use crate::costs::{Costs, MessageCost};
 use crate::model::{STREAM_MAX_NS, segments_of};
 
 /// Known costs between pairs of sites, among the first sites of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pairs(Vec<(u32, u32, Cost)>);
+pub struct Pairs(Vec<(u32, u32, MessageCost)>);
 
 /// Costs between the sites of a communicator.
 #[derive(Clone, Debug)]
 pub(crate) struct Crossings {
     /// Cost of pairs without a known cost; of all pairs if there is no table.
-    usual: Cost,
+    usual: MessageCost,
     /// Costs from each site to each, row by row; empty if all are equal.
-    table: Vec<Cost>,
+    table: Vec<MessageCost>,
     /// Number of ranks of each site, if there is a table.
     ranks: Vec<u64>,
     /// Wake-up latency of a rank that waited for another site.
     wake_ns: u64,
     /// Cost of a node's network. `nodes` is the number of nodes in the largest site.
-    network: Cost,
+    network: MessageCost,
     nodes: u64,
     /// Number of sites, if known.
     count: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Crossings {
 /// Cost between two sites, and their numbers of ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crossing {
-    pub cost: Cost,
+    pub cost: MessageCost,
     pub from_ranks: u64,
     pub to_ranks: u64,
 }
@@ -93,9 +93,10 @@ struct SiteFlow<'a> {
 impl Pairs {
     /// Makes a table from pairs of different sites. The first entry of a pair counts, in either
     /// direction.
-    pub fn new(known: impl IntoIterator<Item = (u32, u32, Cost)>) -> Self {
-        let ordered = |(one, other, cost): (u32, u32, Cost)| (one.min(other), one.max(other), cost);
-        let kept = |pair: &(u32, u32, Cost)| pair.0 != pair.1 && pair.1 < SITES_MOST;
+    pub fn new(known: impl IntoIterator<Item = (u32, u32, MessageCost)>) -> Self {
+        let ordered =
+            |(one, other, cost): (u32, u32, MessageCost)| (one.min(other), one.max(other), cost);
+        let kept = |pair: &(u32, u32, MessageCost)| pair.0 != pair.1 && pair.1 < SITES_MOST;
         let mut known: Vec<_> = known.into_iter().map(ordered).filter(kept).collect();
         known.sort_by_key(|pair| (pair.0, pair.1));
         known.dedup_by_key(|pair| (pair.0, pair.1));
@@ -103,21 +104,21 @@ impl Pairs {
     }
 
     /// Returns the cost between two sites, if known.
-    pub fn cost(&self, one: u32, other: u32) -> Option<Cost> {
+    pub fn cost(&self, one: u32, other: u32) -> Option<MessageCost> {
         let key = (one.min(other), one.max(other));
         let at = self.0.binary_search_by_key(&key, |pair| (pair.0, pair.1)).ok()?;
         Some(self.0[at].2)
     }
 
     /// Returns all known pairs, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, u32, Cost)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32, MessageCost)> + '_ {
         self.0.iter().copied()
     }
 
     /// Encodes the pairs as bytes, for ranks that have to plan from the same.
     pub fn emit(&self) -> Vec<u8> {
-        let numbers = |(one, other, cost): (u32, u32, Cost)| {
-            let Cost { latency_ns, bytes_per_s, overhead_ns } = cost;
+        let numbers = |(one, other, cost): (u32, u32, MessageCost)| {
+            let MessageCost { latency_ns, bytes_per_s, overhead_ns } = cost;
             [one.into(), other.into(), latency_ns, bytes_per_s, overhead_ns]
         };
         self.iter().flat_map(numbers).flat_map(u64::to_le_bytes).collect()
@@ -129,7 +130,7 @@ impl Pairs {
         let numbers: Vec<u64> = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
         let (pairs, []) = numbers.as_chunks::<5>() else { return None };
         let pair = |&[one, other, latency_ns, bytes_per_s, overhead_ns]: &[u64; 5]| {
-            let cost = Cost { latency_ns, bytes_per_s, overhead_ns }.bounded();
+            let cost = MessageCost { latency_ns, bytes_per_s, overhead_ns }.bounded();
             let sites = u32::try_from(one).ok().zip(u32::try_from(other).ok());
             sites.filter(|(one, other)| one < other).map(|(one, other)| (one, other, cost))
         };
@@ -141,7 +142,7 @@ impl Pairs {
 
 impl Crossings {
     /// Makes crossings that all cost the same.
-    pub(crate) fn alike(usual: Cost, costs: &Costs) -> Self {
+    pub(crate) fn alike(usual: MessageCost, costs: &Costs) -> Self {
         let (network, wake_ns) = (costs.site, costs.wake_ns);
         let (table, ranks) = (Vec::new(), Vec::new());
         let (nodes, count, are_nodes) = (1, 0, false);
@@ -171,7 +172,7 @@ impl Crossings {
         }
         let cost = |one: u32, other: u32| pairs.cost(one, other).unwrap_or(costs.wide);
         let row = |&one: &u32| sites.iter().map(move |&other| cost(one, other));
-        let table: Vec<Cost> = sites.iter().flat_map(row).collect();
+        let table: Vec<MessageCost> = sites.iter().flat_map(row).collect();
         let others = |at: &usize| at / sites.len() != at % sites.len();
         let mut found = (0..table.len()).filter(others).map(|at| table[at]);
         match found.next() {
@@ -188,7 +189,7 @@ impl Crossings {
 
     /// Returns the cost of a message from one site to another.
     #[inline]
-    pub(crate) fn cost(&self, from: u32, to: u32) -> Cost {
+    pub(crate) fn cost(&self, from: u32, to: u32) -> MessageCost {
         if self.table.is_empty() {
             return self.usual;
         }
@@ -197,11 +198,11 @@ impl Crossings {
 
     /// Returns the longest latency and the best rate. Stages are scheduled by these: waiting for
     /// data that are not there yet costs more than waiting later than possible.
-    pub(crate) fn widest(&self) -> Cost {
-        let most = |figure: fn(Cost) -> u64| {
+    pub(crate) fn widest(&self) -> MessageCost {
+        let most = |figure: fn(MessageCost) -> u64| {
             self.all(0, None).map(|crossing| figure(crossing.cost)).max().unwrap_or(0)
         };
-        Cost {
+        MessageCost {
             latency_ns: most(|cost| cost.latency_ns),
             bytes_per_s: most(|cost| cost.bytes_per_s),
             overhead_ns: most(|cost| cost.overhead_ns),
@@ -350,9 +351,9 @@ impl Crossings {
     }
 
     /// Returns the longest latency, and the worst rate to any site, or to `root_site`.
-    fn worst(&self, root_site: Option<u32>) -> Cost {
+    fn worst(&self, root_site: Option<u32>) -> MessageCost {
         let rates = self.all(0, root_site).map(|crossing| crossing.cost.bytes_per_s);
-        Cost { bytes_per_s: rates.min().unwrap_or(0), ..self.widest() }
+        MessageCost { bytes_per_s: rates.min().unwrap_or(0), ..self.widest() }
     }
 
     /// Returns the relays if each site sends the bytes for its number of ranks to others, or
@@ -488,7 +489,7 @@ impl Crossings {
     fn path_ns(&self, streams: &[u64], bytes: u64, [root, by, to]: [u32; 3]) -> u64 {
         let leg = |from: u32, to: u32| {
             let at = (from * self.sites() + to) as usize;
-            let Cost { latency_ns, overhead_ns, .. } = self.table[at];
+            let MessageCost { latency_ns, overhead_ns, .. } = self.table[at];
             (latency_ns + 2 * overhead_ns, streams[at])
         };
         let (hop_ns, stream_ns) = leg(by, to);
@@ -598,7 +599,7 @@ fn divisor(one: u32, other: u32) -> u32 {
 }
 
 /// Returns the transfer time of so many bytes, clamped so that sums cannot overflow.
-fn stream_ns(cost: Cost, bytes: u64) -> u64 {
+fn stream_ns(cost: MessageCost, bytes: u64) -> u64 {
     cost.stream_ns(bytes).min(STREAM_MAX_NS)
 }
 
@@ -615,9 +616,9 @@ const SITES_MOST: u32 = 16;
 mod tests {
     use super::*;
 
-    fn cost(latency_ms: u64, mb_per_s: u64) -> Cost {
+    fn cost(latency_ms: u64, mb_per_s: u64) -> MessageCost {
         let (latency_ns, bytes_per_s) = (latency_ms * 1_000_000, mb_per_s * 1_000_000);
-        Cost { latency_ns, bytes_per_s, overhead_ns: 4_000 }
+        MessageCost { latency_ns, bytes_per_s, overhead_ns: 4_000 }
     }
 
     impl Crossings {
@@ -628,7 +629,7 @@ mod tests {
     }
 
     /// Sites 4, 2 and 9 of a job, each of one node, with 1, 2 and 3 ranks.
-    fn three(pairs: [(u32, u32, Cost); 3]) -> Crossings {
+    fn three(pairs: [(u32, u32, MessageCost); 3]) -> Crossings {
         let costs = Costs::default();
         Crossings::new(&[4, 2, 9], vec![1, 2, 3], 1, &costs, &Pairs::new(pairs))
     }
@@ -666,7 +667,7 @@ mod tests {
         );
         let unlike = three([(2, 4, near), (2, 9, near), (4, 0, near)]);
         assert_eq!((unlike.cost(1, 0), unlike.cost(2, 0)), (near, Costs::default().wide));
-        assert_eq!(unlike.widest(), Cost { latency_ns: 6_000_000, ..Costs::default().wide });
+        assert_eq!(unlike.widest(), MessageCost { latency_ns: 6_000_000, ..Costs::default().wide });
         let many: Vec<u32> = (0..17).collect();
         let pairs = Pairs::new([(0, 1, near)]);
         assert!(Crossings::new(&many, vec![1; 17], 1, &Costs::default(), &pairs).table.is_empty());

@@ -31,7 +31,7 @@ mod topology;
 
 pub use algorithms::shmem::page_bytes;
 pub use choice::{Algorithm, Call, Operation, Plans};
-pub use costs::{Cost, Costs, Distance};
+pub use costs::{Costs, Distance, MessageCost};
 pub use crossings::Pairs;
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
 pub use hierarchical::broadcast_in_node;

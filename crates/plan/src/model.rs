@@ -16,7 +16,7 @@ use crate::catalogue::{
     ReduceScatter,
 };
 use crate::choice::{Algorithm, Call, Operation};
-use crate::costs::{Cost, Costs, OVERSUBSCRIBED_CORES};
+use crate::costs::{Costs, MessageCost, OVERSUBSCRIBED_CORES};
 use crate::crossings::Crossings;
 
 /// Inputs of a prediction.
@@ -715,7 +715,7 @@ impl Order {
 }
 
 impl LevelCost {
-    fn of(cost: Cost) -> Self {
+    fn of(cost: MessageCost) -> Self {
         let ps_per_byte = 1_000_000_000_000 / cost.bytes_per_s.max(1);
         Self { latency_ns: cost.latency_ns, work_ns: cost.overhead_ns, ps_per_byte }
     }

@@ -8,15 +8,15 @@
 
 use crate::algorithms::shmem::page_bytes;
 use crate::choice::{Algorithm, Call};
-use crate::costs::{Cost, Costs};
+use crate::costs::{Costs, MessageCost};
 use crate::topology::Topology;
 
 /// Nominal costs of messages; none of them was measured. Between nodes they lie in the middle of
 /// usual networks, so that none loses much. Between sites all algorithms combine alike.
 pub(crate) const NOMINAL: Costs = Costs {
-    node: Cost { latency_ns: 600, bytes_per_s: 4_000_000_000, overhead_ns: 400 },
-    site: Cost { latency_ns: 12_000, bytes_per_s: 500_000_000, overhead_ns: 4_000 },
-    wide: Cost { latency_ns: 6_000_000, bytes_per_s: 117_000_000, overhead_ns: 4_000 },
+    node: MessageCost { latency_ns: 600, bytes_per_s: 4_000_000_000, overhead_ns: 400 },
+    site: MessageCost { latency_ns: 12_000, bytes_per_s: 500_000_000, overhead_ns: 4_000 },
+    wide: MessageCost { latency_ns: 6_000_000, bytes_per_s: 117_000_000, overhead_ns: 4_000 },
     wake_ns: 30_000,
 };
 

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::ops::Range;
 
-use crate::costs::{Cost, Distance};
+use crate::costs::{Distance, MessageCost};
 use crate::model::{LINE_NS, SPINS};
 use crate::schedule::{Schedule, Step};
 use crate::topology::Topology;
@@ -409,7 +409,14 @@ impl<'a> Simulation<'a> {
 
     /// Returns the time at which a message between nodes has left, and at which it begins to
     /// arrive.
-    fn travel(&mut self, me: u32, to: u32, bytes: u64, start: u64, cost: Cost) -> (u64, u64) {
+    fn travel(
+        &mut self,
+        me: u32,
+        to: u32,
+        bytes: u64,
+        start: u64,
+        cost: MessageCost,
+    ) -> (u64, u64) {
         let (one, other) = (self.topology.location(me), self.topology.location(to));
         let near_ns = self.topology.costs().site.stream_ns(bytes);
         let leaves = self.occupy(Resource::Out(one.node), start, near_ns);

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::costs::{Cost, Costs};
+use crate::costs::{Costs, MessageCost};
 use crate::crossings::Pairs;
 use crate::topology::{Location, Topology};
 
@@ -25,7 +25,7 @@ impl fmt::Display for Topology {
         let numbers = self.costs().numbers().map(|number| number.to_string()).join(",");
         write!(f, " {} {numbers}", if self.outnumbers_cores() { OVERSUBSCRIBED } else { ROOMY })?;
         for (index, (one, other, cost)) in self.pairs().iter().enumerate() {
-            let Cost { latency_ns, bytes_per_s, overhead_ns } = cost;
+            let MessageCost { latency_ns, bytes_per_s, overhead_ns } = cost;
             let begin = if index == 0 { ' ' } else { ';' };
             write!(f, "{begin}{one}-{other}:{latency_ns},{bytes_per_s},{overhead_ns}")?;
         }
@@ -88,7 +88,7 @@ fn pairs_of(text: &str) -> Option<Pairs> {
         let figures: Vec<u64> =
             figures.split(',').map(|one| one.parse().ok()).collect::<Option<_>>()?;
         let &[latency_ns, bytes_per_s, overhead_ns] = &figures[..] else { return None };
-        let cost = Cost { latency_ns, bytes_per_s, overhead_ns };
+        let cost = MessageCost { latency_ns, bytes_per_s, overhead_ns };
         Some((one.parse().ok()?, other.parse().ok()?, cost.bounded()))
     };
     Some(Pairs::new(text.split(';').map(pair).collect::<Option<Vec<_>>>()?))
@@ -119,7 +119,8 @@ mod tests {
         );
         let with_shm_coll = Topology::flat(4, false, costs).with_shm_coll(4096);
         let sites = [(0, 7), (1, 7), (2, 3), (3, 5)].map(at);
-        let pairs = Pairs::new([(3, 7, costs.site), (5, 3, Cost { latency_ns: 9, ..costs.wide })]);
+        let pairs =
+            Pairs::new([(3, 7, costs.site), (5, 3, MessageCost { latency_ns: 9, ..costs.wide })]);
         let unlike = Topology::with_pairs(&sites, false, costs, &pairs);
         let text = " 0-1:20000,117000000,4000;0-2:6000000,117000000,4000;1-2:9,117000000,4000";
         assert!(unlike.to_string().ends_with(text), "{unlike}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::algorithms::shmem::{ShmAccess, link_bytes};
 use crate::choice::{Algorithm, Call, Plans};
-use crate::costs::{Cost, Costs, Distance};
+use crate::costs::{Costs, Distance, MessageCost};
 use crate::crossings::{Crossings, Pairs};
 use crate::model::{Model, Order, RankCounts};
 use crate::team::Team;
@@ -195,7 +195,7 @@ impl Topology {
     }
 
     /// Returns the cost of a message from one rank to another.
-    pub fn cost(&self, from: u32, to: u32) -> Cost {
+    pub fn cost(&self, from: u32, to: u32) -> MessageCost {
         match (self.distance(from, to), &self.levels) {
             (Distance::Wide, Some(levels)) => {
                 self.model.crossings().cost(levels.site(from), levels.site(to))

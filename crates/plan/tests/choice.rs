@@ -4,7 +4,7 @@ mod planned;
 
 use std::sync::Arc;
 
-use plan::{Algorithm, Cost, Costs, Location, Operation, Topology, predict};
+use plan::{Algorithm, Costs, Location, MessageCost, Operation, Topology, predict};
 use planned::planned;
 
 /// Makes a topology of ranks on the nodes that `node` gives.
@@ -17,7 +17,7 @@ fn nodes(size: u32, node: impl Fn(u32) -> u32, costs: Costs) -> Topology {
 /// Shapes of one site, by name.
 fn shapes() -> Vec<(&'static str, Topology)> {
     let usual = Costs::default();
-    let site = Cost { latency_ns: 4_000, bytes_per_s: 3_000_000_000, overhead_ns: 1_500 };
+    let site = MessageCost { latency_ns: 4_000, bytes_per_s: 3_000_000_000, overhead_ns: 1_500 };
     let fast = Costs { site, ..usual };
     let flat = |size| Topology::flat(size, false, usual);
     vec![

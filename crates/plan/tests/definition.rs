@@ -5,7 +5,7 @@ mod machine;
 use std::sync::Arc;
 
 use machine::{TestRank, Unit, run as run_on};
-use plan::{Algorithm, Cost, Costs, Operands, Operation, Schedule, Step, Topology};
+use plan::{Algorithm, Costs, MessageCost, Operands, Operation, Schedule, Step, Topology};
 
 /// Runs all ranks to their end and returns their outputs.
 fn run(ranks: Vec<TestRank>) -> Vec<Vec<Unit>> {
@@ -34,7 +34,7 @@ fn machines(size: u32, operation: Operation) -> Vec<Topology> {
             .with_plans(Arc::new(plans))
     };
     let plans = operation.algorithms().iter().flat_map(|one| {
-        let copied = Cost { bytes_per_s: 1_000_000, ..Costs::default().node };
+        let copied = MessageCost { bytes_per_s: 1_000_000, ..Costs::default().node };
         let copied = Costs { node: copied, ..Costs::default() };
         [(true, copied), (false, Costs::default()), (false, copied)]
             .map(|(is_oversubscribed, costs)| by(one, is_oversubscribed, costs))

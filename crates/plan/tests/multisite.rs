@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use machine::{Outcome, TestRank, Unit, run};
 use plan::{
-    Algorithm, Buffer, Call, Cost, Costs, Distance, Location, Operands, Operation, Pairs, Plans,
-    Schedule, Step, Topology,
+    Algorithm, Buffer, Call, Costs, Distance, Location, MessageCost, Operands, Operation, Pairs,
+    Plans, Schedule, Step, Topology,
 };
 use testing::{Random, seeds};
 
@@ -252,20 +252,20 @@ fn wanted(random: &mut Random) -> Plans {
 
 /// A network within the site so good that aggregation always pays.
 fn aggregating() -> Costs {
-    let site = Cost { latency_ns: 0, bytes_per_s: u64::MAX, overhead_ns: 4_000 };
+    let site = MessageCost { latency_ns: 0, bytes_per_s: u64::MAX, overhead_ns: 4_000 };
     Costs { site, ..Costs::default() }
 }
 
 /// Near sites and networks so bad that segments of a broadcast each leave to another site.
 fn narrow() -> Costs {
-    let site = Cost { latency_ns: 20_000, bytes_per_s: 1_000_000, overhead_ns: 4_000 };
-    Costs { site, wide: Cost { latency_ns: 100_000, ..site }, ..Costs::default() }
+    let site = MessageCost { latency_ns: 20_000, bytes_per_s: 1_000_000, overhead_ns: 4_000 };
+    Costs { site, wide: MessageCost { latency_ns: 100_000, ..site }, ..Costs::default() }
 }
 
 /// Returns costs between each two sites, from a campus to the other side of the earth, and from a
 /// modem to more than a network within a site.
 fn unlike(random: &mut Random, sites: u32) -> Pairs {
-    let mut cost = || Cost {
+    let mut cost = || MessageCost {
         latency_ns: 100_000 << random.below(11),
         bytes_per_s: 10_000 << random.below(16),
         overhead_ns: 4_000,

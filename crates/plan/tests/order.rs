@@ -8,7 +8,7 @@
 mod machine;
 
 use machine::{TestRank, Unit, run};
-use plan::{Cost, Costs, Location, Operands, Operation, Pairs, Schedule, Topology};
+use plan::{Costs, Location, MessageCost, Operands, Operation, Pairs, Schedule, Topology};
 use testing::{Random, seeds};
 
 const OPERATIONS: [Operation; 5] = [
@@ -42,12 +42,12 @@ impl CostCase {
     }
 
     /// Returns a hundredth to a hundred times the usual cost.
-    fn cost(&mut self, usual: Cost) -> Cost {
+    fn cost(&mut self, usual: MessageCost) -> MessageCost {
         let mut wild = |figure: u64| {
             let times = [1, 3, 10, 30, 100][self.random.below(5)];
             if self.random.below(2) == 1 { figure * times } else { figure / times }
         };
-        Cost {
+        MessageCost {
             latency_ns: wild(usual.latency_ns),
             bytes_per_s: wild(usual.bytes_per_s),
             overhead_ns: wild(usual.overhead_ns),

@@ -5,7 +5,7 @@
 
 mod planned;
 
-use plan::{Cost, Costs, Location, Operation, Pairs, Topology, predict};
+use plan::{Costs, Location, MessageCost, Operation, Pairs, Topology, predict};
 use planned::planned;
 use testing::{Random, seeds};
 
@@ -21,7 +21,7 @@ fn one_for_all(pairs: &Pairs) -> Costs {
     let usual = Costs::default();
     let latency_ns = pairs.iter().map(|pair| pair.2.latency_ns).max();
     let bytes_per_s = pairs.iter().map(|pair| pair.2.bytes_per_s).max();
-    let wide = Cost {
+    let wide = MessageCost {
         latency_ns: latency_ns.unwrap_or(usual.wide.latency_ns),
         bytes_per_s: bytes_per_s.unwrap_or(usual.wide.bytes_per_s),
         ..usual.wide
@@ -29,13 +29,17 @@ fn one_for_all(pairs: &Pairs) -> Costs {
     Costs { wide, ..usual }
 }
 
-fn cost(latency_us: u64, mb_per_s: u64) -> Cost {
-    Cost { latency_ns: latency_us * 1_000, bytes_per_s: mb_per_s * 1_000_000, overhead_ns: 4_000 }
+fn cost(latency_us: u64, mb_per_s: u64) -> MessageCost {
+    MessageCost {
+        latency_ns: latency_us * 1_000,
+        bytes_per_s: mb_per_s * 1_000_000,
+        overhead_ns: 4_000,
+    }
 }
 
 /// Returns the costs between the first and the second of three sites, the first and the third, and
 /// the second and the third.
-fn three(near: Cost, left: Cost, right: Cost) -> Pairs {
+fn three(near: MessageCost, left: MessageCost, right: MessageCost) -> Pairs {
     Pairs::new([(0, 1, near), (0, 2, left), (1, 2, right)])
 }
 

@@ -61,7 +61,7 @@ impl Contention {
     }
 
     pub fn new() -> Self {
-        let machine = driver::cores_online().and_then(|cores| Some((cores, Runnable::open()?)));
+        let machine = cpu::cores_online().and_then(|cores| Some((cores, Runnable::open()?)));
         Self {
             is_oversubscribed: AtomicBool::new(false),
             began: Instant::now(),

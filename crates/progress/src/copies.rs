@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use driver::RemoteReader;
 use engine::{RemoteRead, RemoteReadId};
+use rail::RemoteReader;
 
 use crate::locality::{Distance, Locality, NearestFirst, WorkCore};
 use crate::worker::Worker;

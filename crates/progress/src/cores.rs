@@ -10,8 +10,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use driver::Neighbours;
 use lock::Uncancelled;
+use rail::Neighbours;
 
 use crate::policy::{Policy, PolicyInputs};
 

@@ -149,7 +149,7 @@ fn say(name: &'static str, amount: Amount, because: impl Into<String>) -> Explai
 /// # Errors
 /// The reason if they may not.
 pub fn may_precede() -> Result<(), &'static str> {
-    let tried = || match driver::Thread::current() {
+    let tried = || match cpu::Thread::current() {
         None => Err("this process has a standing of its own, which is left alone"),
         Some(thread) => thread.precede().map_err(|_| "it takes CAP_SYS_NICE, or RLIMIT_NICE of 30"),
     };

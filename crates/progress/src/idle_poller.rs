@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use driver::ReadinessProbe;
+use rail::ReadinessProbe;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::backoff::{Backoff, Decision};
@@ -266,7 +266,7 @@ impl IdlePollers {
         let poller = Arc::new(PollerState { cores, rests, is_over, thread: OnceLock::new() });
         let (idle, own) = (Arc::clone(self), Arc::clone(&poller));
         let builder = thread::Builder::new().name("canele-idle".into()).stack_size(STACK_BYTES);
-        let spawned = driver::without_signals(|| builder.spawn(move || idle.run_idle_poller(&own)));
+        let spawned = cpu::without_signals(|| builder.spawn(move || idle.run_idle_poller(&own)));
         let _ = poller.thread.set(spawned.ok()?.thread().clone());
         Some(poller)
     }
@@ -274,7 +274,7 @@ impl IdlePollers {
     /// Main loop of an idle poller. It may be preempted when its end is requested; then it leaves late.
     fn run_idle_poller(&self, poller: &PollerState) {
         let is_set = sched_setaffinity(None, &poller.cores).and_then(|()| sched_getaffinity(None));
-        if driver::poll_when_idle().is_err() || is_set != Ok(poller.cores) {
+        if cpu::poll_when_idle().is_err() || is_set != Ok(poller.cores) {
             return;
         }
         while !poller.is_over() {

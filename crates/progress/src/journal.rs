@@ -9,8 +9,8 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use driver::Refusal;
 use lock::Uncancelled;
+use rail::Refusal;
 use wire::PeerId;
 
 /// The lines of one process.

@@ -118,7 +118,7 @@ impl NearestFirst {
 /// Returns the core of the calling thread, as the C library tells it. Looking up the kernel's vDSO directly goes wrong
 /// under valgrind.
 pub(crate) fn core_here() -> usize {
-    driver::core_here() as usize
+    cpu::core_here() as usize
 }
 
 /// Number of times in a row that nearer or later work goes before the oldest.

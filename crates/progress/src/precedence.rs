@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use driver::Thread;
+use cpu::Thread;
 
 /// The threads with a higher priority. Guarded by the worker's lock.
 #[derive(Debug)]

@@ -359,7 +359,7 @@ impl VciPhase {
 fn spawn(progress_thread: Arc<ProgressThread>) -> Option<()> {
     let builder = thread::Builder::new().name("canele-progress".into());
     let builder = builder.stack_size(STACK_BYTES);
-    let spawned = driver::without_signals(|| builder.spawn(move || progress_thread.run()));
+    let spawned = cpu::without_signals(|| builder.spawn(move || progress_thread.run()));
     spawned.ok().map(drop)
 }
 

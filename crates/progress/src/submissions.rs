@@ -313,8 +313,8 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use driver::LoopbackRail;
     use engine::{Config, Engine, Outcome};
+    use rail::LoopbackRail;
 
     use super::*;
     use crate::{Directory, Policy};

@@ -11,9 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use driver::{Event, Neighbours, Post, Rail, ReadinessProbe, ShmColl};
+use coalescing::{LastShort, ShortRun};
 use engine::{Completion, Engine, OpId, Posted, RemoteRead, Selector};
+use failback::FailedOver;
+use liveness::LivenessState;
 use lock::Lock;
+use rail::{Event, Neighbours, Post, Rail, ReadinessProbe};
+use rail_shm::ShmColl;
+use routes::{Purpose, RailSet, Reopening, Route, Trouble, next_attempt};
 use wire::{Capabilities, Frame, PeerId, RailId};
 
 use crate::copies::Copies;
@@ -27,11 +32,6 @@ use crate::precedence::Precedence;
 use crate::tasks::Tasks;
 use crate::wait::Progress;
 use crate::waiters::{Awaited, Waiters};
-
-use coalescing::{LastShort, ShortRun};
-use failback::FailedOver;
-use liveness::LivenessState;
-use routes::{Purpose, RailSet, Reopening, Route, Trouble, next_attempt};
 
 /// Source of peer addresses, asked at the first message to a peer.
 pub trait Directory: Send {
@@ -768,7 +768,7 @@ impl Worker {
 /// Restricts a link's capabilities for a team of several kinds: each link carries what another may lose, and shared
 /// messages are not read remotely.
 fn shared(capabilities: Capabilities) -> Capabilities {
-    let frame_max = capabilities.frame_max.min(driver::FRAME_MAX_OF_ALL);
+    let frame_max = capabilities.frame_max.min(rail::FRAME_MAX_OF_ALL);
     Capabilities { frame_max, remote_read: false, ..capabilities }
 }
 

@@ -8,11 +8,12 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use driver::{Rail, TcpRail};
 use engine::{Envelope, Selector, SendMode};
 use memory::Region;
 use pair::{PATIENCE, group, pair};
 use progress::{Progress, Worker};
+use rail::Rail;
+use rail_tcp::TcpRail;
 use wire::PeerId;
 
 #[test]

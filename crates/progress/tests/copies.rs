@@ -9,10 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use driver::{Rail, RailError, RemoteReader, SimNetwork, SimPath, SimRail};
 use engine::{Completion, Config, Engine, OpId, Outcome, SendMode};
 use memory::Region;
 use progress::{Directory, Policy, Progress, Worker};
+use rail::{Rail, RailError, RemoteReader, SimNetwork, SimPath, SimRail};
 use simulated::{envelope, process, selector, send};
 use topo::processor::Runnable;
 use wire::{Capabilities, PeerId, RemoteRegion};

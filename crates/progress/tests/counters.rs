@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use driver::LoopbackRail;
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use progress::{Counters, Directory, Policy, Progress, Task, TaskStage, Worker};
+use rail::LoopbackRail;
 use wire::PeerId;
 
 #[test]

@@ -12,10 +12,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use driver::{Event, Post, Rail, SimNetwork, SimPath, SimRail};
 use engine::{BUDGET_BYTES, Config, Engine, Envelope, OpId, Outcome, Posted, Selector, SendMode};
 use expect_test::expect_file;
 use memory::Region;
+use rail::{Event, Post, Rail, SimNetwork, SimPath, SimRail};
 use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId, RailId};
 
 /// A rank, and its end of the link.

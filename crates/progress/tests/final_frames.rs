@@ -1,9 +1,9 @@
 //! A process whose wait is over leaves the library; the frames that its peers need have been sent by then.
 
-use driver::{Rail, SimNetwork, SimPath};
 use engine::{Config, Engine, Envelope, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Worker};
+use rail::{Rail, SimNetwork, SimPath};
 use wire::{Capabilities, PeerId};
 
 #[test]

@@ -1,8 +1,8 @@
 //! A peer that sends garbage frames loses its link; no other peer does.
 
-use driver::{Event, Rail, SimNetwork};
 use engine::{Config, Engine};
 use progress::{Directory, Worker};
+use rail::{Event, Rail, SimNetwork};
 use wire::{Frame, PeerId};
 
 #[test]

@@ -4,16 +4,16 @@ mod unlinked;
 #[macro_use]
 mod wrapped_rail;
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use driver::{Event, Rail, ReadinessProbe, ShmConfig, ShmRail};
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Policy, Progress, Worker};
+use rail::{Event, Rail, ReadinessProbe};
+use rail_shm::{ShmConfig, ShmRail};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use unlinked::UnlinkedRail;

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use driver::{Event, Fault, Rail, TcpConfig, TcpRail};
 use engine::{Completion, Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Directory, Worker};
+use rail::{Event, Fault, Rail};
+use rail_tcp::{TcpConfig, TcpRail};
 use testing::Random;
 use traffic::Exchange;
 use wire::{Capabilities, PeerId};

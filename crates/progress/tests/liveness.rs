@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use driver::{Rail, SimNetwork, SimPath};
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Policy, Progress, Worker};
+use rail::{Rail, SimNetwork, SimPath};
 use wire::PeerId;
 
 #[test]

@@ -7,10 +7,10 @@ mod wrapped_rail;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use driver::{Event, Fault, Rail, RailError, SimNetwork};
 use engine::{Config, Engine, Envelope, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Worker};
+use rail::{Event, Fault, Rail, RailError, SimNetwork};
 use unlinked::UnlinkedRail;
 use wire::PeerId;
 

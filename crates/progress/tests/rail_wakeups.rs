@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use driver::{Event, Rail};
+use cost::Cost;
 use engine::{Config, Engine, Selector};
 use memory::Region;
 use progress::{Directory, Policy, Progress, Worker};
+use rail::{Event, Rail};
 use unlinked::UnlinkedRail;
-use wire::{Cost, PeerId};
+use wire::PeerId;
 
 #[test]
 fn thread_that_cancels_its_sleep_leaves_the_rail_armed_for_the_progress_thread() {

@@ -7,9 +7,12 @@ use std::net::{Shutdown, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use driver::{Event, Identity, QuicConfig, QuicRail, Rail, TcpConfig, TcpRail};
+use auth::Identity;
 use engine::{Config, Engine};
 use progress::{Directory, Worker};
+use rail::{Event, Rail};
+use rail_quic::{QuicConfig, QuicRail};
+use rail_tcp::{TcpConfig, TcpRail};
 use wire::PeerId;
 
 #[test]

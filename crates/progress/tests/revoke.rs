@@ -1,9 +1,9 @@
 //! A context is revoked because a member has failed: all live members learn of it, and nobody waits in it any more.
 
-use driver::{Rail, SimNetwork};
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Worker};
+use rail::{Rail, SimNetwork};
 use testing::Random;
 use wire::PeerId;
 

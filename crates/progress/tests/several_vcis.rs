@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use driver::LoopbackRail;
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Policy, Progress, Worker};
+use rail::LoopbackRail;
 use wire::PeerId;
 
 #[test]

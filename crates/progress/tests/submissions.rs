@@ -5,10 +5,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use driver::LoopbackRail;
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Policy, Progress, Worker};
+use rail::LoopbackRail;
 use wire::PeerId;
 
 #[test]

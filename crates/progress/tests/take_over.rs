@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use driver::{Event, Fault, Post, Rail, RailError, SimNetwork, SimRail};
+use cost::Cost;
 use engine::{Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Directory, Worker};
+use rail::{Event, Fault, Post, Rail, RailError, SimNetwork, SimRail};
 use testing::Random;
 use traffic::Exchange;
-use wire::{Capabilities, Cost, Frame, PeerId, RailId};
+use wire::{Capabilities, Frame, PeerId, RailId};
 
 #[test]
 fn reachable_rail_takes_over() {

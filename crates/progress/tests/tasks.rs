@@ -7,10 +7,10 @@ use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use driver::SimNetwork;
 use engine::{Envelope, OpId, Selector, SendMode};
 use memory::Region;
 use progress::{Progress, Task, TaskStage, Worker};
+use rail::SimNetwork;
 use simulated::{envelope, process, selector, send};
 use wire::PeerId;
 

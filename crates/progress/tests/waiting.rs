@@ -4,15 +4,14 @@
 
 mod simulated;
 
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use driver::{SimNetwork, SimPath};
 use engine::SendMode;
 use memory::Region;
 use progress::Progress;
+use rail::{SimNetwork, SimPath};
 use simulated::{envelope, process, selector, send};
 use wire::PeerId;
 

@@ -17,16 +17,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime};
-use std::{io, thread};
+use std::{fmt, io, thread};
 
+use cost::{Cost, HostCost, Traffic};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use wire::{Cost, HostCost, Traffic};
 
 use crate::file::{self, Ignored};
 use crate::sample;

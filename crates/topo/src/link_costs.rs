@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use wire::{Cost, HostCost, Traffic, number};
+use cost::{Cost, HostCost, Traffic};
+use wire::number;
 
 use crate::cache::Listing;
 use crate::sites::{Locality, SiteMap};

@@ -8,12 +8,12 @@ use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use cost::HostCost;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags,
     SocketType, recvmsg, sendmsg, socketpair,
 };
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
-use wire::HostCost;
 use wire::compress::Codec;
 
 /// Measures copies between buffers, and sends to a socket of this process. If the system gives no

@@ -12,7 +12,7 @@
 
 use std::path::Path;
 
-use wire::Cost;
+use cost::Cost;
 
 /// Protocol that is tried first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

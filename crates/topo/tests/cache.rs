@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use cost::{Cost, HostCost, Traffic};
 use proptest::prelude::*;
 use topo::cache::{Stored, host_cost};
 use topo::{Cache, Ignored, Pair};
-use wire::{Cost, HostCost, Traffic};
 
 #[test]
 fn costs_come_back_from_a_directory_made_for_them() {

@@ -1,4 +1,4 @@
-//! Formats of all bytes that cross a rail, and the types that engine and drivers share.
+//! Formats of all bytes that cross a rail, and the types that engine and rails share.
 //!
 //! A *rail* carries *frames* between two ranks. A frame is a sequence of *packets*, control before
 //! data. Each packet has a fixed header; some have a payload. Rails see frames as opaque bytes;
@@ -6,16 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod compress;
-pub mod cost;
 pub mod frame;
 pub mod number;
 pub mod packet;
-pub mod thresholds;
-pub mod traffic;
 
-pub use cost::{Cost, HostCost};
 pub use frame::{
     Body, Capabilities, FIRST_CREDIT_BYTES, Frame, FrameToken, PeerId, RailId, RemoteRegion,
 };
-pub use thresholds::Thresholds;
-pub use traffic::Traffic;

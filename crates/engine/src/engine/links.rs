@@ -1,7 +1,8 @@
 //! Life cycle of links: opening, comparison, loss and reopening; and the packets about links.
 
+use cost::Cost;
 use wire::packet::{self, Incarnation};
-use wire::{Capabilities, Cost, Frame, FrameToken, PeerId, RailId};
+use wire::{Capabilities, Frame, FrameToken, PeerId, RailId};
 
 use super::{Engine, PeerError, free};
 use crate::link::{InactiveLink, Link, LinkState, judge};

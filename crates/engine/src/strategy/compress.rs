@@ -2,7 +2,7 @@
 //!
 //! Compression takes the sender's time, which is free while the link has a queue. Decompression
 //! takes the receiver's time, and on an oversubscribed node everybody's. In return less data cross
-//! the link (`wire::HostCost::compressed_max`). The ratio is predicted from recent pieces
+//! the link (`cost::HostCost::compressed_max`). The ratio is predicted from recent pieces
 //! ([`Compression`](super::Compression)). A message that would be the body of a frame becomes an
 //! RTS with a compressed piece in the same frame.
 //!

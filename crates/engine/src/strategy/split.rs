@@ -2,12 +2,12 @@
 //! the fastest link. A message that could be eager is split if it arrives a quarter sooner.
 //!
 //! Shares are computed anew whenever a link asks: from the rest of the message, the links' costs,
-//! and the data in flight on each (`wire::cost::split`). A link that falls behind gets less, a lost
+//! and the data in flight on each (`cost::split`). A link that falls behind gets less, a lost
 //! one nothing.
 
+use cost::{Cost, are_alike, finish_ns, split};
 use smallvec::SmallVec;
-use wire::cost::{are_alike, finish_ns, split};
-use wire::{Capabilities, Cost};
+use wire::Capabilities;
 
 use super::aggregate::Budget;
 use super::reorder::choose_messages;

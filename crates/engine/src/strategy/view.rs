@@ -1,7 +1,7 @@
 //! View of a strategy: the data that waits at a peer, and the usable links.
 
-use wire::packet;
-use wire::{Capabilities, Cost, HostCost, PeerId, RailId};
+use cost::{Cost, HostCost};
+use wire::{Capabilities, PeerId, RailId, packet};
 
 use crate::compress::Compression;
 use crate::link::Link;

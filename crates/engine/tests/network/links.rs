@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use cost::HostCost;
 use engine::{Counters, Engine, Loss, Overdue, PeerError, Posted, RemoteReadId};
 use memory::{Region, Span};
 use wire::packet::{self, Packet};
-use wire::{Capabilities, Frame, FrameToken, HostCost, PeerId, RailId, RemoteRegion};
+use wire::{Capabilities, Frame, FrameToken, PeerId, RailId, RemoteRegion};
 
 use super::check::overlaps;
 use super::{Event, Sent, Shape, SimulatedNetwork, SimulatedProcess, Tamper, peer_id};

@@ -23,26 +23,26 @@ mod shape;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use agenda::Agenda;
+use check::UNTOUCHED;
+pub use content::Content;
+use content::filled;
+use cost::{Cost, HostCost};
 use engine::strategy::{self, Strategy};
 use engine::{
     Completion, Config, Counters, Engine, Envelope, MatchedId, Message, OpId, Outcome, PeerError,
     Posted, RemoteReadId, Selector, SendMode,
 };
-use memory::{Region, Span};
-use wire::packet::{self, Packet};
-use wire::{Capabilities, Cost, Frame, FrameToken, HostCost, PeerId, RailId, RemoteRegion};
-
-use agenda::Agenda;
-use check::UNTOUCHED;
-pub use content::Content;
-use content::filled;
 pub use links::Fates;
 use links::{Cargo, Direction, LinkState, Passage, rail};
 pub use mangle::{corpus, mutate};
+use memory::{Region, Span};
 pub use program::Program;
 use reference::{Reference, Waiting};
 pub use shape::*;
 use testing::Random;
+use wire::packet::{self, Packet};
+use wire::{Capabilities, Frame, FrameToken, PeerId, RailId, RemoteRegion};
 
 /// Budget of each process for unmatched messages, beyond what links accept at the start.
 pub const BUDGET_BYTES: usize = 80 << 10;

@@ -1,10 +1,11 @@
 //! Thresholds that follow from the link's cost and change with it.
 
+use cost::{Cost, HostCost, Thresholds};
 use engine::strategy::Aggregate;
 use engine::{BUDGET_BYTES, Config, Engine, Envelope, Posted, SendMode};
 use memory::Region;
 use wire::packet::{self, Packet};
-use wire::{Capabilities, Cost, Frame, HostCost, Thresholds};
+use wire::{Capabilities, Frame};
 
 use crate::network::{NEAR, RAIL, peer_id};
 

@@ -5,10 +5,11 @@ use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Duration;
 
-use driver::{LoopbackRail, Rail, TcpConfig, TcpRail};
 use engine::{Config, Engine};
 use mad::Node;
 use progress::{Directory, Policy, Progress, Worker};
+use rail::{LoopbackRail, Rail};
+use rail_tcp::{TcpConfig, TcpRail};
 use wire::PeerId;
 
 /// A process, and its communication.

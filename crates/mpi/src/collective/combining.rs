@@ -3,9 +3,9 @@
 use std::ops::Deref;
 
 use datatype::Reducer;
-use driver::ShmColl;
 use memory::Region;
 use plan::{Buffer, Fold, Operand, Span};
+use rail_shm::ShmColl;
 
 use super::{Collective, Running};
 use crate::Result;

@@ -3,11 +3,11 @@
 use std::io;
 use std::ops::Deref;
 
-use driver::ShmColl;
 use lock::Lock;
 use memory::Region;
 use plan::{Span, Step};
 use progress::{TaskStage, Worker};
+use rail_shm::ShmColl;
 
 use super::{Collective, Running, gone, unfit};
 use crate::shm_coll::Slot;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use boot::Job;
-use driver::{Gateways, TcpNetworks, machine_identity, node_identity};
+use netpath::TcpNetworks;
 use progress::Directory;
+use rail_shm::{machine_identity, node_identity};
+use relay::Gateways;
 use topo::sites::{Locality, Network, SiteMap};
 use wire::PeerId;
 

@@ -4,13 +4,16 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use auth::{Encryption, Identity};
 use boot::Job;
-use driver::{
-    Congestion, Encryption, Gateways, Identity, LoopbackRail, QuicConfig, QuicRail, Rail,
-    ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, WanTcp,
-};
 use engine::{Config, Engine};
+use netpath::{Congestion, TcpNetworks, WanTcp};
 use progress::Worker;
+use rail::{LoopbackRail, Rail};
+use rail_quic::{QuicConfig, QuicRail};
+use rail_shm::{ShmConfig, ShmRail};
+use rail_tcp::{TcpConfig, TcpRail};
+use relay::Gateways;
 use topo::sites::SiteMap;
 use wire::PeerId;
 

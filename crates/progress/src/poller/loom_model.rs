@@ -4,7 +4,7 @@
 //! The model runs [`PollState`] itself, below simplified loops of `wait` and `progress_thread`: without spinning, other
 //! waiters, and time. Nothing wakes by time, so a missing wake-up is a deadlock, which loom finds. With an idle
 //! poller, the progress thread sleeps even between two checks until it is woken. A rail is a doorbell that wakes a
-//! thread which has prepared to sleep; the rails' own protocol is proved in `driver`. Each protocol also runs with
+//! thread which has prepared to sleep; the rails' own protocol is proved in `rail-shm`. Each protocol also runs with
 //! one [`Flaw`], which its model must notice.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

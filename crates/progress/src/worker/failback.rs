@@ -4,7 +4,7 @@
 //! Nothing is lost, duplicated or reordered: the reopened link is one more link of the peer, and the link that it
 //! replaces goes down like any other. The retry interval grows for a rail that is lost again soon.
 
-use driver::Fault;
+use rail::Fault;
 use wire::{PeerId, RailId};
 
 use super::Worker;

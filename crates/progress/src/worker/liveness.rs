@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use driver::Fault;
+use rail::Fault;
 use wire::PeerId;
 
 use super::Worker;

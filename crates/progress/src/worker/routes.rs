@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use driver::Fault;
 use engine::{Loss, Overdue};
 use lock::Uncancelled;
+use rail::Fault;
 use wire::{PeerId, RailId};
 
 use super::{PolledRail, Worker};

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use driver::{Rail, TcpConfig, TcpRail};
 use engine::{Config, Engine};
 use progress::{Directory, Policy, Progress, Worker};
+use rail::Rail;
+use rail_tcp::{TcpConfig, TcpRail};
 use wire::PeerId;
 
 /// Returns two ranks in one process, with a TCP link over the loopback interface.

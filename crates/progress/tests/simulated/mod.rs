@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use driver::{Rail, SimNetwork};
 use engine::{Config, Engine, Envelope, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Policy, Progress, Worker};
+use rail::{Rail, SimNetwork};
 use wire::PeerId;
 
 /// Sends 8 bytes from rank 0 to rank 1, and releases the operation.

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use driver::Rail;
 use engine::{Config, Engine};
 use progress::{Directory, Policy, Progress, Worker};
+use rail::Rail;
 use wire::PeerId;
 
 use crate::member::Pending;

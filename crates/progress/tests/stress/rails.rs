@@ -7,16 +7,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use driver::{
-    Event, LoopbackRail, Post, Rail, RailError, RemoteReader, ShmConfig, ShmRail, SimLoss,
-    SimNetwork, SimPath, SimRail, TcpConfig, TcpRail,
+use rail::{
+    Event, LoopbackRail, Post, Rail, RailError, RemoteReader, SimLoss, SimNetwork, SimPath, SimRail,
 };
+use rail_shm::{ShmConfig, ShmRail};
+use rail_tcp::{TcpConfig, TcpRail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use testing::Random;
 use wire::{Frame, PeerId};
 
 use crate::job::lock;
 use crate::plan::Plan;
-use testing::Random;
 
 /// Kinds of rails between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use driver::{Event, Post, Rail, RailError};
+use rail::{Event, Post, Rail, RailError};
 use wire::{Frame, PeerId};
 
 /// A rail on which no link opens, no event comes and no frame may be sent.

@@ -19,7 +19,7 @@ macro_rules! passed_on {
         }
     };
     ($rail:ident connect) => {
-        fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), driver::RailError> {
+        fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), rail::RailError> {
             self.$rail.connect(peer, address)
         }
     };
@@ -29,17 +29,17 @@ macro_rules! passed_on {
         }
     };
     ($rail:ident post) => {
-        fn post(&mut self, peer: PeerId, frame: &wire::Frame) -> driver::Post {
+        fn post(&mut self, peer: PeerId, frame: &wire::Frame) -> rail::Post {
             self.$rail.post(peer, frame)
         }
     };
     ($rail:ident poll) => {
-        fn poll(&mut self, sink: &mut dyn FnMut(driver::Event<'_>)) -> bool {
+        fn poll(&mut self, sink: &mut dyn FnMut(rail::Event<'_>)) -> bool {
             self.$rail.poll(sink)
         }
     };
     ($rail:ident remote_reader) => {
-        fn remote_reader(&self, peer: PeerId) -> Option<std::sync::Arc<dyn driver::RemoteReader>> {
+        fn remote_reader(&self, peer: PeerId) -> Option<std::sync::Arc<dyn rail::RemoteReader>> {
             self.$rail.remote_reader(peer)
         }
     };

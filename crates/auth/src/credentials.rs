@@ -1,0 +1,274 @@
+//! Mutual authentication: both ends prove that they know the job's secret before anything else is read.
+//!
+//! The initiator sends a hello: job, both ranks, a nonce, the number of this opening of the link, and whether it will
+//! encrypt. It adds a note for the acceptor. The acceptor answers with a nonce and a MAC over both. The initiator
+//! proves itself with its own MAC. The acceptor's verdict decides whether this connection is the link. MACs are
+//! HMAC-SHA256 under the secret. They bind role, ranks and both nonces, so that nothing recorded can be replayed.
+//!
+//! On an encrypted link everything after the hello is encrypted. The MACs then also bind the keys that the two ends
+//! agreed on: a man in the middle has other keys with each of them.
+
+use hmac::{Hmac, Mac};
+use rail::Refusal;
+use sha2::Sha256;
+use wire::PeerId;
+
+/// Knowledge that both ends of a connection share.
+#[derive(Clone)]
+pub struct Credentials {
+    /// Rank of this process.
+    pub rank: PeerId,
+    /// Number of the job.
+    pub job: u64,
+    /// Secret of the job.
+    pub secret: [u8; 32],
+}
+
+/// Length of a hello in bytes.
+pub const HELLO_LEN: usize = NOTE_AT + NOTE_LEN;
+/// Offset of the byte in a hello that says whether the sender will encrypt.
+pub const ENCRYPTS_AT: usize = 60;
+const NOTE_AT: usize = 61;
+/// Length of a note in a hello.
+pub const NOTE_LEN: usize = 4;
+/// Length of an answer in bytes.
+pub const ANSWER_LEN: usize = 64;
+/// Length of a proof in bytes.
+pub const PROOF_LEN: usize = 32;
+/// Length of a verdict in bytes.
+pub const VERDICT_LEN: usize = 1;
+/// Length of a seal in bytes.
+pub const SEAL_LEN: usize = 32;
+
+/// Verdict: the connection is the link.
+pub const ACCEPTED: u8 = 1;
+/// Verdict: another connection is the link.
+pub const DECLINED: u8 = 2;
+
+/// First message of the initiator.
+pub type Hello = [u8; HELLO_LEN];
+/// Answer of the acceptor: a nonce and a proof.
+pub type Answer = [u8; ANSWER_LEN];
+/// Random bytes that no other handshake has.
+pub type Nonce = [u8; 32];
+/// Channel binding: equal at both ends of an encrypted connection and nowhere else; zeros without encryption.
+pub type Binding = [u8; 32];
+
+/// The sender of a hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Rank that it claims.
+    pub rank: PeerId,
+    /// True if it encrypts everything after the hello.
+    pub encrypts: bool,
+    /// Four bytes for the acceptor, which the proofs cover.
+    pub note: [u8; NOTE_LEN],
+    /// Number of this opening of the link, as the caller counts.
+    pub generation: u32,
+}
+
+impl Credentials {
+    /// Returns the initiator's hello to `peer`.
+    pub fn hello(&self, peer: PeerId, encrypts: bool, generation: u32, nonce: Nonce) -> Hello {
+        let mut hello = [0; HELLO_LEN];
+        hello[..8].copy_from_slice(MAGIC);
+        hello[8..16].copy_from_slice(&self.job.to_le_bytes());
+        hello[16..20].copy_from_slice(&self.rank.0.to_le_bytes());
+        hello[20..24].copy_from_slice(&peer.0.to_le_bytes());
+        hello[24..56].copy_from_slice(&nonce);
+        hello[56..60].copy_from_slice(&generation.to_le_bytes());
+        hello[ENCRYPTS_AT] = u8::from(encrypts);
+        hello
+    }
+
+    /// Adds a note to the acceptor to a hello.
+    pub fn add_note(hello: &mut Hello, note: [u8; NOTE_LEN]) {
+        hello[NOTE_AT..].copy_from_slice(&note);
+    }
+
+    /// The sender of a hello.
+    ///
+    /// # Errors
+    /// Returned when the caller is not of this job or wants another rank.
+    pub fn check_hello(&self, hello: &Hello) -> Result<Caller, Refusal> {
+        if &hello[..8] != MAGIC || hello[ENCRYPTS_AT] > 1 {
+            return Err(Refusal::Protocol);
+        }
+        let word = |at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&hello[at..at + 4]);
+            u32::from_le_bytes(word)
+        };
+        if hello[8..16] != self.job.to_le_bytes() || word(20) != self.rank.0 {
+            return Err(Refusal::Job);
+        }
+        let (rank, encrypts, generation) = (PeerId(word(16)), hello[ENCRYPTS_AT] == 1, word(56));
+        let note = word(NOTE_AT).to_le_bytes();
+        Ok(Caller { rank, encrypts, generation, note })
+    }
+
+    /// Returns the acceptor's answer.
+    pub fn answer(&self, hello: &Hello, binding: &Binding, nonce: Nonce) -> Answer {
+        let mut answer = [0; ANSWER_LEN];
+        answer[..32].copy_from_slice(&nonce);
+        let code = self.code(b"answer", hello, binding, &nonce).finalize().into_bytes();
+        answer[32..].copy_from_slice(&code);
+        answer
+    }
+
+    /// Checks that an answer proves knowledge of the secret.
+    ///
+    /// # Errors
+    /// Returned when it does not.
+    pub fn check_answer(
+        &self,
+        hello: &Hello,
+        binding: &Binding,
+        answer: &Answer,
+    ) -> Result<(), Refusal> {
+        let code = self.code(b"answer", hello, binding, &answer[..32]);
+        code.verify_slice(&answer[32..]).map_err(|_| Refusal::Secret)
+    }
+
+    /// Returns the initiator's proof.
+    pub fn proof(&self, hello: &Hello, binding: &Binding, answer: &Answer) -> [u8; PROOF_LEN] {
+        self.code(b"proof!", hello, binding, &answer[..32]).finalize().into_bytes().into()
+    }
+
+    /// Checks that a proof proves knowledge of the secret.
+    ///
+    /// # Errors
+    /// Returned when it does not.
+    pub fn check_proof(
+        &self,
+        hello: &Hello,
+        binding: &Binding,
+        answer: &Answer,
+        proof: &[u8; PROOF_LEN],
+    ) -> Result<(), Refusal> {
+        let code = self.code(b"proof!", hello, binding, &answer[..32]);
+        code.verify_slice(proof).map_err(|_| Refusal::Secret)
+    }
+
+    /// Returns the MAC that binds `words`, a request to a gateway, to a proof.
+    pub fn seal(&self, hello: &Hello, answer: &Answer, words: &[u8]) -> [u8; SEAL_LEN] {
+        self.sealing(hello, answer, words).finalize().into_bytes().into()
+    }
+
+    /// Checks that `words` come from the peer that has proved itself.
+    ///
+    /// # Errors
+    /// Returned when they do not.
+    pub fn check_seal(
+        &self,
+        hello: &Hello,
+        answer: &Answer,
+        words: &[u8],
+        seal: &[u8; SEAL_LEN],
+    ) -> Result<(), Refusal> {
+        let code = self.sealing(hello, answer, words);
+        code.verify_slice(seal).map_err(|_| Refusal::Altered)
+    }
+
+    /// Starts the MAC of a message after the handshake, sent by one of two sides as its number `count`.
+    pub fn sealing_later(
+        &self,
+        hello: &Hello,
+        answer: &Answer,
+        side: u8,
+        count: u64,
+    ) -> Hmac<Sha256> {
+        let code = self.code(b"linked", hello, &[0; 32], &answer[..32]);
+        code.chain_update([side]).chain_update(count.to_le_bytes())
+    }
+
+    fn sealing(&self, hello: &Hello, answer: &Answer, words: &[u8]) -> Hmac<Sha256> {
+        self.code(b"sealed", hello, &[0; 32], &answer[..32]).chain_update(words)
+    }
+
+    fn code(&self, role: &[u8; 6], hello: &Hello, binding: &Binding, nonce: &[u8]) -> Hmac<Sha256> {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else {
+            unreachable!("HMAC takes keys of any length");
+        };
+        mac.update(role);
+        mac.update(hello);
+        mac.update(binding);
+        mac.update(nonce);
+        mac
+    }
+}
+
+/// Name and version; the zero byte keeps line-oriented protocols out at once.
+const MAGIC: &[u8; 8] = b"canele\x00\x04";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(rank: u32, job: u64, secret: u8) -> Credentials {
+        Credentials { rank: PeerId(rank), job, secret: [secret; 32] }
+    }
+
+    #[test]
+    fn ranks_of_a_job_authenticate_each_other() {
+        for encrypts in [false, true] {
+            let (a, b) = (side(0, 9, 1), side(1, 9, 1));
+            let mut hello = a.hello(PeerId(1), encrypts, 3, [5; 32]);
+            let note = [5, 8, 0, 1];
+            Credentials::add_note(&mut hello, note);
+            let caller = Caller { rank: PeerId(0), encrypts, generation: 3, note };
+            assert_eq!(b.check_hello(&hello), Ok(caller));
+            let answer = b.answer(&hello, &CLEAR, [6; 32]);
+            assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Ok(()));
+            let proof = a.proof(&hello, &CLEAR, &answer);
+            assert_eq!(b.check_proof(&hello, &CLEAR, &answer, &proof), Ok(()));
+        }
+    }
+
+    #[test]
+    fn other_jobs_and_protocols_are_refused_for_their_reason() {
+        let b = side(1, 9, 1);
+        let hello = |job, to| side(0, job, 1).hello(PeerId(to), false, 1, [0; 32]);
+        assert_eq!(b.check_hello(&hello(8, 1)), Err(Refusal::Job));
+        assert_eq!(b.check_hello(&hello(9, 2)), Err(Refusal::Job));
+        assert_eq!(b.check_hello(&[b'G'; HELLO_LEN]), Err(Refusal::Protocol));
+        let thief = side(0, 9, 2);
+        let hello = thief.hello(PeerId(1), false, 1, [5; 32]);
+        let answer = b.answer(&hello, &CLEAR, [6; 32]);
+        assert_eq!(thief.check_answer(&hello, &CLEAR, &answer), Err(Refusal::Secret));
+        let proof = thief.proof(&hello, &CLEAR, &answer);
+        assert_eq!(b.check_proof(&hello, &CLEAR, &answer, &proof), Err(Refusal::Secret));
+    }
+
+    #[test]
+    fn a_recorded_proof_does_not_fit_another_nonce() {
+        let (a, b) = (side(0, 9, 1), side(1, 9, 1));
+        let hello = a.hello(PeerId(1), false, 1, [5; 32]);
+        let proof = a.proof(&hello, &CLEAR, &b.answer(&hello, &CLEAR, [6; 32]));
+        let fresh = b.answer(&hello, &CLEAR, [7; 32]);
+        assert_eq!(b.check_proof(&hello, &CLEAR, &fresh, &proof), Err(Refusal::Secret));
+        // Nor can an answer be reflected as a proof.
+        let mut reflected = [0; PROOF_LEN];
+        reflected.copy_from_slice(&fresh[32..]);
+        assert_eq!(b.check_proof(&hello, &CLEAR, &fresh, &reflected), Err(Refusal::Secret));
+    }
+
+    #[test]
+    fn proofs_of_another_connection_or_another_kind_of_connection_do_not_fit() {
+        let (a, b) = (side(0, 9, 1), side(1, 9, 1));
+        let hello = a.hello(PeerId(1), true, 1, [5; 32]);
+        let (one, other) = ([1; 32], [2; 32]);
+        let answer = b.answer(&hello, &one, [6; 32]);
+        assert_eq!(a.check_answer(&hello, &one, &answer), Ok(()));
+        assert_eq!(a.check_answer(&hello, &other, &answer), Err(Refusal::Secret));
+        assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Err(Refusal::Secret));
+        let proof = a.proof(&hello, &one, &answer);
+        assert_eq!(b.check_proof(&hello, &one, &answer, &proof), Ok(()));
+        assert_eq!(b.check_proof(&hello, &other, &answer, &proof), Err(Refusal::Secret));
+        let mut clear = hello;
+        clear[60] = 0;
+        assert_eq!(b.check_proof(&clear, &one, &answer, &proof), Err(Refusal::Secret));
+    }
+
+    const CLEAR: Binding = [0; 32];
+}

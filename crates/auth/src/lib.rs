@@ -1,0 +1,18 @@
+//! Identity of a job: how its processes prove that they belong to it, and what encrypts their connections.
+//!
+//! All processes of a job share a secret. [`Credentials`] prove it with message codes over a plain connection, an
+//! [`Identity`] with certificates in a TLS handshake. Nothing else is read from a connection before.
+#![forbid(unsafe_code)]
+
+mod channel;
+mod credentials;
+mod encryption;
+mod identity;
+
+pub use channel::{Channel, refusal_in};
+pub use credentials::{
+    ACCEPTED, ANSWER_LEN, Answer, Binding, Caller, Credentials, DECLINED, ENCRYPTS_AT, HELLO_LEN,
+    Hello, NOTE_LEN, Nonce, PROOF_LEN, SEAL_LEN, VERDICT_LEN,
+};
+pub use encryption::{Encryption, EncryptionRule};
+pub use identity::Identity;

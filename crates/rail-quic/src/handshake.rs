@@ -1,0 +1,394 @@
+//! Connections that are to become links: those that this process opens, and those it accepts.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use connect::{Dialling, Due};
+use quinn_proto::{ConnectionHandle, Dir, Incoming};
+use rail::{Fault, Refusal};
+use wire::PeerId;
+
+use crate::congestion::Path;
+use crate::connection::{Code, Connection, Outlet, Stage};
+use crate::controller::SharedController;
+use crate::endpoint::{EndpointDriver, QuicLink, QuicReport};
+use crate::hello::{Caller, HELLO_LEN, VERDICT_LEN, accept, accepted};
+use crate::socket::Socket;
+
+impl EndpointDriver {
+    /// Starts to connect to `peer`. `patience` limits the time for a peer that was never connected.
+    pub(super) fn connect(
+        &mut self,
+        peer: PeerId,
+        candidates: Vec<SocketAddr>,
+        patience: Duration,
+    ) {
+        if self.links.contains_key(&peer) {
+            return;
+        }
+        let now = self.clock.look(Instant::now());
+        let dialling = if self.generations.contains_key(&peer) {
+            Dialling::again(candidates, now, RandomState::new().hash_one(peer.0))
+        } else {
+            Dialling::new(candidates, now, self.connect_timeout.min(patience))
+        };
+        self.links.insert(peer, QuicLink::Dialling(dialling));
+        self.dialled += 1;
+        self.dial(Instant::now());
+    }
+
+    pub(super) fn is_known(&self, peer: PeerId) -> bool {
+        self.links.contains_key(&peer)
+    }
+
+    /// Accepts a new connection. If many are pending, the client must validate its address first (Retry), which costs
+    /// it a round trip. If the limit is reached, the oldest pending connection is closed.
+    pub(super) fn admit(
+        &mut self,
+        index: usize,
+        incoming: Incoming,
+        now: Instant,
+        answer: &mut Vec<u8>,
+    ) {
+        let from = incoming.remote_address();
+        let has_many_pending = self.pending_accepts().count() >= UNPROVED_UNVALIDATED;
+        if has_many_pending && !incoming.remote_address_validated() && incoming.may_retry() {
+            if let Ok(transmit) = self.endpoint.retry(incoming, answer) {
+                self.sockets[index].send(transmit, answer);
+            }
+            return;
+        }
+        self.evict_pending(now);
+        let known = self.knowledge.recall(self.sockets[index].address, from);
+        let controller = SharedController::new(known);
+        let config = self.keys.server(&controller, known);
+        match self.endpoint.accept(incoming, now, answer, Some(config)) {
+            Ok((handle, protocol)) => {
+                let mut connection =
+                    Connection::new(protocol, index, Stage::Accepted, controller, now);
+                connection.deadline = self.clock.look(now) + TRY_TIMEOUT;
+                self.add(handle, connection);
+            }
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.sockets[index].send(transmit, answer);
+                }
+                self.note_refusal(from, Refusal::Protocol);
+            }
+        }
+    }
+
+    /// Accepted connections that are not links, with their deadlines; closed ones come first.
+    fn pending_accepts(&self) -> impl Iterator<Item = (Duration, usize)> {
+        self.connections.iter().filter_map(|(&key, connection)| match connection.stage {
+            Stage::Accepted => Some((connection.deadline, key)),
+            Stage::Closing => Some((Duration::ZERO, key)),
+            Stage::Dialled { .. } | Stage::HelloSent { .. } | Stage::Open { .. } => None,
+        })
+    }
+
+    /// Bounds the number of pending connections: closes the oldest one. An evicted peer is told and tries again.
+    fn evict_pending(&mut self, now: Instant) {
+        if self.pending_accepts().count() < UNPROVED_MAX {
+            return;
+        }
+        let Some((_, key)) = self.pending_accepts().min() else { return };
+        let Some(connection) = self.connections.get(&key) else { return };
+        if connection.stage == Stage::Accepted {
+            let from = connection.protocol.remote_address();
+            self.note_refusal(from, Refusal::TooMany);
+            self.close(key, Code::Declined, now);
+            self.pump(key, now);
+        }
+        self.forget(key);
+    }
+
+    pub(super) fn add(&mut self, handle: ConnectionHandle, mut connection: Connection) {
+        connection.update_depth();
+        self.unproved += 1;
+        self.connections.insert(handle.0, connection);
+        self.list_to_serve(handle.0);
+    }
+
+    /// Tries the next addresses of dialled peers, and gives up those that are out of time.
+    pub(super) fn dial(&mut self, at: Instant) {
+        let now = self.clock.look(at);
+        let mut due = Vec::new();
+        for (&peer, link) in &mut self.links {
+            let QuicLink::Dialling(dialling) = link else { continue };
+            match dialling.due(now) {
+                Due::Nothing => {}
+                due_now => due.push((peer, due_now)),
+            }
+        }
+        for (peer, due_now) in due {
+            match due_now {
+                Due::Nothing => {}
+                Due::Try(address) => self.dial_one(peer, address, at),
+                Due::GiveUp(account) => {
+                    self.links.remove(&peer);
+                    self.dialled -= 1;
+                    self.drop_dials(peer, at);
+                    self.reports
+                        .push_back(QuicReport::Down { peer, fault: Fault::Unreachable(account) });
+                }
+            }
+        }
+        self.serve_connections(at);
+    }
+
+    pub(super) fn dial_one(&mut self, peer: PeerId, address: SocketAddr, now: Instant) {
+        let Some(QuicLink::Dialling(dialling)) = self.links.get(&peer) else { return };
+        let patience = dialling.try_timeout().min(self.connect_timeout);
+        let Some(index) = self.socket_for(address) else {
+            let text = "no address here to reach it from".into();
+            return self.note_failure(peer, address, (text, false), now);
+        };
+        let known = self.knowledge.recall(self.sockets[index].address, address);
+        let controller = SharedController::new(known);
+        let config = self.keys.client(&controller, known);
+        match self.endpoint.connect(now, config, address, SERVER_NAME) {
+            Ok((handle, protocol)) => {
+                let mut connection =
+                    Connection::new(protocol, index, Stage::Dialled { peer }, controller, now);
+                connection.deadline = self.clock.now() + patience;
+                self.add(handle, connection);
+            }
+            Err(error) => self.note_failure(peer, address, (error.to_string(), false), now),
+        }
+    }
+
+    /// Returns the socket from which an address is reached: the routing table determines the local address.
+    pub(super) fn socket_for(&mut self, address: SocketAddr) -> Option<usize> {
+        let own = route(address);
+        let fits = |socket: &Socket| socket.address.is_ipv4() == address.is_ipv4();
+        let is_own = |socket: &Socket| Some(socket.address.ip()) == own;
+        let leads_out = |socket: &Socket| {
+            fits(socket) && socket.address.ip().is_loopback() == address.ip().is_loopback()
+        };
+        let sockets = &self.sockets;
+        let is_home = |socket: &Socket| leads_out(socket) && socket.has_address();
+        let found = sockets.iter().position(is_own).or_else(|| sockets.iter().position(is_home));
+        if found.is_some() || !sockets.iter().any(leads_out) {
+            return found;
+        }
+        // All sockets that fit are bound to addresses that this host has lost.
+        own.filter(|own| own.is_loopback() == address.ip().is_loopback())
+            .and_then(|own| self.add_socket(own))
+    }
+
+    pub(super) fn note_failure(
+        &mut self,
+        peer: PeerId,
+        address: SocketAddr,
+        failure: (String, bool),
+        at: Instant,
+    ) {
+        let now = self.clock.now();
+        if let Some(QuicLink::Dialling(dialling)) = self.links.get_mut(&peer) {
+            dialling.handle_failure(address, failure, now);
+            self.next_look = at;
+        }
+    }
+
+    /// Closes this end's own attempts to reach `peer`.
+    pub(super) fn drop_dials(&mut self, peer: PeerId, now: Instant) {
+        let is_dial = |connection: &Connection| connection.dials() == Some(peer);
+        let dials: Vec<usize> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| is_dial(connection))
+            .map(|(&key, _)| key)
+            .collect();
+        for key in dials {
+            self.close(key, Code::Declined, now);
+        }
+    }
+
+    /// True if this end has sent a hello to `peer` and awaits the verdict; that connection may become the link.
+    pub(super) fn has_asked(&self, peer: PeerId) -> bool {
+        self.connections.values().any(|connection| connection.stage == Stage::HelloSent { peer })
+    }
+
+    /// Closes connections that have not become links in time.
+    pub(super) fn expire(&mut self, at: Instant) {
+        let now = self.clock.look(at);
+        let is_late =
+            |connection: &Connection| connection.is_unproved() && now >= connection.deadline;
+        let late: Vec<usize> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| is_late(connection))
+            .map(|(&key, _)| key)
+            .collect();
+        for key in late {
+            let Some(connection) = self.connections.get(&key) else { continue };
+            let (dials, address) = (connection.dials(), connection.protocol.remote_address());
+            self.close(key, Code::Declined, at);
+            match dials {
+                Some(peer) => self.note_failure(peer, address, ("no answer".into(), false), at),
+                None => self.note_refusal(address, Refusal::Slow),
+            }
+        }
+    }
+
+    pub(super) fn handle_connected(&mut self, key: usize) {
+        let Some(Stage::Dialled { peer }) =
+            self.connections.get(&key).map(|connection| connection.stage)
+        else {
+            return;
+        };
+        let generation = self.next_generation(peer);
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        connection.stream = connection.protocol.streams().open(Dir::Bi);
+        connection.send_message(&self.local.hello(peer, generation));
+        connection.stage = Stage::HelloSent { peer };
+        connection.deadline = connection.deadline.max(self.clock.now() + VERDICT_TIMEOUT);
+    }
+
+    /// Returns the generation to try: 1 until a link has come about, then one more than any that may have come about
+    /// at either end.
+    fn next_generation(&mut self, peer: PeerId) -> u32 {
+        let others_ask = self.has_asked(peer);
+        let Some(known) = self.generations.get_mut(&peer) else { return 1 };
+        if !others_ask {
+            *known = known.saturating_add(1);
+        }
+        *known
+    }
+
+    pub(super) fn handle_opened(&mut self, key: usize) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let accepted = connection.protocol.streams().accept(Dir::Bi);
+        if connection.stage == Stage::Accepted && connection.stream.is_none() {
+            connection.stream = accepted;
+            connection.readable = true;
+        }
+    }
+
+    pub(super) fn receive_hello(&mut self, key: usize, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let Some(hello) = connection.receive_message::<HELLO_LEN>() else { return };
+        let from = connection.protocol.remote_address();
+        match self.local.check(&hello) {
+            Ok(caller) if self.accepts(caller) => {
+                let Caller { rank: peer, generation } = caller;
+                self.yield_to(peer, now);
+                let known = self.generations.entry(peer).or_default();
+                *known = generation.max(*known);
+                let verdict = accept(*known);
+                if let Some(connection) = self.connections.get_mut(&key) {
+                    connection.send_message(&verdict);
+                }
+                self.open(key, peer, now);
+            }
+            Ok(_) => self.close(key, Code::Declined, now),
+            Err(refusal) => {
+                self.close(key, Code::Misbehaved, now);
+                self.note_refusal(from, refusal);
+            }
+        }
+    }
+
+    /// Resolves simultaneous connects: the connection of the lower rank survives once its hello was sent. A peer with
+    /// a later generation has lost the link, even if it looks intact here.
+    fn accepts(&self, Caller { rank: peer, generation }: Caller) -> bool {
+        let known = self.generations.get(&peer).copied().unwrap_or_default();
+        match self.links.get(&peer) {
+            None => true,
+            Some(QuicLink::Open { .. }) => generation > known,
+            Some(QuicLink::Dialling(_)) => peer < self.local.rank || !self.has_asked(peer),
+        }
+    }
+
+    /// Closes the open link to a peer that has lost it.
+    fn yield_to(&mut self, peer: PeerId, now: Instant) {
+        let Some(&QuicLink::Open { key }) = self.links.get(&peer) else { return };
+        self.links.remove(&peer);
+        self.learn(key);
+        self.close(key, Code::Lost, now);
+        let fault = Fault::Lost("the peer has lost it".into());
+        self.reports.push_back(QuicReport::Down { peer, fault });
+    }
+
+    pub(super) fn receive_verdict(&mut self, key: usize, peer: PeerId, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let Some(verdict) = connection.receive_message::<VERDICT_LEN>() else { return };
+        match accepted(verdict) {
+            Some(generation) if !matches!(self.links.get(&peer), Some(QuicLink::Open { .. })) => {
+                let known = self.generations.entry(peer).or_default();
+                *known = generation.max(*known);
+                self.open(key, peer, now);
+            }
+            Some(_) | None => self.close(key, Code::Declined, now),
+        }
+    }
+
+    pub(super) fn open(&mut self, key: usize, peer: PeerId, now: Instant) {
+        if let Some(QuicLink::Dialling(_)) = self.links.insert(peer, QuicLink::Open { key }) {
+            self.dialled -= 1;
+        }
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        connection.stage = Stage::Open { peer };
+        self.unproved -= 1;
+        let known = connection.controller.lock().model.known();
+        let round_trip = connection.protocol.rtt();
+        let here = self.sockets[connection.socket].address;
+        let there = connection.protocol.remote_address();
+        let path =
+            self.knowledge.recall(here, there).or(known).unwrap_or_else(|| usual(round_trip));
+        let cost = self.knowledge.cost(&path);
+        connection.expect_loss(self.knowledge.loss(here, there));
+        // A connection between gateways serves many ranks: it is given up as early as a WAN link.
+        connection.is_wan = path.round_trip >= FAR || self.local.is_gateway;
+        self.reports.push_back(QuicReport::Up { peer });
+        self.reports.push_back(QuicReport::Cost { peer, cost });
+        self.list_to_read(key);
+        self.drop_dials(peer, now);
+    }
+
+    pub(super) fn note_refusal(&mut self, from: SocketAddr, reason: Refusal) {
+        if self.reports.len() < REPORTS_MAX {
+            self.reports.push_back(QuicReport::Refused { from, reason });
+        }
+    }
+}
+
+/// Default estimate of a path of which only the round trip is known.
+fn usual(round_trip: Duration) -> Path {
+    let bytes_per_s = if round_trip > FAR { FAR_RATE } else { NEAR_RATE };
+    Path { bytes_per_s, round_trip }
+}
+
+/// Returns the local address from which packets to `address` leave.
+fn route(address: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = if address.is_ipv4() {
+        std::net::Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        std::net::Ipv6Addr::UNSPECIFIED.into()
+    };
+    // Connecting a datagram socket sends nothing; the kernel looks up the route.
+    let probe = std::net::UdpSocket::bind((any, 0)).ok()?;
+    probe.connect(address).ok()?;
+    Some(probe.local_addr().ok()?.ip())
+}
+
+/// Server name in the TLS handshake, which nobody checks.
+const SERVER_NAME: &str = "canele";
+
+/// Maximum number of pending connections, and the number from which on clients must validate their address.
+const UNPROVED_MAX: usize = 128;
+const UNPROVED_UNVALIDATED: usize = 32;
+/// Time limit for one address to answer, and for an unauthenticated peer to send its hello.
+const TRY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for the verdict of an authenticated peer.
+const VERDICT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Round trip above which a peer is in another site: unacknowledged frames are kept, and links are reopened.
+const FAR: Duration = Duration::from_millis(2);
+/// 10 Gb/s.
+const NEAR_RATE: f64 = 1.25e9;
+/// 1 Gb/s.
+const FAR_RATE: f64 = 125e6;
+const REPORTS_MAX: usize = 4096;

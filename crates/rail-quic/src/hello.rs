@@ -1,0 +1,139 @@
+//! Hello and verdict: the first messages on a connection, which state the ranks it joins.
+//!
+//! Both ends have authenticated with the job's key by then. The client sends its rank, the rank it looks for, and the
+//! generation of the link. The server replies with the generation it counts, which accepts the connection as the
+//! link, or closes the connection.
+
+use quinn_proto::{ConnectionError, TransportErrorCode};
+use rail::Refusal;
+use wire::PeerId;
+
+/// Identity of this process in hellos.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LocalEnd {
+    pub rank: PeerId,
+    pub job: u64,
+    /// True for a gateway. Gateways are reached by address, whatever number they have given themselves.
+    pub is_gateway: bool,
+}
+
+/// Contents of a valid hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Caller {
+    pub rank: PeerId,
+    /// Generation of the link that the client counts.
+    pub generation: u32,
+}
+
+pub(super) const HELLO_LEN: usize = 28;
+pub(super) const VERDICT_LEN: usize = 5;
+const ACCEPTED: u8 = 1;
+
+/// Encodes the verdict that accepts a connection as the link.
+pub(super) fn accept(generation: u32) -> [u8; VERDICT_LEN] {
+    let mut verdict = [ACCEPTED; VERDICT_LEN];
+    verdict[1..].copy_from_slice(&generation.to_le_bytes());
+    verdict
+}
+
+/// Returns the generation that the server counts, if it has accepted.
+pub(super) fn accepted(verdict: [u8; VERDICT_LEN]) -> Option<u32> {
+    let [ACCEPTED, generation @ ..] = verdict else { return None };
+    Some(u32::from_le_bytes(generation))
+}
+
+impl LocalEnd {
+    /// Encodes the hello to `peer`.
+    pub fn hello(&self, peer: PeerId, generation: u32) -> [u8; HELLO_LEN] {
+        let mut hello = [0; HELLO_LEN];
+        hello[..8].copy_from_slice(MAGIC);
+        hello[8..16].copy_from_slice(&self.job.to_le_bytes());
+        hello[16..20].copy_from_slice(&self.rank.0.to_le_bytes());
+        let wanted = if self.is_gateway { ANY_GATEWAY } else { peer.0 };
+        hello[20..24].copy_from_slice(&wanted.to_le_bytes());
+        hello[24..].copy_from_slice(&generation.to_le_bytes());
+        hello
+    }
+
+    /// Decodes a hello.
+    ///
+    /// # Errors
+    /// The client is not of this job, or looks for another rank.
+    pub fn check(&self, hello: &[u8; HELLO_LEN]) -> Result<Caller, Refusal> {
+        if &hello[..8] != MAGIC {
+            return Err(Refusal::Protocol);
+        }
+        let number = |offset: usize| {
+            let mut bytes = [0; 4];
+            bytes.copy_from_slice(&hello[offset..offset + 4]);
+            u32::from_le_bytes(bytes)
+        };
+        let own = if self.is_gateway { ANY_GATEWAY } else { self.rank.0 };
+        if hello[8..16] != self.job.to_le_bytes() || number(20) != own {
+            return Err(Refusal::Job);
+        }
+        Ok(Caller { rank: PeerId(number(16)), generation: number(24) })
+    }
+}
+
+/// Protocol name and version.
+const MAGIC: &[u8; 8] = b"caneleq\x02";
+/// Number that is no rank and stands for any gateway.
+const ANY_GATEWAY: u32 = u32::MAX;
+
+/// Returns the refusal to report when an unauthenticated connection ends. A client that closes in the middle may have
+/// found a better path and is not reported.
+pub(super) fn refusal(reason: &ConnectionError) -> Option<Refusal> {
+    let code = match reason {
+        ConnectionError::TransportError(error) => error.code,
+        ConnectionError::ConnectionClosed(close) => close.error_code,
+        ConnectionError::VersionMismatch => return Some(Refusal::Protocol),
+        ConnectionError::TimedOut => return Some(Refusal::Slow),
+        ConnectionError::ApplicationClosed(_)
+        | ConnectionError::Reset
+        | ConnectionError::LocallyClosed
+        | ConnectionError::CidsExhausted => return None,
+    };
+    let is_of_tls = (0x100..0x200).contains(&u64::from(code));
+    let is_of_protocol =
+        code != TransportErrorCode::NO_ERROR && code != TransportErrorCode::APPLICATION_ERROR;
+    match (is_of_tls, is_of_protocol) {
+        (true, _) => Some(Refusal::Secret),
+        (false, true) => Some(Refusal::Protocol),
+        (false, false) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(rank: u32, job: u64) -> LocalEnd {
+        LocalEnd { rank: PeerId(rank), job, is_gateway: false }
+    }
+
+    #[test]
+    fn gateways_accept_hellos_of_gateways_only() {
+        let [one, other] = [5, 6].map(|rank| LocalEnd { is_gateway: true, ..side(rank, 9) });
+        let caller = Caller { rank: PeerId(5), generation: 1 };
+        assert_eq!(other.check(&one.hello(PeerId(0), 1)), Ok(caller));
+        assert_eq!(side(0, 9).check(&one.hello(PeerId(0), 1)), Err(Refusal::Job));
+        assert_eq!(other.check(&side(0, 9).hello(PeerId(6), 1)), Err(Refusal::Job));
+    }
+
+    #[test]
+    fn a_hello_of_another_job_or_for_another_rank_is_refused() {
+        let own = side(1, 9);
+        let caller = Caller { rank: PeerId(0), generation: 4 };
+        assert_eq!(own.check(&side(0, 9).hello(PeerId(1), 4)), Ok(caller));
+        assert_eq!(own.check(&side(0, 8).hello(PeerId(1), 4)), Err(Refusal::Job));
+        assert_eq!(own.check(&side(0, 9).hello(PeerId(2), 4)), Err(Refusal::Job));
+        assert_eq!(own.check(&[7; HELLO_LEN]), Err(Refusal::Protocol));
+    }
+
+    #[test]
+    fn a_verdict_carries_the_generation() {
+        assert_eq!(accepted(accept(0x0102_0304)), Some(0x0102_0304));
+        assert_eq!(accepted([0; VERDICT_LEN]), None);
+    }
+}

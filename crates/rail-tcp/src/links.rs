@@ -1,0 +1,281 @@
+//! The open links of the rail: reading, writing and closing their connections.
+
+use std::time::Duration;
+
+use auth::Channel;
+use netpath::{DropWatch, Pacing, RelayInfo, path_probe};
+use rail::{Event, Fault};
+use rustix::event::epoll;
+use wire::PeerId;
+
+use crate::open::Open;
+use crate::stream::{FrameStream, Received};
+use crate::{CAPABILITIES, MEASURED_AT_ONCE, PADDING_OF_ALL, SHORT_LIFE, Socket, TcpLink, TcpRail};
+
+impl TcpRail {
+    pub(super) fn open(
+        &mut self,
+        key: u64,
+        peer: PeerId,
+        channel: Channel,
+        relay_info: RelayInfo,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let data = epoll::EventData::new_u64(key);
+        // Fails only for lack of kernel memory; the peer's timeout then finds the link silent.
+        let _ = epoll::modify(&self.epoll, &channel.socket, data, epoll::EventFlags::IN);
+        if let Some(readiness_probe) = &self.readiness_probe {
+            readiness_probe.add(&channel.socket);
+        }
+        let pacing = Pacing::new(&channel.socket, relay_info, &self.knowledge, &self.congestion);
+        // Cannot fail for a TCP socket; otherwise a vanished host is noticed at the next send.
+        let _ = if pacing.is_wan {
+            path_probe::watch_wan(&channel.socket)
+        } else {
+            path_probe::watch(&channel.socket, self.silence())
+        };
+        let cost = pacing.cost();
+        let stream = FrameStream::new(channel);
+        if pacing.is_wan {
+            self.next_path_probe =
+                self.next_path_probe.min(self.clock.now() + path_probe::LOOK_WAN_EVERY);
+        }
+        let (is_backlogged, wants_write, since) = (false, false, self.clock.now());
+        let mut open = Open {
+            peer,
+            stream,
+            pacing,
+            since,
+            drop_watch: DropWatch::default(),
+            is_backlogged,
+            wants_write,
+        };
+        open.update_burst();
+        // With many links, paths are probed only when long frames need it.
+        let measures = open.pacing.probe.is_due()
+            && self.may_measure()
+            && open.begin_probe(&self.knowledge, true);
+        self.sockets.insert(key, Socket::Open(Box::new(open)));
+        self.links.insert(peer, TcpLink::Open { key });
+        if measures {
+            self.watch_beginning(key);
+        }
+        self.generations.entry(peer).or_insert(1);
+        self.drop_dials(peer);
+        self.unread.push(key);
+        sink(Event::Up { peer, capabilities: CAPABILITIES });
+        if let Some(cost) = cost {
+            sink(Event::Cost { peer, cost });
+        }
+    }
+
+    /// True if few links are being measured, so that a new one may be.
+    pub(super) fn may_measure(&self) -> bool {
+        let is_measured = |socket: &&Socket| matches!(socket, Socket::Open(open) if open.pacing.probe.is_beginning());
+        let measured = self.sockets.values().filter(is_measured).count();
+        measured < MEASURED_AT_ONCE && self.padding_left > PADDING_OF_ALL / 2
+    }
+
+    /// Reads one open link and reports its frames.
+    pub(super) fn read(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return false };
+        let peer = open.peer;
+        let received =
+            if open.stream.has_frame() { Received::Bytes } else { open.stream.receive() };
+        let fault = match received {
+            Received::Nothing => return false,
+            Received::Bytes => {
+                self.hot_socket.note_read(key);
+                match open.stream.deliver(&mut |bytes| sink(Event::Frame { peer, bytes })) {
+                    Ok(_) => {
+                        // The peer measures its direction; only this side can measure the other.
+                        if std::mem::take(&mut open.stream.padded)
+                            && open.begin_probe(&self.knowledge, false)
+                        {
+                            if let Some(cost) = open.pacing.cost() {
+                                sink(Event::Cost { peer, cost });
+                            }
+                            self.watch_beginning(key);
+                        }
+                        return true;
+                    }
+                    Err(fault) => fault,
+                }
+            }
+            Received::End(fault) => fault,
+        };
+        self.close(key, fault, sink);
+        true
+    }
+
+    /// Watches a link whose measurement or cwnd warm-up begins.
+    pub(super) fn watch_beginning(&mut self, key: u64) {
+        if let Some(Socket::Open(open)) = self.sockets.get_mut(&key)
+            && open.pacing.probe.is_warming_up()
+            && open.drop_watch.begin()
+        {
+            self.look_after_long(key);
+        }
+        self.watch(key);
+    }
+
+    /// Looks at an unwatched link, and watches it if it needs further looks.
+    pub(super) fn look_after_long(&mut self, key: u64) {
+        let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return };
+        if open.look_after_long(self.clock.now()) {
+            self.qdisc_drops.add(key);
+            self.unfinished += usize::from(open.is_unfinished());
+        }
+    }
+
+    /// Asks epoll for EPOLLOUT if a link has bytes to send, and updates the counters.
+    pub(super) fn watch(&mut self, key: u64) {
+        let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return };
+        let is_backlogged = !open.stream.is_flushed();
+        if is_backlogged != open.is_backlogged {
+            open.is_backlogged = is_backlogged;
+            self.backlogged = if is_backlogged { self.backlogged + 1 } else { self.backlogged - 1 };
+        }
+        let wants_write = is_backlogged || open.pacing.probe.is_running();
+        if wants_write != open.wants_write {
+            open.wants_write = wants_write;
+            self.writing = if wants_write { self.writing + 1 } else { self.writing - 1 };
+            let out = if wants_write { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+            let data = epoll::EventData::new_u64(key);
+            let socket = &open.stream.channel.socket;
+            // Fails only for lack of kernel memory; the next post tries again.
+            let _ = epoll::modify(&self.epoll, socket, data, epoll::EventFlags::IN | out);
+        }
+    }
+
+    /// Marks a link with more frames to be read at the next poll.
+    pub(super) fn note_unread(&mut self, key: u64) {
+        if let Some(Socket::Open(open)) = self.sockets.get(&key)
+            && open.stream.has_more()
+            && !self.unread.contains(&key)
+        {
+            self.unread.push(key);
+        }
+    }
+
+    pub(super) fn close(&mut self, key: u64, fault: Fault, sink: &mut dyn FnMut(Event<'_>)) {
+        if let Some(peer) = self.forget(key) {
+            self.links.remove(&peer);
+            sink(Event::Down { peer, fault });
+        }
+    }
+
+    /// Closes the connection of an open link; returns its peer.
+    pub(super) fn forget(&mut self, key: u64) -> Option<PeerId> {
+        let Some(Socket::Open(mut open)) = self.sockets.remove(&key) else { return None };
+        open.keep(&self.knowledge);
+        let was_reopened = self.generations.get(&open.peer).is_some_and(|count| *count > 1);
+        if open.pacing.is_wan && was_reopened && self.clock.now() - open.since < SHORT_LIFE {
+            // Short-lived links indicate that packets of full length are lost silently (RFC 2923, §2.1).
+            self.short_segments.insert(open.peer);
+        }
+        self.backlogged -= usize::from(open.is_backlogged);
+        self.writing -= usize::from(open.wants_write);
+        Some(open.peer)
+    }
+
+    /// Returns the allowed silence of hosts. A rail with a network of its own allows less, because other rails
+    /// remain.
+    pub(super) fn silence(&self) -> Duration {
+        if self.network.is_some() { path_probe::SILENCE_NEARBY } else { path_probe::SILENCE }
+    }
+
+    /// Closes links to hosts that have vanished with bytes in flight.
+    pub(super) fn close_vanished(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let silence = self.silence();
+        let vanished = self.sockets.iter().filter_map(|(&key, socket)| match socket {
+            Socket::Open(open) => {
+                let silence = if open.pacing.is_wan { path_probe::SILENCE_WAN } else { silence };
+                Some((key, path_probe::has_vanished(&open.stream.channel.socket, silence)?))
+            }
+            Socket::PendingConnection(_) => None,
+        });
+        let vanished: Vec<_> = vanished.collect();
+        for &(key, silence) in &vanished {
+            let seconds = silence.as_secs_f64();
+            let text = format!("its host has shown no sign of life for {seconds:.1} s");
+            self.close(key, Fault::Lost(text), sink);
+        }
+        !vanished.is_empty()
+    }
+
+    /// Sends the queued bytes of one link.
+    pub(super) fn write(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return false };
+        let peer = open.peer;
+        match open.stream.flush(&mut |token| sink(Event::Sent { peer, token })) {
+            Ok(moved) => {
+                let is_invited = open.stream.invite(self.polls);
+                if is_invited {
+                    if open.pacing.look(&open.stream.channel.socket)
+                        && let Some(cost) = open.pacing.cost()
+                    {
+                        sink(Event::Cost { peer, cost });
+                        open.update_burst();
+                    }
+                    sink(Event::Room { peer });
+                }
+                let left = if open.pacing.probe.is_behind() {
+                    // Links to gateways share the budget of one.
+                    let left = &mut self.padding_left_behind;
+                    *left = open.pacing.probe.allowance().min(*left);
+                    left
+                } else {
+                    &mut self.padding_left
+                };
+                // Refused frames go before more padding.
+                if open.pacing.probe.is_running()
+                    && !is_invited
+                    && let Some(cost) = open.pad(left, &self.knowledge, self.clock.now())
+                {
+                    sink(Event::Cost { peer, cost });
+                }
+                self.watch(key);
+                moved
+            }
+            Err(error) => {
+                self.close(key, Fault::Lost(error.to_string()), sink);
+                true
+            }
+        }
+    }
+
+    /// Reports room on links that refused a frame although they have room.
+    pub(super) fn invite_deferred(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let mut moved = false;
+        for key in std::mem::take(&mut self.deferred) {
+            if let Some(Socket::Open(open)) = self.sockets.get_mut(&key)
+                && open.stream.invite(self.polls)
+            {
+                sink(Event::Room { peer: open.peer });
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    /// Looks at links with long frames, and pushes those with a qdisc drop.
+    pub(super) fn push_dropped(&mut self) {
+        let now = self.clock.now();
+        let Self { sockets, qdisc_drops, unfinished, .. } = self;
+        *unfinished = 0;
+        let mut widened = Vec::new();
+        qdisc_drops.look(|key| {
+            let Some(Socket::Open(open)) = sockets.get_mut(key) else { return false };
+            if open.pacing.probe.is_warming_up() {
+                widened.push(*key);
+            }
+            let goes_on = open.look_after_long(now);
+            *unfinished += usize::from(open.is_unfinished());
+            goes_on
+        });
+        for key in widened {
+            self.watch(key);
+        }
+    }
+}

@@ -1,0 +1,746 @@
+//! The grid file: sites with their hosts, networks, and how agents are started there.
+//!
+//! `docs/user/grid-files.md` describes it. An error in a file is reported in one line, with file, line and
+//! key.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use netpath::ListenAddress;
+use serde::{Deserialize, Serialize, Serializer};
+use toml::Spanned;
+
+use crate::options::{Launcher, RANKS_MAX};
+
+/// Sites and networks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Grid {
+    /// Sites in the order in which ranks fill them.
+    #[serde(rename = "site")]
+    pub sites: Vec<Site>,
+    /// Networks that the sites name.
+    #[serde(rename = "network", skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Network>,
+}
+
+/// A site: hosts that are near each other, reached and equipped alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Site {
+    /// Name of the site, which its ranks find in `CANELE_SITE`.
+    pub name: String,
+    /// Hosts, `host` or `host:ranks`.
+    #[serde(serialize_with = "as_words")]
+    pub hosts: Vec<Host>,
+    /// Launcher with which `mpiexec` starts the agent on the first host, if the file names one.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_command")]
+    pub launch: Option<Launcher>,
+    /// Launcher with which that agent starts the agents on the other hosts, if the file names one.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_command")]
+    pub spread: Option<Launcher>,
+    /// Path of the agent there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Working directory of ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// Directory where programs are looked for first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binaries: Option<String>,
+    /// Names of its networks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<String>,
+    /// Variables for its ranks.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// Gateways that relay connections between its hosts and other sites.
+    #[serde(rename = "gateway", skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<Gateway>,
+}
+
+/// A gateway of a site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Gateway {
+    /// Host that it runs on, one of the site's.
+    pub host: String,
+    /// Address at which the site's ranks call it.
+    #[serde(serialize_with = "write_address")]
+    pub inside: ListenAddress,
+    /// Address at which others call it to reach the site's hosts, if these need it.
+    #[serde(serialize_with = "write_outside", skip_serializing_if = "Option::is_none")]
+    pub outside: Option<ListenAddress>,
+    /// Addresses at which it listens; if empty, `inside` and `outside`.
+    #[serde(serialize_with = "write_addresses", skip_serializing_if = "Vec::is_empty")]
+    pub listen: Vec<ListenAddress>,
+}
+
+/// A host, and the number of ranks that it takes, if given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Name of the host for the launcher.
+    pub name: String,
+    /// Number of ranks.
+    pub slots: Option<u32>,
+}
+
+/// A network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Network {
+    /// Name of the network in sites.
+    pub name: String,
+    /// Its subnets, `address/bits`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subnets: Vec<String>,
+    /// Other networks that it is routed to, in both directions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reaches: Vec<String>,
+}
+
+/// An error in a grid file: one line with file, line and key.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct GridError(String);
+
+impl Grid {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or contains an error.
+    pub fn read(path: &Path) -> Result<Self, GridError> {
+        let name = path.display();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text, &name.to_string()),
+            Err(error) => Err(GridError(format!("{name}: cannot be read: {error}"))),
+        }
+    }
+
+    /// Parses a grid; errors call the text `name`.
+    ///
+    /// # Errors
+    /// Fails if the text contains an error.
+    pub fn parse(text: &str, name: &str) -> Result<Self, GridError> {
+        let source = GridSource { text, name };
+        let file: File = toml::from_str(text).map_err(|error| source.refuse(&error))?;
+        let networks = source.networks(file.network)?;
+        let mut sites: Vec<Site> = Vec::new();
+        for site in file.site {
+            let site = source.site(site, &sites, &networks)?;
+            sites.push(site);
+        }
+        let grid = Self { sites, networks };
+        grid.check().map_err(|reason| GridError(format!("{name}: {reason}")))?;
+        Ok(grid)
+    }
+
+    /// Returns the text of a file that describes the grid.
+    pub fn text(&self) -> String {
+        // All keys are strings, and nothing is nested but tables at the end.
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// Checks the grid as a whole.
+    fn check(&self) -> Result<(), String> {
+        if self.sites.is_empty() {
+            return Err("site: there is none: begin with [[site]], a name and hosts".into());
+        }
+        if self.sites.iter().flat_map(|site| &site.hosts).all(|host| host.slots == Some(0)) {
+            return Err("hosts: none takes a rank: leave out `:0` of one at least".into());
+        }
+        if let Some((one, other)) = self.unconnected_pair() {
+            return Err(format!(
+                "networks: none leads from site `{one}` to site `{other}`: name one in common, say what \
+                 reaches what, or give one of them a gateway with an address outside"
+            ));
+        }
+        let is_idle = |site: &&Site| !site.gateways.is_empty() && self.own_subnets(site).is_empty();
+        match self.sites.iter().find(is_idle) {
+            Some(Site { name, .. }) => Err(format!(
+                "gateway: those of site `{name}` may connect to nobody: name a network in `networks` \
+                 that is this site's alone, with its subnets"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns two sites without a network between them, if there are any.
+    fn unconnected_pair(&self) -> Option<(&str, &str)> {
+        let meet = |one: &Site, other: &Site| {
+            let is_open = |site: &Site| site.networks.is_empty();
+            let is_connected = one.networks.iter().any(|own| {
+                other.networks.iter().any(|theirs| own == theirs || self.is_routed(own, theirs))
+            });
+            let is_called =
+                |site: &Site| site.gateways.iter().any(|gateway| gateway.outside.is_some());
+            is_open(one) || is_open(other) || is_connected || is_called(one) || is_called(other)
+        };
+        let pairs = self.sites.iter().enumerate();
+        let mut pairs =
+            pairs.flat_map(|(at, one)| self.sites[at + 1..].iter().map(move |other| (one, other)));
+        let pair = pairs.find(|(one, other)| !meet(one, other));
+        pair.map(|(one, other)| (one.name.as_str(), other.name.as_str()))
+    }
+
+    /// Returns the subnets of a site's networks that no other site is on. Its gateways may connect there.
+    pub fn own_subnets(&self, site: &Site) -> Vec<&str> {
+        let is_shared = |name: &String| {
+            self.sites.iter().any(|other| other.name != site.name && other.networks.contains(name))
+        };
+        let own = site.networks.iter().filter(|name| !is_shared(name));
+        let networks =
+            own.flat_map(|name| self.networks.iter().filter(move |one| one.name == *name));
+        networks.flat_map(|network| &network.subnets).map(String::as_str).collect()
+    }
+
+    fn is_routed(&self, one: &str, other: &str) -> bool {
+        let says = |from: &str, to: &str| {
+            let network = self.networks.iter().find(|network| network.name == from);
+            network.is_some_and(|network| network.reaches.iter().any(|name| name == to))
+        };
+        says(one, other) || says(other, one)
+    }
+}
+
+impl Gateway {
+    /// Returns the addresses at which it listens.
+    pub fn listen_addresses(&self) -> Vec<ListenAddress> {
+        if !self.listen.is_empty() {
+            return self.listen.clone();
+        }
+        let outside = self.outside.iter().filter(|outside| **outside != self.inside);
+        [&self.inside].into_iter().chain(outside).cloned().collect()
+    }
+
+    /// Returns the gateway's entry in `CANELE_GATEWAYS`, with the addresses `got` at which it now listens.
+    pub(crate) fn setting(&self, got: &[SocketAddr]) -> Option<String> {
+        let listen_addresses = self.listen_addresses();
+        let at = |address: &ListenAddress| {
+            let own = listen_addresses.iter().position(|own| own == address);
+            own.map_or(address.only(), |own| got.get(own).copied())
+        };
+        let inside = at(&self.inside)?;
+        match &self.outside {
+            Some(outside) => Some(format!("{inside}={}", at(outside)?)),
+            None => Some(inside.to_string()),
+        }
+    }
+}
+
+fn write_address<S: Serializer>(address: &ListenAddress, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(address)
+}
+
+fn write_outside<S: Serializer>(address: &Option<ListenAddress>, to: S) -> Result<S::Ok, S::Error> {
+    address.as_ref().map_or_else(String::new, ListenAddress::to_string).serialize(to)
+}
+
+fn write_addresses<S: Serializer>(
+    listen_addresses: &[ListenAddress],
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_seq(listen_addresses.iter().map(ListenAddress::to_string))
+}
+
+impl Launcher {
+    /// Parses a launcher's name or command.
+    pub(crate) fn named(text: &str) -> Option<Self> {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        match text.trim() {
+            "" => None,
+            "fork" => Some(Self::Fork),
+            "ssh" => Some(Self::ssh()),
+            "slurm" => Some(Self::slurm()),
+            command => Some(Self::Command(words(command))),
+        }
+    }
+
+    /// Returns the command that starts `agent` on `host`.
+    pub(crate) fn command(&self, host: &str, agent: &str) -> Vec<String> {
+        let words = match self {
+            Self::Fork => return vec![agent.into()],
+            Self::Command(words) => words,
+        };
+        let agent = if self.has_shell() { shell_quoted(agent) } else { agent.into() };
+        let is_template = words.iter().any(|word| word.contains(HOST));
+        let words = words.iter().map(|word| word.replace(HOST, host));
+        let end = if is_template { vec![agent] } else { vec![host.into(), agent] };
+        words.chain(end).collect()
+    }
+}
+
+/// The file before it is checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    site: Vec<SiteEntry>,
+    #[serde(default)]
+    network: Vec<NetworkEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SiteEntry {
+    name: Spanned<String>,
+    hosts: Spanned<Vec<Spanned<String>>>,
+    slots: Option<Spanned<u32>>,
+    launch: Option<Spanned<String>>,
+    spread: Option<Spanned<String>>,
+    agent: Option<Spanned<String>>,
+    directory: Option<Spanned<String>>,
+    binaries: Option<Spanned<String>>,
+    #[serde(default)]
+    environment: BTreeMap<Spanned<String>, Spanned<String>>,
+    #[serde(default)]
+    networks: Vec<Spanned<String>>,
+    #[serde(default)]
+    gateway: Vec<GatewayEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GatewayEntry {
+    host: Spanned<String>,
+    inside: Spanned<String>,
+    outside: Option<Spanned<String>>,
+    #[serde(default)]
+    listen: Vec<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NetworkEntry {
+    name: Spanned<String>,
+    #[serde(default)]
+    subnets: Vec<Spanned<String>>,
+    #[serde(default)]
+    reaches: Vec<Spanned<String>>,
+}
+
+/// The text and its name.
+struct GridSource<'a> {
+    text: &'a str,
+    name: &'a str,
+}
+
+impl GridSource<'_> {
+    fn networks(&self, entries: Vec<NetworkEntry>) -> Result<Vec<Network>, GridError> {
+        let names: HashSet<String> = entries.iter().map(|one| one.name.get_ref().clone()).collect();
+        let mut seen = HashSet::new();
+        let mut networks = Vec::new();
+        for entry in entries {
+            let name = self.name_of("name", &entry.name, &mut seen)?;
+            let advice = "is no subnet: write an address and its bits, such as 10.77.0.0/24";
+            let subnets = self.all("subnets", entry.subnets, is_subnet, advice)?;
+            let is_known = |name: &str| names.contains(name);
+            let reaches = self.all("reaches", entry.reaches, is_known, NO_NETWORK)?;
+            networks.push(Network { name, subnets, reaches });
+        }
+        Ok(networks)
+    }
+
+    fn site(
+        &self,
+        entry: SiteEntry,
+        before: &[Site],
+        networks: &[Network],
+    ) -> Result<Site, GridError> {
+        let mut taken = before.iter().map(|site| site.name.clone()).collect();
+        let name = self.name_of("name", &entry.name, &mut taken)?;
+        let hosts = self.hosts(&entry, before)?;
+        let is_known = |name: &str| networks.iter().any(|network| network.name == name);
+        let networks = self.all("networks", entry.networks, is_known, NO_NETWORK)?;
+        let gateways = entry.gateway.iter().map(|one| self.gateway(one, &hosts));
+        let gateways = gateways.collect::<Result<Vec<_>, _>>()?;
+        Ok(Site {
+            name,
+            hosts,
+            launch: self.launcher("launch", entry.launch)?,
+            spread: self.launcher("spread", entry.spread)?,
+            agent: self.filled("agent", entry.agent)?,
+            directory: self.filled("directory", entry.directory)?,
+            binaries: self.filled("binaries", entry.binaries)?,
+            environment: self.environment(entry.environment)?,
+            networks,
+            gateways,
+        })
+    }
+
+    /// Parses the hosts with their numbers of ranks.
+    fn hosts(&self, entry: &SiteEntry, before: &[Site]) -> Result<Vec<Host>, GridError> {
+        let slots = entry.slots.as_ref();
+        if let Some(slots) = slots.filter(|slots| !(1..=RANKS_MAX).contains(slots.get_ref())) {
+            return Err(self.at("slots", slots, &format!("is not a number from 1 to {RANKS_MAX}")));
+        }
+        if entry.hosts.get_ref().is_empty() {
+            let place = self.place(entry.hosts.span().start);
+            return Err(GridError(format!("{place}: hosts: there is none: name one at least")));
+        }
+        let known = before.iter().flat_map(|site| &site.hosts).map(|host| host.name.as_str());
+        let mut known: HashSet<&str> = known.collect();
+        let mut hosts = Vec::new();
+        for one in entry.hosts.get_ref() {
+            let (name, own) = match one.get_ref().rsplit_once(':') {
+                Some((name, count)) => (name, Some(count)),
+                None => (one.get_ref().as_str(), None),
+            };
+            let number = |count: &str| count.parse().ok().filter(|n| *n <= RANKS_MAX);
+            let own = own.map(|count| number(count).ok_or(())).transpose();
+            let Ok(own) = own else {
+                return Err(self.at(
+                    "hosts",
+                    one,
+                    "has no number of ranks behind its colon: write host:4",
+                ));
+            };
+            if name.is_empty() || name.starts_with('-') || name.contains(char::is_whitespace) {
+                return Err(self.at("hosts", one, "is no name of a host"));
+            }
+            if !known.insert(name) {
+                return Err(self.at(
+                    "hosts",
+                    one,
+                    "is named before: a host is of one site, and there once",
+                ));
+            }
+            hosts.push(Host {
+                name: name.into(),
+                slots: own.or(slots.map(|slots| *slots.get_ref())),
+            });
+        }
+        Ok(hosts)
+    }
+
+    fn environment(
+        &self,
+        entries: BTreeMap<Spanned<String>, Spanned<String>>,
+    ) -> Result<BTreeMap<String, String>, GridError> {
+        let mut environment = BTreeMap::new();
+        for (name, value) in entries {
+            if name.get_ref() == settings::SITE.variable() {
+                return Err(self.at(
+                    "environment",
+                    &name,
+                    "is set to the site's name: leave it out",
+                ));
+            }
+            if name.get_ref().is_empty() || name.get_ref().contains(['=', '\0']) {
+                return Err(self.at("environment", &name, "is no name of a variable"));
+            }
+            if value.get_ref().contains('\0') {
+                return Err(self.at("environment", &name, "has a value with a zero byte"));
+            }
+            environment.insert(name.into_inner(), value.into_inner());
+        }
+        Ok(environment)
+    }
+
+    fn launcher(
+        &self,
+        key: &str,
+        text: Option<Spanned<String>>,
+    ) -> Result<Option<Launcher>, GridError> {
+        let advice = "is no launcher: write ssh, slurm, fork or a command";
+        let Some(text) = text else { return Ok(None) };
+        Launcher::named(text.get_ref()).map(Some).ok_or_else(|| self.at(key, &text, advice))
+    }
+
+    fn filled(
+        &self,
+        key: &str,
+        text: Option<Spanned<String>>,
+    ) -> Result<Option<String>, GridError> {
+        match text {
+            Some(text) if text.get_ref().is_empty() || text.get_ref().contains('\0') => {
+                Err(self.at(key, &text, "is no path: name one, or leave the key out"))
+            }
+            text => Ok(text.map(Spanned::into_inner)),
+        }
+    }
+
+    /// Parses a name that was not used before.
+    fn name_of(
+        &self,
+        key: &str,
+        name: &Spanned<String>,
+        taken: &mut HashSet<String>,
+    ) -> Result<String, GridError> {
+        let text = name.get_ref();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if !(1..=NAME_MAX).contains(&text.len()) || !text.chars().all(is_plain) {
+            let advice = format!("is no name: take 1 to {NAME_MAX} letters, digits, dots, - and _");
+            return Err(self.at(key, name, &advice));
+        }
+        match taken.insert(text.clone()) {
+            true => Ok(text.clone()),
+            false => Err(self.at(key, name, "is there twice: choose another name")),
+        }
+    }
+
+    fn gateway(&self, entry: &GatewayEntry, hosts: &[Host]) -> Result<Gateway, GridError> {
+        if !hosts.iter().any(|host| host.name == *entry.host.get_ref()) {
+            return Err(self.at("host", &entry.host, "is none of this site's hosts: add it there"));
+        }
+        let address = |key: &str, text: &Spanned<String>| {
+            let advice = "is no address with a port: write 10.77.1.10:7000, 10.77.1.10:7000-7009 or, for \
+                          any port, 10.77.1.10";
+            text.get_ref().parse().map_err(|_| self.at(key, text, advice))
+        };
+        let outside = entry.outside.as_ref().map(|text| address("outside", text)).transpose()?;
+        let listen = entry.listen.iter().map(|text| address("listen", text));
+        let host = entry.host.get_ref().clone();
+        let inside = address("inside", &entry.inside)?;
+        let listen = listen.collect::<Result<_, _>>()?;
+        let gateway = Gateway { host, inside, outside, listen };
+        let outside = entry.outside.as_ref().map(|text| ("outside", text));
+        let called = outside.into_iter().chain([("inside", &entry.inside)]);
+        for (key, text) in called.filter(|_| !gateway.listen.is_empty()) {
+            let advice =
+                "leaves the port open: name one, for `listen` says nothing of this address";
+            let address = address(key, text)?;
+            if address.only().is_none() && !gateway.listen.contains(&address) {
+                return Err(self.at(key, text, advice));
+            }
+        }
+        Ok(gateway)
+    }
+
+    /// Returns the values if all of them are allowed.
+    fn all(
+        &self,
+        key: &str,
+        values: Vec<Spanned<String>>,
+        may_be: impl Fn(&str) -> bool,
+        advice: &str,
+    ) -> Result<Vec<String>, GridError> {
+        match values.iter().find(|value| !may_be(value.get_ref())) {
+            Some(stranger) => Err(self.at(key, stranger, advice)),
+            None => Ok(values.into_iter().map(Spanned::into_inner).collect()),
+        }
+    }
+
+    /// Returns the error about a value.
+    fn at(&self, key: &str, value: &Spanned<impl std::fmt::Display>, advice: &str) -> GridError {
+        let place = self.place(value.span().start);
+        GridError(format!("{place}: {key}: `{}` {advice}", value.get_ref()))
+    }
+
+    /// Returns an error of the parser. Its text names unknown and missing keys, but not keys with a value of
+    /// the wrong type.
+    fn refuse(&self, error: &toml::de::Error) -> GridError {
+        let said = error.message().lines().collect::<Vec<_>>().join(" ");
+        let Some(start) = error.span().map(|span| span.start.min(self.text.len())) else {
+            return GridError(format!("{}: {said}", self.name));
+        };
+        let begin = self.text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text[begin..].lines().next().unwrap_or("");
+        let key = match line.split_once('=') {
+            Some((key, _)) => key.trim(),
+            None => line.trim(),
+        };
+        GridError(format!(
+            "{}: {key}: {said} (docs/user/grid-files.md lists the keys)",
+            self.place(start)
+        ))
+    }
+
+    fn place(&self, offset: usize) -> String {
+        let line = self.text[..offset].matches('\n').count() + 1;
+        format!("{}:{line}", self.name)
+    }
+}
+
+fn is_subnet(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else { return false };
+    match (address.parse(), bits.parse::<u8>()) {
+        (Ok(IpAddr::V4(_)), Ok(bits)) => bits <= 32,
+        (Ok(IpAddr::V6(_)), Ok(bits)) => bits <= 128,
+        (Err(_), _) | (_, Err(_)) => false,
+    }
+}
+
+fn as_words<S: serde::Serializer>(hosts: &[Host], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(hosts.iter().map(|host| match host.slots {
+        Some(slots) => format!("{}:{slots}", host.name),
+        None => host.name.clone(),
+    }))
+}
+
+fn as_command<S: serde::Serializer>(launcher: &Option<Launcher>, to: S) -> Result<S::Ok, S::Error> {
+    match launcher {
+        Some(Launcher::Fork) => to.serialize_str("fork"),
+        Some(Launcher::Command(words)) => to.serialize_str(&words.join(" ")),
+        None => to.serialize_none(),
+    }
+}
+
+/// Quotes a path for a remote shell if it has special characters. Other paths stay as they are, with `~` and
+/// variables.
+fn shell_quoted(path: &str) -> String {
+    match path.contains(|letter: char| letter.is_whitespace() || SHELL_SPECIAL.contains(letter)) {
+        true => format!("'{}'", path.replace('\'', "'\\''")),
+        false => path.into(),
+    }
+}
+
+/// Characters that are special to a shell.
+const SHELL_SPECIAL: &str = "'\"\\`();&|<>*?[]#!";
+
+const NO_NETWORK: &str = "is no [[network]] of this file: add it";
+
+/// Placeholder for the host in a launcher's command.
+const HOST: &str = "{host}";
+
+/// Longest name of a site or network.
+const NAME_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remote_shell_gets_the_path_of_an_agent_whole() {
+        let word = |launcher: &str, agent: &str| {
+            Launcher::named(launcher).unwrap().command("h", agent).pop().unwrap()
+        };
+        assert_eq!(word("ssh", "~/canele/bin/canele-agent"), "~/canele/bin/canele-agent");
+        assert_eq!(word("/usr/bin/ssh -p 7", "/my dir/agent"), "'/my dir/agent'");
+        assert_eq!(word("ssh", "/it's/agent"), r"'/it'\''s/agent'");
+        assert_eq!(word("slurm", "/my dir/agent"), "/my dir/agent");
+        assert_eq!(word("go {host} --", "/my dir/agent"), "/my dir/agent");
+    }
+
+    fn example() -> &'static str {
+        let text = include_str!("../../../docs/user/grid-files.md");
+        let (_, rest) = text.split_once("```toml\n").unwrap();
+        rest.split_once("```").unwrap().0
+    }
+
+    #[test]
+    fn the_example_of_the_documentation_is_parsed() {
+        let grid = Grid::parse(example(), "grid.toml").unwrap();
+        assert_eq!(
+            grid.sites.iter().map(|site| site.name.as_str()).collect::<Vec<_>>(),
+            ["rennes", "nancy"]
+        );
+        let slots =
+            |site: usize| grid.sites[site].hosts.iter().map(|host| host.slots).collect::<Vec<_>>();
+        assert_eq!((slots(0), slots(1)), (vec![Some(2), Some(4)], vec![Some(8); 3]));
+        let nancy = &grid.sites[1];
+        let spread = nancy.spread.as_ref().unwrap().command("grillon-2", "agent");
+        assert_eq!(spread[spread.len() - 2..], ["--nodelist=grillon-2", "agent"]);
+        let launch = nancy.launch.as_ref().unwrap().command("grillon-1", "agent");
+        assert_eq!(launch[launch.len() - 3..], ["2222", "grillon-1", "agent"]);
+        assert_eq!(nancy.environment["OMP_NUM_THREADS"], "4");
+        assert_eq!(grid.networks.len(), 3);
+        assert_eq!(Grid::parse(&grid.text(), "again").unwrap(), grid, "{}", grid.text());
+    }
+
+    #[test]
+    fn every_key_of_the_documentation_is_known() {
+        let text = include_str!("../../../docs/user/grid-files.md");
+        let keys = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let keys: Vec<&str> = keys.map(|(key, _)| key).collect();
+        assert!(keys.len() == 11, "{keys:?}");
+        for key in keys {
+            let line = format!("[[site]]\nname = \"a\"\nhosts = [\"h\"]\n{key} = 1.5\n");
+            let report = Grid::parse(&line, "g").unwrap_err().to_string();
+            assert!(!report.contains("unknown field"), "{report}");
+        }
+    }
+
+    #[test]
+    fn errors_are_one_line_with_line_number_and_key() {
+        let site = "[[site]]\nname = \"a\"\nhosts = [\"h\"]\n";
+        let gateway = "[[site.gateway]]\n";
+        for (text, expected) in [
+            ("", "g: site: there is none"),
+            (
+                "[[site]]\nname = 3\nhosts = [\"h\"]",
+                "g:2: name: invalid type: integer `3`, expected a string",
+            ),
+            ("[[site]]\nhosts = [\"h\"]", "missing field `name`"),
+            ("[[site]]\nname = \"a\"\n", "missing field `hosts`"),
+            ("[[site]]\nname = \"a b\"\nhosts = [\"h\"]", "g:2: name: `a b` is no name"),
+            ("[[site]]\nname = \"a\"\nhosts = []", "g:3: hosts: there is none"),
+            (
+                "[[site]]\nname = \"a\"\nhosts = [\"h\",\n \"i:x\"]",
+                "g:4: hosts: `i:x` has no number",
+            ),
+            ("[[site]]\nname = \"a\"\nhosts = [\"h:0\"]", "g: hosts: none takes a rank"),
+            ("[[site]]\nname = \"a\"\nhosts = [\"h\", \"h\"]", "g:3: hosts: `h` is named before"),
+            (
+                "[[site]]\nname = \"a\"\nhosts = [\"-oProxyCommand=x\"]",
+                "g:3: hosts: `-oProxyCommand=x` is no name",
+            ),
+            (&format!("{site}slotz = 3\n"), "g:4: slotz: unknown field `slotz`, expected one of"),
+            (&format!("{site}slots = 0\n"), "g:4: slots: `0` is not a number from 1"),
+            (&format!("{site}slots = \"4\"\n"), "g:4: slots: invalid type: string"),
+            (&format!("{site}launch = \" \"\n"), "g:4: launch: ` ` is no launcher"),
+            (&format!("{site}agent = \"\"\n"), "g:4: agent: `` is no path"),
+            (
+                &format!("{site}{gateway}host = \"x\"\ninside = \"10.0.0.1:7\"\n"),
+                "g:5: host: `x` is none of this site's hosts",
+            ),
+            (
+                &format!("{site}{gateway}host = \"h\"\ninside = \"10.0.0.1:\"\n"),
+                "g:6: inside: `10.0.0.1:` is no address with a port",
+            ),
+            (
+                &format!(
+                    "{site}{gateway}host = \"h\"\ninside = \"10.0.0.1\"\noutside = \"192.0.2.1\"\n\
+                     listen = [\"10.0.0.1\"]\n"
+                ),
+                "g:7: outside: `192.0.2.1` leaves the port open",
+            ),
+            (
+                &format!("{site}{gateway}host = \"h\"\ninside = \"10.0.0.1:7\"\n"),
+                "g: gateway: those of site `a` may connect to nobody",
+            ),
+            (&format!("{site}{gateway}host = \"h\"\n"), "missing field `inside`"),
+            (&format!("{site}networks = [\"x\"]\n"), "g:4: networks: `x` is no [[network]]"),
+            (
+                &format!("{site}environment = {{ \"A=B\" = \"\" }}\n"),
+                "g:4: environment: `A=B` is no name",
+            ),
+            (
+                &format!("{site}environment = {{ CANELE_SITE = \"x\" }}\n"),
+                "is set to the site's name",
+            ),
+            (&format!("{site}{site}"), "g:5: name: `a` is there twice"),
+            (
+                &format!("{site}[[network]]\nname = \"n\"\nsubnets = [\"10.0.0.0/33\"]"),
+                "g:6: subnets: `10.0.0.0/33`",
+            ),
+            (
+                &format!("{site}[[network]]\nname = \"n\"\nreaches = [\"m\"]"),
+                "g:6: reaches: `m` is no [[network]]",
+            ),
+            ("[[site]\n", "g:1: [[site]"),
+        ] {
+            let report = Grid::parse(text, "g").unwrap_err().to_string();
+            assert!(report.contains(expected), "{text}\n{report}\n{expected}");
+            assert_eq!(report.lines().count(), 1, "{report}");
+        }
+    }
+
+    #[test]
+    fn sites_with_networks_must_be_connected() {
+        let grid = |more: &str, gateway: &str| {
+            let text = format!(
+                "[[site]]\nname = \"a\"\nhosts = [\"h\"]\nnetworks = [\"n\"]\n{gateway}\n\
+                 [[site]]\nname = \"b\"\nhosts = [\"i\"]\nnetworks = [\"m\"]\n\
+                 [[network]]\nname = \"n\"\nsubnets = [\"10.1.0.0/16\"]\n\
+                 [[network]]\nname = \"m\"\n{more}",
+            );
+            Grid::parse(&text, "g")
+        };
+        let report = grid("", "").unwrap_err().to_string();
+        assert!(report.contains("none leads from site `a` to site `b`"), "{report}");
+        assert!(grid("reaches = [\"n\"]", "").is_ok());
+        let inside = "[[site.gateway]]\nhost = \"h\"\ninside = \"10.1.0.1:7\"\n";
+        assert!(grid("", inside).is_err());
+        let known = grid("", &format!("{inside}outside = \"192.0.2.1:7-9\"\n")).unwrap();
+        assert_eq!(known.own_subnets(&known.sites[0]), ["10.1.0.0/16"]);
+        assert_eq!(Grid::parse(&known.text(), "again"), Ok(known));
+    }
+}

@@ -1,0 +1,381 @@
+//! Tree of agents that `mpiexec` starts, with the ranks of each.
+//!
+//! Without a grid, `mpiexec` starts an agent for each host. On a grid, it starts one for each site, on the
+//! site's first host with ranks, and that agent starts those of the other hosts.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use netpath::ListenAddress;
+
+use crate::binding::CoreBinding;
+use crate::channel::{Branch, GatewayStart, Pass, RankStart, Start};
+use crate::grid::{Gateway, Grid, Site};
+use crate::options::{Launcher, Options};
+
+/// Agents and gateways to start, and the places of the ranks.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Tree {
+    /// Agents that `mpiexec` starts itself.
+    pub branches: Vec<Branch>,
+    /// Index of the branch that leads to each rank.
+    pub branch_of_rank: Vec<usize>,
+    /// Name of each rank's host in messages.
+    pub hosts: Vec<String>,
+    /// Gateways to start, by their numbers.
+    pub gateways: Vec<StartedGateway>,
+    /// Number of each rank's node, counting nodes with ranks in the order of hosts.
+    pub nodes: Vec<usize>,
+}
+
+/// A gateway to start for the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StartedGateway {
+    /// Name in messages.
+    pub name: String,
+    /// Site that it belongs to.
+    pub site: String,
+    pub gateway: Gateway,
+}
+
+/// Facts about the process of `mpiexec`.
+pub(crate) struct LaunchContext {
+    /// Path of the agent on this machine.
+    pub agent: String,
+    /// Name of this machine.
+    pub host: String,
+    pub directory: Option<String>,
+    /// Environment variables for ranks.
+    pub environment: Vec<(String, String)>,
+    pub patience_s: u64,
+}
+
+impl Tree {
+    /// Builds the tree for a run.
+    pub fn of(options: &Options, here: &LaunchContext, pass: &Pass) -> Self {
+        let placement = options.placement();
+        let sites = sites_of(options);
+        let mut ranks = ranks_of(options, here, &placement, &sites);
+        let size = placement.len() as u32;
+        let local = [("localhost".to_owned(), None)];
+        let hosts = if options.hosts.is_empty() { &local[..] } else { &options.hosts };
+        let mut tree = Self {
+            branches: Vec::new(),
+            gateways: Vec::new(),
+            branch_of_rank: vec![0; placement.len()],
+            hosts: vec![String::new(); placement.len()],
+            nodes: vec![0; placement.len()],
+        };
+        let used: Vec<&str> = ranks
+            .keys()
+            .filter_map(|&host| Some(sites.get(host).copied().flatten()?.name.as_str()))
+            .collect();
+        let mut last_site: Option<&Site> = None;
+        let mut nodes = 0;
+        for (index, (host, _)) in hosts.iter().enumerate() {
+            let mine = ranks.remove(&index).unwrap_or_default();
+            let site = sites.get(index).copied().flatten();
+            let is_child = site.is_some() && site == last_site;
+            let name = site.map_or(host.clone(), |site| format!("{host} of site {}", site.name));
+            let used_site = site.filter(|site| used.contains(&site.name.as_str()));
+            let mut gateways = Vec::new();
+            if let (Some(grid), Some(site)) = (&options.grid, used_site) {
+                for gateway in site.gateways.iter().filter(|gateway| gateway.host == *host) {
+                    let name = format!("the gateway on host {name}");
+                    let started =
+                        StartedGateway { name, site: site.name.clone(), gateway: gateway.clone() };
+                    let mut start = started.start(tree.gateways.len(), grid, site, pass);
+                    start.arguments.extend(options.verbose.then(|| "--account".to_owned()));
+                    gateways.push(start);
+                    tree.gateways.push(started);
+                }
+            }
+            if mine.is_empty() && gateways.is_empty() {
+                continue;
+            }
+            for one in &mine {
+                let rank = one.rank as usize;
+                tree.branch_of_rank[rank] = tree.branches.len() - usize::from(is_child);
+                tree.nodes[rank] = nodes;
+                tree.hosts[rank].clone_from(&name);
+            }
+            nodes += usize::from(!mine.is_empty());
+            let patience_s = here.patience_s;
+            let awaits = site.filter(|site| !site.gateways.is_empty());
+            let awaits = awaits.map(|site| site.name.clone());
+            let branches = Vec::new();
+            let start = Start { size, ranks: mine, branches, patience_s, gateways, awaits };
+            let launcher = launcher(host, site, is_child, options, here);
+            let agent = site.and_then(|site| site.agent.as_ref()).unwrap_or(&here.agent);
+            let branch = Branch { host: name, command: launcher.command(host, agent), start };
+            match tree.branches.last_mut().filter(|_| is_child) {
+                Some(first) => first.start.branches.push(branch),
+                None => tree.branches.push(branch),
+            }
+            last_site = site;
+        }
+        tree
+    }
+}
+
+/// Returns agents without ranks on the hosts of a command line without a grid.
+pub(crate) fn bare(options: &Options, here: &LaunchContext) -> Vec<Branch> {
+    let branch = |(host, _): &(String, Option<u32>)| {
+        let command = launcher(host, None, false, options, here).command(host, &here.agent);
+        Branch { host: host.clone(), command, start: Start::default() }
+    };
+    options.hosts.iter().map(branch).collect()
+}
+
+/// Returns the site of each host; none without a grid.
+fn sites_of(options: &Options) -> Vec<Option<&Site>> {
+    let sites = options.grid.iter().flat_map(|grid| &grid.sites);
+    sites.flat_map(|site| site.hosts.iter().map(move |_| Some(site))).collect()
+}
+
+impl StartedGateway {
+    fn start(&self, number: usize, grid: &Grid, site: &Site, pass: &Pass) -> GatewayStart {
+        let others = grid.sites.iter().filter(|other| other.name != site.name);
+        let others =
+            others.flat_map(|other| &other.gateways).filter_map(|one| one.outside.as_ref());
+        let allow = grid.own_subnets(site).into_iter().map(|net| ("--allow", net.to_owned()));
+        let others = others.map(|address| ("--gateways", address.ip().to_string()));
+        let words = allow.chain(others);
+        let arguments = words.flat_map(|(name, value)| [name.to_owned(), value]).collect();
+        let listen = self.gateway.listen_addresses().iter().map(ListenAddress::to_string).collect();
+        GatewayStart { number, name: self.name.clone(), listen, arguments, pass: pass.clone() }
+    }
+}
+
+/// Returns the `CANELE_GATEWAYS` setting of each site, for gateways that listen at these addresses.
+pub(crate) fn gateway_lists(got: &[(StartedGateway, Vec<SocketAddr>)]) -> HashMap<String, String> {
+    let mut lists: HashMap<String, String> = HashMap::new();
+    for (started, addresses) in got {
+        // An agent that reports fewer addresses than requested is broken.
+        let word = started.gateway.setting(addresses).unwrap_or_default();
+        let list = lists.entry(started.site.clone()).or_default();
+        *list = if list.is_empty() { word } else { format!("{list},{word}") };
+    }
+    lists
+}
+
+/// Returns the launcher for a host's agent, used from here or by the agent of its site.
+fn launcher(
+    host: &str,
+    site: Option<&Site>,
+    is_child: bool,
+    options: &Options,
+    here: &LaunchContext,
+) -> Launcher {
+    let launch = site.and_then(|site| site.launch.as_ref());
+    let spread = site.and_then(|site| site.spread.as_ref()).filter(|_| is_child);
+    let is_here = !is_child
+        && (host == "localhost" || host.starts_with("127.") || host == "::1" || host == here.host);
+    match spread.or(launch).or(options.launcher.as_ref()) {
+        Some(launcher) => launcher.clone(),
+        None if is_here => Launcher::Fork,
+        None if options.allocated.iter().any(|one| one == host) => Launcher::slurm(),
+        None => Launcher::ssh(),
+    }
+}
+
+/// Returns the starts of the ranks of each host.
+fn ranks_of(
+    options: &Options,
+    here: &LaunchContext,
+    placement: &[usize],
+    sites: &[Option<&Site>],
+) -> HashMap<usize, Vec<RankStart>> {
+    let programs = options.programs.iter().flat_map(|one| vec![one; one.ranks as usize]);
+    let mut on_hosts: HashMap<usize, Vec<RankStart>> = HashMap::new();
+    for ((rank, &host), program) in (0u32..).zip(placement).zip(programs) {
+        let site = sites.get(host).copied().flatten();
+        let mut environment = here.environment.clone();
+        environment.extend(site.iter().flat_map(|site| site.environment.clone()));
+        environment.extend(options.environment.iter().cloned());
+        environment.extend(program.environment.iter().cloned());
+        if options.record.is_some() {
+            environment.push((boot::RECORD_VARIABLE.to_owned(), "1".into()));
+        }
+        if let Some(site) = site {
+            environment.push((settings::SITE.variable().to_owned(), site.name.clone()));
+        }
+        let directory = program.directory.as_ref();
+        let directory = directory.or(site.and_then(|site| site.directory.as_ref()));
+        on_hosts.entry(host).or_default().push(RankStart {
+            rank,
+            command: program.command.clone(),
+            binaries: site.and_then(|site| site.binaries.clone()),
+            directory: directory.or(here.directory.as_ref()).cloned(),
+            environment,
+            inherit: !options.no_environment,
+            bound: None,
+        });
+    }
+    for ranks in on_hosts.values_mut() {
+        let (count, of) = (ranks.len().to_string(), ranks.len() as u32);
+        for (position, one) in ranks.iter_mut().enumerate() {
+            let bound = |to| CoreBinding { to, position: position as u32, ranks: of };
+            one.bound = options.binding.map(bound);
+            one.environment.push(("MPI_LOCALNRANKS".into(), count.clone()));
+            one.environment.push(("MPI_LOCALRANKID".into(), position.to_string()));
+        }
+    }
+    on_hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::grid::Grid;
+    use crate::options::Parsed;
+
+    fn options(line: &str) -> Options {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        match Options::parse(&words).unwrap() {
+            Parsed::Run(options) => *options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn here() -> LaunchContext {
+        LaunchContext {
+            agent: "/here/agent".into(),
+            host: "head".into(),
+            directory: Some("/here".into()),
+            environment: vec![("A".into(), "here".into())],
+            patience_s: 30,
+        }
+    }
+
+    fn tree(line: &str, grid: &str) -> Tree {
+        let mut options = options(line);
+        if !grid.is_empty() {
+            options.take_grid(Grid::parse(grid, "g").unwrap());
+        }
+        Tree::of(&options, &here(), &Pass("7 s".into()))
+    }
+
+    fn shape(branches: &[Branch]) -> Vec<(&str, Vec<u32>, usize)> {
+        branches
+            .iter()
+            .map(|branch| {
+                let ranks = branch.start.ranks.iter().map(|one| one.rank).collect();
+                (branch.host.as_str(), ranks, branch.start.branches.len())
+            })
+            .collect()
+    }
+
+    const GRID: &str = "[[site]]\nname = \"n\"\nhosts = [\"head:1\", \"b:2\"]\nbinaries = \"bin\"\n\
+        [[site]]\nname = \"s\"\nhosts = [\"c\", \"d\", \"e\"]\nslots = 2\nlaunch = \"fork\"\n\
+        spread = \"go {host} --\"\nagent = \"/there/agent\"\ndirectory = \"/run\"\n\
+        environment = { A = \"there\", B = \"x\" }\n";
+
+    #[test]
+    fn mpiexec_starts_every_hosts_agent_without_a_grid() {
+        let tree = tree("-n 4 -hosts head:1,b:2 x", "");
+        assert_eq!(shape(&tree.branches), [("head", vec![0, 3], 0), ("b", vec![1, 2], 0)]);
+        assert_eq!(
+            (&tree.branch_of_rank[..], &tree.nodes[..]),
+            (&[0, 1, 1, 0][..], &[0, 1, 1, 0][..])
+        );
+        assert_eq!(tree.branches[0].command, ["/here/agent"]);
+        assert_eq!(tree.branches[1].command[..2], ["ssh", "-x"]);
+        assert_eq!(tree.branches[0].start.ranks[0].directory.as_deref(), Some("/here"));
+    }
+
+    #[test]
+    fn the_first_host_of_a_site_leads_to_its_others() {
+        let tree = tree("-n 7 x", GRID);
+        assert_eq!(
+            shape(&tree.branches),
+            [("head of site n", vec![0], 1), ("c of site s", vec![3, 4], 1)]
+        );
+        assert_eq!(shape(&tree.branches[1].start.branches), [("d of site s", vec![5, 6], 0)]);
+        assert_eq!(tree.branch_of_rank, [0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!(tree.nodes, [0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(tree.hosts[5], "d of site s");
+        assert_eq!(tree.branches[1].start.all_ranks(), [3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn agents_are_started_by_the_launcher_of_their_site() {
+        let tree = tree("-n 6 x", GRID);
+        let [north, south] = &tree.branches[..] else { panic!("{tree:?}") };
+        assert_eq!(north.command, ["/here/agent"]);
+        assert_eq!(north.start.branches[0].command[..1], ["ssh"]);
+        assert_eq!(south.command, ["/there/agent"]);
+        assert_eq!(south.start.branches[0].command, ["go", "d", "--", "/there/agent"]);
+    }
+
+    #[test]
+    fn ranks_get_the_settings_of_their_site_unless_the_command_line_overrides_them() {
+        let value = |tree: &Tree, rank: usize, name: &str| {
+            let branch = &tree.branches[tree.branch_of_rank[rank]];
+            let children = branch.start.branches.iter().flat_map(|branch| &branch.start.ranks);
+            let start =
+                branch.start.ranks.iter().chain(children).find(|one| one.rank == rank as u32);
+            let all = start.unwrap().environment.iter().rev();
+            all.clone().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        };
+        let plain = tree("-n 6 x", GRID);
+        let variable = settings::SITE.variable();
+        assert_eq!(value(&plain, 0, variable).as_deref(), Some("n"));
+        assert_eq!(value(&plain, 5, variable).as_deref(), Some("s"));
+        assert_eq!(value(&plain, 0, "A").as_deref(), Some("here"));
+        assert_eq!(value(&plain, 5, "A").as_deref(), Some("there"));
+        assert_eq!(value(&plain, 3, "MPI_LOCALNRANKS").as_deref(), Some("2"));
+        assert_eq!(plain.branches[1].start.ranks[0].directory.as_deref(), Some("/run"));
+        assert_eq!(plain.branches[0].start.ranks[0].binaries.as_deref(), Some("bin"));
+        let given = tree("-genv A g -n 6 -env B p -wdir /w x", GRID);
+        assert_eq!(value(&given, 5, "A").as_deref(), Some("g"));
+        assert_eq!(value(&given, 5, "B").as_deref(), Some("p"));
+        assert_eq!(given.branches[1].start.ranks[0].directory.as_deref(), Some("/w"));
+    }
+
+    #[test]
+    fn gateways_are_on_their_hosts_and_ranks_know_them() {
+        let grid = "[[site]]\nname = \"n\"\nhosts = [\"a:2\", \"b\"]\nnetworks = [\"l\", \"w\"]\n\
+            [[site.gateway]]\nhost = \"b\"\ninside = \"10.1.0.2:7\"\noutside = \"192.0.2.2:7-9\"\n\
+            [[site]]\nname = \"s\"\nhosts = [\"c\"]\nnetworks = [\"m\", \"w\"]\n\
+            [[site.gateway]]\nhost = \"c\"\ninside = \"10.2.0.3\"\n\
+            [[network]]\nname = \"l\"\nsubnets = [\"10.1.0.0/16\"]\n\
+            [[network]]\nname = \"m\"\nsubnets = [\"10.2.0.0/16\"]\n[[network]]\nname = \"w\"\n";
+        let few = tree("-n 2 x", grid);
+        let names = |tree: &Tree| -> Vec<String> {
+            tree.gateways.iter().map(|started| started.name.clone()).collect()
+        };
+        assert_eq!(names(&few), ["the gateway on host b of site n"]);
+        let first = &few.branches[0].start;
+        assert_eq!(shape(&first.branches), [("b of site n", vec![], 0)]);
+        assert_eq!(first.awaits.as_deref(), Some("n"));
+        let gateway = &first.branches[0].start.gateways[0];
+        assert_eq!(gateway.listen, ["10.1.0.2:7", "192.0.2.2:7-9"]);
+        assert_eq!(gateway.arguments.join(" "), "--allow 10.1.0.0/16");
+        assert_eq!(format!("{:?}", gateway.pass), "Pass(…)");
+        // The gateway's host has no rank because there are few, or because it takes none.
+        let third = |hosts: &str| {
+            let tree = tree("-n 3 x", &grid.replace("\"b\"]", hosts));
+            tree.hosts[2].clone()
+        };
+        assert_eq!(third("\"b\"]"), "b of site n");
+        assert_eq!(third("\"b:0\"]"), "c of site s");
+        let all = tree("-n 4 x", grid);
+        let south = &all.branches[1].start.gateways[0];
+        assert_eq!((south.number, &south.listen[..]), (1, &["10.2.0.3".to_owned()][..]));
+        assert_eq!(south.arguments.join(" "), "--allow 10.2.0.0/16 --gateways 192.0.2.2");
+        let got = [vec!["10.1.0.2:7", "192.0.2.2:9"], vec!["10.2.0.3:81"]];
+        let got = got.map(|list| list.into_iter().map(|one| one.parse().unwrap()).collect());
+        let lists = gateway_lists(&all.gateways.into_iter().zip(got).collect::<Vec<_>>());
+        assert_eq!(lists["n"], "10.1.0.2:7=192.0.2.2:9");
+        assert_eq!(lists["s"], "10.2.0.3:81");
+    }
+
+    #[test]
+    fn sites_without_ranks_are_not_started() {
+        let tree = tree("-n 2 x", GRID);
+        assert_eq!(shape(&tree.branches), [("head of site n", vec![0], 1)]);
+    }
+}
