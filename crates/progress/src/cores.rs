@@ -3,7 +3,7 @@
 //! The launcher says how many ranks share how many cores; the first policy is made from that. A control group, or a
 //! user who moves threads, may change it. So a thread that is about to sleep, or has yielded its core, checks now and
 //! then on which cores the threads of its process may run. All threads count together: one that binds itself takes no
-//! core from the others. Neighbours exchange their cores through the rails. A process that has as many cores as at
+//! core from the others. Affinities exchange their cores through the rails. A process that has as many cores as at
 //! the start, and no more neighbours on them than cores, keeps its first policy. Nobody checks while waits are short
 //! and every thread has a core.
 
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lock::Uncancelled;
-use rail::Neighbours;
+use rail::Affinities;
 
 use crate::policy::{Policy, PolicyInputs};
 
@@ -37,7 +37,7 @@ struct CoreCheck {
     is_as_at_start: bool,
     /// Number of its cores.
     own: usize,
-    neighbours: Neighbours,
+    neighbours: Affinities,
 }
 
 impl Cores {
@@ -89,7 +89,7 @@ impl Cores {
 
     /// Checks the cores now and then, as the calling thread has the time. `compare` exchanges a digest of them with
     /// the neighbours. True if the policy has changed.
-    pub fn look(&self, now: Instant, compare: impl FnOnce(u64) -> Neighbours) -> bool {
+    pub fn look(&self, now: Instant, compare: impl FnOnce(u64) -> Affinities) -> bool {
         let now_us = u64::try_from((now - self.began).as_micros()).unwrap_or(u64::MAX);
         if now_us < self.look_at_us.load(Ordering::Relaxed) {
             return false;
@@ -99,7 +99,7 @@ impl Cores {
     }
 
     #[cold]
-    fn compare(&self, compare: impl FnOnce(u64) -> Neighbours) -> bool {
+    fn compare(&self, compare: impl FnOnce(u64) -> Affinities) -> bool {
         let _uncancelled = Uncancelled::begin();
         let Some(cores) = topo::domains::of_process() else { return false };
         let neighbours = compare(digest(&cores));
@@ -122,7 +122,7 @@ impl Cores {
     }
 }
 
-/// Returns the policy that follows. Neighbours on the same cores certainly share them. Other ranks of this node that
+/// Returns the policy that follows. Affinities on the same cores certainly share them. Other ranks of this node that
 /// the process has not spoken to are assumed to have moved with it, unless those that it knows are elsewhere.
 fn judge(first: Policy, check: &CoreCheck) -> Policy {
     let CoreCheck { is_as_at_start, own, neighbours } = check;
@@ -157,7 +157,7 @@ mod tests {
         alike: usize,
         others: usize,
     ) -> Policy {
-        judge(first, &CoreCheck { is_as_at_start, own, neighbours: Neighbours { alike, others } })
+        judge(first, &CoreCheck { is_as_at_start, own, neighbours: Affinities { alike, others } })
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
         let mut look = |at| {
             cores.look(cores.began + at, |_| {
                 looks += 1;
-                Neighbours::default()
+                Affinities::default()
             })
         };
         for at in 0..1000 {
@@ -242,7 +242,7 @@ mod tests {
             at += LOOK_EVERY;
             cores.look(at, |own| {
                 assert_ne!(own, 0);
-                Neighbours { alike, others }
+                Affinities { alike, others }
             })
         };
         assert!(contention(many, 0) && !cores.has_a_core());

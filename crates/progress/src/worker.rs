@@ -16,7 +16,7 @@ use engine::{Completion, Engine, OpId, Posted, RemoteRead, Selector};
 use failback::FailedOver;
 use liveness::LivenessState;
 use lock::Lock;
-use rail::{Event, Neighbours, Post, Rail, ReadinessProbe};
+use rail::{Affinities, Event, Neighbours, Post, Rail, ReadinessProbe};
 use rail_shm::ShmColl;
 use routes::{Purpose, RailSet, Reopening, Route, Trouble, next_attempt};
 use wire::{Capabilities, Frame, PeerId, RailId};
@@ -67,6 +67,8 @@ pub struct Worker {
     /// The engine; commands go to it directly, followed by [`Worker::flush`].
     pub engine: Engine,
     rails: Vec<PolledRail>,
+    /// Index of the rail that connects the processes of this node.
+    near: Option<usize>,
     routes: Vec<Route>,
     directory: Box<dyn Directory>,
     frame: Frame,
@@ -182,10 +184,12 @@ impl Worker {
                 rail,
             }
         };
-        let rails = rails.into_iter().map(polled).collect();
+        let mut rails: Vec<_> = rails.into_iter().map(polled).collect();
+        let near = rails.iter_mut().position(|polled| polled.rail.neighbours().is_some());
         let mut worker = Self {
             engine,
             rails,
+            near,
             routes: vec![Route::Closed; size],
             directory,
             frame: Frame::default(),
@@ -334,15 +338,15 @@ impl Worker {
 
     /// Wakes a sleeping process of this node.
     pub fn wake(&mut self, peer: PeerId) {
-        let Self { rails, directory, .. } = self;
-        for PolledRail { rail, name, .. } in rails {
-            let mut address = || {
+        let Self { rails, near, directory, .. } = self;
+        let Some(PolledRail { rail, name, .. }) = near.and_then(|at| rails.get_mut(at)) else {
+            return;
+        };
+        if let Some(neighbours) = rail.neighbours() {
+            neighbours.wake(peer, &mut || {
                 let addresses = directory.addresses(peer).ok()?;
                 addresses.into_iter().find(|(own, _)| own == name).map(|(_, address)| address)
-            };
-            if rail.wake(peer, &mut address) {
-                return;
-            }
+            });
         }
     }
 
@@ -505,23 +509,28 @@ impl Worker {
         self.look_at_ends();
     }
 
+    /// Returns what is known of the processes on this node, if a rail connects them.
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        self.rails.get_mut(self.near?)?.rail.neighbours()
+    }
+
     /// Tells peers if a thread of this process stays in the library until its sends are done.
     pub(crate) fn set_attentive(&mut self, attentive: bool) {
-        for polled in &mut self.rails {
-            polled.rail.set_attentive(attentive);
+        if let Some(neighbours) = self.neighbours() {
+            neighbours.set_attentive(attentive);
         }
     }
 
     /// True if this thread's CPU core is shared with a peer that may have something to send.
     pub(crate) fn shares_core(&mut self) -> bool {
-        self.rails.iter_mut().any(|polled| polled.rail.shares_core())
+        self.neighbours().is_some_and(Neighbours::shares_core)
     }
 
     /// Moves a sleeping thread that takes over from the caller to the caller's CPU core. This is done if the thread
     /// would otherwise wake on the core of a peer that may have something to send.
-    pub(crate) fn keep_apart(&self, next: &Parker, here: u32) {
-        let has_neighbour =
-            |core| self.rails.iter().any(|polled| polled.rail.has_neighbour_on(core));
+    pub(crate) fn keep_apart(&mut self, next: &Parker, here: u32) {
+        let Some(neighbours) = self.neighbours() else { return };
+        let has_neighbour = |core| neighbours.has_neighbour_on(core);
         if next.core() != here && has_neighbour(next.core()) && !has_neighbour(here) {
             // If the system refuses, the thread wakes where it was.
             let _ = next.move_to(here);
@@ -529,12 +538,8 @@ impl Worker {
     }
 
     /// Publishes this process's CPU cores to its neighbours and collects theirs.
-    pub(crate) fn compare_cores(&mut self, own: u64) -> Neighbours {
-        let all = self.rails.iter_mut().map(|polled| polled.rail.compare_cores(own));
-        all.fold(Neighbours::default(), |sum, one| Neighbours {
-            alike: sum.alike + one.alike,
-            others: sum.others + one.others,
-        })
+    pub(crate) fn compare_cores(&mut self, own: u64) -> Affinities {
+        self.neighbours().map(|neighbours| neighbours.compare_cores(own)).unwrap_or_default()
     }
 
     /// Returns the link failures since the last call, one line each, for the error that reports them. Failures that
@@ -753,8 +758,11 @@ impl Worker {
     }
 
     fn remote_read(&mut self, remote_read: RemoteRead) {
-        let rail = &self.rails[remote_read.rail.0 as usize].rail;
-        if rail.is_attentive(remote_read.peer, remote_read.remote.len) {
+        let rail = &mut self.rails[remote_read.rail.0 as usize].rail;
+        let is_attentive = |neighbours: &mut dyn Neighbours| {
+            neighbours.is_attentive(remote_read.peer, remote_read.remote.len)
+        };
+        if rail.neighbours().is_some_and(is_attentive) {
             self.engine.handle_remote_read_declined(remote_read.id);
             return;
         }

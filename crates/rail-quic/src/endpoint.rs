@@ -243,18 +243,22 @@ impl EndpointDriver {
         }
         for _ in 0..self.to_read.len() {
             let Some(key) = self.to_read.pop_front() else { break };
-            moved |= self.read(key, sink);
+            match self.read(key, sink) {
+                Some(has_read) => moved |= has_read,
+                None => return true,
+            }
         }
         // The sink took time, so the clock is read again.
         self.serve_connections(Instant::now());
         moved
     }
 
-    fn read(&mut self, key: usize, sink: &mut dyn FnMut(Event<'_>)) -> bool {
-        let Some(connection) = self.connections.get_mut(&key) else { return false };
+    /// Reads the frames of one connection. Returns true if there were any, and none if its link has ended.
+    fn read(&mut self, key: usize, sink: &mut dyn FnMut(Event<'_>)) -> Option<bool> {
+        let Some(connection) = self.connections.get_mut(&key) else { return Some(false) };
         connection.listed.to_read = false;
-        let Some(peer) = connection.peer() else { return false };
-        let mut moved = false;
+        let Some(peer) = connection.peer() else { return Some(false) };
+        let (mut moved, mut has_ended) = (false, false);
         let reading = connection.read(READ_BYTES, &mut |bytes| {
             moved = true;
             sink(Event::Frame { peer, bytes });
@@ -267,18 +271,18 @@ impl EndpointDriver {
                     connection.stage = Stage::Closing;
                     self.links.remove(&peer);
                     sink(Event::Down { peer, fault });
-                    moved = true;
+                    has_ended = true;
                 }
             }
             Err(fault) => {
                 self.links.remove(&peer);
                 self.close(key, Code::Misbehaved, Instant::now());
                 sink(Event::Down { peer, fault });
-                moved = true;
+                has_ended = true;
             }
         }
         self.list_to_serve(key);
-        moved
+        (!has_ended).then_some(moved)
     }
 
     /// Receives from all sockets that are ready.

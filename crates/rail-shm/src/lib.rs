@@ -33,7 +33,8 @@ use cost::{Cost, HostCost};
 use lock::Uncancelled;
 use memory::Region;
 use rail::{
-    Event, FRAME_MAX_OF_ALL, Fault, Neighbours, Post, Rail, RailError, ReadinessProbe, RemoteReader,
+    Affinities, Event, FRAME_MAX_OF_ALL, Fault, Neighbours, Post, Rail, RailError, ReadinessProbe,
+    RemoteReader,
 };
 use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId, RemoteRegion};
 
@@ -546,7 +547,10 @@ impl Rail for ShmRail {
                     sink(Event::Up { peer, capabilities });
                     sink(Event::Cost { peer, cost: self.cost });
                 }
-                ShmReport::Down(peer, fault) => sink(Event::Down { peer, fault }),
+                ShmReport::Down(peer, fault) => {
+                    sink(Event::Down { peer, fault });
+                    return true;
+                }
             }
         }
         for index in 0..self.links.len() {
@@ -565,6 +569,57 @@ impl Rail for ShmRail {
         link.remote_read.then(|| -> Arc<dyn RemoteReader> { Arc::new(ProcessMemory(link.pid)) })
     }
 
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        Some(self)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.doorbell.as_fd()]
+    }
+
+    fn readiness_probe(&mut self) -> Option<Arc<dyn ReadinessProbe>> {
+        if self.cursors.is_none() {
+            let cursors = Cursors::new(&self.inbox, self.announced)?;
+            let live = self.links.iter_mut().filter(|link| !link.down);
+            for consumer in live.filter_map(|link| link.consumer.as_mut()) {
+                let at = Arc::clone(consumer.publish_cursor());
+                cursors.add(consumer.segment(), &at);
+            }
+            self.cursors = Some(Arc::new(cursors));
+        }
+        self.cursors
+            .as_ref()
+            .map(|cursors| -> Arc<dyn ReadinessProbe> { Arc::<Cursors>::clone(cursors) })
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.check_peers();
+        // Any reader may return chunks to the pool, so room is wanted in all rings.
+        let wanted = self.links.iter().any(|link| link.refused && !link.down);
+        let starved = self.links.iter().filter(|_| wanted).map(|link| &link.producer);
+        let by_sleeper = self.links.iter().any(|link| link.fences == Fences::Sleeper);
+        let fences = if by_sleeper { Fences::Sleeper } else { Fences::Sender };
+        sleep::begin_sleep(fences, &self.inbox, starved);
+        let count = self.inbox.word32(COUNT_AT).load(Ordering::Acquire).min(PEERS_MAX);
+        self.events.is_empty() && self.announced == count && !self.any_link_has_events()
+    }
+
+    fn finish_sleep(&mut self) {
+        sleep::end_sleep(&self.inbox);
+        if self.links.is_empty() {
+            // The doorbell of a new peer stays pending until its ring is attached.
+            return;
+        }
+        let mut rings = [0; 64];
+        while matches!(rustix::io::read(&self.doorbell, &mut rings), Ok(64)) {}
+    }
+
+    fn is_flushed(&self) -> bool {
+        true
+    }
+}
+
+impl Neighbours for ShmRail {
     fn wake(&mut self, peer: PeerId, address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool {
         if let Some(index) = self.link(peer) {
             self.links[index].wake();
@@ -611,64 +666,19 @@ impl Rail for ShmRail {
         self.links.iter().any(|link| link.core() == Some(core))
     }
 
-    fn compare_cores(&mut self, own: u64) -> Neighbours {
+    fn compare_cores(&mut self, own: u64) -> Affinities {
         self.publish_core();
         self.inbox.word64(CORES_AT).store(own, Ordering::Relaxed);
         let live = self.links.iter().filter(|link| !link.down);
         let theirs = live.map(|link| link.inbox.word64(CORES_AT).load(Ordering::Relaxed));
-        let mut neighbours = Neighbours::default();
+        let mut found = Affinities::default();
         for cores in theirs.filter(|cores| *cores != NOT_TOLD) {
             match cores == own {
-                true => neighbours.alike += 1,
-                false => neighbours.others += 1,
+                true => found.alike += 1,
+                false => found.others += 1,
             }
         }
-        neighbours
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.doorbell.as_fd()]
-    }
-
-    fn readiness_probe(&mut self) -> Option<Arc<dyn ReadinessProbe>> {
-        if self.cursors.is_none() {
-            let cursors = Cursors::new(&self.inbox, self.announced)?;
-            let live = self.links.iter_mut().filter(|link| !link.down);
-            for consumer in live.filter_map(|link| link.consumer.as_mut()) {
-                let at = Arc::clone(consumer.publish_cursor());
-                cursors.add(consumer.segment(), &at);
-            }
-            self.cursors = Some(Arc::new(cursors));
-        }
-        self.cursors
-            .as_ref()
-            .map(|cursors| -> Arc<dyn ReadinessProbe> { Arc::<Cursors>::clone(cursors) })
-    }
-
-    fn prepare_sleep(&mut self) -> bool {
-        self.check_peers();
-        // Any reader may return chunks to the pool, so room is wanted in all rings.
-        let wanted = self.links.iter().any(|link| link.refused && !link.down);
-        let starved = self.links.iter().filter(|_| wanted).map(|link| &link.producer);
-        let by_sleeper = self.links.iter().any(|link| link.fences == Fences::Sleeper);
-        let fences = if by_sleeper { Fences::Sleeper } else { Fences::Sender };
-        sleep::begin_sleep(fences, &self.inbox, starved);
-        let count = self.inbox.word32(COUNT_AT).load(Ordering::Acquire).min(PEERS_MAX);
-        self.events.is_empty() && self.announced == count && !self.any_link_has_events()
-    }
-
-    fn finish_sleep(&mut self) {
-        sleep::end_sleep(&self.inbox);
-        if self.links.is_empty() {
-            // The doorbell of a new peer stays pending until its ring is attached.
-            return;
-        }
-        let mut rings = [0; 64];
-        while matches!(rustix::io::read(&self.doorbell, &mut rings), Ok(64)) {}
-    }
-
-    fn is_flushed(&self) -> bool {
-        true
+        found
     }
 }
 

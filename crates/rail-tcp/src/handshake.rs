@@ -98,7 +98,7 @@ impl TcpRail {
                 Due::GiveUp(_) if self.has_proved_to(peer) => {}
                 Due::GiveUp(account) => {
                     self.links.remove(&peer);
-                    self.failed.push((peer, Fault::Unreachable(account)));
+                    self.ended.push_back((peer, Fault::Unreachable(account)));
                     self.drop_dials(peer);
                 }
             }
@@ -405,7 +405,7 @@ impl TcpRail {
                     self.sockets.insert(key, Socket::PendingConnection(one));
                     self.newcomers.push(key);
                     if let Some(&TcpLink::Open { key: old }) = self.links.get(&peer) {
-                        self.close(old, Fault::Lost("the peer has lost it".into()), sink);
+                        self.close(old, Fault::Lost("the peer has lost it".into()));
                     }
                     return true;
                 }
@@ -485,6 +485,11 @@ impl TcpRail {
 }
 
 impl PendingConnection {
+    #[cfg(test)]
+    pub(super) fn awaits_proof(&self) -> bool {
+        matches!(self.stage, HandshakeStage::Proof { .. })
+    }
+
     /// Round trip of the connection itself, as far as the kernel knows.
     fn round_trip(&self) -> Duration {
         let sample = TcpSample::of(&self.channel.socket).ok();

@@ -24,6 +24,7 @@ mod reopening_tests;
 mod send_budget_tests;
 mod stream;
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -145,7 +146,8 @@ pub struct TcpRail {
     shortage: Shortage,
     /// Time of the next check for vanished hosts.
     next_path_probe: Duration,
-    failed: Vec<(PeerId, Fault)>,
+    /// Links that have ended or could not be opened, to be reported one by one.
+    ended: VecDeque<(PeerId, Fault)>,
     /// Sockets of open links, for idle pollers.
     readiness_probe: Option<Arc<Sockets>>,
 }
@@ -258,9 +260,48 @@ impl TcpRail {
             resting: None,
             shortage: Shortage::Never,
             next_path_probe: path_probe::LOOK_EVERY,
-            failed: Vec::new(),
+            ended: VecDeque::new(),
             readiness_probe: None,
         })
+    }
+
+    /// Polls the sockets until a link has ended: what follows waits until the caller has handled the end.
+    fn poll_sockets(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let mut moved = !self.deferred.is_empty() && self.invite_deferred(sink);
+        let mut newcomers = std::mem::take(&mut self.newcomers).into_iter();
+        while self.ended.is_empty()
+            && let Some(key) = newcomers.next()
+        {
+            moved |= self.advance(key, sink);
+        }
+        self.newcomers.extend(newcomers);
+        let mut unread = std::mem::take(&mut self.unread).into_iter();
+        while self.ended.is_empty()
+            && let Some(key) = unread.next()
+        {
+            moved |= self.read(key, sink);
+            self.note_unread(key);
+        }
+        self.unread.extend(unread);
+        let alone = self.hot_socket.alone();
+        if let Some(key) = alone
+            && self.ended.is_empty()
+        {
+            let has_read = self.read(key, sink);
+            match has_read {
+                true => self.note_unread(key),
+                false => self.hot_socket.note_empty_read(),
+            }
+            moved |= has_read;
+        }
+        let is_epoll_due = alone.is_none() || self.polls.is_multiple_of(EPOLL_EVERY);
+        let is_busy = self.dialled > 0 || self.writing > 0 || self.unfinished > 0;
+        // If the hot socket woke the process, other sockets may be ready too; epoll reports them again.
+        let rang_elsewhere = std::mem::take(&mut self.has_slept) && !moved;
+        if (is_epoll_due || is_busy || rang_elsewhere) && self.ended.is_empty() {
+            moved |= self.poll_epoll(sink);
+        }
+        moved
     }
 
     fn poll_epoll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
@@ -273,6 +314,10 @@ impl TcpRail {
         let zero = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         let count = epoll::wait(&self.epoll, &mut events[..], Some(&zero)).unwrap_or(0);
         for event in &events[..count] {
+            if !self.ended.is_empty() {
+                // Epoll reports the others again.
+                return true;
+            }
             let key = event.data.u64();
             if key == QDISC_DROPS_KEY {
                 self.qdisc_drops.hear();
@@ -309,7 +354,7 @@ impl TcpRail {
             let soon = self.dialled > 0 || self.sockets.values().any(is_wan);
             self.next_path_probe =
                 now + if soon { path_probe::LOOK_WAN_EVERY } else { path_probe::LOOK_EVERY };
-            moved |= self.close_vanished(sink);
+            self.close_vanished();
             self.give_up_vanished();
             for socket in self.sockets.values_mut() {
                 if let Socket::Open(open) = socket {
@@ -329,10 +374,6 @@ impl TcpRail {
         }
         for (from, reason) in std::mem::take(&mut self.refused) {
             sink(Event::Refused { from, reason });
-            moved = true;
-        }
-        for (peer, fault) in std::mem::take(&mut self.failed) {
-            sink(Event::Down { peer, fault });
             moved = true;
         }
         moved
@@ -437,29 +478,10 @@ impl Rail for TcpRail {
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let _uncancelled = Uncancelled::begin();
         self.polls = self.polls.wrapping_add(1);
-        let mut moved = !self.deferred.is_empty() && self.invite_deferred(sink);
-        for key in std::mem::take(&mut self.newcomers) {
-            moved |= self.advance(key, sink);
-        }
-        for key in std::mem::take(&mut self.unread) {
-            moved |= self.read(key, sink);
-            self.note_unread(key);
-        }
-        let alone = self.hot_socket.alone();
-        if let Some(key) = alone {
-            let has_read = self.read(key, sink);
-            match has_read {
-                true => self.note_unread(key),
-                false => self.hot_socket.note_empty_read(),
-            }
-            moved |= has_read;
-        }
-        let is_epoll_due = alone.is_none() || self.polls.is_multiple_of(EPOLL_EVERY);
-        let is_busy = self.dialled > 0 || self.writing > 0 || self.unfinished > 0;
-        // If the hot socket woke the process, other sockets may be ready too; epoll reports them again.
-        let rang_elsewhere = std::mem::take(&mut self.has_slept) && !moved;
-        if is_epoll_due || is_busy || rang_elsewhere {
-            moved |= self.poll_epoll(sink);
+        let moved = self.ended.is_empty() && self.poll_sockets(sink);
+        if let Some((peer, fault)) = self.ended.pop_front() {
+            sink(Event::Down { peer, fault });
+            return true;
         }
         moved
     }
@@ -491,7 +513,7 @@ impl Rail for TcpRail {
         let has_more =
             |socket: &Socket| matches!(socket, Socket::Open(open) if open.stream.has_more());
         let has_events =
-            !(self.failed.is_empty() && self.deferred.is_empty() && self.newcomers.is_empty());
+            !(self.ended.is_empty() && self.deferred.is_empty() && self.newcomers.is_empty());
         self.qdisc_drops.prepare_sleep();
         self.has_slept = true;
         !has_events && !self.sockets.values().any(has_more)

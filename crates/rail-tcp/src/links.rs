@@ -104,7 +104,7 @@ impl TcpRail {
             }
             Received::End(fault) => fault,
         };
-        self.close(key, fault, sink);
+        self.close(key, fault);
         true
     }
 
@@ -158,10 +158,11 @@ impl TcpRail {
         }
     }
 
-    pub(super) fn close(&mut self, key: u64, fault: Fault, sink: &mut dyn FnMut(Event<'_>)) {
+    /// Closes an open link, whose end the poll then reports.
+    pub(super) fn close(&mut self, key: u64, fault: Fault) {
         if let Some(peer) = self.forget(key) {
             self.links.remove(&peer);
-            sink(Event::Down { peer, fault });
+            self.ended.push_back((peer, fault));
         }
     }
 
@@ -186,7 +187,7 @@ impl TcpRail {
     }
 
     /// Closes links to hosts that have vanished with bytes in flight.
-    pub(super) fn close_vanished(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+    pub(super) fn close_vanished(&mut self) {
         let silence = self.silence();
         let vanished = self.sockets.iter().filter_map(|(&key, socket)| match socket {
             Socket::Open(open) => {
@@ -196,12 +197,11 @@ impl TcpRail {
             Socket::PendingConnection(_) => None,
         });
         let vanished: Vec<_> = vanished.collect();
-        for &(key, silence) in &vanished {
+        for (key, silence) in vanished {
             let seconds = silence.as_secs_f64();
             let text = format!("its host has shown no sign of life for {seconds:.1} s");
-            self.close(key, Fault::Lost(text), sink);
+            self.close(key, Fault::Lost(text));
         }
-        !vanished.is_empty()
     }
 
     /// Sends the queued bytes of one link.
@@ -239,7 +239,7 @@ impl TcpRail {
                 moved
             }
             Err(error) => {
-                self.close(key, Fault::Lost(error.to_string()), sink);
+                self.close(key, Fault::Lost(error.to_string()));
                 true
             }
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use netpath::{TcpSample, interfaces};
 use rail::{Event, Fault, Post, Rail};
+use rustix::event::epoll;
 use wire::{Frame, PeerId};
 
 use crate::handshake::SHORT_SEGMENT;
@@ -100,6 +101,57 @@ fn a_lost_link_is_reopened_by_either_end() {
         pair.expect([&[LinkEvent::Up], &[LinkEvent::Up]]);
         pair.exchange();
     }
+}
+
+#[test]
+fn a_loss_and_a_return_that_arrive_together_are_reported_by_two_polls() {
+    let mut pair = ReopenedPair::new();
+    let target = pair.listener(1);
+    pair.connect_by(target);
+    pair.expect([&[LinkEvent::Up], &[LinkEvent::Up]]);
+    let limit = Instant::now() + PATIENCE;
+    pair.rails[0].disconnect(PeerId(1));
+    // The loss stays unseen until the new connection has proved itself.
+    watch_link_of(&mut pair.rails[1], epoll::EventFlags::empty());
+    pair.connect_by(target);
+    let is_at_proof =
+        |socket: &Socket| matches!(socket, Socket::PendingConnection(one) if one.awaits_proof());
+    while !pair.rails[1].sockets.values().any(is_at_proof) {
+        for rail in &mut pair.rails {
+            rail.poll(&mut |event| panic!("{event:?}"));
+        }
+        assert!(Instant::now() < limit, "no handshake");
+    }
+    // Epoll reports the connections in the order in which they become ready: the lost one, then the new one.
+    pair.rails[1].poll(&mut |event| panic!("{event:?}"));
+    watch_link_of(&mut pair.rails[1], epoll::EventFlags::IN);
+    while !pair.rails[0].has_proved_to(PeerId(1)) {
+        pair.rails[0].poll(&mut |event| panic!("{event:?}"));
+        assert!(Instant::now() < limit, "no proof");
+    }
+    let mut polls: Vec<Vec<LinkEvent>> = Vec::new();
+    while polls.iter().flatten().count() < 2 {
+        let mut seen = Vec::new();
+        pair.rails[1].poll(&mut |event| match event {
+            Event::Up { .. } => seen.push(LinkEvent::Up),
+            Event::Down { .. } => seen.push(LinkEvent::Lost),
+            _ => {}
+        });
+        polls.push(seen);
+        assert!(Instant::now() < limit, "{polls:?}");
+    }
+    polls.retain(|seen| !seen.is_empty());
+    assert_eq!(polls, [[LinkEvent::Lost], [LinkEvent::Up]]);
+    pair.expect([&[LinkEvent::Up], &[]]);
+    pair.exchange();
+}
+
+/// Sets the events for which epoll watches the only link.
+fn watch_link_of(rail: &mut TcpRail, flags: epoll::EventFlags) {
+    let (&key, socket) = rail.sockets.iter().find(|(_, it)| matches!(it, Socket::Open(_))).unwrap();
+    let Socket::Open(open) = socket else { unreachable!() };
+    let data = epoll::EventData::new_u64(key);
+    epoll::modify(&rail.epoll, &open.stream.channel.socket, data, flags).unwrap();
 }
 
 /// Maximum segment size of the link from rank 0 to 1, which counts as a WAN link from now on.

@@ -26,5 +26,5 @@ pub use refusal::Refusal;
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
 
 pub use crate::rail::{
-    Event, FRAME_MAX_OF_ALL, Fault, Neighbours, Post, Rail, RailError, RemoteReader,
+    Affinities, Event, FRAME_MAX_OF_ALL, Fault, Neighbours, Post, Rail, RailError, RemoteReader,
 };

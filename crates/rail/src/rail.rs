@@ -63,37 +63,9 @@ pub trait Rail: Send {
         Duration::ZERO
     }
 
-    /// Wakes `peer` if it sleeps on this rail's descriptors, for something other than a frame, such as data in a
-    /// shared segment. `address` returns the address the peer's rail published. Returns true if this rail reaches `peer`.
-    fn wake(&mut self, _peer: PeerId, _address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool {
-        false
-    }
-
-    /// Tells peers if a thread of this process is polling and can send rendezvous data at once. Only rails with
-    /// remote reads use it.
-    fn set_attentive(&mut self, _attentive: bool) {}
-
-    /// True if `peer` is polling and a CTS for its `bytes` is faster than a remote read: sender and receiver then
-    /// copy in a pipeline, in user space. A sleeping peer would have to be woken first.
-    fn is_attentive(&self, _peer: PeerId, _bytes: u64) -> bool {
-        false
-    }
-
-    /// True if a peer that is awake was last seen on the CPU core of this thread. Spinning would then keep that
-    /// peer from running and sending.
-    fn shares_core(&mut self) -> bool {
-        false
-    }
-
-    /// True if a peer that is awake was last seen on CPU core `core`.
-    fn has_neighbour_on(&self, _core: u32) -> bool {
-        false
-    }
-
-    /// Publishes the CPU affinity of this process, as a non-zero digest `own` of its set of cores. Returns how it
-    /// compares with the affinities that the other processes of this node have published.
-    fn compare_cores(&mut self, _own: u64) -> Neighbours {
-        Neighbours::default()
+    /// Returns what the rail knows of the processes on this node, if it connects them.
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        None
     }
 
     /// Descriptors that become readable when this rail has events: usually one epoll descriptor or an
@@ -123,9 +95,35 @@ pub trait Rail: Send {
     }
 }
 
-/// Processes of this node that the rail reaches and that have published their CPU affinity.
+/// A rail between the processes of a node, which share its cores and see each other's state.
+pub trait Neighbours {
+    /// Wakes `peer` if it sleeps on this rail's descriptors, for something other than a frame, such as data in a
+    /// shared segment. `address` returns the address the peer's rail published. Returns true if this rail reaches
+    /// `peer`.
+    fn wake(&mut self, peer: PeerId, address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool;
+
+    /// Tells peers if a thread of this process is polling and can send rendezvous data at once.
+    fn set_attentive(&mut self, attentive: bool);
+
+    /// True if `peer` is polling and a CTS for its `bytes` is faster than a remote read: sender and receiver then
+    /// copy in a pipeline, in user space. A sleeping peer would have to be woken first.
+    fn is_attentive(&self, peer: PeerId, bytes: u64) -> bool;
+
+    /// True if a peer that is awake was last seen on the CPU core of this thread. Spinning would then keep that
+    /// peer from running and sending.
+    fn shares_core(&mut self) -> bool;
+
+    /// True if a peer that is awake was last seen on CPU core `core`.
+    fn has_neighbour_on(&self, core: u32) -> bool;
+
+    /// Publishes the CPU affinity of this process, as a non-zero digest `own` of its set of cores. Returns how it
+    /// compares with the affinities that the other processes of this node have published.
+    fn compare_cores(&mut self, own: u64) -> Affinities;
+}
+
+/// Number of processes on this node that have published their CPU affinity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Neighbours {
+pub struct Affinities {
     /// Number of processes with the CPU affinity of this process.
     pub alike: usize,
     /// Number of processes with another CPU affinity.
@@ -229,8 +227,8 @@ pub enum Event<'a> {
         /// The cause, and the remedy.
         reason: String,
     },
-    /// The link is lost, or could not be opened; this is its last event. A replacement link is reported by a later
-    /// poll at the earliest, because the caller handles the end after the poll.
+    /// The link is lost, or could not be opened; this is its last event, and the last event of its poll. The caller
+    /// handles the end before the next poll, so that events of two connections to one peer never mix.
     Down {
         /// The peer behind the link.
         peer: PeerId,

@@ -17,7 +17,7 @@ use engine::strategy::{self, Strategy};
 use engine::{Config, Engine, Envelope, OpId, Outcome, Posted, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Policy, Progress, Worker};
-use rail::{Event, Post, Rail};
+use rail::{Event, Neighbours, Post, Rail};
 use rail_shm::{ShmConfig, ShmRail};
 use rail_tcp::{TcpConfig, TcpRail};
 use serde::Serialize;
@@ -291,7 +291,9 @@ trait MessagePath {
 /// Waits between two polls without result, as progress does: a peer on the same core can only answer once it
 /// runs.
 fn pause(rail: &mut dyn Rail, polls: u32) {
-    if polls.is_multiple_of(POLLS_PER_LOOK) && (rail.shares_core() || polls >= POLLS_MAX) {
+    if polls.is_multiple_of(POLLS_PER_LOOK)
+        && (rail.neighbours().is_some_and(Neighbours::shares_core) || polls >= POLLS_MAX)
+    {
         std::thread::yield_now();
     } else {
         std::hint::spin_loop();

@@ -90,7 +90,7 @@ struct Attended {
 }
 
 impl Rail for Attended {
-    passes_on!(rail: name, address, connect, disconnect, post, poll, remote_reader, coalesce_within, set_attentive, is_attentive, shares_core, descriptors, is_flushed);
+    passes_on!(rail: name, address, connect, disconnect, post, poll, remote_reader, coalesce_within, neighbours, descriptors, is_flushed);
 
     fn prepare_sleep(&mut self) -> bool {
         self.asleep = Some(Instant::now());

@@ -48,19 +48,9 @@ macro_rules! passed_on {
             self.$rail.coalesce_within()
         }
     };
-    ($rail:ident set_attentive) => {
-        fn set_attentive(&mut self, attentive: bool) {
-            self.$rail.set_attentive(attentive);
-        }
-    };
-    ($rail:ident is_attentive) => {
-        fn is_attentive(&self, peer: PeerId, bytes: u64) -> bool {
-            self.$rail.is_attentive(peer, bytes)
-        }
-    };
-    ($rail:ident shares_core) => {
-        fn shares_core(&mut self) -> bool {
-            self.$rail.shares_core()
+    ($rail:ident neighbours) => {
+        fn neighbours(&mut self) -> Option<&mut dyn rail::Neighbours> {
+            self.$rail.neighbours()
         }
     };
     ($rail:ident descriptors) => {

@@ -66,8 +66,10 @@ impl End {
     /// Polls once and records the events.
     pub fn poll(&mut self) -> bool {
         let Self { rail, peers, .. } = self;
-        let mut reported = false;
+        let (mut reported, mut has_ended) = (false, false);
         let moved = rail.poll(&mut |event| {
+            assert!(!has_ended, "{event:?} in the poll that reported the end of a link");
+            has_ended = matches!(event, Event::Down { .. });
             reported = true;
             note(peers, event);
         });

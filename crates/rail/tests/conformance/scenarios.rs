@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use memory::{Layout, Region, Segment};
-use rail::{Fault, Neighbours, Rail, RemoteReader};
+use rail::{Affinities, Fault, Neighbours, Rail, RemoteReader};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::CpuSet;
 use testing::Random;
@@ -426,20 +426,23 @@ pub fn cores(ground: &dyn Ground) {
     let mut stage = OpenEnds::new(ground, 3);
     stage.open(0, 1);
     stage.open(0, 2);
-    let neighbours = |stage: &OpenEnds| {
-        let rail = &stage.ends[0].rail;
-        (0..CpuSet::MAX_CPU as u32).filter(|core| rail.has_neighbour_on(*core)).count()
+    fn facet(stage: &mut OpenEnds, rank: usize) -> &mut dyn Neighbours {
+        stage.ends[rank].rail.neighbours().expect("it connects the processes of a node")
+    }
+    let neighbours = |stage: &mut OpenEnds| {
+        let facet = facet(stage, 0);
+        (0..CpuSet::MAX_CPU as u32).filter(|core| facet.has_neighbour_on(*core)).count()
     };
-    assert_eq!(neighbours(&stage), 0);
-    stage.ends[1].rail.shares_core();
-    assert_eq!(neighbours(&stage), 1);
+    assert_eq!(neighbours(&mut stage), 0);
+    facet(&mut stage, 1).shares_core();
+    assert_eq!(neighbours(&mut stage), 1);
     assert!(stage.ends[1].rail.prepare_sleep());
-    assert_eq!(neighbours(&stage), 0);
+    assert_eq!(neighbours(&mut stage), 0);
     stage.ends[1].rail.finish_sleep();
-    assert_eq!(neighbours(&stage), 1);
-    let mut compare = |rank: usize, own| stage.ends[rank].rail.compare_cores(own);
+    assert_eq!(neighbours(&mut stage), 1);
+    let mut compare = |rank: usize, own| facet(&mut stage, rank).compare_cores(own);
     let [all, some] = [7, 1];
-    let seen = |alike, others| Neighbours { alike, others };
+    let seen = |alike, others| Affinities { alike, others };
     assert_eq!(compare(0, all), seen(0, 0));
     assert_eq!(compare(1, all), seen(1, 0));
     assert_eq!(compare(2, some), seen(0, 1));
