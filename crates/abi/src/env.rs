@@ -105,7 +105,7 @@ pub(crate) unsafe fn free_mem(base: *mut c_void) -> Result<()> {
 }
 
 pub(crate) unsafe fn pcontrol(level: c_int) -> Result<()> {
-    mpi::record::set_level(level);
+    runtime::record::set_level(level);
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use crate::{Error, Fault, Packing, Result, Unpacking};
 
 /// This process, as the channels see it: its communication and its place in the job.
 pub struct Node {
-    progress: &'static Progress,
+    progress: Arc<Progress>,
     rank: u32,
     size: u32,
     lines: Arc<Lines>,
@@ -42,7 +42,7 @@ pub struct Channel {
 /// State of a channel number, open or closed. Messages that arrive early wait until the channel is opened, and
 /// message numbers continue after it is closed.
 pub(crate) struct Line {
-    pub progress: &'static Progress,
+    pub progress: Arc<Progress>,
     pub rank: u32,
     size: u32,
     number: u32,
@@ -111,7 +111,7 @@ pub(crate) enum Part {
 
 impl Node {
     /// Process `rank` of `size`, which communicates by `progress`.
-    pub fn new(progress: &'static Progress, rank: u32, size: u32) -> Self {
+    pub fn new(progress: Arc<Progress>, rank: u32, size: u32) -> Self {
         Self { progress, rank, size, lines: Arc::default() }
     }
 
@@ -166,8 +166,8 @@ impl Node {
     }
 
     fn line(&self, number: u32) -> Line {
-        let Self { progress, rank, size, ref lines } = *self;
-        Line { progress, rank, size, number, lines: Arc::clone(lines), state: Mutex::default() }
+        let (progress, lines) = (Arc::clone(&self.progress), Arc::clone(&self.lines));
+        Line { progress, rank: self.rank, size: self.size, number, lines, state: Mutex::default() }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Initialisation and finalisation, beside MPI or without it.
 
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use mpi::process::{self, ThreadLevel};
+use runtime::{Instance, Needs};
 
 use crate::{Error, Fault, Node, Result};
 
@@ -14,8 +14,10 @@ use crate::{Error, Fault, Node, Result};
 pub fn initialize() -> Result<()> {
     let mut users = users();
     if *users == 0 {
-        let process = process::join(ThreadLevel::Multiple).map_err(system)?;
-        NODE.get_or_init(|| Node::new(process.progress(), process.rank(), process.size()));
+        let needs = Needs { is_multithreaded: true, members: None };
+        let instance = Instance::join(&needs).map_err(system)?;
+        let progress = Arc::clone(instance.progress());
+        NODE.get_or_init(|| Node::new(progress, instance.rank(), instance.size()));
     }
     *users += 1;
     Ok(())
@@ -30,7 +32,7 @@ pub fn finalize() -> Result<()> {
     let mut users = users();
     if *users == 1 {
         NODE.get().map_or(Ok(()), Node::close)?;
-        process::leave().map_err(system)?;
+        Instance::leave().map_err(system)?;
     }
     *users = users.checked_sub(1).ok_or_else(not_initialized)?;
     Ok(())
@@ -51,7 +53,7 @@ pub fn node() -> Result<&'static Node> {
 /// As said.
 #[inline]
 pub fn refuse_forked() -> Result<()> {
-    process::refuse_forked().map_err(|error| Error::new(Fault::State, error.message.clone()))
+    runtime::refuse_forked().map_err(|error| Error::new(Fault::State, error.0))
 }
 
 #[cold]
@@ -59,8 +61,8 @@ fn not_initialized() -> Error {
     Error::new(Fault::State, "mad_init comes first, and mad_finalize last")
 }
 
-fn system(error: mpi::Error) -> Error {
-    Error::new(Fault::System, error.message.clone())
+fn system(error: runtime::Error) -> Error {
+    Error::new(Fault::System, error.0)
 }
 
 fn users() -> MutexGuard<'static, u32> {

@@ -341,7 +341,7 @@ impl Intake {
                 None
             }
             Form::Apart => {
-                let progress = inner.line.progress;
+                let progress = &inner.line.progress;
                 let ask = |worker: &mut Worker| inner.ask_for_data(worker, self.position, into);
                 Some(match next {
                     // What this asks of the peer goes with what the next unpack asks.

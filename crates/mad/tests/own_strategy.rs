@@ -46,7 +46,7 @@ fn job_of_one_process() {
         thread::sleep(PATIENCE);
         std::process::exit(1);
     });
-    mpi::strategy::register("counted", || Box::new(Counted));
+    runtime::strategy::register("counted", || Box::new(Counted));
     session::initialize().expect("a job");
     let channel = session::node().and_then(|node| node.open(0)).expect("a channel");
     let constraints = Constraints { send: Send::Safer, receive: Receive::Express };

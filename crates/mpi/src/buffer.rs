@@ -11,7 +11,7 @@ use progress::Worker;
 
 use crate::comm::Comm;
 use crate::process;
-use crate::vci::{Vci, VciSet, wait_in};
+use crate::vci::{Vci, VciSet};
 use crate::{Error, ErrorClass, Result};
 
 /// A place where a buffer can be attached. Clones are the same place.
@@ -92,7 +92,7 @@ impl Place {
         // What other threads sent meanwhile goes with the buffer.
         let take =
             |vci, worker: &mut Worker| flush.is_done(vci, worker).then(|| self.lock().take());
-        let taken = wait_in(process, VciSet::all(process.vcis()), take);
+        let taken = process.wait_in(VciSet::all(process.vcis()), take);
         taken.map(|attached| attached.buffer).ok_or_else(none)
     }
 
@@ -104,7 +104,7 @@ impl Place {
         let flush = self.begin_flush();
         let process = process::current()?;
         let all = VciSet::all(process.vcis());
-        wait_in(process, all, |vci, worker| flush.is_done(vci, worker).then_some(()));
+        process.wait_in(all, |vci, worker| flush.is_done(vci, worker).then_some(()));
         Ok(())
     }
 

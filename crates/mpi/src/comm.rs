@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use memory::Region;
 use plan::{Groups, Schedule};
 use progress::Progress;
+use runtime::{context, record};
 use wire::PeerId;
 
 use crate::attribute::Attributes;
-use crate::buffer;
 use crate::check::CallArguments;
 use crate::collective::Call;
 use crate::errhandler::Errhandler;
@@ -21,13 +21,12 @@ use crate::info::Info;
 use crate::inter::GroupPair;
 use crate::plans::{Listed, Plans, Routine, Shape};
 use crate::process::{self, Process};
-use crate::record;
 use crate::request::Request;
 use crate::shm_coll::Slot;
 use crate::table::{Handle, Kind, Table};
 use crate::topology::Topology;
 use crate::vci::{CommVci, Vci};
-use crate::{Error, ErrorClass, Result};
+use crate::{Error, ErrorClass, Result, buffer};
 
 /// A communicator of this process. Clones are the same communicator.
 #[derive(Clone, Debug)]
@@ -80,7 +79,7 @@ struct Details {
 impl Comm {
     /// `MPI_COMM_WORLD` of a job of `size` processes, seen from `rank`.
     pub(crate) fn world(rank: u32, size: u32) -> Self {
-        let comm = Self::new(WORLD_CONTEXT, Group::world(size), rank, Errhandler::Fatal);
+        let comm = Self::new(context::WORLD, Group::world(size), rank, Errhandler::Fatal);
         comm.set_name(b"MPI_COMM_WORLD");
         // A new communicator has no handle yet.
         let _ = comm.0.handle.set(WORLD);
@@ -89,7 +88,7 @@ impl Comm {
 
     /// `MPI_COMM_SELF` of process `rank`.
     pub(crate) fn myself(rank: u32) -> Self {
-        let context = context_of(rank, 1);
+        let context = context::number(rank, 1);
         let comm = Self::new(context, Group::of(vec![rank]), 0, Errhandler::Fatal);
         comm.set_name(b"MPI_COMM_SELF");
         // A new communicator has no handle yet.
@@ -182,24 +181,12 @@ impl Comm {
     fn find_vci(&self) {
         let Ok(process) = process::current() else { return };
         let ranks = self.group().iter().chain(self.0.peers.iter());
-        self.0.vci.settle(Vci::of(process, self.context(), ranks));
+        self.0.vci.settle(process.vci_of(self.context(), ranks));
     }
 
     /// The context of collective messages.
     pub fn collective_context(&self) -> u64 {
         self.context() | 1
-    }
-
-    /// True if the context is one of collective messages.
-    pub(crate) fn has_collectives_in(context: u64) -> bool {
-        context & (1 | GROUP_CONTEXT) == 1 && context >> 63 == 0
-    }
-
-    /// The communicator's context, if `context` is that of its collectives or of the creation of
-    /// communicators from it. The native interface has contexts of its own.
-    pub(crate) fn context_if_collective(context: u64) -> Option<u64> {
-        let is_ours = context & (1 | GROUP_CONTEXT) != 0 && context >> 63 == 0;
-        is_ours.then_some(context & !(1 | GROUP_CONTEXT))
     }
 
     /// This process's rank.
@@ -255,7 +242,7 @@ impl Comm {
 
     /// Exchanges internal point-to-point messages with peer `with`.
     pub(crate) fn swap(&self, with: u32, tag: i32, bytes: &[u8]) -> Result<Vec<u8>> {
-        let (vci, context) = (self.vci(), self.context() | GROUP_CONTEXT);
+        let (vci, context) = (self.vci(), self.context() | context::CREATION);
         Span { vci, context, tag, group: &self.0.peers, rank: self.rank() }.swap(with, bytes)
     }
 
@@ -576,7 +563,7 @@ impl Comm {
             return Err(Error::new(ErrorClass::Group, message));
         }
         let mine = if rank == 0 { draw_context(process).to_le_bytes() } else { [0; 8] };
-        let (vci, context) = (self.vci(), self.context() | GROUP_CONTEXT);
+        let (vci, context) = (self.vci(), self.context() | context::CREATION);
         let span = Span { vci, context, tag, group, rank };
         let context = span.broadcast(&mine)?;
         let context = u64::from_le_bytes(context.try_into().map_err(|_| strange_length())?);
@@ -604,7 +591,7 @@ impl Comm {
         let handle = COMMS.insert(self.clone())?;
         // A new communicator has no handle yet.
         let _ = self.0.handle.set(handle);
-        record::note_comm(&self);
+        record::note_context(self.context(), self.size());
         if let Some(merged) = self.merged() {
             // Failures on the merged communicator are raised on the intercommunicator.
             let _ = merged.0.handle.set(handle);
@@ -743,13 +730,7 @@ pub(crate) fn members(context: u64, own: u32) -> Option<Vec<PeerId>> {
 }
 
 pub(crate) fn draw_context(process: &Process) -> u64 {
-    context_of(process.rank(), NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// Composes a context number. The two bits below the counter separate the library's own messages from the
-/// application's: bit 0 marks collectives, bit 1 ([`GROUP_CONTEXT`]) the creation of communicators.
-fn context_of(leader: u32, counter: u32) -> u64 {
-    u64::from(leader) << 34 | u64::from(counter) << 2
+    context::number(process.rank(), NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 #[cold]
@@ -778,11 +759,6 @@ const MEMORY_KINDS: (&str, &str) = ("mpi_memory_alloc_kinds", "mpi,system");
 
 /// Info key of the topology used in collective plans, for tools (`plan::Topology` as text).
 const PLACES: &str = "canele_places";
-
-/// The context of `MPI_COMM_WORLD`.
-pub(crate) const WORLD_CONTEXT: u64 = 0;
-
-const GROUP_CONTEXT: u64 = 2;
 
 /// The bit that marks the tags of nonblocking collectives.
 const NONBLOCKING: i32 = 1 << 30;

@@ -4,6 +4,7 @@
 use engine::{Envelope, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::Worker;
+use runtime::context;
 use wire::PeerId;
 
 use crate::check::CallArguments;
@@ -11,9 +12,8 @@ use crate::collective::Call;
 use crate::comm::{Comm, CommRef, Form};
 use crate::group::Group;
 use crate::plans::{Routine, Shape};
-use crate::process;
 use crate::vci::Vci;
-use crate::{Error, ErrorClass, Result};
+use crate::{Error, ErrorClass, Result, process};
 
 /// Processes and tag of an exchange.
 pub(crate) struct Span<'a> {
@@ -113,7 +113,7 @@ impl Span<'_> {
         let context = self.context;
         let close = |worker: &mut Worker| {
             let failed = worker.engine.revoked_by(context).unwrap_or(peer);
-            if Comm::has_collectives_in(context) {
+            if context::has_collectives(context) {
                 worker.revoke_context(context, failed);
             }
             failed

@@ -3,6 +3,8 @@
 //! Members find each other by a string. Messages carry its hash as their tag, in a context that nothing else uses.
 //! Their data include a longer hash, so that a collision with another call is detected.
 
+use runtime::context;
+
 use crate::comm::{Comm, draw_context};
 use crate::errhandler::Errhandler;
 use crate::exchange::Span;
@@ -124,7 +126,7 @@ fn hash(string: &str) -> u64 {
 }
 
 /// The context of `MPI_COMM_WORLD` with both bits that mark the library's own messages.
-const STRINGS_CONTEXT: u64 = crate::comm::WORLD_CONTEXT | 3;
+const STRINGS_CONTEXT: u64 = context::WORLD | context::COLLECTIVES | context::CREATION;
 
 /// `MPI_MAX_STRINGTAG_LEN`.
 const STRING_MAX: usize = 1024;

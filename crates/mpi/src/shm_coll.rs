@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lock::Lock;
 use memory::Region;
 use rail_shm::{Operations, ShmColl, ShmCollInvitation};
+use runtime::{record, wanted_rails};
 
+use crate::Result;
 use crate::collective::Call;
 use crate::comm::{Comm, CommRef};
 use crate::plans::{Routine, Shape};
-use crate::process::wanted_rails;
-use crate::{Result, record};
 
 /// This process's slot in the shared segment of its node.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use wire::PeerId;
 /// A process, and its communication.
 pub struct RankProcess {
     pub node: Node,
-    pub progress: &'static Progress,
+    pub progress: Arc<Progress>,
 }
 
 /// `size` processes; their communication lasts as long as the test's process does.
@@ -33,8 +33,7 @@ pub fn job(size: u32) -> Vec<RankProcess> {
         let rails: Vec<Box<dyn Rail>> = vec![Box::new(own), Box::new(rail)];
         let worker = Worker::new(engine, peer, size as usize, rails, directory);
         let progress = Progress::new(worker, Policy::for_node(2, 1)).expect("descriptors");
-        let progress: &'static Progress = Box::leak(Box::<Arc<Progress>>::new(progress));
-        RankProcess { node: Node::new(progress, rank, size), progress }
+        RankProcess { node: Node::new(Arc::clone(&progress), rank, size), progress }
     };
     rails.into_iter().zip(0..).map(open).collect()
 }

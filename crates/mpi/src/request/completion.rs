@@ -10,7 +10,7 @@ use super::requests::REQUESTS;
 use super::{Ended, NULL, Status};
 use crate::process::{self, Process};
 use crate::table::Handle;
-use crate::vci::{Vci, VciSet, wait_in};
+use crate::vci::{Vci, VciSet};
 use crate::{Error, ErrorClass, Result};
 
 /// Waits for one request.
@@ -25,7 +25,7 @@ pub fn wait(handle: Handle) -> Result<Ended> {
         Named::Operation(named) => {
             named.progress(process)?.wait(|worker| named.end(worker).transpose())
         }
-        Named::Stored(vci) => wait_in(process, vcis_of(process, vci, handle)?, |vci, worker| {
+        Named::Stored(vci) => process.wait_in(vcis_of(process, vci, handle)?, |vci, worker| {
             end((vci, worker), handle).transpose()
         }),
     }
@@ -134,7 +134,7 @@ fn wait_all_in_vcis(
     report: &mut impl FnMut(usize, Ended),
 ) -> Result<()> {
     let mut left = list.report_inactive(report)?;
-    wait_in(process, list.vcis, |vci, worker| {
+    process.wait_in(list.vcis, |vci, worker| {
         let ended = list.end_some(vci, worker, usize::MAX, report);
         let is_over = |ended| {
             left -= ended;
@@ -279,7 +279,7 @@ fn some(
         Ok((found > 0).then_some(()))
     };
     let found = match waits {
-        true => Some(wait_in(process, vcis, transposed(look))?),
+        true => Some(process.wait_in(vcis, transposed(look))?),
         false => test_in(process, vcis, look)?,
     };
     if found.is_none() {

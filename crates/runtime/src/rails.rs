@@ -17,7 +17,8 @@ use relay::Gateways;
 use topo::sites::SiteMap;
 use wire::PeerId;
 
-use super::cards::Cards;
+use crate::cards::Cards;
+use crate::context::Members;
 use crate::modex::Modex;
 use crate::{record, strategy};
 
@@ -38,11 +39,14 @@ impl Opened {
         job: &Arc<Job>,
         (card, gateways): (&str, Gateways),
         modex: &Modex,
+        members: &Arc<OnceLock<Members>>,
     ) -> Result<Worker, String> {
         let Self { rails, teams, networks } = self;
         let (rank, size) = (PeerId(job.rank()), job.size() as usize);
         let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
-        let directory = Box::new(Cards::new(job, card, own, (networks, gateways), modex));
+        let members = Arc::clone(members);
+        let directory =
+            Box::new(Cards::new((job, card), own, (networks, gateways), modex, members));
         let strategy = strategy::of_environment()?;
         let number = |setting: &settings::Setting| setting.number().map_err(|it| it.to_string());
         let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / modex.vcis;
@@ -99,7 +103,7 @@ pub(super) fn open_rails(
 /// Returns the rails to open: those that the user names, or all useful ones. A process with a site name also opens
 /// QUIC, because a firewall between sites may pass UDP but not TCP. QUIC comes first if TCP restarts its
 /// congestion window after each idle period; QUIC does not.
-pub(crate) fn wanted_rails() -> Cow<'static, str> {
+pub fn wanted_rails() -> Cow<'static, str> {
     match (settings::RAILS.given(), settings::SITE.given()) {
         (Some(given), _) => given.to_string_lossy(),
         (None, None) => "shm,tcp".into(),

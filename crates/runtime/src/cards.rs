@@ -1,29 +1,29 @@
 //! Business cards: what each process publishes of itself, and the directory of what others have published.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use boot::Job;
 use netpath::TcpNetworks;
 use progress::Directory;
+use rail::Rail;
 use rail_shm::{machine_identity, node_identity};
 use relay::Gateways;
 use topo::sites::{Locality, Network, SiteMap};
 use wire::PeerId;
 
-use super::rails::Opened;
-use crate::comm::{self, Comm};
+use crate::context::{self, Members};
 use crate::modex::{Modex, QuicFirst};
 
 /// Publishes the business card of this process: the addresses of some rails, and its locality.
 pub(super) fn publish_card(
     job: &Job,
     name: &str,
-    opened: &Opened,
+    rails: &[Box<dyn Rail>],
     locality: &Locality,
     gateways: &Gateways,
 ) -> Result<(), String> {
     let mut card = Vec::new();
-    for rail in &opened.rails {
+    for rail in rails {
         append(&mut card, rail.name().as_bytes());
         append(&mut card, &rail.address());
     }
@@ -98,16 +98,18 @@ pub(super) struct Cards {
     quic_first: QuicFirst,
     /// Sites, and rails that do not reach other sites and are tried last.
     barred: Vec<(u32, String)>,
+    /// The processes of contexts other than that of all, once somebody knows them.
+    members: Arc<OnceLock<Members>>,
 }
 
 impl Cards {
     /// A directory for rails with the addresses `own`, whose peers published a card of this name.
     pub(super) fn new(
-        job: &Arc<Job>,
-        card: &str,
+        (job, card): (&Arc<Job>, &str),
         own: Vec<(String, Vec<u8>)>,
         (networks, gateways): (TcpNetworks, Gateways),
         modex: &Modex,
+        members: Arc<OnceLock<Members>>,
     ) -> Self {
         Self {
             job: Arc::clone(job),
@@ -118,6 +120,7 @@ impl Cards {
             sites: modex.sites.clone(),
             quic_first: modex.quic_first.clone(),
             barred: Vec::new(),
+            members,
         }
     }
 }
@@ -160,15 +163,15 @@ impl Directory for Cards {
     }
 
     fn expects_soon(&self, context: u64) -> bool {
-        Comm::has_collectives_in(context)
+        context::has_collectives(context)
     }
 
     fn members(&mut self, context: u64) -> Option<Vec<PeerId>> {
         let (size, own) = (self.job.size(), self.job.rank());
-        if context == comm::WORLD_CONTEXT | 1 {
+        if context == context::WORLD | context::COLLECTIVES {
             return Some((0..size).map(|step| PeerId((own + step) % size)).collect());
         }
-        comm::members(context, own)
+        self.members.get().and_then(|members| members(context, own))
     }
 }
 

@@ -11,15 +11,14 @@ use std::sync::Arc;
 use boot::{BootError, Job};
 use cost::HostCost;
 use plan::{Costs, Pairs, Plans};
+use progress::VCIS_MAX;
 use topo::cache::Listing;
 use topo::sites::{Locality, SiteMap};
 use topo::transport::Sockets;
 use topo::{Cache, KnownLink, LinkCost, NetworkCosts};
 
-use crate::vci::VCIS_MAX;
-
 /// Pairs of sites, the lower first, that try QUIC before TCP, because of what is known of their network path.
-pub(crate) type QuicFirst = BTreeSet<(u32, u32)>;
+pub type QuicFirst = BTreeSet<(u32, u32)>;
 
 /// Values that rank 0 has published, the same on all processes.
 #[derive(Clone, Debug)]

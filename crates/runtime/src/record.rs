@@ -8,7 +8,7 @@ use engine::{Engine, Envelope, SendObserver};
 use place::traffic::{Counted, Sent, TrafficKind};
 use wire::PeerId;
 
-use crate::comm::{Comm, WORLD_CONTEXT};
+use crate::context;
 
 /// Counts so far.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(crate) fn begin(engine: &mut Engine, job: &Job) {
         return;
     }
     let (rank, size) = (job.rank(), job.size());
-    let (levels, of_all) = (BTreeSet::from([FIRST_LEVEL]), BTreeSet::from([WORLD_CONTEXT]));
+    let (levels, of_all) = (BTreeSet::from([FIRST_LEVEL]), BTreeSet::from([context::WORLD]));
     let record = TrafficRecord {
         rank,
         size,
@@ -52,17 +52,17 @@ pub(crate) fn is_wanted() -> bool {
 }
 
 /// True while traffic is counted.
-pub(crate) fn is_on() -> bool {
+pub fn is_on() -> bool {
     RECORD.get().is_some()
 }
 
-/// A communicator was made.
-pub(crate) fn note_comm(comm: &Comm) {
+/// Notes that a communicator of `size` processes has this context.
+pub fn note_context(context: u64, size: u32) {
     if let Some(mut record) = record()
-        && comm.size() == record.size
+        && size == record.size
         && record.of_all.len() < CONTEXTS_MAX
     {
-        record.of_all.insert(comm.context());
+        record.of_all.insert(context);
     }
 }
 
@@ -114,7 +114,7 @@ impl TrafficRecord {
     }
 
     fn kind(&self, context: u64) -> TrafficKind {
-        match Comm::context_if_collective(context) {
+        match context::if_collective(context) {
             None => TrafficKind::PointToPoint,
             Some(own) if self.of_all.contains(&own) => TrafficKind::CollectiveOfAll,
             Some(_) => TrafficKind::Collective,

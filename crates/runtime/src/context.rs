@@ -1,0 +1,33 @@
+//! Context numbers, which tell the messages of communicators apart.
+//!
+//! A context is drawn by one process, the leader: `leader << 34 | counter << 2`. Bit 0 marks the messages of
+//! collectives, bit 1 those that create communicators. Numbers with bit 63 belong to the native interface.
+
+use wire::PeerId;
+
+/// Context of all processes of the job: `MPI_COMM_WORLD`.
+pub const WORLD: u64 = 0;
+/// Marks the messages of collectives.
+pub const COLLECTIVES: u64 = 1;
+/// Marks the messages that create communicators.
+pub const CREATION: u64 = 2;
+
+/// Returns the processes that exchange messages of a context, this one (`own`) first and the others in ring order;
+/// none if the context is unknown.
+pub type Members = fn(context: u64, own: u32) -> Option<Vec<PeerId>>;
+
+/// Composes a context number.
+pub fn number(leader: u32, counter: u32) -> u64 {
+    u64::from(leader) << 34 | u64::from(counter) << 2
+}
+
+/// True if the context is one of collective messages.
+pub fn has_collectives(context: u64) -> bool {
+    context & (COLLECTIVES | CREATION) == COLLECTIVES && context >> 63 == 0
+}
+
+/// Returns the context without its marks, if it is that of collectives or of the creation of communicators.
+pub fn if_collective(context: u64) -> Option<u64> {
+    let is_ours = context & (COLLECTIVES | CREATION) != 0 && context >> 63 == 0;
+    is_ours.then_some(context & !(COLLECTIVES | CREATION))
+}

@@ -1,0 +1,384 @@
+//! An instance of the runtime: this process in its job, from joining it to leaving it.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use boot::Job;
+use lock::Uncancelled;
+use progress::{Policy, Progress, Worker};
+use rail_shm::node_identity;
+use relay::Gateways;
+use topo::sites::{Locality, SiteMap};
+
+use crate::cards::{CARD, gateways, locality, locality_of, publish_card};
+use crate::context::Members;
+use crate::error::{Error, Result};
+use crate::modex::{self, Modex};
+use crate::rails::{Opened, open_rails, wanted_rails};
+use crate::record;
+use crate::vci::{self, Vci, VciSet};
+
+/// Needs of an interface of the library.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Needs {
+    /// True if several threads communicate at the same time.
+    pub is_multithreaded: bool,
+    /// The processes of contexts that the interface has drawn.
+    pub members: Option<Members>,
+}
+
+/// This process in its job.
+pub struct Instance {
+    job: Arc<Job>,
+    progress: Arc<Progress>,
+    /// VCIs after the first.
+    later_vcis: Vec<Arc<Progress>>,
+    node_identity: Vec<u8>,
+    modex: Modex,
+    members: Arc<OnceLock<Members>>,
+}
+
+impl Instance {
+    /// Joins the job: opens the rails and publishes their addresses.
+    fn start(needs: &Needs) -> Result<Self, String> {
+        let text = |error: boot::BootError| error.to_string();
+        let job = Job::join().map_err(text)?;
+        if job.rank() == 0 {
+            report_unknown_settings();
+        }
+        let known_sites = Arc::new(OnceLock::new());
+        let policy = idle_pollers(policy(job.size()))?;
+        let own_vcis = vci::wanted(needs.is_multithreaded, &policy)?;
+        let opened = open_rails(&job, &wanted_rails(), &known_sites)?;
+        let locality = locality(&opened.networks)?;
+        let gateways = gateways()?;
+        publish_card(&job, CARD, &opened.rails, &locality, &gateways)?;
+        let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
+        modex::publish_own(&job, &locality, &host, own_vcis)?;
+        job.fence().map_err(text)?;
+        let modex = modex::exchange(&job, &locality, own_vcis, |rank| locality_of(&job, rank))?;
+        known_sites.get_or_init(|| modex.sites.clone());
+        let later_vcis = open_later_vcis(&job, &modex, &locality, &known_sites)?;
+        let job = Arc::new(job);
+        let policy = policy.woken_in(Duration::from_nanos(host.wake_ns));
+        let shares_machine = modex.is_oversubscribed && modex.sites.nodes() > 1;
+        let policy = if shares_machine { policy.among_nodes() } else { policy };
+        let policy = policy.in_vcis(modex.vcis);
+        let members = Arc::new(OnceLock::new());
+        let worker = opened.worker(&job, (CARD, gateways), &modex, &members)?;
+        let progress = Progress::new(worker, policy).map_err(|error| error.to_string())?;
+        let begin = |(opened, card): (Opened, String)| {
+            // Idle pollers serve the first VCI only.
+            let policy = policy.without_idle_pollers();
+            let worker = opened.worker(&job, (&card, Gateways::default()), &modex, &members)?;
+            progress.new_sibling(worker, policy).map_err(|error| error.to_string())
+        };
+        let later_vcis = later_vcis.into_iter().map(begin).collect::<Result<Vec<_>, String>>()?;
+        if modex.vcis > 1 {
+            let all: Vec<&Progress> =
+                std::iter::once(&progress).chain(&later_vcis).map(|it| &**it).collect();
+            Progress::set_siblings(&all);
+        }
+        let node_identity = node_identity();
+        Ok(Self { job, progress, later_vcis, node_identity, modex, members })
+    }
+
+    /// Counts one more user of this process's communication. The first joins the job. All share one instance.
+    ///
+    /// # Errors
+    /// The process has left its job or was forked, the launcher is not supported, a setting is malformed, or the system
+    /// lacks a resource. The text says what to do.
+    pub fn join(needs: &Needs) -> Result<Arc<Self>> {
+        refuse_forked()?;
+        let _uncancelled = Uncancelled::begin();
+        let mut shared = shared();
+        if shared.has_left {
+            return Err(Error("the process has left its job; it cannot join again".into()));
+        }
+        let instance = match &shared.instance {
+            Some(instance) => Arc::clone(instance),
+            None => {
+                let instance = Arc::new(Self::start(needs).map_err(Error)?);
+                rail::tell_forked(have_forked);
+                Arc::clone(shared.instance.insert(instance))
+            }
+        };
+        if let Some(members) = needs.members {
+            instance.members.get_or_init(|| members);
+        }
+        shared.users += 1;
+        Ok(instance)
+    }
+
+    /// Counts one user less. The last one ends communication: messages in flight arrive, all remaining processes meet,
+    /// and the launcher is notified.
+    ///
+    /// # Errors
+    /// No user is left, the process was forked, or the launcher has failed.
+    pub fn leave() -> Result<()> {
+        refuse_forked()?;
+        let _uncancelled = Uncancelled::begin();
+        let mut shared = shared();
+        let instance = match (&shared.instance, shared.users) {
+            (Some(instance), 1..) => Arc::clone(instance),
+            _ => return Err(Error("the process is in no job".into())),
+        };
+        if shared.users == 1 {
+            instance.part()?;
+            shared.instance = None;
+            shared.has_left = true;
+        }
+        shared.users -= 1;
+        Ok(())
+    }
+
+    fn part(&self) -> Result<()> {
+        let failed = |error: boot::BootError| Error(error.to_string());
+        if let Some(counted) = record::counted(self.sites().site(self.rank())) {
+            self.job.publish(boot::TRAFFIC_KEY, &counted).map_err(failed)?;
+        }
+        for vci in self.all() {
+            let quiet = |worker: &mut Worker| worker.is_quiet().then_some(());
+            if vci.wait_for(REPORT_PATIENCE, quiet).is_none() {
+                let quiet = |worker: &mut Worker| worker.is_quiet_but_for_revoked().then_some(());
+                vci.wait_for(FINALIZE_PATIENCE, quiet);
+            }
+        }
+        let first_failed = |worker: &mut Worker| worker.engine.first_failed();
+        if self.all().any(|vci| vci.look(first_failed).is_some()) {
+            // Others may wait for this process because of the failure, and continue once it is gone.
+            self.close();
+        }
+        self.job.fence().map_err(failed)?;
+        self.close();
+        self.job.finalize().map_err(failed)
+    }
+
+    fn close(&self) {
+        self.all().for_each(|vci| vci.look(Worker::close));
+    }
+
+    /// Ends the whole job with `code`; returns if the launcher cannot.
+    pub fn abort(&self, code: i32) {
+        if self.job.abort(code) {
+            // The launcher ends this process with the others.
+            std::thread::sleep(ABORT_PATIENCE);
+        }
+    }
+
+    /// Rank in the job.
+    pub fn rank(&self) -> u32 {
+        self.job.rank()
+    }
+
+    /// Number of processes in the job.
+    pub fn size(&self) -> u32 {
+        self.job.size()
+    }
+
+    /// The job as described by the launcher.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Progress engine of the first VCI, which also carries everything without a communicator.
+    #[inline]
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    /// Progress engine of a VCI.
+    #[inline]
+    pub fn vci(&self, vci: Vci) -> &Arc<Progress> {
+        if vci == Vci::FIRST { &self.progress } else { self.later_vci(vci) }
+    }
+
+    /// Progress engine of a VCI other than the first; out of line, because it is rare.
+    #[inline(never)]
+    fn later_vci(&self, vci: Vci) -> &Arc<Progress> {
+        &self.later_vcis[vci.number() - 1]
+    }
+
+    /// Number of VCIs, the same on all processes.
+    #[inline]
+    pub fn vcis(&self) -> usize {
+        1 + self.later_vcis.len()
+    }
+
+    /// Returns the VCI of a communicator from its context and processes, the same on all of them.
+    pub fn vci_of(&self, context: u64, mut ranks: impl Iterator<Item = u32>) -> Vci {
+        let (count, map) = (self.vcis(), self.sites());
+        let here = map.site(self.rank());
+        if count == 1 || (map.sites() > 1 && ranks.any(|rank| map.site(rank) != here)) {
+            return Vci::FIRST;
+        }
+        // Above the bits that tell the messages of one communicator from each other.
+        Vci::numbered((context >> 2) as usize & (count - 1))
+    }
+
+    /// Progress engines of all VCIs.
+    fn all(&self) -> impl Iterator<Item = &Progress> {
+        std::iter::once(&*self.progress).chain(self.later_vcis.iter().map(|vci| &**vci))
+    }
+
+    /// Counters of all VCIs.
+    pub fn counters(&self) -> (progress::Counters, engine::Counters) {
+        let counted = |worker: &mut Worker| (worker.counters(), worker.engine.counters());
+        let first = self.progress.look(counted);
+        let later = self.later_vcis.iter().map(|vci| vci.look(counted));
+        later.fold(first, |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// Waits in several VCIs for what any of them may bring; see [`Progress::wait`].
+    #[inline(always)]
+    pub fn wait_in<T>(
+        &self,
+        vcis: VciSet,
+        mut ready: impl FnMut(Vci, &mut Worker) -> Option<T>,
+    ) -> T {
+        if let Some(vci) = vcis.only() {
+            return self.vci(vci).wait(|worker| ready(vci, worker));
+        }
+        let first: &Progress = &self.progress;
+        let (mut all, mut count) = ([(Vci::FIRST, first); vci::VCIS_MAX], 0);
+        for vci in vcis.iter() {
+            all[count] = (vci, self.vci(vci));
+            count += 1;
+        }
+        let of = all.map(|(_, progress)| progress);
+        Progress::wait_in_any(&of[..count], |index, worker| ready(all[index].0, worker))
+    }
+
+    /// True if the whole job is on one node with more ranks than cores; the same on all processes.
+    pub fn is_oversubscribed(&self) -> bool {
+        self.modex.is_oversubscribed
+    }
+
+    /// Nodes and sites of the job's ranks, the same on all processes.
+    #[inline]
+    pub fn sites(&self) -> &SiteMap {
+        &self.modex.sites
+    }
+
+    /// Algorithms that the user chose for some collectives, the same on all processes.
+    #[inline]
+    pub fn plans(&self) -> &Arc<plan::Plans> {
+        &self.modex.plans
+    }
+
+    /// Predicted costs of messages, the same on all processes.
+    #[inline]
+    pub fn costs(&self) -> &plan::Costs {
+        &self.modex.costs
+    }
+
+    /// Predicted costs between pairs of sites, by their numbers in the site map.
+    pub fn pairs(&self) -> &plan::Pairs {
+        &self.modex.pairs
+    }
+
+    /// Identity of the node: equal exactly in processes that share memory with this one.
+    pub fn node_identity(&self) -> &[u8] {
+        &self.node_identity
+    }
+}
+
+/// Fails in a process forked from one that has joined its job. Takes no lock, because another thread may have
+/// held it at the fork.
+///
+/// # Errors
+/// The process is such a process.
+#[inline]
+pub fn refuse_forked() -> Result<()> {
+    if IS_FORKED.load(Ordering::Relaxed) { Err(forked()) } else { Ok(()) }
+}
+
+#[cold]
+fn forked() -> Error {
+    let text = "called in a forked process, which has no part in the job: \
+        its parent may call, or a program it executes";
+    Error(text.into())
+}
+
+/// Runs in a forked process before anything else.
+extern "C" fn have_forked() {
+    IS_FORKED.store(true, Ordering::Relaxed);
+}
+
+/// The instance that the interfaces of this process share.
+#[derive(Default)]
+struct Membership {
+    instance: Option<Arc<Instance>>,
+    users: u32,
+    has_left: bool,
+}
+
+fn shared() -> MutexGuard<'static, Membership> {
+    static SHARED: Mutex<Membership> =
+        Mutex::new(Membership { instance: None, users: 0, has_left: false });
+    SHARED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Prints unknown variables on standard error, unless our `mpiexec` has already done so.
+fn report_unknown_settings() {
+    for variable in settings::unknown_here() {
+        // A message that nobody can read is lost.
+        let _ = writeln!(std::io::stderr(), "canele: rank 0: {variable}");
+    }
+}
+
+/// Opens the rails of the additional VCIs and publishes their addresses.
+fn open_later_vcis(
+    job: &Job,
+    modex: &Modex,
+    locality: &Locality,
+    sites: &Arc<OnceLock<SiteMap>>,
+) -> Result<Vec<(Opened, String)>, String> {
+    if modex.vcis == 1 {
+        return Ok(Vec::new());
+    }
+    // Additional VCIs do not connect to other sites, unless the user names their rails.
+    let rails = if settings::RAILS.given().is_some() { wanted_rails() } else { "shm,tcp".into() };
+    let open = |vci: usize| {
+        let card = format!("{CARD}-{vci}");
+        let opened = open_rails(job, &rails, sites)?;
+        publish_card(job, &card, &opened.rails, locality, &Gateways::default())?;
+        Ok((opened, card))
+    };
+    let later_vcis = (1..modex.vcis).map(open).collect::<Result<_, String>>()?;
+    job.fence().map_err(|error| error.to_string())?;
+    Ok(later_vcis)
+}
+
+/// Returns the waiting policy of threads. If the launcher does not provide the number of ranks on this node, all
+/// ranks are assumed to be here.
+fn policy(size: u32) -> Policy {
+    let ranks = boot::local_ranks().unwrap_or(size as usize);
+    Policy::for_node(ranks, boot::node_cores()).bound_to(boot::own_cores())
+}
+
+/// The waiting policy, without idle pollers if the user disables them.
+fn idle_pollers(policy: Policy) -> Result<Policy, String> {
+    let wanted = settings::IDLE_CORES.text();
+    match wanted.trim() {
+        "auto" => Ok(policy),
+        "leave" => Ok(policy.without_idle_pollers()),
+        _ => {
+            let variable = settings::IDLE_CORES.variable();
+            Err(format!("{variable}={wanted}: `auto` or `leave` is needed"))
+        }
+    }
+}
+
+/// Time limit of finalisation for a peer to receive all data sent to it.
+const FINALIZE_PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit for connecting to a peer only to report another's failure, which other processes report as well. Longer
+/// than opening a link takes with one lost packet.
+const REPORT_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Time that an aborting process waits for the launcher to end it.
+const ABORT_PATIENCE: Duration = Duration::from_secs(2);
+
+static IS_FORKED: AtomicBool = AtomicBool::new(false);

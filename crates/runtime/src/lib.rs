@@ -1,0 +1,20 @@
+//! The runtime: a process in its job, whatever interfaces of the library it uses.
+//!
+//! An [`Instance`] joins the job through the launcher, opens the rails, exchanges addresses and localities with the
+//! other processes, and runs the progress engines. MPI and the native interface share it.
+#![forbid(unsafe_code)]
+
+mod cards;
+pub mod context;
+mod error;
+mod instance;
+mod modex;
+mod rails;
+pub mod record;
+pub mod strategy;
+mod vci;
+
+pub use error::{Error, Result};
+pub use instance::{Instance, Needs, refuse_forked};
+pub use rails::wanted_rails;
+pub use vci::{VCIS_MAX, Vci, VciSet};
