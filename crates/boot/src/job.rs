@@ -180,9 +180,12 @@ impl Job {
     }
 
     /// True if the launcher has seen process `rank` end while the rest of the job continues. Returns at once; false
-    /// if no launcher watches the processes.
+    /// if no launcher watches the processes, or another thread waits for the launcher.
     pub fn has_ended(&self, rank: u32) -> bool {
-        let Some(mut server) = self.server().filter(|_| self.is_watched) else { return false };
+        let launcher = self.launcher.as_ref().filter(|_| self.is_watched);
+        let Some(mut server) = launcher.and_then(|server| server.try_lock().ok()) else {
+            return false;
+        };
         let known = pmi!(&mut *server, pmi => pmi.get(&ended_name(rank)));
         known.is_ok_and(|known| known.is_some())
     }

@@ -1,5 +1,7 @@
 //! Business cards: what each process publishes of itself, and the directory of what others have published.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, OnceLock};
 
 use boot::Job;
@@ -92,6 +94,9 @@ pub(super) struct Cards {
     job: Arc<Job>,
     card: String,
     own: Vec<(String, Vec<u8>)>,
+    /// Cards of peers, fetched once: the launcher may be busy with the end of the job when a link has to be opened
+    /// again.
+    known: HashMap<PeerId, Vec<u8>>,
     networks: TcpNetworks,
     gateways: Gateways,
     sites: SiteMap,
@@ -115,6 +120,7 @@ impl Cards {
             job: Arc::clone(job),
             card: card.to_owned(),
             own,
+            known: HashMap::new(),
             networks,
             gateways,
             sites: modex.sites.clone(),
@@ -130,9 +136,15 @@ impl Directory for Cards {
         if peer.0 == self.job.rank() {
             return Ok(self.own.clone());
         }
-        let card = self.job.fetch(peer.0, &self.card).map_err(|error| error.to_string())?;
+        let card = match self.known.entry(peer) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let card = self.job.fetch(peer.0, &self.card).map_err(|error| error.to_string())?;
+                place.insert(card)
+            }
+        };
         let nonsense = || format!("process {} published nonsense", peer.0);
-        let mut addresses = parse_card(&card).ok_or_else(nonsense)?;
+        let mut addresses = parse_card(card).ok_or_else(nonsense)?;
         let far = addresses.extract_if(.., |(name, _)| name == GATEWAYS).next();
         let (_, far) = far.ok_or_else(nonsense)?;
         let mut paired = self.networks.pair(addresses);
