@@ -7,7 +7,7 @@ use crate::error::BootError;
 
 /// Launcher of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Launcher {
+pub enum Detected {
     /// Started without a launcher: a job of one process.
     None,
     /// A launcher that passes an open connection (`PMI_FD`).
@@ -65,7 +65,7 @@ pub fn own_cores() -> usize {
 ///
 /// # Errors
 /// An unsupported launcher, or variables that contradict each other.
-pub fn detect(variable: &dyn Fn(&str) -> Option<String>) -> Result<Launcher, BootError> {
+pub fn detect(variable: &dyn Fn(&str) -> Option<String>) -> Result<Detected, BootError> {
     if let Some(fd) = variable("PMI_FD") {
         let fd = number(&fd, "PMI_FD")? as i32;
         let needed = |name| variable(name).ok_or(BootError::Missing { name, beside: "PMI_FD" });
@@ -74,12 +74,12 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>) -> Result<Launcher, Boo
         if rank >= size {
             return Err(BootError::Variable { name: "PMI_RANK", value: rank.to_string() });
         }
-        return Ok(Launcher::PmiDescriptor { fd, rank, size });
+        return Ok(Detected::PmiDescriptor { fd, rank, size });
     }
     if let Some(address) = variable("PMI_PORT") {
         let id =
             variable("PMI_ID").ok_or(BootError::Missing { name: "PMI_ID", beside: "PMI_PORT" })?;
-        return Ok(Launcher::PmiPort { address, id: number(&id, "PMI_ID")? });
+        return Ok(Detected::PmiPort { address, id: number(&id, "PMI_ID")? });
     }
     for (name, launcher, advice) in STRANGERS {
         if variable(name).is_some() {
@@ -92,7 +92,7 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>) -> Result<Launcher, Boo
             return Err(BootError::Stranger { launcher, name, advice });
         }
     }
-    Ok(Launcher::None)
+    Ok(Detected::None)
 }
 
 fn number(value: &str, name: &'static str) -> Result<u32, BootError> {
@@ -133,7 +133,7 @@ pub const NODE_CORES_VARIABLE: &str = "CANELE_NODE_CORES";
 mod tests {
     use super::*;
 
-    fn found(variables: &[(&str, &str)]) -> Result<Launcher, BootError> {
+    fn found(variables: &[(&str, &str)]) -> Result<Detected, BootError> {
         detect(&|name| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
         })
@@ -141,16 +141,16 @@ mod tests {
 
     #[test]
     fn an_empty_environment_is_a_job_of_one() {
-        assert_eq!(found(&[]).unwrap(), Launcher::None);
-        assert_eq!(found(&[("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "7")]).unwrap(), Launcher::None);
+        assert_eq!(found(&[]).unwrap(), Detected::None);
+        assert_eq!(found(&[("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "7")]).unwrap(), Detected::None);
     }
 
     #[test]
     fn pmi_is_recognised_in_both_forms() {
         let descriptor = found(&[("PMI_FD", "5"), ("PMI_RANK", "1"), ("PMI_SIZE", "2")]).unwrap();
-        assert_eq!(descriptor, Launcher::PmiDescriptor { fd: 5, rank: 1, size: 2 });
+        assert_eq!(descriptor, Detected::PmiDescriptor { fd: 5, rank: 1, size: 2 });
         let port = found(&[("PMI_PORT", "h:9"), ("PMI_ID", "3")]).unwrap();
-        assert_eq!(port, Launcher::PmiPort { address: "h:9".into(), id: 3 });
+        assert_eq!(port, Detected::PmiPort { address: "h:9".into(), id: 3 });
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
         assert!(text(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4")]).contains("srun"));
         assert!(text(&[("FLUX_TASK_RANK", "1"), ("FLUX_JOB_SIZE", "4")]).contains("flux"));
         assert!(text(&[("PMI_RANK", "1"), ("PMI_SIZE", "4")]).contains("PMI_SIZE"));
-        assert_eq!(found(&[("PMI_RANK", "0"), ("PMI_SIZE", "1")]).unwrap(), Launcher::None);
+        assert_eq!(found(&[("PMI_RANK", "0"), ("PMI_SIZE", "1")]).unwrap(), Detected::None);
         assert!(text(&[("PMI_FD", "5"), ("PMI_RANK", "1")]).contains("PMI_SIZE"));
         assert!(text(&[("PMI_FD", "x")]).contains("PMI_FD"));
         assert!(

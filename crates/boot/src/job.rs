@@ -8,8 +8,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use sha2::{Digest, Sha256};
 
-use crate::environment::{Launcher, detect};
+use crate::environment::{Detected, detect};
 use crate::error::BootError;
+use crate::launcher::Launcher;
 use crate::pmi::Pmi;
 
 /// The job's secret, which proves to peers that a process belongs to the job.
@@ -37,24 +38,9 @@ pub struct Job {
     application_number: Option<u32>,
     secret: Secret,
     id: u64,
-    launcher: Option<Mutex<Server>>,
+    launcher: Option<Mutex<Box<dyn Launcher>>>,
     /// True if the launcher watches the job's processes.
     is_watched: bool,
-}
-
-/// Connection to the launcher's PMI server, over an inherited descriptor or TCP.
-enum Server {
-    Descriptor(Pmi<UnixStream>),
-    Port(Pmi<TcpStream>),
-}
-
-macro_rules! pmi {
-    ($server:expr, $pmi:ident => $call:expr) => {
-        match $server {
-            Server::Descriptor($pmi) => $call,
-            Server::Port($pmi) => $call,
-        }
-    };
 }
 
 impl Job {
@@ -64,19 +50,19 @@ impl Job {
     /// The launcher is unknown, its environment is incomplete or invalid, or it does not answer.
     pub fn join() -> Result<Self, BootError> {
         match detect(&|name| std::env::var(name).ok())? {
-            Launcher::None => Self::alone(),
-            Launcher::PmiDescriptor { fd, rank, size } => {
+            Detected::None => Self::alone(),
+            Detected::PmiDescriptor { fd, rank, size } => {
                 // SAFETY: the launcher left this descriptor open for us alone; nothing else in the
                 // process knows of it.
                 let stream = unsafe { UnixStream::from_raw_fd(fd) };
                 let (pmi, _) = Pmi::open(stream, None)?;
-                Self::of_many(Server::Descriptor(pmi), rank, size)
+                Self::of_many(Box::new(pmi), rank, size)
             }
-            Launcher::PmiPort { address, id } => {
+            Detected::PmiPort { address, id } => {
                 let stream = TcpStream::connect(&address).map_err(BootError::Launcher)?;
                 let (pmi, place) = Pmi::open(stream, Some(id))?;
                 let (rank, size) = place.unwrap_or((id, 1));
-                Self::of_many(Server::Port(pmi), rank, size)
+                Self::of_many(Box::new(pmi), rank, size)
             }
         }
     }
@@ -99,12 +85,16 @@ impl Job {
         })
     }
 
-    fn of_many(mut server: Server, rank: u32, size: u32) -> Result<Self, BootError> {
-        let universe_size = pmi!(&mut server, pmi => pmi.universe_size())?;
-        let application_number = pmi!(&mut server, pmi => pmi.application_number())?;
-        let (secret, is_ours) = agree_secret(&mut server, rank)?;
-        let is_watched = is_ours && pmi!(&mut server, pmi => pmi.introduce())?;
-        let id = job_id(&secret, pmi!(&server, pmi => pmi.kvs()));
+    /// Joins the job of `size` processes that a launcher serves, as process `rank`.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    pub fn of_many(mut server: Box<dyn Launcher>, rank: u32, size: u32) -> Result<Self, BootError> {
+        let universe_size = server.universe_size()?;
+        let application_number = server.application_number()?;
+        let (secret, is_ours) = agree_secret(&mut *server, rank)?;
+        let is_watched = is_ours && server.introduce()?;
+        let id = job_id(&secret, server.job_name());
         let launcher = Some(Mutex::new(server));
         Ok(Self { rank, size, universe_size, application_number, secret, id, launcher, is_watched })
     }
@@ -146,13 +136,13 @@ impl Job {
     pub fn publish(&self, key: &str, bytes: &[u8]) -> Result<(), BootError> {
         let Some(mut server) = self.server() else { return Ok(()) };
         let text = hex::encode(bytes);
-        let piece = pmi!(&*server, pmi => pmi.value_max()).clamp(16, 512);
+        let piece = server.value_max().clamp(16, 512);
         let pieces: Vec<&[u8]> = text.as_bytes().chunks(piece).collect();
         for (index, part) in pieces.iter().enumerate() {
             let name = piece_name(self.rank, key, index);
             let more = if index + 1 < pieces.len() { '+' } else { '.' };
             let value = format!("{more}{}", String::from_utf8_lossy(part));
-            pmi!(&mut *server, pmi => pmi.put(&name, &value))?;
+            server.put(&name, &value)?;
         }
         Ok(())
     }
@@ -163,7 +153,7 @@ impl Job {
     /// The launcher fails.
     pub fn fence(&self) -> Result<(), BootError> {
         match self.server() {
-            Some(mut server) => pmi!(&mut *server, pmi => pmi.barrier()),
+            Some(mut server) => server.barrier(),
             None => Ok(()),
         }
     }
@@ -175,7 +165,7 @@ impl Job {
     pub fn fetch(&self, rank: u32, key: &str) -> Result<Vec<u8>, BootError> {
         let unpublished = || BootError::Unpublished { rank, key: key.into() };
         let mut server = self.server().ok_or_else(unpublished)?;
-        let bytes = published(rank, key, |name| pmi!(&mut *server, pmi => pmi.get(name)))?;
+        let bytes = published(rank, key, |name| server.get(name))?;
         bytes.ok_or_else(unpublished)
     }
 
@@ -186,14 +176,14 @@ impl Job {
         let Some(mut server) = launcher.and_then(|server| server.try_lock().ok()) else {
             return false;
         };
-        let known = pmi!(&mut *server, pmi => pmi.get(&ended_name(rank)));
+        let known = server.get(&ended_name(rank));
         known.is_ok_and(|known| known.is_some())
     }
 
     /// Asks the launcher to end the whole job; false if there is no launcher.
     pub fn abort(&self, code: i32) -> bool {
         match self.server() {
-            Some(mut server) => pmi!(&mut *server, pmi => pmi.abort(code)).is_ok(),
+            Some(mut server) => server.abort(code).is_ok(),
             None => false,
         }
     }
@@ -204,12 +194,12 @@ impl Job {
     /// When the launcher fails.
     pub fn finalize(&self) -> Result<(), BootError> {
         match self.server() {
-            Some(mut server) => pmi!(&mut *server, pmi => pmi.finalize()),
+            Some(mut server) => server.finalize(),
             None => Ok(()),
         }
     }
 
-    fn server(&self) -> Option<MutexGuard<'_, Server>> {
+    fn server(&self) -> Option<MutexGuard<'_, Box<dyn Launcher>>> {
         let server = self.launcher.as_ref()?;
         Some(server.lock().unwrap_or_else(|poison| poison.into_inner()))
     }
@@ -217,16 +207,16 @@ impl Job {
 
 /// Returns the job's secret, and true if the launcher is ours. Our launcher serves a secret over its own
 /// channels; under a foreign one, rank 0 makes it and publishes it over PMI.
-fn agree_secret(server: &mut Server, rank: u32) -> Result<(Secret, bool), BootError> {
-    if let Some(text) = pmi!(&mut *server, pmi => pmi.get(SECRET_KEY))? {
+fn agree_secret(server: &mut dyn Launcher, rank: u32) -> Result<(Secret, bool), BootError> {
+    if let Some(text) = server.get(SECRET_KEY)? {
         return Ok((secret_of(&text)?, true));
     }
     if rank == 0 {
         let secret = random_secret()?;
-        pmi!(&mut *server, pmi => pmi.put(SHARED_SECRET_KEY, &hex::encode(secret.expose())))?;
+        server.put(SHARED_SECRET_KEY, &hex::encode(secret.expose()))?;
     }
-    pmi!(&mut *server, pmi => pmi.barrier())?;
-    match pmi!(&mut *server, pmi => pmi.get(SHARED_SECRET_KEY))? {
+    server.barrier()?;
+    match server.get(SHARED_SECRET_KEY)? {
         Some(text) => Ok((secret_of(&text)?, false)),
         None => Err(BootError::Unpublished { rank: 0, key: SHARED_SECRET_KEY.into() }),
     }

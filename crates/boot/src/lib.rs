@@ -8,14 +8,16 @@
 mod environment;
 mod error;
 mod job;
+mod launcher;
 mod pmi;
 
 pub use environment::{
-    Launcher, NODE_CORES_VARIABLE, detect, is_first_on_node, local_ranks, node_cores, own_cores,
+    Detected, NODE_CORES_VARIABLE, detect, is_first_on_node, local_ranks, node_cores, own_cores,
 };
 pub use error::BootError;
 pub use job::{
     Job, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, Secret, TRAFFIC_KEY, ended_name, is_ended_name,
     is_published_as, pass, published,
 };
+pub use launcher::Launcher;
 pub use pmi::process_space;

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 
 use crate::error::BootError;
+use crate::launcher::Launcher;
 
 /// A connection to the launcher's PMI server.
 pub(crate) struct Pmi<S> {
@@ -35,68 +36,6 @@ impl<S: Read + Write> Pmi<S> {
         pmi.value_max = maxes.number("vallen_max")? as usize;
         pmi.kvs = pmi.ask("cmd=get_my_kvsname", "my_kvsname")?.word("kvsname")?.to_owned();
         Ok((pmi, place))
-    }
-
-    /// The job's name: the same in all its processes.
-    pub fn kvs(&self) -> &str {
-        &self.kvs
-    }
-
-    /// The longest value that [`Pmi::put`] takes.
-    pub fn value_max(&self) -> usize {
-        self.value_max.saturating_sub(1)
-    }
-
-    /// The number of processes the system would start, if known.
-    pub fn universe_size(&mut self) -> Result<Option<u32>, BootError> {
-        let answer = self.ask("cmd=get_universe_size", "universe_size")?;
-        Ok(answer.word("size")?.parse().ok())
-    }
-
-    /// Number of the program that this process runs (`MPI_APPNUM`).
-    pub fn application_number(&mut self) -> Result<Option<u32>, BootError> {
-        let answer = self.ask("cmd=get_appnum", "appnum")?;
-        Ok(answer.word("appnum")?.parse().ok())
-    }
-
-    /// Publishes a value; visible to others after the barrier.
-    pub fn put(&mut self, key: &str, value: &str) -> Result<(), BootError> {
-        let line = format!("cmd=put kvsname={} key={key} value={value}", self.kvs);
-        let answer = self.ask(&line, "put_result")?;
-        answer.check("put")
-    }
-
-    /// A published value, if there is one.
-    pub fn get(&mut self, key: &str) -> Result<Option<String>, BootError> {
-        let line = format!("cmd=get kvsname={} key={key}", self.kvs);
-        let answer = self.ask(&line, "get_result")?;
-        if answer.word("rc")? != "0" {
-            return Ok(None);
-        }
-        Ok(Some(answer.word("value")?.to_owned()))
-    }
-
-    /// Tells our own launcher which process this is, for it may have been started by another, and its end be seen by
-    /// nobody else; whether it is watched.
-    pub fn introduce(&mut self) -> Result<bool, BootError> {
-        let space = process_space().unwrap_or_default();
-        let line = format!("cmd=process id={} space={space}", std::process::id());
-        Ok(self.ask(&line, "process")?.word("rc")? == "0")
-    }
-
-    /// Waits for all processes of the job.
-    pub fn barrier(&mut self) -> Result<(), BootError> {
-        self.ask("cmd=barrier_in", "barrier_out")?.check("barrier")
-    }
-
-    /// Tells the launcher that this process ends as it should.
-    pub fn finalize(&mut self) -> Result<(), BootError> {
-        self.ask("cmd=finalize", "finalize_ack").map(drop)
-    }
-
-    /// Asks the launcher to end the job with `code`; there is no answer.
-    pub fn abort(&mut self, code: i32) -> Result<(), BootError> {
-        self.say(&format!("cmd=abort exitcode={code}"))
     }
 
     fn ask(&mut self, line: &str, answer: &'static str) -> Result<Answer, BootError> {
@@ -131,6 +70,59 @@ impl<S: Read + Write> Pmi<S> {
             Some(b'\n') => Ok(String::from_utf8_lossy(&line).into_owned()),
             _ => Err(BootError::Launcher(std::io::ErrorKind::UnexpectedEof.into())),
         }
+    }
+}
+
+impl<S: Read + Write + Send> Launcher for Pmi<S> {
+    fn job_name(&self) -> &str {
+        &self.kvs
+    }
+
+    fn value_max(&self) -> usize {
+        self.value_max.saturating_sub(1)
+    }
+
+    fn universe_size(&mut self) -> Result<Option<u32>, BootError> {
+        let answer = self.ask("cmd=get_universe_size", "universe_size")?;
+        Ok(answer.word("size")?.parse().ok())
+    }
+
+    fn application_number(&mut self) -> Result<Option<u32>, BootError> {
+        let answer = self.ask("cmd=get_appnum", "appnum")?;
+        Ok(answer.word("appnum")?.parse().ok())
+    }
+
+    fn put(&mut self, key: &str, value: &str) -> Result<(), BootError> {
+        let line = format!("cmd=put kvsname={} key={key} value={value}", self.kvs);
+        let answer = self.ask(&line, "put_result")?;
+        answer.check("put")
+    }
+
+    fn get(&mut self, key: &str) -> Result<Option<String>, BootError> {
+        let line = format!("cmd=get kvsname={} key={key}", self.kvs);
+        let answer = self.ask(&line, "get_result")?;
+        if answer.word("rc")? != "0" {
+            return Ok(None);
+        }
+        Ok(Some(answer.word("value")?.to_owned()))
+    }
+
+    fn introduce(&mut self) -> Result<bool, BootError> {
+        let space = process_space().unwrap_or_default();
+        let line = format!("cmd=process id={} space={space}", std::process::id());
+        Ok(self.ask(&line, "process")?.word("rc")? == "0")
+    }
+
+    fn barrier(&mut self) -> Result<(), BootError> {
+        self.ask("cmd=barrier_in", "barrier_out")?.check("barrier")
+    }
+
+    fn finalize(&mut self) -> Result<(), BootError> {
+        self.ask("cmd=finalize", "finalize_ack").map(drop)
+    }
+
+    fn abort(&mut self, code: i32) -> Result<(), BootError> {
+        self.say(&format!("cmd=abort exitcode={code}"))
     }
 }
 

@@ -41,10 +41,17 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Joins the job: opens the rails and publishes their addresses.
-    fn start(needs: &Needs) -> Result<Self, String> {
+    /// Makes the instance of a process of `job`: opens the rails and publishes their addresses. Several instances may
+    /// live side by side in one process, each in a job of its own or as another process of the same job.
+    ///
+    /// # Errors
+    /// The launcher fails, a setting is malformed, or the system lacks a resource. The text says what to do.
+    pub fn new(job: Job, needs: &Needs) -> Result<Self> {
+        Self::start(job, needs).map_err(Error)
+    }
+
+    fn start(job: Job, needs: &Needs) -> Result<Self, String> {
         let text = |error: boot::BootError| error.to_string();
-        let job = Job::join().map_err(text)?;
         if job.rank() == 0 {
             report_unknown_settings();
         }
@@ -66,7 +73,7 @@ impl Instance {
         let shares_machine = modex.is_oversubscribed && modex.sites.nodes() > 1;
         let policy = if shares_machine { policy.among_nodes() } else { policy };
         let policy = policy.in_vcis(modex.vcis);
-        let members = Arc::new(OnceLock::new());
+        let members = Arc::new(needs.members.map(OnceLock::from).unwrap_or_default());
         let worker = opened.worker(&job, (CARD, gateways), &modex, &members)?;
         let progress = Progress::new(worker, policy).map_err(|error| error.to_string())?;
         let begin = |(opened, card): (Opened, String)| {
@@ -100,7 +107,8 @@ impl Instance {
         let instance = match &shared.instance {
             Some(instance) => Arc::clone(instance),
             None => {
-                let instance = Arc::new(Self::start(needs).map_err(Error)?);
+                let job = Job::join().map_err(|error| Error(error.to_string()))?;
+                let instance = Arc::new(Self::new(job, needs)?);
                 rail::tell_forked(have_forked);
                 Arc::clone(shared.instance.insert(instance))
             }
@@ -126,7 +134,7 @@ impl Instance {
             _ => return Err(Error("the process is in no job".into())),
         };
         if shared.users == 1 {
-            instance.part()?;
+            instance.end()?;
             shared.instance = None;
             shared.has_left = true;
         }
@@ -134,7 +142,12 @@ impl Instance {
         Ok(())
     }
 
-    fn part(&self) -> Result<()> {
+    /// Ends communication: messages in flight arrive, all remaining processes of the job meet, and the launcher is
+    /// notified.
+    ///
+    /// # Errors
+    /// The launcher has failed.
+    pub fn end(&self) -> Result<()> {
         let failed = |error: boot::BootError| Error(error.to_string());
         if let Some(counted) = record::counted(self.sites().site(self.rank())) {
             self.job.publish(boot::TRAFFIC_KEY, &counted).map_err(failed)?;

@@ -1,0 +1,61 @@
+//! The launcher of a job, as its processes see it.
+
+use crate::error::BootError;
+
+/// A connection to the launcher. A method fails if the launcher does.
+pub trait Launcher: Send {
+    /// Name of the job, the same in all its processes.
+    fn job_name(&self) -> &str;
+
+    /// Maximum length of a published value.
+    fn value_max(&self) -> usize;
+
+    /// Number of processes the system would start, if known.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    fn universe_size(&mut self) -> Result<Option<u32>, BootError>;
+
+    /// Number of the program that this process runs (`MPI_APPNUM`).
+    ///
+    /// # Errors
+    /// The launcher fails.
+    fn application_number(&mut self) -> Result<Option<u32>, BootError>;
+
+    /// Tells the launcher the number of this process. Returns true if the launcher watches it and tells others of its
+    /// end.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    fn introduce(&mut self) -> Result<bool, BootError>;
+
+    /// Publishes a value; visible to others after the barrier.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    fn put(&mut self, key: &str, value: &str) -> Result<(), BootError>;
+
+    /// Returns a published value, if there is one.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    fn get(&mut self, key: &str) -> Result<Option<String>, BootError>;
+
+    /// Waits for all processes of the job.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    fn barrier(&mut self) -> Result<(), BootError>;
+
+    /// Tells the launcher that this process ends as it should.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    fn finalize(&mut self) -> Result<(), BootError>;
+
+    /// Asks the launcher to end the job with `code`.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    fn abort(&mut self, code: i32) -> Result<(), BootError>;
+}

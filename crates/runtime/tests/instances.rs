@@ -1,0 +1,94 @@
+//! Instances are made and ended many times in one process, several at once, and leave nothing behind.
+
+mod hub;
+
+use std::thread;
+
+use engine::{Envelope, Selector, SendMode};
+use memory::Region;
+use runtime::{Instance, Needs};
+use wire::PeerId;
+
+/// Sends a message to each other process of the job, and receives one from each.
+fn exchange(instance: &Instance) {
+    let (rank, size) = (instance.rank(), instance.size());
+    let others: Vec<u32> = (0..size).filter(|other| *other != rank).collect();
+    let envelope = Envelope { context: 0, source: rank, tag: 7, is_urgent: false };
+    let progress = instance.progress();
+    let sends = others.iter().map(|&other| {
+        let bytes = Region::from_box(vec![rank as u8; LEN].into());
+        progress.submit(|worker| {
+            worker.engine.submit_send(PeerId(other), envelope, &bytes, SendMode::Standard)
+        })
+    });
+    let sends: Vec<_> = sends.collect();
+    for &other in &others {
+        let region = Region::owned(LEN);
+        let selector = Selector { context: 0, source: Some(other), tag: Some(7) };
+        progress.submit_and_wait(
+            |worker| worker.engine.submit_receive(Some(PeerId(other)), selector, &region),
+            |worker, op| worker.take_or_await(*op),
+        );
+        assert_eq!(region.to_vec(), vec![other as u8; LEN]);
+    }
+    for send in sends {
+        progress.wait(|worker| worker.take_or_await(send));
+    }
+}
+
+/// Runs a job whose processes are threads of this one.
+fn run_job(size: u32) {
+    let processes = hub::job(size).into_iter().map(|join| {
+        thread::spawn(move || {
+            let needs = Needs { is_multithreaded: true, members: None };
+            let instance = Instance::new(join(), &needs).expect("an instance");
+            exchange(&instance);
+            instance.end().expect("an end");
+        })
+    });
+    let processes: Vec<_> = processes.collect();
+    for process in processes {
+        process.join().expect("a process of the job");
+    }
+}
+
+/// Numbers of threads and of open descriptors of this process, and its resident memory in bytes.
+fn resources() -> (usize, usize, usize) {
+    let count = |path: &str| std::fs::read_dir(path).expect("procfs").count();
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("procfs");
+    let pages: usize = pages.split(' ').nth(1).expect("a field").parse().expect("a number");
+    (count("/proc/self/task"), count("/proc/self/fd"), pages * 4096)
+}
+
+#[test]
+fn instances_leave_nothing_behind() {
+    let alone = || {
+        let needs = Needs::default();
+        let instance = Instance::new(hub::job(1).remove(0)(), &needs).expect("an instance");
+        instance.end().expect("an end");
+    };
+    let rounds = 1000 * testing::budget();
+    // The first rounds make what stays: caches of the allocator, lazy statics.
+    for _ in 0..20 {
+        alone();
+        run_job(2);
+    }
+    let before = resources();
+    for _ in 0..rounds {
+        alone();
+    }
+    for _ in 0..rounds / 20 {
+        // Two jobs side by side.
+        let other = thread::spawn(|| run_job(3));
+        run_job(2);
+        other.join().expect("the other job");
+    }
+    let after = resources();
+    assert_eq!((after.0, after.1), (before.0, before.1), "threads and descriptors");
+    assert!(after.2 < before.2 + MEMORY_MAX, "{} bytes before, {} after", before.2, after.2);
+}
+
+const LEN: usize = 100_000;
+
+/// Growth of memory that the allocator and the kernel may cause, in bytes: less than a page per instance.
+const MEMORY_MAX: usize = 4 << 20;
