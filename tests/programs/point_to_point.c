@@ -200,7 +200,7 @@ static void errors(void) {
     EXPECT(MPI_Send(NULL, 1, MPI_INT, 0, 0, MPI_COMM_WORLD), MPI_ERR_BUFFER);
     EXPECT(MPI_Send(&value, 1, MPI_INT, 0, 0, MPI_COMM_NULL), MPI_ERR_COMM);
     EXPECT(MPI_Bcast(&value, 1, MPI_INT, size, MPI_COMM_WORLD), MPI_ERR_ROOT);
-    EXPECT(MPI_Allreduce(&value, values, 1, MPI_CHAR, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_OP);
+    EXPECT(MPI_Allreduce(&value, values, 1, MPI_BYTE, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_OP);
     EXPECT(MPI_Start(&request), MPI_ERR_REQUEST);
     empty_statuses();
     int added, code;

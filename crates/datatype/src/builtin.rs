@@ -15,7 +15,7 @@ pub enum Class {
     Logical,
     /// Untyped bytes.
     Byte,
-    /// Characters: communicated, not reduced.
+    /// Characters. Those of one byte are combined as integers.
     Character,
     /// Value and index, for `MPI_MINLOC` and `MPI_MAXLOC`.
     Pair,

@@ -427,7 +427,7 @@ mod tests {
         let valid = |op, builtin| Op::Predefined(op).is_valid_for(&Datatype::builtin(builtin));
         assert!(!valid(Predefined::Band, Builtin::Double));
         assert!(!valid(Predefined::Max, Builtin::CDoubleComplex));
-        assert!(!valid(Predefined::Sum, Builtin::Char));
+        assert!(!valid(Predefined::Sum, Builtin::Wchar));
         assert!(!valid(Predefined::Sum, Builtin::FloatInt));
         assert!(valid(Predefined::Band, Builtin::Byte));
     }

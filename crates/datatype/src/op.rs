@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memory::Region;
 
-use crate::builtin::{Builtin, Class};
+use crate::builtin::{Builtin, Class, Element};
 use crate::datatype::Datatype;
 use crate::kernel::Reducer;
 
@@ -65,15 +65,15 @@ impl Op {
     pub fn is_exact_for(&self, datatype: &Datatype) -> bool {
         match self {
             Self::Predefined(Predefined::Sum | Predefined::Prod) => {
-                let class = datatype.as_builtin().map(Builtin::class);
-                matches!(class, Some(Class::Integer | Class::Multi))
+                datatype.as_builtin().is_some_and(is_integer)
             }
             Self::Predefined(Predefined::Replace | Predefined::NoOp) | Self::User { .. } => false,
             Self::Predefined(_) => true,
         }
     }
 
-    /// True if the operation is defined for a datatype (the table of MPI-5.0 §6.9.2).
+    /// True if the operation is defined for a datatype: by the table of MPI-5.0 §6.9.2, or for characters of one byte,
+    /// which other MPIs combine as integers, and programs rely on it.
     pub fn is_valid_for(&self, datatype: &Datatype) -> bool {
         let Self::Predefined(op) = self else { return true };
         let Some(builtin) = datatype.as_builtin() else { return false };
@@ -114,19 +114,25 @@ impl Predefined {
     fn is_valid_for(self, builtin: Builtin) -> bool {
         let class = builtin.class();
         match self {
-            Self::Max | Self::Min => matches!(class, Class::Integer | Class::Multi | Class::Float),
+            Self::Max | Self::Min => is_integer(builtin) || class == Class::Float,
             Self::Sum | Self::Prod => {
-                matches!(class, Class::Integer | Class::Multi | Class::Float | Class::Complex)
+                is_integer(builtin) || matches!(class, Class::Float | Class::Complex)
             }
-            Self::Land | Self::Lor | Self::Lxor => {
-                matches!(class, Class::Integer | Class::Multi | Class::Logical)
-            }
-            Self::Band | Self::Bor | Self::Bxor => {
-                matches!(class, Class::Integer | Class::Multi | Class::Byte)
-            }
+            Self::Land | Self::Lor | Self::Lxor => is_integer(builtin) || class == Class::Logical,
+            Self::Band | Self::Bor | Self::Bxor => is_integer(builtin) || class == Class::Byte,
             Self::Minloc | Self::Maxloc => class == Class::Pair,
             Self::Replace | Self::NoOp => true,
         }
+    }
+}
+
+/// True if a type has the operations of integers.
+fn is_integer(builtin: Builtin) -> bool {
+    let is_byte = matches!(builtin.element(), Element::I8 | Element::U8);
+    match builtin.class() {
+        Class::Integer | Class::Multi => true,
+        Class::Character => is_byte,
+        _ => false,
     }
 }
 
@@ -153,6 +159,27 @@ mod tests {
         }
         assert!(all(Class::Float).all(|one| is_exact(Predefined::Max, one)));
         assert!(all(Class::Pair).all(|one| is_exact(Predefined::Minloc, one)));
+    }
+
+    #[test]
+    fn characters_of_one_byte_are_integers() {
+        let char = Datatype::builtin(Builtin::Char);
+        for (op, expected) in [
+            (Predefined::Sum, [9, 1]),
+            (Predefined::Prod, [14, -6]),
+            (Predefined::Max, [7, 3]),
+            (Predefined::Min, [2, -2]),
+            (Predefined::Bxor, [5, -3]),
+            (Predefined::Land, [1, 1]),
+        ] {
+            assert!(Op::Predefined(op).is_valid_for(&char), "{op:?}");
+            let bytes = |values: [i8; 2]| Region::from_box(Box::new(values.map(|it| it as u8)));
+            let inout = bytes([2, 3]);
+            Op::Predefined(op).apply(&bytes([7, -2]), &inout, 2, &char, 0);
+            assert_eq!(inout.to_vec(), expected.map(|it: i8| it as u8), "{op:?}");
+        }
+        assert!(!Op::Predefined(Predefined::Sum).is_valid_for(&Datatype::builtin(Builtin::Wchar)));
+        assert!(!Op::Predefined(Predefined::Sum).is_valid_for(&Datatype::builtin(Builtin::Byte)));
     }
 
     #[test]
