@@ -182,6 +182,11 @@ timeout 20 "$prefix/bin/mpiexec" -n 2 echo lost >/dev/full 2>"$work/err"
 check "output that cannot be written fails the job" 1 $?
 check "that says why, once" "mpiexec: output of the ranks cannot be written: No space left on device (os error 28)" "$(cat "$work/err")"
 check "few descriptors are enough" "$right" "$(ulimit -Sn 64; timeout 60 "$prefix/bin/mpiexec" -n 4 "$work/collectives")"
+linked=$(CANELE_LOG=debug timeout 60 "$prefix/bin/mpiexec" -genv CANELE_RAILS tcp -n 2 "$work/collectives" 2>&1 >"$work/out")
+check "a log of links changes nothing else" "$(timeout 60 "$prefix/bin/mpiexec" -n 2 "$work/collectives")" "$(cat "$work/out")"
+check "it tells of each link that opens" "rank 0: tcp to 1, rank 1: tcp to 0" \
+    "$(sed -n 's/^canele: \(rank [01]\):.* the link is open peer=\([01]\) rail="tcp"$/\1: tcp to \2/p' <<<"$linked" | sort -u | paste -sd, | sed 's/,/, /')"
+check "a level that does not exist is named" 1 "$(CANELE_LOG=loud timeout 60 "$prefix/bin/mpiexec" -n 1 "$work/collectives" 2>&1 | grep -c 'CANELE_LOG=loud: one of off, error')"
 check "64 ranks run with 256 descriptors and keep that limit" "64 256" "$(ulimit -Sn 256; timeout 60 "$prefix/bin/mpiexec" -n 64 sh -c 'ulimit -Sn' | uniq -c | sed 's/^ *//')"
 (ulimit -n 24; timeout 20 "$prefix/bin/mpiexec" -n 16 true 2>"$work/err")
 check "too few descriptors fail the job" 126 $?

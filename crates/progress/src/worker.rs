@@ -20,6 +20,7 @@ use lock::Lock;
 use rail::{Event, Neighbours, Post, Rail, ReadinessProbe};
 use rail_shm::ShmColl;
 use routes::{Purpose, RailSet, Reopening, Route, Trouble, next_attempt};
+use tracing::debug;
 use wire::{Capabilities, Frame, PeerId, RailId};
 
 use crate::copies::Copies;
@@ -610,6 +611,7 @@ impl Worker {
                 engine.handle_cost(peer, rail, cost);
             }
             Event::Up { peer, capabilities } => {
+                debug!(peer = peer.0, rail = name, "the link is open");
                 let Some(route) = routes.get_mut(peer.0 as usize) else { return };
                 match route {
                     Route::Closed | Route::Opening { .. } => {
@@ -637,6 +639,7 @@ impl Worker {
                 }
             }
             Event::Down { peer, fault } => {
+                debug!(peer = peer.0, rail = name, ?fault, "the link has ended");
                 let attempt = next_attempt(routes, (rail, name), peer, &fault);
                 troubles.push((peer, attempt.map_or(Trouble::Down(fault), Trouble::Refused)));
             }

@@ -6,6 +6,7 @@ use auth::Channel;
 use netpath::{DropWatch, Pacing, RelayInfo, path_probe};
 use rail::{Event, Fault};
 use rustix::event::epoll;
+use tracing::debug;
 use wire::PeerId;
 
 use crate::open::Open;
@@ -35,6 +36,11 @@ impl TcpRail {
             path_probe::watch(&channel.socket, self.silence())
         };
         let cost = pacing.cost();
+        if let (Ok(here), Ok(there)) = (channel.socket.local_addr(), channel.socket.peer_addr()) {
+            let (is_wan, round_trip_us) =
+                (pacing.is_wan, cost.map(|cost| cost.round_trip_ns() / 1000));
+            debug!(peer = peer.0, %here, %there, is_wan, round_trip_us, "TCP: is connected");
+        }
         let stream = FrameStream::new(channel);
         if pacing.is_wan {
             self.next_path_probe =

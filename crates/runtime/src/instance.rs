@@ -11,14 +11,15 @@ use progress::{Policy, Progress, Worker};
 use rail_shm::node_identity;
 use relay::Gateways;
 use topo::sites::{Locality, SiteMap};
+use tracing::{debug, info};
 
 use crate::cards::{CARD, gateways, locality, locality_of, publish_card};
 use crate::context::Members;
 use crate::error::{Error, Result};
 use crate::modex::{self, Modex};
 use crate::rails::{Opened, open_rails, wanted_rails};
-use crate::record;
 use crate::vci::{self, Vci, VciSet};
+use crate::{log, record};
 
 /// Needs of an interface of the library.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,6 +53,7 @@ impl Instance {
 
     fn start(job: Job, needs: &Needs) -> Result<Self, String> {
         let text = |error: boot::BootError| error.to_string();
+        log::begin(job.rank())?;
         if job.rank() == 0 {
             report_unknown_settings();
         }
@@ -59,6 +61,9 @@ impl Instance {
         let policy = idle_pollers(policy(job.size()))?;
         let own_vcis = vci::wanted(needs.is_multithreaded, &policy)?;
         let opened = open_rails(&job, &wanted_rails(), &known_sites)?;
+        for rail in &opened.rails {
+            debug!(rail = rail.name(), "is open");
+        }
         let locality = locality(&opened.networks)?;
         let gateways = gateways()?;
         publish_card(&job, CARD, &opened.rails, &locality, &gateways)?;
@@ -88,6 +93,13 @@ impl Instance {
                 std::iter::once(&progress).chain(&later_vcis).map(|it| &**it).collect();
             Progress::set_siblings(&all);
         }
+        info!(
+            size = job.size(),
+            nodes = modex.sites.nodes(),
+            sites = modex.sites.sites(),
+            vcis = modex.vcis,
+            "has joined its job"
+        );
         let node_identity = node_identity();
         Ok(Self { job, progress, later_vcis, node_identity, modex, members })
     }

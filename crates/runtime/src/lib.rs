@@ -8,6 +8,7 @@ mod cards;
 pub mod context;
 mod error;
 mod instance;
+mod log;
 mod modex;
 mod rails;
 pub mod record;

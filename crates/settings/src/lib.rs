@@ -125,6 +125,14 @@ pub static VCIS: Setting = setting(
          round-robin.",
 );
 
+/// Lines about links, for users who look for a cause.
+pub static LOG: Setting = setting(
+    "CANELE_LOG",
+    Kind::Text("off"),
+    "off, error, warn, info, debug, trace",
+    "Log on standard error. debug shows how each link is chosen, opened and lost; trace also each attempt.",
+);
+
 /// Time that `mpiexec` waits for agents.
 pub static CONNECT_TIMEOUT: Setting = setting(
     "CANELE_CONNECT_TIMEOUT",
@@ -134,7 +142,7 @@ pub static CONNECT_TIMEOUT: Setting = setting(
 );
 
 /// All settings, in the order of the manual.
-pub static ALL: [&Setting; 15] = [
+pub static ALL: [&Setting; 16] = [
     &RAILS,
     &STRATEGY,
     &UNMATCHED_BYTES,
@@ -149,6 +157,7 @@ pub static ALL: [&Setting; 15] = [
     &CHECK,
     &IDLE_CORES,
     &VCIS,
+    &LOG,
     &CONNECT_TIMEOUT,
 ];
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 use engine::{Loss, Overdue};
 use lock::Uncancelled;
 use rail::Fault;
+use tracing::debug;
 use wire::{PeerId, RailId};
 
 use super::{PolledRail, Worker};
@@ -185,6 +186,12 @@ impl Worker {
 
     /// Closes a link that its rail regards as open.
     pub(super) fn close_link(&mut self, rail: RailId, peer: PeerId, fault: Fault) {
+        debug!(
+            peer = peer.0,
+            rail = self.rails[rail.0 as usize].name,
+            ?fault,
+            "the link is closed"
+        );
         self.rails[rail.0 as usize].rail.disconnect(peer);
         self.handle_down(rail, peer, fault);
     }
@@ -274,6 +281,11 @@ impl Worker {
     /// process, or other links carry on.
     fn open_again(&mut self, rail: RailId, peer: PeerId, address: &[u8]) {
         if self.rails[rail.0 as usize].rail.connect(peer, address).is_ok() {
+            debug!(
+                peer = peer.0,
+                rail = self.rails[rail.0 as usize].name,
+                "the link is opened again"
+            );
             self.reopening.push(Reopening { peer, rail, stage: ReopenStage::Trying });
             self.has_loose_ends = true;
         }
@@ -349,6 +361,7 @@ impl Worker {
 
     /// Fails a peer: no route leads to it any more.
     pub(super) fn fail(&mut self, peer: PeerId, fault: Fault) {
+        debug!(peer = peer.0, ?fault, "the peer has failed");
         let Some(route) = self.routes.get_mut(peer.0 as usize) else { return };
         if let Route::Open(rails) = std::mem::replace(route, Route::Failed) {
             let opening = self.reopening.extract_if(.., |one| one.peer == peer).map(|one| one.rail);
@@ -406,6 +419,8 @@ impl Worker {
         while let Some((rail, address)) = later.next() {
             match self.rails[rail.0 as usize].rail.connect(peer, &address) {
                 Ok(()) => {
+                    let name = self.rails[rail.0 as usize].name;
+                    debug!(peer = peer.0, rail = name, ?purpose, "a link is being opened");
                     let later: Vec<_> = later.collect();
                     self.connect_twins(peer, rail, &later);
                     let attempt = Attempt { purpose, later, refusals };
@@ -414,6 +429,7 @@ impl Worker {
                 }
                 Err(error) => {
                     let name = self.rails[rail.0 as usize].rail.name();
+                    debug!(peer = peer.0, rail = name, %error, "the rail does not lead there");
                     refusals.push(format!("{name}: {error}"));
                 }
             }
