@@ -7,6 +7,7 @@
 mod cost;
 mod host_cost;
 mod split;
+mod store;
 mod text;
 pub mod thresholds;
 mod traffic;
@@ -14,6 +15,7 @@ mod traffic;
 pub use crate::cost::{Cost, KNOTS};
 pub use host_cost::HostCost;
 pub use split::{are_alike, finish_ns, split};
+pub use store::{CostStore, NoStore, PathName};
 pub use text::CostError;
 pub use thresholds::Thresholds;
 pub use traffic::Traffic;

@@ -2,11 +2,10 @@
 //! the traffic.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
-use cost::{Cost, HostCost, Traffic};
-use topo::sample::host_name;
-use topo::{Cache, Pair};
+use cost::{Cost, CostStore, PathName, Traffic};
 
 use crate::fairness::ShareSample;
 use crate::loss_pattern::LossPattern;
@@ -16,8 +15,7 @@ use crate::probe_lock::ProbeLock;
 
 /// Predicts the cost of connections, and remembers it between jobs.
 pub struct Knowledge {
-    host: HostCost,
-    cache: Option<Cache>,
+    costs: Arc<dyn CostStore>,
     rail: &'static str,
     job: u64,
 }
@@ -47,24 +45,18 @@ pub struct KnownPath {
 
 impl Knowledge {
     /// Knowledge of the connections of one rail and job.
-    pub fn new(rail: &'static str, job: u64) -> Self {
-        let cache = Cache::of_environment();
-        Self { host: topo::cache::host_cost(cache.as_ref()), cache, rail, job }
-    }
-
-    /// Knowledge with the given cache, or with none.
-    pub fn with_cache(cache: Option<Cache>, job: u64) -> Self {
-        Self { host: HostCost::default(), cache, rail: TCP_NAMES[0], job }
+    pub fn new(costs: Arc<dyn CostStore>, rail: &'static str, job: u64) -> Self {
+        Self { costs, rail, job }
     }
 
     /// Knowledge of paths between hosts, whichever processes they connect.
-    pub fn of_hosts() -> Self {
-        Self::new(TCP_NAMES[0], 0)
+    pub fn of_hosts(costs: Arc<dyn CostStore>) -> Self {
+        Self::new(costs, TCP_NAMES[0], 0)
     }
 
-    /// Knowledge of paths between hosts over UDP.
-    pub fn over_udp() -> Self {
-        Self::new(QUIC_NAME, 0)
+    /// Knowledge of paths over UDP.
+    pub fn over_udp(costs: Arc<dyn CostStore>) -> Self {
+        Self::new(costs, QUIC_NAME, 0)
     }
 
     /// Remembered cost of the path to another host.
@@ -76,8 +68,7 @@ impl Knowledge {
         // Connecting a UDP socket sends nothing; it tells the source address.
         let socket = UdpSocket::bind((any, 0)).ok()?;
         socket.connect(to).ok()?;
-        let pair = self.ends(socket.local_addr().ok()?.ip(), to.ip());
-        Some(self.cache.as_ref()?.link(&pair).ok()??.value)
+        self.costs.path(&self.ends(socket.local_addr().ok()?.ip(), to.ip()))
     }
 
     /// Cost of a connection that has just opened, with the path behind its end. Many routes lead through a gateway,
@@ -93,7 +84,7 @@ impl Knowledge {
                 sample.refine(&mut cost);
                 cost
             }
-            None => sample.cost(&self.host),
+            None => sample.cost(&self.costs.host()),
         };
         let measured_ns = None;
         Some(KnownPath {
@@ -113,7 +104,7 @@ impl Knowledge {
     /// Takes the probe lock of a connection's path among this host's processes of the job; `None` if another has it.
     /// Without a cache the processes cannot share results, and each probes for itself.
     pub fn probe_lock(&self, socket: &TcpStream) -> Option<ProbeLock> {
-        if self.cache.is_none() {
+        if !self.costs.is_kept() {
             return Some(ProbeLock::unlocked());
         }
         let (here, there) = (socket.local_addr().ok()?, socket.peer_addr().ok()?);
@@ -122,15 +113,15 @@ impl Knowledge {
 
     /// Remembered cost of a connection's path.
     fn link(&self, socket: &TcpStream) -> Option<Cost> {
-        Some(self.cache.as_ref()?.link(&self.pair(socket)?).ok()??.value)
+        self.costs.path(&self.pair(socket)?)
     }
 
     /// Stores the result of a probe for this host's other processes.
     pub fn keep_found(&self, socket: &TcpStream, known: &KnownPath) {
-        if let (Some(cache), Some(pair)) = (&self.cache, self.pair(socket))
+        if let Some(pair) = self.pair(socket)
             && known.shown.is_some()
         {
-            let _ = cache.keep_link(&pair, &known.cost);
+            self.costs.keep_path(&pair, &known.cost);
         }
     }
 
@@ -141,24 +132,23 @@ impl Knowledge {
             known.learn(socket, is_beginning);
         }
         let Ok(sample) = TcpSample::of(socket) else { return };
-        let (Some(cache), Some(pair)) = (&self.cache, self.pair(socket)) else { return };
+        let Some(pair) = self.pair(socket) else { return };
         if !known.relay_info.is_zero() {
             return;
         }
-        // The next job measures again what cannot be stored.
         if known.is_worth_storing() {
-            let _ = cache.keep_link(&pair, &known.lasting(sample.is_lossy()));
+            self.costs.keep_path(&pair, &known.lasting(sample.is_lossy()));
         }
-        let _ = cache.keep_traffic(&pair, &known.traffic(&sample));
+        self.costs.keep_traffic(&pair, &known.traffic(&sample));
     }
 
     /// Ends of a connection: this host's address and the peer's, without ports.
-    fn pair(&self, socket: &TcpStream) -> Option<Pair> {
+    fn pair(&self, socket: &TcpStream) -> Option<PathName<'static>> {
         Some(self.ends(socket.local_addr().ok()?.ip(), socket.peer_addr().ok()?.ip()))
     }
 
-    fn ends(&self, here: IpAddr, there: IpAddr) -> Pair {
-        Pair::new(self.rail, &format!("{}/{here}", host_name()), &there.to_string())
+    fn ends(&self, here: IpAddr, there: IpAddr) -> PathName<'static> {
+        PathName { rail: self.rail, here, there }
     }
 }
 
@@ -259,6 +249,8 @@ const LATENCY_SHARE: u64 = 8;
 
 #[cfg(test)]
 mod tests {
+    use cost::NoStore;
+
     use super::*;
 
     #[test]
@@ -362,7 +354,7 @@ mod tests {
             TcpSample { sent_bytes, lost_bytes, confirmed_bytes, retransmits, ..sample }
         });
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let knowledge = Knowledge::with_cache(None, 0);
+        let knowledge = Knowledge::of_hosts(Arc::new(NoStore));
         let mut known = knowledge.first(&socket, Duration::ZERO).unwrap();
         (known.cost, known.queued_ns) = (Cost::linear(5_800_000, 0, 125_000_000), 8_000_000);
         let lost = |queue| Traffic::new(10 << 20, 10 << 10, queue).with_stretches((40, 8));

@@ -240,7 +240,8 @@ fn process(shown: &Arc<Shown>, policy: Policy) -> Arc<Progress> {
 /// Creates two ranks on one node, as if each had three cores.
 fn neighbours() -> [Arc<Progress>; 2] {
     let rails = [0, 1].map(|rank| {
-        let config = ShmConfig { rank: PeerId(rank), job: [5; 16] };
+        let config =
+            ShmConfig { rank: PeerId(rank), job: [5; 16], host: cost::HostCost::default() };
         ShmRail::new(config).expect("shared memory")
     });
     let addresses = rails.each_ref().map(Rail::address);

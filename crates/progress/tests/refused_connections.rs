@@ -157,6 +157,7 @@ fn quic(rank: u32, (job, secret): (u64, [u8; 32])) -> Box<QuicRail> {
         interface: Some("127.0.0.1".into()),
         connect_timeout: Duration::from_secs(10),
         passes: false,
+        costs: std::sync::Arc::new(cost::NoStore),
     };
     Box::new(QuicRail::new(config).expect("sockets"))
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use connect::Dialling;
-use cost::Cost;
+use cost::{Cost, CostStore};
 use quinn_proto::{
     ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointEvent,
     Event as ProtocolEvent, StreamEvent,
@@ -92,8 +92,8 @@ impl EndpointDriver {
         keys: Keys,
         sockets: Vec<Socket>,
         epoll: Arc<OwnedFd>,
-        connect_timeout: Duration,
-        passes: bool,
+        (connect_timeout, passes): (Duration, bool),
+        costs: Arc<dyn CostStore>,
     ) -> Self {
         let tries_lengths = sockets.iter().all(Socket::keeps_packets_whole);
         let config = Arc::new(settings::endpoint());
@@ -102,7 +102,7 @@ impl EndpointDriver {
         Self {
             local,
             keys,
-            knowledge: Knowledge::new(),
+            knowledge: Knowledge::new(costs),
             endpoint,
             sockets,
             intake: Intake::new(),

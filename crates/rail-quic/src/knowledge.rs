@@ -1,28 +1,25 @@
 //! Estimates of paths, loaded from earlier jobs and stored for later ones.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use cost::{Cost, HostCost, Traffic};
+use cost::{Cost, CostStore, PathName, Traffic};
 use netpath::QUIC_NAME;
 use rustc_hash::FxHashMap;
-use topo::sample::host_name;
-use topo::{Cache, Pair};
 
 use crate::congestion::Path;
 
 /// Stores path estimates between jobs and converts them to costs.
 pub(super) struct Knowledge {
-    host: HostCost,
-    cache: Option<Cache>,
+    costs: Arc<dyn CostStore>,
     /// Estimates of this process, of paths whose links have ended.
     lately: FxHashMap<[IpAddr; 2], Path>,
 }
 
 impl Knowledge {
-    pub fn new() -> Self {
-        let cache = Cache::of_environment();
-        Self { host: topo::cache::host_cost(cache.as_ref()), cache, lately: FxHashMap::default() }
+    pub fn new(costs: Arc<dyn CostStore>) -> Self {
+        Self { costs, lately: FxHashMap::default() }
     }
 
     /// Returns the stored estimate of the path between two addresses.
@@ -30,7 +27,7 @@ impl Knowledge {
         if let Some(path) = self.lately.get(&[here.ip(), there.ip()]) {
             return Some(*path);
         }
-        let cost = self.cache.as_ref()?.link(&pair(here, there)).ok()??.value;
+        let cost = self.costs.path(&name(here, there))?;
         Some(Path {
             bytes_per_s: cost.bytes_per_s(OBSERVED_LEN) as f64,
             round_trip: Duration::from_nanos(2 * cost.latency_ns()),
@@ -39,37 +36,32 @@ impl Knowledge {
 
     /// Returns the stored random loss rate between two addresses, if known.
     pub fn loss(&self, here: SocketAddr, there: SocketAddr) -> Option<f64> {
-        self.cache.as_ref()?.traffic(&pair(here, there)).ok()??.value.chance()
+        self.costs.traffic(&name(here, there))?.chance()
     }
 
     /// Stores the estimate of a path.
     pub fn keep(&mut self, here: SocketAddr, there: SocketAddr, path: &Path) {
         self.lately.insert([here.ip(), there.ip()], *path);
-        if let Some(cache) = &self.cache {
-            let mut cost = self.cost(path);
-            cost.learn(OBSERVED_LEN, cost.busy_ns(OBSERVED_LEN));
-            // A path that cannot be stored is measured again by the next job.
-            let _ = cache.keep_link(&pair(here, there), &cost);
-        }
+        let mut cost = self.cost(path);
+        cost.learn(OBSERVED_LEN, cost.busy_ns(OBSERVED_LEN));
+        self.costs.keep_path(&name(here, there), &cost);
     }
 
     /// Stores the traffic statistics of a connection.
     pub fn keep_traffic(&self, here: SocketAddr, there: SocketAddr, traffic: &Traffic) {
-        if let Some(cache) = &self.cache {
-            let _ = cache.keep_traffic(&pair(here, there), traffic);
-        }
+        self.costs.keep_traffic(&name(here, there), traffic);
     }
 
     /// Returns the cost of frames on a path. Encrypting and sending a packet takes a few system calls.
     pub fn cost(&self, path: &Path) -> Cost {
         let one_way_ns = path.round_trip.as_nanos() as u64 / 2;
-        Cost::linear(one_way_ns, GAP_CALLS * self.host.call_ns, path.bytes_per_s as u64)
+        Cost::linear(one_way_ns, GAP_CALLS * self.costs.host().call_ns, path.bytes_per_s as u64)
     }
 }
 
-/// Cache key of a path: both addresses, without ports.
-fn pair(here: SocketAddr, there: SocketAddr) -> Pair {
-    Pair::new(QUIC_NAME, &format!("{}/{}", host_name(), here.ip()), &there.ip().to_string())
+/// Name of a path: both addresses, without ports.
+fn name(here: SocketAddr, there: SocketAddr) -> PathName<'static> {
+    PathName { rail: QUIC_NAME, here: here.ip(), there: there.ip() }
 }
 
 /// Frame length at which the rate is stored: long enough that the gap does not matter.

@@ -49,6 +49,7 @@ use std::time::{Duration, Instant};
 
 use ::lock::Uncancelled;
 use auth::Identity;
+use cost::CostStore;
 use netpath::{Interface, QUIC_NAME, interfaces};
 use rail::{Event, Post, Rail, RailError, ReadinessProbe, Sockets};
 use relay::Routes;
@@ -84,6 +85,8 @@ pub struct QuicConfig {
     pub connect_timeout: Duration,
     /// True for a second rail, whose links overtake those of the first ([`Capabilities::passes`]).
     pub passes: bool,
+    /// Costs of paths, kept between jobs.
+    pub costs: Arc<dyn CostStore>,
 }
 
 /// The rail of one process over UDP.
@@ -115,6 +118,8 @@ pub struct TrunkConfig {
     pub sockets: Vec<UdpSocket>,
     /// Time limit for connecting to a gateway.
     pub connect_timeout: Duration,
+    /// Costs of paths, kept between jobs.
+    pub costs: Arc<dyn CostStore>,
 }
 
 impl QuicRail {
@@ -135,8 +140,8 @@ impl QuicRail {
         }
         let open = |epoll: &OwnedFd| open_sockets(addresses, epoll, 0);
         let local = LocalEnd { rank: config.rank, job: config.job, is_gateway: false };
-        let QuicConfig { identity, connect_timeout, passes, .. } = config;
-        let mut rail = Self::with(local, &identity, (connect_timeout, passes), open)?;
+        let QuicConfig { identity, connect_timeout, passes, costs, .. } = config;
+        let mut rail = Self::with(local, &identity, (connect_timeout, passes), costs, open)?;
         let listeners: Vec<_> = rail.driver().sockets.iter().map(|one| one.address).collect();
         rail.network = interfaces::network_identity();
         rail.address = interfaces::emit(rail.network, &listeners);
@@ -151,16 +156,17 @@ impl QuicRail {
     /// # Errors
     /// The kernel gives no descriptors.
     pub fn between_gateways(config: TrunkConfig) -> Result<Self, RailError> {
-        let TrunkConfig { own, job, identity, sockets, connect_timeout } = config;
+        let TrunkConfig { own, job, identity, sockets, connect_timeout, costs } = config;
         let open = |epoll: &OwnedFd| take_sockets(sockets.into_iter().map(Socket::of), epoll, 0);
         let local = LocalEnd { rank: own, job, is_gateway: true };
-        Self::with(local, &identity, (connect_timeout, false), open)
+        Self::with(local, &identity, (connect_timeout, false), costs, open)
     }
 
     fn with(
         local: LocalEnd,
         identity: &Identity,
         (connect_timeout, passes): (Duration, bool),
+        costs: Arc<dyn CostStore>,
         open: impl FnOnce(&OwnedFd) -> Result<Vec<Socket>, RailError>,
     ) -> Result<Self, RailError> {
         let system = |call| move |source| RailError::System { call, source };
@@ -175,8 +181,8 @@ impl QuicRail {
         let sockets = open(&epoll)?;
         let keys = Keys::new(identity.client(), identity.server())?;
         let epoll = Arc::new(epoll);
-        let driver =
-            EndpointDriver::new(local, keys, sockets, Arc::clone(&epoll), connect_timeout, passes);
+        let (times, poll) = ((connect_timeout, passes), Arc::clone(&epoll));
+        let driver = EndpointDriver::new(local, keys, sockets, poll, times, costs);
         Ok(Self {
             driver: Arc::new(Mutex::new(driver)),
             epoll,

@@ -39,6 +39,7 @@ impl RailPair {
                 interface: Some("127.0.0.1".into()),
                 connect_timeout: PATIENCE,
                 passes: false,
+                costs: std::sync::Arc::new(cost::NoStore),
             })
             .unwrap()
         });

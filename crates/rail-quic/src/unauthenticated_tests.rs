@@ -29,6 +29,7 @@ fn patient_rail(rank: u32, secret: u8, job: u64, connect_timeout: Duration) -> Q
         interface: Some("127.0.0.1".into()),
         connect_timeout,
         passes: false,
+        costs: std::sync::Arc::new(cost::NoStore),
     })
     .unwrap()
 }

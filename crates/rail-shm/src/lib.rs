@@ -62,6 +62,8 @@ pub struct ShmConfig {
     pub rank: PeerId,
     /// Distinguishes this job from others of the same user.
     pub job: [u8; 16],
+    /// Cost of operations on this machine.
+    pub host: HostCost,
 }
 
 /// The rail of one process to its neighbours on the node.
@@ -148,7 +150,7 @@ impl ShmRail {
             token,
             identity: node_identity(),
         };
-        let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
+        let host = config.host;
         Ok(Self {
             rank: config.rank,
             address,

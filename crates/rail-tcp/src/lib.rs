@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use auth::{Credentials, Encryption, EncryptionRule};
 use connect::Dialling;
+use cost::{CostStore, NoStore};
 use lock::Uncancelled;
 use netpath::{
     Congestion, Interface, Knowledge, LONG_FRAME, QdiscDrops, TCP_NAMES, TcpNetwork, interfaces,
@@ -68,10 +69,12 @@ pub struct TcpConfig {
     pub encryption: Encryption,
     /// Congestion control of the connections.
     pub congestion: Congestion,
+    /// Costs of paths, kept between jobs.
+    pub costs: Arc<dyn CostStore>,
 }
 
 impl TcpConfig {
-    /// All networks, nothing encrypted.
+    /// All networks, nothing encrypted, no costs kept.
     pub fn new(rank: PeerId, job: u64, secret: [u8; 32]) -> Self {
         let connect_timeout = Duration::from_secs(30);
         Self {
@@ -82,6 +85,7 @@ impl TcpConfig {
             connect_timeout,
             encryption: Encryption::None,
             congestion: Congestion::Auto,
+            costs: Arc::new(NoStore),
         }
     }
 }
@@ -221,12 +225,17 @@ impl TcpRail {
         let data = epoll::EventData::new_u64(QDISC_DROPS_KEY);
         epoll::add(&epoll, qdisc_drops.descriptor(), data, epoll::EventFlags::IN)
             .map_err(|error| system("epoll_ctl")(error.into()))?;
-        let TcpConfig { rank, job, secret, connect_timeout, encryption, congestion, .. } = config;
+        let TcpConfig { rank, job, secret, connect_timeout, encryption, congestion, costs, .. } =
+            config;
         Ok(Self {
             credentials: Credentials { rank, job, secret },
             encryption: EncryptionRule::new(encryption),
             congestion,
-            knowledge: Knowledge::new(network.as_ref().map_or(TCP_NAMES[0], TcpNetwork::name), job),
+            knowledge: Knowledge::new(
+                costs,
+                network.as_ref().map_or(TCP_NAMES[0], TcpNetwork::name),
+                job,
+            ),
             network,
             identity: interfaces::network_identity(),
             interfaces,

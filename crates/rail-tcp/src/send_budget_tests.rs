@@ -1,11 +1,14 @@
 //! The send budget between two polls, and the probe beside it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cost::{CostStore, NoStore};
+
 use memory::Region;
-use netpath::{Knowledge, LONG_FRAME, LongSegment, Probe};
+use netpath::{Knowledge, LONG_FRAME, LongSegment, Probe, TCP_NAMES};
 use rail::{Event, Post, Rail};
-use topo::Cache;
+use topo::{Cache, StoredCosts};
 use wire::{Body, Frame, FrameToken, PeerId};
 
 use crate::open::BURST_MIN;
@@ -23,7 +26,7 @@ fn linked() -> [TcpRail; 2] {
     let mut rails = [rail(0), rail(1)];
     for rail in &mut rails {
         // The burst does not depend on this host's cache.
-        rail.knowledge = Knowledge::with_cache(None, 0);
+        rail.knowledge = Knowledge::of_hosts(Arc::new(NoStore));
     }
     let address = rails[1].address();
     rails[0].connect(PeerId(1), &address).unwrap();
@@ -112,9 +115,9 @@ fn probe_of(rail: &mut TcpRail) -> &mut Probe {
 }
 
 /// Makes the rail take its link for a WAN link, with the given cache.
-fn treat_as_wan(rail: &mut TcpRail, cache: Option<Cache>) {
+fn treat_as_wan(rail: &mut TcpRail, costs: Arc<dyn CostStore>) {
     // Tests of another run may be running.
-    rail.knowledge = Knowledge::with_cache(cache, std::process::id().into());
+    rail.knowledge = Knowledge::new(costs, TCP_NAMES[0], std::process::id().into());
     *probe_of(rail) = Probe::Due { round_trip: ROUND_TRIP, segment: LongSegment::Own };
 }
 
@@ -135,7 +138,7 @@ fn one_process_per_host_probes_a_path_and_others_warm_up() {
     let directory = std::env::temp_dir().join(format!("canele-ways-{}", std::process::id()));
     let (mut first, mut second) = (linked(), linked());
     for rail in first.iter_mut().chain(&mut second) {
-        treat_as_wan(rail, Some(Cache::at(directory.clone())));
+        treat_as_wan(rail, Arc::new(StoredCosts::of(Some(Cache::at(directory.clone())))));
     }
     assert_ne!(first[0].post(PeerId(1), &long(LONG_FRAME)), Post::Full);
     assert!(probe_of(&mut first[0]).is_running());
@@ -164,7 +167,7 @@ fn one_process_per_host_probes_a_path_and_others_warm_up() {
 fn a_long_path_is_probed_both_ways_after_its_first_long_frame() {
     let mut rails = linked();
     for rail in &mut rails {
-        treat_as_wan(rail, None);
+        treat_as_wan(rail, Arc::new(NoStore));
     }
     let short = Frame { head: vec![2; 100], body: None, token: None };
     assert_eq!(rails[0].post(PeerId(1), &short), Post::Done);

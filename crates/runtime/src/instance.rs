@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use boot::Job;
+use cost::CostStore;
 use lock::Uncancelled;
 use progress::{Policy, Progress, Worker};
 use rail_shm::node_identity;
 use relay::Gateways;
+use topo::StoredCosts;
 use topo::sites::{Locality, SiteMap};
 use tracing::{debug, info};
 
@@ -60,31 +62,33 @@ impl Instance {
         let known_sites = Arc::new(OnceLock::new());
         let policy = idle_pollers(policy(job.size()))?;
         let own_vcis = vci::wanted(needs.is_multithreaded, &policy)?;
-        let opened = open_rails(&job, &wanted_rails(), &known_sites)?;
+        let costs: Arc<dyn CostStore> = Arc::new(StoredCosts::of_environment());
+        let host = costs.host();
+        let opened = open_rails(&job, &wanted_rails(), &known_sites, &costs)?;
         for rail in &opened.rails {
             debug!(rail = rail.name(), "is open");
         }
         let locality = locality(&opened.networks)?;
         let gateways = gateways()?;
         publish_card(&job, CARD, &opened.rails, &locality, &gateways)?;
-        let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
         modex::publish_own(&job, &locality, &host, own_vcis)?;
         job.fence().map_err(text)?;
         let modex = modex::exchange(&job, &locality, own_vcis, |rank| locality_of(&job, rank))?;
         known_sites.get_or_init(|| modex.sites.clone());
-        let later_vcis = open_later_vcis(&job, &modex, &locality, &known_sites)?;
+        let later_vcis = open_later_vcis(&job, &modex, &locality, (&known_sites, &costs))?;
         let job = Arc::new(job);
         let policy = policy.woken_in(Duration::from_nanos(host.wake_ns));
         let shares_machine = modex.is_oversubscribed && modex.sites.nodes() > 1;
         let policy = if shares_machine { policy.among_nodes() } else { policy };
         let policy = policy.in_vcis(modex.vcis);
         let members = Arc::new(needs.members.map(OnceLock::from).unwrap_or_default());
-        let worker = opened.worker(&job, (CARD, gateways), &modex, &members)?;
+        let worker = opened.worker(&job, (CARD, gateways), &modex, host, &members)?;
         let progress = Progress::new(worker, policy).map_err(|error| error.to_string())?;
         let begin = |(opened, card): (Opened, String)| {
             // Idle pollers serve the first VCI only.
             let policy = policy.without_idle_pollers();
-            let worker = opened.worker(&job, (&card, Gateways::default()), &modex, &members)?;
+            let worker =
+                opened.worker(&job, (&card, Gateways::default()), &modex, host, &members)?;
             progress.new_sibling(worker, policy).map_err(|error| error.to_string())
         };
         let later_vcis = later_vcis.into_iter().map(begin).collect::<Result<Vec<_>, String>>()?;
@@ -359,7 +363,7 @@ fn open_later_vcis(
     job: &Job,
     modex: &Modex,
     locality: &Locality,
-    sites: &Arc<OnceLock<SiteMap>>,
+    (sites, costs): (&Arc<OnceLock<SiteMap>>, &Arc<dyn CostStore>),
 ) -> Result<Vec<(Opened, String)>, String> {
     if modex.vcis == 1 {
         return Ok(Vec::new());
@@ -368,7 +372,7 @@ fn open_later_vcis(
     let rails = if settings::RAILS.given().is_some() { wanted_rails() } else { "shm,tcp".into() };
     let open = |vci: usize| {
         let card = format!("{CARD}-{vci}");
-        let opened = open_rails(job, &rails, sites)?;
+        let opened = open_rails(job, &rails, sites, costs)?;
         publish_card(job, &card, &opened.rails, locality, &Gateways::default())?;
         Ok((opened, card))
     };

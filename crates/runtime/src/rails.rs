@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use auth::{Encryption, Identity};
 use boot::Job;
+use cost::{CostStore, HostCost};
 use engine::{Config, Engine};
 use netpath::{Congestion, TcpNetworks, WanTcp};
 use progress::Worker;
@@ -39,6 +40,7 @@ impl Opened {
         job: &Arc<Job>,
         (card, gateways): (&str, Gateways),
         modex: &Modex,
+        host: HostCost,
         members: &Arc<OnceLock<Members>>,
     ) -> Result<Worker, String> {
         let Self { rails, teams, networks } = self;
@@ -51,7 +53,6 @@ impl Opened {
         let number = |setting: &settings::Setting| setting.number().map_err(|it| it.to_string());
         let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / modex.vcis;
         let patience_ns = number(&settings::LINK_PATIENCE)?.saturating_mul(1_000_000_000);
-        let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
         let usual = Config::new(size);
         let mut engine = Engine::new(Config { budget_bytes, patience_ns, host, strategy, ..usual });
         record::begin(&mut engine, job);
@@ -69,6 +70,7 @@ pub(super) fn open_rails(
     job: &Job,
     wanted: &str,
     sites: &Arc<OnceLock<SiteMap>>,
+    costs: &Arc<dyn CostStore>,
 ) -> Result<Opened, String> {
     let rank = PeerId(job.rank());
     let own = LoopbackRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
@@ -84,9 +86,9 @@ pub(super) fn open_rails(
             let is_open = opened.rails.iter().skip(1).any(|rail| rail.name() == name);
             match name.as_str() {
                 _ if is_open => return Err(format!("{variable}={wanted}: `{name}` twice")),
-                "shm" => opened.rails.push(open_shm(job)?),
-                "tcp" => opened.networks = open_tcp(job, sites, &mut opened.rails)?,
-                "quic" => open_quic(job, &mut opened.rails)?,
+                "shm" => opened.rails.push(open_shm(job, costs.host())?),
+                "tcp" => opened.networks = open_tcp(job, sites, costs, &mut opened.rails)?,
+                "quic" => open_quic(job, costs, &mut opened.rails)?,
                 "self" | "" => {}
                 other => {
                     return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp, quic)"));
@@ -115,8 +117,9 @@ pub fn wanted_rails() -> Cow<'static, str> {
 }
 
 /// Opens the rail over shared memory.
-fn open_shm(job: &Job) -> Result<Box<dyn Rail>, String> {
-    let config = ShmConfig { rank: PeerId(job.rank()), job: u128::from(job.id()).to_le_bytes() };
+fn open_shm(job: &Job, host: HostCost) -> Result<Box<dyn Rail>, String> {
+    let config =
+        ShmConfig { rank: PeerId(job.rank()), job: u128::from(job.id()).to_le_bytes(), host };
     let rail = ShmRail::new(config).map_err(|error| format!("rail shm: {error}"))?;
     Ok(Box::new(rail))
 }
@@ -125,6 +128,7 @@ fn open_shm(job: &Job) -> Result<Box<dyn Rail>, String> {
 fn open_tcp(
     job: &Job,
     sites: &Arc<OnceLock<SiteMap>>,
+    costs: &Arc<dyn CostStore>,
     rails: &mut Vec<Box<dyn Rail>>,
 ) -> Result<TcpNetworks, String> {
     let config = TcpConfig {
@@ -132,6 +136,7 @@ fn open_tcp(
         connect_timeout: CONNECT_TIMEOUT,
         encryption: encryption(job, sites)?,
         congestion: congestion(),
+        costs: Arc::clone(costs),
         ..TcpConfig::new(PeerId(job.rank()), job.id(), *job.secret().expose())
     };
     let rail = TcpRail::new(config.clone()).map_err(|error| format!("rail tcp: {error}"))?;
@@ -176,7 +181,11 @@ fn encryption(job: &Job, sites: &Arc<OnceLock<SiteMap>>) -> Result<Encryption, S
 }
 
 /// Opens the rail over UDP, preceded by a second one whose links overtake the first's (`QuicConfig::passes`).
-fn open_quic(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<(), String> {
+fn open_quic(
+    job: &Job,
+    costs: &Arc<dyn CostStore>,
+    rails: &mut Vec<Box<dyn Rail>>,
+) -> Result<(), String> {
     let config = QuicConfig {
         rank: PeerId(job.rank()),
         job: job.id(),
@@ -184,6 +193,7 @@ fn open_quic(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<(), String> {
         interface: interface(),
         connect_timeout: CONNECT_TIMEOUT,
         passes: true,
+        costs: Arc::clone(costs),
     };
     for config in [config.clone(), QuicConfig { passes: false, ..config }] {
         let rail = QuicRail::new(config).map_err(|error| format!("rail quic: {error}"))?;

@@ -242,7 +242,8 @@ fn open_rail(name: &str, rank: u32, job: u8, secret: [u8; 32]) -> Result<Box<dyn
     let failed = |error: rail::RailError| format!("rail {name}: {error}");
     let rank = PeerId(rank);
     if name == "shm" {
-        let rail = ShmRail::new(ShmConfig { rank, job: [job; 16] });
+        let rail =
+            ShmRail::new(ShmConfig { rank, job: [job; 16], host: cost::HostCost::default() });
         return Ok(Box::new(rail.map_err(failed)?));
     }
     let interface = Some(LOOPBACK.into());

@@ -26,6 +26,7 @@ use crate::half_connection::{self, HalfConnection};
 use crate::network::Net;
 use crate::options::Between;
 use crate::{Shared, listener};
+use topo::StoredCosts;
 
 /// Links to other gateways, and the attempts to open them.
 pub(crate) struct Trunks {
@@ -55,7 +56,9 @@ impl Trunks {
         };
         let has_udp = between != Between::Tcp;
         let (openings, failed, measuring) = Default::default();
-        let knowledge = if is_tcp_first { Knowledge::of_hosts() } else { Knowledge::over_udp() };
+        let costs = Arc::new(StoredCosts::of_environment());
+        let knowledge =
+            if is_tcp_first { Knowledge::of_hosts(costs) } else { Knowledge::over_udp(costs) };
         Self { is_tcp_first, has_udp, listen_addresses, openings, failed, knowledge, measuring }
     }
 

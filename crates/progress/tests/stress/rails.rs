@@ -119,7 +119,14 @@ fn tcp(rank: u32) -> Box<dyn Rail> {
 }
 
 fn shm(rank: u32) -> Box<dyn Rail> {
-    Box::new(ShmRail::new(ShmConfig { rank: PeerId(rank), job: [7; 16] }).expect("shared memory"))
+    Box::new(
+        ShmRail::new(ShmConfig {
+            rank: PeerId(rank),
+            job: [7; 16],
+            host: cost::HostCost::default(),
+        })
+        .expect("shared memory"),
+    )
 }
 
 /// Creates a network of random latency, bandwidth, depth and loss.

@@ -120,6 +120,7 @@ fn rail(rank: u32) -> QuicRail {
         interface: Some("127.0.0.1".into()),
         connect_timeout: PATIENCE,
         passes: false,
+        costs: std::sync::Arc::new(cost::NoStore),
     })
     .unwrap()
 }

@@ -121,7 +121,11 @@ impl Ground for Sim {
 }
 
 fn shm_rail(rank: u32) -> Box<dyn Rail> {
-    let rail = ShmRail::new(ShmConfig { rank: PeerId(rank), job: [7; 16] });
+    let rail = ShmRail::new(ShmConfig {
+        rank: PeerId(rank),
+        job: [7; 16],
+        host: cost::HostCost::default(),
+    });
     Box::new(rail.expect("shared memory"))
 }
 
@@ -148,6 +152,7 @@ fn quic_rail(rank: u32) -> Box<dyn Rail> {
         interface: Some(LOOPBACK.into()),
         connect_timeout: Duration::from_secs(20),
         passes: false,
+        costs: std::sync::Arc::new(cost::NoStore),
     });
     Box::new(rail.expect("sockets"))
 }

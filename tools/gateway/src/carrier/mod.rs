@@ -25,6 +25,7 @@ use rail_quic::{QuicRail, TrunkConfig};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
+use topo::StoredCosts;
 use wire::PeerId;
 
 use self::links::{CALLER, Call, CallOutcome, Key, Links};
@@ -262,6 +263,7 @@ fn rail(pass: &Pass, sockets: Vec<UdpSocket>) -> io::Result<QuicRail> {
         identity: Identity::of(&pass.secret, pass.job),
         sockets,
         connect_timeout: PATIENCE,
+        costs: Arc::new(StoredCosts::of_environment()),
     };
     QuicRail::between_gateways(config).map_err(io::Error::other)
 }

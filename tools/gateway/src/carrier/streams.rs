@@ -19,6 +19,7 @@ use rail::{Event, Fault, Post};
 use rail_quic::{Inbox, Outbox};
 use relay::Session;
 use rustix::event::epoll;
+use topo::StoredCosts;
 use wire::PeerId;
 
 use super::{Control, messages};
@@ -55,7 +56,7 @@ struct Stream {
 
 impl Streams {
     pub fn new(control: Arc<Control>) -> Self {
-        let knowledge = Knowledge::of_hosts();
+        let knowledge = Knowledge::of_hosts(Arc::new(StoredCosts::of_environment()));
         Self { control, knowledge, streams: HashMap::new(), next: 0, drop_checks: Vec::new() }
     }
 
