@@ -30,6 +30,25 @@ mpicc c.c -o by-mpicc
 check "mpicc" yes "$(runs by-mpicc)"
 mpicxx cxx.cpp -o by-mpicxx
 check "mpicxx" yes "$(runs by-mpicxx)"
+# Options of the wrapper may be anywhere, and nothing else is changed.
+prefix=$(readlink -f "$prefix")
+flags="-L$prefix/lib -Wl,-rpath,$prefix/lib -lmpi_abi"
+for show in "-show c.c" "c.c -show" "--showme c.c"; do
+    # shellcheck disable=SC2086
+    check "mpicc $show" "cc -I$prefix/include c.c $flags" "$(mpicc $show)"
+done
+check "mpicc -show -c" "cc -I$prefix/include -c c.c" "$(mpicc -c c.c -show)"
+check "mpicc -compile-info" "cc -I$prefix/include" "$(mpicc -compile-info)"
+check "mpicxx -link_info" "c++ $flags" "$(mpicxx -link_info)"
+check "mpicc --showme:link" "$flags" "$(mpicc --showme:link)"
+check "mpicc -v asks the compiler" "$(cc -v 2>&1)" "$(mpicc -v 2>&1)"
+check "mpicc --version" "$(cc --version)" "$(mpicc --version)"
+mkdir "$work/with blanks"
+cp -r "$prefix/bin" "$prefix/include" "$prefix/lib" "$work/with blanks/"
+cp c.c "with blanks/a b.c"
+"$work/with blanks/bin/mpicc" "with blanks/a b.c" -o "by blanks"
+check "mpicc in a folder whose name has blanks" yes "$(runs "by blanks")"
+check "mpicc -show quotes blanks" "cc '-I$work/with blanks/include' 'a b.c' -c" "$("$work/with blanks/bin/mpicc" -show 'a b.c' -c)"
 # Options as words: pkg-config's output is meant to be split.
 cc c.c -o by-pkg-config $(pkg-config --cflags --libs mpi)
 check "pkg-config" yes "$(runs by-pkg-config)"
