@@ -1,6 +1,7 @@
 //! The options of `mpiexec`, in one table that both the parser and the help read.
 //!
-//! Options follow Hydra: a long name has one dash or two, `--name=value` is one word, and options end where the program begins.
+//! Options follow Hydra: a long name has one dash or two, `--name=value` and `-n2` are one word, and options end where the
+//! program begins, or at `--`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -61,18 +62,21 @@ impl Reading {
         rest: &mut Iter<'_, OsString>,
     ) -> Result<(), UsageError> {
         let option = word.to_string_lossy();
-        let (name, joined) = match option.strip_prefix("--").and_then(|it| it.split_once('=')) {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (&*option, None),
-        };
-        let name = name.trim_start_matches('-');
+        let (name, joined) = split(option.trim_start_matches('-'));
         let flag = find(name).ok_or_else(|| unknown(&option, name))?;
         let wanted = flag.values.split_whitespace().count();
         if joined.is_some() && wanted == 0 {
             return Err(UsageError(format!("{option}: -{name} takes no value")));
         }
-        let mut values: Vec<String> = joined.into_iter().collect();
+        let mut values: Vec<String> = joined.into_iter().map(str::to_owned).collect();
         while values.len() < wanted {
+            // A variable is set by two words, or by one with an equals sign.
+            if let [assignment] = &values[..]
+                && let Some((name, value)) = assignment.split_once('=')
+            {
+                values = vec![name.to_owned(), value.to_owned()];
+                break;
+            }
             let missing = || UsageError(format!("option -{name} needs a value"));
             let value = rest.next().ok_or_else(missing)?;
             let strange = || UsageError(format!("-{name} {}: not in UTF-8", value.display()));
@@ -109,6 +113,19 @@ pub fn help() -> String {
         }
     }
     text
+}
+
+/// Splits an option without its dashes from a value in the same word: `name=value`, or a number behind a known name.
+fn split(option: &str) -> (&str, Option<&str>) {
+    if let Some((name, value)) = option.split_once('=') {
+        return (name, Some(value));
+    }
+    let name = option.trim_end_matches(|byte: char| byte.is_ascii_digit());
+    let is_number = name.len() < option.len() && find(option).is_none();
+    match find(name).filter(|flag| is_number && flag.values == "N") {
+        Some(_) => (name, Some(&option[name.len()..])),
+        None => (option, None),
+    }
 }
 
 fn find(name: &str) -> Option<&'static Flag> {
@@ -240,7 +257,7 @@ const ENVIRONMENT: &[Flag] = &[
         names: &["genv"],
         aliases: &[],
         values: "NAME VALUE",
-        help: "set a variable for all programs",
+        help: "set a variable for all programs; also NAME=VALUE",
         take: |reading, given| {
             reading.options.environment.push(given.variable());
             Ok(())
@@ -250,7 +267,7 @@ const ENVIRONMENT: &[Flag] = &[
         names: &["env"],
         aliases: &[],
         values: "NAME VALUE",
-        help: "set a variable for this program",
+        help: "set a variable for this program; also NAME=VALUE",
         take: |reading, given| {
             reading.program.environment.push(given.variable());
             Ok(())

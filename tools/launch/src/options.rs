@@ -122,8 +122,13 @@ impl Options {
                 options.end_program(program)?;
                 continue;
             }
-            let is_option =
-                program.command.is_empty() && argument.as_encoded_bytes().starts_with(b"-");
+            let has_options = program.command.is_empty();
+            if has_options && argument == "--" {
+                // The program's name may begin with a dash.
+                program.command.extend(rest.next().cloned());
+                continue;
+            }
+            let is_option = has_options && argument.as_encoded_bytes().starts_with(b"-");
             if !is_option {
                 program.command.push(argument.clone());
                 continue;
@@ -381,6 +386,26 @@ mod tests {
             let variable = settings::ENCRYPT.variable().to_owned();
             assert_eq!(options.environment, [(variable, "all".to_owned())]);
             assert_eq!((options.size(), options.programs[0].command.len()), (2, 2));
+        }
+    }
+
+    #[test]
+    fn values_may_be_joined_as_other_launchers_permit() {
+        for line in ["-n2 ./a", "-n=2 ./a", "--np=2 ./a", "-np2 ./a", "-n 2 -- ./a"] {
+            let options = run(line);
+            assert_eq!(
+                (options.size(), &options.programs[0].command[..]),
+                (2, &["./a".into()][..])
+            );
+        }
+        let options = run("-genv A=b -env C=d=e -genv F g ./a");
+        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(options.environment, [variable("A", "b"), variable("F", "g")]);
+        assert_eq!(options.programs[0].environment, [variable("C", "d=e")]);
+        assert_eq!(run("-- -x -n 3").programs[0].command, ["-x", "-n", "3"]);
+        for (line, word) in [("-l2 ./a", "-l2"), ("-n2x ./a", "-n2x"), ("-n 2 --", "no program")] {
+            let error = parse(line).unwrap_err().to_string();
+            assert!(error.contains(word), "{line}: {error}");
         }
     }
 
