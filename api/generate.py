@@ -1,253 +1,22 @@
 #!/usr/bin/env python3
-"""Generates the C header and the Rust shims of the ABI from the two tables beside this file.
+"""Generates what follows from the model of the API (model.py): the C header, the Rust shims, and lists.
 
-    api/generate.py                      write include/mpi.h, crates/abi/src/generated.rs, api/unsupported.txt
+    api/generate.py                      write the generated files
     api/generate.py --check              fail if any of them would change
     api/generate.py implement MOD F...   note that functions F are implemented in crates/abi/src/MOD.rs
-
-For an implemented function `MPI_Foo` of module `m` the shim calls `m::foo(…) -> Result<(), Error>`. Where
-`MPI_Foo` and `MPI_Foo_c` differ only in the width of integers, both call the same body: it takes `i64` for
-such a scalar, `Ints` for such an array, `OutInt` for a result and `OutInts` for an array of results.
-A place for a new datatype is a `NewType`, for types remember in which form they were asked for.
-The shim has checked that places for results are not NULL. The functions MPI_T_* give a code and call no
-error handler. `MODULE/BODY` names a body that answers for several functions, whatever their arguments.
-The bodies of module `coll` give a collective, which the shim carries out, begins or keeps: `MPI_Foo`,
-`MPI_Ifoo` and `MPI_Foo_init` share one.
+    api/generate.py prototypes           print the module and prototype of each C function
 """
-import re
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-FUNCTIONS = ROOT / "api/functions.txt"
-CONSTANTS = ROOT / "api/constants.txt"
-HEADER = ROOT / "include/mpi.h"
-SHIMS = ROOT / "crates/abi/src/generated.rs"
-UNSUPPORTED = ROOT / "api/unsupported.txt"
+sys.dont_write_bytecode = True
 
-# Functions that answer directly instead of with an error code.
-DIRECT = re.compile(r"MPI_(Wtime|Wtick|Aint_add|Aint_diff|\w+_toint|\w+_fromint)$")
-HANDLES = ("MPI_Comm",)
+import emit_header
+import emit_shims
+import model
 
-
-class Parameter:
-    def __init__(self, text):
-        self.array = text.endswith("]")
-        match = re.match(r"(.*?)(\w+)((?:\[\]|\[\]\[3\])?)$", text)
-        self.c, self.name, self.suffix = match[1].strip(), match[2], match[3]
-        self.const = self.c.startswith("const ") and (self.array or "*" in self.c)
-
-    def rust(self):
-        base = self.c.removeprefix("const ").strip()
-        pointers = base.count("*") + (1 if self.array else 0)
-        base = base.replace("*", "").strip()
-        if base.endswith(("function", "function_c")):
-            return "Function"
-        scalar = {"int": "c_int", "char": "c_char", "void": "c_void", "MPI_Aint": "isize", "MPI_Count": "i64",
-                  "MPI_Offset": "i64", "MPI_T_cb_safety": "c_int", "MPI_T_source_order": "c_int",
-                  "MPI_Status": "Status"}.get(base, "RawHandle")
-        if self.suffix == "[][3]":
-            return "*mut [c_int; 3]"
-        if pointers == 0:
-            return scalar
-        return "*mut " * (pointers - 1) + ("*const " if self.const else "*mut ") + scalar
-
-    def rust_name(self):
-        return {"type": "kind", "in": "input"}.get(self.name, self.name.lower())
-
-    def is_place(self, function):
-        """Whether the parameter leads to something the function reads a handle from or writes a result to.
-
-        Statuses may be ignored; `argc`, an info's `value` and weights may be NULL.
-        """
-        if self.array or self.const or self.c.count("*") != 1 or self.name in ("argc", "value", "sourceweights", "destweights"):
-            return False
-        if self.base() == "void":
-            return self.name in ("baseptr", "buffer_addr") or self.name == "attribute_val" and "_get" in function.name
-        return self.rust() != "Function" and self.base() != "MPI_Status" and not function.name.startswith("MPI_T_")
-
-    def base(self):
-        return self.c.removeprefix("const ").replace("*", "").strip()
-
-
-class Function:
-    def __init__(self, line):
-        module, result, rest = line.split(" ", 2)
-        self.module = None if module == "-" else module
-        self.result = result
-        self.name, arguments = re.match(r"(MPI_\w+)\((.*)\)$", rest).groups()
-        self.arguments = arguments
-        self.parameters = [Parameter(a.strip()) for a in arguments.split(",") if a.strip() not in ("void", "...")]
-
-    def line(self):
-        return f"{self.module or '-'} {self.result} {self.name}({self.arguments})"
-
-
-def read_functions():
-    return [Function(l) for l in FUNCTIONS.read_text().splitlines() if l and not l.startswith("#")]
-
-
-def read_constants():
-    sections, current = [], None
-    for line in CONSTANTS.read_text().splitlines():
-        if not line or line.startswith("#"):
-            continue
-        if line.startswith("  "):
-            current[1].append(line.strip())
-        else:
-            current = (line, [])
-            sections.append(current)
-    return sections
-
-
-def header(functions, constants):
-    out = ["/* MPI-5.0 standard ABI. Generated by api/generate.py from the tables in api/. */",
-           "#ifndef MPI_H", "#define MPI_H", "", "#include <stdint.h>", "",
-           "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
-           "typedef intptr_t MPI_Aint;", "typedef int64_t MPI_Offset;", "typedef int64_t MPI_Count;", "",
-           "typedef struct MPI_Status {", "    int MPI_SOURCE;", "    int MPI_TAG;", "    int MPI_ERROR;",
-           "    int MPI_internal[5];", "} MPI_Status;", ""]
-    enums = {"MPI_T_cb_safety": "MPI_T_CB_", "MPI_T_source_order": "MPI_T_SOURCE_"}
-    for kind, rows in constants:
-        if kind.startswith("handle "):
-            handle = kind.split()[1]
-            out.append(f"typedef struct MPI_ABI_{handle.removeprefix('MPI_')} *{handle};")
-            out += [f"#define {row.split()[0]} (({handle}){row.split()[1]})" for row in rows]
-            out.append("")
-        elif kind == "int":
-            taken = set()
-            for name, prefix in enums.items():
-                chosen = [r for r in rows if r.startswith(prefix)]
-                taken.update(chosen)
-                body = ", ".join("{} = {}".format(*r.split()) for r in chosen)
-                out.append(f"typedef enum {name} {{ {body} }} {name};")
-            plain = [r for r in rows if r not in taken]
-            macros = [r for r in plain if r.startswith(("MPI_VERSION", "MPI_SUBVERSION", "MPI_ABI_", "MPI_MAX_", "MPI_BSEND"))]
-            out += ["#define {} {}".format(*r.split()) for r in macros]
-            out.append("enum {")
-            out += ["    {} = {},".format(*r.split()) for r in plain if r not in macros]
-            out[-1] = out[-1].rstrip(",")
-            out += ["};", ""]
-    sections = dict(constants)
-    for row in sections["callback"]:
-        result, rest = row.split(" ", 1)
-        name, arguments = re.match(r"(\w+)\((.*)\)$", rest).groups()
-        out.append(f"typedef {result} ({name})({arguments});")
-    for kind in ("Comm", "File", "Win", "Session"):
-        out.append(f"typedef MPI_{kind}_errhandler_function MPI_{kind}_errhandler_fn;")
-    out.append("")
-    out += ["#define {} {}".format(*row.split(" ", 1)) for row in sections["alias"] + sections["typed"]]
-    out.append("")
-    for prefix in ("", "P"):
-        out += [f"{f.result} {prefix}{f.name}({f.arguments});" for f in functions]
-        out.append("")
-    out += for_fortran(functions)
-    out += ["#ifdef __cplusplus", "}", "#endif", "", "#endif"]
-    return "\n".join(out) + "\n"
-
-
-def for_fortran(functions):
-    """What C programs give to Fortran and take from it (MPI-5.0 §19.3), for an INTEGER that is an int."""
-    out = ["/* Fortran's handles and statuses: in programs, not in the library, whose ABI has no type for INTEGER. */",
-           "typedef int MPI_Fint;"]
-    for function in functions:
-        if function.name.endswith("_toint"):
-            handle = function.name.removesuffix("_toint")
-            out.append(f"#define {handle}_c2f(handle) ((MPI_Fint){function.name}(handle))")
-            out.append(f"#define {handle}_f2c(handle) {handle}_fromint(handle)")
-    out.append("#define MPI_Status_c2f(c, f) (*(MPI_Status *)(f) = *(const MPI_Status *)(c), MPI_SUCCESS)")
-    out.append("#define MPI_Status_f2c(f, c) (*(MPI_Status *)(c) = *(const MPI_Status *)(f), MPI_SUCCESS)")
-    return [*out, ""]
-
-
-def widths(function, by_name):
-    """Which parameters differ from those of the other width's function, if that shares the body."""
-    name = function.name
-    other = by_name.get(name[:-2] if name.endswith("_c") else name + "_c")
-    if other is None or other.module != function.module or len(other.parameters) != len(function.parameters):
-        return None
-    return [p.rust() != q.rust() for p, q in zip(function.parameters, other.parameters)]
-
-
-def argument(parameter, wide):
-    name = parameter.rust_name()
-    if not wide or parameter.rust() == "Function":
-        return name
-    kind = "Int" if parameter.base() == "int" else "Count"
-    cast = "" if kind == "Int" else ".cast()"
-    if parameter.rust().startswith("*"):
-        if parameter.const:
-            return f'Ints::{kind.lower()}("{parameter.name}", {name}{cast})'
-        return f"Out{'Ints' if parameter.array else 'Int'}::{kind}({name}{cast})"
-    return name if parameter.rust() == "i64" else f"{name} as i64"
-
-
-def collective(body, names):
-    """The call of a collective's body, and of what becomes of it: the body's name tells the form.
-
-    A call counts for its communicator when that is valid, whatever is wrong with the other arguments.
-    """
-    if body.endswith("_init"):
-        form, use, body, names, rest = "Persistent", "keep", body[:-5], names[:-2], names[-2:]
-    elif body.startswith("i"):
-        form, use, body, names, rest = "Nonblocking", "begin", body[1:], names[:-1], names[-1:]
-    else:
-        form, use, rest = "Blocking", "run", []
-    names = names[:-1] + [f"coll::call({names[-1]}, coll::Form::{form})"]
-    plan = f"coll::{body}({', '.join(names)})"
-    return f"coll::{use}({', '.join([plan, *rest])})"
-
-
-def handler(function):
-    for parameter in function.parameters:
-        if parameter.c in HANDLES:
-            kind = parameter.c.removeprefix("MPI_")
-            return f"On::{kind}({parameter.rust_name()})"
-    if "_create_from_group" in function.name:
-        return "On::Handler(errhandler)"
-    return "On::Process"
-
-
-def shims(functions):
-    by_name = {f.name: f for f in functions}
-    out = ["//! The C symbols. Generated by api/generate.py from api/functions.txt.", "",
-           "use std::ffi::{c_char, c_double, c_int, c_void};", "",
-           "use crate::convention::*;", "use crate::*;", ""]
-    for function in functions:
-        wide = widths(function, by_name)
-        shared = wide is not None and any(wide)
-        body = function.name.removeprefix("MPI_").lower()
-        if shared and body.endswith("_c"):
-            body = body[:-2]
-        large = function.name.endswith("_c")
-        names = [f"NewType::{'large' if large else 'small'}(newtype)" if shared and p.name == "newtype" else argument(p, shared and w) for p, w in zip(function.parameters, wide or [False] * 99)]
-        parameters = ", ".join(f"{p.rust_name()}: {p.rust()}" for p in function.parameters)
-        if DIRECT.match(function.name):
-            result = {"double": "c_double", "MPI_Aint": "isize", "int": "c_int"}.get(function.result, "RawHandle")
-            call = f"{function.module}::{body}({', '.join(names)})"
-        else:
-            result = "c_int"
-            if function.module is None:
-                call = f'unsupported("{function.name}", {handler(function)})'
-                first = next((p for p in function.parameters if p.c in HANDLES), None)
-                parameters = ", ".join(f"{p.rust_name() if p is first else '_' + p.rust_name()}: {p.rust()}" for p in function.parameters)
-            elif "/" in function.module:
-                call = function.module.replace("/", "::") + "()"
-                parameters = ", ".join(f"_{p.rust_name()}: {p.rust()}" for p in function.parameters)
-            elif function.name.startswith("MPI_T_"):
-                call = f"unsafe {{ {function.module}::{body}({', '.join(names)}) }}"
-            elif function.module == "coll":
-                run = collective(body, names)
-                call = f'finish("{function.name}", {handler(function)}, || unsafe {{ {run} }})'
-            else:
-                places = [p for p in function.parameters if p.is_place(function)]
-                checks = "".join(f'leads_somewhere("{p.name}", {p.rust_name()})?; ' for p in places)
-                run = f"{checks}{function.module}::{body}({', '.join(names)})"
-                call = f'finish("{function.name}", {handler(function)}, || unsafe {{ {run} }})'
-        for prefix in ("", "P"):
-            out.append("#[unsafe(no_mangle)]")
-            out.append(f'pub unsafe extern "C" fn {prefix}{function.name}({parameters}) -> {result} {{ {call} }}')
-    return "\n".join(out) + "\n"
+HEADER = model.ROOT / "include/mpi.h"
+SHIMS = model.ROOT / "crates/abi/src/generated.rs"
+UNSUPPORTED = model.ROOT / "api/unsupported.txt"
 
 
 def unsupported(functions):
@@ -255,29 +24,45 @@ def unsupported(functions):
     return f"{len(names)}\n" + "".join(f"{n}\n" for n in names)
 
 
+def made():
+    """The generated files and their text."""
+    functions = model.functions_of(model.read_procedures())
+    return {HEADER: emit_header.header(functions, model.read_constants()), SHIMS: emit_shims.shims(functions),
+            UNSUPPORTED: unsupported(functions)}
+
+
+def write():
+    for path, text in made().items():
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+
+def check():
+    stale = [str(p.relative_to(model.ROOT)) for p, text in made().items() if not p.exists() or p.read_text() != text]
+    if stale:
+        sys.exit("out of date, run api/generate.py: " + ", ".join(stale))
+
+
+def prototypes():
+    for f in model.functions_of(model.read_procedures()):
+        print(f"{f.module or '-'} {f.result} {f.name}({f.arguments})")
+
+
 def main():
-    arguments = sys.argv[1:]
-    functions = read_functions()
-    if arguments[:1] == ["implement"]:
-        module, wanted = arguments[1], set(arguments[2:])
-        for function in functions:
-            if function.name in wanted:
-                function.module = module
-                wanted.discard(function.name)
-        if wanted:
-            sys.exit(f"no such function: {', '.join(sorted(wanted))}")
-        comments = [l for l in FUNCTIONS.read_text().splitlines() if l.startswith("#")]
-        FUNCTIONS.write_text("\n".join(comments + [f.line() for f in functions]) + "\n")
-    constants = read_constants()
-    made = {HEADER: header(functions, constants), SHIMS: shims(functions), UNSUPPORTED: unsupported(functions)}
-    stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
-    if arguments[:1] == ["--check"]:
-        if stale:
-            sys.exit("out of date, run api/generate.py: " + ", ".join(str(p.relative_to(ROOT)) for p in stale))
-        return
-    for path in stale:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(made[path])
+    match sys.argv[1:]:
+        case []:
+            write()
+        case ["--check"]:
+            check()
+        case ["implement", module, *names]:
+            if missing := model.implement(module, names):
+                sys.exit(f"no such function: {', '.join(missing)}")
+            write()
+        case ["prototypes"]:
+            prototypes()
+        case _:
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":

@@ -156,7 +156,8 @@ for one in "tcp:each flushed" "shm:each answered"; do
 done
 
 # Bad arguments are named, and end the job unless the program asks otherwise.
-timeout 120 "$work/bad_input" ../api/functions.txt
+python3 ../api/generate.py prototypes >"$work/prototypes"
+timeout 120 "$work/bad_input" "$work/prototypes"
 go -n 1 "$work/bad_input" stated
 go -n 2 "$work/bad_input" pair
 go -genv CANELE_RAILS tcp -n 2 "$work/bad_input" pair

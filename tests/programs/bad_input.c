@@ -1,7 +1,7 @@
 /* Bad arguments: calls return the right class through the right error handler. The message names function, argument
    and value.
 
-   bad_input FUNCTIONS    walks the table of the API (api/functions.txt). Copies of this program call every
+   bad_input FUNCTIONS    walks the functions of the API (api/generate.py prototypes). Copies of this program call every
                           implemented function with one bad argument at a time, because a call may end its process.
                           Needs no mpiexec.
    bad_input FUNCTIONS NUMBER DESCRIPTOR

@@ -1,0 +1,146 @@
+"""The model of the API: functions, parameters and constants, read from the two tables beside this file."""
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FUNCTIONS = ROOT / "api/functions.txt"
+CONSTANTS = ROOT / "api/constants.txt"
+
+# Functions that answer directly instead of with an error code.
+DIRECT = re.compile(r"MPI_(Wtime|Wtick|Aint_add|Aint_diff|\w+_toint|\w+_fromint)$")
+SCALARS = {"int": "c_int", "char": "c_char", "void": "c_void", "MPI_Aint": "isize", "MPI_Count": "i64", "MPI_Offset": "i64",
+           "MPI_T_cb_safety": "c_int", "MPI_T_source_order": "c_int", "MPI_Status": "Status"}
+DIRECTIONS = ("in", "out", "inout")
+
+
+class Parameter:
+    """A parameter of one C function."""
+
+    def __init__(self, declaration, direction, kind, facts):
+        self.declaration = declaration
+        self.c, self.name, self.suffix = re.match(r"(.*?)(\w+)((?:\[\]|\[\]\[3\])?)$", declaration).groups()
+        self.c = self.c.strip()
+        self.array = bool(self.suffix)
+        self.const = self.c.startswith("const ") and (self.array or "*" in self.c)
+        self.base = self.c.removeprefix("const ").replace("*", "").strip()
+        self.pointers = self.c.count("*") + self.array
+        self.direction, self.kind = direction, kind
+        self.length, self.may_be_null, self.at_root = facts["length"], facts["null"], facts["root"]
+
+    @property
+    def is_function(self):
+        return self.base.endswith(("function", "function_c"))
+
+    @property
+    def rust(self):
+        if self.is_function:
+            return "Function"
+        scalar = SCALARS.get(self.base, "RawHandle")
+        if self.suffix == "[][3]":
+            return "*mut [c_int; 3]"
+        if self.pointers == 0:
+            return scalar
+        return "*mut " * (self.pointers - 1) + ("*const " if self.const else "*mut ") + scalar
+
+    @property
+    def rust_name(self):
+        return {"type": "kind", "in": "input"}.get(self.name, self.name.lower())
+
+    @property
+    def is_place(self):
+        """True if the function reads a value from behind the pointer or writes one there, so that NULL is wrong."""
+        is_one = self.pointers == 1 and not self.array and not self.const and not self.is_function
+        is_data = self.base == "void" and self.direction == "in"
+        return is_one and not is_data and not self.may_be_null and self.kind != "STATUS"
+
+
+class Function:
+    """A C function: NAME, or its form NAME_c for large counts."""
+
+    def __init__(self, procedure, is_large):
+        self.module, self.result = procedure.module, procedure.result
+        self.name = procedure.name + ("_c" if is_large else "")
+        self.chapter, self.scope = procedure.chapter, procedure.scope
+        self.is_large, self.is_variadic = is_large, procedure.is_variadic
+        self.parameters = [Parameter(declaration_of(row[0], is_large), *row[1:]) for row in procedure.rows
+                           if is_large or not row[3]["large"]]
+
+    @property
+    def arguments(self):
+        return ", ".join([p.declaration for p in self.parameters] + ["..."] * self.is_variadic) or "void"
+
+
+class Procedure:
+    """An entry of the table, which stands for one or two C functions."""
+
+    def __init__(self, line):
+        head, chapter, scope = line.split("; ")
+        self.module, self.result, self.name, *forms = head.split(" ")
+        if self.module == "-":
+            self.module = None
+        self.has_large = forms == ["_c"]
+        self.chapter, self.scope = int(chapter.removeprefix("chapter ")), scope.split(" ")
+        self.rows, self.is_variadic = [], False
+
+    def add(self, line):
+        if line == "...":
+            self.is_variadic = True
+            return
+        declaration, facts = line.split("; ")
+        direction, kind, *rest = facts.split(" ")
+        if direction not in DIRECTIONS:
+            raise ValueError(f"{self.name}: {direction} is no direction: {line}")
+        length = rest.pop(rest.index("length") + 1) if "length" in rest else None
+        known = {"null": "null" in rest, "root": "root" in rest, "large": "large" in rest}
+        if set(rest) - {"length", *known}:
+            raise ValueError(f"{self.name}: unknown fact: {line}")
+        self.rows.append((declaration, direction, kind, {"length": length, **known}))
+
+    @property
+    def functions(self):
+        return [Function(self, is_large) for is_large in ([False, True] if self.has_large else [False])]
+
+
+def declaration_of(text, is_large):
+    """The declaration in one of both forms, from `int|MPI_Count count`."""
+    return re.sub(r"(\w+)\|(\w+)", r"\2" if is_large else r"\1", text)
+
+
+def read_procedures():
+    procedures = []
+    for line in FUNCTIONS.read_text().splitlines():
+        if line.startswith("  "):
+            procedures[-1].add(line.strip())
+        elif line and not line.startswith("#"):
+            procedures.append(Procedure(line))
+    return procedures
+
+
+def functions_of(procedures):
+    """All C functions, in the order of their names."""
+    return sorted((f for p in procedures for f in p.functions), key=lambda f: f.name)
+
+
+def implement(module, names):
+    """Notes in the table that functions are implemented in a module; returns the names that it does not have."""
+    wanted = {name.removesuffix("_c") if name.endswith("_c") else name for name in names}
+    lines = FUNCTIONS.read_text().splitlines()
+    for i, line in enumerate(lines):
+        if line and line[0] not in " #" and (name := line.split("; ")[0].split(" ")[2]) in wanted:
+            lines[i] = " ".join([module, *line.split(" ")[1:]])
+            wanted.discard(name)
+    FUNCTIONS.write_text("\n".join(lines) + "\n")
+    return sorted(wanted)
+
+
+def read_constants():
+    sections, current = [], None
+    for line in CONSTANTS.read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("  "):
+            current[1].append(line.strip())
+        else:
+            current = (line, [])
+            sections.append(current)
+    return sections
