@@ -5,12 +5,16 @@
     api/generate.py --check              fail if any of them would change
     api/generate.py implement MOD F...   note that functions F are implemented in crates/abi/src/MOD.rs
     api/generate.py prototypes           print the module and prototype of each C function
+    api/generate.py man DIR VERSION      write the man pages of a version of Canele
 """
 import sys
+from pathlib import Path
 
+# The sources may be on a file system that is only read.
 sys.dont_write_bytecode = True
 
 import emit_header
+import emit_man
 import emit_shims
 import model
 
@@ -49,6 +53,12 @@ def prototypes():
         print(f"{f.module or '-'} {f.result} {f.name}({f.arguments})")
 
 
+def man(directory, version):
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in emit_man.pages(model.read_procedures(), model.read_kinds(), version).items():
+        (directory / name).write_text(text)
+
+
 def main():
     match sys.argv[1:]:
         case []:
@@ -61,6 +71,8 @@ def main():
             write()
         case ["prototypes"]:
             prototypes()
+        case ["man", directory, version]:
+            man(Path(directory), version)
         case _:
             sys.exit(__doc__)
 

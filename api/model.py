@@ -1,16 +1,31 @@
-"""The model of the API: functions, parameters and constants, read from the two tables beside this file."""
+"""The model of the API: functions, parameters, their kinds and constants, read from the tables beside this file."""
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTIONS = ROOT / "api/functions.txt"
+KINDS = ROOT / "api/kinds.txt"
 CONSTANTS = ROOT / "api/constants.txt"
 
 # Functions that answer directly instead of with an error code.
 DIRECT = re.compile(r"MPI_(Wtime|Wtick|Aint_add|Aint_diff|\w+_toint|\w+_fromint)$")
 SCALARS = {"int": "c_int", "char": "c_char", "void": "c_void", "MPI_Aint": "isize", "MPI_Count": "i64", "MPI_Offset": "i64",
            "MPI_T_cb_safety": "c_int", "MPI_T_source_order": "c_int", "MPI_Status": "Status"}
+# Names of MPI-5.0's chapters.
+CHAPTERS = {3: "Point-to-Point Communication", 4: "Partitioned Point-to-Point Communication", 5: "Datatypes",
+            6: "Collective Communication", 7: "Groups, Contexts, Communicators, and Caching", 8: "Virtual Topologies",
+            9: "MPI Environmental Management", 10: "The Info Object", 11: "Process Initialization, Creation, and Management",
+            12: "One-Sided Communications", 13: "External Interfaces", 14: "I/O", 15: "Tool Support", 16: "Deprecated Interfaces",
+            19: "Language Bindings Summary", 20: "Application Binary Interface (ABI)"}
 DIRECTIONS = ("in", "out", "inout")
+
+
+class Kind:
+    """Meaning of a parameter's values, and the error class of a wrong one; None if no value is wrong."""
+
+    def __init__(self, line):
+        self.name, error, self.meaning = line.split(" ", 2)
+        self.error_class = None if error == "-" else f"MPI_ERR_{error}"
 
 
 class Parameter:
@@ -60,7 +75,7 @@ class Function:
     def __init__(self, procedure, is_large):
         self.module, self.result = procedure.module, procedure.result
         self.name = procedure.name + ("_c" if is_large else "")
-        self.chapter, self.scope = procedure.chapter, procedure.scope
+        self.chapter, self.scope, self.summary = procedure.chapter, procedure.scope, procedure.summary
         self.is_large, self.is_variadic = is_large, procedure.is_variadic
         self.parameters = [Parameter(declaration_of(row[0], is_large), *row[1:]) for row in procedure.rows
                            if is_large or not row[3]["large"]]
@@ -74,7 +89,7 @@ class Procedure:
     """An entry of the table, which stands for one or two C functions."""
 
     def __init__(self, line):
-        head, chapter, scope = line.split("; ")
+        head, chapter, scope, self.summary = line.split("; ")
         self.module, self.result, self.name, *forms = head.split(" ")
         if self.module == "-":
             self.module = None
@@ -114,6 +129,10 @@ def read_procedures():
         elif line and not line.startswith("#"):
             procedures.append(Procedure(line))
     return procedures
+
+
+def read_kinds():
+    return {kind.name: kind for kind in (Kind(l) for l in KINDS.read_text().splitlines() if not l.startswith("#"))}
 
 
 def functions_of(procedures):

@@ -27,4 +27,6 @@ wrapper mpic++ CXX c++
 for package in mpi canele-mad; do
     sed "s/@VERSION@/$version/" "packaging/$package.pc.in" >"$prefix/lib/pkgconfig/$package.pc"
 done
+# One page for each function, made from the table of the API.
+python3 api/generate.py man "$prefix/share/man/man3" "$version"
 echo "Canele $version installed in $prefix"

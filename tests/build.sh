@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Ways for programs to find the library: the compiler wrappers, CMake's FindMPI, pkg-config. Usage: build.sh PREFIX
+# Ways for programs to find the library: the compiler wrappers, CMake's FindMPI, pkg-config; and its man pages.
+# Usage: build.sh PREFIX
 set -eu
 cd "$(dirname "$0")"
 . ./check.sh
 prefix=$1
+implemented=$(python3 ../api/generate.py prototypes | sed -n 's/^[^-].* \(MPI_[A-Za-z0-9_]*\)(.*/\1/p')
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export PATH="$prefix/bin:$PATH" PKG_CONFIG_PATH=$prefix/lib/pkgconfig
@@ -54,4 +56,20 @@ cc c.c -o by-pkg-config $(pkg-config --cflags --libs mpi)
 check "pkg-config" yes "$(runs by-pkg-config)"
 cc native.c -o by-pkg-config-mad $(pkg-config --cflags --libs canele-mad)
 check "pkg-config, the native interface alone" yes "$(timeout 60 mpiexec -n 2 "$work/by-pkg-config-mad" >log 2>&1 && echo yes || cat log)"
+
+pages=$prefix/share/man/man3
+check "a man page for each function" "$(sort <<<"$implemented")" "$(cd "$pages" && printf '%s\n' *.3 | sed 's/\.3$//' | sort)"
+check "a page for both forms" ".so man3/MPI_Send.3" "$(cat "$pages/MPI_Send_c.3")"
+check "its pages are there" "" "$(cd "$pages/.." && sed -n 's/^\.so //p' man3/*.3 | sort -u | xargs ls 2>&1 >/dev/null)"
+# Sections in their order: a page that breaks off, or an argument taken for a request, has others.
+sections() { sed -n 's/^\.SH //p' "$pages/$1.3" | paste -sd,; }
+check "sections of a page" "NAME,SYNOPSIS,DESCRIPTION,PARAMETERS,RETURN VALUE,SEE ALSO,STANDARDS" "$(sections MPI_Gatherv)"
+check "only known requests" "" "$(sed -n 's/^\.\([A-Za-z]*\).*/\1/p' "$pages"/*.3 | sort -u | grep -vxE 'TH|SH|nf|fi|TP|I|BR|so')"
+check "each parameter once" "$(printf '%s\n' sendbuf sendcount sendtype recvbuf recvcounts displs recvtype root comm)" \
+    "$(sed -n 's/^\.I //p' "$pages/MPI_Gatherv.3")"
+if command -v groff >log; then
+    check "groff formats the pages" "" "$(cd "$pages/.." && grep -L '^\.so' man3/*.3 | xargs groff -man -ww -z 2>&1)"
+else
+    skip "groff formats the pages" "there is no groff"
+fi
 finish_checks
