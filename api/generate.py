@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Generates what follows from the model of the API (model.py): the C header, the Rust shims, and lists.
+"""Generates what follows from the model of the API (model.py): the C header, the Rust shims, documents and lists.
 
     api/generate.py                      write the generated files
     api/generate.py --check              fail if any of them would change
@@ -13,6 +13,7 @@ from pathlib import Path
 # The sources may be on a file system that is only read.
 sys.dont_write_bytecode = True
 
+import emit_docs
 import emit_header
 import emit_man
 import emit_shims
@@ -20,6 +21,8 @@ import model
 
 HEADER = model.ROOT / "include/mpi.h"
 SHIMS = model.ROOT / "crates/abi/src/generated.rs"
+CONFORMANCE = model.ROOT / "docs/user/conformance.md"
+ARGUMENTS = model.ROOT / "docs/user/arguments.md"
 UNSUPPORTED = model.ROOT / "api/unsupported.txt"
 
 
@@ -30,8 +33,10 @@ def unsupported(functions):
 
 def made():
     """The generated files and their text."""
-    functions = model.functions_of(model.read_procedures())
+    procedures = model.read_procedures()
+    functions = model.functions_of(procedures)
     return {HEADER: emit_header.header(functions, model.read_constants()), SHIMS: emit_shims.shims(functions),
+            CONFORMANCE: emit_docs.conformance(functions), ARGUMENTS: emit_docs.arguments(procedures),
             UNSUPPORTED: unsupported(functions)}
 
 
