@@ -5,6 +5,8 @@
     api/generate.py --check              fail if any of them would change
     api/generate.py implement MOD F...   note that functions F are implemented in crates/abi/src/MOD.rs
     api/generate.py prototypes           print the module and prototype of each C function
+    api/generate.py trials               print calls with one wrong argument each
+    api/generate.py trials root          print calls whose arguments are wrong where they do not count
     api/generate.py man DIR VERSION      write the man pages of a version of Canele
 """
 import sys
@@ -17,6 +19,7 @@ import emit_docs
 import emit_header
 import emit_man
 import emit_shims
+import emit_trials
 import model
 
 HEADER = model.ROOT / "include/mpi.h"
@@ -58,6 +61,14 @@ def prototypes():
         print(f"{f.module or '-'} {f.result} {f.name}({f.arguments})")
 
 
+def trials(are_insignificant):
+    functions = model.functions_of(model.read_procedures())
+    numbers = dict(row.split(" ") for row in dict(model.read_constants())["int"])
+    calls = emit_trials.insignificant(functions, numbers) if are_insignificant else \
+        emit_trials.trials(functions, model.read_kinds(), numbers)
+    print("\n".join(calls))
+
+
 def man(directory, version):
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in emit_man.pages(model.read_procedures(), model.read_kinds(), version).items():
@@ -76,6 +87,10 @@ def main():
             write()
         case ["prototypes"]:
             prototypes()
+        case ["trials"]:
+            trials(are_insignificant=False)
+        case ["trials", "root"]:
+            trials(are_insignificant=True)
         case ["man", directory, version]:
             man(Path(directory), version)
         case _:

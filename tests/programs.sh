@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits left_out requests; do
+for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits left_out requests; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -156,8 +156,10 @@ for one in "tcp:each flushed" "shm:each answered"; do
 done
 
 # Bad arguments are named, and end the job unless the program asks otherwise.
-python3 ../api/generate.py prototypes >"$work/prototypes"
-timeout 120 "$work/bad_input" "$work/prototypes"
+python3 ../api/generate.py trials >"$work/trials"
+timeout 120 "$work/wrong_arguments" "$work/trials"
+python3 ../api/generate.py trials root >"$work/trials_root"
+for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/wrong_arguments" "$work/trials_root" root; done
 go -n 1 "$work/bad_input" stated
 go -n 2 "$work/bad_input" pair
 go -genv CANELE_RAILS tcp -n 2 "$work/bad_input" pair

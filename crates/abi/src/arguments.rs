@@ -323,4 +323,4 @@ pub(crate) const PROC_NULL: c_int = -3;
 const USUAL_COUNT_MAX: i64 = 1 << 40;
 
 /// Nothing is mapped below this address.
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;

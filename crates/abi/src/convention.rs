@@ -74,11 +74,10 @@ impl Ints {
 
     /// Checks that there is an array, if it has any values.
     pub fn check(self, len: usize) -> Result<()> {
-        let is_null = match self.values {
-            Values::Int(values) => values.is_null(),
-            Values::Count(values) => values.is_null(),
-        };
-        if is_null && len > 0 { Err(null(self.name)) } else { Ok(()) }
+        match self.values {
+            Values::Int(values) => exists(self.name, values, len),
+            Values::Count(values) => exists(self.name, values, len),
+        }
     }
 
     /// The first `len` values.
@@ -165,15 +164,26 @@ impl NewType {
     }
 }
 
+/// Checks that there is an array of `len` entries, if it has any, and that memory can hold so many.
+fn exists<T>(name: &str, entries: *const T, len: usize) -> Result<()> {
+    let is_too_long = len.checked_mul(size_of::<T>()).is_none_or(|n| n > isize::MAX as usize);
+    match len {
+        0 => Ok(()),
+        _ if entries.is_null() => Err(null(name)),
+        _ if is_too_long => Err(Error::argument(format!("{name}: {len} entries exceed memory"))),
+        _ => Ok(()),
+    }
+}
+
 /// The first `len` entries of an array.
 pub(crate) unsafe fn array<'a, T>(
     name: &'static str,
     entries: *const T,
     len: usize,
 ) -> Result<&'a [T]> {
+    exists(name, entries, len)?;
     match len {
         0 => Ok(&[]),
-        _ if entries.is_null() => Err(null(name)),
         // SAFETY: the caller passes an array of `len` entries.
         _ => Ok(unsafe { std::slice::from_raw_parts(entries, len) }),
     }

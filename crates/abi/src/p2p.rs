@@ -9,7 +9,7 @@ use mpi::request::{self, Done, Request, Template};
 use mpi::vci::Vci;
 
 use crate::arguments::{
-    BUF, Names, RECV, SEND, buffer as data, comm, destination, distinct, length, source, tag,
+    BUF, Names, PAGE, RECV, SEND, buffer as data, comm, destination, distinct, length, source, tag,
     tag_or_any,
 };
 use crate::convention::*;
@@ -475,8 +475,9 @@ fn lent(address: *mut c_void, size: i64) -> Result<Buffer> {
         return Ok(Buffer::Automatic);
     }
     let bytes = length("size", size)?;
-    if address.is_null() && bytes > 0 {
-        return Err(class(ErrorClass::Buffer, format!("buffer is NULL for size = {bytes}")));
+    if (address as usize) < PAGE && bytes > 0 {
+        let text = format!("buffer = {address:?} is no address of size = {bytes} bytes");
+        return Err(class(ErrorClass::Buffer, text));
     }
     Ok(Buffer::Lent { address: address as usize, bytes })
 }

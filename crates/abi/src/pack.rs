@@ -82,11 +82,13 @@ pub(crate) unsafe fn pack_external(
     unsafe {
         check_representation(datarep)?;
         let source = buffer(&IN, inbuf, incount, datatype)?;
-        let converted = committed("datatype", datatype)?.to_external(&source.to_vec());
+        let kind = committed("datatype", datatype)?;
+        let len = external_size("incount", &kind, count("incount", incount)?)?;
+        let at = place(position, len, outsize, "outsize")?;
+        packed("outbuf", outbuf, outsize)?;
+        let converted = kind.to_external(&source.to_vec());
         let converted =
             converted.map_err(|error| class(ErrorClass::Conversion, format!("inbuf: {error}")))?;
-        let at = place(position, converted.len(), outsize, "outsize")?;
-        packed("outbuf", outbuf, outsize)?;
         outbuf.cast::<u8>().add(at).copy_from(converted.as_ptr(), converted.len());
         position.write((at + converted.len()) as i64);
     }

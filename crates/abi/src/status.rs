@@ -97,7 +97,7 @@ pub(crate) unsafe fn status_set_elements(
 ) -> Result<()> {
     let datatype = crate::arguments::datatype("datatype", datatype)?;
     let elements = crate::arguments::count("count", count)?;
-    let too_many = || Error::argument(format!("count = {elements} elements are too many"));
+    let too_many = || class(ErrorClass::Count, format!("count = {elements} elements are too many"));
     let bytes = datatype.bytes_of(elements as u64).ok_or_else(too_many)?;
     // SAFETY: `status` points to a status of the caller.
     unsafe { place(status) }?.set_bytes(bytes);

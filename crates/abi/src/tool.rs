@@ -351,19 +351,23 @@ pub(crate) unsafe fn t_category_get_pvars(index: c_int, len: c_int, indices: *mu
 /// No category has others in it.
 pub(crate) unsafe fn t_category_get_categories(
     index: c_int,
-    _len: c_int,
-    _indices: *mut c_int,
+    len: c_int,
+    indices: *mut c_int,
 ) -> c_int {
-    finish(|| at(tool::categories(), index).map(drop))
+    finish(|| {
+        at(tool::categories(), index)?;
+        // SAFETY: `indices` has room for `len` entries.
+        unsafe { put_indices(0..0, len, indices) }
+    })
 }
 
 /// No category has events in it.
-pub(crate) unsafe fn t_category_get_events(
-    index: c_int,
-    _len: c_int,
-    _indices: *mut c_int,
-) -> c_int {
-    finish(|| at(tool::categories(), index).map(drop))
+pub(crate) unsafe fn t_category_get_events(index: c_int, len: c_int, indices: *mut c_int) -> c_int {
+    finish(|| {
+        at(tool::categories(), index)?;
+        // SAFETY: `indices` has room for `len` entries.
+        unsafe { put_indices(0..0, len, indices) }
+    })
 }
 
 pub(crate) unsafe fn t_category_get_num_events(index: c_int, number: *mut c_int) -> c_int {

@@ -280,14 +280,14 @@ pub(super) unsafe fn allreduce(
 pub(super) unsafe fn reduce_scatter(
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
-    counts: &[usize],
+    (name, counts): (&str, &[usize]),
     datatype: RawHandle,
     op: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let groups = groups(&this.comm)?;
-    let total: usize = counts.iter().sum();
+    let total = this.total(name, counts)?;
     let own = counts[(this.comm.rank() - groups.local.start) as usize];
     // SAFETY: `sendbuf` holds `total` elements of the datatype; `recvbuf` has room for `own`
     // elements.

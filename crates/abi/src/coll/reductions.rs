@@ -56,6 +56,16 @@ impl Reduction {
         Ok(Self { comm, datatype: kind, handle: datatype as u64, op, in_place })
     }
 
+    /// Sum of the parts of a `reduce_scatter`, in elements.
+    pub fn total(&self, name: &str, counts: &[usize]) -> Result<usize> {
+        let total = counts.iter().try_fold(0_usize, |sum, &count| sum.checked_add(count));
+        let bytes = total.and_then(|total| total.checked_mul(self.datatype.size()));
+        match (total, bytes) {
+            (Some(total), Some(bytes)) if bytes <= isize::MAX as usize => Ok(total),
+            _ => Err(class(ErrorClass::Count, format!("{name}: all parts exceed memory"))),
+        }
+    }
+
     pub fn element(&self) -> u64 {
         self.datatype.size() as u64
     }
@@ -258,14 +268,17 @@ unsafe fn reduce_scatter_counts(
     op: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
+    let name = if is_block { "recvcount" } else { "recvcounts" };
     if comm.halves().is_some() {
         // SAFETY: the caller's buffers go to `inter::reduce_scatter`, which has the same
         // conditions.
-        return unsafe { inter::reduce_scatter(sendbuf, recvbuf, counts, datatype, op, comm) };
+        return unsafe {
+            inter::reduce_scatter(sendbuf, recvbuf, (name, counts), datatype, op, comm)
+        };
     }
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let rank = this.comm.rank();
-    let total: usize = counts.iter().sum();
+    let total = this.total(name, counts)?;
     let own = counts[rank as usize];
     let operands = this.operands(own, this.in_place);
     let make = |rank, places: &Topology| {

@@ -1,0 +1,265 @@
+/* Calls with one wrong argument each: all must return an error of a fitting class whose message names function and
+   argument. None may crash, hang, or read or write beyond the memory that its arguments describe.
+
+   wrong_arguments CALLS  makes the calls of a file that api/generate.py trials prints (api/emit_trials.py describes its
+                          lines). Copies of this program make them, because a call may end its process. Needs no mpiexec.
+   wrong_arguments CALLS NUMBER DESCRIPTOR
+                          is such a copy: it begins with call NUMBER and ends with the first that fails.
+   wrong_arguments CALLS root
+                          makes calls whose arguments are wrong where they do not count: at the ranks that are not the
+                          root. Run by mpiexec on two ranks. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ARGUMENTS_MAX = 16, NAMES_MAX = 64, LINE_MAX = 4096, PAGE = 4096, AREA = 4 * PAGE };
+
+static long memory[512];
+static char *areas[ARGUMENTS_MAX];
+
+static struct {
+    const char *name;
+    long value;
+} names[NAMES_MAX];
+static int named;
+
+static void name(const char *text, long value) { names[named].name = text, names[named++].value = value; }
+
+static void add(void *in, void *inout, int *len, MPI_Datatype *type) { (void)in, (void)inout, (void)len, (void)type; }
+
+static void ignore(MPI_Comm *on, int *code, ...) { (void)on, (void)code; }
+
+/* A live object of each kind, and a freed one. */
+#define PAIR(type, what, make, free)                                  \
+    do {                                                              \
+        type alive, gone, freed;                                      \
+        type *made = &alive;                                          \
+        make;                                                         \
+        made = &gone;                                                 \
+        make;                                                         \
+        freed = gone;                                                 \
+        free(&gone);                                                  \
+        name(what, (long)alive), name("freed_" what, (long)freed);    \
+    } while (0)
+
+static void name_objects(void) {
+    PAIR(MPI_Comm, "comm", MPI_Comm_dup(MPI_COMM_WORLD, made), MPI_Comm_free);
+    PAIR(MPI_Datatype, "type", (MPI_Type_contiguous(2, MPI_INT, made), MPI_Type_commit(made)), MPI_Type_free);
+    PAIR(MPI_Group, "group", MPI_Comm_group(MPI_COMM_WORLD, made), MPI_Group_free);
+    PAIR(MPI_Op, "op", MPI_Op_create(add, 1, made), MPI_Op_free);
+    PAIR(MPI_Info, "info", (MPI_Info_create(made), MPI_Info_set(*made, "key", "value")), MPI_Info_free);
+    PAIR(MPI_Errhandler, "handler", MPI_Comm_create_errhandler(ignore, made), MPI_Errhandler_free);
+    PAIR(MPI_Request, "request", MPI_Send_init(memory, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, made), MPI_Request_free);
+    PAIR(int, "keyval", MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, made, NULL), MPI_Comm_free_keyval);
+    PAIR(int, "type_keyval", MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, made, NULL), MPI_Type_free_keyval);
+    PAIR(int, "win_keyval", MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, made, NULL), MPI_Win_free_keyval);
+    name("derived", names[2].value), name("freed_message", names[13].value);
+    MPI_Datatype uncommitted;
+    MPI_Type_contiguous(3, MPI_INT, &uncommitted);
+    name("uncommitted", (long)uncommitted);
+    name("null_comm", (long)MPI_COMM_NULL), name("null_type", (long)MPI_DATATYPE_NULL), name("null_group", (long)MPI_GROUP_NULL);
+    name("null_op", (long)MPI_OP_NULL), name("null_info", (long)MPI_INFO_NULL), name("null_handler", (long)MPI_ERRHANDLER_NULL);
+    name("null_request", (long)MPI_REQUEST_NULL), name("null_message", (long)MPI_MESSAGE_NULL);
+    name("world", (long)MPI_COMM_WORLD), name("info_env", (long)MPI_INFO_ENV), name("tag_ub", MPI_TAG_UB);
+    name("int", (long)MPI_INT), name("sum", (long)MPI_SUM), name("minloc", (long)MPI_MINLOC), name("no_proc", (long)MPI_MESSAGE_NO_PROC);
+    name("memory", (long)memory), name("function", (long)add), name("invalid_keyval", MPI_KEYVAL_INVALID);
+    name("order_c", MPI_ORDER_C), name("shared", MPI_COMM_TYPE_SHARED), name("block", MPI_DISTRIBUTE_BLOCK);
+    name("default_darg", MPI_DISTRIBUTE_DFLT_DARG), name("class_integer", MPI_TYPECLASS_INTEGER), name("counter", MPI_T_PVAR_CLASS_COUNTER);
+}
+
+/* Topologies of one process, for calls outside mpiexec. */
+static void name_topologies(void) {
+    MPI_Comm comm = (MPI_Comm)names[0].value, grid, graph, ring;
+    int one = 1, zero = 0, class, code;
+    MPI_Cart_create(comm, 1, &one, &zero, 0, &grid);
+    MPI_Graph_create(comm, 1, &one, &zero, 0, &graph);
+    MPI_Dist_graph_create_adjacent(comm, 1, &zero, &one, 1, &zero, &one, MPI_INFO_NULL, 0, &ring);
+    name("grid", (long)grid), name("graph", (long)graph), name("ring", (long)ring);
+    MPI_Add_error_class(&class), MPI_Add_error_code(class, &code);
+    name("added_class", class), name("added_code", code);
+}
+
+static void name_tools(void) {
+    int provided, count, class, binding, readonly, continuous, atomic, verbosity, pvars;
+    MPI_T_cvar_handle cvar;
+    MPI_T_pvar_session session, other;
+    MPI_T_pvar_handle pvar, of_other;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_T_cvar_handle_alloc(0, NULL, &cvar, &count);
+    MPI_T_pvar_session_create(&session), MPI_T_pvar_session_create(&other);
+    MPI_T_pvar_get_num(&pvars);
+    int index = 0;
+    do {
+        MPI_T_pvar_get_info(index, NULL, NULL, &verbosity, &class, NULL, NULL, NULL, NULL, &binding, &readonly, &continuous, &atomic);
+    } while (class != MPI_T_PVAR_CLASS_COUNTER && ++index < pvars);
+    MPI_T_pvar_handle_alloc(session, index, NULL, &pvar, &count), MPI_T_pvar_handle_alloc(other, index, NULL, &of_other, &count);
+    name("cvar", (long)cvar), name("pvar", (long)pvar), name("other_pvar", (long)of_other), name("pvar_session", (long)session);
+}
+
+/* Memory whose last byte is the last before a page that may not be touched. */
+static char *before_the_end(int index, size_t len) {
+    if (!areas[index]) {
+        areas[index] = mmap(NULL, AREA + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mprotect(areas[index] + AREA, PAGE, PROT_NONE);
+    }
+    char *place = areas[index] + AREA - len;
+    memset(place, 0, len);
+    return place;
+}
+
+static long number(const char *text) {
+    if (text[0] != '@') return strtol(text, NULL, 0);
+    for (int i = 0; i < named; i++) if (!strcmp(names[i].name, text + 1)) return names[i].value;
+    printf("there is no %s\n", text);
+    exit(2);
+}
+
+/* The value that a word of a line describes, as argument `index`. */
+static long value(char *word, int index) {
+    char kind = word[1] == ':' ? word[0] : 0, *rest = word + 2, *one;
+    if (!kind) return number(word);
+    if (kind == 'b') return (long)before_the_end(index, strtoul(rest, NULL, 0));
+    if (kind == 's') return (long)strcpy(before_the_end(index, strlen(rest) + 1), rest);
+    long values[LINE_MAX / 2];
+    size_t count = 0, size = kind == 'i' ? sizeof(int) : sizeof(long);
+    while ((one = strsep(&rest, ","))) values[count++] = number(one);
+    char *place = before_the_end(index, count * size);
+    for (size_t i = 0; i < count; i++) memcpy(place + i * size, &values[i], size);
+    return (long)place;
+}
+
+static int make(const char *function, char **words, int count, long *a) {
+    for (int i = 0; i < count; i++) a[i] = value(words[i], i);
+    int (*run)(long, long, long, long, long, long, long, long, long, long, long, long, long, long) = dlsym(RTLD_DEFAULT, function);
+    if (!run) printf("there is no %s\n", function), exit(2);
+    alarm(10);
+    return run(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13]);
+}
+
+static int split(char *line, char **words) {
+    int count = 0;
+    line[strcspn(line, "\n")] = 0;
+    while ((words[count] = strsep(&line, " "))) count++;
+    return count;
+}
+
+/* True if one of the listed numbers is the class. */
+static int fits(const char *classes, int class) {
+    char list[64], *rest = list, *one;
+    snprintf(list, sizeof list, "%s", classes);
+    while ((one = strsep(&rest, ","))) if (atoi(one) == class) return 1;
+    return 0;
+}
+
+/* Makes one call; ends the process with 1 if it does not fail as it should. */
+static void try(char **words, int count) {
+    const char *function = words[0], *argument = words[1], *classes = words[3];
+    long values[ARGUMENTS_MAX] = {0};
+    int code = make(function, words + 4, count - 4, values), class = -1, len;
+    char text[MPI_MAX_ERROR_STRING] = "", start[80];
+    if (!strcmp(classes, "any")) return;
+    if (MPI_Error_class(code, &class) || MPI_Error_string(code, text, &len)) {
+        printf("%s: code %d is no error code\n", function, code), fflush(stdout), _exit(1);
+    }
+    snprintf(start, sizeof start, "%s: ", function);
+    int is_tool = !strcmp(classes, "tool");
+    if (is_tool ? class > MPI_ERR_LASTCODE || class >= MPI_T_ERR_CANNOT_INIT : fits(classes, class) && !strncmp(text, start, strlen(start)) && strstr(text, argument)) return;
+    printf("%s: %s %s: class %d instead of %s: %s\n", function, argument, words[2], class, classes, text);
+    fflush(stdout);
+    _exit(1);
+}
+
+/* Makes all calls from number `first` on, and reports each before it. */
+static void go_over(const char *path, int first, int report) {
+    FILE *calls = fopen(path, "r");
+    static char line[LINE_MAX];
+    char *words[ARGUMENTS_MAX + 4];
+    if (!calls) perror(path), exit(2);
+    for (int i = 0; fgets(line, sizeof line, calls); i++) {
+        if (i < first) continue;
+        char told[LINE_MAX + 16] = "";
+        snprintf(told, sizeof told, "%-8d%.100s", i, line);
+        if (write(report, told, 108) != 108) exit(2);
+        try(words, split(line, words));
+    }
+    fclose(calls);
+}
+
+/* Has all calls made by copies of this program. Each copy begins after the last call of the one before. */
+static int oversee(const char *path) {
+    int last = -1, status = 1, made = 0, failures = 0;
+    while (status != 0) {
+        int report[2], first = last + 1;
+        char told[109] = "";
+        if (pipe(report) != 0) perror("pipe"), exit(2);
+        pid_t copy = fork();
+        if (copy == 0) {
+            char number[16], descriptor[16];
+            snprintf(number, sizeof number, "%d", first), snprintf(descriptor, sizeof descriptor, "%d", report[1]);
+            close(report[0]);
+            execl("/proc/self/exe", "wrong_arguments", path, number, descriptor, NULL);
+            _exit(2);
+        }
+        close(report[1]);
+        while (read(report[0], told, 108) == 108) made++, last = atoi(told);
+        close(report[0]);
+        waitpid(copy, &status, 0);
+        failures += status != 0;
+        if (WIFSIGNALED(status)) printf("died of signal %d: %s\n", WTERMSIG(status), told);
+        if (status != 0 && last < first) {
+            printf("a copy ended without a call\n");
+            break;
+        }
+    }
+    printf("wrong arguments: %d calls, %d failures\n", made, failures);
+    return failures != 0 || made == 0;
+}
+
+/* Makes the calls of this process's role, and completes what they begin. Returns the number of failures. */
+static int where_they_do_not_count(const char *path) {
+    FILE *calls = fopen(path, "r");
+    static char line[LINE_MAX];
+    char *words[ARGUMENTS_MAX + 4];
+    int rank, made = 0, failures = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (!calls) perror(path), exit(2);
+    while (fgets(line, sizeof line, calls)) {
+        long values[ARGUMENTS_MAX] = {0};
+        int count = split(line, words), is_persistent = strstr(words[0], "_init") != NULL;
+        if (strcmp(words[2], rank ? "other" : "root")) continue;
+        int code = make(words[0], words + 4, count - 4, values);
+        MPI_Request *request = (MPI_Request *)values[count - 5];
+        if (!code && is_persistent) code = MPI_Start(request);
+        if (!code && (is_persistent || !strncmp(words[0], "MPI_I", 5))) code = MPI_Wait(request, MPI_STATUS_IGNORE);
+        if (!code && is_persistent) code = MPI_Request_free(request);
+        if (code) printf("%s as %s: code %d\n", words[0], words[2], code), failures++;
+        made++;
+    }
+    fclose(calls);
+    printf("wrong arguments where they do not count: %d calls, %d failures\n", made, failures);
+    return failures + !made;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2) return oversee(argv[1]);
+    MPI_Init(NULL, NULL);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    name_objects();
+    if (!strcmp(argv[2], "root")) {
+        int failures = where_they_do_not_count(argv[1]);
+        MPI_Finalize();
+        return failures != 0;
+    }
+    name_topologies(), name_tools();
+    go_over(argv[1], atoi(argv[2]), atoi(argv[3]));
+    alarm(20);
+    MPI_Finalize();
+    return 0;
+}
