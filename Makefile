@@ -1,6 +1,15 @@
 # Few words; each calls a script that can be read.
 PREFIX ?= /usr/local
-.PHONY: demo test conformance nightly peers bench install
+.PHONY: help demo test conformance nightly peers bench install uninstall
+help:
+	@echo "make demo         build Canele, and run it on an emulated grid of two sites"
+	@echo "make install      build Canele, and install it in PREFIX ($(PREFIX)), below DESTDIR if that is set"
+	@echo "make uninstall    remove what make install has installed in PREFIX"
+	@echo "make test         run the test suite"
+	@echo "make bench        measure Canele beside its peers and raw TCP (BENCH: what, and options)"
+	@echo "make peers        install other MPIs to measure beside"
+	@echo "make conformance  run the test suites of others"
+	@echo "make nightly      run the tests that take hours (STEPS: which)"
 demo:
 	@scripts/demo.sh
 test:
@@ -16,4 +25,6 @@ bench:
 install:
 	@scripts/bootstrap.sh
 	@PATH="$$PATH:$$HOME/.cargo/bin" cargo build --release --locked
-	@scripts/install.sh $(PREFIX)
+	@DESTDIR="$(DESTDIR)" scripts/install.sh "$(PREFIX)"
+uninstall:
+	@DESTDIR="$(DESTDIR)" scripts/install.sh --uninstall "$(PREFIX)"

@@ -4,7 +4,7 @@
 # Usage: bench.sh [INSTRUMENT[@PLACE]...] [--rounds N] [--seconds S] [--sizes LIST], as `canele bench compare`
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/bootstrap.sh
+scripts/bootstrap.sh --lab
 export PATH="$PATH:$HOME/.cargo/bin"
 scripts/peers.sh
 cargo build --release --locked

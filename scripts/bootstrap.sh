@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs the build's requirements: a C compiler, Python, and Rust; with --tests also those of the tests, an ssh
-# server among them. On Debian as root it installs missing packages. Elsewhere it prints exactly which packages to
-# install. An existing Rust belongs to its owner: if it is unsuitable, this script says so and leaves it alone.
-# Usage: bootstrap.sh [--tests]
+# Installs the build's requirements: a C compiler, Python, and Rust; with --lab also those of the emulated grid, and
+# with --tests also those of the tests, an ssh server among them. On Debian as root it installs missing packages.
+# Elsewhere it prints exactly which packages to install. An existing Rust belongs to its owner: if it is unsuitable,
+# this script says so and leaves it alone.
+# Usage: bootstrap.sh [--lab | --tests]
 set -euo pipefail
 cd "${BASH_SOURCE%/*}/.."
 PATH="$PATH:/usr/sbin:/sbin:${HOME:-/root}/.cargo/bin"
@@ -12,20 +13,28 @@ missing=()
 need() { # command, package
     has "$1" || missing+=("$2")
 }
+wanted=${1:-}
+case $wanted in
+    '' | --lab | --tests) ;;
+    *) echo "usage: bootstrap.sh [--lab | --tests]" >&2 && exit 1 ;;
+esac
 need cc gcc
-need c++ g++
+need objcopy binutils
 need make make
-need pkg-config pkg-config
 need python3 python3
-need curl curl
-need ip iproute2
-need nsenter util-linux
-need ps procps
-need iptables-legacy iptables
-need nft nftables
-if [ "${1:-}" = --tests ]; then
+has cargo || need curl curl
+if [ -n "$wanted" ]; then
+    need ip iproute2
+    need nsenter util-linux
+    need ps procps
+    need iptables-legacy iptables
+    need nft nftables
+    python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
+fi
+if [ "$wanted" = --tests ]; then
+    need c++ g++
+    need pkg-config pkg-config
     need cmake cmake
-    need nm binutils
     need valgrind valgrind
     need ssh openssh-client
     need sshd openssh-server
@@ -36,16 +45,16 @@ fi
 [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || missing+=(ca-certificates)
 # A compiler is useless without headers and development files.
 echo '#include <stdio.h>' | cc -xc -fsyntax-only - 2>/dev/null || missing+=(libc6-dev)
-python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
 
 [[ $(<Cargo.toml) =~ rust-version\ =\ \"([0-9]+)\.([0-9]+) ]]
-wanted=${BASH_REMATCH[1]}.${BASH_REMATCH[2]} wanted_minor=${BASH_REMATCH[2]}
+rust_version=${BASH_REMATCH[1]}.${BASH_REMATCH[2]} wanted_minor=${BASH_REMATCH[2]}
 rust() { # the defect of the Rust that is here, if any
     has cargo || { echo "Rust is missing"; return; }
     local said
     said=$(cargo --version 2>&1) || { echo "cargo does not run ($said)"; return; }
     [[ $said =~ ^cargo\ ([0-9]+)\.([0-9]+) ]] || { echo "cargo's version is not understood ($said)"; return; }
     [ "${BASH_REMATCH[1]}" -gt 1 ] || [ "${BASH_REMATCH[2]}" -ge "$wanted_minor" ] || { echo "Rust is too old ($said)"; return; }
+    [ "$wanted" = --tests ] || return 0
     cargo fmt --version >/dev/null 2>&1 || { echo "rustfmt is missing"; return; }
     cargo clippy --version >/dev/null 2>&1 || echo "clippy is missing"
 }
@@ -53,7 +62,7 @@ complaint=$(rust)
 [ ${#missing[@]} -gt 0 ] || [ -n "$complaint" ] || exit 0
 
 ask_for_rust() {
-    echo "bootstrap: $1: please install Rust $wanted or later with rustfmt and clippy, for instance by" >&2
+    echo "bootstrap: $1: please install Rust $rust_version or later with rustfmt and clippy, for instance by" >&2
     echo "    rustup toolchain install stable --component rustfmt,clippy      (https://rustup.rs)" >&2
     exit 1
 }

@@ -3,7 +3,7 @@
 # Prints a ping-pong: MPI beside raw TCP, within a node, within a site, across the WAN.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/bootstrap.sh
+scripts/bootstrap.sh --lab
 export PATH="$PATH:$HOME/.cargo/bin"
 prefix=$PWD/build/prefix
 cargo build --release --locked

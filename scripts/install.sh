@@ -1,8 +1,38 @@
 #!/usr/bin/env bash
-# Installs a release build. Usage: install.sh PREFIX
+# Installs a release build into PREFIX, below DESTDIR if that is set, or removes what it has installed there. Programs
+# and library are stripped; their debugging information goes to files beside them, where debuggers look for it.
+# Usage: [DESTDIR=FOLDER] install.sh PREFIX, or install.sh --uninstall PREFIX
 set -euo pipefail
 cd "$(dirname "$0")/.."
-prefix=${1:?usage: install.sh PREFIX}
+usage="usage: install.sh [--uninstall] PREFIX"
+action=install
+if [ "${1:-}" = --uninstall ]; then
+    action=uninstall
+    shift
+fi
+prefix=${1:?$usage}
+root=${DESTDIR:-}$prefix
+# What installations have made, one a line: files, and folders with a slash behind their names.
+list=$root/share/canele/installed
+
+if [ $action = uninstall ]; then
+    if [ ! -e "$list" ]; then
+        echo "install: nothing is installed in $root: $list is missing" >&2
+        exit 1
+    fi
+    # Folders come after what is in them.
+    mapfile -t files < <(sort -r "$list")
+    for file in "${files[@]}"; do
+        case $file in
+            */) rmdir "$root/$file" 2>/dev/null || true ;;
+            *) rm -f "$root/$file" ;;
+        esac
+    done
+    rmdir "$root" 2>/dev/null || true
+    echo "Canele removed from $root"
+    exit
+fi
+
 target=${CARGO_TARGET_DIR:-target}/release
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 for file in libmpi_abi.so mpiexec canele-agent canele-gateway canele; do
@@ -11,22 +41,47 @@ for file in libmpi_abi.so mpiexec canele-agent canele-gateway canele; do
         exit 1
     fi
 done
-mkdir -p "$prefix"/{bin,include,lib/pkgconfig}
-install -m 644 include/mpi.h include/mad.h "$prefix/include/"
-install -m 755 "$target/libmpi_abi.so" "$prefix/lib/libmpi_abi.so.1"
-ln -sf libmpi_abi.so.1 "$prefix/lib/libmpi_abi.so"
-install -m 755 "$target"/{mpiexec,canele-agent,canele-gateway,canele} "$prefix/bin/"
-ln -sf mpiexec "$prefix/bin/mpirun"
+# Everything is made aside, so that the list is complete and a failure leaves nothing half done.
+made=$(mktemp -d)
+trap 'rm -rf "$made"' EXIT
+mkdir -p "$made"/{bin/.debug,include,lib/.debug,lib/pkgconfig,share/canele,share/doc/canele/user}
+binary() { # file, folder, name
+    objcopy --only-keep-debug "$1" "$made/$2/.debug/$3.debug"
+    chmod 644 "$made/$2/.debug/$3.debug"
+    install -m 755 "$1" "$made/$2/$3"
+    strip --strip-unneeded "$made/$2/$3"
+    objcopy --add-gnu-debuglink="$made/$2/.debug/$3.debug" "$made/$2/$3"
+}
+binary "$target/libmpi_abi.so" lib libmpi_abi.so.1
+for program in mpiexec canele-agent canele-gateway canele; do binary "$target/$program" bin $program; done
+ln -s libmpi_abi.so.1 "$made/lib/libmpi_abi.so"
+ln -s mpiexec "$made/bin/mpirun"
+install -m 644 include/mpi.h include/mad.h "$made/include/"
 wrapper() { # name, variable, default compiler
-    sed -e "s/@NAME@/$1/; s/@VAR@/$2/g; s/@DEFAULT@/$3/; s/@VERSION@/$version/; s/@NAME@/$1/g" packaging/mpicc.in >"$prefix/bin/$1"
-    chmod 755 "$prefix/bin/$1"
+    sed -e "s/@NAME@/$1/; s/@VAR@/$2/g; s/@DEFAULT@/$3/; s/@VERSION@/$version/; s/@NAME@/$1/g" packaging/mpicc.in >"$made/bin/$1"
+    chmod 755 "$made/bin/$1"
 }
 wrapper mpicc CC cc
 wrapper mpicxx CXX c++
 wrapper mpic++ CXX c++
 for package in mpi canele-mad; do
-    sed "s/@VERSION@/$version/" "packaging/$package.pc.in" >"$prefix/lib/pkgconfig/$package.pc"
+    sed "s/@VERSION@/$version/" "packaging/$package.pc.in" >"$made/lib/pkgconfig/$package.pc"
 done
 # One page for each function, made from the table of the API.
-python3 api/generate.py man "$prefix/share/man/man3" "$version"
-echo "Canele $version installed in $prefix"
+python3 api/generate.py man "$made/share/man/man3" "$version"
+install -m 644 README.md CHANGELOG.md LICENSE-* "$made/share/doc/canele/"
+install -m 644 docs/user/*.md "$made/share/doc/canele/user/"
+{
+    (cd "$made" && find . -type f -o -type l) | sed 's|^\./||'
+    # Folders that were there before are others'.
+    [ ! -e "$list" ] || grep '/$' "$list" || true
+    (cd "$made" && find . -mindepth 1 -type d) | sed 's|^\./||' | while read -r folder; do
+        [ -d "$root/$folder" ] || echo "$folder/"
+    done
+    echo share/canele/installed
+} | sort -u >"$made/installed"
+mv "$made/installed" "$made/share/canele/installed"
+mkdir -p "$root"
+# Programs that run keep their old files: a file is replaced, not written to.
+cp -a --remove-destination "$made/." "$root/"
+echo "Canele $version installed in $root"

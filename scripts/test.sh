@@ -94,6 +94,7 @@ export prefix
 # Each waits for most of its time: for timeouts, delays of links, hosts that do not answer.
 waits() {
     step 400 installation bash -c installation
+    step 20 "installing and removing" tests/install.sh
     step 30 "reference for the ABI" scripts/peers.sh mpich==5.0.2
     step 10 ABI tests/abi.sh "$prefix" "$reference"
     step 20 "compiler wrappers, CMake, pkg-config" tests/build.sh "$prefix"
