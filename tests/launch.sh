@@ -137,7 +137,7 @@ printf '#!/bin/sh\nexec <&- >&-; sleep 60\n' >"$work/closed"
 chmod +x "$work/silent" "$work/talkative" "$work/closed" "$work/half"
 CANELE_CONNECT_TIMEOUT=soon run true 2>"$work/err"
 check "a timeout that is no number is refused" 1 $?
-check "and the message says so" "mpiexec: CANELE_CONNECT_TIMEOUT=soon: a number of seconds is needed" "$(cat "$work/err")"
+check "and the message says so" "mpiexec: CANELE_CONNECT_TIMEOUT=soon: a number of seconds, such as 90, 90s or 2min, is needed" "$(cat "$work/err")"
 too_late "a launcher that is missing" "launcher $work/none for host far: No such file" -n 2 -hosts far -launcher-exec "$work/none"
 too_late "a launcher that hangs" "no agent answered on host far within 1 s" -n 2 -hosts far -launcher-exec "$work/silent"
 too_late "a launcher that hangs, before many ranks" "no agent answered on host far within 1 s" -genv BALLAST "$(head -c 20000 /dev/zero | tr '\0' x)" -n 64 -hosts far -launcher-exec "$work/silent"

@@ -30,7 +30,7 @@ pub static STRATEGY: Setting = setting(
 pub static UNMATCHED_BYTES: Setting = setting(
     "CANELE_UNMATCHED_BYTES",
     Kind::Bytes(256 << 20),
-    "number of bytes",
+    "bytes, such as 64k, 256 MiB",
     "Memory for messages without a matching receive, in addition to the initial credit of every link.",
 );
 
@@ -87,7 +87,7 @@ pub static GATEWAYS: Setting = setting(
 pub static LINK_PATIENCE: Setting = setting(
     "CANELE_LINK_PATIENCE",
     Kind::Seconds(60),
-    "seconds",
+    "seconds, such as 90, 2min",
     "Time that a peer at another site may be without a link before it has failed. 0: lost links are not reopened.",
 );
 
@@ -137,7 +137,7 @@ pub static LOG: Setting = setting(
 pub static CONNECT_TIMEOUT: Setting = setting(
     "CANELE_CONNECT_TIMEOUT",
     Kind::Seconds(30),
-    "seconds",
+    "seconds, such as 90, 2min",
     "Time after which mpiexec gives up an agent that does not answer.",
 );
 
@@ -305,11 +305,13 @@ impl Setting {
     /// If it is not a number; the text names what is needed.
     pub fn number(&self) -> Result<u64, Invalid> {
         let text = self.text();
-        text.parse().map_err(|_| Invalid {
-            variable: self.variable,
-            value: text.into_owned(),
-            wanted: self.kind.name(),
-        })
+        let number = match self.kind {
+            Kind::Bytes(_) => with_unit(&text, &BYTE_UNITS),
+            Kind::Seconds(_) => with_unit(&text, &TIME_UNITS),
+            Kind::Text(_) | Kind::Found(_) => text.parse().ok(),
+        };
+        let (variable, wanted) = (self.variable, self.kind.name());
+        number.ok_or_else(|| Invalid { variable, value: text.into_owned(), wanted })
     }
 }
 
@@ -318,11 +320,38 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Text(_) | Self::Found(_) => "text",
-            Self::Bytes(_) => "a number of bytes",
-            Self::Seconds(_) => "a number of seconds",
+            Self::Bytes(_) => "a number of bytes, such as 65536, 64k or 64 KiB,",
+            Self::Seconds(_) => "a number of seconds, such as 90, 90s or 2min,",
         }
     }
 }
+
+/// Parses a whole number with or without a unit, in any case of letters, as the default is printed.
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let text = text.trim();
+    let end = text.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let known = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim_start()))?;
+    number.parse::<u64>().ok()?.checked_mul(known.1)
+}
+
+/// Units of bytes. All are powers of 1024.
+const BYTE_UNITS: [(&str, u64); 11] = [
+    ("", 1),
+    ("B", 1),
+    ("k", 1 << 10),
+    ("kB", 1 << 10),
+    ("KiB", 1 << 10),
+    ("M", 1 << 20),
+    ("MB", 1 << 20),
+    ("MiB", 1 << 20),
+    ("G", 1 << 30),
+    ("GB", 1 << 30),
+    ("GiB", 1 << 30),
+];
+
+/// Units of time, in seconds.
+const TIME_UNITS: [(&str, u64); 5] = [("", 1), ("s", 1), ("m", 60), ("min", 60), ("h", 3600)];
 
 /// The default.
 impl fmt::Display for Kind {
@@ -490,7 +519,32 @@ mod tests {
         assert_eq!(GIVEN.origin(), Origin::Environment);
         assert_eq!(Some(GIVEN.text().as_ref()), std::env::var("PATH").ok().as_deref());
         let reason = GIVEN.number().unwrap_err().to_string();
-        assert!(reason.starts_with("PATH=") && reason.ends_with(": a number of seconds is needed"));
+        assert!(
+            reason.starts_with("PATH=") && reason.contains(": a number of seconds, such as 90")
+        );
+    }
+
+    #[test]
+    fn numbers_have_units_and_defaults_are_values() {
+        let bytes = |text| with_unit(text, &BYTE_UNITS);
+        for text in ["268435456", "256 MiB", "256M", "256m", "262144 kB", " 256mb ", "268435456 B"]
+        {
+            assert_eq!(bytes(text), Some(256 << 20), "{text}");
+        }
+        for text in ["", "k", "1.5M", "-1", "256 Mbit", "1k2", "0x10", "20000000000G", "M 1"] {
+            assert_eq!(bytes(text), None, "{text}");
+        }
+        let seconds = |text| with_unit(text, &TIME_UNITS);
+        let texts = ["90", "90s", "2min", "1 h", "0"];
+        assert_eq!(texts.map(seconds), [Some(90), Some(90), Some(120), Some(3600), Some(0)]);
+        assert_eq!(seconds("1d"), None);
+        for setting in ALL.iter().filter(|it| matches!(it.kind, Kind::Bytes(_) | Kind::Seconds(_)))
+        {
+            let units: &[_] =
+                if let Kind::Bytes(_) = setting.kind { &BYTE_UNITS } else { &TIME_UNITS };
+            let (Kind::Bytes(number) | Kind::Seconds(number)) = setting.kind else { continue };
+            assert_eq!(with_unit(&setting.kind.to_string(), units), Some(number));
+        }
     }
 
     /// The Rust sources below a folder, without those in folders of these names.
