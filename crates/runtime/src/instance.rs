@@ -2,7 +2,9 @@
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use boot::Job;
@@ -176,13 +178,35 @@ impl Instance {
             }
         }
         let first_failed = |worker: &mut Worker| worker.engine.first_failed();
-        if self.all().any(|vci| vci.look(first_failed).is_some()) {
-            // Others may wait for this process because of the failure, and continue once it is gone.
-            self.close();
+        match self.all().any(|vci| vci.look(first_failed).is_some()) {
+            true => self.meet_survivors(),
+            false => self.job.fence(),
         }
-        self.job.fence().map_err(failed)?;
+        .map_err(failed)?;
         self.close();
         self.job.finalize().map_err(failed)
+    }
+
+    /// Meets the other processes after a failure. Some may wait for a message of this process because of it: they
+    /// continue once this process is gone. It goes when those that only have to read its last messages have done so.
+    fn meet_survivors(&self) -> Result<(), boot::BootError> {
+        thread::scope(|scope| {
+            let (met, waits) = mpsc::channel::<()>();
+            let leave = move || {
+                if waits.recv_timeout(REPORT_PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                    self.close();
+                }
+            };
+            let spawned = cpu::without_signals(|| {
+                thread::Builder::new().name("canele-finalize".into()).spawn_scoped(scope, leave)
+            });
+            if spawned.is_err() {
+                self.close();
+            }
+            let fence = self.job.fence();
+            drop(met);
+            fence
+        })
     }
 
     fn close(&self) {
