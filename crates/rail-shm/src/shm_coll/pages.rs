@@ -43,7 +43,7 @@ impl Pages {
     ) -> Option<(usize, usize)> {
         let start = self.reserved[page];
         let end = end.next_multiple_of(RESERVED_AT_ONCE).min(page_len);
-        (start < end).then_some((start, end - start))
+        (start < end).then(|| (start, end - start))
     }
 
     /// Records `len` more allocated bytes.
