@@ -1,9 +1,9 @@
 """Calls with one wrong argument each, for tests/programs/wrong_arguments.c.
 
 A line is `FUNCTION ARGUMENT WHAT CLASSES VALUE…`: the call's values, the wrong one among them, and the error classes that fit,
-or `any` if the call may also succeed, or `tool` for any error code of the tool interface, or 0 if it must succeed. A VALUE is a number, `@NAME` for an
-object of the program, or memory with nothing behind it: `b:N` for N bytes of zeros, `i:1,2` for ints, `l:1,@comm` for 64-bit
-values, `s:text` for a string.
+or `any` if the call may also succeed, or `tool` for any error code of the tool interface, or 0 if it must succeed. A VALUE is a
+number, `@NAME` for an object of the program, or memory with nothing behind it: `b:N` for N bytes of zeros, `i:1,2` for ints,
+`l:1,@comm` for 64-bit values, `s:text` for a string.
 """
 import re
 
@@ -11,15 +11,19 @@ import model
 
 WORDS = {"int": 4, "char": 1, "MPI_Status": 32}
 # Values of arguments by kind, where 1 is not right.
-GOOD = {"COMMUNICATOR": "@comm", "DATATYPE": "@int", "GROUP": "@group", "OPERATION": "@sum", "INFO": "@info", "ERRHANDLER": "@handler",
-        "REQUEST": "@request", "MESSAGE": "@no_proc", "RANK": 0, "RANK_NNI": 0, "TAG": 0, "KEY_INDEX": 0, "LOGICAL": 0, "COLOR": 0, "KEY": 0,
-        "INDEX": 0, "COORDINATE": 0, "POLYDISPLACEMENT": 0, "POLYDISPLACEMENT_COUNT": 0, "POLYDISPLACEMENT_AINT_COUNT": 0, "DISPLACEMENT": 0,
-        "POLYLOCATION": 0, "POLYNUM_BYTES_NNI": 64, "POLYDTYPE_PACK_SIZE": 64, "INFO_VALUE_LENGTH": 64, "ORDER": "@order_c",
-        "SPLIT_TYPE": "@shared", "DISTRIB_ENUM": "@block", "DTYPE_DISTRIBUTION": "@default_darg", "TYPECLASS": "@class_integer",
-        "TYPECLASS_SIZE": 4, "ERROR_CODE": "@added_code", "ERROR_CLASS": "@added_class", "FUNCTION": "@function", "POLYFUNCTION": "@function",
-        "CVAR": "@cvar", "CVAR_INDEX_SPECIAL": 0, "CVAR_INDEX": 0, "PVAR": "@pvar", "PVAR_INDEX": 0, "CAT_INDEX": 0, "PVAR_SESSION": "@pvar_session",
-        "PVAR_CLASS": "@counter", "EXTRA_STATE": 0, "ATTRIBUTE_VAL": 0, "TOOL_MPI_OBJ": 0, "EVENT_INDEX": 0, "SOURCE_INDEX": 0,
-        "STRING_LENGTH": 8, "FILE": 0, "WINDOW": 0, "SESSION": 0, "LOCATION_SMALL": 0}
+GOOD = {
+    "COMMUNICATOR": "@comm", "DATATYPE": "@int", "GROUP": "@group", "OPERATION": "@sum", "INFO": "@info",
+    "ERRHANDLER": "@handler", "REQUEST": "@request", "MESSAGE": "@no_proc", "RANK": 0, "RANK_NNI": 0, "TAG": 0,
+    "KEY_INDEX": 0, "LOGICAL": 0, "COLOR": 0, "KEY": 0, "INDEX": 0, "COORDINATE": 0, "POLYDISPLACEMENT": 0,
+    "POLYDISPLACEMENT_COUNT": 0, "POLYDISPLACEMENT_AINT_COUNT": 0, "DISPLACEMENT": 0, "POLYLOCATION": 0,
+    "POLYNUM_BYTES_NNI": 64, "POLYDTYPE_PACK_SIZE": 64, "INFO_VALUE_LENGTH": 64, "ORDER": "@order_c",
+    "SPLIT_TYPE": "@shared", "DISTRIB_ENUM": "@block", "DTYPE_DISTRIBUTION": "@default_darg",
+    "TYPECLASS": "@class_integer", "TYPECLASS_SIZE": 4, "ERROR_CODE": "@added_code", "ERROR_CLASS": "@added_class",
+    "FUNCTION": "@function", "POLYFUNCTION": "@function", "CVAR": "@cvar", "CVAR_INDEX_SPECIAL": 0, "CVAR_INDEX": 0,
+    "PVAR": "@pvar", "PVAR_INDEX": 0, "CAT_INDEX": 0, "PVAR_SESSION": "@pvar_session", "PVAR_CLASS": "@counter",
+    "EXTRA_STATE": 0, "ATTRIBUTE_VAL": 0, "TOOL_MPI_OBJ": 0, "EVENT_INDEX": 0, "SOURCE_INDEX": 0, "STRING_LENGTH": 8,
+    "FILE": 0, "WINDOW": 0, "SESSION": 0, "LOCATION_SMALL": 0,
+}
 # The objects that functions need in place of the usual ones.
 OBJECTS = {r"MPI_Cart_(?!create|map)|MPI_Cartdim": {"COMMUNICATOR": "@grid"}, r"MPI_Graph(_get|_nei|dims)": {"COMMUNICATOR": "@graph"},
            r"MPI_(In|N)eighbor|MPI_Dist_graph_nei": {"COMMUNICATOR": "@ring"}, r"MPI_Type_get_contents": {"DATATYPE": "@derived"},
@@ -37,32 +41,41 @@ HANDLES = {kind: [f"@null_{word}", f"@freed_{word}", f"@{foreign}", "0x7f0000001
 PREDEFINED = {"COMMUNICATOR": "@world", "DATATYPE": "@int", "OPERATION": "@sum", "INFO": "@info_env", "KEYVAL": "@tag_ub"}
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
 # Values out of the range of each kind; a rank's are those of a group of one.
-RANGES = {"POLYXFER_NUM_ELEM_NNI": [-1, LOW], "POLYDTYPE_NUM_ELEM_NNI": [-1, LOW], "XFER_NUM_ELEM": [-1, LOW], "XFER_NUM_ELEM_NNI": [-1],
-          "POLYXFER_NUM_ELEM": [-1, LOW], "POLYDTYPE_NUM_ELEM": [-1, LOW], "ARRAY_LENGTH": [-1, LOW], "ARRAY_LENGTH_NNI": [-1, LOW],
-          "ARRAY_LENGTH_PI": [-1, LOW], "POLYDTYPE_NUM_ELEM_PI": [-1, LOW], "NUM_DIMS": [-1, LOW], "POLYNUM_PARAM_VALUES": [-1, LOW],
-          "POLYNUM_BYTES_NNI": [-1, LOW], "POLYDTYPE_PACK_SIZE": [-1, LOW], "INFO_VALUE_LENGTH": [-1, LOW], "DEGREE": [-1, LOW],
-          "RANK": [1, -7, LOW, HIGH], "RANK_NNI": [1, -7, LOW, HIGH], "TAG": [-5, LOW], "COMM_SIZE": [-1, LOW], "COMM_SIZE_PI": [0, -1, LOW],
-          "ALLOC_MEM_NUM_BYTES": [-1, LOW], "ORDER": [-4], "SPLIT_TYPE": [-4], "TYPECLASS": [-4, HIGH], "TYPECLASS_SIZE": [-1, 3, HIGH],
-          "DISTRIB_ENUM": [-4], "PROCESS_GRID_SIZE": [-1, 0, HIGH], "COLOR": [-4, LOW], "ERROR_CODE": [-4, 999999, LOW],
-          "ERROR_CLASS": [-4, 999999, LOW], "KEY_INDEX": [-1, 99, LOW, HIGH], "INDEX": [-1, 99, LOW, HIGH], "COORDINATE": [-1, 1, HIGH],
-          "MATH": [5000, HIGH], "KEYVAL": ["@invalid_keyval", "@freed_keyval", -3, HIGH],
-          "CVAR_INDEX": [-1, HIGH], "PVAR_INDEX": [-1, HIGH], "CAT_INDEX": [-1, HIGH], "PVAR_CLASS": [-1, HIGH], "CVAR_INDEX_SPECIAL": [-1, HIGH],
-          "EVENT_INDEX": [-1, 0, HIGH], "SOURCE_INDEX": [-1, 0, HIGH], "CVAR": [0, 0x299], "PVAR": [0, 0x299, "@other_pvar"],
-          "PVAR_SESSION": [0, 0x299], "WEIGHT": [-1], "POLYLOCATION": [-1, HIGH], "DTYPE_DISTRIBUTION": [-7]}
+RANGES = {
+    "POLYXFER_NUM_ELEM_NNI": [-1, LOW], "POLYDTYPE_NUM_ELEM_NNI": [-1, LOW], "XFER_NUM_ELEM": [-1, LOW],
+    "XFER_NUM_ELEM_NNI": [-1], "POLYXFER_NUM_ELEM": [-1, LOW], "POLYDTYPE_NUM_ELEM": [-1, LOW], "ARRAY_LENGTH": [-1, LOW],
+    "ARRAY_LENGTH_NNI": [-1, LOW], "ARRAY_LENGTH_PI": [-1, LOW], "POLYDTYPE_NUM_ELEM_PI": [-1, LOW],
+    "NUM_DIMS": [-1, LOW], "POLYNUM_PARAM_VALUES": [-1, LOW], "POLYNUM_BYTES_NNI": [-1, LOW],
+    "POLYDTYPE_PACK_SIZE": [-1, LOW], "INFO_VALUE_LENGTH": [-1, LOW], "DEGREE": [-1, LOW], "RANK": [1, -7, LOW, HIGH],
+    "RANK_NNI": [1, -7, LOW, HIGH], "TAG": [-5, LOW], "COMM_SIZE": [-1, LOW], "COMM_SIZE_PI": [0, -1, LOW],
+    "ALLOC_MEM_NUM_BYTES": [-1, LOW], "ORDER": [-4], "SPLIT_TYPE": [-4], "TYPECLASS": [-4, HIGH],
+    "TYPECLASS_SIZE": [-1, 3, HIGH], "DISTRIB_ENUM": [-4], "PROCESS_GRID_SIZE": [-1, 0, HIGH], "COLOR": [-4, LOW],
+    "ERROR_CODE": [-4, 999999, LOW], "ERROR_CLASS": [-4, 999999, LOW], "KEY_INDEX": [-1, 99, LOW, HIGH],
+    "INDEX": [-1, 99, LOW, HIGH], "COORDINATE": [-1, 1, HIGH], "MATH": [5000, HIGH],
+    "KEYVAL": ["@invalid_keyval", "@freed_keyval", -3, HIGH], "CVAR_INDEX": [-1, HIGH], "PVAR_INDEX": [-1, HIGH],
+    "CAT_INDEX": [-1, HIGH], "PVAR_CLASS": [-1, HIGH], "CVAR_INDEX_SPECIAL": [-1, HIGH], "EVENT_INDEX": [-1, 0, HIGH],
+    "SOURCE_INDEX": [-1, 0, HIGH], "CVAR": [0, 0x299], "PVAR": [0, 0x299, "@other_pvar"], "PVAR_SESSION": [0, 0x299],
+    "WEIGHT": [-1], "POLYLOCATION": [-1, HIGH], "DTYPE_DISTRIBUTION": [-7],
+    "THREAD_LEVEL": [-1, 7, HIGH],
+}
 # Values by the names of arguments, where the kind does not decide.
 NAMED = {"position": [-1, HIGH], "dims": [-1, LOW, HIGH], "indx": [-1, LOW], "stride": [], "count": [-1, LOW]}
 # Extreme values that may be right, or too large: they must do no harm.
-EXTREMES = {"POLYDTYPE_NUM_ELEM_NNI": [HIGH], "POLYDTYPE_NUM_ELEM": [HIGH, LOW], "POLYDTYPE_STRIDE_BYTES": [HIGH, LOW], "KEY": [HIGH, LOW],
-            "POLYDISPLACEMENT_COUNT": [HIGH, LOW], "POLYDISPLACEMENT_AINT_COUNT": [HIGH, LOW], "POLYDTYPE_NUM_ELEM_PI": [HIGH],
-            "LOGICAL": [7, LOW], "DIMENSION": [HIGH, LOW], "KEY_INDEX": [HIGH, LOW], "COLOR": [HIGH], "PROFILE_LEVEL": [HIGH, LOW],
-            "INFO_VALUE_LENGTH": [HIGH], "LOCATION_SMALL": [HIGH, LOW], "DTYPE_DISTRIBUTION": [HIGH, LOW]}
+EXTREMES = {
+    "POLYDTYPE_NUM_ELEM_NNI": [HIGH], "POLYDTYPE_NUM_ELEM": [HIGH, LOW], "POLYDTYPE_STRIDE_BYTES": [HIGH, LOW],
+    "KEY": [HIGH, LOW], "POLYDISPLACEMENT_COUNT": [HIGH, LOW], "POLYDISPLACEMENT_AINT_COUNT": [HIGH, LOW],
+    "POLYDTYPE_NUM_ELEM_PI": [HIGH], "LOGICAL": [7, LOW], "DIMENSION": [HIGH, LOW], "KEY_INDEX": [HIGH, LOW],
+    "COLOR": [HIGH], "PROFILE_LEVEL": [HIGH, LOW], "INFO_VALUE_LENGTH": [HIGH], "LOCATION_SMALL": [HIGH, LOW],
+    "DTYPE_DISTRIBUTION": [HIGH, LOW],
+}
 WIDE = 1 << 62
 # Arguments that may have any value, or one that is wrong elsewhere: it must do no harm.
 FREE = re.compile(r"MPI_Comm_call_errhandler errorcode|MPI_Get_address location|MPI_\w+_(set|get)_name (comm|datatype|comm_name|type_name)|"
                   r"MPI_Add_error_string string|\S+ (stringtag|value)|MPI_Type_get_contents(_c)? array_of_(addresses|large_counts)|"
-                  r"MPI_(Wait|Test)(all|any|some)? (request|array_of_requests)|MPI_Intercomm_create_from_groups |MPI_Request_get_status\S* \S*request|"
+                  r"MPI_(Wait|Test)(all|any|some)? (request|array_of_requests)|MPI_Request_get_status\S* \S*request|"
+                  r"MPI_Intercomm_create_from_groups |"
                   r"MPI_\w+_(toint|fromint) |MPI_Status_set_(source|tag|error) |"
-                  r"MPI_T_category_get_\w+ indices")
+                  r"MPI_T_category_get_\w+ indices|MPI_T_init_thread required")
 # Calls that end the process or MPI, or that trust any address.
 LEFT_OUT = re.compile(r"MPI_(Abort|Finalize|T_finalize|Free_mem|Info_create_env)$")
 
@@ -166,7 +179,7 @@ def classes(function, parameter, what, kinds):
     if function.name.startswith("MPI_T_"):
         return "tool"
     if what == "NULL":
-        return "MPI_ERR_BUFFER" if parameter.kind == "BUFFER" or parameter.kind == "C_BUFFER" and parameter.direction == "in" else "MPI_ERR_ARG"
+        return "MPI_ERR_BUFFER" if parameter.kind == "BUFFER" else "MPI_ERR_ARG"
     if what == "overflow" and function.module == "types":
         return "any"
     if parameter.name == "root":

@@ -126,13 +126,8 @@ pub(crate) fn root(comm: &Comm, rank: c_int) -> Result<u32> {
 pub(crate) fn tag(name: &str, tag: c_int) -> Result<c_int> {
     match tag {
         0.. => Ok(tag),
-        _ => Err(negative(ErrorClass::Tag, name, i64::from(tag))),
+        _ => Err(negative(name, ErrorClass::Tag, i64::from(tag))),
     }
-}
-
-#[cold]
-fn negative(kind: ErrorClass, name: &str, value: i64) -> Error {
-    class(kind, format!("{name} = {value} is negative"))
 }
 
 /// The tag of a receive.
@@ -147,13 +142,12 @@ pub(crate) fn tag_or_any(name: &str, value: c_int) -> Result<Option<c_int>> {
 /// A count of elements.
 #[inline]
 pub(crate) fn count(name: &str, count: i64) -> Result<usize> {
-    usize::try_from(count).map_err(|_| negative(ErrorClass::Count, name, count))
+    length_of(name, ErrorClass::Count, count)
 }
 
 /// The length of an array, or a size in bytes.
 pub(crate) fn length(name: &str, length: impl Into<i64>) -> Result<usize> {
-    let length = length.into();
-    usize::try_from(length).map_err(|_| Error::argument(format!("{name} = {length} is negative")))
+    length_of(name, ErrorClass::Arg, length.into())
 }
 
 /// A datatype.
@@ -198,57 +192,53 @@ pub(crate) const SEND: Names = Names::new("sendbuf", "sendcount", "sendtype");
 pub(crate) const RECV: Names = Names::new("recvbuf", "recvcount", "recvtype");
 
 /// The memory of a buffer argument.
-///
-/// # Safety
-/// The memory belongs to the operation until it completes, as the standard says of buffers.
 #[inline(always)]
-pub(crate) unsafe fn buffer(
+pub(crate) fn buffer(
     names: &Names,
-    address: *const c_void,
+    address: Address,
     elements: i64,
     datatype: RawHandle,
 ) -> Result<Region> {
     let bytes = objects::gapless_bytes(handle(datatype));
-    if bytes > 0 && (0..USUAL_COUNT_MAX).contains(&elements) && address as usize >= PAGE {
-        // SAFETY: the caller's promise.
-        return Ok(unsafe { Region::new(address.cast_mut().cast(), elements as usize * bytes) });
+    if bytes > 0 && (0..USUAL_COUNT_MAX).contains(&elements) && address.get() as usize >= PAGE {
+        return Ok(address.bytes(0, elements as usize * bytes));
     }
-    // SAFETY: the caller's promise.
-    unsafe { unusual_buffer(names, address, elements, datatype) }
+    unusual_buffer(names, address, elements, datatype)
 }
 
 /// The general case of [`buffer`], with all checks.
-unsafe fn unusual_buffer(
+fn unusual_buffer(
     names: &Names,
-    address: *const c_void,
+    address: Address,
     elements: i64,
     datatype: RawHandle,
 ) -> Result<Region> {
     let elements = count(names.count, elements)?;
     let datatype = committed(names.datatype, datatype)?;
-    // SAFETY: the caller's promise.
-    unsafe { region(names, address, elements, &datatype) }
+    region(names, address, elements, &datatype)
 }
 
 /// `elements` elements of a datatype at an address.
-///
-/// # Safety
-/// As [`buffer`].
 #[inline]
-pub(crate) unsafe fn region(
+pub(crate) fn region(
     names: &Names,
-    address: *const c_void,
+    address: Address,
     elements: usize,
     datatype: &Datatype,
 ) -> Result<Region> {
     let bytes = datatype.size().checked_mul(elements);
     let is_too_long = bytes.is_none_or(|bytes| bytes > isize::MAX as usize);
-    let is_low = (address as usize) < PAGE && elements > 0;
-    if is_too_long || is_low && is_nowhere(address as usize, datatype) {
-        return Err(misplaced(names, address, elements, is_too_long.then_some(datatype.size())));
+    let place = address.get() as usize;
+    let is_low = place < PAGE && elements > 0;
+    if is_too_long || is_low && is_nowhere(place, datatype) {
+        return Err(misplaced(
+            names,
+            address.get(),
+            elements,
+            is_too_long.then_some(datatype.size()),
+        ));
     }
-    // SAFETY: the caller's promise.
-    Ok(unsafe { Region::elements(address.cast_mut().cast(), elements, datatype.layout()) })
+    Ok(address.elements(elements, datatype.layout()))
 }
 
 #[cold]

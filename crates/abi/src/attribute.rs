@@ -62,11 +62,10 @@ impl Object<'_> {
         self.with(|attributes| attributes.find(key).cloned())
     }
 
-    unsafe fn set(&self, name: &str, key: c_int, value: *mut c_void) -> Result<()> {
+    fn set(&self, name: &str, key: c_int, value: *mut c_void) -> Result<()> {
         let keyval = named(name, attribute::find(key, self.owner()))?;
         if let Some(old) = self.attribute(key) {
-            // SAFETY: the callback is the application's.
-            unsafe { deleted(&old, self.handle()) }?;
+            deleted(&old, self.handle())?;
         }
         let attribute = Attribute { key, keyval, value: value as usize };
         self.with(|attributes| attributes.set(attribute));
@@ -81,23 +80,21 @@ impl Object<'_> {
         }
     }
 
-    unsafe fn delete(&self, name: &str, key: c_int) -> Result<()> {
+    fn delete(&self, name: &str, key: c_int) -> Result<()> {
         let Some(attribute) = self.attribute(key) else {
             named(name, attribute::find(key, self.owner()))?;
             let text = format!("{name} = {key}: no attribute is set under this key");
             return Err(class(ErrorClass::Keyval, text));
         };
-        // SAFETY: the callback is the application's.
-        unsafe { deleted(&attribute, self.handle()) }?;
+        deleted(&attribute, self.handle())?;
         self.with(|attributes| attributes.remove(key));
         Ok(())
     }
 
     /// Copies the attributes to a duplicate, as their callbacks say.
-    unsafe fn copy_to(&self, copy: &Object<'_>) -> Result<()> {
+    fn copy_to(&self, copy: &Object<'_>) -> Result<()> {
         for attribute in self.with(|attributes| attributes.all().to_vec()) {
-            // SAFETY: the callback is the application's.
-            if let Some(value) = unsafe { copied(&attribute, self.handle()) }? {
+            if let Some(value) = copied(&attribute, self.handle())? {
                 copy.with(|attributes| attributes.set(Attribute { value, ..attribute }));
             }
         }
@@ -105,10 +102,9 @@ impl Object<'_> {
     }
 
     /// Deletes the attributes, the last set first.
-    unsafe fn delete_all(&self) -> Result<()> {
+    fn delete_all(&self) -> Result<()> {
         for attribute in self.with(|attributes| attributes.all().to_vec()).iter().rev() {
-            // SAFETY: the callback is the application's.
-            unsafe { deleted(attribute, self.handle()) }?;
+            deleted(attribute, self.handle())?;
             self.with(|attributes| attributes.remove(attribute.key));
         }
         Ok(())
@@ -116,56 +112,47 @@ impl Object<'_> {
 }
 
 /// Copies the attributes of a communicator to its duplicate.
-pub(crate) unsafe fn copy_comm(from: &Comm, to: &Comm) -> Result<()> {
-    // SAFETY: the callbacks are the application's.
-    unsafe { Object::Comm(from).copy_to(&Object::Comm(to)) }
+pub(crate) fn copy_comm(from: &Comm, to: &Comm) -> Result<()> {
+    Object::Comm(from).copy_to(&Object::Comm(to))
 }
 
 /// Deletes the attributes of a communicator that is freed.
-pub(crate) unsafe fn delete_comm(comm: &Comm) -> Result<()> {
-    // SAFETY: the callbacks are the application's.
-    unsafe { Object::Comm(comm).delete_all() }
+pub(crate) fn delete_comm(comm: &Comm) -> Result<()> {
+    Object::Comm(comm).delete_all()
 }
 
 /// Copies the attributes of a datatype to its duplicate.
-pub(crate) unsafe fn copy_type(from: RawHandle, to: RawHandle) -> Result<()> {
-    // SAFETY: the callbacks are the application's.
-    unsafe { Object::Datatype(from).copy_to(&Object::Datatype(to)) }
+pub(crate) fn copy_type(from: RawHandle, to: RawHandle) -> Result<()> {
+    Object::Datatype(from).copy_to(&Object::Datatype(to))
 }
 
 /// Deletes the attributes of a datatype that is freed.
-pub(crate) unsafe fn delete_type(datatype: RawHandle) -> Result<()> {
-    // SAFETY: the callbacks are the application's.
-    unsafe { Object::Datatype(datatype).delete_all() }
+pub(crate) fn delete_type(datatype: RawHandle) -> Result<()> {
+    Object::Datatype(datatype).delete_all()
 }
 
 /// Deletes the attributes of `MPI_COMM_SELF`, the first step of finalisation (MPI-5.0 §11.2.4).
-pub(crate) unsafe fn delete_all_of_self() -> Result<()> {
-    // SAFETY: the callbacks are the application's.
-    unsafe { delete_comm(process::current()?.myself()) }
+pub(crate) fn delete_all_of_self() -> Result<()> {
+    delete_comm(process::current()?.myself())
 }
 
 macro_rules! keyvals {
     ($($create:ident $free:ident $owner:ident $name:literal;)*) => {$(
-        pub(crate) unsafe fn $create(
+        pub(crate) fn $create(
             copy: Function,
             delete: Function,
-            keyval: *mut c_int,
+            keyval: Out<c_int>,
             extra_state: *mut c_void,
         ) -> Result<()> {
             let (copy, delete) = (copy as usize, delete as usize);
             let extra_state = extra_state as usize;
             let made = Keyval { owner: Owner::$owner, copy, delete, extra_state };
-            // SAFETY: `keyval` points to a variable of the caller.
-            unsafe { put(keyval, attribute::create(made)) }
+            keyval.put(attribute::create(made))
         }
 
-        pub(crate) unsafe fn $free(keyval: *mut c_int) -> Result<()> {
-            // SAFETY: `keyval` points to a variable of the caller.
-            unsafe {
-                named($name, attribute::free(*keyval, Owner::$owner))?;
-                put(keyval, KEYVAL_INVALID)
-            }
+        pub(crate) fn $free(keyval: InOut<c_int>) -> Result<()> {
+                named($name, attribute::free(keyval.get(), Owner::$owner))?;
+                keyval.put(KEYVAL_INVALID)
         }
     )*};
 }
@@ -179,31 +166,26 @@ keyvals! {
 
 macro_rules! comm_attributes {
     ($($set:ident $get:ident $delete:ident $name:literal;)*) => {$(
-        pub(crate) unsafe fn $set(on: RawHandle, key: c_int, value: *mut c_void) -> Result<()> {
-            // SAFETY: `value` is the application's own word; the copy and delete callbacks were
-            // given with the key.
-            unsafe { Object::Comm(&*comm(on)?).set($name, key, value) }
+        pub(crate) fn $set(on: RawHandle, key: c_int, value: *mut c_void) -> Result<()> {
+            Object::Comm(&*comm(on)?).set($name, key, value)
         }
 
-        pub(crate) unsafe fn $get(
+        pub(crate) fn $get(
             on: RawHandle,
             key: c_int,
-            value: *mut c_void,
-            flag: *mut c_int,
+            value: Out<usize>,
+            flag: Out<c_int>,
         ) -> Result<()> {
             let comm = comm(on)?;
             let known = match predefined(key)? {
                 Some(known) => known.map(|place| place as usize),
                 None => Object::Comm(&comm).get($name, key)?,
             };
-            // SAFETY: `value` and `flag` point to variables of the caller.
-            unsafe { answer(known, value, flag) }
+            answer(known, value, flag)
         }
 
-        pub(crate) unsafe fn $delete(on: RawHandle, key: c_int) -> Result<()> {
-            // SAFETY: the delete callback has the type that `MPI_Comm_create_keyval` and its like
-            // require.
-            unsafe { Object::Comm(&*comm(on)?).delete($name, key) }
+        pub(crate) fn $delete(on: RawHandle, key: c_int) -> Result<()> {
+            Object::Comm(&*comm(on)?).delete($name, key)
         }
     )*};
 }
@@ -213,43 +195,37 @@ comm_attributes! {
     attr_put attr_get attr_delete "keyval";
 }
 
-pub(crate) unsafe fn type_set_attr(on: RawHandle, key: c_int, value: *mut c_void) -> Result<()> {
+pub(crate) fn type_set_attr(on: RawHandle, key: c_int, value: *mut c_void) -> Result<()> {
     datatype("datatype", on)?;
-    // SAFETY: the callbacks have the types that `MPI_Type_create_keyval` requires.
-    unsafe { Object::Datatype(on).set("type_keyval", key, value) }
+    Object::Datatype(on).set("type_keyval", key, value)
 }
 
-pub(crate) unsafe fn type_get_attr(
+pub(crate) fn type_get_attr(
     on: RawHandle,
     key: c_int,
-    value: *mut c_void,
-    flag: *mut c_int,
+    value: Out<usize>,
+    flag: Out<c_int>,
 ) -> Result<()> {
     datatype("datatype", on)?;
     let known = Object::Datatype(on).get("type_keyval", key)?;
-    // SAFETY: `value` and `flag` point to variables of the caller.
-    unsafe { answer(known, value, flag) }
+    answer(known, value, flag)
 }
 
-pub(crate) unsafe fn type_delete_attr(on: RawHandle, key: c_int) -> Result<()> {
+pub(crate) fn type_delete_attr(on: RawHandle, key: c_int) -> Result<()> {
     datatype("datatype", on)?;
-    // SAFETY: the delete callback has the type that `MPI_Type_create_keyval` requires.
-    unsafe { Object::Datatype(on).delete("type_keyval", key) }
+    Object::Datatype(on).delete("type_keyval", key)
 }
 
 /// Reports a value, where `value` is the address of a pointer.
-unsafe fn answer(known: Option<usize>, value: *mut c_void, flag: *mut c_int) -> Result<()> {
-    // SAFETY: `value` and `flag` point to variables of the caller.
-    unsafe {
-        if let Some(known) = known {
-            put(value.cast::<usize>(), known)?;
-        }
-        put(flag, c_int::from(known.is_some()))
+fn answer(known: Option<usize>, value: Out<usize>, flag: Out<c_int>) -> Result<()> {
+    if let Some(known) = known {
+        value.put(known)?;
     }
+    flag.put(c_int::from(known.is_some()))
 }
 
 /// Calls a copy callback on a value; returns `None` if the attribute is not copied.
-unsafe fn copied(attribute: &Attribute, owner: RawHandle) -> Result<Option<usize>> {
+fn copied(attribute: &Attribute, owner: RawHandle) -> Result<Option<usize>> {
     let Attribute { key, keyval, value } = attribute;
     match keyval.copy {
         NULL_COPY => Ok(None),
@@ -268,7 +244,7 @@ unsafe fn copied(attribute: &Attribute, owner: RawHandle) -> Result<Option<usize
     }
 }
 
-unsafe fn deleted(attribute: &Attribute, owner: RawHandle) -> Result<()> {
+fn deleted(attribute: &Attribute, owner: RawHandle) -> Result<()> {
     let keyval = Arc::clone(&attribute.keyval);
     if keyval.delete == NULL_DELETE {
         return Ok(());

@@ -7,7 +7,7 @@ mod neighbourhood;
 mod reductions;
 
 use std::borrow::Cow;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 
 use datatype::Datatype;
@@ -52,33 +52,24 @@ pub(crate) fn run(collective: Result<Collective>) -> Result<()> {
 }
 
 /// Begins a collective: the form `MPI_I…`.
-pub(crate) unsafe fn begin(collective: Result<Collective>, request: *mut RawHandle) -> Result<()> {
+pub(crate) fn begin(collective: Result<Collective>, request: Result<Out<RawHandle>>) -> Result<()> {
     let collective = collective?;
-    // SAFETY: `request` points to a variable of the caller.
-    unsafe { give(request, collective.vci(), || collective.begin()) }
+    give(request?, collective.vci(), || collective.begin())
 }
 
 /// Keeps a collective, to be started again and again: the form `MPI_…_init`. No hints are known.
-pub(crate) unsafe fn keep(
+pub(crate) fn keep(
     collective: Result<Collective>,
     info: RawHandle,
-    request: *mut RawHandle,
+    request: Result<Out<RawHandle>>,
 ) -> Result<()> {
     let collective = collective?;
     crate::info::optional(info)?;
-    // SAFETY: `request` points to a variable of the caller.
-    unsafe { give(request, collective.vci(), || Ok(collective.persistent())) }
+    give(request?, collective.vci(), || Ok(collective.persistent()))
 }
 
-/// The place is looked at last: a call counts whatever is wrong with its arguments.
-unsafe fn give(
-    place: *mut RawHandle,
-    vci: Vci,
-    request: impl FnOnce() -> Result<Request>,
-) -> Result<()> {
-    leads_somewhere("request", place)?;
-    // SAFETY: `place` points to a variable of the caller.
-    unsafe { put(place, raw(request()?.register(vci)?)) }
+fn give(place: Out<RawHandle>, vci: Vci, request: impl FnOnce() -> Result<Request>) -> Result<()> {
+    place.put(raw(request()?.register(vci)?))
 }
 
 /// A call on a communicator, counted.
@@ -92,17 +83,12 @@ fn remote_size(comm: &Call) -> u32 {
     comm.halves().map_or(comm.size(), |groups| groups.remote.len() as u32)
 }
 
-/// `MPI_IN_PLACE`.
-fn is_in_place(address: *const c_void) -> bool {
-    address as usize == 1
-}
-
-pub(crate) unsafe fn barrier(call: Result<Call>) -> Result<Collective> {
+pub(crate) fn barrier(call: Result<Call>) -> Result<Collective> {
     call?.barrier()
 }
 
-pub(crate) unsafe fn bcast(
-    buf: *mut c_void,
+pub(crate) fn bcast(
+    buf: Address,
     n: i64,
     datatype: RawHandle,
     from: c_int,
@@ -110,12 +96,10 @@ pub(crate) unsafe fn bcast(
 ) -> Result<Collective> {
     let comm = call?;
     if comm.halves().is_some() {
-        // SAFETY: the caller's buffers go to `inter::bcast`, which has the same conditions.
-        return unsafe { inter::bcast(buf, n, datatype, from, comm) };
+        return inter::bcast(buf, n, datatype, from, comm);
     }
     let from = root(&comm, from)?;
-    // SAFETY: `buf` holds `n` elements of `datatype`.
-    let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
+    let data = buffer(&BUFFER, buf, n, datatype)?;
     let len = data.len() as u64;
     comm.note_arguments(|| CallArguments::new(Routine::Bcast, Some(from), Some(len), None));
     let shape = Shape { root: from, ..Shape::of(Routine::Bcast).with_len(len) };
@@ -158,62 +142,54 @@ fn planned(
     }
 }
 
-unsafe fn gather_blocks(
-    sendbuf: *const c_void,
+fn gather_blocks(
+    sendbuf: Address,
     sendcount: i64,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
-    placement: Placement,
+    recvbuf: Address,
+    placement: Placement<'_>,
     recvtype: RawHandle,
     to: c_int,
     comm: Call,
     uniform: bool,
 ) -> Result<Collective> {
     if comm.halves().is_some() {
-        // SAFETY: the caller's buffers go to `inter::gather`, which has the same conditions.
-        return unsafe {
-            inter::gather(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, to, comm)
-        };
+        return inter::gather(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, to, comm);
     }
     let to = root(&comm, to)?;
     let (rank, size) = (comm.rank(), comm.size());
-    let in_place = rank == to && is_in_place(sendbuf);
-    // SAFETY: `sendbuf` holds `sendcount` elements of `sendtype`; at the root, `recvbuf` has room
-    // for all blocks (MPI-5.0 §6.5).
-    unsafe {
-        let input =
-            if in_place { Region::empty() } else { buffer(&SEND, sendbuf, sendcount, sendtype)? };
-        if rank == to {
-            let blocks =
-                Blocks::new(&RECV, recvbuf, placement, recvtype, size)?.apart(placement)?;
-            distinct("sendbuf", &input, "recvbuf", &blocks.own(rank))?;
-            let sizes = |rank: u32| blocks.sizes[rank as usize];
-            check_own(in_place, input.len() as u64, sizes(rank))?;
-            let on = OnBlocks {
-                operation: Routine::Gather,
-                root: Some(to),
-                block: uniform.then(|| sizes(0)),
-                in_place,
-            };
-            let expected = |all: Lengths| all.expecting((0..size).map(|from| (from, sizes(from))));
-            let schedule = planned(&comm, on, [&[], &blocks.sizes], expected, |rank, places| {
-                plan::gather(rank, places, to, &sizes, uniform, in_place)
-            })?;
-            return Ok(comm.bytes(schedule, input, blocks.stream));
-        }
-        let own = input.len() as u64;
+    let in_place = rank == to && sendbuf.is_in_place();
+    let input =
+        if in_place { Region::empty() } else { buffer(&SEND, sendbuf, sendcount, sendtype)? };
+    if rank == to {
+        let blocks = Blocks::new(&RECV, recvbuf, placement, recvtype, size)?.apart(placement)?;
+        distinct("sendbuf", &input, "recvbuf", &blocks.own(rank))?;
+        let sizes = |rank: u32| blocks.sizes[rank as usize];
+        check_own(in_place, input.len() as u64, sizes(rank))?;
         let on = OnBlocks {
             operation: Routine::Gather,
             root: Some(to),
-            block: uniform.then_some(own),
-            in_place: false,
+            block: uniform.then(|| sizes(0)),
+            in_place,
         };
-        let sent = |all: Lengths| all.sending([(to, own)]);
-        let schedule = planned(&comm, on, [&[own], &[]], sent, |rank, places| {
-            plan::gather(rank, places, to, &|_| own, uniform, false)
+        let expected = |all: Lengths| all.expecting((0..size).map(|from| (from, sizes(from))));
+        let schedule = planned(&comm, on, [&[], &blocks.sizes], expected, |rank, places| {
+            plan::gather(rank, places, to, &sizes, uniform, in_place)
         })?;
-        Ok(comm.bytes(schedule, input, Region::empty()))
+        return Ok(comm.bytes(schedule, input, blocks.stream));
     }
+    let own = input.len() as u64;
+    let on = OnBlocks {
+        operation: Routine::Gather,
+        root: Some(to),
+        block: uniform.then_some(own),
+        in_place: false,
+    };
+    let sent = |all: Lengths| all.sending([(to, own)]);
+    let schedule = planned(&comm, on, [&[own], &[]], sent, |rank, places| {
+        plan::gather(rank, places, to, &|_| own, uniform, false)
+    })?;
+    Ok(comm.bytes(schedule, input, Region::empty()))
 }
 
 /// Checks that the block from a process to itself has the length it expects.
@@ -225,48 +201,42 @@ fn check_own(in_place: bool, sent: u64, expected: u64) -> Result<()> {
     Err(class(ErrorClass::Truncate, text))
 }
 
-pub(crate) unsafe fn gather(
-    sendbuf: *const c_void,
+pub(crate) fn gather(
+    sendbuf: Address,
     sendcount: i64,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
+    recvbuf: Address,
     recvcount: i64,
     recvtype: RawHandle,
     root: c_int,
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(recvcount);
-    // SAFETY: the caller's buffers go to `gather_blocks`, which has the same conditions.
-    unsafe {
-        let comm = call?;
-        gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, comm, true)
-    }
+    let comm = call?;
+    gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, comm, true)
 }
 
-pub(crate) unsafe fn gatherv(
-    sendbuf: *const c_void,
+pub(crate) fn gatherv(
+    sendbuf: Address,
     sendcount: i64,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
-    counts: Ints,
-    displacements: Ints,
+    recvbuf: Address,
+    counts: Ints<'_>,
+    displacements: Ints<'_>,
     recvtype: RawHandle,
     root: c_int,
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
-    // SAFETY: the caller's buffers go to `gather_blocks`, which has the same conditions.
-    unsafe {
-        let comm = call?;
-        gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, comm, false)
-    }
+    let comm = call?;
+    gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, comm, false)
 }
 
-unsafe fn scatter_blocks(
-    sendbuf: *const c_void,
-    placement: Placement,
+fn scatter_blocks(
+    sendbuf: Address,
+    placement: Placement<'_>,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
+    recvbuf: Address,
     recvcount: i64,
     recvtype: RawHandle,
     from: c_int,
@@ -274,163 +244,140 @@ unsafe fn scatter_blocks(
     uniform: bool,
 ) -> Result<Collective> {
     if comm.halves().is_some() {
-        // SAFETY: the caller's buffers go to `inter::scatter`, which has the same conditions.
-        return unsafe {
-            inter::scatter(sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, from, comm)
-        };
+        return inter::scatter(
+            sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, from, comm,
+        );
     }
     let from = root(&comm, from)?;
     let (rank, size) = (comm.rank(), comm.size());
-    let in_place = rank == from && is_in_place(recvbuf);
-    // SAFETY: `recvbuf` has room for `recvcount` elements of `recvtype`; at the root, `sendbuf`
-    // holds all blocks (MPI-5.0 §6.6).
-    unsafe {
-        let output =
-            if in_place { Region::empty() } else { buffer(&RECV, recvbuf, recvcount, recvtype)? };
-        if rank == from {
-            let blocks = Blocks::new(&SEND, sendbuf, placement, sendtype, size)?;
-            distinct("sendbuf", &blocks.own(rank), "recvbuf", &output)?;
-            let sizes = |rank: u32| blocks.sizes[rank as usize];
-            check_own(in_place, sizes(rank), output.len() as u64)?;
-            let on = OnBlocks {
-                operation: Routine::Scatter,
-                root: Some(from),
-                block: uniform.then(|| sizes(0)),
-                in_place,
-            };
-            let sent = |all: Lengths| all.sending((0..size).map(|to| (to, sizes(to))));
-            let schedule = planned(&comm, on, [&blocks.sizes, &[]], sent, |rank, places| {
-                plan::scatter(rank, places, from, &sizes, uniform, in_place)
-            })?;
-            return Ok(comm.bytes(schedule, blocks.stream, output));
-        }
-        let own = output.len() as u64;
+    let in_place = rank == from && recvbuf.is_in_place();
+    let output =
+        if in_place { Region::empty() } else { buffer(&RECV, recvbuf, recvcount, recvtype)? };
+    if rank == from {
+        let blocks = Blocks::new(&SEND, sendbuf, placement, sendtype, size)?;
+        distinct("sendbuf", &blocks.own(rank), "recvbuf", &output)?;
+        let sizes = |rank: u32| blocks.sizes[rank as usize];
+        check_own(in_place, sizes(rank), output.len() as u64)?;
         let on = OnBlocks {
             operation: Routine::Scatter,
             root: Some(from),
-            block: uniform.then_some(own),
-            in_place: false,
+            block: uniform.then(|| sizes(0)),
+            in_place,
         };
-        let expected = |all: Lengths| all.expecting([(from, own)]);
-        let schedule = planned(&comm, on, [&[], &[own]], expected, |rank, places| {
-            plan::scatter(rank, places, from, &|_| own, uniform, false)
+        let sent = |all: Lengths| all.sending((0..size).map(|to| (to, sizes(to))));
+        let schedule = planned(&comm, on, [&blocks.sizes, &[]], sent, |rank, places| {
+            plan::scatter(rank, places, from, &sizes, uniform, in_place)
         })?;
-        Ok(comm.bytes(schedule, Region::empty(), output))
+        return Ok(comm.bytes(schedule, blocks.stream, output));
     }
+    let own = output.len() as u64;
+    let on = OnBlocks {
+        operation: Routine::Scatter,
+        root: Some(from),
+        block: uniform.then_some(own),
+        in_place: false,
+    };
+    let expected = |all: Lengths| all.expecting([(from, own)]);
+    let schedule = planned(&comm, on, [&[], &[own]], expected, |rank, places| {
+        plan::scatter(rank, places, from, &|_| own, uniform, false)
+    })?;
+    Ok(comm.bytes(schedule, Region::empty(), output))
 }
 
-pub(crate) unsafe fn scatter(
-    sendbuf: *const c_void,
+pub(crate) fn scatter(
+    sendbuf: Address,
     sendcount: i64,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
+    recvbuf: Address,
     recvcount: i64,
     recvtype: RawHandle,
     root: c_int,
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(sendcount);
-    // SAFETY: the caller's buffers go to `scatter_blocks`, which has the same conditions.
-    unsafe {
-        let comm = call?;
-        scatter_blocks(sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, comm, true)
-    }
+    let comm = call?;
+    scatter_blocks(sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, comm, true)
 }
 
-pub(crate) unsafe fn scatterv(
-    sendbuf: *const c_void,
-    counts: Ints,
-    displacements: Ints,
+pub(crate) fn scatterv(
+    sendbuf: Address,
+    counts: Ints<'_>,
+    displacements: Ints<'_>,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
+    recvbuf: Address,
     recvcount: i64,
     recvtype: RawHandle,
     root: c_int,
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
-    // SAFETY: the caller's buffers go to `scatter_blocks`, which has the same conditions.
-    unsafe {
-        let comm = call?;
-        scatter_blocks(
-            sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, comm, false,
-        )
-    }
+    let comm = call?;
+    scatter_blocks(sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, comm, false)
 }
 
-unsafe fn allgather_blocks(
-    sendbuf: *const c_void,
+fn allgather_blocks(
+    sendbuf: Address,
     sendcount: i64,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
-    placement: Placement,
+    recvbuf: Address,
+    placement: Placement<'_>,
     recvtype: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
     if comm.halves().is_some() {
-        // SAFETY: the caller's buffers go to `inter::allgather`, which has the same conditions.
-        return unsafe {
-            inter::allgather(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, comm)
-        };
+        return inter::allgather(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, comm);
     }
-    let in_place = is_in_place(sendbuf);
+    let in_place = sendbuf.is_in_place();
     let uniform = matches!(placement, Placement::Uniform(_));
-    // SAFETY: `sendbuf` holds `sendcount` elements of `sendtype`; `recvbuf` has room for all blocks
-    // (MPI-5.0 §6.7).
-    unsafe {
-        let input =
-            if in_place { Region::empty() } else { buffer(&SEND, sendbuf, sendcount, sendtype)? };
-        let blocks =
-            Blocks::new(&RECV, recvbuf, placement, recvtype, comm.size())?.apart(placement)?;
-        distinct("sendbuf", &input, "recvbuf", &blocks.own(comm.rank()))?;
-        let sizes = |rank: u32| blocks.sizes[rank as usize];
-        check_own(in_place, input.len() as u64, sizes(comm.rank()))?;
-        let on = OnBlocks {
-            operation: Routine::Allgather,
-            root: None,
-            block: uniform.then(|| sizes(0)),
-            in_place,
-        };
-        let own = sizes(comm.rank());
-        let all_have_own = |all: Lengths| {
-            let each = || 0..comm.size();
-            let lengths = all.sending(each().map(|to| (to, own)));
-            lengths.expecting(each().map(|from| (from, sizes(from))))
-        };
-        let schedule = planned(&comm, on, [&[], &blocks.sizes], all_have_own, |rank, places| {
-            plan::allgather(rank, places, &sizes, in_place)
-        })?;
-        Ok(comm.bytes(schedule, input, blocks.stream))
-    }
+    let input =
+        if in_place { Region::empty() } else { buffer(&SEND, sendbuf, sendcount, sendtype)? };
+    let blocks = Blocks::new(&RECV, recvbuf, placement, recvtype, comm.size())?.apart(placement)?;
+    distinct("sendbuf", &input, "recvbuf", &blocks.own(comm.rank()))?;
+    let sizes = |rank: u32| blocks.sizes[rank as usize];
+    check_own(in_place, input.len() as u64, sizes(comm.rank()))?;
+    let on = OnBlocks {
+        operation: Routine::Allgather,
+        root: None,
+        block: uniform.then(|| sizes(0)),
+        in_place,
+    };
+    let own = sizes(comm.rank());
+    let all_have_own = |all: Lengths| {
+        let each = || 0..comm.size();
+        let lengths = all.sending(each().map(|to| (to, own)));
+        lengths.expecting(each().map(|from| (from, sizes(from))))
+    };
+    let schedule = planned(&comm, on, [&[], &blocks.sizes], all_have_own, |rank, places| {
+        plan::allgather(rank, places, &sizes, in_place)
+    })?;
+    Ok(comm.bytes(schedule, input, blocks.stream))
 }
 
-pub(crate) unsafe fn allgather(
-    sendbuf: *const c_void,
+pub(crate) fn allgather(
+    sendbuf: Address,
     sendcount: i64,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
+    recvbuf: Address,
     recvcount: i64,
     recvtype: RawHandle,
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(recvcount);
-    // SAFETY: the caller's buffers go to `allgather_blocks`, which has the same conditions.
-    unsafe { allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?) }
+    allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?)
 }
 
-pub(crate) unsafe fn allgatherv(
-    sendbuf: *const c_void,
+pub(crate) fn allgatherv(
+    sendbuf: Address,
     sendcount: i64,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
-    counts: Ints,
-    displacements: Ints,
+    recvbuf: Address,
+    counts: Ints<'_>,
+    displacements: Ints<'_>,
     recvtype: RawHandle,
     call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
-    // SAFETY: the caller's buffers go to `allgather_blocks`, which has the same conditions.
-    unsafe { allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?) }
+    allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?)
 }
 
 /// Exchanges blocks between all pairs; in place, what is sent is first copied aside.
@@ -474,86 +421,72 @@ fn alltoall_blocks(
     })
 }
 
-pub(crate) unsafe fn alltoall(
-    sendbuf: *const c_void,
+pub(crate) fn alltoall(
+    sendbuf: Address,
     sendcount: i64,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
+    recvbuf: Address,
     recvcount: i64,
     recvtype: RawHandle,
     call: Result<Call>,
 ) -> Result<Collective> {
     let comm = call?;
     let blocks = remote_size(&comm);
-    // SAFETY: `sendbuf` holds and `recvbuf` has room for a block of `count` elements for each rank
-    // (MPI-5.0 §6.8).
-    unsafe {
-        let sends = match is_in_place(sendbuf) {
-            true => None,
-            false => {
-                let placement = Placement::Uniform(sendcount);
-                Some(Blocks::new(&SEND, sendbuf, placement, sendtype, blocks)?)
-            }
-        };
-        let placement = Placement::Uniform(recvcount);
-        let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, blocks)?;
-        alltoall_blocks(comm, sends, receives, true)
-    }
+    let sends = match sendbuf.is_in_place() {
+        true => None,
+        false => {
+            let placement = Placement::Uniform(sendcount);
+            Some(Blocks::new(&SEND, sendbuf, placement, sendtype, blocks)?)
+        }
+    };
+    let placement = Placement::Uniform(recvcount);
+    let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, blocks)?;
+    alltoall_blocks(comm, sends, receives, true)
 }
 
-pub(crate) unsafe fn alltoallv(
-    sendbuf: *const c_void,
-    sendcounts: Ints,
-    senddispls: Ints,
+pub(crate) fn alltoallv(
+    sendbuf: Address,
+    sendcounts: Ints<'_>,
+    senddispls: Ints<'_>,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
-    recvcounts: Ints,
-    recvdispls: Ints,
+    recvbuf: Address,
+    recvcounts: Ints<'_>,
+    recvdispls: Ints<'_>,
     recvtype: RawHandle,
     call: Result<Call>,
 ) -> Result<Collective> {
     let comm = call?;
     let blocks = remote_size(&comm);
     let listed = |counts, displacements| Placement::Listed { counts, displacements };
-    // SAFETY: `recvbuf` and `sendbuf` hold the blocks that counts and displacements describe.
-    unsafe {
-        let sends = match is_in_place(sendbuf) {
-            true => None,
-            false => {
-                let placement = listed(sendcounts, senddispls);
-                Some(Blocks::new(&SEND, sendbuf, placement, sendtype, blocks)?)
-            }
-        };
-        let placement = listed(recvcounts, recvdispls);
-        let receives =
-            Blocks::new(&RECV, recvbuf, placement, recvtype, blocks)?.apart(placement)?;
-        alltoall_blocks(comm, sends, receives, false)
-    }
+    let sends = match sendbuf.is_in_place() {
+        true => None,
+        false => {
+            let placement = listed(sendcounts, senddispls);
+            Some(Blocks::new(&SEND, sendbuf, placement, sendtype, blocks)?)
+        }
+    };
+    let placement = listed(recvcounts, recvdispls);
+    let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, blocks)?.apart(placement)?;
+    alltoall_blocks(comm, sends, receives, false)
 }
 
-pub(crate) unsafe fn alltoallw(
-    sendbuf: *const c_void,
-    sendcounts: Ints,
-    senddispls: Ints,
-    sendtypes: *const RawHandle,
-    recvbuf: *mut c_void,
-    recvcounts: Ints,
-    recvdispls: Ints,
-    recvtypes: *const RawHandle,
+pub(crate) fn alltoallw(
+    sendbuf: Address,
+    sendcounts: Ints<'_>,
+    senddispls: Ints<'_>,
+    sendtypes: Array<'_, RawHandle>,
+    recvbuf: Address,
+    recvcounts: Ints<'_>,
+    recvdispls: Ints<'_>,
+    recvtypes: Array<'_, RawHandle>,
     call: Result<Call>,
 ) -> Result<Collective> {
     let comm = call?;
     let blocks = remote_size(&comm);
-    // SAFETY: `recvbuf` and `sendbuf` hold the blocks that counts and displacements describe.
-    unsafe {
-        let sends = match is_in_place(sendbuf) {
-            true => None,
-            false => {
-                Some(Blocks::mixed(&SENDS, sendbuf, sendcounts, senddispls, sendtypes, blocks)?)
-            }
-        };
-        let receives =
-            Blocks::mixed(&RECEIVES, recvbuf, recvcounts, recvdispls, recvtypes, blocks)?;
-        alltoall_blocks(comm, sends, receives, false)
-    }
+    let sends = match sendbuf.is_in_place() {
+        true => None,
+        false => Some(Blocks::mixed(&SENDS, sendbuf, sendcounts, senddispls, sendtypes, blocks)?),
+    };
+    let receives = Blocks::mixed(&RECEIVES, recvbuf, recvcounts, recvdispls, recvtypes, blocks)?;
+    alltoall_blocks(comm, sends, receives, false)
 }

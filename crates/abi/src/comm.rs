@@ -1,6 +1,6 @@
 //! Communicators (MPI-5.0 §7.4).
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 
 use mpi::comm::{Comm, NULL};
 use mpi::errhandler::{Errhandler, Owner};
@@ -10,180 +10,142 @@ use mpi::info::Info;
 use mpi::inter::Bridge;
 use mpi::objects;
 
-use crate::arguments::{comm, intra, intra_as, string};
+use crate::arguments::{comm, intra, intra_as};
 use crate::attribute;
 use crate::convention::*;
 use crate::error::write_string;
 
 #[inline]
-pub(crate) unsafe fn comm_size(on: RawHandle, size: *mut c_int) -> Result<()> {
-    // SAFETY: `size` points to a variable of the caller.
-    unsafe { put(size, comm(on)?.size() as c_int) }
+pub(crate) fn comm_size(on: RawHandle, size: Out<c_int>) -> Result<()> {
+    size.put(comm(on)?.size() as c_int)
 }
 
 #[inline]
-pub(crate) unsafe fn comm_rank(on: RawHandle, rank: *mut c_int) -> Result<()> {
-    // SAFETY: `rank` points to a variable of the caller.
-    unsafe { put(rank, comm(on)?.rank() as c_int) }
+pub(crate) fn comm_rank(on: RawHandle, rank: Out<c_int>) -> Result<()> {
+    rank.put(comm(on)?.rank() as c_int)
 }
 
-pub(crate) unsafe fn comm_compare(
-    one: RawHandle,
-    other: RawHandle,
-    result: *mut c_int,
-) -> Result<()> {
+pub(crate) fn comm_compare(one: RawHandle, other: RawHandle, result: Out<c_int>) -> Result<()> {
     let one = named("comm1", mpi::comm::find(handle(one)))?;
     let other = named("comm2", mpi::comm::find(handle(other)))?;
     let comparison = one.compare(&other);
-    // SAFETY: `result` points to a variable of the caller.
-    unsafe { put(result, crate::group::code_of(comparison)) }
+    result.put(crate::group::code_of(comparison))
 }
 
-pub(crate) unsafe fn comm_group(on: RawHandle, group: *mut RawHandle) -> Result<()> {
-    // SAFETY: `group` points to a variable of the caller.
-    unsafe { crate::group::give(comm(on)?.group().clone(), group) }
+pub(crate) fn comm_group(on: RawHandle, group: Out<RawHandle>) -> Result<()> {
+    crate::group::give(comm(on)?.group().clone(), group)
 }
 
-unsafe fn give(made: Option<Comm>, place: *mut RawHandle) -> Result<()> {
-    // SAFETY: `place` points to a variable of the caller.
-    unsafe { put(place, raw(made.map_or(NULL, |comm| comm.handle()))) }
+fn give(made: Option<Comm>, place: Out<RawHandle>) -> Result<()> {
+    place.put(raw(made.map_or(NULL, |comm| comm.handle())))
 }
 
-pub(crate) unsafe fn comm_dup(on: RawHandle, copy: *mut RawHandle) -> Result<()> {
+pub(crate) fn comm_dup(on: RawHandle, copy: Out<RawHandle>) -> Result<()> {
     let comm = comm(on)?;
     // Hints are not copied (MPI-5.0 §7.4.2).
-    // SAFETY: the caller's pointers go to `duplicate`, which has the same conditions.
-    unsafe { duplicate(&comm, &Info::default(), copy) }
+    duplicate(&comm, &Info::default(), copy)
 }
 
-pub(crate) unsafe fn comm_dup_with_info(
+pub(crate) fn comm_dup_with_info(
     on: RawHandle,
     info: RawHandle,
-    copy: *mut RawHandle,
+    copy: Out<RawHandle>,
 ) -> Result<()> {
     let comm = comm(on)?;
     let hints = crate::info::optional(info)?;
-    // SAFETY: the caller's pointers go to `duplicate`, which has the same conditions.
-    unsafe { duplicate(&comm, &hints, copy) }
+    duplicate(&comm, &hints, copy)
 }
 
-pub(crate) unsafe fn comm_idup(
+pub(crate) fn comm_idup(
     on: RawHandle,
-    copy: *mut RawHandle,
-    request: *mut RawHandle,
+    copy: Out<RawHandle>,
+    request: Out<RawHandle>,
 ) -> Result<()> {
     let comm = comm(on)?;
-    // SAFETY: the caller's pointers go to `begin_duplicate`, which has the same conditions.
-    unsafe { begin_duplicate(&comm, &Info::default(), copy, request) }
+    begin_duplicate(&comm, &Info::default(), copy, request)
 }
 
-pub(crate) unsafe fn comm_idup_with_info(
+pub(crate) fn comm_idup_with_info(
     on: RawHandle,
     info: RawHandle,
-    copy: *mut RawHandle,
-    request: *mut RawHandle,
+    copy: Out<RawHandle>,
+    request: Out<RawHandle>,
 ) -> Result<()> {
     let comm = comm(on)?;
     let hints = crate::info::optional(info)?;
-    // SAFETY: the caller's pointers go to `begin_duplicate`, which has the same conditions.
-    unsafe { begin_duplicate(&comm, &hints, copy, request) }
+    begin_duplicate(&comm, &hints, copy, request)
 }
 
 /// Attributes are copied as they are at the call (MPI-5.0 §7.4.2).
-unsafe fn begin_duplicate(
+fn begin_duplicate(
     comm: &Comm,
     hints: &Info,
-    copy: *mut RawHandle,
-    request: *mut RawHandle,
+    copy: Out<RawHandle>,
+    request: Out<RawHandle>,
 ) -> Result<()> {
     let (made, begun) = comm.begin_duplicate()?;
     made.set_info(hints);
-    // SAFETY: `request` and `copy` point to variables of the caller; the callbacks have the types
-    // that the standard requires.
-    unsafe {
-        attribute::copy_comm(comm, &made)?;
-        put(request, raw(begun.register(comm.vci())?))?;
-        give(Some(made), copy)
-    }
+    attribute::copy_comm(comm, &made)?;
+    request.put(raw(begun.register(comm.vci())?))?;
+    give(Some(made), copy)
 }
 
-unsafe fn duplicate(comm: &Comm, hints: &Info, copy: *mut RawHandle) -> Result<()> {
+fn duplicate(comm: &Comm, hints: &Info, copy: Out<RawHandle>) -> Result<()> {
     let made = comm.duplicate()?;
     made.set_info(hints);
-    // SAFETY: `copy` points to a variable of the caller; the callbacks have the types that the
-    // standard requires.
-    unsafe {
-        if let Err(error) = attribute::copy_comm(comm, &made) {
-            made.free()?;
-            return Err(error);
-        }
-        give(Some(made), copy)
+    if let Err(error) = attribute::copy_comm(comm, &made) {
+        made.free()?;
+        return Err(error);
     }
+    give(Some(made), copy)
 }
 
-pub(crate) unsafe fn comm_create(
-    on: RawHandle,
-    group: RawHandle,
-    result: *mut RawHandle,
-) -> Result<()> {
+pub(crate) fn comm_create(on: RawHandle, group: RawHandle, result: Out<RawHandle>) -> Result<()> {
     let comm = comm(on)?;
     let group = named("group", objects::group(handle(group)))?;
-    // SAFETY: `result` points to a variable of the caller.
-    unsafe { give(named("group", comm.create(&group))?, result) }
+    give(named("group", comm.create(&group))?, result)
 }
 
-pub(crate) unsafe fn comm_create_group(
+pub(crate) fn comm_create_group(
     on: RawHandle,
     group: RawHandle,
     tag: c_int,
-    result: *mut RawHandle,
+    result: Out<RawHandle>,
 ) -> Result<()> {
     let comm = intra(on)?;
     let group = named("group", objects::group(handle(group)))?;
     let tag = crate::arguments::tag("tag", tag)?;
-    // SAFETY: `result` points to a variable of the caller.
-    unsafe { give(named("group", comm.create_group(&group, tag))?, result) }
+    give(named("group", comm.create_group(&group, tag))?, result)
 }
 
-pub(crate) unsafe fn comm_create_from_group(
+pub(crate) fn comm_create_from_group(
     group: RawHandle,
-    stringtag: *const c_char,
+    stringtag: String,
     info: RawHandle,
     errhandler: RawHandle,
-    made: *mut RawHandle,
+    made: Out<RawHandle>,
 ) -> Result<()> {
     let group = named("group", objects::group(handle(group)))?;
-    // SAFETY: `stringtag` is a C string or NULL.
-    let (stringtag, hints, handler) = unsafe { origin(stringtag, info, errhandler)? };
+    let (hints, handler) = origin(info, errhandler)?;
     let comm = Comm::of_group(&group, &stringtag, handler)?;
     if let Some(comm) = &comm {
         comm.set_info(&hints);
     }
-    // SAFETY: `made` points to a variable of the caller.
-    unsafe { give(comm, made) }
+    give(comm, made)
 }
 
 /// Reads the common arguments of functions that make communicators from groups.
-///
-/// # Safety
-/// `stringtag` is NULL or a string.
-unsafe fn origin(
-    stringtag: *const c_char,
-    info: RawHandle,
-    errhandler: RawHandle,
-) -> Result<(String, Info, Errhandler)> {
-    // SAFETY: the caller's promise.
-    let stringtag = unsafe { string("stringtag", stringtag)? };
+fn origin(info: RawHandle, errhandler: RawHandle) -> Result<(Info, Errhandler)> {
     let hints = crate::info::optional(info)?;
     let handler = named("errhandler", Errhandler::find(handle(errhandler), Owner::Comm))?;
-    Ok((stringtag, hints, handler))
+    Ok((hints, handler))
 }
 
-pub(crate) unsafe fn comm_split(
+pub(crate) fn comm_split(
     on: RawHandle,
     color: c_int,
     key: c_int,
-    result: *mut RawHandle,
+    result: Out<RawHandle>,
 ) -> Result<()> {
     let comm = comm(on)?;
     let color = match color {
@@ -191,16 +153,15 @@ pub(crate) unsafe fn comm_split(
         UNDEFINED => None,
         _ => return Err(Error::argument(format!("color = {color} is negative"))),
     };
-    // SAFETY: `result` points to a variable of the caller.
-    unsafe { give(comm.split(color, key)?, result) }
+    give(comm.split(color, key)?, result)
 }
 
-pub(crate) unsafe fn comm_split_type(
+pub(crate) fn comm_split_type(
     on: RawHandle,
     kind: c_int,
     key: c_int,
     info: RawHandle,
-    result: *mut RawHandle,
+    result: Out<RawHandle>,
 ) -> Result<()> {
     let comm = comm(on)?;
     let info = crate::info::optional(info)?;
@@ -227,60 +188,49 @@ pub(crate) unsafe fn comm_split_type(
     if kind == TYPE_HW_UNGUIDED && made.is_some() {
         info.set(RESOURCE_TYPE, SHARED_MEMORY)?;
     }
-    // SAFETY: `result` points to a variable of the caller.
-    unsafe { give(made, result) }
+    give(made, result)
 }
 
-pub(crate) unsafe fn comm_free(on: *mut RawHandle) -> Result<()> {
-    // SAFETY: `on` points to a variable of the caller; the callbacks have the types that the
-    // standard requires.
-    unsafe {
-        let found = comm(*on)?;
-        if !found.handle().is_predefined() {
-            attribute::delete_comm(&found)?;
-        }
-        named("comm", found.free())?;
-        put(on, raw(NULL))
+pub(crate) fn comm_free(on: InOut<RawHandle>) -> Result<()> {
+    let found = comm(on.get())?;
+    if !found.handle().is_predefined() {
+        attribute::delete_comm(&found)?;
     }
+    named("comm", found.free())?;
+    on.put(raw(NULL))
 }
 
-pub(crate) unsafe fn comm_disconnect(on: *mut RawHandle) -> Result<()> {
-    // SAFETY: `on` points to a handle of the caller, which `comm_free` may overwrite.
-    unsafe {
-        let found = comm(*on)?;
-        if !found.handle().is_predefined() {
-            mpi::collective::barrier(&found)?;
-        }
-        comm_free(on)
+pub(crate) fn comm_disconnect(on: InOut<RawHandle>) -> Result<()> {
+    let found = comm(on.get())?;
+    if !found.handle().is_predefined() {
+        mpi::collective::barrier(&found)?;
     }
+    comm_free(on)
 }
 
-pub(crate) unsafe fn comm_test_inter(on: RawHandle, flag: *mut c_int) -> Result<()> {
-    // SAFETY: `flag` points to a variable of the caller.
-    unsafe { put(flag, c_int::from(comm(on)?.remote_group().is_some())) }
+pub(crate) fn comm_test_inter(on: RawHandle, flag: Out<c_int>) -> Result<()> {
+    flag.put(c_int::from(comm(on)?.remote_group().is_some()))
 }
 
-pub(crate) unsafe fn comm_remote_size(on: RawHandle, size: *mut c_int) -> Result<()> {
+pub(crate) fn comm_remote_size(on: RawHandle, size: Out<c_int>) -> Result<()> {
     let comm = comm(on)?;
     let remote = comm.remote_group().ok_or_else(not_inter)?;
-    // SAFETY: `size` points to a variable of the caller.
-    unsafe { put(size, remote.size() as c_int) }
+    size.put(remote.size() as c_int)
 }
 
-pub(crate) unsafe fn comm_remote_group(on: RawHandle, group: *mut RawHandle) -> Result<()> {
+pub(crate) fn comm_remote_group(on: RawHandle, group: Out<RawHandle>) -> Result<()> {
     let comm = comm(on)?;
     let remote = comm.remote_group().ok_or_else(not_inter)?;
-    // SAFETY: `group` points to a variable of the caller.
-    unsafe { crate::group::give(remote.clone(), group) }
+    crate::group::give(remote.clone(), group)
 }
 
-pub(crate) unsafe fn intercomm_create(
+pub(crate) fn intercomm_create(
     local: RawHandle,
     local_leader: c_int,
     peer: RawHandle,
     remote_leader: c_int,
     tag: c_int,
-    made: *mut RawHandle,
+    made: Out<RawHandle>,
 ) -> Result<()> {
     let local = intra_as("local_comm", local)?;
     let tag = crate::arguments::tag("tag", tag)?;
@@ -293,8 +243,7 @@ pub(crate) unsafe fn intercomm_create(
     } else {
         local.connect(leader, None)?
     };
-    // SAFETY: `made` points to a variable of the caller.
-    unsafe { give(Some(comm), made) }
+    give(Some(comm), made)
 }
 
 fn rank_of(name: &str, rank: c_int, size: u32) -> Result<u32> {
@@ -303,20 +252,19 @@ fn rank_of(name: &str, rank: c_int, size: u32) -> Result<u32> {
     found.ok_or_else(|| class(ErrorClass::Rank, bad()))
 }
 
-pub(crate) unsafe fn intercomm_create_from_groups(
+pub(crate) fn intercomm_create_from_groups(
     local: RawHandle,
     local_leader: c_int,
     remote: RawHandle,
     remote_leader: c_int,
-    stringtag: *const c_char,
+    stringtag: String,
     info: RawHandle,
     errhandler: RawHandle,
-    made: *mut RawHandle,
+    made: Out<RawHandle>,
 ) -> Result<()> {
     let local = named("local_group", objects::group(handle(local)))?;
     let remote = named("remote_group", objects::group(handle(remote)))?;
-    // SAFETY: `stringtag` is a C string or NULL.
-    let (stringtag, hints, handler) = unsafe { origin(stringtag, info, errhandler)? };
+    let (hints, handler) = origin(info, errhandler)?;
     let leader = |name: &str, rank: c_int, group: &Group| match group.size() {
         0 => Ok(0),
         size => rank_of(name, rank, size),
@@ -329,59 +277,45 @@ pub(crate) unsafe fn intercomm_create_from_groups(
     if let Some(comm) = &comm {
         comm.set_info(&hints);
     }
-    // SAFETY: `made` points to a variable of the caller.
-    unsafe { give(comm, made) }
+    give(comm, made)
 }
 
-pub(crate) unsafe fn intercomm_merge(
-    on: RawHandle,
-    high: c_int,
-    made: *mut RawHandle,
-) -> Result<()> {
+pub(crate) fn intercomm_merge(on: RawHandle, high: c_int, made: Out<RawHandle>) -> Result<()> {
     let merged = named("intercomm", mpi::comm::find(handle(on)))?.merge(high != 0)?;
-    // SAFETY: `made` points to a variable of the caller.
-    unsafe { give(Some(merged), made) }
+    give(Some(merged), made)
 }
 
 /// Nobody spawned this process (MPI-5.0 §11.8.2).
-pub(crate) unsafe fn comm_get_parent(parent: *mut RawHandle) -> Result<()> {
+pub(crate) fn comm_get_parent(parent: Out<RawHandle>) -> Result<()> {
     mpi::process::current()?;
-    // SAFETY: `parent` points to a variable of the caller.
-    unsafe { put(parent, raw(NULL)) }
+    parent.put(raw(NULL))
 }
 
 fn not_inter() -> Error {
     mpi::inter::not_inter().about("comm")
 }
 
-pub(crate) unsafe fn comm_set_name(on: RawHandle, name: *const c_char) -> Result<()> {
-    // SAFETY: `comm_name` is a C string or NULL.
-    comm(on)?.set_name(unsafe { string("comm_name", name) }?.as_bytes());
+pub(crate) fn comm_set_name(on: RawHandle, name: String) -> Result<()> {
+    comm(on)?.set_name(name.as_bytes());
     Ok(())
 }
 
-pub(crate) unsafe fn comm_get_name(
-    on: RawHandle,
-    name: *mut c_char,
-    len: *mut c_int,
-) -> Result<()> {
+pub(crate) fn comm_get_name(on: RawHandle, name: Chars, len: Out<c_int>) -> Result<()> {
     let known = match handle(on) {
         NULL => "MPI_COMM_NULL".into(),
         _ => String::from_utf8_lossy(&comm(on)?.name()).into_owned(),
     };
-    // SAFETY: `name` has room for MPI_MAX_OBJECT_NAME bytes; `len` points to an `int`.
-    unsafe { write_string(&known, NAME_MAX, name, len) }
+    write_string(&known, NAME_MAX, name, len)
 }
 
-pub(crate) unsafe fn comm_set_info(on: RawHandle, info: RawHandle) -> Result<()> {
+pub(crate) fn comm_set_info(on: RawHandle, info: RawHandle) -> Result<()> {
     let comm = comm(on)?;
     comm.set_info(&crate::info::optional(info)?);
     Ok(())
 }
 
-pub(crate) unsafe fn comm_get_info(on: RawHandle, info: *mut RawHandle) -> Result<()> {
-    // SAFETY: `info` points to a variable of the caller.
-    unsafe { put(info, raw(comm(on)?.info()?.register()?)) }
+pub(crate) fn comm_get_info(on: RawHandle, info: Out<RawHandle>) -> Result<()> {
+    info.put(raw(comm(on)?.info()?.register()?))
 }
 
 const TYPE_SHARED: c_int = 221;

@@ -8,86 +8,55 @@ use mpi::objects::DATATYPES;
 use crate::arguments::datatype;
 use crate::convention::*;
 
-pub(crate) unsafe fn type_get_envelope(
+pub(crate) fn type_get_envelope(
     on: RawHandle,
-    integers: *mut c_int,
-    addresses: *mut c_int,
-    datatypes: *mut c_int,
-    combiner: *mut c_int,
+    integers: Out<c_int>,
+    addresses: Out<c_int>,
+    datatypes: Out<c_int>,
+    combiner: Out<c_int>,
 ) -> Result<()> {
     let contents = without_counts(&datatype("datatype", on)?)?;
-    // SAFETY: `integers`, `addresses`, `datatypes` and `combiner` point to variables of the caller.
-    unsafe {
-        put(integers, contents.integers.len() as c_int)?;
-        put(addresses, contents.addresses.len() as c_int)?;
-        put(datatypes, contents.datatypes.len() as c_int)?;
-        put(combiner, code_of(contents.combiner))
-    }
+    integers.put(contents.integers.len() as c_int)?;
+    addresses.put(contents.addresses.len() as c_int)?;
+    datatypes.put(contents.datatypes.len() as c_int)?;
+    combiner.put(code_of(contents.combiner))
 }
 
-pub(crate) unsafe fn type_get_envelope_c(
+pub(crate) fn type_get_envelope_c(
     on: RawHandle,
-    integers: *mut i64,
-    addresses: *mut i64,
-    counts: *mut i64,
-    datatypes: *mut i64,
-    combiner: *mut c_int,
+    integers: Out<i64>,
+    addresses: Out<i64>,
+    counts: Out<i64>,
+    datatypes: Out<i64>,
+    combiner: Out<c_int>,
 ) -> Result<()> {
     let contents = datatype("datatype", on)?.listed_contents();
-    // SAFETY: every place for a result points to a variable of the caller or is NULL.
-    unsafe {
-        put(integers, contents.integers.len() as i64)?;
-        put(addresses, contents.addresses.len() as i64)?;
-        put(counts, contents.counts.len() as i64)?;
-        put(datatypes, contents.datatypes.len() as i64)?;
-        put(combiner, code_of(contents.combiner))
-    }
+    integers.put(contents.integers.len() as i64)?;
+    addresses.put(contents.addresses.len() as i64)?;
+    counts.put(contents.counts.len() as i64)?;
+    datatypes.put(contents.datatypes.len() as i64)?;
+    combiner.put(code_of(contents.combiner))
 }
 
-pub(crate) unsafe fn type_get_contents(
+pub(crate) fn type_get_contents(
     on: RawHandle,
-    max_integers: c_int,
-    max_addresses: c_int,
-    max_datatypes: c_int,
-    integers: *mut c_int,
-    addresses: *mut isize,
-    datatypes: *mut RawHandle,
+    integers: Slots<c_int>,
+    addresses: Slots<isize>,
+    datatypes: Slots<RawHandle>,
 ) -> Result<()> {
     let contents = without_counts(&datatype("datatype", on)?)?;
-    let rooms = [
-        Room::new("max_integers", i64::from(max_integers), "array_of_integers", integers),
-        Room::new("max_addresses", i64::from(max_addresses), "array_of_addresses", addresses),
-        Room::new("max_datatypes", i64::from(max_datatypes), "array_of_datatypes", datatypes),
-    ];
-    let [one, two, three] = rooms;
-    check(&contents, [one, two, Room::NONE, three])?;
-    // SAFETY: each array has as many entries as its `max_` argument says; the check above compared
-    // them.
-    unsafe { write(&contents, integers, addresses, std::ptr::null_mut(), datatypes) }
+    write(&contents, integers, addresses, None, datatypes)
 }
 
-pub(crate) unsafe fn type_get_contents_c(
+pub(crate) fn type_get_contents_c(
     on: RawHandle,
-    max_integers: i64,
-    max_addresses: i64,
-    max_counts: i64,
-    max_datatypes: i64,
-    integers: *mut c_int,
-    addresses: *mut isize,
-    counts: *mut i64,
-    datatypes: *mut RawHandle,
+    integers: Slots<c_int>,
+    addresses: Slots<isize>,
+    counts: Slots<i64>,
+    datatypes: Slots<RawHandle>,
 ) -> Result<()> {
     let contents = datatype("datatype", on)?.listed_contents();
-    let rooms = [
-        Room::new("max_integers", max_integers, "array_of_integers", integers),
-        Room::new("max_addresses", max_addresses, "array_of_addresses", addresses),
-        Room::new("max_large_counts", max_counts, "array_of_large_counts", counts),
-        Room::new("max_datatypes", max_datatypes, "array_of_datatypes", datatypes),
-    ];
-    check(&contents, rooms)?;
-    // SAFETY: each array has as many entries as its `max_` argument says; the check above compared
-    // them.
-    unsafe { write(&contents, integers, addresses, counts, datatypes) }
+    write(&contents, integers, addresses, Some(counts), datatypes)
 }
 
 /// The contents of a type that can be described without `MPI_Count`s.
@@ -100,67 +69,46 @@ fn without_counts(datatype: &Datatype) -> Result<ListedContents> {
     Err(class(ErrorClass::Type, text.into()))
 }
 
-/// An array of the caller's.
-struct Room {
-    max_name: &'static str,
-    max: i64,
-    name: &'static str,
-    is_null: bool,
-}
-
-impl Room {
-    const NONE: Self = Self { max_name: "", max: 0, name: "", is_null: true };
-
-    fn new<T>(max_name: &'static str, max: i64, name: &'static str, entries: *mut T) -> Self {
-        Self { max_name, max, name, is_null: entries.is_null() }
+/// Checks that an array is there, with room for so many values.
+fn check<T: Copy>(max_name: &str, room: Slots<T>, needed: usize) -> Result<()> {
+    if room.len() < needed {
+        let text = format!("{max_name} = {} where {needed} are needed", room.len());
+        return Err(Error::argument(text));
     }
+    room.check(needed)
 }
 
-fn check(contents: &ListedContents, rooms: [Room; 4]) -> Result<()> {
+/// Writes contents. A derived datatype among them gets a handle of its own, which the caller frees.
+fn write(
+    contents: &ListedContents,
+    integers: Slots<c_int>,
+    addresses: Slots<isize>,
+    counts: Option<Slots<i64>>,
+    datatypes: Slots<RawHandle>,
+) -> Result<()> {
     if contents.combiner == Combiner::Named {
         let text = "datatype: a predefined datatype has no contents".into();
         return Err(class(ErrorClass::Type, text));
     }
-    let ListedContents { integers, addresses, counts, datatypes, .. } = contents;
-    let needed = [integers.len(), addresses.len(), counts.len(), datatypes.len()];
-    for (Room { max_name, max, name, is_null }, needed) in rooms.into_iter().zip(needed) {
-        if max < needed as i64 {
-            return Err(Error::argument(format!("{max_name} = {max} where {needed} are needed")));
-        }
-        if needed > 0 && is_null {
-            return Err(null(name));
-        }
+    check("max_integers", integers, contents.integers.len())?;
+    check("max_addresses", addresses, contents.addresses.len())?;
+    if let Some(counts) = counts {
+        check("max_large_counts", counts, contents.counts.len())?;
     }
-    Ok(())
-}
-
-/// Hands out the contents; derived datatypes get a handle of their own, which the caller frees.
-unsafe fn write(
-    contents: &ListedContents,
-    integers: *mut c_int,
-    addresses: *mut isize,
-    counts: *mut i64,
-    datatypes: *mut RawHandle,
-) -> Result<()> {
-    // SAFETY: each array has room for all values of its kind: the caller checked the lengths.
-    unsafe {
-        for (index, value) in contents.integers.iter().enumerate() {
-            // What an `int` argument brought fits an `int`.
-            *integers.add(index) = *value as c_int;
-        }
-        for (index, value) in contents.addresses.iter().enumerate() {
-            *addresses.add(index) = *value as isize;
-        }
-        for (index, value) in contents.counts.iter().enumerate() {
-            *counts.add(index) = *value;
-        }
-        for (index, inner) in contents.datatypes.iter().enumerate() {
-            *datatypes.add(index) = match (inner.as_builtin(), inner.contents().combiner) {
-                (Some(builtin), Combiner::Named) => usize::from(builtin.abi()),
-                (Some(_), _) => crate::kinds::handle_of(inner)?,
-                (None, _) => raw(DATATYPES.insert(inner.clone())?),
-            };
-        }
+    check("max_datatypes", datatypes, contents.datatypes.len())?;
+    // What an `int` argument brought fits an `int`.
+    integers.write(contents.integers.iter().map(|value| *value as c_int))?;
+    addresses.write(contents.addresses.iter().map(|value| *value as isize))?;
+    if let Some(counts) = counts {
+        counts.write(contents.counts.iter().copied())?;
+    }
+    for (index, inner) in contents.datatypes.iter().enumerate() {
+        let handle = match (inner.as_builtin(), inner.contents().combiner) {
+            (Some(builtin), Combiner::Named) => usize::from(builtin.abi()),
+            (Some(_), _) => crate::kinds::handle_of(inner)?,
+            (None, _) => raw(DATATYPES.insert(inner.clone())?),
+        };
+        datatypes.put(index, handle)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The environment: versions, names, clocks, memory (MPI-5.0 §9.1, §9.6).
 
-use std::ffi::{c_char, c_double, c_int, c_void};
+use std::ffi::{c_double, c_int};
 use std::sync::LazyLock;
 use std::time::Instant;
 
@@ -9,56 +9,45 @@ use lock::Uncancelled;
 use crate::convention::*;
 use crate::error::write_string;
 
-pub(crate) unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result<()> {
-    // SAFETY: `version` and `subversion` point to variables of the caller.
-    unsafe {
-        put(version, 5)?;
-        put(subversion, 0)
-    }
+pub(crate) fn get_version(version: Out<c_int>, subversion: Out<c_int>) -> Result<()> {
+    version.put(5)?;
+    subversion.put(0)
 }
 
-pub(crate) unsafe fn abi_get_version(major: *mut c_int, minor: *mut c_int) -> Result<()> {
-    // SAFETY: `major` and `minor` point to variables of the caller.
-    unsafe {
-        put(major, 1)?;
-        put(minor, 0)
-    }
+pub(crate) fn abi_get_version(major: Out<c_int>, minor: Out<c_int>) -> Result<()> {
+    major.put(1)?;
+    minor.put(0)
 }
 
-pub(crate) unsafe fn abi_get_info(info: *mut RawHandle) -> Result<()> {
+pub(crate) fn abi_get_info(info: Out<RawHandle>) -> Result<()> {
     let made = mpi::info::Info::default();
     for (key, value) in [("mpi_aint_size", 8), ("mpi_count_size", 8), ("mpi_offset_size", 8)] {
         made.set(key, &value.to_string())?;
     }
-    // SAFETY: `info` points to a variable of the caller.
-    unsafe { put(info, raw(made.register()?)) }
+    info.put(raw(made.register()?))
 }
 
 /// Returns the resource types of `MPI_Comm_split_type`; true marks those that this process has for itself alone.
-pub(crate) unsafe fn get_hw_resource_info(info: *mut RawHandle) -> Result<()> {
+pub(crate) fn get_hw_resource_info(info: Out<RawHandle>) -> Result<()> {
     let made = mpi::info::Info::default();
     made.set("mpi_shared_memory", "true")?;
     made.set(crate::comm::SITE, "true")?;
-    // SAFETY: `info` points to a variable of the caller.
-    unsafe { put(info, raw(made.register()?)) }
+    info.put(raw(made.register()?))
 }
 
-pub(crate) unsafe fn get_library_version(text: *mut c_char, len: *mut c_int) -> Result<()> {
+pub(crate) fn get_library_version(text: Chars, len: Out<c_int>) -> Result<()> {
     let version = concat!(
         "Canele ",
         env!("CARGO_PKG_VERSION"),
         ", an MPI for machines that are far apart, and for machines that are oversubscribed (MPI 5.0, ABI 1.0)"
     );
-    // SAFETY: `text` has room for MPI_MAX_LIBRARY_VERSION_STRING bytes; `len` points to an
-    // `int`.
-    unsafe { write_string(version, 8192, text, len) }
+    write_string(version, 8192, text, len)
 }
 
-pub(crate) unsafe fn get_processor_name(name: *mut c_char, len: *mut c_int) -> Result<()> {
+pub(crate) fn get_processor_name(name: Chars, len: Out<c_int>) -> Result<()> {
     let _uncancelled = Uncancelled::begin();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    // SAFETY: `name` has room for MPI_MAX_PROCESSOR_NAME bytes; `len` points to an `int`.
-    unsafe { write_string(host.trim(), 256, name, len) }
+    write_string(host.trim(), 256, name, len)
 }
 
 /// Seconds since the first call of a clock function in this process.
@@ -80,31 +69,28 @@ pub(crate) fn aint_diff(one: isize, other: isize) -> isize {
     one.wrapping_sub(other)
 }
 
-pub(crate) unsafe fn get_address(location: *const c_void, address: *mut isize) -> Result<()> {
-    // SAFETY: `address` points to a variable of the caller.
-    unsafe { put(address, location as isize) }
+pub(crate) fn get_address(location: Address, address: Out<isize>) -> Result<()> {
+    address.put(location.get() as isize)
 }
 
-pub(crate) unsafe fn alloc_mem(size: isize, info: RawHandle, base: *mut c_void) -> Result<()> {
+pub(crate) fn alloc_mem(size: isize, info: RawHandle, base: Out<usize>) -> Result<()> {
     let bytes = crate::arguments::length("size", size as i64)?;
     crate::info::optional(info)?;
-    // SAFETY: plain allocation; `base` is the address of a pointer, as the standard says.
-    unsafe {
-        let memory = libc::malloc(bytes.max(1));
-        if memory.is_null() {
-            return Err(class(ErrorClass::NoMem, format!("no {bytes} bytes of memory")));
-        }
-        put(base.cast::<*mut c_void>(), memory)
+    // SAFETY: allocation of at least one byte.
+    let memory = unsafe { libc::malloc(bytes.max(1)) };
+    if memory.is_null() {
+        return Err(class(ErrorClass::NoMem, format!("no {bytes} bytes of memory")));
     }
+    base.put(memory as usize)
 }
 
-pub(crate) unsafe fn free_mem(base: *mut c_void) -> Result<()> {
+pub(crate) fn free_mem(base: Address) -> Result<()> {
     // SAFETY: the caller passes what `alloc_mem` gave.
-    unsafe { libc::free(base) };
+    unsafe { libc::free(base.get()) };
     Ok(())
 }
 
-pub(crate) unsafe fn pcontrol(level: c_int) -> Result<()> {
+pub(crate) fn pcontrol(level: c_int) -> Result<()> {
     runtime::record::set_level(level);
     Ok(())
 }

@@ -21,13 +21,12 @@ pub(crate) unsafe fn call(function: usize, comm: &mut RawHandle, code: &mut c_in
 
 macro_rules! creations {
     ($($name:ident $owner:ident $argument:literal;)*) => {$(
-        pub(crate) unsafe fn $name(function: Function, errhandler: *mut RawHandle) -> Result<()> {
+        pub(crate) fn $name(function: Function, errhandler: Out<RawHandle>) -> Result<()> {
             if function.is_null() {
                 return Err(null($argument));
             }
             let made = Errhandler::create(Owner::$owner, function as usize)?;
-            // SAFETY: `errhandler` points to a variable of the caller.
-            unsafe { put(errhandler, raw(made)) }
+            errhandler.put(raw(made))
         }
     )*};
 }
@@ -39,19 +38,18 @@ creations! {
     session_create_errhandler Session "session_errhandler_fn";
 }
 
-pub(crate) unsafe fn comm_set_errhandler(on: RawHandle, errhandler: RawHandle) -> Result<()> {
+pub(crate) fn comm_set_errhandler(on: RawHandle, errhandler: RawHandle) -> Result<()> {
     let comm = comm(on)?;
     let handler = named("errhandler", Errhandler::find(handle(errhandler), Owner::Comm))?;
     comm.set_errhandler(handler);
     Ok(())
 }
 
-pub(crate) unsafe fn comm_get_errhandler(on: RawHandle, errhandler: *mut RawHandle) -> Result<()> {
-    // SAFETY: `errhandler` points to a variable of the caller.
-    unsafe { put(errhandler, raw(comm(on)?.errhandler().hold()?)) }
+pub(crate) fn comm_get_errhandler(on: RawHandle, errhandler: Out<RawHandle>) -> Result<()> {
+    errhandler.put(raw(comm(on)?.errhandler().hold()?))
 }
 
-pub(crate) unsafe fn comm_call_errhandler(on: RawHandle, code: c_int) -> Result<()> {
+pub(crate) fn comm_call_errhandler(on: RawHandle, code: c_int) -> Result<()> {
     let comm = comm(on)?;
     let mut error = class(ErrorClass::Unknown, format!("the application reports error {code}"));
     error.code = Some(code);
@@ -60,10 +58,7 @@ pub(crate) unsafe fn comm_call_errhandler(on: RawHandle, code: c_int) -> Result<
     Ok(())
 }
 
-pub(crate) unsafe fn errhandler_free(errhandler: *mut RawHandle) -> Result<()> {
-    // SAFETY: `errhandler` points to a variable of the caller.
-    unsafe {
-        named("errhandler", Errhandler::free(handle(*errhandler)))?;
-        put(errhandler, raw(NULL))
-    }
+pub(crate) fn errhandler_free(errhandler: InOut<RawHandle>) -> Result<()> {
+    named("errhandler", Errhandler::free(handle(errhandler.get())))?;
+    errhandler.put(raw(NULL))
 }

@@ -1,7 +1,7 @@
 //! Error codes, and the way of a failure to its handler (MPI-5.0 §9).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use lock::Uncancelled;
@@ -166,13 +166,12 @@ fn no_code(code: c_int) -> Error {
     Error::argument(format!("errorcode = {code} is no error code"))
 }
 
-pub(crate) unsafe fn error_class(code: c_int, result: *mut c_int) -> Result<()> {
+pub(crate) fn error_class(code: c_int, result: Out<c_int>) -> Result<()> {
     let class = class_of(code).ok_or_else(|| no_code(code))?;
-    // SAFETY: `result` points to a variable of the caller.
-    unsafe { put(result, class) }
+    result.put(class)
 }
 
-pub(crate) unsafe fn error_string(code: c_int, text: *mut c_char, len: *mut c_int) -> Result<()> {
+pub(crate) fn error_string(code: c_int, text: Chars, len: Out<c_int>) -> Result<()> {
     let class = class_of(code).ok_or_else(|| no_code(code))?;
     let known = codes().text(code);
     let string = match (known, name_of(class)) {
@@ -180,41 +179,36 @@ pub(crate) unsafe fn error_string(code: c_int, text: *mut c_char, len: *mut c_in
         (None, Some((name, meaning))) => format!("{name}: {meaning}"),
         (None, None) => "MPI_SUCCESS: no error".to_owned(),
     };
-    // SAFETY: `text` has room for MPI_MAX_ERROR_STRING bytes; `len` points to an `int`.
-    unsafe { write_string(&string, STRING_MAX, text, len) }
+    write_string(&string, STRING_MAX, text, len)
 }
 
-pub(crate) unsafe fn add_error_class(result: *mut c_int) -> Result<()> {
+pub(crate) fn add_error_class(result: Out<c_int>) -> Result<()> {
     let code = codes().add(None);
-    // SAFETY: `result` points to a variable of the caller.
-    unsafe { put(result, code) }
+    result.put(code)
 }
 
-pub(crate) unsafe fn add_error_code(class: c_int, result: *mut c_int) -> Result<()> {
+pub(crate) fn add_error_code(class: c_int, result: Out<c_int>) -> Result<()> {
     if class_of(class) != Some(class) {
         return Err(Error::argument(format!("errorclass = {class} is no error class")));
     }
     let code = codes().add(Some(class));
-    // SAFETY: `result` points to a variable of the caller.
-    unsafe { put(result, code) }
+    result.put(code)
 }
 
-pub(crate) unsafe fn add_error_string(code: c_int, text: *const c_char) -> Result<()> {
-    // SAFETY: `string` is a C string or NULL.
-    let text = unsafe { crate::arguments::string("string", text) }?;
+pub(crate) fn add_error_string(code: c_int, text: String) -> Result<()> {
     codes().known.get_mut(&code).ok_or_else(|| not_added("errorcode", code))?.1 = text;
     Ok(())
 }
 
-pub(crate) unsafe fn remove_error_class(class: c_int) -> Result<()> {
+pub(crate) fn remove_error_class(class: c_int) -> Result<()> {
     remove("errorclass", class)
 }
 
-pub(crate) unsafe fn remove_error_code(code: c_int) -> Result<()> {
+pub(crate) fn remove_error_code(code: c_int) -> Result<()> {
     remove("errorcode", code)
 }
 
-pub(crate) unsafe fn remove_error_string(code: c_int) -> Result<()> {
+pub(crate) fn remove_error_string(code: c_int) -> Result<()> {
     codes().known.get_mut(&code).ok_or_else(|| not_added("errorcode", code))?.1.clear();
     Ok(())
 }
@@ -278,19 +272,8 @@ fn codes() -> MutexGuard<'static, Codes> {
 }
 
 /// Writes a C string of less than `max` bytes, and its length.
-pub(crate) unsafe fn write_string(
-    string: &str,
-    max: usize,
-    text: *mut c_char,
-    len: *mut c_int,
-) -> Result<()> {
-    let bytes = &string.as_bytes()[..string.len().min(max - 1)];
-    // SAFETY: the caller passes a place for `max` bytes.
-    unsafe {
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), text.cast(), bytes.len());
-        text.add(bytes.len()).write(0);
-        put(len, bytes.len() as c_int)
-    }
+pub(crate) fn write_string(string: &str, max: usize, text: Chars, len: Out<c_int>) -> Result<()> {
+    len.put(text.write(string, max)? as c_int)
 }
 
 /// `MPI_MAX_ERROR_STRING`.

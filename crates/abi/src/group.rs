@@ -6,7 +6,7 @@ use mpi::group::{Comparison, Group};
 use mpi::objects::{self, GROUPS};
 use mpi::process;
 
-use crate::arguments::{PROC_NULL, length};
+use crate::arguments::PROC_NULL;
 use crate::convention::*;
 
 fn find(group: RawHandle) -> Result<Group> {
@@ -20,10 +20,9 @@ fn find_two(one: RawHandle, other: RawHandle) -> Result<(Group, Group)> {
 }
 
 /// Gives a group a handle; the empty one has its own.
-pub(crate) unsafe fn give(group: Group, place: *mut RawHandle) -> Result<()> {
+pub(crate) fn give(group: Group, place: Out<RawHandle>) -> Result<()> {
     let handle = if group.size() == 0 { GROUP_EMPTY } else { raw(GROUPS.insert(group)?) };
-    // SAFETY: `place` points to a variable of the caller.
-    unsafe { put(place, handle) }
+    place.put(handle)
 }
 
 pub(crate) fn code_of(comparison: Comparison) -> c_int {
@@ -35,61 +34,50 @@ pub(crate) fn code_of(comparison: Comparison) -> c_int {
     }
 }
 
-pub(crate) unsafe fn group_size(group: RawHandle, size: *mut c_int) -> Result<()> {
-    // SAFETY: `size` points to a variable of the caller.
-    unsafe { put(size, find(group)?.size() as c_int) }
+pub(crate) fn group_size(group: RawHandle, size: Out<c_int>) -> Result<()> {
+    size.put(find(group)?.size() as c_int)
 }
 
-pub(crate) unsafe fn group_rank(group: RawHandle, rank: *mut c_int) -> Result<()> {
+pub(crate) fn group_rank(group: RawHandle, rank: Out<c_int>) -> Result<()> {
     let own = find(group)?.rank_of(process::current()?.rank());
-    // SAFETY: `rank` points to a variable of the caller.
-    unsafe { put(rank, own.map_or(UNDEFINED, |rank| rank as c_int)) }
+    rank.put(own.map_or(UNDEFINED, |rank| rank as c_int))
 }
 
-pub(crate) unsafe fn group_compare(
-    one: RawHandle,
-    other: RawHandle,
-    result: *mut c_int,
-) -> Result<()> {
+pub(crate) fn group_compare(one: RawHandle, other: RawHandle, result: Out<c_int>) -> Result<()> {
     let (one, other) = find_two(one, other)?;
-    // SAFETY: `result` points to a variable of the caller.
-    unsafe { put(result, code_of(one.compare(&other))) }
+    result.put(code_of(one.compare(&other)))
 }
 
-pub(crate) unsafe fn group_translate_ranks(
+pub(crate) fn group_translate_ranks(
     one: RawHandle,
-    n: c_int,
-    ranks: *const c_int,
+    ranks: &[c_int],
     other: RawHandle,
-    results: *mut c_int,
+    results: Slots<c_int>,
 ) -> Result<()> {
     let (one, other) = find_two(one, other)?;
-    // SAFETY: `ranks` and `results` have `n` entries each.
-    unsafe {
-        let ranks = array("ranks1", ranks, length("n", n)?)?;
-        array("ranks2", results, ranks.len())?;
-        for (index, &rank) in ranks.iter().enumerate() {
-            let translated = match rank {
-                PROC_NULL => PROC_NULL,
-                rank => named("ranks1", one.translate(rank, &other))?
-                    .map_or(UNDEFINED, |rank| rank as c_int),
-            };
-            *results.add(index) = translated;
-        }
+    results.check(ranks.len())?;
+    for (index, &rank) in ranks.iter().enumerate() {
+        let translated = match rank {
+            PROC_NULL => PROC_NULL,
+            rank => {
+                let found = named("ranks1", one.translate(rank, &other))?;
+                found.map_or(UNDEFINED, |rank| rank as c_int)
+            }
+        };
+        results.put(index, translated)?;
     }
     Ok(())
 }
 
 macro_rules! combinations {
     ($($name:ident $method:ident;)*) => {$(
-        pub(crate) unsafe fn $name(
+        pub(crate) fn $name(
             one: RawHandle,
             other: RawHandle,
-            result: *mut RawHandle,
+            result: Out<RawHandle>,
         ) -> Result<()> {
             let (one, other) = find_two(one, other)?;
-            // SAFETY: `result` points to a variable of the caller.
-            unsafe { give(one.$method(&other), result) }
+            give(one.$method(&other), result)
         }
     )*};
 }
@@ -100,70 +88,43 @@ combinations! {
     group_difference difference;
 }
 
-pub(crate) unsafe fn group_incl(
-    group: RawHandle,
-    n: c_int,
-    ranks: *const c_int,
-    result: *mut RawHandle,
-) -> Result<()> {
+pub(crate) fn group_incl(group: RawHandle, ranks: &[c_int], result: Out<RawHandle>) -> Result<()> {
     let group = find(group)?;
-    // SAFETY: `ranks` has `n` entries; `result` points to a variable of the caller.
-    unsafe {
-        let ranks = array("ranks", ranks, length("n", n)?)?;
-        give(named("ranks", group.include(ranks))?, result)
-    }
+    give(named("ranks", group.include(ranks))?, result)
 }
 
-pub(crate) unsafe fn group_excl(
-    group: RawHandle,
-    n: c_int,
-    ranks: *const c_int,
-    result: *mut RawHandle,
-) -> Result<()> {
+pub(crate) fn group_excl(group: RawHandle, ranks: &[c_int], result: Out<RawHandle>) -> Result<()> {
     let group = find(group)?;
-    // SAFETY: `ranks` has `n` entries; `result` points to a variable of the caller.
-    unsafe {
-        let ranks = array("ranks", ranks, length("n", n)?)?;
-        give(named("ranks", group.exclude(ranks))?, result)
-    }
+    give(named("ranks", group.exclude(ranks))?, result)
 }
 
-unsafe fn expanded(group: &Group, n: c_int, ranges: *mut [c_int; 3]) -> Result<Vec<c_int>> {
-    // SAFETY: `ranges` has `n` entries.
-    let ranges = unsafe { array("ranges", ranges, length("n", n)?) }?;
+fn expanded(group: &Group, ranges: &[[c_int; 3]]) -> Result<Vec<c_int>> {
     named("ranges", group.expand(ranges))
 }
 
-pub(crate) unsafe fn group_range_incl(
+pub(crate) fn group_range_incl(
     group: RawHandle,
-    n: c_int,
-    ranges: *mut [c_int; 3],
-    result: *mut RawHandle,
+    ranges: &[[c_int; 3]],
+    result: Out<RawHandle>,
 ) -> Result<()> {
     let group = find(group)?;
-    // SAFETY: `ranges` has `n` entries; `result` points to a variable of the caller.
-    unsafe { give(named("ranges", group.include(&expanded(&group, n, ranges)?))?, result) }
+    give(named("ranges", group.include(&expanded(&group, ranges)?))?, result)
 }
 
-pub(crate) unsafe fn group_range_excl(
+pub(crate) fn group_range_excl(
     group: RawHandle,
-    n: c_int,
-    ranges: *mut [c_int; 3],
-    result: *mut RawHandle,
+    ranges: &[[c_int; 3]],
+    result: Out<RawHandle>,
 ) -> Result<()> {
     let group = find(group)?;
-    // SAFETY: `ranges` has `n` entries; `result` points to a variable of the caller.
-    unsafe { give(named("ranges", group.exclude(&expanded(&group, n, ranges)?))?, result) }
+    give(named("ranges", group.exclude(&expanded(&group, ranges)?))?, result)
 }
 
-pub(crate) unsafe fn group_free(group: *mut RawHandle) -> Result<()> {
-    // SAFETY: `group` points to a variable of the caller.
-    unsafe {
-        if *group != GROUP_EMPTY {
-            named("group", GROUPS.remove(handle(*group)))?;
-        }
-        put(group, GROUP_NULL)
+pub(crate) fn group_free(group: InOut<RawHandle>) -> Result<()> {
+    if group.get() != GROUP_EMPTY {
+        named("group", GROUPS.remove(handle(group.get())))?;
     }
+    group.put(GROUP_NULL)
 }
 
 const GROUP_NULL: RawHandle = 0x108;

@@ -5,7 +5,6 @@ use std::ffi::{c_char, c_int};
 use lock::Uncancelled;
 use mpi::info::Info;
 
-use crate::arguments::string;
 use crate::convention::*;
 
 /// `MPI_MAX_INFO_KEY`.
@@ -36,107 +35,83 @@ fn environment() -> Info {
     info
 }
 
-pub(crate) unsafe fn info_create(info: *mut RawHandle) -> Result<()> {
-    // SAFETY: `info` points to a variable of the caller.
-    unsafe { put(info, raw(Info::default().register()?)) }
+pub(crate) fn info_create(info: Out<RawHandle>) -> Result<()> {
+    info.put(raw(Info::default().register()?))
 }
 
-pub(crate) unsafe fn info_create_env(
+pub(crate) fn info_create_env(
     _argc: c_int,
     _argv: *mut *mut c_char,
-    info: *mut RawHandle,
+    info: Out<RawHandle>,
 ) -> Result<()> {
-    // SAFETY: `info` points to a variable of the caller.
-    unsafe { put(info, raw(environment().register()?)) }
+    info.put(raw(environment().register()?))
 }
 
-pub(crate) unsafe fn info_set(
+pub(crate) fn info_set(info: RawHandle, key: String, value: String) -> Result<()> {
+    find(info)?.set(&key, &value)
+}
+
+pub(crate) fn info_delete(info: RawHandle, key: String) -> Result<()> {
+    find(info)?.delete(&key)
+}
+
+pub(crate) fn info_get(
     info: RawHandle,
-    key: *const c_char,
-    value: *const c_char,
-) -> Result<()> {
-    // SAFETY: `key` and `value` are C strings.
-    unsafe { find(info)?.set(&string("key", key)?, &string("value", value)?) }
-}
-
-pub(crate) unsafe fn info_delete(info: RawHandle, key: *const c_char) -> Result<()> {
-    // SAFETY: `key` is a C string or NULL.
-    unsafe { find(info)?.delete(&string("key", key)?) }
-}
-
-pub(crate) unsafe fn info_get(
-    info: RawHandle,
-    key: *const c_char,
+    key: String,
     len: c_int,
-    value: *mut c_char,
-    flag: *mut c_int,
+    value: Chars,
+    flag: Out<c_int>,
 ) -> Result<()> {
-    let mut room = crate::arguments::length("valuelen", len)?.saturating_add(1) as c_int;
-    // SAFETY: `value` has room for `len` characters and the final zero byte.
-    unsafe { info_get_string(info, key, &mut room, value, flag) }
-}
-
-pub(crate) unsafe fn info_get_string(
-    info: RawHandle,
-    key: *const c_char,
-    len: *mut c_int,
-    value: *mut c_char,
-    flag: *mut c_int,
-) -> Result<()> {
-    // SAFETY: `key` is a C string or NULL; `flag` and `len` point to variables of the caller.
-    unsafe {
-        let Some(known) = find(info)?.value(&string("key", key)?)? else { return put(flag, 0) };
-        let room = crate::arguments::length("buflen", *len)?;
-        if room > 0 {
-            leads_somewhere("value", value)?;
-            let bytes = &known.as_bytes()[..known.len().min(room - 1)];
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), bytes.len());
-            value.add(bytes.len()).write(0);
-        }
-        put(len, known.len() as c_int + 1)?;
-        put(flag, 1)
+    let known = find(info)?.value(&key)?;
+    let room = crate::arguments::length("valuelen", len)? + 1;
+    if let Some(known) = &known {
+        value.write(known, room)?;
     }
+    flag.put(c_int::from(known.is_some()))
 }
 
-pub(crate) unsafe fn info_get_valuelen(
+pub(crate) fn info_get_string(
     info: RawHandle,
-    key: *const c_char,
-    len: *mut c_int,
-    flag: *mut c_int,
+    key: String,
+    len: InOut<c_int>,
+    value: Chars,
+    flag: Out<c_int>,
 ) -> Result<()> {
-    // SAFETY: `key` is a C string or NULL; `flag` and `len` point to variables of the caller.
-    unsafe {
-        let Some(known) = find(info)?.value(&string("key", key)?)? else { return put(flag, 0) };
-        put(len, known.len() as c_int)?;
-        put(flag, 1)
-    }
+    let Some(known) = find(info)?.value(&key)? else { return flag.put(0) };
+    value.write(&known, crate::arguments::length("buflen", len.get())?)?;
+    len.put(known.len() as c_int + 1)?;
+    flag.put(1)
 }
 
-pub(crate) unsafe fn info_get_nkeys(info: RawHandle, count: *mut c_int) -> Result<()> {
-    // SAFETY: `count` points to a variable of the caller.
-    unsafe { put(count, find(info)?.len() as c_int) }
+pub(crate) fn info_get_valuelen(
+    info: RawHandle,
+    key: String,
+    len: Out<c_int>,
+    flag: Out<c_int>,
+) -> Result<()> {
+    let Some(known) = find(info)?.value(&key)? else { return flag.put(0) };
+    len.put(known.len() as c_int)?;
+    flag.put(1)
 }
 
-pub(crate) unsafe fn info_get_nthkey(info: RawHandle, n: c_int, key: *mut c_char) -> Result<()> {
+pub(crate) fn info_get_nkeys(info: RawHandle, count: Out<c_int>) -> Result<()> {
+    count.put(find(info)?.len() as c_int)
+}
+
+pub(crate) fn info_get_nthkey(info: RawHandle, n: c_int, key: Chars) -> Result<()> {
     let info = find(info)?;
     let missing = || Error::argument(format!("n = {n}, but there are {} keys", info.len()));
     let found = usize::try_from(n).ok().and_then(|n| info.key(n)).ok_or_else(missing)?;
-    let mut len = 0;
-    // SAFETY: `key` has room for MPI_MAX_INFO_KEY bytes; `len` is a local variable.
-    unsafe { crate::error::write_string(&found, KEY_MAX, key, &mut len) }
+    key.write(&found, KEY_MAX).map(drop)
 }
 
-pub(crate) unsafe fn info_dup(info: RawHandle, copy: *mut RawHandle) -> Result<()> {
-    // SAFETY: `copy` points to a variable of the caller.
-    unsafe { put(copy, raw(find(info)?.duplicate().register()?)) }
+pub(crate) fn info_dup(info: RawHandle, copy: Out<RawHandle>) -> Result<()> {
+    copy.put(raw(find(info)?.duplicate().register()?))
 }
 
-pub(crate) unsafe fn info_free(info: *mut RawHandle) -> Result<()> {
-    // SAFETY: `info` points to a variable of the caller.
-    unsafe {
-        named("info", Info::free(handle(*info)))?;
-        put(info, raw(mpi::info::NULL))
-    }
+pub(crate) fn info_free(info: InOut<RawHandle>) -> Result<()> {
+    named("info", Info::free(handle(info.get())))?;
+    info.put(raw(mpi::info::NULL))
 }
 
 /// The hints a call is given; none for `MPI_INFO_NULL`.

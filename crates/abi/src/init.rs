@@ -7,15 +7,15 @@ use mpi::process::{self, ThreadLevel};
 
 use crate::convention::*;
 
-pub(crate) unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
+pub(crate) fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
     process::initialize(ThreadLevel::Single).map(drop)
 }
 
-pub(crate) unsafe fn init_thread(
+pub(crate) fn init_thread(
     _argc: *mut c_int,
     _argv: *mut *mut *mut c_char,
     required: c_int,
-    provided: *mut c_int,
+    provided: Out<c_int>,
 ) -> Result<()> {
     let level = match required {
         SINGLE => ThreadLevel::Single,
@@ -25,37 +25,31 @@ pub(crate) unsafe fn init_thread(
         _ => return Err(Error::argument(format!("required = {required} is no level of threads"))),
     };
     let process = process::initialize(level)?;
-    // SAFETY: `provided` points to a variable of the caller.
-    unsafe { put(provided, code_of(process.level())) }
+    provided.put(code_of(process.level()))
 }
 
-pub(crate) unsafe fn finalize() -> Result<()> {
-    // SAFETY: the callbacks of these attributes have the types that the standard requires.
-    unsafe { crate::attribute::delete_all_of_self() }?;
+pub(crate) fn finalize() -> Result<()> {
+    crate::attribute::delete_all_of_self()?;
     process::finalize()
 }
 
-pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {
-    // SAFETY: `flag` points to a variable of the caller.
-    unsafe { put(flag, c_int::from(process::is_initialized())) }
+pub(crate) fn initialized(flag: Out<c_int>) -> Result<()> {
+    flag.put(c_int::from(process::is_initialized()))
 }
 
-pub(crate) unsafe fn finalized(flag: *mut c_int) -> Result<()> {
-    // SAFETY: `flag` points to a variable of the caller.
-    unsafe { put(flag, c_int::from(process::is_finalized())) }
+pub(crate) fn finalized(flag: Out<c_int>) -> Result<()> {
+    flag.put(c_int::from(process::is_finalized()))
 }
 
-pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
-    // SAFETY: `provided` points to a variable of the caller.
-    unsafe { put(provided, code_of(process::current()?.level())) }
+pub(crate) fn query_thread(provided: Out<c_int>) -> Result<()> {
+    provided.put(code_of(process::current()?.level()))
 }
 
-pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
-    // SAFETY: `flag` points to a variable of the caller.
-    unsafe { put(flag, c_int::from(process::current()?.is_main_thread())) }
+pub(crate) fn is_thread_main(flag: Out<c_int>) -> Result<()> {
+    flag.put(c_int::from(process::current()?.is_main_thread()))
 }
 
-pub(crate) unsafe fn abort(_comm: RawHandle, code: c_int) -> Result<()> {
+pub(crate) fn abort(_comm: RawHandle, code: c_int) -> Result<()> {
     let rank = process::current().map_or(0, |process| process.rank());
     let _uncancelled = Uncancelled::begin();
     eprintln!("canele: rank {rank}: MPI_Abort with code {code}; ending the job");

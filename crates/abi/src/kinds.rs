@@ -12,10 +12,10 @@ use crate::arguments::datatype;
 use crate::convention::*;
 use crate::types::DATATYPE_NULL;
 
-pub(crate) unsafe fn type_match_size(
+pub(crate) fn type_match_size(
     typeclass: c_int,
     size: c_int,
-    datatype: *mut RawHandle,
+    datatype: Out<RawHandle>,
 ) -> Result<()> {
     let found = match (typeclass, size) {
         (TYPECLASS_INTEGER, 1) => Builtin::Integer1,
@@ -37,14 +37,13 @@ pub(crate) unsafe fn type_match_size(
         }
         _ => return Err(Error::argument(format!("typeclass = {typeclass} is no typeclass"))),
     };
-    // SAFETY: `datatype` points to a variable of the caller.
-    unsafe { put(datatype, usize::from(found.abi())) }
+    datatype.put(usize::from(found.abi()))
 }
 
-pub(crate) unsafe fn type_get_value_index(
+pub(crate) fn type_get_value_index(
     value: RawHandle,
     index: RawHandle,
-    pair: *mut RawHandle,
+    pair: Out<RawHandle>,
 ) -> Result<()> {
     let value = datatype("value_type", value)?.as_builtin();
     let index = datatype("index_type", index)?.as_builtin();
@@ -62,37 +61,30 @@ pub(crate) unsafe fn type_get_value_index(
         (Some(Builtin::Integer), Some(Builtin::Integer)) => Some(Builtin::TwoInteger),
         _ => None,
     };
-    // SAFETY: `pair` points to a variable of the caller.
-    unsafe { put(pair, found.map_or(DATATYPE_NULL, |found| usize::from(found.abi()))) }
+    pair.put(found.map_or(DATATYPE_NULL, |found| usize::from(found.abi())))
 }
 
-pub(crate) unsafe fn type_create_f90_real(p: c_int, r: c_int, new: *mut RawHandle) -> Result<()> {
+pub(crate) fn type_create_f90_real(p: c_int, r: c_int, new: Out<RawHandle>) -> Result<()> {
     let kinds = [
         (Builtin::Real4, 6, 37),
         (Builtin::Real8, 15, 307),
         (Builtin::LongDouble, 18, 4931),
         (Builtin::Real16, 33, 4931),
     ];
-    // SAFETY: `new` points to a variable of the caller.
-    unsafe { give(Combiner::F90Real, real_kind(&kinds, p, r)?, &[p, r], new) }
+    give(Combiner::F90Real, real_kind(&kinds, p, r)?, &[p, r], new)
 }
 
-pub(crate) unsafe fn type_create_f90_complex(
-    p: c_int,
-    r: c_int,
-    new: *mut RawHandle,
-) -> Result<()> {
+pub(crate) fn type_create_f90_complex(p: c_int, r: c_int, new: Out<RawHandle>) -> Result<()> {
     let kinds = [
         (Builtin::Complex8, 6, 37),
         (Builtin::Complex16, 15, 307),
         (Builtin::CLongDoubleComplex, 18, 4931),
         (Builtin::Complex32, 33, 4931),
     ];
-    // SAFETY: `new` points to a variable of the caller.
-    unsafe { give(Combiner::F90Complex, real_kind(&kinds, p, r)?, &[p, r], new) }
+    give(Combiner::F90Complex, real_kind(&kinds, p, r)?, &[p, r], new)
 }
 
-pub(crate) unsafe fn type_create_f90_integer(r: c_int, new: *mut RawHandle) -> Result<()> {
+pub(crate) fn type_create_f90_integer(r: c_int, new: Out<RawHandle>) -> Result<()> {
     let found = match r {
         ..=2 => Builtin::Integer1,
         3..=4 => Builtin::Integer2,
@@ -101,8 +93,7 @@ pub(crate) unsafe fn type_create_f90_integer(r: c_int, new: *mut RawHandle) -> R
         19..=38 => Builtin::Integer16,
         _ => return Err(Error::argument(format!("r = {r}: no integer has so many digits"))),
     };
-    // SAFETY: `new` points to a variable of the caller.
-    unsafe { give(Combiner::F90Integer, found, &[r], new) }
+    give(Combiner::F90Integer, found, &[r], new)
 }
 
 /// The first kind with this many digits and this decimal exponent, as `selected_real_kind` chooses.
@@ -116,16 +107,10 @@ fn real_kind(kinds: &[(Builtin, c_int, c_int)], p: c_int, r: c_int) -> Result<Bu
 }
 
 /// The same arguments give the same handle, which is never freed.
-unsafe fn give(
-    combiner: Combiner,
-    kind: Builtin,
-    arguments: &[c_int],
-    new: *mut RawHandle,
-) -> Result<()> {
+fn give(combiner: Combiner, kind: Builtin, arguments: &[c_int], new: Out<RawHandle>) -> Result<()> {
     let arguments = arguments.iter().copied().map(i64::from).collect();
     let made = Datatype::builtin(kind).remembering(combiner, arguments);
-    // SAFETY: `new` points to a variable of the caller.
-    unsafe { put(new, handle_of(&made)?) }
+    new.put(handle_of(&made)?)
 }
 
 /// The handle of a Fortran kind.

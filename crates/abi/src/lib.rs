@@ -5,8 +5,9 @@
 //! could get wrong and decides nothing. Its failures go through [`convention::finish`] to the error
 //! handler of the object concerned.
 //!
-//! Bodies are `unsafe fn`: they trust the caller, a C program, to pass pointers as the standard says.
-#![allow(clippy::missing_safety_doc, reason = "the safety of all bodies is the standard's text")]
+//! The shims trust the caller, a C program, to pass pointers as the standard says. They turn each into a value of
+//! [`caller`], by the direction, kind and length in the table; bodies are safe functions.
+#![allow(clippy::missing_safety_doc, reason = "the safety of all symbols is the standard's text")]
 #![allow(clippy::too_many_arguments, reason = "the standard's signatures")]
 #![allow(
     clippy::missing_transmute_annotations,
@@ -18,6 +19,7 @@ use mad as _;
 
 mod arguments;
 mod attribute;
+mod caller;
 mod coll;
 mod comm;
 mod contents;
@@ -26,7 +28,7 @@ mod env;
 mod errhandler;
 mod error;
 #[rustfmt::skip]
-#[allow(clippy::undocumented_unsafe_blocks, reason = "every shim passes its own arguments on")]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "the file begins with the reasons")]
 mod generated;
 mod group;
 mod info;

@@ -39,17 +39,12 @@ impl UserFunction for CFunction {
     }
 }
 
-unsafe fn create(function: CFunction, commute: c_int, op: *mut RawHandle) -> Result<()> {
+fn create(function: CFunction, commute: c_int, op: Out<RawHandle>) -> Result<()> {
     let made = Op::User { function: Arc::new(function), commutes: commute != 0 };
-    // SAFETY: `op` points to a variable of the caller.
-    unsafe { put(op, raw(OPS.insert(made)?)) }
+    op.put(raw(OPS.insert(made)?))
 }
 
-pub(crate) unsafe fn op_create(
-    function: Function,
-    commute: c_int,
-    op: *mut RawHandle,
-) -> Result<()> {
+pub(crate) fn op_create(function: Function, commute: c_int, op: Out<RawHandle>) -> Result<()> {
     if function.is_null() {
         return Err(null("user_fn"));
     }
@@ -57,11 +52,7 @@ pub(crate) unsafe fn op_create(
     unsafe { create(CFunction::Int(std::mem::transmute(function)), commute, op) }
 }
 
-pub(crate) unsafe fn op_create_c(
-    function: Function,
-    commute: c_int,
-    op: *mut RawHandle,
-) -> Result<()> {
+pub(crate) fn op_create_c(function: Function, commute: c_int, op: Out<RawHandle>) -> Result<()> {
     if function.is_null() {
         return Err(null("user_fn"));
     }
@@ -69,22 +60,18 @@ pub(crate) unsafe fn op_create_c(
     unsafe { create(CFunction::Count(std::mem::transmute(function)), commute, op) }
 }
 
-pub(crate) unsafe fn op_free(op: *mut RawHandle) -> Result<()> {
-    // SAFETY: `op` points to a variable of the caller.
-    unsafe {
-        named("op", OPS.remove(handle(*op)))?;
-        put(op, OP_NULL)
-    }
+pub(crate) fn op_free(op: InOut<RawHandle>) -> Result<()> {
+    named("op", OPS.remove(handle(op.get())))?;
+    op.put(OP_NULL)
 }
 
-pub(crate) unsafe fn op_commutative(op: RawHandle, commute: *mut c_int) -> Result<()> {
-    // SAFETY: `commute` points to a variable of the caller.
-    unsafe { put(commute, c_int::from(named("op", objects::op(handle(op)))?.is_commutative())) }
+pub(crate) fn op_commutative(op: RawHandle, commute: Out<c_int>) -> Result<()> {
+    commute.put(c_int::from(named("op", objects::op(handle(op)))?.is_commutative()))
 }
 
-pub(crate) unsafe fn reduce_local(
-    inbuf: *const c_void,
-    inoutbuf: *mut c_void,
+pub(crate) fn reduce_local(
+    inbuf: Address,
+    inoutbuf: Address,
     elements: i64,
     datatype: RawHandle,
     op: RawHandle,
@@ -92,12 +79,9 @@ pub(crate) unsafe fn reduce_local(
     let elements = count("count", elements)?;
     let kind = committed("datatype", datatype)?;
     let op = checked(op, &kind)?;
-    // SAFETY: `inbuf` and `inoutbuf` hold `elements` elements of the datatype each.
-    unsafe {
-        let input = crate::coll::elements("inbuf", inbuf, elements, &kind)?;
-        let inout = crate::coll::elements("inoutbuf", inoutbuf, elements, &kind)?;
-        op.apply(&input, &inout, elements, &kind, datatype as u64);
-    }
+    let input = crate::coll::elements("inbuf", inbuf, elements, &kind)?;
+    let inout = crate::coll::elements("inoutbuf", inoutbuf, elements, &kind)?;
+    op.apply(&input, &inout, elements, &kind, datatype as u64);
     Ok(())
 }
 

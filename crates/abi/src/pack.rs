@@ -1,59 +1,45 @@
 //! Packing into contiguous memory (MPI-5.0 §5.2).
 
-use std::ffi::{c_char, c_void};
-
 use datatype::Datatype;
-use memory::Region;
 
-use crate::arguments::{Names, buffer, comm, committed, count, length, string};
+use crate::arguments::{Names, buffer, comm, committed, count, length};
 use crate::convention::*;
 
-pub(crate) unsafe fn pack(
-    inbuf: *const c_void,
+pub(crate) fn pack(
+    inbuf: Address,
     incount: i64,
     datatype: RawHandle,
-    outbuf: *mut c_void,
+    outbuf: Address,
     outsize: i64,
-    position: OutInt,
+    position: InOutInt,
     on: RawHandle,
 ) -> Result<()> {
     comm(on)?;
-    // SAFETY: `inbuf` holds `incount` elements of `datatype`; `outbuf` has `outsize` bytes;
-    // `position` points to an integer.
-    unsafe {
-        let source = buffer(&IN, inbuf, incount, datatype)?;
-        let at = place(position, source.len(), outsize, "outsize")?;
-        packed("outbuf", outbuf, outsize)?;
-        Region::new(outbuf.cast::<u8>().add(at), source.len()).copy_from(&source);
-        position.write((at + source.len()) as i64);
-    }
-    Ok(())
+    let source = buffer(&IN, inbuf, incount, datatype)?;
+    let at = place(position, source.len(), outsize, "outsize")?;
+    packed("outbuf", outbuf, outsize)?;
+    outbuf.bytes(at as isize, source.len()).copy_from(&source);
+    position.put((at + source.len()) as i64)
 }
 
-pub(crate) unsafe fn unpack(
-    inbuf: *const c_void,
+pub(crate) fn unpack(
+    inbuf: Address,
     insize: i64,
-    position: OutInt,
-    outbuf: *mut c_void,
+    position: InOutInt,
+    outbuf: Address,
     outcount: i64,
     datatype: RawHandle,
     on: RawHandle,
 ) -> Result<()> {
     comm(on)?;
-    // SAFETY: `inbuf` holds `insize` bytes; `outbuf` has room for `outcount` elements of
-    // `datatype`; `position` points to an integer.
-    unsafe {
-        let target = buffer(&OUT, outbuf, outcount, datatype)?;
-        let at = place(position, target.len(), insize, "insize")?;
-        packed("inbuf", inbuf, insize)?;
-        let source = inbuf.cast::<u8>().add(at).cast_mut();
-        target.copy_from(&Region::new(source, target.len()));
-        position.write((at + target.len()) as i64);
-    }
-    Ok(())
+    let target = buffer(&OUT, outbuf, outcount, datatype)?;
+    let at = place(position, target.len(), insize, "insize")?;
+    packed("inbuf", inbuf, insize)?;
+    target.copy_from(&inbuf.bytes(at as isize, target.len()));
+    position.put((at + target.len()) as i64)
 }
 
-pub(crate) unsafe fn pack_size(
+pub(crate) fn pack_size(
     incount: i64,
     datatype: RawHandle,
     on: RawHandle,
@@ -63,78 +49,61 @@ pub(crate) unsafe fn pack_size(
     let bytes = committed("datatype", datatype)?.size().checked_mul(count("incount", incount)?);
     let too_large =
         || class(ErrorClass::Count, format!("incount = {incount} elements exceed memory"));
-    // SAFETY: `size` points to a variable of the caller.
-    unsafe { size.write(bytes.ok_or_else(too_large)? as i64) };
-    Ok(())
+    size.put(bytes.ok_or_else(too_large)? as i64)
 }
 
-pub(crate) unsafe fn pack_external(
-    datarep: *const c_char,
-    inbuf: *const c_void,
+pub(crate) fn pack_external(
+    datarep: String,
+    inbuf: Address,
     incount: i64,
     datatype: RawHandle,
-    outbuf: *mut c_void,
+    outbuf: Address,
     outsize: i64,
-    position: OutInt,
+    position: InOutInt,
 ) -> Result<()> {
-    // SAFETY: `inbuf` holds `incount` elements of `datatype`; `outbuf` has `outsize`
-    // bytes; `position` points to an integer; `datarep` is a C string.
-    unsafe {
-        check_representation(datarep)?;
-        let source = buffer(&IN, inbuf, incount, datatype)?;
-        let kind = committed("datatype", datatype)?;
-        let len = external_size("incount", &kind, count("incount", incount)?)?;
-        let at = place(position, len, outsize, "outsize")?;
-        packed("outbuf", outbuf, outsize)?;
-        let converted = kind.to_external(&source.to_vec());
-        let converted =
-            converted.map_err(|error| class(ErrorClass::Conversion, format!("inbuf: {error}")))?;
-        outbuf.cast::<u8>().add(at).copy_from(converted.as_ptr(), converted.len());
-        position.write((at + converted.len()) as i64);
-    }
-    Ok(())
+    check_representation(&datarep)?;
+    let source = buffer(&IN, inbuf, incount, datatype)?;
+    let kind = committed("datatype", datatype)?;
+    let len = external_size("incount", &kind, count("incount", incount)?)?;
+    let at = place(position, len, outsize, "outsize")?;
+    packed("outbuf", outbuf, outsize)?;
+    let converted = kind.to_external(&source.to_vec());
+    let converted =
+        converted.map_err(|error| class(ErrorClass::Conversion, format!("inbuf: {error}")))?;
+    outbuf.bytes(at as isize, converted.len()).write(0, &converted);
+    position.put((at + converted.len()) as i64)
 }
 
-pub(crate) unsafe fn unpack_external(
-    datarep: *const c_char,
-    inbuf: *const c_void,
+pub(crate) fn unpack_external(
+    datarep: String,
+    inbuf: Address,
     insize: i64,
-    position: OutInt,
-    outbuf: *mut c_void,
+    position: InOutInt,
+    outbuf: Address,
     outcount: i64,
     datatype: RawHandle,
 ) -> Result<()> {
-    // SAFETY: `outbuf` has room for `outcount` elements of `datatype`; `inbuf` holds `insize`
-    // bytes; `position` points to an integer; `datarep` is a C string.
-    unsafe {
-        check_representation(datarep)?;
-        let target = buffer(&OUT, outbuf, outcount, datatype)?;
-        let kind = committed("datatype", datatype)?;
-        let count = count("outcount", outcount)?;
-        let len = external_size("outcount", &kind, count)?;
-        let at = place(position, len, insize, "insize")?;
-        packed("inbuf", inbuf, insize)?;
-        let external = array("inbuf", inbuf.cast::<u8>().wrapping_add(at), len)?;
-        target.write(0, &kind.from_external(external));
-        position.write((at + len) as i64);
-    }
-    Ok(())
+    check_representation(&datarep)?;
+    let target = buffer(&OUT, outbuf, outcount, datatype)?;
+    let kind = committed("datatype", datatype)?;
+    let count = count("outcount", outcount)?;
+    let len = external_size("outcount", &kind, count)?;
+    let at = place(position, len, insize, "insize")?;
+    packed("inbuf", inbuf, insize)?;
+    target.write(0, &kind.from_external(&inbuf.bytes(at as isize, len).to_vec()));
+    position.put((at + len) as i64)
 }
 
-pub(crate) unsafe fn pack_external_size(
-    datarep: *const c_char,
+pub(crate) fn pack_external_size(
+    datarep: String,
     incount: i64,
     datatype: RawHandle,
     size: OutInt,
 ) -> Result<()> {
-    // SAFETY: `size` points to a variable of the caller; `datarep` is a C string.
-    unsafe {
-        check_representation(datarep)?;
-        let datatype = committed("datatype", datatype)?;
-        let bytes = external_size("incount", &datatype, count("incount", incount)?)?;
-        size.write(bytes as i64);
-    }
-    Ok(())
+    check_representation(&datarep)?;
+    let datatype = committed("datatype", datatype)?;
+    let bytes = external_size("incount", &datatype, count("incount", incount)?)?;
+    size.put(bytes as i64)
 }
 
 fn external_size(name: &str, datatype: &Datatype, count: usize) -> Result<usize> {
@@ -143,20 +112,17 @@ fn external_size(name: &str, datatype: &Datatype, count: usize) -> Result<usize>
     bytes.ok_or_else(|| class(ErrorClass::Count, too_many()))
 }
 
-unsafe fn check_representation(datarep: *const c_char) -> Result<()> {
-    // SAFETY: `datarep` is a C string or NULL.
-    let name = unsafe { string("datarep", datarep) }?;
-    match &*name {
+fn check_representation(name: &str) -> Result<()> {
+    match name {
         "external32" => Ok(()),
         _ => Err(Error::argument(format!("datarep = {name} is not external32"))),
     }
 }
 
 /// The position, with room for `len` bytes before `size`.
-unsafe fn place(position: OutInt, len: usize, size: i64, name: &str) -> Result<usize> {
+fn place(position: InOutInt, len: usize, size: i64, name: &str) -> Result<usize> {
     let room = length(name, size)?;
-    // SAFETY: `position` points to an initialised integer of the caller.
-    let at = unsafe { position.read() };
+    let at = position.get();
     match usize::try_from(at) {
         Ok(start) if start.checked_add(len).is_some_and(|end| end <= room) => Ok(start),
         _ => Err(Error::argument(format!("{len} bytes at position = {at} exceed {name} = {size}"))),
@@ -164,9 +130,12 @@ unsafe fn place(position: OutInt, len: usize, size: i64, name: &str) -> Result<u
 }
 
 /// Checks the address of packed data.
-fn packed(name: &str, address: *const c_void, size: i64) -> Result<()> {
-    if (address as usize) < 16 && size > 0 {
-        return Err(class(ErrorClass::Buffer, format!("{name} = {address:?} for {size} bytes")));
+fn packed(name: &str, address: Address, size: i64) -> Result<()> {
+    if (address.get() as usize) < 16 && size > 0 {
+        return Err(class(
+            ErrorClass::Buffer,
+            format!("{name} = {:?} for {size} bytes", address.get()),
+        ));
     }
     Ok(())
 }

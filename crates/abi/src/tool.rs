@@ -5,381 +5,253 @@
 //! after `MPI_Finalize`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mpi::tool::{self, Class, Counter, Refusal, Result, Watch};
 use settings::{Kind, Setting};
 
+use crate::caller::{Chars, InOut, Out, Slots};
 use crate::convention::{RawHandle, handle, raw};
 use crate::init::MULTIPLE;
 
 /// Number of calls of `MPI_T_init_thread` without their `MPI_T_finalize`.
 static USERS: AtomicUsize = AtomicUsize::new(0);
 
-pub(crate) unsafe fn t_init_thread(_required: c_int, provided: *mut c_int) -> c_int {
+pub(crate) fn t_init_thread(_required: c_int, provided: Option<Out<c_int>>) -> c_int {
     USERS.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: `provided` points to a variable of the caller.
-    unsafe { put_if_given(provided, MULTIPLE) };
+    put_if_given(provided, MULTIPLE);
     SUCCESS
 }
 
-pub(crate) unsafe fn t_finalize() -> c_int {
+pub(crate) fn t_finalize() -> c_int {
     let left =
         USERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |users| users.checked_sub(1));
     left.map_or(NOT_INITIALIZED, |_| SUCCESS)
 }
 
-pub(crate) unsafe fn t_cvar_get_num(number: *mut c_int) -> c_int {
-    // SAFETY: `number` points to a variable of the caller.
-    finish(|| unsafe { put(number, tool::settings().len() as c_int) })
+pub(crate) fn t_cvar_get_num(number: Out<c_int>) -> Result<()> {
+    put(number, tool::settings().len() as c_int)
 }
 
-pub(crate) unsafe fn t_cvar_get_info(
+pub(crate) fn t_cvar_get_info(
     index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    verbosity: *mut c_int,
-    datatype: *mut RawHandle,
-    enumtype: *mut RawHandle,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    bind: *mut c_int,
-    scope: *mut c_int,
-) -> c_int {
-    finish(|| {
-        let setting = at(tool::settings(), index)?;
-        let (meaning, values) = (setting.meaning(), setting.values());
-        let meaning = format!("{meaning} Values: {values}; default: {}", setting.kind());
-        // SAFETY: every place for text or a number has the room that its argument says, or is NULL.
-        unsafe {
-            put_text_if_given(setting.variable(), name, name_len);
-            put_if_given(verbosity, USER_BASIC);
-            put_if_given(datatype, datatype_of_setting(setting));
-            put_if_given(enumtype, NULL);
-            put_text_if_given(&meaning, desc, desc_len);
-            put_if_given(bind, NO_OBJECT);
-            put_if_given(scope, SCOPE_CONSTANT);
-        }
-        Ok(())
-    })
+    name: Label,
+    verbosity: Option<Out<c_int>>,
+    datatype: Option<Out<RawHandle>>,
+    enumtype: Option<Out<RawHandle>>,
+    desc: Label,
+    bind: Option<Out<c_int>>,
+    scope: Option<Out<c_int>>,
+) -> Result<()> {
+    let setting = at(tool::settings(), index)?;
+    let (meaning, values) = (setting.meaning(), setting.values());
+    name.write(setting.variable());
+    put_if_given(verbosity, USER_BASIC);
+    put_if_given(datatype, datatype_of_setting(setting));
+    put_if_given(enumtype, NULL);
+    desc.write(&format!("{meaning} Values: {values}; default: {}", setting.kind()));
+    put_if_given(bind, NO_OBJECT);
+    put_if_given(scope, SCOPE_CONSTANT);
+    Ok(())
 }
 
-pub(crate) unsafe fn t_cvar_get_index(name: *const c_char, index: *mut c_int) -> c_int {
-    // SAFETY: `name` is a C string or NULL; `index` points to a variable of the caller.
-    finish(|| unsafe {
-        let name = string(name)?;
-        put(index, position(tool::settings(), |setting| setting.variable() == name)?)
-    })
+pub(crate) fn t_cvar_get_index(name: &str, index: Out<c_int>) -> Result<()> {
+    put(index, position(tool::settings(), |setting| setting.variable() == name)?)
 }
 
-pub(crate) unsafe fn t_cvar_handle_alloc(
+pub(crate) fn t_cvar_handle_alloc(
     index: c_int,
     _object: *mut c_void,
-    place: *mut RawHandle,
-    count: *mut c_int,
-) -> c_int {
-    finish(|| {
-        let setting = at(tool::settings(), index)?;
-        let elements = match setting.kind() {
-            Kind::Text(_) | Kind::Found(_) => setting.text().len() + 1,
-            Kind::Bytes(_) | Kind::Seconds(_) => 1,
-        };
-        leads_somewhere(place)?;
-        // SAFETY: `place` and `count` point to variables of the caller.
-        unsafe {
-            put_if_given(count, elements as c_int);
-            put(place, raw(tool::open_setting(index as usize)?))
+    place: Out<RawHandle>,
+    count: Option<Out<c_int>>,
+) -> Result<()> {
+    let setting = at(tool::settings(), index)?;
+    let elements = match setting.kind() {
+        Kind::Text(_) | Kind::Found(_) => setting.text().len() + 1,
+        Kind::Bytes(_) | Kind::Seconds(_) => 1,
+    };
+    put_if_given(count, elements as c_int);
+    put(place, raw(tool::open_setting(index as usize)?))
+}
+
+pub(crate) fn t_cvar_handle_free(place: InOut<RawHandle>) -> Result<()> {
+    tool::close_setting(handle(place.get()))?;
+    set(place, NULL)
+}
+
+pub(crate) fn t_cvar_read(variable: RawHandle, value: Value) -> Result<()> {
+    let setting = tool::setting(handle(variable))?;
+    match setting.kind() {
+        Kind::Text(_) | Kind::Found(_) => value.put_text(&setting.text()),
+        Kind::Bytes(_) | Kind::Seconds(_) => {
+            value.put(setting.number().map_err(|_| Refusal::NotAccessible)?);
         }
-    })
+    }
+    Ok(())
 }
 
-pub(crate) unsafe fn t_cvar_handle_free(place: *mut RawHandle) -> c_int {
-    finish(|| {
-        leads_somewhere(place)?;
-        // SAFETY: `place` points to a handle of the caller.
-        tool::close_setting(handle(unsafe { *place }))?;
-        // SAFETY: `place` points to a variable of the caller.
-        unsafe { put(place, NULL) }
-    })
+pub(crate) fn t_cvar_write(variable: RawHandle, _value: Value) -> Result<()> {
+    tool::setting(handle(variable)).and(Err(Refusal::SetNever))
 }
 
-pub(crate) unsafe fn t_cvar_read(variable: RawHandle, buffer: *mut c_void) -> c_int {
-    finish(|| {
-        let setting = tool::setting(handle(variable))?;
-        leads_somewhere(buffer)?;
-        match setting.kind() {
-            Kind::Text(_) | Kind::Found(_) => {
-                let text = setting.text();
-                // SAFETY: the caller's buffer holds the characters of the text and the final zero
-                // byte.
-                unsafe {
-                    buffer.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
-                    buffer.cast::<u8>().add(text.len()).write(0);
-                }
-                Ok(())
-            }
-            Kind::Bytes(_) | Kind::Seconds(_) => {
-                let number = setting.number().map_err(|_| Refusal::NotAccessible)?;
-                // SAFETY: the caller's buffer holds an unsigned long long, the type of this
-                // variable.
-                unsafe { put(buffer.cast(), number) }
-            }
-        }
-    })
+pub(crate) fn t_pvar_get_num(number: Out<c_int>) -> Result<()> {
+    put(number, tool::counters().len() as c_int)
 }
 
-pub(crate) unsafe fn t_cvar_write(variable: RawHandle, _buffer: *const c_void) -> c_int {
-    finish(|| tool::setting(handle(variable)).and(Err(Refusal::SetNever)))
-}
-
-pub(crate) unsafe fn t_pvar_get_num(number: *mut c_int) -> c_int {
-    // SAFETY: `number` points to a variable of the caller.
-    finish(|| unsafe { put(number, tool::counters().len() as c_int) })
-}
-
-pub(crate) unsafe fn t_pvar_get_info(
+pub(crate) fn t_pvar_get_info(
     index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    verbosity: *mut c_int,
-    var_class: *mut c_int,
-    datatype: *mut RawHandle,
-    enumtype: *mut RawHandle,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    bind: *mut c_int,
-    readonly: *mut c_int,
-    continuous: *mut c_int,
-    atomic: *mut c_int,
-) -> c_int {
-    finish(|| {
-        let counter = at(tool::counters(), index)?;
-        // SAFETY: every place for text or a number has the room that its argument says, or is NULL.
-        unsafe {
-            put_text_if_given(counter.name, name, name_len);
-            put_if_given(verbosity, TUNER_BASIC);
-            put_if_given(var_class, class_of(counter));
-            put_if_given(datatype, datatype_of_counter(counter));
-            put_if_given(enumtype, NULL);
-            put_text_if_given(counter.meaning, desc, desc_len);
-            put_if_given(bind, NO_OBJECT);
-            put_if_given(readonly, c_int::from(counter.is_continuous()));
-            put_if_given(continuous, c_int::from(counter.is_continuous()));
-            put_if_given(atomic, c_int::from(!counter.is_continuous()));
-        }
-        Ok(())
-    })
+    name: Label,
+    verbosity: Option<Out<c_int>>,
+    var_class: Option<Out<c_int>>,
+    datatype: Option<Out<RawHandle>>,
+    enumtype: Option<Out<RawHandle>>,
+    desc: Label,
+    bind: Option<Out<c_int>>,
+    readonly: Option<Out<c_int>>,
+    continuous: Option<Out<c_int>>,
+    atomic: Option<Out<c_int>>,
+) -> Result<()> {
+    let counter = at(tool::counters(), index)?;
+    name.write(counter.name);
+    put_if_given(verbosity, TUNER_BASIC);
+    put_if_given(var_class, class_of(counter));
+    put_if_given(datatype, datatype_of_counter(counter));
+    put_if_given(enumtype, NULL);
+    desc.write(counter.meaning);
+    put_if_given(bind, NO_OBJECT);
+    put_if_given(readonly, c_int::from(counter.is_continuous()));
+    put_if_given(continuous, c_int::from(counter.is_continuous()));
+    put_if_given(atomic, c_int::from(!counter.is_continuous()));
+    Ok(())
 }
 
-pub(crate) unsafe fn t_pvar_get_index(
-    name: *const c_char,
-    var_class: c_int,
-    index: *mut c_int,
-) -> c_int {
-    // SAFETY: `name` is a C string or NULL; `index` points to a variable of the caller.
-    finish(|| unsafe {
-        let name = string(name)?;
-        let is_it = |counter: &Counter| counter.name == name && class_of(counter) == var_class;
-        put(index, position(tool::counters(), is_it)?)
-    })
+pub(crate) fn t_pvar_get_index(name: &str, var_class: c_int, index: Out<c_int>) -> Result<()> {
+    let is_it = |counter: &Counter| counter.name == name && class_of(counter) == var_class;
+    put(index, position(tool::counters(), is_it)?)
 }
 
-pub(crate) unsafe fn t_pvar_session_create(session: *mut RawHandle) -> c_int {
-    finish(|| {
-        leads_somewhere(session)?;
-        // SAFETY: `session` points to a variable of the caller.
-        unsafe { put(session, raw(tool::begin_session()?)) }
-    })
+pub(crate) fn t_pvar_session_create(session: Out<RawHandle>) -> Result<()> {
+    put(session, raw(tool::begin_session()?))
 }
 
-pub(crate) unsafe fn t_pvar_session_free(session: *mut RawHandle) -> c_int {
-    finish(|| {
-        leads_somewhere(session)?;
-        // SAFETY: `session` points to a handle of the caller.
-        tool::end_session(handle(unsafe { *session }))?;
-        // SAFETY: `session` points to a variable of the caller.
-        unsafe { put(session, NULL) }
-    })
+pub(crate) fn t_pvar_session_free(session: InOut<RawHandle>) -> Result<()> {
+    tool::end_session(handle(session.get()))?;
+    set(session, NULL)
 }
 
-pub(crate) unsafe fn t_pvar_handle_alloc(
+pub(crate) fn t_pvar_handle_alloc(
     session: RawHandle,
     index: c_int,
     _object: *mut c_void,
-    place: *mut RawHandle,
-    count: *mut c_int,
-) -> c_int {
-    finish(|| {
-        leads_somewhere(place)?;
-        let index = usize::try_from(index).map_err(|_| Refusal::InvalidIndex)?;
-        let made = tool::watch(handle(session), index)?;
-        // SAFETY: `place` and `count` point to variables of the caller.
-        unsafe {
-            put_if_given(count, 1);
-            put(place, raw(made))
-        }
-    })
+    place: Out<RawHandle>,
+    count: Option<Out<c_int>>,
+) -> Result<()> {
+    let index = usize::try_from(index).map_err(|_| Refusal::InvalidIndex)?;
+    let made = tool::watch(handle(session), index)?;
+    put_if_given(count, 1);
+    put(place, raw(made))
 }
 
-pub(crate) unsafe fn t_pvar_handle_free(session: RawHandle, place: *mut RawHandle) -> c_int {
-    finish(|| {
-        leads_somewhere(place)?;
-        // SAFETY: `place` points to a handle of the caller.
-        tool::unwatch(handle(session), handle(unsafe { *place }))?;
-        // SAFETY: `place` points to a variable of the caller.
-        unsafe { put(place, NULL) }
-    })
+pub(crate) fn t_pvar_handle_free(session: RawHandle, place: InOut<RawHandle>) -> Result<()> {
+    tool::unwatch(handle(session), handle(place.get()))?;
+    set(place, NULL)
 }
 
-pub(crate) unsafe fn t_pvar_start(session: RawHandle, variable: RawHandle) -> c_int {
+pub(crate) fn t_pvar_start(session: RawHandle, variable: RawHandle) -> Result<()> {
     with(session, variable, Watch::start)
 }
 
-pub(crate) unsafe fn t_pvar_stop(session: RawHandle, variable: RawHandle) -> c_int {
+pub(crate) fn t_pvar_stop(session: RawHandle, variable: RawHandle) -> Result<()> {
     with(session, variable, Watch::stop)
 }
 
-pub(crate) unsafe fn t_pvar_reset(session: RawHandle, variable: RawHandle) -> c_int {
+pub(crate) fn t_pvar_reset(session: RawHandle, variable: RawHandle) -> Result<()> {
     with(session, variable, |watch, counts| watch.write(0, counts))
 }
 
-pub(crate) unsafe fn t_pvar_read(
+pub(crate) fn t_pvar_read(session: RawHandle, variable: RawHandle, place: Value) -> Result<()> {
+    let read = |watch: &mut Watch, counts: &_| Ok((watch.counter(), watch.read(counts)));
+    let (counter, value) = tool::with_one(handle(session), handle(variable), read)?;
+    put_value(place, counter, value);
+    Ok(())
+}
+
+pub(crate) fn t_pvar_readreset(
     session: RawHandle,
     variable: RawHandle,
-    buffer: *mut c_void,
-) -> c_int {
-    finish(|| {
-        leads_somewhere(buffer)?;
-        let read = |watch: &mut Watch, counts: &_| Ok((watch.counter(), watch.read(counts)));
-        let (counter, value) = tool::with_one(handle(session), handle(variable), read)?;
-        // SAFETY: `buffer` has room for a value of the counter's type.
-        unsafe { put_value(buffer, counter, value) }
+    place: Value,
+) -> Result<()> {
+    let (counter, value) = tool::with_one(handle(session), handle(variable), |watch, counts| {
+        let value = watch.read(counts);
+        watch.write(0, counts)?;
+        Ok((watch.counter(), value))
+    })?;
+    put_value(place, counter, value);
+    Ok(())
+}
+
+pub(crate) fn t_pvar_write(session: RawHandle, variable: RawHandle, place: Value) -> Result<()> {
+    tool::with_one(handle(session), handle(variable), |watch, counts| {
+        let value = match watch.counter().class {
+            Class::Timer => (place.get::<f64>() * NS_PER_S) as u64,
+            Class::Counter | Class::HighWatermark => place.get::<u64>(),
+        };
+        watch.write(value, counts)
     })
 }
 
-pub(crate) unsafe fn t_pvar_readreset(
-    session: RawHandle,
-    variable: RawHandle,
-    buffer: *mut c_void,
-) -> c_int {
-    finish(|| {
-        leads_somewhere(buffer)?;
-        let (counter, value) =
-            tool::with_one(handle(session), handle(variable), |watch, counts| {
-                let value = watch.read(counts);
-                watch.write(0, counts)?;
-                Ok((watch.counter(), value))
-            })?;
-        // SAFETY: `buffer` has room for a value of the counter's type.
-        unsafe { put_value(buffer, counter, value) }
-    })
+pub(crate) fn t_category_get_num(number: Out<c_int>) -> Result<()> {
+    put(number, tool::categories().len() as c_int)
 }
 
-pub(crate) unsafe fn t_pvar_write(
-    session: RawHandle,
-    variable: RawHandle,
-    buffer: *const c_void,
-) -> c_int {
-    finish(|| {
-        leads_somewhere(buffer.cast_mut())?;
-        tool::with_one(handle(session), handle(variable), |watch, counts| {
-            let value = match watch.counter().class {
-                // SAFETY: the buffer holds a double, the type of a timer.
-                Class::Timer => (unsafe { buffer.cast::<f64>().read() } * NS_PER_S) as u64,
-                // SAFETY: the buffer holds an unsigned long long, the type of this class of
-                // variable.
-                Class::Counter | Class::HighWatermark => unsafe { buffer.cast::<u64>().read() },
-            };
-            watch.write(value, counts)
-        })
-    })
-}
-
-pub(crate) unsafe fn t_category_get_num(number: *mut c_int) -> c_int {
-    // SAFETY: `number` points to a variable of the caller.
-    finish(|| unsafe { put(number, tool::categories().len() as c_int) })
-}
-
-pub(crate) unsafe fn t_category_get_info(
+pub(crate) fn t_category_get_info(
     index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    num_cvars: *mut c_int,
-    num_pvars: *mut c_int,
-    num_categories: *mut c_int,
-) -> c_int {
-    finish(|| {
-        let category = at(tool::categories(), index)?;
-        // SAFETY: every place for text or a number has the room that its argument says, or is NULL.
-        unsafe {
-            put_text_if_given(category.name, name, name_len);
-            put_text_if_given(category.meaning, desc, desc_len);
-            put_if_given(num_cvars, category.settings.len() as c_int);
-            put_if_given(num_pvars, category.counters.len() as c_int);
-            put_if_given(num_categories, 0);
-        }
-        Ok(())
-    })
+    name: Label,
+    desc: Label,
+    num_cvars: Option<Out<c_int>>,
+    num_pvars: Option<Out<c_int>>,
+    num_categories: Option<Out<c_int>>,
+) -> Result<()> {
+    let category = at(tool::categories(), index)?;
+    name.write(category.name);
+    desc.write(category.meaning);
+    put_if_given(num_cvars, category.settings.len() as c_int);
+    put_if_given(num_pvars, category.counters.len() as c_int);
+    put_if_given(num_categories, 0);
+    Ok(())
 }
 
-pub(crate) unsafe fn t_category_get_index(name: *const c_char, index: *mut c_int) -> c_int {
-    // SAFETY: `name` is a C string or NULL; `index` points to a variable of the caller.
-    finish(|| unsafe {
-        let name = string(name)?;
-        put(index, position(tool::categories(), |category| category.name == name)?)
-    })
+pub(crate) fn t_category_get_index(name: &str, index: Out<c_int>) -> Result<()> {
+    put(index, position(tool::categories(), |category| category.name == name)?)
 }
 
-pub(crate) unsafe fn t_category_get_cvars(index: c_int, len: c_int, indices: *mut c_int) -> c_int {
-    finish(|| {
-        let category = at(tool::categories(), index)?;
-        // SAFETY: `indices` has room for `len` entries.
-        unsafe { put_indices(category.settings.clone(), len, indices) }
-    })
+pub(crate) fn t_category_get_cvars(index: c_int, indices: Slots<c_int>) -> Result<()> {
+    put_indices(at(tool::categories(), index)?.settings.clone(), indices)
 }
 
-pub(crate) unsafe fn t_category_get_pvars(index: c_int, len: c_int, indices: *mut c_int) -> c_int {
-    finish(|| {
-        let category = at(tool::categories(), index)?;
-        // SAFETY: `indices` has room for `len` entries.
-        unsafe { put_indices(category.counters.clone(), len, indices) }
-    })
+pub(crate) fn t_category_get_pvars(index: c_int, indices: Slots<c_int>) -> Result<()> {
+    put_indices(at(tool::categories(), index)?.counters.clone(), indices)
 }
 
 /// No category has others in it.
-pub(crate) unsafe fn t_category_get_categories(
-    index: c_int,
-    len: c_int,
-    indices: *mut c_int,
-) -> c_int {
-    finish(|| {
-        at(tool::categories(), index)?;
-        // SAFETY: `indices` has room for `len` entries.
-        unsafe { put_indices(0..0, len, indices) }
-    })
+pub(crate) fn t_category_get_categories(index: c_int, _indices: Slots<c_int>) -> Result<()> {
+    at(tool::categories(), index).map(drop)
 }
 
 /// No category has events in it.
-pub(crate) unsafe fn t_category_get_events(index: c_int, len: c_int, indices: *mut c_int) -> c_int {
-    finish(|| {
-        at(tool::categories(), index)?;
-        // SAFETY: `indices` has room for `len` entries.
-        unsafe { put_indices(0..0, len, indices) }
-    })
+pub(crate) fn t_category_get_events(index: c_int, _indices: Slots<c_int>) -> Result<()> {
+    at(tool::categories(), index).map(drop)
 }
 
-pub(crate) unsafe fn t_category_get_num_events(index: c_int, number: *mut c_int) -> c_int {
-    // SAFETY: `number` points to a variable of the caller.
-    finish(|| at(tool::categories(), index).and_then(|_| unsafe { put(number, 0) }))
+pub(crate) fn t_category_get_num_events(index: c_int, number: Out<c_int>) -> Result<()> {
+    at(tool::categories(), index).and_then(|_| put(number, 0))
 }
 
 macro_rules! zeros {
     ($($name:ident)*) => {$(
-        pub(crate) unsafe fn $name(number: *mut c_int) -> c_int {
-            // SAFETY: `number` points to a variable of the caller.
-            finish(|| unsafe { put(number, 0) })
+        pub(crate) fn $name(number: Out<c_int>) -> Result<()> {
+            put(number, 0)
         }
     )*};
 }
@@ -407,7 +279,7 @@ pub(crate) fn name_of(code: c_int) -> Option<(&'static str, &'static str)> {
 }
 
 /// The code of a call, which does nothing while the interface is not in use.
-fn finish(body: impl FnOnce() -> Result<()>) -> c_int {
+pub(crate) fn finish(body: impl FnOnce() -> Result<()>) -> c_int {
     if USERS.load(Ordering::Relaxed) == 0 {
         return NOT_INITIALIZED;
     }
@@ -422,11 +294,11 @@ fn with(
     session: RawHandle,
     variable: RawHandle,
     act: impl Fn(&mut Watch, &tool::Counts) -> Result<()>,
-) -> c_int {
-    finish(|| match variable {
+) -> Result<()> {
+    match variable {
         ALL_HANDLES => tool::with_all(handle(session), act),
         _ => tool::with_one(handle(session), handle(variable), act),
-    })
+    }
 }
 
 fn at<T>(all: &[T], index: c_int) -> Result<&T> {
@@ -437,75 +309,118 @@ fn position<T>(all: &[T], is_it: impl Fn(&T) -> bool) -> Result<c_int> {
     all.iter().position(is_it).map(|at| at as c_int).ok_or(Refusal::InvalidName)
 }
 
-fn leads_somewhere<T>(place: *mut T) -> Result<()> {
-    if place.is_null() { Err(Refusal::InvalidArgument) } else { Ok(()) }
+/// A place that the call cannot do without.
+pub(crate) fn given<T>(place: Option<T>) -> Result<T> {
+    place.ok_or(Refusal::InvalidArgument)
 }
 
-/// Writes what the call is for.
-unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
-    leads_somewhere(place)?;
-    // SAFETY: the caller passes a place for the answer.
-    unsafe { place.write(value) };
-    Ok(())
-}
-
-/// Writes what the caller may not want to know (MPI-5.0 §15.3.6: OUT arguments may be NULL).
-unsafe fn put_if_given<T>(place: *mut T, value: T) {
-    if !place.is_null() {
-        // SAFETY: the caller passes a place for the answer.
-        unsafe { place.write(value) };
-    }
-}
-
-/// Writes as much of a text as there is room for, and how much room all of it takes (MPI-5.0 §15.3.3).
-unsafe fn put_text_if_given(text: &str, place: *mut c_char, len: *mut c_int) {
-    if len.is_null() {
-        return;
-    }
-    // SAFETY: the caller passes the length of the buffer.
-    let room = usize::try_from(unsafe { *len }).unwrap_or(0);
-    if !place.is_null() && room > 0 {
-        let bytes = &text.as_bytes()[..text.len().min(room - 1)];
-        // SAFETY: the caller passes a buffer of that length.
-        unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast(), bytes.len());
-            place.add(bytes.len()).write(0);
-        }
-    }
-    // SAFETY: `len` is not NULL here and points to an `int` of the caller.
-    unsafe { len.write(text.len() as c_int + 1) };
+/// The length of an array.
+pub(crate) fn len(len: c_int) -> Result<usize> {
+    usize::try_from(len).map_err(|_| Refusal::InvalidArgument)
 }
 
 /// A name that the caller passes.
-unsafe fn string<'a>(text: *const c_char) -> Result<&'a str> {
-    leads_somewhere(text.cast_mut())?;
-    // SAFETY: the caller passes a string.
+///
+/// # Safety
+/// The address leads to a text that ends in a zero byte, or is NULL.
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
+    given(NonNull::new(text.cast_mut()))?;
+    // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| Refusal::InvalidName)
 }
 
-/// Writes the first indices of a category, as many as there is room for.
-unsafe fn put_indices(
-    range: std::ops::Range<usize>,
-    len: c_int,
-    indices: *mut c_int,
-) -> Result<()> {
-    let room = usize::try_from(len).map_err(|_| Refusal::InvalidArgument)?;
-    for (at, index) in range.take(room).enumerate() {
-        leads_somewhere(indices)?;
-        // SAFETY: the caller passes an array of `len` places.
-        unsafe { indices.add(at).write(index as c_int) };
-    }
+/// Writes what the call is for.
+fn put<T>(place: Out<T>, value: T) -> Result<()> {
+    put_if_given(Some(place), value);
     Ok(())
 }
 
-/// Writes a counter's value as the type that belongs to it.
-unsafe fn put_value(buffer: *mut c_void, counter: &Counter, value: u64) -> Result<()> {
-    // SAFETY: the caller passes a place for a value of that type.
-    unsafe {
-        match counter.class {
-            Class::Timer => put(buffer.cast(), value as f64 / NS_PER_S),
-            Class::Counter | Class::HighWatermark => put(buffer.cast(), value),
+/// Changes what the caller passes.
+fn set<T: Copy>(place: InOut<T>, value: T) -> Result<()> {
+    place.put(value).map_err(|_| Refusal::InvalidArgument)
+}
+
+/// Writes what the caller may not want to know (MPI-5.0 §15.3.6: OUT arguments may be NULL).
+fn put_if_given<T>(place: Option<Out<T>>, value: T) {
+    if let Some(place) = place {
+        // Writing to a place that is there cannot fail.
+        let _ = place.put(value);
+    }
+}
+
+/// Room for a text, and its length, which the caller gives and gets. Both may be left out.
+pub(crate) struct Label {
+    place: *mut c_char,
+    len: Option<InOut<c_int>>,
+}
+
+impl Label {
+    /// # Safety
+    /// `len` leads to the number of bytes at `place`. Either may be NULL.
+    pub unsafe fn new(place: *mut c_char, len: *mut c_int) -> Self {
+        // SAFETY: the caller's promise.
+        Self { place, len: unsafe { InOut::optional(len) } }
+    }
+
+    /// Writes as much of a text as there is room for, and how much room all of it takes (MPI-5.0 §15.3.3).
+    fn write(self, text: &str) {
+        let Some(len) = self.len else { return };
+        let room = usize::try_from(len.get()).unwrap_or(0);
+        // SAFETY: the maker vouched for as many bytes as the length says.
+        let place = unsafe { Chars::new("name", self.place) };
+        // No text is wanted where there is no place.
+        let _ = place.write(text, room);
+        let _ = len.put(text.len() as c_int + 1);
+    }
+}
+
+/// Place of the value of a variable, of the type and length that belong to the variable.
+#[derive(Clone, Copy)]
+pub(crate) struct Value(NonNull<u8>);
+
+impl Value {
+    /// # Safety
+    /// The address leads to a value of the variable that the call names, or is NULL.
+    pub unsafe fn new(place: *const c_void) -> Option<Self> {
+        NonNull::new(place.cast_mut()).map(|place| Self(place.cast()))
+    }
+
+    fn get<T: Number>(self) -> T {
+        // SAFETY: the maker vouched for a value of the variable's type.
+        unsafe { self.0.cast::<T>().read() }
+    }
+
+    fn put<T: Number>(self, value: T) {
+        // SAFETY: the maker vouched for room for a value of the variable's type.
+        unsafe { self.0.cast::<T>().write(value) };
+    }
+
+    fn put_text(self, text: &str) {
+        // SAFETY: the maker vouched for room for the characters of the text and the final zero byte.
+        unsafe {
+            self.0.copy_from_nonoverlapping(NonNull::from(text.as_bytes()).cast(), text.len());
+            self.0.add(text.len()).write(0);
         }
+    }
+}
+
+/// The types of variables that are numbers.
+trait Number: Copy {}
+
+impl Number for u64 {}
+impl Number for f64 {}
+
+/// Writes the first indices of a category, as many as there is room for.
+fn put_indices(range: std::ops::Range<usize>, indices: Slots<c_int>) -> Result<()> {
+    let found = range.take(indices.len()).map(|index| index as c_int);
+    indices.write(found).map_err(|_| Refusal::InvalidArgument)
+}
+
+/// Writes a counter's value as the type that belongs to it.
+fn put_value(place: Value, counter: &Counter, value: u64) {
+    match counter.class {
+        Class::Timer => place.put(value as f64 / NS_PER_S),
+        Class::Counter | Class::HighWatermark => place.put(value),
     }
 }
 

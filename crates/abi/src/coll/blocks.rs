@@ -10,16 +10,16 @@ pub(super) struct Blocks {
 
 /// Placement of blocks: at multiples of one count, or at individual displacements.
 #[derive(Clone, Copy)]
-pub(super) enum Placement {
+pub(super) enum Placement<'a> {
     Uniform(i64),
-    Listed { counts: Ints, displacements: Ints },
+    Listed { counts: Ints<'a>, displacements: Ints<'a> },
 }
 
 impl Blocks {
-    pub unsafe fn new(
+    pub fn new(
         names: &Names,
-        address: *const c_void,
-        placement: Placement,
+        address: Address,
+        placement: Placement<'_>,
         datatype: RawHandle,
         ranks: u32,
     ) -> Result<Self> {
@@ -27,38 +27,33 @@ impl Blocks {
         let (counts, displacements) = match placement {
             Placement::Uniform(each) => {
                 let each = count(names.count, each)?;
-                // SAFETY: `address` points to `ranks` blocks of `each` elements of the datatype.
-                return unsafe { Self::uniform(names, address, each, &datatype, ranks) };
+                return Self::uniform(names, address, each, &datatype, ranks);
             }
-            Placement::Listed { counts, displacements } => (counts, displacements),
+            Placement::Listed { counts, displacements } => {
+                (counts.all(ranks as usize)?, displacements.all(ranks as usize)?)
+            }
         };
-        counts.check(ranks as usize)?;
-        displacements.check(ranks as usize)?;
         let places = (counts, displacements);
-        // SAFETY: `address` points to the blocks that `places` lists, in elements of the datatype.
-        let in_a_row = unsafe { Self::in_a_row(names, address, places, &datatype, ranks)? };
+        let in_a_row = Self::in_a_row(names, address, places, &datatype, ranks)?;
         if let Some(blocks) = in_a_row {
             return Ok(blocks);
         }
         let extent = datatype.extent().1;
         let mut blocks = Gathered::new(ranks);
         for index in 0..ranks as usize {
-            // SAFETY: every displacement points to as many elements as its count says; both arrays
-            // have `ranks` entries.
-            let part = unsafe {
-                let offset = (displacements.at(index) as isize).wrapping_mul(extent);
-                region(names, displaced(address, offset), counts.count_at(index)?, &datatype)?
-            };
-            blocks.push(part);
+            let offset = (displacements.at(index) as isize).wrapping_mul(extent);
+            let place = displaced(address, offset);
+            blocks.push(region(names, place, counts.count_at(index)?, &datatype)?);
         }
         Ok(blocks.end())
     }
 
     /// They are received, so that no element lies in two of them: receives would write it twice (MPI-5.0 §6.5, §6.7).
-    pub unsafe fn apart(self, placement: Placement) -> Result<Self> {
+    pub fn apart(self, placement: Placement<'_>) -> Result<Self> {
         let Placement::Listed { counts, displacements } = placement else { return Ok(self) };
-        // SAFETY: both arrays have an entry for each rank, and `index` is a rank.
-        let at = |index| unsafe { (displacements.at(index), counts.at(index), index) };
+        let len = self.sizes.len();
+        let (counts, displacements) = (counts.all(len)?, displacements.all(len)?);
+        let at = |index| (displacements.at(index), counts.at(index), index);
         let filled = || (0..self.sizes.len()).filter(|index| self.sizes[*index] > 0).map(at);
         let mut end = i64::MIN;
         let follows = |(start, count, _): (i64, i64, usize)| {
@@ -84,33 +79,31 @@ impl Blocks {
     }
 
     /// Blocks of one count, which follow each other as elements do: all of them are one buffer.
-    unsafe fn uniform(
+    fn uniform(
         names: &Names,
-        address: *const c_void,
+        address: Address,
         each: usize,
         datatype: &Datatype,
         ranks: u32,
     ) -> Result<Self> {
         let ranks = ranks as usize;
-        // SAFETY: `address` points to `ranks` blocks of `each` elements of the datatype.
-        let stream = unsafe { region(names, address, each.saturating_mul(ranks), datatype)? };
+        let stream = region(names, address, each.saturating_mul(ranks), datatype)?;
         let sizes = vec![(stream.len() / ranks.max(1)) as u64; ranks];
         Ok(Self { stream, sizes })
     }
 
     /// Blocks that follow each other as elements do: all of them are one buffer.
-    unsafe fn in_a_row(
+    fn in_a_row(
         names: &Names,
-        address: *const c_void,
-        (counts, displacements): (Ints, Ints),
+        address: Address,
+        (counts, displacements): (IntSlice<'_>, IntSlice<'_>),
         datatype: &Datatype,
         ranks: u32,
     ) -> Result<Option<Self>> {
         let (mut first, mut elements) = (None, 0_usize);
         let mut sizes = Vec::with_capacity(ranks as usize);
         for index in 0..ranks as usize {
-            // SAFETY: both arrays have an entry for each rank, and `index` is a rank.
-            let (count, place) = unsafe { (counts.count_at(index)?, displacements.at(index)) };
+            let (count, place) = (counts.count_at(index)?, displacements.at(index));
             sizes.push(count.saturating_mul(datatype.size()) as u64);
             if count > 0 {
                 let start = *first.get_or_insert(place);
@@ -121,39 +114,32 @@ impl Blocks {
             }
         }
         let offset = (first.unwrap_or(0) as isize).wrapping_mul(datatype.extent().1);
-        // SAFETY: the blocks follow one another in memory: `elements` elements lie at this address.
-        let stream = unsafe { region(names, displaced(address, offset), elements, datatype)? };
+        let stream = region(names, displaced(address, offset), elements, datatype)?;
         Ok(Some(Self { stream, sizes }))
     }
 
     /// Blocks with a datatype each, at displacements in bytes.
-    pub unsafe fn mixed(
+    pub fn mixed(
         names: &Names,
-        address: *const c_void,
-        counts: Ints,
-        displacements: Ints,
-        types: *const RawHandle,
+        address: Address,
+        counts: Ints<'_>,
+        displacements: Ints<'_>,
+        types: Array<'_, RawHandle>,
         ranks: u32,
     ) -> Result<Self> {
-        counts.check(ranks as usize)?;
-        displacements.check(ranks as usize)?;
+        let (counts, displacements) =
+            (counts.all(ranks as usize)?, displacements.all(ranks as usize)?);
         let mut blocks = Gathered::new(ranks);
-        // SAFETY: `types` has one entry for each of the `ranks`.
-        let types = unsafe { array(names.datatype, types, ranks as usize) }?;
+        let types = types.all(ranks as usize)?;
         for (index, &raw) in types.iter().enumerate() {
-            // SAFETY: each rank's count, displacement and datatype describe memory of the caller
-            // (MPI-5.0 §6.8).
-            let part = unsafe {
-                let datatype = committed(names.datatype, raw)?;
-                let offset = displacements.at(index) as isize;
-                // From `MPI_BOTTOM` on, these displacements are addresses.
-                let place = match address.is_null() {
-                    true => address.wrapping_byte_offset(offset),
-                    false => displaced(address, offset),
-                };
-                region(names, place, counts.count_at(index)?, &datatype)?
+            let datatype = committed(names.datatype, raw)?;
+            let offset = displacements.at(index) as isize;
+            // From `MPI_BOTTOM` on, these displacements are addresses.
+            let place = match address.get().is_null() {
+                true => address.offset(offset),
+                false => displaced(address, offset),
             };
-            blocks.push(part);
+            blocks.push(region(names, place, counts.count_at(index)?, &datatype)?);
         }
         Ok(blocks.end())
     }
@@ -189,9 +175,9 @@ impl Gathered {
 }
 
 /// An address so many bytes on; NULL and its like stay what they are.
-fn displaced(address: *const c_void, offset: isize) -> *const c_void {
-    match address as usize {
+fn displaced(address: Address, offset: isize) -> Address {
+    match address.get() as usize {
         0..16 => address,
-        _ => address.wrapping_byte_offset(offset),
+        _ => address.offset(offset),
     }
 }

@@ -79,8 +79,8 @@ fn one_group_only(operation: &str) -> Error {
     class(ErrorClass::Comm, text)
 }
 
-pub(super) unsafe fn bcast(
-    buf: *mut c_void,
+pub(super) fn bcast(
+    buf: Address,
     n: i64,
     datatype: RawHandle,
     root: c_int,
@@ -90,8 +90,7 @@ pub(super) unsafe fn bcast(
     if role == Role::Idle {
         return Ok(idle(comm, Routine::Bcast));
     }
-    // SAFETY: `buf` holds `n` elements of `datatype`.
-    let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
+    let data = buffer(&BUFFER, buf, n, datatype)?;
     let (len, groups) = (data.len() as u64, groups(&comm)?);
     comm.note_arguments(|| {
         CallArguments::new(Routine::Bcast, root_of(&comm, role), Some(len), None)
@@ -101,32 +100,28 @@ pub(super) unsafe fn bcast(
     Ok(comm.bytes(schedule, Region::empty(), data))
 }
 
-pub(super) unsafe fn gather(
-    sendbuf: *const c_void,
+pub(super) fn gather(
+    sendbuf: Address,
     sendcount: i64,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
-    placement: Placement,
+    recvbuf: Address,
+    placement: Placement<'_>,
     recvtype: RawHandle,
     root: c_int,
     comm: Call,
 ) -> Result<Collective> {
     let (role, size) = (role(&comm, root)?, remote_size(&comm));
-    // SAFETY: a sender has its elements in `sendbuf`; the root has room for all blocks in `recvbuf`
-    // (MPI-5.0 §6.5).
-    let (input, output, sizes) = unsafe {
-        match role {
-            Role::Idle => return Ok(idle(comm, Routine::Gather)),
-            Role::Root => {
-                let blocks =
-                    Blocks::new(&RECV, recvbuf, placement, recvtype, size)?.apart(placement)?;
-                (Region::empty(), blocks.stream, blocks.sizes)
-            }
-            Role::Partner(_) => {
-                let input = buffer(&SEND, sendbuf, sendcount, sendtype)?;
-                let own = input.len() as u64;
-                (input, Region::empty(), vec![own])
-            }
+    let (input, output, sizes) = match role {
+        Role::Idle => return Ok(idle(comm, Routine::Gather)),
+        Role::Root => {
+            let blocks =
+                Blocks::new(&RECV, recvbuf, placement, recvtype, size)?.apart(placement)?;
+            (Region::empty(), blocks.stream, blocks.sizes)
+        }
+        Role::Partner(_) => {
+            let input = buffer(&SEND, sendbuf, sendcount, sendtype)?;
+            let own = input.len() as u64;
+            (input, Region::empty(), vec![own])
         }
     };
     let (sends, expects): (&[u64], &[u64]) = match role {
@@ -138,31 +133,27 @@ pub(super) unsafe fn gather(
     Ok(comm.bytes(schedule, input, output))
 }
 
-pub(super) unsafe fn scatter(
-    sendbuf: *const c_void,
-    placement: Placement,
+pub(super) fn scatter(
+    sendbuf: Address,
+    placement: Placement<'_>,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
+    recvbuf: Address,
     recvcount: i64,
     recvtype: RawHandle,
     root: c_int,
     comm: Call,
 ) -> Result<Collective> {
     let (role, size) = (role(&comm, root)?, remote_size(&comm));
-    // SAFETY: the root has all blocks in `sendbuf`; a receiver has room for its own in `recvbuf`
-    // (MPI-5.0 §6.6).
-    let (input, output, sizes) = unsafe {
-        match role {
-            Role::Idle => return Ok(idle(comm, Routine::Scatter)),
-            Role::Root => {
-                let blocks = Blocks::new(&SEND, sendbuf, placement, sendtype, size)?;
-                (blocks.stream, Region::empty(), blocks.sizes)
-            }
-            Role::Partner(_) => {
-                let output = buffer(&RECV, recvbuf, recvcount, recvtype)?;
-                let own = output.len() as u64;
-                (Region::empty(), output, vec![own])
-            }
+    let (input, output, sizes) = match role {
+        Role::Idle => return Ok(idle(comm, Routine::Scatter)),
+        Role::Root => {
+            let blocks = Blocks::new(&SEND, sendbuf, placement, sendtype, size)?;
+            (blocks.stream, Region::empty(), blocks.sizes)
+        }
+        Role::Partner(_) => {
+            let output = buffer(&RECV, recvbuf, recvcount, recvtype)?;
+            let own = output.len() as u64;
+            (Region::empty(), output, vec![own])
         }
     };
     let (sends, expects): (&[u64], &[u64]) = match role {
@@ -174,24 +165,20 @@ pub(super) unsafe fn scatter(
     Ok(comm.bytes(schedule, input, output))
 }
 
-pub(super) unsafe fn allgather(
-    sendbuf: *const c_void,
+pub(super) fn allgather(
+    sendbuf: Address,
     sendcount: i64,
     sendtype: RawHandle,
-    recvbuf: *mut c_void,
-    placement: Placement,
+    recvbuf: Address,
+    placement: Placement<'_>,
     recvtype: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
     let size = remote_size(&comm);
-    // SAFETY: `sendbuf` holds `sendcount` elements of `sendtype`; `recvbuf` holds the blocks that
-    // counts and displacements describe.
-    let (input, blocks) = unsafe {
-        (
-            buffer(&SEND, sendbuf, sendcount, sendtype)?,
-            Blocks::new(&RECV, recvbuf, placement, recvtype, size)?.apart(placement)?,
-        )
-    };
+    let (input, blocks) = (
+        buffer(&SEND, sendbuf, sendcount, sendtype)?,
+        Blocks::new(&RECV, recvbuf, placement, recvtype, size)?.apart(placement)?,
+    );
     distinct("sendbuf", &input, "recvbuf", &blocks.stream)?;
     let own = input.len() as u64;
     let sends = vec![own; size as usize];
@@ -222,9 +209,9 @@ impl Reduction {
     }
 }
 
-pub(super) unsafe fn reduce(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+pub(super) fn reduce(
+    sendbuf: Address,
+    recvbuf: Address,
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
@@ -237,13 +224,9 @@ pub(super) unsafe fn reduce(
     }
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
-    // SAFETY: the sender has `n` elements in `sendbuf`; the root has room for as many in `recvbuf`
-    // (MPI-5.0 §6.9).
-    let buffers = unsafe {
-        match role {
-            Role::Root => (Region::empty(), this.received(recvbuf, n)?),
-            Role::Idle | Role::Partner(_) => (this.sent(sendbuf, n)?, Region::empty()),
-        }
+    let buffers = match role {
+        Role::Root => (Region::empty(), this.received(recvbuf, n)?),
+        Role::Idle | Role::Partner(_) => (this.sent(sendbuf, n)?, Region::empty()),
     };
     let operands = this.operands(n, false);
     this.note_arguments(Routine::Reduce, root_of(&this.comm, role), Some(operands.bytes()));
@@ -254,9 +237,9 @@ pub(super) unsafe fn reduce(
     Ok(this.planned(schedule, buffers))
 }
 
-pub(super) unsafe fn allreduce(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+pub(super) fn allreduce(
+    sendbuf: Address,
+    recvbuf: Address,
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
@@ -264,8 +247,7 @@ pub(super) unsafe fn allreduce(
 ) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
-    // SAFETY: `sendbuf` holds `n` elements of the datatype; `recvbuf` has room for `n` elements.
-    let buffers = unsafe { (this.sent(sendbuf, n)?, this.received(recvbuf, n)?) };
+    let buffers = (this.sent(sendbuf, n)?, this.received(recvbuf, n)?);
     this.check_distinct((&buffers.0, n), (&buffers.1, n))?;
     let operands = this.operands(n, false);
     this.note_arguments(Routine::Allreduce, None, Some(operands.bytes()));
@@ -277,9 +259,9 @@ pub(super) unsafe fn allreduce(
 }
 
 /// `counts` are the parts of this group; both groups' come to the same sum (MPI-5.0 §6.10).
-pub(super) unsafe fn reduce_scatter(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+pub(super) fn reduce_scatter(
+    sendbuf: Address,
+    recvbuf: Address,
     (name, counts): (&str, &[usize]),
     datatype: RawHandle,
     op: RawHandle,
@@ -289,9 +271,7 @@ pub(super) unsafe fn reduce_scatter(
     let groups = groups(&this.comm)?;
     let total = this.total(name, counts)?;
     let own = counts[(this.comm.rank() - groups.local.start) as usize];
-    // SAFETY: `sendbuf` holds `total` elements of the datatype; `recvbuf` has room for `own`
-    // elements.
-    let buffers = unsafe { (this.sent(sendbuf, total)?, this.received(recvbuf, own)?) };
+    let buffers = (this.sent(sendbuf, total)?, this.received(recvbuf, own)?);
     this.check_distinct((&buffers.0, total), (&buffers.1, own))?;
     let operands = this.operands(total, false);
     this.note_arguments(Routine::ReduceScatter, None, Some(operands.bytes()));

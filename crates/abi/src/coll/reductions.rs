@@ -4,18 +4,14 @@ use super::*;
 
 /// The memory from the lowest byte of `count` elements' data to the highest, gaps included: what
 /// reduction functions are given.
-///
-/// # Safety
-/// As for any buffer of an MPI call.
 #[inline(always)]
-pub(crate) unsafe fn elements(
+pub(crate) fn elements(
     name: &'static str,
-    address: *const c_void,
+    address: Address,
     count: usize,
     datatype: &Datatype,
 ) -> Result<Region> {
-    // SAFETY: the caller's promise.
-    let data = unsafe { region(&Names::new(name, "count", "datatype"), address, count, datatype) }?;
+    let data = region(&Names::new(name, "count", "datatype"), address, count, datatype)?;
     if datatype.layout().is_contiguous() {
         return Ok(data);
     }
@@ -23,8 +19,7 @@ pub(crate) unsafe fn elements(
         let text = format!("count = {count} elements exceed memory");
         return Err(class(ErrorClass::Count, text));
     };
-    // SAFETY: the caller's promise.
-    Ok(unsafe { Region::new(address.cast_mut().cast::<u8>().wrapping_offset(lowest), bytes) })
+    Ok(address.bytes(lowest, bytes))
 }
 
 fn shape_of(operation: Routine, operands: Operands) -> Shape {
@@ -44,15 +39,10 @@ pub(super) struct Reduction {
 
 impl Reduction {
     #[inline(always)]
-    pub fn new(
-        sendbuf: *const c_void,
-        datatype: RawHandle,
-        op: RawHandle,
-        comm: Call,
-    ) -> Result<Self> {
+    pub fn new(sendbuf: Address, datatype: RawHandle, op: RawHandle, comm: Call) -> Result<Self> {
         let kind = committed("datatype", datatype)?;
         let op = crate::op::checked(op, &kind)?;
-        let in_place = is_in_place(sendbuf);
+        let in_place = sendbuf.is_in_place();
         Ok(Self { comm, datatype: kind, handle: datatype as u64, op, in_place })
     }
 
@@ -82,34 +72,29 @@ impl Reduction {
     }
 
     #[inline]
-    pub unsafe fn sent(&self, sendbuf: *const c_void, count: usize) -> Result<Region> {
-        // SAFETY: `sendbuf` holds `count` elements of the datatype (MPI-5.0 §6.9).
-        unsafe { elements("sendbuf", sendbuf, count, &self.datatype) }
+    pub fn sent(&self, sendbuf: Address, count: usize) -> Result<Region> {
+        elements("sendbuf", sendbuf, count, &self.datatype)
     }
 
     #[inline]
-    pub unsafe fn received(&self, recvbuf: *mut c_void, count: usize) -> Result<Region> {
-        // SAFETY: `recvbuf` has room for `count` elements of the datatype (MPI-5.0 §6.9).
-        unsafe { elements("recvbuf", recvbuf, count, &self.datatype) }
+    pub fn received(&self, recvbuf: Address, count: usize) -> Result<Region> {
+        elements("recvbuf", recvbuf, count, &self.datatype)
     }
 
     /// Input and output, as many elements each.
     #[inline]
-    pub unsafe fn buffers(
+    pub fn buffers(
         &self,
-        sendbuf: *const c_void,
-        recvbuf: *mut c_void,
+        sendbuf: Address,
+        recvbuf: Address,
         count: usize,
     ) -> Result<(Region, Region)> {
-        // SAFETY: both buffers hold `count` elements of the datatype, or `sendbuf` is MPI_IN_PLACE.
-        unsafe {
-            let input = if self.in_place { Region::empty() } else { self.sent(sendbuf, count)? };
-            let output = self.received(recvbuf, count)?;
-            if !self.in_place {
-                self.check_distinct((&input, count), (&output, count))?;
-            }
-            Ok((input, output))
+        let input = if self.in_place { Region::empty() } else { self.sent(sendbuf, count)? };
+        let output = self.received(recvbuf, count)?;
+        if !self.in_place {
+            self.check_distinct((&input, count), (&output, count))?;
         }
+        Ok((input, output))
     }
 
     /// Checks the data and not the gaps: what is sent may lie between what is received.
@@ -166,9 +151,9 @@ impl Reduction {
     }
 }
 
-pub(crate) unsafe fn reduce(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+pub(crate) fn reduce(
+    sendbuf: Address,
+    recvbuf: Address,
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
@@ -177,20 +162,15 @@ pub(crate) unsafe fn reduce(
 ) -> Result<Collective> {
     let comm = call?;
     if comm.halves().is_some() {
-        // SAFETY: the caller's buffers go to `inter::reduce`, which has the same conditions.
-        return unsafe { inter::reduce(sendbuf, recvbuf, n, datatype, op, to, comm) };
+        return inter::reduce(sendbuf, recvbuf, n, datatype, op, to, comm);
     }
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let to = root(&this.comm, to)?;
     let (rank, n) = (this.comm.rank(), count("count", n)?);
     let in_place = this.in_place && rank == to;
-    // SAFETY: `sendbuf` holds `n` elements of the datatype; at the root, `recvbuf` has room for as
-    // many.
-    let buffers = unsafe {
-        match rank == to {
-            true => this.buffers(sendbuf, recvbuf, n)?,
-            false => (this.sent(sendbuf, n)?, Region::empty()),
-        }
+    let buffers = match rank == to {
+        true => this.buffers(sendbuf, recvbuf, n)?,
+        false => (this.sent(sendbuf, n)?, Region::empty()),
     };
     let operands = this.operands(n, in_place);
     let schedule = this.plan(Routine::Reduce, to, operands, |rank, places| {
@@ -199,9 +179,9 @@ pub(crate) unsafe fn reduce(
     Ok(this.planned(schedule, buffers))
 }
 
-pub(crate) unsafe fn allreduce(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+pub(crate) fn allreduce(
+    sendbuf: Address,
+    recvbuf: Address,
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
@@ -209,13 +189,11 @@ pub(crate) unsafe fn allreduce(
 ) -> Result<Collective> {
     let comm = call?;
     if comm.halves().is_some() {
-        // SAFETY: the caller's buffers go to `inter::allreduce`, which has the same conditions.
-        return unsafe { inter::allreduce(sendbuf, recvbuf, n, datatype, op, comm) };
+        return inter::allreduce(sendbuf, recvbuf, n, datatype, op, comm);
     }
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
-    // SAFETY: `sendbuf` and `recvbuf` hold `n` elements of the datatype.
-    let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
+    let buffers = this.buffers(sendbuf, recvbuf, n)?;
     let operands = this.operands(n, this.in_place);
     let schedule = this.plan(Routine::Allreduce, 0, operands, |rank, places| {
         plan::allreduce(rank, places, operands)
@@ -223,9 +201,9 @@ pub(crate) unsafe fn allreduce(
     Ok(this.planned(schedule, buffers))
 }
 
-pub(crate) unsafe fn scan(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+pub(crate) fn scan(
+    sendbuf: Address,
+    recvbuf: Address,
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
@@ -233,17 +211,16 @@ pub(crate) unsafe fn scan(
 ) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, inter::within(call?, "a scan")?)?;
     let n = count("count", n)?;
-    // SAFETY: `sendbuf` and `recvbuf` hold `n` elements of the datatype.
-    let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
+    let buffers = this.buffers(sendbuf, recvbuf, n)?;
     let operands = this.operands(n, this.in_place);
     let schedule =
         this.plan(Routine::Scan, 0, operands, |rank, places| plan::scan(rank, places, operands))?;
     Ok(this.planned(schedule, buffers))
 }
 
-pub(crate) unsafe fn exscan(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+pub(crate) fn exscan(
+    sendbuf: Address,
+    recvbuf: Address,
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
@@ -251,17 +228,16 @@ pub(crate) unsafe fn exscan(
 ) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, inter::within(call?, "a scan")?)?;
     let n = count("count", n)?;
-    // SAFETY: `sendbuf` and `recvbuf` hold `n` elements of the datatype.
-    let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
+    let buffers = this.buffers(sendbuf, recvbuf, n)?;
     let operands = this.operands(n, this.in_place);
     let schedule = this
         .plan(Routine::Exscan, 0, operands, |rank, places| plan::exscan(rank, places, operands))?;
     Ok(this.planned(schedule, buffers))
 }
 
-unsafe fn reduce_scatter_counts(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+fn reduce_scatter_counts(
+    sendbuf: Address,
+    recvbuf: Address,
     counts: &[usize],
     is_block: bool,
     datatype: RawHandle,
@@ -270,11 +246,7 @@ unsafe fn reduce_scatter_counts(
 ) -> Result<Collective> {
     let name = if is_block { "recvcount" } else { "recvcounts" };
     if comm.halves().is_some() {
-        // SAFETY: the caller's buffers go to `inter::reduce_scatter`, which has the same
-        // conditions.
-        return unsafe {
-            inter::reduce_scatter(sendbuf, recvbuf, (name, counts), datatype, op, comm)
-        };
+        return inter::reduce_scatter(sendbuf, recvbuf, (name, counts), datatype, op, comm);
     }
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let rank = this.comm.rank();
@@ -295,41 +267,34 @@ unsafe fn reduce_scatter_counts(
         let shape = shape_of(Routine::ReduceScatter, operands);
         this.comm.plan_listed(shape, [&[], &counts], make)?
     };
-    // SAFETY: in place, `recvbuf` holds `total` elements of the datatype; otherwise `sendbuf` does,
-    // and `recvbuf` has room for `own`.
-    unsafe {
-        if this.in_place {
-            let output = this.received(recvbuf, total)?;
-            let Reduction { comm, datatype, handle, op, .. } = this;
-            let elements = Elements { input: Region::empty(), output, datatype, handle, op };
-            return Ok(comm.elements(schedule, elements.with_own_input(total as u64)));
-        }
-        let output = this.received(recvbuf, own)?;
-        let input = this.sent(sendbuf, total)?;
-        this.check_distinct((&input, total), (&output, own))?;
-        Ok(this.planned(schedule, (input, output)))
+    if this.in_place {
+        let output = this.received(recvbuf, total)?;
+        let Reduction { comm, datatype, handle, op, .. } = this;
+        let elements = Elements { input: Region::empty(), output, datatype, handle, op };
+        return Ok(comm.elements(schedule, elements.with_own_input(total as u64)));
     }
+    let output = this.received(recvbuf, own)?;
+    let input = this.sent(sendbuf, total)?;
+    this.check_distinct((&input, total), (&output, own))?;
+    Ok(this.planned(schedule, (input, output)))
 }
 
-pub(crate) unsafe fn reduce_scatter(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
-    counts: Ints,
+pub(crate) fn reduce_scatter(
+    sendbuf: Address,
+    recvbuf: Address,
+    counts: Ints<'_>,
     datatype: RawHandle,
     op: RawHandle,
     call: Result<Call>,
 ) -> Result<Collective> {
     let comm = call?;
-    // SAFETY: the caller's buffers go to `reduce_scatter_counts`, which has the same conditions.
-    unsafe {
-        let counts = counts.read_counts(inter::local_size(&comm) as usize)?;
-        reduce_scatter_counts(sendbuf, recvbuf, &counts, false, datatype, op, comm)
-    }
+    let counts = counts.all(inter::local_size(&comm) as usize)?.counts()?;
+    reduce_scatter_counts(sendbuf, recvbuf, &counts, false, datatype, op, comm)
 }
 
-pub(crate) unsafe fn reduce_scatter_block(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+pub(crate) fn reduce_scatter_block(
+    sendbuf: Address,
+    recvbuf: Address,
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
@@ -337,6 +302,5 @@ pub(crate) unsafe fn reduce_scatter_block(
 ) -> Result<Collective> {
     let comm = call?;
     let counts = vec![count("recvcount", n)?; inter::local_size(&comm) as usize];
-    // SAFETY: the caller's buffers go to `reduce_scatter_counts`, which has the same conditions.
-    unsafe { reduce_scatter_counts(sendbuf, recvbuf, &counts, true, datatype, op, comm) }
+    reduce_scatter_counts(sendbuf, recvbuf, &counts, true, datatype, op, comm)
 }
