@@ -17,6 +17,8 @@ CHAPTERS = {3: "Point-to-Point Communication", 4: "Partitioned Point-to-Point Co
             9: "MPI Environmental Management", 10: "The Info Object", 11: "Process Initialization, Creation, and Management",
             12: "One-Sided Communications", 13: "External Interfaces", 14: "I/O", 15: "Tool Support", 16: "Deprecated Interfaces",
             19: "Language Bindings Summary", 20: "Application Binary Interface (ABI)"}
+# Lengths that neither a parameter nor a constant gives.
+LENGTHS = ("ranks", "sources", "destinations", "dimensions", "sum(degrees)", "last(indx)")
 DIRECTIONS = ("in", "out", "inout")
 
 
@@ -122,13 +124,28 @@ def declaration_of(text, is_large):
 
 
 def read_procedures():
-    procedures = []
+    procedures, kinds = [], read_kinds()
     for line in FUNCTIONS.read_text().splitlines():
         if line.startswith("  "):
             procedures[-1].add(line.strip())
         elif line and not line.startswith("#"):
             procedures.append(Procedure(line))
+    for procedure in procedures:
+        verify(procedure, kinds)
     return procedures
+
+
+def verify(procedure, kinds):
+    """Raises an error unless the facts of a procedure lead somewhere."""
+    parameters = procedure.functions[-1].parameters
+    lengths = [*LENGTHS, *(p.name for p in parameters), *(f"3*{p.name}" for p in parameters)]
+    for parameter in parameters:
+        if parameter.kind not in kinds:
+            raise ValueError(f"{procedure.name}: api/kinds.txt has no {parameter.kind}")
+        if parameter.length and parameter.length not in lengths and not parameter.length.startswith("MPI_MAX_"):
+            raise ValueError(f"{procedure.name}: {parameter.length} is no length of {parameter.name}")
+    if procedure.chapter not in CHAPTERS:
+        raise ValueError(f"{procedure.name}: MPI-5.0 has no functions in chapter {procedure.chapter}")
 
 
 def read_kinds():
