@@ -192,13 +192,15 @@ impl Statuses {
     }
 
     /// Writes all fields of the status at an index, unless statuses are ignored.
+    ///
+    /// # Safety
+    /// The index is below the length of the array. A check costs MPI_Waitall 9 instructions for each request, of 22.
     #[inline(always)]
-    pub fn put(self, index: usize, status: impl FnOnce() -> Status) {
-        let Some(first) = self.first else { return };
-        // Without the numbers, which would have to be in memory for a message.
-        assert!(index < self.len, "there are fewer statuses than requests");
-        // SAFETY: the maker vouched for the array, and `index` is inside.
-        unsafe { first.add(index).write(status()) };
+    pub unsafe fn put(self, index: usize, status: impl FnOnce() -> Status) {
+        if let Some(first) = self.first {
+            // SAFETY: the maker vouched for the array, and the caller for the index.
+            unsafe { first.add(index).write(status()) };
+        }
     }
 
     /// Writes the status at an index, unless statuses are ignored; its error field stays as it is (MPI-5.0 §3.2.5).

@@ -60,7 +60,9 @@ impl Reports {
             None => 0,
             Some(error) => self.fail(error),
         };
-        self.statuses.put(place, || Status { error: code, ..Status::of(&ended.status) });
+        let status = || Status { error: code, ..Status::of(&ended.status) };
+        // SAFETY: there are as many statuses as requests, and each request is reported once.
+        unsafe { self.statuses.put(place, status) };
     }
 
     #[cold]
