@@ -407,12 +407,13 @@ pub fn host_cost(cache: Option<&Cache>) -> HostCost {
 }
 
 /// Returns the cache's directory. An empty variable counts as unset, and so does a relative path,
-/// which would be another cache in each directory.
+/// which would be another cache in each directory. A home that does not exist is not created: it is
+/// nobody's.
 fn directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     path(settings::CACHE_DIR.variable())
         .or_else(|| Some(path("XDG_CACHE_HOME")?.join("canele")))
-        .or_else(|| Some(path("HOME")?.join(".cache/canele")))
+        .or_else(|| Some(path("HOME").filter(|home| home.is_dir())?.join(".cache/canele")))
 }
 
 /// Identity of a machine and its boot. Containers have their own host names, with equal costs.
@@ -541,3 +542,27 @@ const KEEP_EVERY: Duration = Duration::from_secs(60);
 /// links.
 const WAIT_MAX: Duration = Duration::from_millis(50);
 const RETRY_EVERY: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_found_where_the_user_has_one() {
+        let home = std::env::temp_dir();
+        let found = |variables: &[(&str, &str)]| {
+            let value = |name: &str| variables.iter().find(|(known, _)| *known == name);
+            directory(|name| value(name).map(|(_, value)| OsString::from(value)))
+        };
+        let home_text = home.to_str().unwrap();
+        let chosen = settings::CACHE_DIR.variable();
+        let all = [("HOME", home_text), ("XDG_CACHE_HOME", "/x"), (chosen, "/c")];
+        assert_eq!(found(&all), Some("/c".into()));
+        assert_eq!(found(&all[..2]), Some("/x/canele".into()));
+        assert_eq!(found(&all[..1]), Some(home.join(".cache/canele")));
+        assert_eq!(found(&[("HOME", home_text), ("XDG_CACHE_HOME", "")]), found(&all[..1]));
+        for strange in ["", "relative", "/nonexistent", "/proc/version"] {
+            assert_eq!(found(&[("HOME", strange)]), None, "{strange}");
+        }
+    }
+}
