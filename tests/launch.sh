@@ -17,6 +17,8 @@ check "a partial last line" "no newline" "$(run -n 1 printf 'no newline')"
 run -n 2 sh -c 'exit $((PMI_RANK * 5))' 2>"$work/err"
 check "exit code of the first failure" 5 $?
 check "and its reason" 1 "$(grep -c 'rank 1 on localhost: exited with code 5' "$work/err")"
+check "an agent that somebody starts says so" "1 canele-agent: mpiexec starts it" "$("$1/canele-agent" --help 2>&1 >"$work/agent" | cut -d" " -f1-4 | sed "s/^/1 /")"
+check "and writes nothing else" "" "$(cat "$work/agent")"
 run -n 1 "$work/missing" 2>"$work/err"
 check "a missing program" 127 $?
 check "is named" 1 "$(grep -c "$work/missing not found" "$work/err")"

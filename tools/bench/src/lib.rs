@@ -8,6 +8,8 @@
 //! exceptions. `overhead`, which compares the scheduler with the bare rail, is built from Canele's own parts,
 //! and `tune` asks the planner for the algorithms of collectives.
 #![forbid(unsafe_code)]
+// Printing panics where nobody reads any more.
+#![deny(clippy::print_stdout)]
 
 mod catalogue;
 mod command;

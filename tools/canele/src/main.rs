@@ -1,4 +1,6 @@
 //! The `canele` command: information, the lab, and measurements.
+// Printing panics where nobody reads any more.
+#![deny(clippy::print_stdout)]
 
 mod chart;
 mod grid;

@@ -1,5 +1,7 @@
 //! The gateway's command.
 #![forbid(unsafe_code)]
+// Printing panics where nobody reads any more.
+#![deny(clippy::print_stdout)]
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::SocketAddr;
@@ -41,7 +43,8 @@ fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
         let gateway = gateway.await?;
         let account = gateway.account();
         for address in gateway.addresses() {
-            println!("{address}");
+            // The address is for a person, who may have closed the terminal.
+            let _ = writeln!(std::io::stdout(), "{address}");
         }
         serve(account, gateway, &options).await?;
         Ok(())

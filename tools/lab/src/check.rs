@@ -53,7 +53,7 @@ fn measurements(lab: &Lab) -> Vec<Measurement> {
 /// # Errors
 /// Fails if nothing could be measured.
 pub(crate) fn check_links(lab: &Lab) -> Result<bool, String> {
-    println!("  link       round trip asked / measured      goodput possible / measured");
+    write_line!("  link       round trip asked / measured      goodput possible / measured");
     let mut good = true;
     for one in measurements(lab) {
         let possible = one.rate as f64 * GOODPUT;
@@ -75,7 +75,7 @@ pub(crate) fn check_links(lab: &Lab) -> Result<bool, String> {
             let (asked_ms, found_ms) = (asked.as_secs_f64() * 1e3, found.as_secs_f64() * 1e3);
             format!("{asked_ms:9.3} ms / {found_ms:.3} ms {}", verdict(is_rtt_good(found)))
         });
-        println!(
+        write_line!(
             "  {:9}  {round_trip:27}     {:.0} Mb/s / {:.0} Mb/s {}",
             one.name,
             possible / 1e6,

@@ -139,9 +139,12 @@ pub fn run(arguments: Arguments) -> ExitCode {
 
 fn up(spec: &Spec) -> Result<(), String> {
     let lab = Lab::up(spec).map_err(text)?;
-    println!(
+    write_line!(
         "lab `{}`: {} sites of {} nodes; delay by {}",
-        spec.name, spec.sites, spec.nodes, lab.delay_by
+        spec.name,
+        spec.sites,
+        spec.nodes,
+        lab.delay_by
     );
     list(&lab);
     match check_links(&lab) {
@@ -155,7 +158,7 @@ fn up(spec: &Spec) -> Result<(), String> {
 fn list(lab: &Lab) {
     for node in &lab.nodes {
         let addresses: Vec<&str> = node.addresses().collect();
-        println!("  {}  {}", node.host, addresses.join("  "));
+        write_line!("  {}  {}", node.host, addresses.join("  "));
     }
 }
 
@@ -183,8 +186,8 @@ fn describe_grid(name: &str) -> Result<(), String> {
     for site in 0..lab.spec.sites {
         let hosts = lab.nodes.iter().filter(|node| node.site == site);
         let hosts: Vec<String> = hosts.map(|node| format!("\"{}\"", node.host)).collect();
-        println!("[[site]]\nname = \"site{site}\"\nhosts = [{}]", hosts.join(", "));
-        println!("launch = \"{} lab run --name {name}\"\n", own.display());
+        write_line!("[[site]]\nname = \"site{site}\"\nhosts = [{}]", hosts.join(", "));
+        write_line!("launch = \"{} lab run --name {name}\"\n", own.display());
     }
     Ok(())
 }
@@ -221,13 +224,13 @@ fn status(lab: &str, json: bool) -> Result<(), String> {
         });
         let (name, spec, delay_by) = (&lab.spec.name, &lab.spec, &lab.delay_by);
         let status = Status { name, is_up, delay_by, spec, nodes: nodes.collect(), links };
-        println!("{}", serde_json::to_string_pretty(&status).map_err(text)?);
+        write_line!("{}", serde_json::to_string_pretty(&status).map_err(text)?);
         return Ok(());
     }
     let state = if is_up { "up" } else { "broken: take it down and up again" };
-    println!("lab `{}` is {state}", lab.spec.name);
+    write_line!("lab `{}` is {state}", lab.spec.name);
     list(&lab);
-    links.iter().for_each(|link| println!("  {}", describe(link)));
+    links.iter().for_each(|link| write_line!("  {}", describe(link)));
     Ok(())
 }
 
@@ -268,7 +271,7 @@ fn set(lab: &str, which: Which, change: Change) -> Result<(), String> {
         return Err("nothing to change: name a condition, such as --loss 0.1%".into());
     }
     let links = find(lab)?.set(which, change).map_err(text)?;
-    links.iter().for_each(|link| println!("{}", describe(link)));
+    links.iter().for_each(|link| write_line!("{}", describe(link)));
     Ok(())
 }
 
@@ -297,7 +300,7 @@ fn down(lab: &str) -> Result<(), String> {
 
 fn measure(address: &str) -> Result<(), String> {
     let (rtt, goodput) = check::measure(address).map_err(|error| error.to_string())?;
-    println!("{} {goodput}", rtt.as_secs_f64());
+    write_line!("{} {goodput}", rtt.as_secs_f64());
     Ok(())
 }
 

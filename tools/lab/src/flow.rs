@@ -59,7 +59,7 @@ impl Flow {
         let (from, to) = (self.from.clone().unwrap_or(first), self.to.clone().unwrap_or(last));
         let stream = Stream::between(lab, [&from, &to], self.congestion, self.duration)?;
         let got = stream.wait()?;
-        println!(
+        write_line!(
             "{} {from} to {to}: {:.1} Mb/s, {} bytes in {:.3} s",
             self.congestion.name(),
             got.mbit_per_s(),
@@ -191,7 +191,7 @@ impl Drop for Ended {
 /// Receives a flow: prints its port, reads a stream, and prints bytes and seconds from the first byte to the last.
 pub(crate) fn sink() -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    println!("{}", listener.local_addr()?.port());
+    write_line!("{}", listener.local_addr()?.port());
     let (mut socket, _) = listener.accept()?;
     socket.set_read_timeout(Some(SILENCE))?;
     let mut buffer = vec![0; 1 << 20];
@@ -208,7 +208,7 @@ pub(crate) fn sink() -> io::Result<()> {
             Err(error) => return Err(error),
         }
     }
-    println!("{bytes} {}", last.duration_since(first.unwrap_or(last)).as_secs_f64());
+    write_line!("{bytes} {}", last.duration_since(first.unwrap_or(last)).as_secs_f64());
     Ok(())
 }
 

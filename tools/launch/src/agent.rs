@@ -34,6 +34,12 @@ type Shared = Arc<RwLock<SharedValues>>;
 
 /// Runs an agent on its standard streams until `mpiexec` closes them.
 pub fn agent_main() -> ExitCode {
+    if std::env::args().len() > 1 {
+        let text =
+            "canele-agent: mpiexec starts it on each host; it has no options (see mpiexec -help)";
+        let _ = writeln!(std::io::stderr(), "{text}");
+        return ExitCode::FAILURE;
+    }
     system::adopt_orphans();
     // Every rank takes seven descriptors.
     let descriptors = system::raise_descriptors();
