@@ -65,7 +65,8 @@ seeds() {
     while
         echo "seeds from $first"
         CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p wire -p engine -p datatype -p plan || return
-        CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p progress -p mad --test take_over --test revoke --test stress --test messages || return
+        CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p progress -p mad --test it -- take_over:: revoke:: messages:: || return
+        CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p progress --test stress || return
         cargo test --locked -p rail-tcp -p auth -p relay --lib || return
         first=$((first + 20000))
         [ $SECONDS -lt $end ]

@@ -1,0 +1,47 @@
+//! A send observer sees every message once, whichever protocol it uses.
+
+use std::sync::{Arc, Mutex};
+
+use engine::{Config, Engine, Envelope, SendMode, SendObserver};
+use memory::Region;
+use wire::{Frame, PeerId};
+
+use crate::network::{NEAR, RAIL, peer_id};
+
+#[derive(Clone, Debug, Default)]
+struct Notes(Arc<Mutex<Vec<(u32, i32, u64)>>>);
+
+impl SendObserver for Notes {
+    fn note_send(&mut self, peer: PeerId, envelope: Envelope, bytes: u64) {
+        self.0.lock().unwrap().push((peer.0, envelope.tag, bytes));
+    }
+}
+
+#[test]
+fn every_message_is_noted_once() {
+    let notes = Notes::default();
+    let mut engine = Engine::new(Config::new(3));
+    engine.set_send_observer(Box::new(notes.clone()));
+    let envelope = |tag| Envelope { context: 0, source: 0, tag, is_urgent: false };
+    let send = |engine: &mut Engine, to, tag, bytes| {
+        engine.submit_send(peer_id(to), envelope(tag), &Region::owned(bytes), SendMode::Standard);
+    };
+    let mut frame = Frame::default();
+    // No link is open, so the caller submits the message as usual.
+    let short = Region::owned(8);
+    assert!(engine.submit_short(peer_id(1), envelope(0), &short, &mut frame).is_none());
+    assert!(!engine.submit_coalesced(peer_id(1), envelope(0), &short));
+    send(&mut engine, 1, 0, 8);
+    send(&mut engine, 2, 1, 1 << 20);
+    engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
+    while engine.poll_peer().is_some() {
+        while engine.poll_frame(peer_id(1), RAIL, &mut frame) {
+            engine.handle_posted(peer_id(1), RAIL, &mut frame, engine::Posted::Done);
+        }
+    }
+    assert!(engine.submit_short(peer_id(1), envelope(2), &short, &mut frame).is_some());
+    engine.handle_posted(peer_id(1), RAIL, &mut frame, engine::Posted::Done);
+    assert!(engine.submit_coalesced(peer_id(1), envelope(3), &short));
+    let noted = notes.0.lock().unwrap().clone();
+    assert_eq!(noted, [(1, 0, 8), (2, 1, 1 << 20), (1, 2, 8), (1, 3, 8)]);
+}
