@@ -30,6 +30,23 @@ took_ms() { # a command: milliseconds that it takes here and now, on a machine t
     "$@" >/dev/null 2>&1
     echo $((($(date +%s%N) - start) / 1000000))
 }
+# Runs functions at the same time, each in a process of its own. Prints what they print, one after the other, and counts
+# their failures.
+beside() { # functions
+    local part ids=() logs
+    logs=$(mktemp -d)
+    for part in "$@"; do
+        (failures=0; "$part"; exit "$failures") >"$logs/$part" 2>&1 &
+        ids+=($!)
+    done
+    for part in "$@"; do
+        wait "${ids[0]}" || failures=$((failures + $?))
+        ids=("${ids[@]:1}")
+        echo "$part:"
+        cat "$logs/$part"
+    done
+    rm -rf "$logs"
+}
 finish_checks() {
     printf '%s failures\n' "$failures"
     [ "$failures" = 0 ]
