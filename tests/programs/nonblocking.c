@@ -65,11 +65,19 @@ static job make(int kind, int n, int root, int ints, MPI_Datatype type, MPI_Op o
     return j;
 }
 
-static void fill(job *j, int salt) {
-    for (size_t i = 0; i < words(j); i++) {
-        j->in[i] = (int)((i * 7 + (size_t)rank * 13 + (size_t)salt) % 1001);
-        j->out[i] = (int)((i * 5 + (size_t)rank * 11 + (size_t)salt) % 997);
+/* Writes (i * factor + start) % modulus. The first period is computed, and copied from there. */
+static void repeat(int *data, size_t words, size_t factor, size_t start, size_t modulus) {
+    size_t done = words < modulus ? words : modulus;
+    for (size_t i = 0; i < done; i++) data[i] = (int)((i * factor + start) % modulus);
+    for (size_t more; done < words; done += more) {
+        more = done < words - done ? done : words - done;
+        memcpy(data + done, data, more * sizeof(int));
     }
+}
+
+static void fill(job *j, int salt) {
+    repeat(j->in, words(j), 7, (size_t)rank * 13 + (size_t)salt, 1001);
+    repeat(j->out, words(j), 5, (size_t)rank * 11 + (size_t)salt, 997);
 }
 
 static void drop(job *j) {
