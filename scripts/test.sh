@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The test suite: formatting, lints, documentation, unit and scenario tests, then C programs on an installed tree, the
 # ABI beside the reference's, and mpiexec as its users know it. Steps that mostly wait run beside steps that compile;
-# steps that compare speeds run alone. The last line gives the number of tests that passed, failed and were skipped.
+# steps that measure run alone. The last line gives the number of tests that passed, failed and were skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/bootstrap.sh --tests
@@ -16,10 +16,12 @@ mkdir -p "$logs"
 # that takes longer than its budget says so, and still passes. One that fails shows the end of its log, and no other
 # step begins. One that does not end within half an hour writes what runs to its log, and is ended.
 step() { # budget in seconds, name, command
-    local budget=$1 name=$2 begun=$SECONDS log watch run code=0
+    local budget=$1 name=$2 begun=$SECONDS cpu_s before_s log watch run code=0
     log=$logs/${name//[^A-Za-z0-9]/-}.log
     shift 2
     [ ! -e "$logs/failed" ] || exit 1
+    read_cpu
+    before_s=$cpu_s
     (
         trap 'kill $nap' TERM
         # A sleep that outlives this shell must not hold its output open.
@@ -36,9 +38,16 @@ step() { # budget in seconds, name, command
     wait $run || code=$?
     trap - INT TERM
     kill $watch 2>/dev/null || true
+    read_cpu
     [ $code = 0 ] || echo "$name" >>"$logs/failed"
     { flock 9; report; } 9>>"$logs/lock"
     return $code
+}
+# Sets cpu_s to the CPU seconds of this shell's children that have ended, with theirs.
+read_cpu() {
+    local file=$logs/times-$BASHPID
+    times >"$file"
+    cpu_s=$(awk -F'[ms ]+' 'NR == 2 { print int($1 * 60 + $2 + $3 * 60 + $4) }' "$file")
 }
 # Prints how a step went, and notes its numbers of tests; uses the variables of `step`.
 report() {
@@ -46,7 +55,7 @@ report() {
     passed=$(grep -cE '^ok |\.\.\. ok$' "$log" || true)
     skipped=$(grep -c '^skip ' "$log" || true)
     echo "$passed $skipped" >>"$logs/counts"
-    printf '== %s: %d s' "$name" $took
+    printf '== %s: %d s, %d of CPU' "$name" $took $((cpu_s - before_s))
     [ "$passed" = 0 ] || printf ', %d tests passed' "$passed"
     [ "$skipped" = 0 ] || printf ', %d skipped' "$skipped"
     [ $took -le "$budget" ] || printf ', over its budget of %d s' "$budget"
@@ -79,10 +88,11 @@ sources() {
     step 5 "plain text" python3 tests/text.py
     step 5 "crate graph" python3 tests/graph.py
 }
+# The release build comes first where both want a core, since steps that wait follow it.
 unit_tests() {
-    step 300 lints cargo clippy --workspace --all-targets --locked -- -D warnings
-    step 60 documentation env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-    step 500 "build of the unit tests" cargo test --workspace --locked --no-run
+    step 300 lints nice cargo clippy --workspace --all-targets --locked -- -D warnings
+    step 60 documentation env RUSTDOCFLAGS="-D warnings" nice cargo doc --workspace --no-deps --locked --quiet
+    step 500 "build of the unit tests" nice cargo test --workspace --locked --no-run
     # What earlier jobs on this machine have learned of its links is not these tests' matter.
     step 400 "unit and scenario tests" env CANELE_CACHE_DIR="$logs/cache" cargo test --workspace --locked
 }
@@ -91,11 +101,20 @@ installation() {
 }
 export -f installation
 export prefix
-# Each waits for most of its time: for timeouts, delays of links, hosts that do not answer.
-waits() {
-    step 400 installation bash -c installation
+# Steps on the installed tree. Each of three lines of them waits for most of its time: for timeouts, delays of links,
+# hosts that do not answer. Where one waits, another computes.
+installed() {
+    step 600 installation bash -c installation
+    step 60 "reference for the ABI" scripts/peers.sh mpich==5.0.2
+    side_by_side sites processes programs
+}
+sites() {
+    step 120 mpi4py tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
+    step 200 "the lab" tests/lab.sh "$prefix" "$PWD/build/mpi4py"
+    step 120 grids tests/grid.sh "$prefix"
+}
+processes() {
     step 20 "installing and removing" tests/install.sh
-    step 30 "reference for the ABI" scripts/peers.sh mpich==5.0.2
     step 10 ABI tests/abi.sh "$prefix" "$reference"
     step 20 "compiler wrappers, CMake, pkg-config" tests/build.sh "$prefix"
     step 10 interoperation tests/interoperation.sh "$prefix" "$reference"
@@ -104,16 +123,15 @@ waits() {
     step 30 "connections that are reset" tests/resets.sh "$prefix"
     step 90 gateways tests/gateway.sh "$prefix"
     step 20 "a port scan" tests/scan.sh "$prefix"
-    step 120 mpi4py tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
-    step 150 "the lab" tests/lab.sh "$prefix" "$PWD/build/mpi4py"
-    step 90 grids tests/grid.sh "$prefix"
     step 150 faults tests/faults.sh "$prefix"
+    step 120 "links that are cut" tests/cut.sh "$prefix"
+}
+programs() {
+    step 250 "C programs" tests/programs.sh "$prefix" "$reference/bin"
+    step 120 instruments tests/bench.sh "$prefix"
 }
 sources
-side_by_side unit_tests waits
-step 100 "C programs" tests/programs.sh "$prefix" "$reference/bin"
-step 150 "links that are cut" tests/cut.sh "$prefix"
-step 60 instruments tests/bench.sh "$prefix"
+side_by_side unit_tests installed
 step 60 "what idle ranks cost" tests/costs.sh "$prefix"
 step 30 "instructions of a short message" tests/instructions.sh "$prefix"
 read -r passed skipped <<<"$(awk '{ passed += $1; skipped += $2 } END { print passed, skipped }' "$logs/counts")"
