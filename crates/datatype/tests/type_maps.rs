@@ -7,7 +7,7 @@ use memory::Region;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: testing::cases(3000), failure_persistence: None, ..<_>::default() })]
+    #![proptest_config(ProptestConfig { cases: testing::cases(1000), failure_persistence: None, ..<_>::default() })]
 
     #[test]
     fn bounds_are_those_of_the_type_map(recipe in recipe()) {

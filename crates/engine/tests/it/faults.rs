@@ -13,7 +13,7 @@ use crate::network::{
 
 #[test]
 fn a_cut_ends_what_needs_the_peer_and_nothing_else() {
-    for seed in seeds(4000) {
+    for seed in seeds(1000) {
         let mut random = Random::new(!seed);
         let shape = random.pick(&ALL);
         let mut program = Program::new(seed, 3, shape);
@@ -92,11 +92,11 @@ fn complete_rts_data_outlive_their_sender() {
 #[test]
 fn links_that_die_lose_nothing_while_another_lives() {
     let mut taken = 0;
-    for seed in seeds(10_000) {
+    for seed in seeds(3000) {
         taken += links_that_die(seed).granted;
     }
     if !testing::is_seed_given() {
-        assert!(taken > 1000, "only {taken} messages were taken in without a receive");
+        assert!(taken > 300, "only {taken} messages were taken in without a receive");
     }
 }
 

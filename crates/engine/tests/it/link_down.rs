@@ -30,14 +30,14 @@ const REOPENING: [Shape; 8] = [
 #[test]
 fn cuts_only_cost_time() {
     let (mut resent, mut taken) = (0, 0);
-    for seed in seeds(6000) {
+    for seed in seeds(2000) {
         let network = links_that_are_cut(seed);
         resent += network.fates().resent;
         taken += network.granted;
     }
     if !testing::is_seed_given() {
-        assert!(resent > 10_000, "only {resent} frames were sent again");
-        assert!(taken > 500, "only {taken} messages were taken in without a receive");
+        assert!(resent > 3000, "only {resent} frames were sent again");
+        assert!(taken > 150, "only {taken} messages were taken in without a receive");
     }
 }
 

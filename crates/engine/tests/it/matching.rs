@@ -10,7 +10,7 @@ use crate::network::{ALL, NEAR, Program, Shape, SimulatedNetwork, TWO_LINKS};
 #[test]
 fn random_programs_match_as_the_model_does() {
     let mut taken = 0;
-    for seed in seeds(20_000) {
+    for seed in seeds(5000) {
         let mut random = Random::new(!seed);
         let shape = random.pick(&ALL);
         let mut program = Program::new(seed, 2 + random.below(3), shape);
@@ -24,7 +24,7 @@ fn random_programs_match_as_the_model_does() {
         taken += program.drain().granted;
     }
     if !testing::is_seed_given() {
-        assert!(taken > 2000, "only {taken} messages were taken in without a receive");
+        assert!(taken > 500, "only {taken} messages were taken in without a receive");
     }
 }
 
