@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The test suite: formatting, lints, documentation, unit and scenario tests, then C programs on an installed tree, the
 # ABI beside the reference's, and mpiexec as its users know it. Steps that mostly wait run beside steps that compile;
-# steps that measure run alone. The last line gives the number of tests that passed, failed and were skipped.
+# instructions are counted alone. The last line gives the number of tests that passed, failed and were skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/bootstrap.sh --tests
@@ -125,6 +125,7 @@ processes() {
     step 20 "a port scan" tests/scan.sh "$prefix"
     step 150 faults tests/faults.sh "$prefix"
     step 120 "links that are cut" tests/cut.sh "$prefix"
+    step 60 "what idle ranks cost" tests/costs.sh "$prefix"
 }
 programs() {
     step 250 "C programs" tests/programs.sh "$prefix" "$reference/bin"
@@ -132,7 +133,6 @@ programs() {
 }
 sources
 side_by_side unit_tests installed
-step 60 "what idle ranks cost" tests/costs.sh "$prefix"
 step 30 "instructions of a short message" tests/instructions.sh "$prefix"
 read -r passed skipped <<<"$(awk '{ passed += $1; skipped += $2 } END { print passed, skipped }' "$logs/counts")"
 printf '%d s in all\n%d passed, 0 failed, %d skipped\n' $SECONDS "$passed" "$skipped"
