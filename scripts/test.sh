@@ -133,6 +133,7 @@ programs() {
 }
 sources
 side_by_side unit_tests installed
+step 30 "cores taken and given back" tests/cores.sh "$prefix"
 step 30 "instructions of a short message" tests/instructions.sh "$prefix"
 read -r passed skipped <<<"$(awk '{ passed += $1; skipped += $2 } END { print passed, skipped }' "$logs/counts")"
 printf '%d s in all\n%d passed, 0 failed, %d skipped\n' $SECONDS "$passed" "$skipped"
