@@ -110,8 +110,7 @@ installed() {
 }
 sites() {
     step 120 mpi4py tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
-    step 200 "the lab" tests/lab.sh "$prefix" "$PWD/build/mpi4py"
-    step 120 grids tests/grid.sh "$prefix"
+    step 300 "the lab" tests/lab.sh "$prefix" "$PWD/build/mpi4py"
 }
 processes() {
     step 20 "installing and removing" tests/install.sh
@@ -121,15 +120,16 @@ processes() {
     step 60 mpiexec tests/launch.sh "$prefix/bin"
     step 60 "mpiexec over ssh" tests/ssh.sh "$prefix"
     step 30 "connections that are reset" tests/resets.sh "$prefix"
-    step 90 gateways tests/gateway.sh "$prefix"
+    step 120 gateways tests/gateway.sh "$prefix"
     step 20 "a port scan" tests/scan.sh "$prefix"
     step 150 faults tests/faults.sh "$prefix"
-    step 120 "links that are cut" tests/cut.sh "$prefix"
     step 60 "what idle ranks cost" tests/costs.sh "$prefix"
 }
 programs() {
     step 250 "C programs" tests/programs.sh "$prefix" "$reference/bin"
     step 120 instruments tests/bench.sh "$prefix"
+    step 120 "links that are cut" tests/cut.sh "$prefix"
+    step 120 grids tests/grid.sh "$prefix"
 }
 sources
 side_by_side unit_tests installed
