@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use connect::{Dialling, Due};
 use quinn_proto::{ConnectionHandle, Dir, Incoming};
 use rail::{Fault, Refusal};
-use tracing::trace;
+use tracing::debug;
 use wire::PeerId;
 
 use crate::congestion::Path;
@@ -140,7 +140,7 @@ impl EndpointDriver {
     }
 
     pub(super) fn dial_one(&mut self, peer: PeerId, address: SocketAddr, now: Instant) {
-        trace!(peer = peer.0, %address, "QUIC: connects");
+        debug!(peer = peer.0, %address, "QUIC: connects");
         let Some(QuicLink::Dialling(dialling)) = self.links.get(&peer) else { return };
         let patience = dialling.try_timeout().min(self.connect_timeout);
         let Some(index) = self.socket_for(address) else {
@@ -187,7 +187,7 @@ impl EndpointDriver {
         failure: (String, bool),
         at: Instant,
     ) {
-        trace!(peer = peer.0, %address, failure = failure.0, "QUIC: has not connected");
+        debug!(peer = peer.0, %address, failure = failure.0, "QUIC: has not connected");
         let now = self.clock.now();
         if let Some(QuicLink::Dialling(dialling)) = self.links.get_mut(&peer) {
             dialling.handle_failure(address, failure, now);

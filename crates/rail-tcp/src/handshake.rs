@@ -13,7 +13,7 @@ use netpath::{RelayInfo, TcpNetwork, TcpSample, path_probe};
 use rail::{Event, Fault, Refusal};
 use relay::{NOBODY, PathCost, Request, Routes};
 use rustix::event::epoll;
-use tracing::trace;
+use tracing::debug;
 use wire::PeerId;
 
 use crate::{LISTENER_KEYS, Shortage, Socket, TcpLink, TcpRail};
@@ -107,7 +107,7 @@ impl TcpRail {
     }
 
     fn dial_one(&mut self, peer: PeerId, address: SocketAddr, now: Duration) {
-        trace!(peer = peer.0, %address, "TCP: connects");
+        debug!(peer = peer.0, %address, "TCP: connects");
         match begin_connect(address, self.network.as_ref(), self.short_segments.contains(&peer)) {
             Ok(socket) => {
                 let stage = HandshakeStage::Connect { peer };
@@ -212,7 +212,7 @@ impl TcpRail {
     }
 
     fn note_failure(&mut self, peer: PeerId, address: SocketAddr, failure: (String, bool)) {
-        trace!(peer = peer.0, %address, failure = failure.0, "TCP: has not connected");
+        debug!(peer = peer.0, %address, failure = failure.0, "TCP: has not connected");
         let now = self.clock.now();
         if let Some(TcpLink::Dialling(dialling)) = self.links.get_mut(&peer) {
             dialling.handle_failure(address, failure, now);
@@ -287,7 +287,7 @@ impl TcpRail {
             if socket.set_nonblocking(true).is_err() {
                 continue;
             }
-            trace!(%address, "TCP: accepts");
+            debug!(%address, "TCP: accepts");
             self.evict_oldest();
             let deadline = now + self.connect_timeout;
             let stage = HandshakeStage::Hello;

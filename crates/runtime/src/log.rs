@@ -27,7 +27,6 @@ fn level(text: &str) -> Result<Option<Level>, String> {
         "warn" => Ok(Some(Level::WARN)),
         "info" => Ok(Some(Level::INFO)),
         "debug" => Ok(Some(Level::DEBUG)),
-        "trace" => Ok(Some(Level::TRACE)),
         _ => {
             let (variable, values) = (settings::LOG.variable(), settings::LOG.values());
             Err(format!("{variable}={text}: one of {values} is needed"))

@@ -129,8 +129,8 @@ pub static VCIS: Setting = setting(
 pub static LOG: Setting = setting(
     "CANELE_LOG",
     Kind::Text("off"),
-    "off, error, warn, info, debug, trace",
-    "Log on standard error. debug shows how each link is chosen, opened and lost; trace also each attempt.",
+    "off, error, warn, info, debug",
+    "Log on standard error. debug shows how each link is chosen, tried, opened and lost.",
 );
 
 /// Time that `mpiexec` waits for agents.
