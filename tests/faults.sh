@@ -142,6 +142,18 @@ for rails in shm tcp; do
     done
 done
 
+# A job that is to go on without its failed ranks.
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/recovery.c -o "$work/recovery" || exit 1
+for rails in shm,tcp tcp; do
+    output=$(timeout 60 "$prefix/bin/mpiexec" -disable-auto-cleanup -genv CANELE_RAILS $rails -n 4 "$work/recovery" 2>"$work/err")
+    check "a job goes on without a rank that a signal has ended, over $rails" "3 of 4 go on, 137" "$output, $?"
+    check "and says so" "mpiexec: rank 1 on localhost: was ended by signal 9 (Killed); the job goes on (-disable-auto-cleanup)" "$(grep ^mpiexec: "$work/err")"
+done
+output=$(timeout 60 "$prefix/bin/mpiexec" --enable-recovery -n 4 "$work/recovery" leave 2>"$work/err")
+check "or that has left without MPI_Finalize" "3 of 4 go on, 1" "$output, $?"
+timeout 60 "$prefix/bin/mpiexec" -n 4 "$work/recovery" >"$work/out" 2>"$work/err"
+check "others end" 137 $?
+
 # Unsupported launchers.
 for variable in PMIX_NAMESPACE PMIX_RANK PRTE_LAUNCHED OMPI_COMM_WORLD_SIZE PALS_RANKID; do
     timeout 10 env $variable=1 "$work/fault" hang "$work/ids" 2>"$work/err"

@@ -353,6 +353,16 @@ const LAUNCHING: &[Flag] = &[
         },
     },
     Flag {
+        names: &["disable-auto-cleanup"],
+        aliases: &["enable-recovery"],
+        values: "",
+        help: "continue when a rank fails, for programs that handle errors",
+        take: |reading, _| {
+            reading.options.recovers = true;
+            Ok(())
+        },
+    },
+    Flag {
         names: &["timeout"],
         aliases: &[],
         values: "SECONDS",

@@ -34,6 +34,8 @@ pub struct Options {
     pub no_environment: bool,
     /// Time limit of the job.
     pub timeout_s: Option<u64>,
+    /// True if the job continues when a rank fails.
+    pub recovers: bool,
     /// File for the recorded pattern.
     pub record: Option<PathBuf>,
     /// Placement by a recorded pattern.

@@ -52,6 +52,8 @@ pub(crate) struct Server {
     /// Values not sent to agents yet.
     new_values: SharedValues,
     waiting: Vec<bool>,
+    /// Ranks that barriers no longer count.
+    gone: Vec<bool>,
     initialized: Vec<bool>,
     finalized: Vec<bool>,
     /// Index of the program that each rank runs.
@@ -68,6 +70,7 @@ impl Server {
             new_values,
             values,
             waiting: vec![false; ranks],
+            gone: vec![false; ranks],
             initialized: vec![false; ranks],
             finalized: vec![false; ranks],
             programs,
@@ -165,7 +168,18 @@ impl Server {
 
     fn barrier(&mut self, rank: usize) -> PmiAction {
         self.waiting[rank] = true;
-        if !self.waiting.iter().all(|waiting| *waiting) {
+        self.end_barrier()
+    }
+
+    /// Counts an ended rank out of this barrier and all later ones.
+    pub fn count_out(&mut self, rank: u32) -> PmiAction {
+        self.gone[rank as usize] = true;
+        if self.waiting().is_some() { self.end_barrier() } else { PmiAction::Wait }
+    }
+
+    /// Ends the barrier if all ranks that are left wait in it.
+    fn end_barrier(&mut self) -> PmiAction {
+        if !self.waiting.iter().zip(&self.gone).all(|(waiting, gone)| *waiting || *gone) {
             return PmiAction::Wait;
         }
         self.waiting.fill(false);
@@ -330,6 +344,19 @@ mod tests {
         assert_eq!(process(&format!("cmd=process id=7 space={space}")), Some(7));
         assert_eq!(process("cmd=process id=7 space=pid:[1]"), None);
         assert_eq!(process(&format!("cmd=get id=7 space={space}")), None);
+    }
+
+    #[test]
+    fn barriers_end_without_the_ranks_that_are_counted_out() {
+        let mut server = Server::new("job".into(), vec![0; 3], Values::new());
+        let all_go = || PmiAction::Everyone("cmd=barrier_out rc=0".into());
+        assert_eq!(server.handle(0, "cmd=barrier_in"), PmiAction::Wait);
+        assert_eq!(server.handle(2, "cmd=barrier_in"), PmiAction::Wait);
+        assert_eq!(server.count_out(1), all_go(), "the others were waiting for it");
+        assert_eq!(server.handle(2, "cmd=barrier_in"), PmiAction::Wait);
+        assert_eq!(server.handle(0, "cmd=barrier_in"), all_go());
+        assert_eq!(server.count_out(2), PmiAction::Wait, "nobody waits");
+        assert_eq!(server.handle(0, "cmd=barrier_in"), all_go(), "the last one meets nobody");
     }
 
     #[test]

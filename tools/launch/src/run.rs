@@ -105,6 +105,8 @@ struct Run {
     /// Time within which agents must answer.
     connect_timeout_s: u64,
     deadline: Option<Instant>,
+    /// True if the job continues when a rank fails.
+    recovers: bool,
     recording: Option<Recording>,
 }
 
@@ -166,6 +168,7 @@ impl Run {
             started,
             connect_timeout_s: connect_timeout,
             deadline: options.timeout_s.map(|seconds| started + Duration::from_secs(seconds)),
+            recovers: options.recovers,
             recording,
         };
         run.share_values();
@@ -264,7 +267,13 @@ impl Run {
     }
 
     fn serve(&mut self, rank: u32, line: &str) {
-        match self.server.handle(rank, line) {
+        let action = self.server.handle(rank, line);
+        self.perform(rank, action);
+    }
+
+    /// Does what a request of a rank requires, or its end.
+    fn perform(&mut self, rank: u32, action: PmiAction) {
+        match action {
             PmiAction::Line(line) => {
                 self.send(rank, MessageKind::PmiAnswer, format!("{line}\n").into())
             }
@@ -336,9 +345,14 @@ impl Run {
         if ended.was_signalled || self.aborting[rank as usize] {
             return;
         }
+        let was_started = !matches!(ended.exit, Exit::NotStarted(..));
         let (code, text) = match ended.exit {
             Exit::Code(0) if self.server.is_open(rank) => {
                 (1, "ended without MPI_Finalize".to_owned())
+            }
+            Exit::Code(0) if self.recovers => {
+                let action = self.server.count_out(rank);
+                return self.perform(rank, action);
             }
             Exit::Code(0) => return self.end_if_waiting_for_ended(),
             Exit::Code(code) => (exit_code(code), format!("exited with code {code}")),
@@ -348,8 +362,18 @@ impl Run {
             }
             Exit::NotStarted(code, reason) => (exit_code(code), reason),
         };
+        let host = &self.hosts[rank as usize];
+        if self.recovers && was_started && self.ending.is_none() {
+            tell!(
+                "mpiexec: rank {rank} on {host}: {text}; the job goes on (-disable-auto-cleanup)"
+            );
+            if self.code == 0 {
+                self.code = code;
+            }
+            let action = self.server.count_out(rank);
+            return self.perform(rank, action);
+        }
         if !self.explained {
-            let host = &self.hosts[rank as usize];
             let more = if self.left > 0 { "; ending the job" } else { "" };
             tell!("mpiexec: rank {rank} on {host}: {text}{more}");
         }
@@ -358,7 +382,7 @@ impl Run {
 
     /// Ends the job if ranks wait in a barrier that an ended rank cannot reach.
     fn end_if_waiting_for_ended(&mut self) {
-        let ended = self.ended.iter().position(|ended| *ended);
+        let ended = self.ended.iter().position(|ended| *ended && !self.recovers);
         if let (Some(rank), Some(other), None) = (ended, self.server.waiting(), self.ending) {
             let host = &self.hosts[rank];
             tell!(
