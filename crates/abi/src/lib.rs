@@ -7,9 +7,8 @@
 //!
 //! The shims trust the caller, a C program, to pass pointers as the standard says. They turn each into a value of
 //! [`caller`], by the direction, kind and length in the table; bodies are safe functions.
-#![allow(clippy::missing_safety_doc, reason = "the safety of all symbols is the standard's text")]
-#![allow(clippy::too_many_arguments, reason = "the standard's signatures")]
-#![allow(
+#![expect(clippy::too_many_arguments, reason = "the standard's signatures")]
+#![expect(
     clippy::missing_transmute_annotations,
     reason = "the target is the type the standard gives"
 )]
@@ -28,7 +27,7 @@ mod env;
 mod errhandler;
 mod error;
 #[rustfmt::skip]
-#[allow(clippy::undocumented_unsafe_blocks, reason = "the file begins with the reasons")]
+#[expect(clippy::undocumented_unsafe_blocks, reason = "generated: each kind of block has its reason at the head of the file")]
 mod generated;
 mod group;
 mod info;

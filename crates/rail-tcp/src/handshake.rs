@@ -116,17 +116,7 @@ impl TcpRail {
                     Some(TcpLink::Open { .. }) | None => return,
                 };
                 let deadline = now + try_timeout.min(self.connect_timeout);
-                let channel = Channel::new(socket);
-                let (relay_info, about) = (RelayInfo::default(), Vec::new());
-                let pending = PendingConnection {
-                    channel,
-                    address,
-                    stage,
-                    got: Vec::new(),
-                    deadline,
-                    relay_info,
-                    about,
-                };
+                let pending = PendingConnection::new(socket, address, stage, deadline);
                 self.add(pending, epoll::EventFlags::OUT);
             }
             Err(error) => {
@@ -151,17 +141,9 @@ impl TcpRail {
             self.path_costs.note_asked(gateway, about);
             let (stage, deadline) =
                 (HandshakeStage::Connect { peer: NOBODY }, now + ANSWER_TIMEOUT);
-            let (channel, relay_info, about) =
-                (Channel::new(socket), RelayInfo::default(), about.to_vec());
-            let address = gateway;
             let pending = PendingConnection {
-                channel,
-                address,
-                stage,
-                got: Vec::new(),
-                deadline,
-                relay_info,
-                about,
+                about: about.to_vec(),
+                ..PendingConnection::new(socket, gateway, stage, deadline)
             };
             self.add(pending, epoll::EventFlags::OUT);
         }
@@ -291,18 +273,10 @@ impl TcpRail {
             self.evict_oldest();
             let deadline = now + self.connect_timeout;
             let stage = HandshakeStage::Hello;
-            let channel = Channel::new(socket);
-            let (relay_info, about) = (RelayInfo::default(), Vec::new());
-            let pending = PendingConnection {
-                channel,
-                address,
-                stage,
-                got: Vec::new(),
-                deadline,
-                relay_info,
-                about,
-            };
-            self.add(pending, epoll::EventFlags::IN);
+            self.add(
+                PendingConnection::new(socket, address, stage, deadline),
+                epoll::EventFlags::IN,
+            );
         }
     }
 
@@ -489,6 +463,17 @@ impl TcpRail {
 }
 
 impl PendingConnection {
+    /// A connection with this address whose handshake begins with `stage`.
+    fn new(
+        socket: TcpStream,
+        address: SocketAddr,
+        stage: HandshakeStage,
+        deadline: Duration,
+    ) -> Self {
+        let (channel, relay_info) = (Channel::new(socket), RelayInfo::default());
+        Self { channel, address, stage, got: Vec::new(), deadline, relay_info, about: Vec::new() }
+    }
+
     #[cfg(test)]
     pub(super) fn awaits_proof(&self) -> bool {
         matches!(self.stage, HandshakeStage::Proof { .. })
