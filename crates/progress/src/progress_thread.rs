@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -27,8 +27,10 @@ use crate::wait::{MAX_SLEEP, Progress};
 pub(crate) struct ProgressThread {
     /// Eventfd that wakes it, wherever it sleeps.
     pub event: Arc<OwnedFd>,
-    /// True if the thread runs, known once it was needed: the system may have given none.
-    is_there: OnceLock<bool>,
+    /// The thread, known once it was needed: the system may have given none.
+    thread: OnceLock<Option<Mutex<Option<JoinHandle<()>>>>>,
+    /// True once the thread is to end. None is started afterwards.
+    is_over: AtomicBool,
     /// VCIs that the thread has not taken up yet.
     newcomers: Mutex<Vec<Weak<Progress>>>,
 }
@@ -111,8 +113,25 @@ impl ProgressThread {
     /// # Errors
     /// An error if the kernel gives no event descriptor.
     pub fn new() -> std::io::Result<Arc<Self>> {
-        let (is_there, newcomers) = (OnceLock::new(), Mutex::default());
-        Ok(Arc::new(Self { event: Arc::new(event::new()?), is_there, newcomers }))
+        let event = Arc::new(event::new()?);
+        let (thread, is_over, newcomers) = Default::default();
+        Ok(Arc::new(Self { event, thread, is_over, newcomers }))
+    }
+
+    /// Ends the thread and waits until it has gone, unless it is the caller.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        let Some(thread) = self.thread.get_or_init(|| None) else { return };
+        event::signal(&self.event);
+        let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread.filter(|_| !is_this_thread()) {
+            // A panic of the thread has been reported by itself.
+            let _ = thread.join();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// Adds a VCI, which the thread serves once it is called.
@@ -125,14 +144,14 @@ impl ProgressThread {
         std::mem::take(&mut *self.newcomers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Serves all VCIs of the process until they are gone.
+    /// Serves all VCIs of the process until they are gone, or it is to end.
     fn run(&self) {
         IS_THIS_THREAD.set(true);
         let mut vcis = Vec::new();
         loop {
             vcis.extend(self.newcomers().into_iter().map(VciState::new));
             vcis.retain(VciState::is_needed);
-            if vcis.is_empty() {
+            if vcis.is_empty() || self.is_over() {
                 return;
             }
             let is_shared = vcis.len() > 1;
@@ -183,11 +202,8 @@ impl ThreadHandle {
 
     #[cold]
     fn wake(&self) -> bool {
-        if !*self
-            .progress_thread
-            .is_there
-            .get_or_init(|| spawn(Arc::clone(&self.progress_thread)).is_some())
-        {
+        let of = &self.progress_thread;
+        if of.is_over() || of.thread.get_or_init(|| spawn(Arc::clone(of))).is_none() {
             return false;
         }
         if !self.awake.swap(true, Ordering::AcqRel) {
@@ -356,11 +372,11 @@ impl VciPhase {
 }
 
 /// Starts the progress thread. It inherits a mask that blocks all signals, which are for the application's threads.
-fn spawn(progress_thread: Arc<ProgressThread>) -> Option<()> {
+fn spawn(progress_thread: Arc<ProgressThread>) -> Option<Mutex<Option<JoinHandle<()>>>> {
     let builder = thread::Builder::new().name("canele-progress".into());
     let builder = builder.stack_size(STACK_BYTES);
     let spawned = cpu::without_signals(|| builder.spawn(move || progress_thread.run()));
-    spawned.ok().map(drop)
+    Some(Mutex::new(Some(spawned.ok()?)))
 }
 
 /// True if the calling thread is the progress thread.

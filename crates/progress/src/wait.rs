@@ -125,6 +125,13 @@ impl Progress {
         }))
     }
 
+    /// Ends the threads of the process, and waits for the progress thread. Idle pollers leave when they next get a core.
+    /// Calls still make progress.
+    pub fn end_threads(&self) {
+        self.idle_pollers.end();
+        self.thread_handle.progress_thread.end();
+    }
+
     /// Runs a command and sends its output at once.
     #[inline]
     pub fn submit<T>(&self, command: impl FnOnce(&mut Worker) -> T) -> T {

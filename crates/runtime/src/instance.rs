@@ -184,6 +184,7 @@ impl Instance {
         }
         .map_err(failed)?;
         self.close();
+        self.progress.end_threads();
         self.job.finalize().map_err(failed)
     }
 
@@ -335,6 +336,12 @@ impl Instance {
     /// Identity of the node: equal exactly in processes that share memory with this one.
     pub fn node_identity(&self) -> &[u8] {
         &self.node_identity
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.progress.end_threads();
     }
 }
 
