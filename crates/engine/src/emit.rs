@@ -3,56 +3,93 @@
 use std::num::NonZeroU64;
 
 use memory::Region;
+use wire::addressed::{self, CallHeader};
 use wire::compress::Codec;
 use wire::packet::{self, Header, RndvKind};
 use wire::{Body, Frame, FrameToken};
 
 use crate::engine::Counters;
+use crate::exposed::{AddressedHead, PutTo};
 use crate::link::Link;
-use crate::op::{Envelope, Op, OpId, OpState, Ops, SendState};
-use crate::peer::{Control, EARLY_MAX, PeerState, Pending, charge};
+use crate::op::{Envelope, Head, Op, OpId, OpState, Ops, SendState};
+use crate::peer::{Control, EARLY_MAX, PeerState, charge};
+use crate::pending::Pending;
 use crate::replay_buffer::{FrameRecord, NO_OPERATION, PROMPT_BYTES, PROMPT_BYTES_FAR};
 use crate::strategy::{Carry, Choice, Piece};
 
-/// Appends an eager message to a frame's head.
+/// Purpose of short data that leave in one packet, without an operation.
+#[derive(Clone, Copy, Debug)]
+pub enum Short {
+    /// A message to be matched.
+    Message(Envelope),
+    /// A put.
+    Put(PutTo),
+}
+
+impl From<Envelope> for Short {
+    #[inline(always)]
+    fn from(envelope: Envelope) -> Self {
+        Self::Message(envelope)
+    }
+}
+
+impl From<PutTo> for Short {
+    #[inline(always)]
+    fn from(to: PutTo) -> Self {
+        Self::Put(to)
+    }
+}
+
+impl Short {
+    /// Credit that `len` bytes cost.
+    #[inline(always)]
+    pub(crate) fn cost(self, len: usize) -> usize {
+        match self {
+            Self::Message(_) => charge(len),
+            Self::Put(_) => 0,
+        }
+    }
+
+    /// Appends the packet's header for `len` bytes.
+    #[inline(always)]
+    fn emit(self, state: &mut PeerState, len: usize, head: &mut Vec<u8>) {
+        match self {
+            Self::Message(envelope) => {
+                state.credit -= charge(len);
+                let header = next_header(state, envelope);
+                packet::emit_eager(head, &header, None, len as u32);
+            }
+            Self::Put(PutTo { key, offset }) => {
+                let epoch = state.addressed().count(len);
+                addressed::emit_put(head, key, epoch, offset, len as u32);
+            }
+        }
+    }
+}
+
+/// Appends a short packet with its data to a frame's head.
 #[inline]
-pub(crate) fn emit_whole(
-    state: &mut PeerState,
-    envelope: Envelope,
-    data: &Region,
-    head: &mut Vec<u8>,
-) {
-    let len = data.len();
-    state.credit -= charge(len);
-    let header = next_header(state, envelope);
-    packet::emit_eager(head, &header, None, len as u32);
+pub(crate) fn emit_whole(state: &mut PeerState, short: Short, data: &Region, head: &mut Vec<u8>) {
+    short.emit(state, data.len(), head);
     data.append_to(head);
 }
 
-/// Emits an eager message whose data are the frame's body, borrowed for the duration of the call.
+/// Emits a short packet whose data are the frame's body, borrowed for the duration of the call.
 /// Memory is not held; if the rail does not accept the frame, the data are copied.
 #[inline(never)]
-pub(crate) fn emit_lent(
-    state: &mut PeerState,
-    envelope: Envelope,
-    data: &Region,
-    frame: &mut Frame,
-) {
-    let len = data.len();
-    state.credit -= charge(len);
-    let header = next_header(state, envelope);
-    packet::emit_eager(&mut frame.head, &header, None, len as u32);
+pub(crate) fn emit_lent(state: &mut PeerState, short: Short, data: &Region, frame: &mut Frame) {
+    short.emit(state, data.len(), &mut frame.head);
     frame.body = Some(Body { region: data.clone() });
 }
 
-/// Builds the frame of an eager message on a link with replay; returns how to store it. `room` is
+/// Builds the frame of a short packet on a link with replay; returns how to store it. `room` is
 /// the number of further messages the peer can put in order.
 #[inline]
 pub(crate) fn emit_short(
     state: &mut PeerState,
     link: usize,
     room: usize,
-    (envelope, data): (Envelope, &Region),
+    (short, data): (Short, &Region),
     frame: &mut Frame,
 ) -> Option<FrameRecord> {
     let sequence = state.sequence_out;
@@ -64,7 +101,7 @@ pub(crate) fn emit_short(
             from = frame.head.len();
         }
     }
-    emit_whole(state, envelope, data, &mut frame.head);
+    emit_whole(state, short, data, &mut frame.head);
     state.links[link].replay_buffer.is_some().then_some(FrameRecord { from, sequence, is_prompt })
 }
 
@@ -191,6 +228,12 @@ pub(crate) fn emit_choice(
                 counters.answers += 1;
                 packet::emit_fin(&mut frame.head, op);
             }
+            Some(Control::Get { key, offset, bytes, op }) => {
+                addressed::emit_get(&mut frame.head, key, offset, bytes, op);
+            }
+            Some(Control::Flush { op, epoch, bytes }) => {
+                addressed::emit_flush(&mut frame.head, op, epoch, bytes);
+            }
             Some(Control::LinkDown { link, frames }) => {
                 packet::emit_link_down(&mut frame.head, link, frames);
             }
@@ -215,23 +258,31 @@ fn emit_messages(
 ) {
     // Eager messages are charged first; RTS data take what credit they leave.
     let whole = choice.messages.iter().filter(|(_, carry)| *carry != Carry::Rts);
-    state.credit -= whole.map(|&(at, _)| charge(state.send_queue[at].bytes)).sum::<usize>();
+    state.credit -= whole.map(|&(at, _)| state.send_queue[at].cost).sum::<usize>();
     for &(at, carry) in &choice.messages {
         let pending = state.send_queue[at];
         let Some(Op { region, state: OpState::Send(send), .. }) = ops.find_mut(pending.id) else {
             continue;
+        };
+        let envelope = match send.head {
+            Head::Matched(envelope) => envelope,
+            Head::Addressed(to) => {
+                emit_addressed(state, to, region, send, frame);
+                ops.complete_send_if_done(pending.id.index);
+                continue;
+            }
         };
         match carry {
             Carry::Rts => {
                 counters.rendezvous += 1;
                 counters.out_of_credit +=
                     u64::from(pending.bytes <= state.links[link].capabilities.eager_max);
-                emit_rts(state, link, pending, region, send, frame);
+                emit_rts(state, link, (pending, envelope), region, send, frame);
                 ops.offers += 1;
             }
             Carry::Inline | Carry::Body => {
                 counters.eager += 1;
-                emit_eager(state, pending, region, send, carry, frame);
+                emit_eager(state, (pending, envelope), region, send, carry, frame);
                 ops.complete_send_if_done(pending.id.index);
             }
         }
@@ -239,9 +290,36 @@ fn emit_messages(
     remove_sent(state, choice);
 }
 
+/// Appends a short packet of addressed traffic with its data.
+fn emit_addressed(
+    state: &mut PeerState,
+    to: AddressedHead,
+    region: &Region,
+    send: &mut SendState,
+    frame: &mut Frame,
+) {
+    send.to_emit = false;
+    let (head, len) = (&mut frame.head, region.len() as u32);
+    match to {
+        AddressedHead::Put { to, epoch } => {
+            addressed::emit_put(head, to.key, epoch, to.offset, len);
+        }
+        AddressedHead::Call(call) => {
+            let sequence = next_sequence(state);
+            addressed::emit_call(head, &CallHeader { sequence, ..call }, len);
+        }
+        AddressedHead::Data { receiver } => {
+            packet::emit_data(head, receiver, 0, len);
+            state.addressed().paid();
+        }
+        AddressedHead::Flush => {}
+    }
+    region.append_to(head);
+}
+
 fn emit_eager(
     state: &mut PeerState,
-    pending: Pending,
+    (pending, envelope): (Pending, Envelope),
     region: &Region,
     send: &mut SendState,
     carry: Carry,
@@ -249,7 +327,7 @@ fn emit_eager(
 ) {
     send.to_emit = false;
     let acknowledge = send.awaiting.then_some(pending.id.index);
-    let header = next_header(state, send.envelope);
+    let header = next_header(state, envelope);
     packet::emit_eager(&mut frame.head, &header, acknowledge, pending.bytes as u32);
     if carry == Carry::Inline {
         region.append_to(&mut frame.head);
@@ -264,13 +342,13 @@ fn emit_eager(
 fn emit_rts(
     state: &mut PeerState,
     link: usize,
-    pending: Pending,
+    (pending, envelope): (Pending, Envelope),
     region: &Region,
     send: &mut SendState,
     frame: &mut Frame,
 ) {
     let Pending { id, bytes, .. } = pending;
-    let header = next_header(state, send.envelope);
+    let header = next_header(state, envelope);
     let rts_data = rts_data_len(bytes, state, link);
     send.sequence = header.sequence;
     let approach = if rts_data > 0 {
@@ -326,9 +404,14 @@ fn emit_piece(
     (counters, codec): (&mut Counters, &mut Codec),
 ) {
     let frame_max = state.links[link].capabilities.frame_max;
-    let room = frame_max.saturating_sub(frame.head.len() + packet::DATA_LEN);
     let Some(id) = state.streams.remove(piece.stream) else { return };
     let Some(Op { region, state: OpState::Send(send), .. }) = ops.find_mut(id) else { return };
+    let put = match send.head {
+        Head::Addressed(AddressedHead::Put { to, epoch }) => Some((to, epoch)),
+        Head::Matched(_) | Head::Addressed(_) => None,
+    };
+    let header = if put.is_some() { addressed::PUT_LEN } else { packet::DATA_LEN };
+    let room = frame_max.saturating_sub(frame.head.len() + header);
     let is_rts_data = send.next < send.rts_data;
     let until = if is_rts_data { send.rts_data } else { send.end };
     let len = (until - send.next).min(piece.len.min(room) as u64);
@@ -339,7 +422,7 @@ fn emit_piece(
     let plain = region.slice(send.next as usize, len as usize);
     // The limit was computed for the longest piece, and scales with the length.
     let compressed_max = (piece.compressed_max as u64 * len / piece.len as u64) as usize;
-    let compressed = if compressed_max == 0 {
+    let compressed = if compressed_max == 0 || put.is_some() {
         state.compression.pass();
         None
     } else {
@@ -349,6 +432,9 @@ fn emit_piece(
     let (head, at, bytes) = (&mut frame.head, send.next, len as u32);
     let of = if is_rts_data { send.sequence } else { send.receiver };
     match (&compressed, is_rts_data) {
+        _ if let Some((to, epoch)) = put => {
+            addressed::emit_put(head, to.key, epoch, to.offset + at, bytes);
+        }
         (None, true) => packet::emit_rts_data(head, of, at, bytes),
         (None, false) => packet::emit_data(head, of, at, bytes),
         (Some(compressed), true) => {
@@ -364,7 +450,10 @@ fn emit_piece(
     send.held += 1;
     if send.next == send.end {
         send.to_emit = false;
-    } else if send.envelope.is_urgent {
+        if let Head::Addressed(AddressedHead::Data { .. }) = send.head {
+            state.addressed().paid();
+        }
+    } else if send.head.is_urgent() {
         // The receiver works on the first urgent message while others arrive.
         state.streams.insert(piece.stream, id);
     } else {
@@ -372,11 +461,17 @@ fn emit_piece(
     }
 }
 
+#[inline(always)]
 fn next_header(state: &mut PeerState, envelope: Envelope) -> Header {
     let Envelope { context, source, tag, .. } = envelope;
-    let header = Header { context, source, tag, sequence: state.sequence_out };
-    state.sequence_out = state.sequence_out.wrapping_add(1);
-    header
+    Header { context, source, tag, sequence: next_sequence(state) }
+}
+
+#[inline(always)]
+fn next_sequence(state: &mut PeerState) -> u32 {
+    let sequence = state.sequence_out;
+    state.sequence_out = sequence.wrapping_add(1);
+    sequence
 }
 
 /// Bytes of a message that follow its RTS: all or a good part, as credits allow. Some credit is

@@ -1,5 +1,6 @@
 //! Commands, events and outputs of the engine.
 
+mod addressed;
 mod arrive;
 mod error;
 mod leave;
@@ -17,13 +18,14 @@ use cost::HostCost;
 pub use error::PeerError;
 pub use links::{Loss, Overdue};
 use memory::Region;
-pub use revoke::REVOKE_TAG;
 use wire::compress::Codec;
 use wire::{FrameToken, PeerId, RailId, RemoteRegion};
 
+use crate::exposed::{ExposedMemory, Handler, Replies};
 use crate::matching::{Matched, Matching};
 use crate::op::{Completion, Op, OpId, OpState, Ops, Outcome};
-use crate::peer::{PeerState, Pending, Reach};
+use crate::peer::{PeerState, Reach};
+use crate::pending::Pending;
 use crate::replay_buffer::FrameRecord;
 use crate::send_observer::SendObserver;
 use crate::strategy::{Auto, Choice, Invalid, Strategy};
@@ -114,6 +116,12 @@ crate::counters! {
         pub rendezvous: u64,
         /// Short messages among these, sent by rendezvous for lack of credit.
         pub out_of_credit: u64,
+        /// Puts.
+        pub puts: u64,
+        /// Gets.
+        pub gets: u64,
+        /// Calls of handlers of peers.
+        pub calls: u64,
         /// CTS, grant and FIN packets.
         pub answers: u64,
         /// Pieces of rendezvous messages.
@@ -206,6 +214,9 @@ pub struct Engine {
     broken: Vec<Discriminant<Invalid>>,
     violations: VecDeque<String>,
     send_observer: Option<Box<dyn SendObserver>>,
+    memory: ExposedMemory,
+    handlers: Vec<Option<Box<dyn Handler>>>,
+    replies: Replies,
 }
 
 impl Engine {
@@ -244,6 +255,9 @@ impl Engine {
             broken: Vec::new(),
             violations: VecDeque::new(),
             send_observer: None,
+            memory: ExposedMemory::default(),
+            handlers: Vec::new(),
+            replies: Replies::default(),
         }
     }
 
@@ -293,7 +307,7 @@ impl Engine {
         self.ops.event_count
     }
 
-    /// True if operations are pending.
+    /// True if operations are pending, or peers may reach exposed memory at any time: somebody has to poll.
     #[inline]
     pub fn has_pending(&self) -> bool {
         self.ops.pending != 0

@@ -23,28 +23,39 @@
 //! All messages for one peer pass its send queue. An idle rail takes the next frame from it: control
 //! first, then short messages together, then one long piece at the end.
 //!
+//! # Addressed traffic
+//! A process exposes memory ([`Engine::expose`]), and peers put to it and get from it by its key. A call
+//! runs a [`Handler`] of the peer. A flush completes once the peer has applied what was submitted before.
+//!
 //! # Order
 //! MPI orders messages by communicator and source (MPI-5.0 §3.5). Matching-bearing packets carry one
 //! sequence number per peer, which is stronger. It costs one comparison on an ordered rail, and the
 //! receiver restores the order of messages from several rails.
 #![forbid(unsafe_code)]
 
+mod addressed;
 mod compress;
 mod counters;
 mod emit;
 mod engine;
+mod exposed;
 mod link;
 mod matching;
 mod op;
 mod peer;
+mod pending;
 mod replay_buffer;
 mod rts_data;
 mod send_observer;
 pub mod strategy;
 
+pub use emit::Short;
 pub use engine::{
     BUDGET_BYTES, Config, Counters, Engine, Loss, Overdue, PATIENCE_NS, Peak, PeerError, Posted,
-    REVOKE_TAG, RemoteRead, RemoteReadId,
+    RemoteRead, RemoteReadId,
+};
+pub use exposed::{
+    CALL_MAX, ExposedMemory, Handler, HandlerId, IncomingCall, PutTo, Replies, ReplyTo, Wanted,
 };
 pub use matching::{MatchedId, Message, Selector};
 pub use op::{Completion, Envelope, OpId, Outcome, SendMode};

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 
 use memory::Region;
 use wire::PeerId;
+use wire::addressed::CallHeader;
 use wire::packet::{Header, RndvKind};
 
 use crate::op::OpId;
@@ -70,6 +71,13 @@ pub(crate) enum Content {
     Eager { data: Payload, acknowledge: Option<u32> },
     /// An RTS.
     Rts { op: u32, bytes: u64, rndv: RndvKind },
+}
+
+/// A sequenced packet that arrived before those ahead of it.
+#[derive(Debug)]
+pub(crate) enum Early {
+    Message(Unexpected),
+    Call { call: CallHeader, payload: Box<[u8]> },
 }
 
 impl Unexpected {

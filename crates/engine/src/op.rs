@@ -3,6 +3,8 @@
 use memory::Region;
 use wire::PeerId;
 
+use crate::exposed::AddressedHead;
+
 /// Identifies an operation until its completion is taken. Stale identifiers are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpId {
@@ -109,6 +111,8 @@ pub(crate) enum OpState {
         bytes: u64,
         wanted: u64,
         left: u64,
+        /// True if it receives the answer of a get or call, false if it matched a message.
+        is_answer: bool,
     },
     /// A matched receive that `progress` reads remotely; `op` is the sender's. Once polled, it ends
     /// with its remote read, which writes to its memory.
@@ -125,10 +129,26 @@ pub(crate) enum OpState {
     Done(Completion),
 }
 
+/// Purpose of a send's data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Head {
+    /// A message to be matched.
+    Matched(Envelope),
+    /// Addressed traffic.
+    Addressed(AddressedHead),
+}
+
+impl Head {
+    /// True if its receiver may be blocked on these data more than on others.
+    pub fn is_urgent(&self) -> bool {
+        matches!(self, Self::Matched(Envelope { is_urgent: true, .. }))
+    }
+}
+
 /// A send; it is complete when nothing of this is left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendState {
-    pub envelope: Envelope,
+    pub head: Head,
     /// True if the message is in the send queue, or being streamed.
     pub to_emit: bool,
     /// Number of frames that hold its memory at a rail.
@@ -149,28 +169,51 @@ pub(crate) struct SendState {
 }
 
 impl SendState {
+    /// Creates a send without anything to emit or to wait for.
+    pub const fn new(head: Head) -> Self {
+        Self {
+            head,
+            to_emit: false,
+            held: 0,
+            awaiting: false,
+            sequence: 0,
+            rts_data: 0,
+            receiver: 0,
+            next: 0,
+            end: 0,
+            offered: false,
+            may_be_granted: false,
+        }
+    }
+
     pub fn is_complete(&self) -> bool {
         !self.to_emit && self.held == 0 && !self.awaiting
     }
 }
 
-/// Writes the wanted part of a piece of a message, and completes the receive with the last one.
-pub(crate) fn receive_piece(ops: &mut Ops, id: OpId, offset: u64, payload: &[u8]) {
-    let Some(Op { region, state: OpState::Receiving { source, tag, bytes, wanted, left }, .. }) =
-        ops.find_mut(id)
+/// Writes the wanted part of a piece of a message, and completes the receive with the last one. True if that was the
+/// answer of a get or call.
+pub(crate) fn receive_piece(ops: &mut Ops, id: OpId, offset: u64, payload: &[u8]) -> bool {
+    let Some(Op {
+        region,
+        state: OpState::Receiving { source, tag, bytes, wanted, left, is_answer },
+        ..
+    }) = ops.find_mut(id)
     else {
-        return;
+        return false;
     };
     let len = (wanted.saturating_sub(offset)).min(payload.len() as u64).min(*left);
     if len == 0 {
-        return;
+        return false;
     }
     region.write(offset as usize, &payload[..len as usize]);
     *left -= len;
-    if *left == 0 {
-        let completion = received(*source, *tag, *bytes, *wanted);
-        ops.complete(id.index, completion);
+    if *left > 0 {
+        return false;
     }
+    let (completion, is_answer) = (received(*source, *tag, *bytes, *wanted), *is_answer);
+    ops.complete(id.index, completion);
+    is_answer
 }
 
 /// Completion of a receive that took `wanted` of a message's `bytes`.
@@ -188,7 +231,7 @@ pub(crate) struct Ops {
     free: Vec<u32>,
     /// Number of pending sends by rendezvous.
     pub offers: usize,
-    /// Number of pending operations.
+    /// Number of pending operations, and of exposed memories.
     pub pending: usize,
     /// Counter of completions and of other events that a thread may wait for.
     pub event_count: u64,
@@ -280,7 +323,10 @@ impl Ops {
         if let Some(Op { state: OpState::Send(send), region, .. }) = self.slots.get(index as usize)
             && send.is_complete()
         {
-            let Envelope { source, tag, .. } = send.envelope;
+            let (source, tag) = match send.head {
+                Head::Matched(Envelope { source, tag, .. }) => (source, tag),
+                Head::Addressed(_) => (0, 0),
+            };
             let bytes = region.len() as u64;
             self.complete(index, Completion { source, tag, bytes, outcome: Outcome::Ok });
         }

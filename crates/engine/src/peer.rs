@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 use smallvec::SmallVec;
 use wire::packet::{self, Incarnation};
-use wire::{Capabilities, Frame, RailId};
+use wire::{Capabilities, Frame, RailId, RemoteKey};
 
+use crate::addressed::AddressedState;
 use crate::compress::Compression;
 use crate::emit::BEGIN_MAX;
 use crate::link::{InactiveLink, Link, LinkState};
-use crate::matching::Unexpected;
+use crate::matching::Early;
 use crate::op::OpId;
+use crate::pending::Pending;
 use crate::replay_buffer::{Lost, PROMPT_BYTES, ReplayBuffer};
 use crate::rts_data::RtsDataTable;
 
@@ -42,19 +44,9 @@ pub(crate) enum Control {
     Cts { op: u32, receiver: u32, wanted: u64 },
     Grant { op: u32 },
     Fin { op: u32 },
+    Get { key: RemoteKey, offset: u64, bytes: u64, op: u32 },
+    Flush { op: u32, epoch: u16, bytes: u64 },
     LinkDown { link: Incarnation, frames: u32 },
-}
-
-/// A send whose envelope has not left.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pending {
-    pub id: OpId,
-    pub bytes: usize,
-    pub context: u64,
-    /// True if its receiver may be blocked on this message.
-    pub is_urgent: bool,
-    /// Number of later messages that have left before it.
-    pub overtaken: u16,
 }
 
 #[derive(Debug)]
@@ -84,7 +76,7 @@ pub(crate) struct PeerState {
     pub sequence_out: u32,
     pub sequence_in: u32,
     /// Messages that overtook an earlier one on another link.
-    pub early: BTreeMap<u32, Unexpected>,
+    pub early: BTreeMap<u32, Early>,
     /// Receive of the cut-through frame being received, and the offset of its next bytes.
     pub through: Option<(OpId, u64)>,
     /// Messages whose data precede the CTS.
@@ -111,6 +103,8 @@ pub(crate) struct PeerState {
     pub remote_read_refused: bool,
     /// True if the strategy broke a rule here; `fifo` is then used.
     pub is_plain: bool,
+    /// Addressed traffic, once there was any.
+    pub addressed: Option<Box<AddressedState>>,
 }
 
 impl PeerState {
@@ -144,7 +138,14 @@ impl PeerState {
             compression: Compression::default(),
             remote_read_refused: false,
             is_plain: false,
+            addressed: None,
         }
+    }
+
+    /// State of addressed traffic, made on first use.
+    #[inline]
+    pub fn addressed(&mut self) -> &mut AddressedState {
+        self.addressed.get_or_insert_default()
     }
 
     #[inline]
@@ -236,6 +237,17 @@ impl PeerState {
         link.close();
         self.queue_link_down(&link);
         self.inactive.push(InactiveLink { link, state });
+        self.repeat_link_downs();
+    }
+
+    /// Queues the `LinkDown` of every closed link again. It may be in a frame that was lost with another link. That
+    /// frame is resent only after the peer's `LinkDown`, which may be lost in the same way.
+    pub fn repeat_link_downs(&mut self) {
+        let inactive = std::mem::take(&mut self.inactive);
+        let is_closed =
+            |one: &&InactiveLink| matches!(one.state, LinkState::Gone | LinkState::Down);
+        inactive.iter().filter(is_closed).for_each(|one| self.queue_link_down(&one.link));
+        self.inactive = inactive;
     }
 
     /// Queues a `LinkDown`, to be sent over another link: no more frames are accepted from this
@@ -303,13 +315,13 @@ impl PeerState {
         self.passed_bytes >= PASSED_MAX_BYTES && !self.streams.is_empty()
     }
 
-    /// True if a message of `len` bytes may leave over a link at once, ahead of all else.
+    /// True if `len` bytes that cost so much credit may leave over a link at once, ahead of all else.
     #[inline(always)]
-    pub fn takes_short(&self, link: &Link, len: usize) -> bool {
+    pub fn takes_short(&self, link: &Link, len: usize, cost: usize) -> bool {
         let Capabilities { inline_max, frame_max, .. } = link.capabilities;
         len <= inline_max
             && BEGIN_MAX + packet::EAGER_LEN + len <= frame_max
-            && charge(len) <= self.credit
+            && cost <= self.credit
             && self.coalesced.is_empty()
             && !self.has_work()
     }

@@ -511,6 +511,9 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         |all| all.engine.out_of_credit,
         "messages sent by rendezvous only because credit was used up",
     ),
+    counts("puts_sent", |all| all.engine.puts, "puts to exposed memory of peers"),
+    counts("gets_sent", |all| all.engine.gets, "gets from exposed memory of peers"),
+    counts("calls_sent", |all| all.engine.calls, "calls of handlers of peers"),
     counts("pieces_sent", |all| all.engine.pieces, "pieces of rendezvous messages"),
     counts("pieces_compressed", |all| all.engine.compressed, "pieces sent compressed"),
     counts(
@@ -546,7 +549,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
 ];
 
 const OF_PROGRESS: usize = 37;
-const OF_MESSAGES: usize = 13;
+const OF_MESSAGES: usize = 16;
 
 static CATEGORIES: [Category; 3] = [
     Category {

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use engine::{Envelope, OpId, Selector, SendMode};
+use engine::{Envelope, OpId, PutTo, Selector, SendMode};
 use lock::{Combiner, CombiningGuard, Entered};
 use memory::{Page, Region};
 use wire::PeerId;
@@ -148,6 +148,15 @@ impl Progress {
             return self.leave_short(peer, envelope, data);
         };
         self.send_short_locked(worker, peer, envelope, data)
+    }
+
+    /// Puts short data at once, or coalesces them like a short message; false if they must be submitted as usual.
+    #[inline]
+    pub fn put_short(&self, peer: PeerId, to: PutTo, data: &Region) -> bool {
+        let mut worker = self.worker().lock();
+        let sent = worker.send_short(peer, to, data);
+        self.leave_coalesced(worker);
+        sent
     }
 
     #[inline]

@@ -5,11 +5,15 @@
 //! only the engine parses packets. Parsers trust no byte they read.
 #![forbid(unsafe_code)]
 
+pub mod addressed;
+mod bytes;
 pub mod compress;
 pub mod frame;
 pub mod number;
 pub mod packet;
 
+pub use addressed::RemoteKey;
+pub use bytes::FrameError;
 pub use frame::{
     Body, Capabilities, FIRST_CREDIT_BYTES, Frame, FrameToken, PeerId, RailId, RemoteRegion,
 };

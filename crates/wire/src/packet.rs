@@ -1,9 +1,12 @@
 //! Packets between the engines of two ranks.
 //!
 //! All numbers are little-endian. A packet begins with its kind; a payload follows its header
-//! directly. `sequence` counts the matching-bearing packets (`Eager`, `Rts`) of a peer.
+//! directly. `sequence` counts the sequenced packets of a peer: `Eager`, `Rts` and `Call`.
 
 use std::num::NonZeroU64;
+
+use crate::addressed::{self, Addressed};
+use crate::bytes::{FrameError, take, take_payload, u32_at, u64_at};
 
 /// Fields by which the receiver matches a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +129,8 @@ pub enum Packet<'a> {
         /// Counted frames received over the link, in all its incarnations, wrapping.
         frames: u32,
     },
+    /// Addressed traffic.
+    Addressed(Addressed<'a>),
     /// Credit returned by the receiver: room for more unmatched bytes.
     Credit {
         /// Bytes of credit returned.
@@ -158,23 +163,6 @@ pub enum RndvKind {
         bytes: u64,
         /// True if the sender waits for a CTS.
         cts: bool,
-    },
-}
-
-/// Error in a frame. Only a peer that does not speak this protocol causes one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
-    /// The frame ends inside a packet.
-    #[error("a frame ends {missing} bytes before its last packet does")]
-    Short {
-        /// Bytes that are missing.
-        missing: usize,
-    },
-    /// The packet's kind is unknown in this version.
-    #[error("a packet has the unknown kind {kind:#04x}")]
-    Kind {
-        /// Value of the kind byte.
-        kind: u8,
     },
 }
 
@@ -437,6 +425,7 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
                 _ => Packet::Resume { link, frames, keeps: kind == RESUME_KEEPS },
             }
         }
+        addressed::PUT..=addressed::CALL_DATA => Packet::Addressed(addressed::parse(frame, kind)?),
         kind => return Err(FrameError::Kind { kind }),
     };
     Ok(Some(packet))
@@ -477,37 +466,6 @@ fn header_at<const N: usize>(bytes: &[u8; N], at: usize) -> Header {
         tag: u32_at(bytes, at + 12) as i32,
         sequence: u32_at(bytes, at + 16),
     }
-}
-
-#[inline]
-fn take<'a, const N: usize>(frame: &mut &'a [u8]) -> Result<&'a [u8; N], FrameError> {
-    let missing = N.saturating_sub(frame.len());
-    let (packet, rest) = frame.split_first_chunk::<N>().ok_or(FrameError::Short { missing })?;
-    *frame = rest;
-    Ok(packet)
-}
-
-#[inline]
-fn take_payload<'a>(frame: &mut &'a [u8], len: usize) -> Result<&'a [u8], FrameError> {
-    let missing = len.saturating_sub(frame.len());
-    let (payload, rest) = frame.split_at_checked(len).ok_or(FrameError::Short { missing })?;
-    *frame = rest;
-    Ok(payload)
-}
-
-/// Reads a little-endian number at `at`, a constant within the header.
-#[inline]
-fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(word)
-}
-
-#[inline]
-fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(word)
 }
 
 #[cfg(test)]
@@ -618,7 +576,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x26) {
+        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x2c) {
             let mut bytes = bytes;
             bytes.insert(0, kind);
             let mut rest = &bytes[..];

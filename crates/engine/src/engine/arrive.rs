@@ -6,8 +6,9 @@ use wire::packet::{self, Header, Packet, RndvKind};
 use wire::{PeerId, RailId, RemoteRegion};
 
 use super::{CREDIT_MAX, Engine, PeerError, RemoteRead, RemoteReadId};
-use crate::matching::{Content, Unexpected, wanted};
-use crate::op::{Op, OpId, OpState, SendState, receive_piece, received};
+use crate::exposed::AddressedHead;
+use crate::matching::{Content, Early, Unexpected, wanted};
+use crate::op::{Head, Op, OpId, OpState, SendState, receive_piece, received};
 use crate::peer::{Control, EARLY_MAX, charge};
 use crate::rts_data::Settled;
 
@@ -74,6 +75,7 @@ impl Engine {
                 self.handle_compressed_data(peer, (receiver, offset), payload, bytes as usize)
             }
             Packet::Fin { op } => self.handle_fin(peer, op),
+            Packet::Addressed(addressed) => self.handle_addressed(peer, addressed),
             Packet::Credit { bytes } => {
                 let state = self.peer(peer);
                 state.credit = CREDIT_MAX.min(state.credit + bytes as usize);
@@ -139,7 +141,8 @@ impl Engine {
         else {
             return;
         };
-        op.state = OpState::Receiving { source, tag, bytes, wanted, left: wanted };
+        op.state =
+            OpState::Receiving { source, tag, bytes, wanted, left: wanted, is_answer: false };
         if self.is_failed(peer) {
             return self.fail(id.index);
         }
@@ -151,7 +154,7 @@ impl Engine {
     /// Checks the sequence of a matching-bearing packet; true if it is the next of its peer, and
     /// counts it.
     #[inline]
-    fn in_sequence(&mut self, peer: PeerId, got: u32) -> Result<bool, PeerError> {
+    pub(super) fn in_sequence(&mut self, peer: PeerId, got: u32) -> Result<bool, PeerError> {
         let state = self.peer(peer);
         let expected = state.sequence_in;
         if got == expected {
@@ -191,22 +194,30 @@ impl Engine {
         let peer = message.peer;
         let sequence = message.header.sequence;
         if !self.in_sequence(peer, sequence)? {
-            self.peer(peer).early.insert(sequence, message);
+            self.peer(peer).early.insert(sequence, Early::Message(message));
             return Ok(());
         }
         self.match_or_store(message)?;
+        self.handle_early(peer)
+    }
+
+    /// Handles the packets that were early, as far as they are in order now.
+    pub(super) fn handle_early(&mut self, peer: PeerId) -> Result<(), PeerError> {
         loop {
             let state = self.peer(peer);
             let Some(next) = state.early.remove(&state.sequence_in) else { return Ok(()) };
             state.sequence_in = state.sequence_in.wrapping_add(1);
-            self.match_or_store(next)?;
+            match next {
+                Early::Message(message) => self.match_or_store(message)?,
+                Early::Call { call, payload } => self.run_call(peer, &call, &payload)?,
+            }
         }
     }
 
     fn match_or_store(&mut self, message: Unexpected) -> Result<(), PeerError> {
         match self.matching.take_posted(message.peer, &message.header) {
             Some(id) => self.accept(id, message),
-            None if self.is_revoked_for(&message.header)? => self.discard(message),
+            None if self.revoked_by(message.header.context).is_some() => self.discard(message),
             None => {
                 self.counters.unexpected += 1;
                 self.ops.event_count += 1;
@@ -306,7 +317,8 @@ impl Engine {
         let Some(op) = self.ops.at(id.index) else { return };
         let wanted = wanted(&op.region, bytes);
         op.peer = Some(peer);
-        op.state = OpState::Receiving { source, tag, bytes, wanted, left: wanted };
+        op.state =
+            OpState::Receiving { source, tag, bytes, wanted, left: wanted, is_answer: false };
         let state = self.peer(peer);
         if state.reach.is_failed() {
             return self.fail(id.index);
@@ -358,6 +370,9 @@ impl Engine {
         wanted: u64,
     ) -> Result<(), PeerError> {
         let (bytes, send) = self.awaiting_send(peer, op, "cts")?;
+        if !send.offered {
+            return Err(PeerError::Operation { what: "cts", op });
+        }
         if wanted > bytes {
             return Err(PeerError::Range { offset: 0, len: wanted as usize, wanted: bytes });
         }
@@ -400,7 +415,11 @@ impl Engine {
     }
 
     fn handle_fin(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
-        self.awaiting_send(peer, op, "fin")?.1.awaiting = false;
+        let (_, send) = self.awaiting_send(peer, op, "fin")?;
+        if let Head::Addressed(AddressedHead::Flush) = send.head {
+            return self.handle_flushed(peer, op);
+        }
+        send.awaiting = false;
         self.ops.complete_send_if_done(op);
         Ok(())
     }
@@ -430,7 +449,10 @@ impl Engine {
         payload: &[u8],
     ) -> Result<(), PeerError> {
         let id = self.expect_data(peer, receiver, offset, payload.len())?;
-        receive_piece(&mut self.ops, id, offset, payload);
+        let is_answer = receive_piece(&mut self.ops, id, offset, payload);
+        if is_answer {
+            self.answer_arrived(peer);
+        }
         Ok(())
     }
 
@@ -467,7 +489,10 @@ impl Engine {
         let id = self.expect_data(peer, receiver, offset, bytes)?;
         let Self { codec, ops, .. } = self;
         let wrong = PeerError::Compressed { len: payload.len(), bytes };
-        receive_piece(ops, id, offset, codec.decompress(payload, bytes).ok_or(wrong)?);
+        let piece = codec.decompress(payload, bytes).ok_or(wrong)?;
+        if receive_piece(ops, id, offset, piece) {
+            self.answer_arrived(peer);
+        }
         Ok(())
     }
 

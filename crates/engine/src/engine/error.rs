@@ -1,6 +1,6 @@
 //! Protocol errors of a peer.
 
-use wire::packet::FrameError;
+use wire::FrameError;
 
 /// Violation of the protocol by a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +42,30 @@ pub enum PeerError {
         /// Number of bytes requested.
         wanted: u64,
     },
+    /// Addressed traffic names memory that is not exposed, or bytes outside it.
+    #[error("{len} bytes at {offset} of exposed memory {index}, which has no such bytes")]
+    Key {
+        /// Index of the memory's key.
+        index: u32,
+        /// Offset of the bytes.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+    },
+    /// A call names a handler that does not exist.
+    #[error("a call of handler {0}, which does not exist")]
+    Handler(u16),
+    /// A handler has refused a call.
+    #[error("a call of handler {handler} is refused: {reason}")]
+    Call {
+        /// Number of the handler.
+        handler: u16,
+        /// Error of the handler.
+        reason: &'static str,
+    },
+    /// Addressed traffic asks for more at the same time than a peer may.
+    #[error("too many {0} at the same time")]
+    Addressed(&'static str),
     /// Data before the CTS belong to no pending message, or are duplicated.
     #[error("unexpected data before the CTS of message {sequence}")]
     RtsData {

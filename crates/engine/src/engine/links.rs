@@ -183,6 +183,7 @@ impl Engine {
             }
             inactive.state = link_state(&inactive.link);
             state.inactive.push(inactive);
+            state.repeat_link_downs();
         } else {
             return if state.reach == Reach::Up { Loss::Tolerated } else { Loss::Final };
         }

@@ -1,21 +1,20 @@
 //! Contexts that are revoked after the failure of a peer.
 //!
 //! In a revoked context nothing is received any more. Messages of others are accepted and
-//! discarded, so that their sends complete. Peers are notified by a message of the context with the
-//! tag [`REVOKE_TAG`], and revoke it too. A message that matched before completes, since its memory
+//! discarded, so that their sends complete. Peers are notified by a call of the handler
+//! [`REVOKE`], and revoke it too. A message that matched before completes, since its memory
 //! is being written.
 
 use memory::Region;
 use wire::PeerId;
-use wire::packet::Header;
 
 use super::{Engine, PeerError};
+use crate::exposed::{HandlerId, IncomingCall, Wanted};
 use crate::matching::Unexpected;
-use crate::op::{Envelope, OpId, OpState, SendMode};
+use crate::op::{OpId, OpState};
 
-/// Tag of the message that revokes a context; its source is the failed peer. No other message of a
-/// revocable context has it, and no receive in one leaves its tag open.
-pub const REVOKE_TAG: i32 = i32::MIN;
+/// Handler that revokes a context: its arguments are the context and the failed peer.
+pub(super) const REVOKE: HandlerId = HandlerId(0);
 
 impl Engine {
     /// Revokes a context because `failed` has failed. Pending and later receives complete with
@@ -41,8 +40,8 @@ impl Engine {
 
     /// Notifies a peer that a context is revoked. The send completes when the peer has received it.
     pub fn submit_revocation(&mut self, peer: PeerId, context: u64, failed: PeerId) -> OpId {
-        let envelope = Envelope { context, source: failed.0, tag: REVOKE_TAG, is_urgent: true };
-        self.submit_send(peer, envelope, &Region::empty(), SendMode::Synchronous)
+        let arguments = [context, u64::from(failed.0), 0];
+        self.call(peer, REVOKE, (arguments, &Region::empty()), Wanted::Done, context)
     }
 
     /// True if any context is revoked.
@@ -62,27 +61,18 @@ impl Engine {
         self.revoked_by_peers.pop_front()
     }
 
-    /// Handles a message without a receive: true if it revokes its context, or its context is
-    /// revoked.
-    #[inline]
-    pub(super) fn is_revoked_for(&mut self, header: &Header) -> Result<bool, PeerError> {
-        if header.tag == REVOKE_TAG {
-            self.handle_revoke(header)?;
-        }
-        Ok(self.revoked_by(header.context).is_some())
-    }
-
+    /// Handles a peer's notice that a context is revoked.
     #[cold]
-    fn handle_revoke(&mut self, header: &Header) -> Result<(), PeerError> {
-        let Header { context, source, .. } = *header;
-        if self.submit_revoke(context, PeerId(source)) {
+    pub(super) fn handle_revocation(&mut self, call: &IncomingCall<'_>) -> Result<(), PeerError> {
+        let [context, failed, _] = call.arguments;
+        if self.submit_revoke(context, PeerId(failed as u32)) {
             self.revoked_by_peers.push_back(context);
         }
-        if self.revoked.contains_key(&context) {
-            Ok(())
-        } else {
-            Err(PeerError::Revoked(REVOKED_MAX))
+        if !self.revoked.contains_key(&context) {
+            return Err(PeerError::Revoked(REVOKED_MAX));
         }
+        self.replies.send(call.reply_to, &[]);
+        Ok(())
     }
 
     /// Receives a message and drops its data.

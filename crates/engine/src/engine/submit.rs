@@ -4,10 +4,11 @@ use memory::Region;
 use wire::{Capabilities, Frame, PeerId, RailId, packet};
 
 use super::Engine;
-use crate::emit::{BEGIN_MAX, COALESCED_MAX, emit_lent, emit_short, emit_whole};
+use crate::emit::{BEGIN_MAX, COALESCED_MAX, Short, emit_lent, emit_short, emit_whole};
 use crate::matching::{MatchedId, Message, Selector, Unexpected};
-use crate::op::{Completion, Envelope, OpId, OpState, Outcome, SendMode, SendState};
-use crate::peer::{Pending, charge};
+use crate::op::{Completion, Envelope, Head, OpId, OpState, Outcome, SendMode, SendState};
+use crate::peer::charge;
+use crate::pending::Pending;
 use crate::send_observer::SendObserver;
 
 impl Engine {
@@ -55,42 +56,52 @@ impl Engine {
             return self.fail(id.index);
         }
         let Envelope { context, is_urgent, .. } = envelope;
-        state.send_queue.push_back(Pending { id, bytes, context, is_urgent, overtaken: 0 });
+        let cost = charge(bytes);
+        state.send_queue.push_back(Pending {
+            id,
+            bytes,
+            cost,
+            context,
+            is_addressed: false,
+            is_urgent,
+            overtaken: 0,
+        });
         self.list(peer);
     }
 
-    /// Builds the frame of a short message that can leave at once, with nothing before it at its
-    /// peer. Returns the rail on which to post `frame`, as after [`Engine::poll_frame`]; the
-    /// message is sent and its memory free. `None` if it must be submitted as usual.
+    /// Builds the frame of a short message or put that can leave at once, with nothing before it at
+    /// its peer. Returns the rail on which to post `frame`, as after [`Engine::poll_frame`]; the
+    /// data are sent and their memory free. `None` if they must be submitted as usual.
     #[inline]
     pub fn submit_short(
         &mut self,
         peer: PeerId,
-        envelope: Envelope,
+        short: impl Into<Short>,
         data: &Region,
         frame: &mut Frame,
     ) -> Option<RailId> {
+        let short = short.into();
         let state = self.peers.get_mut(peer.0 as usize)?.as_mut()?;
         let [link] = &state.links[..] else {
-            return self.submit_short_replay(peer, envelope, data, frame);
+            return self.submit_short_replay(peer, short, data, frame);
         };
         if link.replay_buffer.is_some() {
-            return self.submit_short_replay(peer, envelope, data, frame);
+            return self.submit_short_replay(peer, short, data, frame);
         }
         let rail = link.rail;
-        if !link.is_ready() || link.has_work() || !state.takes_short(link, data.len()) {
+        let cost = short.cost(data.len());
+        if !link.is_ready() || link.has_work() || !state.takes_short(link, data.len(), cost) {
             return None;
         }
         let is_lent = data.len() > COPIED_TWICE_MAX && link.capabilities.copies;
         frame.clear();
         if is_lent {
-            emit_lent(state, envelope, data, frame);
+            emit_lent(state, short, data, frame);
         } else {
-            emit_whole(state, envelope, data, &mut frame.head);
+            emit_whole(state, short, data, &mut frame.head);
         }
-        self.counters.eager += 1;
         self.counters.frames += 1;
-        self.note_send(peer, envelope, data);
+        self.note_short(peer, short, data);
         Some(rail)
     }
 
@@ -99,7 +110,7 @@ impl Engine {
     fn submit_short_replay(
         &mut self,
         peer: PeerId,
-        envelope: Envelope,
+        short: Short,
         data: &Region,
         frame: &mut Frame,
     ) -> Option<RailId> {
@@ -108,22 +119,27 @@ impl Engine {
         let link = &state.links[at];
         let rail = link.rail;
         let room = state.order_room();
-        if !state.takes_short(link, data.len()) || room == 0 {
+        if !state.takes_short(link, data.len(), short.cost(data.len())) || room == 0 {
             return None;
         }
         frame.clear();
-        self.record = emit_short(state, at, room, (envelope, data), frame);
-        self.counters.eager += 1;
+        self.record = emit_short(state, at, room, (short, data), frame);
         self.counters.frames += 1;
-        self.note_send(peer, envelope, data);
+        self.note_short(peer, short, data);
         Some(rail)
     }
 
-    /// Coalesces a short message with others of its peer. They leave in one frame on
+    /// Coalesces a short message or put with others of its peer. They leave in one frame on
     /// [`Engine::release_coalesced`], or when the peer has something else to send. True if the
     /// message was accepted: it is sent and its memory free. False if it must be submitted as
     /// usual, for example when the frame is full.
-    pub fn submit_coalesced(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
+    pub fn submit_coalesced(
+        &mut self,
+        peer: PeerId,
+        short: impl Into<Short>,
+        data: &Region,
+    ) -> bool {
+        let short = short.into();
         let Some(Some(state)) = self.peers.get_mut(peer.0 as usize) else { return false };
         let Some(link) = state.links.first() else { return false };
         let len = data.len();
@@ -134,7 +150,7 @@ impl Engine {
             || state.is_stream_due()
             || len > inline_max
             || state.coalesced.len() + packet::EAGER_LEN + len > frame_max
-            || charge(len) > state.credit
+            || short.cost(len) > state.credit
             || !state.send_queue.is_empty()
             || state.order_room() == 0
         {
@@ -144,16 +160,26 @@ impl Engine {
         if coalesced.is_empty() {
             state.coalesced_from = state.sequence_out;
         }
-        emit_whole(state, envelope, data, &mut coalesced);
+        emit_whole(state, short, data, &mut coalesced);
         state.coalesced = coalesced;
-        self.counters.eager += 1;
-        self.note_send(peer, envelope, data);
+        self.note_short(peer, short, data);
         true
     }
 
     /// Sets an observer of every later send.
     pub fn set_send_observer(&mut self, send_observer: Box<dyn SendObserver>) {
         self.send_observer = Some(send_observer);
+    }
+
+    #[inline(always)]
+    fn note_short(&mut self, peer: PeerId, short: Short, data: &Region) {
+        match short {
+            Short::Message(envelope) => {
+                self.counters.eager += 1;
+                self.note_send(peer, envelope, data);
+            }
+            Short::Put(_) => self.counters.puts += 1,
+        }
     }
 
     #[inline]
@@ -260,17 +286,6 @@ impl Engine {
 const COPIED_TWICE_MAX: usize = 512;
 
 fn send_state(envelope: Envelope, mode: SendMode) -> OpState {
-    OpState::Send(SendState {
-        envelope,
-        to_emit: true,
-        held: 0,
-        awaiting: mode == SendMode::Synchronous,
-        sequence: 0,
-        rts_data: 0,
-        receiver: 0,
-        next: 0,
-        end: 0,
-        offered: false,
-        may_be_granted: false,
-    })
+    let awaiting = mode == SendMode::Synchronous;
+    OpState::Send(SendState { to_emit: true, awaiting, ..SendState::new(Head::Matched(envelope)) })
 }

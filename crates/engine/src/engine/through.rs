@@ -42,8 +42,10 @@ impl Engine {
             }
             _ => return Ok(false),
         };
-        receive_piece(&mut self.ops, id, offset, payload);
         self.peer(peer).through = Some((id, offset + payload.len() as u64));
+        if receive_piece(&mut self.ops, id, offset, payload) {
+            self.answer_arrived(peer);
+        }
         Ok(true)
     }
 
@@ -51,9 +53,11 @@ impl Engine {
     pub fn handle_rest(&mut self, peer: PeerId, bytes: &[u8]) {
         let Self { peers, ops, .. } = self;
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return };
-        if let Some((id, at)) = &mut state.through {
-            receive_piece(ops, *id, *at, bytes);
-            *at += bytes.len() as u64;
+        let Some((id, at)) = &mut state.through else { return };
+        let is_answer = receive_piece(ops, *id, *at, bytes);
+        *at += bytes.len() as u64;
+        if is_answer {
+            self.answer_arrived(peer);
         }
     }
 
@@ -76,7 +80,8 @@ impl Engine {
         let op = self.ops.at(id.index)?;
         let wanted = wanted(&op.region, bytes);
         op.peer = Some(peer);
-        op.state = OpState::Receiving { source, tag, bytes, wanted, left: wanted };
+        op.state =
+            OpState::Receiving { source, tag, bytes, wanted, left: wanted, is_answer: false };
         if wanted == 0 {
             self.ops.complete(id.index, received(source, tag, bytes, 0));
         }

@@ -3,7 +3,7 @@
 
 use wire::packet;
 
-use super::{Carry, Choice, Piece, Strategy, View, piece_len};
+use super::{Carry, Choice, Message, Piece, Strategy, View, piece_len};
 
 /// Strategy with aggregation. See the module's documentation.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +21,8 @@ impl Strategy for Aggregate {
             return;
         }
         for message in view.messages() {
-            let carry = budget.carry(view, message.bytes);
-            if !budget.take(choice, message.at, message.bytes, carry) {
+            let carry = budget.carry(view, &message);
+            if !budget.take(choice, &message, carry) {
                 break;
             }
         }
@@ -70,12 +70,14 @@ impl Budget {
         self.room -= choice.controls * packet::CONTROL_MAX;
     }
 
-    /// Method by which a message of this length leaves, given the remaining credit.
+    /// Method by which a message leaves, given the remaining credit.
     #[inline]
-    pub fn carry(&self, view: &View<'_>, bytes: usize) -> Carry {
-        if !view.is_short(bytes) || View::cost_bytes(bytes) > self.credit {
+    pub fn carry(&self, view: &View<'_>, message: &Message) -> Carry {
+        if message.is_addressed {
+            Carry::Inline
+        } else if !view.is_short(message.bytes) || message.cost > self.credit {
             Carry::Rts
-        } else if bytes <= view.link().capabilities().inline_max {
+        } else if message.bytes <= view.link().capabilities().inline_max {
             Carry::Inline
         } else {
             Carry::Body
@@ -84,7 +86,8 @@ impl Budget {
 
     /// Adds a message to the frame; false if it does not fit.
     #[inline]
-    pub fn take(&mut self, choice: &mut Choice, at: usize, bytes: usize, carry: Carry) -> bool {
+    pub fn take(&mut self, choice: &mut Choice, message: &Message, carry: Carry) -> bool {
+        let &Message { at, bytes, cost, .. } = message;
         let needed = match carry {
             Carry::Rts => packet::RTS_LEN,
             Carry::Inline | Carry::Body => packet::EAGER_LEN + bytes,
@@ -100,7 +103,7 @@ impl Budget {
             self.copies = self.copies.saturating_sub(needed);
         }
         if carry != Carry::Rts {
-            self.credit -= View::cost_bytes(bytes);
+            self.credit -= cost;
         }
         self.ended = carry == Carry::Body;
         choice.messages.push((at, carry));

@@ -82,6 +82,12 @@ pub enum Invalid {
         /// Remaining credit of the peer.
         credit: usize,
     },
+    /// Addressed traffic does not leave inline.
+    #[error("addressed traffic {at} of the send_queue does not leave inline")]
+    Addressed {
+        /// Index in the send queue.
+        at: usize,
+    },
     /// Something follows the body that ends the frame.
     #[error("the frame goes on behind a body")]
     Body,
@@ -185,11 +191,15 @@ impl Choice {
                 self.check_order(view, index, at)?;
             }
             bytes += match carry {
+                Carry::Rts | Carry::Body if message.is_addressed => {
+                    return Err(Invalid::Addressed { at });
+                }
                 Carry::Rts => packet::RTS_LEN,
                 Carry::Inline | Carry::Body => {
                     let credit = view.credit();
-                    charged += View::cost_bytes(message.bytes);
-                    if charged > credit || !view.is_short(message.bytes) {
+                    charged += message.cost;
+                    let is_short = message.is_addressed || view.is_short(message.bytes);
+                    if charged > credit || !is_short {
                         return Err(Invalid::Credit { at, bytes: message.bytes, credit });
                     }
                     packet::EAGER_LEN + message.bytes

@@ -25,8 +25,8 @@ impl Strategy for Fifo {
             choice.controls = usize::from(budget.room >= packet::CONTROL_MAX);
         } else if let Some(message) = message {
             // A message that does not fit beside the coalesced ones takes the next frame.
-            let carry = budget.carry(view, message.bytes);
-            budget.take(choice, message.at, message.bytes, carry);
+            let carry = budget.carry(view, &message);
+            budget.take(choice, &message, carry);
         } else if view.streams().next().is_some() && view.room() > packet::DATA_LEN {
             choice.piece = Some(Piece::plain(0, view.room() - packet::DATA_LEN));
         }

@@ -41,15 +41,15 @@ pub(super) fn choose_messages(view: &View<'_>, choice: &mut Choice, budget: &mut
     let mut messages = view.messages();
     let Some(first) = messages.next() else { return };
     let Some(second) = messages.next() else {
-        let carry = budget.carry(view, first.bytes);
-        budget.take(choice, first.at, first.bytes, carry);
+        let carry = budget.carry(view, &first);
+        budget.take(choice, &first, carry);
         return;
     };
     let send_queue: SmallVec<[Message; LOOKAHEAD]> =
         [first, second].into_iter().chain(messages).take(LOOKAHEAD).collect();
     if first.overtaken >= OVERTAKEN_MAX {
-        let carry = budget.carry(view, first.bytes);
-        budget.take(choice, first.at, first.bytes, carry);
+        let carry = budget.carry(view, &first);
+        budget.take(choice, &first, carry);
     } else if send_queue.iter().any(|message| message.is_urgent) {
         choose_pass(view, choice, budget, &send_queue, |message| message.is_urgent);
     }
@@ -78,9 +78,9 @@ fn choose_pass(
             held.push(message.context);
             continue;
         }
-        match budget.carry(view, message.bytes) {
+        match budget.carry(view, message) {
             Carry::Body if may_send_rts_data && message.at + 1 < send_queue.len() => {
-                if !budget.take(choice, message.at, message.bytes, Carry::Rts) {
+                if !budget.take(choice, message, Carry::Rts) {
                     held.push(message.context);
                 }
             }
@@ -89,15 +89,15 @@ fn choose_pass(
                 held.push(message.context);
             }
             carry @ (Carry::Inline | Carry::Rts) => {
-                if !budget.take(choice, message.at, message.bytes, carry) {
+                if !budget.take(choice, message, carry) {
                     held.push(message.context);
                 }
             }
         }
     }
     if let Some(message) = last {
-        let carry = budget.carry(view, message.bytes);
-        budget.take(choice, message.at, message.bytes, carry);
+        let carry = budget.carry(view, message);
+        budget.take(choice, message, carry);
     }
 }
 

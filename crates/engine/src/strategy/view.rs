@@ -6,7 +6,8 @@ use wire::{Capabilities, PeerId, RailId, packet};
 use crate::compress::Compression;
 use crate::link::Link;
 use crate::op::{Op, OpState, Ops};
-use crate::peer::{PeerState, Pending, charge};
+use crate::peer::PeerState;
+use crate::pending::Pending;
 
 /// State of a peer while one of its links asks for a frame.
 #[derive(Debug)]
@@ -36,6 +37,10 @@ pub struct Message {
     pub is_urgent: bool,
     /// Number of later messages that have left before it.
     pub overtaken: usize,
+    /// Credit that it takes if it leaves whole.
+    pub cost: usize,
+    /// True for addressed traffic, which leaves as [`Carry::Inline`](super::Carry::Inline).
+    pub is_addressed: bool,
 }
 
 /// A long message that is being sent in pieces.
@@ -191,12 +196,6 @@ impl<'a> View<'a> {
         self.state.credit
     }
 
-    /// Credit that an eager message of `bytes` bytes costs.
-    #[inline]
-    pub fn cost_bytes(bytes: usize) -> usize {
-        charge(bytes)
-    }
-
     /// Messages of the send queue, oldest first, limited to what the peer can put in order.
     #[inline]
     pub fn messages(&self) -> impl Iterator<Item = Message> + use<'a> {
@@ -262,6 +261,6 @@ impl<'a> View<'a> {
 const SHORT: u64 = 64;
 
 fn message(at: usize, pending: &Pending) -> Message {
-    let Pending { bytes, context, is_urgent, overtaken, .. } = *pending;
-    Message { at, bytes, context, is_urgent, overtaken: usize::from(overtaken) }
+    let Pending { bytes, cost, context, is_addressed, is_urgent, overtaken, .. } = *pending;
+    Message { at, bytes, context, is_urgent, overtaken: usize::from(overtaken), cost, is_addressed }
 }

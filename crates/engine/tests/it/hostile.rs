@@ -3,12 +3,11 @@
 
 use std::num::NonZeroU64;
 
-use engine::{
-    Config, Engine, Envelope, OpId, Outcome, PeerError, Posted, REVOKE_TAG, Selector, SendMode,
-};
+use engine::{Config, Engine, Envelope, OpId, Outcome, PeerError, Posted, Selector, SendMode};
 use memory::Region;
 use proptest::prelude::*;
 use testing::{Random, seeds};
+use wire::addressed::{self, Answer, CallHeader};
 use wire::compress::{Codec, UNCOMPRESSED_MAX};
 use wire::packet::{self, Header, Packet, RndvKind};
 use wire::{Capabilities, Frame};
@@ -378,10 +377,16 @@ fn a_forged_message_that_waits_is_not_received_from_another_peer() {
 fn the_number_of_revoked_contexts_is_limited() {
     let mut victim = Victim::new();
     let error = (0..).find_map(|sequence| {
-        let closing =
-            Header { context: 8 + u64::from(sequence), ..header(HOSTILE, REVOKE_TAG, sequence) };
+        let (context, failed) = (8 + u64::from(sequence), 2);
+        let revocation = CallHeader {
+            handler: 0,
+            epoch: 0,
+            sequence,
+            answer: Answer::None,
+            arguments: [context, failed, 0],
+        };
         let mut frame = Vec::new();
-        packet::emit_eager(&mut frame, &closing, None, 0);
+        addressed::emit_call(&mut frame, &revocation, 0);
         let result = victim.engine.handle_frame(peer_id(HOSTILE), RAIL, &frame);
         victim.drain(HOSTILE);
         result.err().map(|error| (sequence, error))
@@ -577,6 +582,9 @@ struct Victim {
 impl Victim {
     fn new() -> Self {
         let mut engine = Engine::new(Config::new(3));
+        for _ in 0..2 {
+            engine.expose(Region::owned(4000));
+        }
         let mut submitted = Vec::new();
         for peer in [HOSTILE, HONEST] {
             engine.handle_up(peer_id(peer), RAIL, VICTIM);

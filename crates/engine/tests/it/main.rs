@@ -6,6 +6,7 @@
 #[path = "../network/mod.rs"]
 mod network;
 
+mod addressed;
 mod credits;
 mod faults;
 mod granted;

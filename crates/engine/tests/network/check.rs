@@ -17,6 +17,9 @@ impl SimulatedNetwork {
                 self.check_received(rank, &region, end, message);
             }
             TrackedKind::Receive { peer, found: None } => self.check_unmatched(rank, peer, end),
+            TrackedKind::Addressed(kind) => {
+                self.check_addressed(rank, &region, end.outcome, kind);
+            }
         }
     }
 

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use cost::HostCost;
 use engine::{Counters, Engine, Loss, Overdue, PeerError, Posted, RemoteReadId};
 use memory::{Region, Span};
+use wire::addressed::Addressed;
 use wire::packet::{self, Packet};
 use wire::{Capabilities, Frame, FrameToken, PeerId, RailId, RemoteRegion};
 
 use super::check::overlaps;
+use super::reference::Waiting;
 use super::{Event, Sent, Shape, SimulatedNetwork, SimulatedProcess, Tamper, peer_id};
 
 /// One direction between two processes, with its links.
@@ -649,7 +651,13 @@ impl SimulatedNetwork {
                     self.processes[to].reference.arrive_rts_data(peer_id(from), sequence, bytes);
                     continue;
                 }
-                Packet::Ack { .. }
+                Packet::Addressed(Addressed::Call { call, .. }) => {
+                    let pairs = self.processes[to].reference.pass(peer_id(from), call.sequence);
+                    self.pair_all(to, pairs);
+                    continue;
+                }
+                Packet::Addressed(_)
+                | Packet::Ack { .. }
                 | Packet::Resume { .. }
                 | Packet::LinkDown { .. }
                 | Packet::Cts { .. }
@@ -665,9 +673,13 @@ impl SimulatedNetwork {
             let is_new = self.sequences.insert((from, to, header.sequence));
             assert!(is_new, "message {} from {from} to {to} came twice", header.sequence);
             let pairs = self.processes[to].reference.arrive(peer_id(from), header, asks);
-            for (receive, message) in pairs {
-                self.pair(to, receive, message);
-            }
+            self.pair_all(to, pairs);
+        }
+    }
+
+    fn pair_all(&mut self, rank: usize, pairs: Vec<(usize, Waiting)>) {
+        for (receive, message) in pairs {
+            self.pair(rank, receive, message);
         }
     }
 

@@ -3,7 +3,7 @@
 use engine::{SendMode, strategy};
 use wire::Capabilities;
 
-use super::{LONG_ROUND_TRIP, NEAR, SLOW, Send, Shape, SimulatedNetwork};
+use super::{INVERT, LONG_ROUND_TRIP, NEAR, SLOW, Send, Shape, SimulatedNetwork};
 use testing::Random;
 
 /// Frames of every kind, from working engines.
@@ -34,6 +34,15 @@ pub fn corpus() -> Vec<Vec<u8>> {
         network.run();
         for tag in 40..120 {
             network.receive(1, Some(0), Some(tag), 1000);
+        }
+        network.expose();
+        for round in 0..40 {
+            let len = [0, 8, 300, 1500, 5000][round % 5];
+            network.put(0, 1, len);
+            network.get(0, 1, round, len);
+            network.call(0, 1, INVERT, 0, len.min(1500), round % 2 == 0);
+            network.flush_addressed(0, 1);
+            network.run();
         }
         network.finish();
         frames.extend(network.record.unwrap_or_default());

@@ -12,6 +12,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part of the harness")]
 
+mod addressed;
 mod agenda;
 mod check;
 mod content;
@@ -23,6 +24,8 @@ mod shape;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use addressed::Exposed;
+pub use addressed::{AddressedKind, INVERT, LATER};
 use agenda::Agenda;
 use check::UNTOUCHED;
 pub use content::Content;
@@ -139,6 +142,7 @@ struct SimulatedProcess {
     busy_ns: u64,
     /// Reports of its strategy's violations.
     refusals: Vec<String>,
+    exposed: Option<Exposed>,
 }
 
 struct Tracked {
@@ -159,6 +163,7 @@ enum TrackedKind {
         peer: Option<PeerId>,
         found: Option<usize>,
     },
+    Addressed(AddressedKind),
 }
 
 struct Sent {
@@ -254,6 +259,7 @@ impl SimulatedNetwork {
             away_until_ns: 0,
             busy_ns: 0,
             refusals: Vec::new(),
+            exposed: None,
         };
         Self {
             random: Random::new(seed),
@@ -695,7 +701,9 @@ impl SimulatedProcess {
             TrackedKind::Receive { found: None, .. } if !self.engine.is_complete(op) => {
                 self.posted.insert(index);
             }
-            TrackedKind::Receive { .. } | TrackedKind::Send { .. } => self.open.push(index),
+            TrackedKind::Receive { .. } | TrackedKind::Send { .. } | TrackedKind::Addressed(_) => {
+                self.open.push(index)
+            }
         }
         Handle { rank, index }
     }
@@ -732,6 +740,7 @@ impl SimulatedProcess {
             TrackedKind::Send { message } => format!("send of message {message}"),
             TrackedKind::Receive { peer, found: None } => format!("receive from {peer:?}"),
             TrackedKind::Receive { found: Some(_), .. } => "receive of a matched message".into(),
+            TrackedKind::Addressed(kind) => format!("{kind:?}"),
         }
     }
 }

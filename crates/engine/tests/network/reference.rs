@@ -14,9 +14,18 @@ pub struct Reference {
     arrived: HashMap<PeerId, u32>,
     /// Number of messages received for each peer and context.
     counts: HashMap<(PeerId, u64), u32>,
-    early: HashMap<(PeerId, u32), (Header, Option<u64>)>,
+    early: HashMap<(PeerId, u32), EarlyPacket>,
     /// Bytes received before the CTS, by their message's sequence.
     rts_data: HashMap<(PeerId, u32), u64>,
+}
+
+/// A packet that is not in order yet.
+#[derive(Debug)]
+enum EarlyPacket {
+    /// A message, and its length if it sent an RTS.
+    Message(Header, Option<u64>),
+    /// One that is not matched.
+    Other,
 }
 
 #[derive(Debug)]
@@ -71,13 +80,24 @@ impl Reference {
         header: Header,
         asks: Option<u64>,
     ) -> Vec<(usize, Waiting)> {
-        self.early.insert((peer, header.sequence), (header, asks));
+        self.early.insert((peer, header.sequence), EarlyPacket::Message(header, asks));
+        self.advance(peer)
+    }
+
+    /// Handles a sequenced packet that is not matched.
+    pub fn pass(&mut self, peer: PeerId, sequence: u32) -> Vec<(usize, Waiting)> {
+        self.early.insert((peer, sequence), EarlyPacket::Other);
+        self.advance(peer)
+    }
+
+    fn advance(&mut self, peer: PeerId) -> Vec<(usize, Waiting)> {
         let mut pairs = Vec::new();
         let due = self.arrived.entry(peer).or_default();
-        while let Some((header, asks)) = self.early.remove(&(peer, *due)) {
+        while let Some(next) = self.early.remove(&(peer, *due)) {
+            *due += 1;
+            let EarlyPacket::Message(header, asks) = next else { continue };
             let count = self.counts.entry((peer, header.context)).or_default();
             let message = Waiting { peer, header, number: *count, asks };
-            *due += 1;
             *count += 1;
             let is_match = |posted: &Posted| {
                 posted.peer.is_none_or(|named| named == peer) && accepts(&posted.selector, &header)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::Envelope;
+use engine::Short;
 use memory::Region;
 use wire::PeerId;
 
@@ -49,21 +49,31 @@ impl Worker {
         self.flush();
     }
 
-    /// Sends a short message at once if nothing precedes it, or coalesces it while the rail is busy with the
+    /// Sends a short message or put at once if nothing precedes it, or coalesces it while the rail is busy with the
     /// previous one. Returns false if it must be submitted like any other message.
     #[inline]
-    pub fn send_short(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
+    pub fn send_short(
+        &mut self,
+        peer: PeerId,
+        short: impl Into<Short> + Copy,
+        data: &Region,
+    ) -> bool {
         let Some(&Route::Open(rails)) = self.routes.get(peer.0 as usize) else { return false };
         let station = &self.rails[rails.first.0 as usize];
         if station.buffers && self.may_coalesce {
-            return self.send_or_coalesce(peer, station.coalesce_within, envelope, data);
+            return self.send_or_coalesce(peer, station.coalesce_within, short, data);
         }
-        self.send_at_once(peer, envelope, data)
+        self.send_at_once(peer, short, data)
     }
 
     #[inline]
-    pub(super) fn send_at_once(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
-        let rail = self.engine.submit_short(peer, envelope, data, &mut self.frame);
+    pub(super) fn send_at_once(
+        &mut self,
+        peer: PeerId,
+        short: impl Into<Short> + Copy,
+        data: &Region,
+    ) -> bool {
+        let rail = self.engine.submit_short(peer, short, data, &mut self.frame);
         if let Some(rail) = rail {
             self.post(peer, rail);
         }
@@ -74,7 +84,7 @@ impl Worker {
         &mut self,
         peer: PeerId,
         within: Duration,
-        envelope: Envelope,
+        short: impl Into<Short> + Copy,
         data: &Region,
     ) -> bool {
         let index = peer.0 as usize;
@@ -82,7 +92,7 @@ impl Worker {
             self.posted.resize(index + 1, LastShort::default());
         }
         if self.engine.has_coalesced(peer) {
-            return self.coalesce_more(peer, envelope, data);
+            return self.coalesce_more(peer, short, data);
         }
         let follows = self.row.tick == self.tick;
         if !follows || self.row.at.is_some_and(|at| at.elapsed() >= within) {
@@ -91,8 +101,8 @@ impl Worker {
         let LastShort { row, is_repeated } = self.posted[index];
         let is_in_run = row == self.row.number;
         let taken = match is_in_run && is_repeated {
-            true => self.coalesce_more(peer, envelope, data),
-            false => self.send_at_once(peer, envelope, data),
+            true => self.coalesce_more(peer, short, data),
+            false => self.send_at_once(peer, short, data),
         };
         if taken {
             self.row.at = follows.then(Instant::now);
@@ -102,17 +112,22 @@ impl Worker {
     }
 
     /// Coalesces a short message. If it does not fit into the frame, the earlier messages leave first.
-    fn coalesce_more(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
-        if self.gather(peer, envelope, data) {
+    fn coalesce_more(
+        &mut self,
+        peer: PeerId,
+        short: impl Into<Short> + Copy,
+        data: &Region,
+    ) -> bool {
+        if self.gather(peer, short, data) {
             return true;
         }
         self.engine.release_coalesced(peer);
         self.flush();
-        self.gather(peer, envelope, data)
+        self.gather(peer, short, data)
     }
 
-    fn gather(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
-        let taken = self.engine.submit_coalesced(peer, envelope, data);
+    fn gather(&mut self, peer: PeerId, short: impl Into<Short> + Copy, data: &Region) -> bool {
+        let taken = self.engine.submit_coalesced(peer, short, data);
         if taken && !self.coalescing.contains(&peer) {
             self.coalescing.push(peer);
             self.has_loose_ends = true;

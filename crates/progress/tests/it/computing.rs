@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use engine::{Envelope, OpId, Selector, SendMode};
+use engine::{Envelope, OpId, PutTo, Selector, SendMode};
 use memory::Region;
 use progress::Progress;
 use wire::PeerId;
@@ -60,6 +60,37 @@ fn frames_held_by_a_full_socket_leave_while_both_processes_compute() {
         thread::sleep(SOME_WHILE);
     }
     assert!(into.iter().all(|into| into.to_vec() == data.to_vec()));
+}
+
+#[test]
+fn exposed_memory_is_read_and_written_while_its_owner_computes() {
+    let [one, owner] = pair();
+    let memory = Region::owned(LEN);
+    // The owner makes no call after this one.
+    let key = owner.submit(|worker| worker.engine.expose(memory.clone()));
+    for round in 1..ROUNDS {
+        let data = Region::from_box(vec![round; LEN].into());
+        let into = Region::owned(LEN);
+        let place = PutTo { key, offset: 0 };
+        let put = one.submit(|worker| worker.engine.submit_put(PeerId(1), place, &data));
+        let flush = one.submit(|worker| worker.engine.submit_flush(PeerId(1)));
+        for op in [put, flush] {
+            assert!(one.wait_for(PATIENCE, |worker| worker.engine.take(op)).is_some());
+        }
+        assert_eq!(memory.to_vec(), data.to_vec());
+        let get = one.submit(|worker| worker.engine.submit_get(PeerId(1), place, &into));
+        assert!(one.wait_for(PATIENCE, |worker| worker.engine.take(get)).is_some());
+        assert_eq!(into.to_vec(), data.to_vec());
+        // Idle for a while, so that the progress thread of the owner sleeps.
+        thread::sleep(SOME_WHILE * u32::from(round % 4));
+        let short = Region::from_box(Box::new([0xaa; 8]));
+        while !one.put_short(PeerId(1), place, &short) {
+            one.test(|_| ());
+        }
+        let flush = one.submit(|worker| worker.engine.submit_flush(PeerId(1)));
+        assert!(one.wait_for(PATIENCE, |worker| worker.engine.take(flush)).is_some());
+        assert_eq!(memory.slice(0, 8).to_vec(), [0xaa; 8]);
+    }
 }
 
 fn begin_send(progress: &Progress, data: &Region, mode: SendMode) -> OpId {
