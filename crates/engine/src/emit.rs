@@ -26,59 +26,56 @@ pub enum Short {
     Put(PutTo),
 }
 
-impl From<Envelope> for Short {
-    #[inline(always)]
-    fn from(envelope: Envelope) -> Self {
-        Self::Message(envelope)
-    }
-}
-
-impl From<PutTo> for Short {
-    #[inline(always)]
-    fn from(to: PutTo) -> Self {
-        Self::Put(to)
-    }
-}
-
 impl Short {
     /// Credit that `len` bytes cost.
-    #[inline(always)]
     pub(crate) fn cost(self, len: usize) -> usize {
         match self {
             Self::Message(_) => charge(len),
             Self::Put(_) => 0,
         }
     }
+}
 
-    /// Appends the packet's header for `len` bytes.
-    #[inline(always)]
-    fn emit(self, state: &mut PeerState, len: usize, head: &mut Vec<u8>) {
-        match self {
-            Self::Message(envelope) => {
-                state.credit -= charge(len);
-                let header = next_header(state, envelope);
-                packet::emit_eager(head, &header, None, len as u32);
-            }
-            Self::Put(PutTo { key, offset }) => {
-                let epoch = state.addressed().count(len);
-                addressed::emit_put(head, key, epoch, offset, len as u32);
-            }
+/// Appends an eager message to a frame's head.
+#[inline]
+pub(crate) fn emit_whole(
+    state: &mut PeerState,
+    envelope: Envelope,
+    data: &Region,
+    head: &mut Vec<u8>,
+) {
+    let len = data.len();
+    state.credit -= charge(len);
+    let header = next_header(state, envelope);
+    packet::emit_eager(head, &header, None, len as u32);
+    data.append_to(head);
+}
+
+/// Appends a short packet with its data to a frame's head.
+pub(crate) fn emit_any(state: &mut PeerState, short: Short, data: &Region, head: &mut Vec<u8>) {
+    match short {
+        Short::Message(envelope) => emit_whole(state, envelope, data, head),
+        Short::Put(PutTo { key, offset }) => {
+            let epoch = state.addressed().count(data.len());
+            addressed::emit_put(head, key, epoch, offset, data.len() as u32);
+            data.append_to(head);
         }
     }
 }
 
-/// Appends a short packet with its data to a frame's head.
-#[inline]
-pub(crate) fn emit_whole(state: &mut PeerState, short: Short, data: &Region, head: &mut Vec<u8>) {
-    short.emit(state, data.len(), head);
-    data.append_to(head);
-}
-
-/// Emits a short packet whose data are the frame's body, borrowed for the duration of the call.
+/// Emits an eager message whose data are the frame's body, borrowed for the duration of the call.
 /// Memory is not held; if the rail does not accept the frame, the data are copied.
 #[inline(never)]
-pub(crate) fn emit_lent(state: &mut PeerState, short: Short, data: &Region, frame: &mut Frame) {
-    short.emit(state, data.len(), &mut frame.head);
+pub(crate) fn emit_lent(
+    state: &mut PeerState,
+    envelope: Envelope,
+    data: &Region,
+    frame: &mut Frame,
+) {
+    let len = data.len();
+    state.credit -= charge(len);
+    let header = next_header(state, envelope);
+    packet::emit_eager(&mut frame.head, &header, None, len as u32);
     frame.body = Some(Body { region: data.clone() });
 }
 
@@ -101,7 +98,7 @@ pub(crate) fn emit_short(
             from = frame.head.len();
         }
     }
-    emit_whole(state, short, data, &mut frame.head);
+    emit_any(state, short, data, &mut frame.head);
     state.links[link].replay_buffer.is_some().then_some(FrameRecord { from, sequence, is_prompt })
 }
 

@@ -154,7 +154,7 @@ impl Progress {
     #[inline]
     pub fn put_short(&self, peer: PeerId, to: PutTo, data: &Region) -> bool {
         let mut worker = self.worker().lock();
-        let sent = worker.send_short(peer, to, data);
+        let sent = worker.put_short(peer, to, data);
         self.leave_coalesced(worker);
         sent
     }

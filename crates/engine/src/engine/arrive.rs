@@ -198,10 +198,11 @@ impl Engine {
             return Ok(());
         }
         self.match_or_store(message)?;
-        self.handle_early(peer)
+        if self.peer(peer).early.is_empty() { Ok(()) } else { self.handle_early(peer) }
     }
 
     /// Handles the packets that were early, as far as they are in order now.
+    #[cold]
     pub(super) fn handle_early(&mut self, peer: PeerId) -> Result<(), PeerError> {
         loop {
             let state = self.peer(peer);

@@ -4,7 +4,8 @@ use memory::Region;
 use wire::{Capabilities, Frame, PeerId, RailId, packet};
 
 use super::Engine;
-use crate::emit::{BEGIN_MAX, COALESCED_MAX, Short, emit_lent, emit_short, emit_whole};
+use crate::emit::{BEGIN_MAX, COALESCED_MAX, Short, emit_any, emit_lent, emit_short, emit_whole};
+use crate::exposed::PutTo;
 use crate::matching::{MatchedId, Message, Selector, Unexpected};
 use crate::op::{Completion, Envelope, Head, OpId, OpState, Outcome, SendMode, SendState};
 use crate::peer::charge;
@@ -69,45 +70,56 @@ impl Engine {
         self.list(peer);
     }
 
-    /// Builds the frame of a short message or put that can leave at once, with nothing before it at
-    /// its peer. Returns the rail on which to post `frame`, as after [`Engine::poll_frame`]; the
-    /// data are sent and their memory free. `None` if they must be submitted as usual.
+    /// Builds the frame of a short message that can leave at once, with nothing before it at its
+    /// peer. Returns the rail on which to post `frame`, as after [`Engine::poll_frame`]; the
+    /// message is sent and its memory free. `None` if it must be submitted as usual.
     #[inline]
     pub fn submit_short(
         &mut self,
         peer: PeerId,
-        short: impl Into<Short>,
+        envelope: Envelope,
         data: &Region,
         frame: &mut Frame,
     ) -> Option<RailId> {
-        let short = short.into();
         let state = self.peers.get_mut(peer.0 as usize)?.as_mut()?;
         let [link] = &state.links[..] else {
-            return self.submit_short_replay(peer, short, data, frame);
+            return self.submit_short_over_any(peer, Short::Message(envelope), data, frame);
         };
         if link.replay_buffer.is_some() {
-            return self.submit_short_replay(peer, short, data, frame);
+            return self.submit_short_over_any(peer, Short::Message(envelope), data, frame);
         }
         let rail = link.rail;
-        let cost = short.cost(data.len());
+        let cost = charge(data.len());
         if !link.is_ready() || link.has_work() || !state.takes_short(link, data.len(), cost) {
             return None;
         }
         let is_lent = data.len() > COPIED_TWICE_MAX && link.capabilities.copies;
         frame.clear();
         if is_lent {
-            emit_lent(state, short, data, frame);
+            emit_lent(state, envelope, data, frame);
         } else {
-            emit_whole(state, short, data, &mut frame.head);
+            emit_whole(state, envelope, data, &mut frame.head);
         }
+        self.counters.eager += 1;
         self.counters.frames += 1;
-        self.note_short(peer, short, data);
+        self.note_send(peer, envelope, data);
         Some(rail)
+    }
+
+    /// Builds the frame of a short put like [`Engine::submit_short`].
+    pub fn submit_short_put(
+        &mut self,
+        peer: PeerId,
+        to: PutTo,
+        data: &Region,
+        frame: &mut Frame,
+    ) -> Option<RailId> {
+        self.submit_short_over_any(peer, Short::Put(to), data, frame)
     }
 
     /// Builds the frame like [`Engine::submit_short`], with replay and possibly several links.
     #[cold]
-    fn submit_short_replay(
+    fn submit_short_over_any(
         &mut self,
         peer: PeerId,
         short: Short,
@@ -133,13 +145,7 @@ impl Engine {
     /// [`Engine::release_coalesced`], or when the peer has something else to send. True if the
     /// message was accepted: it is sent and its memory free. False if it must be submitted as
     /// usual, for example when the frame is full.
-    pub fn submit_coalesced(
-        &mut self,
-        peer: PeerId,
-        short: impl Into<Short>,
-        data: &Region,
-    ) -> bool {
-        let short = short.into();
+    pub fn submit_coalesced(&mut self, peer: PeerId, short: Short, data: &Region) -> bool {
         let Some(Some(state)) = self.peers.get_mut(peer.0 as usize) else { return false };
         let Some(link) = state.links.first() else { return false };
         let len = data.len();
@@ -160,7 +166,7 @@ impl Engine {
         if coalesced.is_empty() {
             state.coalesced_from = state.sequence_out;
         }
-        emit_whole(state, short, data, &mut coalesced);
+        emit_any(state, short, data, &mut coalesced);
         state.coalesced = coalesced;
         self.note_short(peer, short, data);
         true

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use engine::{Config, Engine, Envelope, SendMode, SendObserver};
+use engine::{Config, Engine, Envelope, SendMode, SendObserver, Short};
 use memory::Region;
 use wire::{Frame, PeerId};
 
@@ -30,7 +30,7 @@ fn every_message_is_noted_once() {
     // No link is open, so the caller submits the message as usual.
     let short = Region::owned(8);
     assert!(engine.submit_short(peer_id(1), envelope(0), &short, &mut frame).is_none());
-    assert!(!engine.submit_coalesced(peer_id(1), envelope(0), &short));
+    assert!(!engine.submit_coalesced(peer_id(1), Short::Message(envelope(0)), &short));
     send(&mut engine, 1, 0, 8);
     send(&mut engine, 2, 1, 1 << 20);
     engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
@@ -41,7 +41,7 @@ fn every_message_is_noted_once() {
     }
     assert!(engine.submit_short(peer_id(1), envelope(2), &short, &mut frame).is_some());
     engine.handle_posted(peer_id(1), RAIL, &mut frame, engine::Posted::Done);
-    assert!(engine.submit_coalesced(peer_id(1), envelope(3), &short));
+    assert!(engine.submit_coalesced(peer_id(1), Short::Message(envelope(3)), &short));
     let noted = notes.0.lock().unwrap().clone();
     assert_eq!(noted, [(1, 0, 8), (2, 1, 1 << 20), (1, 2, 8), (1, 3, 8)]);
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    ExposedMemory, Handler, HandlerId, IncomingCall, Outcome, PutTo, Replies, ReplyTo, Wanted,
+    ExposedMemory, Handler, HandlerId, IncomingCall, Outcome, PutTo, Replies, ReplyTo, Short,
+    Wanted,
 };
 use memory::Region;
 use testing::Random;
@@ -155,13 +156,13 @@ impl SimulatedNetwork {
         let mut frame = Frame::default();
         if self.random.one_in(2) {
             let engine = &mut self.processes[rank].engine;
-            if let Some(rail) = engine.submit_short(peer_id(to), put, &data, &mut frame) {
+            if let Some(rail) = engine.submit_short_put(peer_id(to), put, &data, &mut frame) {
                 let posted = self.post(rank, to, rail, &frame);
                 self.processes[rank].engine.handle_posted(peer_id(to), rail, &mut frame, posted);
                 return None;
             }
             let engine = &mut self.processes[rank].engine;
-            if engine.submit_coalesced(peer_id(to), put, &data) {
+            if engine.submit_coalesced(peer_id(to), Short::Put(put), &data) {
                 self.schedule(1000, super::Event::Release(rank, to));
                 return None;
             }

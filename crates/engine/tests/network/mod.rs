@@ -34,7 +34,7 @@ use cost::{Cost, HostCost};
 use engine::strategy::{self, Strategy};
 use engine::{
     Completion, Config, Counters, Engine, Envelope, MatchedId, Message, OpId, Outcome, PeerError,
-    Posted, RemoteReadId, Selector, SendMode,
+    Posted, RemoteReadId, Selector, SendMode, Short,
 };
 pub use links::Fates;
 use links::{Cargo, Direction, LinkState, Passage, rail};
@@ -363,7 +363,11 @@ impl SimulatedNetwork {
         let region = self.shape(from, to).content.of(message, bytes);
         let mode = SendMode::Standard;
         let send = Send { to, context: 0, tag, bytes, mode };
-        let taken = self.processes[from].engine.submit_coalesced(peer_id(to), envelope, &region);
+        let taken = self.processes[from].engine.submit_coalesced(
+            peer_id(to),
+            Short::Message(envelope),
+            &region,
+        );
         if taken {
             let sent = Sent { from, send, region, matched: false, complete: true };
             self.messages.push(sent);
@@ -376,7 +380,7 @@ impl SimulatedNetwork {
     fn gather(&mut self, from: usize, send: Send, envelope: Envelope, data: &Region) -> bool {
         let to = peer_id(send.to);
         let engine = &mut self.processes[from].engine;
-        if !self.random.one_in(2) || !engine.submit_coalesced(to, envelope, data) {
+        if !self.random.one_in(2) || !engine.submit_coalesced(to, Short::Message(envelope), data) {
             return false;
         }
         let delay = self.random.below(5_000) as u64;

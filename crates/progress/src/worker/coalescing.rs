@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::Short;
+use engine::{Envelope, PutTo, Short};
 use memory::Region;
 use wire::PeerId;
 
@@ -49,31 +49,40 @@ impl Worker {
         self.flush();
     }
 
-    /// Sends a short message or put at once if nothing precedes it, or coalesces it while the rail is busy with the
+    /// Sends a short message at once if nothing precedes it, or coalesces it while the rail is busy with the
     /// previous one. Returns false if it must be submitted like any other message.
     #[inline]
-    pub fn send_short(
-        &mut self,
-        peer: PeerId,
-        short: impl Into<Short> + Copy,
-        data: &Region,
-    ) -> bool {
+    pub fn send_short(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
         let Some(&Route::Open(rails)) = self.routes.get(peer.0 as usize) else { return false };
         let station = &self.rails[rails.first.0 as usize];
         if station.buffers && self.may_coalesce {
+            let short = Short::Message(envelope);
             return self.send_or_coalesce(peer, station.coalesce_within, short, data);
         }
-        self.send_at_once(peer, short, data)
+        self.send_at_once(peer, envelope, data)
+    }
+
+    /// Puts short data like [`Worker::send_short`].
+    pub fn put_short(&mut self, peer: PeerId, to: PutTo, data: &Region) -> bool {
+        let Some(&Route::Open(rails)) = self.routes.get(peer.0 as usize) else { return false };
+        let station = &self.rails[rails.first.0 as usize];
+        if station.buffers && self.may_coalesce {
+            return self.send_or_coalesce(peer, station.coalesce_within, Short::Put(to), data);
+        }
+        self.put_at_once(peer, to, data)
     }
 
     #[inline]
-    pub(super) fn send_at_once(
-        &mut self,
-        peer: PeerId,
-        short: impl Into<Short> + Copy,
-        data: &Region,
-    ) -> bool {
-        let rail = self.engine.submit_short(peer, short, data, &mut self.frame);
+    pub(super) fn send_at_once(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
+        let rail = self.engine.submit_short(peer, envelope, data, &mut self.frame);
+        if let Some(rail) = rail {
+            self.post(peer, rail);
+        }
+        rail.is_some()
+    }
+
+    fn put_at_once(&mut self, peer: PeerId, to: PutTo, data: &Region) -> bool {
+        let rail = self.engine.submit_short_put(peer, to, data, &mut self.frame);
         if let Some(rail) = rail {
             self.post(peer, rail);
         }
@@ -84,7 +93,7 @@ impl Worker {
         &mut self,
         peer: PeerId,
         within: Duration,
-        short: impl Into<Short> + Copy,
+        short: Short,
         data: &Region,
     ) -> bool {
         let index = peer.0 as usize;
@@ -100,9 +109,10 @@ impl Worker {
         }
         let LastShort { row, is_repeated } = self.posted[index];
         let is_in_run = row == self.row.number;
-        let taken = match is_in_run && is_repeated {
-            true => self.coalesce_more(peer, short, data),
-            false => self.send_at_once(peer, short, data),
+        let taken = match (is_in_run && is_repeated, short) {
+            (true, _) => self.coalesce_more(peer, short, data),
+            (false, Short::Message(envelope)) => self.send_at_once(peer, envelope, data),
+            (false, Short::Put(to)) => self.put_at_once(peer, to, data),
         };
         if taken {
             self.row.at = follows.then(Instant::now);
@@ -111,13 +121,8 @@ impl Worker {
         taken
     }
 
-    /// Coalesces a short message. If it does not fit into the frame, the earlier messages leave first.
-    fn coalesce_more(
-        &mut self,
-        peer: PeerId,
-        short: impl Into<Short> + Copy,
-        data: &Region,
-    ) -> bool {
+    /// Coalesces a short packet. If it does not fit into the frame, the earlier ones leave first.
+    fn coalesce_more(&mut self, peer: PeerId, short: Short, data: &Region) -> bool {
         if self.gather(peer, short, data) {
             return true;
         }
@@ -126,7 +131,7 @@ impl Worker {
         self.gather(peer, short, data)
     }
 
-    fn gather(&mut self, peer: PeerId, short: impl Into<Short> + Copy, data: &Region) -> bool {
+    fn gather(&mut self, peer: PeerId, short: Short, data: &Region) -> bool {
         let taken = self.engine.submit_coalesced(peer, short, data);
         if taken && !self.coalescing.contains(&peer) {
             self.coalescing.push(peer);
