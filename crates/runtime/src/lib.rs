@@ -13,6 +13,7 @@ mod modex;
 mod rails;
 pub mod record;
 pub mod strategy;
+mod traced;
 mod vci;
 
 pub use error::{Error, Result};

@@ -14,13 +14,15 @@ use rail::{LoopbackRail, Rail};
 use rail_quic::{QuicConfig, QuicRail};
 use rail_shm::{ShmConfig, ShmRail};
 use rail_tcp::{TcpConfig, TcpRail};
+use recorder::Recorder;
 use relay::Gateways;
 use topo::sites::SiteMap;
 use wire::PeerId;
 
-use crate::cards::Cards;
+use crate::cards::{CARD, Cards};
 use crate::context::Members;
 use crate::modex::Modex;
+use crate::traced::traced;
 use crate::{record, strategy};
 
 /// Rails of a process.
@@ -43,13 +45,18 @@ impl Opened {
         host: HostCost,
         members: &Arc<OnceLock<Members>>,
     ) -> Result<Worker, String> {
-        let Self { rails, teams, networks } = self;
+        let Self { mut rails, teams, networks } = self;
         let (rank, size) = (PeerId(job.rank()), job.size() as usize);
         let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
         let members = Arc::clone(members);
         let directory =
             Box::new(Cards::new((job, card), own, (networks, gateways), modex, members));
-        let strategy = strategy::of_environment()?;
+        let mut strategy = strategy::of_environment()?;
+        if let Some(recorder) = Recorder::of_process()? {
+            // The card of a further VCI ends in its number.
+            let vci = card.trim_start_matches(CARD);
+            (rails, strategy) = traced(rails, strategy, vci, recorder);
+        }
         let number = |setting: &settings::Setting| setting.number().map_err(|it| it.to_string());
         let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / modex.vcis;
         let patience_ns = number(&settings::LINK_PATIENCE)?.saturating_mul(1_000_000_000);

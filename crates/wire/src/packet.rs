@@ -431,6 +431,40 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
     Ok(Some(packet))
 }
 
+/// Returns the names of the packets in the head of a frame. The payload of the last one may be in the frame's body.
+pub fn names(mut head: &[u8]) -> impl Iterator<Item = &'static str> {
+    std::iter::from_fn(move || {
+        let name = name(*head.first()?);
+        if parse(&mut head).is_err() {
+            head = &[];
+        }
+        Some(name)
+    })
+}
+
+fn name(kind: u8) -> &'static str {
+    match kind {
+        EAGER | EAGER_ACKNOWLEDGED => "eager",
+        RTS | RTS_GET | RTS_SHORT | RTS_WITH_DATA | RTS_ALL_DATA => "RTS",
+        CTS => "CTS",
+        DATA => "data",
+        RTS_DATA => "RTS data",
+        DATA_COMPRESSED => "compressed data",
+        RTS_DATA_COMPRESSED => "compressed RTS data",
+        GRANT => "grant",
+        FIN => "fin",
+        CREDIT => "credit",
+        ACK | ACK_PROMPT => "ACK",
+        RESUME | RESUME_KEEPS => "resume",
+        LINK_DOWN => "link down",
+        addressed::PUT => "put",
+        addressed::GET => "get",
+        addressed::FLUSH => "flush",
+        addressed::CALL..=addressed::CALL_DATA => "call",
+        _ => "unknown",
+    }
+}
+
 /// Parses the beginning of a frame of `len` bytes that consists of one `Eager` or `Data` packet.
 /// The payload is what has arrived of it. `None` for any other frame.
 pub fn parse_beginning(beginning: &[u8], len: usize) -> Option<Packet<'_>> {
@@ -554,6 +588,25 @@ mod tests {
         let mut other = Vec::new();
         emit_link_down(&mut other, link, 9);
         assert_eq!(parse_resume(&other), None);
+    }
+
+    #[test]
+    fn packets_have_names_even_if_the_last_payload_is_elsewhere() {
+        let mut head = Vec::new();
+        emit_ack(&mut head, 9, true);
+        emit_credit(&mut head, 9);
+        emit_data(&mut head, 1, 0, 4000);
+        assert_eq!(names(&head).collect::<Vec<_>>(), ["ACK", "credit", "data"]);
+        assert_eq!(names(&[0xff, 1]).collect::<Vec<_>>(), ["unknown"]);
+        assert_eq!(names(&[]).count(), 0);
+    }
+
+    #[test]
+    fn every_kind_of_packet_has_a_name() {
+        for kind in 0..=u8::MAX {
+            let is_known = parse(&mut &[kind][..]) != Err(FrameError::Kind { kind });
+            assert_eq!(name(kind) != "unknown", is_known, "{kind:#04x}");
+        }
     }
 
     #[test]
