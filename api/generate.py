@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Generates what follows from the model of the API (model.py): the C header, the Rust shims, documents and lists.
+"""Generates what follows from the model of the API (model.py): the C header, the Rust shims, the recorded calls, documents and lists.
 
     api/generate.py                      write the generated files
     api/generate.py --check              fail if any of them would change
@@ -19,11 +19,13 @@ import emit_docs
 import emit_header
 import emit_man
 import emit_shims
+import emit_trace
 import emit_trials
 import model
 
 HEADER = model.ROOT / "include/mpi.h"
 SHIMS = model.ROOT / "crates/abi/src/generated.rs"
+RECORDED = model.ROOT / "crates/interpose/src/generated.rs"
 CONFORMANCE = model.ROOT / "docs/user/conformance.md"
 ARGUMENTS = model.ROOT / "docs/user/arguments.md"
 UNSUPPORTED = model.ROOT / "api/unsupported.txt"
@@ -39,6 +41,7 @@ def made():
     procedures = model.read_procedures()
     functions = model.functions_of(procedures)
     return {HEADER: emit_header.header(functions, model.read_constants()), SHIMS: emit_shims.shims(functions),
+            RECORDED: emit_trace.calls(procedures),
             CONFORMANCE: emit_docs.conformance(functions), ARGUMENTS: emit_docs.arguments(procedures),
             UNSUPPORTED: unsupported(functions)}
 

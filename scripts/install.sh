@@ -35,7 +35,7 @@ fi
 
 target=${CARGO_TARGET_DIR:-target}/release
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-for file in libmpi_abi.so mpiexec canele-agent canele-gateway canele; do
+for file in libmpi_abi.so libcanele_trace.so mpiexec canele-agent canele-gateway canele; do
     if [ ! -e "$target/$file" ]; then
         echo "install: $target/$file is missing: run \`cargo build --release\` first" >&2
         exit 1
@@ -53,6 +53,7 @@ binary() { # file, folder, name
     objcopy --add-gnu-debuglink="$made/$2/.debug/$3.debug" "$made/$2/$3"
 }
 binary "$target/libmpi_abi.so" lib libmpi_abi.so.1
+binary "$target/libcanele_trace.so" lib libcanele_trace.so
 for program in mpiexec canele-agent canele-gateway canele; do binary "$target/$program" bin $program; done
 ln -s libmpi_abi.so.1 "$made/lib/libmpi_abi.so"
 ln -s mpiexec "$made/bin/mpirun"
