@@ -33,6 +33,7 @@ mod placing;
 mod pmi;
 mod probe;
 mod recording;
+mod result_file;
 mod run;
 mod system;
 mod tree;
