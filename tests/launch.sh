@@ -268,6 +268,52 @@ check "which a job can use" "site0 one site0 one site0 two " "$(run -grid "$work
 "$1/canele" grid --hosts one,two --launcher-exec /bin/false 2>"$work/err"
 check "a host without an agent" "1 canele grid: the launcher could not start an agent on host one (exit status: 1)" "$? $(sed 's/host two/host one/' "$work/err")"
 
+# A trace of all ranks, on one clock.
+"$1/mpicc" -Wall -Werror -O1 "$(dirname "$0")/programs/traced.c" -o "$work/traced" || exit 1
+traced() { python3 "$(dirname "$0")/trace.py" "$work/run.json" 2>&1; }
+names() { traced | grep '^ranks'; }
+facts() { traced | grep -v '^ranks'; }
+whole="sent: 0 to 1 5 x 8 1 x 300000
+sent: 0 to 2 5 x 8 1 x 300000
+calls: MPI_Allreduce 3 MPI_Finalize 3 MPI_Gather 3 MPI_Init 3 MPI_Recv 12 MPI_Send 15
+unfinished:
+links of rank 0: 1 2
+strategies: auto none asked
+frames with messages: some lost 0"
+run -trace "$work/run.json" -n 3 "$work/traced" 2>"$work/err"
+check "a traced job" "0 " "$? $(cat "$work/err")"
+check "shows calls and frames of all ranks" "$whole" "$(facts)"
+check "by rank and host" "ranks: rank 0 on localhost, rank 1 on localhost, rank 2 on localhost" "$(names)"
+run -trace "$work/run.json" -hosts one:2,two:1 -launcher-exec "$work/launcher" -n 3 "$work/traced"
+check "of all hosts" "ranks: rank 0 on one, rank 1 on one, rank 2 on two" "$(names)"
+grid -trace "$work/run.json" -n 6 "$work/traced"
+check "and through agents of agents" "rank 5 on four of site south" "$(names | sed 's/.*, //')"
+printf '#!/bin/sh\nhost=$1; shift\n[ $host = far ] || exec "$@"\nexec unshare --time --monotonic 3600 --fork "$@"\n' >"$work/timed"
+chmod +x "$work/timed"
+if unshare --time --monotonic 3600 --fork true 2>"$work/err"; then
+    run -trace "$work/run.json" -genv CANELE_RAILS tcp -hosts near:2,far:1 -launcher-exec "$work/timed" -n 3 "$work/traced"
+    check "a host whose clock is an hour ahead is on the same clock" "$whole" "$(facts)"
+else
+    skip "a clock of another host" "$(head -1 "$work/err")"
+fi
+run -trace "$work/run.json" -n 3 "$work/traced" and fail 2>"$work/err"
+check "a job that fails keeps its code" 134 $?
+check "and one line on it" "mpiexec: rank 2 on localhost: was ended by signal 6 (Aborted); ending the job" "$(grep '^mpiexec' "$work/err")"
+check "and leaves what was recorded" "unfinished: 0 MPI_Recv 1 MPI_Recv" "$(facts | grep unfinished)"
+run -trace "$work/run.json" -hosts localhost:1,127.0.0.1:1 -launcher fork -n 2 sh -c '[ $PMI_RANK = 0 ] || kill -9 $PPID; exec sleep 60' 2>"$work/err"
+check "a rank whose agent is lost is missing from the trace" "mpiexec: -trace $work/run.json: the events are missing of rank 1 on 127.0.0.1" "$(grep trace "$work/err")"
+check "which is valid" "frames with messages: none lost 0" "$(facts | tail -1)"
+check "the layer of calls goes before other preloaded libraries" "libcanele_trace.so:libm.so.6" \
+    "$(run -trace "$work/run.json" -genv LD_PRELOAD libm.so.6 -n 1 sh -c 'echo $LD_PRELOAD' | sed 's|.*/lib/||')"
+check "a program without MPI leaves a trace without events" "unfinished:" "$(run -trace "$work/run.json" -n 2 true && facts | grep unfinished)"
+rm -f "$work/run.json"
+run -trace "$work/run.json" -hosts far -launcher-exec "$work/none" true 2>"$work/err"
+check "a job that never starts leaves no file" no "$([ -e "$work/run.json" ] && echo yes || echo no)"
+run -trace "$work/nowhere/run.json" -n 2 sh -c "touch $work/started" 2>"$work/err"
+check "a trace that cannot be written fails the job" 1 $?
+check "in one line that says why" "mpiexec: -trace $work/nowhere/run.json: cannot be written: No such file or directory (os error 2)" "$(cat "$work/err")"
+check "before it starts" no "$([ -e "$work/started" ] && echo yes || echo no)"
+
 # The job's secret is known to ranks and written nowhere.
 rm -f "$work/secret" "$work/ids"
 "$mpiexec" -timeout 20 -grid "$work/grid.toml" -n 6 bash -c "echo cmd=get kvsname=x key=canele-secret >&\$PMI_FD; read -r line <&\$PMI_FD; echo \${line##*value=} >>$work/secret; echo \$\$ >>$work/ids; exec sleep 60" 2>/dev/null &

@@ -22,6 +22,8 @@ use crate::gateway::{self, GatewayProcess};
 use crate::pmi::{self, AgentReply, SharedValues};
 use crate::probe::{self, Token};
 use crate::system;
+use crate::trace::ClockReading;
+use crate::traced_rank::TracedRank;
 
 /// Channel to `mpiexec`, shared by the threads that send messages.
 pub(crate) type Out = Arc<Mutex<std::io::Stdout>>;
@@ -145,6 +147,13 @@ impl Agent {
                 send(&self.out, &Message::new(MessageKind::Listening, 0, body));
             }
             MessageKind::Probe => measure(message.body, &self.out),
+            MessageKind::Clock if self.child_agents.has(message.rank) => {
+                self.child_agents.send(message)
+            }
+            MessageKind::Clock => {
+                let body = serde_json::to_vec(&ClockReading::now()).unwrap_or_default();
+                send(&self.out, &Message::new(MessageKind::Clock, message.rank, body));
+            }
             MessageKind::Output
             | MessageKind::Error
             | MessageKind::PmiRequest
@@ -154,7 +163,8 @@ impl Agent {
             | MessageKind::Hello
             | MessageKind::Lost
             | MessageKind::Listening
-            | MessageKind::Probed => {}
+            | MessageKind::Probed
+            | MessageKind::Trace => {}
         }
     }
 
@@ -181,7 +191,7 @@ impl Agent {
 
     fn start_ranks(&mut self, start: &Start, gateways: Option<&str>) {
         for one in &start.ranks {
-            match self.start_rank(one, start.size, gateways) {
+            match self.start_rank(one, start, gateways) {
                 Ok(started) => {
                     self.ranks.insert(one.rank, started);
                 }
@@ -226,15 +236,17 @@ impl Agent {
     fn start_rank(
         &self,
         start: &RankStart,
-        size: u32,
+        all: &Start,
         gateways: Option<&str>,
     ) -> Result<Rank, (i32, String)> {
         let refused =
             |what: &'static str| move |error: io::Error| (126, format!("{what}: {error}"));
         let (ours, theirs) = UnixStream::pair().map_err(refused("socketpair"))?;
         let pmi = ours.try_clone().map_err(refused("dup"))?;
-        let mut command = self.command(start, size, &theirs);
+        let mut command = self.command(start, all.size, &theirs);
         command.envs(gateways.map(|list| (settings::GATEWAYS.variable(), list)));
+        let traced = all.trace_bytes.map(|bytes| TracedRank::new(bytes, start, &mut command));
+        let traced = traced.transpose().map_err(|text| (126, text))?;
         let mut child = command.spawn().map_err(|error| refusal(start, &error))?;
         drop(theirs);
         let group = child.id();
@@ -242,7 +254,7 @@ impl Agent {
             let input =
                 child.stdin.take().map(|stdin| feed(start.rank, stdin, &self.out)).transpose()?;
             serve(start.rank, ours, &self.shared, &self.out)?;
-            watch(start.rank, child, &self.sent, &self.out)?;
+            watch(start.rank, (child, traced), &self.sent, &self.out)?;
             Ok(input)
         };
         match threads() {
@@ -264,6 +276,8 @@ impl Agent {
             command.env_clear();
         }
         command.envs(start.environment.iter().map(|(name, value)| (name, value)));
+        // `mpiexec` may itself run in a traced rank.
+        command.env_remove(recorder::VARIABLE);
         command.env("PMI_FD", pmi.as_raw_fd().to_string());
         command.env("PMI_RANK", start.rank.to_string());
         command.env("PMI_SIZE", size.to_string());
@@ -372,8 +386,13 @@ fn watch_process(rank: u32, process: u32, out: &Out) -> io::Result<()> {
     })
 }
 
-/// Starts threads that forward the rank's output, and its end after all output.
-fn watch(rank: u32, mut child: Child, sent: &Sent, out: &Out) -> io::Result<()> {
+/// Starts threads that forward the rank's output, its end after all output, and its recording after its end.
+fn watch(
+    rank: u32,
+    (mut child, traced): (Child, Option<TracedRank>),
+    sent: &Sent,
+    out: &Out,
+) -> io::Result<()> {
     let output = child.stdout.take().map(|stream| forward(MessageKind::Output, rank, stream, out));
     let error = child.stderr.take().map(|stream| forward(MessageKind::Error, rank, stream, out));
     let (output, error) = (output.transpose()?, error.transpose()?);
@@ -385,6 +404,9 @@ fn watch(rank: u32, mut child: Child, sent: &Sent, out: &Out) -> io::Result<()> 
             stream.finish();
         }
         report_end(&out, rank, &ended);
+        if let Some(traced) = traced {
+            traced.read(|piece| send(&out, &Message::new(MessageKind::Trace, rank, piece)));
+        }
     })
 }
 
@@ -481,7 +503,7 @@ pub(crate) fn send(out: &Out, message: &Message) {
 }
 
 /// Version in the `Hello` message.
-pub(crate) const VERSION: &str = "canele-agent 7";
+pub(crate) const VERSION: &str = "canele-agent 8";
 
 /// Signals by which `mpiexec` ends a job.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGTERM, SIGKILL];

@@ -59,6 +59,10 @@ pub(crate) enum MessageKind {
     Probe,
     /// From the agent: the round trip in microseconds, if there was one.
     Probed,
+    /// From the agent: a piece of the recording of a rank that has ended, empty at its end.
+    Trace,
+    /// To the agent of a rank: read the clock. From the agent: a [`ClockReading`](crate::trace::ClockReading).
+    Clock,
 }
 
 /// The processes that an agent starts: its node's ranks, gateways and child agents.
@@ -73,6 +77,8 @@ pub(crate) struct Start {
     pub gateways: Vec<GatewayStart>,
     /// Site whose gateways the ranks must know before they start, if it has some.
     pub awaits: Option<String>,
+    /// Room for the recording of each rank in bytes, if the job is traced.
+    pub trace_bytes: Option<u64>,
 }
 
 /// A gateway to start.
@@ -229,6 +235,8 @@ impl MessageKind {
             Self::Listening,
             Self::Probe,
             Self::Probed,
+            Self::Trace,
+            Self::Clock,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

@@ -56,6 +56,11 @@ impl ChildAgents {
         Ok(())
     }
 
+    /// True if a child agent leads to the rank.
+    pub fn has(&self, rank: u32) -> bool {
+        self.channel_of_rank.contains_key(&rank)
+    }
+
     /// Forwards a message for a rank of a child agent.
     pub fn send(&self, message: Message) {
         if let Some(&channel) = self.channel_of_rank.get(&message.rank) {

@@ -396,6 +396,16 @@ const OUTPUT: &[Flag] = &[
         },
     },
     Flag {
+        names: &["trace"],
+        aliases: &[],
+        values: "FILE",
+        help: "record MPI calls and frames of all ranks, for ui.perfetto.dev",
+        take: |reading, given| {
+            reading.options.trace = Some(given.value().into());
+            Ok(())
+        },
+    },
+    Flag {
         names: &["check"],
         aliases: &[],
         values: "",

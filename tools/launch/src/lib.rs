@@ -36,6 +36,8 @@ mod recording;
 mod result_file;
 mod run;
 mod system;
+mod trace;
+mod traced_rank;
 mod tree;
 
 pub use agent::agent_main;

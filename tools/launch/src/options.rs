@@ -38,6 +38,8 @@ pub struct Options {
     pub recovers: bool,
     /// File for the recorded pattern.
     pub record: Option<PathBuf>,
+    /// File for the trace.
+    pub trace: Option<PathBuf>,
     /// Placement by a recorded pattern.
     pub(crate) placing: Option<Placing>,
     /// True if decisions are printed.
@@ -471,6 +473,7 @@ mod tests {
             ("-place /nowhere ./a", "-place /nowhere: cannot be read"),
             ("-place Cargo.toml ./a", "-place Cargo.toml: is no recorded pattern"),
             ("-record", "-record needs"),
+            ("-trace", "-trace needs"),
         ] {
             let error = parse(line).unwrap_err().to_string();
             assert!(error.contains(word), "{line}: {error}");

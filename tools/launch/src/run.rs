@@ -20,6 +20,7 @@ use crate::output::{OutputStream, Outputs};
 use crate::pmi::{PmiAction, REFUSED, Server};
 use crate::recording::Recording;
 use crate::system;
+use crate::trace::{ClockReading, Trace};
 use crate::tree::{self, LaunchContext, StartedGateway, Tree};
 
 /// Runs `mpiexec` with these arguments, without its own name.
@@ -108,6 +109,7 @@ struct Run {
     /// True if the job continues when a rank fails.
     recovers: bool,
     recording: Option<Recording>,
+    trace: Option<Trace>,
 }
 
 /// Cause of a job's end.
@@ -128,6 +130,7 @@ impl Run {
         let pass = boot::pass(&secret, &name).ok_or("a secret that is none")?;
         let tree = Tree::of(options, &launch_context(options, connect_timeout)?, &Pass(pass));
         let recording = Recording::of(options)?;
+        let trace = Trace::of(options, &tree.nodes, &tree.hosts)?;
         if let Some(placing) = options.placing.as_ref().filter(|_| options.verbose) {
             tell!("mpiexec: {}", placing.summary);
         }
@@ -170,8 +173,10 @@ impl Run {
             deadline: options.timeout_s.map(|seconds| started + Duration::from_secs(seconds)),
             recovers: options.recovers,
             recording,
+            trace,
         };
         run.share_values();
+        run.compare_clocks();
         Ok(run)
     }
 
@@ -201,12 +206,14 @@ impl Run {
             }
         }
         self.outputs.flush_all();
+        self.collect_trace(signals);
         // All agents end at the same time.
         self.nodes.iter_mut().for_each(Node::hang_up);
         self.nodes.iter_mut().for_each(Node::close);
-        if let Some(recording) = self.recording.take()
-            && let Err(text) = recording.finish(&self.server, self.code != 0)
-        {
+        let has_failed = self.code != 0;
+        let recorded = self.recording.take().map(|it| it.finish(&self.server, has_failed));
+        let traced = self.trace.take().map(Trace::finish);
+        for text in recorded.into_iter().chain(traced).filter_map(Result::err) {
             tell!("mpiexec: {text}");
             self.code = self.code.max(1);
         }
@@ -247,6 +254,16 @@ impl Run {
                     self.give_up(&ranks, &text);
                 }
             }
+            MessageKind::Trace => {
+                if let Some(trace) = &mut self.trace {
+                    trace.take_piece(rank, &body);
+                }
+            }
+            MessageKind::Clock => {
+                if let Ok(reading) = serde_json::from_slice(&body) {
+                    self.take_reading(rank, &reading);
+                }
+            }
             MessageKind::Start
             | MessageKind::Signal
             | MessageKind::PmiAnswer
@@ -269,6 +286,57 @@ impl Run {
     fn serve(&mut self, rank: u32, line: &str) {
         let action = self.server.handle(rank, line);
         self.perform(rank, action);
+    }
+
+    /// Asks an agent on each host for its clock, if the job is traced.
+    fn compare_clocks(&mut self) {
+        let ranks = self.trace.as_mut().map(Trace::begin_comparison).unwrap_or_default();
+        ranks.into_iter().for_each(|rank| self.send(rank, MessageKind::Clock, Vec::new()));
+    }
+
+    fn take_reading(&mut self, rank: u32, reading: &ClockReading) {
+        if self.trace.as_mut().is_some_and(|trace| trace.take_reading(rank, reading)) {
+            self.send(rank, MessageKind::Clock, Vec::new());
+        }
+    }
+
+    /// Waits for the recordings of all ranks that have ended, and compares the clocks once more.
+    fn collect_trace(&mut self, signals: &mut Signals) {
+        self.receive_while(signals, TRACE_TIMEOUT, Trace::awaits_recordings);
+        self.compare_clocks();
+        self.receive_while(signals, CLOCK_TIMEOUT, Trace::awaits_readings);
+    }
+
+    /// Handles events until the trace needs no more of them, nothing has come for a time, or a signal comes.
+    fn receive_while(
+        &mut self,
+        signals: &mut Signals,
+        patience: Duration,
+        needs_more: fn(&Trace) -> bool,
+    ) {
+        let mut heard = Instant::now();
+        while self.trace.as_ref().is_some_and(needs_more)
+            && heard.elapsed() < patience
+            && signals.pending().next().is_none()
+        {
+            match self.events.recv_timeout(TICK) {
+                Ok(RunEvent::From(node, Report::Message(message))) => {
+                    heard = Instant::now();
+                    self.handle(node, message);
+                }
+                Ok(RunEvent::From(node, Report::Closed)) => self.handle_lost_agent(node),
+                Ok(RunEvent::From(_, Report::Foreign(_)) | RunEvent::Input(_))
+                | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Notes that the events of these ranks will not come, because nothing comes from their agent.
+    fn expect_no_events(&mut self, ranks: &[u32]) {
+        if let Some(trace) = &mut self.trace {
+            trace.give_up(ranks);
+        }
     }
 
     /// Does what a request of a rank requires, or its end.
@@ -342,10 +410,13 @@ impl Run {
         self.left -= 1;
         self.outputs.flush(rank, OutputStream::Output);
         self.outputs.flush(rank, OutputStream::Error);
+        let was_started = !matches!(ended.exit, Exit::NotStarted(..));
+        if let Some(trace) = self.trace.as_mut().filter(|_| was_started) {
+            trace.expect(rank);
+        }
         if ended.was_signalled || self.aborting[rank as usize] {
             return;
         }
-        let was_started = !matches!(ended.exit, Exit::NotStarted(..));
         let (code, text) = match ended.exit {
             Exit::Code(0) if self.server.is_open(rank) => {
                 (1, "ended without MPI_Finalize".to_owned())
@@ -499,6 +570,7 @@ impl Run {
         hosts.dedup();
         let hosts = hosts.join(", ");
         tell!("mpiexec: nothing is heard of the end of {} ranks on {hosts}", left.len());
+        self.expect_no_events(&left);
         self.count_as_ended(&left);
     }
 
@@ -509,6 +581,7 @@ impl Run {
             let text = self.nodes[node].loss_text();
             self.give_up(&ranks, &text);
         }
+        self.expect_no_events(&ranks);
     }
 
     fn has_any(&self, ranks: &[u32]) -> bool {
@@ -518,6 +591,7 @@ impl Run {
     /// Ends the job because these ranks are lost, unless all have ended. While gateways are awaited, the loss
     /// of any agent or gateway ends the job.
     fn give_up(&mut self, ranks: &[u32], text: &str) {
+        self.expect_no_events(ranks);
         if !self.has_any(ranks) && self.missing_gateway().is_none() {
             return;
         }
@@ -561,15 +635,14 @@ pub(crate) fn launch_context(options: &Options, patience_s: u64) -> Result<Launc
 fn shared_environment(options: &Options) -> Vec<(String, String)> {
     let foreign = ["PMI_", "PMIX_", "HYDRA_", "HYDI_", "OMPI_", "PRTE_"];
     let own = ["HOSTNAME", "DISPLAY", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SHLVL", "_"];
-    let own = |name: &str| {
-        own.contains(&name) || [settings::SITE.variable(), boot::RECORD_VARIABLE].contains(&name)
-    };
+    let ours = [settings::SITE.variable(), boot::RECORD_VARIABLE, recorder::VARIABLE];
+    let own = |name: &str| own.contains(&name) || ours.contains(&name);
     let mut environment: Vec<(String, String)> = Vec::new();
     if !options.no_environment {
-        let ours = std::env::vars_os().filter_map(|(name, value)| {
+        let given = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        let passed = ours.filter(|(name, _)| {
+        let passed = given.filter(|(name, _)| {
             !foreign.iter().any(|prefix| name.starts_with(prefix)) && !own(name)
         });
         environment.extend(passed);
@@ -665,6 +738,10 @@ const GRACE: Duration = Duration::from_millis(300);
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time within which the end of a missed rank must become known.
 const MISSING_GRACE: Duration = Duration::from_millis(250);
+/// Time in which nothing may come of the recordings of ended ranks before they are given up.
+const TRACE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time in which agents must answer how late it is.
+const CLOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval of the checks of time limits.
 const TICK: Duration = Duration::from_millis(50);
 /// Maximum number of events that wait for the loop; agents block beyond it.

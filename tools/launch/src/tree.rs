@@ -12,6 +12,7 @@ use crate::binding::CoreBinding;
 use crate::channel::{Branch, GatewayStart, Pass, RankStart, Start};
 use crate::grid::{Gateway, Grid, Site};
 use crate::options::{Launcher, Options};
+use crate::trace;
 
 /// Agents and gateways to start, and the places of the ranks.
 #[derive(Debug, PartialEq, Eq)]
@@ -104,7 +105,9 @@ impl Tree {
             let awaits = site.filter(|site| !site.gateways.is_empty());
             let awaits = awaits.map(|site| site.name.clone());
             let branches = Vec::new();
-            let start = Start { size, ranks: mine, branches, patience_s, gateways, awaits };
+            let trace_bytes = options.trace.as_ref().map(|_| trace::room(placement.len()));
+            let start =
+                Start { size, ranks: mine, branches, patience_s, gateways, awaits, trace_bytes };
             let launcher = launcher(host, site, is_child, options, here);
             let agent = site.and_then(|site| site.agent.as_ref()).unwrap_or(&here.agent);
             let branch = Branch { host: name, command: launcher.command(host, agent), start };
