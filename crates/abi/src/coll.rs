@@ -54,7 +54,8 @@ pub(crate) fn run(collective: Result<Collective>) -> Result<()> {
 /// Begins a collective: the form `MPI_I…`.
 pub(crate) fn begin(collective: Result<Collective>, request: Result<Out<RawHandle>>) -> Result<()> {
     let collective = collective?;
-    give(request?, collective.vci(), || collective.begin())
+    let vci = collective.vci();
+    give(request?, vci, collective.begin())
 }
 
 /// Keeps a collective, to be started again and again: the form `MPI_…_init`. No hints are known.
@@ -65,11 +66,12 @@ pub(crate) fn keep(
 ) -> Result<()> {
     let collective = collective?;
     crate::info::optional(info)?;
-    give(request?, collective.vci(), || Ok(collective.persistent()))
+    let vci = collective.vci();
+    give(request?, vci, collective.persistent())
 }
 
-fn give(place: Out<RawHandle>, vci: Vci, request: impl FnOnce() -> Result<Request>) -> Result<()> {
-    place.put(raw(request()?.register(vci)?))
+fn give(place: Out<RawHandle>, vci: Vci, request: Request) -> Result<()> {
+    place.put(raw(request.register(vci)?))
 }
 
 /// A call on a communicator, counted.
@@ -84,7 +86,7 @@ fn remote_size(comm: &Call) -> u32 {
 }
 
 pub(crate) fn barrier(call: Result<Call>) -> Result<Collective> {
-    call?.barrier()
+    Ok(call?.barrier())
 }
 
 pub(crate) fn bcast(
@@ -103,7 +105,7 @@ pub(crate) fn bcast(
     let len = data.len() as u64;
     comm.note_arguments(|| CallArguments::new(Routine::Bcast, Some(from), Some(len), None));
     let shape = Shape { root: from, ..Shape::of(Routine::Bcast).with_len(len) };
-    let schedule = comm.plan(shape, |rank, places| plan::broadcast(rank, places, from, len))?;
+    let schedule = comm.plan(shape, |rank, places| plan::broadcast(rank, places, from, len));
     Ok(comm.bytes(schedule, Region::empty(), data))
 }
 
@@ -126,7 +128,7 @@ fn planned(
     listed: Listed<'_>,
     lengths: impl FnOnce(Lengths) -> Lengths,
     make: impl FnOnce(u32, &Topology) -> Schedule,
-) -> Result<Arc<Schedule>> {
+) -> Arc<Schedule> {
     let OnBlocks { operation, root, block, in_place } = on;
     comm.note_arguments(|| {
         let arguments = CallArguments::new(operation, root, block, None);
@@ -175,7 +177,7 @@ fn gather_blocks(
         let expected = |all: Lengths| all.expecting((0..size).map(|from| (from, sizes(from))));
         let schedule = planned(&comm, on, [&[], &blocks.sizes], expected, |rank, places| {
             plan::gather(rank, places, to, &sizes, uniform, in_place)
-        })?;
+        });
         return Ok(comm.bytes(schedule, input, blocks.stream));
     }
     let own = input.len() as u64;
@@ -188,7 +190,7 @@ fn gather_blocks(
     let sent = |all: Lengths| all.sending([(to, own)]);
     let schedule = planned(&comm, on, [&[own], &[]], sent, |rank, places| {
         plan::gather(rank, places, to, &|_| own, uniform, false)
-    })?;
+    });
     Ok(comm.bytes(schedule, input, Region::empty()))
 }
 
@@ -267,7 +269,7 @@ fn scatter_blocks(
         let sent = |all: Lengths| all.sending((0..size).map(|to| (to, sizes(to))));
         let schedule = planned(&comm, on, [&blocks.sizes, &[]], sent, |rank, places| {
             plan::scatter(rank, places, from, &sizes, uniform, in_place)
-        })?;
+        });
         return Ok(comm.bytes(schedule, blocks.stream, output));
     }
     let own = output.len() as u64;
@@ -280,7 +282,7 @@ fn scatter_blocks(
     let expected = |all: Lengths| all.expecting([(from, own)]);
     let schedule = planned(&comm, on, [&[], &[own]], expected, |rank, places| {
         plan::scatter(rank, places, from, &|_| own, uniform, false)
-    })?;
+    });
     Ok(comm.bytes(schedule, Region::empty(), output))
 }
 
@@ -349,7 +351,7 @@ fn allgather_blocks(
     };
     let schedule = planned(&comm, on, [&[], &blocks.sizes], all_have_own, |rank, places| {
         plan::allgather(rank, places, &sizes, in_place)
-    })?;
+    });
     Ok(comm.bytes(schedule, input, blocks.stream))
 }
 
@@ -414,7 +416,7 @@ fn alltoall_blocks(
     let schedule = planned(&comm, on, [sent, &receives.sizes], exchanged, |rank, places| {
         let schedule = plan::alltoall(rank, places, &to, &from, uniform);
         if in_place { schedule.in_place(len as u64) } else { schedule }
-    })?;
+    });
     Ok(match sends {
         Some(sends) => comm.bytes(schedule, sends.stream, receives.stream),
         None => comm.bytes(schedule, Region::scratch(len), receives.stream),

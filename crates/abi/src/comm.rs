@@ -127,7 +127,7 @@ pub(crate) fn comm_create_from_group(
 ) -> Result<()> {
     let group = named("group", objects::group(handle(group)))?;
     let (hints, handler) = origin(info, errhandler)?;
-    let comm = Comm::of_group(&group, &stringtag, handler)?;
+    let comm = Comm::of_group(mpi::process::current()?, &group, &stringtag, handler)?;
     if let Some(comm) = &comm {
         comm.set_info(&hints);
     }
@@ -273,7 +273,8 @@ pub(crate) fn intercomm_create_from_groups(
     let remote_leader = leader("remote_leader", remote_leader, &remote)?;
     let local = Led { group: &local, leader: local_leader };
     let remote = Led { group: &remote, leader: remote_leader };
-    let comm = Comm::of_groups(local, remote, &stringtag, handler)?;
+    let world = mpi::process::current()?;
+    let comm = Comm::of_groups(world, local, remote, &stringtag, handler)?;
     if let Some(comm) = &comm {
         comm.set_info(&hints);
     }

@@ -3,8 +3,9 @@
 use std::ffi::c_int;
 
 use memory::Region;
-use mpi::buffer::{self, Buffer};
+use mpi::buffer::Buffer;
 use mpi::point_to_point::{self as p2p, Matched, Mode, Receive, Send};
+use mpi::process;
 use mpi::request::{self, Done, Request, Template};
 use mpi::vci::Vci;
 
@@ -174,7 +175,7 @@ pub(crate) fn irecv(
     let from = source(&comm, from)?;
     let tagged = tag_or_any("tag", tagged)?;
     let into = data(&BUF, buf, count, datatype)?;
-    give(p2p::begin_receive(&comm, from, tagged, &into)?, comm.vci(), request)
+    give(p2p::begin_receive(&comm, from, tagged, &into), comm.vci(), request)
 }
 
 pub(crate) fn recv_init(
@@ -423,19 +424,24 @@ fn give_back(buffer: Buffer, place: Out<usize>, size: OutInt) -> Result<()> {
 }
 
 pub(crate) fn buffer_attach(address: Address, size: i64) -> Result<()> {
-    buffer::of_process().attach(lent(address, size)?)
+    let process = process::current()?;
+    process.buffer().attach(lent(address, size)?)
 }
 
 pub(crate) fn buffer_detach(address: Out<usize>, size: OutInt) -> Result<()> {
-    give_back(buffer::of_process().detach()?, address, size)
+    let process = process::current()?;
+    give_back(process.buffer().detach(process)?, address, size)
 }
 
 pub(crate) fn buffer_flush() -> Result<()> {
-    buffer::of_process().flush()
+    let process = process::current()?;
+    process.buffer().flush(process);
+    Ok(())
 }
 
 pub(crate) fn buffer_iflush(request: Out<RawHandle>) -> Result<()> {
-    give(Request::Flush(buffer::of_process().begin_flush()), Vci::FIRST, request)
+    let flush = process::current()?.buffer().begin_flush();
+    give(Request::Flush(flush), Vci::FIRST, request)
 }
 
 pub(crate) fn comm_attach_buffer(on: RawHandle, address: Address, size: i64) -> Result<()> {
@@ -443,11 +449,14 @@ pub(crate) fn comm_attach_buffer(on: RawHandle, address: Address, size: i64) -> 
 }
 
 pub(crate) fn comm_detach_buffer(on: RawHandle, address: Out<usize>, size: OutInt) -> Result<()> {
-    give_back(comm(on)?.buffer().detach()?, address, size)
+    let comm = comm(on)?;
+    give_back(comm.buffer().detach(comm.process())?, address, size)
 }
 
 pub(crate) fn comm_flush_buffer(on: RawHandle) -> Result<()> {
-    comm(on)?.buffer().flush()
+    let comm = comm(on)?;
+    comm.buffer().flush(comm.process());
+    Ok(())
 }
 
 pub(crate) fn comm_iflush_buffer(on: RawHandle, request: Out<RawHandle>) -> Result<()> {

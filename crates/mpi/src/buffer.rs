@@ -10,7 +10,7 @@ use memory::Region;
 use progress::Worker;
 
 use crate::comm::Comm;
-use crate::process;
+use crate::process::Process;
 use crate::vci::{Vci, VciSet};
 use crate::{Error, ErrorClass, Result};
 
@@ -58,12 +58,6 @@ pub struct Flush {
     before: u64,
 }
 
-/// The process's own.
-pub fn of_process() -> &'static Place {
-    static PROCESS: std::sync::LazyLock<Place> = std::sync::LazyLock::new(Place::default);
-    &PROCESS
-}
-
 impl Place {
     /// Attaches a buffer.
     ///
@@ -82,13 +76,12 @@ impl Place {
     ///
     /// # Errors
     /// `MPI_ERR_BUFFER` when none is attached.
-    pub fn detach(&self) -> Result<Buffer> {
+    pub fn detach(&self, process: &Process) -> Result<Buffer> {
         let none = || Error::new(ErrorClass::Buffer, "no buffer is attached");
         let flush = self.begin_flush();
         if self.lock().is_none() {
             return Err(none());
         }
-        let process = process::current()?;
         // What other threads sent meanwhile goes with the buffer.
         let take =
             |vci, worker: &mut Worker| flush.is_done(vci, worker).then(|| self.lock().take());
@@ -97,15 +90,10 @@ impl Place {
     }
 
     /// Waits until all messages that are in the buffer have left.
-    ///
-    /// # Errors
-    /// When not initialised.
-    pub fn flush(&self) -> Result<()> {
+    pub fn flush(&self, process: &Process) {
         let flush = self.begin_flush();
-        let process = process::current()?;
         let all = VciSet::all(process.vcis());
         process.wait_in(all, |vci, worker| flush.is_done(vci, worker).then_some(()));
-        Ok(())
     }
 
     /// A wait for the messages that are in the buffer now.
@@ -169,8 +157,8 @@ impl Attached {
 /// Sends a copy of the data, which counts in the communicator's buffer or, where it has none, in the
 /// process's.
 pub(crate) fn send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> {
-    let (process, vci) = (process::current()?, comm.vci());
-    let place = if comm.buffer().is_attached() { comm.buffer() } else { of_process() };
+    let (process, vci) = (comm.process(), comm.vci());
+    let place = if comm.buffer().is_attached() { comm.buffer() } else { process.buffer() };
     let copy = Region::owned(data.len());
     copy.copy_from(data);
     let peer = comm.peer(to);

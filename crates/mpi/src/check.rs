@@ -12,7 +12,7 @@ use plan::Schedule;
 
 use crate::comm::Comm;
 use crate::plans::{Routine, Shape};
-use crate::{Error, ErrorClass, Result};
+use crate::{Error, ErrorClass};
 
 /// Arguments of a process's call; `None` if they may differ between processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,7 +233,7 @@ fn parsed(records: &[u8]) -> Option<Vec<CallArguments>> {
 }
 
 /// Returns the plan of an exchange of `len` bytes of each process.
-pub(crate) fn exchange(comm: &Comm, len: u64) -> Result<Arc<Schedule>> {
+pub(crate) fn exchange(comm: &Comm, len: u64) -> Arc<Schedule> {
     let shape = Shape::of(Routine::Allgather).with_len(len);
     comm.plan(shape, |rank, places| plan::allgather(rank, places, &|_| len, false))
 }

@@ -34,7 +34,7 @@ use in_shm_coll::Early;
 /// # Errors
 /// A peer failed.
 pub fn barrier(comm: &Comm) -> Result<()> {
-    Call::new(CommRef::Derived(comm.clone()), Form::Blocking).barrier()?.run()
+    Call::new(CommRef::Derived(comm.clone()), Form::Blocking).barrier().run()
 }
 
 /// A collective call of this process. It takes its number before its arguments are checked. If the check fails
@@ -93,29 +93,23 @@ impl Call {
     }
 
     /// [`Comm::plan`]; blocking calls may use the shared segment.
-    ///
-    /// # Errors
-    /// `MPI_ERR_OTHER` before initialisation.
     #[inline]
     pub fn plan(
         &self,
         shape: Shape,
         make: impl FnOnce(u32, &plan::Topology) -> Schedule,
-    ) -> Result<Arc<Schedule>> {
+    ) -> Arc<Schedule> {
         let in_shm_coll = self.in_shm_coll().is_some();
         self.comm.plan(Shape { in_shm_coll, ..shape }, make)
     }
 
     /// [`Call::plan`] for blocks of individual lengths.
-    ///
-    /// # Errors
-    /// `MPI_ERR_OTHER` before initialisation.
     pub fn plan_listed(
         &self,
         shape: Shape,
         listed: Listed<'_>,
         make: impl FnOnce(u32, &plan::Topology) -> Schedule,
-    ) -> Result<Arc<Schedule>> {
+    ) -> Arc<Schedule> {
         let in_shm_coll = self.in_shm_coll().is_some();
         self.comm.plan_listed(Shape { in_shm_coll, ..shape }, listed, make)
     }
@@ -140,14 +134,11 @@ impl Call {
     }
 
     /// Makes a barrier.
-    ///
-    /// # Errors
-    /// `MPI_ERR_OTHER` before initialisation.
     #[inline]
-    pub fn barrier(self) -> Result<Collective> {
+    pub fn barrier(self) -> Collective {
         self.note_arguments(|| CallArguments::new(Routine::Barrier, None, None, None));
-        let schedule = self.plan(Shape::of(Routine::Barrier), plan::barrier)?;
-        Ok(self.bytes(schedule, Region::empty(), Region::empty()))
+        let schedule = self.plan(Shape::of(Routine::Barrier), plan::barrier);
+        self.bytes(schedule, Region::empty(), Region::empty())
     }
 
     /// Makes a collective whose units are bytes of two packed streams.
@@ -197,7 +188,7 @@ impl Collective {
 
     #[cold]
     fn compare(&self) -> Result<()> {
-        let mut comparison = self.comparison()?;
+        let mut comparison = self.comparison();
         while let Some(one) = comparison {
             one.collective.carry_out()?;
             comparison = one.conclude()?;
@@ -212,7 +203,7 @@ impl Collective {
         {
             slot.begin(self.call.tag);
         }
-        let progress = self.call.comm.progress()?;
+        let progress = self.call.comm.progress();
         let mut running = Running::new(self);
         while progress.wait(|worker| running.advance_or_await(worker)) == TaskStage::Works {
             running.work();
@@ -221,16 +212,13 @@ impl Collective {
     }
 
     /// Starts it; the progress engine runs it in the background.
-    ///
-    /// # Errors
-    /// `MPI_ERR_OTHER` before initialisation.
-    pub fn begin(self) -> Result<Request> {
-        Ok(Request::Collective(Arc::new(self).start()?))
+    pub fn begin(self) -> Request {
+        Request::Collective(Arc::new(self).start())
     }
 
     /// [`Collective::begin`]; calls `then` after success.
-    pub(crate) fn begin_with_end(self, then: Box<dyn FnOnce() + Send>) -> Result<Request> {
-        Ok(Request::Collective(Arc::new(self).start_with_end(Some(then))?))
+    pub(crate) fn begin_with_end(self, then: Box<dyn FnOnce() + Send>) -> Request {
+        Request::Collective(Arc::new(self).start_with_end(Some(then)))
     }
 
     /// Makes a persistent request, which runs the collective each time it is started.
@@ -242,19 +230,19 @@ impl Collective {
     }
 
     /// [`Collective::begin`] for a collective that may run repeatedly, but only once at a time.
-    pub(crate) fn start(self: Arc<Self>) -> Result<Pending> {
+    pub(crate) fn start(self: Arc<Self>) -> Pending {
         self.start_with_end(None)
     }
 
     /// The comparison of arguments that runs first, if checks are on.
-    fn comparison(&self) -> Result<Option<Comparison>> {
-        let Some(arguments) = self.call.arguments.get() else { return Ok(None) };
+    fn comparison(&self) -> Option<Comparison> {
+        let arguments = self.call.arguments.get()?;
         let (comm, size) = (&self.call.comm, self.call.comm.size());
-        let calls = check::exchange(comm, check::RECORD as u64)?;
-        let lengths = check::exchange(comm, check::LENGTHS as u64 * u64::from(size))?;
+        let calls = check::exchange(comm, check::RECORD as u64);
+        let lengths = check::exchange(comm, check::LENGTHS as u64 * u64::from(size));
         let then = Lengths { schedule: lengths, own: check::lengths(arguments, size) };
         let own = arguments.emit().to_vec();
-        Ok(Some(Comparison::new(&self.call, calls, own, Compared::Calls(then))))
+        Some(Comparison::new(&self.call, calls, own, Compared::Calls(then)))
     }
 
     /// The slot in the shared segment that its plan uses.
@@ -266,13 +254,13 @@ impl Collective {
         }
     }
 
-    fn start_with_end(self: Arc<Self>, then: Option<Box<dyn FnOnce() + Send>>) -> Result<Pending> {
-        let progress = self.call.comm.progress()?;
+    fn start_with_end(self: Arc<Self>, then: Option<Box<dyn FnOnce() + Send>>) -> Pending {
+        let progress = self.call.comm.progress();
         let pending = Pending(Arc::default());
-        let comparison = self.comparison()?.map(Comparison::begun);
-        let (running, end) = (Running::new(self), pending.clone());
+        let comparison = self.comparison().map(Comparison::begun);
+        let (running, end) = (Running::new(Arc::clone(&self)), pending.clone());
         progress.begin(Box::new(Background { comparison, running, end, then }));
-        Ok(pending)
+        pending
     }
 }
 

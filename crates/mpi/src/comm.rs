@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use memory::Region;
@@ -34,6 +34,7 @@ pub struct Comm(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    process: Arc<Process>,
     /// Context number of point-to-point messages; collectives use the next one. Unique in the job:
     /// `leader's rank in the job << 34 | counter << 2`, where the leader is rank 0 of the group. Set once,
     /// when the operation that makes the communicator completes.
@@ -77,48 +78,75 @@ struct Details {
 }
 
 impl Comm {
-    /// `MPI_COMM_WORLD` of a job of `size` processes, seen from `rank`.
-    pub(crate) fn world(rank: u32, size: u32) -> Self {
-        let comm = Self::new(context::WORLD, Group::world(size), rank, Errhandler::Fatal);
-        comm.set_name(b"MPI_COMM_WORLD");
-        // A new communicator has no handle yet.
-        let _ = comm.0.handle.set(WORLD);
-        comm
+    /// `MPI_COMM_WORLD` of a process.
+    pub(crate) fn world(process: &Arc<Process>) -> Self {
+        let group = Group::world(process.size());
+        Self::predefined(
+            process,
+            context::WORLD,
+            (group, process.rank()),
+            ("MPI_COMM_WORLD", WORLD),
+        )
     }
 
-    /// `MPI_COMM_SELF` of process `rank`.
-    pub(crate) fn myself(rank: u32) -> Self {
+    /// `MPI_COMM_SELF` of a process.
+    pub(crate) fn myself(process: &Arc<Process>) -> Self {
+        let rank = process.rank();
         let context = context::number(rank, 1);
-        let comm = Self::new(context, Group::of(vec![rank]), 0, Errhandler::Fatal);
-        comm.set_name(b"MPI_COMM_SELF");
+        Self::predefined(process, context, (Group::of(vec![rank]), 0), ("MPI_COMM_SELF", SELF))
+    }
+
+    /// Makes a predefined communicator, which has the first VCI.
+    fn predefined(
+        process: &Arc<Process>,
+        context: u64,
+        (group, rank): (Group, u32),
+        (name, handle): (&str, Handle),
+    ) -> Self {
+        let (members, peers) = ((group.clone(), rank), group);
+        let comm = Self::assemble(process, context, members, peers, None, None, Errhandler::Fatal);
+        comm.set_name(name.as_bytes());
         // A new communicator has no handle yet.
-        let _ = comm.0.handle.set(SELF);
+        let _ = comm.0.handle.set(handle);
         comm
     }
 
-    pub(crate) fn new(context: u64, group: Group, rank: u32, errhandler: Errhandler) -> Self {
-        let peers = group.clone();
-        Self::assemble(context, (group, rank), peers, None, None, errhandler)
+    /// Makes a communicator of `group`, in which this process has rank `rank`.
+    pub(crate) fn new(
+        process: &Arc<Process>,
+        context: u64,
+        group: Group,
+        rank: u32,
+        errhandler: Errhandler,
+    ) -> Self {
+        let (members, peers) = ((group.clone(), rank), group);
+        let comm = Self::assemble(process, context, members, peers, None, None, errhandler);
+        comm.find_vci();
+        comm
     }
 
     /// Makes an intercommunicator; this process is in the pair's local group.
-    pub(crate) fn between(context: u64, pair: GroupPair, errhandler: Errhandler) -> Self {
+    pub(crate) fn between(
+        process: &Arc<Process>,
+        context: u64,
+        pair: GroupPair,
+        errhandler: Errhandler,
+    ) -> Self {
         let (group, peers, halves) = (pair.local().clone(), pair.remote().clone(), pair.halves());
-        let own = process::current().map_or(0, |process| process.rank());
-        let rank = group.rank_of(own).unwrap_or(0);
+        let rank = group.rank_of(process.rank()).unwrap_or(0);
         let (all, place) = (pair.merged(), halves.local.start + rank);
-        let merged = Self::assemble(
-            context,
-            (all.clone(), place),
-            all,
-            None,
-            Some(halves),
-            errhandler.clone(),
-        );
-        Self::assemble(context, (group, rank), peers, Some((pair, merged)), None, errhandler)
+        let (members, halves) = ((all.clone(), place), Some(halves));
+        let merged =
+            Self::assemble(process, context, members, all, None, halves, errhandler.clone());
+        merged.find_vci();
+        let (members, inter) = ((group, rank), Some((pair, merged)));
+        let comm = Self::assemble(process, context, members, peers, inter, None, errhandler);
+        comm.find_vci();
+        comm
     }
 
     fn assemble(
+        process: &Arc<Process>,
         context: u64,
         (group, rank): (Group, u32),
         peers: Group,
@@ -126,7 +154,8 @@ impl Comm {
         halves: Option<Groups>,
         errhandler: Errhandler,
     ) -> Self {
-        let comm = Self(Arc::new(Inner {
+        Self(Arc::new(Inner {
+            process: Arc::clone(process),
             context: AtomicU64::new(context),
             vci: CommVci::default(),
             rank,
@@ -150,9 +179,12 @@ impl Comm {
                 attributes: Attributes::default(),
                 assertions: [false; ASSERTIONS.len()],
             }),
-        }));
-        comm.find_vci();
-        comm
+        }))
+    }
+
+    /// The process that it belongs to.
+    pub fn process(&self) -> &Arc<Process> {
+        &self.0.process
     }
 
     /// The context of point-to-point messages.
@@ -168,20 +200,15 @@ impl Comm {
     }
 
     /// The progress engine that carries its messages.
-    ///
-    /// # Errors
-    /// When not initialised.
     #[inline]
-    pub fn progress(&self) -> Result<&'static Progress> {
-        self.0.vci.progress()
+    pub fn progress(&self) -> &Progress {
+        self.0.vci.progress(&self.0.process)
     }
 
-    /// Assigns the VCI. The predefined communicators keep the first: the process has not joined its job when they
-    /// are made.
+    /// Assigns the VCI.
     fn find_vci(&self) {
-        let Ok(process) = process::current() else { return };
         let ranks = self.group().iter().chain(self.0.peers.iter());
-        self.0.vci.settle(process.vci_of(self.context(), ranks));
+        self.0.vci.settle(self.process().vci_of(self.context(), ranks));
     }
 
     /// The context of collective messages.
@@ -242,8 +269,9 @@ impl Comm {
 
     /// Exchanges internal point-to-point messages with peer `with`.
     pub(crate) fn swap(&self, with: u32, tag: i32, bytes: &[u8]) -> Result<Vec<u8>> {
-        let (vci, context) = (self.vci(), self.context() | context::CREATION);
-        Span { vci, context, tag, group: &self.0.peers, rank: self.rank() }.swap(with, bytes)
+        let (process, vci) = (self.process(), self.vci());
+        let (context, group) = (self.context() | context::CREATION, &self.0.peers);
+        Span { process, vci, context, tag, group, rank: self.rank() }.swap(with, bytes)
     }
 
     /// The communicator's handle.
@@ -293,7 +321,7 @@ impl Comm {
             info.set(assertion, if holds { "true" } else { "false" })?;
         }
         info.set(MEMORY_KINDS.0, MEMORY_KINDS.1)?;
-        let places = self.slot().map_or(self.places()?, |slot| &slot.places).to_string();
+        let places = self.slot().map_or(self.places(), |slot| &slot.places).to_string();
         if places.len() < crate::info::VALUE_MAX {
             info.set(PLACES, &places)?;
         }
@@ -331,49 +359,37 @@ impl Comm {
     }
 
     /// The nodes and sites of the members, from which collectives are planned.
-    ///
-    /// # Errors
-    /// When not initialised.
     #[inline]
-    pub fn places(&self) -> Result<&plan::Topology> {
-        match self.0.places.get() {
-            Some(places) => Ok(places),
-            None => self.find_places(),
-        }
+    pub fn places(&self) -> &plan::Topology {
+        self.0.places.get_or_init(|| self.find_places())
     }
 
     /// Returns this process's schedule for a collective of this shape: a cached one, or the result of `make`.
-    ///
-    /// # Errors
-    /// Those of [`Comm::places`].
     #[inline]
     pub fn plan(
         &self,
         shape: Shape,
         make: impl FnOnce(u32, &plan::Topology) -> Schedule,
-    ) -> Result<Arc<Schedule>> {
-        let places = self.places_of(shape)?;
-        Ok(self.0.plans.find(shape, || make(self.rank(), places)))
+    ) -> Arc<Schedule> {
+        let places = self.places_of(shape);
+        self.0.plans.find(shape, || make(self.rank(), places))
     }
 
     /// [`Comm::plan`] for blocks of individual lengths.
-    ///
-    /// # Errors
-    /// Those of [`Comm::places`].
     pub fn plan_listed(
         &self,
         shape: Shape,
         listed: Listed<'_>,
         make: impl FnOnce(u32, &plan::Topology) -> Schedule,
-    ) -> Result<Arc<Schedule>> {
-        let places = self.places_of(shape)?;
-        Ok(self.0.plans.find_listed(shape, listed, || make(self.rank(), places)))
+    ) -> Arc<Schedule> {
+        let places = self.places_of(shape);
+        self.0.plans.find_listed(shape, listed, || make(self.rank(), places))
     }
 
     #[inline]
-    fn places_of(&self, shape: Shape) -> Result<&plan::Topology> {
+    fn places_of(&self, shape: Shape) -> &plan::Topology {
         match shape.in_shm_coll.then(|| self.slot()).flatten() {
-            Some(slot) => Ok(&slot.places),
+            Some(slot) => &slot.places,
             None => self.places(),
         }
     }
@@ -393,21 +409,18 @@ impl Comm {
     }
 
     #[cold]
-    fn find_places(&self) -> Result<&plan::Topology> {
-        let process = process::current()?;
+    fn find_places(&self) -> plan::Topology {
+        let process = self.process();
         let (map, is_oversubscribed) = (process.sites(), process.is_oversubscribed());
-        let find = || {
-            let costs = *process.costs();
-            let places = if map.nodes() == 1 {
-                plan::Topology::flat(self.size(), is_oversubscribed, costs)
-            } else {
-                let locate = |rank| plan::Location { node: map.node(rank), site: map.site(rank) };
-                let locations: Vec<plan::Location> = self.group().iter().map(locate).collect();
-                plan::Topology::with_pairs(&locations, is_oversubscribed, costs, process.pairs())
-            };
-            places.with_plans(process.plans().clone())
+        let costs = *process.costs();
+        let places = if map.nodes() == 1 {
+            plan::Topology::flat(self.size(), is_oversubscribed, costs)
+        } else {
+            let locate = |rank| plan::Location { node: map.node(rank), site: map.site(rank) };
+            let locations: Vec<plan::Location> = self.group().iter().map(locate).collect();
+            plan::Topology::with_pairs(&locations, is_oversubscribed, costs, process.pairs())
         };
-        Ok(self.0.places.get_or_init(find))
+        places.with_plans(process.plans().clone())
     }
 
     /// Runs `access` on the attributes. Callbacks must not run inside it.
@@ -445,12 +458,14 @@ impl Comm {
 
     /// [`Comm::duplicate`] without the topology.
     pub(crate) fn duplicate_plain(&self) -> Result<Self> {
-        let mine = draw_context(process::current()?).to_le_bytes();
+        let mine = self.process().draw_context().to_le_bytes();
         let received = exchange::broadcast(self, Routine::CommDup, mine)?;
         let (context, errhandler) = (u64::from_le_bytes(received), self.errhandler());
         let copy = match self.pair() {
-            Some(pair) => Self::between(context, pair.clone(), errhandler),
-            None => Self::new(context, self.group().clone(), self.rank(), errhandler),
+            Some(pair) => Self::between(self.process(), context, pair.clone(), errhandler),
+            None => {
+                Self::new(self.process(), context, self.group().clone(), self.rank(), errhandler)
+            }
         };
         copy.register()
     }
@@ -462,12 +477,12 @@ impl Comm {
     pub fn begin_duplicate(&self) -> Result<(Self, Request)> {
         let call = Call::new(CommRef::Derived(self.clone()), Form::Nonblocking);
         call.note_arguments(|| CallArguments::new(Routine::CommIdup, None, None, None));
-        let process = process::current()?;
-        let mine = if call.rank() == 0 { draw_context(process) } else { 0 };
+        let process = self.process();
+        let mine = if call.rank() == 0 { process.draw_context() } else { 0 };
         let received = Region::from_box(Box::new(mine.to_le_bytes()));
         let copy = match self.pair() {
-            Some(pair) => Self::between(mine, pair.clone(), self.errhandler()),
-            None => Self::new(mine, self.group().clone(), self.rank(), self.errhandler()),
+            Some(pair) => Self::between(process, mine, pair.clone(), self.errhandler()),
+            None => Self::new(process, mine, self.group().clone(), self.rank(), self.errhandler()),
         };
         let copy = copy.register()?;
         let copy = match self.topology() {
@@ -475,14 +490,14 @@ impl Comm {
             None => copy,
         };
         let shape = Shape::of(Routine::Bcast).with_len(8);
-        let schedule = call.plan(shape, |rank, places| plan::broadcast(rank, places, 0, 8))?;
+        let schedule = call.plan(shape, |rank, places| plan::broadcast(rank, places, 0, 8));
         let (heard, made) = (received.clone(), copy.clone());
         let settle = move || {
             let bytes = heard.to_vec().try_into().unwrap_or_default();
             made.settle_context(u64::from_le_bytes(bytes));
         };
         let collective = call.bytes(schedule, Region::empty(), received);
-        Ok((copy, collective.begin_with_end(Box::new(settle))?))
+        Ok((copy, collective.begin_with_end(Box::new(settle))))
     }
 
     fn settle_context(&self, context: u64) {
@@ -516,7 +531,7 @@ impl Comm {
     /// # Errors
     /// A peer failed, or the table of communicators is full.
     pub fn split(&self, color: Option<i32>, key: i32) -> Result<Option<Self>> {
-        let context = draw_context(process::current()?);
+        let context = self.process().draw_context();
         let mine = Wish { color, key, context }.emit();
         let received = exchange::allgather(self, Routine::CommSplit, mine)?;
         let all: Vec<Wish> = received.iter().map(Wish::parse).collect();
@@ -543,7 +558,7 @@ impl Comm {
     /// A peer failed.
     pub fn nodes(&self) -> Result<Nodes> {
         let mut hasher = DefaultHasher::new();
-        hasher.write(process::current()?.node_identity());
+        hasher.write(self.process().node_identity());
         let mine = hasher.finish().to_le_bytes();
         let all = exchange::allgather(self, Routine::CommSplit, mine)?;
         // This process is one of all.
@@ -556,25 +571,25 @@ impl Comm {
     /// # Errors
     /// Those of [`Comm::create`].
     pub fn create_group(&self, group: &Group, tag: i32) -> Result<Option<Self>> {
-        let process = process::current()?;
+        let process = self.process();
         let Some(rank) = group.rank_of(process.rank()) else { return Ok(None) };
         if let Some(stranger) = group.iter().find(|&world| self.group().rank_of(world).is_none()) {
             let message = format!("process {stranger} of the group is not in the communicator");
             return Err(Error::new(ErrorClass::Group, message));
         }
-        let mine = if rank == 0 { draw_context(process).to_le_bytes() } else { [0; 8] };
+        let mine = if rank == 0 { process.draw_context().to_le_bytes() } else { [0; 8] };
         let (vci, context) = (self.vci(), self.context() | context::CREATION);
-        let span = Span { vci, context, tag, group, rank };
+        let span = Span { process, vci, context, tag, group, rank };
         let context = span.broadcast(&mine)?;
         let context = u64::from_le_bytes(context.try_into().map_err(|_| strange_length())?);
-        let comm = Self::new(context, group.clone(), rank, self.errhandler());
+        let comm = Self::new(process, context, group.clone(), rank, self.errhandler());
         comm.register().map(Some)
     }
 
     /// Makes a communicator of the group that each process passes; groups of different processes are equal or
     /// disjoint (collective).
     pub(crate) fn create_distinct(&self, group: &Group) -> Result<Option<Self>> {
-        let mine = draw_context(process::current()?).to_le_bytes();
+        let mine = self.process().draw_context().to_le_bytes();
         let drawn = exchange::allgather(self, Routine::CommCreate, mine)?;
         let leader = group.iter().next().and_then(|world| self.group().rank_of(world));
         let context = leader.map_or(mine, |rank| drawn[rank as usize]);
@@ -583,8 +598,9 @@ impl Comm {
 
     /// Makes a communicator of some of this one's processes; `None` if this process is not a member.
     pub(crate) fn part(&self, context: u64, group: &Group) -> Result<Option<Self>> {
-        let Some(rank) = group.rank_of(process::current()?.rank()) else { return Ok(None) };
-        Self::new(context, group.clone(), rank, self.errhandler()).register().map(Some)
+        let process = self.process();
+        let Some(rank) = group.rank_of(process.rank()) else { return Ok(None) };
+        Self::new(process, context, group.clone(), rank, self.errhandler()).register().map(Some)
     }
 
     pub(crate) fn register(self) -> Result<Self> {
@@ -729,10 +745,6 @@ pub(crate) fn members(context: u64, own: u32) -> Option<Vec<PeerId>> {
     Some((0..size).map(|step| comm.peer((rank + step) % size)).collect())
 }
 
-pub(crate) fn draw_context(process: &Process) -> u64 {
-    context::number(process.rank(), NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed))
-}
-
 #[cold]
 fn strange_length() -> Error {
     Error::new(ErrorClass::Intern, "a context number of another length arrived")
@@ -765,6 +777,3 @@ const NONBLOCKING: i32 = 1 << 30;
 
 /// Locked after the worker.
 static COMMS: Table<Comm> = Table::new(Kind::Comm, ErrorClass::Comm);
-
-/// Counters 0 and 1 are the predefined communicators'.
-static NEXT_CONTEXT: AtomicU32 = AtomicU32::new(16);

@@ -3,7 +3,7 @@
 
 use engine::{Envelope, Outcome, Selector, SendMode};
 use memory::Region;
-use progress::Worker;
+use progress::{Progress, Worker};
 use runtime::context;
 use wire::PeerId;
 
@@ -12,11 +12,13 @@ use crate::collective::Call;
 use crate::comm::{Comm, CommRef, Form};
 use crate::group::Group;
 use crate::plans::{Routine, Shape};
+use crate::process::Process;
 use crate::vci::Vci;
-use crate::{Error, ErrorClass, Result, process};
+use crate::{Error, ErrorClass, Result};
 
 /// Processes and tag of an exchange.
 pub(crate) struct Span<'a> {
+    pub process: &'a Process,
     pub vci: Vci,
     pub context: u64,
     pub tag: i32,
@@ -26,13 +28,16 @@ pub(crate) struct Span<'a> {
 }
 
 impl Span<'_> {
+    fn progress(&self) -> &Progress {
+        self.process.vci(self.vci)
+    }
+
     fn send(&self, to: u32, bytes: &[u8]) -> Result<()> {
-        let progress = process::current()?.vci(self.vci);
         let region = Region::from_box(bytes.into());
         let envelope =
             Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
         let peer = PeerId(self.group.world_rank(to));
-        let completion = progress.submit_and_wait(
+        let completion = self.progress().submit_and_wait(
             |worker| worker.engine.submit_send(peer, envelope, &region, SendMode::Standard),
             |worker, op| worker.take_or_await(*op),
         );
@@ -41,28 +46,25 @@ impl Span<'_> {
 
     /// Sends to a rank while it sends as well, and gives what has come.
     pub fn swap(&self, with: u32, bytes: &[u8]) -> Result<Vec<u8>> {
-        let progress = process::current()?.vci(self.vci);
         let region = Region::from_box(bytes.into());
         let envelope =
             Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
         let peer = PeerId(self.group.world_rank(with));
-        let op = progress.submit(|worker| {
+        let op = self.progress().submit(|worker| {
             worker.engine.submit_send(peer, envelope, &region, SendMode::Standard)
         });
         let heard = self.receive(with)?;
-        let completion = progress.wait(|worker| worker.take_or_await(op));
+        let completion = self.progress().wait(|worker| worker.take_or_await(op));
         self.checked(completion.outcome, with)?;
         Ok(heard)
     }
 
     fn receive(&self, from: u32) -> Result<Vec<u8>> {
-        let process = process::current()?;
-        let progress = process.vci(self.vci);
         // The longest names all the job's processes.
-        let region = Region::owned(NUMBERS_BYTES + 4 * process.size() as usize);
+        let region = Region::owned(NUMBERS_BYTES + 4 * self.process.size() as usize);
         let selector = Selector { context: self.context, source: Some(from), tag: Some(self.tag) };
         let peer = PeerId(self.group.world_rank(from));
-        let completion = progress.submit_and_wait(
+        let completion = self.progress().submit_and_wait(
             |worker| worker.engine.submit_receive(Some(peer), selector, &region),
             |worker, op| worker.take_or_await(*op),
         );
@@ -93,13 +95,13 @@ impl Span<'_> {
     /// Fails if a participant is known to have failed.
     fn open(&self) -> Result<()> {
         let closed_by = |worker: &mut Worker| worker.engine.revoked_by(self.context);
-        process::current()?.vci(self.vci).look(closed_by).map_or(Ok(()), |failed| Err(gone(failed)))
+        self.progress().look(closed_by).map_or(Ok(()), |failed| Err(gone(failed)))
     }
 
     fn checked(&self, outcome: Outcome, peer: u32) -> Result<()> {
         match outcome {
             Outcome::Ok => Ok(()),
-            Outcome::PeerFailed => Err(gone(self.close(PeerId(self.group.world_rank(peer)))?)),
+            Outcome::PeerFailed => Err(gone(self.close(PeerId(self.group.world_rank(peer))))),
             Outcome::Truncated { .. } | Outcome::Cancelled => Err(Error::new(
                 ErrorClass::Intern,
                 "an exchange of the library met a foreign message",
@@ -109,7 +111,7 @@ impl Span<'_> {
 
     /// A peer cannot be reached, or a collective of the communicator has found one that cannot: which. Where the exchange
     /// is one of a communicator's collectives, these are closed.
-    fn close(&self, peer: PeerId) -> Result<PeerId> {
+    fn close(&self, peer: PeerId) -> PeerId {
         let context = self.context;
         let close = |worker: &mut Worker| {
             let failed = worker.engine.revoked_by(context).unwrap_or(peer);
@@ -118,7 +120,7 @@ impl Span<'_> {
             }
             failed
         };
-        Ok(process::current()?.vci(self.vci).submit(close))
+        self.progress().submit(close)
     }
 }
 
@@ -132,8 +134,7 @@ pub(crate) fn allgather<const N: usize>(
     let call = call_of(comm, operation);
     let len = N as u64;
     let shape = Shape::of(Routine::Allgather).with_len(len);
-    let schedule =
-        call.plan(shape, |rank, places| plan::allgather(rank, places, &|_| len, false))?;
+    let schedule = call.plan(shape, |rank, places| plan::allgather(rank, places, &|_| len, false));
     let heard = Region::owned(N * call.size() as usize);
     call.bytes(schedule, Region::from_box(Box::new(mine)), heard.clone()).run()?;
     Ok(heard.to_vec().as_chunks().0.to_vec())
@@ -150,7 +151,7 @@ pub(crate) fn allgather_listed(
     let listed = [[].as_slice(), lengths];
     let schedule = call.plan_listed(Shape::of(Routine::Allgather), listed, |rank, places| {
         plan::allgather(rank, places, &|rank| lengths[rank as usize], false)
-    })?;
+    });
     let heard = Region::owned(lengths.iter().sum::<u64>() as usize);
     call.bytes(schedule, Region::from_box(mine.into()), heard.clone()).run()?;
     let heard = heard.to_vec();
@@ -169,7 +170,7 @@ pub(crate) fn broadcast<const N: usize>(
     let call = call_of(comm, operation);
     let len = N as u64;
     let shape = Shape::of(Routine::Bcast).with_len(len);
-    let schedule = call.plan(shape, |rank, places| plan::broadcast(rank, places, 0, len))?;
+    let schedule = call.plan(shape, |rank, places| plan::broadcast(rank, places, 0, len));
     let received = Region::from_box(Box::new(mine));
     call.bytes(schedule, Region::empty(), received.clone()).run()?;
     Ok(received.to_vec().try_into().unwrap_or(mine))

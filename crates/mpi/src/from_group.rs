@@ -3,13 +3,15 @@
 //! Members find each other by a string. Messages carry its hash as their tag, in a context that nothing else uses.
 //! Their data include a longer hash, so that a collision with another call is detected.
 
+use std::sync::Arc;
+
 use runtime::context;
 
-use crate::comm::{Comm, draw_context};
+use crate::comm::Comm;
 use crate::errhandler::Errhandler;
 use crate::exchange::Span;
 use crate::group::Group;
-use crate::process::{self, Process};
+use crate::process::{Process, WorldModel};
 use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
@@ -28,11 +30,16 @@ impl Comm {
     /// # Errors
     /// `MPI_ERR_GROUP` where this process is not in it, `MPI_ERR_ARG` for a string that is too long or not the
     /// others'.
-    pub fn of_group(group: &Group, string: &str, errhandler: Errhandler) -> Result<Option<Self>> {
+    pub fn of_group(
+        world: &WorldModel,
+        group: &Group,
+        string: &str,
+        errhandler: Errhandler,
+    ) -> Result<Option<Self>> {
         if group.size() == 0 {
             return Ok(None);
         }
-        let comm = Found::new(group, string)?.comm(string, errhandler)?;
+        let comm = Found::new(world, group, string)?.comm(string, errhandler)?;
         comm.register().map(Some)
     }
 
@@ -42,6 +49,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::of_group`], and `MPI_ERR_COMM` when the groups have a process in common.
     pub fn of_groups(
+        world: &WorldModel,
         local: Led<'_>,
         remote: Led<'_>,
         string: &str,
@@ -50,13 +58,12 @@ impl Comm {
         if local.group.size() == 0 || remote.group.size() == 0 {
             return Ok(None);
         }
-        let found = Found::new(local.group, string)?;
+        let found = Found::new(world, local.group, string)?;
         let comm = found.comm(string, errhandler)?;
         let received = if comm.rank() == local.leader {
-            let world = found.process.world();
             let (vci, context) = (Vci::FIRST, STRINGS_CONTEXT);
-            let (group, rank) = (world.group(), found.process.rank());
-            let span = Span { vci, context, tag: tag_of(string), group, rank };
+            let (group, rank) = (world.world().group(), world.rank());
+            let span = Span { process: world, vci, context, tag: tag_of(string), group, rank };
             let other = remote.group.world_rank(remote.leader);
             comm.meet(|mine| match local.group.rank_of(other) {
                 // The other leader is in this group too: `pair_up` then reports that both groups have processes in common.
@@ -74,14 +81,14 @@ impl Comm {
 
 /// This process among those who have been asked for.
 struct Found<'a> {
-    process: &'static Process,
+    process: &'a Arc<Process>,
     group: &'a Group,
     rank: u32,
 }
 
 impl<'a> Found<'a> {
-    fn new(group: &'a Group, string: &str) -> Result<Self> {
-        let process = process::current()?;
+    fn new(world: &'a WorldModel, group: &'a Group, string: &str) -> Result<Self> {
+        let process = world.process();
         if string.len() >= STRING_MAX {
             let message =
                 format!("stringtag: {} bytes are more than {}", string.len(), STRING_MAX - 1);
@@ -94,10 +101,11 @@ impl<'a> Found<'a> {
 
     /// A communicator of the group, without a handle.
     fn comm(&self, string: &str, errhandler: Errhandler) -> Result<Comm> {
-        let mut mine = draw_context(self.process).to_le_bytes().to_vec();
+        let mut mine = self.process.draw_context().to_le_bytes().to_vec();
         mine.extend(hash(string).to_le_bytes());
-        let (vci, context, group) = (Vci::FIRST, STRINGS_CONTEXT, self.group);
-        let span = Span { vci, context, tag: tag_of(string), group, rank: self.rank };
+        let &Self { process, group, rank } = self;
+        let (vci, context) = (Vci::FIRST, STRINGS_CONTEXT);
+        let span = Span { process, vci, context, tag: tag_of(string), group, rank };
         let received = span.broadcast(&mine)?;
         let (Some((context, rest)), true) =
             (received.split_first_chunk::<8>(), received.len() == 16)
@@ -109,7 +117,7 @@ impl<'a> Found<'a> {
             return Err(Error::new(ErrorClass::Arg, message));
         }
         let context = u64::from_le_bytes(*context);
-        Ok(Comm::new(context, group.clone(), self.rank, errhandler))
+        Ok(Comm::new(process, context, group.clone(), rank, errhandler))
     }
 }
 

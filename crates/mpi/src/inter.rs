@@ -6,11 +6,10 @@
 use plan::Groups;
 
 use crate::collective::Call;
-use crate::comm::{Comm, CommRef, Form, draw_context};
+use crate::comm::{Comm, CommRef, Form};
 use crate::exchange::{self, Span};
 use crate::group::{Comparison, Group};
 use crate::plans::Routine;
-use crate::process;
 use crate::{Error, ErrorClass, Result};
 
 /// The two groups of an intercommunicator in the order on which both have agreed, and which of them this
@@ -84,7 +83,8 @@ impl Comm {
         let group = &Group::of(turned.collect());
         let rank = (self.rank() + size - leader) % size;
         let (vci, context) = (self.vci(), self.collective_context());
-        let received = Span { vci, context, tag, group, rank }.broadcast(received)?;
+        let process = self.process();
+        let received = Span { process, vci, context, tag, group, rank }.broadcast(received)?;
         let (context, is_second, other) = parse(&received).ok_or_else(malformed)?;
         if let Some(common) = other.iter().find(|&world| self.group().rank_of(world).is_some()) {
             let message = format!("process {common} of the job is in both groups");
@@ -92,13 +92,14 @@ impl Comm {
         }
         let local = self.group().clone();
         let groups = if is_second { [other, local] } else { [local, other] };
-        Self::between(context, GroupPair { groups, is_second }, self.errhandler()).register()
+        let pair = GroupPair { groups, is_second };
+        Self::between(process, context, pair, self.errhandler()).register()
     }
 
     /// Exchanges contexts and members with the other group's leader. Returns the leader's message to its group: the
     /// context, the order of the groups, and the members of the remote group.
     pub(crate) fn meet(&self, swap: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<Vec<u8>> {
-        let own = draw_context(process::current()?);
+        let own = self.process().draw_context();
         let mut mine = own.to_le_bytes().to_vec();
         mine.extend(self.group().iter().flat_map(u32::to_le_bytes));
         let theirs = swap(&mine)?;
@@ -117,7 +118,7 @@ impl Comm {
     /// `MPI_ERR_COMM` for a communicator of one group.
     pub fn merge(&self, is_high: bool) -> Result<Self> {
         let (merged, pair) = self.merged().zip(self.pair()).ok_or_else(not_inter)?;
-        let mine = (u32::from(is_high), draw_context(process::current()?));
+        let mine = (u32::from(is_high), self.process().draw_context());
         let all = exchange::allgather(merged, Routine::IntercommMerge, emit_place(mine))?;
         let received = |rank: u32| all.get(rank as usize).map_or((0, 0), parse_place);
         let [first, second] = &pair.groups;
@@ -144,14 +145,14 @@ impl Comm {
             Group::of(ranks.into_iter().map(|rank| merged.group().world_rank(rank)).collect())
         };
         let pair = GroupPair { groups: [group(first), group(second)], is_second: pair.is_second };
-        Self::between(context, pair, self.errhandler()).register().map(Some)
+        Self::between(self.process(), context, pair, self.errhandler()).register().map(Some)
     }
 
     /// [`Comm::create`] for an intercommunicator: each group names its own members.
     pub(crate) fn create_between(&self, group: &Group) -> Result<Option<Self>> {
         let merged = self.merged().ok_or_else(not_inter)?;
-        let process = process::current()?;
-        let mine = (group.rank_of(process.rank()).unwrap_or(u32::MAX), draw_context(process));
+        let process = self.process();
+        let mine = (group.rank_of(process.rank()).unwrap_or(u32::MAX), process.draw_context());
         let all = exchange::allgather(merged, Routine::CommCreate, emit_place(mine))?;
         let places: Vec<(u32, u64)> = all.iter().map(parse_place).collect();
         let mut chosen: Vec<(u32, u32)> = (0..)

@@ -73,7 +73,7 @@ pub fn send(comm: &Comm, to: Option<u32>, tag: i32, data: &Region, mode: Mode) -
     if mode == Mode::Buffered {
         return buffer::send(comm, to, tag, data);
     }
-    let progress = comm.progress()?;
+    let progress = comm.progress();
     let (peer, envelope) = (comm.peer(to), envelope(comm, tag));
     if mode == Mode::Standard && progress.send_short(peer, envelope, data) {
         return Ok(());
@@ -99,10 +99,7 @@ pub fn receive(
     into: &Region,
 ) -> (Status, Option<Error>) {
     let Some(selector) = selector(comm, from, tag) else { return (Status::PROC_NULL, None) };
-    let progress = match comm.progress() {
-        Ok(progress) => progress,
-        Err(error) => return (Status::EMPTY, Some(error)),
-    };
+    let progress = comm.progress();
     let peer = selector.source.map(|source| comm.peer(source));
     let operation = |op| Operation::of(comm, op, true);
     progress.submit_and_wait(
@@ -129,7 +126,7 @@ pub fn begin_send(
         return Ok(Request::Done(Done::Sent));
     }
     let (peer, envelope) = (comm.peer(to), envelope(comm, tag));
-    let (progress, note) = (comm.progress()?, comm.handle().0);
+    let (progress, note) = (comm.progress(), comm.handle().0);
     let begun = progress.begin_send(peer, envelope, data, engine_mode(mode), note);
     Ok(match begun {
         None => Request::Done(Done::Sent),
@@ -138,17 +135,14 @@ pub fn begin_send(
 }
 
 /// Begins a receive.
-///
-/// # Errors
-/// When not initialised.
 #[inline]
-pub fn begin_receive(comm: &Comm, from: From, tag: Option<i32>, into: &Region) -> Result<Request> {
+pub fn begin_receive(comm: &Comm, from: From, tag: Option<i32>, into: &Region) -> Request {
     let Some(selector) = selector(comm, from, tag) else {
-        return Ok(Request::Done(Done::OfNobody));
+        return Request::Done(Done::OfNobody);
     };
     let peer = selector.source.map(|source| comm.peer(source));
-    let op = comm.progress()?.begin_receive(peer, selector, into, comm.handle().0);
-    Ok(Request::Operation(Operation::of(comm, op, true)))
+    let op = comm.progress().begin_receive(peer, selector, into, comm.handle().0);
+    Request::Operation(Operation::of(comm, op, true))
 }
 
 impl Send {
@@ -163,10 +157,7 @@ impl Send {
 
 impl Receive {
     /// Begins it.
-    ///
-    /// # Errors
-    /// As [`begin_receive`].
-    pub fn begin(&self) -> Result<Request> {
+    pub fn begin(&self) -> Request {
         begin_receive(&self.comm, self.from, self.tag, &self.into)
     }
 }
@@ -174,9 +165,9 @@ impl Receive {
 /// Begins a send and a receive that end as one.
 ///
 /// # Errors
-/// When not initialised.
+/// As [`begin_send`].
 pub fn begin_exchange(send: &Send, receive: &Receive) -> Result<Request> {
-    let received = receive.begin()?;
+    let received = receive.begin();
     Ok(Request::Exchange(Box::new([received, send.begin()?])))
 }
 
@@ -187,7 +178,7 @@ pub fn begin_exchange(send: &Send, receive: &Receive) -> Result<Request> {
 pub fn probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Status> {
     let Some(selector) = selector(comm, from, tag) else { return Ok(Status::PROC_NULL) };
     let peer = selector.source.map(|source| comm.peer(source));
-    let progress = comm.progress()?;
+    let progress = comm.progress();
     let message = progress.wait(|worker| {
         let found = worker.engine.probe(peer, selector);
         hope(worker, peer, selector, found)
@@ -219,7 +210,7 @@ fn hope<T>(
 pub fn immediate_probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Option<Status>> {
     let Some(selector) = selector(comm, from, tag) else { return Ok(Some(Status::PROC_NULL)) };
     let peer = selector.source.map(|source| comm.peer(source));
-    let progress = comm.progress()?;
+    let progress = comm.progress();
     let message = progress.test(|worker| {
         let found = worker.engine.probe(peer, selector);
         hope(worker, peer, selector, found)
@@ -253,7 +244,7 @@ pub fn matched_probe(
         return Ok(Some((Matched::NoProc, Status::PROC_NULL)));
     };
     let peer = selector.source.map(|source| comm.peer(source));
-    let progress = comm.progress()?;
+    let progress = comm.progress();
     let take = |worker: &mut Worker| {
         let found = worker.engine.submit_matched_probe(peer, selector);
         hope(worker, peer, selector, found)

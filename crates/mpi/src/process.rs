@@ -1,14 +1,16 @@
 //! MPI in this process: from initialisation to finalisation (MPI-5.0 §11.2), over the runtime that it shares with the
 //! native interface.
 
+use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::ThreadId;
 
 use lock::Uncancelled;
-use runtime::{Instance, Needs};
+use runtime::{Instance, Needs, context};
 
+use crate::buffer::Place;
 use crate::comm::{self, Comm};
 use crate::{Error, ErrorClass, Result};
 
@@ -25,37 +27,25 @@ pub enum ThreadLevel {
     Multiple,
 }
 
-/// State of an initialised process.
+/// This process in its job: what all its communicators share.
 pub struct Process {
     instance: Arc<Instance>,
-    rank: u32,
-    size: u32,
-    world: Comm,
-    myself: Comm,
     level: ThreadLevel,
     main_thread: ThreadId,
+    buffer: Place,
+    next_context: AtomicU32,
 }
 
 impl Process {
-    /// Rank in the job.
-    pub fn rank(&self) -> u32 {
-        self.rank
-    }
-
-    /// Number of processes in the job.
-    pub fn size(&self) -> u32 {
-        self.size
-    }
-
-    /// `MPI_COMM_WORLD`.
-    #[inline]
-    pub fn world(&self) -> &Comm {
-        &self.world
-    }
-
-    /// `MPI_COMM_SELF`.
-    pub fn myself(&self) -> &Comm {
-        &self.myself
+    /// Begins to use an instance, in the thread that initialises MPI.
+    pub fn new(instance: Arc<Instance>, level: ThreadLevel) -> Self {
+        Self {
+            instance,
+            level,
+            main_thread: std::thread::current().id(),
+            buffer: Place::default(),
+            next_context: AtomicU32::new(FIRST_CONTEXT),
+        }
     }
 
     /// Level of thread support.
@@ -66,6 +56,16 @@ impl Process {
     /// True if the calling thread initialised MPI.
     pub fn is_main_thread(&self) -> bool {
         std::thread::current().id() == self.main_thread
+    }
+
+    /// Place of the buffer for buffered sends on communicators that have none of their own.
+    pub fn buffer(&self) -> &Place {
+        &self.buffer
+    }
+
+    /// Draws a context number that no other process draws.
+    pub(crate) fn draw_context(&self) -> u64 {
+        context::number(self.rank(), self.next_context.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -78,15 +78,62 @@ impl Deref for Process {
     }
 }
 
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("rank", &self.rank()).field("level", &self.level).finish()
+    }
+}
+
+/// The World Model (MPI-5.0 §11.2): a process with its predefined communicators.
+#[derive(Debug)]
+pub struct WorldModel {
+    process: Arc<Process>,
+    world: Comm,
+    myself: Comm,
+}
+
+impl WorldModel {
+    /// Makes the predefined communicators of a process.
+    pub fn new(process: Process) -> Self {
+        let process = Arc::new(process);
+        Self { world: Comm::world(&process), myself: Comm::myself(&process), process }
+    }
+
+    /// The process.
+    pub(crate) fn process(&self) -> &Arc<Process> {
+        &self.process
+    }
+
+    /// `MPI_COMM_WORLD`.
+    #[inline]
+    pub fn world(&self) -> &Comm {
+        &self.world
+    }
+
+    /// `MPI_COMM_SELF`.
+    pub fn myself(&self) -> &Comm {
+        &self.myself
+    }
+}
+
+impl Deref for WorldModel {
+    type Target = Process;
+
+    #[inline]
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
 /// The initialised process.
 ///
 /// # Errors
 /// `MPI_ERR_OTHER` before initialisation, after finalisation, and in processes forked from one that is
 /// initialised.
 #[inline]
-pub fn current() -> Result<&'static Process> {
-    match (STATE.load(Ordering::Acquire), PROCESS.get()) {
-        (ACTIVE, Some(process)) => runtime::refuse_forked().map(|()| process).map_err(other),
+pub fn current() -> Result<&'static WorldModel> {
+    match (STATE.load(Ordering::Acquire), WORLD.get()) {
+        (ACTIVE, Some(world)) => runtime::refuse_forked().map(|()| world).map_err(other),
         (FINALIZED, _) => Err(Error::new(ErrorClass::Other, "called after MPI_Finalize")),
         _ => Err(Error::new(ErrorClass::Other, "called before MPI_Init")),
     }
@@ -107,7 +154,7 @@ pub fn is_finalized() -> bool {
 ///
 /// # Errors
 /// A second call, a malformed setting, and those of [`Instance::join`].
-pub fn initialize(level: ThreadLevel) -> Result<&'static Process> {
+pub fn initialize(level: ThreadLevel) -> Result<&'static WorldModel> {
     runtime::refuse_forked().map_err(other)?;
     static STARTING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = STARTING.lock().unwrap_or_else(|poison| poison.into_inner());
@@ -121,18 +168,9 @@ pub fn initialize(level: ThreadLevel) -> Result<&'static Process> {
     let is_multithreaded = level == ThreadLevel::Multiple;
     let needs = Needs { is_multithreaded, members: Some(comm::members) };
     let instance = Instance::join(&needs).map_err(other)?;
-    let (rank, size) = (instance.rank(), instance.size());
-    let process = PROCESS.get_or_init(|| Process {
-        instance,
-        rank,
-        size,
-        world: Comm::world(rank, size),
-        myself: Comm::myself(rank),
-        level,
-        main_thread: std::thread::current().id(),
-    });
+    let world = WORLD.get_or_init(|| WorldModel::new(Process::new(instance, level)));
     STATE.store(ACTIVE, Ordering::Release);
-    Ok(process)
+    Ok(world)
 }
 
 /// Ends MPI in this process.
@@ -148,16 +186,16 @@ pub fn finalize() -> Result<()> {
 
 /// Counters of this process, once it has joined its job.
 pub fn counters() -> Option<(progress::Counters, engine::Counters)> {
-    Some(PROCESS.get()?.counters())
+    Some(WORLD.get()?.counters())
 }
 
 /// Ends the job with `code`, without returning; a forked process ends only itself.
 pub fn abort(code: i32) -> ! {
     let _uncancelled = Uncancelled::begin();
-    if let Some(process) = PROCESS.get()
+    if let Some(world) = WORLD.get()
         && runtime::refuse_forked().is_ok()
     {
-        process.instance.abort(code);
+        world.instance.abort(code);
     }
     std::process::exit(if code == 0 { 1 } else { code })
 }
@@ -172,4 +210,7 @@ const ACTIVE: u8 = 1;
 const FINALIZED: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
-static PROCESS: OnceLock<Process> = OnceLock::new();
+static WORLD: OnceLock<WorldModel> = OnceLock::new();
+
+/// First counter of drawn context numbers; lower ones belong to the predefined communicators.
+const FIRST_CONTEXT: u32 = 16;

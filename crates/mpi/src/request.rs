@@ -351,10 +351,8 @@ impl Persistent {
         }
         let request = match &self.template {
             Template::Send(send) => send.begin()?,
-            Template::Receive(receive) => receive.begin()?,
-            Template::Collective(collective) => {
-                Request::Collective(Arc::clone(collective).start()?)
-            }
+            Template::Receive(receive) => receive.begin(),
+            Template::Collective(collective) => Request::Collective(Arc::clone(collective).start()),
         };
         *active = match request {
             Request::Done(done) => Some(Active::Done(done)),

@@ -36,7 +36,7 @@ impl Slot {
     /// process cannot join or does not want to. A process alone on its node has a segment that no plan uses.
     #[cold]
     pub fn create(comm: &Comm, tag: i32) -> Option<Self> {
-        let places = comm.places().ok()?;
+        let places = comm.places();
         if comm.halves().is_some() {
             return None;
         }
@@ -131,7 +131,7 @@ fn broadcast_in_node(
     tag: i32,
     message: [u8; INVITATION_LEN],
 ) -> Result<[u8; INVITATION_LEN]> {
-    let plan = plan::broadcast_in_node(comm.rank(), comm.places()?, INVITATION_LEN as u64);
+    let plan = plan::broadcast_in_node(comm.rank(), comm.places(), INVITATION_LEN as u64);
     let data = Region::from_box(Box::new(message));
     let call = Call::numbered(CommRef::Derived(comm.clone()), tag);
     call.bytes(plan, Region::empty(), data.clone()).run()?;
@@ -141,7 +141,7 @@ fn broadcast_in_node(
 /// True if all processes vote yes.
 fn vote(comm: &Comm, tag: i32, yes: bool) -> Result<bool> {
     let shape = Shape::of(Routine::Allgather).with_len(1);
-    let plan = comm.plan(shape, |rank, places| plan::allgather(rank, places, &|_| 1, false))?;
+    let plan = comm.plan(shape, |rank, places| plan::allgather(rank, places, &|_| 1, false));
     let (own, all) =
         (Region::from_box(Box::new([u8::from(yes)])), Region::owned(comm.size() as usize));
     let call = Call::numbered(CommRef::Derived(comm.clone()), tag);

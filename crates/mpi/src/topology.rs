@@ -8,7 +8,6 @@ use std::sync::Arc;
 use crate::comm::Comm;
 use crate::exchange;
 use crate::plans::Routine;
-use crate::process;
 use crate::{Error, ErrorClass, Result};
 
 /// The topology of a communicator.
@@ -306,7 +305,7 @@ impl Comm {
         reorder: bool,
         graph: impl FnOnce() -> place::Graph,
     ) -> Result<Vec<u32>> {
-        let map = process::current()?.sites();
+        let map = self.process().sites();
         if !reorder || map.nodes() == 1 {
             return Ok((0..size).collect());
         }
@@ -343,7 +342,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::split`].
     pub fn arrange_neighbours(&self, neighbours: Neighbours, reorder: bool) -> Result<Self> {
-        if !reorder || process::current()?.sites().nodes() == 1 {
+        if !reorder || self.process().sites().nodes() == 1 {
             return self.arrange_told(neighbours);
         }
         let mine = neighbours.emit();

@@ -1,21 +1,19 @@
 //! The VCI of each communicator, found at its first use.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use progress::Progress;
+use runtime::Instance;
 pub use runtime::{VCIS_MAX, Vci, VciSet};
-
-use crate::Result;
-use crate::process;
 
 /// VCI of a communicator, which its context determines.
 #[derive(Default)]
 pub(crate) struct CommVci {
     vci: AtomicU8,
     /// Found at its first use.
-    progress: OnceLock<&'static Progress>,
+    progress: OnceLock<Arc<Progress>>,
 }
 
 impl CommVci {
@@ -31,17 +29,8 @@ impl CommVci {
 
     /// The progress engine that carries its messages.
     #[inline]
-    pub fn progress(&self) -> Result<&'static Progress> {
-        match self.progress.get() {
-            Some(progress) => Ok(progress),
-            None => self.find_progress(),
-        }
-    }
-
-    #[cold]
-    fn find_progress(&self) -> Result<&'static Progress> {
-        let progress = process::current()?.vci(self.vci());
-        Ok(self.progress.get_or_init(|| progress))
+    pub fn progress(&self, process: &Instance) -> &Progress {
+        self.progress.get_or_init(|| Arc::clone(process.vci(self.vci())))
     }
 }
 

@@ -96,7 +96,7 @@ pub(super) fn bcast(
         CallArguments::new(Routine::Bcast, root_of(&comm, role), Some(len), None)
     });
     let shape = shape(Routine::Bcast, role).with_len(len);
-    let schedule = comm.plan(shape, |rank, places| groups.broadcast(rank, places, role, len))?;
+    let schedule = comm.plan(shape, |rank, places| groups.broadcast(rank, places, role, len));
     Ok(comm.bytes(schedule, Region::empty(), data))
 }
 
@@ -129,7 +129,7 @@ pub(super) fn gather(
         Role::Partner(_) | Role::Idle => (&sizes, &[]),
     };
     note_arguments(&comm, Routine::Gather, Some(role), sends, expects)?;
-    let schedule = groups(&comm)?.gather(comm.rank(), comm.places()?, role, &sizes);
+    let schedule = groups(&comm)?.gather(comm.rank(), comm.places(), role, &sizes);
     Ok(comm.bytes(schedule, input, output))
 }
 
@@ -161,7 +161,7 @@ pub(super) fn scatter(
         Role::Partner(_) | Role::Idle => (&[], &sizes),
     };
     note_arguments(&comm, Routine::Scatter, Some(role), sends, expects)?;
-    let schedule = groups(&comm)?.scatter(comm.rank(), comm.places()?, role, &sizes);
+    let schedule = groups(&comm)?.scatter(comm.rank(), comm.places(), role, &sizes);
     Ok(comm.bytes(schedule, input, output))
 }
 
@@ -183,7 +183,7 @@ pub(super) fn allgather(
     let own = input.len() as u64;
     let sends = vec![own; size as usize];
     note_arguments(&comm, Routine::Allgather, None, &sends, &blocks.sizes)?;
-    let schedule = groups(&comm)?.allgather(comm.rank(), comm.places()?, own, &blocks.sizes);
+    let schedule = groups(&comm)?.allgather(comm.rank(), comm.places(), own, &blocks.sizes);
     Ok(comm.bytes(schedule, input, blocks.stream))
 }
 
@@ -205,7 +205,7 @@ impl Reduction {
         let Operands { len, element, commutes, is_exact, in_place } = operands;
         let groups = groups(&self.comm)?;
         let shape = Shape { len, element, commutes, is_exact, in_place, ..shape };
-        self.comm.plan(shape, |rank, places| make(groups, rank, places))
+        Ok(self.comm.plan(shape, |rank, places| make(groups, rank, places)))
     }
 }
 
@@ -276,7 +276,7 @@ pub(super) fn reduce_scatter(
     let operands = this.operands(total, false);
     this.note_arguments(Routine::ReduceScatter, None, Some(operands.bytes()));
     let counts: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
-    let schedule = groups.reduce_scatter(this.comm.rank(), this.comm.places()?, &counts, operands);
+    let schedule = groups.reduce_scatter(this.comm.rank(), this.comm.places(), &counts, operands);
     Ok(this.planned(Arc::new(schedule), buffers))
 }
 

@@ -137,7 +137,7 @@ impl Reduction {
         root: u32,
         operands: Operands,
         make: impl FnOnce(u32, &Topology) -> Schedule,
-    ) -> Result<Arc<Schedule>> {
+    ) -> Arc<Schedule> {
         let has_root = operation == Routine::Reduce;
         let bytes = operands.len * operands.element;
         self.note_arguments(operation, has_root.then_some(root), Some(bytes));
@@ -175,7 +175,7 @@ pub(crate) fn reduce(
     let operands = this.operands(n, in_place);
     let schedule = this.plan(Routine::Reduce, to, operands, |rank, places| {
         plan::reduce(rank, places, to, operands)
-    })?;
+    });
     Ok(this.planned(schedule, buffers))
 }
 
@@ -197,7 +197,7 @@ pub(crate) fn allreduce(
     let operands = this.operands(n, this.in_place);
     let schedule = this.plan(Routine::Allreduce, 0, operands, |rank, places| {
         plan::allreduce(rank, places, operands)
-    })?;
+    });
     Ok(this.planned(schedule, buffers))
 }
 
@@ -214,7 +214,7 @@ pub(crate) fn scan(
     let buffers = this.buffers(sendbuf, recvbuf, n)?;
     let operands = this.operands(n, this.in_place);
     let schedule =
-        this.plan(Routine::Scan, 0, operands, |rank, places| plan::scan(rank, places, operands))?;
+        this.plan(Routine::Scan, 0, operands, |rank, places| plan::scan(rank, places, operands));
     Ok(this.planned(schedule, buffers))
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn exscan(
     let buffers = this.buffers(sendbuf, recvbuf, n)?;
     let operands = this.operands(n, this.in_place);
     let schedule = this
-        .plan(Routine::Exscan, 0, operands, |rank, places| plan::exscan(rank, places, operands))?;
+        .plan(Routine::Exscan, 0, operands, |rank, places| plan::exscan(rank, places, operands));
     Ok(this.planned(schedule, buffers))
 }
 
@@ -260,12 +260,12 @@ fn reduce_scatter_counts(
     };
     let schedule = if is_block || counts.iter().all(|count| *count == own) {
         let (block, any) = (Routine::ReduceScatterBlock, Routine::ReduceScatter);
-        this.plan(if is_block { block } else { any }, 0, operands, make)?
+        this.plan(if is_block { block } else { any }, 0, operands, make)
     } else {
         this.note_arguments(Routine::ReduceScatter, None, Some(total as u64 * operands.element));
         let counts: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
         let shape = shape_of(Routine::ReduceScatter, operands);
-        this.comm.plan_listed(shape, [&[], &counts], make)?
+        this.comm.plan_listed(shape, [&[], &counts], make)
     };
     if this.in_place {
         let output = this.received(recvbuf, total)?;
