@@ -12,11 +12,13 @@ use std::sync::Arc;
 
 use datatype::Datatype;
 use memory::Region;
-use mpi::check::{CallArguments, Lengths};
-use mpi::collective::{Call, Collective, Elements};
-pub(crate) use mpi::comm::Form;
+
+pub(crate) use mpi::collective::Form;
+use mpi::collective::{
+    self, Call, CallArguments, Collective, Elements, Lengths, Listed, Routine, Shape,
+};
 use mpi::neighbourhood::Neighbourhood;
-use mpi::plans::{Listed, Routine, Shape};
+
 use mpi::request::Request;
 use mpi::vci::Vci;
 use plan::{Operands, Schedule, Topology};
@@ -46,7 +48,7 @@ const RECEIVES: Names = Names::new("recvbuf", "recvcounts", "recvtypes");
 pub(crate) fn run(collective: Result<Collective>) -> Result<()> {
     match &collective {
         // Borrowed: it is large, and nobody else needs it.
-        Ok(collective) => collective.run(),
+        Ok(collective) => Ok(collective.run()?),
         Err(error) => Err(error.clone()),
     }
 }
@@ -54,8 +56,8 @@ pub(crate) fn run(collective: Result<Collective>) -> Result<()> {
 /// Begins a collective: the form `MPI_I…`.
 pub(crate) fn begin(collective: Result<Collective>, request: Result<Out<RawHandle>>) -> Result<()> {
     let collective = collective?;
-    let vci = collective.vci();
-    give(request?, vci, collective.begin())
+    let vci = collective.team().vci();
+    give(request?, vci, collective::begin(collective))
 }
 
 /// Keeps a collective, to be started again and again: the form `MPI_…_init`. No hints are known.
@@ -66,8 +68,8 @@ pub(crate) fn keep(
 ) -> Result<()> {
     let collective = collective?;
     crate::info::optional(info)?;
-    let vci = collective.vci();
-    give(request?, vci, collective.persistent())
+    let vci = collective.team().vci();
+    give(request?, vci, collective::persistent(collective))
 }
 
 fn give(place: Out<RawHandle>, vci: Vci, request: Request) -> Result<()> {
@@ -77,7 +79,7 @@ fn give(place: Out<RawHandle>, vci: Vci, request: Request) -> Result<()> {
 /// A call on a communicator, counted.
 #[inline]
 pub(crate) fn call(on: RawHandle, form: Form) -> Result<Call> {
-    Ok(Call::new(comm(on)?.into(), form))
+    Ok(collective::call(comm(on)?.into(), form))
 }
 
 /// Number of blocks that each process has for others: one for each rank of the group or of the remote group.

@@ -10,9 +10,9 @@ use std::sync::{Arc, OnceLock};
 
 use plan::Schedule;
 
-use crate::comm::Comm;
+use crate::failure::{Argument, Failure, Fault};
 use crate::plans::{Routine, Shape};
-use crate::{Error, ErrorClass};
+use crate::team::{self, Team};
 
 /// Arguments of a process's call; `None` if they may differ between processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub fn is_on() -> bool {
 ///
 /// # Errors
 /// For a value that is neither `yes` nor `no`; the text names the variable.
-pub(crate) fn validate() -> std::result::Result<(), String> {
+pub fn validate() -> Result<(), String> {
     let (variable, value) = (settings::CHECK.variable(), settings::CHECK.text());
     match value.trim() {
         "yes" | "no" => Ok(()),
@@ -96,19 +96,19 @@ impl CallArguments {
         })
     }
 
-    /// Returns the class of the first mismatch, if any.
-    fn conflict(&self, other: &Self) -> Option<ErrorClass> {
+    /// Returns the first argument that differs, if any.
+    fn conflict(&self, other: &Self) -> Option<Argument> {
         fn differ<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
             matches!((one, other), (Some(one), Some(other)) if one != other)
         }
         if self.operation != other.operation {
-            Some(ErrorClass::Arg)
+            Some(Argument::Routine)
         } else if differ(self.root, other.root) {
-            Some(ErrorClass::Root)
+            Some(Argument::Root)
         } else if differ(self.op, other.op) {
-            Some(ErrorClass::Op)
+            Some(Argument::Op)
         } else if differ(self.bytes, other.bytes) {
-            Some(ErrorClass::Count)
+            Some(Argument::Count)
         } else {
             None
         }
@@ -177,16 +177,16 @@ impl fmt::Display for CallArguments {
 }
 
 /// Returns an error that names the first two calls whose arguments differ, if any do.
-pub(crate) fn compare(records: &[u8]) -> Option<Error> {
+pub(crate) fn compare(records: &[u8]) -> Option<Box<Failure>> {
     let all = parsed(records)?;
     let mut common = all.first()?.clone();
     for (rank, call) in all.iter().enumerate() {
-        if let Some(class) = common.conflict(call) {
+        if let Some(argument) = common.conflict(call) {
             // The first rank whose arguments this one contradicts.
             let (first, other) =
                 all.iter().enumerate().find(|(_, other)| other.conflict(call).is_some())?;
             let message = format!("the calls differ: rank {first} {other}, rank {rank} {call}");
-            return Some(Error::new(class, message));
+            return Some(Failure::new(Fault::Differ(argument), message));
         }
         common = common.completed(call);
     }
@@ -200,7 +200,7 @@ pub(crate) fn has_lengths(records: &[u8]) -> bool {
 
 /// Returns an error that names the first pair of which one sends another length than the other expects, if there is one.
 /// `lengths` has the results of [`lengths`] of all processes, in order of rank.
-pub(crate) fn compare_lengths(records: &[u8], lengths: &[u8]) -> Option<Error> {
+pub(crate) fn compare_lengths(records: &[u8], lengths: &[u8]) -> Option<Box<Failure>> {
     let all = parsed(records)?;
     let numbers: Vec<u64> =
         lengths.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
@@ -215,7 +215,7 @@ pub(crate) fn compare_lengths(records: &[u8], lengths: &[u8]) -> Option<Error> {
             let message = format!(
                 "the calls differ: rank {from} {sender} sends {sent} bytes to rank {to}, rank {to} {receiver} expects {expected} of rank {from}"
             );
-            return Some(Error::new(ErrorClass::Count, message));
+            return Some(Failure::new(Fault::Differ(Argument::Count), message));
         }
     }
     None
@@ -233,9 +233,9 @@ fn parsed(records: &[u8]) -> Option<Vec<CallArguments>> {
 }
 
 /// Returns the plan of an exchange of `len` bytes of each process.
-pub(crate) fn exchange(comm: &Comm, len: u64) -> Arc<Schedule> {
+pub(crate) fn exchange(team: &impl Team, len: u64) -> Arc<Schedule> {
     let shape = Shape::of(Routine::Allgather).with_len(len);
-    comm.plan(shape, |rank, places| plan::allgather(rank, places, &|_| len, false))
+    team::plan(team, shape, |rank, places| plan::allgather(rank, places, &|_| len, false))
 }
 
 fn padded<const N: usize>(text: &str) -> [u8; N] {
@@ -275,16 +275,17 @@ mod tests {
     fn both_sides_of_a_mismatch_are_named() {
         let root = |root| CallArguments::new(Routine::Bcast, root, Some(8), None);
         assert!(compare(&records(&[root(Some(1)), root(None), root(Some(1))])).is_none());
-        let error = compare(&records(&[root(None), root(Some(1)), root(Some(2))])).unwrap();
-        assert_eq!(error.class, ErrorClass::Root);
+        let failure = compare(&records(&[root(None), root(Some(1)), root(Some(2))])).unwrap();
+        assert_eq!(failure.fault, Fault::Differ(Argument::Root));
         let want = "rank 1 Bcast of 8 bytes with root 1, rank 2 Bcast of 8 bytes with root 2";
-        assert!(error.message.contains(want), "{}", error.message);
+        assert!(failure.message.contains(want), "{}", failure.message);
         let sum = |bytes, op| CallArguments::new(Routine::Allreduce, None, Some(bytes), Some(op));
-        let class = |one, other| compare(&records(&[one, other])).map(|error| error.class);
-        assert_eq!(class(sum(8, "Sum"), sum(8, "Max")), Some(ErrorClass::Op));
-        assert_eq!(class(sum(8, "Sum"), sum(4, "Sum")), Some(ErrorClass::Count));
-        assert_eq!(class(sum(8, "Sum"), root(None)), Some(ErrorClass::Arg));
-        assert_eq!(class(sum(8, "Sum"), sum(8, "Sum")), None);
+        let fault = |one, other| compare(&records(&[one, other])).map(|failure| failure.fault);
+        let differ = |argument| Some(Fault::Differ(argument));
+        assert_eq!(fault(sum(8, "Sum"), sum(8, "Max")), differ(Argument::Op));
+        assert_eq!(fault(sum(8, "Sum"), sum(4, "Sum")), differ(Argument::Count));
+        assert_eq!(fault(sum(8, "Sum"), root(None)), differ(Argument::Routine));
+        assert_eq!(fault(sum(8, "Sum"), sum(8, "Sum")), None);
     }
 
     #[test]
@@ -300,10 +301,10 @@ mod tests {
             compare_lengths(&records(all), &lengths)
         };
         assert!(compared(&[of(first.clone()), second(5), call()]).is_none());
-        let error = compared(&[of(first), second(6), call()]).unwrap();
-        assert_eq!(error.class, ErrorClass::Count);
+        let failure = compared(&[of(first), second(6), call()]).unwrap();
+        assert_eq!(failure.fault, Fault::Differ(Argument::Count));
         let want = "rank 1 Alltoall sends 6 bytes to rank 0, rank 0 Alltoall expects 5 of rank 1";
-        assert!(error.message.contains(want), "{}", error.message);
+        assert!(failure.message.contains(want), "{}", failure.message);
         assert!(
             !has_lengths(&records(&[call(), call()]))
                 && has_lengths(&records(&[call(), second(1)]))

@@ -2,28 +2,26 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use memory::Region;
-use plan::{Groups, Schedule};
+use plan::Groups;
 use progress::Progress;
 use runtime::{context, record};
 use wire::PeerId;
 
 use crate::attribute::Attributes;
-use crate::check::CallArguments;
-use crate::collective::Call;
+use crate::collective::{self, CallArguments, Form, Routine, Shape};
 use crate::errhandler::Errhandler;
 use crate::exchange::{self, Span};
 use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::inter::GroupPair;
-use crate::plans::{Listed, Plans, Routine, Shape};
 use crate::process::{self, Process};
 use crate::request::Request;
-use crate::shm_coll::Slot;
 use crate::table::{Handle, Kind, Table};
+use crate::team::Collectives;
 use crate::topology::Topology;
 use crate::vci::{CommVci, Vci};
 use crate::{Error, ErrorClass, Result, buffer};
@@ -53,17 +51,13 @@ struct Inner {
     inter: Option<(GroupPair, Comm)>,
     /// Ranks of each group, in a merged communicator.
     halves: Option<Groups>,
-    /// Number of collectives so far, by form.
-    collectives: [AtomicI32; 3],
+    collectives: Collectives,
     handle: OnceLock<Handle>,
     /// True once the handle has been freed.
     is_freed: AtomicBool,
     buffer: buffer::Place,
     topology: OnceLock<Arc<Topology>>,
     places: OnceLock<plan::Topology>,
-    plans: Plans,
-    /// Slot in the shared segment; set once its creation has been tried, `None` if that failed.
-    slot: OnceLock<Option<Slot>>,
     details: Mutex<Details>,
 }
 
@@ -154,6 +148,10 @@ impl Comm {
         halves: Option<Groups>,
         errhandler: Errhandler,
     ) -> Self {
+        let collectives = match halves {
+            Some(_) => Collectives::without_shm_coll(),
+            None => Collectives::default(),
+        };
         Self(Arc::new(Inner {
             process: Arc::clone(process),
             context: AtomicU64::new(context),
@@ -165,14 +163,12 @@ impl Comm {
             peers,
             inter,
             halves,
-            collectives: Default::default(),
+            collectives,
             handle: OnceLock::new(),
             is_freed: AtomicBool::new(false),
             buffer: buffer::Place::default(),
             topology: OnceLock::new(),
             places: OnceLock::new(),
-            plans: Plans::default(),
-            slot: OnceLock::new(),
             details: Mutex::new(Details {
                 name: Vec::new(),
                 errhandler,
@@ -279,19 +275,6 @@ impl Comm {
         self.0.handle.get().copied().unwrap_or(NULL)
     }
 
-    /// Returns the tag of the next collective of this form. Each form has its own range of tags: collectives of
-    /// different forms never match (MPI-5.0 §6.12), in whatever order they are called. A persistent collective
-    /// keeps its tag while the counters of the other forms wrap around.
-    #[inline]
-    pub fn next_collective(&self, form: Form) -> i32 {
-        let count = self.0.collectives[form as usize].fetch_add(1, Ordering::Relaxed);
-        match form {
-            Form::Blocking => count & (NONBLOCKING - 1),
-            Form::Nonblocking => NONBLOCKING | count & (NONBLOCKING - 1),
-            Form::Persistent => !(count & (NONBLOCKING - 1)),
-        }
-    }
-
     /// The name; empty until one is set.
     pub fn name(&self) -> Vec<u8> {
         self.details().name.clone()
@@ -321,7 +304,7 @@ impl Comm {
             info.set(assertion, if holds { "true" } else { "false" })?;
         }
         info.set(MEMORY_KINDS.0, MEMORY_KINDS.1)?;
-        let places = self.slot().map_or(self.places(), |slot| &slot.places).to_string();
+        let places = self.collectives().shared_places().unwrap_or(self.places()).to_string();
         if places.len() < crate::info::VALUE_MAX {
             info.set(PLACES, &places)?;
         }
@@ -364,48 +347,10 @@ impl Comm {
         self.0.places.get_or_init(|| self.find_places())
     }
 
-    /// Returns this process's schedule for a collective of this shape: a cached one, or the result of `make`.
+    /// State of its collectives.
     #[inline]
-    pub fn plan(
-        &self,
-        shape: Shape,
-        make: impl FnOnce(u32, &plan::Topology) -> Schedule,
-    ) -> Arc<Schedule> {
-        let places = self.places_of(shape);
-        self.0.plans.find(shape, || make(self.rank(), places))
-    }
-
-    /// [`Comm::plan`] for blocks of individual lengths.
-    pub fn plan_listed(
-        &self,
-        shape: Shape,
-        listed: Listed<'_>,
-        make: impl FnOnce(u32, &plan::Topology) -> Schedule,
-    ) -> Arc<Schedule> {
-        let places = self.places_of(shape);
-        self.0.plans.find_listed(shape, listed, || make(self.rank(), places))
-    }
-
-    #[inline]
-    fn places_of(&self, shape: Shape) -> &plan::Topology {
-        match shape.in_shm_coll.then(|| self.slot()).flatten() {
-            Some(slot) => &slot.places,
-            None => self.places(),
-        }
-    }
-
-    /// Creates a shared segment with all processes if possible, in their collective `tag`.
-    pub(crate) fn create_shm_coll(&self, tag: i32) {
-        if self.0.slot.get().is_none() {
-            // One thread at a time calls collectives on a communicator.
-            let _ = self.0.slot.set(Slot::create(self, tag));
-        }
-    }
-
-    /// This process's slot in the shared segment, if there is one.
-    #[inline]
-    pub(crate) fn slot(&self) -> Option<&Slot> {
-        self.0.slot.get().and_then(Option::as_ref)
+    pub(crate) fn collectives(&self) -> &Collectives {
+        &self.0.collectives
     }
 
     #[cold]
@@ -475,7 +420,7 @@ impl Comm {
     /// # Errors
     /// Those of [`Comm::duplicate`].
     pub fn begin_duplicate(&self) -> Result<(Self, Request)> {
-        let call = Call::new(CommRef::Derived(self.clone()), Form::Nonblocking);
+        let call = collective::call(CommRef::Derived(self.clone()), Form::Nonblocking);
         call.note_arguments(|| CallArguments::new(Routine::CommIdup, None, None, None));
         let process = self.process();
         let mine = if call.rank() == 0 { process.draw_context() } else { 0 };
@@ -496,8 +441,8 @@ impl Comm {
             let bytes = heard.to_vec().try_into().unwrap_or_default();
             made.settle_context(u64::from_le_bytes(bytes));
         };
-        let collective = call.bytes(schedule, Region::empty(), received);
-        Ok((copy, collective.begin_with_end(Box::new(settle))))
+        let copying = call.bytes(schedule, Region::empty(), received);
+        Ok((copy, collective::begin_with_end(copying, Box::new(settle))))
     }
 
     fn settle_context(&self, context: u64) {
@@ -639,17 +584,6 @@ impl Comm {
     }
 }
 
-/// The forms of a collective operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// The operation completes in the call.
-    Blocking,
-    /// The call starts a nonblocking operation.
-    Nonblocking,
-    /// The call makes a persistent request.
-    Persistent,
-}
-
 /// Contribution of a process to a split of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wish {
@@ -688,7 +622,7 @@ pub struct Nodes {
 
 /// A communicator found by its handle. Predefined communicators are borrowed, which saves the
 /// reference count.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum CommRef {
     /// `MPI_COMM_WORLD` or `MPI_COMM_SELF`.
     Predefined(&'static Comm),
@@ -771,9 +705,6 @@ const MEMORY_KINDS: (&str, &str) = ("mpi_memory_alloc_kinds", "mpi,system");
 
 /// Info key of the topology used in collective plans, for tools (`plan::Topology` as text).
 const PLACES: &str = "canele_places";
-
-/// The bit that marks the tags of nonblocking collectives.
-const NONBLOCKING: i32 = 1 << 30;
 
 /// Locked after the worker.
 static COMMS: Table<Comm> = Table::new(Kind::Comm, ErrorClass::Comm);

@@ -7,11 +7,9 @@ use progress::{Progress, Worker};
 use runtime::context;
 use wire::PeerId;
 
-use crate::check::CallArguments;
-use crate::collective::Call;
-use crate::comm::{Comm, CommRef, Form};
+use crate::collective::{self, Call, CallArguments, Form, Routine, Shape};
+use crate::comm::{Comm, CommRef};
 use crate::group::Group;
-use crate::plans::{Routine, Shape};
 use crate::process::Process;
 use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
@@ -177,7 +175,7 @@ pub(crate) fn broadcast<const N: usize>(
 }
 
 fn call_of(comm: &Comm, operation: Routine) -> Call {
-    let call = Call::new(CommRef::Derived(comm.clone()), Form::Blocking);
+    let call = collective::call(CommRef::Derived(comm.clone()), Form::Blocking);
     call.note_arguments(|| CallArguments::new(operation, None, None, None));
     call
 }

@@ -5,11 +5,10 @@
 
 use plan::Groups;
 
-use crate::collective::Call;
-use crate::comm::{Comm, CommRef, Form};
+use crate::collective::{self, Form, Routine};
+use crate::comm::{Comm, CommRef};
 use crate::exchange::{self, Span};
 use crate::group::{Comparison, Group};
-use crate::plans::Routine;
 use crate::{Error, ErrorClass, Result};
 
 /// The two groups of an intercommunicator in the order on which both have agreed, and which of them this
@@ -76,7 +75,7 @@ impl Comm {
 
     /// The intercommunicator of which the leader has heard.
     pub(crate) fn pair_up(&self, leader: u32, received: &[u8]) -> Result<Self> {
-        let tag = Call::new(CommRef::Derived(self.clone()), Form::Blocking).number();
+        let tag = collective::call(CommRef::Derived(self.clone()), Form::Blocking).number();
         // The leader first, for it is who tells.
         let size = self.size();
         let turned = (0..size).map(|rank| self.group().world_rank((rank + leader) % size));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plan::{Buffer, Schedule, Span};
 
-use crate::check::Lengths;
+use crate::collective::Lengths;
 use crate::comm::Comm;
 use crate::topology::{Cart, Topology};
 use crate::{Error, ErrorClass, Result};

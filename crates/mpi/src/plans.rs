@@ -1,11 +1,11 @@
-//! The plans of a communicator's latest collectives, so that the same call again plans nothing.
+//! The plans of a team's latest collectives, so that the same call again plans nothing.
 
 use std::sync::Arc;
 
 use lock::Lock;
 use plan::Schedule;
 
-/// Key of a plan, besides the communicator and this process's rank.
+/// Key of a plan, besides the team and this process's rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The operation.
@@ -22,7 +22,7 @@ pub struct Shape {
     pub is_exact: bool,
     /// True for MPI_IN_PLACE.
     pub in_place: bool,
-    /// True if it may use the communicator's shared segment.
+    /// True if it may use the team's shared segment.
     pub in_shm_coll: bool,
 }
 
@@ -77,7 +77,7 @@ impl Shape {
 /// Lengths of blocks that are sent, and of those that are received, as far as a process knows them.
 pub type Listed<'a> = [&'a [u64]; 2];
 
-/// The plans of a communicator.
+/// The plans of a team.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
     /// Of calls that a shape says all of.

@@ -11,7 +11,7 @@ use engine::{Completion, OpId, Outcome};
 use progress::Worker;
 
 use crate::buffer::Flush;
-use crate::collective::{Collective, Pending};
+use crate::collective::{self, Collective, Pending};
 use crate::comm::Comm;
 use crate::point_to_point::{Receive, Send};
 use crate::process;
@@ -188,7 +188,7 @@ impl Request {
             }
             Self::Flush(flush) => flush.is_done(vci, worker).then_some(Ended::of(Status::EMPTY)),
             Self::Collective(pending) => {
-                let error = pending.end()?.clone();
+                let error = pending.end()?;
                 Some(Ended { error, ..Ended::of(Status::EMPTY) })
             }
             Self::Persistent(persistent) => {
@@ -200,7 +200,7 @@ impl Request {
                     }
                     Some(Active::Operation(operation)) => operation.poll(worker, false)?,
                     Some(Active::Collective(pending)) => {
-                        let error = pending.end()?.clone();
+                        let error = pending.end()?;
                         Ended { status: Status::EMPTY, error, freed: false }
                     }
                 };
@@ -220,12 +220,12 @@ impl Request {
                 parts[1].peek(vci, worker).map(|_| status)
             }
             Self::Flush(flush) => flush.is_done(vci, worker).then_some(Status::EMPTY),
-            Self::Collective(pending) => pending.end().map(|_| Status::EMPTY),
+            Self::Collective(pending) => pending.has_ended().then_some(Status::EMPTY),
             Self::Persistent(persistent) => match &*persistent.active() {
                 None => Some(Status::EMPTY),
                 Some(Active::Done(done)) => Some(done.status()),
                 Some(Active::Operation(operation)) => operation.peek(worker),
-                Some(Active::Collective(pending)) => pending.end().map(|_| Status::EMPTY),
+                Some(Active::Collective(pending)) => pending.has_ended().then_some(Status::EMPTY),
             },
         }
     }
@@ -352,7 +352,9 @@ impl Persistent {
         let request = match &self.template {
             Template::Send(send) => send.begin()?,
             Template::Receive(receive) => receive.begin(),
-            Template::Collective(collective) => Request::Collective(Arc::clone(collective).start()),
+            Template::Collective(collective) => {
+                Request::Collective(collective::start(Arc::clone(collective), None))
+            }
         };
         *active = match request {
             Request::Done(done) => Some(Active::Done(done)),

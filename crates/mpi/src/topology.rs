@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
+use crate::collective::Routine;
 use crate::comm::Comm;
 use crate::exchange;
-use crate::plans::Routine;
 use crate::{Error, ErrorClass, Result};
 
 /// The topology of a communicator.

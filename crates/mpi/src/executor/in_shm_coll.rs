@@ -10,10 +10,11 @@ use progress::{TaskStage, Worker};
 use rail_shm::ShmColl;
 
 use super::{Collective, Running, gone, unfit};
-use crate::shm_coll::Slot;
-use crate::{Error, ErrorClass, Result};
+use crate::failure::{Failure, Fault, Result};
+use crate::slot::Slot;
+use crate::team::Team;
 
-impl<C: Deref<Target = Collective>> Running<C> {
+impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
     /// Checks a condition on the shared segment, and has the worker watch the segment until it holds.
     #[inline]
     pub(super) fn await_shm_coll(
@@ -36,8 +37,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
         while !finds(&mut shm_coll.lock()) {
             let missing = shm_coll.lock().missing();
             if let Some(position) = missing {
-                let (comm, rank) = (&self.collective.call.comm, slot.rank(position));
-                worker.revoke_context(comm.collective_context(), comm.peer(rank));
+                let (team, rank) = (&self.collective.call.team, slot.rank(position));
+                worker.revoke_context(team.context(), team.peer(rank));
                 self.failure = Some(gone(&format!("rank {rank}'s process has ended")));
                 self.is_over = true;
                 break;
@@ -53,7 +54,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         TaskStage::Ended
     }
 
-    /// Reserves memory for the next post. If that fails, the communicator's collectives are revoked.
+    /// Reserves memory for the next post. If that fails, the team's collectives are revoked.
     #[inline]
     pub(super) fn reserves(
         &mut self,
@@ -68,9 +69,9 @@ impl<C: Deref<Target = Collective>> Running<C> {
     fn go_without(&mut self, worker: &mut Worker, error: &io::Error) {
         let message =
             format!("no memory for the segment shared with the ranks of this node: {error}");
-        self.failure = Some(Error::new(ErrorClass::NoMem, message));
-        let comm = &self.collective.call.comm;
-        let own = comm.peer(comm.rank());
+        self.failure = Some(Failure::new(Fault::NoMemory, message));
+        let team = &self.collective.call.team;
+        let own = team.peer(team.rank());
         self.give_up(worker, own);
     }
 
@@ -98,7 +99,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// Returns the blocks that a step posts one after the other, and the length in bytes of the list of their ends
     /// that precedes them.
-    fn blocks(&self, step: Step) -> (&[Span], usize) {
+    fn blocks<'a>(&'a self, step: Step) -> (&'a [Span], usize)
+    where
+        T: 'a,
+    {
         let blocks = &self.collective.schedule.blocks;
         match step {
             Step::PostParts { first, count } => (&blocks[first as usize..][..count as usize], 0),
@@ -137,8 +141,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
     /// Wakes the ranks that sleep until this post.
     #[inline]
     pub(super) fn wake_members(&self, worker: &mut Worker) {
-        let (comm, slot) = (&self.collective.call.comm, self.collective.slot());
-        slot.shm_coll.lock().wake_members(|position| worker.wake(comm.peer(slot.rank(position))));
+        let (team, slot) = (&self.collective.call.team, self.collective.slot());
+        slot.shm_coll.lock().wake_members(|position| worker.wake(team.peer(slot.rank(position))));
     }
 
     /// Wakes other ranks after this rank has caught up with collectives that failed their argument checks, even
@@ -175,7 +179,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// Returns the later steps whose data is long and already posted. Empty if the first of these steps takes short
     /// data.
-    pub(super) fn untaken(&self) -> impl Iterator<Item = usize> + use<'_, C> {
+    pub(super) fn untaken<'a>(&'a self) -> impl Iterator<Item = usize> + use<'a, C, T>
+    where
+        T: 'a,
+    {
         let is_long = |take: &Take| take.piece > 0 || !self.collective.memory.is_brief(take.units);
         let begins_long = self.takes_behind().next().as_ref().is_some_and(is_long);
         self.takes_behind()
@@ -190,7 +197,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 
     /// The takes among the following steps, posted or not.
-    fn takes_behind(&self) -> impl Iterator<Item = Take> + use<'_, C> {
+    fn takes_behind<'a>(&'a self) -> impl Iterator<Item = Take> + use<'a, C, T>
+    where
+        T: 'a,
+    {
         let first = self.at + 1;
         let steps = self.collective.schedule.steps.get(first..).unwrap_or_default();
         let steps = (first..).zip(steps).take(Early::MOST);
@@ -318,7 +328,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// The error for a post whose length differs from the expected one, in bytes.
     #[cold]
-    pub(super) fn unfit_part(&self, from: u32, got: usize, expected: usize) -> Error {
+    pub(super) fn unfit_part(&self, from: u32, got: usize, expected: usize) -> Box<Failure> {
         unfit(self.collective.slot().rank(from), got as u64, expected as u64)
     }
 }

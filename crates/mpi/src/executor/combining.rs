@@ -8,9 +8,10 @@ use plan::{Buffer, Fold, Operand, Span};
 use rail_shm::ShmColl;
 
 use super::{Collective, Running};
-use crate::Result;
+use crate::failure::Result;
+use crate::team::Team;
 
-impl<C: Deref<Target = Collective>> Running<C> {
+impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
     /// True if all operands of a span together are few enough to be combined under the worker's lock.
     #[inline]
     pub(super) fn is_brief_to_combine(&self, to: Span) -> bool {
