@@ -2,29 +2,24 @@
 
 use std::sync::Arc;
 
+use coll::{Argument, Collectives, Failure, Fault, Team};
 use plan::Topology;
 use progress::Progress;
 use runtime::{record, wanted_rails};
 use wire::PeerId;
 
 use crate::comm::{Comm, CommRef};
-use crate::executor;
-use crate::failure::{Argument, Failure, Fault};
 use crate::request::{Request, Template};
 use crate::table::Handle;
-use crate::team::{Collectives, Team};
 use crate::{Error, ErrorClass, Result};
 
-pub use crate::check::{CallArguments, Lengths};
-pub use crate::executor::Elements;
-pub use crate::plans::{Listed, Routine, Shape};
-pub use crate::team::Form;
+pub use coll::{CallArguments, Elements, Form, Lengths, Listed, Routine, Shape};
 
 /// A call on a communicator.
-pub type Call = executor::Call<CommRef>;
+pub type Call = coll::Call<CommRef>;
 
 /// One rank's part in a collective on a communicator.
-pub type Collective = executor::Collective<CommRef>;
+pub type Collective = coll::Collective<CommRef>;
 
 /// Numbers a call on a communicator.
 #[inline]
@@ -66,19 +61,19 @@ pub fn persistent(collective: Collective) -> Request {
 pub(crate) fn start(
     collective: Arc<Collective>,
     then: Option<Box<dyn FnOnce() + Send>>,
-) -> Pending {
+) -> PendingCollective {
     let comm = collective.team().handle();
-    Pending { run: collective.start(then), comm }
+    PendingCollective { run: collective.start(then), comm }
 }
 
 /// A collective in the background, and the communicator for its errors.
 #[derive(Clone, Debug)]
-pub struct Pending {
-    run: executor::Pending,
+pub struct PendingCollective {
+    run: coll::Pending,
     comm: Handle,
 }
 
-impl Pending {
+impl PendingCollective {
     /// True once the collective has ended.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {

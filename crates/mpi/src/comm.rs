@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use coll::Collectives;
 use memory::Region;
 use plan::Groups;
 use progress::Progress;
@@ -21,7 +22,6 @@ use crate::inter::GroupPair;
 use crate::process::{self, Process};
 use crate::request::Request;
 use crate::table::{Handle, Kind, Table};
-use crate::team::Collectives;
 use crate::topology::Topology;
 use crate::vci::{CommVci, Vci};
 use crate::{Error, ErrorClass, Result, buffer};

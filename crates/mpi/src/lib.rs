@@ -1,31 +1,23 @@
-//! MPI semantics in safe Rust: the process, communicators, groups, requests, attributes, info, the
-//! executor of collective schedules. The `abi` crate turns C arguments into calls of this one.
+//! MPI semantics in safe Rust: the process, communicators, groups, requests, attributes, info. The `abi` crate turns C arguments into calls of this one.
 #![forbid(unsafe_code)]
 
 pub mod attribute;
 pub mod buffer;
-pub mod check;
 pub mod collective;
 pub mod comm;
 pub mod errhandler;
 pub mod error;
 mod exchange;
-pub mod executor;
-pub mod failure;
 pub mod from_group;
 pub mod group;
 pub mod info;
 pub mod inter;
 pub mod neighbourhood;
 pub mod objects;
-pub mod plans;
 pub mod point_to_point;
 pub mod process;
 pub mod request;
-mod shm_coll;
-mod slot;
 pub mod table;
-pub mod team;
 pub mod tool;
 pub mod topology;
 pub mod vci;

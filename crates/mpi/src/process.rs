@@ -164,7 +164,7 @@ pub fn initialize(level: ThreadLevel) -> Result<&'static WorldModel> {
         _ => return Err(Error::new(ErrorClass::Other, "MPI_Init called twice")),
     }
     let _uncancelled = Uncancelled::begin();
-    crate::check::validate().map_err(|text| Error::new(ErrorClass::Other, text))?;
+    coll::check::validate().map_err(|text| Error::new(ErrorClass::Other, text))?;
     let is_multithreaded = level == ThreadLevel::Multiple;
     let needs = Needs { is_multithreaded, members: Some(comm::members) };
     let instance = Instance::join(&needs).map_err(other)?;

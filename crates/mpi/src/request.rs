@@ -11,7 +11,7 @@ use engine::{Completion, OpId, Outcome};
 use progress::Worker;
 
 use crate::buffer::Flush;
-use crate::collective::{self, Collective, Pending};
+use crate::collective::{self, Collective, PendingCollective};
 use crate::comm::Comm;
 use crate::point_to_point::{Receive, Send};
 use crate::process;
@@ -90,7 +90,7 @@ pub enum Request {
     /// Complete when all messages in an attached buffer have been sent.
     Flush(Flush),
     /// A collective in the background.
-    Collective(Pending),
+    Collective(PendingCollective),
     /// A persistent request.
     Persistent(Arc<Persistent>),
 }
@@ -151,7 +151,7 @@ pub struct Persistent {
 enum Active {
     Done(Done),
     Operation(Operation),
-    Collective(Pending),
+    Collective(PendingCollective),
 }
 
 impl Request {
