@@ -13,6 +13,7 @@ use mpi::objects;
 use mpi::point_to_point::From;
 
 use crate::convention::*;
+use crate::world;
 
 /// A communicator for as long as a call takes.
 pub(crate) enum Named {
@@ -47,7 +48,9 @@ impl std::convert::From<Named> for CommRef {
 #[inline(always)]
 pub(crate) fn comm(raw: RawHandle) -> Result<Named> {
     match handle(raw) {
-        comm::WORLD => named("comm", comm::find(comm::WORLD)).map(Named::Found),
+        comm::WORLD => {
+            world::current().map(|world| Named::Found(CommRef::Predefined(world.world())))
+        }
         _ => other(raw),
     }
 }
@@ -59,14 +62,24 @@ fn other(raw: RawHandle) -> Result<Named> {
     // SAFETY: the question only reads.
     let known = unsafe { LAST.ask(|(known, comm)| is_it(known, comm).then(|| Rc::clone(comm))) };
     match known.flatten() {
-        Some(comm) => mpi::process::current().map(|_| Named::Cached(comm)),
+        Some(comm) => world::current().map(|_| Named::Cached(comm)),
         None => named("comm", find(raw)).map(Named::Found),
+    }
+}
+
+/// The communicator behind a handle.
+pub(crate) fn find_comm(raw: RawHandle) -> Result<CommRef> {
+    let world = world::current()?;
+    match handle(raw) {
+        comm::WORLD => Ok(CommRef::Predefined(world.world())),
+        comm::SELF => Ok(CommRef::Predefined(world.myself())),
+        derived => comm::find(derived).map(CommRef::Derived),
     }
 }
 
 #[cold]
 fn find(raw: RawHandle) -> Result<CommRef> {
-    let found = comm::find(handle(raw))?;
+    let found = find_comm(raw)?;
     LAST.set((raw, Rc::new(Comm::clone(&found))));
     Ok(found)
 }
@@ -81,7 +94,7 @@ pub(crate) fn intra(raw: RawHandle) -> Result<CommRef> {
 
 /// The same, as an argument of another name.
 pub(crate) fn intra_as(name: &str, raw: RawHandle) -> Result<CommRef> {
-    let comm = named(name, comm::find(handle(raw)))?;
+    let comm = named(name, find_comm(raw))?;
     match comm.remote_group() {
         Some(_) => {
             Err(class(ErrorClass::Comm, format!("{name}: not defined on an intercommunicator")))

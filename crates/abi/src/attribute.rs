@@ -6,10 +6,10 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use mpi::attribute::{self, Attribute, Attributes, Keyval, Owner};
 use mpi::comm::Comm;
-use mpi::process;
 
 use crate::arguments::{comm, datatype};
 use crate::convention::*;
+use crate::world;
 
 type Copy = unsafe extern "C" fn(
     RawHandle,
@@ -133,7 +133,7 @@ pub(crate) fn delete_type(datatype: RawHandle) -> Result<()> {
 
 /// Deletes the attributes of `MPI_COMM_SELF`, the first step of finalisation (MPI-5.0 §11.2.4).
 pub(crate) fn delete_all_of_self() -> Result<()> {
-    delete_comm(process::current()?.myself())
+    delete_comm(world::current()?.myself())
 }
 
 macro_rules! keyvals {
@@ -269,7 +269,7 @@ fn callback_result(code: c_int) -> Result<()> {
 /// The place of a predefined attribute's value; none inside when it has none, none outside when the
 /// key is not predefined.
 fn predefined(key: c_int) -> Result<Option<Option<*const c_int>>> {
-    let job = process::current()?.job();
+    let job = world::current()?.job();
     let value = match key {
         TAG_UB => Some(c_int::MAX),
         IO => Some(crate::arguments::ANY_SOURCE),

@@ -10,10 +10,11 @@ use mpi::info::Info;
 use mpi::inter::Bridge;
 use mpi::objects;
 
-use crate::arguments::{comm, intra, intra_as};
+use crate::arguments::{comm, find_comm, intra, intra_as};
 use crate::attribute;
 use crate::convention::*;
 use crate::error::write_string;
+use crate::world;
 
 #[inline]
 pub(crate) fn comm_size(on: RawHandle, size: Out<c_int>) -> Result<()> {
@@ -26,8 +27,8 @@ pub(crate) fn comm_rank(on: RawHandle, rank: Out<c_int>) -> Result<()> {
 }
 
 pub(crate) fn comm_compare(one: RawHandle, other: RawHandle, result: Out<c_int>) -> Result<()> {
-    let one = named("comm1", mpi::comm::find(handle(one)))?;
-    let other = named("comm2", mpi::comm::find(handle(other)))?;
+    let one = named("comm1", find_comm(one))?;
+    let other = named("comm2", find_comm(other))?;
     let comparison = one.compare(&other);
     result.put(crate::group::code_of(comparison))
 }
@@ -127,7 +128,7 @@ pub(crate) fn comm_create_from_group(
 ) -> Result<()> {
     let group = named("group", objects::group(handle(group)))?;
     let (hints, handler) = origin(info, errhandler)?;
-    let comm = Comm::of_group(mpi::process::current()?, &group, &stringtag, handler)?;
+    let comm = Comm::of_group(world::current()?, &group, &stringtag, handler)?;
     if let Some(comm) = &comm {
         comm.set_info(&hints);
     }
@@ -174,7 +175,7 @@ pub(crate) fn comm_split_type(
             Some(nodes.first)
         }
         (TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, Some(SITE), _) => {
-            let process = mpi::process::current()?;
+            let process = comm.process();
             Some(process.sites().site(process.rank()) as c_int)
         }
         (TYPE_RESOURCE_GUIDED, None, Some("mpi://WORLD")) => Some(0),
@@ -237,7 +238,7 @@ pub(crate) fn intercomm_create(
     let leader = rank_of("local_leader", local_leader, local.size())?;
     // The other two are significant at the leader.
     let comm = if local.rank() == leader {
-        let peer = named("peer_comm", mpi::comm::find(handle(peer)))?;
+        let peer = named("peer_comm", find_comm(peer))?;
         let other = rank_of("remote_leader", remote_leader, peer.peer_count())?;
         local.connect(leader, Some(Bridge { comm: &peer, leader: other, tag }))?
     } else {
@@ -273,7 +274,7 @@ pub(crate) fn intercomm_create_from_groups(
     let remote_leader = leader("remote_leader", remote_leader, &remote)?;
     let local = Led { group: &local, leader: local_leader };
     let remote = Led { group: &remote, leader: remote_leader };
-    let world = mpi::process::current()?;
+    let world = world::current()?;
     let comm = Comm::of_groups(world, local, remote, &stringtag, handler)?;
     if let Some(comm) = &comm {
         comm.set_info(&hints);
@@ -282,13 +283,13 @@ pub(crate) fn intercomm_create_from_groups(
 }
 
 pub(crate) fn intercomm_merge(on: RawHandle, high: c_int, made: Out<RawHandle>) -> Result<()> {
-    let merged = named("intercomm", mpi::comm::find(handle(on)))?.merge(high != 0)?;
+    let merged = named("intercomm", find_comm(on))?.merge(high != 0)?;
     give(Some(merged), made)
 }
 
 /// Nobody spawned this process (MPI-5.0 §11.8.2).
 pub(crate) fn comm_get_parent(parent: Out<RawHandle>) -> Result<()> {
-    mpi::process::current()?;
+    world::current()?;
     parent.put(raw(NULL))
 }
 

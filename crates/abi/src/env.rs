@@ -116,6 +116,10 @@ fn group_from_int(value: c_int) -> mpi::table::Handle {
     mpi::objects::GROUPS.from_int(value)
 }
 
+fn request_from_int(value: c_int) -> mpi::table::Handle {
+    mpi::request::from_int(crate::world::current().ok().map(|world| &**world), value)
+}
+
 fn type_from_int(value: c_int) -> mpi::table::Handle {
     mpi::objects::DATATYPES.from_int(value)
 }
@@ -129,7 +133,7 @@ integers! {
     group_toint group_fromint group_from_int;
     type_toint type_fromint type_from_int;
     op_toint op_fromint op_from_int;
-    request_toint request_fromint mpi::request::from_int;
+    request_toint request_fromint request_from_int;
     message_toint message_fromint mpi::point_to_point::message_from_int;
     errhandler_toint errhandler_fromint mpi::errhandler::Errhandler::from_int;
     info_toint info_fromint mpi::info::Info::from_int;

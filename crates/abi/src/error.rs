@@ -5,10 +5,12 @@ use std::ffi::c_int;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use lock::Uncancelled;
+use mpi::comm;
 use mpi::errhandler::{Errhandler, Owner};
-use mpi::{comm, process};
 
+use crate::arguments::find_comm;
 use crate::convention::*;
+use crate::world;
 
 /// The code of a class: the ABI's number.
 pub(crate) fn code_of(class: ErrorClass) -> c_int {
@@ -89,7 +91,7 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
     };
     // Errors on an invalid communicator, or before initialisation, go to MPI_COMM_SELF's handler,
     // which is fatal while there is none.
-    let found = comm::find(object).or_else(|_| comm::find(comm::SELF));
+    let found = find_comm(raw(object)).or_else(|_| find_comm(raw(comm::SELF)));
     let given = match on {
         On::Handler(given) => Errhandler::find(handle(given), Owner::Comm).ok(),
         On::Comm(_) | On::Process => None,
@@ -139,12 +141,11 @@ pub(crate) fn unsupported(function: &'static str, on: On) -> c_int {
 
 fn die(text: &str, code: c_int) -> ! {
     let _uncancelled = Uncancelled::begin();
-    let rank =
-        process::current().map_or(String::new(), |process| format!("rank {}: ", process.rank()));
+    let rank = world::current().map_or(String::new(), |world| format!("rank {}: ", world.rank()));
     // Written in one piece: whoever ends the job may not wait for the rest of a line.
     let line = format!("canele: {rank}{text}\n");
     eprint!("{line}");
-    process::abort(class_of(code).unwrap_or(code))
+    world::abort(class_of(code).unwrap_or(code))
 }
 
 /// The class of a code; none for a number that is no code.

@@ -4,10 +4,10 @@ use std::ffi::c_int;
 
 use mpi::group::{Comparison, Group};
 use mpi::objects::{self, GROUPS};
-use mpi::process;
 
 use crate::arguments::PROC_NULL;
 use crate::convention::*;
+use crate::world;
 
 fn find(group: RawHandle) -> Result<Group> {
     named("group", objects::group(handle(group)))
@@ -39,7 +39,7 @@ pub(crate) fn group_size(group: RawHandle, size: Out<c_int>) -> Result<()> {
 }
 
 pub(crate) fn group_rank(group: RawHandle, rank: Out<c_int>) -> Result<()> {
-    let own = find(group)?.rank_of(process::current()?.rank());
+    let own = find(group)?.rank_of(world::current()?.rank());
     rank.put(own.map_or(UNDEFINED, |rank| rank as c_int))
 }
 

@@ -3,12 +3,13 @@
 use std::ffi::{c_char, c_int};
 
 use lock::Uncancelled;
-use mpi::process::{self, ThreadLevel};
+use mpi::process::ThreadLevel;
 
 use crate::convention::*;
+use crate::world;
 
 pub(crate) fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
-    process::initialize(ThreadLevel::Single).map(drop)
+    world::initialize(ThreadLevel::Single).map(drop)
 }
 
 pub(crate) fn init_thread(
@@ -24,36 +25,36 @@ pub(crate) fn init_thread(
         MULTIPLE => ThreadLevel::Multiple,
         _ => return Err(Error::argument(format!("required = {required} is no level of threads"))),
     };
-    let process = process::initialize(level)?;
-    provided.put(code_of(process.level()))
+    let world = world::initialize(level)?;
+    provided.put(code_of(world.level()))
 }
 
 pub(crate) fn finalize() -> Result<()> {
     crate::attribute::delete_all_of_self()?;
-    process::finalize()
+    world::finalize()
 }
 
 pub(crate) fn initialized(flag: Out<c_int>) -> Result<()> {
-    flag.put(c_int::from(process::is_initialized()))
+    flag.put(c_int::from(world::is_initialized()))
 }
 
 pub(crate) fn finalized(flag: Out<c_int>) -> Result<()> {
-    flag.put(c_int::from(process::is_finalized()))
+    flag.put(c_int::from(world::is_finalized()))
 }
 
 pub(crate) fn query_thread(provided: Out<c_int>) -> Result<()> {
-    provided.put(code_of(process::current()?.level()))
+    provided.put(code_of(world::current()?.level()))
 }
 
 pub(crate) fn is_thread_main(flag: Out<c_int>) -> Result<()> {
-    flag.put(c_int::from(process::current()?.is_main_thread()))
+    flag.put(c_int::from(world::current()?.is_main_thread()))
 }
 
 pub(crate) fn abort(_comm: RawHandle, code: c_int) -> Result<()> {
-    let rank = process::current().map_or(0, |process| process.rank());
+    let rank = world::current().map_or(0, |world| world.rank());
     let _uncancelled = Uncancelled::begin();
     eprintln!("canele: rank {rank}: MPI_Abort with code {code}; ending the job");
-    process::abort(code)
+    world::abort(code)
 }
 
 fn code_of(level: ThreadLevel) -> c_int {

@@ -41,3 +41,4 @@ mod status;
 mod tool;
 mod topology;
 mod types;
+mod world;

@@ -5,7 +5,6 @@ use std::ffi::c_int;
 use memory::Region;
 use mpi::buffer::Buffer;
 use mpi::point_to_point::{self as p2p, Matched, Mode, Receive, Send};
-use mpi::process;
 use mpi::request::{self, Done, Request, Template};
 use mpi::vci::Vci;
 
@@ -14,6 +13,7 @@ use crate::arguments::{
     tag_or_any,
 };
 use crate::convention::*;
+use crate::world;
 
 const MESSAGE_NULL: RawHandle = 0x128;
 const MESSAGE_NO_PROC: RawHandle = 0x129;
@@ -270,9 +270,11 @@ pub(crate) fn mrecv(
         status.fill(&request::Status::PROC_NULL);
         return Ok(());
     }
-    let operation = named("message", p2p::begin_matched_receive(handle(message.get()), &into))?;
+    let world = world::current()?;
+    let begun = p2p::begin_matched_receive(world, handle(message.get()), &into);
+    let operation = named("message", begun)?;
     message.put(MESSAGE_NULL)?;
-    let (outcome, error) = p2p::finish(operation)?;
+    let (outcome, error) = p2p::finish(world, operation);
     status.fill(&outcome);
     error.map_or(Ok(()), Err)
 }
@@ -288,7 +290,7 @@ pub(crate) fn imrecv(
     let (begun, vci) = if message.get() == MESSAGE_NO_PROC {
         (Request::Done(Done::OfNobody), Vci::FIRST)
     } else {
-        let begun = p2p::begin_matched_receive(handle(message.get()), &into);
+        let begun = p2p::begin_matched_receive(world::current()?, handle(message.get()), &into);
         let operation = named("message", begun)?;
         (Request::Operation(operation), operation.vci)
     };
@@ -341,7 +343,7 @@ fn exchange(send: &Send, receive: &Receive, status: StatusOut) -> Result<()> {
     let sent = send.begin()?;
     let (outcome, received) = p2p::receive(&receive.comm, receive.from, receive.tag, &receive.into);
     let sent = match sent {
-        Request::Operation(operation) => p2p::finish(operation)?.1,
+        Request::Operation(operation) => p2p::finish(send.comm.process(), operation).1,
         Request::Done(_)
         | Request::Exchange(_)
         | Request::Flush(_)
@@ -424,23 +426,23 @@ fn give_back(buffer: Buffer, place: Out<usize>, size: OutInt) -> Result<()> {
 }
 
 pub(crate) fn buffer_attach(address: Address, size: i64) -> Result<()> {
-    let process = process::current()?;
+    let process = world::current()?;
     process.buffer().attach(lent(address, size)?)
 }
 
 pub(crate) fn buffer_detach(address: Out<usize>, size: OutInt) -> Result<()> {
-    let process = process::current()?;
+    let process = world::current()?;
     give_back(process.buffer().detach(process)?, address, size)
 }
 
 pub(crate) fn buffer_flush() -> Result<()> {
-    let process = process::current()?;
+    let process = world::current()?;
     process.buffer().flush(process);
     Ok(())
 }
 
 pub(crate) fn buffer_iflush(request: Out<RawHandle>) -> Result<()> {
-    let flush = process::current()?.buffer().begin_flush();
+    let flush = world::current()?.buffer().begin_flush();
     give(Request::Flush(flush), Vci::FIRST, request)
 }
 

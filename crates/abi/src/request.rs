@@ -8,6 +8,7 @@ use mpi::table::Handle;
 
 use crate::convention::*;
 use crate::error::code_for;
+use crate::world;
 
 /// Reports one request that has ended: its status, its handle, its error.
 fn settle(ended: Ended, request: InOut<RawHandle>, status: StatusOut) -> Result<()> {
@@ -28,7 +29,11 @@ pub(crate) fn wait(request: InOut<RawHandle>, status: StatusOut) -> Result<()> {
         settle_empty(status);
         return Ok(());
     }
-    settle(named("request", request::wait(handle(request.get())))?, request, status)
+    settle(
+        named("request", request::wait(world::current()?, handle(request.get())))?,
+        request,
+        status,
+    )
 }
 
 pub(crate) fn test(request: InOut<RawHandle>, flag: Out<c_int>, status: StatusOut) -> Result<()> {
@@ -36,7 +41,7 @@ pub(crate) fn test(request: InOut<RawHandle>, flag: Out<c_int>, status: StatusOu
         settle_empty(status);
         return flag.put(1);
     }
-    match named("request", request::test(handle(request.get())))? {
+    match named("request", request::test(world::current()?, handle(request.get())))? {
         None => flag.put(0),
         Some(ended) => {
             flag.put(1)?;
@@ -89,7 +94,7 @@ impl Reports {
 #[inline(always)]
 pub(crate) fn waitall(requests: &[Cell<Handle>], statuses: Statuses) -> Result<()> {
     let mut reports = Reports { statuses, failed: None };
-    request::wait_all(requests, |index, ended| reports.add(index, ended))?;
+    request::wait_all(world::current()?, requests, |index, ended| reports.add(index, ended))?;
     reports.result()
 }
 
@@ -99,7 +104,8 @@ pub(crate) fn testall(
     statuses: Statuses,
 ) -> Result<()> {
     let mut reports = Reports { statuses, failed: None };
-    let done = request::test_all(requests, |index, ended| reports.add(index, ended))?;
+    let done =
+        request::test_all(world::current()?, requests, |index, ended| reports.add(index, ended))?;
     flag.put(c_int::from(done))?;
     reports.result()
 }
@@ -133,8 +139,8 @@ fn any(
     let mut found = None;
     let report = |at, ended| found = Some((at, ended));
     let active = match waits {
-        true => request::wait_some(requests, 1, report)?,
-        false => request::test_some(requests, 1, report)?,
+        true => request::wait_some(world::current()?, requests, 1, report)?,
+        false => request::test_some(world::current()?, requests, 1, report)?,
     };
     match found {
         Some((at, ended)) => {
@@ -187,8 +193,8 @@ fn some(
         place += 1;
     };
     let active = match waits {
-        true => request::wait_some(requests, usize::MAX, report)?,
-        false => request::test_some(requests, usize::MAX, report)?,
+        true => request::wait_some(world::current()?, requests, usize::MAX, report)?,
+        false => request::test_some(world::current()?, requests, usize::MAX, report)?,
     };
     outcount.put(if active { place as c_int } else { UNDEFINED })?;
     reports.result()
@@ -199,15 +205,15 @@ pub(crate) fn start(request: InOut<RawHandle>) -> Result<()> {
 }
 
 pub(crate) fn startall(requests: &[Cell<Handle>]) -> Result<()> {
-    request::start_all(requests)
+    request::start_all(world::current()?, requests)
 }
 
 pub(crate) fn cancel(request: InOut<RawHandle>) -> Result<()> {
-    named("request", request::cancel(handle(request.get())))
+    named("request", request::cancel(world::current()?, handle(request.get())))
 }
 
 pub(crate) fn request_free(request: InOut<RawHandle>) -> Result<()> {
-    named("request", request::free(handle(request.get())))?;
+    named("request", request::free(world::current()?, handle(request.get())))?;
     request.put(REQUEST_NULL)?;
     Ok(())
 }
@@ -221,7 +227,7 @@ pub(crate) fn request_get_status(
         settle_empty(status);
         return flag.put(1);
     }
-    let outcome = named("request", request::peek(handle(request)))?;
+    let outcome = named("request", request::peek(world::current()?, handle(request)))?;
     if let Some(outcome) = &outcome {
         status.fill(outcome);
     }
@@ -233,7 +239,7 @@ pub(crate) fn request_get_status_all(
     flag: Out<c_int>,
     statuses: Statuses,
 ) -> Result<()> {
-    let all = request::peek_all(requests)?;
+    let all = request::peek_all(world::current()?, requests)?;
     let done = !all.contains(&Peeked::Active);
     flag.put(c_int::from(done))?;
     if done {
@@ -250,7 +256,7 @@ pub(crate) fn request_get_status_any(
     flag: Out<c_int>,
     status: StatusOut,
 ) -> Result<()> {
-    let all = request::peek_all(requests)?;
+    let all = request::peek_all(world::current()?, requests)?;
     let ended = all.iter().position(|peeked| matches!(peeked, Peeked::Ended(_)));
     let none_active = all.iter().all(|peeked| *peeked == Peeked::Inactive);
     if let Some(at) = ended {
@@ -268,7 +274,7 @@ pub(crate) fn request_get_status_some(
     indices: Slots<c_int>,
     statuses: Statuses,
 ) -> Result<()> {
-    let all = request::peek_all(requests)?;
+    let all = request::peek_all(world::current()?, requests)?;
     indices.check(requests.len())?;
     if all.iter().all(|peeked| *peeked == Peeked::Inactive) {
         return outcount.put(UNDEFINED);

@@ -14,6 +14,7 @@ use settings::{Kind, Setting};
 use crate::caller::{Chars, InOut, Out, Slots};
 use crate::convention::{RawHandle, handle, raw};
 use crate::init::MULTIPLE;
+use crate::world;
 
 /// Number of calls of `MPI_T_init_thread` without their `MPI_T_finalize`.
 static USERS: AtomicUsize = AtomicUsize::new(0);
@@ -172,7 +173,7 @@ pub(crate) fn t_pvar_reset(session: RawHandle, variable: RawHandle) -> Result<()
 
 pub(crate) fn t_pvar_read(session: RawHandle, variable: RawHandle, place: Value) -> Result<()> {
     let read = |watch: &mut Watch, counts: &_| Ok((watch.counter(), watch.read(counts)));
-    let (counter, value) = tool::with_one(handle(session), handle(variable), read)?;
+    let (counter, value) = tool::with_one(&counts(), handle(session), handle(variable), read)?;
     put_value(place, counter, value);
     Ok(())
 }
@@ -182,17 +183,18 @@ pub(crate) fn t_pvar_readreset(
     variable: RawHandle,
     place: Value,
 ) -> Result<()> {
-    let (counter, value) = tool::with_one(handle(session), handle(variable), |watch, counts| {
-        let value = watch.read(counts);
-        watch.write(0, counts)?;
-        Ok((watch.counter(), value))
-    })?;
+    let (counter, value) =
+        tool::with_one(&counts(), handle(session), handle(variable), |watch, counts| {
+            let value = watch.read(counts);
+            watch.write(0, counts)?;
+            Ok((watch.counter(), value))
+        })?;
     put_value(place, counter, value);
     Ok(())
 }
 
 pub(crate) fn t_pvar_write(session: RawHandle, variable: RawHandle, place: Value) -> Result<()> {
-    tool::with_one(handle(session), handle(variable), |watch, counts| {
+    tool::with_one(&counts(), handle(session), handle(variable), |watch, counts| {
         let value = match watch.counter().class {
             Class::Timer => (place.get::<f64>() * NS_PER_S) as u64,
             Class::Counter | Class::HighWatermark => place.get::<u64>(),
@@ -296,9 +298,14 @@ fn with(
     act: impl Fn(&mut Watch, &tool::Counts) -> Result<()>,
 ) -> Result<()> {
     match variable {
-        ALL_HANDLES => tool::with_all(handle(session), act),
-        _ => tool::with_one(handle(session), handle(variable), act),
+        ALL_HANDLES => tool::with_all(&counts(), handle(session), act),
+        _ => tool::with_one(&counts(), handle(session), handle(variable), act),
     }
+}
+
+/// The values of all counters, read before the table of handles is locked.
+fn counts() -> tool::Counts {
+    tool::Counts::of(world::known().map(|world| &**world))
 }
 
 fn at<T>(all: &[T], index: c_int) -> Result<&T> {

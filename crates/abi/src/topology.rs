@@ -5,12 +5,12 @@ use std::ffi::c_int;
 use mpi::comm::{Comm, CommRef, NULL};
 use mpi::topology::{self, Cart, Edge, Graph, Neighbours, Topology};
 
-use crate::arguments::{Named, PROC_NULL, length};
+use crate::arguments::{Named, PROC_NULL, find_comm, length};
 use crate::convention::*;
 
 /// The communicator that functions which make another are given.
 fn old(on: RawHandle) -> Result<CommRef> {
-    named("comm_old", mpi::comm::find(handle(on)))?;
+    named("comm_old", find_comm(on))?;
     crate::arguments::intra(on)
 }
 

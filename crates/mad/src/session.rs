@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use runtime::{Instance, Needs};
+use runtime::{Needs, shared};
 
 use crate::{Error, Fault, Node, Result};
 
@@ -15,7 +15,7 @@ pub fn initialize() -> Result<()> {
     let mut users = users();
     if *users == 0 {
         let needs = Needs { is_multithreaded: true, members: None };
-        let instance = Instance::join(&needs).map_err(system)?;
+        let instance = shared::join(&needs).map_err(system)?;
         let progress = Arc::clone(instance.progress());
         NODE.get_or_init(|| Node::new(progress, instance.rank(), instance.size()));
     }
@@ -32,7 +32,7 @@ pub fn finalize() -> Result<()> {
     let mut users = users();
     if *users == 1 {
         NODE.get().map_or(Ok(()), Node::close)?;
-        Instance::leave().map_err(system)?;
+        shared::leave().map_err(system)?;
     }
     *users = users.checked_sub(1).ok_or_else(not_initialized)?;
     Ok(())
@@ -53,7 +53,7 @@ pub fn node() -> Result<&'static Node> {
 /// As said.
 #[inline]
 pub fn refuse_forked() -> Result<()> {
-    runtime::refuse_forked().map_err(|error| Error::new(Fault::State, error.0))
+    shared::refuse_forked().map_err(|error| Error::new(Fault::State, error.0))
 }
 
 #[cold]

@@ -31,6 +31,14 @@ pub fn call(comm: CommRef, form: Form) -> Call {
     Call::new(comm, form)
 }
 
+/// Checks the setting of collective calls.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` for a value that is none; the text names the variable.
+pub fn check_settings() -> Result<()> {
+    coll::check::validate().map_err(|text| Error::new(ErrorClass::Other, text))
+}
+
 /// Waits until all processes of the communicator have called.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ use crate::exchange::{self, Span};
 use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::inter::GroupPair;
-use crate::process::{self, Process};
+use crate::process::Process;
 use crate::request::Request;
 use crate::table::{Handle, Kind, Table};
 use crate::topology::Topology;
@@ -642,26 +642,14 @@ impl Deref for CommRef {
     }
 }
 
-/// The communicator behind a handle.
+/// The communicator behind the handle of one that is not predefined.
 ///
 /// # Errors
-/// `MPI_ERR_COMM` for the null, a stale or a foreign handle; `MPI_ERR_OTHER` before initialisation.
-#[inline(always)]
-pub fn find(handle: Handle) -> Result<CommRef> {
+/// `MPI_ERR_COMM` for the null, a stale or a foreign handle.
+pub fn find(handle: Handle) -> Result<Comm> {
     match handle {
-        WORLD => Ok(CommRef::Predefined(process::current()?.world())),
-        _ => find_other(handle),
-    }
-}
-
-fn find_other(handle: Handle) -> Result<CommRef> {
-    match handle {
-        SELF => Ok(CommRef::Predefined(process::current()?.myself())),
         NULL => Err(Error::new(ErrorClass::Comm, "the communicator is MPI_COMM_NULL")),
-        _ => {
-            process::current()?;
-            COMMS.find(handle).map(CommRef::Derived)
-        }
+        _ => COMMS.find(handle),
     }
 }
 
@@ -671,7 +659,7 @@ pub fn from_int(value: i32) -> Handle {
 }
 
 /// The processes of the communicator whose collectives have this context, as a ring that begins with `own`.
-pub(crate) fn members(context: u64, own: u32) -> Option<Vec<PeerId>> {
+pub fn members(context: u64, own: u32) -> Option<Vec<PeerId>> {
     let is_it = |comm: &Comm| comm.collective_context() == context;
     let comm = COMMS.find_where(is_it)?;
     let comm = comm.merged().unwrap_or(&comm);

@@ -7,7 +7,7 @@ use wire::PeerId;
 
 use crate::buffer;
 use crate::comm::Comm;
-use crate::process;
+use crate::process::Process;
 use crate::request::{Done, Operation, Request, Source, Status, gone};
 use crate::table::{Handle, Kind, Table};
 use crate::vci::Vci;
@@ -262,9 +262,13 @@ pub fn matched_probe(
 ///
 /// # Errors
 /// `MPI_ERR_REQUEST` for a handle that names no such message.
-pub fn begin_matched_receive(message: Handle, into: &Region) -> Result<Operation> {
+pub fn begin_matched_receive(
+    process: &Process,
+    message: Handle,
+    into: &Region,
+) -> Result<Operation> {
     let (id, comm, vci) = MESSAGES.remove(message)?;
-    let progress = process::current()?.vci(vci);
+    let progress = process.vci(vci);
     let op = progress.submit(|worker| {
         let op = worker.engine.submit_matched_receive(id, into)?;
         worker.engine.note(op, comm.0);
@@ -275,15 +279,11 @@ pub fn begin_matched_receive(message: Handle, into: &Region) -> Result<Operation
 }
 
 /// Waits for an operation.
-///
-/// # Errors
-/// When not initialised.
-pub fn finish(operation: Operation) -> Result<(Status, Option<Error>)> {
-    let progress = process::current()?.vci(operation.vci);
-    Ok(progress.wait(|worker| {
+pub fn finish(process: &Process, operation: Operation) -> (Status, Option<Error>) {
+    process.vci(operation.vci).wait(|worker| {
         let completion = worker.take_or_await(operation.op)?;
         Some(operation.interpret(completion, worker))
-    }))
+    })
 }
 
 /// The handle of a message whose Fortran integer is `value`.

@@ -14,7 +14,7 @@ use crate::buffer::Flush;
 use crate::collective::{self, Collective, PendingCollective};
 use crate::comm::Comm;
 use crate::point_to_point::{Receive, Send};
-use crate::process;
+use crate::process::Process;
 use crate::table::{Handle, Objects};
 use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
@@ -378,8 +378,8 @@ pub fn start(handle: Handle) -> Result<()> {
 ///
 /// # Errors
 /// Those of [`start`].
-pub fn start_all(handles: &[Cell<Handle>]) -> Result<()> {
-    check_now(handles)?;
+pub fn start_all(process: &Process, handles: &[Cell<Handle>]) -> Result<()> {
+    check_now(process, handles)?;
     let mut all = Vec::with_capacity(handles.len());
     for (index, handle) in handles.iter().enumerate() {
         all.push(startable(handle.get()).map_err(|error| error.about(entry(index)))?);
@@ -412,11 +412,11 @@ fn already_active() -> Error {
 ///
 /// # Errors
 /// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective.
-pub fn cancel(handle: Handle) -> Result<()> {
+pub fn cancel(process: &Process, handle: Handle) -> Result<()> {
     let find =
         |requests: &mut Objects<StoredRequest>| Ok(requests.find(handle)?.request.operations());
     // A matched receive continues.
-    act_on(handle, "cancelled", find, |worker, op| {
+    act_on(process, handle, "cancelled", find, |worker, op| {
         worker.engine.submit_cancel(op);
     })
 }
@@ -425,20 +425,20 @@ pub fn cancel(handle: Handle) -> Result<()> {
 ///
 /// # Errors
 /// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective in flight.
-pub fn free(handle: Handle) -> Result<()> {
+pub fn free(process: &Process, handle: Handle) -> Result<()> {
     let remove =
         |requests: &mut Objects<StoredRequest>| Ok(requests.remove(handle)?.request.operations());
-    act_on(handle, "freed", remove, |worker, op| worker.engine.release(op))
+    act_on(process, handle, "freed", remove, |worker, op| worker.engine.release(op))
 }
 
 /// Applies `act` to the engine's operations of a request; `find` returns those of a request in the table.
 fn act_on(
+    process: &Process,
     handle: Handle,
     what: &str,
     find: impl FnOnce(&mut Objects<StoredRequest>) -> Result<Vec<Operation>>,
     act: impl Fn(&mut Worker, OpId),
 ) -> Result<()> {
-    let process = process::current()?;
     let operations = match Named::of(handle) {
         Named::Null => return Err(unknown(handle)),
         Named::Done(_) => return Ok(()),

@@ -7,8 +7,9 @@
 
 use settings::Setting;
 
+use crate::ErrorClass;
+use crate::process::Process;
 use crate::table::{Handle, Kind, Objects, Table};
-use crate::{ErrorClass, process};
 
 /// Reason for the failure of a call of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,33 +178,35 @@ pub fn unwatch(session: Handle, handle: Handle) -> Result<()> {
     objects.remove(handle).map(drop).map_err(|_| Refusal::InvalidHandle)
 }
 
-/// Does something with a counter of a session.
+/// Does something with a counter of a session, given the current values.
 ///
 /// # Errors
 /// For a session that is none, a handle that is not of this session, and what `act` refuses.
 pub fn with_one<T>(
+    counts: &Counts,
     session: Handle,
     handle: Handle,
     act: impl FnOnce(&mut Watch, &Counts) -> Result<T>,
 ) -> Result<T> {
-    // The core is locked before the table.
-    let counts = Counts::now();
     let mut objects = OBJECTS.lock();
     if !handles_of(&mut objects, session)?.contains(&handle) {
         return Err(Refusal::InvalidHandle);
     }
-    act(watch_of(&mut objects, handle)?, &counts)
+    act(watch_of(&mut objects, handle)?, counts)
 }
 
-/// Does something with all counters of a session; those that refuse are passed over.
+/// Does something with all counters of a session, given the current values; those that refuse are passed over.
 ///
 /// # Errors
 /// For a session that is none.
-pub fn with_all(session: Handle, act: impl Fn(&mut Watch, &Counts) -> Result<()>) -> Result<()> {
-    let counts = Counts::now();
+pub fn with_all(
+    counts: &Counts,
+    session: Handle,
+    act: impl Fn(&mut Watch, &Counts) -> Result<()>,
+) -> Result<()> {
     let mut objects = OBJECTS.lock();
     for handle in handles_of(&mut objects, session)?.clone() {
-        let _ = act(watch_of(&mut objects, handle)?, &counts);
+        let _ = act(watch_of(&mut objects, handle)?, counts);
     }
     Ok(())
 }
@@ -242,10 +245,10 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Reads the current values; all are zero before the process has joined its job.
-    pub fn now() -> Self {
-        let counted = process::counters();
-        counted.map_or_else(Self::default, |(progress, engine)| Self { progress, engine })
+    /// Reads the current values of a process; without one all are zero.
+    pub fn of(process: Option<&Process>) -> Self {
+        let (progress, engine) = process.map(|process| process.counters()).unwrap_or_default();
+        Self { progress, engine }
     }
 }
 
@@ -618,14 +621,16 @@ mod tests {
         let [one, other] = [begin_session().unwrap(), begin_session().unwrap()];
         let handle = watch(one, 0).unwrap();
         assert_eq!(watch(one, COUNTERS.len()).unwrap_err(), Refusal::InvalidIndex);
-        let read = |session, handle| with_one(session, handle, |one, all| Ok(one.read(all)));
+        let counts = Counts::default();
+        let read =
+            |session, handle| with_one(&counts, session, handle, |one, all| Ok(one.read(all)));
         assert_eq!(read(one, handle), Ok(0));
         assert_eq!(read(other, handle), Err(Refusal::InvalidHandle));
         assert_eq!(unwatch(other, handle), Err(Refusal::InvalidHandle));
         let second = watch(one, 1).unwrap();
         unwatch(one, second).unwrap();
         assert_eq!(unwatch(one, second), Err(Refusal::InvalidHandle));
-        with_all(one, Watch::start).unwrap();
+        with_all(&counts, one, Watch::start).unwrap();
         end_session(one).unwrap();
         assert_eq!(read(one, handle), Err(Refusal::InvalidSession));
         assert_eq!(end_session(one), Err(Refusal::InvalidSession));

@@ -12,6 +12,9 @@ pub const COLLECTIVES: u64 = 1;
 /// Marks the messages that create communicators.
 pub const CREATION: u64 = 2;
 
+/// First counter of drawn numbers; lower ones belong to the predefined communicators.
+pub(crate) const FIRST_DRAWN: u32 = 16;
+
 /// Returns the processes that exchange messages of a context, this one (`own`) first and the others in ring order;
 /// none if the context is unknown.
 pub type Members = fn(context: u64, own: u32) -> Option<Vec<PeerId>>;

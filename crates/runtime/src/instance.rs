@@ -1,15 +1,14 @@
 //! An instance of the runtime: this process in its job, from joining it to leaving it.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use boot::Job;
 use cost::CostStore;
-use lock::Uncancelled;
 use progress::{Policy, Progress, Worker};
 use rail_shm::node_identity;
 use relay::Gateways;
@@ -18,7 +17,7 @@ use topo::sites::{Locality, SiteMap};
 use tracing::{debug, info};
 
 use crate::cards::{CARD, gateways, locality, locality_of, publish_card};
-use crate::context::Members;
+use crate::context::{self, Members};
 use crate::error::{Error, Result};
 use crate::modex::{self, Modex};
 use crate::rails::{Opened, open_rails, wanted_rails};
@@ -43,6 +42,7 @@ pub struct Instance {
     node_identity: Vec<u8>,
     modex: Modex,
     members: Arc<OnceLock<Members>>,
+    next_context: AtomicU32,
 }
 
 impl Instance {
@@ -107,57 +107,13 @@ impl Instance {
             "has joined its job"
         );
         let node_identity = node_identity();
-        Ok(Self { job, progress, later_vcis, node_identity, modex, members })
+        let next_context = AtomicU32::new(context::FIRST_DRAWN);
+        Ok(Self { job, progress, later_vcis, node_identity, modex, members, next_context })
     }
 
-    /// Counts one more user of this process's communication. The first joins the job. All share one instance.
-    ///
-    /// # Errors
-    /// The process has left its job or was forked, the launcher is not supported, a setting is malformed, or the system
-    /// lacks a resource. The text says what to do.
-    pub fn join(needs: &Needs) -> Result<Arc<Self>> {
-        refuse_forked()?;
-        let _uncancelled = Uncancelled::begin();
-        let mut shared = shared();
-        if shared.has_left {
-            return Err(Error("the process has left its job; it cannot join again".into()));
-        }
-        let instance = match &shared.instance {
-            Some(instance) => Arc::clone(instance),
-            None => {
-                let job = Job::join().map_err(|error| Error(error.to_string()))?;
-                let instance = Arc::new(Self::new(job, needs)?);
-                rail::tell_forked(have_forked);
-                Arc::clone(shared.instance.insert(instance))
-            }
-        };
-        if let Some(members) = needs.members {
-            instance.members.get_or_init(|| members);
-        }
-        shared.users += 1;
-        Ok(instance)
-    }
-
-    /// Counts one user less. The last one ends communication: messages in flight arrive, all remaining processes meet,
-    /// and the launcher is notified.
-    ///
-    /// # Errors
-    /// No user is left, the process was forked, or the launcher has failed.
-    pub fn leave() -> Result<()> {
-        refuse_forked()?;
-        let _uncancelled = Uncancelled::begin();
-        let mut shared = shared();
-        let instance = match (&shared.instance, shared.users) {
-            (Some(instance), 1..) => Arc::clone(instance),
-            _ => return Err(Error("the process is in no job".into())),
-        };
-        if shared.users == 1 {
-            instance.end()?;
-            shared.instance = None;
-            shared.has_left = true;
-        }
-        shared.users -= 1;
-        Ok(())
+    /// Adds the processes of contexts that a further interface has drawn.
+    pub(crate) fn set_members(&self, members: Members) {
+        self.members.get_or_init(|| members);
     }
 
     /// Ends communication: messages in flight arrive, all remaining processes of the job meet, and the launcher is
@@ -220,6 +176,11 @@ impl Instance {
             // The launcher ends this process with the others.
             std::thread::sleep(ABORT_PATIENCE);
         }
+    }
+
+    /// Draws a context number that no other process of the job draws.
+    pub fn draw_context(&self) -> u64 {
+        context::number(self.rank(), self.next_context.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Rank in the job.
@@ -345,42 +306,6 @@ impl Drop for Instance {
     }
 }
 
-/// Fails in a process forked from one that has joined its job. Takes no lock, because another thread may have
-/// held it at the fork.
-///
-/// # Errors
-/// The process is such a process.
-#[inline]
-pub fn refuse_forked() -> Result<()> {
-    if IS_FORKED.load(Ordering::Relaxed) { Err(forked()) } else { Ok(()) }
-}
-
-#[cold]
-fn forked() -> Error {
-    let text = "called in a forked process, which has no part in the job: \
-        its parent may call, or a program it executes";
-    Error(text.into())
-}
-
-/// Runs in a forked process before anything else.
-extern "C" fn have_forked() {
-    IS_FORKED.store(true, Ordering::Relaxed);
-}
-
-/// The instance that the interfaces of this process share.
-#[derive(Default)]
-struct Membership {
-    instance: Option<Arc<Instance>>,
-    users: u32,
-    has_left: bool,
-}
-
-fn shared() -> MutexGuard<'static, Membership> {
-    static SHARED: Mutex<Membership> =
-        Mutex::new(Membership { instance: None, users: 0, has_left: false });
-    SHARED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Prints unknown variables on standard error, unless our `mpiexec` has already done so.
 fn report_unknown_settings() {
     for variable in settings::unknown_here() {
@@ -440,5 +365,3 @@ const REPORT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Time that an aborting process waits for the launcher to end it.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
-
-static IS_FORKED: AtomicBool = AtomicBool::new(false);

@@ -12,11 +12,12 @@ mod log;
 mod modex;
 mod rails;
 pub mod record;
+pub mod shared;
 pub mod strategy;
 mod traced;
 mod vci;
 
 pub use error::{Error, Result};
-pub use instance::{Instance, Needs, refuse_forked};
+pub use instance::{Instance, Needs};
 pub use rails::wanted_rails;
 pub use vci::{VCIS_MAX, Vci, VciSet};

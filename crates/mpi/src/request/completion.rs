@@ -8,7 +8,7 @@ use progress::Worker;
 use super::named::{Named, unknown};
 use super::requests::REQUESTS;
 use super::{Ended, NULL, Status};
-use crate::process::{self, Process};
+use crate::process::Process;
 use crate::table::Handle;
 use crate::vci::{Vci, VciSet};
 use crate::{Error, ErrorClass, Result};
@@ -17,8 +17,7 @@ use crate::{Error, ErrorClass, Result};
 ///
 /// # Errors
 /// `MPI_ERR_REQUEST` for a handle that is none.
-pub fn wait(handle: Handle) -> Result<Ended> {
-    let process = process::current()?;
+pub fn wait(process: &Process, handle: Handle) -> Result<Ended> {
     match Named::of(handle) {
         Named::Null => Err(unknown(handle)),
         Named::Done(done) => Ok(Ended::of(done.status())),
@@ -35,26 +34,26 @@ pub fn wait(handle: Handle) -> Result<Ended> {
 ///
 /// # Errors
 /// As [`wait`].
-pub fn test(handle: Handle) -> Result<Option<Ended>> {
-    ask(handle, |of| end(of, handle), Ended::of)
+pub fn test(process: &Process, handle: Handle) -> Result<Option<Ended>> {
+    ask(process, handle, |of| end(of, handle), Ended::of)
 }
 
 /// The status of a request that has ended, leaving it as it is (`MPI_Request_get_status`).
 ///
 /// # Errors
 /// As [`wait`].
-pub fn peek(handle: Handle) -> Result<Option<Status>> {
-    ask(handle, |of| status(of, handle), |done| done)
+pub fn peek(process: &Process, handle: Handle) -> Result<Option<Status>> {
+    ask(process, handle, |of| status(of, handle), |done| done)
 }
 
 /// Asks once for what one request has come to, which is known where it was complete when it began.
 #[inline]
 fn ask<T>(
+    process: &Process,
     handle: Handle,
     mut question: impl FnMut((Vci, &mut Worker)) -> Result<Option<T>>,
     done: impl FnOnce(Status) -> T,
 ) -> Result<Option<T>> {
-    let process = process::current()?;
     let vcis = match Named::of(handle) {
         Named::Null => return Err(unknown(handle)),
         Named::Done(known) => return Ok(Some(done(known.status()))),
@@ -73,8 +72,7 @@ fn ask<T>(
 ///
 /// # Errors
 /// As [`wait`].
-pub fn peek_all(handles: &[Cell<Handle>]) -> Result<Vec<Peeked>> {
-    let process = process::current()?;
+pub fn peek_all(process: &Process, handles: &[Cell<Handle>]) -> Result<Vec<Peeked>> {
     let mut list = List::of(process, handles)?;
     let (vcis, mut all) = (list.vcis, vec![Peeked::Inactive; handles.len()]);
     test_in(process, vcis, |vci, worker| {
@@ -110,8 +108,11 @@ pub enum Peeked {
 ///
 /// # Errors
 /// As [`wait`], before anything is waited for.
-pub fn wait_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) -> Result<()> {
-    let process = process::current()?;
+pub fn wait_all(
+    process: &Process,
+    handles: &[Cell<Handle>],
+    mut report: impl FnMut(usize, Ended),
+) -> Result<()> {
     if report_done(handles, &mut report) {
         return Ok(());
     }
@@ -148,8 +149,11 @@ fn wait_all_in_vcis(
 ///
 /// # Errors
 /// As [`wait`].
-pub fn test_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) -> Result<bool> {
-    let process = process::current()?;
+pub fn test_all(
+    process: &Process,
+    handles: &[Cell<Handle>],
+    mut report: impl FnMut(usize, Ended),
+) -> Result<bool> {
     if report_done(handles, &mut report) {
         return Ok(true);
     }
@@ -179,7 +183,7 @@ fn test_all_in_vcis(
     list: &List,
     report: &mut impl FnMut(usize, Ended),
 ) -> Result<bool> {
-    if peek_all(list.handles)?.contains(&Peeked::Active) {
+    if peek_all(process, list.handles)?.contains(&Peeked::Active) {
         return Ok(false);
     }
     list.report_inactive(report)?;
@@ -238,11 +242,12 @@ fn end_all(
 /// # Errors
 /// As [`wait`].
 pub fn wait_some(
+    process: &Process,
     handles: &[Cell<Handle>],
     most: usize,
     report: impl FnMut(usize, Ended),
 ) -> Result<bool> {
-    some(handles, most, true, report)
+    some(process, handles, most, true, report)
 }
 
 /// [`wait_some`] without waiting. Returns true if any request is active; possibly none is reported.
@@ -250,20 +255,21 @@ pub fn wait_some(
 /// # Errors
 /// As [`wait`].
 pub fn test_some(
+    process: &Process,
     handles: &[Cell<Handle>],
     most: usize,
     report: impl FnMut(usize, Ended),
 ) -> Result<bool> {
-    some(handles, most, false, report)
+    some(process, handles, most, false, report)
 }
 
 fn some(
+    process: &Process,
     handles: &[Cell<Handle>],
     most: usize,
     waits: bool,
     mut report: impl FnMut(usize, Ended),
 ) -> Result<bool> {
-    let process = process::current()?;
     let mut list = List::of(process, handles)?;
     let (vcis, mut is_active) = (list.vcis, true);
     let look = |vci, worker: &mut Worker| {
@@ -489,8 +495,7 @@ fn strike(vci: Vci, worker: &mut Worker, handle: Handle) {
 }
 
 /// Checks requests that a call names together; which of them are active does not matter.
-pub(super) fn check_now(handles: &[Cell<Handle>]) -> Result<()> {
-    let process = process::current()?;
+pub(super) fn check_now(process: &Process, handles: &[Cell<Handle>]) -> Result<()> {
     let mut list = List::of(process, handles)?;
     let vci = list.vcis.first();
     process.vci(vci).look(|worker| list.check(vci, worker))

@@ -6,7 +6,7 @@ use progress::{Progress, Worker};
 
 use super::requests::REQUESTS;
 use super::{Done, Ended, NULL, Operation, Status};
-use crate::process::{self, Process};
+use crate::process::Process;
 use crate::table::{self, Handle, Kind, MAX_OBJECTS};
 use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
@@ -129,17 +129,17 @@ impl Done {
     }
 }
 
-/// The handle whose Fortran integer is `value`, or one that names nothing where there is none.
-pub fn from_int(value: i32) -> Handle {
+/// The handle whose Fortran integer is `value`, or one that names nothing where there is none. Operations exist in an
+/// initialised process only.
+pub fn from_int(process: Option<&Process>, value: i32) -> Handle {
     let low = Handle(u64::from(value as u32));
     match Named::of(low) {
         Named::Null | Named::Done(_) => low,
         Named::Stored(vci) => REQUESTS.of(vci).from_int(value),
         Named::Operation(named) => {
             let place = named.op.to_bits() as u32;
-            let progress = process::current().and_then(|process| named.progress(process));
-            let known =
-                progress.ok().and_then(|it| it.look(|worker| worker.engine.noted_at(place)));
+            let progress = process.and_then(|process| named.progress(process).ok());
+            let known = progress.and_then(|it| it.look(|worker| worker.engine.noted_at(place)));
             known.map_or(low, |op| low.again((op.to_bits() >> 32) as u32))
         }
     }

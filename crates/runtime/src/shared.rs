@@ -1,0 +1,98 @@
+//! The one instance that the C interfaces of this process share: MPI's World Model and the native interface.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use boot::Job;
+use lock::Uncancelled;
+
+use crate::error::{Error, Result};
+use crate::instance::{Instance, Needs};
+
+/// Counts one more user of this process's communication. The first joins the job. All share one instance.
+///
+/// # Errors
+/// The process has left its job or was forked, the launcher is not supported, a setting is malformed, or the system
+/// lacks a resource. The text says what to do.
+pub fn join(needs: &Needs) -> Result<Arc<Instance>> {
+    refuse_forked()?;
+    let _uncancelled = Uncancelled::begin();
+    let mut membership = membership();
+    if membership.has_left {
+        return Err(Error("the process has left its job; it cannot join again".into()));
+    }
+    let instance = match &membership.instance {
+        Some(instance) => Arc::clone(instance),
+        None => {
+            let job = Job::join().map_err(|error| Error(error.to_string()))?;
+            let instance = Arc::new(Instance::new(job, needs)?);
+            rail::tell_forked(have_forked);
+            Arc::clone(membership.instance.insert(instance))
+        }
+    };
+    if let Some(members) = needs.members {
+        instance.set_members(members);
+    }
+    membership.users += 1;
+    Ok(instance)
+}
+
+/// Counts one user less. The last one ends communication: messages in flight arrive, all remaining processes meet,
+/// and the launcher is notified.
+///
+/// # Errors
+/// No user is left, the process was forked, or the launcher has failed.
+pub fn leave() -> Result<()> {
+    refuse_forked()?;
+    let _uncancelled = Uncancelled::begin();
+    let mut membership = membership();
+    let instance = match (&membership.instance, membership.users) {
+        (Some(instance), 1..) => Arc::clone(instance),
+        _ => return Err(Error("the process is in no job".into())),
+    };
+    if membership.users == 1 {
+        instance.end()?;
+        membership.instance = None;
+        membership.has_left = true;
+    }
+    membership.users -= 1;
+    Ok(())
+}
+
+/// Fails in a process forked from one that has joined its job. Takes no lock, because another thread may have
+/// held it at the fork.
+///
+/// # Errors
+/// The process is such a process.
+#[inline]
+pub fn refuse_forked() -> Result<()> {
+    if IS_FORKED.load(Ordering::Relaxed) { Err(forked()) } else { Ok(()) }
+}
+
+#[cold]
+fn forked() -> Error {
+    let text = "called in a forked process, which has no part in the job: \
+        its parent may call, or a program it executes";
+    Error(text.into())
+}
+
+/// Runs in a forked process before anything else.
+extern "C" fn have_forked() {
+    IS_FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Users of the shared instance.
+#[derive(Default)]
+struct Membership {
+    instance: Option<Arc<Instance>>,
+    users: u32,
+    has_left: bool,
+}
+
+fn membership() -> MutexGuard<'static, Membership> {
+    static MEMBERSHIP: Mutex<Membership> =
+        Mutex::new(Membership { instance: None, users: 0, has_left: false });
+    MEMBERSHIP.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+static IS_FORKED: AtomicBool = AtomicBool::new(false);
