@@ -9,9 +9,9 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use handles::Handle;
 use memory::{Layout, Region};
 use mpi::request;
-use mpi::table::Handle;
 
 use crate::convention::*;
 

@@ -2,9 +2,10 @@
 
 use std::ffi::c_int;
 
+use handles::Handle;
+
 pub(crate) use crate::caller::*;
 pub(crate) use crate::error::unsupported;
-use mpi::table::Handle;
 pub(crate) use mpi::{Error, ErrorClass, Result};
 
 /// A handle as C passes it: a pointer to nothing.
@@ -51,10 +52,13 @@ pub(crate) fn null(name: &str) -> Error {
 
 /// Names the argument at fault. No argument is at fault when the library is not initialised.
 #[inline]
-pub(crate) fn named<T>(name: &str, result: Result<T>) -> Result<T> {
-    result.map_err(|error| match error.class {
-        ErrorClass::Other => error,
-        _ => error.about(name),
+pub(crate) fn named<T>(name: &str, result: Result<T, impl Into<Error>>) -> Result<T> {
+    result.map_err(|error| {
+        let error: Error = error.into();
+        match error.class {
+            ErrorClass::Other => error,
+            _ => error.about(name),
+        }
     })
 }
 

@@ -112,19 +112,19 @@ macro_rules! integers {
     )*};
 }
 
-fn group_from_int(value: c_int) -> mpi::table::Handle {
+fn group_from_int(value: c_int) -> handles::Handle {
     mpi::objects::GROUPS.from_int(value)
 }
 
-fn request_from_int(value: c_int) -> mpi::table::Handle {
+fn request_from_int(value: c_int) -> handles::Handle {
     mpi::request::from_int(crate::world::current().ok().map(|world| &**world), value)
 }
 
-fn type_from_int(value: c_int) -> mpi::table::Handle {
+fn type_from_int(value: c_int) -> handles::Handle {
     mpi::objects::DATATYPES.from_int(value)
 }
 
-fn op_from_int(value: c_int) -> mpi::table::Handle {
+fn op_from_int(value: c_int) -> handles::Handle {
     mpi::objects::OPS.from_int(value)
 }
 

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 
+use handles::Handle;
 use mpi::request::{self, Ended, Peeked};
-use mpi::table::Handle;
 
 use crate::convention::*;
 use crate::error::code_for;

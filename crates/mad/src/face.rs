@@ -1,16 +1,15 @@
 //! The C symbols of `mad.h`.
 //!
 //! Each turns C arguments into a call and its failure into a code; the text of a thread's last failure
-//! is kept for `mad_last_error`. Handles are those of `mpi::table`: a stale or foreign one is an error.
+//! is kept for `mad_last_error`. Handles are those of `handles`: a stale or foreign one is an error.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
 
+use handles::{Handle, Kind, Table, TableError};
 use lock::ThreadSlots;
 use memory::Region;
-use mpi::ErrorClass;
-use mpi::table::{Handle, Kind, Table};
 
 use crate::batch::INLINE_MAX;
 use crate::{Channel, Constraints, Error, Fault, Next, Packing, Receive, Result, Send};
@@ -395,7 +394,7 @@ fn what_follows(next: c_int) -> Result<Next> {
 }
 
 fn insert<T: Clone>(table: &Table<T>, object: T) -> Result<RawHandle> {
-    let full = |error: mpi::Error| Error::new(Fault::Limit, error.message.clone());
+    let full = |error: TableError| Error::new(Fault::Limit, error.to_string());
     table.insert(object).map(|handle| handle.0 as RawHandle).map_err(full)
 }
 
@@ -450,10 +449,10 @@ fn end<T: Clone>(table: &Table<T>, handle: RawHandle, ended: Result<()>) -> Resu
 }
 
 #[cold]
-fn unknown(name: &str, handle: RawHandle, error: mpi::Error) -> Error {
+fn unknown(name: &str, handle: RawHandle, error: TableError) -> Error {
     let message = match handle {
         0 => format!("{name} is NULL"),
-        _ => format!("{name}: {}", error.message),
+        _ => format!("{name}: {error}"),
     };
     Error::new(Fault::Handle, message)
 }
@@ -473,9 +472,9 @@ const RECEIVE_MASK: c_int = 0x30;
 const UNKNOWN: c_int = 0;
 const COMPUTING: c_int = 0x100;
 
-static CHANNELS: Table<Channel> = Table::new(Kind::Channel, ErrorClass::Arg);
-static PACKINGS: Table<Packing> = Table::new(Kind::Packing, ErrorClass::Arg);
-static UNPACKINGS: Table<Unpacking> = Table::new(Kind::Unpacking, ErrorClass::Arg);
+static CHANNELS: Table<Channel> = Table::new(Kind::Channel);
+static PACKINGS: Table<Packing> = Table::new(Kind::Packing);
+static UNPACKINGS: Table<Unpacking> = Table::new(Kind::Unpacking);
 
 static PACKED: ThreadSlots<(RawHandle, Packing)> = ThreadSlots::new();
 static UNPACKED: ThreadSlots<(RawHandle, Unpacking)> = ThreadSlots::new();

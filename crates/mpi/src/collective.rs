@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use coll::{Argument, Collectives, Failure, Fault, Team};
+use handles::Handle;
 use plan::Topology;
 use progress::Progress;
 use runtime::{record, wanted_rails};
@@ -10,7 +11,6 @@ use wire::PeerId;
 
 use crate::comm::{Comm, CommRef};
 use crate::request::{Request, Template};
-use crate::table::Handle;
 use crate::{Error, ErrorClass, Result};
 
 pub use coll::{CallArguments, Elements, Form, Lengths, Listed, Routine, Shape};

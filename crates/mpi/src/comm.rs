@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use coll::Collectives;
+use handles::{Handle, Kind, Table};
 use memory::Region;
 use plan::Groups;
 use progress::Progress;
@@ -21,7 +22,6 @@ use crate::info::Info;
 use crate::inter::GroupPair;
 use crate::process::Process;
 use crate::request::Request;
-use crate::table::{Handle, Kind, Table};
 use crate::topology::Topology;
 use crate::vci::{CommVci, Vci};
 use crate::{Error, ErrorClass, Result, buffer};
@@ -649,7 +649,7 @@ impl Deref for CommRef {
 pub fn find(handle: Handle) -> Result<Comm> {
     match handle {
         NULL => Err(Error::new(ErrorClass::Comm, "the communicator is MPI_COMM_NULL")),
-        _ => COMMS.find(handle),
+        _ => Ok(COMMS.find(handle)?),
     }
 }
 
@@ -695,4 +695,4 @@ const MEMORY_KINDS: (&str, &str) = ("mpi_memory_alloc_kinds", "mpi,system");
 const PLACES: &str = "canele_places";
 
 /// Locked after the worker.
-static COMMS: Table<Comm> = Table::new(Kind::Comm, ErrorClass::Comm);
+static COMMS: Table<Comm> = Table::new(Kind::Comm);

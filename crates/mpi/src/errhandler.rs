@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::table::{Handle, Kind, Table};
+use handles::{Handle, Kind, Table};
+
 use crate::{Error, ErrorClass, Result};
 
 /// Reaction to an error.
@@ -135,7 +136,7 @@ const FATAL: Handle = Handle(0x141);
 const ABORT: Handle = Handle(0x142);
 const RETURN: Handle = Handle(0x143);
 
-static HANDLERS: Table<Arc<Function>> = Table::new(Kind::Errhandler, ErrorClass::Errhandler);
+static HANDLERS: Table<Arc<Function>> = Table::new(Kind::Errhandler);
 
 #[cfg(test)]
 mod tests {

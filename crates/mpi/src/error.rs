@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use crate::table::Handle;
+use handles::{Handle, Kind, TableError};
 
 /// The result of an MPI operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -55,6 +55,28 @@ impl Error {
     #[cold]
     pub fn argument(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorClass::Arg, message)
+    }
+}
+
+impl From<TableError> for Error {
+    #[cold]
+    fn from(error: TableError) -> Self {
+        let class = match error {
+            TableError::Full(_) => ErrorClass::NoMem,
+            TableError::Unknown(kind, _) => match kind {
+                Kind::Comm => ErrorClass::Comm,
+                Kind::Group => ErrorClass::Group,
+                Kind::Datatype => ErrorClass::Type,
+                Kind::Op => ErrorClass::Op,
+                Kind::Request | Kind::Message | Kind::Send | Kind::Receive | Kind::Done => {
+                    ErrorClass::Request
+                }
+                Kind::Errhandler => ErrorClass::Errhandler,
+                Kind::Info => ErrorClass::Info,
+                Kind::Tool | Kind::Channel | Kind::Packing | Kind::Unpacking => ErrorClass::Arg,
+            },
+        };
+        Self::new(class, error.to_string())
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::table::{Handle, Kind, Table};
+use handles::{Handle, Kind, Table};
+
 use crate::{Error, ErrorClass, Result};
 
 /// An info object. Clones are the same object; [`Info::duplicate`] makes another.
@@ -77,7 +78,7 @@ impl Info {
     /// # Errors
     /// When no more objects fit.
     pub fn register(self) -> Result<Handle> {
-        INFOS.insert(self)
+        Ok(INFOS.insert(self)?)
     }
 
     /// The object behind a handle; `MPI_INFO_ENV` is what `environment` makes.
@@ -88,7 +89,7 @@ impl Info {
         match handle {
             ENVIRONMENT => Ok(environment()),
             NULL => Err(Error::new(ErrorClass::Info, "the info object is MPI_INFO_NULL")),
-            _ => INFOS.find(handle),
+            _ => Ok(INFOS.find(handle)?),
         }
     }
 
@@ -97,7 +98,8 @@ impl Info {
     /// # Errors
     /// As [`Info::find`], and for the predefined object.
     pub fn free(handle: Handle) -> Result<()> {
-        INFOS.remove(handle).map(drop)
+        INFOS.remove(handle)?;
+        Ok(())
     }
 
     /// The handle whose Fortran integer is `value`.
@@ -128,4 +130,4 @@ const KEY_MAX: usize = 256;
 /// `MPI_MAX_INFO_VAL`.
 pub(crate) const VALUE_MAX: usize = 1024;
 
-static INFOS: Table<Info> = Table::new(Kind::Info, ErrorClass::Info);
+static INFOS: Table<Info> = Table::new(Kind::Info);

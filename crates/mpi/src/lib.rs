@@ -17,7 +17,6 @@ pub mod objects;
 pub mod point_to_point;
 pub mod process;
 pub mod request;
-pub mod table;
 pub mod tool;
 pub mod topology;
 pub mod vci;

@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 
 use datatype::{Builtin, Datatype, Op, Predefined};
+use handles::{Handle, Kind, Table};
 
 use crate::group::Group;
-use crate::table::{Handle, Kind, Table};
 use crate::{Error, ErrorClass, Result};
 
 /// The group behind a handle.
@@ -16,12 +16,12 @@ pub fn group(handle: Handle) -> Result<Group> {
     match handle.0 {
         0x108 => Err(Error::new(ErrorClass::Group, "the group is MPI_GROUP_NULL")),
         0x109 => Ok(Group::empty()),
-        _ => GROUPS.find(handle),
+        _ => Ok(GROUPS.find(handle)?),
     }
 }
 
 /// The table of groups.
-pub static GROUPS: Table<Group> = Table::new(Kind::Group, ErrorClass::Group);
+pub static GROUPS: Table<Group> = Table::new(Kind::Group);
 
 /// The datatype behind a handle.
 ///
@@ -32,7 +32,7 @@ pub fn datatype(handle: Handle) -> Result<Datatype> {
     if handle.is_predefined() {
         return predefined(handle).cloned();
     }
-    DATATYPES.find(handle)
+    Ok(DATATYPES.find(handle)?)
 }
 
 /// The predefined datatype behind a handle.
@@ -69,7 +69,7 @@ pub fn gapless_bytes(handle: Handle) -> usize {
 }
 
 /// The table of derived datatypes.
-pub static DATATYPES: Table<Datatype> = Table::new(Kind::Datatype, ErrorClass::Type);
+pub static DATATYPES: Table<Datatype> = Table::new(Kind::Datatype);
 
 /// The operation behind a handle.
 ///
@@ -93,10 +93,10 @@ pub fn op(handle: Handle) -> Result<Op> {
         0x39 => Predefined::Maxloc,
         0x3c => Predefined::Replace,
         0x3d => Predefined::NoOp,
-        _ => return OPS.find(handle),
+        _ => return Ok(OPS.find(handle)?),
     };
     Ok(Op::Predefined(predefined))
 }
 
 /// The table of the application's operations.
-pub static OPS: Table<Op> = Table::new(Kind::Op, ErrorClass::Op);
+pub static OPS: Table<Op> = Table::new(Kind::Op);

@@ -1,6 +1,7 @@
 //! Point-to-point communication (MPI-5.0 §3).
 
 use engine::{Envelope, MatchedId, Message, Selector, SendMode};
+use handles::{Handle, Kind, Table};
 use memory::Region;
 use progress::Worker;
 use wire::PeerId;
@@ -9,7 +10,6 @@ use crate::buffer;
 use crate::comm::Comm;
 use crate::process::Process;
 use crate::request::{Done, Operation, Request, Source, Status, gone};
-use crate::table::{Handle, Kind, Table};
 use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
@@ -318,4 +318,4 @@ fn status_of(message: Message) -> Status {
     Status { source: Source::Rank(source), tag: Some(tag), bytes, cancelled: false }
 }
 
-static MESSAGES: Table<(MatchedId, Handle, Vci)> = Table::new(Kind::Message, ErrorClass::Request);
+static MESSAGES: Table<(MatchedId, Handle, Vci)> = Table::new(Kind::Message);

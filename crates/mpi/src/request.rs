@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{Completion, OpId, Outcome};
+use handles::{Handle, Objects};
 use progress::Worker;
 
 use crate::buffer::Flush;
@@ -15,7 +16,6 @@ use crate::collective::{self, Collective, PendingCollective};
 use crate::comm::Comm;
 use crate::point_to_point::{Receive, Send};
 use crate::process::Process;
-use crate::table::{Handle, Objects};
 use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
@@ -165,7 +165,8 @@ impl Request {
             Self::Done(done) => Ok(done.handle()),
             Self::Operation(operation) => operation.handle(),
             Self::Exchange(_) | Self::Flush(_) | Self::Collective(_) | Self::Persistent(_) => {
-                REQUESTS.of(vci).insert(StoredRequest { request: self, is_listed: false })
+                let stored = StoredRequest { request: self, is_listed: false };
+                Ok(REQUESTS.of(vci).insert(stored)?)
             }
         }
     }

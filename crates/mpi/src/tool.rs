@@ -5,11 +5,10 @@
 //! The interface works before initialisation, when all counters are zero, and after finalisation, when they stand
 //! still.
 
+use handles::{Handle, Kind, Objects, Table};
 use settings::Setting;
 
-use crate::ErrorClass;
 use crate::process::Process;
-use crate::table::{Handle, Kind, Objects, Table};
 
 /// Reason for the failure of a call of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,7 +219,7 @@ enum Object {
     Watch(Watch),
 }
 
-static OBJECTS: Table<Object> = Table::new(Kind::Tool, ErrorClass::Session);
+static OBJECTS: Table<Object> = Table::new(Kind::Tool);
 
 /// The handles of a session's counters.
 fn handles_of(objects: &mut Objects<Object>, session: Handle) -> Result<&mut Vec<Handle>> {

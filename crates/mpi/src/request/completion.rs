@@ -3,13 +3,13 @@
 use std::cell::Cell;
 
 use engine::OpId;
+use handles::Handle;
 use progress::Worker;
 
 use super::named::{Named, unknown};
 use super::requests::REQUESTS;
 use super::{Ended, NULL, Status};
 use crate::process::Process;
-use crate::table::Handle;
 use crate::vci::{Vci, VciSet};
 use crate::{Error, ErrorClass, Result};
 
@@ -533,7 +533,7 @@ fn vcis_of(process: &Process, vci: Vci, handle: Handle) -> Result<VciSet> {
 
 /// True if the completion of a request in the first table depends on every VCI.
 fn is_of_all_vcis(handle: Handle) -> Result<bool> {
-    REQUESTS.of(Vci::FIRST).lock().find(handle).map(|kept| kept.request.is_of_all_vcis())
+    Ok(REQUESTS.of(Vci::FIRST).lock().find(handle)?.request.is_of_all_vcis())
 }
 
 /// True if calls that wait for one of several requests wait for this one.
@@ -541,9 +541,7 @@ fn is_active(handle: Handle) -> Result<bool> {
     match Named::of(handle) {
         Named::Null => Ok(false),
         Named::Done(_) | Named::Operation(_) => Ok(true),
-        Named::Stored(vci) => {
-            REQUESTS.of(vci).lock().find(handle).map(|kept| kept.request.is_active())
-        }
+        Named::Stored(vci) => Ok(REQUESTS.of(vci).lock().find(handle)?.request.is_active()),
     }
 }
 
@@ -562,7 +560,7 @@ fn end((vci, worker): (Vci, &mut Worker), handle: Handle) -> Result<Option<Ended
 #[inline(never)]
 fn end_kept(of: Vci, (vci, worker): (Vci, &mut Worker), handle: Handle) -> Result<Option<Ended>> {
     let is_gone = |end: &Option<Ended>| end.as_ref().is_some_and(|ended| ended.freed);
-    REQUESTS.of(of).lock().ask(handle, |kept| kept.request.poll(vci, worker), is_gone)
+    Ok(REQUESTS.of(of).lock().ask(handle, |kept| kept.request.poll(vci, worker), is_gone)?)
 }
 
 /// The status of a request that has ended, which is left as it is, as far as the core of a vci tells.
@@ -571,9 +569,7 @@ fn status((vci, worker): (Vci, &mut Worker), handle: Handle) -> Result<Option<St
         Named::Null => Err(unknown(handle)),
         Named::Done(done) => Ok(Some(done.status())),
         Named::Operation(named) => named.peek(worker),
-        Named::Stored(of) => {
-            REQUESTS.of(of).lock().find(handle).map(|kept| kept.request.peek(vci, worker))
-        }
+        Named::Stored(of) => Ok(REQUESTS.of(of).lock().find(handle)?.request.peek(vci, worker)),
     }
 }
 

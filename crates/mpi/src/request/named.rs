@@ -2,12 +2,12 @@
 //! between the two.
 
 use engine::OpId;
+use handles::{Handle, Kind, MAX_OBJECTS, TableError};
 use progress::{Progress, Worker};
 
 use super::requests::REQUESTS;
 use super::{Done, Ended, NULL, Operation, Status};
 use crate::process::Process;
-use crate::table::{self, Handle, Kind, MAX_OBJECTS};
 use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
@@ -147,7 +147,7 @@ pub fn from_int(process: Option<&Process>, value: i32) -> Handle {
 
 #[cold]
 pub(super) fn unknown(handle: Handle) -> Error {
-    table::unknown(Kind::Request, ErrorClass::Request, handle)
+    TableError::Unknown(Kind::Request, handle).into()
 }
 
 #[cold]

@@ -1,9 +1,8 @@
 //! The table of requests. Engine operations and requests complete at once need no entry: their handles contain all.
 
 use super::Request;
-use crate::ErrorClass;
-use crate::table::{Kind, Table};
 use crate::vci::{VCIS_MAX, Vci};
+use handles::{Kind, Table};
 
 /// A request in the table.
 #[derive(Debug)]
@@ -29,7 +28,7 @@ impl Requests {
 /// Locked after the core.
 pub(super) static REQUESTS: Requests = {
     const fn part(vci: usize) -> Part {
-        Part(Table::part(Kind::Request, ErrorClass::Request, vci))
+        Part(Table::part(Kind::Request, vci))
     }
     const { assert!(VCIS_MAX == 8) };
     Requests([part(0), part(1), part(2), part(3), part(4), part(5), part(6), part(7)])

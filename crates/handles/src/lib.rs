@@ -1,8 +1,36 @@
-//! Handles: an index and a generation, so that a stale or foreign one is recognised.
+//! Handles of objects, as the C interfaces pass them: an index and a generation, so that a stale or foreign one is
+//! recognised.
+#![forbid(unsafe_code)]
+
+use std::fmt;
 
 use lock::{Guard, Lock};
 
-use crate::{Error, ErrorClass, Result};
+/// The result of a look-up.
+pub type Result<T> = std::result::Result<T, TableError>;
+
+/// Failure of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableError {
+    /// The handle names no live object of this kind.
+    Unknown(Kind, Handle),
+    /// [`MAX_OBJECTS`] objects of this kind are alive.
+    Full(Kind),
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(kind, Handle(handle)) => write!(
+                f,
+                "handle {handle:#x} is not a live {kind:?} (stale, freed, or of another kind)"
+            ),
+            Self::Full(_) => write!(f, "{MAX_OBJECTS} objects of this kind are alive; free some"),
+        }
+    }
+}
+
+impl std::error::Error for TableError {}
 
 /// A handle as the ABI carries it, in the 64 bits of a pointer:
 /// `generation << 32 | 0x4000_0000 | index << 4 | kind`, the index of 25 bits. Predefined objects are below `0x1000`.
@@ -62,28 +90,29 @@ impl Handle {
         self.0 as u32 as i32
     }
 
-    pub(crate) const fn new(kind: Kind, index: usize) -> Self {
+    /// The first handle of a slot.
+    pub const fn new(kind: Kind, index: usize) -> Self {
         Self(MARK | (index as u64) << 4 | kind as u64)
     }
 
     /// The handle of the same slot in this generation.
-    pub(crate) const fn again(self, generation: u32) -> Self {
+    pub const fn again(self, generation: u32) -> Self {
         Self(self.0 as u32 as u64 | (generation as u64) << 32)
     }
 
     /// Number of earlier objects in this slot (generation).
-    pub(crate) const fn generation(self) -> u32 {
+    pub const fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
     /// True if the handle is of this kind.
     #[inline]
-    pub(crate) const fn is_of(self, kind: Kind) -> bool {
+    pub const fn is_of(self, kind: Kind) -> bool {
         self.0 as u32 & !(INDEX_MASK as u32) == MARK as u32 | kind as u32
     }
 
     /// Index of the object's slot, counted over all tables of its kind.
-    pub(crate) const fn index(self) -> usize {
+    pub const fn index(self) -> usize {
         (self.0 as usize & INDEX_MASK) >> 4
     }
 
@@ -103,7 +132,6 @@ pub struct Table<T> {
 #[derive(Debug)]
 pub struct Objects<T> {
     kind: Kind,
-    class: ErrorClass,
     /// Index of the first slot: tables of one kind share a range of indices.
     first: usize,
     slots: Vec<Slot<T>>,
@@ -125,7 +153,7 @@ impl<T> Objects<T> {
     /// Adds an object.
     ///
     /// # Errors
-    /// `MPI_ERR_NO_MEM` when [`MAX_OBJECTS`] of the kind are alive.
+    /// [`TableError::Full`].
     #[inline(always)]
     pub fn insert(&mut self, object: T) -> Result<Handle> {
         if self.free == NONE {
@@ -142,16 +170,16 @@ impl<T> Objects<T> {
     /// The object behind a handle.
     ///
     /// # Errors
-    /// The table's class for a handle that is stale, of another kind, or was never one.
+    /// [`TableError::Unknown`] for a handle that is stale, of another kind, or was never one.
     #[inline]
     pub fn find(&mut self, handle: Handle) -> Result<&mut T> {
-        let (kind, class) = (self.kind, self.class);
+        let kind = self.kind;
         let place = self.place(handle);
         match self.slots.get_mut(place) {
             Some(Slot { handle: known, object: Some(object), .. }) if *known == handle => {
                 Ok(object)
             }
-            Some(_) | None => Err(unknown(kind, class, handle)),
+            Some(_) | None => Err(TableError::Unknown(kind, handle)),
         }
     }
 
@@ -169,10 +197,10 @@ impl<T> Objects<T> {
     ) -> Result<A> {
         let at = self.place(handle);
         let Some(Slot { handle: known, next_free, object }) = self.slots.get_mut(at) else {
-            return Err(unknown(self.kind, self.class, handle));
+            return Err(TableError::Unknown(self.kind, handle));
         };
         let Some(asked) = object.as_mut().filter(|_| *known == handle) else {
-            return Err(unknown(self.kind, self.class, handle));
+            return Err(TableError::Unknown(self.kind, handle));
         };
         let answer = question(asked);
         if is_last(&answer) {
@@ -198,7 +226,7 @@ impl<T> Objects<T> {
         slot.next_free = self.free;
         self.free = at as u32;
         self.live -= 1;
-        slot.object.take().ok_or_else(|| unknown(self.kind, self.class, handle))
+        slot.object.take().ok_or(TableError::Unknown(self.kind, handle))
     }
 
     /// Returns the slot of a handle's object, if it is in this table.
@@ -212,8 +240,7 @@ impl<T> Objects<T> {
     fn grow(&mut self) -> Result<()> {
         let place = self.slots.len();
         if place == MAX_OBJECTS {
-            let message = format!("{place} objects of this kind are alive; free some");
-            return Err(Error::new(ErrorClass::NoMem, message));
+            return Err(TableError::Full(self.kind));
         }
         let handle = Handle::new(self.kind, self.first + place);
         self.slots.push(Slot { handle, next_free: NONE, object: None });
@@ -223,16 +250,15 @@ impl<T> Objects<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty table; unknown handles give an error of `class`.
-    pub const fn new(kind: Kind, class: ErrorClass) -> Self {
-        Self::part(kind, class, 0)
+    /// An empty table.
+    pub const fn new(kind: Kind) -> Self {
+        Self::part(kind, 0)
     }
 
     /// An empty table, number `part` of several that share the indices of a kind.
-    pub(crate) const fn part(kind: Kind, class: ErrorClass, part: usize) -> Self {
+    pub const fn part(kind: Kind, part: usize) -> Self {
         let slots = Vec::new();
-        let objects =
-            Objects { kind, class, first: part * MAX_OBJECTS, slots, free: NONE, live: 0 };
+        let objects = Objects { kind, first: part * MAX_OBJECTS, slots, free: NONE, live: 0 };
         Self { objects: Lock::new(objects) }
     }
 
@@ -301,13 +327,6 @@ impl<T> Table<T> {
     }
 }
 
-#[cold]
-pub(crate) fn unknown(kind: Kind, class: ErrorClass, handle: Handle) -> Error {
-    let message =
-        format!("handle {:#x} is not a live {kind:?} (stale, freed, or of another kind)", handle.0);
-    Error::new(class, message)
-}
-
 /// Maximum number of live objects per table: 22 bits of a handle.
 pub const MAX_OBJECTS: usize = 1 << 22;
 
@@ -321,21 +340,21 @@ mod tests {
 
     #[test]
     fn a_stale_or_foreign_handle_is_an_error() {
-        let table = Table::new(Kind::Comm, ErrorClass::Comm);
+        let table = Table::new(Kind::Comm);
         let first = table.insert(1).unwrap();
         assert_eq!(table.remove(first).unwrap(), 1);
         let second = table.insert(2).unwrap();
         assert_ne!(first, second);
-        assert_eq!(table.find(first).unwrap_err().class, ErrorClass::Comm);
+        assert_eq!(table.find(first).unwrap_err(), TableError::Unknown(Kind::Comm, first));
         assert_eq!(table.find(second).unwrap(), 2);
-        let groups = Table::<i32>::new(Kind::Group, ErrorClass::Group);
-        assert_eq!(groups.find(second).unwrap_err().class, ErrorClass::Group);
+        let groups = Table::<i32>::new(Kind::Group);
+        assert_eq!(groups.find(second).unwrap_err(), TableError::Unknown(Kind::Group, second));
         assert!(table.remove(Handle(0x101)).is_err());
     }
 
     #[test]
     fn the_fortran_integer_leads_back_to_the_handle() {
-        let table = Table::new(Kind::Datatype, ErrorClass::Type);
+        let table = Table::new(Kind::Datatype);
         let stale = table.insert(0).unwrap();
         table.remove(stale).unwrap();
         let handle = table.insert(7).unwrap();
