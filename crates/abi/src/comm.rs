@@ -176,7 +176,7 @@ pub(crate) fn comm_split_type(
         }
         (TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, Some(SITE), _) => {
             let process = comm.process();
-            Some(process.sites().site(process.rank()) as c_int)
+            Some(process.site(process.own_peer()) as c_int)
         }
         (TYPE_RESOURCE_GUIDED, None, Some("mpi://WORLD")) => Some(0),
         (TYPE_RESOURCE_GUIDED, None, Some("mpi://SELF")) => Some(comm.rank() as c_int),

@@ -39,7 +39,7 @@ pub(crate) fn group_size(group: RawHandle, size: Out<c_int>) -> Result<()> {
 }
 
 pub(crate) fn group_rank(group: RawHandle, rank: Out<c_int>) -> Result<()> {
-    let own = find(group)?.rank_of(world::current()?.rank());
+    let own = find(group)?.rank_of(world::current()?.own_peer());
     rank.put(own.map_or(UNDEFINED, |rank| rank as c_int))
 }
 

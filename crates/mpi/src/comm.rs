@@ -74,20 +74,15 @@ struct Details {
 impl Comm {
     /// `MPI_COMM_WORLD` of a process.
     pub(crate) fn world(process: &Arc<Process>) -> Self {
-        let group = Group::world(process.size());
-        Self::predefined(
-            process,
-            context::WORLD,
-            (group, process.rank()),
-            ("MPI_COMM_WORLD", WORLD),
-        )
+        let members = (Group::of(process.job_peers().collect()), process.rank());
+        Self::predefined(process, context::WORLD, members, ("MPI_COMM_WORLD", WORLD))
     }
 
     /// `MPI_COMM_SELF` of a process.
     pub(crate) fn myself(process: &Arc<Process>) -> Self {
-        let rank = process.rank();
-        let context = context::number(rank, 1);
-        Self::predefined(process, context, (Group::of(vec![rank]), 0), ("MPI_COMM_SELF", SELF))
+        let group = Group::of(vec![process.own_peer()]);
+        let context = context::number(process.rank(), 1);
+        Self::predefined(process, context, (group, 0), ("MPI_COMM_SELF", SELF))
     }
 
     /// Makes a predefined communicator, which has the first VCI.
@@ -127,7 +122,7 @@ impl Comm {
         errhandler: Errhandler,
     ) -> Self {
         let (group, peers, halves) = (pair.local().clone(), pair.remote().clone(), pair.halves());
-        let rank = group.rank_of(process.rank()).unwrap_or(0);
+        let rank = group.rank_of(process.own_peer()).unwrap_or(0);
         let (all, place) = (pair.merged(), halves.local.start + rank);
         let (members, halves) = ((all.clone(), place), Some(halves));
         let merged =
@@ -203,8 +198,8 @@ impl Comm {
 
     /// Assigns the VCI.
     fn find_vci(&self) {
-        let ranks = self.group().iter().chain(self.0.peers.iter());
-        self.0.vci.settle(self.process().vci_of(self.context(), ranks));
+        let peers = self.group().iter().chain(self.0.peers.iter());
+        self.0.vci.settle(self.process().vci_of(self.context(), peers));
     }
 
     /// The context of collective messages.
@@ -238,7 +233,7 @@ impl Comm {
     /// The peer of rank `rank`, which is below `peer_count`.
     #[inline]
     pub fn peer(&self, rank: u32) -> PeerId {
-        PeerId(self.0.peers.world_rank(rank))
+        self.0.peers.peer(rank)
     }
 
     /// The other group of an intercommunicator.
@@ -356,12 +351,13 @@ impl Comm {
     #[cold]
     fn find_places(&self) -> plan::Topology {
         let process = self.process();
-        let (map, is_oversubscribed) = (process.sites(), process.is_oversubscribed());
+        let is_oversubscribed = process.is_oversubscribed();
         let costs = *process.costs();
-        let places = if map.nodes() == 1 {
+        let places = if process.sites().nodes() == 1 {
             plan::Topology::flat(self.size(), is_oversubscribed, costs)
         } else {
-            let locate = |rank| plan::Location { node: map.node(rank), site: map.site(rank) };
+            let locate =
+                |peer| plan::Location { node: process.node(peer), site: process.site(peer) };
             let locations: Vec<plan::Location> = self.group().iter().map(locate).collect();
             plan::Topology::with_pairs(&locations, is_oversubscribed, costs, process.pairs())
         };
@@ -460,14 +456,21 @@ impl Comm {
     /// # Errors
     /// `MPI_ERR_GROUP` when the group has members from outside this communicator.
     pub fn create(&self, group: &Group) -> Result<Option<Self>> {
-        if let Some(stranger) = group.iter().find(|&world| self.group().rank_of(world).is_none()) {
-            let message = format!("process {stranger} of the group is not in the communicator");
-            return Err(Error::new(ErrorClass::Group, message));
-        }
+        self.check_within(group)?;
         if self.merged().is_some() {
             return self.create_between(group);
         }
         self.create_distinct(group)
+    }
+
+    /// Checks that all members of a group are in this communicator.
+    fn check_within(&self, group: &Group) -> Result<()> {
+        let stranger = group.iter().find(|&peer| self.group().rank_of(peer).is_none());
+        stranger.map_or(Ok(()), |stranger| {
+            let rank = self.process().job_rank(stranger);
+            let message = format!("process {rank} of the job is not in the communicator");
+            Err(Error::new(ErrorClass::Group, message))
+        })
     }
 
     /// Makes disjoint communicators, one per `color`, ordered by `key` and then by rank (collective);
@@ -492,7 +495,7 @@ impl Comm {
             return self.select(&ranks, drawn);
         }
         let context = ranks.first().map_or(context, |&leader| drawn(leader));
-        let group = Group::of(ranks.iter().map(|&rank| self.group().world_rank(rank)).collect());
+        let group = Group::of(ranks.iter().map(|&rank| self.group().peer(rank)).collect());
         self.part(context, &group)
     }
 
@@ -517,11 +520,8 @@ impl Comm {
     /// Those of [`Comm::create`].
     pub fn create_group(&self, group: &Group, tag: i32) -> Result<Option<Self>> {
         let process = self.process();
-        let Some(rank) = group.rank_of(process.rank()) else { return Ok(None) };
-        if let Some(stranger) = group.iter().find(|&world| self.group().rank_of(world).is_none()) {
-            let message = format!("process {stranger} of the group is not in the communicator");
-            return Err(Error::new(ErrorClass::Group, message));
-        }
+        let Some(rank) = group.rank_of(process.own_peer()) else { return Ok(None) };
+        self.check_within(group)?;
         let mine = if rank == 0 { process.draw_context().to_le_bytes() } else { [0; 8] };
         let (vci, context) = (self.vci(), self.context() | context::CREATION);
         let span = Span { process, vci, context, tag, group, rank };
@@ -536,7 +536,7 @@ impl Comm {
     pub(crate) fn create_distinct(&self, group: &Group) -> Result<Option<Self>> {
         let mine = self.process().draw_context().to_le_bytes();
         let drawn = exchange::allgather(self, Routine::CommCreate, mine)?;
-        let leader = group.iter().next().and_then(|world| self.group().rank_of(world));
+        let leader = group.iter().next().and_then(|peer| self.group().rank_of(peer));
         let context = leader.map_or(mine, |rank| drawn[rank as usize]);
         self.part(u64::from_le_bytes(context), group)
     }
@@ -544,7 +544,7 @@ impl Comm {
     /// Makes a communicator of some of this one's processes; `None` if this process is not a member.
     pub(crate) fn part(&self, context: u64, group: &Group) -> Result<Option<Self>> {
         let process = self.process();
-        let Some(rank) = group.rank_of(process.rank()) else { return Ok(None) };
+        let Some(rank) = group.rank_of(process.own_peer()) else { return Ok(None) };
         Self::new(process, context, group.clone(), rank, self.errhandler()).register().map(Some)
     }
 
@@ -659,7 +659,7 @@ pub fn from_int(value: i32) -> Handle {
 }
 
 /// The processes of the communicator whose collectives have this context, as a ring that begins with `own`.
-pub fn members(context: u64, own: u32) -> Option<Vec<PeerId>> {
+pub fn members(context: u64, own: PeerId) -> Option<Vec<PeerId>> {
     let is_it = |comm: &Comm| comm.collective_context() == context;
     let comm = COMMS.find_where(is_it)?;
     let comm = comm.merged().unwrap_or(&comm);

@@ -34,7 +34,7 @@ impl Span<'_> {
         let region = Region::from_box(bytes.into());
         let envelope =
             Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
-        let peer = PeerId(self.group.world_rank(to));
+        let peer = self.group.peer(to);
         let completion = self.progress().submit_and_wait(
             |worker| worker.engine.submit_send(peer, envelope, &region, SendMode::Standard),
             |worker, op| worker.take_or_await(*op),
@@ -47,7 +47,7 @@ impl Span<'_> {
         let region = Region::from_box(bytes.into());
         let envelope =
             Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
-        let peer = PeerId(self.group.world_rank(with));
+        let peer = self.group.peer(with);
         let op = self.progress().submit(|worker| {
             worker.engine.submit_send(peer, envelope, &region, SendMode::Standard)
         });
@@ -61,7 +61,7 @@ impl Span<'_> {
         // The longest names all the job's processes.
         let region = Region::owned(NUMBERS_BYTES + 4 * self.process.size() as usize);
         let selector = Selector { context: self.context, source: Some(from), tag: Some(self.tag) };
-        let peer = PeerId(self.group.world_rank(from));
+        let peer = self.group.peer(from);
         let completion = self.progress().submit_and_wait(
             |worker| worker.engine.submit_receive(Some(peer), selector, &region),
             |worker, op| worker.take_or_await(*op),
@@ -93,18 +93,25 @@ impl Span<'_> {
     /// Fails if a participant is known to have failed.
     fn open(&self) -> Result<()> {
         let closed_by = |worker: &mut Worker| worker.engine.revoked_by(self.context);
-        self.progress().look(closed_by).map_or(Ok(()), |failed| Err(gone(failed)))
+        self.progress().look(closed_by).map_or(Ok(()), |failed| Err(self.gone(failed)))
     }
 
     fn checked(&self, outcome: Outcome, peer: u32) -> Result<()> {
         match outcome {
             Outcome::Ok => Ok(()),
-            Outcome::PeerFailed => Err(gone(self.close(PeerId(self.group.world_rank(peer))))),
+            Outcome::PeerFailed => Err(self.gone(self.close(self.group.peer(peer)))),
             Outcome::Truncated { .. } | Outcome::Cancelled => Err(Error::new(
                 ErrorClass::Intern,
                 "an exchange of the library met a foreign message",
             )),
         }
+    }
+
+    #[cold]
+    fn gone(&self, failed: PeerId) -> Error {
+        let rank = self.process.job_rank(failed);
+        let message = format!("rank {rank} cannot be reached in an exchange of the library");
+        Error::new(ErrorClass::ProcAborted, message)
     }
 
     /// A peer cannot be reached, or a collective of the communicator has found one that cannot: which. Where the exchange
@@ -178,12 +185,6 @@ fn call_of(comm: &Comm, operation: Routine) -> Call {
     let call = collective::call(CommRef::Derived(comm.clone()), Form::Blocking);
     call.note_arguments(|| CallArguments::new(operation, None, None, None));
     call
-}
-
-#[cold]
-fn gone(failed: PeerId) -> Error {
-    let message = format!("rank {} cannot be reached in an exchange of the library", failed.0);
-    Error::new(ErrorClass::ProcAborted, message)
 }
 
 #[cold]

@@ -62,13 +62,13 @@ impl Comm {
         let comm = found.comm(string, errhandler)?;
         let received = if comm.rank() == local.leader {
             let (vci, context) = (Vci::FIRST, STRINGS_CONTEXT);
-            let (group, rank) = (world.world().group(), world.rank());
+            let (group, rank) = (world.world().group(), world.world().rank());
             let span = Span { process: world, vci, context, tag: tag_of(string), group, rank };
-            let other = remote.group.world_rank(remote.leader);
+            let other = remote.group.peer(remote.leader);
             comm.meet(|mine| match local.group.rank_of(other) {
                 // The other leader is in this group too: `pair_up` then reports that both groups have processes in common.
                 Some(_) => Ok(mine.to_vec()),
-                None => span.swap(other, mine),
+                None => span.swap(group.rank_of(other).ok_or_else(foreign)?, mine),
             })
         } else {
             Ok(Vec::new())
@@ -77,6 +77,11 @@ impl Comm {
         let paired = comm.pair_up(local.leader, received.as_deref().unwrap_or_default());
         received.and(paired).map(Some)
     }
+}
+
+#[cold]
+fn foreign() -> Error {
+    Error::new(ErrorClass::Group, "the leader of the remote group is not in MPI_COMM_WORLD")
 }
 
 /// This process among those who have been asked for.
@@ -95,7 +100,7 @@ impl<'a> Found<'a> {
             return Err(Error::new(ErrorClass::Arg, message));
         }
         let stranger = || Error::new(ErrorClass::Group, "this process is not in the group");
-        let rank = group.rank_of(process.rank()).ok_or_else(stranger)?;
+        let rank = group.rank_of(process.own_peer()).ok_or_else(stranger)?;
         Ok(Self { process, group, rank })
     }
 

@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use wire::PeerId;
+
 use crate::{Error, ErrorClass, Result};
 
-/// An ordered set of processes, named by their rank in the job.
+/// An ordered set of processes.
 #[derive(Clone, Debug)]
 pub struct Group(Arc<Members>);
 
 #[derive(Debug)]
 enum Members {
-    /// Ranks `0..size` of the job, in order.
-    All { size: u32 },
+    /// The first `size` peers, in order.
+    First { size: u32 },
     /// Any others.
-    Listed { ranks: Vec<u32>, index: BTreeMap<u32, u32> },
+    Listed { peers: Vec<PeerId>, index: BTreeMap<PeerId, u32> },
 }
 
 /// Result of a comparison of two groups or communicators (MPI-5.0 §7.3.1).
@@ -34,69 +36,64 @@ pub enum Comparison {
 pub type RankRange = [i32; 3];
 
 impl Group {
-    /// All `size` processes of the job.
-    pub fn world(size: u32) -> Self {
-        Self(Arc::new(Members::All { size }))
-    }
-
     /// The group without members.
     pub fn empty() -> Self {
-        Self::world(0)
+        Self::of(Vec::new())
     }
 
     /// The group of these processes, in this order; they are distinct.
-    pub fn of(ranks: Vec<u32>) -> Self {
-        if ranks.iter().enumerate().all(|(index, &rank)| index as u32 == rank) {
-            return Self::world(ranks.len() as u32);
+    pub fn of(peers: Vec<PeerId>) -> Self {
+        if peers.iter().enumerate().all(|(index, peer)| index as u32 == peer.0) {
+            return Self(Arc::new(Members::First { size: peers.len() as u32 }));
         }
-        let index = ranks.iter().enumerate().map(|(index, &rank)| (rank, index as u32)).collect();
-        Self(Arc::new(Members::Listed { ranks, index }))
+        let index = peers.iter().enumerate().map(|(index, &peer)| (peer, index as u32)).collect();
+        Self(Arc::new(Members::Listed { peers, index }))
     }
 
     /// Number of members.
     pub fn size(&self) -> u32 {
         match &*self.0 {
-            Members::All { size } => *size,
-            Members::Listed { ranks, .. } => ranks.len() as u32,
+            Members::First { size } => *size,
+            Members::Listed { peers, .. } => peers.len() as u32,
         }
     }
 
-    /// The rank in the job of member `rank`, which is below `size`.
+    /// The process of rank `rank`, which is below `size`.
     #[inline]
-    pub fn world_rank(&self, rank: u32) -> u32 {
+    pub fn peer(&self, rank: u32) -> PeerId {
         match &*self.0 {
-            Members::All { .. } => rank,
-            Members::Listed { ranks, .. } => ranks[rank as usize],
+            Members::First { .. } => PeerId(rank),
+            Members::Listed { peers, .. } => peers[rank as usize],
         }
     }
 
-    /// The rank in this group of the process `world`, if it is a member.
-    pub fn rank_of(&self, world: u32) -> Option<u32> {
+    /// The rank in this group of a process, if it is a member.
+    pub fn rank_of(&self, peer: PeerId) -> Option<u32> {
         match &*self.0 {
-            Members::All { size } => (world < *size).then_some(world),
-            Members::Listed { index, .. } => index.get(&world).copied(),
+            Members::First { size } => (peer.0 < *size).then_some(peer.0),
+            Members::Listed { index, .. } => index.get(&peer).copied(),
         }
     }
 
-    /// The members' ranks in the job, in group order.
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.size()).map(|rank| self.world_rank(rank))
+    /// The members, in group order.
+    pub fn iter(&self) -> impl Iterator<Item = PeerId> + '_ {
+        (0..self.size()).map(|rank| self.peer(rank))
     }
 
     /// The members of both kinds: all of this group, then those of `other` that are not in it.
     pub fn union(&self, other: &Self) -> Self {
-        let added = other.iter().filter(|&world| self.rank_of(world).is_none());
+        let added = other.iter().filter(|&peer| self.rank_of(peer).is_none());
         Self::of(self.iter().chain(added).collect())
     }
 
     /// The members that are in `other` too, in this group's order.
     pub fn intersection(&self, other: &Self) -> Self {
-        Self::of(self.iter().filter(|&world| other.rank_of(world).is_some()).collect())
+        Self::of(self.iter().filter(|&peer| other.rank_of(peer).is_some()).collect())
     }
 
     /// The members that are not in `other`, in this group's order.
     pub fn difference(&self, other: &Self) -> Self {
-        Self::of(self.iter().filter(|&world| other.rank_of(world).is_none()).collect())
+        Self::of(self.iter().filter(|&peer| other.rank_of(peer).is_none()).collect())
     }
 
     /// The members `ranks`, in that order.
@@ -105,7 +102,7 @@ impl Group {
     /// `MPI_ERR_RANK` for a rank outside the group or named twice.
     pub fn include(&self, ranks: &[i32]) -> Result<Self> {
         let chosen = self.check_distinct(ranks)?;
-        Ok(Self::of(chosen.into_iter().map(|rank| self.world_rank(rank)).collect()))
+        Ok(Self::of(chosen.into_iter().map(|rank| self.peer(rank)).collect()))
     }
 
     /// The members but `ranks`, in this group's order.
@@ -118,7 +115,7 @@ impl Group {
             out[rank as usize] = true;
         }
         let kept = (0..self.size()).filter(|&rank| !out[rank as usize]);
-        Ok(Self::of(kept.map(|rank| self.world_rank(rank)).collect()))
+        Ok(Self::of(kept.map(|rank| self.peer(rank)).collect()))
     }
 
     /// The ranks that `ranges` name, expanded (MPI-5.0 §7.3.2).
@@ -148,7 +145,7 @@ impl Group {
             Comparison::Unequal
         } else if self.iter().eq(other.iter()) {
             Comparison::Identical
-        } else if self.iter().all(|world| other.rank_of(world).is_some()) {
+        } else if self.iter().all(|peer| other.rank_of(peer).is_some()) {
             Comparison::Similar
         } else {
             Comparison::Unequal
@@ -161,7 +158,7 @@ impl Group {
     /// `MPI_ERR_RANK` for a rank outside the group.
     pub fn translate(&self, rank: i32, other: &Self) -> Result<Option<u32>> {
         let rank = self.check_rank(rank)?;
-        Ok(other.rank_of(self.world_rank(rank)))
+        Ok(other.rank_of(self.peer(rank)))
     }
 
     fn check_rank(&self, rank: i32) -> Result<u32> {
@@ -196,21 +193,29 @@ impl Group {
 mod tests {
     use super::*;
 
-    fn listed(ranks: &[u32]) -> Group {
-        Group::of(ranks.to_vec())
+    fn peers(numbers: &[u32]) -> Vec<PeerId> {
+        numbers.iter().copied().map(PeerId).collect()
+    }
+
+    fn first(size: u32) -> Group {
+        Group::of((0..size).map(PeerId).collect())
+    }
+
+    fn listed(numbers: &[u32]) -> Group {
+        Group::of(peers(numbers))
     }
 
     #[test]
     fn set_operations_keep_the_order_of_the_first_group() {
         let (a, b) = (listed(&[5, 1, 3]), listed(&[3, 4, 5]));
-        assert!(a.union(&b).iter().eq([5, 1, 3, 4]));
-        assert!(a.intersection(&b).iter().eq([5, 3]));
-        assert!(a.difference(&b).iter().eq([1]));
+        assert!(a.union(&b).iter().eq(peers(&[5, 1, 3, 4])));
+        assert!(a.intersection(&b).iter().eq(peers(&[5, 3])));
+        assert!(a.difference(&b).iter().eq(peers(&[1])));
     }
 
     #[test]
     fn ranges_run_both_ways() {
-        let group = Group::world(10);
+        let group = first(10);
         assert_eq!(group.expand(&[[0, 4, 2], [9, 7, -1]]).unwrap(), [0, 2, 4, 9, 8, 7]);
         assert_eq!(group.expand(&[[4, 2, 1], [4, 3, 2]]).unwrap(), []);
         assert_eq!(group.expand(&[[4, 1, -2]]).unwrap(), [4, 2]);
@@ -220,8 +225,8 @@ mod tests {
 
     #[test]
     fn a_rank_named_twice_is_refused() {
-        assert_eq!(Group::world(3).include(&[1, 1]).unwrap_err().class, ErrorClass::Rank);
-        assert!(Group::world(3).exclude(&[1]).unwrap().iter().eq([0, 2]));
+        assert_eq!(first(3).include(&[1, 1]).unwrap_err().class, ErrorClass::Rank);
+        assert!(first(3).exclude(&[1]).unwrap().iter().eq(peers(&[0, 2])));
     }
 
     #[test]
@@ -229,6 +234,6 @@ mod tests {
         assert_eq!(listed(&[2, 1]).compare(&listed(&[1, 2])), Comparison::Similar);
         assert_eq!(listed(&[2, 1]).compare(&listed(&[2, 1])), Comparison::Identical);
         assert_eq!(listed(&[2, 1]).compare(&listed(&[2, 3])), Comparison::Unequal);
-        assert_eq!(Group::empty().compare(&Group::world(0)), Comparison::Identical);
+        assert_eq!(Group::empty().compare(&first(0)), Comparison::Identical);
     }
 }

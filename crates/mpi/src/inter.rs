@@ -9,6 +9,7 @@ use crate::collective::{self, Form, Routine};
 use crate::comm::{Comm, CommRef};
 use crate::exchange::{self, Span};
 use crate::group::{Comparison, Group};
+use crate::process::Process;
 use crate::{Error, ErrorClass, Result};
 
 /// The two groups of an intercommunicator in the order on which both have agreed, and which of them this
@@ -78,14 +79,15 @@ impl Comm {
         let tag = collective::call(CommRef::Derived(self.clone()), Form::Blocking).number();
         // The leader first, for it is who tells.
         let size = self.size();
-        let turned = (0..size).map(|rank| self.group().world_rank((rank + leader) % size));
+        let turned = (0..size).map(|rank| self.group().peer((rank + leader) % size));
         let group = &Group::of(turned.collect());
         let rank = (self.rank() + size - leader) % size;
         let (vci, context) = (self.vci(), self.collective_context());
         let process = self.process();
         let received = Span { process, vci, context, tag, group, rank }.broadcast(received)?;
-        let (context, is_second, other) = parse(&received).ok_or_else(malformed)?;
-        if let Some(common) = other.iter().find(|&world| self.group().rank_of(world).is_some()) {
+        let (context, is_second, other) = parse(process, &received).ok_or_else(malformed)?;
+        if let Some(common) = other.iter().find(|&peer| self.group().rank_of(peer).is_some()) {
+            let common = process.job_rank(common);
             let message = format!("process {common} of the job is in both groups");
             return Err(Error::new(ErrorClass::Comm, message));
         }
@@ -98,9 +100,11 @@ impl Comm {
     /// Exchanges contexts and members with the other group's leader. Returns the leader's message to its group: the
     /// context, the order of the groups, and the members of the remote group.
     pub(crate) fn meet(&self, swap: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<Vec<u8>> {
-        let own = self.process().draw_context();
+        let process = self.process();
+        let own = process.draw_context();
         let mut mine = own.to_le_bytes().to_vec();
-        mine.extend(self.group().iter().flat_map(u32::to_le_bytes));
+        let members = self.group().iter().map(|peer| process.job_rank(peer));
+        mine.extend(members.flat_map(u32::to_le_bytes));
         let theirs = swap(&mine)?;
         let (context, members) = theirs.split_first_chunk().ok_or_else(malformed)?;
         let context = u64::from_le_bytes(*context);
@@ -141,7 +145,7 @@ impl Comm {
         }
         let context = drawn(first[0]);
         let group = |ranks: Vec<u32>| {
-            Group::of(ranks.into_iter().map(|rank| merged.group().world_rank(rank)).collect())
+            Group::of(ranks.into_iter().map(|rank| merged.group().peer(rank)).collect())
         };
         let pair = GroupPair { groups: [group(first), group(second)], is_second: pair.is_second };
         Self::between(self.process(), context, pair, self.errhandler()).register().map(Some)
@@ -151,7 +155,7 @@ impl Comm {
     pub(crate) fn create_between(&self, group: &Group) -> Result<Option<Self>> {
         let merged = self.merged().ok_or_else(not_inter)?;
         let process = self.process();
-        let mine = (group.rank_of(process.rank()).unwrap_or(u32::MAX), process.draw_context());
+        let mine = (group.rank_of(process.own_peer()).unwrap_or(u32::MAX), process.draw_context());
         let all = exchange::allgather(merged, Routine::CommCreate, emit_place(mine))?;
         let places: Vec<(u32, u64)> = all.iter().map(parse_place).collect();
         let mut chosen: Vec<(u32, u32)> = (0..)
@@ -188,11 +192,12 @@ fn parse_place(&[a, b, c, d, context @ ..]: &[u8; 12]) -> (u32, u64) {
     (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(context))
 }
 
-fn parse(received: &[u8]) -> Option<(u64, bool, Group)> {
+fn parse(process: &Process, received: &[u8]) -> Option<(u64, bool, Group)> {
     let (context, rest) = received.split_first_chunk::<8>()?;
     let (is_second, members) = rest.split_first()?;
-    let members = members.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
-    Some((u64::from_le_bytes(*context), *is_second == 1, Group::of(members.collect())))
+    let ranks = members.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
+    let members = ranks.map(|rank| process.peer(rank)).collect::<Option<_>>()?;
+    Some((u64::from_le_bytes(*context), *is_second == 1, Group::of(members)))
 }
 
 #[cold]

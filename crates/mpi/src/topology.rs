@@ -305,13 +305,13 @@ impl Comm {
         reorder: bool,
         graph: impl FnOnce() -> place::Graph,
     ) -> Result<Vec<u32>> {
-        let map = self.process().sites();
-        if !reorder || map.nodes() == 1 {
+        let process = self.process();
+        if !reorder || process.sites().nodes() == 1 {
             return Ok((0..size).collect());
         }
         let home = |rank| {
-            let rank = self.group().world_rank(rank);
-            (map.node(rank), map.site(rank))
+            let peer = self.group().peer(rank);
+            (process.node(peer), process.site(peer))
         };
         let homes: Vec<(u32, u32)> = (0..size).map(home).collect();
         Ok(order_at(&homes, &graph()))

@@ -183,7 +183,7 @@ impl Directory for Cards {
         if context == context::WORLD | context::COLLECTIVES {
             return Some((0..size).map(|step| PeerId((own + step) % size)).collect());
         }
-        self.members.get().and_then(|members| members(context, own))
+        self.members.get().and_then(|members| members(context, PeerId(own)))
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) const FIRST_DRAWN: u32 = 16;
 
 /// Returns the processes that exchange messages of a context, this one (`own`) first and the others in ring order;
 /// none if the context is unknown.
-pub type Members = fn(context: u64, own: u32) -> Option<Vec<PeerId>>;
+pub type Members = fn(context: u64, own: PeerId) -> Option<Vec<PeerId>>;
 
 /// Composes a context number.
 pub fn number(leader: u32, counter: u32) -> u64 {

@@ -15,6 +15,7 @@ use relay::Gateways;
 use topo::StoredCosts;
 use topo::sites::{Locality, SiteMap};
 use tracing::{debug, info};
+use wire::PeerId;
 
 use crate::cards::{CARD, gateways, locality, locality_of, publish_card};
 use crate::context::{self, Members};
@@ -123,7 +124,7 @@ impl Instance {
     /// The launcher has failed.
     pub fn end(&self) -> Result<()> {
         let failed = |error: boot::BootError| Error(error.to_string());
-        if let Some(counted) = record::counted(self.sites().site(self.rank())) {
+        if let Some(counted) = record::counted(self.site(self.own_peer())) {
             self.job.publish(boot::TRAFFIC_KEY, &counted).map_err(failed)?;
         }
         for vci in self.all() {
@@ -193,6 +194,36 @@ impl Instance {
         self.job.size()
     }
 
+    /// The peer of a rank of the job. The peers of the job have the first numbers, in order of rank.
+    pub fn peer(&self, rank: u32) -> Option<PeerId> {
+        (rank < self.size()).then_some(PeerId(rank))
+    }
+
+    /// The peers of the job, in order of rank.
+    pub fn job_peers(&self) -> impl Iterator<Item = PeerId> {
+        (0..self.size()).map(PeerId)
+    }
+
+    /// This process as a peer.
+    pub fn own_peer(&self) -> PeerId {
+        PeerId(self.rank())
+    }
+
+    /// The rank in the job of a peer.
+    pub fn job_rank(&self, peer: PeerId) -> u32 {
+        peer.0
+    }
+
+    /// The node of a peer.
+    pub fn node(&self, peer: PeerId) -> u32 {
+        self.modex.sites.node(self.job_rank(peer))
+    }
+
+    /// The site of a peer.
+    pub fn site(&self, peer: PeerId) -> u32 {
+        self.modex.sites.site(self.job_rank(peer))
+    }
+
     /// The job as described by the launcher.
     pub fn job(&self) -> &Job {
         &self.job
@@ -223,10 +254,9 @@ impl Instance {
     }
 
     /// Returns the VCI of a communicator from its context and processes, the same on all of them.
-    pub fn vci_of(&self, context: u64, mut ranks: impl Iterator<Item = u32>) -> Vci {
-        let (count, map) = (self.vcis(), self.sites());
-        let here = map.site(self.rank());
-        if count == 1 || (map.sites() > 1 && ranks.any(|rank| map.site(rank) != here)) {
+    pub fn vci_of(&self, context: u64, mut peers: impl Iterator<Item = PeerId>) -> Vci {
+        let (count, here) = (self.vcis(), self.site(self.own_peer()));
+        if count == 1 || (self.sites().sites() > 1 && peers.any(|peer| self.site(peer) != here)) {
             return Vci::FIRST;
         }
         // Above the bits that tell the messages of one communicator from each other.

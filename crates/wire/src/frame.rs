@@ -2,7 +2,7 @@
 
 use memory::Region;
 
-/// A peer process, by its rank in the job.
+/// A peer process, by its number in an instance of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u32);
 
