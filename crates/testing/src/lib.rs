@@ -7,6 +7,9 @@ use std::fmt::{Debug, Display};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::ops::Range;
+use std::sync::Once;
+use std::thread;
+use std::time::Duration;
 
 /// Pseudorandom numbers that a seed repeats: SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number
 /// Generators*, 2014). Snapshots depend on the sequence.
@@ -161,6 +164,25 @@ fn budget_of(wish: Option<&str>) -> u64 {
     budget.unwrap_or_else(|| {
         panic!("CANELE_TEST_BUDGET={}: not a whole number above 0", wish.unwrap_or(""))
     })
+}
+
+/// Ends all tests of the program at the first failure, for the other ranks of a job within it would wait. Also ends them
+/// after `patience`.
+pub fn end_together(patience: Duration) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|panic| fail(&panic.to_string())));
+        thread::spawn(move || {
+            thread::sleep(patience);
+            fail(&format!("not done after {patience:?}"));
+        });
+    });
+}
+
+fn fail(why: &str) {
+    // What goes through `eprintln!` is kept until the test ends.
+    let _ = writeln!(std::io::stderr(), "{why}");
+    std::process::exit(1);
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! Processes of a job within one: each with an engine of its own, over the loopback.
 
-use std::io::Write;
-use std::sync::{Arc, Once};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Config, Engine};
@@ -20,7 +18,7 @@ pub struct RankProcess {
 
 /// `size` processes; their communication lasts as long as the test's process does.
 pub fn job(size: u32) -> Vec<RankProcess> {
-    bound_in_time();
+    testing::end_together(PATIENCE);
     let rails: Vec<TcpRail> = (0..size).map(rail).collect();
     let addresses: Vec<Vec<u8>> = rails.iter().map(Rail::address).collect();
     let open = |(rail, rank)| {
@@ -36,25 +34,6 @@ pub fn job(size: u32) -> Vec<RankProcess> {
         RankProcess { node: Node::new(Arc::clone(&progress), rank, size), progress }
     };
     rails.into_iter().zip(0..).map(open).collect()
-}
-
-/// Ends all tests of the binary at the first failure, for the other processes of a job would wait. Also ends them if
-/// they take too long.
-fn bound_in_time() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        std::panic::set_hook(Box::new(|panic| fail(&panic.to_string())));
-        thread::spawn(|| {
-            thread::sleep(PATIENCE);
-            fail(&format!("not done after {PATIENCE:?}"));
-        });
-    });
-}
-
-fn fail(why: &str) {
-    // What goes through `eprintln!` is kept until the test ends.
-    let _ = writeln!(std::io::stderr(), "{why}");
-    std::process::exit(1);
 }
 
 fn rail(rank: u32) -> TcpRail {
