@@ -193,7 +193,7 @@ impl Comm {
     /// The progress engine that carries its messages.
     #[inline]
     pub fn progress(&self) -> &Progress {
-        self.0.vci.progress(&self.0.process)
+        self.0.vci.progress(&*self.0.process)
     }
 
     /// Assigns the VCI.
@@ -339,7 +339,10 @@ impl Comm {
     /// The nodes and sites of the members, from which collectives are planned.
     #[inline]
     pub fn places(&self) -> &plan::Topology {
-        self.0.places.get_or_init(|| self.find_places())
+        match self.0.places.get() {
+            Some(places) => places,
+            None => self.find_places(),
+        }
     }
 
     /// State of its collectives.
@@ -349,7 +352,11 @@ impl Comm {
     }
 
     #[cold]
-    fn find_places(&self) -> plan::Topology {
+    fn find_places(&self) -> &plan::Topology {
+        self.0.places.get_or_init(|| self.locate())
+    }
+
+    fn locate(&self) -> plan::Topology {
         let process = self.process();
         let is_oversubscribed = process.is_oversubscribed();
         let costs = *process.costs();

@@ -1,6 +1,7 @@
 //! The VCI of each communicator, found at its first use.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -29,7 +30,15 @@ impl CommVci {
 
     /// The progress engine that carries its messages.
     #[inline]
-    pub fn progress(&self, process: &Instance) -> &Progress {
+    pub fn progress(&self, process: &impl Deref<Target = Instance>) -> &Progress {
+        match self.progress.get() {
+            Some(progress) => progress,
+            None => self.find_progress(process),
+        }
+    }
+
+    #[cold]
+    fn find_progress(&self, process: &impl Deref<Target = Instance>) -> &Progress {
         self.progress.get_or_init(|| Arc::clone(process.vci(self.vci())))
     }
 }
