@@ -72,6 +72,7 @@ pub(crate) fn keep(
     give(request?, vci, collective::persistent(collective))
 }
 
+#[inline(always)]
 fn give(place: Out<RawHandle>, vci: Vci, request: Request) -> Result<()> {
     place.put(raw(request.register(vci)?))
 }

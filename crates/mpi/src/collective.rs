@@ -139,6 +139,7 @@ impl Team for Comm {
 }
 
 impl From<Box<Failure>> for Error {
+    #[cold]
     fn from(failure: Box<Failure>) -> Self {
         let class = match failure.fault {
             Fault::PeerGone => ErrorClass::ProcAborted,
