@@ -44,3 +44,19 @@ impl Failure {
         Box::new(Self { fault, message: message.into() })
     }
 }
+
+/// The failure of a collective one of whose peers cannot be reached.
+#[cold]
+pub(crate) fn gone(why: &str) -> Box<Failure> {
+    let message = format!("a peer is gone in the middle of a collective ({why})");
+    Failure::new(Fault::PeerGone, message)
+}
+
+/// The failure of a collective in which rank `rank` has sent, or posted, another length.
+#[cold]
+pub(crate) fn unfit(rank: u32, got: u64, expected: u64) -> Box<Failure> {
+    let message = format!(
+        "rank {rank} sent {got} bytes where {expected} were expected: counts or types differ between processes"
+    );
+    Failure::new(Fault::Length, message)
+}

@@ -3,7 +3,7 @@
 use memory::Region;
 use rail_shm::{ShmColl, ShmCollInvitation};
 
-use crate::executor::Call;
+use crate::call::Call;
 use crate::failure::Result;
 use crate::plans::{Routine, Shape};
 use crate::slot::{Slot, Space};

@@ -8,7 +8,7 @@ use plan::{Buffer, Span};
 
 /// Memory layout of a schedule's spans.
 #[derive(Debug)]
-pub(super) enum Memory {
+pub(crate) enum Memory {
     /// Units are as they travel, one behind the other.
     Packed(Packed),
     /// Units are elements of any other kind.
@@ -17,7 +17,7 @@ pub(super) enum Memory {
 
 /// Two packed streams: of bytes, or of elements that an operation of the standard's combines.
 #[derive(Debug)]
-pub(super) struct Packed {
+pub(crate) struct Packed {
     input: Region,
     output: Region,
     /// Bytes of a unit.

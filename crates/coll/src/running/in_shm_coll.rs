@@ -9,8 +9,10 @@ use plan::{Span, Step};
 use progress::{TaskStage, Worker};
 use rail_shm::ShmColl;
 
-use super::{Collective, Running, gone, unfit};
-use crate::failure::{Failure, Fault, Result};
+use super::Running;
+use super::early::Early;
+use crate::call::Collective;
+use crate::failure::{Failure, Fault, Result, gone, unfit};
 use crate::slot::Slot;
 use crate::team::Team;
 
@@ -345,37 +347,6 @@ struct Take {
     /// 0 for the first piece.
     piece: u32,
     units: u64,
-}
-
-/// Steps right after a meeting whose data was taken before all ranks had arrived.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Early {
-    /// Index of the meeting's step.
-    meeting: usize,
-    /// One bit for each following step.
-    taken: u64,
-}
-
-impl Early {
-    /// Maximum number of steps, one per bit of `taken`.
-    const MOST: usize = 64;
-
-    fn insert(&mut self, meeting: usize, step: usize) {
-        if self.meeting != meeting {
-            // A later meeting: drop the bits of steps before it.
-            let passed = (meeting - self.meeting) as u32;
-            *self = Self { meeting, taken: self.taken.checked_shr(passed).unwrap_or(0) };
-        }
-        self.taken |= 1 << (step - meeting - 1);
-    }
-
-    /// True if the data of this step was already taken.
-    #[inline]
-    pub(super) fn takes(self, step: usize) -> bool {
-        self.taken != 0
-            && (1..=Self::MOST).contains(&step.wrapping_sub(self.meeting))
-            && self.taken >> (step - self.meeting - 1) & 1 == 1
-    }
 }
 
 /// Returns the block for rank `me` of `size`, posted behind the list of ends; empty if the list is invalid.

@@ -7,7 +7,8 @@ use memory::Region;
 use plan::{Buffer, Fold, Operand, Span};
 use rail_shm::ShmColl;
 
-use super::{Collective, Running};
+use super::Running;
+use crate::call::Collective;
 use crate::failure::Result;
 use crate::team::Team;
 
