@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use lock::Uncancelled;
-use mpi::process::{Process, ThreadLevel, WorldModel};
+use mpi::process::{Process, ThreadLevel};
+use mpi::world::WorldModel;
 use runtime::{Needs, shared};
 
 use crate::convention::*;

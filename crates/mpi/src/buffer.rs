@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use engine::{Envelope, OpId, SendMode};
 use memory::Region;
 use progress::Worker;
+use runtime::Instance;
+use wire::PeerId;
 
-use crate::comm::Comm;
-use crate::process::Process;
 use crate::vci::{Vci, VciSet};
 use crate::{Error, ErrorClass, Result};
 
@@ -76,7 +76,7 @@ impl Place {
     ///
     /// # Errors
     /// `MPI_ERR_BUFFER` when none is attached.
-    pub fn detach(&self, process: &Process) -> Result<Buffer> {
+    pub fn detach(&self, instance: &Instance) -> Result<Buffer> {
         let none = || Error::new(ErrorClass::Buffer, "no buffer is attached");
         let flush = self.begin_flush();
         if self.lock().is_none() {
@@ -85,15 +85,15 @@ impl Place {
         // What other threads sent meanwhile goes with the buffer.
         let take =
             |vci, worker: &mut Worker| flush.is_done(vci, worker).then(|| self.lock().take());
-        let taken = process.wait_in(VciSet::all(process.vcis()), take);
+        let taken = instance.wait_in(VciSet::all(instance.vcis()), take);
         taken.map(|attached| attached.buffer).ok_or_else(none)
     }
 
     /// Waits until all messages that are in the buffer have left.
-    pub fn flush(&self, process: &Process) {
+    pub fn flush(&self, instance: &Instance) {
         let flush = self.begin_flush();
-        let all = VciSet::all(process.vcis());
-        process.wait_in(all, |vci, worker| flush.is_done(vci, worker).then_some(()));
+        let all = VciSet::all(instance.vcis());
+        instance.wait_in(all, |vci, worker| flush.is_done(vci, worker).then_some(()));
     }
 
     /// A wait for the messages that are in the buffer now.
@@ -102,7 +102,43 @@ impl Place {
         Flush { place: self.clone(), before }
     }
 
-    fn is_attached(&self) -> bool {
+    /// Sends a copy of the data in a VCI, which counts in this buffer until it has left.
+    pub(crate) fn send(
+        &self,
+        (instance, vci): (&Instance, Vci),
+        (peer, envelope): (PeerId, Envelope),
+        data: &Region,
+    ) -> Result<()> {
+        let copy = Region::owned(data.len());
+        copy.copy_from(data);
+        let send = |worker: &mut Worker| {
+            let mut attached = self.lock();
+            let none =
+                || Error::new(ErrorClass::Buffer, "no buffer is attached for a buffered send");
+            let attached = attached.as_mut().ok_or_else(none)?;
+            let bytes = data.len() + BSEND_OVERHEAD;
+            attached.reserve(bytes, vci, worker)?;
+            let op = worker.engine.submit_send(peer, envelope, &copy, SendMode::Standard);
+            attached.sends.push(Sent { vci, op, bytes, serial: attached.serial });
+            attached.serial += 1;
+            Ok(())
+        };
+        let sent = instance.vci(vci).submit(send);
+        if sent.is_ok() || instance.vcis() == 1 {
+            return sent;
+        }
+        // There may be room where messages of other vcis have left.
+        for other in VciSet::all(instance.vcis()).iter().filter(|other| *other != vci) {
+            let forget = |worker: &mut Worker| {
+                self.lock().iter_mut().for_each(|attached| attached.forget_complete(other, worker));
+            };
+            instance.vci(other).test(forget);
+        }
+        instance.vci(vci).submit(send)
+    }
+
+    /// True if a buffer is attached.
+    pub(crate) fn is_attached(&self) -> bool {
         self.lock().is_some()
     }
 
@@ -152,40 +188,6 @@ impl Attached {
             (Buffer::Lent { .. } | Buffer::Automatic, _) => Ok(()),
         }
     }
-}
-
-/// Sends a copy of the data, which counts in the communicator's buffer or, where it has none, in the
-/// process's.
-pub(crate) fn send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> {
-    let (process, vci) = (comm.process(), comm.vci());
-    let place = if comm.buffer().is_attached() { comm.buffer() } else { process.buffer() };
-    let copy = Region::owned(data.len());
-    copy.copy_from(data);
-    let peer = comm.peer(to);
-    let envelope = Envelope { context: comm.context(), source: comm.rank(), tag, is_urgent: false };
-    let send = |worker: &mut Worker| {
-        let mut attached = place.lock();
-        let none = || Error::new(ErrorClass::Buffer, "no buffer is attached for a buffered send");
-        let attached = attached.as_mut().ok_or_else(none)?;
-        let bytes = data.len() + BSEND_OVERHEAD;
-        attached.reserve(bytes, vci, worker)?;
-        let op = worker.engine.submit_send(peer, envelope, &copy, SendMode::Standard);
-        attached.sends.push(Sent { vci, op, bytes, serial: attached.serial });
-        attached.serial += 1;
-        Ok(())
-    };
-    let sent = process.vci(vci).submit(send);
-    if sent.is_ok() || process.vcis() == 1 {
-        return sent;
-    }
-    // There may be room where messages of other vcis have left.
-    for other in VciSet::all(process.vcis()).iter().filter(|other| *other != vci) {
-        let forget = |worker: &mut Worker| {
-            place.lock().iter_mut().for_each(|attached| attached.forget_complete(other, worker));
-        };
-        process.vci(other).test(forget);
-    }
-    process.vci(vci).submit(send)
 }
 
 /// `MPI_BSEND_OVERHEAD`.

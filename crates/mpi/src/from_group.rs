@@ -11,8 +11,9 @@ use crate::comm::Comm;
 use crate::errhandler::Errhandler;
 use crate::exchange::Span;
 use crate::group::Group;
-use crate::process::{Process, WorldModel};
+use crate::process::Process;
 use crate::vci::Vci;
+use crate::world::WorldModel;
 use crate::{Error, ErrorClass, Result};
 
 /// A group, and the rank in it that speaks for it.

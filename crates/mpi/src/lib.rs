@@ -20,5 +20,6 @@ pub mod request;
 pub mod tool;
 pub mod topology;
 pub mod vci;
+pub mod world;
 
 pub use error::{Error, ErrorClass, Result};

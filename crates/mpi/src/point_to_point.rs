@@ -6,7 +6,6 @@ use memory::Region;
 use progress::Worker;
 use wire::PeerId;
 
-use crate::buffer;
 use crate::comm::Comm;
 use crate::process::Process;
 use crate::request::{Done, Operation, Request, Source, Status, gone};
@@ -71,7 +70,7 @@ pub enum From {
 pub fn send(comm: &Comm, to: Option<u32>, tag: i32, data: &Region, mode: Mode) -> Result<()> {
     let Some(to) = to else { return Ok(()) };
     if mode == Mode::Buffered {
-        return buffer::send(comm, to, tag, data);
+        return send_buffered(comm, to, tag, data);
     }
     let progress = comm.progress();
     let (peer, envelope) = (comm.peer(to), envelope(comm, tag));
@@ -85,6 +84,13 @@ pub fn send(comm: &Comm, to: Option<u32>, tag: i32, data: &Region, mode: Mode) -
         |worker, &op| Some(operation(op).interpret(worker.take_or_await(op)?, worker)),
     );
     error.map_or(Ok(()), Err)
+}
+
+/// Sends from the buffer of the communicator or, where it has none, from that of the process.
+fn send_buffered(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> {
+    let (process, own) = (comm.process(), comm.buffer());
+    let place = if own.is_attached() { own } else { process.buffer() };
+    place.send((process, comm.vci()), (comm.peer(to), envelope(comm, tag)), data)
 }
 
 /// Receives, and waits for the message.
@@ -122,7 +128,7 @@ pub fn begin_send(
 ) -> Result<Request> {
     let Some(to) = to else { return Ok(Request::Done(Done::Sent)) };
     if mode == Mode::Buffered {
-        buffer::send(comm, to, tag, data)?;
+        send_buffered(comm, to, tag, data)?;
         return Ok(Request::Done(Done::Sent));
     }
     let (peer, envelope) = (comm.peer(to), envelope(comm, tag));

@@ -1,5 +1,4 @@
-//! MPI in this process: from initialisation to finalisation (MPI-5.0 §11.2), over the runtime that it shares with the
-//! native interface.
+//! A process as MPI's objects see it: an instance of the runtime, and the state of MPI that belongs to the process.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,7 +8,6 @@ use std::thread::ThreadId;
 use runtime::Instance;
 
 use crate::buffer::Place;
-use crate::comm::Comm;
 
 /// Level of thread support (MPI-5.0 §11.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,46 +64,5 @@ impl Deref for Process {
 impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Process").field("rank", &self.rank()).field("level", &self.level).finish()
-    }
-}
-
-/// The World Model (MPI-5.0 §11.2): a process with its predefined communicators.
-#[derive(Debug)]
-pub struct WorldModel {
-    process: Arc<Process>,
-    world: Comm,
-    myself: Comm,
-}
-
-impl WorldModel {
-    /// Makes the predefined communicators of a process.
-    pub fn new(process: Process) -> Self {
-        let process = Arc::new(process);
-        Self { world: Comm::world(&process), myself: Comm::myself(&process), process }
-    }
-
-    /// The process.
-    pub(crate) fn process(&self) -> &Arc<Process> {
-        &self.process
-    }
-
-    /// `MPI_COMM_WORLD`.
-    #[inline]
-    pub fn world(&self) -> &Comm {
-        &self.world
-    }
-
-    /// `MPI_COMM_SELF`.
-    pub fn myself(&self) -> &Comm {
-        &self.myself
-    }
-}
-
-impl Deref for WorldModel {
-    type Target = Process;
-
-    #[inline]
-    fn deref(&self) -> &Process {
-        &self.process
     }
 }
