@@ -99,7 +99,9 @@ impl Op {
     }
 }
 
+/// State of an operation. Its tag is a byte of its own: one in a niche of the fields takes more instructions to read.
 #[derive(Debug)]
+#[repr(u8)]
 pub(crate) enum OpState {
     Free,
     /// A receive in the match table.
@@ -303,7 +305,14 @@ impl Ops {
     /// Completes a pending operation.
     #[inline]
     pub fn complete(&mut self, index: u32, completion: Completion) {
+        self.complete_with(index, |_| completion);
+    }
+
+    /// Completes a pending operation as `end` says, which may still write to its memory.
+    #[inline]
+    pub fn complete_with(&mut self, index: u32, end: impl FnOnce(&Region) -> Completion) {
         let op = &mut self.slots[index as usize];
+        let completion = end(&op.region);
         debug_assert!(!matches!(op.state, OpState::Done(_) | OpState::Free));
         if let OpState::Send(SendState { offered: true, .. }) = op.state {
             self.offers -= 1;

@@ -286,11 +286,12 @@ impl Engine {
         payload: &[u8],
         acknowledge: Option<u32>,
     ) {
-        let Some(op) = self.ops.at(id.index) else { return };
-        let bytes = payload.len() as u64;
-        let wanted = wanted(&op.region, bytes);
-        op.region.write(0, &payload[..wanted as usize]);
-        self.ops.complete(id.index, received(header.source, header.tag, bytes, wanted));
+        self.ops.complete_with(id.index, |into| {
+            let bytes = payload.len() as u64;
+            let wanted = wanted(into, bytes);
+            into.write(0, &payload[..wanted as usize]);
+            received(header.source, header.tag, bytes, wanted)
+        });
         let state = self.peer(peer);
         if state.reach.is_failed() {
             return;
