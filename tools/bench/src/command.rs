@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Subcommand};
 
 use crate::instrument::{Description, Instrument, Relation, Workload};
 use crate::library::{LibraryKind, Variant};
-use crate::overhead;
+use crate::paths;
 use crate::plot;
 use crate::programs::Programs;
 use crate::record::Clock;
@@ -38,7 +38,7 @@ enum BenchCommand {
     Instrument(Box<InstrumentOptions>),
     /// Runs one side of `overhead`
     #[command(hide = true)]
-    OverheadPair(overhead::OverheadOptions),
+    OverheadPair(paths::PairOptions),
     /// Run several benchmarks on Canele and the installed peers, in turn
     Compare(Box<CompareOptions>),
 }
@@ -290,7 +290,7 @@ pub fn run(arguments: BenchArguments) -> ExitCode {
     let result = match arguments.word {
         BenchCommand::Clock(options) => clock(&options),
         BenchCommand::Instrument(asked) => alone(*asked),
-        BenchCommand::OverheadPair(options) => overhead::run(&options),
+        BenchCommand::OverheadPair(options) => paths::run(&paths::OVERHEAD, &options),
         BenchCommand::Compare(options) => compare(&options),
     };
     match result {

@@ -17,7 +17,7 @@ mod environment;
 mod instrument;
 mod launch;
 mod library;
-mod overhead;
+mod paths;
 mod plot;
 mod programs;
 mod record;
