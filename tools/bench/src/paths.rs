@@ -196,7 +196,9 @@ struct PathTimes {
 impl PathTimes {
     /// Adds the mean time of a batch; it is a sample if it is neither the first nor warms up.
     fn add(&mut self, each_us: f64, is_warm: bool) {
-        if self.first_us.replace(each_us).is_some() && is_warm {
+        if self.first_us.is_none() {
+            self.first_us = Some(each_us);
+        } else if is_warm {
             self.samples_us.push(each_us);
         }
     }
@@ -272,6 +274,15 @@ mod tests {
             asking.tell(&()).unwrap();
             assert_eq!(answerer.join().unwrap(), Ok(()));
         }
+    }
+
+    #[test]
+    fn the_first_time_is_that_of_the_first_batch_and_no_sample() {
+        let mut times = PathTimes::default();
+        for (each_us, is_warm) in [(7.0, true), (3.0, false), (2.0, true), (1.0, true)] {
+            times.add(each_us, is_warm);
+        }
+        assert_eq!((times.first_us, &times.samples_us[..]), (Some(7.0), &[2.0, 1.0][..]));
     }
 
     type End = PeerPipes<BufReader<std::io::PipeReader>, std::io::PipeWriter>;
