@@ -104,6 +104,8 @@ grep -q 'beside 2 busy programs' table
 
 experiment overhead 'less bare' 6 --rounds 2
 grep -q '^ *tcp .* engine and progress .* ns (' table || { cat table; exit 1; }
+experiment addressed '/ bare' 12 --rounds 2 --sizes 8,4k
+for path in message put; do grep -q "^ *tcp .* 4 KiB  *$path " table || { cat table; exit 1; }; done
 
 # Settings of a variant reach the ranks.
 if timeout 60 "$canele" bench burst --seconds 0.005 --sizes 8 --variant bad:CANELE_RAILS=moon --output "$work" >table 2>&1; then

@@ -238,28 +238,44 @@ pub static RAILS: Description = Description {
     ..PINGPONG_LIKE
 };
 
+/// Benchmarks of three paths over each rail, which a pair of processes of Canele's own takes in turn.
+const PATHS: Description = Description {
+    is_own: true,
+    time: "half a round trip",
+    sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
+    operations: |_| 6,
+    panels: &[Column::Operation],
+    shape: Shape::Bars,
+    ..PLAIN
+};
+
 pub static OVERHEAD: Description = Description {
     name: "overhead",
     about: "The cost of the engine and of progress over a bare rail",
     details: "Times are µs of half a round trip of a short message over shared memory and loopback TCP, and ns more than over the bare rail.",
     program: "overhead-pair",
-    is_own: true,
     title: "Overhead: half a round trip over a bare rail, with the engine, and with progress",
-    time: "half a round trip",
-    sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
-    operations: |_| 6,
-    panels: &[Column::Operation],
     axis: &[
         Column::Bytes("size"),
         Column::Word("layers", &["bare rail", "engine", "engine and progress"]),
     ],
-    shape: Shape::Bars,
     base: Some(Base {
         against: Against::Count(0),
         head: "less bare",
         relation: Relation::Difference,
     }),
-    ..PLAIN
+    ..PATHS
+};
+
+pub static ADDRESSED: Description = Description {
+    name: "addressed",
+    about: "A put into memory that the receiver polls, beside a message and a bare rail",
+    details: "Times are µs of half a round trip over shared memory and loopback TCP, and relative to the bare rail. The message and the put pass engine and progress. The longest size is 4096 bytes: such messages are eager, and puts of more than 2 KiB leave in pieces.",
+    program: "addressed-pair",
+    title: "Addressed: half a round trip over a bare rail, of a message, and of a put",
+    axis: &[Column::Bytes("size"), Column::Word("path", &["bare rail", "message", "put"])],
+    base: Some(Base { against: Against::Count(0), head: "/ bare", relation: Relation::Ratio }),
+    ..PATHS
 };
 
 pub static EXPRESS: Description = Description {

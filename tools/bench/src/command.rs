@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Subcommand};
 
-use crate::instrument::{Description, Instrument, Relation, Workload};
+use crate::instrument::{Description, Instrument, Workload};
 use crate::library::{LibraryKind, Variant};
 use crate::paths;
 use crate::plot;
@@ -39,6 +39,9 @@ enum BenchCommand {
     /// Runs one side of `overhead`
     #[command(hide = true)]
     OverheadPair(paths::PairOptions),
+    /// Runs one side of `addressed`
+    #[command(hide = true)]
+    AddressedPair(paths::PairOptions),
     /// Run several benchmarks on Canele and the installed peers, in turn
     Compare(Box<CompareOptions>),
 }
@@ -291,6 +294,7 @@ pub fn run(arguments: BenchArguments) -> ExitCode {
         BenchCommand::Clock(options) => clock(&options),
         BenchCommand::Instrument(asked) => alone(*asked),
         BenchCommand::OverheadPair(options) => paths::run(&paths::OVERHEAD, &options),
+        BenchCommand::AddressedPair(options) => paths::run(&paths::ADDRESSED, &options),
         BenchCommand::Compare(options) => compare(&options),
     };
     match result {
@@ -374,7 +378,7 @@ fn plan(
     has_peers: bool,
     common: &Common,
 ) -> Result<Plan, String> {
-    let Description { name, tcp, least_variants, is_own, base, nodes, .. } = workload.description();
+    let Description { name, tcp, least_variants, is_own, nodes, .. } = workload.description();
     if *is_own && place != Place::Shm {
         return Err(format!("{name}: runs on this machine only, not at {}", place.name()));
     }
@@ -418,9 +422,8 @@ fn plan(
     let has_peers = has_peers && !is_own;
     let mut kinds = if has_peers { LibraryKind::MPI.to_vec() } else { vec![LibraryKind::Canele] };
     kinds.extend_from_slice(tcp);
-    // A difference is small beside what it is a difference of.
-    let is_fine = base.is_some_and(|base| base.relation == Relation::Difference);
-    let compares = has_peers || variants.len() > 1 || is_fine;
+    // An own program compares paths whose times differ little.
+    let compares = has_peers || variants.len() > 1 || *is_own;
     let rounds = match (compares, common.quick) {
         (false, _) => 1,
         (true, false) => COMPARING_ROUNDS,
@@ -622,6 +625,7 @@ mod tests {
             "queues --depths 0,10000 --place lan",
             "modules --unready 0,1M",
             "overhead",
+            "addressed --sizes 8,4k",
             "express --packets 1,64 --quick",
             "compare express pingpong --quick",
             "overlap --sizes 64k,1M --computing 1000 --place wan",

@@ -34,6 +34,8 @@ pub enum Instrument {
     Rails,
     /// A ping-pong over a bare rail, and over one below the scheduler.
     Overhead,
+    /// A put into polled memory, beside a message and a bare rail.
+    Addressed,
     /// Packets that are each needed at once, as one message and one by one.
     Express,
     /// Share of a transfer that overlaps with computation.
@@ -406,7 +408,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All instruments.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Pingpong,
         Self::Burst,
         Self::Oversubscribed,
@@ -416,6 +418,7 @@ impl Instrument {
         Self::Modules,
         Self::Rails,
         Self::Overhead,
+        Self::Addressed,
         Self::Express,
         Self::Overlap,
         Self::Progress,
@@ -442,6 +445,7 @@ impl Instrument {
             Self::Modules => &catalogue::MODULES,
             Self::Rails => &catalogue::RAILS,
             Self::Overhead => &catalogue::OVERHEAD,
+            Self::Addressed => &catalogue::ADDRESSED,
             Self::Express => &catalogue::EXPRESS,
             Self::Overlap => &catalogue::OVERLAP,
             Self::Progress => &catalogue::PROGRESS,

@@ -4,9 +4,9 @@
 //! they print lines of JSON (`record`). Each instrument is described once (`instrument`). This crate compiles
 //! the programs (`programs`), starts them by each library's launcher (`launch`), and lets the libraries take
 //! turns (`runner`), over one link or several (`sweep`). It makes tables (`table`) and plots (`plot`) of the
-//! results (`report`). It knows Canele as its users do: the installed tree and the lab. Two instruments are
-//! exceptions. `overhead`, which compares the scheduler with the bare rail, is built from Canele's own parts,
-//! and `tune` asks the planner for the algorithms of collectives.
+//! results (`report`). It knows Canele as its users do: the installed tree and the lab. Three instruments are
+//! exceptions. `overhead` and `addressed`, which compare the scheduler with the bare rail, are built from
+//! Canele's own parts (`paths`), and `tune` asks the planner for the algorithms of collectives.
 #![forbid(unsafe_code)]
 // Printing panics where nobody reads any more.
 #![deny(clippy::print_stdout)]

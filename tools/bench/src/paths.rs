@@ -4,6 +4,9 @@
 //! Each path has a rail of its own, behind the same trait object. Over the bare rail, each message is copied
 //! into a frame and out of it, and the receiver polls. So the first difference is the cost of ordering and
 //! matching, and the second that of the lock, of threads and of waiting.
+//!
+//! `addressed` compares a bare rail, a message through engine and progress, and a put through both into memory
+//! that the receiver polls. A put is not matched, and the receiver posts nothing.
 
 mod bare;
 mod below_engine;
@@ -11,6 +14,7 @@ mod below_progress;
 mod link;
 mod message;
 mod pair;
+mod put;
 
 use std::fs::File;
 use std::io::{BufRead, Read, Write};
@@ -21,8 +25,9 @@ use below_engine::RailBelowEngine;
 use below_progress::RailBelowProgress;
 use clap::Args;
 use link::open_rail;
-use message::MessagePath;
+use message::{MessagePath, SIZE_MAX};
 use pair::{AnsweringProcess, PeerPipes, take_core};
+use put::PutPath;
 use serde::Serialize;
 
 use crate::instrument::Case;
@@ -42,6 +47,12 @@ pub static OVERHEAD: PathComparison = PathComparison {
     paths: &[PathKind::BareRail, PathKind::Engine, PathKind::Progress],
 };
 
+/// `addressed`: a put beside a message.
+pub static ADDRESSED: PathComparison = PathComparison {
+    program: "addressed-pair",
+    paths: &[PathKind::BareRail, PathKind::Progress, PathKind::Put],
+};
+
 #[derive(Clone, Copy, Debug)]
 enum PathKind {
     BareRail,
@@ -49,6 +60,8 @@ enum PathKind {
     Engine,
     /// A message through engine and progress.
     Progress,
+    /// A put through engine and progress.
+    Put,
 }
 
 /// Options of the command, which runs in a process of its own and starts the other.
@@ -60,7 +73,7 @@ pub struct PairOptions {
     /// The time for each rail and size
     seconds: f64,
     /// Sizes of messages in bytes
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(SIZE_MAX)))]
     sizes: Vec<u32>,
 }
 
@@ -129,6 +142,7 @@ impl Paths {
                 PathKind::Progress => {
                     Box::new(RailBelowProgress::open(rail, rank, cores, address)?)
                 }
+                PathKind::Put => Box::new(PutPath::open(rail, rank, cores, address, other)?),
             });
         }
         // Nothing is sent before the links are up.
@@ -155,7 +169,8 @@ impl Paths {
             ends = count == SAMPLES_MAX || (count >= SAMPLES_LEAST && spent >= seconds);
             let is_warm = spent >= seconds / 4.0;
             for (path, times) in paths.iter_mut().zip(&mut times) {
-                path.set_word(if ends { ENDS } else { GOES_ON });
+                path.set_final(ends);
+                path.ask(WARM_UP)?;
                 let begin = Instant::now();
                 path.ask(BATCH)?;
                 let each_us = begin.elapsed().as_secs_f64() * 1e6 / f64::from(2 * BATCH);
@@ -178,8 +193,8 @@ impl Paths {
         let mut ended = false;
         while !ended {
             for path in paths.iter_mut() {
-                path.answer(BATCH)?;
-                ended = path.word() == ENDS;
+                path.answer(WARM_UP + BATCH)?;
+                ended = path.is_final();
             }
         }
         Ok(())
@@ -241,12 +256,13 @@ fn clock() -> Clock {
     }
 }
 
+/// Round trips at the start of a turn that do not count: a progress thread that has slept since the last one
+/// wakes meanwhile.
+const WARM_UP: u32 = 20;
 /// Round trips between two readings of the clock, whose own time is then about 0.3 ns per message.
 const BATCH: u32 = 50;
 const SAMPLES_LEAST: usize = 3;
 const SAMPLES_MAX: usize = 50_000;
-const GOES_ON: u8 = 1;
-const ENDS: u8 = 2;
 const KNOWN_SLEEP: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
@@ -256,24 +272,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_ways_of_each_rail_are_measured_and_echo() {
-        for rail in RAILS {
-            let [mut asking, mut answering] = pair();
-            let answerer = std::thread::spawn(move || {
-                let mut paths = Paths::open(&OVERHEAD, rail, (1, 2), [7; 32], &mut answering)?;
-                [8, 64].iter().try_for_each(|size| paths.answer(*size))?;
-                answering.hear::<()>()
-            });
-            let mut paths = Paths::open(&OVERHEAD, rail, (0, 2), [7; 32], &mut asking).unwrap();
-            for size in [8, 64] {
-                for (count, path) in (0..).zip(paths.measure(rail, size, 0.001).unwrap()) {
-                    assert_eq!(path.case(), Case { bytes: size as u64, count, ranks: 2 });
-                    assert!(path.samples >= 3 && path.min_us > 0.0, "{path:?}");
-                }
+    fn all_paths_of_each_rail_are_measured_and_echo_until_the_other_process_ends() {
+        for comparison in [&OVERHEAD, &ADDRESSED] {
+            for rail in RAILS {
+                // In a thread of its own, which stays on its core.
+                let asker = std::thread::spawn(move || measure_all_sizes(comparison, rail));
+                assert!(asker.join().is_ok(), "{comparison:?} over {rail}");
             }
-            asking.tell(&()).unwrap();
-            assert_eq!(answerer.join().unwrap(), Ok(()));
         }
+    }
+
+    fn measure_all_sizes(comparison: &'static PathComparison, rail: &'static str) {
+        let [mut asking, mut answering] = pair();
+        let answerer = std::thread::spawn(move || {
+            let end = (1, take_core(1)?);
+            let mut paths = Paths::open(comparison, rail, end, [7; 32], &mut answering)?;
+            SIZES.iter().try_for_each(|size| paths.answer(*size))?;
+            answering.hear::<()>()
+        });
+        let end = (0, take_core(0).unwrap());
+        let mut paths = Paths::open(comparison, rail, end, [7; 32], &mut asking).unwrap();
+        for size in SIZES {
+            let measured = paths.measure(rail, size, 0.001).unwrap();
+            assert_eq!(measured.len(), comparison.paths.len());
+            for (count, path) in (0..).zip(measured) {
+                assert_eq!(path.case(), Case { bytes: size as u64, count, ranks: 2 });
+                assert!(path.samples >= 3 && path.min_us > 0.0, "{path:?}");
+            }
+        }
+        asking.tell(&()).unwrap();
+        assert_eq!(answerer.join().unwrap(), Ok(()));
+        assert!(paths.0.iter_mut().all(|path| path.receive().is_err()));
     }
 
     #[test]
@@ -284,6 +313,9 @@ mod tests {
         }
         assert_eq!((times.first_us, &times.samples_us[..]), (Some(7.0), &[2.0, 1.0][..]));
     }
+
+    /// Sizes before and after that of long puts, in no order.
+    const SIZES: [usize; 3] = [8, 4096, 1];
 
     type End = PeerPipes<BufReader<std::io::PipeReader>, std::io::PipeWriter>;
 

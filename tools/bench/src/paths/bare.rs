@@ -3,7 +3,7 @@
 use rail::{Event, Post, Rail};
 use wire::{Frame, PeerId};
 
-use super::link::{open_link, pause};
+use super::link::{open_link, pause, shares_core};
 use super::message::{MessagePath, pattern};
 
 /// A rail and nothing else.
@@ -67,12 +67,12 @@ impl MessagePath for BareRail {
         self.into = vec![0; size];
     }
 
-    fn set_word(&mut self, word: u8) {
-        self.out[0] = word;
+    fn set_final(&mut self, is_final: bool) {
+        self.out[0] = u8::from(is_final);
     }
 
-    fn word(&self) -> u8 {
-        self.into[0]
+    fn is_final(&self) -> bool {
+        self.into[0] != 0
     }
 
     fn is_echo(&self) -> bool {
@@ -95,7 +95,7 @@ impl MessagePath for BareRail {
                 return outcome;
             }
             polls += 1;
-            pause(&mut *self.rail, polls);
+            pause(polls, || shares_core(&mut *self.rail));
         }
     }
 }

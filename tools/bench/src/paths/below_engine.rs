@@ -4,7 +4,7 @@ use engine::{Config, Engine, OpId, Posted, SendMode};
 use rail::{Event, Post, Rail};
 use wire::{Frame, PeerId, RailId};
 
-use super::link::{open_link, pause};
+use super::link::{open_link, pause, shares_core};
 use super::message::{MessagePath, Messages, outcome, strategy};
 
 /// A rail below the engine, without a lock, other threads, or sleep.
@@ -76,7 +76,7 @@ impl RailBelowEngine {
             }
             self.advance()?;
             polls += 1;
-            pause(&mut *self.rail, polls);
+            pause(polls, || shares_core(&mut *self.rail));
         }
     }
 }
@@ -86,12 +86,12 @@ impl MessagePath for RailBelowEngine {
         self.messages.prepare(size);
     }
 
-    fn set_word(&mut self, word: u8) {
-        self.messages.out.write(0, &[word]);
+    fn set_final(&mut self, is_final: bool) {
+        self.messages.set_final(is_final);
     }
 
-    fn word(&self) -> u8 {
-        self.messages.word()
+    fn is_final(&self) -> bool {
+        self.messages.is_final()
     }
 
     fn is_echo(&self) -> bool {

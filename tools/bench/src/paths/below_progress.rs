@@ -23,13 +23,22 @@ impl RailBelowProgress {
         cores: usize,
         address: Vec<u8>,
     ) -> Result<Self, String> {
-        let directory = Box::new(AddressStore { rail: rail.name(), address });
-        let engine = Engine::new(Config { strategy: strategy()?, ..Config::new(2) });
-        let core = Worker::new(engine, PeerId(rank), 2, vec![rail], directory);
-        let progress = Progress::new(core, Policy::for_node(2, cores));
-        let progress = progress.map_err(|error| error.to_string())?;
+        let progress = open_progress(rail, rank, cores, address)?;
         Ok(Self { progress, messages: Messages::of(rank) })
     }
+}
+
+/// Makes the progress of a process with one rail; the link opens when it is first used.
+pub fn open_progress(
+    rail: Box<dyn Rail>,
+    rank: u32,
+    cores: usize,
+    address: Vec<u8>,
+) -> Result<Arc<Progress>, String> {
+    let directory = Box::new(AddressStore { rail: rail.name(), address });
+    let engine = Engine::new(Config { strategy: strategy()?, ..Config::new(2) });
+    let worker = Worker::new(engine, PeerId(rank), 2, vec![rail], directory);
+    Progress::new(worker, Policy::for_node(2, cores)).map_err(|error| error.to_string())
 }
 
 impl MessagePath for RailBelowProgress {
@@ -37,12 +46,12 @@ impl MessagePath for RailBelowProgress {
         self.messages.prepare(size);
     }
 
-    fn set_word(&mut self, word: u8) {
-        self.messages.out.write(0, &[word]);
+    fn set_final(&mut self, is_final: bool) {
+        self.messages.set_final(is_final);
     }
 
-    fn word(&self) -> u8 {
-        self.messages.word()
+    fn is_final(&self) -> bool {
+        self.messages.is_final()
     }
 
     fn is_echo(&self) -> bool {
@@ -57,8 +66,8 @@ impl MessagePath for RailBelowProgress {
             return Ok(());
         }
         let sent = progress.submit_and_wait(
-            |core| core.engine.submit_send(peer, envelope, data, SendMode::Standard),
-            |core, &op| core.engine.take(op),
+            |worker| worker.engine.submit_send(peer, envelope, data, SendMode::Standard),
+            |worker, &op| worker.engine.take(op),
         );
         outcome(sent.outcome)
     }
@@ -66,8 +75,8 @@ impl MessagePath for RailBelowProgress {
     fn receive(&mut self) -> Result<(), String> {
         let Messages { peer, selector, ref into, .. } = self.messages;
         let received = self.progress.submit_and_wait(
-            |core| core.engine.submit_receive(Some(peer), selector, into),
-            |core, &op| core.engine.take(op),
+            |worker| worker.engine.submit_receive(Some(peer), selector, into),
+            |worker, &op| worker.engine.take(op),
         );
         outcome(received.outcome)
     }

@@ -29,14 +29,17 @@ pub fn open_rail(
 
 /// Waits between two polls without result, as progress does: a peer on the same core can only answer once it
 /// runs.
-pub fn pause(rail: &mut dyn Rail, polls: u32) {
-    if polls.is_multiple_of(POLLS_PER_LOOK)
-        && (rail.neighbours().is_some_and(Neighbours::shares_core) || polls >= POLLS_MAX)
-    {
+pub fn pause(polls: u32, shares_core: impl FnOnce() -> bool) {
+    if polls.is_multiple_of(POLLS_PER_LOOK) && (polls >= POLLS_MAX || shares_core()) {
         std::thread::yield_now();
     } else {
         std::hint::spin_loop();
     }
+}
+
+/// True if the peer last ran on the core of this process, as far as the rail knows.
+pub fn shares_core(rail: &mut dyn Rail) -> bool {
+    rail.neighbours().is_some_and(Neighbours::shares_core)
 }
 
 /// Opens the only link of a rail; rank 0 connects. Returns its capabilities.

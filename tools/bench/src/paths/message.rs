@@ -5,14 +5,14 @@ use engine::{Envelope, Outcome, Selector};
 use memory::Region;
 use wire::PeerId;
 
-/// A path for messages of one size. Their first byte tells the other process to continue or stop.
+/// A path for messages of one size. Each tells the other process if it is of the final batch.
 pub trait MessagePath {
     /// Sets the size of messages.
     fn prepare(&mut self, size: usize);
-    /// Sets the first byte of messages.
-    fn set_word(&mut self, word: u8);
-    /// Returns the first byte of the last message received.
-    fn word(&self) -> u8;
+    /// Marks the messages to be sent.
+    fn set_final(&mut self, is_final: bool);
+    /// True if the last message received is of the final batch.
+    fn is_final(&self) -> bool;
     /// True if the last message received is the one sent.
     fn is_echo(&self) -> bool;
     /// Sends a message, or returns the last one received.
@@ -70,11 +70,14 @@ impl Messages {
         self.into = Region::owned(size);
     }
 
-    /// Returns the first byte of the last message received.
-    pub fn word(&self) -> u8 {
-        let mut word = [0];
-        self.into.read(0, &mut word);
-        word[0]
+    /// Marks the messages to be sent in their first byte.
+    pub fn set_final(&mut self, is_final: bool) {
+        self.out.write(0, &[u8::from(is_final)]);
+    }
+
+    /// True if the last message received is marked.
+    pub fn is_final(&self) -> bool {
+        byte_at(&self.into, 0) != 0
     }
 
     /// True if the last message received is the one sent.
@@ -99,7 +102,17 @@ pub fn outcome(outcome: Outcome) -> Result<(), String> {
     if outcome == Outcome::Ok { Ok(()) } else { Err(format!("scheduled: {outcome:?}")) }
 }
 
+/// Returns a byte of memory.
+pub fn byte_at(memory: &Region, offset: usize) -> u8 {
+    let mut byte = [0];
+    memory.read(offset, &mut byte);
+    byte[0]
+}
+
 /// Returns the bytes of a message.
 pub fn pattern(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at * 7) as u8).collect()
 }
+
+/// Longest message of a path: one that fits into a frame of every rail.
+pub const SIZE_MAX: u32 = 4096;
