@@ -300,8 +300,8 @@ impl Engine {
         self.ops.event_count += 1;
     }
 
-    /// Counter of everything that a thread may wait for: completions, unexpected messages, peer
-    /// failures, and submitted events.
+    /// Counter of everything that a thread may wait for: completions, unexpected messages, applied
+    /// puts and calls, peer failures, and submitted events.
     #[inline]
     pub fn event_count(&self) -> u64 {
         self.ops.event_count

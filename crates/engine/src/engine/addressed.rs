@@ -343,7 +343,9 @@ impl Engine {
         self.note_applied(peer, header.epoch, (payload.len() + CALL_BYTES) as u64)
     }
 
+    /// Counts what was applied of an epoch of a peer. A thread may wait for its effect on memory.
     fn note_applied(&mut self, peer: PeerId, epoch: u16, bytes: u64) -> Result<(), PeerError> {
+        self.ops.event_count += 1;
         let ended = self.peer(peer).addressed().apply(epoch, bytes);
         self.answer_flush(peer, ended)
     }

@@ -231,3 +231,14 @@ fn answers_that_were_not_asked_for_are_refused() {
     });
     assert!(matches!(error, Err(PeerError::Range { .. })), "{error:?}");
 }
+
+#[test]
+fn an_applied_put_is_an_event() {
+    let (mut engine, key, _) = victim();
+    let before = engine.event_count();
+    let put = says(&mut engine, |to| {
+        addressed::emit_put(to, key, 0, 0, 1);
+        to.push(1);
+    });
+    assert_eq!((put, engine.event_count()), (Ok(()), before + 1));
+}
