@@ -44,7 +44,7 @@ struct DialCandidate {
 
 /// The next action.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Due {
+pub(crate) enum Due {
     /// Wait.
     Nothing,
     /// Connect to this address.
@@ -55,7 +55,7 @@ pub enum Due {
 
 impl Dialling {
     /// Starts to try `candidates` at `now`, the best first, for at most `patience`.
-    pub fn new(candidates: Vec<SocketAddr>, now: Duration, patience: Duration) -> Self {
+    pub(crate) fn new(candidates: Vec<SocketAddr>, now: Duration, patience: Duration) -> Self {
         let fresh =
             |address| DialCandidate { address, under_way: false, failure: None, is_refused: false };
         Self {
@@ -89,20 +89,20 @@ impl Dialling {
 
     /// Starts to reopen a link at `now`: soon, then ever less often, until the peer's hosts refuse repeatedly. Pauses
     /// have a random part, from `seed`.
-    pub fn again(candidates: Vec<SocketAddr>, now: Duration, seed: u64) -> Self {
+    pub(crate) fn again(candidates: Vec<SocketAddr>, now: Duration, seed: u64) -> Self {
         let again = Some(Reopening { seed, rounds: 0, refused: 0 });
         let first = now + pause(seed, 0);
         Self { again, next: first, deadline: Duration::MAX, ..Self::new(candidates, now, ROUND) }
     }
 
     /// Timeout of one connection attempt.
-    pub fn try_timeout(&self) -> Duration {
+    pub(crate) fn try_timeout(&self) -> Duration {
         if self.again.is_some() { TRY_AGAIN_TIMEOUT } else { TRY_TIMEOUT }
     }
 
     /// Returns the next action. To be called until it is [`Due::Nothing`], whenever time has passed or an outcome was
     /// recorded.
-    pub fn due(&mut self, now: Duration) -> Due {
+    pub(crate) fn due(&mut self, now: Duration) -> Due {
         if now >= self.deadline {
             return Due::GiveUp(self.account());
         }

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use connect::Dialling;
+use connect::{Links, RailLink};
 use cost::{Cost, CostStore};
 use quinn_proto::{
     ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointEvent,
@@ -43,9 +43,7 @@ pub(super) struct EndpointDriver {
     pub(super) batch: Vec<u8>,
     pub(super) epoll: Arc<OwnedFd>,
     pub(super) connections: FxHashMap<usize, Connection>,
-    pub(super) links: FxHashMap<PeerId, QuicLink>,
-    /// Latest generation that may have come about, for each link that has been open.
-    pub(super) generations: FxHashMap<PeerId, u32>,
+    pub(super) links: Links<usize>,
     /// Connections that may have something to send, or to read.
     pub(super) to_serve: Vec<usize>,
     pub(super) to_read: VecDeque<usize>,
@@ -53,9 +51,7 @@ pub(super) struct EndpointDriver {
     pub(super) reports: VecDeque<QuicReport>,
     /// Number of connections that may still become links.
     pub(super) unproved: usize,
-    pub(super) dialled: usize,
     pub(super) clock: Clock,
-    pub(super) connect_timeout: Duration,
     /// Time of the next check of dialled peers and of slow unauthenticated peers.
     pub(super) next_look: Instant,
     /// Time of the next report of path estimates.
@@ -68,12 +64,6 @@ pub(super) struct EndpointDriver {
     pub(super) polls: u32,
     /// True if the links overtake those of another rail, which stores the path estimates.
     passes: bool,
-}
-
-/// State of a peer.
-pub(super) enum QuicLink {
-    Dialling(Dialling),
-    Open { key: usize },
 }
 
 /// Event that was not reported yet.
@@ -110,16 +100,13 @@ impl EndpointDriver {
             batch: Vec::new(),
             epoll,
             connections: FxHashMap::default(),
-            links: FxHashMap::default(),
-            generations: FxHashMap::default(),
+            links: Links::new(local.rank, connect_timeout),
             to_serve: Vec::new(),
             to_read: VecDeque::new(),
             timers: BinaryHeap::new(),
             reports: VecDeque::new(),
             unproved: 0,
-            dialled: 0,
             clock: Clock::new(),
-            connect_timeout,
             next_look: now,
             next_lesson: now,
             has_complained: passes,
@@ -131,7 +118,7 @@ impl EndpointDriver {
 
     /// True if a connection needs keepalives or service.
     pub fn has_connections(&self) -> bool {
-        !self.connections.is_empty() || self.dialled > 0
+        !self.connections.is_empty() || self.links.dialled() > 0
     }
 
     /// True if the peers have acknowledged all posted frames.
@@ -150,19 +137,16 @@ impl EndpointDriver {
     /// Returns the time of the next service if no input arrives before.
     pub fn next(&self, now: Instant) -> Option<Instant> {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
-        let is_looking = self.dialled > 0 || self.unproved > 0;
+        let is_looking = self.links.dialled() > 0 || self.unproved > 0;
         let look = is_looking.then(|| self.next_look.max(now));
         timer.into_iter().chain(look).min()
     }
 
     /// Closes the link to `peer` without an event.
     pub fn disconnect(&mut self, peer: PeerId, now: Instant) {
-        match self.links.remove(&peer) {
-            Some(QuicLink::Dialling(_)) => {
-                self.dialled -= 1;
-                self.drop_dials(peer, now);
-            }
-            Some(QuicLink::Open { key }) => self.close(key, Code::Misbehaved, now),
+        match self.links.remove(peer) {
+            Some(RailLink::Dialling(_)) => self.drop_dials(peer, now),
+            Some(RailLink::Open { key }) => self.close(key, Code::Misbehaved, now),
             None => {}
         }
         self.reports.retain(|reports| reports.peer() != Some(peer));
@@ -186,10 +170,7 @@ impl EndpointDriver {
 
     /// Accepts a frame. The second value is true if data of this link waits for the pacer.
     pub fn post(&mut self, peer: PeerId, frame: &Frame, now: Instant) -> (Post, bool) {
-        let Some(QuicLink::Open { key }) = self.links.get(&peer) else {
-            return (Post::Full, false);
-        };
-        let key = *key;
+        let Some(key) = self.links.open_key(peer) else { return (Post::Full, false) };
         let Some(connection) = self.connections.get_mut(&key) else { return (Post::Full, false) };
         let post = connection.outbox.post(frame, self.polls);
         if post == Post::Full {
@@ -203,8 +184,8 @@ impl EndpointDriver {
 
     /// Returns the remote address of an open link.
     pub fn address_of(&self, peer: PeerId) -> Option<SocketAddr> {
-        let Some(QuicLink::Open { key }) = self.links.get(&peer) else { return None };
-        self.connections.get(key).map(|connection| connection.protocol.remote_address())
+        let key = self.links.open_key(peer)?;
+        self.connections.get(&key).map(|connection| connection.protocol.remote_address())
     }
 
     /// True if posted data waits for the pacer.
@@ -216,7 +197,7 @@ impl EndpointDriver {
     pub fn serve(&mut self, now: Instant) -> bool {
         let mut moved = self.take_in(now);
         moved |= self.run_timers(now);
-        if (self.dialled > 0 || self.unproved > 0) && now >= self.next_look {
+        if (self.links.dialled() > 0 || self.unproved > 0) && now >= self.next_look {
             self.next_look = now + LOOK_EVERY;
             self.expire(now);
             self.dial(now);
@@ -269,13 +250,13 @@ impl EndpointDriver {
                 connection.readable = false;
                 if let Some(fault) = connection.ending.take() {
                     connection.stage = Stage::Closing;
-                    self.links.remove(&peer);
+                    self.links.remove(peer);
                     sink(Event::Down { peer, fault });
                     has_ended = true;
                 }
             }
             Err(fault) => {
-                self.links.remove(&peer);
+                self.links.remove(peer);
                 self.close(key, Code::Misbehaved, Instant::now());
                 sink(Event::Down { peer, fault });
                 has_ended = true;

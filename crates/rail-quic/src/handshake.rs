@@ -4,16 +4,17 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use connect::{Dialling, Due};
+use connect::{DialAction, Verdict};
 use quinn_proto::{ConnectionHandle, Dir, Incoming};
 use rail::{Fault, Refusal};
+use rustc_hash::FxHashMap;
 use tracing::debug;
 use wire::PeerId;
 
 use crate::congestion::Path;
 use crate::connection::{Code, Connection, Outlet, Stage};
 use crate::controller::SharedController;
-use crate::endpoint::{EndpointDriver, QuicLink, QuicReport};
+use crate::endpoint::{EndpointDriver, QuicReport};
 use crate::hello::{Caller, HELLO_LEN, VERDICT_LEN, accept, accepted};
 use crate::socket::Socket;
 
@@ -25,22 +26,16 @@ impl EndpointDriver {
         candidates: Vec<SocketAddr>,
         patience: Duration,
     ) {
-        if self.links.contains_key(&peer) {
+        if self.links.get(peer).is_some() {
             return;
         }
         let now = self.clock.look(Instant::now());
-        let dialling = if self.generations.contains_key(&peer) {
-            Dialling::again(candidates, now, RandomState::new().hash_one(peer.0))
-        } else {
-            Dialling::new(candidates, now, self.connect_timeout.min(patience))
-        };
-        self.links.insert(peer, QuicLink::Dialling(dialling));
-        self.dialled += 1;
+        self.links.dial(peer, candidates, (now, patience), RandomState::new().hash_one(peer.0));
         self.dial(Instant::now());
     }
 
     pub(super) fn is_known(&self, peer: PeerId) -> bool {
-        self.links.contains_key(&peer)
+        self.links.get(peer).is_some()
     }
 
     /// Accepts a new connection. If many are pending, the client must validate its address first (Retry), which costs
@@ -115,21 +110,13 @@ impl EndpointDriver {
     /// Tries the next addresses of dialled peers, and gives up those that are out of time.
     pub(super) fn dial(&mut self, at: Instant) {
         let now = self.clock.look(at);
-        let mut due = Vec::new();
-        for (&peer, link) in &mut self.links {
-            let QuicLink::Dialling(dialling) = link else { continue };
-            match dialling.due(now) {
-                Due::Nothing => {}
-                due_now => due.push((peer, due_now)),
-            }
-        }
-        for (peer, due_now) in due {
-            match due_now {
-                Due::Nothing => {}
-                Due::Try(address) => self.dial_one(peer, address, at),
-                Due::GiveUp(account) => {
-                    self.links.remove(&peer);
-                    self.dialled -= 1;
+        let Self { links, connections, .. } = self;
+        for (peer, action) in links.poll_dials(now, |peer| has_proved_to(connections, peer)) {
+            match action {
+                DialAction::Try { address, timeout } => {
+                    self.dial_one(peer, address, (at, now + timeout));
+                }
+                DialAction::GiveUp(account) => {
                     self.drop_dials(peer, at);
                     self.reports
                         .push_back(QuicReport::Down { peer, fault: Fault::Unreachable(account) });
@@ -139,10 +126,14 @@ impl EndpointDriver {
         self.serve_connections(at);
     }
 
-    pub(super) fn dial_one(&mut self, peer: PeerId, address: SocketAddr, now: Instant) {
+    /// Begins an attempt. `deadline` is on the rail's clock.
+    fn dial_one(
+        &mut self,
+        peer: PeerId,
+        address: SocketAddr,
+        (now, deadline): (Instant, Duration),
+    ) {
         debug!(peer = peer.0, %address, "QUIC: connects");
-        let Some(QuicLink::Dialling(dialling)) = self.links.get(&peer) else { return };
-        let patience = dialling.try_timeout().min(self.connect_timeout);
         let Some(index) = self.socket_for(address) else {
             let text = "no address here to reach it from".into();
             return self.note_failure(peer, address, (text, false), now);
@@ -154,7 +145,7 @@ impl EndpointDriver {
             Ok((handle, protocol)) => {
                 let mut connection =
                     Connection::new(protocol, index, Stage::Dialled { peer }, controller, now);
-                connection.deadline = self.clock.now() + patience;
+                connection.deadline = deadline;
                 self.add(handle, connection);
             }
             Err(error) => self.note_failure(peer, address, (error.to_string(), false), now),
@@ -189,7 +180,7 @@ impl EndpointDriver {
     ) {
         debug!(peer = peer.0, %address, failure = failure.0, "QUIC: has not connected");
         let now = self.clock.now();
-        if let Some(QuicLink::Dialling(dialling)) = self.links.get_mut(&peer) {
+        if let Some(dialling) = self.links.dialling(peer) {
             dialling.handle_failure(address, failure, now);
             self.next_look = at;
         }
@@ -207,11 +198,6 @@ impl EndpointDriver {
         for key in dials {
             self.close(key, Code::Declined, now);
         }
-    }
-
-    /// True if this end has sent a hello to `peer` and awaits the verdict; that connection may become the link.
-    pub(super) fn has_asked(&self, peer: PeerId) -> bool {
-        self.connections.values().any(|connection| connection.stage == Stage::HelloSent { peer })
     }
 
     /// Closes connections that have not become links in time.
@@ -242,23 +228,13 @@ impl EndpointDriver {
         else {
             return;
         };
-        let generation = self.next_generation(peer);
+        let is_asked = has_proved_to(&self.connections, peer);
+        let generation = self.links.next_generation(peer, is_asked);
         let Some(connection) = self.connections.get_mut(&key) else { return };
         connection.stream = connection.protocol.streams().open(Dir::Bi);
         connection.send_message(&self.local.hello(peer, generation));
         connection.stage = Stage::HelloSent { peer };
         connection.deadline = connection.deadline.max(self.clock.now() + VERDICT_TIMEOUT);
-    }
-
-    /// Returns the generation to try: 1 until a link has come about, then one more than any that may have come about
-    /// at either end.
-    fn next_generation(&mut self, peer: PeerId) -> u32 {
-        let others_ask = self.has_asked(peer);
-        let Some(known) = self.generations.get_mut(&peer) else { return 1 };
-        if !others_ask {
-            *known = known.saturating_add(1);
-        }
-        *known
     }
 
     pub(super) fn handle_opened(&mut self, key: usize) {
@@ -274,41 +250,28 @@ impl EndpointDriver {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let Some(hello) = connection.receive_message::<HELLO_LEN>() else { return };
         let from = connection.protocol.remote_address();
-        match self.local.check(&hello) {
-            Ok(caller) if self.accepts(caller) => {
-                let Caller { rank: peer, generation } = caller;
-                self.yield_to(peer, now);
-                let known = self.generations.entry(peer).or_default();
-                *known = generation.max(*known);
-                let verdict = accept(*known);
-                if let Some(connection) = self.connections.get_mut(&key) {
-                    connection.send_message(&verdict);
-                }
-                self.open(key, peer, now);
-            }
-            Ok(_) => self.close(key, Code::Declined, now),
+        let Caller { rank: peer, generation } = match self.local.check(&hello) {
+            Ok(caller) => caller,
             Err(refusal) => {
                 self.close(key, Code::Misbehaved, now);
-                self.note_refusal(from, refusal);
+                return self.note_refusal(from, refusal);
             }
+        };
+        match self.links.judge(peer, generation, || has_proved_to(&self.connections, peer)) {
+            Verdict::Accepted => {}
+            Verdict::Replaces(old) => self.yield_to(peer, old, now),
+            Verdict::Declined => return self.close(key, Code::Declined, now),
         }
-    }
-
-    /// Resolves simultaneous connects: the connection of the lower rank survives once its hello was sent. A peer with
-    /// a later generation has lost the link, even if it looks intact here.
-    fn accepts(&self, Caller { rank: peer, generation }: Caller) -> bool {
-        let known = self.generations.get(&peer).copied().unwrap_or_default();
-        match self.links.get(&peer) {
-            None => true,
-            Some(QuicLink::Open { .. }) => generation > known,
-            Some(QuicLink::Dialling(_)) => peer < self.local.rank || !self.has_asked(peer),
+        let verdict = accept(self.links.note_generation(peer, generation));
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.send_message(&verdict);
         }
+        self.open(key, peer, now);
     }
 
     /// Closes the open link to a peer that has lost it.
-    fn yield_to(&mut self, peer: PeerId, now: Instant) {
-        let Some(&QuicLink::Open { key }) = self.links.get(&peer) else { return };
-        self.links.remove(&peer);
+    fn yield_to(&mut self, peer: PeerId, key: usize, now: Instant) {
+        self.links.remove(peer);
         self.learn(key);
         self.close(key, Code::Lost, now);
         let fault = Fault::Lost("the peer has lost it".into());
@@ -319,9 +282,8 @@ impl EndpointDriver {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let Some(verdict) = connection.receive_message::<VERDICT_LEN>() else { return };
         match accepted(verdict) {
-            Some(generation) if !matches!(self.links.get(&peer), Some(QuicLink::Open { .. })) => {
-                let known = self.generations.entry(peer).or_default();
-                *known = generation.max(*known);
+            Some(generation) if self.links.open_key(peer).is_none() => {
+                self.links.note_generation(peer, generation);
                 self.open(key, peer, now);
             }
             Some(_) | None => self.close(key, Code::Declined, now),
@@ -329,9 +291,7 @@ impl EndpointDriver {
     }
 
     pub(super) fn open(&mut self, key: usize, peer: PeerId, now: Instant) {
-        if let Some(QuicLink::Dialling(_)) = self.links.insert(peer, QuicLink::Open { key }) {
-            self.dialled -= 1;
-        }
+        self.links.open(peer, key);
         let Some(connection) = self.connections.get_mut(&key) else { return };
         connection.stage = Stage::Open { peer };
         self.unproved -= 1;
@@ -356,6 +316,11 @@ impl EndpointDriver {
             self.reports.push_back(QuicReport::Refused { from, reason });
         }
     }
+}
+
+/// True if this end has sent a hello to `peer` and awaits the verdict: that connection may be the link already.
+fn has_proved_to(connections: &FxHashMap<usize, Connection>, peer: PeerId) -> bool {
+    connections.values().any(|connection| connection.stage == Stage::HelloSent { peer })
 }
 
 /// Default estimate of a path of which only the round trip is known.

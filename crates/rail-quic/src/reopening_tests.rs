@@ -11,7 +11,6 @@ use netpath::interfaces;
 use rail::{Event, Fault, Post, Rail};
 use wire::{Frame, PeerId};
 
-use crate::endpoint::QuicLink;
 use crate::keepalive::UNANSWERED_MAX;
 use crate::{QuicConfig, QuicRail};
 
@@ -114,7 +113,7 @@ impl RailPair {
 
     fn is_open(&self, rank: usize) -> bool {
         let driver = self.rails[rank].driver();
-        matches!(driver.links.get(&PeerId(1 - rank as u32)), Some(QuicLink::Open { .. }))
+        driver.links.open_key(PeerId(1 - rank as u32)).is_some()
     }
 
     /// Treats the link as a WAN link from now on.
@@ -230,8 +229,8 @@ fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
     silent.set_nonblocking(true).unwrap();
     pair.connect_by(0, silent.local_addr().unwrap());
     pair.expect_nothing_for(2, || u32::from(silent.recv(&mut [0; 1 << 11]).is_ok()));
-    let driver = pair.rails[0].driver();
-    assert!(matches!(driver.links.get(&PeerId(1)), Some(QuicLink::Dialling(_))));
+    let mut driver = pair.rails[0].driver();
+    assert!(driver.links.dialling(PeerId(1)).is_some());
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::{TcpConfig, TcpLink, TcpRail};
+use crate::handshake::has_proved_to;
+use crate::{TcpConfig, TcpRail};
 use auth::Encryption;
 use netpath::interfaces;
 use rail::{Event, Fault, Rail, Refusal};
@@ -133,7 +134,7 @@ fn a_verdict_is_waited_for_however_long_the_peer_computes_before_it() {
         let mut pair = DialPair::with(encryption, PATIENCE);
         pair.connect(0);
         let limit = Instant::now() + Duration::from_secs(20);
-        while !pair.rails[0].has_proved_to(PeerId(1)) {
+        while !has_proved_to(&pair.rails[0].sockets, PeerId(1)) {
             pair.poll(1);
             pair.poll(0);
             assert!(Instant::now() < limit, "no answer");
@@ -141,7 +142,10 @@ fn a_verdict_is_waited_for_however_long_the_peer_computes_before_it() {
         assert_eq!(pair.up, [false; 2]);
         let dialled = pair.rails[0].pending;
         pair.poll_for(&[0], 6 * PATIENCE);
-        assert!(pair.rails[0].has_proved_to(PeerId(1)), "given up: the peer may have taken it");
+        assert!(
+            has_proved_to(&pair.rails[0].sockets, PeerId(1)),
+            "given up: the peer may have taken it"
+        );
         assert_eq!(pair.rails[0].pending, dialled, "there is no need for another");
         pair.come_up();
         pair.poll_for(&[0, 1], PATIENCE);
@@ -174,7 +178,7 @@ fn an_absent_peer_is_reported_with_the_addresses_tried() {
     }
     let [(0, Fault::Unreachable(text))] = &pair.down[..] else { panic!("{:?}", pair.down) };
     assert!(text.contains(&closed.to_string()) && text.contains("refused"), "{text}");
-    assert!(!pair.rails[0].links.contains_key(&PeerId(1)));
+    assert!(pair.rails[0].links.get(PeerId(1)).is_none());
 }
 
 #[test]
@@ -184,7 +188,7 @@ fn the_higher_rank_connects_where_the_lower_cannot() {
     let address = interfaces::emit(pair.rails[1].identity, &[closed]);
     pair.rails[0].connect(PeerId(1), &address).unwrap();
     pair.connect(1);
-    assert!(matches!(pair.rails[0].links[&PeerId(1)], TcpLink::Dialling(_)));
+    assert!(pair.rails[0].links.dialling(PeerId(1)).is_some());
     pair.come_up();
 }
 

@@ -8,15 +8,16 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use auth::{Answer, Channel, Hello, refusal_in};
-use connect::Due;
+use connect::DialAction;
 use netpath::{RelayInfo, TcpNetwork, TcpSample, path_probe};
 use rail::{Event, Fault, Refusal};
 use relay::{NOBODY, PathCost, Request, Routes};
+use rustc_hash::FxHashMap;
 use rustix::event::epoll;
 use tracing::debug;
 use wire::PeerId;
 
-use crate::{LISTENER_KEYS, Shortage, Socket, TcpLink, TcpRail};
+use crate::{LISTENER_KEYS, Shortage, Socket, TcpRail};
 
 /// A connection in its handshake.
 pub(super) struct PendingConnection {
@@ -84,21 +85,11 @@ impl TcpRail {
 
     /// Tries the next addresses of peers being dialled, and gives up those that are out of time.
     pub(super) fn dial(&mut self, now: Duration) {
-        let mut due = Vec::new();
-        for (&peer, link) in &mut self.links {
-            let TcpLink::Dialling(dialling) = link else { continue };
-            match dialling.due(now) {
-                Due::Nothing => {}
-                due_now => due.push((peer, due_now)),
-            }
-        }
-        for (peer, due_now) in due {
-            match due_now {
-                Due::Nothing => {}
-                Due::Try(address) => self.dial_one(peer, address, now),
-                Due::GiveUp(_) if self.has_proved_to(peer) => {}
-                Due::GiveUp(account) => {
-                    self.links.remove(&peer);
+        let Self { links, sockets, .. } = self;
+        for (peer, action) in links.poll_dials(now, |peer| has_proved_to(sockets, peer)) {
+            match action {
+                DialAction::Try { address, timeout } => self.dial_one(peer, address, now + timeout),
+                DialAction::GiveUp(account) => {
                     self.ended.push_back((peer, Fault::Unreachable(account)));
                     self.drop_dials(peer);
                 }
@@ -106,16 +97,11 @@ impl TcpRail {
         }
     }
 
-    fn dial_one(&mut self, peer: PeerId, address: SocketAddr, now: Duration) {
+    fn dial_one(&mut self, peer: PeerId, address: SocketAddr, deadline: Duration) {
         debug!(peer = peer.0, %address, "TCP: connects");
         match begin_connect(address, self.network.as_ref(), self.short_segments.contains(&peer)) {
             Ok(socket) => {
                 let stage = HandshakeStage::Connect { peer };
-                let try_timeout = match self.links.get(&peer) {
-                    Some(TcpLink::Dialling(dialling)) => dialling.try_timeout(),
-                    Some(TcpLink::Open { .. }) | None => return,
-                };
-                let deadline = now + try_timeout.min(self.connect_timeout);
                 let pending = PendingConnection::new(socket, address, stage, deadline);
                 self.add(pending, epoll::EventFlags::OUT);
             }
@@ -160,10 +146,8 @@ impl TcpRail {
         let now = self.clock.now();
         let Self { path_costs, links, routes, credentials, .. } = self;
         path_costs.handle_answer(gateway, about, said, now);
-        for (&peer, link) in links {
-            let (TcpLink::Dialling(dialling), Some((routes, _))) = (link, routes.get(&peer)) else {
-                continue;
-            };
+        for (peer, dialling) in links.all_dialling() {
+            let Some((routes, _)) = routes.get(&peer) else { continue };
             let (gateways, others) = routes.questions();
             if others == about {
                 let is_said = !gateways.iter().any(|one| path_costs.is_asked(*one, about));
@@ -181,7 +165,7 @@ impl TcpRail {
         let now = self.clock.now();
         one.deadline = now + self.connect_timeout;
         let HandshakeStage::Answer { peer, .. } = one.stage else { return };
-        if let Some(TcpLink::Dialling(dialling)) = self.links.get_mut(&peer) {
+        if let Some(dialling) = self.links.dialling(peer) {
             dialling.handle_connection(now, 2 * self.connect_timeout);
         }
     }
@@ -196,7 +180,7 @@ impl TcpRail {
     fn note_failure(&mut self, peer: PeerId, address: SocketAddr, failure: (String, bool)) {
         debug!(peer = peer.0, %address, failure = failure.0, "TCP: has not connected");
         let now = self.clock.now();
-        if let Some(TcpLink::Dialling(dialling)) = self.links.get_mut(&peer) {
+        if let Some(dialling) = self.links.dialling(peer) {
             dialling.handle_failure(address, failure, now);
         }
     }
@@ -210,7 +194,7 @@ impl TcpRail {
         one.dials() == Some(peer) && !is_asked_for
     }
 
-    /// Closes this side's attempts to reach `peer`, and counts the dialled peers again.
+    /// Closes this side's attempts to reach `peer`.
     pub(super) fn drop_dials(&mut self, peer: PeerId) {
         let dials = self.sockets.extract_if(|_, socket| Self::is_dial_to(socket, peer));
         for (_, socket) in dials.collect::<Vec<_>>() {
@@ -225,16 +209,9 @@ impl TcpRail {
                 let _ = one.say(&self.credentials.hello(peer, encrypts, 0, nonce));
             }
         }
-        self.count_dialled();
     }
 
-    pub(super) fn count_dialled(&mut self) {
-        let is_dialled = |link: &&TcpLink| matches!(link, TcpLink::Dialling(_));
-        self.dialled = self.links.values().filter(is_dialled).count();
-    }
-
-    /// Returns the number of the next opening of a link: 1 until one has succeeded, then one more than any that may
-    /// have succeeded at either end.
+    /// Returns the number of the next opening of a link.
     fn next_generation(&mut self, peer: PeerId) -> u32 {
         let is_asked = |socket: &Socket| match socket {
             Socket::PendingConnection(one) => matches!(
@@ -244,19 +221,7 @@ impl TcpRail {
             Socket::Open(_) => false,
         };
         let others_ask = self.sockets.values().any(is_asked);
-        let Some(known) = self.generations.get_mut(&peer) else { return 1 };
-        if !others_ask {
-            *known = known.saturating_add(1);
-        }
-        *known
-    }
-
-    /// True if an attempt to reach `peer` waits for the verdict, so that it may be the link already.
-    pub(super) fn has_proved_to(&self, peer: PeerId) -> bool {
-        self.sockets.values().any(|socket| {
-            let Socket::PendingConnection(one) = socket else { return false };
-            matches!(one.stage, HandshakeStage::Verdict { peer: dialled } if dialled == peer)
-        })
+        self.links.next_generation(peer, others_ask)
     }
 
     pub(super) fn accept(&mut self, index: usize, now: Duration) {
@@ -382,7 +347,7 @@ impl TcpRail {
                     self.pending += 1;
                     self.sockets.insert(key, Socket::PendingConnection(one));
                     self.newcomers.push(key);
-                    if let Some(&TcpLink::Open { key: old }) = self.links.get(&peer) {
+                    if let Some(old) = self.links.open_key(peer) {
                         self.close(old, Fault::Lost("the peer has lost it".into()));
                     }
                     return true;
@@ -447,7 +412,7 @@ impl TcpRail {
     pub(super) fn give_up_vanished(&mut self) {
         let vanished = self.sockets.iter().filter_map(|(&key, socket)| match socket {
             Socket::PendingConnection(one) => {
-                let peer = one.dials().filter(|peer| self.generations.contains_key(peer))?;
+                let peer = one.dials().filter(|peer| self.links.has_been_open(*peer))?;
                 path_probe::has_vanished(&one.channel.socket, path_probe::SILENCE_WAN)?;
                 Some((key, peer, one.address))
             }
@@ -539,6 +504,14 @@ impl PendingConnection {
         self.got.clear();
         Ok(Some(message))
     }
+}
+
+/// True if an attempt to reach `peer` waits for the verdict, so that it may be the link already.
+pub(super) fn has_proved_to(sockets: &FxHashMap<u64, Socket>, peer: PeerId) -> bool {
+    sockets.values().any(|socket| {
+        let Socket::PendingConnection(one) = socket else { return false };
+        matches!(one.stage, HandshakeStage::Verdict { peer: dialled } if dialled == peer)
+    })
 }
 
 /// The result of one step of a handshake.

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use auth::{Credentials, Encryption, EncryptionRule};
-use connect::Dialling;
+use connect::{Links, RailLink};
 use cost::{CostStore, NoStore};
 use lock::Uncancelled;
 use netpath::{
@@ -106,13 +106,12 @@ pub struct TcpRail {
     clock: Clock,
     sockets: FxHashMap<u64, Socket>,
     next_key: u64,
-    links: FxHashMap<PeerId, TcpLink>,
+    /// State of the link to each peer, with the keys of open ones.
+    links: Links<u64>,
     /// Routes to peers, and the addresses where the peers listen.
     routes: FxHashMap<PeerId, (Routes, Vec<SocketAddr>)>,
     /// Costs of the routes through gateways.
     path_costs: PathCosts,
-    /// Number of the last opening that may have succeeded, for each link that has been open.
-    generations: FxHashMap<PeerId, u32>,
     /// Peers on whose paths packets of full length may be lost.
     short_segments: FxHashSet<PeerId>,
     /// Connections that replace a link, opened at the next poll.
@@ -142,8 +141,6 @@ pub struct TcpRail {
     padding_left_behind: usize,
     /// Number of connections in their handshake.
     pending: usize,
-    /// Number of peers being dialled.
-    dialled: usize,
     refused: Vec<(SocketAddr, Refusal)>,
     /// Time until which nothing is accepted, because descriptors ran out.
     resting: Option<Duration>,
@@ -161,12 +158,6 @@ enum Shortage {
     Never,
     Untold(String),
     Told,
-}
-
-/// State of the link to a peer.
-enum TcpLink {
-    Dialling(Dialling),
-    Open { key: u64 },
 }
 
 enum Socket {
@@ -245,10 +236,9 @@ impl TcpRail {
             clock: Clock::new(),
             sockets: FxHashMap::default(),
             next_key: 0,
-            links: FxHashMap::default(),
+            links: Links::new(rank, connect_timeout),
             routes: FxHashMap::default(),
             path_costs: PathCosts::default(),
-            generations: FxHashMap::default(),
             short_segments: FxHashSet::default(),
             newcomers: Vec::new(),
             hot_socket: HotSocket::default(),
@@ -264,7 +254,6 @@ impl TcpRail {
             padding_left: PADDING_OF_ALL,
             padding_left_behind: usize::MAX,
             pending: 0,
-            dialled: 0,
             refused: Vec::new(),
             resting: None,
             shortage: Shortage::Never,
@@ -304,7 +293,7 @@ impl TcpRail {
             moved |= has_read;
         }
         let is_epoll_due = alone.is_none() || self.polls.is_multiple_of(EPOLL_EVERY);
-        let is_busy = self.dialled > 0 || self.writing > 0 || self.unfinished > 0;
+        let is_busy = self.links.dialled() > 0 || self.writing > 0 || self.unfinished > 0;
         // If the hot socket woke the process, other sockets may be ready too; epoll reports them again.
         let rang_elsewhere = std::mem::take(&mut self.has_slept) && !moved;
         if (is_epoll_due || is_busy || rang_elsewhere) && self.ended.is_empty() {
@@ -360,7 +349,7 @@ impl TcpRail {
         if now >= self.next_path_probe {
             let is_wan =
                 |socket: &Socket| matches!(socket, Socket::Open(open) if open.pacing.is_wan);
-            let soon = self.dialled > 0 || self.sockets.values().any(is_wan);
+            let soon = self.links.dialled() > 0 || self.sockets.values().any(is_wan);
             self.next_path_probe =
                 now + if soon { path_probe::LOOK_WAN_EVERY } else { path_probe::LOOK_EVERY };
             self.close_vanished();
@@ -371,7 +360,7 @@ impl TcpRail {
                 }
             }
         }
-        if self.pending > 0 || self.dialled > 0 {
+        if self.pending > 0 || self.links.dialled() > 0 {
             self.expire(now);
             self.dial(now);
         }
@@ -402,7 +391,7 @@ impl Rail for TcpRail {
 
     fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError> {
         let _uncancelled = Uncancelled::begin();
-        if self.links.contains_key(&peer) {
+        if self.links.get(peer).is_some() {
             return Ok(());
         }
         let malformed = || RailError::Unreachable("a malformed address".into());
@@ -427,17 +416,13 @@ impl Rail for TcpRail {
             }));
         }
         let now = self.clock.look(Instant::now());
-        let mut dialling = if self.generations.contains_key(&peer) {
-            Dialling::again(candidates, now, RandomState::new().hash_one(peer.0))
-        } else {
-            Dialling::new(candidates, now, patience.min(self.connect_timeout))
-        };
-        if self.ask_for_path_costs(&routes, now) {
+        let awaits_path_costs = self.ask_for_path_costs(&routes, now);
+        let seed = RandomState::new().hash_one(peer.0);
+        let dialling = self.links.dial(peer, candidates, (now, patience), seed);
+        if awaits_path_costs {
             dialling.hold(now + PATH_COST_PATIENCE);
         }
-        self.links.insert(peer, TcpLink::Dialling(dialling));
         self.routes.insert(peer, (routes, listeners));
-        self.count_dialled();
         self.dial(now);
         Ok(())
     }
@@ -445,19 +430,18 @@ impl Rail for TcpRail {
     fn disconnect(&mut self, peer: PeerId) {
         let _uncancelled = Uncancelled::begin();
         self.routes.remove(&peer);
-        let Some(link) = self.links.remove(&peer) else { return };
-        match link {
-            TcpLink::Dialling(_) => self.drop_dials(peer),
-            TcpLink::Open { key } => {
+        match self.links.remove(peer) {
+            Some(RailLink::Dialling(_)) => self.drop_dials(peer),
+            Some(RailLink::Open { key }) => {
                 self.forget(key);
             }
+            None => {}
         }
     }
 
     fn post(&mut self, peer: PeerId, frame: &Frame) -> Post {
         let _uncancelled = Uncancelled::begin();
-        let Some(TcpLink::Open { key }) = self.links.get(&peer) else { return Post::Full };
-        let key = *key;
+        let Some(key) = self.links.open_key(peer) else { return Post::Full };
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return Post::Full };
         match open.stream.post(frame, self.polls) {
             Ok(post) => {

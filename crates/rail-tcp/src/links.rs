@@ -11,7 +11,7 @@ use wire::PeerId;
 
 use crate::open::Open;
 use crate::stream::{FrameStream, Received};
-use crate::{CAPABILITIES, MEASURED_AT_ONCE, PADDING_OF_ALL, SHORT_LIFE, Socket, TcpLink, TcpRail};
+use crate::{CAPABILITIES, MEASURED_AT_ONCE, PADDING_OF_ALL, SHORT_LIFE, Socket, TcpRail};
 
 impl TcpRail {
     pub(super) fn open(
@@ -62,11 +62,10 @@ impl TcpRail {
             && self.may_measure()
             && open.begin_probe(&self.knowledge, true);
         self.sockets.insert(key, Socket::Open(Box::new(open)));
-        self.links.insert(peer, TcpLink::Open { key });
+        self.links.open(peer, key);
         if measures {
             self.watch_beginning(key);
         }
-        self.generations.entry(peer).or_insert(1);
         self.drop_dials(peer);
         self.unread.push(key);
         sink(Event::Up { peer, capabilities: CAPABILITIES });
@@ -167,7 +166,7 @@ impl TcpRail {
     /// Closes an open link, whose end the poll then reports.
     pub(super) fn close(&mut self, key: u64, fault: Fault) {
         if let Some(peer) = self.forget(key) {
-            self.links.remove(&peer);
+            self.links.remove(peer);
             self.ended.push_back((peer, fault));
         }
     }
@@ -176,7 +175,7 @@ impl TcpRail {
     pub(super) fn forget(&mut self, key: u64) -> Option<PeerId> {
         let Some(Socket::Open(mut open)) = self.sockets.remove(&key) else { return None };
         open.keep(&self.knowledge);
-        let was_reopened = self.generations.get(&open.peer).is_some_and(|count| *count > 1);
+        let was_reopened = self.links.generation(open.peer) > 1;
         if open.pacing.is_wan && was_reopened && self.clock.now() - open.since < SHORT_LIFE {
             // Short-lived links indicate that packets of full length are lost silently (RFC 2923, §2.1).
             self.short_segments.insert(open.peer);

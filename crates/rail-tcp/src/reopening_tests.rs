@@ -12,7 +12,8 @@ use rustix::event::epoll;
 use wire::{Frame, PeerId};
 
 use crate::handshake::SHORT_SEGMENT;
-use crate::{Socket, TcpConfig, TcpLink, TcpRail};
+use crate::handshake::has_proved_to;
+use crate::{Socket, TcpConfig, TcpRail};
 
 /// Two rails, and what they have reported.
 struct ReopenedPair {
@@ -125,7 +126,7 @@ fn a_loss_and_a_return_that_arrive_together_are_reported_by_two_polls() {
     // Epoll reports the connections in the order in which they become ready: the lost one, then the new one.
     pair.rails[1].poll(&mut |event| panic!("{event:?}"));
     watch_link_of(&mut pair.rails[1], epoll::EventFlags::IN);
-    while !pair.rails[0].has_proved_to(PeerId(1)) {
+    while !has_proved_to(&pair.rails[0].sockets, PeerId(1)) {
         pair.rails[0].poll(&mut |event| panic!("{event:?}"));
         assert!(Instant::now() < limit, "no proof");
     }
@@ -156,7 +157,7 @@ fn watch_link_of(rail: &mut TcpRail, flags: epoll::EventFlags) {
 
 /// Maximum segment size of the link from rank 0 to 1, which counts as a WAN link from now on.
 fn segment_bytes(pair: &mut ReopenedPair) -> u64 {
-    let TcpLink::Open { key } = pair.rails[0].links[&PeerId(1)] else { panic!() };
+    let key = pair.rails[0].links.open_key(PeerId(1)).unwrap();
     let Some(Socket::Open(open)) = pair.rails[0].sockets.get_mut(&key) else { panic!() };
     open.pacing.is_wan = true;
     TcpSample::of(&open.stream.channel.socket).unwrap().segment_bytes
@@ -187,7 +188,7 @@ fn a_link_lost_at_one_end_is_replaced_by_the_new_connection() {
         pair.exchange();
         relay.cut_near();
         pair.expect([&[LinkEvent::Lost], &[]]);
-        assert!(matches!(pair.rails[1].links.get(&PeerId(0)), Some(TcpLink::Open { .. })));
+        assert!(pair.rails[1].links.open_key(PeerId(0)).is_some());
         pair.connect_by(relay.address);
         pair.expect([&[LinkEvent::Up], &[LinkEvent::Lost, LinkEvent::Up]]);
     }
@@ -211,7 +212,7 @@ fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
         pair.expect([&[], &[]]);
         sleep(Duration::from_millis(5));
     }
-    assert!(matches!(pair.rails[0].links.get(&PeerId(1)), Some(TcpLink::Dialling(_))));
+    assert!(pair.rails[0].links.dialling(PeerId(1)).is_some());
 }
 
 /// A relay that can cut the near halves of its connections, unnoticed by the far ends.

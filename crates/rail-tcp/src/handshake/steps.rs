@@ -6,13 +6,14 @@ use auth::{
     ACCEPTED, ANSWER_LEN, Answer, Caller, Credentials, DECLINED, HELLO_LEN, Hello, PROOF_LEN,
     VERDICT_LEN,
 };
+use connect::Verdict;
 use netpath::{RelayInfo, path_probe};
 use rail::Refusal;
 use relay::{GATEWAY, NOBODY, REPLY_LEN, Reply, Request};
 use wire::PeerId;
 
-use crate::handshake::{Failure, HandshakeStage, PendingConnection, Step, nonce};
-use crate::{TcpLink, TcpRail};
+use crate::TcpRail;
+use crate::handshake::{Failure, HandshakeStage, PendingConnection, Step, has_proved_to, nonce};
 
 impl TcpRail {
     /// Advances a handshake by one stage.
@@ -36,11 +37,7 @@ impl TcpRail {
             HandshakeStage::Verdict { peer } => {
                 match one.hear::<VERDICT_LEN>()? {
                     None => Ok(Step::Wait),
-                    Some([ACCEPTED])
-                        if matches!(self.links.get(&peer), Some(TcpLink::Open { .. })) =>
-                    {
-                        Ok(Step::Drop)
-                    }
+                    Some([ACCEPTED]) if self.links.open_key(peer).is_some() => Ok(Step::Drop),
                     Some([ACCEPTED]) => Ok(Step::Open(peer)),
                     // The peer's own connection, or an earlier one of ours, is the link.
                     Some([DECLINED]) => Err(Failure::Declined),
@@ -138,7 +135,7 @@ impl TcpRail {
         }
         let step = self.send_hello(one, peer)?;
         self.note_connection(one);
-        let is_wanted = matches!(self.links.get(&peer), Some(TcpLink::Dialling(_)));
+        let is_wanted = self.links.dialling(peer).is_some();
         Ok(if is_wanted { step } else { Step::Drop })
     }
 
@@ -154,24 +151,22 @@ impl TcpRail {
         let binding = one.channel.binding()?;
         self.credentials.check_proof(&hello, &binding, &answer, &proof)?;
         let Caller { generation, .. } = self.credentials.check_hello(&hello)?;
-        let known = self.generations.get(&peer).copied().unwrap_or_default();
-        let accepted = match self.links.get(&peer) {
-            None => true,
-            // A peer that asks for a later opening has lost the link, though it seems whole here.
-            Some(TcpLink::Open { .. }) if generation > known => {
-                self.generations.insert(peer, generation);
-                one.stage = HandshakeStage::Authenticated { peer };
-                return Ok(Step::Replace(peer));
+        match self.links.judge(peer, generation, || has_proved_to(&self.sockets, peer)) {
+            Verdict::Accepted => {
+                one.say(&[ACCEPTED])?;
+                self.links.note_generation(peer, generation);
+                Ok(Step::Open(peer))
             }
-            Some(TcpLink::Open { .. }) => false,
-            Some(TcpLink::Dialling(_)) => peer < self.credentials.rank || !self.has_proved_to(peer),
-        };
-        one.say(&[if accepted { ACCEPTED } else { DECLINED }])?;
-        if !accepted {
-            return Ok(Step::Drop);
+            Verdict::Replaces(_) => {
+                self.links.note_generation(peer, generation);
+                one.stage = HandshakeStage::Authenticated { peer };
+                Ok(Step::Replace(peer))
+            }
+            Verdict::Declined => {
+                one.say(&[DECLINED])?;
+                Ok(Step::Drop)
+            }
         }
-        self.generations.insert(peer, generation.max(known));
-        Ok(Step::Open(peer))
     }
 
     /// Sends the hello to a peer, directly or through a gateway.
