@@ -1,10 +1,27 @@
 //! Connections between processes as state machines, without IO: time and outcomes are arguments, actions are results.
 //!
-//! [`Links`] are those of one rail: it dials, and decides which of several connections is the link.
+//! [`Links`] are those of one rail: it dials, and decides which of several connections is the link. [`Peers`] manages
+//! the connections of a process over all its rails: which rail is asked for a link, when another one, and when a peer
+//! has failed. [`LivenessState`] says which silent peers are probed.
 #![forbid(unsafe_code)]
 
 mod dial;
+mod facts;
+mod failback;
+mod fault;
 mod links;
+mod liveness;
+mod outage;
+mod peers;
+mod rails;
+mod search;
 
 pub use dial::Dialling;
+pub use facts::{Candidate, PeerFacts};
+pub use fault::Fault;
 pub use links::{DialAction, Links, RailLink, Verdict};
+pub use liveness::LivenessState;
+pub use outage::{Outage, OutageStep, Patience};
+pub use peers::{Action, LostLink, Opened, Peers};
+pub use rails::RailTraits;
+pub use search::Purpose;

@@ -16,7 +16,7 @@ use std::ops::Add;
 
 use cost::HostCost;
 pub use error::PeerError;
-pub use links::{Loss, Overdue};
+pub use links::Loss;
 use memory::Region;
 use wire::compress::Codec;
 use wire::{FrameToken, PeerId, RailId, RemoteRegion};
@@ -37,11 +37,8 @@ pub struct Config {
     pub size: usize,
     /// Memory for unmatched messages, beyond what every link accepts at the start, in bytes.
     pub budget_bytes: usize,
-    /// Time without an open link after which a peer counts as failed, in nanoseconds; 0: at once.
-    pub patience_ns: u64,
-    /// Time without an open link after which other rails are asked for a path, in nanoseconds; not
-    /// 0.
-    pub detour_ns: u64,
+    /// True if lost links may reopen. Otherwise a peer without an open link has failed.
+    pub reopens: bool,
     /// Cost of copying and sending on this machine.
     pub host: HostCost,
     /// Strategy that chooses the contents of frames.
@@ -54,8 +51,7 @@ impl Config {
         Self {
             size,
             budget_bytes: BUDGET_BYTES,
-            patience_ns: PATIENCE_NS,
-            detour_ns: DETOUR_NS,
+            reopens: true,
             host: HostCost::default(),
             strategy: Box::new(Auto::default()),
         }
@@ -64,13 +60,6 @@ impl Config {
 
 /// Default memory for unmatched messages.
 pub const BUDGET_BYTES: usize = 256 << 20;
-
-/// Default time without an open link until a peer fails, in nanoseconds.
-pub const PATIENCE_NS: u64 = 60_000_000_000;
-
-/// Time until other rails are asked for a path, in nanoseconds: as long as a network may drop the
-/// packets that open the first link.
-const DETOUR_NS: u64 = 1_500_000_000;
 
 /// Upper bound of a peer's credit.
 const CREDIT_MAX: usize = 1 << 30;
@@ -198,8 +187,7 @@ pub struct Engine {
     /// Data to store the frame being posted; it is stored after posting, while the frame is in
     /// flight.
     record: Option<FrameRecord>,
-    patience_ns: u64,
-    detour_ns: u64,
+    reopens: bool,
     host: HostCost,
     is_oversubscribed: bool,
     budget_bytes: usize,
@@ -241,8 +229,7 @@ impl Engine {
             revoked: BTreeMap::new(),
             revoked_by_peers: VecDeque::new(),
             record: None,
-            patience_ns: config.patience_ns,
-            detour_ns: config.detour_ns,
+            reopens: config.reopens,
             host: config.host,
             is_oversubscribed: false,
             budget_bytes: config.budget_bytes,

@@ -51,8 +51,7 @@ pub mod strategy;
 
 pub use emit::Short;
 pub use engine::{
-    BUDGET_BYTES, Config, Counters, Engine, Loss, Overdue, PATIENCE_NS, Peak, PeerError, Posted,
-    RemoteRead, RemoteReadId,
+    BUDGET_BYTES, Config, Counters, Engine, Loss, Peak, PeerError, Posted, RemoteRead, RemoteReadId,
 };
 pub use exposed::{
     CALL_MAX, ExposedMemory, Handler, HandlerId, IncomingCall, PutTo, Replies, ReplyTo, Wanted,

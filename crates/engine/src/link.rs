@@ -136,8 +136,8 @@ impl Link {
 
     /// True if this end wants frames stored: other links can carry them, or the peer is far and a
     /// lost link is waited for.
-    pub fn keeps(&self, is_patient: bool) -> bool {
-        self.capabilities.replay || (is_patient && self.is_far())
+    pub fn keeps(&self, reopens: bool) -> bool {
+        self.capabilities.replay || (reopens && self.is_far())
     }
 
     /// True if the round trip is long enough to leave the site.

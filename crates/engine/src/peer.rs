@@ -56,10 +56,8 @@ pub(crate) struct PeerState {
     pub links: SmallVec<[Link; 1]>,
     /// Links that carry no frames now.
     pub inactive: Vec<InactiveLink>,
-    /// Observed time without an open link, in nanoseconds; `None` before the first check.
-    pub down_for_ns: Option<u64>,
-    /// Number of requests for a path over other rails since then.
-    pub detours: u64,
+    /// True if a link was lost, and nothing has been acknowledged since.
+    pub has_lapsed: bool,
     pub control: VecDeque<Control>,
     /// Sends whose envelope has not left yet, in order.
     pub send_queue: VecDeque<Pending>,
@@ -113,8 +111,7 @@ impl PeerState {
             reach: Reach::Unconnected,
             links: SmallVec::new(),
             inactive: Vec::new(),
-            down_for_ns: None,
-            detours: 0,
+            has_lapsed: false,
             control: VecDeque::new(),
             send_queue: VecDeque::new(),
             streams: VecDeque::new(),
@@ -163,16 +160,6 @@ impl PeerState {
     pub fn is_down(&self) -> bool {
         let is_open = |inactive: &InactiveLink| matches!(inactive.state, LinkState::Open { .. });
         self.links.is_empty() && !self.inactive.is_empty() && !self.inactive.iter().any(is_open)
-    }
-
-    /// Adds time without an open link; returns the total.
-    pub fn add_down_time(&mut self, passed_ns: u64) -> u64 {
-        if self.down_for_ns.is_none() {
-            self.detours = 0;
-        }
-        let for_ns = self.down_for_ns.map_or(0, |for_ns| for_ns + passed_ns);
-        self.down_for_ns = Some(for_ns);
-        for_ns
     }
 
     /// True if links of the peer are compared, waited for, or probed.

@@ -1,7 +1,6 @@
 //! The engine and its rails, advanced together under one lock.
 
 mod coalescing;
-mod failback;
 mod liveness;
 mod neighbours;
 mod revoke;
@@ -13,13 +12,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use coalescing::{LastShort, ShortRun};
+use connect::{LivenessState, Patience, Peers, Purpose, RailTraits};
 use engine::{Completion, Engine, OpId, Posted, RemoteRead, Selector};
-use failback::FailedOver;
-use liveness::LivenessState;
 use lock::Lock;
-use rail::{Event, Neighbours, Post, Rail, ReadinessProbe};
+use rail::{Clock, Event, Neighbours, Post, Rail, ReadinessProbe};
 use rail_shm::ShmColl;
-use routes::{Purpose, RailSet, Reopening, Route, Trouble, next_attempt};
+use routes::Trouble;
 use tracing::debug;
 use wire::{Capabilities, Frame, PeerId, RailId};
 
@@ -70,7 +68,8 @@ pub struct Worker {
     rails: Vec<PolledRail>,
     /// Index of the rail that connects the processes of this node.
     near: Option<usize>,
-    routes: Vec<Route>,
+    /// The connection manager.
+    peers: Peers,
     directory: Box<dyn Directory>,
     frame: Frame,
     /// Peers with short messages that wait to be coalesced.
@@ -81,12 +80,6 @@ pub struct Worker {
     row: ShortRun,
     /// Run in which each peer was last sent a short message.
     posted: Vec<LastShort>,
-    /// True once a notice was printed that a rail does not reach a peer and another is tried.
-    has_reported_next_rail: bool,
-    /// Links that rails are reopening.
-    reopening: Vec<Reopening>,
-    /// Rails replaced by others, to be returned to.
-    failed_over: Vec<FailedOver>,
     /// Peers for which the bypass link was requested (see [`Rail::passes`]).
     passed: BTreeSet<PeerId>,
     /// Awaited peers that were never contacted.
@@ -103,6 +96,8 @@ pub struct Worker {
     /// Number of polls skipped since the last tick.
     deferred: u32,
     began: Instant,
+    /// Clock of outages, which stops while nobody polls.
+    clock: Clock,
     journal: Journal,
     pub(crate) tasks: Tasks,
     pub(crate) copies: Copies,
@@ -191,24 +186,22 @@ impl Worker {
             engine,
             rails,
             near,
-            routes: vec![Route::Closed; size],
+            peers: Peers::new(size, Patience::default()),
             directory,
             frame: Frame::default(),
             coalescing: Vec::new(),
             may_coalesce: true,
             row: ShortRun::default(),
             posted: Vec::new(),
-            has_reported_next_rail: false,
-            reopening: Vec::new(),
-            failed_over: Vec::new(),
             passed: BTreeSet::default(),
             unannounced: BTreeSet::new(),
-            liveness: LivenessState::new(rank, Instant::now()),
+            liveness: LivenessState::new(rank, Duration::ZERO),
             has_backlog: false,
             has_loose_ends: false,
             tick: FIRST_TICK,
             deferred: 0,
             began: Instant::now(),
+            clock: Clock::new(),
             journal: Journal::new(rank),
             tasks: Tasks::default(),
             copies: Copies::default(),
@@ -244,6 +237,13 @@ impl Worker {
         self
     }
 
+    /// Sets how long a peer that has lost its links is waited for.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Patience) -> Self {
+        self.peers.set_patience(patience);
+        self
+    }
+
     fn count_teams(&mut self) {
         let carriers = self.rails.iter().filter(|one| !one.passes);
         let teams: Vec<_> = carriers.map(|one| (one.team, kind(one.name))).collect();
@@ -256,6 +256,9 @@ impl Worker {
             polled.has_twin = team.clone().count() > 1;
             polled.is_mixed = team.any(|(_, other)| *other != kind(polled.name));
         }
+        let traits =
+            |one: &PolledRail| RailTraits { name: one.name, team: one.team, passes: one.passes };
+        self.peers.set_rails(self.rails.iter().map(traits).collect());
     }
 
     /// Handles the events of the rails, then sends what the engine wants sent. Returns true if there was any event.
@@ -432,8 +435,7 @@ impl Worker {
             || self.is_coalescing()
             || self.has_work()
             || !self.copies.is_empty()
-            || !self.reopening.is_empty()
-            || self.is_returning();
+            || self.peers.is_reopening();
     }
 
     /// Takes the completion of an operation that the caller waits for. If there is none, the current question waits
@@ -524,17 +526,14 @@ impl Worker {
         }
         self.rails.clear();
         self.copies.clear();
-        self.routes.fill(Route::Failed);
+        self.peers.close();
         let rest = self.journal.close();
         self.journal.print(&rest);
     }
 
     /// Name of the rail that carries frames to `peer`, once a link is open.
     pub fn rail_name(&self, peer: PeerId) -> Option<&'static str> {
-        match self.routes.get(peer.0 as usize)? {
-            Route::Open(rails) => Some(self.rails[rails.first.0 as usize].rail.name()),
-            Route::Closed | Route::Opening { .. } | Route::Failed => None,
-        }
+        Some(self.rails[self.peers.leading_rail(peer)?.0 as usize].name)
     }
 
     pub(crate) fn descriptors(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
@@ -577,13 +576,13 @@ impl Worker {
 
     #[inline]
     fn poll_rail(&mut self, index: usize) -> bool {
-        let Self { engine, rails, routes, journal, reopening, passed, .. } = self;
+        let Self { engine, rails, peers, journal, passed, .. } = self;
         let polled = &mut rails[index];
         let (rail, name) = (RailId(index as u8), polled.name);
         let (replay, is_mixed) = (polled.has_twin, polled.is_mixed);
         let is_passed = polled.passed_by.is_some();
         let mut troubles: Vec<(PeerId, Trouble)> = Vec::new();
-        let mut may_be_busy = false;
+        let (mut may_be_busy, mut has_actions) = (false, false);
         let moved = polled.rail.poll(&mut |event| match event {
             Event::Frame { peer, .. } | Event::Begun { peer, .. }
                 if troubles.iter().any(|(known, it)| *known == peer && it.is_misbehaviour()) => {}
@@ -612,25 +611,17 @@ impl Worker {
             }
             Event::Up { peer, capabilities } => {
                 debug!(peer = peer.0, rail = name, "the link is open");
-                let Some(route) = routes.get_mut(peer.0 as usize) else { return };
-                match route {
-                    Route::Closed | Route::Opening { .. } => {
-                        *route = Route::Open(RailSet::of(rail));
-                    }
-                    Route::Open(rails) => rails.insert(rail),
-                    Route::Failed => return troubles.push((peer, Trouble::Unwanted)),
+                let Some(opened) = peers.handle_up(peer, rail) else {
+                    has_actions = true;
+                    return;
+                };
+                if opened.is_back && engine.may_reopen(peer, rail) {
+                    journal.print(&[format!("{name} to rank {} is back", peer.0)]);
                 }
-                if let Some(at) = reopening.iter().position(|one| one.is_of(peer, rail)) {
-                    reopening.swap_remove(at);
-                    if engine.may_reopen(peer, rail) {
-                        journal.print(&[format!("{name} to rank {} is back", peer.0)]);
-                    }
-                }
-                let takes_over = reopening.iter().any(|one| one.peer == peer);
-                if takes_over {
+                if opened.takes_over {
                     troubles.push((peer, Trouble::TakesOver));
                 }
-                let replay = replay || takes_over || capabilities.replay;
+                let replay = replay || opened.takes_over || capabilities.replay;
                 let capabilities = Capabilities { replay, ..capabilities };
                 let capabilities = if is_mixed { shared(capabilities) } else { capabilities };
                 engine.handle_up(peer, rail, capabilities);
@@ -640,8 +631,7 @@ impl Worker {
             }
             Event::Down { peer, fault } => {
                 debug!(peer = peer.0, rail = name, ?fault, "the link has ended");
-                let attempt = next_attempt(routes, (rail, name), peer, &fault);
-                troubles.push((peer, attempt.map_or(Trouble::Down(fault), Trouble::Refused)));
+                troubles.push((peer, Trouble::Down(fault)));
             }
         });
         if may_be_busy {
@@ -649,6 +639,8 @@ impl Worker {
         }
         if !troubles.is_empty() {
             self.handle_troubles(rail, troubles);
+        } else if has_actions {
+            self.carry_out();
         }
         if self.engine.has_severed() {
             self.close_severed();

@@ -18,6 +18,7 @@ mod refusal;
 mod sim;
 
 pub use clock::Clock;
+pub use connect::Fault;
 pub use fork::{Unshared, tell_forked};
 pub use loopback::LoopbackRail;
 pub use own_memory::check_range;
@@ -26,5 +27,5 @@ pub use refusal::Refusal;
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
 
 pub use crate::rail::{
-    Affinities, Event, FRAME_MAX_OF_ALL, Fault, Neighbours, Post, Rail, RailError, RemoteReader,
+    Affinities, Event, FRAME_MAX_OF_ALL, Neighbours, Post, Rail, RailError, RemoteReader,
 };

@@ -14,11 +14,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use connect::Fault;
 use cost::Cost;
 use memory::Region;
 use wire::{Capabilities, Frame, FrameToken, PeerId, RemoteRegion};
 
-use crate::rail::{Event, Fault, Post, Rail, RailError, RemoteReader};
+use crate::rail::{Event, Post, Rail, RailError, RemoteReader};
 
 /// One direction between two endpoints.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use auth::{Encryption, Identity};
 use boot::Job;
+use connect::Patience;
 use cost::{CostStore, HostCost};
 use engine::{Config, Engine};
 use netpath::{Congestion, TcpNetworks, WanTcp};
@@ -59,11 +60,18 @@ impl Opened {
         }
         let number = |setting: &settings::Setting| setting.number().map_err(|it| it.to_string());
         let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / modex.vcis;
-        let patience_ns = number(&settings::LINK_PATIENCE)?.saturating_mul(1_000_000_000);
+        let limit = Duration::from_secs(number(&settings::LINK_PATIENCE)?);
         let usual = Config::new(size);
-        let mut engine = Engine::new(Config { budget_bytes, patience_ns, host, strategy, ..usual });
+        let mut engine = Engine::new(Config {
+            budget_bytes,
+            reopens: !limit.is_zero(),
+            host,
+            strategy,
+            ..usual
+        });
         record::begin(&mut engine, job);
-        let worker = Worker::new(engine, rank, size, rails, directory);
+        let worker = Worker::new(engine, rank, size, rails, directory)
+            .with_patience(Patience { limit, ..Patience::default() });
         let join = |worker: Worker, team: &Vec<String>| {
             worker.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())
         };

@@ -13,25 +13,10 @@ use crate::peer::{PeerState, Reach, charge};
 pub enum Loss {
     /// Other links carry on, and resend what may have been lost.
     Tolerated,
-    /// No link is open. Pending operations continue when one reopens; [`Engine::handle_time`]
-    /// reports a timeout.
+    /// No link is open. Pending operations continue when one reopens.
     LinkDown,
     /// The peer has failed, as by [`Engine::handle_down`].
     Final,
-}
-
-/// An expired time limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overdue {
-    /// A link has fallen far behind the others of its peer. It must be closed; then call
-    /// [`Engine::handle_link_down`].
-    Link(PeerId, RailId),
-    /// A peer has had no open link for too long. All its connections must be closed; then call
-    /// [`Engine::handle_down`].
-    Peer(PeerId),
-    /// A peer has had no open link for one or several intervals. Rails other than those that are
-    /// opening one may reach it.
-    Path(PeerId),
 }
 
 /// Opening and closing.
@@ -160,10 +145,10 @@ impl Engine {
     /// Handles the loss of a link. With `ends` it does not reopen: the peer has closed it, or the
     /// rail cannot reach the peer any more.
     pub fn handle_link_down(&mut self, peer: PeerId, rail: RailId, ends: bool) -> Loss {
-        let is_impatient = self.patience_ns == 0;
+        let reopens = self.reopens;
         let state = self.peer(peer);
         let link_state = |link: &Link| {
-            let may_open = link.capabilities.reopens && !ends && !is_impatient;
+            let may_open = link.capabilities.reopens && !ends && reopens;
             if may_open { LinkState::Down } else { LinkState::Gone }
         };
         let mut survives = true;
@@ -191,6 +176,7 @@ impl Engine {
             self.handle_down(peer);
             return Loss::Final;
         }
+        state.has_lapsed = true;
         let loss = if state.is_down() { Loss::LinkDown } else { Loss::Tolerated };
         self.watch(peer);
         self.list(peer);
@@ -232,9 +218,16 @@ impl Engine {
         state.is_some_and(|state| state.links.iter().any(|link| link.rail == rail))
     }
 
-    /// Time without a link after which other rails are asked for a path, in nanoseconds.
-    pub fn detour_ns(&self) -> u64 {
-        self.detour_ns
+    /// True if the peer was reached and no link to it is open.
+    pub fn is_down(&self, peer: PeerId) -> bool {
+        let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
+        state.is_some_and(|state| state.is_down())
+    }
+
+    /// True if the peer has lost no link, or has acknowledged something since the last loss.
+    pub fn is_restored(&self, peer: PeerId) -> bool {
+        let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
+        state.is_none_or(|state| !state.has_lapsed)
     }
 
     /// True if a distant peer was reached and has no link now. A refusal may come from a host in
@@ -302,14 +295,13 @@ impl Engine {
         }
     }
 
-    /// Handles the time of a monotonic clock; returns an expired time limit.
-    pub fn handle_time(&mut self, now_ns: u64) -> Option<Overdue> {
-        let passed_ns = now_ns.saturating_sub(self.now_ns).min(GAP_MAX_NS);
+    /// Handles the time of a monotonic clock. Returns a link that has fallen far behind the others
+    /// of its peer: it must be closed; then call [`Engine::handle_link_down`].
+    pub fn handle_time(&mut self, now_ns: u64) -> Option<(PeerId, RailId)> {
         (self.now_ns, self.untimed, self.is_timed) = (now_ns, 0, false);
-        let mut overdue = None;
+        let mut late = None;
         let mut at = 0;
         while let Some(&peer) = self.watched.get(at) {
-            let (patience_ns, detour_ns) = (self.patience_ns, self.detour_ns);
             let state = self.peer(peer);
             if !state.is_watched() {
                 self.watched.swap_remove(at);
@@ -317,20 +309,11 @@ impl Engine {
             }
             at += 1;
             state.links.iter_mut().for_each(|link| link.stamp(now_ns));
-            if state.is_down() {
-                let for_ns = state.add_down_time(passed_ns);
-                if for_ns >= patience_ns {
-                    overdue = overdue.or(Some(Overdue::Peer(peer)));
-                } else if overdue.is_none() && for_ns / detour_ns > state.detours {
-                    state.detours = for_ns / detour_ns;
-                    overdue = Some(Overdue::Path(peer));
-                }
-            }
             if let [only] = &mut state.links[..] {
                 only.ask_if_late(now_ns);
             } else {
-                let late = judge(&mut state.links, now_ns).map(|rail| Overdue::Link(peer, rail));
-                overdue = overdue.or(late);
+                let rail = judge(&mut state.links, now_ns);
+                late = late.or(rail.map(|rail| (peer, rail)));
             }
             let is_timed = !state.inactive.is_empty() || state.links.iter().any(Link::has_longs);
             if state.links.iter().any(Link::has_work) || state.has_work() {
@@ -338,7 +321,7 @@ impl Engine {
             }
             self.is_timed |= is_timed;
         }
-        overdue
+        late
     }
 }
 
@@ -362,7 +345,7 @@ impl Engine {
             (rest, is_ack_due, has_ack) = (behind, prompt, true);
             let changes = link.confirm(frames, *now_ns, |token| free(ops, token))?;
             has_changed = changes.then_some(link.rail);
-            state.down_for_ns = None;
+            state.has_lapsed = false;
         }
         if let Some(replay_buffer) = &mut link.replay_buffer
             && !rest.is_empty()
@@ -437,7 +420,7 @@ impl Engine {
     /// Builds the `Resume` of an opened link.
     #[cold]
     pub(super) fn poll_resume(&mut self, peer: PeerId, rail: RailId, frame: &mut Frame) -> bool {
-        let is_patient = self.patience_ns > 0;
+        let reopens = self.reopens;
         let Some(inactive) =
             self.peer(peer).inactive(rail).filter(|inactive| inactive.needs_resume())
         else {
@@ -447,7 +430,7 @@ impl Engine {
             *frame = stalled;
             return true;
         }
-        let keeps = inactive.link.keeps(is_patient);
+        let keeps = inactive.link.keeps(reopens);
         let (LinkState::Open { resume_received, .. }, Some(replay_buffer)) =
             (inactive.state, &mut inactive.link.replay_buffer)
         else {
@@ -475,7 +458,7 @@ impl Engine {
         // A link that reopens again and again without carrying its stored frames does not count as
         // open.
         if link.backlog_bytes() == 0 && state.lost.is_empty() {
-            state.down_for_ns = None;
+            state.has_lapsed = false;
         }
         state.activate(link);
         self.watch(peer);
@@ -491,7 +474,7 @@ impl Engine {
         name: Incarnation,
         frames: u32,
     ) -> Result<(), PeerError> {
-        let Self { peers, ops, now_ns, severed, patience_ns, .. } = self;
+        let Self { peers, ops, now_ns, severed, reopens, .. } = self;
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return Ok(()) };
         let is_it = |link: &Link| {
             let peer = link.replay_buffer.as_ref().and_then(|replay_buffer| replay_buffer.peer);
@@ -501,7 +484,7 @@ impl Engine {
         if let Some(at) = state.links.iter().position(is_it) {
             let link = state.links.remove(at);
             severed.push_back((peer, link.rail));
-            let may_open = link.capabilities.reopens && *patience_ns > 0;
+            let may_open = link.capabilities.reopens && *reopens;
             state.deactivate(link, if may_open { LinkState::Down } else { LinkState::Gone });
         }
         let Some(at) = state.inactive.iter().position(|inactive| is_it(&inactive.link)) else {
@@ -531,7 +514,3 @@ impl Engine {
 
 /// Number of calls without the time if no long frame is unacknowledged.
 const UNTIMED_MAX: u32 = 16;
-
-/// Upper bound of a counted interval: a waiting process checks the clock more often, so a longer
-/// gap was computation.
-const GAP_MAX_NS: u64 = 1_000_000_000;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cost::HostCost;
-use engine::{Counters, Engine, Loss, Overdue, PeerError, Posted, RemoteReadId};
+use engine::{Counters, Engine, Loss, PeerError, Posted, RemoteReadId};
 use memory::{Region, Span};
 use wire::addressed::Addressed;
 use wire::packet::{self, Packet};
@@ -235,18 +235,6 @@ impl SimulatedNetwork {
         }
     }
 
-    /// Asks the spare links for a path to a peer.
-    fn ask_others(&mut self, rank: usize, peer: usize) {
-        let (a, b) = (rank.min(peer), rank.max(peer));
-        for link in 0..2 {
-            let pair_link = (a, b, link);
-            let leads = self.spare.contains(&pair_link) && self.forbidden != Some(pair_link);
-            if leads && self.mending.insert(pair_link) {
-                self.mend(a, b, link);
-            }
-        }
-    }
-
     pub(super) fn find_cut(&mut self, rank: usize, peer: usize, link: usize, connection: u32) {
         let simulated = &self.direction(rank, peer).links[link];
         if simulated.connection == connection && !simulated.is_known_cut {
@@ -322,17 +310,14 @@ impl SimulatedNetwork {
         if !self.processes[rank].engine.wants_time() {
             return;
         }
-        while let Some(overdue) = self.processes[rank].engine.handle_time(now_ns) {
-            match overdue {
-                Overdue::Link(PeerId(peer), RailId(link)) => {
-                    self.late_links += 1;
-                    let loss = self.link_down(rank, peer as usize, link as usize);
-                    assert_eq!(loss, Loss::Tolerated, "another is left");
-                }
-                Overdue::Peer(PeerId(peer)) => self.give_up(rank, peer as usize),
-                Overdue::Path(PeerId(peer)) => self.ask_others(rank, peer as usize),
-            }
+        while let Some((PeerId(peer), RailId(link))) =
+            self.processes[rank].engine.handle_time(now_ns)
+        {
+            self.late_links += 1;
+            let loss = self.link_down(rank, peer as usize, link as usize);
+            assert_eq!(loss, Loss::Tolerated, "another is left");
         }
+        self.follow_outages(rank);
     }
 
     /// Handles the loss of a link at one process.
@@ -340,7 +325,7 @@ impl SimulatedNetwork {
         let simulated = &mut self.direction(rank, peer).links[link];
         (simulated.state, simulated.is_known_cut) = (LinkState::Cut, true);
         let ends = self.is_spare(rank, peer, link) && self.is_open(rank, peer);
-        let loss = self.processes[rank].engine.handle_link_down(peer_id(peer), rail(link), ends);
+        let loss = self.processes[rank].lose_link(peer_id(peer), rail(link), ends);
         if loss == Loss::Final {
             self.give_up(rank, peer);
         }
@@ -349,7 +334,7 @@ impl SimulatedNetwork {
     }
 
     /// Closes all links of a process to a peer.
-    fn give_up(&mut self, rank: usize, peer: usize) {
+    pub(super) fn give_up(&mut self, rank: usize, peer: usize) {
         for (from, to) in [(rank, peer), (peer, rank)] {
             self.direction(from, to).cut();
             self.direction(from, to).is_given_up = true;
@@ -372,6 +357,7 @@ impl SimulatedNetwork {
             *from != rank || !messages.iter().any(|one| one.send.to == peer && holds(one))
         });
         let process = &mut self.processes[rank];
+        process.outages.forget(peer_id(peer));
         process.reference.fail(peer_id(peer));
         process.engine.handle_down(peer_id(peer));
         process.watch_all();

@@ -18,6 +18,7 @@ mod check;
 mod content;
 mod links;
 mod mangle;
+mod outages;
 mod program;
 mod reference;
 mod shape;
@@ -40,6 +41,7 @@ pub use links::Fates;
 use links::{Cargo, Direction, LinkState, Passage, rail};
 pub use mangle::{corpus, mutate};
 use memory::{Region, Span};
+use outages::Outages;
 pub use program::Program;
 use reference::{Reference, Waiting};
 pub use shape::*;
@@ -138,6 +140,7 @@ struct SimulatedProcess {
     events_seen: u64,
     flush_due: bool,
     away_until_ns: u64,
+    outages: Outages,
     /// Time until which the process compresses and decompresses.
     busy_ns: u64,
     /// Reports of its strategy's violations.
@@ -257,6 +260,7 @@ impl SimulatedNetwork {
             events_seen: 0,
             flush_due: false,
             away_until_ns: 0,
+            outages: Outages::default(),
             busy_ns: 0,
             refusals: Vec::new(),
             exposed: None,

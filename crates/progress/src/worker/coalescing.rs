@@ -6,7 +6,7 @@ use engine::{Envelope, PutTo, Short};
 use memory::Region;
 use wire::PeerId;
 
-use super::{Route, Worker};
+use super::Worker;
 
 /// A run of short messages sent in the same poll tick, each within the rails' coalescing time after the previous
 /// one.
@@ -53,8 +53,8 @@ impl Worker {
     /// previous one. Returns false if it must be submitted like any other message.
     #[inline]
     pub fn send_short(&mut self, peer: PeerId, envelope: Envelope, data: &Region) -> bool {
-        let Some(&Route::Open(rails)) = self.routes.get(peer.0 as usize) else { return false };
-        let station = &self.rails[rails.first.0 as usize];
+        let Some(rail) = self.peers.leading_rail(peer) else { return false };
+        let station = &self.rails[rail.0 as usize];
         if station.buffers && self.may_coalesce {
             let short = Short::Message(envelope);
             return self.send_or_coalesce(peer, station.coalesce_within, short, data);
@@ -64,8 +64,8 @@ impl Worker {
 
     /// Puts short data like [`Worker::send_short`].
     pub fn put_short(&mut self, peer: PeerId, to: PutTo, data: &Region) -> bool {
-        let Some(&Route::Open(rails)) = self.routes.get(peer.0 as usize) else { return false };
-        let station = &self.rails[rails.first.0 as usize];
+        let Some(rail) = self.peers.leading_rail(peer) else { return false };
+        let station = &self.rails[rail.0 as usize];
         if station.buffers && self.may_coalesce {
             return self.send_or_coalesce(peer, station.coalesce_within, Short::Put(to), data);
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use connect::Patience;
 use cost::Cost;
 use engine::{Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
@@ -172,15 +173,14 @@ impl TestJob {
                 random: Random::new(1 + random.below(1 << 30) as u64),
             };
             let rails = [0, 1, 2].map(rail).map(|rail| Box::new(rail) as Box<dyn Rail>);
-            let patience_ns = patience.as_nanos() as u64;
-            let config = Config { detour_ns: 3_000_000, patience_ns, ..Config::new(2) };
             Worker::new(
-                Engine::new(config),
+                Engine::new(Config::new(2)),
                 PeerId(rank),
                 2,
                 rails.into(),
                 Box::new(Both(Arc::clone(&has_ended))),
             )
+            .with_patience(Patience { limit: patience, detour: Duration::from_millis(3) })
         });
         let limit = Instant::now() + LIMIT;
         let (begun, number) = (Vec::new(), 0);

@@ -1,0 +1,3 @@
+//! Connections in virtual time.
+
+mod patience;
