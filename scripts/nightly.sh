@@ -60,7 +60,9 @@ sanitized() { # sanitizer, more for cargo...
 seeds() {
     local end first=$(($(date +%s) / 86400 * 1000000))
     export CANELE_TEST_BUDGET=10 PROPTEST_CASES=2000
-    cargo test --locked --no-run -p wire -p engine -p datatype -p rail-tcp -p auth -p relay -p plan -p progress -p mad || return
+    cargo test --locked --no-run -p wire -p engine -p connect -p datatype -p rail-tcp -p auth -p relay -p plan -p progress -p mad || return
+    # 100 000 networks take a minute.
+    CANELE_TEST_BUDGET=50 CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p connect || return
     end=$((SECONDS + soak_s))
     while
         echo "seeds from $first"

@@ -1,4 +1,4 @@
-//! What a process knows of its peers.
+//! Knowledge of a process about its peers, as the connection manager asks for it.
 
 use wire::{PeerId, RailId};
 

@@ -31,7 +31,7 @@ enum FailbackStage {
     Leads { since: Duration },
 }
 
-/// What is to be done for a replaced rail.
+/// Next action for a replaced rail.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FailbackStep {
     Nothing,

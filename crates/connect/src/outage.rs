@@ -33,7 +33,7 @@ pub struct Outage {
     detours: u32,
 }
 
-/// What an outage leads to.
+/// Next action in an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutageStep {
     /// The peer is waited for.

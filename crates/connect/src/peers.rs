@@ -30,7 +30,7 @@ pub struct Peers {
     has_told_next_rail: bool,
 }
 
-/// What is to be done, in this order.
+/// An action for the caller. Actions are carried out in order.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
     /// Ask a rail for a link. If it cannot begin, [`Peers::handle_no_attempt`] follows at once.

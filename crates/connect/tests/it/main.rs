@@ -1,3 +1,5 @@
 //! Connections in virtual time.
 
+mod network;
 mod patience;
+mod random_networks;

@@ -9,7 +9,7 @@ use wire::{PeerId, RailId};
 #[test]
 fn a_peer_that_never_answers_is_reported_when_its_time_is_up() {
     for_each_case(|case| {
-        let mut process = Process::new(&case);
+        let mut process = LoneProcess::new(&case);
         let due = process.lose_all(&case);
         let reported = process.run(due + 10 * STEP, |_| false).expect("it is reported");
         assert!((due..=due + STEP).contains(&reported), "{case:?}: {reported:?}, {due:?} is due");
@@ -21,7 +21,7 @@ fn a_peer_that_never_answers_is_reported_when_its_time_is_up() {
 fn a_peer_that_answers_in_time_is_not_reported() {
     for_each_case(|case| {
         for answers in 0..case.rails {
-            let mut process = Process::new(&case);
+            let mut process = LoneProcess::new(&case);
             let due = process.lose_all(&case);
             process.run(due - 2 * STEP, |_| false);
             if !process.asked[answers as usize] {
@@ -37,7 +37,7 @@ fn a_peer_that_answers_in_time_is_not_reported() {
 #[test]
 fn a_link_that_opens_and_delivers_nothing_does_not_extend_the_patience() {
     for_each_case(|case| {
-        let mut process = Process::new(&case);
+        let mut process = LoneProcess::new(&case);
         let due = process.lose_all(&case);
         // Each link that is asked for opens and is lost again at once.
         let reported = process.run(due + 10 * STEP, |process| {
@@ -55,7 +55,7 @@ fn a_link_that_opens_and_delivers_nothing_does_not_extend_the_patience() {
 #[test]
 fn a_link_that_survives_the_loss_of_another_starts_no_clock() {
     let case = Case { rails: 2, is_team: true, order: vec![0, 1], refusing: 0, gap: 1 };
-    let mut process = Process::new(&case);
+    let mut process = LoneProcess::new(&case);
     process.down(RailId(0), Fault::Lost("gone".into()));
     // The peer computes and acknowledges nothing, but its link is open.
     assert_eq!(process.run(process.now + 100 * PATIENCE.limit, |_| false), None);
@@ -67,7 +67,7 @@ fn a_link_that_survives_the_loss_of_another_starts_no_clock() {
 #[test]
 fn each_rail_is_asked_once_in_a_search_that_fails() {
     for_each_case(|case| {
-        let mut process = Process::closed(&case);
+        let mut process = LoneProcess::closed(&case);
         process.search();
         let mut order = case.order.iter().cycle();
         while process.failed.is_none() {
@@ -91,7 +91,7 @@ fn each_rail_is_asked_once_in_a_search_that_fails() {
 #[test]
 fn a_search_ends_with_the_first_answer() {
     for_each_case(|case| {
-        let mut process = Process::closed(&case);
+        let mut process = LoneProcess::closed(&case);
         process.search();
         for rail in &case.order {
             if process.asked[*rail as usize] && *rail % 2 == 0 && case.rails > 1 {
@@ -146,7 +146,7 @@ fn orders(items: Vec<u8>) -> Vec<Vec<u8>> {
 }
 
 /// A process with one peer.
-struct Process {
+struct LoneProcess {
     peers: Peers,
     rails: u8,
     refusing: u8,
@@ -161,7 +161,7 @@ struct Process {
     failed: Option<String>,
 }
 
-impl Process {
+impl LoneProcess {
     fn closed(case: &Case) -> Self {
         let mut peers = Peers::new(2, PATIENCE);
         let traits = |rail: u8| {
