@@ -39,7 +39,7 @@ gave_account() {
 }
 until_true 10 gave_account
 check "a report is printed on request" yes "$(grep -q '^connections: 0 now, 0 in all' "$work/account" && echo yes)"
-check "the stranger is reported once" "1 refused 127.0.0.1:*: it does not speak this version of the protocol; the next of this kind are counted only" \
+check "the stranger is reported once" "1 refused 127.0.0.1:*: it does not speak the protocol of these processes; the next of this kind are counted only" \
     "$(grep -c refused\ 127 "$work/account") $(sed -n 's/.*\(refused 127.0.0.1:\)[0-9]*/\1*/p' "$work/account")"
 check "a closed connection is only counted" yes "$(grep -q '^refused, closed: 1' "$work/account" && echo yes)"
 accounts=$(grep -c '^connections:' "$work/account")

@@ -8,7 +8,8 @@
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
 
-use rail::{Refusal, Unshared};
+use connect::Refusal;
+use rail::Unshared;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use rustls::{ClientConnection, Connection, ServerConnection};
 

@@ -8,8 +8,8 @@
 //! On an encrypted link everything after the hello is encrypted. The MACs then also bind the keys that the two ends
 //! agreed on: a man in the middle has other keys with each of them.
 
+use connect::{HelloPrefix, Refusal};
 use hmac::{Hmac, Mac};
-use rail::Refusal;
 use sha2::Sha256;
 use wire::PeerId;
 
@@ -27,8 +27,8 @@ pub struct Credentials {
 /// Length of a hello in bytes.
 pub const HELLO_LEN: usize = NOTE_AT + NOTE_LEN;
 /// Offset of the byte in a hello that says whether the sender will encrypt.
-pub const ENCRYPTS_AT: usize = 60;
-const NOTE_AT: usize = 61;
+pub const ENCRYPTS_AT: usize = HelloPrefix::LEN + 32;
+const NOTE_AT: usize = ENCRYPTS_AT + 1;
 /// Length of a note in a hello.
 pub const NOTE_LEN: usize = 4;
 /// Length of an answer in bytes.
@@ -71,12 +71,9 @@ impl Credentials {
     /// Returns the initiator's hello to `peer`.
     pub fn hello(&self, peer: PeerId, encrypts: bool, generation: u32, nonce: Nonce) -> Hello {
         let mut hello = [0; HELLO_LEN];
-        hello[..8].copy_from_slice(MAGIC);
-        hello[8..16].copy_from_slice(&self.job.to_le_bytes());
-        hello[16..20].copy_from_slice(&self.rank.0.to_le_bytes());
-        hello[20..24].copy_from_slice(&peer.0.to_le_bytes());
-        hello[24..56].copy_from_slice(&nonce);
-        hello[56..60].copy_from_slice(&generation.to_le_bytes());
+        let prefix = HelloPrefix { job: self.job, caller: self.rank, wanted: peer, generation };
+        hello[..HelloPrefix::LEN].copy_from_slice(&prefix.emit());
+        hello[HelloPrefix::LEN..ENCRYPTS_AT].copy_from_slice(&nonce);
         hello[ENCRYPTS_AT] = u8::from(encrypts);
         hello
     }
@@ -91,20 +88,17 @@ impl Credentials {
     /// # Errors
     /// Returned when the caller is not of this job or wants another rank.
     pub fn check_hello(&self, hello: &Hello) -> Result<Caller, Refusal> {
-        if &hello[..8] != MAGIC || hello[ENCRYPTS_AT] > 1 {
-            return Err(Refusal::Protocol);
-        }
-        let word = |at: usize| {
-            let mut word = [0; 4];
-            word.copy_from_slice(&hello[at..at + 4]);
-            u32::from_le_bytes(word)
+        let (mut prefix, mut note) = ([0; HelloPrefix::LEN], [0; NOTE_LEN]);
+        prefix.copy_from_slice(&hello[..HelloPrefix::LEN]);
+        note.copy_from_slice(&hello[NOTE_AT..]);
+        let HelloPrefix { caller, generation, .. } =
+            HelloPrefix::check(&prefix, self.job, self.rank)?;
+        let encrypts = match hello[ENCRYPTS_AT] {
+            0 => false,
+            1 => true,
+            _ => return Err(Refusal::Protocol),
         };
-        if hello[8..16] != self.job.to_le_bytes() || word(20) != self.rank.0 {
-            return Err(Refusal::Job);
-        }
-        let (rank, encrypts, generation) = (PeerId(word(16)), hello[ENCRYPTS_AT] == 1, word(56));
-        let note = word(NOTE_AT).to_le_bytes();
-        Ok(Caller { rank, encrypts, generation, note })
+        Ok(Caller { rank: caller, encrypts, generation, note })
     }
 
     /// Returns the acceptor's answer.
@@ -198,9 +192,6 @@ impl Credentials {
     }
 }
 
-/// Name and version; the zero byte keeps line-oriented protocols out at once.
-const MAGIC: &[u8; 8] = b"canele\x00\x04";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,7 +257,7 @@ mod tests {
         assert_eq!(b.check_proof(&hello, &one, &answer, &proof), Ok(()));
         assert_eq!(b.check_proof(&hello, &other, &answer, &proof), Err(Refusal::Secret));
         let mut clear = hello;
-        clear[60] = 0;
+        clear[ENCRYPTS_AT] = 0;
         assert_eq!(b.check_proof(&clear, &one, &answer, &proof), Err(Refusal::Secret));
     }
 

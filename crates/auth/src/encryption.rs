@@ -9,7 +9,7 @@ use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
 
-use rail::Refusal;
+use connect::Refusal;
 use wire::PeerId;
 
 use crate::credentials::{Caller, Credentials};

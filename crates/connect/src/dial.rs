@@ -37,9 +37,46 @@ struct Reopening {
 struct DialCandidate {
     address: SocketAddr,
     under_way: bool,
-    failure: Option<String>,
-    /// True if the last attempt was refused by the host, or in its name.
-    is_refused: bool,
+    /// Failure of the last attempt.
+    failure: Option<DialFailure>,
+}
+
+/// Failure of an attempt to reach an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialFailure {
+    text: String,
+    kind: DialFailureKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DialFailureKind {
+    Silent,
+    Refused,
+    OtherVersion,
+}
+
+impl DialFailure {
+    /// A failure that says nothing of the peer.
+    pub fn silent(text: impl Into<String>) -> Self {
+        Self { text: text.into(), kind: DialFailureKind::Silent }
+    }
+
+    /// A refusal by the host, or in its name.
+    pub fn refused(text: impl Into<String>) -> Self {
+        Self { text: text.into(), kind: DialFailureKind::Refused }
+    }
+
+    /// A process is there that speaks another version of the protocol.
+    pub fn other_version(text: impl Into<String>) -> Self {
+        Self { text: text.into(), kind: DialFailureKind::OtherVersion }
+    }
+}
+
+impl DialCandidate {
+    /// True if the last attempt has failed in this way.
+    fn has_failed(&self, kind: DialFailureKind) -> bool {
+        !self.under_way && self.failure.as_ref().is_some_and(|failure| failure.kind == kind)
+    }
 }
 
 /// The next action.
@@ -56,8 +93,7 @@ pub(crate) enum Due {
 impl Dialling {
     /// Starts to try `candidates` at `now`, the best first, for at most `patience`.
     pub(crate) fn new(candidates: Vec<SocketAddr>, now: Duration, patience: Duration) -> Self {
-        let fresh =
-            |address| DialCandidate { address, under_way: false, failure: None, is_refused: false };
+        let fresh = |address| DialCandidate { address, under_way: false, failure: None };
         Self {
             candidates: candidates.into_iter().map(fresh).collect(),
             at: 0,
@@ -119,11 +155,14 @@ impl Dialling {
             }
         }
         self.at = 0;
+        if self.all_have_failed(DialFailureKind::OtherVersion) {
+            return Due::GiveUp(self.account());
+        }
+        let is_refused = self.all_have_failed(DialFailureKind::Refused);
         let Some(again) = &mut self.again else {
             self.next = now + ROUND.min(self.patience / 4);
             return Due::Nothing;
         };
-        let is_refused = self.candidates.iter().all(|one| one.is_refused && !one.under_way);
         again.refused = if is_refused { again.refused + 1 } else { 0 };
         again.rounds += 1;
         self.next = now + pause(again.seed, again.rounds);
@@ -131,16 +170,10 @@ impl Dialling {
     }
 
     /// Records a failed attempt; the next candidate of the round need not wait.
-    pub fn handle_failure(
-        &mut self,
-        address: SocketAddr,
-        (text, is_refused): (String, bool),
-        now: Duration,
-    ) {
+    pub fn handle_failure(&mut self, address: SocketAddr, failure: DialFailure, now: Duration) {
         if let Some(candidate) = self.candidates.iter_mut().find(|one| one.address == address) {
             candidate.under_way = false;
-            candidate.failure = Some(text);
-            candidate.is_refused = is_refused;
+            candidate.failure = Some(failure);
         }
         let is_idle = self.candidates.iter().all(|one| !one.under_way);
         if self.at < self.candidates.len() || (self.again.is_some() && is_idle) {
@@ -154,15 +187,22 @@ impl Dialling {
         self.deadline = self.deadline.max(now + wait);
     }
 
+    fn all_have_failed(&self, kind: DialFailureKind) -> bool {
+        self.candidates.iter().all(|one| one.has_failed(kind))
+    }
+
     fn account(&self) -> String {
         let tried: Vec<String> = self
             .candidates
             .iter()
             .map(|one| match &one.failure {
-                Some(failure) => format!("{} ({failure})", one.address),
+                Some(failure) => format!("{} ({})", one.address, failure.text),
                 None => one.address.to_string(),
             })
             .collect();
+        if self.all_have_failed(DialFailureKind::OtherVersion) {
+            return tried.join(", ");
+        }
         if self.again.is_some() {
             return format!("nobody listens at {}", tried.join(", "));
         }
@@ -214,7 +254,7 @@ mod tests {
         assert_eq!(dialling.due(at(250)), Due::Try(other));
         let (one, other, mut dialling) = two();
         assert_eq!(dialling.due(at(0)), Due::Try(one));
-        dialling.handle_failure(one, ("refused".into(), true), at(1));
+        dialling.handle_failure(one, DialFailure::refused("refused"), at(1));
         assert_eq!(dialling.due(at(1)), Due::Try(other));
     }
 
@@ -228,7 +268,7 @@ mod tests {
                 Due::Nothing => now += 10,
                 Due::Try(address) => {
                     tries.push(address);
-                    dialling.handle_failure(address, ("refused".into(), true), at(now));
+                    dialling.handle_failure(address, DialFailure::refused("refused"), at(now));
                 }
                 Due::GiveUp(account) => break account,
             }
@@ -244,7 +284,7 @@ mod tests {
         let (one, _, mut dialling) = two();
         assert_eq!(dialling.due(at(0)), Due::Try(one));
         dialling.handle_connection(at(4999), at(10_000));
-        dialling.handle_failure(one, ("silent".into(), false), at(9999));
+        dialling.handle_failure(one, DialFailure::silent("silent"), at(9999));
         assert!(!matches!(dialling.due(at(14998)), Due::GiveUp(_)));
         assert!(matches!(dialling.due(at(14999)), Due::GiveUp(_)));
     }
@@ -282,7 +322,11 @@ mod tests {
                 Due::Try(_) => {
                     tries.push(now);
                     if let Some(is_refused) = outcome(now) {
-                        dialling.handle_failure(one, ("failed".into(), is_refused), at(now));
+                        let failure = match is_refused {
+                            true => DialFailure::refused("failed"),
+                            false => DialFailure::silent("failed"),
+                        };
+                        dialling.handle_failure(one, failure, at(now));
                     }
                 }
                 Due::GiveUp(account) => return (tries, Some(account)),
@@ -299,6 +343,24 @@ mod tests {
         let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(pauses.iter().all(|pause| (100..=2501).contains(pause)), "{pauses:?}");
         assert!((25..=40).contains(&tries.len()), "{tries:?}");
+    }
+
+    #[test]
+    fn a_peer_of_another_version_is_given_up_unless_another_address_may_lead_to_it() {
+        let (one, other, mut dialling) = two();
+        let other_version = || DialFailure::other_version("it speaks version 7");
+        assert_eq!(dialling.due(at(0)), Due::Try(one));
+        dialling.handle_connection(at(0), at(60_000));
+        dialling.handle_failure(one, other_version(), at(1));
+        assert_eq!(dialling.due(at(1)), Due::Try(other));
+        dialling.handle_failure(other, DialFailure::silent("silent"), at(2));
+        assert_eq!(dialling.due(at(300)), Due::Nothing, "the next round comes later");
+        for address in [one, other] {
+            assert_eq!(dialling.due(at(3000)), Due::Try(address));
+            dialling.handle_failure(address, other_version(), at(3000));
+        }
+        let Due::GiveUp(account) = dialling.due(at(3300)) else { panic!("it goes on") };
+        assert_eq!(account, "10.0.0.1:1 (it speaks version 7), 10.0.0.2:2 (it speaks version 7)");
     }
 
     #[test]

@@ -139,7 +139,7 @@ mod tests {
             summary.unwrap(),
             "refused 301 more connections, the last from 10.0.0.9:2000; \
              300 times: it closed the connection in the middle of the handshake; \
-             1 times: it does not speak this version of the protocol"
+             1 times: it does not speak the protocol of these processes"
         );
         assert!(journal.close().is_empty());
         assert_eq!(journal.note_refusal(later, from("10.0.0.9:2001"), Refusal::Closed), None);

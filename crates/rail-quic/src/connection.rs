@@ -453,9 +453,9 @@ impl Connection {
         reading
     }
 
-    /// Closes the connection and sends the code once.
-    pub fn close(&mut self, now: Instant, code: Code) {
-        self.protocol.close(now, VarInt::from_u32(code as u32), Bytes::new());
+    /// Closes the connection and sends the code and reason once.
+    pub fn close(&mut self, now: Instant, code: Code, reason: Bytes) {
+        self.protocol.close(now, VarInt::from_u32(code as u32), reason);
         self.stage = Stage::Closing;
         self.stir();
     }

@@ -11,7 +11,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use connect::{Links, RailLink};
+use bytes::Bytes;
+use connect::{DialFailure, Links, RailLink};
 use cost::{Cost, CostStore};
 use quinn_proto::{
     ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointEvent,
@@ -24,7 +25,7 @@ use wire::{Capabilities, Frame, PeerId};
 
 use crate::connection::{Code, Connection, Outlet, Reading, Stage};
 use crate::frames::FRAME_MAX;
-use crate::hello::{LocalEnd, refusal};
+use crate::hello::{LocalEnd, dial_failure, refusal};
 use crate::knowledge::Knowledge;
 use crate::settings;
 use crate::settings::Keys;
@@ -337,9 +338,14 @@ impl EndpointDriver {
     }
 
     pub(super) fn close(&mut self, key: usize, code: Code, now: Instant) {
+        self.close_for(key, (code, Bytes::new()), now);
+    }
+
+    /// Closes a connection and tells its other end why.
+    pub(super) fn close_for(&mut self, key: usize, (code, reason): (Code, Bytes), now: Instant) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         self.unproved -= usize::from(connection.is_unproved());
-        connection.close(now, code);
+        connection.close(now, code, reason);
         self.list_to_serve(key);
     }
 
@@ -431,7 +437,7 @@ impl EndpointDriver {
             return;
         }
         connection.ending = Some(Fault::Lost(text));
-        connection.protocol.close(now, (Code::Lost as u32).into(), bytes::Bytes::new());
+        connection.protocol.close(now, (Code::Lost as u32).into(), Bytes::new());
         connection.stir();
         self.learn(key);
         self.list_to_serve(key);
@@ -522,7 +528,7 @@ impl EndpointDriver {
             Stage::Dialled { peer } | Stage::HelloSent { peer } => {
                 connection.stage = Stage::Closing;
                 self.unproved -= 1;
-                self.note_failure(peer, address, (reason.to_string(), false), now);
+                self.note_failure(peer, address, dial_failure(reason), now);
             }
             Stage::Accepted => {
                 connection.stage = Stage::Closing;
@@ -564,7 +570,10 @@ impl EndpointDriver {
             Stage::Dialled { peer } if heard == 0 => {
                 let address = connection.protocol.remote_address();
                 self.close(key, Code::Declined, now);
-                self.note_failure(peer, address, ("nobody is there".into(), is_refused), now);
+                let text = "nobody is there";
+                let failure =
+                    if is_refused { DialFailure::refused(text) } else { DialFailure::silent(text) };
+                self.note_failure(peer, address, failure, now);
             }
             Stage::Open { .. } if connection.doubted.is_none() => {
                 connection.doubted = Some((now + DOUBT, heard));

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use connect::{DialAction, Verdict};
+use connect::{DialAction, DialFailure, Verdict};
 use quinn_proto::{ConnectionHandle, Dir, Incoming};
 use rail::{Fault, Refusal};
 use rustc_hash::FxHashMap;
@@ -15,7 +15,7 @@ use crate::congestion::Path;
 use crate::connection::{Code, Connection, Outlet, Stage};
 use crate::controller::SharedController;
 use crate::endpoint::{EndpointDriver, QuicReport};
-use crate::hello::{Caller, HELLO_LEN, VERDICT_LEN, accept, accepted};
+use crate::hello::{Caller, HELLO_LEN, VERDICT_LEN, accept, accepted, answer_to};
 use crate::socket::Socket;
 
 impl EndpointDriver {
@@ -135,8 +135,8 @@ impl EndpointDriver {
     ) {
         debug!(peer = peer.0, %address, "QUIC: connects");
         let Some(index) = self.socket_for(address) else {
-            let text = "no address here to reach it from".into();
-            return self.note_failure(peer, address, (text, false), now);
+            let text = "no address here to reach it from";
+            return self.note_failure(peer, address, DialFailure::silent(text), now);
         };
         let known = self.knowledge.recall(self.sockets[index].address, address);
         let controller = SharedController::new(known);
@@ -148,7 +148,9 @@ impl EndpointDriver {
                 connection.deadline = deadline;
                 self.add(handle, connection);
             }
-            Err(error) => self.note_failure(peer, address, (error.to_string(), false), now),
+            Err(error) => {
+                self.note_failure(peer, address, DialFailure::silent(error.to_string()), now);
+            }
         }
     }
 
@@ -175,10 +177,10 @@ impl EndpointDriver {
         &mut self,
         peer: PeerId,
         address: SocketAddr,
-        failure: (String, bool),
+        failure: DialFailure,
         at: Instant,
     ) {
-        debug!(peer = peer.0, %address, failure = failure.0, "QUIC: has not connected");
+        debug!(peer = peer.0, %address, ?failure, "QUIC: has not connected");
         let now = self.clock.now();
         if let Some(dialling) = self.links.dialling(peer) {
             dialling.handle_failure(address, failure, now);
@@ -216,7 +218,9 @@ impl EndpointDriver {
             let (dials, address) = (connection.dials(), connection.protocol.remote_address());
             self.close(key, Code::Declined, at);
             match dials {
-                Some(peer) => self.note_failure(peer, address, ("no answer".into(), false), at),
+                Some(peer) => {
+                    self.note_failure(peer, address, DialFailure::silent("no answer"), at);
+                }
                 None => self.note_refusal(address, Refusal::Slow),
             }
         }
@@ -253,7 +257,7 @@ impl EndpointDriver {
         let Caller { rank: peer, generation } = match self.local.check(&hello) {
             Ok(caller) => caller,
             Err(refusal) => {
-                self.close(key, Code::Misbehaved, now);
+                self.close_for(key, (Code::Misbehaved, answer_to(refusal)), now);
                 return self.note_refusal(from, refusal);
             }
         };

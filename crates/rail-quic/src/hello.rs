@@ -4,6 +4,8 @@
 //! generation of the link. The server replies with the generation it counts, which accepts the connection as the
 //! link, or closes the connection.
 
+use bytes::Bytes;
+use connect::{DialFailure, HelloPrefix, other_version, version_word};
 use quinn_proto::{ConnectionError, TransportErrorCode};
 use rail::Refusal;
 use wire::PeerId;
@@ -25,7 +27,7 @@ pub(super) struct Caller {
     pub generation: u32,
 }
 
-pub(super) const HELLO_LEN: usize = 28;
+pub(super) const HELLO_LEN: usize = HelloPrefix::LEN;
 pub(super) const VERDICT_LEN: usize = 5;
 const ACCEPTED: u8 = 1;
 
@@ -45,41 +47,57 @@ pub(super) fn accepted(verdict: [u8; VERDICT_LEN]) -> Option<u32> {
 impl LocalEnd {
     /// Encodes the hello to `peer`.
     pub fn hello(&self, peer: PeerId, generation: u32) -> [u8; HELLO_LEN] {
-        let mut hello = [0; HELLO_LEN];
-        hello[..8].copy_from_slice(MAGIC);
-        hello[8..16].copy_from_slice(&self.job.to_le_bytes());
-        hello[16..20].copy_from_slice(&self.rank.0.to_le_bytes());
-        let wanted = if self.is_gateway { ANY_GATEWAY } else { peer.0 };
-        hello[20..24].copy_from_slice(&wanted.to_le_bytes());
-        hello[24..].copy_from_slice(&generation.to_le_bytes());
-        hello
+        let wanted = if self.is_gateway { ANY_GATEWAY } else { peer };
+        HelloPrefix { job: self.job, caller: self.rank, wanted, generation }.emit()
     }
 
     /// Decodes a hello.
     ///
     /// # Errors
-    /// The client is not of this job, or looks for another rank.
+    /// The client has another version or job, or looks for another rank.
     pub fn check(&self, hello: &[u8; HELLO_LEN]) -> Result<Caller, Refusal> {
-        if &hello[..8] != MAGIC {
-            return Err(Refusal::Protocol);
-        }
-        let number = |offset: usize| {
-            let mut bytes = [0; 4];
-            bytes.copy_from_slice(&hello[offset..offset + 4]);
-            u32::from_le_bytes(bytes)
-        };
-        let own = if self.is_gateway { ANY_GATEWAY } else { self.rank.0 };
-        if hello[8..16] != self.job.to_le_bytes() || number(20) != own {
-            return Err(Refusal::Job);
-        }
-        Ok(Caller { rank: PeerId(number(16)), generation: number(24) })
+        let own = if self.is_gateway { ANY_GATEWAY } else { self.rank };
+        let HelloPrefix { caller, generation, .. } = HelloPrefix::check(hello, self.job, own)?;
+        Ok(Caller { rank: caller, generation })
     }
 }
 
-/// Protocol name and version.
-const MAGIC: &[u8; 8] = b"caneleq\x02";
+/// Returns the reason sent with the end of a refused connection: the own version, if the client has another.
+pub(super) fn answer_to(refusal: Refusal) -> Bytes {
+    match refusal {
+        Refusal::Version { .. } => Bytes::copy_from_slice(&version_word()),
+        Refusal::Protocol
+        | Refusal::Job
+        | Refusal::Secret
+        | Refusal::Slow
+        | Refusal::Closed
+        | Refusal::Altered
+        | Refusal::Clear
+        | Refusal::Encrypted
+        | Refusal::TooMany => Bytes::new(),
+    }
+}
+
+/// Says why an attempt of this end has failed.
+pub(super) fn dial_failure(reason: &ConnectionError) -> DialFailure {
+    let answered = match reason {
+        ConnectionError::ApplicationClosed(close) => other_version(&close.reason),
+        ConnectionError::VersionMismatch
+        | ConnectionError::TransportError(_)
+        | ConnectionError::ConnectionClosed(_)
+        | ConnectionError::Reset
+        | ConnectionError::TimedOut
+        | ConnectionError::LocallyClosed
+        | ConnectionError::CidsExhausted => None,
+    };
+    match answered {
+        Some(refusal) => DialFailure::other_version(refusal.to_string()),
+        None => DialFailure::silent(reason.to_string()),
+    }
+}
+
 /// Number that is no rank and stands for any gateway.
-const ANY_GATEWAY: u32 = u32::MAX;
+const ANY_GATEWAY: PeerId = PeerId(u32::MAX);
 
 /// Returns the refusal to report when an unauthenticated connection ends. A client that closes in the middle may have
 /// found a better path and is not reported.
@@ -106,6 +124,8 @@ pub(super) fn refusal(reason: &ConnectionError) -> Option<Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use wire::PROTOCOL_VERSION;
+
     use super::*;
 
     fn side(rank: u32, job: u64) -> LocalEnd {
@@ -129,6 +149,28 @@ mod tests {
         assert_eq!(own.check(&side(0, 8).hello(PeerId(1), 4)), Err(Refusal::Job));
         assert_eq!(own.check(&side(0, 9).hello(PeerId(2), 4)), Err(Refusal::Job));
         assert_eq!(own.check(&[7; HELLO_LEN]), Err(Refusal::Protocol));
+    }
+
+    #[test]
+    fn both_ends_name_both_versions() {
+        let own = side(1, 9);
+        let mut hello = side(0, 9).hello(PeerId(1), 4);
+        hello[7] += 1;
+        let refusal = own.check(&hello).unwrap_err();
+        let versions = |text: String| {
+            [PROTOCOL_VERSION, PROTOCOL_VERSION + 1]
+                .map(|version| text.contains(&format!("version {version}")))
+        };
+        assert_eq!(versions(refusal.to_string()), [true; 2]);
+        // The client of the other version sees this end's one.
+        let mut reason = answer_to(refusal).to_vec();
+        assert_eq!(other_version(&reason), None);
+        reason[7] += 1;
+        let error_code = 2u32.into();
+        let close = quinn_proto::ApplicationClose { error_code, reason: reason.into() };
+        let failure = dial_failure(&ConnectionError::ApplicationClosed(close));
+        assert_eq!(versions(format!("{failure:?}")), [true; 2]);
+        assert_eq!(answer_to(Refusal::Job), Bytes::new());
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! Wrong addresses, peers that compute, and simultaneous dialling.
 
-use std::net::{SocketAddr, TcpListener};
-use std::thread::sleep;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use crate::handshake::has_proved_to;
 use crate::{TcpConfig, TcpRail};
 use auth::Encryption;
+use connect::version_word;
 use netpath::interfaces;
 use rail::{Event, Fault, Rail, Refusal};
-use wire::PeerId;
+use wire::{PROTOCOL_VERSION, PeerId};
 
 struct DialPair {
     rails: [TcpRail; 2],
@@ -215,6 +217,44 @@ fn simultaneous_dials_leave_one_connection() {
         }
         assert_eq!(pair.down, []);
         assert_eq!(pair.refused, []);
+    }
+}
+
+/// The acceptor's message names both versions, too ([`connect::Refusal`]).
+#[test]
+fn an_acceptor_of_another_version_is_named_with_its_version() {
+    for encryption in [Encryption::None, Encryption::All] {
+        let mut pair = DialPair::with(encryption, PATIENCE);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let other = thread::spawn(move || {
+            // The dialler tries again until its time is up.
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                if stream.read_exact(&mut [0; 8]).is_err() {
+                    break;
+                }
+                let mut word = version_word();
+                word[7] += 1;
+                stream.write_all(&word).unwrap();
+                // What else was sent is read, so that the answer is not lost with a reset.
+                let _ = stream.shutdown(Shutdown::Write);
+                let _ = std::io::copy(&mut stream, &mut std::io::sink());
+            }
+        });
+        let offered = interfaces::emit(pair.rails[1].identity, &[address]);
+        pair.rails[0].connect(PeerId(1), &offered).unwrap();
+        let limit = Instant::now() + Duration::from_secs(20);
+        while pair.down.is_empty() {
+            pair.poll(0);
+            assert!(Instant::now() < limit);
+        }
+        drop(TcpStream::connect(address));
+        other.join().unwrap();
+        let text = pair.down[0].1.text().unwrap_or_default();
+        for version in [PROTOCOL_VERSION, PROTOCOL_VERSION + 1] {
+            assert!(text.contains(&format!("version {version}")), "{text}");
+        }
     }
 }
 

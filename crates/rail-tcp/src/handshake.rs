@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use auth::{Answer, Channel, Hello, refusal_in};
-use connect::DialAction;
+use connect::{DialAction, DialFailure, VERSION_LEN, other_version, version_word};
 use netpath::{RelayInfo, TcpNetwork, TcpSample, path_probe};
 use rail::{Event, Fault, Refusal};
 use relay::{NOBODY, PathCost, Request, Routes};
@@ -106,8 +106,8 @@ impl TcpRail {
                 self.add(pending, epoll::EventFlags::OUT);
             }
             Err(error) => {
-                let is_refused = self.refuses(peer, address, &error);
-                self.note_failure(peer, address, (error.to_string(), is_refused));
+                let failure = self.dial_failure(peer, address, Failure::System(error));
+                self.note_failure(peer, address, failure);
             }
         }
     }
@@ -170,15 +170,15 @@ impl TcpRail {
         }
     }
 
-    fn note_failed_try(&mut self, peer: PeerId, one: &PendingConnection, failure: (String, bool)) {
+    fn note_failed_try(&mut self, peer: PeerId, one: &PendingConnection, failure: DialFailure) {
         match peer {
             NOBODY => self.handle_path_costs(one.address, &one.about, None),
             peer => self.note_failure(peer, one.address, failure),
         }
     }
 
-    fn note_failure(&mut self, peer: PeerId, address: SocketAddr, failure: (String, bool)) {
-        debug!(peer = peer.0, %address, failure = failure.0, "TCP: has not connected");
+    fn note_failure(&mut self, peer: PeerId, address: SocketAddr, failure: DialFailure) {
+        debug!(peer = peer.0, %address, ?failure, "TCP: has not connected");
         let now = self.clock.now();
         if let Some(dialling) = self.links.dialling(peer) {
             dialling.handle_failure(address, failure, now);
@@ -301,6 +301,7 @@ impl TcpRail {
         let excusable = match refusal {
             Refusal::Slow | Refusal::Closed | Refusal::TooMany => true,
             Refusal::Protocol
+            | Refusal::Version { .. }
             | Refusal::Job
             | Refusal::Secret
             | Refusal::Altered
@@ -355,13 +356,7 @@ impl TcpRail {
                 Err(failure) => {
                     match (one.dials(), failure) {
                         (Some(peer), failure) => {
-                            let is_refused = match &failure {
-                                Failure::System(error) => self.refuses(peer, one.address, error),
-                                Failure::Refused(_) | Failure::Declined | Failure::Gateway(_) => {
-                                    false
-                                }
-                            };
-                            let failure = (failure.to_string(), is_refused);
+                            let failure = self.dial_failure(peer, one.address, failure);
                             self.note_failed_try(peer, &one, failure);
                         }
                         (None, Failure::Refused(refusal)) => self.note_refusal(&one, refusal),
@@ -383,10 +378,20 @@ impl TcpRail {
         is_gateway.then(|| routes.request(peer, address, listeners, known))
     }
 
-    /// True if the error says that nobody listens at the peer's address. A refusal by a gateway says nothing of the
-    /// peer.
-    fn refuses(&self, peer: PeerId, address: SocketAddr, error: &io::Error) -> bool {
-        is_refusal(error) && self.request(peer, address).is_none()
+    /// Says what the failure of an attempt means. A refusal by a gateway says nothing of the peer.
+    fn dial_failure(&self, peer: PeerId, address: SocketAddr, failure: Failure) -> DialFailure {
+        let text = failure.to_string();
+        match failure {
+            Failure::System(error)
+                if is_refusal(&error) && self.request(peer, address).is_none() =>
+            {
+                DialFailure::refused(text)
+            }
+            Failure::Refused(Refusal::Version { .. }) => DialFailure::other_version(text),
+            Failure::System(_) | Failure::Refused(_) | Failure::Declined | Failure::Gateway(_) => {
+                DialFailure::silent(text)
+            }
+        }
     }
 
     pub(super) fn expire(&mut self, now: Duration) {
@@ -403,7 +408,7 @@ impl TcpRail {
             let text = if connecting { "no connection" } else { "connected, but silent" };
             if let Some(Socket::PendingConnection(one)) = self.sockets.remove(&key) {
                 self.pending -= 1;
-                self.note_failed_try(peer, &one, (text.into(), false));
+                self.note_failed_try(peer, &one, DialFailure::silent(text));
             }
         }
     }
@@ -422,7 +427,7 @@ impl TcpRail {
             self.sockets.remove(&key);
             self.pending -= 1;
             self.short_segments.insert(peer);
-            self.note_failure(peer, address, ("connected, but vanished".into(), false));
+            self.note_failure(peer, address, DialFailure::silent("connected, but vanished"));
         }
     }
 }
@@ -488,6 +493,22 @@ impl PendingConnection {
             count if count == message.len() => Ok(()),
             _ => Err(Refusal::Closed.into()),
         }
+    }
+
+    /// Tells a caller of another version the own one, so that both ends can name both.
+    fn answer(&mut self, refusal: Refusal) -> Refusal {
+        if let Refusal::Version { .. } = refusal {
+            // A caller that does not hear it sees a closed connection.
+            let _ = self.say(&version_word());
+        }
+        refusal
+    }
+
+    /// Returns the refusal of an acceptor that has answered a hello with another version, before any key.
+    fn heard_version(&self) -> Option<Refusal> {
+        let mut word = [0; VERSION_LEN];
+        let len = self.channel.socket.peek(&mut word).ok()?;
+        other_version(word.get(..len)?)
     }
 
     /// Returns the next `N` bytes, once they have arrived.

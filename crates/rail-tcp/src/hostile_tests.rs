@@ -6,9 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use auth::{ACCEPTED, ANSWER_LEN, Binding, Credentials, ENCRYPTS_AT, HELLO_LEN, PROOF_LEN};
+use connect::version_word;
 use proptest::prelude::*;
 use rail::{Event, Fault, Post, Rail, Refusal};
-use wire::{Frame, PeerId};
+use wire::{Frame, PROTOCOL_VERSION, PeerId};
 
 use crate::handshake::PENDING_MAX;
 use crate::{TcpConfig, TcpRail};
@@ -177,7 +178,8 @@ fn garbage_and_other_versions_are_refused() {
         send_bytes(target, &other_version);
     });
     exchange.attack_with(|target| send_bytes(target, &vec![0xff; 1 << 20]));
-    assert_eq!(exchange.refused, [Refusal::Protocol; 3]);
+    let version = Refusal::Version { theirs: PROTOCOL_VERSION + 1, own: PROTOCOL_VERSION };
+    assert_eq!(exchange.refused, [Refusal::Protocol, version, Refusal::Protocol]);
 }
 
 #[test]
@@ -340,12 +342,13 @@ proptest! {
     #[test]
     fn only_a_hello_to_this_rank_of_this_job_is_one(hello: [u8; HELLO_LEN], at in 0..HELLO_LEN, flip in 1u8..) {
         let own = credentials(0);
-        prop_assert_eq!(own.check_hello(&hello).is_ok(), hello[..8] == *b"canele\x00\x04" && hello[ENCRYPTS_AT] <= 1 && hello[8..16] == JOB.to_le_bytes() && hello[20..24] == [0; 4]);
+        prop_assert_eq!(own.check_hello(&hello).is_ok(), hello[..8] == version_word() && hello[ENCRYPTS_AT] <= 1 && hello[8..16] == JOB.to_le_bytes() && hello[20..24] == [0; 4]);
         let mut changed = credentials(2).hello(PeerId(0), false, 0, [3; 32]);
         changed[at] ^= flip;
         let checked = own.check_hello(&changed);
         match at {
-            0..8 => prop_assert_eq!(checked, Err(Refusal::Protocol)),
+            0..7 => prop_assert_eq!(checked, Err(Refusal::Protocol)),
+            7 => prop_assert_eq!(checked, Err(Refusal::Version { theirs: changed[7], own: PROTOCOL_VERSION })),
             8..16 | 20..24 => prop_assert_eq!(checked, Err(Refusal::Job)),
             60 if changed[60] == 1 => prop_assert_eq!(checked.map(|caller| caller.encrypts), Ok(true)),
             60 => prop_assert_eq!(checked, Err(Refusal::Protocol)),

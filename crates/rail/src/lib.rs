@@ -14,16 +14,14 @@ mod loopback;
 mod own_memory;
 mod rail;
 mod readiness_probe;
-mod refusal;
 mod sim;
 
 pub use clock::Clock;
-pub use connect::Fault;
+pub use connect::{Fault, Refusal};
 pub use fork::{Unshared, tell_forked};
 pub use loopback::LoopbackRail;
 pub use own_memory::check_range;
 pub use readiness_probe::{ReadinessProbe, Sockets};
-pub use refusal::Refusal;
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
 
 pub use crate::rail::{

@@ -5,13 +5,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use connect::Fault;
+use connect::{Fault, Refusal};
 use cost::Cost;
 use memory::Region;
 use wire::{Capabilities, Frame, FrameToken, PeerId, RemoteRegion};
 
 use crate::readiness_probe::ReadinessProbe;
-use crate::refusal::Refusal;
 
 /// A channel to peers of one kind: this process, shared memory, TCP, QUIC or a simulated network.
 ///

@@ -7,6 +7,9 @@
 
 pub mod addressed;
 mod bytes;
+/// Version of all that the processes of a job say to each other. It is raised with each change of a format.
+pub const PROTOCOL_VERSION: u8 = 5;
+
 pub mod compress;
 pub mod frame;
 pub mod number;

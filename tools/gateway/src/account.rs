@@ -92,6 +92,7 @@ impl Drop for Carried<'_> {
 fn kind_of(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::Protocol => "protocol",
+        Refusal::Version { .. } => "version",
         Refusal::Job => "job",
         Refusal::Secret => "secret",
         Refusal::Slow => "slow",

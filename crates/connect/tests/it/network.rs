@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use connect::{
-    Action, Candidate, DialAction, Fault, Links, Patience, PeerFacts, Peers, Purpose, RailLink,
-    RailTraits, Verdict,
+    Action, Candidate, DialAction, DialFailure, Fault, Links, Patience, PeerFacts, Peers, Purpose,
+    RailLink, RailTraits, Verdict,
 };
 use testing::Random;
 use wire::{PeerId, RailId};
@@ -216,7 +216,12 @@ impl VirtualNetwork {
                 let (process, peer, rail, address) = (processes[0], processes[1], *rail, *address);
                 if matches!(ends[0], ConnectionEnd::Connecting | ConnectionEnd::HelloSent) {
                     self.close_end(connection, 0);
-                    self.fail_attempt(process, peer, (rail, address), ("no answer", false));
+                    self.fail_attempt(
+                        process,
+                        peer,
+                        (rail, address),
+                        DialFailure::silent("no answer"),
+                    );
                 }
             }
             NetworkEvent::Tick { process } => self.tick(process),
@@ -338,7 +343,7 @@ impl VirtualNetwork {
             }
             (Handshake::Refused, ConnectionEnd::Connecting) => {
                 self.connections[connection].ends[0] = ConnectionEnd::Gone;
-                self.fail_attempt(process, peer, (rail, address), ("refused", true));
+                self.fail_attempt(process, peer, (rail, address), DialFailure::refused("refused"));
             }
             (Handshake::SynAck, ConnectionEnd::Connecting) => {
                 let is_asked = self.has_proved(process, peer, rail);
@@ -363,13 +368,13 @@ impl VirtualNetwork {
             }
             (Handshake::Verdict { generation: None }, ConnectionEnd::HelloSent) => {
                 self.connections[connection].ends[0] = ConnectionEnd::Gone;
-                self.fail_attempt(process, peer, (rail, address), ("declined", false));
+                self.fail_attempt(process, peer, (rail, address), DialFailure::silent("declined"));
             }
             (Handshake::Beat, ConnectionEnd::Open) => self.hear(process, peer),
             (Handshake::Close, ConnectionEnd::Open) => self.end_link(connection, end, "closed"),
             (Handshake::Close, ConnectionEnd::Connecting | ConnectionEnd::HelloSent) => {
                 self.connections[connection].ends[0] = ConnectionEnd::Gone;
-                self.fail_attempt(process, peer, (rail, address), ("closed", false));
+                self.fail_attempt(process, peer, (rail, address), DialFailure::silent("closed"));
             }
             (Handshake::Close, ConnectionEnd::AwaitsHello) => {
                 self.connections[connection].ends[1] = ConnectionEnd::Gone
@@ -509,12 +514,12 @@ impl VirtualNetwork {
         process: usize,
         peer: usize,
         (rail, address): (usize, SocketAddr),
-        (text, is_refused): (&str, bool),
+        failure: DialFailure,
     ) {
         let now = self.now;
         let links = &mut self.processes[process].links[rail];
         if let Some(dialling) = links.dialling(PeerId(peer as u32)) {
-            dialling.handle_failure(address, (text.into(), is_refused), now);
+            dialling.handle_failure(address, failure, now);
         }
     }
 

@@ -42,10 +42,10 @@ fn each_reason_is_reported_once_and_the_rest_counted() {
     };
     let first = "rank 0: refused a connection from 127.0.0.1:";
     has([first, "closed the connection in the middle", ""]);
-    has([first, "does not speak this version", ""]);
+    has([first, "does not speak the protocol", ""]);
     let sum = format!("refused {} more connections, the last from 127.0.0.1:", SCANS - 1 + 2);
     let scans = format!("{} times: it closed the connection", SCANS - 1);
-    has([&sum, &scans, "2 times: it does not speak this version"]);
+    has([&sum, &scans, "2 times: it does not speak the protocol"]);
     assert_eq!(told.len(), 3, "{told:#?}");
 }
 

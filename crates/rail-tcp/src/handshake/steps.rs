@@ -25,6 +25,9 @@ impl TcpRail {
             }
             HandshakeStage::Reply { peer } => self.handle_reply(one, peer),
             HandshakeStage::Answer { peer, hello } => {
+                if let Some(refusal) = one.heard_version() {
+                    return Err(refusal.into());
+                }
                 let Some(answer) = one.hear::<ANSWER_LEN>()? else { return Ok(Step::Wait) };
                 let binding = one.channel.binding()?;
                 self.credentials.check_answer(&hello, &binding, &answer)?;
@@ -46,7 +49,8 @@ impl TcpRail {
             }
             HandshakeStage::Hello => {
                 let Some(hello) = one.hear::<HELLO_LEN>()? else { return Ok(Step::Wait) };
-                let caller = self.credentials.check_hello(&hello)?;
+                let caller =
+                    self.credentials.check_hello(&hello).map_err(|refusal| one.answer(refusal))?;
                 self.encryption.check(caller)?;
                 one.channel.socket.set_nodelay(true)?;
                 one.relay_info = RelayInfo::parse(caller.note).behind(one.round_trip());

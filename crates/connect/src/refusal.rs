@@ -3,9 +3,19 @@
 /// The reason for which a peer was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
-    /// It speaks another protocol, or another version of it.
-    #[error("it does not speak this version of the protocol")]
+    /// It speaks another protocol.
+    #[error("it does not speak the protocol of these processes")]
     Protocol,
+    /// It speaks another version of the protocol.
+    #[error(
+        "it speaks version {theirs} of the protocol, this process version {own}: all hosts need the same build"
+    )]
+    Version {
+        /// Version of the peer.
+        theirs: u8,
+        /// Version of this process.
+        own: u8,
+    },
     /// It belongs to another job.
     #[error("it belongs to another job, or looks for another rank")]
     Job,
