@@ -365,7 +365,7 @@ impl Engine {
                     state.list_resumes(|rail| ready.push_back((id, rail)));
                 }
             }
-            Reach::Wanted | Reach::Unreachable | Reach::Gone => {}
+            Reach::Wanted | Reach::Failed => {}
         }
     }
 

@@ -16,25 +16,23 @@ use crate::pending::Pending;
 use crate::replay_buffer::{Lost, PROMPT_BYTES, ReplayBuffer};
 use crate::rts_data::RtsDataTable;
 
-/// Reachability of a peer.
+/// State of a peer, as far as the engine needs it: `connect` decides how the peer is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// Nothing was ever sent.
     Unconnected,
     /// A link was requested.
     Wanted,
-    /// A link exists, or existed.
+    /// A link exists, or existed: frames can be built.
     Up,
-    /// No path to the peer exists; the peer may still connect to this process.
-    Unreachable,
-    /// The peer has failed.
-    Gone,
+    /// The peer has failed, or no path leads to it.
+    Failed,
 }
 
 impl Reach {
     /// True if operations with the peer fail.
     pub fn is_failed(self) -> bool {
-        matches!(self, Self::Unreachable | Self::Gone)
+        self == Self::Failed
     }
 }
 

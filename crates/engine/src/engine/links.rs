@@ -25,7 +25,7 @@ impl Engine {
     /// have no defined start any more.
     pub fn handle_up(&mut self, peer: PeerId, rail: RailId, capabilities: Capabilities) {
         let state = self.peer(peer);
-        if state.reach == Reach::Gone || state.link(rail).is_some() {
+        if state.reach.is_failed() || state.link(rail).is_some() {
             return;
         }
         if state.reach != Reach::Up {
@@ -252,12 +252,8 @@ impl Engine {
         self.end_rts_data(peer);
         self.ops.event_count += 1;
         let state = self.peer(peer);
-        let reach = match state.reach {
-            Reach::Unconnected | Reach::Wanted | Reach::Unreachable => Reach::Unreachable,
-            Reach::Up | Reach::Gone => Reach::Gone,
-        };
         let granted = state.granted;
-        *state = PeerState { reach, ..PeerState::new() };
+        *state = PeerState { reach: Reach::Failed, ..PeerState::new() };
         self.granted_bytes -= granted;
         self.matching.drop_rts(peer);
         for index in self.ops.of_peer(peer) {

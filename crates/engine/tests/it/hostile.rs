@@ -464,16 +464,24 @@ fn remote_reads_from_a_failed_peer_complete_when_writing_has_ended() {
 }
 
 #[test]
-fn a_peer_that_could_not_be_reached_may_reach_us() {
-    let mut engine = Engine::new(Config::new(2));
-    let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
-    let data = Region::owned(8);
-    engine.submit_send(peer_id(1), envelope, &data, SendMode::Standard);
-    assert_eq!(engine.poll_connect(), Some(peer_id(1)));
-    engine.handle_down(peer_id(1));
-    engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
-    engine.submit_send(peer_id(1), envelope, &data, SendMode::Standard);
-    assert_eq!(engine.poll_peer(), Some((peer_id(1), RAIL)));
+fn a_peer_that_could_not_be_reached_comes_up_only_if_nobody_has_given_it_up() {
+    for has_failed in [false, true] {
+        let mut engine = Engine::new(Config::new(2));
+        let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
+        let data = Region::owned(8);
+        engine.submit_send(peer_id(1), envelope, &data, SendMode::Standard);
+        assert_eq!(engine.poll_connect(), Some(peer_id(1)));
+        if has_failed {
+            engine.handle_down(peer_id(1));
+        } else {
+            engine.handle_no_path(peer_id(1));
+        }
+        engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
+        let op = engine.submit_send(peer_id(1), envelope, &data, SendMode::Standard);
+        assert_eq!(engine.poll_peer(), (!has_failed).then_some((peer_id(1), RAIL)));
+        let outcome = engine.take(op).map(|end| end.outcome);
+        assert_eq!(outcome, has_failed.then_some(Outcome::PeerFailed));
+    }
 }
 
 #[test]
