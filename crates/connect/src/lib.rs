@@ -2,7 +2,8 @@
 //!
 //! [`Links`] are those of one rail: it dials, and decides which of several connections is the link. [`Peers`] manages
 //! the connections of a process over all its rails: which rail is asked for a link, when another one, and when a peer
-//! has failed. [`LivenessState`] says which silent peers are probed. [`HelloPrefix`] begins each handshake.
+//! has failed. [`LivenessState`] says which silent peers are probed. [`HelloPrefix`] begins each handshake; then a
+//! connection is [`Asked`] until both ends have [`Agreed`] that it is the link.
 #![forbid(unsafe_code)]
 
 mod dial;
@@ -22,7 +23,7 @@ pub use dial::{DialFailure, Dialling};
 pub use facts::{Candidate, PeerFacts};
 pub use fault::Fault;
 pub use hello::{HelloPrefix, VERSION_LEN, other_version, version_word};
-pub use links::{DialAction, Links, RailLink, Verdict};
+pub use links::{Agreed, Asked, DialAction, Links, RailLink, Verdict};
 pub use liveness::LivenessState;
 pub use outage::{Outage, OutageStep, Patience};
 pub use peers::{Action, LostLink, Opened, Peers};

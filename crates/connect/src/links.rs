@@ -19,10 +19,18 @@ pub struct Links<K> {
     /// Longest time for which a peer that was never connected is dialled, and for which one attempt lasts.
     connect_timeout: Duration,
     links: FxHashMap<PeerId, RailLink<K>>,
-    /// Latest opening that may have succeeded at either end, for each link that has been open.
-    generations: FxHashMap<PeerId, u32>,
+    openings: FxHashMap<PeerId, Openings>,
     /// Number of peers being dialled.
     dialled: usize,
+}
+
+/// Openings of the link to a peer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Openings {
+    /// Number of the latest one that may have succeeded at either end.
+    latest: u32,
+    /// True if one has succeeded here.
+    was_open: bool,
 }
 
 /// State of the link to a peer.
@@ -51,13 +59,51 @@ pub enum DialAction {
     GiveUp(String),
 }
 
+/// State of a connection that this process dials: it has an opening to name, and awaits the verdict of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    peer: PeerId,
+    generation: u32,
+}
+
+impl Asked {
+    /// The peer that is asked.
+    pub fn peer(self) -> PeerId {
+        self.peer
+    }
+
+    /// Number of this opening.
+    pub fn generation(self) -> u32 {
+        self.generation
+    }
+}
+
+/// State of a connection that both ends take for the link: [`Links::open`] makes it the link here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    peer: PeerId,
+    generation: u32,
+}
+
+impl Agreed {
+    /// The peer at the other end.
+    pub fn peer(self) -> PeerId {
+        self.peer
+    }
+
+    /// Number of the latest opening, as this end counts.
+    pub fn generation(self) -> u32 {
+        self.generation
+    }
+}
+
 /// Decision on a connection whose caller has proved to be a peer of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict<K> {
     /// It is the link.
-    Accepted,
+    Accepted(Agreed),
     /// It is the link once this older connection is closed, which its caller has lost.
-    Replaces(K),
+    Replaces(K, Agreed),
     /// Another connection is the link, or becomes it.
     Declined,
 }
@@ -69,7 +115,7 @@ impl<K: Copy> Links<K> {
             own,
             connect_timeout,
             links: FxHashMap::default(),
-            generations: FxHashMap::default(),
+            openings: FxHashMap::default(),
             dialled: 0,
         }
     }
@@ -111,14 +157,14 @@ impl<K: Copy> Links<K> {
         self.dialled
     }
 
-    /// Number of the latest opening that may have succeeded; 0 if the link was never open.
+    /// Number of the latest opening that may have succeeded; 0 if there was none.
     pub fn generation(&self, peer: PeerId) -> u32 {
-        self.generations.get(&peer).copied().unwrap_or_default()
+        self.openings.get(&peer).map_or(0, |openings| openings.latest)
     }
 
     /// True if the link to a peer was open before.
     pub fn has_been_open(&self, peer: PeerId) -> bool {
-        self.generations.contains_key(&peer)
+        self.openings.get(&peer).is_some_and(|openings| openings.was_open)
     }
 
     /// Starts to dial a peer without a link. One that was never connected is given up after `patience`; a link that
@@ -168,46 +214,58 @@ impl<K: Copy> Links<K> {
         actions
     }
 
-    /// Returns the number of the next opening: 1 until one has succeeded, then one more than any that may have
-    /// succeeded at either end. `is_asked` is true if another attempt already carries the current number.
-    pub fn next_generation(&mut self, peer: PeerId, is_asked: bool) -> u32 {
-        let Some(known) = self.generations.get_mut(&peer) else { return 1 };
+    /// Begins the handshake of a connection to `peer`. The opening is number 1 until one has succeeded, then one more
+    /// than any that may have succeeded at either end. `is_asked` is true if another attempt already carries that
+    /// number.
+    pub fn ask(&mut self, peer: PeerId, is_asked: bool) -> Asked {
+        let Some(Openings { latest, .. }) = self.openings.get_mut(&peer) else {
+            return Asked { peer, generation: 1 };
+        };
         if !is_asked {
-            *known = known.saturating_add(1);
+            *latest = latest.saturating_add(1);
         }
-        *known
+        Asked { peer, generation: *latest }
+    }
+
+    /// Handles the acceptance of a connection by its other end, which counts this opening. `None` if another one is
+    /// the link here.
+    pub fn conclude(&mut self, asked: Asked, generation: u32) -> Option<Agreed> {
+        let is_open = matches!(self.links.get(&asked.peer), Some(RailLink::Open { .. }));
+        (!is_open).then(|| self.agree(asked.peer, generation))
+    }
+
+    /// Records an opening that has succeeded, or may have.
+    fn agree(&mut self, peer: PeerId, generation: u32) -> Agreed {
+        let Openings { latest, .. } = self.openings.entry(peer).or_default();
+        *latest = generation.max(*latest);
+        Agreed { peer, generation: *latest }
     }
 
     /// Decides on a connection of an authenticated caller that names a generation. `has_proved` is true if this end
     /// has proved itself over an attempt of its own, which may be the link at the other end.
     pub fn judge(
-        &self,
+        &mut self,
         caller: PeerId,
         generation: u32,
         has_proved: impl FnOnce() -> bool,
     ) -> Verdict<K> {
-        match self.links.get(&caller) {
-            None => Verdict::Accepted,
-            Some(RailLink::Open { key }) if generation > self.generation(caller) => {
-                Verdict::Replaces(*key)
-            }
-            Some(RailLink::Open { .. }) => Verdict::Declined,
-            Some(RailLink::Dialling(_)) if caller < self.own || !has_proved() => Verdict::Accepted,
-            Some(RailLink::Dialling(_)) => Verdict::Declined,
+        let older = match self.links.get(&caller) {
+            None => None,
+            Some(RailLink::Open { key }) if generation > self.generation(caller) => Some(*key),
+            Some(RailLink::Dialling(_)) if caller < self.own || !has_proved() => None,
+            Some(RailLink::Open { .. } | RailLink::Dialling(_)) => return Verdict::Declined,
+        };
+        let agreed = self.agree(caller, generation);
+        match older {
+            Some(key) => Verdict::Replaces(key, agreed),
+            None => Verdict::Accepted(agreed),
         }
     }
 
-    /// Records an opening that has succeeded, or may have; returns the latest one.
-    pub fn note_generation(&mut self, peer: PeerId, generation: u32) -> u32 {
-        let known = self.generations.entry(peer).or_default();
-        *known = generation.max(*known);
-        *known
-    }
-
     /// Makes a connection the link.
-    pub fn open(&mut self, peer: PeerId, key: K) {
-        self.note_generation(peer, 1);
-        self.put(peer, RailLink::Open { key });
+    pub fn open(&mut self, agreed: Agreed, key: K) {
+        self.openings.entry(agreed.peer).or_default().was_open = true;
+        self.put(agreed.peer, RailLink::Open { key });
     }
 
     /// Removes the link to a peer; returns its state.
@@ -239,6 +297,14 @@ mod tests {
         "10.0.0.1:1".parse().unwrap()
     }
 
+    /// Accepts a connection from a peer.
+    fn open(links: &mut Links<u64>, peer: PeerId, key: u64) {
+        match links.judge(peer, 1, || false) {
+            Verdict::Accepted(agreed) => links.open(agreed, key),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn crossing_connections_are_judged_alike_at_both_ends() {
         for caller in [PeerId(3), PeerId(8)] {
@@ -247,8 +313,9 @@ mod tests {
                 callee.dial(caller, vec![address()], NOW, 0);
                 let mut other = Links::<u64>::new(caller, NOW.1);
                 other.dial(OWN, vec![address()], NOW, 0);
-                let forth = callee.judge(caller, 1, || callee_asked) == Verdict::Accepted;
-                let back = other.judge(OWN, 1, || caller_asked) == Verdict::Accepted;
+                let is_accepted = |verdict| matches!(verdict, Verdict::Accepted(_));
+                let forth = is_accepted(callee.judge(caller, 1, || callee_asked));
+                let back = is_accepted(other.judge(OWN, 1, || caller_asked));
                 // An end that has proved itself accepts no other connection than the lower rank's.
                 let both_proved = callee_asked && caller_asked;
                 assert!(!(forth && back && both_proved), "{caller:?}: two links");
@@ -260,17 +327,28 @@ mod tests {
     #[test]
     fn a_later_opening_replaces_a_link_and_an_equal_one_does_not() {
         let mut links = links();
-        links.open(PeerId(1), 70);
+        open(&mut links, PeerId(1), 70);
         let proved = || unreachable!("no attempt is under way");
         assert_eq!(links.judge(PeerId(1), 1, proved), Verdict::Declined);
-        assert_eq!(links.judge(PeerId(1), 2, proved), Verdict::Replaces(70));
-        assert_eq!(links.note_generation(PeerId(1), 2), 2);
+        let agreed = Agreed { peer: PeerId(1), generation: 2 };
+        assert_eq!(links.judge(PeerId(1), 2, proved), Verdict::Replaces(70, agreed));
         assert_eq!(links.judge(PeerId(1), 2, proved), Verdict::Declined, "a replay");
         // An opening of this end has a later number than any that the other end can have seen.
         links.remove(PeerId(1));
-        assert_eq!(links.next_generation(PeerId(1), false), 3);
-        assert_eq!(links.next_generation(PeerId(1), true), 3);
-        assert_eq!(links.next_generation(PeerId(2), false), 1);
+        assert_eq!(links.ask(PeerId(1), false).generation(), 3);
+        assert_eq!(links.ask(PeerId(1), true).generation(), 3);
+        assert_eq!(links.ask(PeerId(2), false).generation(), 1);
+    }
+
+    #[test]
+    fn an_accepted_connection_is_the_link_unless_another_one_is() {
+        let mut links = links();
+        let [first, second] = [(); 2].map(|()| links.ask(PeerId(1), false));
+        let agreed = links.conclude(first, 4).expect("there is no link");
+        links.open(agreed, 8);
+        assert_eq!((links.open_key(PeerId(1)), links.generation(PeerId(1))), (Some(8), 4));
+        assert_eq!(links.conclude(second, 5), None);
+        assert_eq!(links.generation(PeerId(1)), 4);
     }
 
     #[test]
@@ -286,7 +364,7 @@ mod tests {
                 .iter()
                 .all(|(_, action)| { *action == DialAction::Try { address: address(), timeout } })
         );
-        links.open(PeerId(1), 7);
+        open(&mut links, PeerId(1), 7);
         assert_eq!((links.dialled(), links.open_key(PeerId(1))), (1, Some(7)));
         // An attempt that may be the link already is waited for.
         assert_eq!(links.poll_dials(timeout, |peer| peer == PeerId(2)), []);

@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use connect::Asked;
 use quinn_proto::{ReadError, StreamId, Transmit, VarInt, WriteError};
 use rail::Fault;
 use wire::PeerId;
@@ -35,8 +36,8 @@ pub(super) trait Outlet {
 pub(super) enum Stage {
     /// This process opens it to reach `peer`; the QUIC handshake is under way.
     Dialled { peer: PeerId },
-    /// This process has sent its hello to `peer` and awaits the verdict.
-    HelloSent { peer: PeerId },
+    /// This process has sent its hello and awaits the verdict.
+    HelloSent { asked: Asked },
     /// Another process has opened it and has not sent its hello yet.
     Accepted,
     /// It is the link to `peer`.
@@ -167,7 +168,8 @@ impl Connection {
     /// Returns the peer that this process wants to reach, while the connection is not a link yet.
     pub fn dials(&self) -> Option<PeerId> {
         match self.stage {
-            Stage::Dialled { peer } | Stage::HelloSent { peer } => Some(peer),
+            Stage::Dialled { peer } => Some(peer),
+            Stage::HelloSent { asked } => Some(asked.peer()),
             Stage::Accepted | Stage::Open { .. } | Stage::Closing => None,
         }
     }

@@ -510,7 +510,7 @@ impl EndpointDriver {
             match connection.stage {
                 Stage::Open { .. } => self.list_to_read(key),
                 Stage::Accepted => self.receive_hello(key, now),
-                Stage::HelloSent { peer } => self.receive_verdict(key, peer, now),
+                Stage::HelloSent { asked } => self.receive_verdict(key, asked, now),
                 Stage::Dialled { .. } | Stage::Closing => {}
             }
         }
@@ -519,21 +519,19 @@ impl EndpointDriver {
     fn handle_lost(&mut self, key: usize, reason: &ConnectionError, now: Instant) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let address = connection.protocol.remote_address();
+        let dialled = connection.dials();
         match connection.stage {
             Stage::Open { .. } => {
                 connection.ending.get_or_insert_with(|| fault(reason));
                 self.list_to_read(key);
                 self.learn(key);
             }
-            Stage::Dialled { peer } | Stage::HelloSent { peer } => {
+            Stage::Dialled { .. } | Stage::HelloSent { .. } | Stage::Accepted => {
                 connection.stage = Stage::Closing;
                 self.unproved -= 1;
-                self.note_failure(peer, address, dial_failure(reason), now);
-            }
-            Stage::Accepted => {
-                connection.stage = Stage::Closing;
-                self.unproved -= 1;
-                if let Some(refusal) = refusal(reason) {
+                if let Some(peer) = dialled {
+                    self.note_failure(peer, address, dial_failure(reason), now);
+                } else if let Some(refusal) = refusal(reason) {
                     self.note_refusal(address, refusal);
                 }
             }

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use connect::{DialAction, DialFailure, Verdict};
+use connect::{Agreed, Asked, DialAction, DialFailure, HelloPrefix, Verdict};
 use quinn_proto::{ConnectionHandle, Dir, Incoming};
 use rail::{Fault, Refusal};
 use rustc_hash::FxHashMap;
@@ -15,7 +15,7 @@ use crate::congestion::Path;
 use crate::connection::{Code, Connection, Outlet, Stage};
 use crate::controller::SharedController;
 use crate::endpoint::{EndpointDriver, QuicReport};
-use crate::hello::{Caller, HELLO_LEN, VERDICT_LEN, accept, accepted, answer_to};
+use crate::hello::{HELLO_LEN, VERDICT_LEN, accept, accepted, answer_to};
 use crate::socket::Socket;
 
 impl EndpointDriver {
@@ -233,11 +233,11 @@ impl EndpointDriver {
             return;
         };
         let is_asked = has_proved_to(&self.connections, peer);
-        let generation = self.links.next_generation(peer, is_asked);
+        let asked = self.links.ask(peer, is_asked);
         let Some(connection) = self.connections.get_mut(&key) else { return };
         connection.stream = connection.protocol.streams().open(Dir::Bi);
-        connection.send_message(&self.local.hello(peer, generation));
-        connection.stage = Stage::HelloSent { peer };
+        connection.send_message(&self.local.hello(peer, asked.generation()));
+        connection.stage = Stage::HelloSent { asked };
         connection.deadline = connection.deadline.max(self.clock.now() + VERDICT_TIMEOUT);
     }
 
@@ -254,23 +254,26 @@ impl EndpointDriver {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let Some(hello) = connection.receive_message::<HELLO_LEN>() else { return };
         let from = connection.protocol.remote_address();
-        let Caller { rank: peer, generation } = match self.local.check(&hello) {
-            Ok(caller) => caller,
+        let HelloPrefix { caller: peer, generation, .. } = match self.local.check(&hello) {
+            Ok(prefix) => prefix,
             Err(refusal) => {
                 self.close_for(key, (Code::Misbehaved, answer_to(refusal)), now);
                 return self.note_refusal(from, refusal);
             }
         };
-        match self.links.judge(peer, generation, || has_proved_to(&self.connections, peer)) {
-            Verdict::Accepted => {}
-            Verdict::Replaces(old) => self.yield_to(peer, old, now),
+        let has_proved = || has_proved_to(&self.connections, peer);
+        let agreed = match self.links.judge(peer, generation, has_proved) {
+            Verdict::Accepted(agreed) => agreed,
+            Verdict::Replaces(old, agreed) => {
+                self.yield_to(peer, old, now);
+                agreed
+            }
             Verdict::Declined => return self.close(key, Code::Declined, now),
-        }
-        let verdict = accept(self.links.note_generation(peer, generation));
+        };
         if let Some(connection) = self.connections.get_mut(&key) {
-            connection.send_message(&verdict);
+            connection.send_message(&accept(agreed.generation()));
         }
-        self.open(key, peer, now);
+        self.open(key, agreed, now);
     }
 
     /// Closes the open link to a peer that has lost it.
@@ -282,20 +285,19 @@ impl EndpointDriver {
         self.reports.push_back(QuicReport::Down { peer, fault });
     }
 
-    pub(super) fn receive_verdict(&mut self, key: usize, peer: PeerId, now: Instant) {
+    pub(super) fn receive_verdict(&mut self, key: usize, asked: Asked, now: Instant) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let Some(verdict) = connection.receive_message::<VERDICT_LEN>() else { return };
-        match accepted(verdict) {
-            Some(generation) if self.links.open_key(peer).is_none() => {
-                self.links.note_generation(peer, generation);
-                self.open(key, peer, now);
-            }
-            Some(_) | None => self.close(key, Code::Declined, now),
+        let agreed = accepted(verdict).and_then(|count| self.links.conclude(asked, count));
+        match agreed {
+            Some(agreed) => self.open(key, agreed, now),
+            None => self.close(key, Code::Declined, now),
         }
     }
 
-    pub(super) fn open(&mut self, key: usize, peer: PeerId, now: Instant) {
-        self.links.open(peer, key);
+    fn open(&mut self, key: usize, agreed: Agreed, now: Instant) {
+        let peer = agreed.peer();
+        self.links.open(agreed, key);
         let Some(connection) = self.connections.get_mut(&key) else { return };
         connection.stage = Stage::Open { peer };
         self.unproved -= 1;
@@ -324,7 +326,9 @@ impl EndpointDriver {
 
 /// True if this end has sent a hello to `peer` and awaits the verdict: that connection may be the link already.
 fn has_proved_to(connections: &FxHashMap<usize, Connection>, peer: PeerId) -> bool {
-    connections.values().any(|connection| connection.stage == Stage::HelloSent { peer })
+    connections.values().any(
+        |connection| matches!(connection.stage, Stage::HelloSent { asked } if asked.peer() == peer),
+    )
 }
 
 /// Default estimate of a path of which only the round trip is known.

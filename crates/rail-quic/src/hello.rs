@@ -19,14 +19,6 @@ pub(super) struct LocalEnd {
     pub is_gateway: bool,
 }
 
-/// Contents of a valid hello.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Caller {
-    pub rank: PeerId,
-    /// Generation of the link that the client counts.
-    pub generation: u32,
-}
-
 pub(super) const HELLO_LEN: usize = HelloPrefix::LEN;
 pub(super) const VERDICT_LEN: usize = 5;
 const ACCEPTED: u8 = 1;
@@ -55,10 +47,9 @@ impl LocalEnd {
     ///
     /// # Errors
     /// The client has another version or job, or looks for another rank.
-    pub fn check(&self, hello: &[u8; HELLO_LEN]) -> Result<Caller, Refusal> {
+    pub fn check(&self, hello: &[u8; HELLO_LEN]) -> Result<HelloPrefix, Refusal> {
         let own = if self.is_gateway { ANY_GATEWAY } else { self.rank };
-        let HelloPrefix { caller, generation, .. } = HelloPrefix::check(hello, self.job, own)?;
-        Ok(Caller { rank: caller, generation })
+        HelloPrefix::check(hello, self.job, own)
     }
 }
 
@@ -135,8 +126,8 @@ mod tests {
     #[test]
     fn gateways_accept_hellos_of_gateways_only() {
         let [one, other] = [5, 6].map(|rank| LocalEnd { is_gateway: true, ..side(rank, 9) });
-        let caller = Caller { rank: PeerId(5), generation: 1 };
-        assert_eq!(other.check(&one.hello(PeerId(0), 1)), Ok(caller));
+        let prefix = HelloPrefix { job: 9, caller: PeerId(5), wanted: ANY_GATEWAY, generation: 1 };
+        assert_eq!(other.check(&one.hello(PeerId(0), 1)), Ok(prefix));
         assert_eq!(side(0, 9).check(&one.hello(PeerId(0), 1)), Err(Refusal::Job));
         assert_eq!(other.check(&side(0, 9).hello(PeerId(6), 1)), Err(Refusal::Job));
     }
@@ -144,8 +135,8 @@ mod tests {
     #[test]
     fn a_hello_of_another_job_or_for_another_rank_is_refused() {
         let own = side(1, 9);
-        let caller = Caller { rank: PeerId(0), generation: 4 };
-        assert_eq!(own.check(&side(0, 9).hello(PeerId(1), 4)), Ok(caller));
+        let prefix = HelloPrefix { job: 9, caller: PeerId(0), wanted: PeerId(1), generation: 4 };
+        assert_eq!(own.check(&side(0, 9).hello(PeerId(1), 4)), Ok(prefix));
         assert_eq!(own.check(&side(0, 8).hello(PeerId(1), 4)), Err(Refusal::Job));
         assert_eq!(own.check(&side(0, 9).hello(PeerId(2), 4)), Err(Refusal::Job));
         assert_eq!(own.check(&[7; HELLO_LEN]), Err(Refusal::Protocol));

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use auth::{Answer, Channel, Hello, refusal_in};
-use connect::{DialAction, DialFailure, VERSION_LEN, other_version, version_word};
+use connect::{Agreed, Asked, DialAction, DialFailure, VERSION_LEN, other_version, version_word};
 use netpath::{RelayInfo, TcpNetwork, TcpSample, path_probe};
 use rail::{Event, Fault, Refusal};
 use relay::{NOBODY, PathCost, Request, Routes};
@@ -50,11 +50,11 @@ enum HandshakeStage {
         peer: PeerId,
     },
     Answer {
-        peer: PeerId,
+        asked: Asked,
         hello: Hello,
     },
     Verdict {
-        peer: PeerId,
+        asked: Asked,
     },
     Hello,
     Keys {
@@ -68,7 +68,7 @@ enum HandshakeStage {
     },
     /// Authenticated; the link that it replaces has been closed.
     Authenticated {
-        peer: PeerId,
+        agreed: Agreed,
     },
 }
 
@@ -164,8 +164,8 @@ impl TcpRail {
         }
         let now = self.clock.now();
         one.deadline = now + self.connect_timeout;
-        let HandshakeStage::Answer { peer, .. } = one.stage else { return };
-        if let Some(dialling) = self.links.dialling(peer) {
+        let HandshakeStage::Answer { asked, .. } = one.stage else { return };
+        if let Some(dialling) = self.links.dialling(asked.peer()) {
             dialling.handle_connection(now, 2 * self.connect_timeout);
         }
     }
@@ -211,17 +211,24 @@ impl TcpRail {
         }
     }
 
-    /// Returns the number of the next opening of a link.
-    fn next_generation(&mut self, peer: PeerId) -> u32 {
+    /// Begins the handshake with a peer over a new connection.
+    fn ask(&mut self, peer: PeerId) -> Asked {
         let is_asked = |socket: &Socket| match socket {
-            Socket::PendingConnection(one) => matches!(
-                one.stage,
-                HandshakeStage::Answer { peer: dialled, .. } | HandshakeStage::Verdict { peer: dialled } if dialled == peer
-            ),
+            Socket::PendingConnection(one) => match one.stage {
+                HandshakeStage::Answer { asked, .. } | HandshakeStage::Verdict { asked } => {
+                    asked.peer() == peer
+                }
+                HandshakeStage::Connect { .. }
+                | HandshakeStage::RelayAnswer { .. }
+                | HandshakeStage::Reply { .. }
+                | HandshakeStage::Hello
+                | HandshakeStage::Keys { .. }
+                | HandshakeStage::Proof { .. }
+                | HandshakeStage::Authenticated { .. } => false,
+            },
             Socket::Open(_) => false,
         };
-        let others_ask = self.sockets.values().any(is_asked);
-        self.links.next_generation(peer, others_ask)
+        self.links.ask(peer, self.sockets.values().any(is_asked))
     }
 
     pub(super) fn accept(&mut self, index: usize, now: Duration) {
@@ -339,8 +346,8 @@ impl TcpRail {
                     self.note_connection(&mut one);
                 }
                 Ok(Step::On) => {}
-                Ok(Step::Open(peer)) => {
-                    self.open(key, peer, one.channel, one.relay_info, sink);
+                Ok(Step::Open(agreed)) => {
+                    self.open(key, agreed, one.channel, one.relay_info, sink);
                     return true;
                 }
                 Ok(Step::Drop) => return false,
@@ -460,9 +467,10 @@ impl PendingConnection {
         match &self.stage {
             HandshakeStage::Connect { peer }
             | HandshakeStage::RelayAnswer { peer, .. }
-            | HandshakeStage::Reply { peer }
-            | HandshakeStage::Answer { peer, .. }
-            | HandshakeStage::Verdict { peer } => Some(*peer),
+            | HandshakeStage::Reply { peer } => Some(*peer),
+            HandshakeStage::Answer { asked, .. } | HandshakeStage::Verdict { asked } => {
+                Some(asked.peer())
+            }
             HandshakeStage::Hello
             | HandshakeStage::Keys { .. }
             | HandshakeStage::Proof { .. }
@@ -531,7 +539,7 @@ impl PendingConnection {
 pub(super) fn has_proved_to(sockets: &FxHashMap<u64, Socket>, peer: PeerId) -> bool {
     sockets.values().any(|socket| {
         let Socket::PendingConnection(one) = socket else { return false };
-        matches!(one.stage, HandshakeStage::Verdict { peer: dialled } if dialled == peer)
+        matches!(one.stage, HandshakeStage::Verdict { asked } if asked.peer() == peer)
     })
 }
 
@@ -539,7 +547,7 @@ pub(super) fn has_proved_to(sockets: &FxHashMap<u64, Socket>, peer: PeerId) -> b
 enum Step {
     Wait,
     On,
-    Open(PeerId),
+    Open(Agreed),
     /// The existing link is closed first; then this connection is the link.
     Replace(PeerId),
     Drop,

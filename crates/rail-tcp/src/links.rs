@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use auth::Channel;
+use connect::Agreed;
 use netpath::{DropWatch, Pacing, RelayInfo, path_probe};
 use rail::{Event, Fault};
 use rustix::event::epoll;
@@ -17,11 +18,12 @@ impl TcpRail {
     pub(super) fn open(
         &mut self,
         key: u64,
-        peer: PeerId,
+        agreed: Agreed,
         channel: Channel,
         relay_info: RelayInfo,
         sink: &mut dyn FnMut(Event<'_>),
     ) {
+        let peer = agreed.peer();
         let data = epoll::EventData::new_u64(key);
         // Fails only for lack of kernel memory; the peer's timeout then finds the link silent.
         let _ = epoll::modify(&self.epoll, &channel.socket, data, epoll::EventFlags::IN);
@@ -62,7 +64,7 @@ impl TcpRail {
             && self.may_measure()
             && open.begin_probe(&self.knowledge, true);
         self.sockets.insert(key, Socket::Open(Box::new(open)));
-        self.links.open(peer, key);
+        self.links.open(agreed, key);
         if measures {
             self.watch_beginning(key);
         }

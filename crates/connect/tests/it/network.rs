@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use connect::{
-    Action, Candidate, DialAction, DialFailure, Fault, Links, Patience, PeerFacts, Peers, Purpose,
-    RailLink, RailTraits, Verdict,
+    Action, Agreed, Asked, Candidate, DialAction, DialFailure, Fault, Links, Patience, PeerFacts,
+    Peers, Purpose, RailLink, RailTraits, Verdict,
 };
 use testing::Random;
 use wire::{PeerId, RailId};
@@ -63,7 +63,7 @@ enum ConnectionEnd {
     /// Not there yet, or no longer.
     Gone,
     Connecting,
-    HelloSent,
+    HelloSent(Asked),
     AwaitsHello,
     Open,
 }
@@ -214,7 +214,7 @@ impl VirtualNetwork {
                 let Connection { processes, rail, address, ends, .. } =
                     &self.connections[connection];
                 let (process, peer, rail, address) = (processes[0], processes[1], *rail, *address);
-                if matches!(ends[0], ConnectionEnd::Connecting | ConnectionEnd::HelloSent) {
+                if matches!(ends[0], ConnectionEnd::Connecting | ConnectionEnd::HelloSent(_)) {
                     self.close_end(connection, 0);
                     self.fail_attempt(
                         process,
@@ -241,7 +241,8 @@ impl VirtualNetwork {
             }
             NetworkEvent::Move { process, rail } => self.processes[process].ports[rail] += 1,
             NetworkEvent::Replay { process, peer, rail } => {
-                let (links, peer) = (&self.processes[process].links[rail], PeerId(peer as u32));
+                let links = &mut self.processes[process].links[rail];
+                let peer = PeerId(peer as u32);
                 if links.open_key(peer).is_some() {
                     for generation in 0..=links.generation(peer) {
                         let verdict = links.judge(peer, generation, || false);
@@ -351,28 +352,27 @@ impl VirtualNetwork {
                 if let Some(dialling) = links.dialling(id) {
                     dialling.handle_connection(self.now, 2 * CONNECT_TIMEOUT);
                 }
-                let generation = links.next_generation(id, is_asked);
-                self.connections[connection].ends[0] = ConnectionEnd::HelloSent;
+                let asked = links.ask(id, is_asked);
+                let generation = asked.generation();
+                self.connections[connection].ends[0] = ConnectionEnd::HelloSent(asked);
                 self.send(connection, 1, Handshake::Hello { generation });
             }
             (Handshake::Hello { generation }, ConnectionEnd::AwaitsHello) => {
                 self.judge(connection, generation);
             }
-            (Handshake::Verdict { generation: Some(generation) }, ConnectionEnd::HelloSent) => {
-                let links = &mut self.processes[process].links[rail];
-                if links.open_key(id).is_some() {
-                    return self.close_end(connection, 0);
+            (Handshake::Verdict { generation: Some(count) }, ConnectionEnd::HelloSent(asked)) => {
+                match self.processes[process].links[rail].conclude(asked, count) {
+                    Some(agreed) => self.open(connection, 0, agreed),
+                    None => self.close_end(connection, 0),
                 }
-                links.note_generation(id, generation);
-                self.open(connection, 0);
             }
-            (Handshake::Verdict { generation: None }, ConnectionEnd::HelloSent) => {
+            (Handshake::Verdict { generation: None }, ConnectionEnd::HelloSent(_)) => {
                 self.connections[connection].ends[0] = ConnectionEnd::Gone;
                 self.fail_attempt(process, peer, (rail, address), DialFailure::silent("declined"));
             }
             (Handshake::Beat, ConnectionEnd::Open) => self.hear(process, peer),
             (Handshake::Close, ConnectionEnd::Open) => self.end_link(connection, end, "closed"),
-            (Handshake::Close, ConnectionEnd::Connecting | ConnectionEnd::HelloSent) => {
+            (Handshake::Close, ConnectionEnd::Connecting | ConnectionEnd::HelloSent(_)) => {
                 self.connections[connection].ends[0] = ConnectionEnd::Gone;
                 self.fail_attempt(process, peer, (rail, address), DialFailure::silent("closed"));
             }
@@ -410,32 +410,33 @@ impl VirtualNetwork {
         let Connection { processes: [caller, own], rail, .. } = self.connections[connection];
         let id = PeerId(caller as u32);
         let has_proved = self.has_proved(own, caller, rail);
-        match self.processes[own].links[rail].judge(id, generation, || has_proved) {
-            Verdict::Accepted => {}
-            Verdict::Replaces(old) => {
+        let agreed = match self.processes[own].links[rail].judge(id, generation, || has_proved) {
+            Verdict::Accepted(agreed) => agreed,
+            Verdict::Replaces(old, agreed) => {
                 let end = usize::from(self.connections[old].processes[0] == caller);
                 self.close_end(old, end);
                 self.processes[own].links[rail].remove(id);
                 self.down(own, caller, rail, &Fault::Lost("the peer has lost it".into()));
                 // The manager has dialled meanwhile; the new connection is the link all the same.
+                agreed
             }
             Verdict::Declined => {
                 self.send(connection, 0, Handshake::Verdict { generation: None });
                 self.connections[connection].ends[1] = ConnectionEnd::Gone;
                 return;
             }
-        }
-        let known = self.processes[own].links[rail].note_generation(id, generation);
-        self.send(connection, 0, Handshake::Verdict { generation: Some(known) });
-        self.open(connection, 1);
+        };
+        let generation = Some(agreed.generation());
+        self.send(connection, 0, Handshake::Verdict { generation });
+        self.open(connection, 1, agreed);
     }
 
     /// Makes a connection the link at one end.
-    fn open(&mut self, connection: usize, end: usize) {
+    fn open(&mut self, connection: usize, end: usize, agreed: Agreed) {
         let Connection { processes, rail, .. } = self.connections[connection];
         let (process, peer) = (processes[end], processes[1 - end]);
         self.connections[connection].ends[end] = ConnectionEnd::Open;
-        self.processes[process].links[rail].open(PeerId(peer as u32), connection);
+        self.processes[process].links[rail].open(agreed, connection);
         self.drop_dials(process, peer, rail);
         self.up(process, peer, rail);
     }
@@ -463,13 +464,13 @@ impl VirtualNetwork {
         (first..self.connections.len()).filter(move |at| {
             let one = &self.connections[*at];
             (one.processes, one.rail) == ([process, peer], rail)
-                && matches!(one.ends[0], ConnectionEnd::Connecting | ConnectionEnd::HelloSent)
+                && matches!(one.ends[0], ConnectionEnd::Connecting | ConnectionEnd::HelloSent(_))
         })
     }
 
     fn has_proved(&self, process: usize, peer: usize, rail: usize) -> bool {
         self.attempts(process, peer, rail)
-            .any(|at| self.connections[at].ends[0] == ConnectionEnd::HelloSent)
+            .any(|at| matches!(self.connections[at].ends[0], ConnectionEnd::HelloSent(_)))
     }
 
     fn drop_dials(&mut self, process: usize, peer: usize, rail: usize) {

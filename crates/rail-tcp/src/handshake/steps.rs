@@ -24,7 +24,7 @@ impl TcpRail {
                 self.handle_relay_answer(one, peer, hello)
             }
             HandshakeStage::Reply { peer } => self.handle_reply(one, peer),
-            HandshakeStage::Answer { peer, hello } => {
+            HandshakeStage::Answer { asked, hello } => {
                 if let Some(refusal) = one.heard_version() {
                     return Err(refusal.into());
                 }
@@ -34,14 +34,16 @@ impl TcpRail {
                 let proof = self.credentials.proof(&hello, &binding, &answer);
                 one.say(&proof)?;
                 path_probe::watch(&one.channel.socket, path_probe::SILENCE)?;
-                one.stage = HandshakeStage::Verdict { peer };
+                one.stage = HandshakeStage::Verdict { asked };
                 Ok(Step::On)
             }
-            HandshakeStage::Verdict { peer } => {
+            HandshakeStage::Verdict { asked } => {
                 match one.hear::<VERDICT_LEN>()? {
                     None => Ok(Step::Wait),
-                    Some([ACCEPTED]) if self.links.open_key(peer).is_some() => Ok(Step::Drop),
-                    Some([ACCEPTED]) => Ok(Step::Open(peer)),
+                    Some([ACCEPTED]) => {
+                        let agreed = self.links.conclude(asked, asked.generation());
+                        Ok(agreed.map_or(Step::Drop, Step::Open))
+                    }
                     // The peer's own connection, or an earlier one of ours, is the link.
                     Some([DECLINED]) => Err(Failure::Declined),
                     Some(_) => Err(Refusal::Protocol.into()),
@@ -72,9 +74,9 @@ impl TcpRail {
             HandshakeStage::Proof { peer, hello, answer } => {
                 self.handle_proof(one, peer, hello, answer)
             }
-            HandshakeStage::Authenticated { peer } => {
+            HandshakeStage::Authenticated { agreed } => {
                 one.say(&[ACCEPTED])?;
-                Ok(Step::Open(peer))
+                Ok(Step::Open(agreed))
             }
         }
     }
@@ -156,14 +158,12 @@ impl TcpRail {
         self.credentials.check_proof(&hello, &binding, &answer, &proof)?;
         let Caller { generation, .. } = self.credentials.check_hello(&hello)?;
         match self.links.judge(peer, generation, || has_proved_to(&self.sockets, peer)) {
-            Verdict::Accepted => {
+            Verdict::Accepted(agreed) => {
                 one.say(&[ACCEPTED])?;
-                self.links.note_generation(peer, generation);
-                Ok(Step::Open(peer))
+                Ok(Step::Open(agreed))
             }
-            Verdict::Replaces(_) => {
-                self.links.note_generation(peer, generation);
-                one.stage = HandshakeStage::Authenticated { peer };
+            Verdict::Replaces(_, agreed) => {
+                one.stage = HandshakeStage::Authenticated { agreed };
                 Ok(Step::Replace(peer))
             }
             Verdict::Declined => {
@@ -177,14 +177,14 @@ impl TcpRail {
     fn send_hello(&mut self, one: &mut PendingConnection, peer: PeerId) -> Result<Step, Failure> {
         let encrypts = self.encryption.covers(peer);
         let nonce = nonce()?;
-        let generation = self.next_generation(peer);
-        let mut hello = self.credentials.hello(peer, encrypts, generation, nonce);
+        let asked = self.ask(peer);
+        let mut hello = self.credentials.hello(peer, encrypts, asked.generation(), nonce);
         Credentials::add_note(&mut hello, one.relay_info.before(one.round_trip()).emit());
         one.say(&hello)?;
         if encrypts {
             one.channel.encrypt_as_client(self.encryption.identity(&self.credentials))?;
         }
-        one.stage = HandshakeStage::Answer { peer, hello };
+        one.stage = HandshakeStage::Answer { asked, hello };
         Ok(Step::On)
     }
 }
