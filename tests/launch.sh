@@ -180,6 +180,52 @@ touch "$work/over"
 wait $job
 check "and SIGCONT continues both" 0 $?
 
+# Signals that the parent ignores stay ignored, here and in ranks.
+held() { # signal: sends it to a job whose parent ignores it, and prints the exit code and the signals that ranks ignore
+    rm -f "$work/ids"
+    (
+        trap '' "$1"
+        exec "$mpiexec" -timeout 20 -n 1 sh -c "sed -n 's/SigIgn:[^0-9a-f]*//p' /proc/self/status; echo \$\$ >$work/ids; until [ -e $work/sent ]; do sleep 0.05; done"
+    ) >"$work/said" &
+    local job=$!
+    until_true 10 '[ -s "$work/ids" ]'
+    kill -"$1" $job
+    touch "$work/sent"
+    wait $job
+    echo "$? $((0x$(cat "$work/said") >> ($(kill -l "$1") - 1) & 1))"
+    rm -f "$work/sent"
+}
+for one in HUP INT QUIT TERM; do
+    check "SIG$one that is ignored does not end a job" "0 1" "$(held $one)"
+done
+
+# Jobs on a terminal. Lines that start with "shell" are from the shell.
+terminal() { timeout 25 python3 "$(dirname "$0")/terminal.py" "$mpiexec" "$1" 2>&1; }
+check "a job in the background of a terminal runs" "done | shell: exit 0" "$(terminal background)"
+check "and reads once it is in the foreground" "got word | ready | shell: exit 0 | shell: foreground | shell: read shell" "$(terminal later_foreground)"
+check "Ctrl-Z stops a job, and bg and fg continue it" "continued | got word | ready | shell: background (0, 0) | shell: exit 0 | shell: foreground | shell: stopped by SIGSTOP" "$(terminal stopped)"
+check "stty tostop stops mpiexec only" "done | shell: exit 0 | shell: stopped by SIGTTOU | tty" "$(terminal tostop)"
+check "Ctrl-\\ ends a job" "ready | shell: exit 131" "$(terminal quit_key)"
+
+# Standard streams that are closed, full or of the wrong kind.
+streams() { run -n 2 sh -c 'cat; echo x; echo y >&2' 2>"$work/err"; }
+check "closed input is empty" "x x " "$(streams <&- | tr '\n' ' ')"
+check "and so is input that cannot be read" "x x " "$(streams 0>/dev/null | tr '\n' ' ')"
+check "without a message" "y y " "$(tr '\n' ' ' <"$work/err")"
+check "a directory as input is told of" "x x  mpiexec: standard input cannot be read: Is a directory (os error 21) y y " "$(streams </ | tr '\n' ' ') $(sort "$work/err" | tr '\n' ' ')"
+streams >&-
+check "closed output loses nothing else" "0 y y " "$? $(tr '\n' ' ' <"$work/err")"
+run -n 2 echo x 2>&- >"$work/said"
+check "and closed error output neither" "0 x x " "$? $(tr '\n' ' ' <"$work/said")"
+run -n 2 echo x 2>"$work/err" >/dev/full
+check "full output fails the job" "1 mpiexec: output of the ranks cannot be written: No space left on device (os error 28)" "$? $(cat "$work/err")"
+run -help 2>"$work/err" >/dev/full
+check "and the help" "1 mpiexec: standard output cannot be written: No space left on device (os error 28)" "$? $(cat "$work/err")"
+run -n 1 echo x 2>"$work/err" 1</dev/null
+check "read-only output too" "1 mpiexec: output of the ranks cannot be written: Bad file descriptor (os error 9)" "$? $(cat "$work/err")"
+slow() { python3 -c 'import os, sys; os.set_blocking(1, False); os.execv(sys.argv[1], sys.argv[1:])' "$mpiexec" -n 1 seq 200000; }
+check "output that does not block gets everything" "$(seq 200000 | md5sum)" "$(slow | (sleep 0.3; md5sum))"
+
 check "the encryption option sets CANELE_ENCRYPT" "all none " "$({ run --encrypt=all -n 1 sh -c 'echo $CANELE_ENCRYPT'; run -encrypt none -n 1 sh -c 'echo $CANELE_ENCRYPT'; } | tr '\n' ' ')"
 
 # A grid: two sites on this machine, each with an agent that starts another.
@@ -298,7 +344,7 @@ else
 fi
 run -trace "$work/run.json" -n 3 "$work/traced" and fail 2>"$work/err"
 check "a job that fails keeps its code" 134 $?
-check "and one line on it" "mpiexec: rank 2 on localhost: was ended by signal 6 (Aborted); ending the job" "$(grep '^mpiexec' "$work/err")"
+check "and one line on it" "mpiexec: rank 2 on localhost: was ended by signal 6 (SIGABRT: aborted); ending the job" "$(grep '^mpiexec' "$work/err")"
 check "and leaves what was recorded" "unfinished: 0 MPI_Recv 1 MPI_Recv" "$(facts | grep unfinished)"
 run -trace "$work/run.json" -hosts localhost:1,127.0.0.1:1 -launcher fork -n 2 sh -c '[ $PMI_RANK = 0 ] || kill -9 $PPID; exec sleep 60' 2>"$work/err"
 check "a rank whose agent is lost is missing from the trace" "mpiexec: -trace $work/run.json: the events are missing of rank 1 on 127.0.0.1" "$(grep trace "$work/err")"

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use rustix::process::Rlimit;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 
 use crate::channel::{Ended, Exit, Message, MessageKind, RankStart, Start};
 use crate::child_agents::ChildAgents;
@@ -21,6 +21,7 @@ use crate::discovery::Probe;
 use crate::gateway::{self, GatewayProcess};
 use crate::pmi::{self, AgentReply, SharedValues};
 use crate::probe::{self, Token};
+use crate::signals::bit;
 use crate::system;
 use crate::trace::ClockReading;
 use crate::traced_rank::TracedRank;
@@ -450,10 +451,6 @@ fn ended(status: io::Result<ExitStatus>, sent: u64) -> Ended {
     Ended { exit, was_signalled }
 }
 
-pub(crate) fn bit(signal: i32) -> u64 {
-    1u64.checked_shl(signal as u32).unwrap_or(0)
-}
-
 fn forward(
     kind: MessageKind,
     rank: u32,
@@ -506,7 +503,7 @@ pub(crate) fn send(out: &Out, message: &Message) {
 pub(crate) const VERSION: &str = "canele-agent 8";
 
 /// Signals by which `mpiexec` ends a job.
-const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGTERM, SIGKILL];
+const ENDING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGKILL];
 /// Length of a piece of a stream.
 const PIECE: usize = 32 << 10;
 /// Pieces of input that may wait. `mpiexec` sends the next piece once the last was taken, so the channel

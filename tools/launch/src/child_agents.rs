@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::SIGKILL;
 
-use crate::agent::{Out, Sent, bit, send};
+use crate::agent::{Out, Sent, send};
 use crate::channel::{Branch, Lost, Message, MessageKind, Start};
 use crate::node::{Node, Report};
+use crate::signals::bit;
 use crate::system;
 
 /// Agents that this agent has started.

@@ -1,7 +1,6 @@
 //! An agent as its parent sees it: `mpiexec` or another agent starts it, speaks with it and ends it.
 
 use std::io::{ErrorKind, Read};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -53,8 +52,7 @@ impl Node {
         let (program, arguments) = words.split_first().ok_or("an agent without a command")?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // Signals from the terminal reach the ranks through us, and leave the agent alone.
-        command.process_group(0);
+        system::in_background(&mut command);
         let mut process = command.spawn().map_err(|error| {
             let missing = error.kind() == ErrorKind::NotFound;
             let advice = if missing { ": install it, or name another launcher" } else { "" };

@@ -1,7 +1,9 @@
 //! Output of the ranks, printed line by line.
 
 use std::collections::HashMap;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
+
+use crate::system;
 
 /// Standard output or standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,11 +130,8 @@ fn labelled(label: Option<u32>, text: &[u8], inside: &mut bool) -> Vec<u8> {
 fn write(stream: OutputStream, text: &[u8]) -> std::io::Result<()> {
     match stream {
         _ if text.is_empty() => Ok(()),
-        OutputStream::Output => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(text).and_then(|()| out.flush())
-        }
-        OutputStream::Error => std::io::stderr().lock().write_all(text),
+        OutputStream::Output => system::write_all(&std::io::stdout(), text),
+        OutputStream::Error => system::write_all(&std::io::stderr(), text),
     }
 }
 

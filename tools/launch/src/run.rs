@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,9 +19,9 @@ use crate::options::{Options, Parsed};
 use crate::output::{OutputStream, Outputs};
 use crate::pmi::{PmiAction, REFUSED, Server};
 use crate::recording::Recording;
-use crate::system;
 use crate::trace::{ClockReading, Trace};
 use crate::tree::{self, LaunchContext, StartedGateway, Tree};
+use crate::{input, signals, system};
 
 /// Runs `mpiexec` with these arguments, without its own name.
 pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
@@ -43,8 +43,7 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
         tell!("mpiexec: {variable}");
     }
     // Recorded from here on, and obeyed while the job runs.
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT]);
-    let mut signals = match signals {
+    let mut signals = match signals::receive() {
         Ok(signals) => signals,
         Err(error) => {
             tell!("mpiexec: signal handlers: {error}");
@@ -62,9 +61,13 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
 
 /// Prints a requested text on standard output.
 fn print(text: &str) -> ExitCode {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    match system::write_all(&std::io::stdout(), text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        Err(error) => {
+            tell!("mpiexec: standard output cannot be written: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -143,7 +146,7 @@ impl Run {
             nodes.push(Node::start(branch, report)?);
         }
         let Tree { branch_of_rank: node_of_rank, hosts, nodes: homes, gateways, .. } = tree;
-        let permits = read_input(sender)?;
+        let permits = input::read(move |piece| sender.send(RunEvent::Input(piece)).is_ok())?;
         let mut values = HashMap::new();
         values.insert(boot::SECRET_KEY.to_owned(), secret);
         values.insert("PMI_process_mapping".to_owned(), mapping(&homes));
@@ -429,7 +432,7 @@ impl Run {
             Exit::Code(code) => (exit_code(code), format!("exited with code {code}")),
             Exit::Signal(signal) => {
                 let code = exit_code(128 + signal);
-                (code, format!("was ended by signal {signal} ({})", signal_name(signal)))
+                (code, format!("was ended by signal {signal} ({})", signals::description(signal)))
             }
             Exit::NotStarted(code, reason) => (exit_code(code), reason),
         };
@@ -499,7 +502,7 @@ impl Run {
 
     fn pass_signal(&mut self, signal: i32) {
         match signal {
-            SIGUSR1 | SIGUSR2 | SIGCONT => self.signal_all(signal),
+            SIGUSR1 | SIGUSR2 | SIGCONT | SIGWINCH => self.signal_all(signal),
             SIGTSTP => {
                 self.signal_all(signal);
                 // Lets the writers send the signal before this process stops.
@@ -660,24 +663,6 @@ fn agent_path() -> Result<String, String> {
     }
 }
 
-/// Reads our standard input in pieces: the next one once the rank has taken the last.
-fn read_input(sender: SyncSender<RunEvent>) -> Result<Sender<()>, String> {
-    let (permits, taken) = mpsc::channel();
-    system::start_thread(move || {
-        let mut input = std::io::stdin().lock();
-        let mut piece = vec![0; INPUT_PIECE];
-        loop {
-            let count = input.read(&mut piece).unwrap_or(0);
-            let sent = sender.send(RunEvent::Input(piece[..count].to_vec()));
-            if sent.is_err() || count == 0 || taken.recv().is_err() {
-                return;
-            }
-        }
-    })
-    .map_err(|error| format!("a thread for the input: {error}"))?;
-    Ok(permits)
-}
-
 /// Returns 256 random bits.
 pub(crate) fn random() -> Result<[u8; 32], String> {
     let mut bytes = [0; 32];
@@ -706,30 +691,6 @@ fn exit_code(code: i32) -> u8 {
     }
 }
 
-fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        SIGHUP => "Hangup",
-        SIGINT => "Interrupt",
-        SIGILL => "Illegal instruction",
-        SIGABRT => "Aborted",
-        SIGBUS => "Bus error",
-        SIGFPE => "Arithmetic exception",
-        SIGKILL => "Killed",
-        SIGSEGV => "Segmentation fault",
-        SIGPIPE => "Broken pipe",
-        SIGTERM => "Terminated",
-        SIGQUIT => "Quit",
-        SIGTRAP => "Trace trap",
-        SIGUSR1 => "User defined signal 1",
-        SIGUSR2 => "User defined signal 2",
-        SIGALRM => "Alarm clock",
-        SIGXCPU => "CPU time limit exceeded",
-        SIGXFSZ => "File size limit exceeded",
-        SIGSYS => "Bad system call",
-        _ => "see signal(7)",
-    }
-}
-
 /// Exit code for output that nobody reads, as a shell reports SIGPIPE.
 const UNREAD: u8 = 128 + SIGPIPE as u8;
 /// Time that ranks have to end themselves before they are killed.
@@ -746,7 +707,6 @@ const CLOCK_TIMEOUT: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(50);
 /// Maximum number of events that wait for the loop; agents block beyond it.
 const EVENTS_MAX: usize = 256;
-const INPUT_PIECE: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -9,11 +9,52 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, getpid, getppid, getrlimit,
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, getpgrp, getpid, getppid, getrlimit,
     kill_process, kill_process_group, pidfd_open, set_child_subreaper,
     set_parent_process_death_signal, setrlimit, waitpid,
 };
+use rustix::termios::tcgetpgrp;
 use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// Puts the command's process into a group of its own in the background. Signals from the terminal leave it alone:
+/// they reach the ranks through `mpiexec`. The terminal does not stop it either, but fails its reads.
+pub(crate) fn in_background(command: &mut Command) {
+    command.process_group(0);
+    // SAFETY: signal is async-signal-safe, and no handler is installed.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGTTIN, libc::SIG_IGN);
+            libc::signal(libc::SIGTTOU, libc::SIG_IGN);
+            Ok(())
+        });
+    }
+}
+
+/// Returns the signals that this process ignores, one bit per number.
+pub(crate) fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // The kernel's lowest bit is signal 1.
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).map_or(0, |mask| mask << 1)
+}
+
+/// True if this process is in the background of a terminal.
+pub(crate) fn is_in_background(terminal: &impl AsFd) -> bool {
+    tcgetpgrp(terminal).is_ok_and(|foreground| foreground != getpgrp())
+}
+
+/// Writes all bytes. Waits if another process has made the open file non-blocking.
+pub(crate) fn write_all(to: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(to, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => await_readiness(to, PollFlags::OUT, None).map(drop)?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
 
 /// Makes the command's process the leader of a group of its own, which ends with its parent.
 pub(crate) fn own_group(command: &mut Command) {
@@ -93,9 +134,13 @@ pub(crate) fn await_end(process: &OwnedFd) -> io::Result<()> {
 
 /// Waits until the descriptor is readable or closed, at most for `limit`. True if it is.
 pub(crate) fn await_input(from: &impl AsFd, limit: Option<Duration>) -> io::Result<bool> {
+    await_readiness(from, PollFlags::IN, limit)
+}
+
+fn await_readiness(of: &impl AsFd, wanted: PollFlags, limit: Option<Duration>) -> io::Result<bool> {
     let limit = limit.map(Timespec::try_from).transpose().unwrap_or(None);
     loop {
-        match poll(&mut [PollFd::new(from, PollFlags::IN)], limit.as_ref()) {
+        match poll(&mut [PollFd::new(of, wanted)], limit.as_ref()) {
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
             Ok(count) => return Ok(count > 0),
