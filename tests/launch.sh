@@ -88,6 +88,25 @@ run -n 1 "$work/sites" : -n 1 -env CANELE_SITE b "$work/sites" 2>"$work/err" >&2
 check "a site name that rank 0 lacks fails the job" 16 $?
 check "and the message says so" 1 "$(grep -c 'CANELE_SITE=b, but rank 0 has none: name the sites of all, or of none' "$work/err")"
 
+# Programs that a rank starts are no ranks, before MPI_Finalize and after it.
+"$1/mpicc" -Wall -Werror -O1 "$(dirname "$0")/programs/starts.c" -o "$work/starts" || exit 1
+starts() { run -n 2 "$@" 2>&1 | sort | tr '\n' ' '; }
+tool="$work/starts tool"
+check "a program that a rank starts in MPI is alone" "rank 0 of 2 rank 1 of 2 tool 0 of 1 " "$(starts "$work/starts" rank true "$tool")"
+check "and so is one that it starts after MPI" "rank 0 of 2 rank 1 of 2 tool 0 of 1 " "$(starts "$work/starts" rank "$tool" true)"
+check "and one that gets the rank's number for its own file or socket" "rank 0 of 2 rank 1 of 2 tool 0 of 1 tool 0 of 1 " \
+    "$(starts "$work/starts" rank "eval \"exec \$PMI_FD</dev/null\"; $tool" "exec python3 -c 'import os, socket; pair = socket.socketpair(); os.dup2(pair[0].fileno(), int(os.environ[\"PMI_FD\"])); os.execv(\"$work/starts\", [\"starts\", \"tool\"])'")"
+check "and one that closes all descriptors" "rank 0 of 2 rank 1 of 2 tool 0 of 1 " "$(starts "$work/starts" rank true "python3 -c 'import subprocess; subprocess.run([\"$work/starts\", \"tool\"])'")"
+check "also under a launcher that does not name its socket" "rank 0 of 2 rank 1 of 2 tool 0 of 1 tool 0 of 1 " "$(starts env -u CANELE_PMI_SOCKET "$work/starts" rank "$tool" "$tool")"
+check "a rank may start a job" "rank 0 of 2 rank 1 of 2 tool 0 of 2 tool 1 of 2 " "$(starts "$work/starts" rank true "$mpiexec -n 2 $tool")"
+check "a program between mpiexec and a rank is none" "rank 0 of 2 rank 1 of 2 " "$(starts sh -c "true; $work/starts rank; true")"
+check "and a rank may be two programs in turn" "a 0 of 2 a 1 of 2 b 0 of 2 b 1 of 2 " "$(starts sh -c "$work/starts a; $work/starts b")"
+# Python closes descriptors above 2 in what it starts.
+run -n 2 python3 -c 'import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)' "$work/starts" rank 2>"$work/err" >&2
+check "a program between them that closes the connection is told of" "yes" "$(grep -q 'the launcher.s connection (PMI_FD=[0-9]*) is closed' "$work/err" && echo yes)"
+run -trace "$work/run.json" -n 2 "$work/starts" rank "$tool" "$tool" >"$work/said" 2>&1
+check "and the programs of a traced rank are not in its trace" "0 2 1" "$? $(grep -c tool "$work/said") $(grep -o 'MPI_Barrier' "$work/run.json" | sort | uniq -c | awk '{ print ($1 <= 4) }')"
+
 check "64 ranks" "$(seq 0 63 | md5sum)" "$(run -n 64 sh -c 'echo $PMI_RANK' | sort -n | md5sum)"
 check "a variable for one program only" "1 none" "$(run -n 1 -env B 1 sh -c 'echo $B' : -n 1 sh -c 'echo ${B:-none}' | sort | tr '\n' ' ' | sed 's/ $//')"
 run -n 1 -wdir "$work/nowhere" true 2>"$work/err"

@@ -4,6 +4,7 @@ use rustix::process::getppid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::error::BootError;
+use crate::identity::SOCKET_VARIABLE;
 
 /// Launcher of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub enum Detected {
         rank: u32,
         /// Number of processes in the job.
         size: u32,
+        /// Inode of its socket, if the launcher tells it.
+        inode: Option<u64>,
     },
     /// A launcher that accepts connections (`PMI_PORT`).
     PmiPort {
@@ -74,7 +77,8 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>) -> Result<Detected, Boo
         if rank >= size {
             return Err(BootError::Variable { name: "PMI_RANK", value: rank.to_string() });
         }
-        return Ok(Detected::PmiDescriptor { fd, rank, size });
+        let inode = variable(SOCKET_VARIABLE).and_then(|inode| inode.parse().ok());
+        return Ok(Detected::PmiDescriptor { fd, rank, size, inode });
     }
     if let Some(address) = variable("PMI_PORT") {
         let id =
@@ -148,7 +152,11 @@ mod tests {
     #[test]
     fn pmi_is_recognised_in_both_forms() {
         let descriptor = found(&[("PMI_FD", "5"), ("PMI_RANK", "1"), ("PMI_SIZE", "2")]).unwrap();
-        assert_eq!(descriptor, Detected::PmiDescriptor { fd: 5, rank: 1, size: 2 });
+        let expected = |inode| Detected::PmiDescriptor { fd: 5, rank: 1, size: 2, inode };
+        assert_eq!(descriptor, expected(None));
+        let variables =
+            [("PMI_FD", "5"), ("PMI_RANK", "1"), ("PMI_SIZE", "2"), (SOCKET_VARIABLE, "77")];
+        assert_eq!(found(&variables).unwrap(), expected(Some(77)));
         let port = found(&[("PMI_PORT", "h:9"), ("PMI_ID", "3")]).unwrap();
         assert_eq!(port, Detected::PmiPort { address: "h:9".into(), id: 3 });
     }

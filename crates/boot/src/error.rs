@@ -31,6 +31,15 @@ pub enum BootError {
         /// Its value.
         value: String,
     },
+    /// The connection that the launcher has left open is closed.
+    #[error(
+        "the launcher's connection (PMI_FD={fd}) is closed: a program between the launcher and this one \
+         must leave it open (in Python, subprocess with close_fds=False)"
+    )]
+    Closed {
+        /// The descriptor.
+        fd: i32,
+    },
     /// The connection to the launcher failed.
     #[error("the launcher's PMI server does not answer: {0}")]
     Launcher(#[source] std::io::Error),

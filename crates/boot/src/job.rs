@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::net::TcpStream;
-use std::os::fd::FromRawFd;
-use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard};
 
 use sha2::{Digest, Sha256};
 
 use crate::environment::{Detected, detect};
 use crate::error::BootError;
+use crate::identity::{self, Holder};
 use crate::launcher::Launcher;
 use crate::pmi::Pmi;
 
@@ -51,12 +50,17 @@ impl Job {
     pub fn join() -> Result<Self, BootError> {
         match detect(&|name| std::env::var(name).ok())? {
             Detected::None => Self::alone(),
-            Detected::PmiDescriptor { fd, rank, size } => {
-                // SAFETY: the launcher left this descriptor open for us alone; nothing else in the
-                // process knows of it.
-                let stream = unsafe { UnixStream::from_raw_fd(fd) };
-                let (pmi, _) = Pmi::open(stream, None)?;
-                Self::of_many(Box::new(pmi), rank, size)
+            Detected::PmiDescriptor { fd, rank, size, inode } => {
+                match identity::holder(fd, inode) {
+                    Holder::Own => {
+                        let stream = identity::take(fd).map_err(BootError::Launcher)?;
+                        let (pmi, _) = Pmi::open(stream, None)?;
+                        Self::of_many(Box::new(pmi), rank, size)
+                    }
+                    // A program that a rank has started.
+                    Holder::Ancestor => Self::alone(),
+                    Holder::Nobody => Err(BootError::Closed { fd }),
+                }
             }
             Detected::PmiPort { address, id } => {
                 let stream = TcpStream::connect(&address).map_err(BootError::Launcher)?;

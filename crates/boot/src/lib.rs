@@ -7,6 +7,7 @@
 
 mod environment;
 mod error;
+mod identity;
 mod job;
 mod launcher;
 mod pmi;
@@ -15,6 +16,7 @@ pub use environment::{
     Detected, NODE_CORES_VARIABLE, detect, is_first_on_node, local_ranks, node_cores, own_cores,
 };
 pub use error::BootError;
+pub use identity::{SOCKET_VARIABLE, socket_inode};
 pub use job::{
     Job, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, Secret, TRAFFIC_KEY, ended_name, is_ended_name,
     is_published_as, pass, published,

@@ -3,6 +3,7 @@
 use std::cell::Cell as LocalCell;
 use std::fs::File;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::ptr;
 use std::slice;
@@ -10,6 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -27,6 +29,11 @@ pub fn create(len: u64) -> io::Result<File> {
     file.set_len(len)?;
     file.write_all_at(&MAGIC.to_le_bytes(), 0)?;
     Ok(file)
+}
+
+fn is_recording(file: &File) -> bool {
+    let mut magic = [0; 8];
+    file.read_exact_at(&mut magic, 0).is_ok() && u64::from_le_bytes(magic) == MAGIC
 }
 
 /// Returns the length of the used part of a recording.
@@ -68,7 +75,14 @@ impl Recorder {
                     number.display()
                 )
             };
-            let file = File::options().read(true).write(true).open(path).map_err(failed)?;
+            // Programs that a rank starts inherit its variables, but not its recording.
+            let file = File::options().read(true).write(true).open(path).ok();
+            let Some(file) = file.filter(is_recording) else { return Ok(None) };
+            if let Some(Ok(inherited)) = number.to_str().map(str::parse) {
+                // SAFETY: the agent has left this descriptor open, and nothing in this process closes it.
+                let inherited = unsafe { BorrowedFd::borrow_raw(inherited) };
+                fcntl_setfd(inherited, FdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+            }
             Self::map(&file).map(Some).map_err(failed)
         });
         own.as_ref().map(Option::as_ref).map_err(Clone::clone)
@@ -80,9 +94,7 @@ impl Recorder {
     /// It is not a recording, or the system lacks a resource.
     pub fn map(file: &File) -> io::Result<Self> {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        let mut magic = [0; 8];
-        file.read_exact_at(&mut magic, 0)?;
-        if u64::from_le_bytes(magic) != MAGIC {
+        if !is_recording(file) {
             return Err(io::Error::other("is no recording"));
         }
         let len = len / CELL_LEN * CELL_LEN;

@@ -280,6 +280,8 @@ impl Agent {
         // `mpiexec` may itself run in a traced rank.
         command.env_remove(recorder::VARIABLE);
         command.env("PMI_FD", pmi.as_raw_fd().to_string());
+        let inode = boot::socket_inode(pmi.as_raw_fd()).map(|inode| inode.to_string());
+        command.envs(inode.map(|inode| (boot::SOCKET_VARIABLE, inode)));
         command.env("PMI_RANK", start.rank.to_string());
         command.env("PMI_SIZE", size.to_string());
         command.env("PMI_SPAWNED", "0");

@@ -638,7 +638,12 @@ pub(crate) fn launch_context(options: &Options, patience_s: u64) -> Result<Launc
 fn shared_environment(options: &Options) -> Vec<(String, String)> {
     let foreign = ["PMI_", "PMIX_", "HYDRA_", "HYDI_", "OMPI_", "PRTE_"];
     let own = ["HOSTNAME", "DISPLAY", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SHLVL", "_"];
-    let ours = [settings::SITE.variable(), boot::RECORD_VARIABLE, recorder::VARIABLE];
+    let ours = [
+        settings::SITE.variable(),
+        boot::RECORD_VARIABLE,
+        recorder::VARIABLE,
+        boot::SOCKET_VARIABLE,
+    ];
     let own = |name: &str| own.contains(&name) || ours.contains(&name);
     let mut environment: Vec<(String, String)> = Vec::new();
     if !options.no_environment {
