@@ -64,6 +64,16 @@ run -n 2 sh -c "echo \$\$ >>$work/ids; if [ \$PMI_RANK = 0 ]; then until [ \$(wc
 check "a rank ended by a signal" 137 $?
 check "leaves nothing behind" "3 0" "$(wc -l <"$work/ids") $(alive "$work/ids")"
 
+# A job that fails gives its ranks time to end themselves.
+saving() { # seconds that a rank needs to save its state, command of the other rank
+    run -n 1 sh -c "trap 'sleep $1; echo saved; exit 0' TERM; echo \$\$ >$work/ids; while :; do sleep 0.05; done" : -n 1 sh -c "until [ -s $work/ids ]; do sleep 0.05; done; $2" 2>/dev/null
+}
+rm -f "$work/ids"
+check "ranks have time to save their state" "saved 137" "$(saving 1 'kill -9 $$') $?"
+rm -f "$work/ids"
+run -n 1 sh -c "trap 'echo saved; exit 0' TERM; echo \$\$ >$work/ids; kill -STOP \$\$; sleep 60" : -n 1 sh -c "until grep -q '^State:.T' /proc/\$(cat $work/ids 2>/dev/null)/status 2>/dev/null; do sleep 0.05; done; exit 3" >"$work/said" 2>/dev/null
+check "also stopped ones" "3 saved" "$? $(cat "$work/said")"
+
 # mpiexec is killed. The agent cleans up.
 rm -f "$work/ids"
 "$mpiexec" -timeout 20 -n 2 sh -c "echo \$\$ >>$work/ids; sleep 60 & echo \$! >>$work/ids; wait" &

@@ -487,9 +487,16 @@ impl Run {
 
     fn begin_to_end(&mut self) {
         if self.ending.is_none() {
-            self.ending = Some(Instant::now());
-            self.signal_all(SIGTERM);
+            self.signal_end(SIGTERM);
         }
+    }
+
+    /// Sends a signal that is to end the job. Ranks that do not end in time are killed.
+    fn signal_end(&mut self, signal: i32) {
+        self.ending = Some(Instant::now());
+        self.signal_all(signal);
+        // Stopped ranks take the signal once they continue.
+        self.signal_all(SIGCONT);
     }
 
     fn signal_all(&self, signal: i32) {
@@ -511,8 +518,7 @@ impl Run {
             }
             _ if self.ending.is_some() => self.kill(),
             _ => {
-                self.signal_all(signal);
-                self.ending = Some(Instant::now());
+                self.signal_end(signal);
                 self.code = exit_code(128 + signal);
                 self.explained = true;
             }
@@ -525,7 +531,7 @@ impl Run {
             self.begin_to_end();
         }
         if let Some(since) = self.ending
-            && now - since > GRACE
+            && (now - since > GRACE || !self.has_running())
             && self.killed.is_none()
         {
             self.kill();
@@ -585,6 +591,11 @@ impl Run {
             self.give_up(&ranks, &text);
         }
         self.expect_no_events(&ranks);
+    }
+
+    /// True if ranks of an agent that has answered may run. Those of others were never started.
+    fn has_running(&self) -> bool {
+        self.nodes.iter().any(|node| node.has_answered() && self.has_any(&node.ranks))
     }
 
     fn has_any(&self, ranks: &[u32]) -> bool {
@@ -698,8 +709,8 @@ fn exit_code(code: i32) -> u8 {
 
 /// Exit code for output that nobody reads, as a shell reports SIGPIPE.
 const UNREAD: u8 = 128 + SIGPIPE as u8;
-/// Time that ranks have to end themselves before they are killed.
-const GRACE: Duration = Duration::from_millis(300);
+/// Time that ranks have to end themselves before they are killed: enough to save a small state.
+const GRACE: Duration = Duration::from_secs(3);
 /// Time within which the end of killed ranks must be reported.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time within which the end of a missed rank must become known.
