@@ -88,6 +88,7 @@ check "mpiexec killed leaves nothing behind" 0 "$(alive "$work/ids")"
 printf '#!/bin/sh\nhost=$1; shift; LAB_HOST=$host exec "$@"\n' >"$work/launcher"
 chmod +x "$work/launcher"
 check "a custom launcher is used" "one one two " "$(run -n 3 -hosts one:2,two:1 -launcher-exec "$work/launcher" sh -c 'echo $LAB_HOST' | sort | tr '\n' ' ')"
+check "hosts may be IPv6 addresses" "::1 ::2 ::2 fe80::3%eth0 " "$(run -hosts '::1,[::2]:2,[fe80::3%eth0]' -launcher-exec "$work/launcher" sh -c 'echo $LAB_HOST' | sort | tr '\n' ' ')"
 
 # Location of ranks: first ranks of nodes and sites.
 "$1/mpicc" -Wall -Werror -O1 "$(dirname "$0")/programs/sites.c" -o "$work/sites" || exit 1

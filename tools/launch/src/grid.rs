@@ -11,7 +11,8 @@ use netpath::ListenAddress;
 use serde::{Deserialize, Serialize, Serializer};
 use toml::Spanned;
 
-use crate::options::{Launcher, RANKS_MAX};
+use crate::host::{self, RANKS_MAX};
+use crate::options::Launcher;
 
 /// Sites and networks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -375,37 +376,20 @@ impl GridSource<'_> {
             let place = self.place(entry.hosts.span().start);
             return Err(GridError(format!("{place}: hosts: there is none: name one at least")));
         }
-        let known = before.iter().flat_map(|site| &site.hosts).map(|host| host.name.as_str());
-        let mut known: HashSet<&str> = known.collect();
+        let known = before.iter().flat_map(|site| &site.hosts).map(|host| host.name.clone());
+        let mut known: HashSet<String> = known.collect();
         let mut hosts = Vec::new();
         for one in entry.hosts.get_ref() {
-            let (name, own) = match one.get_ref().rsplit_once(':') {
-                Some((name, count)) => (name, Some(count)),
-                None => (one.get_ref().as_str(), None),
-            };
-            let number = |count: &str| count.parse().ok().filter(|n| *n <= RANKS_MAX);
-            let own = own.map(|count| number(count).ok_or(())).transpose();
-            let Ok(own) = own else {
-                return Err(self.at(
-                    "hosts",
-                    one,
-                    "has no number of ranks behind its colon: write host:4",
-                ));
-            };
-            if name.is_empty() || name.starts_with('-') || name.contains(char::is_whitespace) {
-                return Err(self.at("hosts", one, "is no name of a host"));
-            }
-            if !known.insert(name) {
+            let parsed = host::parse(one.get_ref());
+            let (name, own) = parsed.map_err(|mistake| self.at("hosts", one, mistake))?;
+            if !known.insert(name.clone()) {
                 return Err(self.at(
                     "hosts",
                     one,
                     "is named before: a host is of one site, and there once",
                 ));
             }
-            hosts.push(Host {
-                name: name.into(),
-                slots: own.or(slots.map(|slots| *slots.get_ref())),
-            });
+            hosts.push(Host { name, slots: own.or(slots.map(|slots| *slots.get_ref())) });
         }
         Ok(hosts)
     }
@@ -477,7 +461,8 @@ impl GridSource<'_> {
     }
 
     fn gateway(&self, entry: &GatewayEntry, hosts: &[Host]) -> Result<Gateway, GridError> {
-        if !hosts.iter().any(|host| host.name == *entry.host.get_ref()) {
+        let host = host::parse(entry.host.get_ref()).map(|(name, _)| name).unwrap_or_default();
+        if !hosts.iter().any(|known| known.name == host) {
             return Err(self.at("host", &entry.host, "is none of this site's hosts: add it there"));
         }
         let address = |key: &str, text: &Spanned<String>| {
@@ -487,7 +472,6 @@ impl GridSource<'_> {
         };
         let outside = entry.outside.as_ref().map(|text| address("outside", text)).transpose()?;
         let listen = entry.listen.iter().map(|text| address("listen", text));
-        let host = entry.host.get_ref().clone();
         let inside = address("inside", &entry.inside)?;
         let listen = listen.collect::<Result<_, _>>()?;
         let gateway = Gateway { host, inside, outside, listen };
@@ -559,10 +543,7 @@ fn is_subnet(text: &str) -> bool {
 }
 
 fn as_words<S: serde::Serializer>(hosts: &[Host], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(hosts.iter().map(|host| match host.slots {
-        Some(slots) => format!("{}:{slots}", host.name),
-        None => host.name.clone(),
-    }))
+    to.collect_seq(hosts.iter().map(|host| host::text(&host.name, host.slots)))
 }
 
 fn as_command<S: serde::Serializer>(launcher: &Option<Launcher>, to: S) -> Result<S::Ok, S::Error> {
@@ -607,6 +588,20 @@ mod tests {
         assert_eq!(word("ssh", "/it's/agent"), r"'/it'\''s/agent'");
         assert_eq!(word("slurm", "/my dir/agent"), "/my dir/agent");
         assert_eq!(word("go {host} --", "/my dir/agent"), "/my dir/agent");
+    }
+
+    #[test]
+    fn hosts_may_be_addresses() {
+        let text = "[[site]]\nname = \"a\"\nhosts = [\"::1\", \"[::2]:3\", \"[::3]:0\"]\n\
+            networks = [\"l\", \"w\"]\n[[site.gateway]]\nhost = \"[::1]\"\ninside = \"[fd00::1]:7\"\n\
+            [[site]]\nname = \"b\"\nhosts = [\"c\"]\nnetworks = [\"w\"]\n\
+            [[network]]\nname = \"l\"\nsubnets = [\"fd00::/8\"]\n[[network]]\nname = \"w\"\n";
+        let grid = Grid::parse(text, "g").unwrap();
+        let hosts: Vec<_> =
+            grid.sites[0].hosts.iter().map(|host| (host.name.as_str(), host.slots)).collect();
+        assert_eq!(hosts, [("::1", None), ("::2", Some(3)), ("::3", Some(0))]);
+        assert_eq!(grid.sites[0].gateways[0].host, "::1");
+        assert_eq!(Grid::parse(&grid.text(), "g").unwrap(), grid);
     }
 
     fn example() -> &'static str {

@@ -25,6 +25,7 @@ mod command_line;
 mod discovery;
 mod gateway;
 mod grid;
+mod host;
 mod input;
 mod node;
 mod options;

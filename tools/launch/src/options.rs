@@ -7,6 +7,7 @@ use crate::allocation;
 use crate::binding::Binding;
 use crate::command_line::{Reading, Text};
 use crate::grid::Grid;
+use crate::host::{self, RANKS_MAX};
 use crate::placing::Placing;
 
 /// The options of a run.
@@ -269,16 +270,14 @@ pub(crate) fn hosts_of(list: &str) -> Result<Vec<(String, Option<u32>)>, UsageEr
     hosts.into_iter().map(|host| host_of(host, "-hosts")).collect()
 }
 
-/// `name` or `name:count`.
+/// Reads a host that takes ranks.
 fn host_of(text: &str, place: &str) -> Result<(String, Option<u32>), UsageError> {
-    match text.rsplit_once(':') {
-        Some((host, count)) if !host.is_empty() => {
-            let count = number("hosts", count)
-                .map_err(|_| UsageError(format!("{place}: `{text}`: the count is no number")))?;
-            Ok((host.into(), Some(count)))
+    match host::parse(text) {
+        Ok((_, Some(0))) => {
+            Err(UsageError(format!("{place}: `{text}` takes no ranks: leave it out")))
         }
-        Some(_) => Err(UsageError(format!("{place}: `{text}` names no host"))),
-        None => Ok((text.into(), None)),
+        Ok(host) => Ok(host),
+        Err(mistake) => Err(UsageError(format!("{place}: `{text}` {mistake}"))),
     }
 }
 
@@ -321,9 +320,6 @@ const SRUN: &str = "srun --quiet --nodes=1 --ntasks=1 --overlap --export=ALL --m
 
 /// Number of ranks of a program before one is given.
 const UNCOUNTED: u32 = 0;
-
-/// Largest number of ranks in one job.
-pub(crate) const RANKS_MAX: u32 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -445,8 +441,16 @@ mod tests {
     fn hosts_files_have_comments_and_slots() {
         let hosts = hosts_from("# all\na\nb:2 # two\n\nc slots=3\n", "f").unwrap();
         assert_eq!(hosts, [("a".into(), None), ("b".into(), Some(2)), ("c".into(), Some(3))]);
-        let error = hosts_from("a\nb weight=2\n", "f").unwrap_err().to_string();
-        assert!(error.contains("f:2") && error.contains("weight=2"), "{error}");
+        let error = |text: &str| hosts_from(text, "f").unwrap_err().to_string();
+        assert!(error("a\nb weight=2\n").starts_with("f:2: `weight=2` is not"));
+        assert!(error("a\n[::1\n").starts_with("f:2: `[::1` has colons"));
+        assert!(error("a:0\n").starts_with("f:1: `a:0` takes no ranks"));
+        let hosts = hosts_from("::1\n[::2]:3\nfe80::1%eth0 slots=4", "f").unwrap();
+        assert_eq!(
+            hosts,
+            [("::1".into(), None), ("::2".into(), Some(3)), ("fe80::1%eth0".into(), Some(4))]
+        );
+        assert_eq!(run("-n 3 -hosts ::1,[::2]:2 x").placement(), [0, 1, 1]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use netpath::ListenAddress;
 use crate::binding::CoreBinding;
 use crate::channel::{Branch, GatewayStart, Pass, RankStart, Start};
 use crate::grid::{Gateway, Grid, Site};
+use crate::host;
 use crate::options::{Launcher, Options};
 use crate::trace;
 
@@ -172,8 +173,7 @@ fn launcher(
 ) -> Launcher {
     let launch = site.and_then(|site| site.launch.as_ref());
     let spread = site.and_then(|site| site.spread.as_ref()).filter(|_| is_child);
-    let is_here = !is_child
-        && (host == "localhost" || host.starts_with("127.") || host == "::1" || host == here.host);
+    let is_here = !is_child && (host::is_loopback(host) || host == here.host);
     match spread.or(launch).or(options.launcher.as_ref()) {
         Some(launcher) => launcher.clone(),
         None if is_here => Launcher::Fork,
