@@ -133,6 +133,8 @@ check "binary output is unchanged" "$(md5sum <"$work/bytes")" "$(run -n 1 cat "$
 check "and so is binary input" "$(md5sum <"$work/bytes")" "$(run -n 2 sh -c '[ $PMI_RANK = 1 ] || cat' <"$work/bytes" | md5sum)"
 check "a slow reader gets all output" "$(seq 500000 | md5sum)" "$(run -n 1 seq 500000 | (sleep 1; md5sum))"
 check "lines of many ranks stay whole" "8000 xxxxxxxxxxxxxxxxxxxx" "$(run -n 8 sh -c 'yes xxxxxxxxxxxxxxxxxxxx | head -1000' | sort | uniq -c | sed 's/^ *//')"
+check "long lines of many ranks stay whole" "$(for rank in 0 1 2 3 4 5; do for line in 1 2 3; do echo "[$rank] 200000"; done; done)" \
+    "$(run -l -n 6 sh -c 'for line in 1 2 3; do head -c 200000 /dev/zero | tr "\\0" $PMI_RANK; echo; done' | awk '{ only = $2; gsub(substr($2, 1, 1), "", only); print $1, only == "" ? length($2) : "mixed" }' | sort)"
 check "the two streams stay apart" "out" "$(run -n 1 sh -c 'echo out; echo err >&2' 2>"$work/err")"
 check "and both arrive" "err" "$(cat "$work/err")"
 
