@@ -19,6 +19,7 @@ check "exit code of the first failure" 5 $?
 check "and its reason" 1 "$(grep -c 'rank 1 on localhost: exited with code 5' "$work/err")"
 check "an agent that somebody starts says so" "1 canele-agent: mpiexec starts it" "$("$1/canele-agent" --help 2>&1 >"$work/agent" | cut -d" " -f1-4 | sed "s/^/1 /")"
 check "and writes nothing else" "" "$(cat "$work/agent")"
+check "also on a terminal" "canele-agent: mpiexec starts it" "$(script -qec "$1/canele-agent" /dev/null </dev/null | cut -d" " -f1-4 | head -1)"
 run -n 1 "$work/missing" 2>"$work/err"
 check "a missing program" 127 $?
 check "is named" 1 "$(grep -c "$work/missing not found" "$work/err")"
@@ -60,8 +61,11 @@ for one in 0:0 0.5:0 0:0.5; do
 done
 
 # A rank is killed. The others are ended, and nothing is left behind.
-run -n 2 sh -c "echo \$\$ >>$work/ids; if [ \$PMI_RANK = 0 ]; then until [ \$(wc -l <$work/ids) = 3 ]; do sleep 0.05; done; kill -9 \$\$; fi; sleep 60 & echo \$! >>$work/ids; wait" 2>/dev/null
+run -n 2 sh -c "echo \$\$ >>$work/ids; if [ \$PMI_RANK = 0 ]; then until [ \$(wc -l <$work/ids) = 3 ]; do sleep 0.05; done; kill -9 \$\$; fi; sleep 60 & echo \$! >>$work/ids; wait" 2>"$work/err"
 check "a rank ended by a signal" 137 $?
+id=$(sed 's/.*as process \([0-9]*\).*/\1/' "$work/err")
+check "is named with host, signal and process" "mpiexec: rank 0 on localhost: was ended by signal 9 (SIGKILL: killed by another process, or by the kernel for want of memory), as process ID; ending the job" "$(sed "s/process $id/process ID/" "$work/err")"
+check "which is one of the job" 1 "$(grep -cx "$id" "$work/ids")"
 check "leaves nothing behind" "3 0" "$(wc -l <"$work/ids") $(alive "$work/ids")"
 
 # A job that fails gives its ranks time to end themselves.
@@ -255,6 +259,10 @@ run -help 2>"$work/err" >/dev/full
 check "and the help" "1 mpiexec: standard output cannot be written: No space left on device (os error 28)" "$? $(cat "$work/err")"
 run -n 1 echo x 2>"$work/err" 1</dev/null
 check "read-only output too" "1 mpiexec: output of the ranks cannot be written: Bad file descriptor (os error 9)" "$? $(cat "$work/err")"
+for words in "canele nonsense:2" "canele info --link x,y:1" "canele lab status --name nobody:1" "canele-gateway --listen x:2"; do
+    "$1/"${words%:*} 2>/dev/full >/dev/full
+    check "${words%:*} does not panic without a reader" "${words#*:}" $?
+done
 slow() { python3 -c 'import os, sys; os.set_blocking(1, False); os.execv(sys.argv[1], sys.argv[1:])' "$mpiexec" -n 1 seq 200000; }
 check "output that does not block gets everything" "$(seq 200000 | md5sum)" "$(slow | (sleep 0.3; md5sum))"
 
@@ -376,7 +384,7 @@ else
 fi
 run -trace "$work/run.json" -n 3 "$work/traced" and fail 2>"$work/err"
 check "a job that fails keeps its code" 134 $?
-check "and one line on it" "mpiexec: rank 2 on localhost: was ended by signal 6 (SIGABRT: aborted); ending the job" "$(grep '^mpiexec' "$work/err")"
+check "and one line on it" "mpiexec: rank 2 on localhost: was ended by signal 6 (SIGABRT: aborted), as process ID; ending the job" "$(grep '^mpiexec' "$work/err" | sed 's/process [0-9]*/process ID/')"
 check "and leaves what was recorded" "unfinished: 0 MPI_Recv 1 MPI_Recv" "$(facts | grep unfinished)"
 run -trace "$work/run.json" -hosts localhost:1,127.0.0.1:1 -launcher fork -n 2 sh -c '[ $PMI_RANK = 0 ] || kill -9 $PPID; exec sleep 60' 2>"$work/err"
 check "a rank whose agent is lost is missing from the trace" "mpiexec: -trace $work/run.json: the events are missing of rank 1 on 127.0.0.1" "$(grep trace "$work/err")"

@@ -67,6 +67,7 @@ def main():
             faults += links(path, text)
             continue
         faults += openers(path, lines) + lengths_of_code(path, lines) + safety(path, lines) + test_files(path, text)
+        faults += printing(path, lines)
         for name in re.findall(r"^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union) (\w+)", text, re.M):
             types[name].add(path)
     for name, files in sorted(types.items()):
@@ -163,6 +164,15 @@ def test_files(path, text):
         if not re.search(r"test|model", name):
             faults.append(f"{path}: the module {name} holds only tests: say so in its name")
     return faults
+
+
+def printing(path, lines):
+    """Macros that panic when nobody reads any more, outside of tests."""
+    if re.search(r"(?:^|/)(?:tests?|build\.rs|benches)(?:/|\.rs|$)|_tests?\.rs$|^crates/testing/", path):
+        return []
+    end = next((n for n, line in enumerate(lines) if line.startswith("#[cfg(test)]") and "mod " in "".join(lines[n:n + 2])), len(lines))
+    found = [n for n, line in enumerate(lines[:end], 1) if re.search(r"^[^/\"]*\be?print(?:ln)?!\(", line)]
+    return [f"{path}:{n}: write with `let _ = writeln!(io::stdout(), …)`: print macros panic when nobody reads" for n in found]
 
 
 def links(path, text):

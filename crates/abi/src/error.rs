@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
+use std::io::{self, Write as _};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use lock::Uncancelled;
@@ -144,7 +145,7 @@ fn die(text: &str, code: c_int) -> ! {
     let rank = world::current().map_or(String::new(), |world| format!("rank {}: ", world.rank()));
     // Written in one piece: whoever ends the job may not wait for the rest of a line.
     let line = format!("canele: {rank}{text}\n");
-    eprint!("{line}");
+    let _ = write!(io::stderr(), "{line}");
     world::abort(class_of(code).unwrap_or(code))
 }
 

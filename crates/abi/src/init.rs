@@ -1,6 +1,7 @@
 //! Initialisation and finalisation (MPI-5.0 §11.2–11.4).
 
 use std::ffi::{c_char, c_int};
+use std::io::{self, Write as _};
 
 use lock::Uncancelled;
 use mpi::process::ThreadLevel;
@@ -53,7 +54,8 @@ pub(crate) fn is_thread_main(flag: Out<c_int>) -> Result<()> {
 pub(crate) fn abort(_comm: RawHandle, code: c_int) -> Result<()> {
     let rank = world::current().map_or(0, |world| world.rank());
     let _uncancelled = Uncancelled::begin();
-    eprintln!("canele: rank {rank}: MPI_Abort with code {code}; ending the job");
+    let _ =
+        writeln!(io::stderr(), "canele: rank {rank}: MPI_Abort with code {code}; ending the job");
     world::abort(code)
 }
 

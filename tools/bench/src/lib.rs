@@ -8,8 +8,6 @@
 //! exceptions. `overhead` and `addressed`, which compare the scheduler with the bare rail, are built from
 //! Canele's own parts (`paths`), and `tune` asks the planner for the algorithms of collectives.
 #![forbid(unsafe_code)]
-// Printing panics where nobody reads any more.
-#![deny(clippy::print_stdout)]
 
 mod catalogue;
 mod command;

@@ -1,6 +1,6 @@
 //! `canele grid`: finds sites by measuring round trips between hosts.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,11 +26,11 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     match find(arguments) {
         Ok(text) => {
             // A reader may close the pipe early.
-            let _ = std::io::stdout().write_all(text.as_bytes());
+            let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
         Err(reason) => {
-            eprintln!("canele grid: {reason}");
+            let _ = writeln!(io::stderr(), "canele grid: {reason}");
             ExitCode::FAILURE
         }
     }

@@ -60,7 +60,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let text = match printed {
         Ok(text) => text,
         Err(reason) => {
-            eprintln!("canele: {reason}");
+            let _ = writeln!(io::stderr(), "canele: {reason}");
             return ExitCode::FAILURE;
         }
     };
@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         // A reader may close the pipe early.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("canele: standard output: {error}");
+            let _ = writeln!(io::stderr(), "canele: standard output: {error}");
             ExitCode::FAILURE
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -51,7 +52,8 @@ impl Account {
 
     fn note(&self, kind: &'static str, from: SocketAddr, reason: &dyn fmt::Display) {
         if self.count(kind) == 1 {
-            eprintln!(
+            let _ = writeln!(
+                io::stderr(),
                 "canele-gateway: refused {from}: {reason}; the next of this kind are counted only"
             );
         }

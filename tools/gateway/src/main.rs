@@ -1,7 +1,5 @@
 //! The gateway's command.
 #![forbid(unsafe_code)]
-// Printing panics where nobody reads any more.
-#![deny(clippy::print_stdout)]
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::SocketAddr;
@@ -20,7 +18,7 @@ fn main() -> ExitCode {
     match run(Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("canele-gateway: {error}");
+            let _ = writeln!(io::stderr(), "canele-gateway: {error}");
             ExitCode::FAILURE
         }
     }
@@ -70,18 +68,18 @@ async fn serve(
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                _ = account_requested.recv() => eprint!("{}", account()),
+                _ = account_requested.recv() => drop(write!(io::stderr(), "{}", account())),
                 // A closed standard output is no error: nobody reads it any more.
                 _ = heartbeat.tick(), if options.beat => drop(writeln!(io::stdout())),
                 () = ended(&mut end_of_input) => {
                     if options.account {
-                        eprint!("canele-gateway at {name}:\n{}", account());
+                        let _ = write!(io::stderr(), "canele-gateway at {name}:\n{}", account());
                     }
                     return;
                 }
             }
         }
-        eprint!("{}", account());
+        let _ = write!(io::stderr(), "{}", account());
     };
     gateway.serve(end).await;
     Ok(())

@@ -1,6 +1,7 @@
 //! `canele lab`.
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -131,7 +132,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
-            eprintln!("canele lab: {text}");
+            let _ = writeln!(io::stderr(), "canele lab: {text}");
             ExitCode::FAILURE
         }
     }

@@ -1,7 +1,7 @@
 //! Agent of a node: starts its ranks and child agents, and relays between them and `mpiexec`.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -37,7 +37,7 @@ type Shared = Arc<RwLock<SharedValues>>;
 
 /// Runs an agent on its standard streams until `mpiexec` closes them.
 pub fn agent_main() -> ExitCode {
-    if std::env::args().len() > 1 {
+    if std::env::args().len() > 1 || std::io::stdin().is_terminal() {
         let text =
             "canele-agent: mpiexec starts it on each host; it has no options (see mpiexec -help)";
         let _ = writeln!(std::io::stderr(), "{text}");
@@ -229,7 +229,8 @@ impl Agent {
             return;
         }
         for one in self.waiting.take().into_iter().flat_map(|waiting| waiting.start.ranks) {
-            let ended = Ended { exit: Exit::Signal(signal), was_signalled: true };
+            let exit = Exit::Signal { signal, process: 0 };
+            let ended = Ended { exit, was_signalled: true };
             report_end(&self.out, one.rank, &ended);
         }
     }
@@ -402,7 +403,7 @@ fn watch(
     let (sent, out) = (Arc::clone(sent), Arc::clone(out));
     system::start_thread(move || {
         let status = child.wait();
-        let ended = ended(status, sent.load(Ordering::Relaxed));
+        let ended = ended(child.id(), status, sent.load(Ordering::Relaxed));
         for stream in output.into_iter().chain(error) {
             stream.finish();
         }
@@ -436,17 +437,17 @@ impl ForwardedStream {
 }
 
 /// Returns a rank's end, given the signals sent before.
-fn ended(status: io::Result<ExitStatus>, sent: u64) -> Ended {
+fn ended(process: u32, status: io::Result<ExitStatus>, sent: u64) -> Ended {
     let ending = ENDING.iter().fold(0, |bits, signal| bits | bit(*signal)) & sent;
     let exit = match status {
         Ok(status) => match (status.code(), status.signal()) {
             (Some(code), _) => Exit::Code(code),
-            (None, signal) => Exit::Signal(signal.unwrap_or(0)),
+            (None, signal) => Exit::Signal { signal: signal.unwrap_or(0), process },
         },
         Err(_) => Exit::Code(1),
     };
     let was_signalled = match exit {
-        Exit::Signal(signal) => ending & bit(signal) != 0,
+        Exit::Signal { signal, .. } => ending & bit(signal) != 0,
         Exit::Code(_) => ending != 0,
         Exit::NotStarted(..) => false,
     };
@@ -502,7 +503,7 @@ pub(crate) fn send(out: &Out, message: &Message) {
 }
 
 /// Version in the `Hello` message.
-pub(crate) const VERSION: &str = "canele-agent 8";
+pub(crate) const VERSION: &str = "canele-agent 9";
 
 /// Signals by which `mpiexec` ends a job.
 const ENDING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGKILL];
@@ -524,6 +525,7 @@ mod tests {
 
     #[test]
     fn an_end_by_a_signal_that_was_sent_explains_nothing() {
+        let ended = |status, sent| ended(1, status, sent);
         let by_term = || Ok(ExitStatus::from_raw(SIGTERM));
         let by_kill = || Ok(ExitStatus::from_raw(SIGKILL));
         assert!(ended(by_term(), bit(SIGTERM)).was_signalled);

@@ -159,7 +159,11 @@ pub(crate) struct Ended {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Exit {
     Code(i32),
-    Signal(i32),
+    Signal {
+        signal: i32,
+        /// Id of the process on its host; 0 if it was not started.
+        process: u32,
+    },
     /// Not started: exit code and reason.
     NotStarted(i32, String),
 }

@@ -430,9 +430,11 @@ impl Run {
             }
             Exit::Code(0) => return self.end_if_waiting_for_ended(),
             Exit::Code(code) => (exit_code(code), format!("exited with code {code}")),
-            Exit::Signal(signal) => {
-                let code = exit_code(128 + signal);
-                (code, format!("was ended by signal {signal} ({})", signals::description(signal)))
+            Exit::Signal { signal, process } => {
+                let meaning = signals::description(signal);
+                let text =
+                    format!("was ended by signal {signal} ({meaning}), as process {process}");
+                (exit_code(128 + signal), text)
             }
             Exit::NotStarted(code, reason) => (exit_code(code), reason),
         };

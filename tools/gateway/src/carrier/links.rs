@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -213,7 +213,9 @@ impl Links {
                     self.table.note_link(*gateway, id);
                 }
             }
-            Err(error) => eprintln!("canele-gateway: no link to {from}: {error}"),
+            Err(error) => {
+                drop(writeln!(io::stderr(), "canele-gateway: no link to {from}: {error}"))
+            }
         }
     }
 
@@ -392,7 +394,7 @@ impl LinkTable {
                 }
             }
             Event::Refused { from, reason } => self.account.refuse(from, reason),
-            Event::Hampered { reason } => eprintln!("canele-gateway: {reason}"),
+            Event::Hampered { reason } => drop(writeln!(io::stderr(), "canele-gateway: {reason}")),
             Event::Down { peer, fault } => {
                 if let Fault::Misbehaved(_) = fault {
                     self.report_invalid(peer);
