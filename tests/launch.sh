@@ -122,6 +122,17 @@ check "a program between them that closes the connection is told of" "yes" "$(gr
 run -trace "$work/run.json" -n 2 "$work/starts" rank "$tool" "$tool" >"$work/said" 2>&1
 check "and the programs of a traced rank are not in its trace" "0 2 1" "$? $(grep -c tool "$work/said") $(grep -o 'MPI_Barrier' "$work/run.json" | sort | uniq -c | awk '{ print ($1 <= 4) }')"
 
+# Programs that run alone although they might not.
+check "a program alone in an allocation says so once" "alone 0 of 1 canele: runs alone, although SLURM_NTASKS=4: .mpiexec. starts as many ranks as .-n. says " "$(SLURM_NTASKS=4 "$work/starts" alone 2>&1 | sort | tr '\n`' ' .')"
+check "its ranks do not" "a 0 of 2 a 1 of 2 " "$(SLURM_NTASKS=4 starts "$work/starts" a)"
+check "nor their programs" "rank 0 of 2 rank 1 of 2 tool 0 of 1 " "$(SLURM_NTASKS=4 starts "$work/starts" rank "$tool" true)"
+echo 'int other(void) { return 0; }' >"$work/other.c"
+echo 'int other(void); int main(void) { return other(); }' >"$work/program.c"
+cc -shared -fPIC -Wl,-soname,libmpi.so.40 "$work/other.c" -o "$work/libmpi.so.40" && cc "$work/program.c" "$work/libmpi.so.40" -Wl,-rpath,"$work" -o "$work/foreign" || exit 1
+told="mpiexec: $work/foreign is a program of Open MPI (libmpi.so.40), whose ranks each run alone here: compile it with Canele's mpicc, or start it with the mpiexec of Open MPI"
+check "a program of another MPI is told of once" "$told" "$(run -n 2 "$work/foreign" : -n 1 "$work/foreign" 2>&1)"
+check "unless it is to run alone" "" "$(run -n 1 "$work/foreign" 2>&1)"
+
 check "64 ranks" "$(seq 0 63 | md5sum)" "$(run -n 64 sh -c 'echo $PMI_RANK' | sort -n | md5sum)"
 check "a variable for one program only" "1 none" "$(run -n 1 -env B 1 sh -c 'echo $B' : -n 1 sh -c 'echo ${B:-none}' | sort | tr '\n' ' ' | sed 's/ $//')"
 run -n 1 -wdir "$work/nowhere" true 2>"$work/err"

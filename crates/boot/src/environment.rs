@@ -99,6 +99,20 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>) -> Result<Detected, Boo
     Ok(Detected::None)
 }
 
+/// Returns a line about the tasks of an allocation that a process started without a launcher leaves unused.
+pub(crate) fn unused_tasks(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    ALLOCATIONS.into_iter().find_map(|(name, task, first)| {
+        let tasks = variable(name)?;
+        let is_first = variable(task).is_none_or(|number| number == first);
+        let has_many = tasks.parse::<u32>().is_ok_and(|count| count > 1);
+        (is_first && has_many).then(|| {
+            format!(
+                "runs alone, although {name}={tasks}: `mpiexec` starts as many ranks as `-n` says"
+            )
+        })
+    })
+}
+
 fn number(value: &str, name: &'static str) -> Result<u32, BootError> {
     value.parse().map_err(|_| BootError::Variable { name, value: value.into() })
 }
@@ -130,6 +144,15 @@ const STRANGERS_OF_MANY: [(&str, &str, &str, &str); 3] = [
     ),
 ];
 
+/// Variables with the number of tasks of an allocation: Slurm, LSF, PBS, Grid Engine. Each stands with the one that
+/// numbers tasks if the resource manager has started several, and the first number.
+const ALLOCATIONS: [(&str, &str, &str); 4] = [
+    ("SLURM_NTASKS", "SLURM_PROCID", "0"),
+    ("LSB_DJOB_NUMPROC", "LSF_PM_TASKID", "1"),
+    ("PBS_NP", "PBS_VNODENUM", "0"),
+    ("NSLOTS", "SGE_TASK_ID", "undefined"),
+];
+
 /// Variable with the number of cores that the ranks of a node share; each rank may be bound to fewer.
 pub const NODE_CORES_VARIABLE: &str = "CANELE_NODE_CORES";
 
@@ -147,6 +170,22 @@ mod tests {
     fn an_empty_environment_is_a_job_of_one() {
         assert_eq!(found(&[]).unwrap(), Detected::None);
         assert_eq!(found(&[("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "7")]).unwrap(), Detected::None);
+    }
+
+    #[test]
+    fn tasks_that_a_process_alone_leaves_unused_are_named_once() {
+        let unused = |variables: &[(&str, &str)]| {
+            unused_tasks(&|name| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).into())
+            })
+        };
+        for (name, task, first) in ALLOCATIONS {
+            assert!(unused(&[(name, "4")]).unwrap().contains(&format!("{name}=4")));
+            assert!(unused(&[(name, "4"), (task, first)]).is_some());
+            assert_eq!(unused(&[(name, "4"), (task, "7")]), None);
+            assert_eq!((unused(&[(name, "1")]), unused(&[(name, "x")])), (None, None));
+        }
+        assert_eq!(unused(&[]), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use sha2::{Digest, Sha256};
 
-use crate::environment::{Detected, detect};
+use crate::environment::{Detected, detect, unused_tasks};
 use crate::error::BootError;
 use crate::identity::{self, Holder};
 use crate::launcher::Launcher;
@@ -40,6 +40,8 @@ pub struct Job {
     launcher: Option<Mutex<Box<dyn Launcher>>>,
     /// True if the launcher watches the job's processes.
     is_watched: bool,
+    /// A line for the user about how the process was started.
+    notice: Option<String>,
 }
 
 impl Job {
@@ -48,8 +50,12 @@ impl Job {
     /// # Errors
     /// The launcher is unknown, its environment is incomplete or invalid, or it does not answer.
     pub fn join() -> Result<Self, BootError> {
-        match detect(&|name| std::env::var(name).ok())? {
-            Detected::None => Self::alone(),
+        let variable = |name: &str| std::env::var(name).ok();
+        match detect(&variable)? {
+            Detected::None => {
+                let notice = unused_tasks(&variable);
+                Ok(Self { notice, ..Self::alone()? })
+            }
             Detected::PmiDescriptor { fd, rank, size, inode } => {
                 match identity::holder(fd, inode) {
                     Holder::Own => {
@@ -86,6 +92,7 @@ impl Job {
             id,
             launcher,
             is_watched,
+            notice: None,
         })
     }
 
@@ -100,7 +107,22 @@ impl Job {
         let is_watched = is_ours && server.introduce()?;
         let id = job_id(&secret, server.job_name());
         let launcher = Some(Mutex::new(server));
-        Ok(Self { rank, size, universe_size, application_number, secret, id, launcher, is_watched })
+        Ok(Self {
+            rank,
+            size,
+            universe_size,
+            application_number,
+            secret,
+            id,
+            launcher,
+            is_watched,
+            notice: None,
+        })
+    }
+
+    /// Returns a line for the user about how the process was started, if there is one to give.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
     }
 
     /// This process's rank.

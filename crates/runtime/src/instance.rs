@@ -62,6 +62,10 @@ impl Instance {
         if job.rank() == 0 {
             report_unknown_settings();
         }
+        if let Some(notice) = job.notice() {
+            // A message that nobody can read is lost.
+            let _ = writeln!(std::io::stderr(), "canele: {notice}");
+        }
         let known_sites = Arc::new(OnceLock::new());
         let policy = idle_pollers(policy(job.size()))?;
         let own_vcis = vci::wanted(needs.is_multithreaded, &policy)?;

@@ -21,6 +21,7 @@ mod channel;
 mod child_agents;
 mod command_line;
 mod discovery;
+mod foreign;
 mod gateway;
 mod grid;
 mod host;

@@ -21,7 +21,7 @@ use crate::pmi::{PmiAction, REFUSED, Server};
 use crate::recording::Recording;
 use crate::trace::{ClockReading, Trace};
 use crate::tree::{self, LaunchContext, StartedGateway, Tree};
-use crate::{input, signals, system};
+use crate::{foreign, input, signals, system};
 
 /// Runs `mpiexec` with these arguments, without its own name.
 pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
@@ -43,6 +43,9 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
         tell!("mpiexec: {variable}");
     }
     // Recorded from here on, and obeyed while the job runs.
+    for text in foreign::warnings(&options) {
+        tell!("mpiexec: {text}");
+    }
     let mut signals = match signals::receive() {
         Ok(signals) => signals,
         Err(error) => {
