@@ -133,6 +133,21 @@ told="mpiexec: $work/foreign is a program of Open MPI (libmpi.so.40), whose rank
 check "a program of another MPI is told of once" "$told" "$(run -n 2 "$work/foreign" : -n 1 "$work/foreign" 2>&1)"
 check "unless it is to run alone" "" "$(run -n 1 "$work/foreign" 2>&1)"
 
+# Limits of the system: ranks have what they need, or one line names limit and remedy.
+limited() { # limit of open files, soft (-S) or hard (-H), mpiexec's arguments...
+    (ulimit -S -n "$2" && if [ "$1" = -H ]; then ulimit -H -n "$2"; fi && shift 2 && run "$@" 2>"$work/err")
+}
+check "ranks raise their own limit of open files" "0 of 17" "$(limited -S 48 -n 17 "$work/starts" a | sort -n -k2 | head -1 | cut -d' ' -f2-)"
+limited -H 64 -n 17 "$work/starts" a >"$work/said"
+check "a hard limit that the agent reaches ends the job" "126 1" "$? $(grep -c 'rank .* on localhost: no more ranks: the limit of 64 open files on this host is reached; raise the hard limit (ulimit -Hn), or use more hosts; ending the job' "$work/err")"
+run -n 17 sh -c "ulimit -n 64; exec $work/starts a" 2>"$work/err" >"$work/said"
+check "and so does one that ranks would reach" "yes" "$(grep -q 'the limit of 64 open files is too low for 17 ranks on a host, which need 75: raise the hard limit (ulimit -Hn)' "$work/err" && echo yes)"
+printf '#!/no/such\n' >"$work/script" && chmod +x "$work/script"
+run -n 1 "$work/script" 2>"$work/err"
+check "a missing interpreter is told of as such" "127 mpiexec: rank 0 on localhost: program $work/script needs the interpreter /no/such, which is missing on this host" "$? $(cat "$work/err")"
+run -n 700 -genv BALLAST "$(head -c 100000 /dev/zero | tr '\0' x)" true 2>"$work/err"
+check "too many ranks for one agent are told of as such" "1 mpiexec: 700 ranks with their environments are more than an agent can start on host localhost: name more hosts, or pass on less (-genvnone)" "$? $(cat "$work/err")"
+
 check "64 ranks" "$(seq 0 63 | md5sum)" "$(run -n 64 sh -c 'echo $PMI_RANK' | sort -n | md5sum)"
 check "a variable for one program only" "1 none" "$(run -n 1 -env B 1 sh -c 'echo $B' : -n 1 sh -c 'echo ${B:-none}' | sort | tr '\n' ' ' | sed 's/ $//')"
 run -n 1 -wdir "$work/nowhere" true 2>"$work/err"

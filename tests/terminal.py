@@ -53,7 +53,8 @@ class Shell:
 
 
 def say(text):
-    print(f"shell: {text}", flush=True)
+    # In one piece, since ranks write to the same terminal.
+    os.write(1, f"shell: {text}\n".encode())
 
 
 def background(shell):
@@ -119,7 +120,6 @@ def main():
         mode[3] &= ~termios.ECHO
         termios.tcsetattr(0, termios.TCSANOW, mode)
         case(Shell(mpiexec))
-        sys.stdout.flush()
         os._exit(0)
     typed, seen, end = list(TYPED[case]), b"", time.monotonic() + LIMIT_S
     at = 0

@@ -10,6 +10,7 @@ mod error;
 mod identity;
 mod job;
 mod launcher;
+mod limits;
 mod pmi;
 
 pub use environment::{
@@ -22,4 +23,5 @@ pub use job::{
     is_published_as, pass, published,
 };
 pub use launcher::Launcher;
+pub use limits::raise_open_files;
 pub use pmi::process_space;

@@ -94,6 +94,7 @@ pub(super) fn open_rails(
     if job.size() == 1 {
         return Ok(opened);
     }
+    provide_open_files(job.size())?;
     let variable = settings::RAILS.variable();
     for team in wanted.split(',') {
         let names: Vec<_> = team.split('+').map(|name| name.trim().to_owned()).collect();
@@ -115,6 +116,23 @@ pub(super) fn open_rails(
         }
     }
     Ok(opened)
+}
+
+/// Raises this process's limit of open files to what links to all peers take.
+///
+/// # Errors
+/// The hard limit is too low for the ranks of this node.
+fn provide_open_files(size: u32) -> Result<(), String> {
+    let local = boot::local_ranks().unwrap_or(1) as u64;
+    let needed = FILES_OF_PROCESS + FILES_OF_NEIGHBOUR * local;
+    let wanted = needed + FILES_OF_PEER * u64::from(size);
+    match boot::raise_open_files(wanted) {
+        Some(limit) if limit < needed => Err(format!(
+            "the limit of {limit} open files is too low for {local} ranks on a host, which need \
+             {needed}: raise the hard limit (ulimit -Hn)"
+        )),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Returns the rails to open: those that the user names, or all useful ones. A process with a site name also opens
@@ -221,6 +239,13 @@ fn open_quic(
 fn interface() -> Option<String> {
     settings::IFACE.given().map(|given| given.to_string_lossy().into_owned())
 }
+
+/// Open files of a process without links: its streams, listeners, and what it waits with.
+const FILES_OF_PROCESS: u64 = 24;
+/// Open files of a link in shared memory: its ring, and doorbell and process of the peer.
+const FILES_OF_NEIGHBOUR: u64 = 3;
+/// Open files of the links to a peer over networks, with those of all VCIs.
+const FILES_OF_PEER: u64 = 16;
 
 /// Time limit for attempts to connect to a peer's addresses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -5,7 +5,6 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -21,6 +20,7 @@ use crate::discovery::Probe;
 use crate::gateway::{self, GatewayProcess};
 use crate::pmi::{self, AgentReply, SharedValues};
 use crate::probe::{self, Token};
+use crate::refusal::{limited, program, refusal};
 use crate::signals::bit;
 use crate::system;
 use crate::trace::ClockReading;
@@ -54,8 +54,15 @@ pub fn agent_main() -> ExitCode {
         Agent { ranks, child_agents, gateways, waiting, shared, sent, descriptors, out };
     let mut input = std::io::stdin().lock();
     // The end of the channel, orderly or not, ends the job here.
-    while let Ok(Some(message)) = Message::read(&mut input) {
-        agent.handle(message);
+    loop {
+        match Message::read(&mut input) {
+            Ok(Some(message)) => agent.handle(message),
+            Ok(None) => break,
+            Err(error) => {
+                tell!("canele-agent: the channel to mpiexec: {error}");
+                break;
+            }
+        }
     }
     for rank in agent.ranks.values() {
         system::signal_group(rank.group, SIGKILL);
@@ -241,8 +248,7 @@ impl Agent {
         all: &Start,
         gateways: Option<&str>,
     ) -> Result<Rank, (i32, String)> {
-        let refused =
-            |what: &'static str| move |error: io::Error| (126, format!("{what}: {error}"));
+        let refused = |what: &'static str| move |error: io::Error| (126, limited(what, &error));
         let (ours, theirs) = UnixStream::pair().map_err(refused("socketpair"))?;
         let pmi = ours.try_clone().map_err(refused("dup"))?;
         let mut command = self.command(start, all.size, &theirs);
@@ -313,35 +319,6 @@ fn measure(probe: Vec<u8>, out: &Out) {
     });
     if started.is_err() {
         send(out, &Message::new(MessageKind::Probed, 0, "null"));
-    }
-}
-
-/// Returns the program of a rank: in the directory of programs if it is there.
-fn program(start: &RankStart) -> PathBuf {
-    let shared = Path::new(&start.command[0]);
-    let there = start.binaries.as_ref().filter(|_| shared.is_relative()).and_then(|place| {
-        // The rank may run in another directory, so the path is made absolute.
-        std::path::absolute(Path::new(place).join(shared)).ok()
-    });
-    there.filter(|path| path.is_file()).unwrap_or_else(|| shared.into())
-}
-
-fn refusal(start: &RankStart, error: &std::io::Error) -> (i32, String) {
-    let program = start.command[0].display();
-    if let Some(directory) = &start.directory
-        && !std::path::Path::new(directory).is_dir()
-    {
-        return (127, format!("no directory {directory}"));
-    }
-    match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            let also = start.binaries.as_ref().map(|place| format!(", nor in {place}"));
-            (127, format!("program {program} not found{}", also.unwrap_or_default()))
-        }
-        std::io::ErrorKind::PermissionDenied => {
-            (126, format!("program {program} cannot be executed"))
-        }
-        _ => (126, format!("program {program} cannot be started: {error}")),
     }
 }
 

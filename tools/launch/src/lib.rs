@@ -34,6 +34,7 @@ mod placing;
 mod pmi;
 mod probe;
 mod recording;
+mod refusal;
 mod result_file;
 mod run;
 mod signals;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::SIGKILL;
 
 use crate::agent::VERSION;
-use crate::channel::{Branch, Message, MessageKind};
+use crate::channel::{BODY_MAX, Branch, Message, MessageKind};
 use crate::options::Launcher;
 use crate::system;
 
@@ -82,6 +82,13 @@ impl Node {
             channel,
         };
         let body = serde_json::to_vec(start).map_err(|error| error.to_string())?;
+        if body.len() > BODY_MAX {
+            return Err(format!(
+                "{} ranks with their environments are more than an agent can start on host {host}: \
+                 name more hosts, or pass on less (-genvnone)",
+                node.ranks.len()
+            ));
+        }
         node.send(Message::new(MessageKind::Start, 0, body));
         Ok(node)
     }

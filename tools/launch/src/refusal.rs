@@ -1,0 +1,152 @@
+//! Programs of ranks that cannot be started, and the reasons.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use crate::channel::RankStart;
+
+/// Returns the program of a rank: in the directory of programs if it is there.
+pub(crate) fn program(start: &RankStart) -> PathBuf {
+    let shared = Path::new(&start.command[0]);
+    let there = start.binaries.as_ref().filter(|_| shared.is_relative()).and_then(|place| {
+        // The rank may run in another directory, so the path is made absolute.
+        std::path::absolute(Path::new(place).join(shared)).ok()
+    });
+    there.filter(|path| path.is_file()).unwrap_or_else(|| shared.into())
+}
+
+/// Returns exit code and reason of a rank that could not be started.
+pub(crate) fn refusal(start: &RankStart, error: &io::Error) -> (i32, String) {
+    let name = start.command[0].display();
+    if let Some(directory) = &start.directory
+        && !Path::new(directory).is_dir()
+    {
+        return (127, format!("no directory {directory}"));
+    }
+    match error.kind() {
+        io::ErrorKind::NotFound => match missing_interpreter(start) {
+            Some(interpreter) => {
+                (127, format!("program {name} needs {interpreter}, which is missing on this host"))
+            }
+            None => {
+                let also = start.binaries.as_ref().map(|place| format!(", nor in {place}"));
+                (127, format!("program {name} not found{}", also.unwrap_or_default()))
+            }
+        },
+        io::ErrorKind::PermissionDenied => (126, format!("program {name} cannot be executed")),
+        _ => (126, limited(&format!("program {name} cannot be started"), error)),
+    }
+}
+
+/// Returns the text of an error. If a limit of the system was reached, it names the limit and the remedy.
+pub(crate) fn limited(what: &str, error: &io::Error) -> String {
+    let limit = |resource| match getrlimit(resource).current {
+        Some(limit) => limit.to_string(),
+        None => "unlimited".to_owned(),
+    };
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE) => {
+            let limit = limit(Resource::Nofile);
+            format!(
+                "no more ranks: the limit of {limit} open files on this host is reached; \
+                     raise the hard limit (ulimit -Hn), or use more hosts"
+            )
+        }
+        Some(Errno::NFILE) => {
+            "no more ranks: the open files of the whole host are exhausted (fs.file-max)".to_owned()
+        }
+        Some(Errno::AGAIN) => {
+            let limit = limit(Resource::Nproc);
+            format!(
+                "no more ranks: a limit of processes and threads is reached; raise ulimit -u \
+                     ({limit}), or pids.max of the container, or use more hosts"
+            )
+        }
+        Some(Errno::NOMEM) => {
+            "no more ranks: memory is exhausted; use fewer ranks on this host".to_owned()
+        }
+        Some(Errno::TOOBIG) => {
+            format!("{what}: its arguments and environment are too long; pass on less (-genvnone)")
+        }
+        _ => format!("{what}: {error}"),
+    }
+}
+
+/// Returns the interpreter that a script names or the loader that an executable needs, if it is missing.
+fn missing_interpreter(start: &RankStart) -> Option<String> {
+    let path = program(start);
+    let path = match &start.directory {
+        Some(directory) if path.components().count() > 1 => Path::new(directory).join(path),
+        Some(_) | None => path,
+    };
+    let file = path.is_file().then(|| File::open(&path).ok()).flatten()?;
+    let mut line = Vec::new();
+    BufReader::new(file.take(LINE_MAX)).read_until(b'\n', &mut line).ok()?;
+    if line.starts_with(b"\x7fELF") {
+        return Some("a loader (ld.so) of another system or CPU".to_owned());
+    }
+    let words = line.strip_prefix(b"#!")?;
+    let word = words.split(u8::is_ascii_whitespace).find(|word| !word.is_empty())?;
+    let interpreter = Path::new(std::ffi::OsStr::from_bytes(word));
+    (!interpreter.exists()).then(|| format!("the interpreter {}", interpreter.display()))
+}
+
+/// Longest first line of a script that the kernel reads.
+const LINE_MAX: u64 = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+
+    use super::*;
+
+    fn start(program: &Path) -> RankStart {
+        RankStart {
+            rank: 0,
+            command: vec![program.into()],
+            binaries: None,
+            directory: None,
+            environment: Vec::new(),
+            inherit: true,
+            bound: None,
+        }
+    }
+
+    #[test]
+    fn a_missing_interpreter_is_not_a_missing_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = |name: &str, contents: Option<&[u8]>| {
+            let path = folder.path().join(name);
+            if let Some(contents) = contents {
+                std::fs::write(&path, contents).unwrap();
+                std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+            }
+            let error = Command::new(&path).spawn().unwrap_err();
+            refusal(&start(&path), &error).1
+        };
+        assert!(text("none", None).ends_with("none not found"));
+        let script = text("script", Some(b"#!  /no/such -x\necho\n"));
+        assert!(script.contains("needs the interpreter /no/such, which is missing"), "{script}");
+    }
+
+    #[test]
+    fn limits_are_named_with_their_remedy() {
+        for (code, words) in [
+            (Errno::MFILE, "ulimit -Hn"),
+            (Errno::NFILE, "fs.file-max"),
+            (Errno::AGAIN, "ulimit -u"),
+            (Errno::NOMEM, "fewer ranks"),
+            (Errno::TOOBIG, "-genvnone"),
+            (Errno::NOEXEC, "program x cannot be started"),
+        ] {
+            let text = limited("program x cannot be started", &io::Error::from(code));
+            assert!(text.contains(words), "{text}");
+        }
+    }
+}
