@@ -148,6 +148,27 @@ check "a missing interpreter is told of as such" "127 mpiexec: rank 0 on localho
 run -n 700 -genv BALLAST "$(head -c 100000 /dev/zero | tr '\0' x)" true 2>"$work/err"
 check "too many ranks for one agent are told of as such" "1 mpiexec: 700 ranks with their environments are more than an agent can start on host localhost: name more hosts, or pass on less (-genvnone)" "$? $(cat "$work/err")"
 
+# Rails that cannot open: there is no network, not even a loopback.
+if unshare -n true 2>"$work/err"; then
+    isolated() { timeout 20 unshare -n "$mpiexec" "$@" 2>"$work/err"; }
+    left_out() { sed -n 's/^canele: rail \([a-z]*\) is left out, since the others reach all ranks: no.*/\1/p' "$work/err" | tr '\n' ' '; }
+    for rails in "shm,tcp:tcp " "shm,quic:quic " "tcp,shm,quic:tcp quic " "shm+tcp:tcp " "shm:"; do
+        check "shared memory alone is enough for ${rails%:*}" "a 0 of 3 a 1 of 3 a 2 of 3 " "$(isolated -genv CANELE_RAILS "${rails%:*}" -n 3 "$work/starts" a | sort | tr '\n' ' ')"
+        check "and what is left out is told of once" "${rails#*:}" "$(left_out)"
+    done
+    isolated -genv CANELE_RAILS tcp -n 2 "$work/starts" a
+    check "a job without any rail fails" "16 yes" "$? $(grep -q 'rail tcp: .*no network interface' "$work/err" && echo yes)"
+    printf '#!/bin/sh\nshift; exec unshare --ipc "$@"\n' >"$work/apart" && chmod +x "$work/apart"
+    isolated -hosts one,two -launcher-exec "$work/apart" -n 2 "$work/starts" a
+    check "and so does one on two nodes" "16 yes" "$? $(grep -q 'rail tcp: .*no network interface' "$work/err" && echo yes)"
+    isolated -genv CANELE_VCIS 2 -n 2 "$work/starts" a >"$work/said"
+    check "further VCIs need no more" "0 tcp " "$? $(left_out)"
+    isolated -iface lo -n 2 "$work/starts" a
+    check "a network that the user names must be there" "16 yes" "$? $(grep -q 'no interface or address .lo. here' "$work/err" && echo yes)"
+else
+    skip "rails without a network" "$(head -1 "$work/err")"
+fi
+
 check "64 ranks" "$(seq 0 63 | md5sum)" "$(run -n 64 sh -c 'echo $PMI_RANK' | sort -n | md5sum)"
 check "a variable for one program only" "1 none" "$(run -n 1 -env B 1 sh -c 'echo $B' : -n 1 sh -c 'echo ${B:-none}' | sort | tr '\n' ' ' | sed 's/ $//')"
 run -n 1 -wdir "$work/nowhere" true 2>"$work/err"

@@ -81,6 +81,7 @@ impl Instance {
         modex::publish_own(&job, &locality, &host, own_vcis)?;
         job.fence().map_err(text)?;
         let modex = modex::exchange(&job, &locality, own_vcis, |rank| locality_of(&job, rank))?;
+        opened.check_reach(modex.sites.nodes())?;
         known_sites.get_or_init(|| modex.sites.clone());
         let later_vcis = open_later_vcis(&job, &modex, &locality, (&known_sites, &costs))?;
         let job = Arc::new(job);
@@ -362,6 +363,7 @@ fn open_later_vcis(
     let rails = if settings::RAILS.given().is_some() { wanted_rails() } else { "shm,tcp".into() };
     let open = |vci: usize| {
         let card = format!("{CARD}-{vci}");
+        // Rails that could not be opened were told of with those of the first VCI.
         let opened = open_rails(job, &rails, sites, costs)?;
         publish_card(job, &card, &opened.rails, locality, &Gateways::default())?;
         Ok((opened, card))

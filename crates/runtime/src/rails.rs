@@ -1,6 +1,7 @@
 //! The rails of a process: which ones it opens, and the worker over them.
 
 use std::borrow::Cow;
+use std::io::{self, Write as _};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use cost::{CostStore, HostCost};
 use engine::{Config, Engine};
 use netpath::{Congestion, TcpNetworks, WanTcp};
 use progress::Worker;
-use rail::{LoopbackRail, Rail};
+use rail::{LoopbackRail, Rail, RailError};
 use rail_quic::{QuicConfig, QuicRail};
 use rail_shm::{ShmConfig, ShmRail};
 use rail_tcp::{TcpConfig, TcpRail};
@@ -34,6 +35,14 @@ pub(super) struct Opened {
     pub(super) teams: Vec<Vec<String>>,
     /// Networks that the rails over TCP serve.
     pub(super) networks: TcpNetworks,
+    /// Rails that could not be opened.
+    pub(super) closed: Vec<ClosedRail>,
+}
+
+/// A rail that could not be opened.
+pub(super) struct ClosedRail {
+    name: &'static str,
+    reason: RailError,
 }
 
 impl Opened {
@@ -46,7 +55,7 @@ impl Opened {
         host: HostCost,
         members: &Arc<OnceLock<Members>>,
     ) -> Result<Worker, String> {
-        let Self { mut rails, teams, networks } = self;
+        let Self { mut rails, teams, networks, closed: _ } = self;
         let (rank, size) = (PeerId(job.rank()), job.size() as usize);
         let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
         let members = Arc::clone(members);
@@ -77,6 +86,40 @@ impl Opened {
         };
         Ok(teams.iter().fold(worker, join))
     }
+
+    /// Tells of the rails that could not be opened, once on each node.
+    ///
+    /// # Errors
+    /// The open rails do not reach all of the job's processes, which are on this number of nodes.
+    pub(super) fn check_reach(&self, nodes: u32) -> Result<(), String> {
+        let is_open = |kind: &str| self.rails.iter().any(|rail| rail.name().starts_with(kind));
+        let reaches_all = is_open("tcp") || is_open("quic") || (is_open("shm") && nodes == 1);
+        for ClosedRail { name, reason } in &self.closed {
+            if !reaches_all {
+                return Err(format!("rail {name}: {reason}"));
+            }
+            if boot::is_first_on_node() {
+                // A message that nobody can read is lost.
+                let _ = writeln!(
+                    io::stderr(),
+                    "canele: rail {name} is left out, since the others reach all ranks: {reason}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves a rail out that could not be opened.
+    ///
+    /// # Errors
+    /// The user has asked for what it lacks.
+    fn leave_out(&mut self, name: &'static str, reason: RailError) -> Result<(), String> {
+        if settings::IFACE.given().is_some() || settings::CONGESTION.given().is_some() {
+            return Err(format!("rail {name}: {reason}"));
+        }
+        self.closed.push(ClosedRail { name, reason });
+        Ok(())
+    }
 }
 
 /// Opens these rails of this process. Settings restrict the networks. `sites` is set before the first link opens
@@ -89,8 +132,12 @@ pub(super) fn open_rails(
 ) -> Result<Opened, String> {
     let rank = PeerId(job.rank());
     let own = LoopbackRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
-    let mut opened =
-        Opened { rails: vec![Box::new(own)], teams: Vec::new(), networks: TcpNetworks::default() };
+    let mut opened = Opened {
+        rails: vec![Box::new(own)],
+        teams: Vec::new(),
+        networks: TcpNetworks::default(),
+        closed: Vec::new(),
+    };
     if job.size() == 1 {
         return Ok(opened);
     }
@@ -99,12 +146,15 @@ pub(super) fn open_rails(
     for team in wanted.split(',') {
         let names: Vec<_> = team.split('+').map(|name| name.trim().to_owned()).collect();
         for name in &names {
-            let is_open = opened.rails.iter().skip(1).any(|rail| rail.name() == name);
+            let mut known = opened.rails.iter().skip(1).map(|rail| rail.name());
+            let is_closed = opened.closed.iter().any(|rail| rail.name == name);
             match name.as_str() {
-                _ if is_open => return Err(format!("{variable}={wanted}: `{name}` twice")),
-                "shm" => opened.rails.push(open_shm(job, costs.host())?),
-                "tcp" => opened.networks = open_tcp(job, sites, costs, &mut opened.rails)?,
-                "quic" => open_quic(job, costs, &mut opened.rails)?,
+                _ if is_closed || known.any(|open| open == name) => {
+                    return Err(format!("{variable}={wanted}: `{name}` twice"));
+                }
+                "shm" => open_shm(job, costs.host(), &mut opened)?,
+                "tcp" => open_tcp(job, sites, costs, &mut opened)?,
+                "quic" => open_quic(job, costs, &mut opened)?,
                 "self" | "" => {}
                 other => {
                     return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp, quic)"));
@@ -150,11 +200,14 @@ pub fn wanted_rails() -> Cow<'static, str> {
 }
 
 /// Opens the rail over shared memory.
-fn open_shm(job: &Job, host: HostCost) -> Result<Box<dyn Rail>, String> {
+fn open_shm(job: &Job, host: HostCost, opened: &mut Opened) -> Result<(), String> {
     let config =
         ShmConfig { rank: PeerId(job.rank()), job: u128::from(job.id()).to_le_bytes(), host };
-    let rail = ShmRail::new(config).map_err(|error| format!("rail shm: {error}"))?;
-    Ok(Box::new(rail))
+    match ShmRail::new(config) {
+        Ok(rail) => opened.rails.push(Box::new(rail)),
+        Err(reason) => opened.leave_out("shm", reason)?,
+    }
+    Ok(())
 }
 
 /// Opens the rail over TCP, and one more for each further network.
@@ -162,8 +215,8 @@ fn open_tcp(
     job: &Job,
     sites: &Arc<OnceLock<SiteMap>>,
     costs: &Arc<dyn CostStore>,
-    rails: &mut Vec<Box<dyn Rail>>,
-) -> Result<TcpNetworks, String> {
+    opened: &mut Opened,
+) -> Result<(), String> {
     let config = TcpConfig {
         interface: interface(),
         connect_timeout: CONNECT_TIMEOUT,
@@ -172,16 +225,19 @@ fn open_tcp(
         costs: Arc::clone(costs),
         ..TcpConfig::new(PeerId(job.rank()), job.id(), *job.secret().expose())
     };
-    let rail = TcpRail::new(config.clone()).map_err(|error| format!("rail tcp: {error}"))?;
-    rails.push(Box::new(rail));
+    match TcpRail::new(config.clone()) {
+        Ok(rail) => opened.rails.push(Box::new(rail)),
+        Err(reason) => return opened.leave_out("tcp", reason),
+    }
     let networks = TcpNetworks::find(config.interface.as_deref()).unwrap_or_default();
     for network in networks.all().iter().skip(1) {
         // A network without a listener is left out: the first rail reaches every peer.
         if let Ok(rail) = TcpRail::on(network, config.clone()) {
-            rails.push(Box::new(rail));
+            opened.rails.push(Box::new(rail));
         }
     }
-    Ok(networks)
+    opened.networks = networks;
+    Ok(())
 }
 
 /// Congestion control of connections.
@@ -214,11 +270,7 @@ fn encryption(job: &Job, sites: &Arc<OnceLock<SiteMap>>) -> Result<Encryption, S
 }
 
 /// Opens the rail over UDP, preceded by a second one whose links overtake the first's (`QuicConfig::passes`).
-fn open_quic(
-    job: &Job,
-    costs: &Arc<dyn CostStore>,
-    rails: &mut Vec<Box<dyn Rail>>,
-) -> Result<(), String> {
+fn open_quic(job: &Job, costs: &Arc<dyn CostStore>, opened: &mut Opened) -> Result<(), String> {
     let config = QuicConfig {
         rank: PeerId(job.rank()),
         job: job.id(),
@@ -228,9 +280,10 @@ fn open_quic(
         passes: true,
         costs: Arc::clone(costs),
     };
-    for config in [config.clone(), QuicConfig { passes: false, ..config }] {
-        let rail = QuicRail::new(config).map_err(|error| format!("rail quic: {error}"))?;
-        rails.push(Box::new(rail));
+    let both = [config.clone(), QuicConfig { passes: false, ..config }].map(QuicRail::new);
+    match both.into_iter().collect::<Result<Vec<_>, _>>() {
+        Ok(both) => opened.rails.extend(both.into_iter().map(|rail| Box::new(rail) as _)),
+        Err(reason) => opened.leave_out("quic", reason)?,
     }
     Ok(())
 }
