@@ -183,7 +183,7 @@ check "a level that does not exist is named" 1 "$(CANELE_LOG=loud timeout 60 "$p
 check "64 ranks run with 256 descriptors and keep that limit" "64 256" "$(ulimit -Sn 256; timeout 60 "$prefix/bin/mpiexec" -n 64 sh -c 'ulimit -Sn' | uniq -c | sed 's/^ *//')"
 (ulimit -n 24; timeout 20 "$prefix/bin/mpiexec" -n 16 true 2>"$work/err")
 check "too few descriptors fail the job" 126 $?
-check "and one line says so" "1 1" "$(wc -l <"$work/err") $(grep -c 'the limit of 24 open files on this host is reached' "$work/err")"
+check "and one line says so" "1 1" "$(wc -l <"$work/err") $(grep -c 'the limit of 24 open files is reached' "$work/err")"
 
 # mpiexec is killed while ranks are blocked in a collective.
 rm -f "$work/ids"

@@ -139,9 +139,9 @@ limited() { # limit of open files, soft (-S) or hard (-H), mpiexec's arguments..
 }
 check "ranks raise their own limit of open files" "0 of 17" "$(limited -S 48 -n 17 "$work/starts" a | sort -n -k2 | head -1 | cut -d' ' -f2-)"
 limited -H 64 -n 17 "$work/starts" a >"$work/said"
-check "a hard limit that the agent reaches ends the job" "126 1" "$? $(grep -c 'rank .* on localhost: no more ranks: the limit of 64 open files on this host is reached; raise the hard limit (ulimit -Hn), or use more hosts; ending the job' "$work/err")"
+check "a hard limit that the agent reaches ends the job" "126 1" "$? $(grep -c 'rank .* on localhost: no more ranks can be started here: the limit of 64 open files is reached; raise the hard limit (ulimit -Hn), or use more hosts; ending the job' "$work/err")"
 run -n 17 sh -c "ulimit -n 64; exec $work/starts a" 2>"$work/err" >"$work/said"
-check "and so does one that ranks would reach" "yes" "$(grep -q 'the limit of 64 open files is too low for 17 ranks on a host, which need 75: raise the hard limit (ulimit -Hn)' "$work/err" && echo yes)"
+check "and so does one that ranks would reach" "yes" "$(grep -q 'the limit of 64 open files is too low for 17 ranks on a host, which need 70: raise the hard limit (ulimit -Hn)' "$work/err" && echo yes)"
 printf '#!/no/such\n' >"$work/script" && chmod +x "$work/script"
 run -n 1 "$work/script" 2>"$work/err"
 check "a missing interpreter is told of as such" "127 mpiexec: rank 0 on localhost: program $work/script needs the interpreter /no/such, which is missing on this host" "$? $(cat "$work/err")"

@@ -23,5 +23,5 @@ pub use job::{
     is_published_as, pass, published,
 };
 pub use launcher::Launcher;
-pub use limits::raise_open_files;
+pub use limits::{raise_open_files, shortage};
 pub use pmi::process_space;

@@ -91,7 +91,11 @@ impl Instance {
         let policy = policy.in_vcis(modex.vcis);
         let members = Arc::new(needs.members.map(OnceLock::from).unwrap_or_default());
         let worker = opened.worker(&job, (CARD, gateways), &modex, host, &members)?;
-        let progress = Progress::new(worker, policy).map_err(|error| error.to_string())?;
+        let progress =
+            Progress::new(worker, policy).map_err(|error| match boot::shortage(&error) {
+                Some(shortage) => format!("{error}: {shortage}"),
+                None => error.to_string(),
+            })?;
         let begin = |(opened, card): (Opened, String)| {
             // Idle pollers serve the first VCI only.
             let policy = policy.without_idle_pollers();

@@ -96,13 +96,14 @@ impl Opened {
         let reaches_all = is_open("tcp") || is_open("quic") || (is_open("shm") && nodes == 1);
         for ClosedRail { name, reason } in &self.closed {
             if !reaches_all {
-                return Err(format!("rail {name}: {reason}"));
+                return Err(format!("rail {name}: {}", with_remedy(reason)));
             }
             if boot::is_first_on_node() {
                 // A message that nobody can read is lost.
                 let _ = writeln!(
                     io::stderr(),
-                    "canele: rail {name} is left out, since the others reach all ranks: {reason}"
+                    "canele: rail {name} is left out, since the others reach all ranks: {}",
+                    with_remedy(reason)
                 );
             }
         }
@@ -141,7 +142,7 @@ pub(super) fn open_rails(
     if job.size() == 1 {
         return Ok(opened);
     }
-    provide_open_files(job.size())?;
+    provide_open_files(wanted, job.size())?;
     let variable = settings::RAILS.variable();
     for team in wanted.split(',') {
         let names: Vec<_> = team.split('+').map(|name| name.trim().to_owned()).collect();
@@ -168,16 +169,27 @@ pub(super) fn open_rails(
     Ok(opened)
 }
 
+/// Returns the text of an error, with the limit that was reached and the remedy.
+fn with_remedy(error: &RailError) -> String {
+    let shortage = match error {
+        RailError::System { source, .. } => boot::shortage(source),
+        RailError::Unreachable(_) => None,
+    };
+    shortage.map_or_else(|| error.to_string(), |shortage| format!("{error}: {shortage}"))
+}
+
 /// Raises this process's limit of open files to what links to all peers take.
 ///
 /// # Errors
-/// The hard limit is too low for the ranks of this node.
-fn provide_open_files(size: u32) -> Result<(), String> {
-    let local = boot::local_ranks().unwrap_or(1) as u64;
-    let needed = FILES_OF_PROCESS + FILES_OF_NEIGHBOUR * local;
-    let wanted = needed + FILES_OF_PEER * u64::from(size);
-    match boot::raise_open_files(wanted) {
-        Some(limit) if limit < needed => Err(format!(
+/// The hard limit is too low for links in shared memory to all ranks of this node. A link without files would hang.
+fn provide_open_files(rails: &str, size: u32) -> Result<(), String> {
+    let names = rails.split([',', '+']).map(str::trim);
+    let has_shm = names.clone().any(|name| name == "shm");
+    let local = boot::local_ranks().unwrap_or(1).max(1) as u64;
+    let own = FILES_OF_PROCESS + FILES_OF_RAIL * names.count() as u64;
+    let needed = own + FILES_OF_NEIGHBOUR * (local - 1);
+    match boot::raise_open_files(needed + FILES_OF_PEER * u64::from(size)) {
+        Some(limit) if has_shm && limit < needed => Err(format!(
             "the limit of {limit} open files is too low for {local} ranks on a host, which need \
              {needed}: raise the hard limit (ulimit -Hn)"
         )),
@@ -293,8 +305,10 @@ fn interface() -> Option<String> {
     settings::IFACE.given().map(|given| given.to_string_lossy().into_owned())
 }
 
-/// Open files of a process without links: its streams, listeners, and what it waits with.
-const FILES_OF_PROCESS: u64 = 24;
+/// Open files of a process without rails: its streams, and what it waits with.
+const FILES_OF_PROCESS: u64 = 10;
+/// Open files of a rail without links: its listeners, timers, memory.
+const FILES_OF_RAIL: u64 = 6;
 /// Open files of a link in shared memory: its ring, and doorbell and process of the peer.
 const FILES_OF_NEIGHBOUR: u64 = 3;
 /// Open files of the links to a peer over networks, with those of all VCIs.

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 
 use crate::channel::RankStart;
 
@@ -45,35 +44,14 @@ pub(crate) fn refusal(start: &RankStart, error: &io::Error) -> (i32, String) {
 
 /// Returns the text of an error. If a limit of the system was reached, it names the limit and the remedy.
 pub(crate) fn limited(what: &str, error: &io::Error) -> String {
-    let limit = |resource| match getrlimit(resource).current {
-        Some(limit) => limit.to_string(),
-        None => "unlimited".to_owned(),
-    };
-    match Errno::from_io_error(error) {
-        Some(Errno::MFILE) => {
-            let limit = limit(Resource::Nofile);
-            format!(
-                "no more ranks: the limit of {limit} open files on this host is reached; \
-                     raise the hard limit (ulimit -Hn), or use more hosts"
-            )
+    match (boot::shortage(error), Errno::from_io_error(error)) {
+        (Some(shortage), _) => {
+            format!("no more ranks can be started here: {shortage}, or use more hosts")
         }
-        Some(Errno::NFILE) => {
-            "no more ranks: the open files of the whole host are exhausted (fs.file-max)".to_owned()
-        }
-        Some(Errno::AGAIN) => {
-            let limit = limit(Resource::Nproc);
-            format!(
-                "no more ranks: a limit of processes and threads is reached; raise ulimit -u \
-                     ({limit}), or pids.max of the container, or use more hosts"
-            )
-        }
-        Some(Errno::NOMEM) => {
-            "no more ranks: memory is exhausted; use fewer ranks on this host".to_owned()
-        }
-        Some(Errno::TOOBIG) => {
+        (None, Some(Errno::TOOBIG)) => {
             format!("{what}: its arguments and environment are too long; pass on less (-genvnone)")
         }
-        _ => format!("{what}: {error}"),
+        (None, _) => format!("{what}: {error}"),
     }
 }
 
@@ -139,9 +117,6 @@ mod tests {
     fn limits_are_named_with_their_remedy() {
         for (code, words) in [
             (Errno::MFILE, "ulimit -Hn"),
-            (Errno::NFILE, "fs.file-max"),
-            (Errno::AGAIN, "ulimit -u"),
-            (Errno::NOMEM, "fewer ranks"),
             (Errno::TOOBIG, "-genvnone"),
             (Errno::NOEXEC, "program x cannot be started"),
         ] {
