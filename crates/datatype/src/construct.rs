@@ -396,6 +396,20 @@ mod tests {
     }
 
     #[test]
+    fn only_types_of_one_predefined_type_have_one() {
+        let (int, float) = (int(), Datatype::builtin(Builtin::Float));
+        let vector = Datatype::vector(3, 2, 5, &int).unwrap();
+        let nested = Datatype::structure(&[1, 2], &[0, 64], &[vector.clone(), int.clone()]);
+        let mixed = Datatype::structure(&[1, 1], &[0, 64], &[vector.clone(), float]).unwrap();
+        let resized = nested.unwrap().resized(0, 256).unwrap();
+        for uniform in [&int, &vector, &resized] {
+            assert_eq!(uniform.only_builtin(), Some(Builtin::Int));
+        }
+        assert_eq!(mixed.only_builtin(), None);
+        assert_eq!(Datatype::structure(&[], &[], &[]).unwrap().only_builtin(), None);
+    }
+
+    #[test]
     fn structs_are_padded_like_in_c() {
         let types = [Datatype::builtin(Builtin::Double), Datatype::builtin(Builtin::Char)];
         let made = Datatype::structure(&[1, 1], &[0, 8], &types).unwrap();

@@ -266,6 +266,16 @@ impl Datatype {
         self.0.builtin
     }
 
+    /// Returns the predefined type that all elements of this type are of, if there is only one.
+    pub fn only_builtin(&self) -> Option<Builtin> {
+        if self.0.builtin.is_some() {
+            return self.0.builtin;
+        }
+        let (first, rest) = self.0.contents.datatypes.split_first()?;
+        let builtin = first.only_builtin()?;
+        rest.iter().all(|part| part.only_builtin() == Some(builtin)).then_some(builtin)
+    }
+
     /// Returns the constructor's arguments.
     pub fn contents(&self) -> &Contents {
         &self.0.contents

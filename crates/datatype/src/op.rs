@@ -105,6 +105,24 @@ impl Op {
 }
 
 impl Predefined {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Sum,
+        Self::Min,
+        Self::Max,
+        Self::Prod,
+        Self::Band,
+        Self::Bor,
+        Self::Bxor,
+        Self::Land,
+        Self::Lor,
+        Self::Lxor,
+        Self::Minloc,
+        Self::Maxloc,
+        Self::Replace,
+        Self::NoOp,
+    ];
+
     /// Returns the combination of a builtin type's elements.
     #[inline]
     pub fn reducer(self, builtin: Builtin) -> Reducer {

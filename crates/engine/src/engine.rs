@@ -265,6 +265,12 @@ impl Engine {
         self.ops.find(op).is_some_and(|op| matches!(op.state, OpState::Done(_)))
     }
 
+    /// True while an operation is neither complete nor gone.
+    pub fn is_pending(&self, op: OpId) -> bool {
+        let is_under_way = |op: &Op| !matches!(op.state, OpState::Done(_) | OpState::Free);
+        self.ops.find(op).is_some_and(is_under_way)
+    }
+
     /// Returns the completion of an operation without taking it; `None` while it is pending.
     pub fn peek(&self, op: OpId) -> Option<Completion> {
         match self.ops.find(op)?.state {

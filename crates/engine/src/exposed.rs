@@ -1,5 +1,6 @@
 //! Memory and handlers that a process offers to its peers, and the packets that address them.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use memory::Region;
@@ -16,11 +17,27 @@ pub struct ExposedMemory {
 #[derive(Debug)]
 struct Exposure {
     generation: u32,
-    memory: Option<Region>,
+    memory: Option<Exposed>,
+}
+
+/// Memory behind one key.
+#[derive(Debug)]
+enum Exposed {
+    Whole(Region),
+    /// Pieces that come and go, by the offsets of their first bytes.
+    Pieces(BTreeMap<u64, Region>),
 }
 
 impl ExposedMemory {
     pub(crate) fn expose(&mut self, memory: Region) -> RemoteKey {
+        self.add(Exposed::Whole(memory))
+    }
+
+    pub(crate) fn expose_pieces(&mut self) -> RemoteKey {
+        self.add(Exposed::Pieces(BTreeMap::new()))
+    }
+
+    fn add(&mut self, memory: Exposed) -> RemoteKey {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Exposure { generation: 0, memory: None });
             self.slots.len() as u32 - 1
@@ -30,20 +47,73 @@ impl ExposedMemory {
         RemoteKey { index, generation: slot.generation }
     }
 
-    pub(crate) fn withdraw(&mut self, key: RemoteKey) -> Option<Region> {
+    pub(crate) fn withdraw(&mut self, key: RemoteKey) -> bool {
         let slot = self.slots.get_mut(key.index as usize);
-        let slot = slot.filter(|slot| slot.generation == key.generation)?;
-        let memory = slot.memory.take()?;
+        let Some(slot) = slot.filter(|slot| slot.generation == key.generation) else {
+            return false;
+        };
+        if slot.memory.take().is_none() {
+            return false;
+        }
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(key.index);
-        Some(memory)
+        true
     }
 
-    /// Returns the memory of a key; `None` for a stale or invalid one.
-    pub fn find(&self, key: RemoteKey) -> Option<&Region> {
-        let slot = self.slots.get(key.index as usize)?;
-        slot.memory.as_ref().filter(|_| slot.generation == key.generation)
+    /// Adds a piece; false if it overlaps another, or the key has none.
+    pub(crate) fn attach(&mut self, key: RemoteKey, offset: u64, piece: Region) -> bool {
+        let Some(pieces) = self.pieces(key) else { return false };
+        let Some(end) = offset.checked_add(piece.len() as u64) else { return false };
+        let before = pieces.range(..end).next_back();
+        if before.is_some_and(|(start, other)| start + other.len() as u64 > offset) {
+            return false;
+        }
+        pieces.insert(offset, piece).is_none()
     }
+
+    /// Removes the piece that begins at an offset; false if there is none.
+    pub(crate) fn detach(&mut self, key: RemoteKey, offset: u64) -> bool {
+        self.pieces(key).is_some_and(|pieces| pieces.remove(&offset).is_some())
+    }
+
+    fn pieces(&mut self, key: RemoteKey) -> Option<&mut BTreeMap<u64, Region>> {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        match slot.memory.as_mut().filter(|_| slot.generation == key.generation)? {
+            Exposed::Pieces(pieces) => Some(pieces),
+            Exposed::Whole(_) => None,
+        }
+    }
+
+    /// Returns `len` bytes from `offset` on; `None` for a stale or invalid key, or if a byte is not exposed.
+    pub fn find(&self, key: RemoteKey, offset: u64, len: u64) -> Option<Region> {
+        let slot = self.slots.get(key.index as usize)?;
+        let memory = slot.memory.as_ref().filter(|_| slot.generation == key.generation)?;
+        match memory {
+            Exposed::Whole(region) => part(region, offset, len),
+            Exposed::Pieces(pieces) => {
+                let (start, region) = pieces.range(..=offset).next_back()?;
+                part(region, offset - start, len).or_else(|| across(pieces, *start, offset, len))
+            }
+        }
+    }
+}
+
+/// Returns `len` bytes of a region, if it has them.
+fn part(region: &Region, offset: u64, len: u64) -> Option<Region> {
+    let is_inside = offset.checked_add(len)? <= region.len() as u64;
+    is_inside.then(|| region.slice(offset as usize, len as usize))
+}
+
+/// Returns bytes of several pieces, if these follow one another without a gap from the one that begins at `start`.
+fn across(pieces: &BTreeMap<u64, Region>, start: u64, offset: u64, len: u64) -> Option<Region> {
+    let end = offset.checked_add(len)?;
+    let (mut at, mut parts) = (offset, Vec::new());
+    for (&start, region) in pieces.range(start..end) {
+        let own_end = (start + region.len() as u64).min(end);
+        parts.push(part(region, at.checked_sub(start)?, own_end.checked_sub(at)?)?);
+        at = own_end;
+    }
+    (at == end).then(|| Region::chain(parts))
 }
 
 /// Handler of calls. It runs within the engine, so it must not take long and cannot wait.
@@ -82,6 +152,13 @@ pub struct IncomingCall<'a> {
 pub struct ReplyTo {
     pub(crate) peer: PeerId,
     pub(crate) answer: Answer,
+}
+
+impl ReplyTo {
+    /// True if the caller wants bytes.
+    pub fn wants_data(&self) -> bool {
+        matches!(self.answer, Answer::Data(_))
+    }
 }
 
 /// Answers that a handler gives.

@@ -9,6 +9,7 @@
 //! caller guarantees the memory until the operation completes. Everything afterwards is
 //! bounds-checked and safe.
 
+mod atomic;
 mod copy;
 mod layout;
 mod page;
@@ -19,5 +20,5 @@ mod strided;
 
 pub use layout::{Layout, Segment, Segments};
 pub use page::Page;
-pub use region::Region;
+pub use region::{Keeper, Region};
 pub use span::Span;

@@ -36,14 +36,27 @@ struct ChainLink {
     region: Region,
 }
 
-/// Memory owned by the library itself (temporaries, buffered sends).
+/// Memory owned by the library itself (temporaries, buffered sends, shared memory).
 #[derive(Debug)]
 struct Buffer {
     address: *mut u8,
     len: usize,
-    /// True if the memory is reused.
-    is_scratch: bool,
+    owner: BufferOwner,
 }
+
+/// Owner of a buffer's memory.
+#[derive(Debug)]
+enum BufferOwner {
+    /// The allocator.
+    Allocator,
+    /// The memory that is reused.
+    Scratch,
+    /// An object that keeps it mapped.
+    Keeper(#[expect(dead_code, reason = "only its drop matters")] Arc<dyn Keeper>),
+}
+
+/// Object that keeps memory alive while it lives.
+pub trait Keeper: std::fmt::Debug + Send + Sync + std::panic::RefUnwindSafe {}
 
 // SAFETY: a buffer owns its memory and never reads it; regions control the access.
 unsafe impl Send for Buffer {}
@@ -159,7 +172,7 @@ impl Region {
     /// Makes a region of the bytes of `data`, owned by the region itself and its clones.
     pub fn from_box(data: Box<[u8]>) -> Self {
         let len = data.len();
-        Self { shape: RegionShape::Owned(Buffer::new(data, false)), start: 0, len }
+        Self { shape: RegionShape::Owned(Buffer::new(data, BufferOwner::Allocator)), start: 0, len }
     }
 
     /// Makes a region of `len` bytes with arbitrary contents, owned by the region itself and its
@@ -168,7 +181,20 @@ impl Region {
         if len < SCRATCH_MIN {
             return Self::owned(len);
         }
-        Self { shape: RegionShape::Owned(Buffer::new(scratch::take(len), true)), start: 0, len }
+        Self {
+            shape: RegionShape::Owned(Buffer::new(scratch::take(len), BufferOwner::Scratch)),
+            start: 0,
+            len,
+        }
+    }
+
+    /// Makes a region of `len` contiguous bytes at `address`, which `keeper` keeps alive.
+    ///
+    /// # Safety
+    /// The memory must stay valid for reads and writes while `keeper` lives.
+    pub unsafe fn kept(address: *mut u8, len: usize, keeper: Arc<dyn Keeper>) -> Self {
+        let buffer = Buffer { address, len, owner: BufferOwner::Keeper(keeper) };
+        Self { shape: RegionShape::Owned(Arc::new(buffer)), start: 0, len }
     }
 
     /// Length of the stream in bytes.
@@ -478,20 +504,25 @@ fn outside(offset: usize, len: usize, all: usize) -> ! {
 }
 
 impl Buffer {
-    fn new(data: Box<[u8]>, is_scratch: bool) -> Arc<Self> {
+    fn new(data: Box<[u8]>, owner: BufferOwner) -> Arc<Self> {
         let len = data.len();
         let address = Box::into_raw(data).cast::<u8>();
-        Arc::new(Self { address, len, is_scratch })
+        Arc::new(Self { address, len, owner })
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        let is_scratch = match self.owner {
+            BufferOwner::Allocator => false,
+            BufferOwner::Scratch => true,
+            BufferOwner::Keeper(_) => return,
+        };
         let slice = std::ptr::slice_from_raw_parts_mut(self.address, self.len);
         // SAFETY: address and length come from `Box::into_raw` in `Buffer::new`, and this is the
         // last reference.
         let data = unsafe { Box::from_raw(slice) };
-        if self.is_scratch {
+        if is_scratch {
             scratch::give(data);
         }
     }

@@ -18,6 +18,7 @@ mod process_memory;
 mod ring;
 mod segment;
 mod shared;
+mod shared_memory;
 mod shm_coll;
 mod sleep;
 
@@ -52,6 +53,7 @@ use crate::process_memory::ProcessMemory;
 use crate::ring::{Arrival, Consumer, HEADER_AT, HEADER_LEN, Producer, SEGMENT_LEN};
 use crate::segment::{Segment, open_descriptor};
 use crate::shared::Shared;
+pub use crate::shared_memory::SharedMemory;
 pub use crate::shm_coll::{Operations, ShmColl, ShmCollInvitation};
 use crate::sleep::Fences;
 

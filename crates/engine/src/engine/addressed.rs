@@ -8,8 +8,8 @@ use super::revoke::REVOKE;
 use super::{Engine, PeerError};
 use crate::addressed::{FlushStep, Postponed};
 use crate::exposed::{
-    AddressedHead, CALL_MAX, Handler, HandlerId, IncomingCall, PutTo, ReplyTo, SHORT_PUT_MAX,
-    Wanted,
+    AddressedHead, CALL_MAX, ExposedMemory, Handler, HandlerId, IncomingCall, PutTo, Replies,
+    ReplyTo, SHORT_PUT_MAX, Wanted,
 };
 use crate::matching::Early;
 use crate::op::{Completion, Head, OpId, OpState, Outcome, SendState};
@@ -24,9 +24,31 @@ impl Engine {
         self.memory.expose(memory)
     }
 
+    /// Exposes memory whose pieces come and go ([`Engine::attach`]).
+    pub fn expose_pieces(&mut self) -> RemoteKey {
+        self.ops.pending += 1;
+        self.memory.expose_pieces()
+    }
+
+    /// Adds a piece of exposed memory, which peers find at this offset; false if it overlaps another, or the key has no
+    /// pieces.
+    pub fn attach(&mut self, key: RemoteKey, offset: u64, piece: Region) -> bool {
+        self.memory.attach(key, offset, piece)
+    }
+
+    /// Removes the piece that begins at this offset; false if there is none.
+    pub fn detach(&mut self, key: RemoteKey, offset: u64) -> bool {
+        self.memory.detach(key, offset)
+    }
+
+    /// Memory that this process has exposed.
+    pub fn exposed_memory(&self) -> &ExposedMemory {
+        &self.memory
+    }
+
     /// Ends the exposure of memory; false for a stale key. A peer that still uses the key breaks the protocol.
     pub fn withdraw(&mut self, key: RemoteKey) -> bool {
-        let is_known = self.memory.withdraw(key).is_some();
+        let is_known = self.memory.withdraw(key);
         self.ops.pending -= usize::from(is_known);
         is_known
     }
@@ -154,9 +176,9 @@ impl Engine {
         id
     }
 
-    /// Answers a call that its handler has not answered.
-    pub fn submit_reply(&mut self, to: ReplyTo, bytes: &[u8]) {
-        self.replies.send(to, bytes);
+    /// Answers calls that their handlers have not answered.
+    pub fn submit_replies(&mut self, answer: impl FnOnce(&mut Replies)) {
+        answer(&mut self.replies);
         self.send_replies();
     }
 }
@@ -267,13 +289,11 @@ impl Engine {
         match packet {
             Addressed::Put { key, epoch, offset, payload } => {
                 let len = payload.len() as u64;
-                let memory = self.exposed(key, offset, len)?;
-                memory.write(offset as usize, payload);
+                self.exposed(key, offset, len)?.write(0, payload);
                 self.note_applied(peer, epoch, len)
             }
             Addressed::Get { key, offset, bytes, op } => {
-                let memory = self.exposed(key, offset, bytes)?;
-                let data = memory.slice(offset as usize, bytes as usize);
+                let data = self.exposed(key, offset, bytes)?;
                 self.owe(peer)?;
                 self.send_data(peer, op, data);
                 Ok(())
@@ -287,11 +307,8 @@ impl Engine {
     }
 
     /// Finds exposed memory that has these bytes.
-    fn exposed(&self, key: RemoteKey, offset: u64, len: u64) -> Result<&Region, PeerError> {
-        let memory = self
-            .memory
-            .find(key)
-            .filter(|memory| offset.checked_add(len).is_some_and(|end| end <= memory.len() as u64));
+    fn exposed(&self, key: RemoteKey, offset: u64, len: u64) -> Result<Region, PeerError> {
+        let memory = self.memory.find(key, offset, len);
         memory.ok_or(PeerError::Key { index: key.index, offset, len })
     }
 

@@ -242,3 +242,37 @@ fn an_applied_put_is_an_event() {
     });
     assert_eq!((put, engine.event_count()), (Ok(()), before + 1));
 }
+
+#[test]
+fn pieces_are_reached_while_they_are_attached_and_overlap_none() {
+    let (mut engine, ..) = victim();
+    let key = engine.expose_pieces();
+    let (low, high) = (Region::owned(10), Region::owned(20));
+    assert!(engine.attach(key, 1 << 40, high.clone()) && engine.attach(key, 100, low.clone()));
+    for (offset, len) in [(95, 6), (109, 1), (90, 100), ((1 << 40) + 19, 9), (u64::MAX, 2)] {
+        assert!(!engine.attach(key, offset, Region::owned(len)), "{len} bytes at {offset}");
+    }
+    let put = |engine: &mut Engine, offset, len: usize| {
+        says(engine, |to| {
+            addressed::emit_put(to, key, 0, offset, len as u32);
+            to.resize(to.len() + len, 7);
+        })
+    };
+    assert_eq!(put(&mut engine, 105, 5), Ok(()));
+    assert_eq!(put(&mut engine, 1 << 40, 20), Ok(()));
+    for (offset, len) in [(99, 1), (99, 2), (109, 2), (110, 1), ((1 << 40) - 1, 2), (0, 1)] {
+        let error = put(&mut engine, offset, len);
+        assert!(matches!(error, Err(PeerError::Key { .. })), "{len} bytes at {offset}: {error:?}");
+    }
+    assert_eq!(low.to_vec(), [0, 0, 0, 0, 0, 7, 7, 7, 7, 7]);
+    let (next, last) = (Region::owned(5), Region::owned(5));
+    assert!(engine.attach(key, 115, last.clone()));
+    assert!(put(&mut engine, 105, 12).is_err(), "there is a gap");
+    assert!(engine.attach(key, 110, next.clone()));
+    assert_eq!(put(&mut engine, 105, 12), Ok(()));
+    assert_eq!((next.to_vec(), last.to_vec()), (vec![7; 5], vec![7, 7, 0, 0, 0]));
+    assert!(put(&mut engine, 105, 16).is_err());
+    assert_eq!(high.to_vec(), [7; 20]);
+    assert!(!engine.detach(key, 101) && engine.detach(key, 100) && !engine.detach(key, 100));
+    assert!(put(&mut engine, 105, 1).is_err());
+}
