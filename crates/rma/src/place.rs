@@ -1,0 +1,121 @@
+//! Elements in the memory of a target.
+
+use std::sync::Arc;
+
+use memory::Layout;
+
+use crate::fault::{AccessFault, Result};
+
+/// Elements in the memory of a target.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetPlace<'a> {
+    /// Rank of the target in the window.
+    pub rank: u32,
+    /// Distance of the first element from the beginning of the target's window, in bytes. In a window whose memory is
+    /// attached it is the address.
+    pub displacement: i64,
+    /// Number of elements.
+    pub count: usize,
+    /// Layout of an element.
+    pub layout: &'a Arc<Layout>,
+}
+
+/// Adjacent bytes in the memory of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ByteRun {
+    pub offset: u64,
+    pub len: usize,
+}
+
+impl TargetPlace<'_> {
+    /// Length of the elements in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.layout.size() * self.count
+    }
+
+    /// Fails if any byte lies outside a window of `len` bytes.
+    pub fn check(&self, len: u64) -> Result<()> {
+        if self.count == 0 || self.layout.size() == 0 {
+            return Ok(());
+        }
+        let (mut lowest, mut highest) = (i128::MAX, i128::MIN);
+        for index in [0, self.count as i128 - 1] {
+            let origin = i128::from(self.displacement) + index * self.layout.extent() as i128;
+            for segment in self.layout.segments().iter() {
+                let first = origin + segment.offset as i128;
+                lowest = lowest.min(first);
+                highest = highest.max(first + segment.len as i128);
+            }
+        }
+        if lowest >= 0 && highest <= i128::from(len) {
+            return Ok(());
+        }
+        let clipped = |byte: i128| byte.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        let (first, end) = (clipped(lowest), clipped(highest));
+        Err(AccessFault::Range { rank: self.rank, first, end, len })
+    }
+
+    /// Adjacent bytes of the elements, in the order of the stream. The place was checked.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = ByteRun> + '_ {
+        let mut rest = self.segments().peekable();
+        std::iter::from_fn(move || {
+            let mut run = rest.next()?;
+            while let Some(next) = rest.next_if(|next| next.offset == run.offset + run.len as u64) {
+                run.len += next.len;
+            }
+            Some(run)
+        })
+    }
+
+    /// Segments of all elements.
+    fn segments(&self) -> Box<dyn Iterator<Item = ByteRun> + '_> {
+        if self.layout.is_contiguous() {
+            let only = ByteRun { offset: self.displacement as u64, len: self.len() };
+            return Box::new((only.len > 0).then_some(only).into_iter());
+        }
+        Box::new((0..self.count).flat_map(move |index| {
+            let origin = self.displacement + index as i64 * self.layout.extent() as i64;
+            let segments = self.layout.segments().iter();
+            segments.map(move |segment| ByteRun {
+                offset: (origin + segment.offset as i64) as u64,
+                len: segment.len,
+            })
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memory::Segment;
+
+    use super::*;
+
+    #[test]
+    fn runs_are_the_bytes_of_the_elements_in_order() {
+        let layout = |segments: &[(isize, usize)], extent| {
+            let segments = segments.iter().map(|&(offset, len)| Segment { offset, len });
+            Arc::new(Layout::new(segments, extent))
+        };
+        let runs = |displacement, count, layout: &Arc<Layout>| -> Vec<(u64, usize)> {
+            let place = TargetPlace { rank: 0, displacement, count, layout };
+            place.runs().map(|run| (run.offset, run.len)).collect()
+        };
+        assert_eq!(runs(8, 3, &layout(&[(0, 4)], 4)), [(8, 12)]);
+        assert_eq!(runs(8, 2, &layout(&[(0, 4), (8, 4)], 12)), [(8, 4), (16, 8), (28, 4)]);
+        assert_eq!(runs(8, 2, &layout(&[(8, 4), (0, 4)], 16)), [(16, 4), (8, 4), (32, 4), (24, 4)]);
+        assert_eq!(runs(20, 2, &layout(&[(0, 4)], -8)), [(20, 4), (12, 4)]);
+        assert_eq!(runs(8, 0, &layout(&[(0, 4)], 4)), []);
+    }
+
+    #[test]
+    fn bytes_outside_the_window_are_found_on_both_sides() {
+        let layout = Arc::new(Layout::new([Segment { offset: -4, len: 8 }], 16));
+        let check = |displacement, count| {
+            TargetPlace { rank: 3, displacement, count, layout: &layout }.check(40)
+        };
+        assert_eq!((check(4, 2), check(20, 2), check(1000, 0)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(check(3, 1), Err(AccessFault::Range { rank: 3, first: -1, end: 7, len: 40 }));
+        assert_eq!(check(21, 2), Err(AccessFault::Range { rank: 3, first: 17, end: 41, len: 40 }));
+        assert!(check(i64::MAX, usize::MAX >> 1).is_err());
+    }
+}

@@ -1,0 +1,165 @@
+//! Windows of this process that peers reach, and the handlers of their calls.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use engine::{ExposedMemory, Handler, HandlerId, IncomingCall, Replies};
+use lock::Lock;
+use progress::Progress;
+use wire::RemoteKey;
+
+use crate::combine::Combination;
+use crate::control::Control;
+use crate::locks::{self, LockKind, Queue};
+use crate::request::{self, CallKind};
+
+/// Windows of a process that peers reach. A process has one, for all its windows.
+#[derive(Debug)]
+pub struct Served {
+    windows: Lock<HashMap<RemoteKey, Arc<Guarded>>>,
+}
+
+/// Guards of the memory of one window.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    pub control: Control,
+    queue: Lock<Queue>,
+}
+
+impl Served {
+    /// Makes the windows of a process, and sets the handlers of its worker.
+    pub fn new(progress: &Progress) -> Arc<Self> {
+        let served = Arc::new(Self { windows: Lock::new(HashMap::new()) });
+        progress.look(|worker| {
+            for kind in CallKind::ALL {
+                let handler = CallHandler { kind, served: Arc::clone(&served) };
+                worker.engine.set_handler(kind.handler(), Box::new(handler));
+            }
+        });
+        served
+    }
+
+    pub(crate) fn add(&self, key: RemoteKey, control: Control) -> Arc<Guarded> {
+        let guarded = Arc::new(Guarded { control, queue: Lock::new(Queue::default()) });
+        self.windows.lock().insert(key, Arc::clone(&guarded));
+        guarded
+    }
+
+    pub(crate) fn remove(&self, key: RemoteKey) {
+        self.windows.lock().remove(&key);
+    }
+
+    fn find(&self, key: RemoteKey) -> Result<Arc<Guarded>, &'static str> {
+        self.windows.lock().get(&key).cloned().ok_or("there is no such window")
+    }
+}
+
+impl Guarded {
+    /// Grants the lock to those who wait for it, as far as it is free.
+    pub fn serve_queue(&self, replies: &mut Replies) {
+        self.queue.lock().serve(self.control.lock_word(), replies);
+    }
+}
+
+/// Handler of one kind of call.
+#[derive(Debug)]
+struct CallHandler {
+    kind: CallKind,
+    served: Arc<Served>,
+}
+
+impl Handler for CallHandler {
+    fn handle(
+        &mut self,
+        call: &IncomingCall<'_>,
+        memory: &ExposedMemory,
+        replies: &mut Replies,
+    ) -> Result<(), &'static str> {
+        let [key, what, detail] = call.arguments;
+        let key = request::key_of(key);
+        let guarded = self.served.find(key)?;
+        match self.kind {
+            CallKind::Accumulate => {
+                accumulate(call, (key, memory), &guarded, (what, detail), replies)
+            }
+            CallKind::CompareAndSwap => {
+                compare_and_swap(call, (key, memory), &guarded, (what, detail), replies)
+            }
+            CallKind::Lock => {
+                let kind = LockKind::numbered(what).ok_or("there is no such lock")?;
+                let word = guarded.control.lock_word();
+                guarded.queue.lock().ask(word, kind, call.reply_to, replies);
+                Ok(())
+            }
+            CallKind::Unlock => {
+                let kind = LockKind::numbered(what).ok_or("there is no such lock")?;
+                let word = guarded.control.lock_word();
+                if !locks::is_held(word, kind) {
+                    return Err("the lock is not held");
+                }
+                if locks::give_back(word, kind) {
+                    guarded.serve_queue(replies);
+                }
+                Ok(())
+            }
+            CallKind::GivenBack => {
+                guarded.serve_queue(replies);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn accumulate(
+    call: &IncomingCall<'_>,
+    (key, memory): (RemoteKey, &ExposedMemory),
+    guarded: &Guarded,
+    (number, runs): (u64, u64),
+    replies: &mut Replies,
+) -> Result<(), &'static str> {
+    let combination = Combination::numbered(number).ok_or("there is no such combination")?;
+    let (runs, mut data) = request::runs_of(call.payload, runs).ok_or("the runs are too short")?;
+    let mut old = Vec::new();
+    for (offset, count) in runs {
+        let len = count as usize * combination.size();
+        let own = data.split_off(..len).ok_or("the data are too short")?;
+        let Some(last) = count.checked_sub(1) else { continue };
+        let reach = last as usize * combination.extent() + combination.size();
+        let found = memory.find(key, offset, reach as u64);
+        let found = found.ok_or("elements outside the window")?;
+        let kept = call.reply_to.wants_data().then_some(&mut old);
+        combination.apply(&found, 0, own, &guarded.control, kept);
+    }
+    if !data.is_empty() {
+        return Err("there are more data than elements");
+    }
+    replies.send(call.reply_to, &old);
+    Ok(())
+}
+
+fn compare_and_swap(
+    call: &IncomingCall<'_>,
+    (key, memory): (RemoteKey, &ExposedMemory),
+    guarded: &Guarded,
+    (number, offset): (u64, u64),
+    replies: &mut Replies,
+) -> Result<(), &'static str> {
+    let combination = Combination::numbered(number).ok_or("there is no such combination")?;
+    let size = combination.size();
+    let values = call.payload.split_at_checked(size).filter(|(_, new)| new.len() == size);
+    let (compare, new) = values.ok_or("there are not two elements")?;
+    let found = memory.find(key, offset, size as u64).ok_or("an element outside the window")?;
+    let old = combination.compare_and_swap(&found, 0, (compare, new), &guarded.control);
+    replies.send(call.reply_to, &old);
+    Ok(())
+}
+
+impl CallKind {
+    /// Number of its handler.
+    pub fn handler(self) -> HandlerId {
+        HandlerId(FIRST_HANDLER + self as u16)
+    }
+}
+
+/// Number of the first handler of windows.
+const FIRST_HANDLER: u16 = 1;

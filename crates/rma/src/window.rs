@@ -1,0 +1,412 @@
+//! A window, as one process sees it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+
+use engine::{OpId, Outcome, Wanted};
+use lock::Lock;
+use memory::Region;
+use progress::Progress;
+use wire::{PeerId, RemoteKey};
+
+use crate::control::Control;
+use crate::fault::{AccessFault, Result};
+use crate::locks::{self, LockKind};
+use crate::node_memory::NodeMemory;
+use crate::pending::PendingAccess;
+use crate::request::{self, CallKind};
+use crate::served::{Guarded, Served};
+
+/// Memory that a process contributes to a window.
+#[derive(Clone, Debug)]
+pub enum WindowMemory {
+    /// Memory that only this process maps.
+    Own(Region),
+    /// Memory of the processes of a node, with their ranks in the window in the order of the parts.
+    Node(NodeMemory, Vec<u32>),
+    /// None. Memory is attached later, and named by its address.
+    Dynamic,
+}
+
+/// Description of a process's part of a window for the others.
+pub type Card = [u8; 24];
+
+/// A window, as one process sees it.
+#[derive(Debug)]
+pub struct Window {
+    pub(crate) inner: Arc<WindowState>,
+    /// Operations of a request are listed here, and others with their target.
+    sink: Option<Lock<Vec<(u32, OpId)>>>,
+}
+
+pub(crate) struct WindowState {
+    pub progress: Arc<Progress>,
+    served: Arc<Served>,
+    rank: u32,
+    key: RemoteKey,
+    own: Arc<Guarded>,
+    memory: WindowMemory,
+    targets: OnceLock<Vec<Target>>,
+}
+
+/// A process of the window.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub peer: PeerId,
+    pub key: RemoteKey,
+    pub len: u64,
+    unit: u32,
+    pub mapped: Option<Mapped>,
+    /// True if puts or calls were sent since the last flush.
+    is_unflushed: AtomicBool,
+    /// True if an operation has failed with the target, and nobody was told yet.
+    has_failed: AtomicBool,
+    ops: Lock<Operations>,
+}
+
+/// Memory of a target that this process maps too.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    pub memory: Region,
+    pub control: Control,
+}
+
+/// Operations on a target that may not be complete here.
+#[derive(Debug, Default)]
+struct Operations {
+    own: Vec<OpId>,
+    /// Those that requests stand for.
+    of_requests: Vec<OpId>,
+}
+
+impl fmt::Debug for WindowState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rank, key) = (self.rank, self.key);
+        f.debug_struct("WindowState")
+            .field("rank", &rank)
+            .field("key", &key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Making and ending.
+impl Window {
+    /// Exposes this process's memory, with a displacement unit in bytes, as rank `rank` of a window. The card is for all
+    /// processes of the window, which then call [`Window::open`].
+    pub fn expose(
+        progress: &Arc<Progress>,
+        served: &Arc<Served>,
+        rank: u32,
+        memory: WindowMemory,
+        unit: u32,
+    ) -> (Self, Card) {
+        let (own, control) = match &memory {
+            WindowMemory::Own(region) => (Some(region.clone()), Control::Own(Arc::default())),
+            WindowMemory::Node(node, ranks) => {
+                let position = ranks.iter().position(|one| *one == rank).unwrap_or(0);
+                (Some(node.part(position)), node.control(position))
+            }
+            WindowMemory::Dynamic => (None, Control::Own(Arc::default())),
+        };
+        let len = own.as_ref().map_or(u64::MAX, |own| own.len() as u64);
+        let key = progress.submit(|worker| match own {
+            Some(own) => worker.engine.expose(own),
+            None => worker.engine.expose_pieces(),
+        });
+        let own = served.add(key, control);
+        let (progress, served) = (Arc::clone(progress), Arc::clone(served));
+        let targets = OnceLock::new();
+        let inner = Arc::new(WindowState { progress, served, rank, key, own, memory, targets });
+        let mut card = [0; 24];
+        card[..8].copy_from_slice(&request::argument_of(key).to_le_bytes());
+        card[8..16].copy_from_slice(&len.to_le_bytes());
+        card[16..20].copy_from_slice(&unit.to_le_bytes());
+        (Self { inner, sink: None }, card)
+    }
+
+    /// Makes the processes of the window known: peer and card of each rank.
+    pub fn open(&mut self, peers: Vec<PeerId>, cards: &[Card]) {
+        let number =
+            |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+        let target = |((rank, peer), card): ((u32, PeerId), &Card)| Target {
+            peer,
+            key: request::key_of(number(&card[..8])),
+            len: number(&card[8..16]),
+            unit: number(&card[16..20]) as u32,
+            mapped: self.inner.mapped(rank),
+            is_unflushed: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+            ops: Lock::new(Operations::default()),
+        };
+        let targets = (0..).zip(peers).zip(cards).map(target).collect();
+        // A window is opened once.
+        let _ = self.inner.targets.set(targets);
+    }
+
+    /// Withdraws the memory of this process. All processes have flushed their operations and met before.
+    pub fn close(&self) {
+        let WindowState { progress, served, key, .. } = &*self.inner;
+        served.remove(*key);
+        progress.submit(|worker| worker.engine.withdraw(*key));
+    }
+
+    /// Length of a target's window in bytes.
+    pub fn len(&self, rank: u32) -> u64 {
+        self.target(rank).len
+    }
+
+    /// Displacement unit of a target in bytes.
+    pub fn unit(&self, rank: u32) -> u32 {
+        self.target(rank).unit
+    }
+
+    /// Memory of a target that this process maps too, or its own.
+    pub fn memory(&self, rank: u32) -> Option<&Region> {
+        self.target(rank).mapped.as_ref().map(|mapped| &mapped.memory)
+    }
+
+    /// Attaches memory, which peers name by its address.
+    ///
+    /// # Errors
+    /// It overlaps attached memory, or memory is not attached to this window.
+    pub fn attach(&self, memory: Region) -> Result<()> {
+        let Some(span) = memory.as_span().filter(|span| span.len > 0) else { return Ok(()) };
+        let (key, address) = (self.inner.key, span.address as u64);
+        let attached =
+            self.inner.progress.submit(|worker| worker.engine.attach(key, address, memory));
+        if attached { Ok(()) } else { Err(AccessFault::Attach) }
+    }
+
+    /// Detaches the memory that begins at this address.
+    ///
+    /// # Errors
+    /// None is attached there.
+    pub fn detach(&self, address: u64) -> Result<()> {
+        let key = self.inner.key;
+        let detached = self.inner.progress.submit(|worker| worker.engine.detach(key, address));
+        if detached { Ok(()) } else { Err(AccessFault::Attach) }
+    }
+
+    #[inline]
+    pub(crate) fn target(&self, rank: u32) -> &Target {
+        &self.targets()[rank as usize]
+    }
+
+    fn targets(&self) -> &[Target] {
+        self.inner.targets.get().map_or(&[], Vec::as_slice)
+    }
+}
+
+impl WindowState {
+    /// Memory of a rank that this process maps.
+    fn mapped(&self, rank: u32) -> Option<Mapped> {
+        match &self.memory {
+            WindowMemory::Own(memory) => (rank == self.rank)
+                .then(|| Mapped { memory: memory.clone(), control: self.own.control.clone() }),
+            WindowMemory::Node(node, ranks) => {
+                let position = ranks.iter().position(|one| *one == rank)?;
+                Some(Mapped { memory: node.part(position), control: node.control(position) })
+            }
+            WindowMemory::Dynamic => None,
+        }
+    }
+}
+
+/// Completion.
+impl Window {
+    /// Runs `submit` on the window; returns its operations as those of a request.
+    ///
+    /// # Errors
+    /// Those of `submit`.
+    pub fn with_request(&self, submit: impl FnOnce(&Self) -> Result<()>) -> Result<PendingAccess> {
+        let inner = Arc::clone(&self.inner);
+        let window = Self { inner, sink: Some(Lock::new(Vec::new())) };
+        submit(&window)?;
+        let ops = window.sink.map(|sink| std::mem::take(&mut *sink.lock())).unwrap_or_default();
+        Ok(PendingAccess::new(ops))
+    }
+
+    /// Lists an operation on a target.
+    pub(crate) fn note(&self, rank: u32, op: OpId) {
+        let mut ops = self.target(rank).ops.lock();
+        if let Some(sink) = &self.sink {
+            sink.lock().push((rank, op));
+            ops.of_requests.push(op);
+            return;
+        }
+        ops.own.push(op);
+        if ops.own.len() >= OPERATIONS_MAX {
+            let own = std::mem::take(&mut ops.own);
+            drop(ops);
+            // A failure of the target is reported by what completes the operations.
+            let failed = own.into_iter().filter(|op| self.inner.wait(*op) == Outcome::PeerFailed);
+            if failed.count() > 0 {
+                self.target(rank).has_failed.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Notes that a put or call was sent to a target.
+    #[inline]
+    pub(crate) fn note_sent(target: &Target) {
+        if !target.is_unflushed.load(Ordering::Relaxed) {
+            target.is_unflushed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Completes all operations on a target, there and here.
+    ///
+    /// # Errors
+    /// The target has failed.
+    pub fn flush(&self, rank: u32) -> Result<()> {
+        self.flush_some(rank..rank + 1)
+    }
+
+    /// Completes all operations on all targets, there and here.
+    ///
+    /// # Errors
+    /// A target has failed.
+    pub fn flush_all(&self) -> Result<()> {
+        self.flush_some(0..self.targets().len() as u32)
+    }
+
+    fn flush_some(&self, ranks: std::ops::Range<u32>) -> Result<()> {
+        for rank in ranks.clone() {
+            let target = self.target(rank);
+            if target.is_unflushed.load(Ordering::Relaxed) {
+                target.is_unflushed.store(false, Ordering::Relaxed);
+                let flush = |worker: &mut progress::Worker| worker.engine.submit_flush(target.peer);
+                let op = self.inner.progress.submit(flush);
+                target.ops.lock().own.push(op);
+            }
+        }
+        self.sync();
+        self.complete(ranks)
+    }
+
+    /// Completes all operations on a target here: their memory may be reused.
+    ///
+    /// # Errors
+    /// The target has failed.
+    pub fn flush_local(&self, rank: u32) -> Result<()> {
+        self.complete(rank..rank + 1)
+    }
+
+    /// Completes all operations on all targets here.
+    ///
+    /// # Errors
+    /// A target has failed.
+    pub fn flush_local_all(&self) -> Result<()> {
+        self.complete(0..self.targets().len() as u32)
+    }
+
+    /// Waits for the listed operations on these targets.
+    fn complete(&self, ranks: std::ops::Range<u32>) -> Result<()> {
+        let mut result = Ok(());
+        for rank in ranks {
+            if self.target(rank).has_failed.swap(false, Ordering::Relaxed) {
+                result = Err(AccessFault::PeerFailed(rank));
+            }
+            let Operations { own, of_requests } = {
+                let mut ops = self.target(rank).ops.lock();
+                if ops.own.is_empty() && ops.of_requests.is_empty() {
+                    continue;
+                }
+                std::mem::take(&mut *ops)
+            };
+            for op in own {
+                if self.inner.wait(op) == Outcome::PeerFailed {
+                    result = Err(AccessFault::PeerFailed(rank));
+                }
+            }
+            for op in of_requests {
+                let progress = &self.inner.progress;
+                progress.wait(|worker| (!worker.engine.is_pending(op)).then_some(()));
+            }
+        }
+        result
+    }
+
+    /// Orders accesses of this process to memory of the window before and after with each other, for all processes.
+    pub fn sync(&self) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl WindowState {
+    pub fn wait(&self, op: OpId) -> Outcome {
+        self.progress.wait(|worker| worker.take_or_await(op)).outcome
+    }
+}
+
+/// Locks.
+impl Window {
+    /// Takes the lock of a target's window.
+    ///
+    /// # Errors
+    /// The target has failed.
+    pub fn lock(&self, rank: u32, kind: LockKind) -> Result<()> {
+        let target = self.target(rank);
+        if self.lock_word_of(rank).is_some_and(|word| locks::try_take(word.lock_word(), kind)) {
+            return Ok(());
+        }
+        let op = self.inner.progress.submit(|worker| {
+            let arguments = [request::argument_of(target.key), kind.number(), 0];
+            let (handler, payload) = (CallKind::Lock.handler(), Region::empty());
+            worker.engine.submit_call(target.peer, handler, arguments, &payload, Wanted::Done)
+        });
+        match self.inner.wait(op) {
+            Outcome::PeerFailed => Err(AccessFault::PeerFailed(rank)),
+            Outcome::Ok | Outcome::Truncated { .. } | Outcome::Cancelled => Ok(()),
+        }
+    }
+
+    /// Completes all operations on a target and gives its lock back.
+    ///
+    /// # Errors
+    /// The target has failed.
+    pub fn unlock(&self, rank: u32, kind: LockKind) -> Result<()> {
+        self.flush(rank)?;
+        let Some(word) = self.lock_word_of(rank) else {
+            self.tell(rank, CallKind::Unlock, kind);
+            return Ok(());
+        };
+        if !locks::give_back(word.lock_word(), kind) {
+            return Ok(());
+        }
+        if rank == self.inner.rank {
+            let own = &self.inner.own;
+            self.inner.progress.submit(|worker| {
+                worker.engine.submit_replies(|replies| own.serve_queue(replies));
+            });
+        } else {
+            self.tell(rank, CallKind::GivenBack, kind);
+        }
+        Ok(())
+    }
+
+    /// Words of a target that this process maps.
+    fn lock_word_of(&self, rank: u32) -> Option<&Control> {
+        if rank == self.inner.rank {
+            return Some(&self.inner.own.control);
+        }
+        self.target(rank).mapped.as_ref().map(|mapped| &mapped.control)
+    }
+
+    /// Calls a handler of a target that does not answer.
+    fn tell(&self, rank: u32, call: CallKind, kind: LockKind) {
+        let target = self.target(rank);
+        Self::note_sent(target);
+        self.inner.progress.submit(|worker| {
+            let arguments = [request::argument_of(target.key), kind.number(), 0];
+            let (handler, payload) = (call.handler(), Region::empty());
+            let engine = &mut worker.engine;
+            let op = engine.submit_call(target.peer, handler, arguments, &payload, Wanted::Nothing);
+            engine.release(op);
+        });
+    }
+}
+
+/// Number of operations on a target after which the next one waits for them. It bounds the payloads that wait to be sent.
+const OPERATIONS_MAX: usize = 1024;
