@@ -22,7 +22,7 @@ their arguments. The bodies of module `coll` give a collective, which the shim c
 """
 from model import DIRECT, read_kinds
 
-HANDLES = ("MPI_Comm",)
+HANDLES = ("MPI_Comm", "MPI_Win")
 # Why the unsafe blocks are sound: for all, the caller passes what the standard says of an argument of this direction, kind and length.
 SAFETY = {
     "Out, OutInt, NewType": "result: NULL, which is looked for, or a variable of the type in the prototype.",

@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits left_out requests; do
+for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits left_out requests windows windows_wrong; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -100,6 +100,16 @@ for ranks in 1 2 3 4 6 8; do go -n $ranks "$work/neighbours"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/neighbours"
 for ranks in 2 3 5 8; do go -n $ranks "$work/intercomms"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/intercomms"
+
+# Windows: over shared memory, TCP and both, in several VCIs, and between sites in name only.
+for ranks in 1 2 3 5; do
+    go -n $ranks "$work/windows"
+    go -n $ranks "$work/windows_wrong"
+done
+for rails in tcp shm+tcp; do go -genv CANELE_RAILS $rails -n 4 "$work/windows"; done
+go -genv CANELE_RAILS tcp -n 2 "$work/windows_wrong"
+go -genv CANELE_VCIS 4 -n 3 "$work/windows"
+sited 'PMI_RANK % 2' 4 windows
 
 # Collectives that differ between processes, compared and not, and matching ones.
 for ranks in 2 3 6; do go -check -n $ranks "$work/mismatch"; done

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ARGUMENTS_MAX = 16, NAMES_MAX = 64, LINE_MAX = 4096, PAGE = 4096, AREA = 4 * PAGE };
+enum { ARGUMENTS_MAX = 16, NAMES_MAX = 96, LINE_MAX = 4096, PAGE = 4096, AREA = 4 * PAGE };
 
 static long memory[512];
 static char *areas[ARGUMENTS_MAX];
@@ -34,6 +34,8 @@ static void name(const char *text, long value) { names[named].name = text, names
 static void add(void *in, void *inout, int *len, MPI_Datatype *type) { (void)in, (void)inout, (void)len, (void)type; }
 
 static void ignore(MPI_Comm *on, int *code, ...) { (void)on, (void)code; }
+
+static void ignore_win(MPI_Win *on, int *code, ...) { (void)on, (void)code; }
 
 /* A live object of each kind, and a freed one. */
 #define PAIR(type, what, make, free)                                  \
@@ -59,6 +61,13 @@ static void name_objects(void) {
     PAIR(int, "keyval", MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, made, NULL), MPI_Comm_free_keyval);
     PAIR(int, "type_keyval", MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, made, NULL), MPI_Type_free_keyval);
     PAIR(int, "win_keyval", MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, made, NULL), MPI_Win_free_keyval);
+    PAIR(MPI_Win, "win", (MPI_Win_create(memory, sizeof memory, 1, MPI_INFO_NULL, MPI_COMM_WORLD, made), MPI_Win_set_errhandler(*made, MPI_ERRORS_RETURN)), MPI_Win_free);
+    MPI_Win dynamic;
+    MPI_Errhandler win_handler;
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic), MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN);
+    MPI_Win_create_errhandler(ignore_win, &win_handler);
+    name("dynamic_win", (long)dynamic), name("win_handler", (long)win_handler), name("null_win", (long)MPI_WIN_NULL);
+    name("lock_shared", MPI_LOCK_SHARED);
     name("derived", names[2].value), name("freed_message", names[13].value);
     MPI_Datatype uncommitted;
     MPI_Type_contiguous(3, MPI_INT, &uncommitted);

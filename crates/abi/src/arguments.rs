@@ -11,6 +11,7 @@ use memory::Region;
 use mpi::comm::{self, Comm, CommRef};
 use mpi::objects;
 use mpi::point_to_point::From;
+use mpi::window::{self, Window};
 
 use crate::convention::*;
 use crate::world;
@@ -101,6 +102,12 @@ pub(crate) fn intra_as(name: &str, raw: RawHandle) -> Result<CommRef> {
         }
         None => Ok(comm),
     }
+}
+
+/// A window.
+pub(crate) fn window(raw: RawHandle) -> Result<Window> {
+    world::current()?;
+    named("win", window::find(handle(raw)))
 }
 
 /// The destination of a send; none is `MPI_PROC_NULL`.

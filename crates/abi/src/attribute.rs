@@ -1,4 +1,4 @@
-//! Attributes of communicators and datatypes (MPI-5.0 §7.7).
+//! Attributes of communicators, datatypes and windows (MPI-5.0 §7.7).
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -6,8 +6,9 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use mpi::attribute::{self, Attribute, Attributes, Keyval, Owner};
 use mpi::comm::Comm;
+use mpi::window::Window;
 
-use crate::arguments::{comm, datatype};
+use crate::arguments::{comm, datatype, window};
 use crate::convention::*;
 use crate::world;
 
@@ -25,6 +26,7 @@ type Delete = unsafe extern "C" fn(RawHandle, c_int, *mut c_void, *mut c_void) -
 enum Object<'a> {
     Comm(&'a Comm),
     Datatype(RawHandle),
+    Win(&'a Window),
 }
 
 impl Object<'_> {
@@ -32,6 +34,7 @@ impl Object<'_> {
         match self {
             Self::Comm(comm) => raw(comm.handle()),
             Self::Datatype(datatype) => *datatype,
+            Self::Win(window) => raw(window.handle()),
         }
     }
 
@@ -39,6 +42,7 @@ impl Object<'_> {
         match self {
             Self::Comm(_) => Owner::Comm,
             Self::Datatype(_) => Owner::Datatype,
+            Self::Win(_) => Owner::Win,
         }
     }
 
@@ -46,6 +50,7 @@ impl Object<'_> {
     fn with<T>(&self, access: impl FnOnce(&mut Attributes) -> T) -> T {
         match self {
             Self::Comm(comm) => comm.with_attributes(access),
+            Self::Win(window) => window.with_attributes(access),
             Self::Datatype(datatype) => {
                 let mut all = of_types();
                 let attributes = all.entry(*datatype).or_default();
@@ -119,6 +124,11 @@ pub(crate) fn copy_comm(from: &Comm, to: &Comm) -> Result<()> {
 /// Deletes the attributes of a communicator that is freed.
 pub(crate) fn delete_comm(comm: &Comm) -> Result<()> {
     Object::Comm(comm).delete_all()
+}
+
+/// Deletes the attributes of a window that is freed.
+pub(crate) fn delete_window(window: &Window) -> Result<()> {
+    Object::Win(window).delete_all()
 }
 
 /// Copies the attributes of a datatype to its duplicate.
@@ -214,6 +224,34 @@ pub(crate) fn type_get_attr(
 pub(crate) fn type_delete_attr(on: RawHandle, key: c_int) -> Result<()> {
     datatype("datatype", on)?;
     Object::Datatype(on).delete("type_keyval", key)
+}
+
+pub(crate) fn win_set_attr(on: RawHandle, key: c_int, value: *mut c_void) -> Result<()> {
+    Object::Win(&window(on)?).set("win_keyval", key, value)
+}
+
+pub(crate) fn win_get_attr(
+    on: RawHandle,
+    key: c_int,
+    value: Out<usize>,
+    flag: Out<c_int>,
+) -> Result<()> {
+    let window = window(on)?;
+    let values = window.values();
+    // The application gets addresses of values that live as long as the window (MPI-5.0 §12.2.6).
+    let known = match key {
+        WIN_BASE => Some(values.base),
+        WIN_DISP_UNIT => Some(&raw const values.unit as usize),
+        WIN_SIZE => Some(&raw const values.size as usize),
+        WIN_CREATE_FLAVOR => Some(&raw const values.flavor as usize),
+        WIN_MODEL => Some(&raw const values.model as usize),
+        _ => Object::Win(&window).get("win_keyval", key)?,
+    };
+    answer(known, value, flag)
+}
+
+pub(crate) fn win_delete_attr(on: RawHandle, key: c_int) -> Result<()> {
+    Object::Win(&window(on)?).delete("win_keyval", key)
 }
 
 /// Reports a value, where `value` is the address of a pointer.
@@ -312,3 +350,8 @@ const WTIME_IS_GLOBAL: c_int = 504;
 const APPNUM: c_int = 505;
 const LAST_USED_CODE: c_int = 506;
 const UNIVERSE_SIZE: c_int = 507;
+const WIN_BASE: c_int = 601;
+const WIN_DISP_UNIT: c_int = 602;
+const WIN_SIZE: c_int = 603;
+const WIN_CREATE_FLAVOR: c_int = 604;
+const WIN_MODEL: c_int = 605;

@@ -29,7 +29,8 @@ pub struct Status {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum On {
     Comm(RawHandle),
-    /// No communicator: `MPI_COMM_SELF`'s (MPI-5.0 §9.3).
+    Win(RawHandle),
+    /// Neither: `MPI_COMM_SELF`'s (MPI-5.0 §9.3).
     Process,
     /// No communicator yet, but what will be its error handler (MPI-5.0 §7.4.2).
     Handler(RawHandle),

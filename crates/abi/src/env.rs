@@ -137,6 +137,7 @@ integers! {
     message_toint message_fromint mpi::point_to_point::message_from_int;
     errhandler_toint errhandler_fromint mpi::errhandler::Errhandler::from_int;
     info_toint info_fromint mpi::info::Info::from_int;
+    win_toint win_fromint mpi::window::from_int;
 }
 
 macro_rules! predefined_only {
@@ -154,7 +155,6 @@ macro_rules! predefined_only {
 }
 
 predefined_only! {
-    win_toint win_fromint;
     file_toint file_fromint;
     session_toint session_fromint;
 }

@@ -4,19 +4,19 @@ use std::ffi::c_int;
 
 use mpi::errhandler::{Errhandler, NULL, Owner};
 
-use crate::arguments::comm;
+use crate::arguments::{comm, window};
 use crate::convention::*;
 
 /// Calls an error handler function of the application.
 ///
 /// # Safety
-/// `function` is the address of an `MPI_Comm_errhandler_function`.
-pub(crate) unsafe fn call(function: usize, comm: &mut RawHandle, code: &mut c_int) {
+/// `function` is the address of an `MPI_Comm_errhandler_function` or a sibling for other objects.
+pub(crate) unsafe fn call(function: usize, object: &mut RawHandle, code: &mut c_int) {
     // SAFETY: the caller's promise. The type is variadic in C; the two arguments pass alike.
     let function: unsafe extern "C" fn(*mut RawHandle, *mut c_int, ...) =
         unsafe { std::mem::transmute(function) };
-    // SAFETY: the application gave a function that takes the communicator and the code by address.
-    unsafe { function(comm, code) };
+    // SAFETY: the application gave a function that takes the object and the code by address.
+    unsafe { function(object, code) };
 }
 
 macro_rules! creations {
@@ -51,11 +51,32 @@ pub(crate) fn comm_get_errhandler(on: RawHandle, errhandler: Out<RawHandle>) -> 
 
 pub(crate) fn comm_call_errhandler(on: RawHandle, code: c_int) -> Result<()> {
     let comm = comm(on)?;
+    report("MPI_Comm_call_errhandler", On::Comm(raw(comm.handle())), code);
+    Ok(())
+}
+
+pub(crate) fn win_set_errhandler(on: RawHandle, errhandler: RawHandle) -> Result<()> {
+    let window = window(on)?;
+    let handler = named("errhandler", Errhandler::find(handle(errhandler), Owner::Win))?;
+    window.set_errhandler(handler);
+    Ok(())
+}
+
+pub(crate) fn win_get_errhandler(on: RawHandle, errhandler: Out<RawHandle>) -> Result<()> {
+    errhandler.put(raw(window(on)?.errhandler().hold()?))
+}
+
+pub(crate) fn win_call_errhandler(on: RawHandle, code: c_int) -> Result<()> {
+    let window = window(on)?;
+    report("MPI_Win_call_errhandler", On::Win(raw(window.handle())), code);
+    Ok(())
+}
+
+/// Calls the error handler of an object with a code. The handler's return ends the call well (MPI-5.0 §9.3.4).
+fn report(function: &'static str, on: On, code: c_int) {
     let mut error = class(ErrorClass::Unknown, format!("the application reports error {code}"));
     error.code = Some(code);
-    // The handler's return ends the call well (MPI-5.0 §9.3.4).
-    crate::error::raise("MPI_Comm_call_errhandler", On::Comm(raw(comm.handle())), error);
-    Ok(())
+    crate::error::raise(function, on, error);
 }
 
 pub(crate) fn errhandler_free(errhandler: InOut<RawHandle>) -> Result<()> {

@@ -5,9 +5,10 @@ use std::ffi::c_int;
 use std::io::{self, Write as _};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
+use handles::{Handle, Kind};
 use lock::Uncancelled;
-use mpi::comm;
 use mpi::errhandler::{Errhandler, Owner};
+use mpi::{comm, window};
 
 use crate::arguments::find_comm;
 use crate::convention::*;
@@ -85,19 +86,12 @@ pub(crate) fn code_of(class: ErrorClass) -> c_int {
 /// Takes a failure to the error handler of the object concerned; the code, where that returns.
 #[cold]
 pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
-    let object = match (error.on, on) {
-        (Some(comm), _) => comm,
-        (None, On::Comm(comm)) => handle(comm),
-        (None, On::Process | On::Handler(_)) => comm::SELF,
-    };
-    // Errors on an invalid communicator, or before initialisation, go to MPI_COMM_SELF's handler,
-    // which is fatal while there is none.
-    let found = find_comm(raw(object)).or_else(|_| find_comm(raw(comm::SELF)));
+    let found = handler_of(&error, on);
     let given = match on {
         On::Handler(given) => Errhandler::find(handle(given), Owner::Comm).ok(),
-        On::Comm(_) | On::Process => None,
+        On::Comm(_) | On::Win(_) | On::Process => None,
     };
-    let of_found = || found.as_ref().map_or(Errhandler::Fatal, |comm| comm.errhandler());
+    let of_found = || found.as_ref().map_or(Errhandler::Fatal, |(_, handler)| handler.clone());
     let handler = given.unwrap_or_else(of_found);
     let text = format!("{function}: {error}");
     let code = error.code.unwrap_or_else(|| code_for(error.class, text.clone()));
@@ -105,13 +99,31 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
         Errhandler::Return => code,
         Errhandler::Fatal | Errhandler::Abort => die(&text, code),
         Errhandler::User(function) => {
-            let mut comm = found.as_ref().map_or(0, |comm| raw(comm.handle()));
+            let mut object = found.as_ref().map_or(0, |(object, _)| raw(*object));
             let mut reported = code;
             // SAFETY: the application gave this address as an error handler function of this type.
-            unsafe { crate::errhandler::call(function.address, &mut comm, &mut reported) };
+            unsafe { crate::errhandler::call(function.address, &mut object, &mut reported) };
             code
         }
     }
+}
+
+/// The communicator or window concerned, and its error handler. Errors on an invalid one, or before initialisation, go
+/// to MPI_COMM_SELF's handler, which is fatal while there is none.
+fn handler_of(error: &Error, on: On) -> Option<(Handle, Errhandler)> {
+    let of_window = |object| Some((object, window::find(object).ok()?.errhandler()));
+    let of_comm = |object| {
+        let comm = find_comm(raw(object)).ok()?;
+        Some((comm.handle(), comm.errhandler()))
+    };
+    let found = match (error.on, on) {
+        (Some(object), _) if object.is_of(Kind::Window) => of_window(object),
+        (Some(object), _) => of_comm(object),
+        (None, On::Win(object)) => of_window(handle(object)),
+        (None, On::Comm(object)) => of_comm(handle(object)),
+        (None, On::Process | On::Handler(_)) => None,
+    };
+    found.or_else(|| of_comm(comm::SELF))
 }
 
 /// A code for one failure, by which `MPI_Error_string` finds its text:

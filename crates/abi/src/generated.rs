@@ -45,13 +45,13 @@ pub unsafe extern "C" fn MPI_Abort(comm: RawHandle, errorcode: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abort(comm: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Abort", On::Comm(comm), || init::abort(comm, errorcode)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Accumulate(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Accumulate", On::Process) }
+pub unsafe extern "C" fn MPI_Accumulate(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, op: RawHandle, win: RawHandle) -> c_int { finish("MPI_Accumulate", On::Win(win), || unsafe { window::accumulate(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, op, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Accumulate(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Accumulate", On::Process) }
+pub unsafe extern "C" fn PMPI_Accumulate(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, op: RawHandle, win: RawHandle) -> c_int { finish("MPI_Accumulate", On::Win(win), || unsafe { window::accumulate(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, op, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Accumulate_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Accumulate_c", On::Process) }
+pub unsafe extern "C" fn MPI_Accumulate_c(origin_addr: *const c_void, origin_count: i64, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, op: RawHandle, win: RawHandle) -> c_int { finish("MPI_Accumulate_c", On::Win(win), || unsafe { window::accumulate(Address::new(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Accumulate_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Accumulate_c", On::Process) }
+pub unsafe extern "C" fn PMPI_Accumulate_c(origin_addr: *const c_void, origin_count: i64, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, op: RawHandle, win: RawHandle) -> c_int { finish("MPI_Accumulate_c", On::Win(win), || unsafe { window::accumulate(Address::new(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Add_error_class(errorclass: *mut c_int) -> c_int { finish("MPI_Add_error_class", On::Process, || unsafe { error::add_error_class(Out::new("errorclass", errorclass)?) }) }
 #[unsafe(no_mangle)]
@@ -469,9 +469,9 @@ pub unsafe extern "C" fn MPI_Comm_toint(comm: RawHandle) -> c_int { env::comm_to
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_toint(comm: RawHandle) -> c_int { env::comm_toint(comm) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Compare_and_swap(_origin_addr: *const c_void, _compare_addr: *const c_void, _result_addr: *mut c_void, _datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _win: RawHandle) -> c_int { unsupported("MPI_Compare_and_swap", On::Process) }
+pub unsafe extern "C" fn MPI_Compare_and_swap(origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void, datatype: RawHandle, target_rank: c_int, target_disp: isize, win: RawHandle) -> c_int { finish("MPI_Compare_and_swap", On::Win(win), || unsafe { window::compare_and_swap(Address::new(origin_addr), Address::new(compare_addr), Address::new(result_addr), datatype, target_rank, target_disp, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Compare_and_swap(_origin_addr: *const c_void, _compare_addr: *const c_void, _result_addr: *mut c_void, _datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _win: RawHandle) -> c_int { unsupported("MPI_Compare_and_swap", On::Process) }
+pub unsafe extern "C" fn PMPI_Compare_and_swap(origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void, datatype: RawHandle, target_rank: c_int, target_disp: isize, win: RawHandle) -> c_int { finish("MPI_Compare_and_swap", On::Win(win), || unsafe { window::compare_and_swap(Address::new(origin_addr), Address::new(compare_addr), Address::new(result_addr), datatype, target_rank, target_disp, win) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> c_int { finish("MPI_Dims_create", On::Process, || unsafe { let ndims = length_of("ndims", ErrorClass::Dims, i64::from(ndims))?; topology::dims_create(nnodes, array_mut("dims", dims, ndims)?) }) }
 #[unsafe(no_mangle)]
@@ -529,9 +529,9 @@ pub unsafe extern "C" fn MPI_Exscan_init_c(sendbuf: *const c_void, recvbuf: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Exscan_init_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle, info: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Exscan_init_c", On::Comm(comm), || unsafe { coll::keep(coll::exscan(Address::new(sendbuf), Address::new(recvbuf), count, datatype, op, coll::call(comm, coll::Form::Persistent)), info, Out::new("request", request)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Fetch_and_op(_origin_addr: *const c_void, _result_addr: *mut c_void, _datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Fetch_and_op", On::Process) }
+pub unsafe extern "C" fn MPI_Fetch_and_op(origin_addr: *const c_void, result_addr: *mut c_void, datatype: RawHandle, target_rank: c_int, target_disp: isize, op: RawHandle, win: RawHandle) -> c_int { finish("MPI_Fetch_and_op", On::Win(win), || unsafe { window::fetch_and_op(Address::new(origin_addr), Address::new(result_addr), datatype, target_rank, target_disp, op, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Fetch_and_op(_origin_addr: *const c_void, _result_addr: *mut c_void, _datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Fetch_and_op", On::Process) }
+pub unsafe extern "C" fn PMPI_Fetch_and_op(origin_addr: *const c_void, result_addr: *mut c_void, datatype: RawHandle, target_rank: c_int, target_disp: isize, op: RawHandle, win: RawHandle) -> c_int { finish("MPI_Fetch_and_op", On::Win(win), || unsafe { window::fetch_and_op(Address::new(origin_addr), Address::new(result_addr), datatype, target_rank, target_disp, op, win) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_call_errhandler(_fh: RawHandle, _errorcode: c_int) -> c_int { unsupported("MPI_File_call_errhandler", On::Process) }
 #[unsafe(no_mangle)]
@@ -937,25 +937,25 @@ pub unsafe extern "C" fn MPI_Gatherv_init_c(sendbuf: *const c_void, sendcount: i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Gatherv_init_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: RawHandle, root: c_int, comm: RawHandle, info: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Gatherv_init_c", On::Comm(comm), || unsafe { coll::keep(coll::gatherv(Address::new(sendbuf), sendcount, sendtype, Address::new(recvbuf), Ints::count("recvcounts", recvcounts.cast()), Ints::count("displs", displs.cast()), recvtype, root, coll::call(comm, coll::Form::Persistent)), info, Out::new("request", request)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get(_origin_addr: *mut c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Get", On::Process) }
+pub unsafe extern "C" fn MPI_Get(origin_addr: *mut c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, win: RawHandle) -> c_int { finish("MPI_Get", On::Win(win), || unsafe { window::get(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get(_origin_addr: *mut c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Get", On::Process) }
+pub unsafe extern "C" fn PMPI_Get(origin_addr: *mut c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, win: RawHandle) -> c_int { finish("MPI_Get", On::Win(win), || unsafe { window::get(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_accumulate(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _result_addr: *mut c_void, _result_count: c_int, _result_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Get_accumulate", On::Process) }
+pub unsafe extern "C" fn MPI_Get_accumulate(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, result_addr: *mut c_void, result_count: c_int, result_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, op: RawHandle, win: RawHandle) -> c_int { finish("MPI_Get_accumulate", On::Win(win), || unsafe { window::get_accumulate(Address::new(origin_addr), origin_count as i64, origin_datatype, Address::new(result_addr), result_count as i64, result_datatype, target_rank, target_disp, target_count as i64, target_datatype, op, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_accumulate(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _result_addr: *mut c_void, _result_count: c_int, _result_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Get_accumulate", On::Process) }
+pub unsafe extern "C" fn PMPI_Get_accumulate(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, result_addr: *mut c_void, result_count: c_int, result_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, op: RawHandle, win: RawHandle) -> c_int { finish("MPI_Get_accumulate", On::Win(win), || unsafe { window::get_accumulate(Address::new(origin_addr), origin_count as i64, origin_datatype, Address::new(result_addr), result_count as i64, result_datatype, target_rank, target_disp, target_count as i64, target_datatype, op, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_accumulate_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _result_addr: *mut c_void, _result_count: i64, _result_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Get_accumulate_c", On::Process) }
+pub unsafe extern "C" fn MPI_Get_accumulate_c(origin_addr: *const c_void, origin_count: i64, origin_datatype: RawHandle, result_addr: *mut c_void, result_count: i64, result_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, op: RawHandle, win: RawHandle) -> c_int { finish("MPI_Get_accumulate_c", On::Win(win), || unsafe { window::get_accumulate(Address::new(origin_addr), origin_count, origin_datatype, Address::new(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_accumulate_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _result_addr: *mut c_void, _result_count: i64, _result_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Get_accumulate_c", On::Process) }
+pub unsafe extern "C" fn PMPI_Get_accumulate_c(origin_addr: *const c_void, origin_count: i64, origin_datatype: RawHandle, result_addr: *mut c_void, result_count: i64, result_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, op: RawHandle, win: RawHandle) -> c_int { finish("MPI_Get_accumulate_c", On::Win(win), || unsafe { window::get_accumulate(Address::new(origin_addr), origin_count, origin_datatype, Address::new(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_address(location: *const c_void, address: *mut isize) -> c_int { finish("MPI_Get_address", On::Process, || unsafe { env::get_address(Address::new(location), Out::new("address", address)?) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_address(location: *const c_void, address: *mut isize) -> c_int { finish("MPI_Get_address", On::Process, || unsafe { env::get_address(Address::new(location), Out::new("address", address)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_c(_origin_addr: *mut c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Get_c", On::Process) }
+pub unsafe extern "C" fn MPI_Get_c(origin_addr: *mut c_void, origin_count: i64, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, win: RawHandle) -> c_int { finish("MPI_Get_c", On::Win(win), || unsafe { window::get(Address::new(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_c(_origin_addr: *mut c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Get_c", On::Process) }
+pub unsafe extern "C" fn PMPI_Get_c(origin_addr: *mut c_void, origin_count: i64, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, win: RawHandle) -> c_int { finish("MPI_Get_c", On::Win(win), || unsafe { window::get(Address::new(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_count(status: *const Status, datatype: RawHandle, count: *mut c_int) -> c_int { finish("MPI_Get_count", On::Process, || unsafe { status::get_count(caller::status("status", status)?, datatype, OutInt::Int(Out::new("count", count)?)) }) }
 #[unsafe(no_mangle)]
@@ -1617,25 +1617,25 @@ pub unsafe extern "C" fn MPI_Publish_name(_service_name: *const c_char, _info: R
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Publish_name(_service_name: *const c_char, _info: RawHandle, _port_name: *const c_char) -> c_int { unsupported("MPI_Publish_name", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Put(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Put", On::Process) }
+pub unsafe extern "C" fn MPI_Put(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, win: RawHandle) -> c_int { finish("MPI_Put", On::Win(win), || unsafe { window::put(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Put(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Put", On::Process) }
+pub unsafe extern "C" fn PMPI_Put(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, win: RawHandle) -> c_int { finish("MPI_Put", On::Win(win), || unsafe { window::put(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Put_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Put_c", On::Process) }
+pub unsafe extern "C" fn MPI_Put_c(origin_addr: *const c_void, origin_count: i64, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, win: RawHandle) -> c_int { finish("MPI_Put_c", On::Win(win), || unsafe { window::put(Address::new(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Put_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Put_c", On::Process) }
+pub unsafe extern "C" fn PMPI_Put_c(origin_addr: *const c_void, origin_count: i64, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, win: RawHandle) -> c_int { finish("MPI_Put_c", On::Win(win), || unsafe { window::put(Address::new(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int { finish("MPI_Query_thread", On::Process, || unsafe { init::query_thread(Out::new("provided", provided)?) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Query_thread(provided: *mut c_int) -> c_int { finish("MPI_Query_thread", On::Process, || unsafe { init::query_thread(Out::new("provided", provided)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Raccumulate(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Raccumulate", On::Process) }
+pub unsafe extern "C" fn MPI_Raccumulate(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, op: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Raccumulate", On::Win(win), || unsafe { window::raccumulate(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, op, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Raccumulate(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Raccumulate", On::Process) }
+pub unsafe extern "C" fn PMPI_Raccumulate(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, op: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Raccumulate", On::Win(win), || unsafe { window::raccumulate(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, op, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Raccumulate_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Raccumulate_c", On::Process) }
+pub unsafe extern "C" fn MPI_Raccumulate_c(origin_addr: *const c_void, origin_count: i64, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, op: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Raccumulate_c", On::Win(win), || unsafe { window::raccumulate(Address::new(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Raccumulate_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Raccumulate_c", On::Process) }
+pub unsafe extern "C" fn PMPI_Raccumulate_c(origin_addr: *const c_void, origin_count: i64, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, op: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Raccumulate_c", On::Win(win), || unsafe { window::raccumulate(Address::new(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Recv(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Recv", On::Comm(comm), || unsafe { p2p::recv(Address::new(buf), count as i64, datatype, source, tag, comm, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
@@ -1757,29 +1757,29 @@ pub unsafe extern "C" fn MPI_Request_toint(request: RawHandle) -> c_int { env::r
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Request_toint(request: RawHandle) -> c_int { env::request_toint(request) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Rget(_origin_addr: *mut c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rget", On::Process) }
+pub unsafe extern "C" fn MPI_Rget(origin_addr: *mut c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rget", On::Win(win), || unsafe { window::rget(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Rget(_origin_addr: *mut c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rget", On::Process) }
+pub unsafe extern "C" fn PMPI_Rget(origin_addr: *mut c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rget", On::Win(win), || unsafe { window::rget(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Rget_accumulate(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _result_addr: *mut c_void, _result_count: c_int, _result_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rget_accumulate", On::Process) }
+pub unsafe extern "C" fn MPI_Rget_accumulate(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, result_addr: *mut c_void, result_count: c_int, result_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, op: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rget_accumulate", On::Win(win), || unsafe { window::rget_accumulate(Address::new(origin_addr), origin_count as i64, origin_datatype, Address::new(result_addr), result_count as i64, result_datatype, target_rank, target_disp, target_count as i64, target_datatype, op, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Rget_accumulate(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _result_addr: *mut c_void, _result_count: c_int, _result_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rget_accumulate", On::Process) }
+pub unsafe extern "C" fn PMPI_Rget_accumulate(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, result_addr: *mut c_void, result_count: c_int, result_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, op: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rget_accumulate", On::Win(win), || unsafe { window::rget_accumulate(Address::new(origin_addr), origin_count as i64, origin_datatype, Address::new(result_addr), result_count as i64, result_datatype, target_rank, target_disp, target_count as i64, target_datatype, op, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Rget_accumulate_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _result_addr: *mut c_void, _result_count: i64, _result_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rget_accumulate_c", On::Process) }
+pub unsafe extern "C" fn MPI_Rget_accumulate_c(origin_addr: *const c_void, origin_count: i64, origin_datatype: RawHandle, result_addr: *mut c_void, result_count: i64, result_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, op: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rget_accumulate_c", On::Win(win), || unsafe { window::rget_accumulate(Address::new(origin_addr), origin_count, origin_datatype, Address::new(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Rget_accumulate_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _result_addr: *mut c_void, _result_count: i64, _result_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rget_accumulate_c", On::Process) }
+pub unsafe extern "C" fn PMPI_Rget_accumulate_c(origin_addr: *const c_void, origin_count: i64, origin_datatype: RawHandle, result_addr: *mut c_void, result_count: i64, result_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, op: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rget_accumulate_c", On::Win(win), || unsafe { window::rget_accumulate(Address::new(origin_addr), origin_count, origin_datatype, Address::new(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Rget_c(_origin_addr: *mut c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rget_c", On::Process) }
+pub unsafe extern "C" fn MPI_Rget_c(origin_addr: *mut c_void, origin_count: i64, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rget_c", On::Win(win), || unsafe { window::rget(Address::new(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Rget_c(_origin_addr: *mut c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rget_c", On::Process) }
+pub unsafe extern "C" fn PMPI_Rget_c(origin_addr: *mut c_void, origin_count: i64, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rget_c", On::Win(win), || unsafe { window::rget(Address::new(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Rput(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rput", On::Process) }
+pub unsafe extern "C" fn MPI_Rput(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rput", On::Win(win), || unsafe { window::rput(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Rput(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rput", On::Process) }
+pub unsafe extern "C" fn PMPI_Rput(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rput", On::Win(win), || unsafe { window::rput(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Rput_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rput_c", On::Process) }
+pub unsafe extern "C" fn MPI_Rput_c(origin_addr: *const c_void, origin_count: i64, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rput_c", On::Win(win), || unsafe { window::rput(Address::new(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Rput_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rput_c", On::Process) }
+pub unsafe extern "C" fn PMPI_Rput_c(origin_addr: *const c_void, origin_count: i64, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: RawHandle, win: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rput_c", On::Win(win), || unsafe { window::rput(Address::new(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, Out::new("request", request)?) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Rsend", On::Comm(comm), || unsafe { p2p::rsend(Address::new(buf), count as i64, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
@@ -2485,45 +2485,45 @@ pub unsafe extern "C" fn MPI_Waitsome(incount: c_int, array_of_requests: *mut Ra
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Waitsome(incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Waitsome", On::Process, || unsafe { let incount = length_of("incount", ErrorClass::Count, i64::from(incount))?; request::waitsome(handles("array_of_requests", array_of_requests, incount)?, Out::new("outcount", outcount)?, Slots::new("array_of_indices", array_of_indices, incount), Statuses::new(array_of_statuses, incount)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_allocate(_size: isize, _disp_unit: c_int, _info: RawHandle, comm: RawHandle, _baseptr: *mut c_void, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_allocate", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Win_allocate(size: isize, disp_unit: c_int, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) -> c_int { finish("MPI_Win_allocate", On::Comm(comm), || unsafe { window::win_allocate(size, disp_unit as i64, info, comm, Out::new("baseptr", baseptr.cast::<usize>())?, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_allocate(_size: isize, _disp_unit: c_int, _info: RawHandle, comm: RawHandle, _baseptr: *mut c_void, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_allocate", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Win_allocate(size: isize, disp_unit: c_int, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) -> c_int { finish("MPI_Win_allocate", On::Comm(comm), || unsafe { window::win_allocate(size, disp_unit as i64, info, comm, Out::new("baseptr", baseptr.cast::<usize>())?, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_allocate_c(_size: isize, _disp_unit: isize, _info: RawHandle, comm: RawHandle, _baseptr: *mut c_void, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_allocate_c", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Win_allocate_c(size: isize, disp_unit: isize, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) -> c_int { finish("MPI_Win_allocate_c", On::Comm(comm), || unsafe { window::win_allocate(size, disp_unit as i64, info, comm, Out::new("baseptr", baseptr.cast::<usize>())?, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_allocate_c(_size: isize, _disp_unit: isize, _info: RawHandle, comm: RawHandle, _baseptr: *mut c_void, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_allocate_c", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Win_allocate_c(size: isize, disp_unit: isize, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) -> c_int { finish("MPI_Win_allocate_c", On::Comm(comm), || unsafe { window::win_allocate(size, disp_unit as i64, info, comm, Out::new("baseptr", baseptr.cast::<usize>())?, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_allocate_shared(_size: isize, _disp_unit: c_int, _info: RawHandle, comm: RawHandle, _baseptr: *mut c_void, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_allocate_shared", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Win_allocate_shared(size: isize, disp_unit: c_int, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) -> c_int { finish("MPI_Win_allocate_shared", On::Comm(comm), || unsafe { window::win_allocate_shared(size, disp_unit as i64, info, comm, Out::new("baseptr", baseptr.cast::<usize>())?, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_allocate_shared(_size: isize, _disp_unit: c_int, _info: RawHandle, comm: RawHandle, _baseptr: *mut c_void, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_allocate_shared", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Win_allocate_shared(size: isize, disp_unit: c_int, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) -> c_int { finish("MPI_Win_allocate_shared", On::Comm(comm), || unsafe { window::win_allocate_shared(size, disp_unit as i64, info, comm, Out::new("baseptr", baseptr.cast::<usize>())?, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_allocate_shared_c(_size: isize, _disp_unit: isize, _info: RawHandle, comm: RawHandle, _baseptr: *mut c_void, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_allocate_shared_c", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Win_allocate_shared_c(size: isize, disp_unit: isize, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) -> c_int { finish("MPI_Win_allocate_shared_c", On::Comm(comm), || unsafe { window::win_allocate_shared(size, disp_unit as i64, info, comm, Out::new("baseptr", baseptr.cast::<usize>())?, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_allocate_shared_c(_size: isize, _disp_unit: isize, _info: RawHandle, comm: RawHandle, _baseptr: *mut c_void, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_allocate_shared_c", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Win_allocate_shared_c(size: isize, disp_unit: isize, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) -> c_int { finish("MPI_Win_allocate_shared_c", On::Comm(comm), || unsafe { window::win_allocate_shared(size, disp_unit as i64, info, comm, Out::new("baseptr", baseptr.cast::<usize>())?, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_attach(_win: RawHandle, _base: *mut c_void, _size: isize) -> c_int { unsupported("MPI_Win_attach", On::Process) }
+pub unsafe extern "C" fn MPI_Win_attach(win: RawHandle, base: *mut c_void, size: isize) -> c_int { finish("MPI_Win_attach", On::Win(win), || unsafe { window::win_attach(win, Address::new(base), size) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_attach(_win: RawHandle, _base: *mut c_void, _size: isize) -> c_int { unsupported("MPI_Win_attach", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_attach(win: RawHandle, base: *mut c_void, size: isize) -> c_int { finish("MPI_Win_attach", On::Win(win), || unsafe { window::win_attach(win, Address::new(base), size) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_call_errhandler(_win: RawHandle, _errorcode: c_int) -> c_int { unsupported("MPI_Win_call_errhandler", On::Process) }
+pub unsafe extern "C" fn MPI_Win_call_errhandler(win: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Win_call_errhandler", On::Win(win), || errhandler::win_call_errhandler(win, errorcode)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_call_errhandler(_win: RawHandle, _errorcode: c_int) -> c_int { unsupported("MPI_Win_call_errhandler", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_call_errhandler(win: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Win_call_errhandler", On::Win(win), || errhandler::win_call_errhandler(win, errorcode)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_complete(_win: RawHandle) -> c_int { unsupported("MPI_Win_complete", On::Process) }
+pub unsafe extern "C" fn MPI_Win_complete(win: RawHandle) -> c_int { finish("MPI_Win_complete", On::Win(win), || window::win_complete(win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_complete(_win: RawHandle) -> c_int { unsupported("MPI_Win_complete", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_complete(win: RawHandle) -> c_int { finish("MPI_Win_complete", On::Win(win), || window::win_complete(win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_create(_base: *mut c_void, _size: isize, _disp_unit: c_int, _info: RawHandle, comm: RawHandle, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_create", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Win_create(base: *mut c_void, size: isize, disp_unit: c_int, info: RawHandle, comm: RawHandle, win: *mut RawHandle) -> c_int { finish("MPI_Win_create", On::Comm(comm), || unsafe { window::win_create(Address::new(base), size, disp_unit as i64, info, comm, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_create(_base: *mut c_void, _size: isize, _disp_unit: c_int, _info: RawHandle, comm: RawHandle, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_create", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Win_create(base: *mut c_void, size: isize, disp_unit: c_int, info: RawHandle, comm: RawHandle, win: *mut RawHandle) -> c_int { finish("MPI_Win_create", On::Comm(comm), || unsafe { window::win_create(Address::new(base), size, disp_unit as i64, info, comm, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_create_c(_base: *mut c_void, _size: isize, _disp_unit: isize, _info: RawHandle, comm: RawHandle, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_create_c", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Win_create_c(base: *mut c_void, size: isize, disp_unit: isize, info: RawHandle, comm: RawHandle, win: *mut RawHandle) -> c_int { finish("MPI_Win_create_c", On::Comm(comm), || unsafe { window::win_create(Address::new(base), size, disp_unit as i64, info, comm, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_create_c(_base: *mut c_void, _size: isize, _disp_unit: isize, _info: RawHandle, comm: RawHandle, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_create_c", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Win_create_c(base: *mut c_void, size: isize, disp_unit: isize, info: RawHandle, comm: RawHandle, win: *mut RawHandle) -> c_int { finish("MPI_Win_create_c", On::Comm(comm), || unsafe { window::win_create(Address::new(base), size, disp_unit as i64, info, comm, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_create_dynamic(_info: RawHandle, comm: RawHandle, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_create_dynamic", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Win_create_dynamic(info: RawHandle, comm: RawHandle, win: *mut RawHandle) -> c_int { finish("MPI_Win_create_dynamic", On::Comm(comm), || unsafe { window::win_create_dynamic(info, comm, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_create_dynamic(_info: RawHandle, comm: RawHandle, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_create_dynamic", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Win_create_dynamic(info: RawHandle, comm: RawHandle, win: *mut RawHandle) -> c_int { finish("MPI_Win_create_dynamic", On::Comm(comm), || unsafe { window::win_create_dynamic(info, comm, Out::new("win", win)?) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_create_errhandler(win_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish("MPI_Win_create_errhandler", On::Process, || unsafe { errhandler::win_create_errhandler(win_errhandler_fn, Out::new("errhandler", errhandler)?) }) }
 #[unsafe(no_mangle)]
@@ -2533,37 +2533,37 @@ pub unsafe extern "C" fn MPI_Win_create_keyval(win_copy_attr_fn: Function, win_d
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_create_keyval(win_copy_attr_fn: Function, win_delete_attr_fn: Function, win_keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Win_create_keyval", On::Process, || unsafe { attribute::win_create_keyval(win_copy_attr_fn, win_delete_attr_fn, Out::new("win_keyval", win_keyval)?, extra_state) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_delete_attr(_win: RawHandle, _win_keyval: c_int) -> c_int { unsupported("MPI_Win_delete_attr", On::Process) }
+pub unsafe extern "C" fn MPI_Win_delete_attr(win: RawHandle, win_keyval: c_int) -> c_int { finish("MPI_Win_delete_attr", On::Win(win), || attribute::win_delete_attr(win, win_keyval)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_delete_attr(_win: RawHandle, _win_keyval: c_int) -> c_int { unsupported("MPI_Win_delete_attr", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_delete_attr(win: RawHandle, win_keyval: c_int) -> c_int { finish("MPI_Win_delete_attr", On::Win(win), || attribute::win_delete_attr(win, win_keyval)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_detach(_win: RawHandle, _base: *const c_void) -> c_int { unsupported("MPI_Win_detach", On::Process) }
+pub unsafe extern "C" fn MPI_Win_detach(win: RawHandle, base: *const c_void) -> c_int { finish("MPI_Win_detach", On::Win(win), || unsafe { window::win_detach(win, Address::new(base)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_detach(_win: RawHandle, _base: *const c_void) -> c_int { unsupported("MPI_Win_detach", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_detach(win: RawHandle, base: *const c_void) -> c_int { finish("MPI_Win_detach", On::Win(win), || unsafe { window::win_detach(win, Address::new(base)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_fence(_assert: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_fence", On::Process) }
+pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: RawHandle) -> c_int { finish("MPI_Win_fence", On::Win(win), || window::win_fence(assert, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_fence(_assert: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_fence", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_fence(assert: c_int, win: RawHandle) -> c_int { finish("MPI_Win_fence", On::Win(win), || window::win_fence(assert, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_flush(_rank: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_flush", On::Process) }
+pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: RawHandle) -> c_int { finish("MPI_Win_flush", On::Win(win), || window::win_flush(rank, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_flush(_rank: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_flush", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: RawHandle) -> c_int { finish("MPI_Win_flush", On::Win(win), || window::win_flush(rank, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_flush_all(_win: RawHandle) -> c_int { unsupported("MPI_Win_flush_all", On::Process) }
+pub unsafe extern "C" fn MPI_Win_flush_all(win: RawHandle) -> c_int { finish("MPI_Win_flush_all", On::Win(win), || window::win_flush_all(win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_flush_all(_win: RawHandle) -> c_int { unsupported("MPI_Win_flush_all", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_flush_all(win: RawHandle) -> c_int { finish("MPI_Win_flush_all", On::Win(win), || window::win_flush_all(win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_flush_local(_rank: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_flush_local", On::Process) }
+pub unsafe extern "C" fn MPI_Win_flush_local(rank: c_int, win: RawHandle) -> c_int { finish("MPI_Win_flush_local", On::Win(win), || window::win_flush_local(rank, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_flush_local(_rank: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_flush_local", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_flush_local(rank: c_int, win: RawHandle) -> c_int { finish("MPI_Win_flush_local", On::Win(win), || window::win_flush_local(rank, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_flush_local_all(_win: RawHandle) -> c_int { unsupported("MPI_Win_flush_local_all", On::Process) }
+pub unsafe extern "C" fn MPI_Win_flush_local_all(win: RawHandle) -> c_int { finish("MPI_Win_flush_local_all", On::Win(win), || window::win_flush_local_all(win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_flush_local_all(_win: RawHandle) -> c_int { unsupported("MPI_Win_flush_local_all", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_flush_local_all(win: RawHandle) -> c_int { finish("MPI_Win_flush_local_all", On::Win(win), || window::win_flush_local_all(win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_free(_win: *mut RawHandle) -> c_int { unsupported("MPI_Win_free", On::Process) }
+pub unsafe extern "C" fn MPI_Win_free(win: *mut RawHandle) -> c_int { finish("MPI_Win_free", On::Process, || unsafe { window::win_free(InOut::new("win", win)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_free(_win: *mut RawHandle) -> c_int { unsupported("MPI_Win_free", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_free(win: *mut RawHandle) -> c_int { finish("MPI_Win_free", On::Process, || unsafe { window::win_free(InOut::new("win", win)?) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_free_keyval(win_keyval: *mut c_int) -> c_int { finish("MPI_Win_free_keyval", On::Process, || unsafe { attribute::win_free_keyval(InOut::new("win_keyval", win_keyval)?) }) }
 #[unsafe(no_mangle)]
@@ -2573,89 +2573,89 @@ pub unsafe extern "C" fn MPI_Win_fromint(win: c_int) -> RawHandle { env::win_fro
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_fromint(win: c_int) -> RawHandle { env::win_fromint(win) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_get_attr(_win: RawHandle, _win_keyval: c_int, _attribute_val: *mut c_void, _flag: *mut c_int) -> c_int { unsupported("MPI_Win_get_attr", On::Process) }
+pub unsafe extern "C" fn MPI_Win_get_attr(win: RawHandle, win_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int { finish("MPI_Win_get_attr", On::Win(win), || unsafe { attribute::win_get_attr(win, win_keyval, Out::new("attribute_val", attribute_val.cast::<usize>())?, Out::new("flag", flag)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_get_attr(_win: RawHandle, _win_keyval: c_int, _attribute_val: *mut c_void, _flag: *mut c_int) -> c_int { unsupported("MPI_Win_get_attr", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_get_attr(win: RawHandle, win_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int { finish("MPI_Win_get_attr", On::Win(win), || unsafe { attribute::win_get_attr(win, win_keyval, Out::new("attribute_val", attribute_val.cast::<usize>())?, Out::new("flag", flag)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_get_errhandler(_win: RawHandle, _errhandler: *mut RawHandle) -> c_int { unsupported("MPI_Win_get_errhandler", On::Process) }
+pub unsafe extern "C" fn MPI_Win_get_errhandler(win: RawHandle, errhandler: *mut RawHandle) -> c_int { finish("MPI_Win_get_errhandler", On::Win(win), || unsafe { errhandler::win_get_errhandler(win, Out::new("errhandler", errhandler)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_get_errhandler(_win: RawHandle, _errhandler: *mut RawHandle) -> c_int { unsupported("MPI_Win_get_errhandler", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_get_errhandler(win: RawHandle, errhandler: *mut RawHandle) -> c_int { finish("MPI_Win_get_errhandler", On::Win(win), || unsafe { errhandler::win_get_errhandler(win, Out::new("errhandler", errhandler)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_get_group(_win: RawHandle, _group: *mut RawHandle) -> c_int { unsupported("MPI_Win_get_group", On::Process) }
+pub unsafe extern "C" fn MPI_Win_get_group(win: RawHandle, group: *mut RawHandle) -> c_int { finish("MPI_Win_get_group", On::Win(win), || unsafe { window::win_get_group(win, Out::new("group", group)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_get_group(_win: RawHandle, _group: *mut RawHandle) -> c_int { unsupported("MPI_Win_get_group", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_get_group(win: RawHandle, group: *mut RawHandle) -> c_int { finish("MPI_Win_get_group", On::Win(win), || unsafe { window::win_get_group(win, Out::new("group", group)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_get_info(_win: RawHandle, _info_used: *mut RawHandle) -> c_int { unsupported("MPI_Win_get_info", On::Process) }
+pub unsafe extern "C" fn MPI_Win_get_info(win: RawHandle, info_used: *mut RawHandle) -> c_int { finish("MPI_Win_get_info", On::Win(win), || unsafe { window::win_get_info(win, Out::new("info_used", info_used)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_get_info(_win: RawHandle, _info_used: *mut RawHandle) -> c_int { unsupported("MPI_Win_get_info", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_get_info(win: RawHandle, info_used: *mut RawHandle) -> c_int { finish("MPI_Win_get_info", On::Win(win), || unsafe { window::win_get_info(win, Out::new("info_used", info_used)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_get_name(_win: RawHandle, _win_name: *mut c_char, _resultlen: *mut c_int) -> c_int { unsupported("MPI_Win_get_name", On::Process) }
+pub unsafe extern "C" fn MPI_Win_get_name(win: RawHandle, win_name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Win_get_name", On::Win(win), || unsafe { window::win_get_name(win, Chars::new("win_name", win_name), Out::new("resultlen", resultlen)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_get_name(_win: RawHandle, _win_name: *mut c_char, _resultlen: *mut c_int) -> c_int { unsupported("MPI_Win_get_name", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_get_name(win: RawHandle, win_name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Win_get_name", On::Win(win), || unsafe { window::win_get_name(win, Chars::new("win_name", win_name), Out::new("resultlen", resultlen)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_lock(_lock_type: c_int, _rank: c_int, _assert: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_lock", On::Process) }
+pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: RawHandle) -> c_int { finish("MPI_Win_lock", On::Win(win), || window::win_lock(lock_type, rank, assert, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_lock(_lock_type: c_int, _rank: c_int, _assert: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_lock", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: RawHandle) -> c_int { finish("MPI_Win_lock", On::Win(win), || window::win_lock(lock_type, rank, assert, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_lock_all(_assert: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_lock_all", On::Process) }
+pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: RawHandle) -> c_int { finish("MPI_Win_lock_all", On::Win(win), || window::win_lock_all(assert, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_lock_all(_assert: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_lock_all", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_lock_all(assert: c_int, win: RawHandle) -> c_int { finish("MPI_Win_lock_all", On::Win(win), || window::win_lock_all(assert, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_post(_group: RawHandle, _assert: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_post", On::Process) }
+pub unsafe extern "C" fn MPI_Win_post(group: RawHandle, assert: c_int, win: RawHandle) -> c_int { finish("MPI_Win_post", On::Win(win), || window::win_post(group, assert, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_post(_group: RawHandle, _assert: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_post", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_post(group: RawHandle, assert: c_int, win: RawHandle) -> c_int { finish("MPI_Win_post", On::Win(win), || window::win_post(group, assert, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_set_attr(_win: RawHandle, _win_keyval: c_int, _attribute_val: *mut c_void) -> c_int { unsupported("MPI_Win_set_attr", On::Process) }
+pub unsafe extern "C" fn MPI_Win_set_attr(win: RawHandle, win_keyval: c_int, attribute_val: *mut c_void) -> c_int { finish("MPI_Win_set_attr", On::Win(win), || attribute::win_set_attr(win, win_keyval, attribute_val)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_set_attr(_win: RawHandle, _win_keyval: c_int, _attribute_val: *mut c_void) -> c_int { unsupported("MPI_Win_set_attr", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_set_attr(win: RawHandle, win_keyval: c_int, attribute_val: *mut c_void) -> c_int { finish("MPI_Win_set_attr", On::Win(win), || attribute::win_set_attr(win, win_keyval, attribute_val)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_set_errhandler(_win: RawHandle, _errhandler: RawHandle) -> c_int { unsupported("MPI_Win_set_errhandler", On::Process) }
+pub unsafe extern "C" fn MPI_Win_set_errhandler(win: RawHandle, errhandler: RawHandle) -> c_int { finish("MPI_Win_set_errhandler", On::Win(win), || errhandler::win_set_errhandler(win, errhandler)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_set_errhandler(_win: RawHandle, _errhandler: RawHandle) -> c_int { unsupported("MPI_Win_set_errhandler", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_set_errhandler(win: RawHandle, errhandler: RawHandle) -> c_int { finish("MPI_Win_set_errhandler", On::Win(win), || errhandler::win_set_errhandler(win, errhandler)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_set_info(_win: RawHandle, _info: RawHandle) -> c_int { unsupported("MPI_Win_set_info", On::Process) }
+pub unsafe extern "C" fn MPI_Win_set_info(win: RawHandle, info: RawHandle) -> c_int { finish("MPI_Win_set_info", On::Win(win), || window::win_set_info(win, info)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_set_info(_win: RawHandle, _info: RawHandle) -> c_int { unsupported("MPI_Win_set_info", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_set_info(win: RawHandle, info: RawHandle) -> c_int { finish("MPI_Win_set_info", On::Win(win), || window::win_set_info(win, info)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_set_name(_win: RawHandle, _win_name: *const c_char) -> c_int { unsupported("MPI_Win_set_name", On::Process) }
+pub unsafe extern "C" fn MPI_Win_set_name(win: RawHandle, win_name: *const c_char) -> c_int { finish("MPI_Win_set_name", On::Win(win), || unsafe { window::win_set_name(win, arguments::string("win_name", win_name)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_set_name(_win: RawHandle, _win_name: *const c_char) -> c_int { unsupported("MPI_Win_set_name", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_set_name(win: RawHandle, win_name: *const c_char) -> c_int { finish("MPI_Win_set_name", On::Win(win), || unsafe { window::win_set_name(win, arguments::string("win_name", win_name)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_shared_query(_win: RawHandle, _rank: c_int, _size: *mut isize, _disp_unit: *mut c_int, _baseptr: *mut c_void) -> c_int { unsupported("MPI_Win_shared_query", On::Process) }
+pub unsafe extern "C" fn MPI_Win_shared_query(win: RawHandle, rank: c_int, size: *mut isize, disp_unit: *mut c_int, baseptr: *mut c_void) -> c_int { finish("MPI_Win_shared_query", On::Win(win), || unsafe { window::win_shared_query(win, rank, Out::new("size", size)?, OutInt::Int(Out::new("disp_unit", disp_unit)?), Out::new("baseptr", baseptr.cast::<usize>())?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_shared_query(_win: RawHandle, _rank: c_int, _size: *mut isize, _disp_unit: *mut c_int, _baseptr: *mut c_void) -> c_int { unsupported("MPI_Win_shared_query", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_shared_query(win: RawHandle, rank: c_int, size: *mut isize, disp_unit: *mut c_int, baseptr: *mut c_void) -> c_int { finish("MPI_Win_shared_query", On::Win(win), || unsafe { window::win_shared_query(win, rank, Out::new("size", size)?, OutInt::Int(Out::new("disp_unit", disp_unit)?), Out::new("baseptr", baseptr.cast::<usize>())?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_shared_query_c(_win: RawHandle, _rank: c_int, _size: *mut isize, _disp_unit: *mut isize, _baseptr: *mut c_void) -> c_int { unsupported("MPI_Win_shared_query_c", On::Process) }
+pub unsafe extern "C" fn MPI_Win_shared_query_c(win: RawHandle, rank: c_int, size: *mut isize, disp_unit: *mut isize, baseptr: *mut c_void) -> c_int { finish("MPI_Win_shared_query_c", On::Win(win), || unsafe { window::win_shared_query(win, rank, Out::new("size", size)?, OutInt::Count(Out::new("disp_unit", disp_unit.cast())?), Out::new("baseptr", baseptr.cast::<usize>())?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_shared_query_c(_win: RawHandle, _rank: c_int, _size: *mut isize, _disp_unit: *mut isize, _baseptr: *mut c_void) -> c_int { unsupported("MPI_Win_shared_query_c", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_shared_query_c(win: RawHandle, rank: c_int, size: *mut isize, disp_unit: *mut isize, baseptr: *mut c_void) -> c_int { finish("MPI_Win_shared_query_c", On::Win(win), || unsafe { window::win_shared_query(win, rank, Out::new("size", size)?, OutInt::Count(Out::new("disp_unit", disp_unit.cast())?), Out::new("baseptr", baseptr.cast::<usize>())?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_start(_group: RawHandle, _assert: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_start", On::Process) }
+pub unsafe extern "C" fn MPI_Win_start(group: RawHandle, assert: c_int, win: RawHandle) -> c_int { finish("MPI_Win_start", On::Win(win), || window::win_start(group, assert, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_start(_group: RawHandle, _assert: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_start", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_start(group: RawHandle, assert: c_int, win: RawHandle) -> c_int { finish("MPI_Win_start", On::Win(win), || window::win_start(group, assert, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_sync(_win: RawHandle) -> c_int { unsupported("MPI_Win_sync", On::Process) }
+pub unsafe extern "C" fn MPI_Win_sync(win: RawHandle) -> c_int { finish("MPI_Win_sync", On::Win(win), || window::win_sync(win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_sync(_win: RawHandle) -> c_int { unsupported("MPI_Win_sync", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_sync(win: RawHandle) -> c_int { finish("MPI_Win_sync", On::Win(win), || window::win_sync(win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_test(_win: RawHandle, _flag: *mut c_int) -> c_int { unsupported("MPI_Win_test", On::Process) }
+pub unsafe extern "C" fn MPI_Win_test(win: RawHandle, flag: *mut c_int) -> c_int { finish("MPI_Win_test", On::Win(win), || unsafe { window::win_test(win, Out::new("flag", flag)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_test(_win: RawHandle, _flag: *mut c_int) -> c_int { unsupported("MPI_Win_test", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_test(win: RawHandle, flag: *mut c_int) -> c_int { finish("MPI_Win_test", On::Win(win), || unsafe { window::win_test(win, Out::new("flag", flag)?) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_toint(win: RawHandle) -> c_int { env::win_toint(win) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_toint(win: RawHandle) -> c_int { env::win_toint(win) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_unlock(_rank: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_unlock", On::Process) }
+pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: RawHandle) -> c_int { finish("MPI_Win_unlock", On::Win(win), || window::win_unlock(rank, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_unlock(_rank: c_int, _win: RawHandle) -> c_int { unsupported("MPI_Win_unlock", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_unlock(rank: c_int, win: RawHandle) -> c_int { finish("MPI_Win_unlock", On::Win(win), || window::win_unlock(rank, win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_unlock_all(_win: RawHandle) -> c_int { unsupported("MPI_Win_unlock_all", On::Process) }
+pub unsafe extern "C" fn MPI_Win_unlock_all(win: RawHandle) -> c_int { finish("MPI_Win_unlock_all", On::Win(win), || window::win_unlock_all(win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_unlock_all(_win: RawHandle) -> c_int { unsupported("MPI_Win_unlock_all", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_unlock_all(win: RawHandle) -> c_int { finish("MPI_Win_unlock_all", On::Win(win), || window::win_unlock_all(win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_wait(_win: RawHandle) -> c_int { unsupported("MPI_Win_wait", On::Process) }
+pub unsafe extern "C" fn MPI_Win_wait(win: RawHandle) -> c_int { finish("MPI_Win_wait", On::Win(win), || window::win_wait(win)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_wait(_win: RawHandle) -> c_int { unsupported("MPI_Win_wait", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_wait(win: RawHandle) -> c_int { finish("MPI_Win_wait", On::Win(win), || window::win_wait(win)) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Wtick() -> c_double { env::wtick() }
 #[unsafe(no_mangle)]

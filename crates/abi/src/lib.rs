@@ -41,4 +41,5 @@ mod status;
 mod tool;
 mod topology;
 mod types;
+mod window;
 mod world;

@@ -348,6 +348,7 @@ fn exchange(send: &Send, receive: &Receive, status: StatusOut) -> Result<()> {
         | Request::Exchange(_)
         | Request::Flush(_)
         | Request::Collective(_)
+        | Request::Access(_)
         | Request::Persistent(_) => None,
     };
     status.fill(&outcome);

@@ -50,6 +50,7 @@ pub enum Routine {
     CommSplit,
     IntercommMerge,
     DistGraphCreate,
+    WinCreate,
 }
 
 impl Shape {

@@ -44,6 +44,8 @@ pub struct Handle(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
+    /// A window.
+    Window = 0,
     /// A communicator.
     Comm = 1,
     /// A group.

@@ -512,13 +512,18 @@ impl Comm {
     /// # Errors
     /// A peer failed.
     pub fn nodes(&self) -> Result<Nodes> {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(self.process().node_identity());
-        let mine = hasher.finish().to_le_bytes();
+        let mine = self.node_number().to_le_bytes();
         let all = exchange::allgather(self, Routine::CommSplit, mine)?;
         // This process is one of all.
         let first = all.iter().position(|other| *other == mine).unwrap_or(0);
         Ok(Nodes { first: first as i32, several: all.iter().any(|other| *other != mine) })
+    }
+
+    /// Number of this process's node: the same for all processes that share memory.
+    pub(crate) fn node_number(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(self.process().node_identity());
+        hasher.finish()
     }
 
     /// Makes a communicator of `group`, called by its members only (MPI-5.0 §7.4.2, `create_group`).

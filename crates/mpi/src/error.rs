@@ -11,8 +11,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure of an MPI call; one word, as calls that succeed pass results about as well.
 ///
-/// The `abi` crate raises it on the call's communicator, window or file, unless `on` names another communicator,
-/// for instance that of a request.
+/// The `abi` crate raises it on the call's communicator, window or file, unless `on` names another communicator or
+/// window, for instance that of a request.
 #[derive(Clone, Debug)]
 pub struct Error(Box<Failure>);
 
@@ -23,7 +23,7 @@ pub struct Failure {
     pub class: ErrorClass,
     /// Says which argument or peer is at fault, its value, and what to do; no function name.
     pub message: Cow<'static, str>,
-    /// The communicator whose error handler decides, where it is not the call's own argument.
+    /// The communicator or window whose error handler decides, where it is not the call's own argument.
     pub on: Option<Handle>,
     /// The code of a user-defined error (`MPI_Add_error_code`) to be reported instead of the class.
     pub code: Option<i32>,
@@ -36,7 +36,7 @@ impl Error {
         Self(Box::new(Failure { class, message: message.into(), on: None, code: None }))
     }
 
-    /// The same failure, to be raised on the communicator `handle`.
+    /// The same failure, to be raised on the communicator or window `handle`.
     #[must_use]
     pub fn on(mut self, handle: Handle) -> Self {
         self.on = Some(handle);
@@ -73,6 +73,7 @@ impl From<TableError> for Error {
                 }
                 Kind::Errhandler => ErrorClass::Errhandler,
                 Kind::Info => ErrorClass::Info,
+                Kind::Window => ErrorClass::Win,
                 Kind::Tool | Kind::Channel | Kind::Packing | Kind::Unpacking => ErrorClass::Arg,
             },
         };

@@ -20,6 +20,7 @@ pub mod request;
 pub mod tool;
 pub mod topology;
 pub mod vci;
+pub mod window;
 pub mod world;
 
 pub use error::{Error, ErrorClass, Result};

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 
-use runtime::Instance;
+use rma::Served;
+use runtime::{Instance, Vci};
 
 use crate::buffer::Place;
 
@@ -28,12 +29,20 @@ pub struct Process {
     level: ThreadLevel,
     main_thread: ThreadId,
     buffer: Place,
+    /// Windows that peers access, from the first one on.
+    served: OnceLock<Arc<Served>>,
 }
 
 impl Process {
     /// Begins to use an instance, in the thread that initialises MPI.
     pub fn new(instance: Arc<Instance>, level: ThreadLevel) -> Self {
-        Self { instance, level, main_thread: std::thread::current().id(), buffer: Place::default() }
+        Self {
+            instance,
+            level,
+            main_thread: std::thread::current().id(),
+            buffer: Place::default(),
+            served: OnceLock::new(),
+        }
     }
 
     /// Level of thread support.
@@ -49,6 +58,11 @@ impl Process {
     /// Place of the buffer for buffered sends on communicators that have none of their own.
     pub fn buffer(&self) -> &Place {
         &self.buffer
+    }
+
+    /// The windows of this process that peers access. The first VCI carries their messages.
+    pub(crate) fn served(&self) -> &Arc<Served> {
+        self.served.get_or_init(|| Served::new(self.instance.vci(Vci::FIRST)))
     }
 }
 

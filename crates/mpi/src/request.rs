@@ -17,6 +17,7 @@ use crate::comm::Comm;
 use crate::point_to_point::{Receive, Send};
 use crate::process::Process;
 use crate::vci::Vci;
+use crate::window::pending::PendingAccess;
 use crate::{Error, ErrorClass, Result};
 
 pub use completion::{
@@ -91,6 +92,8 @@ pub enum Request {
     Flush(Flush),
     /// A collective in the background.
     Collective(PendingCollective),
+    /// An operation on a window.
+    Access(Box<PendingAccess>),
     /// A persistent request.
     Persistent(Arc<Persistent>),
 }
@@ -164,7 +167,11 @@ impl Request {
         match self {
             Self::Done(done) => Ok(done.handle()),
             Self::Operation(operation) => operation.handle(),
-            Self::Exchange(_) | Self::Flush(_) | Self::Collective(_) | Self::Persistent(_) => {
+            Self::Exchange(_)
+            | Self::Flush(_)
+            | Self::Collective(_)
+            | Self::Access(_)
+            | Self::Persistent(_) => {
                 let stored = StoredRequest { request: self, is_listed: false };
                 Ok(REQUESTS.of(vci).insert(stored)?)
             }
@@ -190,6 +197,10 @@ impl Request {
             Self::Flush(flush) => flush.is_done(vci, worker).then_some(Ended::of(Status::EMPTY)),
             Self::Collective(pending) => {
                 let error = pending.end()?;
+                Some(Ended { error, ..Ended::of(Status::EMPTY) })
+            }
+            Self::Access(pending) => {
+                let error = pending.end(worker)?;
                 Some(Ended { error, ..Ended::of(Status::EMPTY) })
             }
             Self::Persistent(persistent) => {
@@ -222,6 +233,7 @@ impl Request {
             }
             Self::Flush(flush) => flush.is_done(vci, worker).then_some(Status::EMPTY),
             Self::Collective(pending) => pending.has_ended().then_some(Status::EMPTY),
+            Self::Access(pending) => pending.end(worker).map(|_| Status::EMPTY),
             Self::Persistent(persistent) => match &*persistent.active() {
                 None => Some(Status::EMPTY),
                 Some(Active::Done(done)) => Some(done.status()),
@@ -238,7 +250,8 @@ impl Request {
             | Self::Operation(_)
             | Self::Exchange(_)
             | Self::Flush(_)
-            | Self::Collective(_) => true,
+            | Self::Collective(_)
+            | Self::Access(_) => true,
             Self::Persistent(persistent) => persistent.active().is_some(),
         }
     }
@@ -251,7 +264,7 @@ impl Request {
     /// The engine's operations of this request; empty if they do not belong to the request alone.
     fn operations(&self) -> Vec<Operation> {
         match self {
-            Self::Done(_) | Self::Flush(_) | Self::Collective(_) => Vec::new(),
+            Self::Done(_) | Self::Flush(_) | Self::Collective(_) | Self::Access(_) => Vec::new(),
             Self::Operation(operation) => vec![*operation],
             Self::Exchange(parts) => parts.iter().flat_map(Self::operations).collect(),
             Self::Persistent(persistent) => match &*persistent.active() {
@@ -261,14 +274,17 @@ impl Request {
         }
     }
 
-    /// True for a collective in flight, which can be neither cancelled nor freed (MPI-5.0 §6.12, §6.13).
-    fn is_begun_collective(&self) -> bool {
+    /// Names what can be neither cancelled nor freed while it is in flight: a collective (MPI-5.0 §6.12, §6.13), or an
+    /// operation on a window (MPI-5.0 §12.3.5).
+    fn unstoppable(&self) -> Option<&'static str> {
         match self {
-            Self::Collective(_) => true,
-            Self::Done(_) | Self::Operation(_) | Self::Exchange(_) | Self::Flush(_) => false,
-            Self::Persistent(persistent) => {
-                matches!(&*persistent.active(), Some(Active::Collective(_)))
-            }
+            Self::Collective(_) => Some(COLLECTIVE),
+            Self::Access(_) => Some("operation on a window"),
+            Self::Done(_) | Self::Operation(_) | Self::Exchange(_) | Self::Flush(_) => None,
+            Self::Persistent(persistent) => match &*persistent.active() {
+                Some(Active::Collective(_)) => Some(COLLECTIVE),
+                Some(Active::Done(_) | Active::Operation(_)) | None => None,
+            },
         }
     }
 }
@@ -361,7 +377,10 @@ impl Persistent {
             Request::Done(done) => Some(Active::Done(done)),
             Request::Operation(operation) => Some(Active::Operation(operation)),
             Request::Collective(pending) => Some(Active::Collective(pending)),
-            Request::Exchange(_) | Request::Flush(_) | Request::Persistent(_) => None,
+            Request::Exchange(_)
+            | Request::Flush(_)
+            | Request::Access(_)
+            | Request::Persistent(_) => None,
         };
         Ok(())
     }
@@ -397,7 +416,8 @@ fn startable(handle: Handle) -> Result<Arc<Persistent>> {
         | Request::Operation(_)
         | Request::Exchange(_)
         | Request::Flush(_)
-        | Request::Collective(_) => Err(not_persistent()),
+        | Request::Collective(_)
+        | Request::Access(_) => Err(not_persistent()),
     }
 }
 
@@ -412,7 +432,7 @@ fn already_active() -> Error {
 /// Cancels a receive that has not matched a message; sends continue (MPI-5.0 §3.8.4).
 ///
 /// # Errors
-/// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective.
+/// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective or an operation on a window.
 pub fn cancel(process: &Process, handle: Handle) -> Result<()> {
     let find =
         |requests: &mut Objects<StoredRequest>| Ok(requests.find(handle)?.request.operations());
@@ -425,7 +445,7 @@ pub fn cancel(process: &Process, handle: Handle) -> Result<()> {
 /// Frees a request; its operation completes in the background.
 ///
 /// # Errors
-/// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective in flight.
+/// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective or an operation on a window in flight.
 pub fn free(process: &Process, handle: Handle) -> Result<()> {
     let remove =
         |requests: &mut Objects<StoredRequest>| Ok(requests.remove(handle)?.request.operations());
@@ -452,8 +472,8 @@ fn act_on(
         }
         Named::Stored(vci) => {
             let mut requests = REQUESTS.of(vci).lock();
-            if requests.find(handle)?.request.is_begun_collective() {
-                return Err(begun_collective(what));
+            if let Some(kind) = requests.find(handle)?.request.unstoppable() {
+                return Err(begun(kind, what));
             }
             find(&mut requests)?
         }
@@ -465,10 +485,13 @@ fn act_on(
 }
 
 #[cold]
-fn begun_collective(what: &str) -> Error {
-    let message = format!("a collective that has begun cannot be {what}; wait for it");
+fn begun(kind: &str, what: &str) -> Error {
+    let message = format!("a {kind} that has begun cannot be {what}; wait for it");
     Error::new(ErrorClass::Request, message)
 }
+
+/// Name of a collective in messages.
+const COLLECTIVE: &str = "collective";
 
 /// `MPI_REQUEST_NULL`.
 pub const NULL: Handle = Handle(0x180);

@@ -1,0 +1,67 @@
+//! Operations on windows that requests stand for.
+
+use std::sync::{Mutex, MutexGuard};
+
+use handles::Handle;
+use progress::Worker;
+use rma::AccessFault;
+
+use crate::{Error, ErrorClass};
+
+/// An operation that a request stands for, and the window for its errors.
+#[derive(Debug)]
+pub struct PendingAccess {
+    state: Mutex<State>,
+    window: Handle,
+}
+
+#[derive(Debug)]
+enum State {
+    Pending(rma::PendingAccess),
+    Ended(Option<Error>),
+}
+
+impl PendingAccess {
+    pub(super) fn new(pending: rma::PendingAccess, window: Handle) -> Self {
+        Self { state: Mutex::new(State::Pending(pending)), window }
+    }
+
+    /// The result, if the operation is complete: `None` or the error.
+    pub(crate) fn end(&self, worker: &mut Worker) -> Option<Option<Error>> {
+        let mut state = self.state();
+        if let State::Pending(pending) = &mut *state {
+            let result = pending.poll(worker)?;
+            *state = State::Ended(result.err().map(|fault| Error::from(fault).on(self.window)));
+        }
+        match &*state {
+            State::Pending(_) => None,
+            State::Ended(error) => Some(error.clone()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+}
+
+impl From<AccessFault> for Error {
+    #[cold]
+    fn from(fault: AccessFault) -> Self {
+        let (class, message) = match fault {
+            AccessFault::Range { rank, first, end, len } => (
+                ErrorClass::RmaRange,
+                format!(
+                    "bytes {first} to {end} lie outside the {len} bytes of rank {rank}'s window"
+                ),
+            ),
+            AccessFault::PeerFailed(rank) => {
+                (ErrorClass::ProcAborted, format!("rank {rank} of the window is gone"))
+            }
+            AccessFault::Attach => (
+                ErrorClass::RmaAttach,
+                "base: the memory overlaps attached memory, or is not attached".to_owned(),
+            ),
+        };
+        Self::new(class, message)
+    }
+}
