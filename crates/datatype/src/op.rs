@@ -77,7 +77,7 @@ impl Op {
     pub fn is_valid_for(&self, datatype: &Datatype) -> bool {
         let Self::Predefined(op) = self else { return true };
         let Some(builtin) = datatype.as_builtin() else { return false };
-        op.is_valid_for(builtin)
+        op.combines(builtin)
     }
 
     /// Combines `count` elements: `inout[i] = input[i] op inout[i]`. Both regions cover
@@ -129,7 +129,8 @@ impl Predefined {
         Reducer::of(self, builtin.element())
     }
 
-    fn is_valid_for(self, builtin: Builtin) -> bool {
+    /// True if the operation is defined for a predefined type; see [`Op::is_valid_for`].
+    pub fn combines(self, builtin: Builtin) -> bool {
         let class = builtin.class();
         match self {
             Self::Max | Self::Min => is_integer(builtin) || class == Class::Float,
@@ -210,7 +211,7 @@ mod tests {
                 Region::from_box((0..5 * extent).map(|index| index as u8 % modulus).collect())
             };
             let all = [Predefined::Sum, Predefined::Minloc, Predefined::Replace, Predefined::NoOp];
-            for op in all.into_iter().filter(|op| is_dense && op.is_valid_for(builtin)) {
+            for op in all.into_iter().filter(|op| is_dense && op.combines(builtin)) {
                 let (left, right, whole) = (operand(11), operand(7), operand(7));
                 Op::Predefined(op).apply(&left, &whole, 5, &datatype, 0);
                 let expected = whole.to_vec();

@@ -9,7 +9,6 @@
 //! caller guarantees the memory until the operation completes. Everything afterwards is
 //! bounds-checked and safe.
 
-mod atomic;
 mod copy;
 mod layout;
 mod page;

@@ -1,29 +1,35 @@
-//! Combination of elements in the memory of a target: each element is replaced atomically, whoever combines.
+//! Combination of elements in the memory of a target. All who combine hold the lock of its memory meanwhile, whichever way
+//! they come, so that each element is combined as a whole.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use datatype::{Builtin, Datatype, Op, Predefined, Reducer};
+use datatype::{Builtin, Datatype, Predefined, Reducer};
 use memory::{Layout, Region, Segment};
 
 use crate::control::Control;
 
 /// Combination of the elements of one predefined type.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Combination {
     pub op: Predefined,
     pub builtin: Builtin,
     reducer: Reducer,
-    layout: Arc<Layout>,
-    /// True if the processor replaces an element atomically where it is aligned.
-    is_plain: bool,
+    layout: &'static Layout,
 }
 
 impl Combination {
     pub fn new(builtin: Builtin, op: Predefined) -> Self {
-        let datatype = Datatype::builtin(builtin);
-        let layout = Arc::clone(datatype.layout());
-        let is_plain = layout.is_contiguous() && [1, 2, 4, 8].contains(&layout.size());
-        Self { op, builtin, reducer: op.reducer(builtin), layout, is_plain }
+        static LAYOUTS: LazyLock<Vec<Arc<Layout>>> = LazyLock::new(|| {
+            let none = || Arc::new(Layout::new([], 0));
+            let mut layouts: Vec<_> = (0..0x100).map(|_| none()).collect();
+            for &builtin in Builtin::ALL {
+                let layout = Arc::clone(Datatype::builtin(builtin).layout());
+                layouts[usize::from(builtin.abi() & 0xff)] = layout;
+            }
+            layouts
+        });
+        let layout = &*LAYOUTS[usize::from(builtin.abi() & 0xff)];
+        Self { op, builtin, reducer: op.reducer(builtin), layout }
     }
 
     /// Returns a combination from its numbers on the wire; `None` if it is not defined.
@@ -31,7 +37,7 @@ impl Combination {
         let builtin = Builtin::ALL.iter().find(|one| u64::from(one.abi()) == number & 0xffff)?;
         let op = *Predefined::ALL.get((number >> 16) as usize)?;
         let is_moved = matches!(op, Predefined::Replace | Predefined::NoOp);
-        let is_valid = is_moved || Op::Predefined(op).is_valid_for(&Datatype::builtin(*builtin));
+        let is_valid = is_moved || op.combines(*builtin);
         is_valid.then(|| Self::new(*builtin, op))
     }
 
@@ -51,21 +57,73 @@ impl Combination {
         self.layout.extent() as usize
     }
 
-    /// Combines `data` with as many elements that begin at `offset` in `memory`. Appends those that were there to `old`.
-    /// The memory covers the last element's data.
+    /// Combines `data` with as many elements that begin at `offset` in `memory`. Passes those that were there to `old`, in
+    /// order. The memory covers the last element's data.
     pub fn apply(
         &self,
         memory: &Region,
         offset: usize,
         data: &[u8],
         control: &Control,
-        mut old: Option<&mut Vec<u8>>,
+        old: &mut dyn FnMut(&[u8]),
     ) {
-        for (index, element) in data.chunks_exact(self.size()).enumerate() {
-            let at = offset + index * self.extent();
-            let former = self.replace(memory, at, element, control);
-            if let Some(old) = &mut old {
-                old.extend_from_slice(&former[..self.size()]);
+        control.combine(|| match (self.layout.is_contiguous(), data.len()) {
+            (true, ..=SHORT_LEN) => self.combine_in::<SHORT_LEN>(memory, offset, data, old),
+            (true, _) => self.combine_in::<LONG_LEN>(memory, offset, data, old),
+            (false, _) => self.combine_spread(memory, offset, data, old),
+        });
+    }
+
+    /// Combines elements without gaps, in a buffer of `LEN` bytes.
+    fn combine_in<const LEN: usize>(
+        &self,
+        memory: &Region,
+        mut offset: usize,
+        data: &[u8],
+        old: &mut dyn FnMut(&[u8]),
+    ) {
+        let mut buffer = [0; LEN];
+        for data in data.chunks(LEN) {
+            let elements = &mut buffer[..data.len()];
+            memory.read(offset, elements);
+            old(elements);
+            match self.op {
+                Predefined::Replace => memory.write(offset, data),
+                Predefined::NoOp => {}
+                _ => {
+                    self.reducer.combine_onto(data, elements);
+                    memory.write(offset, elements);
+                }
+            }
+            offset += data.len();
+        }
+    }
+
+    /// Combines elements whose parts have gaps in memory.
+    fn combine_spread(
+        &self,
+        memory: &Region,
+        offset: usize,
+        data: &[u8],
+        old: &mut dyn FnMut(&[u8]),
+    ) {
+        let spread = |stream: &[u8]| {
+            let memory = Region::owned(self.extent());
+            self.element(&memory, 0).write(0, stream);
+            memory
+        };
+        for (index, data) in data.chunks_exact(self.size()).enumerate() {
+            let element = self.element(memory, offset + index * self.extent());
+            let former = element.to_vec();
+            old(&former);
+            match self.op {
+                Predefined::Replace => element.write(0, data),
+                Predefined::NoOp => {}
+                _ => {
+                    let (left, right) = (spread(data), spread(&former));
+                    self.reducer.combine_regions(&left, &right);
+                    element.copy_from(&self.element(&right, 0));
+                }
             }
         }
     }
@@ -78,19 +136,6 @@ impl Combination {
         (compare, new): (&[u8], &[u8]),
         control: &Control,
     ) -> Vec<u8> {
-        let size = self.size();
-        let mut swap = |bytes: [u8; 8]| {
-            let mut wanted = bytes;
-            if bytes[..size] == *compare {
-                wanted[..size].copy_from_slice(new);
-            }
-            wanted
-        };
-        if self.is_plain
-            && let Some(old) = memory.replace(offset, size, &mut swap)
-        {
-            return old[..size].to_vec();
-        }
         control.combine(|| {
             let element = self.element(memory, offset);
             let old = element.to_vec();
@@ -101,60 +146,6 @@ impl Combination {
         })
     }
 
-    /// Combines one element and returns the one that was there.
-    fn replace(&self, memory: &Region, at: usize, data: &[u8], control: &Control) -> [u8; 32] {
-        let mut former = [0; 32];
-        if self.is_plain {
-            let size = self.size();
-            let combined = |mut bytes: [u8; 8]| {
-                self.combined(data, &mut bytes[..size]);
-                bytes
-            };
-            if let Some(old) = memory.replace(at, size, &mut { combined }) {
-                former[..8].copy_from_slice(&old);
-                return former;
-            }
-        }
-        control.combine(|| {
-            let element = self.element(memory, at);
-            element.read(0, &mut former[..self.size()]);
-            if self.is_plain {
-                let mut bytes = [0; 8];
-                bytes[..self.size()].copy_from_slice(&former[..self.size()]);
-                self.combined(data, &mut bytes[..self.size()]);
-                element.write(0, &bytes[..self.size()]);
-            } else {
-                element.copy_from(&self.combined_in_memory(data, &former[..self.size()]));
-            }
-        });
-        former
-    }
-
-    /// Combines `data` with one element in its place.
-    fn combined(&self, data: &[u8], element: &mut [u8]) {
-        match self.op {
-            Predefined::Replace => element.copy_from_slice(data),
-            Predefined::NoOp => {}
-            _ => self.reducer.combine_onto(data, element),
-        }
-    }
-
-    /// Combines elements whose parts have gaps in memory; they are given as streams, and so is the result.
-    fn combined_in_memory(&self, data: &[u8], former: &[u8]) -> Region {
-        let spread = |stream: &[u8]| {
-            let memory = Region::owned(self.extent());
-            self.element(&memory, 0).write(0, stream);
-            memory
-        };
-        let (left, right) = (spread(data), spread(former));
-        match self.op {
-            Predefined::Replace => return Region::from_box(data.into()),
-            Predefined::NoOp => {}
-            _ => self.reducer.combine_regions(&left, &right),
-        }
-        Region::from_box(self.element(&right, 0).to_vec().into())
-    }
-
     /// An element in memory, as its stream.
     fn element(&self, memory: &Region, at: usize) -> Region {
         let segments = self.layout.segments().iter();
@@ -163,6 +154,10 @@ impl Combination {
         )
     }
 }
+
+/// Lengths of the buffers in which elements are combined: multiples of every element without gaps.
+const SHORT_LEN: usize = 64;
+const LONG_LEN: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -178,7 +173,7 @@ mod tests {
             for &op in Predefined::ALL {
                 let datatype = Datatype::builtin(builtin);
                 let is_moved = matches!(op, Predefined::Replace | Predefined::NoOp);
-                if !is_moved && !Op::Predefined(op).is_valid_for(&datatype) {
+                if !is_moved && !op.combines(builtin) {
                     continue;
                 }
                 let combination = Combination::new(builtin, op);
@@ -199,8 +194,9 @@ mod tests {
                 } else {
                     op.reducer(builtin).combine_regions(&operand, &expected);
                 }
-                let mut old = Vec::new();
-                combination.apply(&target, 0, &stream(&operand), &control(), Some(&mut old));
+                let mut old: Vec<u8> = Vec::new();
+                let operand = stream(&operand);
+                combination.apply(&target, 0, &operand, &control(), &mut |one| old.extend(one));
                 assert_eq!(old, before, "{builtin:?} {op:?}");
                 assert_eq!(stream(&target), stream(&expected), "{builtin:?} {op:?}");
                 assert_eq!(old.len(), 3 * size);

@@ -1,7 +1,7 @@
 //! Words that guard the memory of one target.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use rail_shm::SharedMemory;
 use rustix::process::{Pid, test_kill_process};
@@ -38,7 +38,9 @@ impl Control {
             Self::Own(words) => &words.combining,
             Self::Shared(memory, at) => memory.word32(*at + 8),
         };
-        let me = std::process::id();
+        // A call of the kernel each time would cost more than the rest.
+        static OWN_ID: LazyLock<u32> = LazyLock::new(std::process::id);
+        let me = *OWN_ID;
         let mut tries: u32 = 0;
         loop {
             match word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {

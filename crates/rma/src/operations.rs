@@ -131,6 +131,10 @@ impl Window {
     ) -> Result<()> {
         let target = self.target(to.rank);
         to.check(target.len)?;
+        if let Some(mapped) = &target.mapped {
+            combine_mapped(data, result, to, combination, mapped);
+            return Ok(());
+        }
         let mut part = CallPart { at: 0, runs: Vec::new(), elements: 0 };
         for (offset, count) in element_runs(to, combination) {
             let mut done = 0;
@@ -167,18 +171,6 @@ impl Window {
         let result = result.map(|result| result.slice(at, len));
         let runs = std::mem::take(&mut part.runs);
         (part.at, part.elements) = (at + len, 0);
-        if let Some(Mapped { memory, control }) = &target.mapped {
-            let mut old = result.as_ref().map(|_| Vec::with_capacity(len));
-            let mut rest = &data[..];
-            for (offset, count) in runs {
-                let own = rest.split_off(..count as usize * combination.size()).unwrap_or_default();
-                combination.apply(memory, offset as usize, own, control, old.as_mut());
-            }
-            if let (Some(result), Some(old)) = (result, old) {
-                result.write(0, &old);
-            }
-            return;
-        }
         let mut payload = Vec::with_capacity(runs.len() * RUN_LEN + len);
         runs.iter().for_each(|&(offset, count)| request::push_run(&mut payload, offset, count));
         payload.extend_from_slice(&data);
@@ -224,6 +216,45 @@ impl CallPart {
         CALL_MAX.saturating_sub(taken) / combination.size()
     }
 }
+
+/// Combines elements in memory that this process maps.
+fn combine_mapped(
+    data: &Region,
+    result: Option<&Region>,
+    to: &TargetPlace<'_>,
+    combination: &Combination,
+    Mapped { memory, control }: &Mapped,
+) {
+    let (size, mut read, mut kept) = (combination.size(), 0, 0);
+    let mut old = |bytes: &[u8]| {
+        if let Some(result) = result {
+            result.write(kept, bytes);
+            kept += bytes.len();
+        }
+    };
+    if to.len() == size && to.layout.is_contiguous() {
+        // One element, as in most calls.
+        let mut element = [0; ELEMENT_MAX];
+        data.read(0, &mut element[..size]);
+        let offset = to.displacement as usize;
+        return combination.apply(memory, offset, &element[..size], control, &mut old);
+    }
+    for (offset, count) in element_runs(to, combination) {
+        for first in (0..count).step_by(LOCKED_MAX) {
+            let some = LOCKED_MAX.min(count - first);
+            let bytes = data.slice(read, some * size).to_vec();
+            let at = offset as usize + first * combination.extent();
+            combination.apply(memory, at, &bytes, control, &mut old);
+            read += bytes.len();
+        }
+    }
+}
+
+/// Longest element in bytes.
+const ELEMENT_MAX: usize = 32;
+
+/// Number of elements that are combined while others wait for the lock.
+const LOCKED_MAX: usize = 2048;
 
 /// Elements of a place in memory that this process maps.
 fn own_elements(target: &Target, place: &TargetPlace<'_>) -> Option<Region> {

@@ -127,8 +127,11 @@ fn accumulate(
         let reach = last as usize * combination.extent() + combination.size();
         let found = memory.find(key, offset, reach as u64);
         let found = found.ok_or("elements outside the window")?;
-        let kept = call.reply_to.wants_data().then_some(&mut old);
-        combination.apply(&found, 0, own, &guarded.control, kept);
+        combination.apply(&found, 0, own, &guarded.control, &mut |one| {
+            if call.reply_to.wants_data() {
+                old.extend_from_slice(one);
+            }
+        });
     }
     if !data.is_empty() {
         return Err("there are more data than elements");

@@ -222,9 +222,7 @@ fn combination(op: &Op, own: &[&Elements], target: &Target) -> Result<Combinatio
         Op::User { .. } => {
             Err(Error::new(ErrorClass::Op, "op is none of the standard's operations"))
         }
-        Op::Predefined(known) if op.is_valid_for(&Datatype::builtin(builtin)) => {
-            Ok((builtin, *known))
-        }
+        Op::Predefined(known) if known.combines(builtin) => Ok((builtin, *known)),
         Op::Predefined(known) => {
             let message = format!("op = {known:?} is not defined for {}", builtin.name());
             Err(Error::new(ErrorClass::Op, message))
