@@ -6,7 +6,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$1 folder=$2
 version=4.0.2
-suites="attr coll comm datatype errhan group info init pt2pt topo threads/coll threads/comm threads/init threads/pt2pt"
+suites="attr coll comm datatype errhan group info init pt2pt rma topo threads/coll threads/comm threads/init threads/pt2pt"
 export PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib
 
 # Some need functions that MPI has removed, and are not built. They are excluded.
