@@ -22,12 +22,12 @@ impl Window {
             memory.copy_from(data);
             return Ok(());
         }
-        Self::note_sent(target);
         let mut at = 0;
         for ByteRun { offset, len } in to.runs() {
             self.put_run(&to, target, offset, &data.slice(at, len));
             at += len;
         }
+        Self::note_sent(target);
         Ok(())
     }
 
@@ -189,13 +189,13 @@ impl Window {
         payload: Vec<u8>,
         reply: Option<&Region>,
     ) {
-        Self::note_sent(target);
         let payload = Region::from_box(payload.into());
         let wanted = reply.map_or(Wanted::Nothing, Wanted::Reply);
         let op = self.inner.progress.submit(|worker| {
             let handler = kind.handler();
             worker.engine.submit_call(target.peer, handler, arguments, &payload, wanted)
         });
+        Self::note_sent(target);
         self.note(to.rank, op);
     }
 }

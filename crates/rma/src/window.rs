@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use engine::{OpId, Outcome, Wanted};
 use lock::Lock;
@@ -48,6 +48,8 @@ pub(crate) struct WindowState {
     own: Arc<Guarded>,
     memory: WindowMemory,
     targets: OnceLock<Vec<Target>>,
+    /// Held by the thread that completes operations.
+    completing: Mutex<()>,
 }
 
 /// A process of the window.
@@ -116,8 +118,9 @@ impl Window {
         });
         let own = served.add(key, control);
         let (progress, served) = (Arc::clone(progress), Arc::clone(served));
-        let targets = OnceLock::new();
-        let inner = Arc::new(WindowState { progress, served, rank, key, own, memory, targets });
+        let (targets, completing) = (OnceLock::new(), Mutex::new(()));
+        let inner =
+            Arc::new(WindowState { progress, served, rank, key, own, memory, targets, completing });
         let mut card = [0; 24];
         card[..8].copy_from_slice(&request::argument_of(key).to_le_bytes());
         card[8..16].copy_from_slice(&len.to_le_bytes());
@@ -236,18 +239,15 @@ impl Window {
             return;
         }
         ops.own.push(op);
-        if ops.own.len() >= OPERATIONS_MAX {
-            let own = std::mem::take(&mut ops.own);
-            drop(ops);
-            // A failure of the target is reported by what completes the operations.
-            let failed = own.into_iter().filter(|op| self.inner.wait(*op) == Outcome::PeerFailed);
-            if failed.count() > 0 {
-                self.target(rank).has_failed.store(true, Ordering::Relaxed);
-            }
+        let are_many = ops.own.len() >= OPERATIONS_MAX;
+        drop(ops);
+        // A failure of the target is reported by what completes the operations.
+        if are_many && self.flush_local(rank).is_err() {
+            self.target(rank).has_failed.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Notes that a put or call was sent to a target.
+    /// Notes that a put or call was sent to a target. A flush of another thread before this call may have covered it.
     #[inline]
     pub(crate) fn note_sent(target: &Target) {
         if !target.is_unflushed.load(Ordering::Relaxed) {
@@ -272,6 +272,7 @@ impl Window {
     }
 
     fn flush_some(&self, ranks: std::ops::Range<u32>) -> Result<()> {
+        let completing = self.inner.completing();
         for rank in ranks.clone() {
             let target = self.target(rank);
             if target.is_unflushed.load(Ordering::Relaxed) {
@@ -282,7 +283,7 @@ impl Window {
             }
         }
         self.sync();
-        self.complete(ranks)
+        self.complete(ranks, &completing)
     }
 
     /// Completes all operations on a target here: their memory may be reused.
@@ -290,7 +291,7 @@ impl Window {
     /// # Errors
     /// The target has failed.
     pub fn flush_local(&self, rank: u32) -> Result<()> {
-        self.complete(rank..rank + 1)
+        self.complete(rank..rank + 1, &self.inner.completing())
     }
 
     /// Completes all operations on all targets here.
@@ -298,11 +299,16 @@ impl Window {
     /// # Errors
     /// A target has failed.
     pub fn flush_local_all(&self) -> Result<()> {
-        self.complete(0..self.targets().len() as u32)
+        self.complete(0..self.targets().len() as u32, &self.inner.completing())
     }
 
-    /// Waits for the listed operations on these targets.
-    fn complete(&self, ranks: std::ops::Range<u32>) -> Result<()> {
+    /// Waits for the listed operations on these targets. One thread at a time takes them from the list, so that none
+    /// returns while another waits for its operations.
+    fn complete(
+        &self,
+        ranks: std::ops::Range<u32>,
+        _completing: &MutexGuard<'_, ()>,
+    ) -> Result<()> {
         let mut result = Ok(());
         for rank in ranks {
             if self.target(rank).has_failed.swap(false, Ordering::Relaxed) {
@@ -335,6 +341,11 @@ impl Window {
 }
 
 impl WindowState {
+    /// Lets one thread at a time complete operations.
+    fn completing(&self) -> MutexGuard<'_, ()> {
+        self.completing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn wait(&self, op: OpId) -> Outcome {
         self.progress.wait(|worker| worker.take_or_await(op)).outcome
     }
@@ -397,7 +408,6 @@ impl Window {
     /// Calls a handler of a target that does not answer.
     fn tell(&self, rank: u32, call: CallKind, kind: LockKind) {
         let target = self.target(rank);
-        Self::note_sent(target);
         self.inner.progress.submit(|worker| {
             let arguments = [request::argument_of(target.key), kind.number(), 0];
             let (handler, payload) = (call.handler(), Region::empty());
@@ -405,6 +415,7 @@ impl Window {
             let op = engine.submit_call(target.peer, handler, arguments, &payload, Wanted::Nothing);
             engine.release(op);
         });
+        Self::note_sent(target);
     }
 }
 

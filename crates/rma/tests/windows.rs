@@ -216,6 +216,33 @@ fn a_lock_excludes_others_whichever_way_they_come() {
 }
 
 #[test]
+fn a_flush_returns_no_sooner_for_the_flushes_of_other_threads() {
+    let memories = [0, 1, 2].map(|_| Region::owned(64));
+    let windows = windows(|rank| WindowMemory::Own(memories[rank as usize].clone()));
+    let (window, memories) = (&windows[0].0, &memories);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                let (int, at) = (int(), 8 * thread);
+                for round in 0..150 {
+                    for rank in [1, 2] {
+                        let place = place(rank, at, 1, &int);
+                        window.put(&number(round), place).unwrap();
+                        window.flush(rank).unwrap();
+                        let memory = memories[rank as usize].slice(at as usize, 8);
+                        assert_eq!(value(&memory), round, "a put of thread {thread}");
+                        let read = Region::owned(8);
+                        window.get(&read, place).unwrap();
+                        window.flush_local(rank).unwrap();
+                        assert_eq!(value(&read), round, "a get of thread {thread}");
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn one_of_many_swaps_succeeds() {
     let windows = windows(|_| WindowMemory::Own(Region::owned(8)));
     let won: usize = thread::scope(|scope| {
