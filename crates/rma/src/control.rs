@@ -32,7 +32,7 @@ impl Control {
         }
     }
 
-    /// Holds the lock of elements that the processor does not replace atomically, while `work` runs.
+    /// Holds the lock of all who combine elements, while `work` runs.
     pub fn combine<T>(&self, work: impl FnOnce() -> T) -> T {
         let word = match self {
             Self::Own(words) => &words.combining,

@@ -8,8 +8,8 @@ use super::revoke::REVOKE;
 use super::{Engine, PeerError};
 use crate::addressed::{FlushStep, Postponed};
 use crate::exposed::{
-    AddressedHead, CALL_MAX, ExposedMemory, Handler, HandlerId, IncomingCall, PutTo, Replies,
-    ReplyTo, SHORT_PUT_MAX, Wanted,
+    AddressedHead, CALL_MAX, Handler, HandlerId, IncomingCall, PutTo, Replies, ReplyTo,
+    SHORT_PUT_MAX, Wanted,
 };
 use crate::matching::Early;
 use crate::op::{Completion, Head, OpId, OpState, Outcome, SendState};
@@ -39,11 +39,6 @@ impl Engine {
     /// Removes the piece that begins at this offset; false if there is none.
     pub fn detach(&mut self, key: RemoteKey, offset: u64) -> bool {
         self.memory.detach(key, offset)
-    }
-
-    /// Memory that this process has exposed.
-    pub fn exposed_memory(&self) -> &ExposedMemory {
-        &self.memory
     }
 
     /// Ends the exposure of memory; false for a stale key. A peer that still uses the key breaks the protocol.
