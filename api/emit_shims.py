@@ -18,9 +18,11 @@ remember in which form they were asked for.
 
 The functions MPI_T_* give a code and call no error handler. `MODULE/BODY` names a body that answers for several functions, whatever
 their arguments. The bodies of module `coll` give a collective, which the shim carries out, begins or keeps: `MPI_Foo`, `MPI_Ifoo` and
-`MPI_Foo_init` share one. A call counts for its communicator whatever is wrong with the other arguments, so these shims check nothing.
+`MPI_Foo_init` share one.
+
+A call that fails sets the handle and the attribute key that it was to give to the null ones.
 """
-from model import DIRECT, read_kinds
+from model import DIRECT, null_result, read_kinds
 
 HANDLES = ("MPI_Comm", "MPI_Win")
 # Why the unsafe blocks are sound: for all, the caller passes what the standard says of an argument of this direction, kind and length.
@@ -113,9 +115,6 @@ def place(parameter, function, width):
     if width:
         form, cast = ("Int", "") if parameter.base == "int" else ("Count", ".cast()")
         return f"{kind}Int::{form}({kind}::new({quoted}{cast})?)"
-    if function.module == "coll":
-        # A call counts whatever is wrong with its arguments: the place is looked at last.
-        return f"Out::new({quoted})"
     return f"{kind}::optional({name})" if parameter.may_be_null else f"{kind}::new({quoted})?"
 
 
@@ -157,17 +156,33 @@ def closure(run, names):
 def collective(body, names):
     """The call of a collective's body, and of what becomes of it: the body's name tells the form.
 
-    A call counts for its communicator when that is valid, whatever is wrong with the other arguments.
+    The body takes the call's number as its last act, so the arguments that it is not given are checked before.
     """
+    before, rest = "", []
     if body.endswith("_init"):
         form, use, body, names, rest = "Persistent", "keep", body[:-5], names[:-2], names[-2:]
+        before, rest = f"let request = coll::kept({', '.join(rest)})?; ", ["request"]
     elif body.startswith("i"):
         form, use, body, names, rest = "Nonblocking", "begin", body[1:], names[:-1], names[-1:]
+        before, rest = f"let request = {rest[0]}; ", ["request"]
     else:
-        form, use, rest = "Blocking", "run", []
-    names = names[:-1] + [f"coll::call({names[-1]}, coll::Form::{form})"]
+        form, use = "Blocking", "run"
+    names = names[:-1] + [f"coll::call({names[-1]}, coll::Form::{form})?"]
     plan = f"coll::{body}({', '.join(names)})"
-    return f"coll::{use}({', '.join([plan, *rest])})"
+    return f"{before}coll::{use}({', '.join([plan, *rest])})"
+
+
+def unset(function):
+    """What sets the results that name an object to the null ones of their types."""
+    nulls = [(p.rust_name, null_result(function, p)) for p in function.parameters]
+    return "; ".join(f"unset(Out::optional({name}), {null})" for name, null in nulls if null)
+
+
+def call_of(function, run, names):
+    """The call of a body, whose failure goes to an error handler."""
+    begin = f'"{function.name}", {handler(function)}, {closure(run, names)}'
+    nothing = unset(function)
+    return f"finish_or({begin}, || unsafe {{ {nothing} }})" if nothing else f"finish({begin})"
 
 
 def handler(function):
@@ -186,7 +201,7 @@ def shims(functions):
            "//! The blocks are sound because the caller passes what the standard says of each argument:", "//!",
            *(f"//! * `{'`, `'.join(made.split(', '))}` of a {why}" for made, why in SAFETY.items()), "",
            "use std::ffi::{c_char, c_double, c_int, c_void};", "",
-           "use crate::convention::*;", "use crate::tool::{Label, Value};", "use crate::*;", ""]
+           "use crate::convention::*;", "use crate::error::unsupported;", "use crate::tool::{Label, Value};", "use crate::*;", ""]
     for function in functions:
         wide = widths(function, by_name)
         shared = wide is not None and any(wide)
@@ -204,9 +219,8 @@ def shims(functions):
         else:
             result = "c_int"
             if function.module is None:
-                call = f'unsupported("{function.name}", {handler(function)})'
-                first = next((p for p in function.parameters if p.c in HANDLES), None)
-                parameters = ", ".join(f"{p.rust_name if p is first else '_' + p.rust_name}: {p.rust}" for p in function.parameters)
+                call = call_of(function, "unsupported()", [])
+                parameters = ", ".join(f"{'' if f'({p.rust_name})' in call else '_'}{p.rust_name}: {p.rust}" for p in function.parameters)
             elif "/" in function.module:
                 call = function.module.replace("/", "::") + "()"
                 parameters = ", ".join(f"_{p.rust_name}: {p.rust}" for p in function.parameters)
@@ -216,10 +230,10 @@ def shims(functions):
                 run = f"{lengths(function, kinds)}{function.module}::{body}({', '.join(names)})"
                 call = f"tool::finish({closure(run, names)})"
             elif function.module == "coll":
-                call = f'finish("{function.name}", {handler(function)}, {closure(collective(body, names), names)})'
+                call = call_of(function, collective(body, names), names)
             else:
                 run = f"{lengths(function, kinds)}{function.module}::{body}({', '.join(names)})"
-                call = f'finish("{function.name}", {handler(function)}, {closure(run, names)})'
+                call = call_of(function, run, names)
         for prefix in ("", "P"):
             out.append("#[unsafe(no_mangle)]")
             out.append(f'pub unsafe extern "C" fn {prefix}{function.name}({parameters}) -> {result} {{ {call} }}')

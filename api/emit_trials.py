@@ -3,7 +3,7 @@
 A line is `FUNCTION ARGUMENT WHAT CLASSES VALUE…`: the call's values, the wrong one among them, and the error classes that fit,
 or `any` if the call may also succeed, or `tool` for any error code of the tool interface, or 0 if it must succeed. A VALUE is a
 number, `@NAME` for an object of the program, or memory with nothing behind it: `b:N` for N bytes of zeros, `i:1,2` for ints,
-`l:1,@comm` for 64-bit values, `s:text` for a string.
+`l:1,@comm` for 64-bit values, `s:text` for a string, `h:N` or `k:N` for a handle or an int that a failed call sets to N.
 """
 import re
 
@@ -82,6 +82,9 @@ FREE = re.compile(r"MPI_(Comm|Win)_call_errhandler errorcode|MPI_Get_address loc
 # Calls that end the process or MPI, or that trust any address.
 LEFT_OUT = re.compile(r"MPI_(Abort|Finalize|T_finalize|Free_mem|Info_create_env)$")
 
+# Collective calls that free an object, or for which both processes need arguments of their own.
+ALONE = re.compile("_free|_disconnect|Intercomm|_from_group|_spawn|_accept|_connect|_join")
+
 
 def value_of(function, parameter):
     for pattern, values in OBJECTS.items():
@@ -127,6 +130,8 @@ def good(function, parameter, numbers, ranks=1):
     if parameter.suffix == "[][3]":
         return "i:0,0,1"
     count = ranks if parameter.length == "ranks" else 1
+    if null := model.null_result(function, parameter):
+        return f"{'k' if parameter.kind == 'KEYVAL' else 'h'}:{null}"
     if parameter.direction == "out" or parameter.base == "MPI_Status":
         return f"b:{WORDS.get(parameter.base, 8) * (2 if function.name.startswith('MPI_T_category_get') else count)}"
     values = [value_of(function, parameter)] * count
@@ -228,6 +233,23 @@ def trials(functions, kinds, numbers):
             for what, value, fitting in tried:
                 call = values[:index] + [str(value)] + values[index + 1:]
                 yield " ".join([function.name, parameter.name, what, as_numbers(fitting, numbers), *call])
+
+
+def refused(functions, kinds, numbers):
+    """Calls on two processes: of a right one at each, the last process makes its own again after a wrong one."""
+    for function in functions:
+        if function.module not in ("coll", "comm", "topology", "window") or "collective" not in function.scope or ALONE.search(function.name):
+            continue
+        right = [good(function, p, numbers, ranks=2) for p in function.parameters]
+        for index, parameter in enumerate(function.parameters):
+            for what, value in [] if parameter.at_root else wrong_values(function, parameter):
+                fitting = classes(function, parameter, what, kinds)
+                is_right = parameter.kind in ("RANK", "RANK_NNI") and value == 1
+                if fitting == "any" or is_right or parameter.array and what != "NULL":
+                    continue
+                wrong = right[:index] + [str(value)] + right[index + 1:]
+                yield " ".join([function.name, parameter.name, "refused", as_numbers(fitting, numbers), *wrong])
+                yield " ".join([function.name, "-", "all", "0", *right])
 
 
 def insignificant(functions, numbers):

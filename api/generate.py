@@ -7,6 +7,7 @@
     api/generate.py prototypes           print the module and prototype of each C function
     api/generate.py trials               print calls with one wrong argument each
     api/generate.py trials root          print calls whose arguments are wrong where they do not count
+    api/generate.py trials refused       print collective calls that one process makes wrongly first
     api/generate.py man DIR VERSION      write the man pages of a version of Canele
 """
 import sys
@@ -64,11 +65,18 @@ def prototypes():
         print(f"{f.module or '-'} {f.result} {f.name}({f.arguments})")
 
 
-def trials(are_insignificant):
-    functions = model.functions_of(model.read_procedures())
+def trials(which):
+    functions, kinds = model.functions_of(model.read_procedures()), model.read_kinds()
     numbers = dict(row.split(" ") for row in dict(model.read_constants())["int"])
-    calls = emit_trials.insignificant(functions, numbers) if are_insignificant else \
-        emit_trials.trials(functions, model.read_kinds(), numbers)
+    match which:
+        case "wrong":
+            calls = emit_trials.trials(functions, kinds, numbers)
+        case "root":
+            calls = emit_trials.insignificant(functions, numbers)
+        case "refused":
+            calls = emit_trials.refused(functions, kinds, numbers)
+        case _:
+            sys.exit(__doc__)
     print("\n".join(calls))
 
 
@@ -91,9 +99,9 @@ def main():
         case ["prototypes"]:
             prototypes()
         case ["trials"]:
-            trials(are_insignificant=False)
-        case ["trials", "root"]:
-            trials(are_insignificant=True)
+            trials("wrong")
+        case ["trials", which]:
+            trials(which)
         case ["man", directory, version]:
             man(Path(directory), version)
         case _:

@@ -1,5 +1,6 @@
 """The model of the API: functions, parameters, their kinds and constants, read from the tables beside this file."""
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -167,6 +168,24 @@ def implement(module, names):
             wanted.discard(name)
     FUNCTIONS.write_text("\n".join(lines) + "\n")
     return sorted(wanted)
+
+
+def null_result(function, parameter):
+    """What a call that fails writes for a handle or an attribute key that it was to give; None for other parameters."""
+    is_one = parameter.direction == "out" and parameter.pointers == 1 and not parameter.array
+    if not is_one or function.name.startswith("MPI_T_"):
+        return None
+    return null_handles().get(parameter.kind if parameter.kind == "KEYVAL" else parameter.base)
+
+
+@cache
+def null_handles():
+    """The constant that names no object, by the type of its handle, and that for keys of attributes (kind KEYVAL)."""
+    sections = read_constants()
+    nulls = {name.removeprefix("handle "): next((row.split(" ")[1] for row in rows if "_NULL " in row), None)
+             for name, rows in sections if name.startswith("handle MPI_") and not name.startswith("handle MPI_T_")}
+    integers = dict(row.split(" ") for row in dict(sections)["int"])
+    return {**{name: null for name, null in nulls.items() if null}, "KEYVAL": integers["MPI_KEYVAL_INVALID"]}
 
 
 def read_constants():

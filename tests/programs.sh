@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits left_out requests windows windows_wrong; do
+for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits refused requests windows windows_wrong; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -169,11 +169,15 @@ done
 python3 ../api/generate.py trials >"$work/trials"
 timeout 120 "$work/wrong_arguments" "$work/trials"
 python3 ../api/generate.py trials root >"$work/trials_root"
-for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/wrong_arguments" "$work/trials_root" root; done
+python3 ../api/generate.py trials refused >"$work/trials_refused"
+for rails in shm tcp; do
+    for kind in root refused; do go -genv CANELE_RAILS $rails -n 2 "$work/wrong_arguments" "$work/trials_$kind" $kind; done
+done
 go -n 1 "$work/bad_input" stated
+go -n 1 "$work/bad_input" world
 go -n 2 "$work/bad_input" pair
 go -genv CANELE_RAILS tcp -n 2 "$work/bad_input" pair
-for ranks in 2 3 5 8; do go -n $ranks "$work/left_out" "${CANELE_SEED:-1}" 300; done
+for ranks in 2 3 5 8; do go -n $ranks "$work/refused" "${CANELE_SEED:-1}" 300; done
 code=0
 go -n 2 "$work/bad_input" fatal 2>"$work/err" || code=$?
 grep -q 'canele: rank [01]: MPI_Send: MPI_ERR_RANK: dest = 42 is outside a communicator of 2' "$work/err"

@@ -3,6 +3,7 @@
 
    bad_input fatal        makes one bad call under the communicators' initial handler.
    bad_input early        makes a call before MPI_Init.
+   bad_input world        checks errors that concern no communicator, if the program has set one handler, or another.
    bad_input pair         checks errors between two processes.
    bad_input stated       checks errors in the meaning of arguments rather than in their types. */
 #include <mpi.h>
@@ -179,21 +180,41 @@ static void statuses(void) {
     EXPECT(all[1].MPI_ERROR, MPI_SUCCESS, "");
 }
 
-/* A collective whose check fails at one process counts there too: later collectives stay in step. */
-static void in_step(int rank) {
-    int value = rank + 1, all[2], sum, bad = rank ? -1 : 1, expected = rank ? MPI_ERR_COUNT : MPI_SUCCESS;
-    for (int turn = 0; turn < 4; turn++) {
-        if (turn == 0) EXPECT(MPI_Gather(&value, 1, MPI_INT, all, bad, MPI_INT, 1, comm), expected, "");
-        if (turn == 1) EXPECT(MPI_Reduce(&value, &sum, bad, MPI_INT, MPI_SUM, 1, comm), expected, "");
-        if (turn == 2) EXPECT(MPI_Bcast(&value, bad, MPI_INT, 0, comm), expected, "");
-        if (turn == 3) EXPECT(MPI_Scatter(all, 1, MPI_INT, &sum, bad, MPI_INT, 0, comm), expected, "");
-        EXPECT(MPI_Allgather(&value, 1, MPI_INT, all, 1, MPI_INT, comm), MPI_SUCCESS, "");
-        EXPECT(MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, comm), MPI_SUCCESS, "");
-        if (all[0] != 1 || all[1] != 2 || sum != 3) {
-            failures++;
-            printf("after failed check %d: %d %d, %d\n", turn, all[0], all[1], sum);
+/* Calls that end several requests write the error fields of their statuses only if they fail. */
+static void error_fields(void) {
+    MPI_Request requests[3];
+    MPI_Status all[3];
+    int got[2], count, indices[3], flag;
+    for (int way = 0; way < 4; way++) {
+        for (int i = 0; i < 3; i++) all[i].MPI_ERROR = 77, requests[i] = MPI_REQUEST_NULL;
+        for (int i = 0; i < 2; i++) MPI_Irecv(&got[i], 1, MPI_INT, 0, 8, comm, &requests[i]), MPI_Send(memory, 1, MPI_INT, 0, 8, comm);
+        if (way == 0) EXPECT(MPI_Waitall(3, requests, all), MPI_SUCCESS, "");
+        for (flag = way != 1; !flag;) EXPECT(MPI_Testall(3, requests, &flag, all), MPI_SUCCESS, "");
+        for (int done = way < 2 ? 2 : 0; done < 2; done += count) {
+            EXPECT((way == 2 ? MPI_Waitsome : MPI_Testsome)(3, requests, &count, indices, all), MPI_SUCCESS, "");
         }
+        for (int i = 0; i < 3; i++) EXPECT(all[i].MPI_ERROR == 77 ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
+        EXPECT(all[0].MPI_SOURCE == 0 && all[0].MPI_TAG == 8 ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
     }
+}
+
+/* Errors that concern no communicator are MPI_COMM_SELF's, or MPI_COMM_WORLD's if the program has set that handler alone. */
+static void without_object(void) {
+    MPI_Errhandler teller;
+    MPI_Comm of[] = {MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_WORLD};
+    int size;
+    MPI_Comm_create_errhandler(tell, &teller);
+    for (int i = 0; i < 3; i++) {
+        MPI_Comm expected = i ? MPI_COMM_SELF : MPI_COMM_WORLD;
+        MPI_Comm_set_errhandler(of[i], teller);
+        handled = 0;
+        EXPECT(MPI_Type_size(MPI_DATATYPE_NULL, &size), MPI_ERR_TYPE, "datatype");
+        EXPECT(handled && handled_comm == expected ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
+        handled = 0;
+        EXPECT(MPI_Comm_size(MPI_COMM_NULL, &size), MPI_ERR_COMM, "comm");
+        EXPECT(handled && handled_comm == expected ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
+    }
+    MPI_Errhandler_free(&teller);
 }
 
 static void pair(void) {
@@ -208,7 +229,6 @@ static void pair(void) {
     EXPECT(MPI_Allgatherv(a, 2, nothing, memory, counts, overlapping, nothing, comm), MPI_SUCCESS, "");
     MPI_Type_free(&nothing);
     EXPECT(MPI_Bcast(a, rank ? 2 : 1, MPI_INT, 0, comm), rank ? MPI_ERR_TRUNCATE : MPI_SUCCESS, rank ? "4 bytes where 8" : "");
-    in_step(rank);
     if (rank == 0) {
         MPI_Send(a, 4, MPI_INT, 1, 6, comm);
     } else {
@@ -225,13 +245,14 @@ int main(int argc, char **argv) {
         MPI_Send(memory, 1, MPI_INT, 42, 0, MPI_COMM_WORLD);
         return 0;
     }
+    if (!strcmp(what, "world")) without_object();
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     set_up();
     if (!strcmp(what, "pair")) {
         pair();
     } else {
-        arrays(), objects(), handlers(), statuses();
+        arrays(), objects(), handlers(), statuses(), error_fields();
         printf("bad input beyond types: %d calls, %d failures\n", checked, failures);
     }
     MPI_Finalize();

@@ -7,10 +7,13 @@
                           is such a copy: it begins with call NUMBER and ends with the first that fails.
    wrong_arguments CALLS root
                           makes calls whose arguments are wrong where they do not count: at the ranks that are not the
-                          root. Run by mpiexec on two ranks. */
+                          root. Run by mpiexec on two ranks.
+   wrong_arguments CALLS refused
+                          makes collective calls which the last of two ranks makes wrongly first. That has no effect. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,11 @@ enum { ARGUMENTS_MAX = 16, NAMES_MAX = 96, LINE_MAX = 4096, PAGE = 4096, AREA = 
 
 static long memory[512];
 static char *areas[ARGUMENTS_MAX];
+/* Size and null value of each argument that is a place for a handle; size 0 for the others. */
+static struct {
+    size_t size;
+    long null;
+} handles[ARGUMENTS_MAX];
 
 static struct {
     const char *name;
@@ -94,6 +102,18 @@ static void name_topologies(void) {
     name("added_class", class), name("added_code", code);
 }
 
+/* Topologies of two processes that are each other's only neighbour. */
+static void name_pairs(void) {
+    int rank, two = 2, zero = 0, index[] = {1, 2}, edges[] = {1, 0};
+    MPI_Comm comm = (MPI_Comm)names[0].value, grid, graph, ring;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    int other = !rank;
+    MPI_Cart_create(comm, 1, &two, &zero, 0, &grid);
+    MPI_Graph_create(comm, 2, index, edges, 0, &graph);
+    MPI_Dist_graph_create_adjacent(comm, 1, &other, MPI_UNWEIGHTED, 1, &other, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &ring);
+    name("grid", (long)grid), name("graph", (long)graph), name("ring", (long)ring);
+}
+
 static void name_tools(void) {
     int provided, count, class, binding, readonly, continuous, atomic, verbosity, pvars;
     MPI_T_cvar_handle cvar;
@@ -132,7 +152,12 @@ static long number(const char *text) {
 /* The value that a word of a line describes, as argument `index`. */
 static long value(char *word, int index) {
     char kind = word[1] == ':' ? word[0] : 0, *rest = word + 2, *one;
+    handles[index].size = kind == 'h' ? sizeof(long) : kind == 'k' ? sizeof(int) : 0;
     if (!kind) return number(word);
+    if (handles[index].size) {
+        handles[index].null = strtol(rest, NULL, 0);
+        return (long)memset(before_the_end(index, handles[index].size), 0xff, handles[index].size);
+    }
     if (kind == 'b') return (long)before_the_end(index, strtoul(rest, NULL, 0));
     if (kind == 's') return (long)strcpy(before_the_end(index, strlen(rest) + 1), rest);
     long values[LINE_MAX / 2];
@@ -143,7 +168,17 @@ static long value(char *word, int index) {
     return (long)place;
 }
 
+/* The call that is being made, for `tell_of_hang`. */
+static char current[128];
+
+static void tell_of_hang(int signal) {
+    (void)signal;
+    if (write(1, current, strlen(current)) > 0) _exit(3);
+}
+
 static int make(const char *function, char **words, int count, long *a) {
+    snprintf(current, sizeof current, "%s %s %s does not end\n", function, words[-3], words[-2]);
+    signal(SIGALRM, tell_of_hang);
     for (int i = 0; i < count; i++) a[i] = value(words[i], i);
     int (*run)(long, long, long, long, long, long, long, long, long, long, long, long, long, long) = dlsym(RTLD_DEFAULT, function);
     if (!run) printf("there is no %s\n", function), exit(2);
@@ -166,22 +201,35 @@ static int fits(const char *classes, int class) {
     return 0;
 }
 
-/* Makes one call; ends the process with 1 if it does not fail as it should. */
-static void try(char **words, int count) {
+/* True if a call that has failed has set the handles that it was to give to null. */
+static int gives_no_handles(const long *values) {
+    for (int i = 0; i < ARGUMENTS_MAX; i++) {
+        if (handles[i].size && memcmp((void *)values[i], &handles[i].null, handles[i].size)) return 0;
+    }
+    return 1;
+}
+
+/* Makes one call. Returns 0, and says why, if it does not fail as it should. */
+static int is_refused(char **words, int count) {
     const char *function = words[0], *argument = words[1], *classes = words[3];
     long values[ARGUMENTS_MAX] = {0};
+    memset(handles, 0, sizeof handles);
     int code = make(function, words + 4, count - 4, values), class = -1, len;
     char text[MPI_MAX_ERROR_STRING] = "", start[80];
-    if (!strcmp(classes, "any")) return;
+    if (code && !gives_no_handles(values)) {
+        printf("%s: %s %s: a handle is not null after code %d\n", function, argument, words[2], code);
+        return 0;
+    }
+    if (!strcmp(classes, "any")) return 1;
     if (MPI_Error_class(code, &class) || MPI_Error_string(code, text, &len)) {
-        printf("%s: code %d is no error code\n", function, code), fflush(stdout), _exit(1);
+        printf("%s: code %d is no error code\n", function, code);
+        return 0;
     }
     snprintf(start, sizeof start, "%s: ", function);
     int is_tool = !strcmp(classes, "tool");
-    if (is_tool ? class > MPI_ERR_LASTCODE || class >= MPI_T_ERR_CANNOT_INIT : fits(classes, class) && !strncmp(text, start, strlen(start)) && strstr(text, argument)) return;
+    if (is_tool ? class > MPI_ERR_LASTCODE || class >= MPI_T_ERR_CANNOT_INIT : fits(classes, class) && !strncmp(text, start, strlen(start)) && strstr(text, argument)) return 1;
     printf("%s: %s %s: class %d instead of %s: %s\n", function, argument, words[2], class, classes, text);
-    fflush(stdout);
-    _exit(1);
+    return 0;
 }
 
 /* Makes all calls from number `first` on, and reports each before it. */
@@ -195,7 +243,7 @@ static void go_over(const char *path, int first, int report) {
         char told[LINE_MAX + 16] = "";
         snprintf(told, sizeof told, "%-8d%.100s", i, line);
         if (write(report, told, 108) != 108) exit(2);
-        try(words, split(line, words));
+        if (!is_refused(words, split(line, words))) fflush(stdout), _exit(1);
     }
     fclose(calls);
 }
@@ -230,8 +278,13 @@ static int oversee(const char *path) {
     return failures != 0 || made == 0;
 }
 
+/* True if a process makes a call of this kind. */
+static int is_mine(const char *what, int rank) {
+    return !strcmp(what, "all") || !strcmp(what, rank ? "other" : "root") || (rank && !strcmp(what, "refused"));
+}
+
 /* Makes the calls of this process's role, and completes what they begin. Returns the number of failures. */
-static int where_they_do_not_count(const char *path) {
+static int on_two_ranks(const char *path) {
     FILE *calls = fopen(path, "r");
     static char line[LINE_MAX];
     char *words[ARGUMENTS_MAX + 4];
@@ -241,28 +294,34 @@ static int where_they_do_not_count(const char *path) {
     while (fgets(line, sizeof line, calls)) {
         long values[ARGUMENTS_MAX] = {0};
         int count = split(line, words), is_persistent = strstr(words[0], "_init") != NULL;
-        if (strcmp(words[2], rank ? "other" : "root")) continue;
+        if (!is_mine(words[2], rank)) continue;
+        made++;
+        if (!strcmp(words[2], "refused")) {
+            failures += !is_refused(words, count);
+            continue;
+        }
         int code = make(words[0], words + 4, count - 4, values);
         MPI_Request *request = (MPI_Request *)values[count - 5];
         if (!code && is_persistent) code = MPI_Start(request);
-        if (!code && (is_persistent || !strncmp(words[0], "MPI_I", 5))) code = MPI_Wait(request, MPI_STATUS_IGNORE);
+        if (!code && (is_persistent || !strncmp(words[0], "MPI_I", 5) || strstr(words[0], "_idup"))) code = MPI_Wait(request, MPI_STATUS_IGNORE);
         if (!code && is_persistent) code = MPI_Request_free(request);
         if (code) printf("%s as %s: code %d\n", words[0], words[2], code), failures++;
-        made++;
     }
     fclose(calls);
-    printf("wrong arguments where they do not count: %d calls, %d failures\n", made, failures);
+    printf("wrong arguments on two ranks: %d calls, %d failures\n", made, failures);
     return failures + !made;
 }
 
 int main(int argc, char **argv) {
+    setlinebuf(stdout);
     if (argc == 2) return oversee(argv[1]);
     MPI_Init(NULL, NULL);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     name_objects();
-    if (!strcmp(argv[2], "root")) {
-        int failures = where_they_do_not_count(argv[1]);
+    if (argc == 3) {
+        name_pairs();
+        int failures = on_two_ranks(argv[1]);
         MPI_Finalize();
         return failures != 0;
     }

@@ -54,22 +54,22 @@ pub(crate) fn run(collective: Result<Collective>) -> Result<()> {
 }
 
 /// Begins a collective: the form `MPI_I…`.
-pub(crate) fn begin(collective: Result<Collective>, request: Result<Out<RawHandle>>) -> Result<()> {
+pub(crate) fn begin(collective: Result<Collective>, request: Out<RawHandle>) -> Result<()> {
     let collective = collective?;
     let vci = collective.team().vci();
-    give(request?, vci, collective::begin(collective))
+    give(request, vci, collective::begin(collective))
 }
 
-/// Keeps a collective, to be started again and again: the form `MPI_…_init`. No hints are known.
-pub(crate) fn keep(
-    collective: Result<Collective>,
-    info: RawHandle,
-    request: Result<Out<RawHandle>>,
-) -> Result<()> {
+/// Checks the last arguments of the form `MPI_…_init`. No hints are known.
+pub(crate) fn kept(info: RawHandle, request: Out<RawHandle>) -> Result<Out<RawHandle>> {
+    crate::info::optional(info).map(|_| request)
+}
+
+/// Keeps a collective, to be started again and again: the form `MPI_…_init`.
+pub(crate) fn keep(collective: Result<Collective>, request: Out<RawHandle>) -> Result<()> {
     let collective = collective?;
-    crate::info::optional(info)?;
     let vci = collective.team().vci();
-    give(request?, vci, collective::persistent(collective))
+    give(request, vci, collective::persistent(collective))
 }
 
 #[inline(always)]
@@ -77,7 +77,7 @@ fn give(place: Out<RawHandle>, vci: Vci, request: Request) -> Result<()> {
     place.put(raw(request.register(vci)?))
 }
 
-/// A call on a communicator, counted.
+/// A call on a communicator.
 #[inline]
 pub(crate) fn call(on: RawHandle, form: Form) -> Result<Call> {
     Ok(collective::call(comm(on)?.into(), form))
@@ -88,8 +88,8 @@ fn remote_size(comm: &Call) -> u32 {
     comm.halves().map_or(comm.size(), |groups| groups.remote.len() as u32)
 }
 
-pub(crate) fn barrier(call: Result<Call>) -> Result<Collective> {
-    Ok(call?.barrier())
+pub(crate) fn barrier(comm: Call) -> Result<Collective> {
+    Ok(comm.barrier())
 }
 
 pub(crate) fn bcast(
@@ -97,9 +97,8 @@ pub(crate) fn bcast(
     n: i64,
     datatype: RawHandle,
     from: c_int,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
-    let comm = call?;
     if comm.halves().is_some() {
         return inter::bcast(buf, n, datatype, from, comm);
     }
@@ -214,10 +213,9 @@ pub(crate) fn gather(
     recvcount: i64,
     recvtype: RawHandle,
     root: c_int,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(recvcount);
-    let comm = call?;
     gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, comm, true)
 }
 
@@ -230,10 +228,9 @@ pub(crate) fn gatherv(
     displacements: Ints<'_>,
     recvtype: RawHandle,
     root: c_int,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
-    let comm = call?;
     gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, comm, false)
 }
 
@@ -297,10 +294,9 @@ pub(crate) fn scatter(
     recvcount: i64,
     recvtype: RawHandle,
     root: c_int,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(sendcount);
-    let comm = call?;
     scatter_blocks(sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, comm, true)
 }
 
@@ -313,10 +309,9 @@ pub(crate) fn scatterv(
     recvcount: i64,
     recvtype: RawHandle,
     root: c_int,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
-    let comm = call?;
     scatter_blocks(sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, comm, false)
 }
 
@@ -365,10 +360,10 @@ pub(crate) fn allgather(
     recvbuf: Address,
     recvcount: i64,
     recvtype: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(recvcount);
-    allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?)
+    allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, comm)
 }
 
 pub(crate) fn allgatherv(
@@ -379,10 +374,10 @@ pub(crate) fn allgatherv(
     counts: Ints<'_>,
     displacements: Ints<'_>,
     recvtype: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
-    allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?)
+    allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, comm)
 }
 
 /// Exchanges blocks between all pairs; in place, what is sent is first copied aside.
@@ -433,9 +428,8 @@ pub(crate) fn alltoall(
     recvbuf: Address,
     recvcount: i64,
     recvtype: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
-    let comm = call?;
     let blocks = remote_size(&comm);
     let sends = match sendbuf.is_in_place() {
         true => None,
@@ -458,9 +452,8 @@ pub(crate) fn alltoallv(
     recvcounts: Ints<'_>,
     recvdispls: Ints<'_>,
     recvtype: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
-    let comm = call?;
     let blocks = remote_size(&comm);
     let listed = |counts, displacements| Placement::Listed { counts, displacements };
     let sends = match sendbuf.is_in_place() {
@@ -484,9 +477,8 @@ pub(crate) fn alltoallw(
     recvcounts: Ints<'_>,
     recvdispls: Ints<'_>,
     recvtypes: Array<'_, RawHandle>,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
-    let comm = call?;
     let blocks = remote_size(&comm);
     let sends = match sendbuf.is_in_place() {
         true => None,

@@ -168,6 +168,9 @@ pub(crate) fn comm_split_type(
     let info = crate::info::optional(info)?;
     let resource = info.value(RESOURCE_TYPE)?;
     let set = info.value("mpi_pset_name")?;
+    if !SPLIT_TYPES.contains(&kind) {
+        return Err(Error::argument(format!("split_type = {kind} is no type of split")));
+    }
     // All take the same steps, for some may ask for another kind of split than others: for none.
     let nodes = comm.nodes()?;
     let color = match (kind, resource.as_deref(), set.as_deref()) {
@@ -182,8 +185,7 @@ pub(crate) fn comm_split_type(
         (TYPE_RESOURCE_GUIDED, None, Some("mpi://SELF")) => Some(comm.rank() as c_int),
         (TYPE_HW_UNGUIDED, ..) => nodes.several.then_some(nodes.first),
         // Other resources and sets are not known here: the standard lets these be null.
-        (UNDEFINED | TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, ..) => None,
-        _ => return Err(Error::argument(format!("split_type = {kind} is no type of split"))),
+        _ => None,
     };
     let made = comm.split(color, key)?;
     if kind == TYPE_HW_UNGUIDED && made.is_some() {
@@ -331,3 +333,5 @@ pub(crate) const SITE: &str = "canele://site";
 
 /// `MPI_MAX_OBJECT_NAME`.
 pub(crate) const NAME_MAX: usize = 128;
+const SPLIT_TYPES: [c_int; 5] =
+    [UNDEFINED, TYPE_SHARED, TYPE_HW_UNGUIDED, TYPE_HW_GUIDED, TYPE_RESOURCE_GUIDED];

@@ -5,7 +5,6 @@ use std::ffi::c_int;
 use handles::Handle;
 
 pub(crate) use crate::caller::*;
-pub(crate) use crate::error::unsupported;
 pub(crate) use mpi::{Error, ErrorClass, Result};
 
 /// A handle as C passes it: a pointer to nothing.
@@ -42,6 +41,23 @@ pub(crate) fn finish(function: &'static str, on: On, body: impl FnOnce() -> Resu
     match body() {
         Ok(()) => 0,
         Err(error) => crate::error::raise(function, on, error),
+    }
+}
+
+/// [`finish`] for a call that gives handles: a failed one sets them to null.
+#[inline]
+pub(crate) fn finish_or(
+    function: &'static str,
+    on: On,
+    body: impl FnOnce() -> Result<()>,
+    unset: impl FnOnce(),
+) -> c_int {
+    match body() {
+        Ok(()) => 0,
+        Err(error) => {
+            unset();
+            crate::error::raise(function, on, error)
+        }
     }
 }
 

@@ -108,8 +108,9 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
     }
 }
 
-/// The communicator or window concerned, and its error handler. Errors on an invalid one, or before initialisation, go
-/// to MPI_COMM_SELF's handler, which is fatal while there is none.
+/// The communicator or window concerned, and its error handler. Errors without a valid one are MPI_COMM_SELF's (MPI-5.0
+/// §9.3). They go by MPI_COMM_WORLD's handler if the program has set that one alone: it would end by the initial one of
+/// MPI_COMM_SELF, which it has not thought of. Before initialisation there is neither.
 fn handler_of(error: &Error, on: On) -> Option<(Handle, Errhandler)> {
     let of_window = |object| Some((object, window::find(object).ok()?.errhandler()));
     let of_comm = |object| {
@@ -123,7 +124,11 @@ fn handler_of(error: &Error, on: On) -> Option<(Handle, Errhandler)> {
         (None, On::Comm(object)) => of_comm(handle(object)),
         (None, On::Process | On::Handler(_)) => None,
     };
-    found.or_else(|| of_comm(comm::SELF))
+    found.or_else(|| {
+        let is_set = |object| find_comm(raw(object)).is_ok_and(|comm| comm.has_set_errhandler());
+        let is_of_world = !is_set(comm::SELF) && is_set(comm::WORLD);
+        of_comm(if is_of_world { comm::WORLD } else { comm::SELF })
+    })
 }
 
 /// A code for one failure, by which `MPI_Error_string` finds its text:
@@ -147,9 +152,9 @@ pub(crate) fn code_for(class: ErrorClass, text: String) -> c_int {
 
 /// The failure of a function that is not built yet.
 #[cold]
-pub(crate) fn unsupported(function: &'static str, on: On) -> c_int {
-    let text = format!("{function} is not supported by this version of Canele");
-    raise(function, on, class(ErrorClass::UnsupportedOperation, text))
+pub(crate) fn unsupported() -> Result<()> {
+    let text = "the function is not supported by this version of Canele";
+    Err(Error::new(ErrorClass::UnsupportedOperation, text))
 }
 
 fn die(text: &str, code: c_int) -> ! {

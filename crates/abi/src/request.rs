@@ -53,49 +53,58 @@ pub(crate) fn test(request: InOut<RawHandle>, flag: Out<c_int>, status: StatusOu
 /// Places for the statuses of several requests.
 struct Reports {
     statuses: Statuses,
-    /// The first error, for callers that cannot be given a status each.
-    failed: Option<Error>,
+    /// The failures, with the places of their statuses.
+    failed: Vec<(usize, Error)>,
 }
 
 impl Reports {
+    fn new(statuses: Statuses) -> Self {
+        Self { statuses, failed: Vec::new() }
+    }
+
     /// Reports the end of a request in status `place`.
     #[inline]
     fn add(&mut self, place: usize, ended: Ended) {
-        let code = match ended.error {
-            None => 0,
-            Some(error) => self.fail(error),
-        };
-        let status = || Status { error: code, ..Status::of(&ended.status) };
         // SAFETY: there are as many statuses as requests, and each request is reported once.
-        unsafe { self.statuses.put(place, status) };
+        unsafe { self.statuses.fill_unchecked(place, &ended.status) };
+        if let Some(error) = ended.error {
+            self.fail(place, error);
+        }
     }
 
     #[cold]
-    fn fail(&mut self, error: Error) -> c_int {
-        let code = code_for(error.class, error.to_string());
-        self.failed.get_or_insert(error);
-        code
+    fn fail(&mut self, place: usize, error: Error) {
+        self.failed.push((place, error));
     }
 
-    /// `MPI_ERR_IN_STATUS` when any failed (MPI-5.0 §3.7.5).
-    fn result(self) -> Result<()> {
-        match self.failed {
-            None => Ok(()),
-            Some(error) => {
-                let on = error.on;
-                let mut whole = class(ErrorClass::InStatus, error.to_string());
-                whole.on = on;
-                Err(whole)
-            }
+    /// `MPI_ERR_IN_STATUS` when any of so many requests failed (MPI-5.0 §3.7.5). Only then are the error fields of the
+    /// statuses written (MPI-5.0 §3.2.5).
+    #[inline]
+    fn result(self, reported: usize) -> Result<()> {
+        if self.failed.is_empty() { Ok(()) } else { Err(self.failure(reported)) }
+    }
+
+    #[cold]
+    fn failure(self, reported: usize) -> Error {
+        (0..reported).for_each(|place| self.statuses.set_error(place, 0));
+        for (place, error) in &self.failed {
+            self.statuses.set_error(*place, code_for(error.class, error.to_string()));
         }
+        let (on, text) = match self.failed.first() {
+            Some((_, first)) => (first.on, first.to_string()),
+            None => (None, String::new()),
+        };
+        let mut whole = class(ErrorClass::InStatus, text);
+        whole.on = on;
+        whole
     }
 }
 
 #[inline(always)]
 pub(crate) fn waitall(requests: &[Cell<Handle>], statuses: Statuses) -> Result<()> {
-    let mut reports = Reports { statuses, failed: None };
+    let mut reports = Reports::new(statuses);
     request::wait_all(world::current()?, requests, |index, ended| reports.add(index, ended))?;
-    reports.result()
+    reports.result(requests.len())
 }
 
 pub(crate) fn testall(
@@ -103,11 +112,11 @@ pub(crate) fn testall(
     flag: Out<c_int>,
     statuses: Statuses,
 ) -> Result<()> {
-    let mut reports = Reports { statuses, failed: None };
+    let mut reports = Reports::new(statuses);
     let done =
         request::test_all(world::current()?, requests, |index, ended| reports.add(index, ended))?;
     flag.put(c_int::from(done))?;
-    reports.result()
+    reports.result(requests.len())
 }
 
 pub(crate) fn waitany(
@@ -184,7 +193,7 @@ fn some(
     waits: bool,
 ) -> Result<()> {
     indices.check(requests.len())?;
-    let mut reports = Reports { statuses, failed: None };
+    let mut reports = Reports::new(statuses);
     let mut place = 0;
     let report = |index: usize, ended| {
         // There are as many places as requests.
@@ -197,7 +206,7 @@ fn some(
         false => request::test_some(world::current()?, requests, usize::MAX, report)?,
     };
     outcount.put(if active { place as c_int } else { UNDEFINED })?;
-    reports.result()
+    reports.result(place)
 }
 
 pub(crate) fn start(request: InOut<RawHandle>) -> Result<()> {

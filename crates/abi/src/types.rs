@@ -48,8 +48,11 @@ pub(crate) fn type_free(datatype: InOut<RawHandle>) -> Result<()> {
 
 pub(crate) fn type_dup(old: RawHandle, new: Out<RawHandle>) -> Result<()> {
     let made = raw(DATATYPES.insert(find_old(old)?.duplicate())?);
-    new.put(made)?;
-    attribute::copy_type(old, made)
+    if let Err(error) = attribute::copy_type(old, made) {
+        DATATYPES.remove(handle(made))?;
+        return Err(error);
+    }
+    new.put(made)
 }
 
 pub(crate) fn type_contiguous(n: i64, old: RawHandle, new: NewType) -> Result<()> {

@@ -12,8 +12,8 @@ use crate::plans::{Listed, Routine, Shape};
 use crate::slot::Slot;
 use crate::team::{self, Form, Team};
 
-/// A collective call of this process. It takes its number before its arguments are checked. If the check fails
-/// on this rank only, later collectives still have the same numbers on all ranks.
+/// A collective call of this process. It takes its number once its arguments are known to be right: a call that is
+/// refused has no effect, and the rank may call again.
 #[derive(Debug)]
 pub struct Call<T> {
     pub(crate) team: T,
@@ -34,13 +34,9 @@ pub struct Collective<T> {
 }
 
 impl<T: Team> Call<T> {
-    /// Makes a part of the collective that already has this number; it uses messages only.
-    pub(crate) fn numbered(team: T, tag: i32) -> Self {
-        Self { team, tag, form: Form::Nonblocking, arguments: OnceLock::new() }
-    }
-
-    /// The number of this collective, the tag of its messages.
-    pub fn number(&self) -> i32 {
+    /// Takes the call's number for messages of the caller's own, which use it as their tag.
+    pub fn number(self) -> i32 {
+        self.count();
         self.tag
     }
 
@@ -102,6 +98,7 @@ impl<T: Team> Call<T> {
         input: Region,
         output: Region,
     ) -> Collective<T> {
+        self.count();
         let memory = Memory::bytes(input, output);
         Collective { call: self, schedule: schedule.into(), memory }
     }
@@ -109,6 +106,7 @@ impl<T: Team> Call<T> {
     /// Makes a collective whose units are elements.
     #[inline]
     pub fn elements(self, schedule: impl Into<Arc<Schedule>>, elements: Elements) -> Collective<T> {
+        self.count();
         let memory = Memory::elements(elements);
         Collective { call: self, schedule: schedule.into(), memory }
     }
@@ -123,6 +121,17 @@ impl<T> Deref for Call<T> {
 }
 
 impl<T: Team> Collective<T> {
+    /// Makes a part of the collective that has this number; it uses messages only. Units are bytes.
+    pub(crate) fn part(
+        (team, tag): (T, i32),
+        schedule: impl Into<Arc<Schedule>>,
+        input: Region,
+        output: Region,
+    ) -> Self {
+        let call = Call { team, tag, form: Form::Nonblocking, arguments: OnceLock::new() };
+        Self { call, schedule: schedule.into(), memory: Memory::bytes(input, output) }
+    }
+
     /// Its processes.
     pub fn team(&self) -> &T {
         &self.call.team

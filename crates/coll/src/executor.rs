@@ -120,8 +120,8 @@ impl<T: Team + Clone> Comparison<T> {
     fn new(call: &Call<T>, schedule: Arc<Schedule>, own: Vec<u8>, compared: Compared) -> Self {
         let received = Region::owned(own.len() * call.team.size() as usize);
         let own = Region::from_box(own.into_boxed_slice());
-        let collective =
-            Call::numbered(call.team.clone(), call.tag).bytes(schedule, own, received.clone());
+        let member = (call.team.clone(), call.tag);
+        let collective = Collective::part(member, schedule, own, received.clone());
         Self { collective: Arc::new(collective), received, compared }
     }
 

@@ -3,7 +3,7 @@
 use memory::Region;
 use rail_shm::{ShmColl, ShmCollInvitation};
 
-use crate::call::Call;
+use crate::call::Collective;
 use crate::failure::Result;
 use crate::plans::{Routine, Shape};
 use crate::slot::{Slot, Space};
@@ -57,8 +57,7 @@ fn broadcast_in_node(
 ) -> Result<[u8; INVITATION_LEN]> {
     let plan = plan::broadcast_in_node(team.rank(), team.places(), INVITATION_LEN as u64);
     let data = Region::from_box(Box::new(message));
-    let call = Call::numbered(team, tag);
-    call.bytes(plan, Region::empty(), data.clone()).run()?;
+    Collective::part((team, tag), plan, Region::empty(), data.clone()).run()?;
     Ok(data.to_vec().try_into().unwrap_or([0; INVITATION_LEN]))
 }
 
@@ -68,8 +67,7 @@ fn vote(team: &impl Team, tag: i32, yes: bool) -> Result<bool> {
     let plan = team::plan(team, shape, |rank, places| plan::allgather(rank, places, &|_| 1, false));
     let (own, all) =
         (Region::from_box(Box::new([u8::from(yes)])), Region::owned(team.size() as usize));
-    let call = Call::numbered(team, tag);
-    call.bytes(plan, own, all.clone()).run()?;
+    Collective::part((team, tag), plan, own, all.clone()).run()?;
     Ok(all.to_vec().iter().all(|&vote| vote == 1))
 }
 

@@ -35,8 +35,8 @@ impl Slot {
         Self { shm_coll, places, members, position, operations, _space: space }
     }
 
-    /// Begins a blocking collective. A gap in the tags means that skipped collectives failed their argument
-    /// checks in this process.
+    /// Begins a blocking collective. A gap in the tags is left by collectives whose comparison has failed, and, while
+    /// calls are compared, by nonblocking ones.
     #[inline]
     pub fn begin(&self, tag: i32) {
         // Blocking collectives run one at a time (MPI-5.0 §6.1).

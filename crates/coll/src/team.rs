@@ -112,12 +112,19 @@ impl Collectives {
     /// keeps its tag while the counters of the other forms wrap around.
     #[inline]
     pub(crate) fn next_tag(&self, form: Form) -> i32 {
-        let count = self.counts[form as usize].fetch_add(1, Ordering::Relaxed);
+        let count = self.counts[form as usize].load(Ordering::Relaxed);
         match form {
             Form::Blocking => count & (NONBLOCKING - 1),
             Form::Nonblocking => NONBLOCKING | count & (NONBLOCKING - 1),
             Form::Persistent => !(count & (NONBLOCKING - 1)),
         }
+    }
+
+    /// Counts a collective of this form. One thread at a time calls collectives of a team.
+    #[inline]
+    pub(crate) fn count(&self, form: Form) {
+        let count = &self.counts[form as usize];
+        count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// True once the creation of a shared segment has been tried.

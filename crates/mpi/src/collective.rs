@@ -21,7 +21,7 @@ pub type Call = coll::Call<CommRef>;
 /// One rank's part in a collective on a communicator.
 pub type Collective = coll::Collective<CommRef>;
 
-/// Numbers a call on a communicator.
+/// A call on a communicator, which has the next number.
 #[inline]
 pub fn call(comm: CommRef, form: Form) -> Call {
     let comm = match comm.merged() {

@@ -66,6 +66,8 @@ struct Inner {
 struct Details {
     name: Vec<u8>,
     errhandler: Errhandler,
+    /// True once the application has set the error handler.
+    has_set_errhandler: bool,
     attributes: Attributes,
     /// True for each of [`ASSERTIONS`] that the application makes.
     assertions: [bool; ASSERTIONS.len()],
@@ -167,6 +169,7 @@ impl Comm {
             details: Mutex::new(Details {
                 name: Vec::new(),
                 errhandler,
+                has_set_errhandler: false,
                 attributes: Attributes::default(),
                 assertions: [false; ASSERTIONS.len()],
             }),
@@ -287,7 +290,14 @@ impl Comm {
 
     /// Sets the error handler of this communicator.
     pub fn set_errhandler(&self, errhandler: Errhandler) {
-        self.details().errhandler = errhandler;
+        let mut details = self.details();
+        details.errhandler = errhandler;
+        details.has_set_errhandler = true;
+    }
+
+    /// True once the application has set the error handler of this communicator.
+    pub fn has_set_errhandler(&self) -> bool {
+        self.details().has_set_errhandler
     }
 
     /// The hints of this communicator: every hint the library knows, with its default if none was given. The

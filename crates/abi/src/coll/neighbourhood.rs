@@ -33,10 +33,10 @@ pub(crate) fn neighbor_allgather(
     recvbuf: Address,
     recvcount: i64,
     recvtype: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(recvcount);
-    allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?)
+    allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, comm)
 }
 
 pub(crate) fn neighbor_allgatherv(
@@ -47,10 +47,10 @@ pub(crate) fn neighbor_allgatherv(
     counts: Ints<'_>,
     displacements: Ints<'_>,
     recvtype: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
-    allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?)
+    allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, comm)
 }
 
 /// A block to every neighbour, and one from each.
@@ -90,11 +90,11 @@ pub(crate) fn neighbor_alltoall(
     recvbuf: Address,
     recvcount: i64,
     recvtype: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
     let sends = (sendbuf, Placement::Uniform(sendcount), sendtype);
     let receives = (recvbuf, Placement::Uniform(recvcount), recvtype);
-    alltoall_placed(sends, receives, call?)
+    alltoall_placed(sends, receives, comm)
 }
 
 pub(crate) fn neighbor_alltoallv(
@@ -106,12 +106,12 @@ pub(crate) fn neighbor_alltoallv(
     recvcounts: Ints<'_>,
     recvdispls: Ints<'_>,
     recvtype: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
     let listed = |counts, displacements| Placement::Listed { counts, displacements };
     let sends = (sendbuf, listed(sendcounts, senddispls), sendtype);
     let receives = (recvbuf, listed(recvcounts, recvdispls), recvtype);
-    alltoall_placed(sends, receives, call?)
+    alltoall_placed(sends, receives, comm)
 }
 
 /// Displacements are in bytes, and of the same type in both widths.
@@ -124,9 +124,8 @@ pub(crate) fn neighbor_alltoallw(
     recvcounts: Ints<'_>,
     recvdispls: Ints<'_>,
     recvtypes: Array<'_, RawHandle>,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
-    let comm = call?;
     let neighbours = named("comm", comm.neighbourhood())?;
     let (out, into) = (neighbours.outdegree(), neighbours.indegree());
     let (sends, receives) = (

@@ -158,9 +158,8 @@ pub(crate) fn reduce(
     datatype: RawHandle,
     op: RawHandle,
     to: c_int,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
-    let comm = call?;
     if comm.halves().is_some() {
         return inter::reduce(sendbuf, recvbuf, n, datatype, op, to, comm);
     }
@@ -185,9 +184,8 @@ pub(crate) fn allreduce(
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
-    let comm = call?;
     if comm.halves().is_some() {
         return inter::allreduce(sendbuf, recvbuf, n, datatype, op, comm);
     }
@@ -207,9 +205,9 @@ pub(crate) fn scan(
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, inter::within(call?, "a scan")?)?;
+    let this = Reduction::new(sendbuf, datatype, op, inter::within(comm, "a scan")?)?;
     let n = count("count", n)?;
     let buffers = this.buffers(sendbuf, recvbuf, n)?;
     let operands = this.operands(n, this.in_place);
@@ -224,9 +222,9 @@ pub(crate) fn exscan(
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, inter::within(call?, "a scan")?)?;
+    let this = Reduction::new(sendbuf, datatype, op, inter::within(comm, "a scan")?)?;
     let n = count("count", n)?;
     let buffers = this.buffers(sendbuf, recvbuf, n)?;
     let operands = this.operands(n, this.in_place);
@@ -285,9 +283,8 @@ pub(crate) fn reduce_scatter(
     counts: Ints<'_>,
     datatype: RawHandle,
     op: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
-    let comm = call?;
     let counts = counts.all(inter::local_size(&comm) as usize)?.counts()?;
     reduce_scatter_counts(sendbuf, recvbuf, &counts, false, datatype, op, comm)
 }
@@ -298,9 +295,8 @@ pub(crate) fn reduce_scatter_block(
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
-    call: Result<Call>,
+    comm: Call,
 ) -> Result<Collective> {
-    let comm = call?;
     let counts = vec![count("recvcount", n)?; inter::local_size(&comm) as usize];
     reduce_scatter_counts(sendbuf, recvbuf, &counts, true, datatype, op, comm)
 }
