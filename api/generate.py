@@ -8,6 +8,7 @@
     api/generate.py trials               print calls with one wrong argument each
     api/generate.py trials root          print calls whose arguments are wrong where they do not count
     api/generate.py trials refused       print collective calls that one process makes wrongly first
+    api/generate.py datatypes            print the names of the predefined datatypes
     api/generate.py man DIR VERSION      write the man pages of a version of Canele
 """
 import sys
@@ -80,6 +81,11 @@ def trials(which):
     print("\n".join(calls))
 
 
+def datatypes():
+    handles = dict(model.read_constants())["handle MPI_Datatype"]
+    print("\n".join(row.split(" ")[0] for row in handles if not row.startswith("MPI_DATATYPE_NULL ")))
+
+
 def man(directory, version):
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in emit_man.pages(model.read_procedures(), model.read_kinds(), version).items():
@@ -102,6 +108,8 @@ def main():
             trials("wrong")
         case ["trials", which]:
             trials(which)
+        case ["datatypes"]:
+            datatypes()
         case ["man", directory, version]:
             man(Path(directory), version)
         case _:

@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits refused requests windows windows_wrong; do
+for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits refused operations requests windows windows_wrong; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -184,6 +184,9 @@ grep -q 'canele: rank [01]: MPI_Send: MPI_ERR_RANK: dest = 42 is outside a commu
 [ $code = 6 ] || { echo "a fatal MPI_ERR_RANK ended mpiexec with $code"; exit 1; }
 "$work/bad_input" early 2>"$work/err" && { echo "a call before MPI_Init was not noticed"; exit 1; }
 grep -q 'canele: MPI_Barrier: MPI_ERR_OTHER: called before MPI_Init' "$work/err"
+
+mapfile -t names < <(python3 ../api/generate.py datatypes)
+go -n 1 "$work/operations" "${CANELE_SEED:-1}" "${names[@]}"
 
 # Functions in the list of unsupported ones are unsupported, and the list only shrinks.
 mapfile -t names < <(tail -n +2 ../api/unsupported.txt)

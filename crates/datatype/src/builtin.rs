@@ -21,8 +21,6 @@ pub enum Class {
     Pair,
     /// Packed data.
     Packed,
-    /// Fortran kinds without arithmetic in Rust on this machine: communicated, not reduced.
-    Unusual,
 }
 
 /// Representation of an element in memory. `Long`, `UnsignedLong` and `Wchar` equal `I64`, `U64`
@@ -42,12 +40,16 @@ pub(crate) enum Element {
     UnsignedLong,
     Wchar,
     I128,
+    F16,
     F32,
     F64,
     F80,
+    F128,
+    C16,
     C32,
     C64,
     C80,
+    C128,
     F32I32,
     F64I32,
     LongI32,
@@ -57,10 +59,6 @@ pub(crate) enum Element {
     F32F32,
     F64F64,
     Bytes1,
-    Bytes2,
-    Bytes4,
-    Bytes16,
-    Bytes32,
 }
 
 /// Places of an element's basic elements, in bytes, with the padding of this ABI's C compilers.
@@ -101,16 +99,16 @@ impl Element {
     pub fn shape(self) -> ElementLayout {
         match self {
             Self::I8 | Self::U8 | Self::Bytes1 => ElementLayout::basic(self, 1, 1),
-            Self::I16 | Self::U16 | Self::Bytes2 => ElementLayout::basic(self, 2, 2),
+            Self::I16 | Self::U16 | Self::F16 => ElementLayout::basic(self, 2, 2),
             Self::I32 | Self::U32 | Self::Wchar | Self::F32 => ElementLayout::basic(self, 4, 4),
-            Self::Bytes4 => ElementLayout::basic(self, 4, 2),
+            Self::C16 => ElementLayout::basic(self, 4, 2),
             Self::I64 | Self::U64 | Self::Long | Self::UnsignedLong | Self::F64 => {
                 ElementLayout::basic(self, 8, 8)
             }
             Self::C32 => ElementLayout::basic(self, 8, 4),
-            Self::I128 | Self::F80 | Self::Bytes16 => ElementLayout::basic(self, 16, 16),
+            Self::I128 | Self::F80 | Self::F128 => ElementLayout::basic(self, 16, 16),
             Self::C64 => ElementLayout::basic(self, 16, 8),
-            Self::C80 | Self::Bytes32 => ElementLayout::basic(self, 32, 16),
+            Self::C80 | Self::C128 => ElementLayout::basic(self, 32, 16),
             Self::F32I32 => ElementLayout::pair(Self::F32, Self::I32),
             Self::F64I32 => ElementLayout::pair(Self::F64, Self::I32),
             Self::LongI32 => ElementLayout::pair(Self::Long, Self::I32),
@@ -161,7 +159,7 @@ macro_rules! builtins {
         /// Class and element of each type, by the last eight bits of its constant: reductions look
         /// it up at every call.
         const KINDS: [(Class, Element); 256] = {
-            let mut kinds = [(Class::Unusual, Element::Bytes1); 256];
+            let mut kinds = [(Class::Packed, Element::Bytes1); 256];
             $(kinds[$value % 256] = (Class::$class, Element::$element);)*
             kinds
         };
@@ -232,18 +230,18 @@ builtins! {
     Integer1 "MPI_INTEGER1" 0x2c1 Integer I8,
     Logical2 "MPI_LOGICAL2" 0x2c8 Logical I16,
     Integer2 "MPI_INTEGER2" 0x2c9 Integer I16,
-    Real2 "MPI_REAL2" 0x2ca Unusual Bytes2,
+    Real2 "MPI_REAL2" 0x2ca Float F16,
     Logical4 "MPI_LOGICAL4" 0x2d0 Logical I32,
     Integer4 "MPI_INTEGER4" 0x2d1 Integer I32,
     Real4 "MPI_REAL4" 0x2d2 Float F32,
-    Complex4 "MPI_COMPLEX4" 0x2d3 Unusual Bytes4,
+    Complex4 "MPI_COMPLEX4" 0x2d3 Complex C16,
     Logical8 "MPI_LOGICAL8" 0x2d8 Logical I64,
     Integer8 "MPI_INTEGER8" 0x2d9 Integer I64,
     Real8 "MPI_REAL8" 0x2da Float F64,
     Complex8 "MPI_COMPLEX8" 0x2db Complex C32,
-    Logical16 "MPI_LOGICAL16" 0x2e0 Unusual Bytes16,
+    Logical16 "MPI_LOGICAL16" 0x2e0 Logical I128,
     Integer16 "MPI_INTEGER16" 0x2e1 Integer I128,
-    Real16 "MPI_REAL16" 0x2e2 Unusual Bytes16,
+    Real16 "MPI_REAL16" 0x2e2 Float F128,
     Complex16 "MPI_COMPLEX16" 0x2e3 Complex C64,
-    Complex32 "MPI_COMPLEX32" 0x2eb Unusual Bytes32,
+    Complex32 "MPI_COMPLEX32" 0x2eb Complex C128,
 }

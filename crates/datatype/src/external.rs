@@ -66,8 +66,8 @@ fn widths(element: Element) -> (usize, usize) {
         Element::C32 => (4, 4),
         Element::C64 => (8, 8),
         Element::C80 => (16, 16),
-        Element::Bytes4 => (2, 2),
-        Element::Bytes32 => (16, 16),
+        Element::C16 => (2, 2),
+        Element::C128 => (16, 16),
         _ => (element.size(), element.size()),
     }
 }

@@ -1,9 +1,13 @@
 //! The inner loops of reductions.
 
+mod formats;
+
 use memory::Region;
 
 use crate::builtin::Element;
 use crate::op::Predefined;
+
+use formats::{F16, F80, F128};
 
 /// Addresses of elements to combine: `out[i] = left[i] op right[i]`. The results may replace the
 /// right operands.
@@ -87,11 +91,11 @@ fn function(op: Predefined, element: Element) -> fn(Elements) {
         Element::F32F32 => pair::<f32, f32, 4, 8>(op),
         Element::F64F64 => pair::<f64, f64, 8, 16>(op),
         Element::F80I32 => pair::<F80, i32, 16, 32>(op),
-        Element::Bytes1
-        | Element::Bytes2
-        | Element::Bytes4
-        | Element::Bytes16
-        | Element::Bytes32 => nothing,
+        Element::F16 => float::<F16>(op),
+        Element::C16 => complex::<F16>(op),
+        Element::F128 => float::<F128>(op),
+        Element::C128 => complex::<F128>(op),
+        Element::Bytes1 => nothing,
     }
 }
 
@@ -200,6 +204,18 @@ macro_rules! reals {
 
 reals! { f32 f64 }
 
+macro_rules! formats {
+    ($($real:ty)*) => {$(
+        impl Real for $real {
+            fn sum(self, other: Self) -> Self { <$real>::sum(self, other) }
+            fn product(self, other: Self) -> Self { <$real>::product(self, other) }
+            fn difference(self, other: Self) -> Self { <$real>::difference(self, other) }
+        }
+    )*};
+}
+
+formats! { F16 F128 }
+
 fn float<T: Real>(op: Predefined) -> fn(Elements) {
     match op {
         Predefined::Sum => |of| each::<T>(of, T::sum),
@@ -276,10 +292,15 @@ macro_rules! values {
 
 values! { i16 i32 i64 f32 f64 }
 
-/// The `long double` of x86-64: the 80-bit format of the x87 unit, in 16 bytes.
-#[derive(Clone, Copy)]
-#[repr(C, align(16))]
-struct F80([u8; 16]);
+impl Value for F80 {
+    fn is_less(self, other: Self) -> bool {
+        Self::is_less(self, other)
+    }
+
+    fn is_equal(self, other: Self) -> bool {
+        Self::is_equal(self, other)
+    }
+}
 
 fn extended(op: Predefined) -> fn(Elements) {
     match op {
@@ -301,53 +322,6 @@ fn extended_complex(op: Predefined) -> fn(Elements) {
             });
         },
         _ => nothing,
-    }
-}
-
-macro_rules! x87 {
-    ($name:ident, $instruction:literal) => {
-        fn $name(self, other: F80) -> F80 {
-            let mut result = F80([0; 16]);
-            // SAFETY: two loads, one operation and one store on the x87 stack, which is left
-            // unchanged; the operands are live and aligned.
-            unsafe {
-                std::arch::asm!(
-                    "fld tbyte ptr [{a}]",
-                    "fld tbyte ptr [{b}]",
-                    $instruction,
-                    "fstp tbyte ptr [{r}]",
-                    a = in(reg) &raw const self,
-                    b = in(reg) &raw const other,
-                    r = in(reg) &raw mut result,
-                    out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
-                    out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
-                    options(nostack),
-                );
-            }
-            result
-        }
-    };
-}
-
-#[cfg(target_arch = "x86_64")]
-impl F80 {
-    x87!(sum, "faddp");
-    x87!(product, "fmulp");
-    x87!(difference, "fsubp");
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Value for F80 {
-    fn is_less(self, other: F80) -> bool {
-        let difference = self.difference(other);
-        let exponent_and_sign = u16::from_le_bytes([difference.0[8], difference.0[9]]);
-        let mut mantissa = [0; 8];
-        mantissa.copy_from_slice(&difference.0[..8]);
-        exponent_and_sign & 0x8000 != 0 && u64::from_le_bytes(mantissa) != 0
-    }
-
-    fn is_equal(self, other: F80) -> bool {
-        !self.is_less(other) && !other.is_less(self)
     }
 }
 

@@ -234,7 +234,7 @@ fn combination(op: &Op, own: &[&Elements], target: &Target) -> Result<Combinatio
 fn swapped(datatype: &Datatype) -> Result<Combination> {
     let builtin = datatype.as_builtin().filter(|builtin| match builtin.class() {
         Class::Integer | Class::Logical | Class::Multi | Class::Byte | Class::Character => true,
-        Class::Float | Class::Complex | Class::Pair | Class::Packed | Class::Unusual => false,
+        Class::Float | Class::Complex | Class::Pair | Class::Packed => false,
     });
     let none = || {
         let message = "datatype is no predefined integer, logical or byte";
