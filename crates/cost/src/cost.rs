@@ -91,6 +91,23 @@ impl Cost {
         is_shown.then(|| self.bytes_per_s(LONG))
     }
 
+    /// True if that rate is one which the path sustains, and not that of a short burst.
+    pub fn is_rate_conclusive(&self) -> bool {
+        KNOTS.iter().zip(self.heard).any(|(&knot, heard)| knot >= LONG && heard >= CONCLUSIVE)
+    }
+
+    /// Takes a measured rate of long frames, in bytes per second. The busy time beyond the gap follows it at all
+    /// sizes.
+    pub fn set_rate(&mut self, bytes_per_s: u64, is_conclusive: bool) {
+        let mut measured = Self::linear(self.latency_ns, self.gap_ns(), bytes_per_s);
+        measured.latency_heard = self.latency_heard;
+        let heard = if is_conclusive { CONCLUSIVE } else { 1 };
+        for (of_knot, knot) in measured.heard.iter_mut().zip(KNOTS) {
+            *of_knot = if knot >= LONG { heard } else { 0 };
+        }
+        *self = measured;
+    }
+
     /// Longest frame with at most this busy time; 0 if even the gap is longer.
     pub fn bytes_within(&self, busy_ns: u64) -> u64 {
         self.bytes_within_ps(busy_ns.saturating_mul(1000))
@@ -293,6 +310,8 @@ const GAIN_NEW: f64 = 0.5;
 const GAIN_LATE: f64 = 0.031_25;
 /// Observations remembered of one size; at this count all counts are halved.
 const HEARD_MAX: u8 = 31;
+/// Observations by which a rate counts as conclusive.
+const CONCLUSIVE: u8 = 16;
 const PS_PER_S: u64 = 1_000_000_000_000;
 /// A quarter of an hour for 4 MB; anything slower is no usable link.
 const BUSY_MAX_PS: u64 = 1000 * PS_PER_S;

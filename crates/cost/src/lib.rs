@@ -6,6 +6,7 @@
 
 mod cost;
 mod host_cost;
+mod rate_meter;
 mod split;
 mod store;
 mod text;
@@ -14,6 +15,7 @@ mod traffic;
 
 pub use crate::cost::{Cost, KNOTS};
 pub use host_cost::HostCost;
+pub use rate_meter::{RateMeter, RateSample};
 pub use split::{are_alike, finish_ns, split};
 pub use store::{CostStore, NoStore, PathName};
 pub use text::CostError;

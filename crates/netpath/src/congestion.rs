@@ -126,6 +126,11 @@ impl Bbr {
         }
     }
 
+    /// True if the rate is limited to leave bandwidth to other flows.
+    pub fn is_sharing(&self) -> bool {
+        self.fairness.most().is_some()
+    }
+
     /// Raises the startup cap as ACKs show that the rate comes through. Called repeatedly from the moment a long
     /// frame leaves. Returns true if further calls are needed.
     pub fn adapt_cap(&mut self, socket: &impl AsFd, now: Instant) -> bool {

@@ -3,13 +3,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use cost::{Cost, CostStore, PathName, Traffic};
+use cost::{Cost, CostStore, PathName, RateMeter, Traffic};
 
 use crate::fairness::ShareSample;
 use crate::loss_pattern::LossPattern;
-use crate::measure::{TcpSample, learn_rate};
+use crate::measure::{TcpSample, rate_sample};
 use crate::networks::{QUIC_NAME, TCP_NAMES};
 use crate::probe_lock::ProbeLock;
 
@@ -31,9 +31,9 @@ pub struct KnownPath {
     relay_info: Duration,
     /// Number of looks at the traffic.
     looks: u32,
-    /// Highest delivery rate since startup, in bytes per second. Losses and other flows lower the rate only for a
-    /// while.
-    shown: Option<u64>,
+    /// The rate that the path has shown, and the clock of its samples.
+    meter: RateMeter,
+    begin: Instant,
     /// Latency remembered from earlier jobs, if any, and that of this connection. The prediction moves from one to
     /// the other in small steps.
     remembered_ns: Option<u64>,
@@ -86,14 +86,16 @@ impl Knowledge {
             }
             None => sample.cost(&self.costs.host()),
         };
-        let measured_ns = None;
+        let meter = RateMeter::new(conclusive_rate(&cost));
+        let (begin, measured_ns) = (Instant::now(), None);
         Some(KnownPath {
             cost,
             first: cost,
             round_trip,
             relay_info,
             looks: 0,
-            shown: None,
+            meter,
+            begin,
             remembered_ns,
             measured_ns,
             queued_ns: 0,
@@ -119,7 +121,7 @@ impl Knowledge {
     /// Stores the result of a probe for this host's other processes.
     pub fn keep_found(&self, socket: &TcpStream, known: &KnownPath) {
         if let Some(pair) = self.pair(socket)
-            && known.shown.is_some()
+            && known.meter.has_measured()
         {
             self.costs.keep_path(&pair, &known.cost);
         }
@@ -127,10 +129,8 @@ impl Knowledge {
 
     /// Stores what was learned of a connection that ends, perhaps in startup: at least the latency, which short
     /// messages show too.
-    pub fn keep(&self, socket: &TcpStream, known: &mut KnownPath, is_beginning: bool) {
-        if known.shown.is_none() {
-            known.learn(socket, is_beginning);
-        }
+    pub fn keep(&self, socket: &TcpStream, known: &mut KnownPath) {
+        known.learn(socket);
         let Ok(sample) = TcpSample::of(socket) else { return };
         let Some(pair) = self.pair(socket) else { return };
         if !known.relay_info.is_zero() {
@@ -153,16 +153,43 @@ impl Knowledge {
 }
 
 impl KnownPath {
-    /// Records that the network took more bytes, and now and then asks the kernel for the rate. Returns true if the
-    /// prediction changed. During startup the connection says little of the path.
-    pub fn look(&mut self, socket: &TcpStream, is_beginning: bool) -> bool {
+    /// Records that the network took more bytes, and now and then asks the kernel for round trip and queue.
+    pub fn look(&mut self, socket: &TcpStream) {
         self.looks += 1;
-        if !self.looks.is_multiple_of(LOOK_EVERY) {
-            return false;
+        if self.looks.is_multiple_of(LOOK_EVERY) {
+            self.learn(socket);
         }
-        let before = self.cost;
-        self.learn(socket, is_beginning);
-        self.cost != before
+    }
+
+    /// Measures the rate on what was acknowledged. Returns true if the prediction changed clearly. `has_more` tells
+    /// that bytes wait outside the kernel.
+    pub fn measure(&mut self, socket: &TcpStream, has_more: bool) -> bool {
+        let Some(sample) = rate_sample(socket, self.begin, has_more) else { return false };
+        self.meter.handle_sample(sample);
+        self.take_rate()
+    }
+
+    /// Ends the measurement: this end limits the connection from now on.
+    pub fn stop_measuring(&mut self) {
+        self.meter.end_run();
+    }
+
+    /// True if more samples are wanted soon.
+    pub fn is_measuring(&self) -> bool {
+        self.meter.is_running()
+    }
+
+    /// Takes the measured rate into the prediction if it differs clearly, or is conclusive now.
+    fn take_rate(&mut self) -> bool {
+        let Some(rate) = self.meter.bytes_per_s() else { return false };
+        let is_conclusive = self.meter.is_conclusive();
+        let differs = |known: u64| rate.abs_diff(known) > known / TELLING_SHARE;
+        let is_new = self.cost.shown_bytes_per_s().is_none_or(differs)
+            || is_conclusive != self.cost.is_rate_conclusive();
+        if is_new {
+            self.cost.set_rate(rate, is_conclusive);
+        }
+        is_new
     }
 
     /// True if it is worth storing: the network has shown its rate, or a new latency.
@@ -170,34 +197,30 @@ impl KnownPath {
         let is_other = |before: u64| {
             self.measured_ns.is_some_and(|seen| seen.abs_diff(before) > before / LATENCY_SHARE)
         };
-        self.shown.is_some() || self.remembered_ns.is_none_or(is_other)
+        self.meter.has_measured() || self.remembered_ns.is_none_or(is_other)
     }
 
     /// Returns the cost to store. After heavy losses the path may carry more than it showed. A later connection that
     /// starts too low is slower than one that knows nothing.
     fn lasting(&self, is_lossy: bool) -> Cost {
-        let mut cost = if is_lossy { self.first } else { self.cost };
-        if let Some(latency_ns) = self.measured_ns.filter(|_| is_lossy) {
-            (0..MEASURED_LOOKS).for_each(|_| cost.learn_latency(latency_ns));
+        let says_more = self.cost.shown_bytes_per_s() > self.first.shown_bytes_per_s();
+        if !is_lossy || says_more && self.first.shown_bytes_per_s().is_some() {
+            return self.cost;
         }
-        let before = cost.shown_bytes_per_s();
-        let says_more = |rate: &u64| !is_lossy || before.is_some_and(|before| *rate > before);
-        if let Some(rate) = self.shown.filter(says_more) {
-            (0..MEASURED_LOOKS).for_each(|_| learn_rate(&mut cost, rate));
+        let mut cost = self.first;
+        if let Some(latency_ns) = self.measured_ns {
+            (0..MEASURED_LOOKS).for_each(|_| cost.learn_latency(latency_ns));
         }
         cost
     }
 
-    /// Reads the delivery rate from the kernel, if this side does not limit it.
-    fn learn(&mut self, socket: &TcpStream, is_beginning: bool) {
+    /// Reads round trip and queue from the kernel.
+    fn learn(&mut self, socket: &TcpStream) {
         let Ok(sample) = TcpSample::of(socket) else { return };
         let sample = sample.behind(self.relay_info);
         sample.refine(&mut self.cost);
         self.measured_ns = sample.round_trip_ns.map(|round_trip_ns| round_trip_ns / 2);
         self.queued_ns = self.queued_ns.max(sample.queued_ns);
-        if !is_beginning {
-            self.shown = self.shown.max(sample.observed_rate());
-        }
     }
 
     /// Records the bytes acknowledged and the packets lost.
@@ -205,10 +228,10 @@ impl KnownPath {
         self.losses.look(sight.confirmed, sight.lost);
     }
 
-    /// Records the measured rate of the path, in bytes per second.
-    pub fn learn_found(&mut self, rate: u64) {
-        (0..MEASURED_LOOKS).for_each(|_| learn_rate(&mut self.cost, rate));
-        self.shown = self.shown.max(Some(rate));
+    /// Records the rate of the path that a probe has found with so many bytes, in bytes per second.
+    pub fn learn_found(&mut self, rate: u64, bytes: u64) {
+        self.meter.handle_found(rate, bytes);
+        self.take_rate();
     }
 
     /// Traffic statistics of the connection. The bytes queued follow from the queueing delay once the rate is known.
@@ -234,16 +257,24 @@ impl KnownPath {
             && let Some(cost) = knowledge.link(socket).filter(|_| self.relay_info.is_zero())
         {
             (self.cost, self.first) = (cost, cost);
+            self.meter = RateMeter::new(conclusive_rate(&cost));
             self.remembered_ns = Some(cost.latency_ns());
         }
         self.remembered_rate()
     }
 }
 
+/// Rate of a cost if it is conclusive, in bytes per second.
+fn conclusive_rate(cost: &Cost) -> Option<u64> {
+    cost.shown_bytes_per_s().filter(|_| cost.is_rate_conclusive())
+}
+
 /// Number of times the socket has room again per look at the kernel; each time is some hundred kilobytes later.
 const LOOK_EVERY: u32 = 4;
-/// Number of looks that correct a rate wrong by a factor of three to within a tenth.
+/// Number of looks that correct a latency wrong by a factor of three to within a tenth.
 const MEASURED_LOOKS: u32 = 16;
+/// Share (1/n) by which a rate must differ to be reported.
+const TELLING_SHARE: u64 = 16;
 /// Share (1/n) by which a latency must differ to count as new: an eighth.
 const LATENCY_SHARE: u64 = 8;
 
@@ -253,20 +284,33 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_latency_is_stored_if_it_differs_from_the_remembered_one() {
-        let cost = Cost::linear(1, 2_000, 125_000_000);
-        let known = |remembered_ns, shown| KnownPath {
+    /// A path of which the cost is known and nothing was measured.
+    fn known_path(cost: Cost, first: Cost) -> KnownPath {
+        KnownPath {
             cost,
-            first: cost,
+            first,
             round_trip: None,
             relay_info: Duration::ZERO,
             looks: 0,
-            shown,
-            remembered_ns,
-            measured_ns: Some(5_800_000),
+            meter: RateMeter::new(conclusive_rate(&first)),
+            begin: Instant::now(),
+            remembered_ns: None,
+            measured_ns: None,
             queued_ns: 0,
             losses: LossPattern::default(),
+        }
+    }
+
+    #[test]
+    fn a_latency_is_stored_if_it_differs_from_the_remembered_one() {
+        let cost = Cost::linear(1, 2_000, 125_000_000);
+        let known = |remembered_ns, shown: Option<u64>| {
+            let mut known =
+                KnownPath { remembered_ns, measured_ns: Some(5_800_000), ..known_path(cost, cost) };
+            if let Some(rate) = shown {
+                known.learn_found(rate, 1 << 20);
+            }
+            known
         };
         assert!(known(None, None).is_worth_storing());
         assert!(!known(Some(5_800_000), None).is_worth_storing());
@@ -286,21 +330,7 @@ mod tests {
             seen.learn(1 << 20, (1 << 20) * 80);
         }
         let rate = |cost, remembered_ns| {
-            let (round_trip, relay_info, measured_ns) = (None, Duration::ZERO, None);
-            let (first, looks, shown, queued_ns) = (cost, 0, None, 0);
-            let known = KnownPath {
-                cost,
-                first,
-                round_trip,
-                relay_info,
-                looks,
-                shown,
-                remembered_ns,
-                measured_ns,
-                queued_ns,
-                losses: LossPattern::default(),
-            };
-            known.remembered_rate()
+            KnownPath { remembered_ns, ..known_path(cost, cost) }.remembered_rate()
         };
         assert_eq!(rate(guessed, Some(5_800_000)), None);
         assert_eq!(rate(seen, None), None, "this job's own");
@@ -309,26 +339,11 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_rate_is_remembered_and_none_where_much_was_lost() {
+    fn the_measured_rate_is_remembered_unless_much_was_lost() {
         let first = Cost::linear(5_800_000, 2_000, 125_000_000);
-        let learned = |rate| {
-            let mut cost = first;
-            (0..MEASURED_LOOKS).for_each(|_| learn_rate(&mut cost, rate));
-            cost
-        };
-        let lasting = |first, shown, is_lossy| {
-            let known = KnownPath {
-                cost: learned(4_000_000),
-                first,
-                round_trip: None,
-                relay_info: Duration::ZERO,
-                looks: 0,
-                shown: Some(shown),
-                remembered_ns: None,
-                measured_ns: Some(2_900_000),
-                queued_ns: 0,
-                losses: LossPattern::default(),
-            };
+        let lasting = |first: Cost, shown, is_lossy| {
+            let mut known = KnownPath { measured_ns: Some(2_900_000), ..known_path(first, first) };
+            known.learn_found(shown, 8 << 20);
             known.lasting(is_lossy)
         };
         let is_about = |cost: Cost, rate: u64| {
@@ -336,8 +351,9 @@ mod tests {
         };
         let quiet = lasting(first, 110_000_000, false);
         assert!(is_about(quiet, 110_000_000), "{:?}", quiet.shown_bytes_per_s());
+        assert!(is_about(lasting(quiet, 600_000, false), 600_000), "however much lower");
         assert_eq!(lasting(first, 30_000_000, true).shown_bytes_per_s(), None);
-        let before = learned(100_000_000);
+        let before = lasting(first, 100_000_000, false);
         assert!(is_about(lasting(before, 30_000_000, true), 100_000_000), "as it was");
         let more = lasting(before, 200_000_000, true);
         assert!(is_about(more, 200_000_000), "{:?}", more.shown_bytes_per_s());

@@ -3,9 +3,9 @@
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use cost::{Cost, HostCost};
+use cost::{Cost, HostCost, RateSample};
 use socket2::SockRef;
 
 use crate::fairness;
@@ -86,24 +86,20 @@ impl TcpSample {
     }
 
     /// Returns a first guess for a link of which nothing is remembered. It consists of half the round trip, a gap of
-    /// two system calls, and the observed rate or that of usual LANs and WANs. A send through the TCP stack costs
-    /// about duplicates a send between neighbours.
+    /// two system calls, and the rate of usual LANs and WANs. A send through the TCP stack costs about twice a send
+    /// between neighbours.
     pub fn cost(&self, host: &HostCost) -> Cost {
         let gap_ns = 2 * host.call_ns;
         let usual =
             if self.round_trip_ns.is_some_and(|ns| ns > WAN_RTT_NS) { WAN_RATE } else { LAN_RATE };
         let one_way_ns = self.round_trip_ns.unwrap_or(4 * gap_ns) / 2;
-        let rate = self.observed_rate().unwrap_or(usual);
-        Cost::linear(one_way_ns, gap_ns, rate)
+        Cost::linear(one_way_ns, gap_ns, usual)
     }
 
-    /// Refines a remembered or guessed cost by this sample.
+    /// Refines the latency of a remembered or guessed cost.
     pub fn refine(&self, cost: &mut Cost) {
         if let Some(round_trip_ns) = self.round_trip_ns {
             cost.learn_latency(round_trip_ns / 2);
-        }
-        if let Some(rate) = self.observed_rate() {
-            learn_rate(cost, rate);
         }
     }
 
@@ -134,7 +130,7 @@ impl TcpSample {
     }
 
     /// Delivery rate, if the network and not the sender was the limit.
-    pub fn observed_rate(&self) -> Option<u64> {
+    fn observed_rate(&self) -> Option<u64> {
         self.delivery_bytes_per_s.filter(|_| !self.is_limited_by_sender)
     }
 }
@@ -165,10 +161,29 @@ pub struct Cwnd {
     pub has_lost: bool,
 }
 
-/// Refines a cost by a rate that the link has shown, in bytes per second.
-pub fn learn_rate(cost: &mut Cost, rate: u64) {
-    let line_ns = OBSERVED_LEN.saturating_mul(1_000_000_000) / rate.max(1);
-    cost.learn(OBSERVED_LEN, line_ns.saturating_add(cost.gap_ns()));
+/// The part of a sample that shows the rate of the path. `has_more` tells that bytes wait outside the kernel. Returns
+/// `None` if the kernel does not report it, or if this thread was held up meanwhile.
+pub fn rate_sample(socket: &impl AsFd, begin: Instant, has_more: bool) -> Option<RateSample> {
+    let before = Instant::now();
+    let info = Info::of(socket).ok()?;
+    if before.elapsed() > LOOK_MAX {
+        return None;
+    }
+    let at_ns = u64::try_from(before.saturating_duration_since(begin).as_nanos()).ok()?;
+    let unconfirmed = info.u32_at(offset_of!(libc::tcp_info, tcpi_unacked))?;
+    let segment = info.u32_at(offset_of!(libc::tcp_info, tcpi_snd_mss))?;
+    let unsent = info.u32_at(offset_of!(libc::tcp_info, tcpi_notsent_bytes))?;
+    let ns_at = |at| info.u64_at(at).map(|us| us.saturating_mul(1000));
+    let busy_ns = ns_at(offset_of!(libc::tcp_info, tcpi_busy_time))?;
+    let refused_ns = ns_at(offset_of!(libc::tcp_info, tcpi_rwnd_limited))?;
+    Some(RateSample {
+        at_ns,
+        arrived: info.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_acked))?,
+        in_flight: u64::from(unconfirmed) * u64::from(segment),
+        is_backlogged: unsent > 0 || has_more,
+        // The connection may be older than the clock.
+        limited_ns: (LIMITED_FROM_NS + at_ns + refused_ns).saturating_sub(busy_ns),
+    })
 }
 
 /// The state of BBR on a connection (`tcp_bbr_info` in linux/inet_diag.h, with `TCP_INFO`).
@@ -415,8 +430,10 @@ const BBR_UNIT: u32 = 256;
 const QUEUED_SHARE: u32 = 8;
 const QUEUED_US: u32 = 1000;
 
-/// Frame length to which a delivery rate applies: long enough for the gap not to count.
-const OBSERVED_LEN: u64 = 1 << 20;
+/// Longest time that reading a sample takes.
+const LOOK_MAX: Duration = Duration::from_micros(200);
+/// Offset of the time in which a connection was limited: an hour.
+const LIMITED_FROM_NS: u64 = 3_600_000_000_000;
 
 /// Bytes in flight over a long path: as much as a warm-up asks for by its [`Cwnd`].
 const RECEIVE_WINDOW: libc::c_int = 3 << 20;
@@ -499,7 +516,7 @@ mod tests {
         (0..200).for_each(|_| slow.refine(&mut cost));
         let within = |value: u64, wanted: u64| value.abs_diff(wanted) < wanted / 10;
         assert!(within(cost.latency_ns(), 5_800_000), "{cost}");
-        assert!(within(cost.bytes_per_s(1 << 20), 118_000_000), "{cost}");
+        assert_eq!(cost.shown_bytes_per_s(), None, "{cost}");
         let mut cost = guess;
         let idle = TcpSample { is_limited_by_sender: true, round_trip_ns: None, ..slow };
         idle.refine(&mut cost);

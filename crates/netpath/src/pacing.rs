@@ -71,10 +71,30 @@ impl Pacing {
         self.known.as_ref().map(|known| known.cost)
     }
 
-    /// Updates the predicted cost after the network took more bytes. Returns true if it changed.
-    pub fn look(&mut self, socket: &TcpStream) -> bool {
-        let is_beginning = self.probe.is_beginning();
-        self.known.as_mut().is_some_and(|known| known.look(socket, is_beginning))
+    /// Updates the predicted cost after the network took more bytes. Returns true if it changed clearly. `has_more`
+    /// tells that bytes wait outside the kernel.
+    pub fn look(&mut self, socket: &TcpStream, has_more: bool) -> bool {
+        if let Some(known) = &mut self.known {
+            known.look(socket);
+        }
+        self.measure(socket, has_more)
+    }
+
+    /// Measures the rate of the path on what was acknowledged. Called repeatedly from the moment a long frame leaves.
+    /// Returns true if the predicted cost changed clearly. During startup, and at a limit of its own, the connection
+    /// says little of the path.
+    pub fn measure(&mut self, socket: &TcpStream, has_more: bool) -> bool {
+        let Some(known) = &mut self.known else { return false };
+        if self.probe.is_beginning() || self.bbr.as_ref().is_some_and(Bbr::is_sharing) {
+            known.stop_measuring();
+            return false;
+        }
+        known.measure(socket, has_more)
+    }
+
+    /// True if the rate is being measured, so that further looks are due.
+    pub fn is_measuring(&self) -> bool {
+        self.known.as_ref().is_some_and(KnownPath::is_measuring)
     }
 
     /// Starts the probe if it is due. Returns true if it started.
@@ -211,7 +231,7 @@ impl Pacing {
     ) -> bool {
         let Self { probe, known, bbr, .. } = self;
         let (is_own, mut has_lost) = (!probe.is_behind(), false);
-        let (has_begun, passed) = (bbr.is_some(), probe.passed());
+        let (has_begun, passed, padded) = (bbr.is_some(), probe.passed(), probe.padded());
         let look = || {
             let sample = TcpSample::of(socket).ok()?;
             has_lost = sample.retransmits > 0;
@@ -230,7 +250,7 @@ impl Pacing {
             return false;
         }
         match (found, known) {
-            (Some(rate), Some(known)) => known.learn_found(rate),
+            (Some(rate), Some(known)) => known.learn_found(rate, padded + count as u64),
             // Other connections may try.
             _ => self.probe_lock = None,
         }
@@ -249,7 +269,7 @@ impl Pacing {
     /// Stores what was learned of the connection, for later jobs.
     pub fn keep(&mut self, socket: &TcpStream, knowledge: &Knowledge) {
         if let Some(known) = &mut self.known {
-            knowledge.keep(socket, known, self.probe.is_beginning());
+            knowledge.keep(socket, known);
         }
     }
 }

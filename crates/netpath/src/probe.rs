@@ -162,6 +162,14 @@ impl Probe {
         }
     }
 
+    /// Bytes of long padding that were sent.
+    pub fn padded(&self) -> u64 {
+        match self {
+            Self::Running(measurement) => measurement.padding.padded as u64,
+            Self::CwndWarmup(_) | Self::Done | Self::Due { .. } => 0,
+        }
+    }
+
     /// Bytes of long padding that may still be sent.
     pub fn allowance(&self) -> usize {
         match self {

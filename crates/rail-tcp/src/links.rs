@@ -129,7 +129,8 @@ impl TcpRail {
     /// Looks at an unwatched link, and watches it if it needs further looks.
     pub(super) fn look_after_long(&mut self, key: u64) {
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return };
-        if open.look_after_long(self.clock.now()) {
+        // A changed cost is reported with the next look.
+        if open.look_after_long(self.clock.now()).0 {
             self.qdisc_drops.add(key);
             self.unfinished += usize::from(open.is_unfinished());
         }
@@ -219,7 +220,7 @@ impl TcpRail {
             Ok(moved) => {
                 let is_invited = open.stream.invite(self.polls);
                 if is_invited {
-                    if open.pacing.look(&open.stream.channel.socket)
+                    if open.pacing.look(&open.stream.channel.socket, true)
                         && let Some(cost) = open.pacing.cost()
                     {
                         sink(Event::Cost { peer, cost });
@@ -267,7 +268,7 @@ impl TcpRail {
     }
 
     /// Looks at links with long frames, and pushes those with a qdisc drop.
-    pub(super) fn push_dropped(&mut self) {
+    pub(super) fn push_dropped(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
         let now = self.clock.now();
         let Self { sockets, qdisc_drops, unfinished, .. } = self;
         *unfinished = 0;
@@ -277,7 +278,10 @@ impl TcpRail {
             if open.pacing.probe.is_warming_up() {
                 widened.push(*key);
             }
-            let goes_on = open.look_after_long(now);
+            let (goes_on, cost) = open.look_after_long(now);
+            if let Some(cost) = cost {
+                sink(Event::Cost { peer: open.peer, cost });
+            }
             *unfinished += usize::from(open.is_unfinished());
             goes_on
         });

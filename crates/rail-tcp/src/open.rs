@@ -39,14 +39,23 @@ impl Open {
         self.pacing.keep_pace(&self.stream.channel.socket, now);
     }
 
-    /// Looks at a link that was given a long frame or is warming up. Returns true if it is to be looked at again.
-    pub fn look_after_long(&mut self, now: Duration) -> bool {
+    /// Looks at a link that was given a long frame or is warming up. Returns true if it is to be looked at again, and
+    /// its cost if that changed clearly.
+    pub fn look_after_long(&mut self, now: Duration) -> (bool, Option<Cost>) {
         self.warm_up(now);
         let socket = &self.stream.channel.socket;
-        let is_awaited = self.pacing.adapt_cap(socket) || self.pacing.probe.is_warming_up();
+        let has_changed = self.pacing.measure(socket, !self.stream.is_flushed());
+        let cost = if has_changed { self.pacing.cost() } else { None };
+        let is_awaited = self.pacing.adapt_cap(socket)
+            || self.pacing.probe.is_warming_up()
+            || self.pacing.is_measuring();
         // Frames queued here are about to go to the kernel.
-        self.drop_watch.look(socket)
-            || (is_awaited || !self.stream.is_flushed()) && self.drop_watch.begin()
+        let goes_on = self.drop_watch.look(socket)
+            || (is_awaited || !self.stream.is_flushed()) && self.drop_watch.begin();
+        if has_changed {
+            self.update_burst();
+        }
+        (goes_on, cost)
     }
 
     /// True if the last look found a qdisc drop, or the warm-up goes on.

@@ -189,15 +189,19 @@ impl Cache {
 
     /// Stores the costs of a link, unless that was just done: ranks that share a pair of interfaces
     /// have measured the same. They are stored nevertheless if they are the first to show a rate,
-    /// or show one higher by an eighth.
+    /// or show one higher by an eighth. A conclusive rate counts more than that of a short burst.
     ///
     /// # Errors
     /// If the directory cannot be used.
     pub fn keep_link(&self, pair: &Pair, cost: &Cost) -> Result<Stored, StoreError> {
         self.prepare()?;
         let beyond = |rate: u64| rate.saturating_add(rate / 8);
-        let says_more =
-            |known: &Cost| cost.shown_bytes_per_s() > known.shown_bytes_per_s().map(beyond);
+        let says_more = |known: &Cost| match (cost.is_rate_conclusive(), known.is_rate_conclusive())
+        {
+            (true, false) => true,
+            (false, true) => false,
+            _ => cost.shown_bytes_per_s() > known.shown_bytes_per_s().map(beyond),
+        };
         if let Ok(Some(Entry { value, age })) = self.link(pair)
             && age < KEEP_EVERY
             && !says_more(&value)

@@ -259,7 +259,8 @@ fn link(cost: &Cost, host: &HostCost) -> String {
     let mut text = format!("  latency {}, gap {}", time(cost.latency_ns()), time(cost.gap_ns()));
     for bytes in [1 << 10, 64 << 10, 1 << 20] {
         let rate = cost.bytes_per_s(bytes) as f64 / 1e6;
-        text += &format!("; {} at {rate:.0} MB/s", size(bytes));
+        let digits = if rate < 10.0 { 2 } else { 0 };
+        text += &format!("; {} at {rate:.digits$} MB/s", size(bytes));
     }
     text.push('\n');
     let explained = Explained::derive(cost, host, PEER_BUDGET_BYTES);
