@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Generates what follows from the model of the API (model.py): the C header, the Rust shims, the recorded calls, documents and lists.
+"""Generates what follows from the model of the API (model.py): the C header, the Rust shims, Fortran's procedures, the recorded calls, documents and lists.
 
     api/generate.py                      write the generated files
     api/generate.py --check              fail if any of them would change
@@ -10,6 +10,7 @@
     api/generate.py trials refused       print collective calls that one process makes wrongly first
     api/generate.py datatypes            print the names of the predefined datatypes
     api/generate.py man DIR VERSION      write the man pages of a version of Canele
+    api/generate.py fortran DIR VERSION  write mpif.h and Fortran's modules of a version of Canele
 """
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 
 import emit_docs
+import emit_fortran
+import emit_fortran_kit
 import emit_header
 import emit_man
 import emit_shims
@@ -27,6 +30,7 @@ import model
 
 HEADER = model.ROOT / "include/mpi.h"
 SHIMS = model.ROOT / "crates/abi/src/generated.rs"
+FORTRAN = model.ROOT / "crates/fortran/src/generated.rs"
 RECORDED = model.ROOT / "crates/interpose/src/generated.rs"
 CONFORMANCE = model.ROOT / "docs/user/conformance.md"
 ARGUMENTS = model.ROOT / "docs/user/arguments.md"
@@ -43,7 +47,7 @@ def made():
     procedures = model.read_procedures()
     functions = model.functions_of(procedures)
     return {HEADER: emit_header.header(functions, model.read_constants()), SHIMS: emit_shims.shims(functions),
-            RECORDED: emit_trace.calls(procedures),
+            FORTRAN: emit_fortran.library(), RECORDED: emit_trace.calls(procedures),
             CONFORMANCE: emit_docs.conformance(functions), ARGUMENTS: emit_docs.arguments(procedures),
             UNSUPPORTED: unsupported(functions)}
 
@@ -92,6 +96,12 @@ def man(directory, version):
         (directory / name).write_text(text)
 
 
+def fortran(directory, version):
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in emit_fortran_kit.kit(version).items():
+        (directory / name).write_text(text)
+
+
 def main():
     match sys.argv[1:]:
         case []:
@@ -112,6 +122,8 @@ def main():
             datatypes()
         case ["man", directory, version]:
             man(Path(directory), version)
+        case ["fortran", directory, version]:
+            fortran(Path(directory), version)
         case _:
             sys.exit(__doc__)
 

@@ -33,6 +33,7 @@ if [ -n "$wanted" ]; then
 fi
 if [ "$wanted" = --tests ]; then
     need c++ g++
+    need gfortran gfortran
     need pkg-config pkg-config
     need cmake cmake
     need valgrind valgrind

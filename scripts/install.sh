@@ -22,6 +22,9 @@ if [ $action = uninstall ]; then
     fi
     # Folders come after what is in them.
     mapfile -t files < <(sort -r "$list")
+    # Modules that compilers have made.
+    rm -rf "$root/lib/canele/fortran"
+    rmdir "$root/lib/canele" 2>/dev/null || true
     for file in "${files[@]}"; do
         case $file in
             */) rmdir "$root/$file" 2>/dev/null || true ;;
@@ -35,7 +38,7 @@ fi
 
 target=${CARGO_TARGET_DIR:-target}/release
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-for file in libmpi_abi.so libcanele_trace.so mpiexec canele-agent canele-gateway canele; do
+for file in libmpi_abi.so libmpifort_abi.so libcanele_trace.so mpiexec canele-agent canele-gateway canele; do
     if [ ! -e "$target/$file" ]; then
         echo "install: $target/$file is missing: run \`cargo build --release\` first" >&2
         exit 1
@@ -55,17 +58,25 @@ binary() { # file, folder, name
 binary "$target/libmpi_abi.so" lib libmpi_abi.so.1
 binary "$target/libcanele_trace.so" lib libcanele_trace.so
 for program in mpiexec canele-agent canele-gateway canele; do binary "$target/$program" bin $program; done
-ln -s libmpi_abi.so.1 "$made/lib/libmpi_abi.so"
+binary "$target/libmpifort_abi.so" lib libmpifort_abi.so.1
+for library in libmpi_abi libmpifort_abi; do ln -s $library.so.1 "$made/lib/$library.so"; done
 ln -s mpiexec "$made/bin/mpirun"
 install -m 644 include/mpi.h include/mad.h "$made/include/"
-wrapper() { # name, variable, default compiler
-    sed -e "s/@NAME@/$1/; s/@VAR@/$2/g; s/@DEFAULT@/$3/; s/@VERSION@/$version/; s/@NAME@/$1/g" packaging/mpicc.in >"$made/bin/$1"
+wrapper() { # name, variable, default compiler, script for sed
+    sed -e "s/@NAME@/$1/g; s/@VAR@/$2/g; s/@DEFAULT@/$3/; s/@VERSION@/$version/" -e "$4" packaging/mpicc.in >"$made/bin/$1"
     chmod 755 "$made/bin/$1"
 }
-wrapper mpicc CC cc
-wrapper mpicxx CXX c++
-wrapper mpic++ CXX c++
-for package in mpi canele-mad; do
+c='/^ *# fortran$/,/^ *# end fortran$/d; s/@FLAGS@/"-I$include"/; s/@FOLDERS@/"$include"/; s/@LINKED@/-lmpi_abi/; s/@LIBRARIES@/mpi_abi/'
+fortran='/^ *# \(end \)*fortran$/d; s/@FLAGS@/"-I$include" "-I$modules" $checks/; s/@FOLDERS@/"$include" "$modules"/
+    s/@LINKED@/-lmpifort_abi -lmpi_abi/; s/@LIBRARIES@/mpifort_abi mpi_abi/'
+wrapper mpicc CC cc "$c"
+wrapper mpicxx CXX c++ "$c"
+wrapper mpic++ CXX c++ "$c"
+for name in mpifort mpif90 mpif77; do wrapper $name FC gfortran "$fortran"; done
+# Compilers make their modules from these when mpifort first calls them.
+python3 api/generate.py fortran "$made/share/canele/fortran" "$version"
+mv "$made/share/canele/fortran/mpif.h" "$made/include/"
+for package in mpi mpi-fort canele-mad; do
     sed "s/@VERSION@/$version/" "packaging/$package.pc.in" >"$made/lib/pkgconfig/$package.pc"
 done
 # One page for each function, made from the table of the API.

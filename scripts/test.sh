@@ -115,6 +115,7 @@ sites() {
 processes() {
     step 20 "installing and removing" tests/install.sh
     step 10 ABI tests/abi.sh "$prefix" "$reference"
+    step 40 "Fortran programs" tests/fortran.sh "$prefix"
     step 20 "compiler wrappers, CMake, pkg-config" tests/build.sh "$prefix"
     step 10 interoperation tests/interoperation.sh "$prefix" "$reference"
     step 60 mpiexec tests/launch.sh "$prefix/bin"

@@ -1,0 +1,65 @@
+"""Procedures that Fortran can express, and how the library finds out what belongs to an argument."""
+import re
+
+import model
+
+# Fortran's names of parameters that have another one in C.
+NAMES = {"indx": "index", "error": "err"}
+# Procedures of MPI-1, which mpi_f08 does not have.
+ONLY_F90 = ("MPI_Attr_delete", "MPI_Attr_get", "MPI_Attr_put", "MPI_Keyval_create", "MPI_Keyval_free")
+# Buffers whose address alone counts, and those that stay in use after the call.
+ADDRESSES = re.compile(r"MPI_(Get_address|Free_mem|Win_detach|Fetch_and_op|Compare_and_swap|\w+_end)$")
+KEPT = re.compile(r"MPI_(\w*[Bb]uffer_attach|\w+_attach_buffer|Win_create|Win_attach|\w+_begin)(_c)?$")
+# Collectives whose count and datatype are those of the whole buffer.
+BROADCASTS = re.compile(r"MPI_(Ibcast|Bcast_init)(_c)?$")
+HANDLES = {"MPI_Comm", "MPI_Datatype", "MPI_Errhandler", "MPI_File", "MPI_Group", "MPI_Info", "MPI_Message", "MPI_Op", "MPI_Request",
+           "MPI_Session", "MPI_Win"}
+
+
+def procedures():
+    """The procedures, without functions that return a value, and MPI_Pcontrol."""
+    return [p for p in model.read_procedures()
+            if not p.name.startswith("MPI_T_") and not model.DIRECT.match(p.name) and p.name != "MPI_Pcontrol"]
+
+
+def dummies(function):
+    """Parameters that Fortran has too: not those of C's main()."""
+    return [p for p in function.parameters if p.kind not in ("ARGUMENT_COUNT", "ARGUMENT_LIST")]
+
+
+def name_of(parameter):
+    return NAMES.get(parameter.name, parameter.name)
+
+
+def has_buffers(function):
+    return any(p.kind == "BUFFER" for p in function.parameters)
+
+
+def is_kept(function):
+    """True if the function uses its buffers after it has returned."""
+    return bool({"nonblocking", "persistent"} & set(function.scope) or KEPT.match(function.name))
+
+
+def extent(buffer, function):
+    """Count and datatype of the whole buffer, or None if they do not follow it."""
+    if "collective" in function.scope and not BROADCASTS.match(function.name):
+        return None
+    at = function.parameters.index(buffer)
+    found = function.parameters[at + 1:at + 3]
+    is_extent = len(found) == 2 and "NUM_ELEM" in found[0].kind and found[1].kind == "DATATYPE"
+    return found if is_extent and not any(p.pointers for p in found) else None
+
+
+def is_counted_status(parameter):
+    """True for an array of statuses."""
+    return parameter.kind == "STATUS" and parameter.length is not None
+
+
+def symbol(function):
+    """The name that other manglings begin with: mpi_send."""
+    return function.name.lower()
+
+
+def section_symbol(function, prefix):
+    """The C name of a procedure with choice buffers in mpi_f08."""
+    return f"canele_{prefix}{symbol(function)}_f08ts"

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Fortran programs with mpif.h and both modules, and the wrappers that build them. Usage: fortran.sh PREFIX
+set -eu
+cd "$(dirname "$0")"
+. ./check.sh
+prefix=$(readlink -f "$1")
+sources=$PWD/programs/fortran
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export PATH="$prefix/bin:$PATH" PKG_CONFIG_PATH=$prefix/lib/pkgconfig XDG_CACHE_HOME=$work/cache
+cd "$work"
+if ! command -v gfortran >/dev/null; then
+    skip "Fortran" "there is no gfortran"
+    finish_checks
+fi
+mpicc -c "$sources/languages.c"
+run() { timeout 120 mpiexec "$@" 2>&1 || echo "code $?"; }
+for program in include.f module.f90 module_f08.f90; do
+    mpifort -O1 "$sources/$program" languages.o -o program >log 2>&1 || cat log
+    for ranks in 1 3; do
+        check "$program on $ranks" " no errors" "$(run -n $ranks ./program)"
+    done
+done
+check "over TCP" " no errors" "$(run -genv CANELE_RAILS tcp -n 2 ./program)"
+
+# The wrappers. Modules are found whatever is asked first.
+modules=$(mpifort --showme:incdirs | awk '{ print $2 }')
+check "modules for this compiler" "mpi.mod mpi_f08.mod" "$(cd "$modules" && echo *.mod)"
+check "mpif77 -show" "gfortran -I$prefix/include -I$modules -fallow-argument-mismatch x.f -L$prefix/lib -Wl,-rpath,$prefix/lib -lmpifort_abi -lmpi_abi" \
+    "$(mpif77 -show x.f)"
+check "mpif90 --showme:libs" "mpifort_abi mpi_abi" "$(mpif90 --showme:libs)"
+check "mpifort --version" "$(gfortran --version)" "$(mpifort --version)"
+check "wide integers are refused" "mpifort: -fdefault-integer-8: MPI's integers have 4 bytes; give the kind of other integers where they are declared" \
+    "$(mpifort -fdefault-integer-8 x.f 2>&1)"
+check "no compiler" "mpifort: no-such-compiler cannot be run: set CANELE_FC to a Fortran compiler" \
+    "$(CANELE_FC=no-such-compiler mpifort -c x.f 2>&1)"
+# Another compiler gets modules of its own, in the user's folder if the installation cannot be written.
+cat >other <<'SH'
+#!/bin/sh
+[ "$1" != --version ] || { echo "Other Fortran 1.0" && exit; }
+exec gfortran "$@"
+SH
+chmod 755 other
+mkdir -p locked/share
+cp -r "$prefix/bin" "$prefix/include" locked/
+cp -r "$prefix/share/canele" locked/share/
+mkdir -p locked/lib && touch locked/lib/canele
+CANELE_FC=$work/other locked/bin/mpifort -c "$sources/module.f90"
+check "modules in the user's folder" "1" "$(ls "$work/cache/canele/fortran" | grep -c '^Other-Fortran-1.0-')"
+cat >failing <<'SH'
+#!/bin/sh
+[ "$1" != --version ] || { echo "Failing Fortran 1.0" && exit; }
+echo "TYPE(*) is not supported"
+exit 1
+SH
+chmod 755 failing
+check "a compiler too old" "mpifort: $work/failing does not compile the module mpi: TYPE(*) is not supported " \
+    "$(CANELE_FC=$work/failing locked/bin/mpifort -c x.f90 2>&1)"
+
+# All that the modules declare is in the library.
+declared() { # names of procedures, functions and variables, as compilers write them
+    sed -e '/ABSTRACT INTERFACE/,/END INTERFACE/d' -e ':more' -e '/&$/{N;s/&\n//;b more' -e '}' "$1" |
+        sed -nE 's/.*BIND\(C, NAME="([a-z0-9_]+)"\).*/\1/p; t; s/^ *(PURE )?(SUBROUTINE|FUNCTION) +([A-Za-z0-9_]+).*/\L\3_/p'
+}
+for module in mpi mpi_f08; do
+    declared "$prefix/share/canele/fortran/$module.f90" | sort -u >declared
+    check "what module $module declares" "some" "$([ "$(wc -l <declared)" -gt 800 ] && echo some)"
+    check "is in the library" "" "$(nm -D --defined-only "$prefix/lib/libmpifort_abi.so.1" | awk '{ print $3 }' | sort -u | comm -23 declared -)"
+done
+
+# Wrong uses that a compiler can see are errors there.
+cat >wrong.f90 <<'F90'
+use mpi_f08
+integer :: comm
+call MPI_Barrier(comm)
+end
+F90
+check "an integer as a communicator in mpi_f08" "no" "$(mpifort -c wrong.f90 2>/dev/null && echo yes || echo no)"
+
+cat >CMakeLists.txt <<'CMAKE'
+cmake_minimum_required(VERSION 3.10)
+project(found Fortran)
+find_package(MPI REQUIRED COMPONENTS Fortran)
+message(STATUS "found: ${MPI_Fortran_HAVE_F77_HEADER} ${MPI_Fortran_HAVE_F90_MODULE} ${MPI_Fortran_HAVE_F08_MODULE}")
+add_executable(include include.f)
+target_link_libraries(include MPI::MPI_Fortran)
+CMAKE
+cp "$sources/include.f" .
+cmake -S . -B build >log 2>&1 && cmake --build build >>log 2>&1 || cat log
+check "CMake finds all three interfaces" "-- found: TRUE TRUE TRUE" "$(grep -- '-- found' log)"
+check "CMake's program" " no errors" "$(run -n 2 build/include)"
+# Options as words: pkg-config's output is meant to be split.
+gfortran -fallow-argument-mismatch include.f -o by-pkg-config $(pkg-config --cflags --libs mpi-fort) 2>log || cat log
+check "pkg-config" " no errors" "$(run -n 2 ./by-pkg-config)"
+finish_checks

@@ -1,0 +1,195 @@
+! The module mpi_f08: types, optional error codes, sections of arrays, large counts, callbacks, profiling.
+module callbacks
+  use mpi_f08
+  use, intrinsic :: iso_c_binding
+  implicit none
+  integer :: handled = 0
+contains
+  subroutine sum_of(invec, inoutvec, len, datatype)
+    type(c_ptr), value :: invec, inoutvec
+    integer :: len
+    type(MPI_Datatype) :: datatype
+    integer, pointer :: from(:), to(:)
+    if (datatype /= MPI_INTEGER) call MPI_Abort(MPI_COMM_WORLD, 2)
+    call c_f_pointer(invec, from, [len])
+    call c_f_pointer(inoutvec, to, [len])
+    to = to + from
+  end subroutine
+  subroutine handler(comm, error_code)
+    type(MPI_Comm) :: comm
+    integer :: error_code
+    if (comm == MPI_COMM_WORLD .and. error_code /= MPI_SUCCESS) handled = handled + 1
+  end subroutine
+end module
+
+program module_mpi_f08
+  use mpi_f08
+  use callbacks
+  implicit none
+  integer :: rank, size
+  call MPI_Init()
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank)
+  call MPI_Comm_size(MPI_COMM_WORLD, size)
+  call messages
+  call sections
+  call kept_sections
+  call refused_sections
+  call callbacks_of_it
+  call attributes
+  call counts
+  call MPI_Finalize()
+  if (rank == 0) print *, 'no errors'
+contains
+  subroutine expect(is, what)
+    logical, intent(in) :: is
+    character(*), intent(in) :: what
+    if (is) return
+    print *, 'wrong: ', what, rank
+    call MPI_Abort(MPI_COMM_WORLD, 1)
+  end subroutine
+
+  subroutine messages
+    type(MPI_Request) :: requests(2)
+    type(MPI_Status) :: statuses(2)
+    integer :: from, value, length, f(MPI_STATUS_SIZE), ierror, sends
+    integer, external :: sends_counted
+    from = mod(rank + size - 1, size)
+    call MPI_Irecv(value, 1, MPI_INTEGER, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, requests(1))
+    call MPI_Isend(rank, 1, MPI_INTEGER, mod(rank + 1, size), 3, MPI_COMM_WORLD, requests(2), ierror)
+    call expect(ierror == MPI_SUCCESS .and. requests(2) /= MPI_REQUEST_NULL, 'MPI_Isend')
+    call MPI_Waitall(2, requests, statuses)
+    call expect(value == from .and. statuses(1)%MPI_SOURCE == from .and. statuses(1)%MPI_TAG == 3, 'a message')
+    call expect(requests(1) == MPI_REQUEST_NULL, 'a completed request')
+    call MPI_Get_count(statuses(1), MPI_INTEGER, length)
+    call MPI_Status_f082f(statuses(1), f)
+    call expect(length == 1 .and. f(2) == 3, 'a status in the other form')
+    call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
+    ! A tool in C sees what Fortran sends, but not what is sent by PMPI.
+    sends = sends_counted()
+    call MPI_Irecv(value, 1, MPI_INTEGER, rank, 4, MPI_COMM_WORLD, requests(1))
+    call MPI_Send(7, 1, MPI_INTEGER, rank, 4, MPI_COMM_WORLD)
+    call MPI_Wait(requests(1), MPI_STATUS_IGNORE)
+    call expect(value == 7 .and. sends_counted() == sends + 1, 'profiling')
+    call PMPI_Irecv(value, 1, MPI_INTEGER, rank, 4, MPI_COMM_WORLD, requests(1))
+    call PMPI_Send(8, 1, MPI_INTEGER, rank, 4, MPI_COMM_WORLD)
+    call PMPI_Wait(requests(1), MPI_STATUS_IGNORE)
+    call expect(value == 8 .and. sends_counted() == sends + 1, 'PMPI')
+  end subroutine
+
+  ! Sections that are not contiguous, in calls that end when they return.
+  subroutine sections
+    integer :: a(5, 6, 2), b(5, 6, 2), c(2, 3, 2), i, sums(4), rows(2, 3)
+    type(MPI_Status) :: status
+    a = reshape([(i, i = 1, 60)], [5, 6, 2])
+    b = -1
+    call MPI_Sendrecv(a(2:5:3, 1:6:2, :), 12, MPI_INTEGER, rank, 0, b(1:3:2, 2:6:2, :), 12, MPI_INTEGER, rank, 0, &
+      MPI_COMM_WORLD, status)
+    call expect(all(b(1:3:2, 2:6:2, :) == a(2:5:3, 1:6:2, :)), 'a section')
+    call expect(count(b == -1) == 48, 'what is between the elements of a section')
+    ! Fewer elements than the section has, in reverse order.
+    c = 0
+    call MPI_Sendrecv(a(5:1:-2, 1, 1), 2, MPI_INTEGER, rank, 0, c, 12, MPI_INTEGER, rank, 0, MPI_COMM_WORLD, status)
+    call MPI_Get_count(status, MPI_INTEGER, i)
+    call expect(i == 2 .and. c(1, 1, 1) == 5 .and. c(2, 1, 1) == 3, 'a section in reverse')
+    sums = 0
+    call MPI_Allreduce(a(1, 1:4:2, 1), sums(1:4:2), 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD)
+    call expect(all(sums == [size, 0, 11 * size, 0]), 'a section in a reduction')
+    rows = rank
+    call MPI_Bcast(rows(2, :), 3, MPI_INTEGER, 0, MPI_COMM_WORLD)
+    call expect(all(rows(2, :) == 0) .and. all(rows(1, :) == rank), 'a section in MPI_Bcast')
+  end subroutine
+
+  ! Sections in calls that use them after they have returned.
+  subroutine kept_sections
+    integer :: a(5, 6, 2), b(5, 6, 2), sent(12), received(12), i, n
+    character(4) :: words(4), read(4)
+    type(MPI_Request) :: requests(2)
+    a = reshape([(i, i = 1, 60)], [5, 6, 2])
+    do n = 0, 12
+      b = -1
+      call MPI_Irecv(b(1:3:2, 2:6:2, :), 12, MPI_INTEGER, rank, 1, MPI_COMM_WORLD, requests(1))
+      call MPI_Isend(a(2:5:3, 1:6:2, :), n, MPI_INTEGER, rank, 1, MPI_COMM_WORLD, requests(2))
+      call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
+      call expect(count(b /= -1) == n, 'number of elements of a section')
+      sent = reshape(a(2:5:3, 1:6:2, :), [12])
+      received = reshape(b(1:3:2, 2:6:2, :), [12])
+      call expect(all(received(:n) == sent(:n)) .and. all(received(n + 1:) == -1), 'a kept section')
+    end do
+    words = ['abcd', 'efgh', 'ijkl', 'mnop']
+    read = '----'
+    call MPI_Irecv(read(1:4:2), 8, MPI_CHARACTER, rank, 2, MPI_COMM_WORLD, requests(1))
+    call MPI_Isend(words(4:1:-2), 6, MPI_CHARACTER, rank, 2, MPI_COMM_WORLD, requests(2))
+    call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
+    call expect(read(1) == 'mnop' .and. read(3) == 'ef--' .and. read(2) == '----', 'elements longer than the datatype')
+    b = rank
+    call MPI_Ibcast(b(::2, 1, 1), 3, MPI_INTEGER, 0, MPI_COMM_WORLD, requests(1))
+    call MPI_Wait(requests(1), MPI_STATUS_IGNORE)
+    call expect(all(b(::2, 1, 1) == 0) .and. all(b(2::2, 1, 1) == rank), 'a section in MPI_Ibcast')
+  end subroutine
+
+  ! Where no datatype can describe the section, the call fails and leaves it alone.
+  subroutine refused_sections
+    integer :: a(4), b(4), ierror, class
+    type(MPI_Request) :: request
+    a = 1
+    b = 2
+    call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)
+    call MPI_Iallreduce(a(::2), b(::2), 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, request, ierror)
+    call MPI_Error_class(ierror, class)
+    call expect(class == MPI_ERR_BUFFER .and. all(b == 2), 'a refused section')
+    call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL)
+  end subroutine
+
+  subroutine callbacks_of_it
+    type(MPI_Op) :: op
+    type(MPI_Errhandler) :: errhandler
+    integer :: values(3), ierror
+    call MPI_Op_create(sum_of, .true., op)
+    values = rank
+    call MPI_Allreduce(MPI_IN_PLACE, values, 3, MPI_INTEGER, op, MPI_COMM_WORLD)
+    call expect(all(values == size * (size - 1) / 2), 'an operation')
+    call MPI_Op_free(op)
+    call MPI_Comm_create_errhandler(handler, errhandler)
+    call MPI_Comm_set_errhandler(MPI_COMM_WORLD, errhandler)
+    call MPI_Send(rank, 1, MPI_INTEGER, size, 0, MPI_COMM_WORLD, ierror)
+    call expect(handled == 1 .and. ierror /= MPI_SUCCESS, 'an error handler')
+    call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL)
+    call MPI_Errhandler_free(errhandler)
+  end subroutine
+
+  subroutine attributes
+    integer :: key
+    integer(MPI_ADDRESS_KIND) :: val
+    type(MPI_Datatype) :: type, dup
+    logical :: flag
+    call MPI_Type_create_keyval(MPI_TYPE_DUP_FN, MPI_TYPE_NULL_DELETE_FN, key, 0_MPI_ADDRESS_KIND)
+    call MPI_Type_contiguous(2, MPI_REAL, type)
+    call MPI_Type_set_attr(type, key, 12_MPI_ADDRESS_KIND)
+    call MPI_Type_dup(type, dup)
+    call MPI_Type_get_attr(dup, key, val, flag)
+    call expect(flag .and. val == 12, 'an attribute of a datatype')
+    call MPI_Type_free(type)
+    call MPI_Type_free(dup)
+    call MPI_Type_free_keyval(key)
+  end subroutine
+
+  subroutine counts
+    integer(MPI_COUNT_KIND) :: size_of_it, large
+    integer :: length
+    type(MPI_Datatype) :: type
+    real(8) :: x
+    type(c_ptr) :: buffer
+    integer, target :: attached(4096)
+    large = 3
+    call MPI_Type_contiguous(large, MPI_INTEGER, type)
+    call MPI_Type_size(type, size_of_it)
+    call expect(size_of_it == 12, 'a large count')
+    call MPI_Type_free(type)
+    call MPI_Bcast(large, 1_MPI_COUNT_KIND, MPI_COUNT, 0, MPI_COMM_WORLD)
+    call MPI_Sizeof(x, length)
+    call expect(length == 8, 'MPI_Sizeof')
+    call MPI_Buffer_attach(attached, 4 * 4096)
+    call MPI_Buffer_detach(buffer, length)
+    call expect(c_associated(buffer, c_loc(attached)) .and. length == 4 * 4096, 'MPI_Buffer_detach')
+  end subroutine
+end program
