@@ -24,12 +24,14 @@ pub(crate) struct Journal {
     /// Time of the last line on refusals.
     last: Instant,
     faults: Vec<(Instant, String)>,
+    /// True if no line is written.
+    pub is_silent: bool,
 }
 
 impl Journal {
     pub fn new(rank: PeerId) -> Self {
         let (untold, faults) = (HashMap::new(), Vec::new());
-        Self { rank, untold, origin: None, last: Instant::now(), faults }
+        Self { rank, untold, origin: None, last: Instant::now(), faults, is_silent: false }
     }
 
     /// Notes that a stranger was refused. Returns the line to print now, if any.
@@ -82,6 +84,9 @@ impl Journal {
 
     /// Writes lines to standard error; errors are ignored, as a process may have none.
     pub fn print(&self, lines: &[String]) {
+        if self.is_silent {
+            return;
+        }
         let _uncancelled = Uncancelled::begin();
         for line in lines {
             let _ = writeln!(std::io::stderr(), "canele: rank {}: {line}", self.rank.0);

@@ -244,6 +244,13 @@ impl Worker {
         self
     }
 
+    /// Writes no lines for the user, for simulated ranks whose links are lost on purpose.
+    #[must_use]
+    pub fn silenced(mut self) -> Self {
+        self.journal.is_silent = true;
+        self
+    }
+
     fn count_teams(&mut self) {
         let carriers = self.rails.iter().filter(|one| !one.passes);
         let teams: Vec<_> = carriers.map(|one| (one.team, kind(one.name))).collect();

@@ -248,6 +248,18 @@ impl SimNetwork {
         state.end_links(rank, |_| Fault::Lost(format!("process {} has ended", rank.0)));
     }
 
+    /// True if a link between two endpoints is open at both.
+    pub fn is_open(&self, one: PeerId, other: PeerId) -> bool {
+        let state = self.lock();
+        let is_open = |ends| state.directions.get(&ends).is_some_and(|direction| direction.open);
+        is_open((one, other)) && is_open((other, one))
+    }
+
+    /// True if the endpoint `rank` has events to report.
+    pub fn has_events(&self, rank: PeerId) -> bool {
+        self.lock().endpoints.get(&rank).is_some_and(|endpoint| !endpoint.is_empty())
+    }
+
     fn lock(&self) -> MutexGuard<'_, NetworkState> {
         self.state.lock().unwrap_or_else(|poison| poison.into_inner())
     }
@@ -471,7 +483,13 @@ impl NetworkState {
             let direction = self.directions.remove(&(rank, peer));
             self.directions.remove(&(peer, rank));
             let flushed = direction.as_ref().is_none_or(|direction| direction.queue.is_empty());
-            let behind = direction.map_or(Duration::ZERO, |direction| direction.last_arrival);
+            // What is under way arrives before, also the event that opens the link.
+            let of_link = |event: &SimEvent| match event {
+                SimEvent::Arrival { at, reports } => *at == peer && reports.peer() == rank,
+                SimEvent::Departure(..) | SimEvent::Credit { .. } => false,
+            };
+            let under_way = self.agenda.iter().filter(|(_, event)| of_link(event));
+            let behind = under_way.map(|(&(time, _), _)| time).max().unwrap_or_default();
             let time = behind.max(self.now + self.path(rank, peer).latency);
             let reports = Report::Down(rank, fault(flushed));
             self.plan(time, SimEvent::Arrival { at: peer, reports });
@@ -620,7 +638,7 @@ impl Rail for SimRail {
     }
 
     fn prepare_sleep(&mut self) -> bool {
-        self.network.lock().endpoints.get(&self.rank).is_none_or(VecDeque::is_empty)
+        !self.network.has_events(self.rank)
     }
 
     fn finish_sleep(&mut self) {}

@@ -163,6 +163,18 @@ fn ended_and_unreachable_processes_have_different_faults() {
 }
 
 #[test]
+fn the_end_of_a_process_is_the_last_event_of_its_link() {
+    let network = SimNetwork::new(0);
+    network.set_usual_path(slow());
+    let (mut a, b) = (network.rail(A), network.rail(B));
+    a.connect(B, &b.address()).unwrap();
+    network.advance(Duration::from_micros(500));
+    network.kill(B);
+    while network.step() {}
+    assert_eq!([events_of(&mut a), events_of(&mut a)].concat(), ["up", "lost"]);
+}
+
+#[test]
 fn a_seed_decides_which_frames_are_lost() {
     let run = |seed, loss| {
         let (network, mut a, mut b) = pair(seed, SimPath { loss, ..slow() });
