@@ -5,7 +5,7 @@
 //! the written memory is free. Reading takes many records from the socket in one call. No complete record stays
 //! behind unless the reader had no room.
 
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::TcpStream;
 
 use connect::Refusal;
@@ -84,6 +84,32 @@ impl Channel {
         match &mut self.tls {
             None => Ok(false),
             Some(tls) => tls.flush(&mut Unsignalled(&self.socket, self.ends_packets)),
+        }
+    }
+
+    /// Reads into `slices`, one after the other, as much as the socket has. Zero at the end of the stream.
+    ///
+    /// # Errors
+    /// As for [`Read::read`]; nothing was read then.
+    pub fn read_slices(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.socket.read_vectored(slices),
+            Some(tls) => {
+                let socket = &mut Unsignalled(&self.socket, false);
+                let mut count = 0;
+                for slice in slices {
+                    // What was read counts; the next call finds the same error.
+                    let read = match tls.read(socket, slice) {
+                        Err(_) if count > 0 => break,
+                        read => read?,
+                    };
+                    count += read;
+                    if read < slice.len() {
+                        break;
+                    }
+                }
+                Ok(count)
+            }
         }
     }
 

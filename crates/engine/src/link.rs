@@ -4,6 +4,7 @@ use cost::{Cost, HostCost, Thresholds};
 use wire::{Capabilities, Frame, FrameToken, RailId, packet};
 
 use crate::engine::PeerError;
+use crate::op::OpId;
 use crate::replay_buffer::ReplayBuffer;
 
 #[derive(Debug)]
@@ -22,6 +23,23 @@ pub(crate) struct Link {
     pub stalled: Option<Frame>,
     /// Replay state of a link whose frames are stored until acknowledged.
     pub replay_buffer: Option<Box<ReplayBuffer>>,
+    /// The cut-through frame being received.
+    pub through: Option<Through>,
+}
+
+/// A frame that is received in pieces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Through {
+    /// The receive that takes its payload.
+    pub op: OpId,
+    /// Offset of the payload in the message, of its next bytes, and of its end.
+    pub start: u64,
+    pub at: u64,
+    pub end: u64,
+    /// The ACK with which the frame begins: number of frames, and true if it asks for one in return.
+    pub ack: Option<(u32, bool)>,
+    /// Length of the frame after the ACK, in bytes.
+    pub len: usize,
 }
 
 impl Link {
@@ -36,6 +54,7 @@ impl Link {
             listed: false,
             stalled: None,
             replay_buffer: has_replay.then(Box::<ReplayBuffer>::default),
+            through: None,
         }
     }
 
@@ -188,6 +207,7 @@ impl Link {
     /// Resets a link that was closed: stalled frames are dropped, and the rail's room is unknown.
     pub fn close(&mut self) {
         (self.stalled, self.full, self.listed) = (None, false, false);
+        self.through = None;
         if let Some(replay_buffer) = &mut self.replay_buffer {
             replay_buffer.close();
         }

@@ -195,20 +195,37 @@ impl SendState {
 
 /// Writes the wanted part of a piece of a message, and completes the receive with the last one. True if that was the
 /// answer of a get or call.
+#[inline]
 pub(crate) fn receive_piece(ops: &mut Ops, id: OpId, offset: u64, payload: &[u8]) -> bool {
+    write_piece(ops, id, offset, payload);
+    count_piece(ops, id, offset, payload.len() as u64)
+}
+
+/// Writes the wanted part of a piece of a message.
+#[inline]
+pub(crate) fn write_piece(ops: &mut Ops, id: OpId, offset: u64, payload: &[u8]) {
+    if let Some(Op { region, state: OpState::Receiving { wanted, .. }, .. }) = ops.find_mut(id) {
+        let len = wanted.saturating_sub(offset).min(payload.len() as u64);
+        if len > 0 {
+            region.write(offset as usize, &payload[..len as usize]);
+        }
+    }
+}
+
+/// Counts a written piece of a message, and completes the receive with the last one. True if that was the answer of a
+/// get or call.
+#[inline]
+pub(crate) fn count_piece(ops: &mut Ops, id: OpId, offset: u64, piece_len: u64) -> bool {
     let Some(Op {
-        region,
-        state: OpState::Receiving { source, tag, bytes, wanted, left, is_answer },
-        ..
+        state: OpState::Receiving { source, tag, bytes, wanted, left, is_answer }, ..
     }) = ops.find_mut(id)
     else {
         return false;
     };
-    let len = (wanted.saturating_sub(offset)).min(payload.len() as u64).min(*left);
+    let len = wanted.saturating_sub(offset).min(piece_len).min(*left);
     if len == 0 {
         return false;
     }
-    region.write(offset as usize, &payload[..len as usize]);
     *left -= len;
     if *left > 0 {
         return false;
@@ -240,6 +257,18 @@ pub(crate) struct Ops {
 }
 
 impl Ops {
+    /// Returns the memory for bytes `from..to` of a message that a receive takes in pieces: as much as it wants of
+    /// them, and nothing if it has ended.
+    #[inline]
+    pub fn piece_target(&mut self, id: OpId, from: u64, to: u64) -> Region {
+        match self.find_mut(id) {
+            Some(Op { region, state: OpState::Receiving { wanted, .. }, .. }) if from < *wanted => {
+                region.slice(from as usize, (to.min(*wanted) - from) as usize)
+            }
+            _ => Region::empty(),
+        }
+    }
+
     #[inline]
     pub fn insert(&mut self, peer: Option<PeerId>, region: Region, state: OpState) -> OpId {
         self.pending += 1;

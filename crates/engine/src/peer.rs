@@ -73,8 +73,6 @@ pub(crate) struct PeerState {
     pub sequence_in: u32,
     /// Messages that overtook an earlier one on another link.
     pub early: BTreeMap<u32, Early>,
-    /// Receive of the cut-through frame being received, and the offset of its next bytes.
-    pub through: Option<(OpId, u64)>,
     /// Messages whose data precede the CTS.
     pub rts_data: RtsDataTable,
     /// True if the peer waits for ACKs because its messages are out of order here.
@@ -120,7 +118,6 @@ impl PeerState {
             sequence_out: 0,
             sequence_in: 0,
             early: BTreeMap::new(),
-            through: None,
             rts_data: RtsDataTable::default(),
             is_ack_wanted: false,
             lost: VecDeque::new(),

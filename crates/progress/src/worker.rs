@@ -604,7 +604,11 @@ impl Worker {
                     Err(error) => troubles.push((peer, Trouble::Misbehaved(error.to_string()))),
                 }
             }
-            Event::Rest { peer, bytes } => engine.handle_rest(peer, bytes),
+            Event::Rest { peer, bytes } => {
+                if let Err(error) = engine.handle_rest(peer, rail, bytes) {
+                    troubles.push((peer, Trouble::Misbehaved(error.to_string())));
+                }
+            }
             Event::Sent { peer, token } => engine.handle_sent(peer, rail, token),
             Event::Hampered { reason } => journal.print(&[format!("{name}: {reason}")]),
             Event::Refused { from, reason } => {

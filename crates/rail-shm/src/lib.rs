@@ -37,7 +37,7 @@ use rail::{
     Affinities, Event, FRAME_MAX_OF_ALL, Fault, Neighbours, Post, Rail, RailError, ReadinessProbe,
     RemoteReader,
 };
-use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId, RemoteRegion};
+use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, Incoming, PeerId, RemoteRegion};
 
 use crate::cursors::{Cursors, GONE};
 use crate::inbox::{
@@ -326,7 +326,7 @@ impl ShmRail {
                 Arrival::Begun { bytes, len, taken } => {
                     sink(Event::Begun { peer, bytes, len, taken });
                 }
-                Arrival::Rest(bytes) => sink(Event::Rest { peer, bytes }),
+                Arrival::Rest(bytes) => sink(Event::Rest { peer, bytes: Incoming::Here(bytes) }),
             };
             while frames < BURST && consumer.pop(&mut show) {
                 frames += 1;

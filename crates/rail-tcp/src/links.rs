@@ -11,7 +11,7 @@ use tracing::debug;
 use wire::PeerId;
 
 use crate::open::Open;
-use crate::stream::{FrameStream, Received};
+use crate::stream::{Arrival, FrameStream, Received};
 use crate::{CAPABILITIES, MEASURED_AT_ONCE, PADDING_OF_ALL, SHORT_LIFE, Socket, TcpRail};
 
 impl TcpRail {
@@ -87,13 +87,24 @@ impl TcpRail {
     pub(super) fn read(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return false };
         let peer = open.peer;
-        let received =
-            if open.stream.has_frame() { Received::Bytes } else { open.stream.receive() };
+        let received = if open.stream.is_through() {
+            open.stream.receive_rest(&mut |bytes| sink(Event::Rest { peer, bytes }))
+        } else if open.stream.has_frame() {
+            Received::Bytes
+        } else {
+            open.stream.receive()
+        };
         let fault = match received {
             Received::Nothing => return false,
             Received::Bytes => {
                 self.hot_socket.note_read(key);
-                match open.stream.deliver(&mut |bytes| sink(Event::Frame { peer, bytes })) {
+                let mut show = |arrival: Arrival<'_>| match arrival {
+                    Arrival::Frame(bytes) => sink(Event::Frame { peer, bytes }),
+                    Arrival::Begun { bytes, len, taken } => {
+                        sink(Event::Begun { peer, bytes, len, taken });
+                    }
+                };
+                match open.stream.deliver(&mut show) {
                     Ok(_) => {
                         // The peer measures its direction; only this side can measure the other.
                         if std::mem::take(&mut open.stream.padded)

@@ -1,12 +1,12 @@
 //! Frames on a byte stream: one authenticated connection.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 
 use auth::Channel;
 use memory::Region;
 use rail::{Fault, Post};
-use wire::{Frame, FrameToken};
+use wire::{Frame, FrameToken, Incoming, packet};
 
 /// A connection that carries frames: each is preceded by its length and the length's complement.
 #[derive(Debug)]
@@ -28,6 +28,28 @@ pub(crate) struct FrameStream {
     closed: bool,
     /// True if the peer has sent padding.
     pub padded: bool,
+    through: Through,
+}
+
+/// State of a frame of which only a part has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Through {
+    /// Into the buffer; its beginning has not been shown.
+    Unknown,
+    /// Into the buffer, whole: the sink did not take its beginning.
+    Whole,
+    /// Straight to its place: so many bytes are to come.
+    Taken(usize),
+}
+
+/// Output of [`FrameStream::deliver`].
+#[derive(Debug)]
+pub(crate) enum Arrival<'a> {
+    /// A whole frame.
+    Frame(&'a [u8]),
+    /// The first bytes of a frame of `len` bytes. If the sink sets `taken`, [`FrameStream::receive_rest`] brings the
+    /// others.
+    Begun { bytes: &'a [u8], len: usize, taken: &'a mut bool },
 }
 
 /// A frame, or the unsent rest of one.
@@ -62,6 +84,7 @@ impl FrameStream {
             poll: 0,
             closed: false,
             padded: false,
+            through: Through::Unknown,
         }
     }
 
@@ -152,16 +175,70 @@ impl FrameStream {
         self.queue.len() < DEPTH
     }
 
-    /// Reads once, without blocking.
+    /// Reads once into the buffer, without blocking.
     pub fn receive(&mut self) -> Received {
         self.make_room();
-        match self.channel.read(&mut self.buffer[self.end..]) {
+        let read = self.channel.read(&mut self.buffer[self.end..]);
+        if let Ok(count) = read {
+            self.end += count;
+        }
+        self.received(read)
+    }
+
+    /// True if the sink takes the frame in pieces: [`receive_rest`](Self::receive_rest) reads on.
+    pub fn is_through(&self) -> bool {
+        matches!(self.through, Through::Taken(_))
+    }
+
+    /// Reads the next bytes of a frame that the sink takes in pieces, once and without blocking, and passes them to
+    /// `sink`. Bytes behind the frame go to the buffer.
+    pub fn receive_rest(&mut self, sink: &mut dyn FnMut(Incoming<'_>)) -> Received {
+        let mut read = None;
+        sink(Incoming::Unread(&mut |target| {
+            let (result, count) = self.read_rest(target);
+            read = Some(result);
+            count
+        }));
+        // The sink discards the bytes.
+        let result = read.unwrap_or_else(|| self.read_rest(&Region::empty()).0);
+        self.received(result)
+    }
+
+    /// Reads bytes of the current frame into `target`, further ones into the buffer. Returns the result, and how many
+    /// of the bytes are the frame's.
+    fn read_rest(&mut self, target: &Region) -> (io::Result<usize>, usize) {
+        let Through::Taken(left) = self.through else {
+            return (Err(ErrorKind::WouldBlock.into()), 0);
+        };
+        let stored = target.len().min(left);
+        // Scattered memory is filled from the buffer.
+        let span = target.as_span().filter(|_| stored == left);
+        let direct: &mut [u8] = match span {
+            // SAFETY: the region's maker vouched for the memory until the receive ends, which does not happen before
+            // this call returns. No other reference to it exists in this process.
+            Some(span) => unsafe { std::slice::from_raw_parts_mut(span.address, left) },
+            None => &mut [],
+        };
+        let room = direct.len();
+        let behind = if room > 0 { BEHIND } else { self.buffer.len() };
+        let buffer = IoSliceMut::new(&mut self.buffer[..behind]);
+        let read = self.channel.read_slices(&mut [IoSliceMut::new(direct), buffer]);
+        let count = *read.as_ref().unwrap_or(&0);
+        let of_frame = count.min(left);
+        (self.start, self.end) = (of_frame.saturating_sub(room), count.saturating_sub(room));
+        target.write(0, &self.buffer[..self.start.min(stored)]);
+        self.through = match left - of_frame {
+            0 => Through::Unknown,
+            left => Through::Taken(left),
+        };
+        (read, of_frame)
+    }
+
+    fn received(&self, read: io::Result<usize>) -> Received {
+        match read {
             Ok(0) if self.closed => Received::End(Fault::Closed),
             Ok(0) => Received::End(Fault::Lost("the peer closed the connection".into())),
-            Ok(count) => {
-                self.end += count;
-                Received::Bytes
-            }
+            Ok(_) => Received::Bytes,
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
             {
@@ -173,8 +250,8 @@ impl FrameStream {
         }
     }
 
-    /// Delivers the complete frames received, at most `BURST`.
-    pub fn deliver(&mut self, sink: &mut dyn FnMut(&[u8])) -> Result<usize, Fault> {
+    /// Delivers the complete frames received, at most `BURST`, and the beginning of a long one.
+    pub fn deliver(&mut self, sink: &mut dyn FnMut(Arrival<'_>)) -> Result<usize, Fault> {
         let mut frames = 0;
         while frames < BURST {
             if self.buffer[self.start..self.end].starts_with(&GOODBYE) {
@@ -186,13 +263,15 @@ impl FrameStream {
             let from = self.start + HEADER_LEN;
             let end = from + next.len();
             if self.end < end {
+                self.show_beginning(next, from, sink);
                 break;
             }
             match next {
-                Next::Frame(_) => sink(&self.buffer[from..end]),
+                Next::Frame(_) => sink(Arrival::Frame(&self.buffer[from..end])),
                 Next::Padding(_) => self.padded = true,
             }
             self.start = end;
+            self.through = Through::Unknown;
             frames += 1;
         }
         if self.start == self.end {
@@ -200,6 +279,23 @@ impl FrameStream {
             self.end = 0;
         }
         Ok(frames)
+    }
+
+    /// Shows the beginning of a frame at `from`, once, if it is long and most of it is still to come.
+    fn show_beginning(&mut self, next: Next, from: usize, sink: &mut dyn FnMut(Arrival<'_>)) {
+        let Next::Frame(len) = next else { return };
+        let come = self.end - from;
+        if self.through != Through::Unknown || come < BEGINNING_MIN || len - come < REST_MIN {
+            return;
+        }
+        let mut taken = false;
+        let bytes = &self.buffer[from..self.end];
+        sink(Arrival::Begun { bytes, len, taken: &mut taken });
+        self.through = Through::Whole;
+        if taken {
+            self.through = Through::Taken(len - come);
+            self.start = self.end;
+        }
     }
 
     /// True if [`deliver`](Self::deliver) has something to do: a complete frame, a goodbye, or an error.
@@ -376,6 +472,12 @@ const BURST: usize = 16;
 const BUFFER_FIRST: usize = 64 << 10;
 /// Minimum room for a read.
 const READ_MIN: usize = 16 << 10;
+/// Minimum number of bytes of a frame to show: an ACK and the header of a piece of a message.
+const BEGINNING_MIN: usize = packet::ACK_LEN + packet::DATA_LEN;
+/// Minimum number of bytes to come of a frame that is shown: they save more than a system call costs.
+const REST_MIN: usize = 16 << 10;
+/// Room for bytes behind a frame that is read where it belongs: the beginning of the next one, or some short ones.
+const BEHIND: usize = 4 << 10;
 /// Maximum number of memory pieces in one system call.
 const SLICES_MAX: usize = 64;
 
@@ -443,12 +545,12 @@ mod tests {
             assert!(one.queue.len() <= DEPTH);
             assert!(!matches!(other.receive(), Received::End(_)));
             other
-                .deliver(&mut |bytes| {
+                .deliver(&mut whole(|bytes| {
                     let expected = frame(seen, lengths[seen as usize % 5]);
                     assert_eq!(bytes[..8], expected.head);
                     assert_eq!(bytes[8..], expected.body.unwrap().region.to_vec());
                     seen += 1;
-                })
+                }))
                 .unwrap();
         }
         assert_eq!(tokens, held);
@@ -458,12 +560,75 @@ mod tests {
             match other.receive() {
                 Received::End(fault) => break fault,
                 Received::Bytes => {
-                    assert_eq!(other.deliver(&mut |_| panic!("a frame nobody sent")), Ok(0))
+                    assert_eq!(other.deliver(&mut whole(|_| panic!("a frame nobody sent"))), Ok(0))
                 }
                 Received::Nothing => {}
             }
         };
         assert_eq!(end, Fault::Closed);
+    }
+
+    /// Takes no frame in pieces.
+    fn whole(mut sink: impl FnMut(&[u8])) -> impl FnMut(Arrival<'_>) {
+        move |arrival| match arrival {
+            Arrival::Frame(bytes) => sink(bytes),
+            Arrival::Begun { .. } => {}
+        }
+    }
+
+    #[test]
+    fn long_frames_are_read_where_they_belong() {
+        for (mut one, mut other) in [pair(), private_pair()] {
+            for (number, room) in [(0, FRAME_MAX), (1, 50_000), (2, 0), (3, FRAME_MAX)] {
+                let target = if number == 3 { scattered(room) } else { Region::owned(room) };
+                let sent = frame(number, FRAME_MAX - 8);
+                let (mut at, mut shown, mut short) = (0, Vec::new(), Vec::new());
+                let mut posts = vec![frame(9, 3), sent.clone()];
+                while short.is_empty() || one.flush(&mut |_| {}).unwrap() || other.has_more() {
+                    if let Some(next) = posts.last()
+                        && one.post(next, 0).unwrap() != Post::Full
+                    {
+                        posts.pop();
+                    }
+                    one.flush(&mut |_| {}).unwrap();
+                    let is_through = other.is_through();
+                    let received = if is_through {
+                        other.receive_rest(&mut |bytes| {
+                            // A receive that has ended leaves some to the rail.
+                            if number != 2 || at % 2 == 0 {
+                                let from = at.min(room);
+                                at += bytes.store(&target.slice(from, room - from));
+                            }
+                        })
+                    } else {
+                        other.receive()
+                    };
+                    assert!(!matches!(received, Received::End(_)));
+                    other
+                        .deliver(&mut |arrival| match arrival {
+                            Arrival::Begun { bytes, taken, .. } => {
+                                shown.extend_from_slice(bytes);
+                                *taken = true;
+                            }
+                            Arrival::Frame(bytes) => short.extend_from_slice(bytes),
+                        })
+                        .unwrap();
+                }
+                assert_eq!(short[..8], [9, 0, 0, 0, 0, 0, 0, 0]);
+                assert!(shown.len() >= BEGINNING_MIN && shown.len() <= FRAME_MAX - REST_MIN);
+                let rest = &sent.body.unwrap().region.to_vec()[shown.len() - 8..];
+                let stored = rest.len().min(room);
+                assert_eq!(target.to_vec()[..stored], rest[..stored]);
+                assert_eq!(other.buffer.len(), BUFFER_FIRST, "no buffer for a frame is needed");
+            }
+        }
+    }
+
+    /// Memory of `len` bytes in pieces of 8, two of them apart.
+    fn scattered(len: usize) -> Region {
+        let memory = Region::owned(8 * len.div_ceil(8) * 2);
+        let pieces = (0..len / 8).map(|piece| memory.slice(16 * piece, 8));
+        Region::chain(pieces.chain([Region::owned(len % 8)]))
     }
 
     #[test]
@@ -477,7 +642,7 @@ mod tests {
                         seen += 1;
                     };
                     while other.has_frame() {
-                        other.deliver(&mut count).unwrap();
+                        other.deliver(&mut whole(&mut count)).unwrap();
                     }
                 }
                 seen

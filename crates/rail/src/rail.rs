@@ -8,7 +8,7 @@ use std::time::Duration;
 use connect::{Fault, Refusal};
 use cost::Cost;
 use memory::Region;
-use wire::{Capabilities, Frame, FrameToken, PeerId, RemoteRegion};
+use wire::{Capabilities, Frame, FrameToken, Incoming, PeerId, RemoteRegion};
 
 use crate::readiness_probe::ReadinessProbe;
 
@@ -186,15 +186,15 @@ pub enum Event<'a> {
         /// Length of the whole frame in bytes.
         len: usize,
         /// Set by the sink to receive the frame in pieces: [`Event::Rest`] then brings the other bytes, in order, before
-        /// any other event of this peer except [`Event::Down`]. Otherwise [`Event::Frame`] brings the whole frame.
+        /// any other event of this link except [`Event::Down`]. Otherwise [`Event::Frame`] brings the whole frame.
         taken: &'a mut bool,
     },
     /// The next bytes of a frame that the sink receives in pieces.
     Rest {
         /// Sender of the frame.
         peer: PeerId,
-        /// The bytes, valid during the call.
-        bytes: &'a [u8],
+        /// The bytes, which the sink puts where they belong. Dropped, they are discarded.
+        bytes: Incoming<'a>,
     },
     /// The memory of a frame that was [`Post::Held`] may be reused.
     Sent {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use connect::Fault;
 use cost::Cost;
 use memory::Region;
-use wire::{Capabilities, Frame, FrameToken, PeerId, RemoteRegion};
+use wire::{Capabilities, Frame, FrameToken, Incoming, PeerId, RemoteRegion};
 
 use crate::rail::{Event, Post, Rail, RailError, RemoteReader};
 
@@ -696,7 +696,9 @@ fn show_frame(peer: PeerId, bytes: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
         sink(Event::Begun { peer, bytes: beginning, len, taken: &mut taken });
     }
     if taken {
-        rest.chunks(PIECE).for_each(|bytes| sink(Event::Rest { peer, bytes }));
+        for piece in rest.chunks(PIECE) {
+            sink(Event::Rest { peer, bytes: Incoming::Here(piece) });
+        }
     } else {
         sink(Event::Frame { peer, bytes });
     }

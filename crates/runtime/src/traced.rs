@@ -12,7 +12,7 @@ use engine::strategy::{Choice, Strategy, View};
 use memory::Region;
 use rail::{Event, Neighbours, Post, Rail, RailError, ReadinessProbe, RemoteReader};
 use recorder::{Cell, NameKind, Recorder, TraceEvent, now_ns, thread};
-use wire::{Frame, FrameToken, PeerId, RemoteRegion, packet};
+use wire::{Frame, FrameToken, Incoming, PeerId, RemoteRegion, packet};
 
 /// Returns the rails and the strategy of a worker, which record what they do. `vci` is empty for the first VCI, and else
 /// tells its rails apart from those of others.
@@ -226,8 +226,20 @@ impl RailRecord {
                 }
             }
             Event::Rest { peer, bytes } => {
-                let (at_ns, len) = (now_ns(), bytes.len());
-                sink(Event::Rest { peer, bytes });
+                let (at_ns, mut len) = (now_ns(), 0);
+                match bytes {
+                    Incoming::Here(here) => {
+                        len = here.len();
+                        sink(Event::Rest { peer, bytes });
+                    }
+                    Incoming::Unread(read) => {
+                        let mut counted = |target: &Region| {
+                            len = read(target);
+                            len
+                        };
+                        sink(Event::Rest { peer, bytes: Incoming::Unread(&mut counted) });
+                    }
+                }
                 self.note_rest(peer, len, at_ns);
             }
             Event::Sent { peer, token } => {
@@ -433,7 +445,7 @@ mod tests {
             assert!(*taken);
         };
         let rest = |sink: &mut dyn FnMut(Event<'_>)| {
-            sink(Event::Rest { peer: PeerId(1), bytes: &[0; 18] });
+            sink(Event::Rest { peer: PeerId(1), bytes: Incoming::Here(&[0; 18]) });
         };
         let whole = |sink: &mut dyn FnMut(Event<'_>)| {
             sink(Event::Frame { peer: PeerId(1), bytes: &[0; 30] });

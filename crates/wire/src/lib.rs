@@ -12,6 +12,7 @@ pub const PROTOCOL_VERSION: u8 = 5;
 
 pub mod compress;
 pub mod frame;
+mod incoming;
 pub mod number;
 pub mod packet;
 
@@ -20,3 +21,4 @@ pub use bytes::FrameError;
 pub use frame::{
     Body, Capabilities, FIRST_CREDIT_BYTES, Frame, FrameToken, PeerId, RailId, RemoteRegion,
 };
+pub use incoming::Incoming;

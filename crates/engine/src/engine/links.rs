@@ -332,30 +332,46 @@ impl Engine {
         at: usize,
         bytes: &'a [u8],
     ) -> Result<&'a [u8], PeerError> {
+        let (ack, rest) = match packet::split_ack(bytes) {
+            Some((frames, prompt, behind)) => (Some((frames, prompt)), behind),
+            None => (None, bytes),
+        };
+        self.count_frame(peer, at, ack, rest.len())?;
+        Ok(rest)
+    }
+
+    /// Counts a received frame of `len` bytes after its ACK, and handles that: a number of frames,
+    /// and true if it asks for one in return.
+    pub(super) fn count_frame(
+        &mut self,
+        peer: PeerId,
+        at: usize,
+        ack: Option<(u32, bool)>,
+        len: usize,
+    ) -> Result<(), PeerError> {
         let Self { peers, ops, now_ns, .. } = self;
-        let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return Ok(bytes) };
-        let (mut rest, mut is_ack_due, mut has_ack) = (bytes, false, false);
-        let mut has_changed = None;
+        let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return Ok(()) };
+        let (mut is_ack_due, mut has_changed) = (false, None);
         let link = &mut state.links[at];
-        if let Some((frames, prompt, behind)) = packet::split_ack(bytes) {
-            (rest, is_ack_due, has_ack) = (behind, prompt, true);
+        if let Some((frames, prompt)) = ack {
+            is_ack_due = prompt;
             let changes = link.confirm(frames, *now_ns, |token| free(ops, token))?;
             has_changed = changes.then_some(link.rail);
             state.has_lapsed = false;
         }
         if let Some(replay_buffer) = &mut link.replay_buffer
-            && !rest.is_empty()
+            && len > 0
         {
-            replay_buffer.receive(rest.len());
+            replay_buffer.receive(len);
         }
         // The peer can order more messages now, and the link can store more frames.
-        if is_ack_due || state.is_ack_wanted || (has_ack && !state.is_drained()) {
+        if is_ack_due || state.is_ack_wanted || (ack.is_some() && !state.is_drained()) {
             self.request_acks(peer, is_ack_due);
         }
         if let Some(rail) = has_changed {
             self.adapt(peer, rail);
         }
-        Ok(rest)
+        Ok(())
     }
 
     /// Marks links for an ACK if the peer waits for one, and lists the peer.

@@ -1,17 +1,21 @@
 //! Cut-through frames: received while the sender still writes them.
 
 use wire::packet::{self, Header, Packet};
-use wire::{PeerId, RailId};
+use wire::{Incoming, PeerId, RailId};
 
 use super::{Engine, PeerError};
+use crate::link::Through;
 use crate::matching::wanted;
-use crate::op::{OpId, OpState, receive_piece, received};
+use crate::op::{OpId, OpState, count_piece, received, write_piece};
 use crate::peer::{Control, charge};
 
 impl Engine {
     /// Handles the beginning of a frame of `len` bytes, if it is a message with a posted receive,
     /// or an expected piece. [`Engine::handle_rest`] must then bring the rest. False changes
     /// nothing; the frame must be received whole.
+    ///
+    /// A frame that may be resent counts as received when all of it has arrived. A piece may arrive
+    /// again then, but a message would find its receive taken: it is received whole.
     ///
     /// # Errors
     /// As for [`Engine::handle_frame`].
@@ -22,43 +26,79 @@ impl Engine {
         beginning: &[u8],
         len: usize,
     ) -> Result<bool, PeerError> {
-        let state = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        let mut links = state.iter().flat_map(|state| &state.links);
-        let is_plain = links.any(|link| link.rail == rail && link.replay_buffer.is_none());
-        let Some(packet) = packet::parse_beginning(beginning, len).filter(|_| is_plain) else {
-            return Ok(false);
+        let Some((at, has_replay)) = self.link_of(peer, rail) else { return Ok(false) };
+        let split = packet::split_ack(beginning).filter(|_| has_replay);
+        let (ack, beginning) = match split {
+            Some((frames, prompt, behind)) => (Some((frames, prompt)), behind),
+            None => (None, beginning),
         };
-        let (id, offset, payload) = match packet {
-            Packet::Eager { header, acknowledge, payload } => {
+        let len = if ack.is_some() { len - packet::ACK_LEN } else { len };
+        let Some(packet) = packet::parse_beginning(beginning, len) else { return Ok(false) };
+        let (op, start, payload, bytes) = match packet {
+            Packet::Eager { header, acknowledge, payload } if !has_replay => {
                 let bytes = len - packet::EAGER_LEN;
-                let Some(id) = self.begin_eager(peer, &header, acknowledge, bytes) else {
+                let Some(op) = self.begin_eager(peer, &header, acknowledge, bytes) else {
                     return Ok(false);
                 };
-                (id, 0, payload)
+                (op, 0, payload, bytes)
             }
             Packet::Data { receiver, offset, payload } => {
                 let bytes = len - packet::DATA_LEN;
-                (self.expect_data(peer, receiver, offset, bytes)?, offset, payload)
+                (self.expect_data(peer, receiver, offset, bytes)?, offset, payload, bytes)
             }
             _ => return Ok(false),
         };
-        self.peer(peer).through = Some((id, offset + payload.len() as u64));
-        if receive_piece(&mut self.ops, id, offset, payload) {
-            self.answer_arrived(peer);
+        write_piece(&mut self.ops, op, start, payload);
+        let (next, end) = (start + payload.len() as u64, start + bytes as u64);
+        self.peer(peer).links[at].through = Some(Through { op, start, at: next, end, ack, len });
+        if next == end {
+            self.end_through(peer, at)?;
         }
         Ok(true)
     }
 
     /// Handles the next bytes of a frame whose beginning was accepted.
-    pub fn handle_rest(&mut self, peer: PeerId, bytes: &[u8]) {
+    ///
+    /// # Errors
+    /// As for [`Engine::handle_frame`].
+    #[inline]
+    pub fn handle_rest(
+        &mut self,
+        peer: PeerId,
+        rail: RailId,
+        incoming: Incoming<'_>,
+    ) -> Result<(), PeerError> {
+        let Some((at, _)) = self.link_of(peer, rail) else { return Ok(()) };
         let Self { peers, ops, .. } = self;
-        let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return };
-        let Some((id, at)) = &mut state.through else { return };
-        let is_answer = receive_piece(ops, *id, *at, bytes);
-        *at += bytes.len() as u64;
-        if is_answer {
+        let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return Ok(()) };
+        let Some(through) = &mut state.links[at].through else { return Ok(()) };
+        // The receive may have ended since.
+        let target = ops.piece_target(through.op, through.at, through.end);
+        through.at += incoming.store(&target) as u64;
+        if through.at < through.end { Ok(()) } else { self.end_through(peer, at) }
+    }
+
+    /// Handles the end of a cut-through frame: counts it, and what its receive has got.
+    fn end_through(&mut self, peer: PeerId, at: usize) -> Result<(), PeerError> {
+        let link = &mut self.peer(peer).links[at];
+        let has_replay = link.replay_buffer.is_some();
+        let Some(Through { op, start, end, ack, len, .. }) = link.through.take() else {
+            return Ok(());
+        };
+        if has_replay {
+            self.count_frame(peer, at, ack, len)?;
+        }
+        if count_piece(&mut self.ops, op, start, end - start) {
             self.answer_arrived(peer);
         }
+        Ok(())
+    }
+
+    /// Returns the position of a link that carries frames, and true if its frames may be resent.
+    fn link_of(&self, peer: PeerId, rail: RailId) -> Option<(usize, bool)> {
+        let state = self.peers.get(peer.0 as usize)?.as_ref()?;
+        let at = state.links.iter().position(|link| link.rail == rail)?;
+        Some((at, state.links[at].replay_buffer.is_some()))
     }
 
     /// Matches a message of `bytes` bytes with a receive and begins to fill it. `None` if no

@@ -103,7 +103,8 @@ fn links_that_die_lose_nothing_while_another_lives() {
 #[test]
 fn frames_are_lost_and_resent_and_overtake_one_another_while_links_die() {
     let mut sum = Fates::default();
-    for Fates { lost, resent, overtaking } in (0..300).map(|seed| links_that_die(seed).fates()) {
+    for Fates { lost, resent, overtaking, .. } in (0..300).map(|seed| links_that_die(seed).fates())
+    {
         sum.lost += lost;
         sum.resent += resent;
         sum.overtaking += overtaking;

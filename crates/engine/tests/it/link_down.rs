@@ -69,6 +69,7 @@ fn links_that_are_cut(seed: u64) -> SimulatedNetwork {
 
 #[test]
 fn a_rendezvous_survives_a_cut_of_all_links_at_any_step() {
+    let mut parts = 0;
     for seed in seeds(3 * STEPS_MAX) {
         let (shape, step) = (REOPENING[[0, 4, 6][seed as usize % 3]], seed as usize / 3);
         let split = || strategy::named("split").expect("a known name");
@@ -87,6 +88,10 @@ fn a_rendezvous_survives_a_cut_of_all_links_at_any_step() {
         (0..shape.links).for_each(|link| network.cut_for((0, 1), link, 50_000));
         network.finish();
         assert!(ends.iter().all(|&end| network.end(end).outcome == Outcome::Ok));
+        parts += network.fates().parts;
+    }
+    if !testing::is_seed_given() {
+        assert!(parts > 10, "{parts} cuts met a piece that had come in part");
     }
 }
 

@@ -3,7 +3,7 @@
 use engine::{Completion, Config, Engine, OpId, Outcome, PeerError, Selector};
 use memory::Region;
 use wire::packet::{self, Header, RndvKind};
-use wire::{Capabilities, Frame, PeerId, RailId};
+use wire::{Capabilities, Frame, Incoming, PeerId, RailId};
 
 use crate::network::{NEAR, RAIL};
 
@@ -18,7 +18,7 @@ fn a_message_with_a_posted_receive_cuts_through() {
     let event_count = engine.event_count();
     for piece in rest.chunks(300) {
         assert!(engine.take(op).is_none() && engine.event_count() == event_count);
-        engine.handle_rest(PEER, piece);
+        bring(&mut engine, piece);
     }
     assert_eq!(ended(&mut engine, op), (BYTES as u64, Outcome::Ok));
     assert_eq!(region.to_vec(), pattern());
@@ -36,7 +36,7 @@ fn a_receive_takes_no_more_than_it_has_room_for() {
         let frame = message(0, &pattern());
         let (beginning, rest) = frame.split_at(100);
         assert_eq!(engine.handle_beginning(PEER, RAIL, beginning, frame.len()), Ok(true));
-        rest.chunks(300).for_each(|piece| engine.handle_rest(PEER, piece));
+        rest.chunks(300).for_each(|piece| bring(&mut engine, piece));
         let truncated = Outcome::Truncated { message_bytes: BYTES as u64 };
         assert_eq!(ended(&mut engine, op), (room as u64, truncated));
         assert_eq!(region.to_vec(), pattern()[..room]);
@@ -78,7 +78,7 @@ fn other_frames_are_received_whole() {
 }
 
 #[test]
-fn frames_on_a_link_with_replay_are_received_whole() {
+fn messages_on_a_link_with_replay_are_received_whole() {
     let mut engine = engine(Capabilities { replay: true, ..CAPABILITIES });
     let _ = receive(&mut engine, BYTES);
     let frame = message(0, &pattern());
@@ -104,7 +104,7 @@ fn a_receive_fails_if_its_peer_fails_in_the_middle() {
     engine.handle_down(PEER);
     assert_eq!(ended(&mut engine, op).1, Outcome::PeerFailed);
     let before = region.to_vec();
-    engine.handle_rest(PEER, &frame[1000..]);
+    bring(&mut engine, &frame[1000..]);
     assert_eq!(region.to_vec(), before, "its memory is free");
 }
 
@@ -132,7 +132,7 @@ fn an_expected_piece_cuts_through() {
         assert!(engine.take(op).is_none());
         let frame = data(offset, payload);
         assert_eq!(engine.handle_beginning(PEER, RAIL, &frame[..20], frame.len()), Ok(true));
-        frame[20..].chunks(999).for_each(|piece| engine.handle_rest(PEER, piece));
+        frame[20..].chunks(999).for_each(|piece| bring(&mut engine, piece));
     }
     assert_eq!(ended(&mut engine, op), (BYTES as u64, Outcome::Ok));
     assert_eq!(region.to_vec(), pattern());
@@ -153,6 +153,11 @@ fn receive(engine: &mut Engine, room: usize) -> (OpId, Region) {
     let region = Region::owned(room);
     let selector = Selector { context: 0, source: None, tag: None };
     (engine.submit_receive(None, selector, &region), region)
+}
+
+/// Brings the next bytes of a frame that the engine takes in pieces.
+fn bring(engine: &mut Engine, piece: &[u8]) {
+    assert_eq!(engine.handle_rest(PEER, RAIL, Incoming::Here(piece)), Ok(()));
 }
 
 fn ended(engine: &mut Engine, op: OpId) -> (u64, Outcome) {

@@ -7,7 +7,7 @@ use engine::{Counters, Engine, Loss, PeerError, Posted, RemoteReadId};
 use memory::{Region, Span};
 use wire::addressed::Addressed;
 use wire::packet::{self, Packet};
-use wire::{Capabilities, Frame, FrameToken, PeerId, RailId, RemoteRegion};
+use wire::{Capabilities, Frame, FrameToken, Incoming, PeerId, RailId, RemoteRegion};
 
 use super::check::overlaps;
 use super::reference::Waiting;
@@ -68,6 +68,8 @@ pub struct Fates {
     pub resent: u64,
     /// Delivered before a frame that left earlier.
     pub overtaking: u64,
+    /// Frames of which only a part arrived.
+    pub parts: u64,
 }
 
 /// A frame that was copied when it was posted, or that is read when it leaves.
@@ -554,8 +556,11 @@ impl SimulatedNetwork {
         let broken = &mut self.direction(from, to).broken;
         // A connection delivers nothing after a lost frame.
         if is_over || !is_read || broken.contains(&(link, connection)) {
-            broken.insert((link, connection));
+            let is_first = broken.insert((link, connection));
             self.fates.lost += 1;
+            if is_first && is_read {
+                self.receive_part(from, to, link, &bytes);
+            }
             return;
         }
         let newest = self.newest.entry((from, to)).or_default();
@@ -618,8 +623,21 @@ impl SimulatedNetwork {
         {
             return engine.handle_frame(peer_id(from), rail, frame);
         }
-        rest.chunks(700).for_each(|bytes| engine.handle_rest(peer_id(from), bytes));
+        for piece in rest.chunks(700) {
+            engine.handle_rest(peer_id(from), rail, Incoming::Here(piece))?;
+        }
         Ok(())
+    }
+
+    /// Receives the first half of a frame whose rest is lost with its link, if the engine takes frames in pieces.
+    fn receive_part(&mut self, from: usize, to: usize, link: usize, frame: &[u8]) {
+        let (engine, rail) = (&mut self.processes[to].engine, rail(link));
+        let (beginning, rest) = frame.split_at(frame.len().min(64));
+        if engine.handle_beginning(peer_id(from), rail, beginning, frame.len()) == Ok(true) {
+            self.fates.parts += 1;
+            let half = Incoming::Here(&rest[..rest.len() / 2]);
+            assert_eq!(engine.handle_rest(peer_id(from), rail, half), Ok(()));
+        }
     }
 
     fn update_reference(&mut self, from: usize, to: usize, mut frame: &[u8]) {

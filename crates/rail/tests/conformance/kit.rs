@@ -70,8 +70,7 @@ impl End {
         let moved = rail.poll(&mut |event| {
             assert!(!has_ended, "{event:?} in the poll that reported the end of a link");
             has_ended = matches!(event, Event::Down { .. });
-            reported = true;
-            note(peers, event);
+            reported |= note(peers, event);
         });
         assert!(moved || !reported, "something was reported, and nothing happened");
         moved
@@ -110,7 +109,8 @@ impl End {
     }
 }
 
-fn note(peers: &mut BTreeMap<PeerId, Seen>, event: Event<'_>) {
+/// Records an event. False if it brought nothing: no byte of a frame that is read in pieces.
+fn note(peers: &mut BTreeMap<PeerId, Seen>, event: Event<'_>) -> bool {
     match event {
         Event::Up { peer, capabilities } => {
             let seen = peers.entry(peer).or_default();
@@ -133,13 +133,17 @@ fn note(peers: &mut BTreeMap<PeerId, Seen>, event: Event<'_>) {
         Event::Rest { peer, bytes } => {
             let seen = open(peers, peer);
             let (mut come, len) = seen.coming.take().expect("the rest of a frame that was begun");
-            come.extend_from_slice(bytes);
-            assert!(!bytes.is_empty() && come.len() <= len, "{} of {len} bytes", come.len());
+            let region = Region::owned(len - come.len());
+            let count = bytes.store(&region);
+            assert!(count <= region.len(), "{count} of {} bytes", region.len());
+            come.extend_from_slice(&region.to_vec()[..count]);
+            let has_come = count > 0;
             if come.len() == len {
                 seen.frames.push_back(come);
             } else {
                 seen.coming = Some((come, len));
             }
+            return has_come;
         }
         Event::Sent { peer, token } => {
             let held = open(peers, peer).held.remove(&token);
@@ -158,6 +162,7 @@ fn note(peers: &mut BTreeMap<PeerId, Seen>, event: Event<'_>) {
             seen.down = Some(fault);
         }
     }
+    true
 }
 
 fn open(peers: &mut BTreeMap<PeerId, Seen>, peer: PeerId) -> &mut Seen {
