@@ -78,9 +78,9 @@ static inline struct summary samples_summary(struct samples *samples) {
 
 /* The line without its end, so that more can follow. */
 static inline void summary_begin(const char *operation, long bytes, long count, const struct summary *summary) {
-    printf("{\"operation\": \"%s\", \"bytes\": %ld, \"count\": %ld, \"samples\": %.0f, \"first_us\": %.3f, \"min_us\": %.3f, "
-           "\"p25_us\": %.3f, \"median_us\": %.3f, \"p75_us\": %.3f, \"mean_us\": %.3f, \"p99_us\": %.3f, "
-           "\"max_us\": %.3f",
+    printf("{\"operation\": \"%s\", \"bytes\": %ld, \"count\": %ld, \"samples\": %.0f, \"first_us\": %.5f, \"min_us\": %.5f, "
+           "\"p25_us\": %.5f, \"median_us\": %.5f, \"p75_us\": %.5f, \"mean_us\": %.5f, \"p99_us\": %.5f, "
+           "\"max_us\": %.5f",
            operation, bytes, count, summary->samples, summary->first, summary->min, summary->p25, summary->median,
            summary->p75, summary->mean, summary->p99, summary->max);
 }

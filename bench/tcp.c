@@ -1,6 +1,6 @@
-/* Exchanges over raw TCP, in one stream or cut into several. Prints lines of JSON as pingpong.c and slowstart.c do.
-   Usage: tcp serve STREAMS | tcp relay STREAMS ADDRESS PORT
-        | tcp pingpong|slowstart ADDRESS PORT STREAMS SECONDS_PER_SIZE CASE...
+/* Exchanges over raw TCP, in one stream or cut into several. Prints lines of JSON as pingpong.c, slowstart.c and
+   onesided.c do. Usage: tcp serve STREAMS | tcp relay STREAMS ADDRESS PORT
+                       | tcp pingpong|slowstart|onesided ADDRESS PORT STREAMS SECONDS_PER_SIZE CASE...
 
    The server prints its port, and so does a relay. A relay forwards connections to the server or to the next relay.
    It does the minimum that any intermediate process must, and shows the cost of one. Both sides poll, then poll and
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "exchange.h"
+#include "onesided.h"
 
 static const double POLL_S = 30e-6, YIELD_S = 200e-6;
 
@@ -138,17 +139,28 @@ static void connect_to(struct streams *streams, const char *host, const char *po
     }
 }
 
-/* The length of the message goes by the first stream. */
+/* Bytes of the messages that follow, and of their answers. */
+struct lengths {
+    uint64_t asked, answered;
+};
+
+/* The lengths go by the first stream. */
 static struct streams first_of(const struct streams *streams) { return (struct streams){1, {streams->fds[0]}}; }
+
+static void announce(const struct streams *streams, struct lengths lengths) {
+    struct streams first = first_of(streams);
+    put(&first, (char *)&lengths, sizeof lengths);
+}
 
 static void serve(const struct streams *streams) {
     struct streams first = first_of(streams);
-    uint64_t bytes;
-    while (get(&first, (char *)&bytes, sizeof bytes) && bytes > 0 && bytes <= PROGRAM_MOST_BYTES) {
-        char *data = program_memory("tcp", bytes);
+    struct lengths lengths;
+    while (get(&first, (char *)&lengths, sizeof lengths) && lengths.asked > 0 && lengths.asked <= PROGRAM_MOST_BYTES &&
+           lengths.answered > 0 && lengths.answered <= PROGRAM_MOST_BYTES) {
+        char *data = program_memory("tcp", lengths.asked > lengths.answered ? lengths.asked : lengths.answered);
         do {
-            if (!get(streams, data, bytes)) exit(1);
-            put(streams, data, bytes);
+            if (!get(streams, data, lengths.asked)) exit(1);
+            put(streams, data, lengths.answered);
         } while (data[0] != PROGRAM_ENDS);
         free(data);
     }
@@ -201,30 +213,70 @@ static void relay(const struct streams *near, const struct streams *far) {
     }
 }
 
-static void once(const struct exchange *exchange) {
-    put(exchange->with, exchange->out, (size_t)exchange->bytes);
-    if (get(exchange->with, exchange->in, (size_t)exchange->bytes)) return;
+static void ask(const struct streams *streams, const char *out, char *in, struct lengths lengths) {
+    put(streams, out, lengths.asked);
+    if (get(streams, in, lengths.answered)) return;
     fprintf(stderr, "tcp: the server has gone\n");
     exit(1);
+}
+
+static void once(const struct exchange *exchange) {
+    uint64_t bytes = (uint64_t)exchange->bytes;
+    ask(exchange->with, exchange->out, exchange->in, (struct lengths){bytes, bytes});
 }
 
 static int measure(struct streams *streams, enum exchange_kind kind, const char *text, double seconds) {
     struct program_case asked = exchange_case("tcp", kind, text);
     uint64_t bytes = (uint64_t)asked.bytes;
     struct exchange exchange = {once, streams, program_memory("tcp", bytes), program_memory("tcp", bytes), asked.bytes};
-    struct streams first = first_of(streams);
-    put(&first, (char *)&bytes, sizeof bytes);
+    announce(streams, (struct lengths){bytes, bytes});
     int failed = exchange_measure("tcp", kind, &exchange, asked, seconds);
     free(exchange.out);
     free(exchange.in);
     return failed;
 }
 
+/* A row of `onesided`: the data one way, and as little as there must be the other way. */
+struct onesided {
+    const struct streams *streams;
+    char *out, *in;
+    struct lengths lengths;
+};
+
+static void operate(void *what, char word) {
+    struct onesided *onesided = what;
+    onesided->out[0] = word;
+    ask(onesided->streams, onesided->out, onesided->in, onesided->lengths);
+}
+
+static void measure_onesided(const struct streams *streams, long bytes, double seconds) {
+    static struct samples samples;
+    size_t room = (size_t)onesided_moved(bytes == ONESIDED_WORD ? PUTS : PUT, bytes);
+    struct onesided onesided = {streams, program_memory("tcp", room), program_memory("tcp", room), {0, 0}};
+    for (int operation = 0; operation < ONESIDED_OPERATIONS; operation++)
+        for (int window = 0; window < ONESIDED_WINDOWS; window++) {
+            if (!onesided_has(operation, window, bytes)) continue;
+            if (operation == MAKE || window == COMPUTING) {
+                missing_print(ONESIDED_NAMES[operation], bytes, window, "TCP has no windows, and its target answers by calls");
+                continue;
+            }
+            uint64_t moved = (uint64_t)onesided_moved(operation, bytes);
+            int returns = operation == FETCH || operation == FETCH_PACED;
+            onesided.lengths = (struct lengths){operation == GET ? 1 : moved, operation == GET || returns ? moved : 1};
+            announce(streams, onesided.lengths);
+            double pace_us = operation == FETCH_PACED ? ONESIDED_PACE_US : 0;
+            onesided_take(&samples, seconds, (struct onesided_series){operate, &onesided, pace_us, 0, 1});
+            onesided_print(operation, window, bytes, &samples, NULL);
+        }
+    free(onesided.out);
+    free(onesided.in);
+}
+
 int main(int argc, char **argv) {
     int serves = argc == 3 && !strcmp(argv[1], "serve"), relays = argc == 5 && !strcmp(argv[1], "relay"), failed = 0;
     if (!serves && !relays && argc < 7) {
         fprintf(stderr, "usage: tcp serve STREAMS | tcp relay STREAMS ADDRESS PORT\n"
-                        "     | tcp pingpong|slowstart ADDRESS PORT STREAMS SECONDS_PER_SIZE CASE...\n");
+                        "     | tcp pingpong|slowstart|onesided ADDRESS PORT STREAMS SECONDS_PER_SIZE CASE...\n");
         return 2;
     }
     const char *count = argv[serves || relays ? 2 : 4];
@@ -248,6 +300,8 @@ int main(int argc, char **argv) {
     clock_calibrate();
     clock_check(0.02);
     program_print("tcp", streams.count > 1 ? "TCP in several streams" : "raw TCP", 2, host, argv[2]);
-    for (int i = 6; i < argc; i++) failed |= measure(&streams, kind, argv[i], seconds);
+    for (int i = 6; i < argc; i++)
+        if (strcmp(argv[1], "onesided")) failed |= measure(&streams, kind, argv[i], seconds);
+        else measure_onesided(&streams, onesided_bytes("tcp", argv[i]), seconds);
     return failed;
 }

@@ -54,7 +54,8 @@ for entry in report["entries"]:
 for row in report["rows"]:
     bases = [other for other in report["rows"] if (other["operation"], other["bytes"]) == (row["operation"], row["bytes"])]
     for cell in row["cells"]:
-        is_base = row["operation"] == "one message" if report["workload"]["instrument"] == "express" else row is bases[0]
+        named = {"express": row["operation"] == "one message", "onesided": row["count"] == 1}
+        is_base = named.get(report["workload"]["instrument"], row is bases[0])
         if is_base and (base := cell["against_base"]):
             assert base["median"] == (0 if report["workload"]["instrument"] == "overhead" else 1), row
     for cell in row["cells"]:
@@ -62,6 +63,7 @@ for row in report["rows"]:
             "overlap": True,
             "idle": True,
             "reactivity": row["operation"] == "one a millisecond" and row["count"] > 0 and row["statistic"] == "median",
+            "onesided": cell["library"] == "Canele" and row["count"] == 2 and row["statistic"] == "median",
         }
         assert (cell["share"] is not None) == has_share.get(report["workload"]["instrument"], False), row
 PYTHON
@@ -80,6 +82,9 @@ experiment reactivity kept 8 --threads 0,2
 experiment threads 'woken in turn' 12 --threads 1,3
 experiment offload MPI_Isend 4 --sizes 8,64k
 experiment idle 'receive posted' 3 --waiting 10000
+experiment onesided 'MPI / memory' 23 --quick
+[ -s gups-shm.json ]
+experiment gups 'M/s' 2 --ranks 2,3 --sizes 64k
 experiment rails 'Canele two Mb/s' 2 --place shm --sizes 8,64k --rounds 2 --variant one:CANELE_RAILS=shm --variant two:CANELE_RAILS=tcp,shm
 [ "$(grep -c '^rails shm Canele two' progress)" = 4 ]
 grep -q 'CANELE_RAILS=tcp,shm' table
@@ -140,6 +145,7 @@ refuses 'nothing to measure' torres --place shm --sizes 6 --output "$work"
 refuses 'there is no site 2' coll --pair 0-2=40ms --output "$work"
 refuses 'several sites' coll --place lan --sites 3 --output "$work"
 refuses settings rails --variant one:A=b --output "$work"
+refuses 'nothing to measure' onesided --place shm --sizes 12 --output "$work"
 refuses 'this machine only' overhead --place lan --output "$work"
 refuses 'two of this name' burst --variant one --variant one:A=b --output "$work"
 refuses 'nothing to measure' cut --sizes 2 --packets 4 --output "$work"

@@ -38,7 +38,7 @@ const PLAIN: Description = Description {
     moved_bytes: |case| case.bytes,
     sample_s: |_| 0.0,
     least_us: None,
-    tcp: &[],
+    bare: |_| &[],
     has_crossing: false,
     is_drawn: |_, _| true,
 };
@@ -67,7 +67,7 @@ const PINGPONG_LIKE: Description = Description {
     time: "half a round trip",
     figure: Some(Quantity::Bandwidth),
     least_us: Some(|link, _, case| link.limit_us(case.bytes)),
-    tcp: &[LibraryKind::RawTcp],
+    bare: |_| &[LibraryKind::RawTcp],
     ..PLAIN
 };
 
@@ -496,7 +496,7 @@ pub static WAN: Description = Description {
     draws_of_limit: true,
     is_drawn: |_, statistic| statistic != Statistic::Median,
     sample_s: |case| 1e-6 * case.count as f64,
-    tcp: &[LibraryKind::RawTcp, LibraryKind::TcpStreams],
+    bare: |_| &[LibraryKind::RawTcp, LibraryKind::TcpStreams],
     ..PINGPONG_LIKE
 };
 
@@ -528,7 +528,7 @@ pub static SLOWSTART: Description = Description {
         let trips = if operation == "each message" { 1.0 } else { 2.0 };
         trips * link.limit_us(case.bytes)
     }),
-    tcp: &[LibraryKind::RawTcp, LibraryKind::TcpStreams],
+    bare: |_| &[LibraryKind::RawTcp, LibraryKind::TcpStreams],
     ..PLAIN
 };
 
@@ -622,6 +622,78 @@ pub static PAIRS: Description = Description {
         let word = if operation == "one way" { link.delay_us } else { 0.0 };
         link.limit_us(half * half * case.bytes) + word
     }),
+    ..PLAIN
+};
+
+pub static ONESIDED: Description = Description {
+    name: "onesided",
+    about: "One-sided operations, each with its flush, also while the target computes",
+    details: "Times are µs of an operation and its flush, on windows of MPI_Win_allocate and of MPI_Win_create, and relative to the latter. The target waits in MPI_Recv, or computes without a call for five times --seconds; the share of its computing that it keeps is printed, too. The limit is bare memory of two processes, or raw TCP. Then runs gups.",
+    program: "onesided",
+    title: "One-sided: an operation and its flush",
+    time: "operation and flush",
+    sizes: Some(Numbers {
+        help: "Sizes in bytes, multiples of 8; atomic operations are of 8",
+        default: "8,1M",
+        quick: "8,1M",
+        least: 8,
+        most: 64 << 20,
+        ..SIZES
+    }),
+    has_case: |case| case.bytes.is_multiple_of(8),
+    then: Some(Instrument::Gups),
+    operations: |case| if case.bytes == 8 { 15 } else { 8 },
+    statistics: &[Statistic::Median, Statistic::Least],
+    panels: &[Column::Operation],
+    axis: &[
+        Column::Bytes("size"),
+        Column::Word("window", &["allocated", "created", "created, computes"]),
+        Column::Statistic,
+    ],
+    shape: Shape::Bars,
+    figure: Some(Quantity::Share(Share {
+        head: "kept",
+        label: "computing that the target keeps",
+        is_clamped: false,
+        beside: None,
+    })),
+    base: Some(Base { against: Against::Count(1), head: "/ created", relation: Relation::Ratio }),
+    moved_bytes: |case| case.bytes * 8,
+    least_us: Some(|link, operation, case| match operation {
+        "make a window" => link.delay_us,
+        "1000 puts" => link.limit_us(1000 * case.bytes) + link.delay_us,
+        _ => link.limit_us(case.bytes) + link.delay_us,
+    }),
+    bare: |place| match place {
+        Place::Shm => &[LibraryKind::Memory],
+        Place::Lan | Place::Wan => &[LibraryKind::RawTcp],
+    },
+    is_drawn: |_, statistic| statistic == Statistic::Median,
+    ..PLAIN
+};
+
+pub static GUPS: Description = Description {
+    name: "gups",
+    about: "Random updates of a table that all ranks hold (HPCC RandomAccess)",
+    details: "Times are µs for an update of any rank, and millions of updates per second. Each update is an MPI_Accumulate; a flush follows 1024 of them.",
+    program: "gups",
+    title: "GUPS: random updates of a table that all ranks hold",
+    time: "time for an update of any rank",
+    sizes: Some(Numbers {
+        help: "Sizes of each rank's part in bytes, multiples of 8",
+        default: "16M",
+        quick: "1M",
+        least: 8,
+        ..SIZES
+    }),
+    has_case: |case| case.bytes.is_multiple_of(8),
+    ranks: Some(Numbers { default: "2,4,8,16", quick: "2,4", most: 64, ..RANKS }),
+    statistics: &[Statistic::Median, Statistic::Least],
+    panels: &[Column::Bytes("size"), Column::Statistic],
+    axis: &[Column::Ranks],
+    shape: Shape::Bars,
+    figure: Some(Quantity::Rate),
+    draws_time: false,
     ..PLAIN
 };
 

@@ -378,7 +378,7 @@ fn plan(
     has_peers: bool,
     common: &Common,
 ) -> Result<Plan, String> {
-    let Description { name, tcp, least_variants, is_own, nodes, .. } = workload.description();
+    let Description { name, bare, least_variants, is_own, nodes, .. } = workload.description();
     if *is_own && place != Place::Shm {
         return Err(format!("{name}: runs on this machine only, not at {}", place.name()));
     }
@@ -421,7 +421,7 @@ fn plan(
     }
     let has_peers = has_peers && !is_own;
     let mut kinds = if has_peers { LibraryKind::MPI.to_vec() } else { vec![LibraryKind::Canele] };
-    kinds.extend_from_slice(tcp);
+    kinds.extend_from_slice(bare(place));
     // An own program compares paths whose times differ little.
     let compares = has_peers || variants.len() > 1 || *is_own;
     let rounds = match (compares, common.quick) {
@@ -628,6 +628,9 @@ mod tests {
             "addressed --sizes 8,4k",
             "express --packets 1,64 --quick",
             "compare express pingpong --quick",
+            "compare onesided onesided@wan gups --quick",
+            "onesided --sizes 8,64k --place lan",
+            "gups --ranks 2,16 --sizes 1M",
             "overlap --sizes 64k,1M --computing 1000 --place wan",
             "rails --variant one:CANELE_RAILS=tcp --variant two",
             "burst --peers build/peers --place lan --by least",

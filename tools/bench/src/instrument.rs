@@ -60,6 +60,10 @@ pub enum Instrument {
     Torres,
     /// All ranks of one half with all of the other.
     Pairs,
+    /// One-sided operations.
+    Onesided,
+    /// Random updates of a common table.
+    Gups,
 }
 
 /// An instrument, as a value.
@@ -123,8 +127,8 @@ pub struct Description {
     pub sample_s: fn(Case) -> f64,
     /// Least time of an operation that a link allows, if that is known.
     pub least_us: Option<fn(&IdealLink, &str, Case) -> f64>,
-    /// TCP tests that can do the same, without any MPI.
-    pub tcp: &'static [LibraryKind],
+    /// Programs that can do the same at a place, without any MPI.
+    pub bare: fn(Place) -> &'static [LibraryKind],
     /// True if its program can stop for the counters of links.
     pub has_crossing: bool,
     /// True if rows of a case and statistic are drawn.
@@ -408,7 +412,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All instruments.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Pingpong,
         Self::Burst,
         Self::Oversubscribed,
@@ -431,6 +435,8 @@ impl Instrument {
         Self::Coll,
         Self::Torres,
         Self::Pairs,
+        Self::Onesided,
+        Self::Gups,
     ];
 
     /// Returns its description.
@@ -458,6 +464,8 @@ impl Instrument {
             Self::Coll => &catalogue::COLL,
             Self::Torres => &catalogue::TORRES,
             Self::Pairs => &catalogue::PAIRS,
+            Self::Onesided => &catalogue::ONESIDED,
+            Self::Gups => &catalogue::GUPS,
         }
     }
 }

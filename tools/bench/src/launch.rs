@@ -139,7 +139,8 @@ impl Launch {
             LibraryKind::Canele
             | LibraryKind::OpenMpi
             | LibraryKind::RawTcp
-            | LibraryKind::TcpStreams => "bin/mpiexec",
+            | LibraryKind::TcpStreams
+            | LibraryKind::Memory => "bin/mpiexec",
         };
         self.add([text(&library.root.join(program))]);
         self.set("LD_LIBRARY_PATH", text(&library.libraries()));
@@ -187,7 +188,7 @@ impl Launch {
                 self.add(["--prtemca".into(), "plm_ssh_agent".into(), enter]);
                 self.add(["--bind-to".into(), "none".into(), "--host".into(), list]);
             }
-            LibraryKind::RawTcp | LibraryKind::TcpStreams => {}
+            LibraryKind::RawTcp | LibraryKind::TcpStreams | LibraryKind::Memory => {}
         }
     }
 

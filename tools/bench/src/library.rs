@@ -1,11 +1,11 @@
-//! Measured libraries: Canele, its peers, and raw TCP beside them.
+//! Measured libraries: Canele, its peers, and beside them raw TCP and bare memory.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A library, or raw TCP.
+/// A library, raw TCP, or bare memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LibraryKind {
     /// Canele.
@@ -20,6 +20,8 @@ pub enum LibraryKind {
     RawTcp,
     /// The same over several connections at once.
     TcpStreams,
+    /// No MPI: memory that two processes share, as a reference.
+    Memory,
 }
 
 impl LibraryKind {
@@ -35,15 +37,16 @@ impl LibraryKind {
             Self::IntelMpi => "Intel MPI",
             Self::RawTcp => "raw TCP",
             Self::TcpStreams => "8 x TCP",
+            Self::Memory => "bare memory",
         }
     }
 
-    /// Returns its number of connections, if it is no MPI.
+    /// Returns its number of connections, if it is TCP.
     pub fn streams(self) -> Option<u32> {
         match self {
             Self::RawTcp => Some(1),
             Self::TcpStreams => Some(8),
-            Self::Canele | Self::Mpich | Self::OpenMpi | Self::IntelMpi => None,
+            Self::Canele | Self::Mpich | Self::OpenMpi | Self::IntelMpi | Self::Memory => None,
         }
     }
 
@@ -51,7 +54,16 @@ impl LibraryKind {
     pub fn is_peer(self) -> bool {
         match self {
             Self::Mpich | Self::OpenMpi | Self::IntelMpi => true,
-            Self::Canele | Self::RawTcp | Self::TcpStreams => false,
+            Self::Canele | Self::RawTcp | Self::TcpStreams | Self::Memory => false,
+        }
+    }
+
+    /// Returns its name beside a time, if it is a reference that other libraries are compared with.
+    pub fn reference(self) -> Option<&'static str> {
+        match self {
+            Self::RawTcp => Some("TCP"),
+            Self::Memory => Some("memory"),
+            Self::Canele | Self::Mpich | Self::OpenMpi | Self::IntelMpi | Self::TcpStreams => None,
         }
     }
 
@@ -60,7 +72,7 @@ impl LibraryKind {
         match self {
             Self::IntelMpi => "Intel(R) MPI",
             Self::TcpStreams => "TCP in several streams",
-            Self::Canele | Self::Mpich | Self::OpenMpi | Self::RawTcp => self.name(),
+            Self::Canele | Self::Mpich | Self::OpenMpi | Self::RawTcp | Self::Memory => self.name(),
         }
     }
 
@@ -68,14 +80,14 @@ impl LibraryKind {
     pub fn has_standard_abi(self) -> bool {
         match self {
             Self::Canele | Self::Mpich | Self::IntelMpi => true,
-            Self::OpenMpi | Self::RawTcp | Self::TcpStreams => false,
+            Self::OpenMpi | Self::RawTcp | Self::TcpStreams | Self::Memory => false,
         }
     }
 
     /// Returns its folder below that of the peers.
     fn folder(self) -> &'static str {
         match self {
-            Self::Canele | Self::RawTcp | Self::TcpStreams => "",
+            Self::Canele | Self::RawTcp | Self::TcpStreams | Self::Memory => "",
             Self::Mpich => "mpich",
             Self::OpenMpi => "openmpi",
             Self::IntelMpi => "impi-rt",
@@ -88,7 +100,7 @@ impl LibraryKind {
             Self::Canele => &["bin/mpiexec", "bin/mpicc", "lib/libmpi_abi.so.1"],
             Self::Mpich | Self::IntelMpi => &["bin/mpiexec.hydra", "lib/libmpi_abi.so.1"],
             Self::OpenMpi => &["bin/mpiexec", "bin/mpicc"],
-            Self::RawTcp | Self::TcpStreams => &[],
+            Self::RawTcp | Self::TcpStreams | Self::Memory => &[],
         }
     }
 }
@@ -173,7 +185,7 @@ fn setting(word: &str) -> Option<(String, String)> {
 pub struct Library {
     /// The library.
     pub kind: LibraryKind,
-    /// Installation folder; empty for TCP.
+    /// Installation folder; empty without an MPI.
     pub root: PathBuf,
 }
 
@@ -193,7 +205,7 @@ impl Library {
     /// Fails if a file it needs is missing; the text says how to get it.
     pub fn find(kind: LibraryKind, prefix: &Path, peers: &Path) -> Result<Self, Absence> {
         let (root, advice) = match kind {
-            LibraryKind::RawTcp | LibraryKind::TcpStreams => {
+            LibraryKind::RawTcp | LibraryKind::TcpStreams | LibraryKind::Memory => {
                 return Ok(Self { kind, root: PathBuf::new() });
             }
             LibraryKind::Canele => (

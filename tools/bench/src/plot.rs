@@ -599,7 +599,7 @@ fn look(report: &Report, index: usize) -> (RGBColor, Marker) {
         LibraryKind::RawTcp if report.entries[index].variant.is_some() => {
             (RGBColor(60, 60, 60), Marker::Circle)
         }
-        LibraryKind::RawTcp => (RGBColor(110, 110, 110), Marker::Cross),
+        LibraryKind::RawTcp | LibraryKind::Memory => (RGBColor(110, 110, 110), Marker::Cross),
         LibraryKind::TcpStreams => (RGBColor(170, 170, 170), Marker::Triangle),
     }
 }

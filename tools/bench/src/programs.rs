@@ -75,7 +75,7 @@ impl Programs {
         self.compile(&library.root.join("bin/mpicc"), name, &own, &[])
     }
 
-    /// Compiles a program without MPI: `clock`, `tcp` or `busy`.
+    /// Compiles a program without MPI: `clock`, `tcp`, `memory` or `busy`.
     ///
     /// # Errors
     /// Fails if it does not compile.
@@ -140,7 +140,7 @@ fn write_error(path: &Path, source: io::Error) -> ProgramError {
     ProgramError::Write { path: path.display().to_string(), source }
 }
 
-const SOURCES: [(&str, &str); 29] = [
+const SOURCES: [(&str, &str); 33] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -169,6 +169,10 @@ const SOURCES: [(&str, &str); 29] = [
     ("offload.c", include_str!("../../../bench/offload.c")),
     ("idle.c", include_str!("../../../bench/idle.c")),
     ("express.c", include_str!("../../../bench/express.c")),
+    ("onesided.h", include_str!("../../../bench/onesided.h")),
+    ("onesided.c", include_str!("../../../bench/onesided.c")),
+    ("gups.c", include_str!("../../../bench/gups.c")),
+    ("memory.c", include_str!("../../../bench/memory.c")),
     ("tcp.c", include_str!("../../../bench/tcp.c")),
 ];
 

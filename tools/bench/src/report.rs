@@ -80,8 +80,8 @@ pub struct Row {
     pub ratio_to_best_peer: Option<f64>,
     /// The same of the least disturbed rounds: our fastest over the fastest of any peer.
     pub ratio_of_least: Option<f64>,
-    /// Our time over that of raw TCP.
-    pub ratio_to_raw_tcp: Option<f64>,
+    /// Our time over that of the reference: raw TCP, or bare memory.
+    pub ratio_to_reference: Option<f64>,
     /// Our time over the least that the link allows.
     pub ratio_to_limit: Option<f64>,
 }
@@ -209,7 +209,7 @@ impl Report {
 
     /// True if several rounds or several MPIs are compared.
     pub fn is_comparison(&self) -> bool {
-        let mpis = self.entries.iter().filter(|entry| entry.library.streams().is_none());
+        let mpis = self.entries.iter().filter(|entry| LibraryKind::MPI.contains(&entry.library));
         self.rounds > 1 || mpis.count() > 1
     }
 
@@ -218,9 +218,10 @@ impl Report {
         self.entries.iter().any(|entry| entry.library.is_peer())
     }
 
-    /// True if raw TCP is part of the measurement.
-    pub fn has_tcp(&self) -> bool {
-        self.entries.iter().any(|entry| entry.library == LibraryKind::RawTcp)
+    /// Returns the reference that is part of the measurement: raw TCP, or bare memory.
+    pub fn reference(&self) -> Option<LibraryKind> {
+        let mut kinds = self.entries.iter().map(|entry| entry.library);
+        kinds.find(|kind| kind.reference().is_some())
     }
 
     /// True if the limit of the link is known for the instrument.
@@ -287,6 +288,7 @@ impl Report {
         };
         let cells: Vec<Cell> = self.entries.iter().map(cell).collect();
         let of = |kind: LibraryKind| cells.iter().find(|cell| cell.library == kind)?.time_us;
+        let reference = self.reference().and_then(of);
         let peers = || {
             let peers = cells.iter().filter(|cell| cell.library.is_peer());
             peers.filter_map(|cell| Some((cell.library, cell.time_us?)))
@@ -306,7 +308,7 @@ impl Report {
             best_peer: best.map(|(library, _)| library),
             ratio_to_best_peer: ratio(best.map(|(_, time_us)| time_us)),
             ratio_of_least: ours.and_then(|ours| Some(ours.least / least?)),
-            ratio_to_raw_tcp: ratio(of(LibraryKind::RawTcp).map(|across| across.median)),
+            ratio_to_reference: ratio(reference.map(|across| across.median)),
             ratio_to_limit: ratio(limit_us.filter(|limit_us| *limit_us > 0.0)),
             cells,
         }
@@ -438,7 +440,7 @@ pub(crate) mod tests {
         assert_eq!(rows[0].best_peer, Some(LibraryKind::Mpich));
         assert!((rows[0].ratio_to_best_peer.unwrap() - 0.5).abs() < 1e-9);
         assert!((rows[0].ratio_of_least.unwrap() - 0.5).abs() < 1e-9);
-        assert!((rows[1].ratio_to_raw_tcp.unwrap() - 1.25).abs() < 1e-9);
+        assert!((rows[1].ratio_to_reference.unwrap() - 1.25).abs() < 1e-9);
         assert_eq!(
             (rows[1].cells[2].library, rows[1].cells[2].time_us),
             (LibraryKind::OpenMpi, None)
@@ -461,7 +463,7 @@ pub(crate) mod tests {
         let names: Vec<&str> = row.cells.iter().map(|cell| cell.name.as_str()).collect();
         assert_eq!(names, ["Canele auto", "Canele fifo", "raw TCP"]);
         assert!((row.cells[1].ratio.unwrap() - 0.5).abs() < 1e-9);
-        assert!((row.ratio_to_raw_tcp.unwrap() - 1.25).abs() < 1e-9);
+        assert!((row.ratio_to_reference.unwrap() - 1.25).abs() < 1e-9);
         assert!(report.is_comparison() && !report.has_peers());
     }
 

@@ -415,7 +415,7 @@ fn carried(lab: &Lab) -> Result<[u64; 2], String> {
 
 /// A library that is ready to run the program at the place.
 enum Station {
-    /// An MPI: its launcher, or a command that starts both ranks itself.
+    /// An MPI: its launcher, or a command that starts both ranks or processes itself.
     Mpi { launches: Vec<Launch>, lab: Option<Lab>, hosts: Vec<Option<[String; 2]>> },
     /// Plain TCP: a server and a client, and the nodes of relays between them.
     Tcp {
@@ -452,10 +452,14 @@ impl Station {
             arguments.insert(0, "crossing".into());
         }
         let settings = entry.variant.iter().flat_map(Variant::environment);
-        if description.is_own {
-            let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
-            let words = [text(&own), "bench".into(), description.program.into()];
-            let words = words.into_iter().chain(arguments).collect();
+        if description.is_own || kind == LibraryKind::Memory {
+            let first = if description.is_own {
+                let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
+                vec![text(&own), "bench".into(), description.program.into()]
+            } else {
+                vec![text(&programs.plain("memory").map_err(|error| error.to_string())?)]
+            };
+            let words = first.into_iter().chain(arguments).collect();
             let launch = Launch { node: None, words, environment: settings.collect() };
             return Ok(Self::Mpi { launches: vec![launch], lab, hosts: vec![ends] });
         }

@@ -195,7 +195,7 @@ fn comparison(report: &Report) -> Vec<Vec<String>> {
     if report.has_peers() {
         head.extend(["/ best peer", "(least)"].map(str::to_owned));
     }
-    head.extend(report.has_tcp().then(|| "/ raw TCP".into()));
+    head.extend(report.reference().map(|kind| format!("/ {}", kind.name())));
     head.extend(report.has_limit().then(|| "/ limit".into()));
     std::iter::once(head).chain(report.rows().iter().map(|row| compared(report, row))).collect()
 }
@@ -229,7 +229,7 @@ fn compared(report: &Report, row: &Row) -> Vec<String> {
     if report.has_peers() {
         line.extend([row.ratio_to_best_peer, row.ratio_of_least].map(ratio));
     }
-    line.extend(report.has_tcp().then(|| ratio(row.ratio_to_raw_tcp)));
+    line.extend(report.reference().map(|_| ratio(row.ratio_to_reference)));
     line.extend(report.has_limit().then(|| ratio(row.ratio_to_limit)));
     line
 }
@@ -244,8 +244,8 @@ fn single(report: &Report) -> Vec<Vec<String>> {
     head.extend(beside(figure).map(|(head, _)| head.to_owned()));
     head.extend(base.map(|base| base.head.to_owned()));
     head.extend(report.has_crossing().then(|| "on the WAN (packets)".into()));
-    if report.has_tcp() {
-        head.extend(["TCP µs", "MPI / TCP"].map(str::to_owned));
+    if let Some(name) = report.reference().and_then(LibraryKind::reference) {
+        head.extend([format!("{name} µs"), format!("MPI / {name}")]);
     }
     head.extend(report.has_limit().then(|| "/ limit".into()));
     let rows = report.rows();
@@ -271,10 +271,10 @@ fn single(report: &Report) -> Vec<Vec<String>> {
         let against_base = cell.and_then(|cell| cell.against_base);
         line.extend(base.map(|base| against_base.map_or_else(dash, |at| against(base, at))));
         line.extend(report.has_crossing().then(|| crossing(cell)));
-        if report.has_tcp() {
-            let ratio_to_tcp = row.and_then(|row| row.ratio_to_raw_tcp);
-            line.push(ratio_to_tcp.map_or_else(dash, |ratio| time(read.median_us / ratio)));
-            line.push(ratio(ratio_to_tcp));
+        if report.reference().is_some() {
+            let to_reference = row.and_then(|row| row.ratio_to_reference);
+            line.push(to_reference.map_or_else(dash, |ratio| time(read.median_us / ratio)));
+            line.push(ratio(to_reference));
         }
         let to_limit = row.and_then(|row| row.limit_us).filter(|limit_us| *limit_us > 0.0);
         let to_limit = to_limit.map(|limit_us| read.median_us / limit_us);
@@ -324,6 +324,7 @@ fn share(figure: &Option<Quantity>) -> Option<Share> {
 /// Formats microseconds with three significant digits, or all before the point.
 fn time(time_us: f64) -> String {
     let decimals = match time_us {
+        ..0.1 => 4,
         ..10.0 => 3,
         ..100.0 => 2,
         ..10_000.0 => 1,
@@ -404,8 +405,8 @@ mod tests {
     #[test]
     fn times_have_the_digits_that_matter() {
         assert_eq!(
-            [0.1714, 12.345, 123.45, 12345.6].map(time),
-            ["0.171", "12.35", "123.5", "12346"]
+            [0.01234, 0.1714, 12.345, 123.45, 12345.6].map(time),
+            ["0.0123", "0.171", "12.35", "123.5", "12346"]
         );
         assert_eq!([0.00025, 3.7, 940.04].map(quantity), ["0.00025", "3.700", "940.0"]);
     }
@@ -467,6 +468,18 @@ mod tests {
         let told =
             "MPICH: not measured: both compute, size 64 B, computing 1 ms and 1 more: no such call";
         assert!(text.contains(told), "{text}");
+    }
+
+    #[test]
+    fn bare_memory_is_a_reference_as_raw_tcp_is() {
+        let mut report = sample();
+        report.entries[3].library = LibraryKind::Memory;
+        let text = render(&report);
+        assert!(text.contains("/ bare memory") && !text.contains("raw TCP"), "{text}");
+        report.entries.retain(|entry| !entry.library.is_peer());
+        report.rounds = 1;
+        let text = render(&report);
+        assert!(text.contains("memory µs") && text.contains("MPI / memory"), "{text}");
     }
 
     #[test]
