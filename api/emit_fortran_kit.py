@@ -156,8 +156,10 @@ def interfaces_f90():
             function = entry.functions[0]
             name = f"{prefix}{function.name}".upper()
             parameters = dummy_arguments(function, is_f08=False)
-            out += [f"  INTERFACE {name}", *subroutine(name, parameters)]
-            if any(p.kind == "C_BUFFER" for p in function.parameters):
+            has_pointer = any(p.kind == "C_BUFFER" for p in function.parameters)
+            # Without a generic name, an element may be passed for the array that begins with it.
+            out += [f"  INTERFACE {name}" if has_pointer else "  INTERFACE", *subroutine(name, parameters)]
+            if has_pointer:
                 pointer = [(n, "TYPE(C_PTR)" if n == "baseptr" else kind, *rest) for n, kind, *rest in parameters]
                 out += subroutine(f"{name}_CPTR", pointer)
             out.append("  END INTERFACE")
@@ -279,7 +281,8 @@ def module_constants(is_f08):
             f"  LOGICAL, PARAMETER :: MPI_ASYNC_PROTECTS_NONBLOCKING = {supported}"]
     for name, kinds in SENTINELS.items():
         shown = F08_SHAPES.get(name, name) if is_f08 else name
-        symbol = f"canele_{name.split('(')[0].lower()}"
+        # A program may use both modules, and no two variables may share a name of C in it.
+        symbol = f"canele_{name.split('(')[0].lower()}{'_f08' * is_f08}"
         out.append(f'  {kinds[is_f08]}, BIND(C, NAME="{symbol}"), TARGET :: {shown}')
     return out
 

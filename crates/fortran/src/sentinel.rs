@@ -19,15 +19,25 @@ macro_rules! storage {
 
 storage! {
     canele_mpi_bottom: 1
+    canele_mpi_bottom_f08: 1
     canele_mpi_in_place: 1
+    canele_mpi_in_place_f08: 1
     canele_mpi_buffer_automatic: 1
+    canele_mpi_buffer_automatic_f08: 1
     canele_mpi_status_ignore: 8
+    canele_mpi_status_ignore_f08: 8
     canele_mpi_statuses_ignore: 8
+    canele_mpi_statuses_ignore_f08: 8
     canele_mpi_errcodes_ignore: 1
+    canele_mpi_errcodes_ignore_f08: 1
     canele_mpi_unweighted: 1
+    canele_mpi_unweighted_f08: 1
     canele_mpi_weights_empty: 1
+    canele_mpi_weights_empty_f08: 1
     canele_mpi_argv_null: 1
+    canele_mpi_argv_null_f08: 1
     canele_mpi_argvs_null: 1
+    canele_mpi_argvs_null_f08: 1
 }
 
 macro_rules! is {
@@ -37,11 +47,11 @@ macro_rules! is {
 /// The address of a buffer as C gets it.
 #[inline]
 pub(crate) fn buffer(address: *mut c_void) -> *mut c_void {
-    if is!(address, canele_mpi_bottom) {
+    if is!(address, canele_mpi_bottom | canele_mpi_bottom_f08) {
         ptr::null_mut()
-    } else if is!(address, canele_mpi_in_place) {
+    } else if is!(address, canele_mpi_in_place | canele_mpi_in_place_f08) {
         IN_PLACE
-    } else if is!(address, canele_mpi_buffer_automatic) {
+    } else if is!(address, canele_mpi_buffer_automatic | canele_mpi_buffer_automatic_f08) {
         ptr::without_provenance_mut(2)
     } else {
         address
@@ -50,24 +60,34 @@ pub(crate) fn buffer(address: *mut c_void) -> *mut c_void {
 
 /// True if a buffer is `MPI_IN_PLACE`.
 pub(crate) fn is_in_place(address: *mut c_void) -> bool {
-    is!(address, canele_mpi_in_place)
+    is!(address, canele_mpi_in_place | canele_mpi_in_place_f08)
 }
 
 /// The address of a status or of several as C gets it.
 #[inline]
 pub(crate) fn statuses(address: *mut c_void) -> *mut c_void {
-    let is_ignored = is!(address, canele_mpi_status_ignore | canele_mpi_statuses_ignore);
+    let is_ignored = is!(
+        address,
+        canele_mpi_status_ignore
+            | canele_mpi_status_ignore_f08
+            | canele_mpi_statuses_ignore
+            | canele_mpi_statuses_ignore_f08
+    );
     if is_ignored { ptr::null_mut() } else { address }
 }
 
 pub(crate) fn error_codes(address: *mut c_void) -> *mut c_void {
-    if is!(address, canele_mpi_errcodes_ignore) { ptr::null_mut() } else { address }
+    if is!(address, canele_mpi_errcodes_ignore | canele_mpi_errcodes_ignore_f08) {
+        ptr::null_mut()
+    } else {
+        address
+    }
 }
 
 pub(crate) fn weights(address: *mut c_void) -> *mut c_void {
-    if is!(address, canele_mpi_unweighted) {
+    if is!(address, canele_mpi_unweighted | canele_mpi_unweighted_f08) {
         ptr::without_provenance_mut(10)
-    } else if is!(address, canele_mpi_weights_empty) {
+    } else if is!(address, canele_mpi_weights_empty | canele_mpi_weights_empty_f08) {
         ptr::without_provenance_mut(11)
     } else {
         address
@@ -76,7 +96,13 @@ pub(crate) fn weights(address: *mut c_void) -> *mut c_void {
 
 /// True if a program or several get no arguments.
 pub(crate) fn is_no_argv(address: *const u8) -> bool {
-    is!(address, canele_mpi_argv_null | canele_mpi_argvs_null)
+    is!(
+        address,
+        canele_mpi_argv_null
+            | canele_mpi_argv_null_f08
+            | canele_mpi_argvs_null
+            | canele_mpi_argvs_null_f08
+    )
 }
 
 const IN_PLACE: *mut c_void = ptr::without_provenance_mut(1);

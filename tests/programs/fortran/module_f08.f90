@@ -37,6 +37,7 @@ program module_mpi_f08
   call callbacks_of_it
   call attributes
   call counts
+  call older_part
   call MPI_Finalize()
   if (rank == 0) print *, 'no errors'
 contains
@@ -193,3 +194,14 @@ contains
     call expect(c_associated(buffer, c_loc(attached)) .and. length == 4 * 4096, 'MPI_Buffer_detach')
   end subroutine
 end program
+
+! A part of the program that still uses the other module.
+subroutine older_part
+  use mpi
+  implicit none
+  integer :: sums(2), size, ierr
+  call MPI_Comm_size(MPI_COMM_WORLD, size, ierr)
+  sums = 1
+  call MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, ierr)
+  if (any(sums /= size)) call MPI_Abort(MPI_COMM_WORLD, 3, ierr)
+end subroutine
