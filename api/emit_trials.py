@@ -1,7 +1,8 @@
 """Calls with one wrong argument each, for tests/programs/wrong_arguments.c.
 
 A line is `FUNCTION ARGUMENT WHAT CLASSES VALUE…`: the call's values, the wrong one among them, and the error classes that fit,
-or `any` if the call may also succeed, or `tool` for any error code of the tool interface, or 0 if it must succeed. A VALUE is a
+or `any` if the call may also succeed, or `misstated` if it may also read memory that is not there, or `tool` for any error code
+of the tool interface, or 0 if it must succeed. A VALUE is a
 number, `@NAME` for an object of the program, or memory with nothing behind it: `b:N` for N bytes of zeros, `i:1,2` for ints,
 `l:1,@comm` for 64-bit values, `s:text` for a string, `h:N` or `k:N` for a handle or an int that a failed call sets to N.
 """
@@ -82,6 +83,9 @@ FREE = re.compile(r"MPI_(Comm|Win)_call_errhandler errorcode|MPI_Get_address loc
 # Calls that end the process or MPI, or that trust any address.
 LEFT_OUT = re.compile(r"MPI_(Abort|Finalize|T_finalize|Free_mem|Info_create_env)$")
 
+# Kinds of numbers that say how much there is, and sends whose data are copied.
+COUNTED = re.compile("NUM|LENGTH|SIZE|DEGREE|DIM|STRIDE|DISPLACEMENT|INDEX|COORDINATE|RANK$")
+COPIES = re.compile("bsend|Bsend|_replace|uffer")
 # Collective calls that free an object, or for which both processes need arguments of their own.
 ALONE = re.compile("_free|_disconnect|Intercomm|_from_group|_spawn|_accept|_connect|_join")
 
@@ -233,6 +237,41 @@ def trials(functions, kinds, numbers):
             for what, value, fitting in tried:
                 call = values[:index] + [str(value)] + values[index + 1:]
                 yield " ".join([function.name, parameter.name, what, as_numbers(fitting, numbers), *call])
+
+
+def is_misstated(function, parameter):
+    """True if a greater value promises memory that the call's other arguments do not have."""
+    lengths = [p.length or "" for p in function.parameters]
+    is_length = any(length in (parameter.name, f"3*{parameter.name}") for length in lengths)
+    is_summed = parameter.name in ("indx", "degrees")
+    return is_length or is_summed or any(p.kind == "BUFFER" for p in function.parameters)
+
+
+def absurd(functions, numbers):
+    """Calls with one number that is far too large: most would need more memory than there is."""
+    for function in functions:
+        if function.module is None or LEFT_OUT.match(function.name):
+            continue
+        right = [good(function, p, numbers) for p in function.parameters]
+        if function.module == "p2p" and not COPIES.search(function.name):
+            # Nobody sends or receives so much: such calls would wait.
+            right = [numbers["MPI_PROC_NULL"] if p.kind.startswith("RANK") else value for p, value in zip(function.parameters, right)]
+        for index, parameter in enumerate(function.parameters):
+            is_number = parameter.base in ("int", "MPI_Count", "MPI_Aint") and parameter.suffix != "[][3]"
+            is_counted = COUNTED.search(parameter.kind) and parameter.kind not in ("KEY_INDEX", "CVAR_INDEX")
+            if not is_number or not is_counted or parameter.direction == "out":
+                continue
+            fitting = "misstated" if is_misstated(function, parameter) else "any"
+            for bit in (20, 30, 31) if parameter.base == "int" else (20, 30, 40, 62, 63):
+                number = (1 << bit) - (bit in (31, 63))
+                value = f"{width(parameter)}:{number}" if parameter.pointers else str(number)
+                call = right[:index] + [value] + right[index + 1:]
+                yield " ".join([function.name, parameter.name, "absurd", fitting, *call])
+                if function.module == "types" and "@int" in call:
+                    # Every element in several pieces, apart from each other.
+                    apart = ["@gapped" if value == "@int" else "64" if p.name == "stride" else value
+                             for p, value in zip(function.parameters, call)]
+                    yield " ".join([function.name, parameter.name, "absurd", fitting, *apart])
 
 
 def refused(functions, kinds, numbers):

@@ -7,6 +7,7 @@
     api/generate.py prototypes           print the module and prototype of each C function
     api/generate.py trials               print calls with one wrong argument each
     api/generate.py trials root          print calls whose arguments are wrong where they do not count
+    api/generate.py trials absurd        print calls with one number that is far too large
     api/generate.py trials refused       print collective calls that one process makes wrongly first
     api/generate.py datatypes            print the names of the predefined datatypes
     api/generate.py man DIR VERSION      write the man pages of a version of Canele
@@ -78,6 +79,8 @@ def trials(which):
             calls = emit_trials.trials(functions, kinds, numbers)
         case "root":
             calls = emit_trials.insignificant(functions, numbers)
+        case "absurd":
+            calls = emit_trials.absurd(functions, numbers)
         case "refused":
             calls = emit_trials.refused(functions, kinds, numbers)
         case _:

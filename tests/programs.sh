@@ -168,6 +168,8 @@ done
 # Bad arguments are named, and end the job unless the program asks otherwise.
 python3 ../api/generate.py trials >"$work/trials"
 timeout 120 "$work/wrong_arguments" "$work/trials"
+python3 ../api/generate.py trials absurd >"$work/trials_absurd"
+timeout 300 "$work/wrong_arguments" "$work/trials_absurd"
 python3 ../api/generate.py trials root >"$work/trials_root"
 python3 ../api/generate.py trials refused >"$work/trials_refused"
 for rails in shm tcp; do

@@ -93,6 +93,11 @@ static void arrays(void) {
     EXPECT(MPI_Cart_create(comm, 1, parts, a, 0, &made_comm), MPI_ERR_DIMS, "dims");
     EXPECT(MPI_Cart_sub(graph, a, &made_comm), MPI_ERR_TOPOLOGY, "comm");
     EXPECT(MPI_Dims_create(7, 1, parts), MPI_ERR_DIMS, "dims[0] = 3");
+    int *many = calloc(1 << 20, sizeof *many);
+    EXPECT(MPI_Dims_create(12, 1 << 20, many), MPI_SUCCESS, "");
+    EXPECT(many[0] == 3 && many[1] == 2 && many[2] == 2 && many[(1 << 20) - 1] == 1 ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
+    free(many);
+    EXPECT(MPI_Graph_create(comm, 1 << 30, parts, parts, 0, &made_comm), MPI_ERR_ARG, "nnodes = 1073741824");
     EXPECT(MPI_Dist_graph_create_adjacent(comm, 1, sizes, MPI_UNWEIGHTED, 0, a, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &made_comm), MPI_ERR_RANK, "sources[0] = 4");
     EXPECT(MPI_Bcast(MPI_IN_PLACE, 1, MPI_INT, 0, comm), MPI_ERR_BUFFER, "buffer is MPI_IN_PLACE");
     EXPECT(MPI_Pack(a, 4, MPI_INT, b, 8, twice, comm), MPI_ERR_ARG, "outsize = 8");
@@ -120,6 +125,8 @@ static void objects(void) {
     MPI_Buffer_attach(memory, 600);
     EXPECT(MPI_Buffer_attach(memory, 600), MPI_ERR_BUFFER, "attached already");
     EXPECT(MPI_Bsend(memory, 100, MPI_INT, 0, 0, comm), MPI_ERR_BUFFER, "912 bytes");
+    /* The data are not read: there are fewer. */
+    EXPECT(MPI_Bsend(memory, 1 << 29, MPI_INT, 0, 0, comm), MPI_ERR_BUFFER, "of the attached 600");
     MPI_Buffer_detach(&got, &value);
     EXPECT(MPI_Comm_set_attr(comm, MPI_TAG_UB, &value), MPI_ERR_KEYVAL, "predefined");
     EXPECT(MPI_Comm_delete_attr(comm, keyval), MPI_ERR_KEYVAL, "comm_keyval");

@@ -383,13 +383,19 @@ impl IntSlice<'_> {
         })
     }
 
-    pub fn to_vec(self) -> Vec<i64> {
-        (0..self.len()).map(|index| self.at(index)).collect()
+    pub fn to_vec(self) -> Result<Vec<i64>> {
+        let mut values = room(self.name, self.len())?;
+        values.extend((0..self.len()).map(|index| self.at(index)));
+        Ok(values)
     }
 
     /// The values, which are counts.
     pub fn counts(self) -> Result<Vec<usize>> {
-        (0..self.len()).map(|index| self.count_at(index)).collect()
+        let mut values = room(self.name, self.len())?;
+        for index in 0..self.len() {
+            values.push(self.count_at(index)?);
+        }
+        Ok(values)
     }
 }
 
@@ -482,6 +488,18 @@ fn no_array(name: &str, too_long: Option<usize>) -> Error {
         Some(len) => Error::argument(format!("{name}: {len} entries exceed memory")),
         None => null(name),
     }
+}
+
+/// An empty list with room for as many entries as a program says.
+pub(crate) fn room<T>(name: &str, len: usize) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).map_err(|_| no_memory(name, len))?;
+    Ok(values)
+}
+
+#[cold]
+fn no_memory(name: &str, len: usize) -> Error {
+    class(ErrorClass::NoMem, format!("{name}: no memory for {len} entries"))
 }
 
 /// The entries of an array.

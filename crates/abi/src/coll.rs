@@ -417,7 +417,10 @@ fn alltoall_blocks(
     });
     Ok(match sends {
         Some(sends) => comm.bytes(schedule, sends.stream, receives.stream),
-        None => comm.bytes(schedule, Region::scratch(len), receives.stream),
+        None => {
+            let full = || class(ErrorClass::NoMem, format!("recvbuf: no memory for {len} bytes"));
+            comm.bytes(schedule, Region::scratch(len).ok_or_else(full)?, receives.stream)
+        }
     })
 }
 

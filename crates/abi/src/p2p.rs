@@ -334,8 +334,8 @@ pub(crate) fn sendrecv_replace(
 ) -> Result<()> {
     let (mode, names) = (Mode::Standard, (&BUF, "sendtag"));
     let mut send = send_later(buf, count, datatype, dest, sendtag, comm, mode, names)?;
-    send.data = copy_of(&send.data);
     let receive = receive_later(buf, count, datatype, source, recvtag, comm, (&BUF, "recvtag"))?;
+    send.data = copy_of(&send.data)?;
     exchange(&send, &receive, status)
 }
 
@@ -391,16 +391,17 @@ pub(crate) fn isendrecv_replace(
 ) -> Result<()> {
     let (mode, names) = (Mode::Standard, (&BUF, "sendtag"));
     let mut send = send_later(buf, count, datatype, dest, sendtag, comm, mode, names)?;
-    send.data = copy_of(&send.data);
     let names = (&BUF, "recvtag");
     let receive = receive_later(buf, count, datatype, source, recvtag, comm, names)?;
+    send.data = copy_of(&send.data)?;
     give(p2p::begin_exchange(&send, &receive)?, send.comm.vci(), request)
 }
 
-fn copy_of(data: &Region) -> Region {
-    let copy = Region::owned(data.len());
+fn copy_of(data: &Region) -> Result<Region> {
+    let full = || class(ErrorClass::NoMem, format!("buf: no memory for {} bytes", data.len()));
+    let copy = Region::scratch(data.len()).ok_or_else(full)?;
     copy.copy_from(data);
-    copy
+    Ok(copy)
 }
 
 /// The buffer that an address and a size stand for.

@@ -34,15 +34,13 @@ pub(crate) fn topo_test(on: RawHandle, status: Out<c_int>) -> Result<()> {
 }
 
 pub(crate) fn dims_create(nodes: c_int, dims: &mut [c_int]) -> Result<()> {
-    let mut all = dims.to_vec();
-    topology::complete_dims(nodes, &mut all)?;
-    dims.copy_from_slice(&all);
-    Ok(())
+    topology::complete_dims(nodes, dims)
 }
 
 fn grid(comm: &Comm, dims: &[c_int], periods: &[c_int]) -> Result<Cart> {
-    let periods: Vec<bool> = periods.iter().map(|&period| period != 0).collect();
-    Cart::new(dims, &periods, comm.size())
+    let mut closed = room("periods", periods.len())?;
+    closed.extend(periods.iter().map(|&period| period != 0));
+    Cart::new(dims, closed, comm.size())
 }
 
 pub(crate) fn cart_create(
@@ -79,7 +77,7 @@ pub(crate) fn cart_get(
 ) -> Result<()> {
     let comm = comm(on)?;
     let cart = comm.cart()?;
-    room("maxdims", dims.len(), cart.dims().len())?;
+    fits("maxdims", dims.len(), cart.dims().len())?;
     dims.write(ints(cart.dims()))?;
     periods.write(cart.periods().iter().map(|&ring| c_int::from(ring)))?;
     coordinates.write(ints(&cart.coordinates(comm.rank())))
@@ -89,7 +87,7 @@ pub(crate) fn cart_coords(on: RawHandle, rank: c_int, coordinates: Slots<c_int>)
     let comm = comm(on)?;
     let cart = comm.cart()?;
     let rank = member("rank", rank, comm.size())?;
-    room("maxdims", coordinates.len(), cart.dims().len())?;
+    fits("maxdims", coordinates.len(), cart.dims().len())?;
     coordinates.write(ints(&cart.coordinates(rank)))
 }
 
@@ -130,6 +128,7 @@ pub(crate) fn cart_sub(
 }
 
 fn graph(comm: &Comm, index: &[c_int], edges: Array<'_, c_int>) -> Result<Graph> {
+    Graph::check_nodes(index.len(), comm.size())?;
     let len = length("indx", index.last().copied().unwrap_or(0))?;
     Graph::new(index, edges.all(len)?, comm.size())
 }
@@ -166,8 +165,8 @@ pub(crate) fn graphdims_get(on: RawHandle, nodes: Out<c_int>, edges: Out<c_int>)
 pub(crate) fn graph_get(on: RawHandle, index: Slots<c_int>, edges: Slots<c_int>) -> Result<()> {
     let comm = comm(on)?;
     let graph = comm.graph()?;
-    room("maxindex", index.len(), graph.index().len())?;
-    room("maxedges", edges.len(), graph.edges().len())?;
+    fits("maxindex", index.len(), graph.index().len())?;
+    fits("maxedges", edges.len(), graph.edges().len())?;
     index.write(ints(graph.index()))?;
     edges.write(ints(graph.edges()))
 }
@@ -205,7 +204,11 @@ fn edges_of(
             weight => Ok((rank, weight.unwrap_or(1))),
         }
     };
-    ranks.iter().enumerate().map(edge).collect()
+    let mut edges = room(name, ranks.len())?;
+    for one in ranks.iter().enumerate() {
+        edges.push(edge(one)?);
+    }
+    Ok(edges)
 }
 
 pub(crate) fn dist_graph_create_adjacent(
@@ -248,14 +251,15 @@ pub(crate) fn dist_graph_create(
 ) -> Result<()> {
     let comm = old(on)?;
     let hints = crate::info::optional(info)?;
-    let degrees = degrees.iter().enumerate().map(|(index, &degree)| {
-        let negative = || Error::argument(format!("degrees[{index}] = {degree} is negative"));
-        usize::try_from(degree).map_err(|_| negative())
-    });
-    let degrees = degrees.collect::<Result<Vec<_>>>()?;
+    let mut checked = room("degrees", degrees.len())?;
+    for (index, &degree) in degrees.iter().enumerate() {
+        let negative = |_| Error::argument(format!("degrees[{index}] = {degree} is negative"));
+        checked.push(usize::try_from(degree).map_err(negative)?);
+    }
+    let degrees = checked;
     let destinations = destinations.all(degrees.iter().sum())?;
     let ends = edges_of(comm.size(), "destinations", (destinations, weights), "weights")?;
-    let mut edges = Vec::with_capacity(ends.len());
+    let mut edges = room("destinations", ends.len())?;
     let mut rest = &ends[..];
     for (index, (&source, &degree)) in sources.iter().zip(&degrees).enumerate() {
         let source = member(&format!("sources[{index}]"), source, comm.size())?;
@@ -291,8 +295,8 @@ pub(crate) fn dist_graph_neighbors(
 ) -> Result<()> {
     let comm = comm(on)?;
     let neighbours = comm.neighbours()?;
-    room("maxindegree", sources.len(), neighbours.sources.len())?;
-    room("maxoutdegree", destinations.len(), neighbours.destinations.len())?;
+    fits("maxindegree", sources.len(), neighbours.sources.len())?;
+    fits("maxoutdegree", destinations.len(), neighbours.destinations.len())?;
     let sides = [
         (&neighbours.sources, sources, source_weights),
         (&neighbours.destinations, destinations, destination_weights),
@@ -310,7 +314,7 @@ fn ints(values: &[u32]) -> Vec<c_int> {
     values.iter().map(|&value| value as c_int).collect()
 }
 
-fn room(name: &str, max: usize, needed: usize) -> Result<()> {
+fn fits(name: &str, max: usize, needed: usize) -> Result<()> {
     if max < needed {
         return Err(Error::argument(format!("{name} = {max} where {needed} are needed")));
     }

@@ -21,7 +21,10 @@ fn find_old(oldtype: RawHandle) -> Result<Datatype> {
 
 /// Gives a new type a handle.
 fn give(made: Result<Datatype, TypeError>, new: NewType) -> Result<()> {
-    let made = made.map_err(|error| Error::argument(error.to_string()))?;
+    let made = made.map_err(|error| {
+        let kind = if error.is_out_of_memory { ErrorClass::NoMem } else { ErrorClass::Arg };
+        class(kind, error.to_string())
+    })?;
     if new.is_large {
         made.set_large();
     }
@@ -88,7 +91,7 @@ pub(crate) fn type_indexed(
     old: RawHandle,
     new: NewType,
 ) -> Result<()> {
-    give(Datatype::indexed(&lengths.to_vec(), &displacements.to_vec(), &find_old(old)?), new)
+    give(Datatype::indexed(&lengths.to_vec()?, &displacements.to_vec()?, &find_old(old)?), new)
 }
 
 pub(crate) fn type_create_hindexed(
@@ -97,7 +100,7 @@ pub(crate) fn type_create_hindexed(
     old: RawHandle,
     new: NewType,
 ) -> Result<()> {
-    give(Datatype::hindexed(&lengths.to_vec(), &displacements.to_vec(), &find_old(old)?), new)
+    give(Datatype::hindexed(&lengths.to_vec()?, &displacements.to_vec()?, &find_old(old)?), new)
 }
 
 pub(crate) fn type_create_indexed_block(
@@ -106,7 +109,7 @@ pub(crate) fn type_create_indexed_block(
     old: RawHandle,
     new: NewType,
 ) -> Result<()> {
-    give(Datatype::indexed_block(length, &displacements.to_vec(), &find_old(old)?), new)
+    give(Datatype::indexed_block(length, &displacements.to_vec()?, &find_old(old)?), new)
 }
 
 pub(crate) fn type_create_hindexed_block(
@@ -115,7 +118,7 @@ pub(crate) fn type_create_hindexed_block(
     old: RawHandle,
     new: NewType,
 ) -> Result<()> {
-    give(Datatype::hindexed_block(length, &displacements.to_vec(), &find_old(old)?), new)
+    give(Datatype::hindexed_block(length, &displacements.to_vec()?, &find_old(old)?), new)
 }
 
 pub(crate) fn type_create_struct(
@@ -124,12 +127,12 @@ pub(crate) fn type_create_struct(
     types: &[RawHandle],
     new: NewType,
 ) -> Result<()> {
-    let types = types.iter().enumerate().map(|(index, &raw)| {
-        let found = objects::datatype(handle(raw));
-        found.map_err(|error| error.about(format!("array_of_types[{index}]")))
-    });
-    let types: Result<Vec<_>> = types.collect();
-    give(Datatype::structure(&lengths.to_vec(), &displacements.to_vec(), &types?), new)
+    let mut found = room("array_of_types", types.len())?;
+    for (index, &raw) in types.iter().enumerate() {
+        let one = objects::datatype(handle(raw));
+        found.push(one.map_err(|error| error.about(format!("array_of_types[{index}]")))?);
+    }
+    give(Datatype::structure(&lengths.to_vec()?, &displacements.to_vec()?, &found), new)
 }
 
 pub(crate) fn type_create_resized(
@@ -150,7 +153,7 @@ pub(crate) fn type_create_subarray(
     new: NewType,
 ) -> Result<()> {
     let order = array_order(order)?;
-    let (sizes, subsizes, starts) = (sizes.to_vec(), subsizes.to_vec(), starts.to_vec());
+    let (sizes, subsizes, starts) = (sizes.to_vec()?, subsizes.to_vec()?, starts.to_vec()?);
     give(Datatype::subarray(&sizes, &subsizes, &starts, order, &find_old(old)?), new)
 }
 
@@ -174,8 +177,8 @@ pub(crate) fn type_create_darray(
     new: NewType,
 ) -> Result<()> {
     let order = array_order(order)?;
-    let sizes = sizes.to_vec();
-    let cut = |axis: usize| {
+    let sizes = sizes.to_vec()?;
+    let cut = |axis: usize| -> Result<Cut> {
         Ok(Cut {
             size: sizes[axis],
             distribution: distribution(distributions[axis])?,
@@ -183,7 +186,10 @@ pub(crate) fn type_create_darray(
             processes: i64::from(processes[axis]),
         })
     };
-    let cuts = (0..sizes.len()).map(cut).collect::<Result<Vec<_>>>()?;
+    let mut cuts = room("array_of_gsizes", sizes.len())?;
+    for axis in 0..sizes.len() {
+        cuts.push(cut(axis)?);
+    }
     let (size, rank) = (i64::from(size), i64::from(rank));
     give(Datatype::distributed(size, rank, &cuts, order, &find_old(old)?), new)
 }

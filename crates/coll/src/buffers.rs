@@ -57,8 +57,8 @@ impl Memory {
         Self::Packed(Packed { input, output, unit: datatype.size(), reducer: Some(reducer) })
     }
 
-    /// The memory of a temporary of `units` units.
-    pub fn temporary(&self, units: u64) -> Region {
+    /// The memory of a temporary of `units` units; none if there is no memory.
+    pub fn temporary(&self, units: u64) -> Option<Region> {
         match self {
             Self::Packed(packed) => packed.temporary(units),
             Self::Elements(elements) => elements.temporary(units),
@@ -130,8 +130,8 @@ impl Packed {
         buffer.slice(span.start as usize * self.unit, span.len as usize * self.unit)
     }
 
-    fn temporary(&self, units: u64) -> Region {
-        let len = units as usize * self.unit;
+    fn temporary(&self, units: u64) -> Option<Region> {
+        let len = (units as usize).checked_mul(self.unit)?;
         match self.reducer {
             Some(_) => aligned(len, [&self.input, &self.output]),
             None => Region::scratch(len),
@@ -146,20 +146,21 @@ impl Packed {
     }
 }
 
-/// Memory for so many bytes that is aligned as the first address is that the application has chosen.
-fn aligned(len: usize, [input, output]: [&Region; 2]) -> Region {
+/// Memory for so many bytes that is aligned as the first address is that the application has chosen; none if there is
+/// none.
+fn aligned(len: usize, [input, output]: [&Region; 2]) -> Option<Region> {
     let address = |region: &Region| region.as_span().map_or(0, |span| span.address as usize);
     let chosen = address(if input.is_empty() { output } else { input });
-    let memory = Region::scratch(len + ALIGNMENT);
+    let memory = Region::scratch(len.checked_add(ALIGNMENT)?)?;
     let start = chosen.wrapping_sub(address(&memory)) % ALIGNMENT;
-    memory.slice(start, len)
+    Some(memory.slice(start, len))
 }
 
 impl Elements {
-    /// Gives the input `units` elements of its own.
+    /// Gives the input `units` elements of its own; none if there is no memory.
     #[must_use]
-    pub fn with_own_input(self, units: u64) -> Self {
-        Self { input: self.temporary(units), ..self }
+    pub fn with_own_input(self, units: u64) -> Option<Self> {
+        Some(Self { input: self.temporary(units)?, ..self })
     }
 
     fn buffer<'a>(&'a self, buffer: Buffer, temporaries: &'a [Region]) -> &'a Region {
@@ -191,7 +192,7 @@ impl Elements {
         buffer.slice((self.place(buffer.len(), span.start) + lowest) as usize, len)
     }
 
-    fn temporary(&self, units: u64) -> Region {
+    fn temporary(&self, units: u64) -> Option<Region> {
         aligned(self.reach(units).1, [&self.input, &self.output])
     }
 
@@ -218,20 +219,28 @@ impl Elements {
         builtin.map(|builtin| op.reducer(builtin))
     }
 
-    /// `inout = stream op inout`. Elements that are not as their stream is are unpacked first, and so is what
-    /// functions of the application get: it is not theirs to write on.
+    /// `inout = stream op inout`. Elements that are not as their stream is are unpacked first, piece by piece, and so is
+    /// what functions of the application get: it is not theirs to write on.
     fn combine(&self, stream: &Region, inout: Span, temporaries: &[Region]) {
-        let input = Buffer::Temporary(temporaries.len() as u32);
-        let input = Span { buffer: input, start: 0, len: inout.len };
+        let (size, extent) = (self.datatype.size(), self.datatype.extent().1.unsigned_abs());
+        let piece = (UNPACKED_BYTES / extent.max(1) as u64).clamp(1, inout.len.max(1));
         let mut all = temporaries.to_vec();
-        all.push(self.temporary(inout.len));
-        self.stream(input, &all).copy_from(stream);
-        self.reduce(input, inout, &all);
+        all.push(self.temporary(piece).expect("memory for one piece"));
+        for start in (0..inout.len).step_by(piece as usize) {
+            let part = inout.part(start, piece.min(inout.len - start));
+            let (buffer, at) = (Buffer::Temporary(temporaries.len() as u32), start as usize * size);
+            let input = Span { buffer, start: 0, len: part.len };
+            self.stream(input, &all).copy_from(&stream.slice(at, part.len as usize * size));
+            self.reduce(input, part, &all);
+        }
     }
 }
 
 /// Maximum bytes copied or reduced under the worker's lock: about 1 µs of work.
 const BRIEF_BYTES: u64 = 4 << 10;
+
+/// Memory of the elements that are unpacked at a time, in bytes.
+const UNPACKED_BYTES: u64 = 64 << 10;
 
 /// Temporaries are aligned as the application's memory is, as far as vector instructions care.
 const ALIGNMENT: usize = 64;

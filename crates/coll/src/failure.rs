@@ -19,7 +19,7 @@ pub enum Fault {
     PeerGone,
     /// A peer sent another number of bytes than expected.
     Length,
-    /// The system has no memory for the shared segment.
+    /// The system has no memory for the shared segment or for temporaries.
     NoMemory,
     /// Processes have called with different arguments.
     Differ(Argument),
@@ -50,6 +50,12 @@ impl Failure {
 pub(crate) fn gone(why: &str) -> Box<Failure> {
     let message = format!("a peer is gone in the middle of a collective ({why})");
     Failure::new(Fault::PeerGone, message)
+}
+
+/// The failure of a collective without memory for data on their way.
+#[cold]
+pub(crate) fn no_memory() -> Box<Failure> {
+    Failure::new(Fault::NoMemory, "no memory for the temporaries of the collective")
 }
 
 /// The failure of a collective in which rank `rank` has sent, or posted, another length.

@@ -14,7 +14,7 @@ use progress::{TaskStage, Worker};
 use wire::PeerId;
 
 use crate::call::{Call, Collective};
-use crate::failure::{Failure, gone, unfit};
+use crate::failure::{Failure, gone, no_memory, unfit};
 use crate::team::Team;
 
 use early::Early;
@@ -54,9 +54,10 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
     pub(crate) fn new(collective: C) -> Self {
         let temporaries = &collective.schedule.temporaries;
         let temporaries = temporaries.iter().map(|&units| collective.memory.temporary(units));
-        let temporaries = temporaries.collect();
+        let temporaries: Option<Vec<_>> = temporaries.collect();
         let (needs_wake, watches, is_over) = (false, false, false);
-        let (begun, failure) = (Vec::new(), None);
+        let (begun, failure) = (Vec::new(), temporaries.is_none().then(no_memory));
+        let temporaries = temporaries.unwrap_or_default();
         let early = Early::default();
         Self { collective, temporaries, at: 0, begun, needs_wake, watches, early, failure, is_over }
     }
@@ -94,6 +95,9 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
         {
             self.give_up(worker, failed);
             return self.settle(worker);
+        }
+        if self.at == 0 && self.failure.is_some() {
+            return self.leave(worker);
         }
         while let Some(&step) = self.collective.schedule.steps.get(self.at) {
             match step {
@@ -299,6 +303,15 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
             Outcome::Truncated { message_bytes } => unfit(source, message_bytes, expected),
             Outcome::Ok | Outcome::Cancelled => unfit(source, bytes, expected),
         });
+    }
+
+    /// Ends this run before its first step, and revokes the team's collectives: the others cannot do without this rank.
+    #[cold]
+    fn leave(&mut self, worker: &mut Worker) -> TaskStage {
+        let team = &self.collective.call.team;
+        let own = team.peer(team.rank());
+        self.give_up(worker, own);
+        TaskStage::Ended
     }
 
     /// Ends this run and revokes the team's collectives, because a member has failed here or elsewhere.

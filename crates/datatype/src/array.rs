@@ -1,6 +1,6 @@
 //! Parts of arrays: subarrays and distributed arrays (MPI-5.0 §5.1.3, §5.1.4).
 
-use crate::construct::{Block, build, contents, too_large};
+use crate::construct::{Block, build, contents, copied, room, too_large};
 use crate::datatype::{Bounds, Combiner, Contents, Datatype, Edges, TypeError};
 
 /// Order in which an array's dimensions vary.
@@ -64,12 +64,13 @@ impl Datatype {
         if sizes.is_empty() {
             return Err(TypeError::new("ndims", 0, "must be positive"));
         }
-        let mut integers = vec![sizes.len() as i64];
-        integers.extend([sizes, sub, starts].concat());
+        let mut integers = room(2 + 3 * sizes.len())?;
+        integers.push(sizes.len() as i64);
+        [sizes, sub, starts].iter().for_each(|&list| integers.extend(list));
         integers.push(order.code());
-        let contents = contents(Combiner::Subarray, integers, vec![], std::slice::from_ref(old));
-        let runs: Vec<_> =
-            starts.iter().zip(sub).map(|(&start, &part)| vec![(start, part)]).collect();
+        let contents = contents(Combiner::Subarray, integers, vec![], std::slice::from_ref(old))?;
+        let mut runs = room(sizes.len())?;
+        runs.extend(starts.iter().zip(sub).map(|(&start, &part)| vec![(start, part)]));
         part_of_array(sizes, &runs, order, old, contents)
     }
 
@@ -98,15 +99,15 @@ impl Datatype {
             return Err(TypeError::new("rank", rank, "is outside the processes"));
         }
         let mut rest = rank;
-        let mut runs = Vec::with_capacity(cuts.len());
+        let mut runs = room(cuts.len())?;
         for cut in cuts.iter().rev() {
             runs.push(cut.runs(rest % cut.processes)?);
             rest /= cut.processes;
         }
         runs.reverse();
         let sizes: Vec<i64> = cuts.iter().map(|cut| cut.size).collect();
-        let integers = darray_arguments(size, rank, cuts, order);
-        let contents = contents(Combiner::Darray, integers, vec![], std::slice::from_ref(old));
+        let integers = darray_arguments(size, rank, cuts, order)?;
+        let contents = contents(Combiner::Darray, integers, vec![], std::slice::from_ref(old))?;
         part_of_array(&sizes, &runs, order, old, contents)
     }
 }
@@ -151,7 +152,9 @@ impl Cut {
         }
         let starts = std::iter::successors(Some(first), |start| start.checked_add(period));
         let starts = starts.take_while(|&start| start < self.size);
-        Ok(starts.map(|start| (start, block.min(self.size - start))).collect())
+        let mut runs = room((self.size / period) as usize + 1)?;
+        runs.extend(starts.map(|start| (start, block.min(self.size - start))));
+        Ok(runs)
     }
 }
 
@@ -194,13 +197,21 @@ fn part_of_array(
     let markers = Edges { lower: 0, upper: stride as isize };
     let Bounds { data, alignment, .. } = part.bounds();
     let bounds = Bounds::marked(data, markers, alignment).ok_or_else(too_large)?;
-    let segments = part.layout().segments().clone();
-    Ok(Datatype::derived(segments, bounds, part.elements().to_vec(), contents))
+    let segments = part.layout().segments();
+    let copy = segments.try_clone().ok_or_else(|| TypeError::no_memory(segments.len()))?;
+    let layout = Datatype::layout_of(copy, bounds)?;
+    Ok(Datatype::derived(layout, bounds, copied(part.elements())?, contents))
 }
 
 /// Returns the constructor's arguments in the standard's order.
-fn darray_arguments(size: i64, rank: i64, cuts: &[Cut], order: ArrayOrder) -> Vec<i64> {
-    let mut integers = vec![size, rank, cuts.len() as i64];
+fn darray_arguments(
+    size: i64,
+    rank: i64,
+    cuts: &[Cut],
+    order: ArrayOrder,
+) -> Result<Vec<i64>, TypeError> {
+    let mut integers = room(4 + 4 * cuts.len())?;
+    integers.extend([size, rank, cuts.len() as i64]);
     integers.extend(cuts.iter().map(|cut| cut.size));
     integers.extend(cuts.iter().map(|cut| match cut.distribution {
         Distribution::None => DISTRIBUTE_NONE,
@@ -210,7 +221,7 @@ fn darray_arguments(size: i64, rank: i64, cuts: &[Cut], order: ArrayOrder) -> Ve
     integers.extend(cuts.iter().map(|cut| cut.block.unwrap_or(DISTRIBUTE_DEFAULT)));
     integers.extend(cuts.iter().map(|cut| cut.processes));
     integers.push(order.code());
-    integers
+    Ok(integers)
 }
 
 fn check_size(argument: &'static str, size: i64) -> Result<(), TypeError> {

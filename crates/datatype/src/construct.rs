@@ -16,9 +16,13 @@ pub(crate) struct Block<'a> {
 impl Datatype {
     /// Returns the same type under another handle.
     pub fn duplicate(&self) -> Self {
-        let contents = contents(Combiner::Dup, vec![], vec![], std::slice::from_ref(self));
-        let segments = self.layout().segments().clone();
-        let copy = Self::derived(segments, self.bounds(), self.elements().to_vec(), contents);
+        let contents = Contents {
+            combiner: Combiner::Dup,
+            integers: vec![],
+            addresses: vec![],
+            datatypes: vec![self.clone()],
+        };
+        let copy = Self::alike(self, contents);
         if self.is_committed() {
             copy.commit();
         }
@@ -32,7 +36,7 @@ impl Datatype {
     /// constructors here.
     pub fn contiguous(count: i64, old: &Self) -> Result<Self, TypeError> {
         let contents =
-            contents(Combiner::Contiguous, vec![count], vec![], std::slice::from_ref(old));
+            contents(Combiner::Contiguous, vec![count], vec![], std::slice::from_ref(old))?;
         build(std::iter::once(Block { displacement: 0, count, datatype: old }), contents)
     }
 
@@ -43,7 +47,7 @@ impl Datatype {
     pub fn vector(count: i64, block: i64, stride: i64, old: &Self) -> Result<Self, TypeError> {
         let stride_bytes = stride.checked_mul(old.extent().1 as i64).ok_or_else(too_large)?;
         let integers = vec![count, block, stride];
-        let contents = contents(Combiner::Vector, integers, vec![], std::slice::from_ref(old));
+        let contents = contents(Combiner::Vector, integers, vec![], std::slice::from_ref(old))?;
         strided(count, block, stride_bytes, old, contents)
     }
 
@@ -54,7 +58,7 @@ impl Datatype {
     pub fn hvector(count: i64, block: i64, stride: i64, old: &Self) -> Result<Self, TypeError> {
         let integers = vec![count, block];
         let contents =
-            contents(Combiner::Hvector, integers, vec![stride], std::slice::from_ref(old));
+            contents(Combiner::Hvector, integers, vec![stride], std::slice::from_ref(old))?;
         strided(count, block, stride, old, contents)
     }
 
@@ -65,8 +69,8 @@ impl Datatype {
     pub fn indexed(lengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self, TypeError> {
         check_lengths(lengths)?;
         let extent = old.extent().1 as i64;
-        let integers = chain(lengths.len(), lengths, displacements);
-        let contents = contents(Combiner::Indexed, integers, vec![], std::slice::from_ref(old));
+        let integers = chain(lengths.len(), lengths, displacements)?;
+        let contents = contents(Combiner::Indexed, integers, vec![], std::slice::from_ref(old))?;
         let bytes = scaled(displacements, extent)?;
         build(blocks(lengths.iter().copied(), bytes, old), contents)
     }
@@ -77,9 +81,10 @@ impl Datatype {
     /// See [`Datatype::contiguous`].
     pub fn hindexed(lengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self, TypeError> {
         check_lengths(lengths)?;
-        let integers = chain(lengths.len(), lengths, &[]);
-        let addresses = displacements.to_vec();
-        let contents = contents(Combiner::Hindexed, integers, addresses, std::slice::from_ref(old));
+        let integers = chain(lengths.len(), lengths, &[])?;
+        let addresses = copied(displacements)?;
+        let contents =
+            contents(Combiner::Hindexed, integers, addresses, std::slice::from_ref(old))?;
         build(blocks(lengths.iter().copied(), displacements.iter().copied(), old), contents)
     }
 
@@ -93,9 +98,9 @@ impl Datatype {
         old: &Self,
     ) -> Result<Self, TypeError> {
         let extent = old.extent().1 as i64;
-        let integers = chain(displacements.len(), &[length], displacements);
+        let integers = chain(displacements.len(), &[length], displacements)?;
         let contents =
-            contents(Combiner::IndexedBlock, integers, vec![], std::slice::from_ref(old));
+            contents(Combiner::IndexedBlock, integers, vec![], std::slice::from_ref(old))?;
         let bytes = scaled(displacements, extent)?;
         build(blocks(std::iter::repeat(length), bytes, old), contents)
     }
@@ -109,10 +114,10 @@ impl Datatype {
         displacements: &[i64],
         old: &Self,
     ) -> Result<Self, TypeError> {
-        let integers = chain(displacements.len(), &[length], &[]);
-        let addresses = displacements.to_vec();
+        let integers = chain(displacements.len(), &[length], &[])?;
+        let addresses = copied(displacements)?;
         let contents =
-            contents(Combiner::HindexedBlock, integers, addresses, std::slice::from_ref(old));
+            contents(Combiner::HindexedBlock, integers, addresses, std::slice::from_ref(old))?;
         let displacements = displacements.iter().copied();
         build(blocks(std::iter::repeat(length), displacements, old), contents)
     }
@@ -127,8 +132,8 @@ impl Datatype {
         types: &[Self],
     ) -> Result<Self, TypeError> {
         check_lengths(lengths)?;
-        let integers = chain(lengths.len(), lengths, &[]);
-        let contents = contents(Combiner::Struct, integers, displacements.to_vec(), types);
+        let integers = chain(lengths.len(), lengths, &[])?;
+        let contents = contents(Combiner::Struct, integers, copied(displacements)?, types)?;
         let parts = lengths.iter().zip(displacements).zip(types);
         let parts = parts.map(|((&count, &displacement), datatype)| Block {
             displacement,
@@ -144,13 +149,15 @@ impl Datatype {
     /// If the upper bound lies beyond the address space.
     pub fn resized(&self, lower: i64, extent: i64) -> Result<Self, TypeError> {
         let addresses = vec![lower, extent];
-        let contents = contents(Combiner::Resized, vec![], addresses, std::slice::from_ref(self));
+        let contents = contents(Combiner::Resized, vec![], addresses, std::slice::from_ref(self))?;
         let upper = lower.checked_add(extent).ok_or_else(too_large)?;
         let markers = Edges { lower: lower as isize, upper: upper as isize };
         let Bounds { data, alignment, .. } = self.bounds();
         let bounds = Bounds::marked(data, markers, alignment).ok_or_else(too_large)?;
-        let segments = self.layout().segments().clone();
-        Ok(Self::derived(segments, bounds, self.elements().to_vec(), contents))
+        let segments = self.layout().segments();
+        let copy = segments.try_clone().ok_or_else(|| TypeError::no_memory(segments.len()))?;
+        let layout = Self::layout_of(copy, bounds)?;
+        Ok(Self::derived(layout, bounds, copied(self.elements())?, contents))
     }
 }
 
@@ -179,7 +186,7 @@ fn strided(
         let shape = (block as usize, stride as isize, count as usize);
         append_strided(&mut segments, old.layout(), shape).ok_or_else(too_large)?;
     }
-    Ok(Datatype::derived(segments, outline.bounds()?, outline.elements, contents))
+    outline.end(segments, contents)
 }
 
 /// Appends the segments of `count` blocks, each `stride` bytes after the one before; none if there
@@ -239,7 +246,7 @@ pub(crate) fn build<'a>(
         };
         added.ok_or_else(too_large)?;
     }
-    Ok(Datatype::derived(segments, outline.bounds()?, outline.elements, contents))
+    outline.end(segments, contents)
 }
 
 /// Elements of a type, and the offsets of the lowest and the highest.
@@ -329,10 +336,19 @@ impl Outline {
         if elements.len() + of.len().saturating_mul(run.count as usize) > SEGMENTS_MAX {
             return Err(too_large());
         }
+        let more = of.len() * run.count as usize;
+        elements.try_reserve(more).map_err(|_| TypeError::no_memory(more))?;
         for _ in 0..run.count {
             of.iter().for_each(|&(element, count)| push_elements(elements, element, count));
         }
         Ok(())
+    }
+
+    /// Makes the type of these segments.
+    fn end(self, segments: Segments, contents: Contents) -> Result<Datatype, TypeError> {
+        let bounds = self.bounds()?;
+        let layout = Datatype::layout_of(segments, bounds)?;
+        Ok(Datatype::derived(layout, bounds, self.elements, contents))
     }
 
     fn bounds(&self) -> Result<Bounds, TypeError> {
@@ -356,15 +372,29 @@ pub(crate) fn contents(
     integers: Vec<i64>,
     addresses: Vec<i64>,
     datatypes: &[Datatype],
-) -> Contents {
-    Contents { combiner, integers, addresses, datatypes: datatypes.to_vec() }
+) -> Result<Contents, TypeError> {
+    Ok(Contents { combiner, integers, addresses, datatypes: copied(datatypes)? })
 }
 
-fn chain(count: usize, first: &[i64], second: &[i64]) -> Vec<i64> {
-    let mut integers = vec![count as i64];
+/// Returns an empty list with room for so many entries, whose number a program gives.
+pub(crate) fn room<T>(entries: usize) -> Result<Vec<T>, TypeError> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(entries).map_err(|_| TypeError::no_memory(entries))?;
+    Ok(list)
+}
+
+pub(crate) fn copied<T: Clone>(from: &[T]) -> Result<Vec<T>, TypeError> {
+    let mut list = room(from.len())?;
+    list.extend_from_slice(from);
+    Ok(list)
+}
+
+fn chain(count: usize, first: &[i64], second: &[i64]) -> Result<Vec<i64>, TypeError> {
+    let mut integers = room(1 + first.len() + second.len())?;
+    integers.push(count as i64);
     integers.extend(first);
     integers.extend(second);
-    integers
+    Ok(integers)
 }
 
 fn check_count(argument: &'static str, count: i64) -> Result<(), TypeError> {

@@ -17,11 +17,19 @@ pub struct TypeError {
     pub value: String,
     /// Requirement that it violates.
     pub reason: &'static str,
+    /// True if there is no memory to describe the type.
+    pub is_out_of_memory: bool,
 }
 
 impl TypeError {
     pub(crate) fn new(argument: &'static str, value: impl ToString, reason: &'static str) -> Self {
-        Self { argument, value: value.to_string(), reason }
+        Self { argument, value: value.to_string(), reason, is_out_of_memory: false }
+    }
+
+    #[cold]
+    pub(crate) fn no_memory(entries: usize) -> Self {
+        let reason = "entries need more memory than there is";
+        Self { is_out_of_memory: true, ..Self::new("datatype", entries, reason) }
     }
 }
 
@@ -84,7 +92,7 @@ struct DatatypeInner {
     layout: Arc<Layout>,
     bounds: Bounds,
     /// Runs of equal basic elements in type-map order, with their numbers.
-    elements: Box<[(Element, u64)]>,
+    elements: Arc<[(Element, u64)]>,
     builtin: Option<Builtin>,
     contents: Contents,
     committed: AtomicBool,
@@ -195,7 +203,7 @@ impl Datatype {
         let inner = DatatypeInner {
             layout: Arc::clone(self.layout()),
             bounds: self.bounds(),
-            elements: self.0.elements.clone(),
+            elements: Arc::clone(&self.0.elements),
             builtin: self.0.builtin,
             contents,
             committed: AtomicBool::new(true),
@@ -205,14 +213,29 @@ impl Datatype {
         Self(Arc::new(inner))
     }
 
+    /// Makes a type of the same data.
+    pub(crate) fn alike(&self, contents: Contents) -> Self {
+        let inner = DatatypeInner {
+            layout: Arc::clone(self.layout()),
+            bounds: self.bounds(),
+            elements: Arc::clone(&self.0.elements),
+            builtin: None,
+            contents,
+            committed: AtomicBool::new(false),
+            large: AtomicBool::new(false),
+            name: Mutex::new(Vec::new()),
+        };
+        Self(Arc::new(inner))
+    }
+
     pub(crate) fn derived(
-        segments: Segments,
+        layout: Arc<Layout>,
         bounds: Bounds,
         elements: Vec<(Element, u64)>,
         contents: Contents,
     ) -> Self {
         let inner = DatatypeInner {
-            layout: Arc::new(Layout::of(segments, bounds.upper - bounds.lower)),
+            layout,
             bounds,
             elements: elements.into(),
             builtin: None,
@@ -363,7 +386,7 @@ impl Datatype {
         let each: u64 = self.0.elements.iter().map(|&(_, count)| count).sum();
         let mut total = bytes / size * each;
         let mut rest = bytes % size;
-        for &(element, count) in &self.0.elements {
+        for &(element, count) in self.elements() {
             let len = element.size() as u64;
             let whole = (rest / len).min(count);
             total += whole;
@@ -384,12 +407,19 @@ impl Datatype {
         }
         let mut bytes = (count / each).checked_mul(self.size() as u64)?;
         let mut rest = count % each;
-        for &(element, count) in &self.0.elements {
+        for &(element, count) in self.elements() {
             let taken = rest.min(count);
             bytes = bytes.checked_add(taken * element.size() as u64)?;
             rest -= taken;
         }
         Some(bytes)
+    }
+
+    /// The layout of these segments in these bounds.
+    pub(crate) fn layout_of(segments: Segments, bounds: Bounds) -> Result<Arc<Layout>, TypeError> {
+        let pieces = segments.len();
+        let layout = Layout::of(segments, bounds.upper - bounds.lower);
+        layout.map(Arc::new).ok_or_else(|| TypeError::no_memory(pieces))
     }
 
     pub(crate) fn bounds(&self) -> Bounds {

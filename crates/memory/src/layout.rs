@@ -91,7 +91,15 @@ impl Segments {
         regular.from(0).chain(listed.iter().copied())
     }
 
-    /// Appends a segment, which may be empty; none if that took a list of more than `limit`.
+    /// Copies the segments; none if there is no memory.
+    pub fn try_clone(&self) -> Option<Self> {
+        Some(Self(match &self.0 {
+            Form::Regular(regular) => Form::Regular(*regular),
+            Form::Listed(listed) => Form::Listed(collected(listed.iter().copied(), listed.len())?),
+        }))
+    }
+
+    /// Appends a segment, which may be empty; none if that took a list of more than `limit`, or more memory than there is.
     #[inline]
     pub fn push(&mut self, segment: Segment, limit: usize) -> Option<()> {
         if segment.len == 0 {
@@ -103,7 +111,10 @@ impl Segments {
                 let has_room = listed.len() < limit;
                 match listed.last_mut() {
                     Some(last) if last.touches(segment) => last.len += segment.len,
-                    _ if has_room => listed.push(segment),
+                    _ if has_room => {
+                        listed.try_reserve(1).ok()?;
+                        listed.push(segment);
+                    }
                     _ => return None,
                 }
             }
@@ -119,7 +130,7 @@ impl Segments {
         } else if regular.count == 1 && !is_apart {
             regular.first.len += segment.len;
         } else if regular.count < limit {
-            self.0 = Form::Listed(regular.from(0).collect());
+            self.0 = Form::Listed(collected(regular.from(0), regular.count)?);
             return self.push(segment, limit);
         } else {
             return None;
@@ -202,6 +213,14 @@ impl Segments {
     }
 }
 
+/// Collects so many values; none if there is no memory for them.
+fn collected<T>(values: impl Iterator<Item = T>, count: usize) -> Option<Vec<T>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(count).ok()?;
+    all.extend(values);
+    Some(all)
+}
+
 impl Default for Segments {
     fn default() -> Self {
         Self::new()
@@ -236,11 +255,11 @@ impl Layout {
     /// Makes a layout from segments in type-map order; adjacent ones are merged, empty ones
     /// dropped. `extent` is the distance in bytes between consecutive elements.
     pub fn new(segments: impl IntoIterator<Item = Segment>, extent: isize) -> Self {
-        Self::of(segments.into_iter().collect(), extent)
+        Self::of(segments.into_iter().collect(), extent).expect("memory for few segments")
     }
 
-    /// Makes a layout from merged segments.
-    pub fn of(mut segments: Segments, extent: isize) -> Self {
+    /// Makes a layout from merged segments; none if there is no memory for it.
+    pub fn of(mut segments: Segments, extent: isize) -> Option<Self> {
         segments.settle();
         let (starts, size, segment_len) = match &segments.0 {
             Form::Regular(Regular { first, count, .. }) => {
@@ -252,7 +271,7 @@ impl Layout {
                     size += one.len;
                     size - one.len
                 };
-                let starts = listed.iter().map(start).collect();
+                let starts = collected(listed.iter().map(start), listed.len())?.into();
                 let first = listed.first().map(|one| one.len);
                 let is_alike = |len: &usize| listed.iter().all(|one| one.len == *len);
                 (starts, size, first.filter(is_alike))
@@ -265,7 +284,7 @@ impl Layout {
             }
             Form::Regular(_) | Form::Listed(_) => false,
         };
-        Self { segments, starts, size, extent, segment_len, is_contiguous }
+        Some(Self { segments, starts, size, extent, segment_len, is_contiguous })
     }
 
     /// Bytes of data in one element.

@@ -176,16 +176,13 @@ impl Region {
     }
 
     /// Makes a region of `len` bytes with arbitrary contents, owned by the region itself and its
-    /// clones. The memory is reused after the last one.
-    pub fn scratch(len: usize) -> Self {
+    /// clones; none if there is no memory. The memory is reused after the last one.
+    pub fn scratch(len: usize) -> Option<Self> {
         if len < SCRATCH_MIN {
-            return Self::owned(len);
+            return Some(Self::owned(len));
         }
-        Self {
-            shape: RegionShape::Owned(Buffer::new(scratch::take(len), BufferOwner::Scratch)),
-            start: 0,
-            len,
-        }
+        let buffer = Buffer::new(scratch::take(len)?, BufferOwner::Scratch);
+        Some(Self { shape: RegionShape::Owned(buffer), start: 0, len })
     }
 
     /// Makes a region of `len` contiguous bytes at `address`, which `keeper` keeps alive.

@@ -3,13 +3,27 @@
 //! A computation needs temporaries of the same lengths again and again. If the allocator returns
 //! them to the system, each page costs a fault on the next use, more than the work on it.
 
+use std::alloc::{Layout, alloc_zeroed};
 use std::collections::VecDeque;
+use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Returns at least `len` bytes with arbitrary contents.
-pub(crate) fn take(len: usize) -> Box<[u8]> {
+/// Returns at least `len` bytes with arbitrary contents; none if there is no memory.
+pub(crate) fn take(len: usize) -> Option<Box<[u8]>> {
     let found = pool().take(len);
-    found.unwrap_or_else(|| vec![0; len.next_multiple_of(GRAIN)].into_boxed_slice())
+    found.or_else(|| zeroed(len.checked_next_multiple_of(GRAIN)?))
+}
+
+/// Returns `len` bytes of zeros; none if there is no memory.
+fn zeroed(len: usize) -> Option<Box<[u8]>> {
+    if len == 0 {
+        return Some(Box::default());
+    }
+    let layout = Layout::array::<u8>(len).ok()?;
+    // SAFETY: the layout has a size. The system zeroes long memory when it is first touched, so this is no loop.
+    let first = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+    // SAFETY: the allocator has given so many bytes, in the layout of a box of them.
+    Some(unsafe { Box::from_raw(NonNull::slice_from_raw_parts(first, len).as_ptr()) })
 }
 
 /// Keeps memory for reuse.

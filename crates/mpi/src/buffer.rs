@@ -109,13 +109,13 @@ impl Place {
         (peer, envelope): (PeerId, Envelope),
         data: &Region,
     ) -> Result<()> {
-        let copy = Region::owned(data.len());
+        self.check_length(data.len())?;
+        let full = || Error::new(ErrorClass::NoMem, format!("no memory for {} bytes", data.len()));
+        let copy = Region::scratch(data.len()).ok_or_else(full)?;
         copy.copy_from(data);
         let send = |worker: &mut Worker| {
             let mut attached = self.lock();
-            let none =
-                || Error::new(ErrorClass::Buffer, "no buffer is attached for a buffered send");
-            let attached = attached.as_mut().ok_or_else(none)?;
+            let attached = attached.as_mut().ok_or_else(not_attached)?;
             let bytes = data.len() + BSEND_OVERHEAD;
             attached.reserve(bytes, vci, worker)?;
             let op = worker.engine.submit_send(peer, envelope, &copy, SendMode::Standard);
@@ -135,6 +135,18 @@ impl Place {
             instance.vci(other).test(forget);
         }
         instance.vci(vci).submit(send)
+    }
+
+    /// Checks that a buffer is attached, and would hold a message of this length if it were empty.
+    fn check_length(&self, len: usize) -> Result<()> {
+        match self.lock().as_ref().map(|attached| attached.buffer) {
+            None => Err(not_attached()),
+            Some(Buffer::Automatic) => Ok(()),
+            Some(Buffer::Lent { bytes, .. }) => {
+                let needed = len.saturating_add(BSEND_OVERHEAD);
+                if needed > bytes { Err(too_long(needed, bytes, bytes)) } else { Ok(()) }
+            }
+        }
     }
 
     /// True if a buffer is attached.
@@ -180,14 +192,24 @@ impl Attached {
         }
         match (self.buffer, self.free_bytes()) {
             (Buffer::Lent { bytes, .. }, free) if free < needed => {
-                let message = format!(
-                    "a buffered send needs {needed} bytes, of the attached {bytes} only {free} are free"
-                );
-                Err(Error::new(ErrorClass::Buffer, message))
+                Err(too_long(needed, bytes, free))
             }
             (Buffer::Lent { .. } | Buffer::Automatic, _) => Ok(()),
         }
     }
+}
+
+#[cold]
+fn not_attached() -> Error {
+    Error::new(ErrorClass::Buffer, "no buffer is attached for a buffered send")
+}
+
+#[cold]
+fn too_long(needed: usize, bytes: usize, free: usize) -> Error {
+    let message = format!(
+        "a buffered send needs {needed} bytes, of the attached {bytes} only {free} are free"
+    );
+    Error::new(ErrorClass::Buffer, message)
 }
 
 /// `MPI_BSEND_OVERHEAD`.

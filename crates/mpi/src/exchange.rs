@@ -157,7 +157,10 @@ pub(crate) fn allgather_listed(
     let schedule = call.plan_listed(Shape::of(Routine::Allgather), listed, |rank, places| {
         plan::allgather(rank, places, &|rank| lengths[rank as usize], false)
     });
-    let heard = Region::owned(lengths.iter().sum::<u64>() as usize);
+    let bytes = lengths.iter().copied().fold(0, u64::saturating_add);
+    let full =
+        || Error::new(ErrorClass::NoMem, format!("no memory for {bytes} bytes of all ranks"));
+    let heard = Region::scratch(bytes as usize).ok_or_else(full)?;
     call.bytes(schedule, Region::from_box(mine.into()), heard.clone()).run()?;
     let heard = heard.to_vec();
     let mut rest = heard.as_slice();

@@ -118,7 +118,7 @@ mod tests {
     /// In a ring of two, the neighbour on both sides is the same: what it sends forward comes from before.
     #[test]
     fn blocks_sent_forward_arrive_from_before() {
-        let cart = Cart::new(&[2], &[true], 2).unwrap();
+        let cart = Cart::new(&[2], vec![true], 2).unwrap();
         let neighbours = Neighbourhood::of_grid(&cart, 0);
         let schedule = neighbours.alltoall(&[1, 2], &[2, 1]);
         let lens = |want: fn(&Step) -> Option<Span>| -> Vec<(u64, u64)> {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn beyond_an_edge_is_nobody() {
-        let cart = Cart::new(&[3, 1], &[false, false], 3).unwrap();
+        let cart = Cart::new(&[3, 1], vec![false, false], 3).unwrap();
         let neighbours = Neighbourhood::of_grid(&cart, 0);
         assert_eq!(neighbours.sources, [None, Some(1), None, None]);
         let schedule = neighbours.allgather(4, &[4; 4]);

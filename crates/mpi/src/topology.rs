@@ -62,8 +62,11 @@ impl Cart {
     ///
     /// # Errors
     /// `MPI_ERR_DIMS` when a dimension is not positive, or the grid larger.
-    pub fn new(dims: &[i32], periods: &[bool], size: u32) -> Result<Self> {
-        let mut checked = Vec::with_capacity(dims.len());
+    pub fn new(dims: &[i32], periods: Vec<bool>, size: u32) -> Result<Self> {
+        let mut checked = Vec::new();
+        let full =
+            |_| Error::new(ErrorClass::NoMem, format!("ndims = {} exceed memory", dims.len()));
+        checked.try_reserve_exact(dims.len()).map_err(full)?;
         for (axis, &dim) in dims.iter().enumerate() {
             let bad = || format!("dims[{axis}] = {dim} is not positive");
             let dim = u32::try_from(dim).ok().filter(|&dim| dim > 0);
@@ -71,10 +74,11 @@ impl Cart {
         }
         let all = checked.iter().try_fold(1u32, |all, &dim| all.checked_mul(dim));
         if all.is_none_or(|all| all > size) {
-            let message = format!("dims: a grid of {dims:?} is larger than {size} processes");
+            let few = &dims[..dims.len().min(FEW)];
+            let message = format!("dims: a grid of {few:?} is larger than {size} processes");
             return Err(Error::new(ErrorClass::Dims, message));
         }
-        Ok(Self { dims: checked, periods: periods.to_vec() })
+        Ok(Self { dims: checked, periods })
     }
 
     /// Processes in each dimension.
@@ -172,10 +176,7 @@ impl Graph {
     /// # Errors
     /// `MPI_ERR_ARG` when there are more nodes, the index falls, or an edge leads out of the graph.
     pub fn new(index: &[i32], edges: &[i32], size: u32) -> Result<Self> {
-        if index.len() > size as usize {
-            let message = format!("nnodes = {} is more than {size} processes", index.len());
-            return Err(Error::argument(message));
-        }
+        Self::check_nodes(index.len(), size)?;
         let mut last = 0;
         for (node, &end) in index.iter().enumerate() {
             if end < last {
@@ -192,6 +193,18 @@ impl Graph {
         }
         let unsigned = |values: &[i32]| values.iter().map(|&value| value as u32).collect();
         Ok(Self { index: unsigned(index), edges: unsigned(edges) })
+    }
+
+    /// Checks that there is a process for each node.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` if there is none.
+    pub fn check_nodes(nodes: usize, size: u32) -> Result<()> {
+        if nodes > size as usize {
+            let message = format!("nnodes = {nodes} is more than {size} processes");
+            return Err(Error::argument(message));
+        }
+        Ok(())
     }
 
     /// End of each node's neighbours in the list of edges.
@@ -510,10 +523,12 @@ pub fn complete_dims(nodes: i32, dims: &mut [i32]) -> Result<()> {
     }
     let open = dims.iter().filter(|&&dim| dim == 0).count();
     if open == 0 && rest != 1 {
-        let message = format!("dims: {dims:?} is no grid of nnodes = {nodes}");
+        let few = &dims[..dims.len().min(FEW)];
+        let message = format!("dims: {few:?} is no grid of nnodes = {nodes}");
         return Err(Error::new(ErrorClass::Dims, message));
     }
-    let found = closest_factors(rest, open);
+    // A number of 32 bits has fewer factors than that, apart from ones.
+    let found = closest_factors(rest, open.min(32)).into_iter().chain(std::iter::repeat(1));
     for (dim, factor) in dims.iter_mut().filter(|dim| **dim == 0).zip(found) {
         *dim = factor as i32;
     }
@@ -603,6 +618,9 @@ fn no_topology(kind: &str) -> Error {
     Error::new(ErrorClass::Topology, format!("comm: the communicator is no {kind}"))
 }
 
+/// Number of dimensions that a message lists.
+const FEW: usize = 8;
+
 /// Maximum number of factors to try for the dimensions of a grid.
 const SEARCH_MAX: u32 = 1 << 20;
 
@@ -615,7 +633,7 @@ mod tests {
 
     #[test]
     fn coordinates_lead_back_to_the_rank() {
-        let cart = Cart::new(&[3, 4, 2], &[true, false, true], 24).unwrap();
+        let cart = Cart::new(&[3, 4, 2], vec![true, false, true], 24).unwrap();
         for rank in 0..24 {
             let place: Vec<i32> = cart.coordinates(rank).iter().map(|&one| one as i32).collect();
             assert_eq!(cart.rank(&place).unwrap(), rank);
@@ -627,7 +645,7 @@ mod tests {
 
     #[test]
     fn shifts_leave_the_grid_where_it_is_open() {
-        let cart = Cart::new(&[3, 4], &[true, false], 12).unwrap();
+        let cart = Cart::new(&[3, 4], vec![true, false], 12).unwrap();
         assert_eq!(cart.shift(0, 0, 1).unwrap(), (Some(8), Some(4)));
         assert_eq!(cart.shift(0, 1, 1).unwrap(), (None, Some(1)));
         assert_eq!(cart.shift(3, 1, i32::MIN).unwrap(), (None, None));
@@ -637,12 +655,12 @@ mod tests {
 
     #[test]
     fn grids_and_graphs_are_checked() {
-        assert_eq!(Cart::new(&[2, 0], &[false; 2], 9).unwrap_err().class, ErrorClass::Dims);
+        assert_eq!(Cart::new(&[2, 0], vec![false; 2], 9).unwrap_err().class, ErrorClass::Dims);
         assert_eq!(
-            Cart::new(&[1 << 20, 1 << 20], &[false; 2], 9).unwrap_err().class,
+            Cart::new(&[1 << 20, 1 << 20], vec![false; 2], 9).unwrap_err().class,
             ErrorClass::Dims
         );
-        assert_eq!(Cart::new(&[], &[], 9).unwrap().size(), 1);
+        assert_eq!(Cart::new(&[], vec![], 9).unwrap().size(), 1);
         assert!(Graph::new(&[2, 1], &[1, 0], 2).is_err());
         assert!(Graph::new(&[1, 2], &[1, 2], 2).is_err());
         let graph = Graph::new(&[2, 3, 4], &[1, 2, 0, 0], 3).unwrap();
@@ -660,8 +678,8 @@ mod tests {
                 (0..16).flat_map(|from| graph.neighbours(from).iter().map(move |to| (from, to.0)));
             edges.filter(|(from, to)| site[*from as usize] != site[*to as usize]).count() / 2
         };
-        let ring = Cart::new(&[16], &[true], 16).unwrap().graph();
-        let grid = Cart::new(&[4, 4], &[false; 2], 16).unwrap().graph();
+        let ring = Cart::new(&[16], vec![true], 16).unwrap().graph();
+        let grid = Cart::new(&[4, 4], vec![false; 2], 16).unwrap().graph();
         for (graph, dealt, least) in [(ring, 16, 2), (grid, 12, 4)] {
             let same: Vec<u32> = (0..16).collect();
             assert_eq!(crossing(&same, &graph), dealt);
@@ -704,6 +722,8 @@ mod tests {
         assert_eq!(dims(6, vec![4, 0]).unwrap_err().class, ErrorClass::Dims);
         assert_eq!(dims(6, vec![2, 2]).unwrap_err().class, ErrorClass::Dims);
         assert_eq!(dims(0, vec![0]).unwrap_err().class, ErrorClass::Arg);
+        let many = dims(12, vec![0; 1 << 20]).unwrap();
+        assert!(many.starts_with(&[3, 2, 2, 1]) && many.iter().product::<i32>() == 12);
     }
 
     #[test]

@@ -269,7 +269,9 @@ fn reduce_scatter_counts(
         let output = this.received(recvbuf, total)?;
         let Reduction { comm, datatype, handle, op, .. } = this;
         let elements = Elements { input: Region::empty(), output, datatype, handle, op };
-        return Ok(comm.elements(schedule, elements.with_own_input(total as u64)));
+        let full = || class(ErrorClass::NoMem, format!("{name}: no memory for {total} elements"));
+        let elements = elements.with_own_input(total as u64).ok_or_else(full)?;
+        return Ok(comm.elements(schedule, elements));
     }
     let output = this.received(recvbuf, own)?;
     let input = this.sent(sendbuf, total)?;

@@ -9,7 +9,7 @@ use rail_shm::ShmColl;
 
 use super::Running;
 use crate::call::Collective;
-use crate::failure::Result;
+use crate::failure::{Result, no_memory};
 use crate::team::Team;
 
 impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
@@ -112,7 +112,7 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
                 Fold::Begin(begins) => {
                     if used == slots.len() {
                         let buffer = Buffer::Temporary(temporaries.len() as u32);
-                        temporaries.push(memory.temporary(to.len));
+                        temporaries.push(memory.temporary(to.len).ok_or_else(no_memory)?);
                         slots.push(Span { buffer, start: 0, len: to.len });
                     }
                     let operand = self.operand(begins, own, at)?;

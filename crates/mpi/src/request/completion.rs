@@ -74,7 +74,11 @@ fn ask<T>(
 /// As [`wait`].
 pub fn peek_all(process: &Process, handles: &[Cell<Handle>]) -> Result<Vec<Peeked>> {
     let mut list = List::of(process, handles)?;
-    let (vcis, mut all) = (list.vcis, vec![Peeked::Inactive; handles.len()]);
+    let (vcis, mut all) = (list.vcis, Vec::new());
+    let full =
+        |_| Error::new(ErrorClass::NoMem, format!("{} requests exceed memory", handles.len()));
+    all.try_reserve_exact(handles.len()).map_err(full)?;
+    all.resize(handles.len(), Peeked::Inactive);
     test_in(process, vcis, |vci, worker| {
         list.check(vci, worker)?;
         list.each_active(vci, |index| {
