@@ -137,6 +137,7 @@ impl RateMeter {
             }
         }
         self.brief = match self.brief {
+            None if rate.is_floor => None,
             Some(brief) if !rate.succeeds(&brief) => {
                 // The path may have changed since.
                 Some(RunRate { skipped: brief.skipped - brief.skipped / AGEING, ..brief })
@@ -152,8 +153,9 @@ impl RateMeter {
 
     fn briefly(&self) -> Option<u64> {
         let rate = match (self.current, self.brief) {
-            (Some(current), Some(brief)) if !current.succeeds(&brief) => brief,
-            (current, brief) => current.or(brief)?,
+            (Some(current), Some(brief)) if current.succeeds(&brief) => current,
+            (Some(current), None) if !current.is_floor => current,
+            (_, brief) => brief?,
         };
         Some(rate.bytes_per_s)
     }

@@ -129,9 +129,13 @@ impl Link {
         }
     }
 
-    /// Takes the rail's prediction, except for what traffic has shown.
+    /// Takes the rail's prediction, except for what traffic has shown. ACKs move the prediction in small steps, so a
+    /// rate that the rail has measured counts more where it is clearly another.
     pub fn predict(&mut self, cost: Cost) {
-        if self.replay_buffer.as_ref().is_some_and(|replay_buffer| replay_buffer.has_learned) {
+        let has_learned = self.replay_buffer.as_ref().is_some_and(|it| it.has_learned);
+        let known = self.cost.bytes_per_s(LONG);
+        let is_other = |shown: u64| 4 * shown.max(known) > 5 * shown.min(known);
+        if has_learned && !cost.shown_bytes_per_s().is_some_and(is_other) {
             self.cost.learn_latency(cost.latency_ns());
         } else {
             self.cost = cost;
@@ -257,7 +261,9 @@ pub(crate) fn judge(links: &mut [Link], now_ns: u64) -> Option<RailId> {
         else {
             continue;
         };
-        let late_ns = since_ns.saturating_add(links[at].patience_ns());
+        // A link that acknowledges is alive, however slow it is.
+        let acked_ns = links[at].replay_buffer.as_ref().map_or(0, |own| own.acked_ns());
+        let late_ns = since_ns.max(acked_ns).saturating_add(links[at].patience_ns());
         if now_ns <= late_ns {
             if let Some(replay_buffer) = &mut links[at].replay_buffer {
                 replay_buffer.suspected_ns = None;
@@ -397,6 +403,48 @@ mod tests {
         link.predict(Cost::linear(5_800_000, 2_000, 118_000_000));
         link.adapt(&HostCost::default(), BUDGET);
         assert_eq!((arrive(&mut link, 12_000_000), link.capabilities), (0, before));
+    }
+
+    #[test]
+    fn a_measured_rate_counts_more_than_small_steps() {
+        let mut link = link();
+        link.predict(Cost::linear(5_800_000, 2_000, 118_000_000));
+        arrive(&mut link, 12_000_000);
+        let learned = link.cost.bytes_per_s(LONG);
+        let mut cost = Cost::linear(5_800_000, 2_000, 118_000_000);
+        link.predict(cost);
+        assert_eq!(link.cost.bytes_per_s(LONG), learned, "a guess");
+        cost.set_rate(600_000, true);
+        link.predict(cost);
+        assert!(link.cost.bytes_per_s(LONG).abs_diff(600_000) < 60_000, "{}", link.cost);
+    }
+
+    /// Fills a link that acknowledges a piece of 256 KiB each 0.4 s, or none, beside a fast link. Returns the rail that
+    /// is given up.
+    fn given_up(acknowledges: bool) -> Option<RailId> {
+        let mut links = [link(), link()];
+        links[1].rail = RailId(1);
+        for link in &mut links {
+            link.predict(Cost::linear(100_000, 2_000, 125_000_000));
+        }
+        (0..40).for_each(|number| send(&mut links[0], number));
+        links[0].stamp(1);
+        (1..=40).find_map(|number| {
+            let now_ns = u64::from(number) * 400_000_000;
+            send(&mut links[1], number - 1);
+            links[1].stamp(now_ns - 1_000_000);
+            links[1].confirm(number, now_ns, |_| {}).unwrap();
+            if acknowledges {
+                links[0].confirm(number, now_ns, |_| {}).unwrap();
+            }
+            judge(&mut links, now_ns)
+        })
+    }
+
+    #[test]
+    fn a_slow_link_that_acknowledges_is_not_given_up() {
+        assert_eq!(given_up(true), None);
+        assert_eq!(given_up(false), Some(RailId(0)));
     }
 
     const BUDGET: u64 = 64 << 20;

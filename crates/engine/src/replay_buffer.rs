@@ -33,6 +33,8 @@ pub(crate) struct ReplayBuffer {
     /// Number of acknowledged frames, and the time by which the last of them had left.
     confirmed: u32,
     confirmed_ns: u64,
+    /// Time of the last ACK of a new frame.
+    acked_ns: u64,
     /// Frames sent up to the last one that asked for a prompt ACK; bytes sent since, and whether a
     /// long frame is among them.
     prompted: u32,
@@ -245,6 +247,7 @@ impl ReplayBuffer {
         if event_count == 0 {
             return;
         }
+        self.acked_ns = now_ns;
         let confirmed = self.confirmed;
         let is_past = |sent: u32| confirmed.wrapping_sub(sent) <= u32::MAX / 2;
         let mut left_ns = self.stamps.front().map_or(now_ns, |&(_, at_ns)| at_ns);
@@ -286,6 +289,11 @@ impl ReplayBuffer {
     /// Latest time by which the oldest unacknowledged frame had left.
     pub fn waits_since_ns(&self) -> Option<u64> {
         self.stamps.front().map(|&(_, at_ns)| at_ns)
+    }
+
+    /// Time of the last ACK of a new frame.
+    pub fn acked_ns(&self) -> u64 {
+        self.acked_ns
     }
 
     /// Time by which the last acknowledged frame had left.

@@ -4,6 +4,7 @@
 //! Results for links of 1 to 300 ms and 100 Mb/s to 10 Gb/s are kept as a snapshot: `UPDATE_EXPECT=1 cargo test
 //! -p rail-quic bottleneck` rewrites it.
 
+mod buckets;
 mod rival;
 
 use std::cmp::Reverse;
@@ -54,6 +55,8 @@ struct BottleneckLink {
     mtu: usize,
     /// Nothing passes until then.
     cut: Option<Instant>,
+    /// Bytes that pass at once after silence.
+    bucket_bytes: f64,
     /// When the link has carried what is in the buffer.
     free: Option<Instant>,
     lost: u64,
@@ -167,8 +170,9 @@ impl World {
         let is_lost = self.random.unit() < self.link.loss;
         let link = &mut self.link;
         let is_lost = is_lost || bytes > link.mtu || link.cut.is_some_and(|end| self.now < end);
-        let free = link.free.unwrap_or(self.now).max(self.now);
-        let queued = (free - self.now).as_secs_f64() * link.bytes_per_s;
+        let earliest = self.now - Duration::from_secs_f64(link.bucket_bytes / link.bytes_per_s);
+        let free = link.free.unwrap_or(earliest).max(earliest);
+        let queued = free.saturating_duration_since(self.now).as_secs_f64() * link.bytes_per_s;
         if queued as usize + bytes > link.buffer_bytes || is_lost {
             link.lost += 1;
             return None;
@@ -176,7 +180,7 @@ impl World {
         link.carried += 1;
         let free = free + Duration::from_secs_f64(bytes as f64 / link.bytes_per_s);
         link.free = Some(free);
-        Some(free + link.delay)
+        Some(free.max(self.now) + link.delay)
     }
 
     fn pump(&mut self, index: usize) {
@@ -432,14 +436,19 @@ fn link() -> BottleneckLink {
         loss: 0.0,
         mtu: 1500,
         cut: None,
+        bucket_bytes: 0.0,
         free: None,
         lost: 0,
         carried: 0,
     }
 }
 
+fn path(bytes_per_s: f64, round_trip: Duration) -> Path {
+    Path { bytes_per_s, is_conclusive: false, round_trip }
+}
+
 fn known(link: &BottleneckLink) -> Option<Path> {
-    Some(Path { bytes_per_s: 0.98 * link.bytes_per_s, round_trip: 2 * link.delay })
+    Some(path(0.98 * link.bytes_per_s, 2 * link.delay))
 }
 
 const RATE: f64 = 25e6;
@@ -627,7 +636,7 @@ fn the_estimate_of_a_starved_job_is_ignored() {
     // Between two processes of a host, and far away.
     for (seed, delay) in [(8, Duration::from_micros(10)), (9, Duration::from_micros(5800))] {
         let link = BottleneckLink { delay, ..link() };
-        let starved = Path { bytes_per_s: 100_000.0, round_trip: 2 * delay };
+        let starved = path(100_000.0, 2 * delay);
         let mut world = World::new(link, Some(starved), seed);
         world.goodput(Duration::from_secs(1));
         let share = world.goodput(Duration::from_secs(2));

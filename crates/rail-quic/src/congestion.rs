@@ -19,7 +19,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use cost::Traffic;
+use cost::{RateMeter, RateSample, Traffic};
 use netpath::{Fairness, LossPattern, ShareSample};
 
 /// Estimate of a path.
@@ -27,6 +27,8 @@ use netpath::{Fairness, LossPattern, ShareSample};
 pub(super) struct Path {
     /// Bandwidth, including packet headers except those of IP and UDP.
     pub bytes_per_s: f64,
+    /// True if the bandwidth is that of a long flow, and not of a short burst.
+    pub is_conclusive: bool,
     /// Minimum round trip.
     pub round_trip: Duration,
 }
@@ -82,6 +84,9 @@ pub(super) struct Model {
     mtu: u64,
     /// Limit that leaves other flows their share.
     fairness: Fairness,
+    /// The rate that the path sustains, for predictions, and the clock of its samples.
+    meter: RateMeter,
+    begin: Option<Instant>,
     /// Estimate of earlier jobs.
     known: Option<Path>,
     /// Estimate last reported.
@@ -124,6 +129,7 @@ struct Round {
 impl Model {
     /// Creates the model of a path, with the estimate of earlier jobs if there is one.
     pub fn new(known: Option<Path>) -> Self {
+        let conclusive = known.filter(|path| path.is_conclusive);
         let known = known.filter(Path::is_measurable);
         let phase = match known {
             Some(_) => Phase::Cruise { rounds: 1 },
@@ -153,6 +159,8 @@ impl Model {
             ceiling: None,
             mtu: 1200,
             fairness: Fairness::default(),
+            meter: RateMeter::new(conclusive.map(|path| path.bytes_per_s as u64)),
+            begin: None,
             known,
             told: None,
         }
@@ -162,7 +170,10 @@ impl Model {
     pub fn path(&self) -> Option<Path> {
         let round_trip = self.round_trip.least()?;
         let is_learned = !self.rates.is_empty() && matches!(self.phase, Phase::Cruise { .. });
-        is_learned.then_some(Path { bytes_per_s: self.rate, round_trip })
+        let paced = is_learned.then_some(self.rate);
+        let shown = self.meter.bytes_per_s().filter(|_| self.meter.has_measured());
+        let bytes_per_s = shown.map(|rate| rate as f64).or(paced)?;
+        Some(Path { bytes_per_s, is_conclusive: self.meter.is_conclusive(), round_trip })
     }
 
     /// Returns the traffic statistics other than rate and round trip.
@@ -184,6 +195,7 @@ impl Model {
         let differs = |told: Path| {
             let by = |one: f64, other: f64| (one / other - 1.0).abs() > TELLING;
             by(path.bytes_per_s, told.bytes_per_s)
+                || path.is_conclusive != told.is_conclusive
                 || by(path.round_trip.as_secs_f64(), told.round_trip.as_secs_f64())
         };
         let is_new = self.told.is_none_or(differs);
@@ -274,6 +286,7 @@ impl Model {
         let waits = round_trip.saturating_sub(self.least());
         self.queue.observe(waits);
         self.share(now, waits);
+        self.meter_rate(now);
         let least = &mut self.round.least_round_trip;
         *least = Some(least.map_or(round_trip, |least| least.min(round_trip)));
         self.round.most_round_trip = self.round.most_round_trip.max(Some(round_trip));
@@ -290,6 +303,26 @@ impl Model {
         if self.round.begin.is_some_and(|begin| sent >= begin) {
             self.end_round(now);
         }
+    }
+
+    /// Records that the peer takes no more data at the moment.
+    pub fn handle_blocked(&mut self) {
+        self.meter.end_run();
+    }
+
+    /// Gives the rate meter a sample, unless a limit of its own holds the sender back.
+    fn meter_rate(&mut self, now: Instant) {
+        if self.fairness.most().is_some() {
+            return self.meter.end_run();
+        }
+        let begin = *self.begin.get_or_insert(now);
+        self.meter.handle_sample(RateSample {
+            at_ns: now.saturating_duration_since(begin).as_nanos() as u64,
+            arrived: self.delivered,
+            in_flight: self.in_flight,
+            is_backlogged: self.drained.is_none(),
+            limited_ns: 0,
+        });
     }
 
     /// Records bytes declared lost.

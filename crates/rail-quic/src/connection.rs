@@ -236,6 +236,9 @@ impl Connection {
                 }
                 let is_waiting = !self.is_drained || !self.outbox.is_empty();
                 self.pacer.set_backlogged(is_waiting);
+                if may_send && is_waiting {
+                    self.controller.lock().model.handle_blocked();
+                }
                 if !is_waiting {
                     self.controller.lock().model.handle_drained(now);
                     if std::mem::take(&mut owes_duplicate) && self.send_duplicate(now) {

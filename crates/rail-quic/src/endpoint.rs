@@ -609,7 +609,8 @@ impl EndpointDriver {
             let mut controller = connection.controller.lock();
             let Some(path) = controller.model.lesson() else { continue };
             drop(controller);
-            self.reports.push_back(QuicReport::Cost { peer, cost: self.knowledge.cost(&path) });
+            let cost = self.knowledge.measured_cost(&path);
+            self.reports.push_back(QuicReport::Cost { peer, cost });
             let needed = settings::buffer_needed(path.bytes_per_s);
             let got = self.sockets[connection.socket].receive_buffer_bytes;
             if got < needed && !std::mem::replace(&mut self.has_complained, true) {

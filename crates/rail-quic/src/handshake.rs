@@ -334,7 +334,7 @@ fn has_proved_to(connections: &FxHashMap<usize, Connection>, peer: PeerId) -> bo
 /// Default estimate of a path of which only the round trip is known.
 fn usual(round_trip: Duration) -> Path {
     let bytes_per_s = if round_trip > FAR { FAR_RATE } else { NEAR_RATE };
-    Path { bytes_per_s, round_trip }
+    Path { bytes_per_s, is_conclusive: false, round_trip }
 }
 
 /// Returns the local address from which packets to `address` leave.

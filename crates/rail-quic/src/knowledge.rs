@@ -30,6 +30,7 @@ impl Knowledge {
         let cost = self.costs.path(&name(here, there))?;
         Some(Path {
             bytes_per_s: cost.bytes_per_s(OBSERVED_LEN) as f64,
+            is_conclusive: cost.is_rate_conclusive(),
             round_trip: Duration::from_nanos(2 * cost.latency_ns()),
         })
     }
@@ -42,14 +43,19 @@ impl Knowledge {
     /// Stores the estimate of a path.
     pub fn keep(&mut self, here: SocketAddr, there: SocketAddr, path: &Path) {
         self.lately.insert([here.ip(), there.ip()], *path);
-        let mut cost = self.cost(path);
-        cost.learn(OBSERVED_LEN, cost.busy_ns(OBSERVED_LEN));
-        self.costs.keep_path(&name(here, there), &cost);
+        self.costs.keep_path(&name(here, there), &self.measured_cost(path));
     }
 
     /// Stores the traffic statistics of a connection.
     pub fn keep_traffic(&self, here: SocketAddr, there: SocketAddr, traffic: &Traffic) {
         self.costs.keep_traffic(&name(here, there), traffic);
+    }
+
+    /// Returns the cost of frames on a path whose rate was measured.
+    pub fn measured_cost(&self, path: &Path) -> Cost {
+        let mut cost = self.cost(path);
+        cost.set_rate(path.bytes_per_s as u64, path.is_conclusive);
+        cost
     }
 
     /// Returns the cost of frames on a path. Encrypting and sending a packet takes a few system calls.

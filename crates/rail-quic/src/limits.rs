@@ -48,7 +48,8 @@ impl QuicNeeds {
         let bytes_per_s = cost.bytes_within(1_000_000_000) as f64;
         let round_trip = Duration::from_nanos(2 * cost.latency_ns());
         Self {
-            window: settings::window(Some(Path { bytes_per_s, round_trip })).into(),
+            window: settings::window(Some(Path { bytes_per_s, is_conclusive: false, round_trip }))
+                .into(),
             receive: settings::buffer_needed(bytes_per_s) as u64,
             send: cost.bytes_within(LOOK_NS),
         }
