@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long, or needs too much, to run with every change: sanitizers, deep models, new seeds,
 # memcheck, and what happens to a wide area. A table at the end says how each step ended; a step that cannot run here says why.
-# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, memcheck, trouble, placement, slurm; all by default)
+# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, windows, memcheck, trouble, placement, slurm; all by default)
 # SOAK_S: for how many seconds each of `seeds` and `exchange` runs, 300 by default.
 # Address and thread sanitizers need a nightly Rust: rustup toolchain install nightly --profile minimal -c rust-src
 set -uo pipefail
@@ -53,20 +53,20 @@ sanitized() { # sanitizer, more for cargo...
     local name=$1
     shift
     CARGO_TARGET_DIR=$target/nightly-$name RUSTFLAGS=-Zsanitizer=$name cargo +nightly test "$@" --target $host --lib --tests --no-fail-fast \
-        -p memory -p wire -p engine -p datatype -p rail -p rail-shm -p rail-tcp -p rail-quic -p auth -p netpath -p relay -p lock -p progress -p mpi -- --skip model::
+        -p memory -p wire -p engine -p datatype -p rail -p rail-shm -p rail-tcp -p rail-quic -p auth -p netpath -p relay -p lock -p progress -p rma -p mpi -- --skip model::
 }
 
 # Ten times as many cases as in the test suite, with other seeds, another million every day, until the time is over.
 seeds() {
     local end first=$(($(date +%s) / 86400 * 1000000))
     export CANELE_TEST_BUDGET=10 PROPTEST_CASES=2000
-    cargo test --locked --no-run -p wire -p engine -p connect -p datatype -p rail-tcp -p auth -p relay -p plan -p progress -p mad || return
+    cargo test --locked --no-run -p wire -p engine -p rma -p connect -p datatype -p rail-tcp -p auth -p relay -p plan -p progress -p mad || return
     # 100 000 networks take a minute.
     CANELE_TEST_BUDGET=50 CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p connect || return
     end=$((SECONDS + soak_s))
     while
         echo "seeds from $first"
-        CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p wire -p engine -p datatype -p plan || return
+        CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p wire -p engine -p rma -p datatype -p plan || return
         CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p progress -p mad --test it -- take_over:: revoke:: messages:: || return
         CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p progress --test stress || return
         cargo test --locked -p rail-tcp -p auth -p relay --lib || return
@@ -100,6 +100,16 @@ exchange() {
     for rails in shm tcp shm,tcp; do
         "$prefix/bin/mpiexec" -timeout $((soak_s / 3 + 60)) -genv CANELE_RAILS $rails -n 5 "$work/exchange" $((soak_s / 3)) 0 | tee "$work/said" || return
         grep -q ': 0 failures' "$work/said" || return
+    done
+}
+
+# Windows created and freed 100 000 times, 10 000 at once, a million pieces of attached memory; threads that share windows.
+windows() {
+    programs windows_many windows_threads || return
+    local rails
+    for rails in shm tcp; do
+        "$prefix/bin/mpiexec" -timeout 1500 -genv CANELE_RAILS $rails -n 2 "$work/windows_many" 100000 10000 100000 || return
+        "$prefix/bin/mpiexec" -timeout 600 -genv CANELE_RAILS $rails -n 3 "$work/windows_threads" 8 5000 || return
     done
 }
 
@@ -144,7 +154,7 @@ if [ "${1:-}" = --within ]; then
     "$@"
     exit
 fi
-wanted=" ${*:-address thread models seeds exchange memcheck trouble placement slurm} "
+wanted=" ${*:-address thread models seeds exchange windows memcheck trouble placement slurm} "
 wants() { [[ $wanted == *" $1 "* ]]; }
 if wants address; then
     why=$(obstacle asan)
@@ -164,6 +174,7 @@ fi
 wants models && step models "every order of the locks and the shared-memory protocols, up to 5 preemptions" 1800 models
 wants seeds && step seeds "scenarios and parsers with new seeds for $soak_s s" $((soak_s + 900)) seeds
 wants exchange && step exchange "5 ranks that exchange data for $soak_s s" $((soak_s + 900)) exchange
+wants windows && step windows "windows in numbers, and threads that share them" 4500 windows
 if wants memcheck; then
     if command -v valgrind >/dev/null; then
         step memcheck "C programs on 2 ranks under valgrind, over shm and tcp" 1800 memcheck

@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits refused operations requests windows windows_wrong; do
+for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits refused operations requests windows windows_wrong windows_many windows_threads; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -110,6 +110,12 @@ for rails in tcp shm+tcp; do go -genv CANELE_RAILS $rails -n 4 "$work/windows"; 
 go -genv CANELE_RAILS tcp -n 2 "$work/windows_wrong"
 go -genv CANELE_VCIS 4 -n 3 "$work/windows"
 sited 'PMI_RANK % 2' 4 windows
+# Windows in numbers; the nightly run has more. Threads that share one.
+for rails in shm tcp; do
+    go -genv CANELE_RAILS $rails -n 2 "$work/windows_many" 200 200 1000
+    go -genv CANELE_RAILS $rails -n 3 "$work/windows_threads" 4 60
+done
+go -genv CANELE_VCIS 4 -n 3 "$work/windows_threads" 4 60
 
 # Collectives that differ between processes, compared and not, and matching ones.
 for ranks in 2 3 6; do go -check -n $ranks "$work/mismatch"; done
@@ -119,7 +125,7 @@ go -n 1 "$work/tool" list
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/tool"; done
 go -genv CANELE_UNMATCHED_BYTES 1048576 -genv CANELE_STRATEGY fifo -n 3 "$work/tool"
 CANELE_STRATEGY=fifo go -n 2 "$prefix/bin/canele" info --progress >"$work/out"
-for part in '^2 ranks on this node' '^wake-up .* at least' '^  spins ' '^  CANELE_STRATEGY  *fifo (environment)'; do
+for part in '^2 ranks on this node' '^wake-up .* at least' '^  spins ' '^  one-sided ' '^  CANELE_STRATEGY  *fifo (environment)'; do
     [ "$(grep -c "$part" "$work/out")" = 2 ] || { cat "$work/out"; echo "canele info --progress in a job does not tell: $part"; exit 1; }
 done
 # Bound ranks count as having a core each, regardless of the cores of the machine.

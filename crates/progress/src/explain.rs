@@ -59,6 +59,7 @@ impl Policy {
             ),
             self.copies(),
             self.progress_thread(),
+            self.one_sided(),
             say(
                 "coalesced",
                 Amount::Time(COALESCED),
@@ -138,6 +139,15 @@ impl Policy {
         );
         say("progress thread", Amount::Time(away), because)
     }
+
+    fn one_sided(&self) -> Explained {
+        let away = if self.has_a_core() { AWAY } else { OVERSUBSCRIBED_AWAY };
+        say(
+            "one-sided",
+            Amount::Time(away),
+            "without a poll while a window exists, and the progress thread serves what peers put, get and combine; it sleeps until they do",
+        )
+    }
 }
 
 fn say(name: &'static str, amount: Amount, because: impl Into<String>) -> Explained {
@@ -178,11 +188,10 @@ mod tests {
         let oversubscribed = Policy::for_node(5, 4);
         assert_eq!(amount(oversubscribed, "spins"), Some(Amount::None));
         assert_eq!(amount(oversubscribed, "yields"), Some(Amount::Number(oversubscribed.yields)));
-        assert_eq!(
-            amount(oversubscribed, "progress thread"),
-            Some(Amount::Time(OVERSUBSCRIBED_AWAY))
-        );
-        assert_eq!(amount(alone, "progress thread"), Some(Amount::Time(AWAY)));
+        for name in ["progress thread", "one-sided"] {
+            assert_eq!(amount(alone, name), Some(Amount::Time(AWAY)));
+            assert_eq!(amount(oversubscribed, name), Some(Amount::Time(OVERSUBSCRIBED_AWAY)));
+        }
         assert!(alone.explain(Duration::ZERO).len() > 5, "a cost that was not measured");
     }
 }

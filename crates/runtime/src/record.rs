@@ -97,17 +97,23 @@ struct Counter;
 impl SendObserver for Counter {
     fn note_send(&mut self, peer: PeerId, envelope: Envelope, bytes: u64) {
         if let Some(mut record) = record() {
-            record.count(peer.0, envelope.context, bytes);
+            let kind = record.kind(envelope.context);
+            record.count(peer.0, kind, bytes);
+        }
+    }
+
+    fn note_access(&mut self, peer: PeerId, bytes: u64) {
+        if let Some(mut record) = record() {
+            record.count(peer.0, TrafficKind::PointToPoint, bytes);
         }
     }
 }
 
 impl TrafficRecord {
-    fn count(&mut self, to: u32, context: u64, bytes: u64) {
+    fn count(&mut self, to: u32, kind: TrafficKind, bytes: u64) {
         if to == self.rank || self.level == 0 {
             return;
         }
-        let kind = self.kind(context);
         let sent = self.sent.entry((self.level, kind, to)).or_default();
         sent.0 += 1;
         sent.1 += bytes;
@@ -151,10 +157,11 @@ mod tests {
             (3, 66, 7),
             (0, 1 << 63 | 5, 1),
         ] {
-            record.count(to, context, bytes);
+            let kind = record.kind(context);
+            record.count(to, kind, bytes);
         }
         record.level = 0;
-        record.count(0, 0, 1000);
+        record.count(0, TrafficKind::PointToPoint, 1000);
         let sent: Vec<_> = record.sent.into_iter().collect();
         assert_eq!(
             sent,

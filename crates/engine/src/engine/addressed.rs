@@ -65,6 +65,7 @@ impl Engine {
     pub fn submit_put(&mut self, peer: PeerId, to: PutTo, data: &Region) -> OpId {
         self.counters.puts += 1;
         let len = data.len();
+        self.note_access(peer, len as u64);
         let epoch = self.peer(peer).addressed().count(len);
         let head = AddressedHead::Put { to, epoch };
         let id = self.ops.insert(Some(peer), data.clone(), send_state(head, len));
@@ -80,6 +81,7 @@ impl Engine {
     pub fn submit_get(&mut self, peer: PeerId, from: PutTo, into: &Region) -> OpId {
         self.counters.gets += 1;
         let bytes = into.len() as u64;
+        self.note_access(peer, bytes);
         let id = self.ops.insert(Some(peer), into.clone(), awaits(bytes));
         let state = self.peer(peer);
         if state.reach.is_failed() {
@@ -105,6 +107,7 @@ impl Engine {
         wanted: Wanted<'_>,
     ) -> OpId {
         assert!(handler != REVOKE, "the engine's own handler");
+        self.note_access(peer, payload.len() as u64);
         self.call(peer, handler, (arguments, payload), wanted, ADDRESSED)
     }
 

@@ -184,7 +184,10 @@ impl Engine {
                 self.counters.eager += 1;
                 self.note_send(peer, envelope, data);
             }
-            Short::Put(_) => self.counters.puts += 1,
+            Short::Put(_) => {
+                self.counters.puts += 1;
+                self.note_access(peer, data.len() as u64);
+            }
         }
     }
 
@@ -192,6 +195,13 @@ impl Engine {
     fn note_send(&mut self, peer: PeerId, envelope: Envelope, data: &Region) {
         if let Some(send_observer) = &mut self.send_observer {
             send_observer.note_send(peer, envelope, data.len() as u64);
+        }
+    }
+
+    #[inline]
+    pub(super) fn note_access(&mut self, peer: PeerId, bytes: u64) {
+        if let Some(send_observer) = &mut self.send_observer {
+            send_observer.note_access(peer, bytes);
         }
     }
 

@@ -3,6 +3,7 @@
 //! Each rank is the whole path from the window down to a simulated rail, and runs a random program. The seed decides the
 //! programs, the links, who runs when, and what is lost.
 
+mod hostile;
 mod member;
 mod model;
 mod stage;
@@ -27,7 +28,7 @@ use world::World;
 fn operations_happen_once_and_in_order_over_sound_links() {
     let mut operations = 0;
     for seed in seeds(120) {
-        operations += Scenario::new(seed, Links::Sound).run().0;
+        operations += Scenario::new(seed, Links::Sound).run().operations;
     }
     assert!(testing::is_seed_given() || operations > 1000, "{operations} operations");
 }
@@ -36,7 +37,7 @@ fn operations_happen_once_and_in_order_over_sound_links() {
 fn operations_happen_once_and_in_order_though_links_reopen() {
     let mut cuts = 0;
     for seed in seeds(120) {
-        cuts += Scenario::new(seed, Links::Reopened).run().1;
+        cuts += Scenario::new(seed, Links::Reopened).run().cuts;
     }
     assert!(testing::is_seed_given() || cuts > 100, "{cuts} cuts");
 }
@@ -45,7 +46,7 @@ fn operations_happen_once_and_in_order_though_links_reopen() {
 fn operations_happen_once_and_in_order_though_another_link_takes_over() {
     let mut cuts = 0;
     for seed in seeds(120) {
-        cuts += Scenario::new(seed, Links::Two).run().1;
+        cuts += Scenario::new(seed, Links::Two).run().cuts;
     }
     assert!(testing::is_seed_given() || cuts > 50, "{cuts} cuts");
 }
@@ -54,7 +55,8 @@ fn operations_happen_once_and_in_order_though_another_link_takes_over() {
 fn a_rank_that_ends_fails_its_operations_and_no_others() {
     let mut failures = 0;
     for seed in seeds(100) {
-        failures += Scenario { has_victim: true, ..Scenario::new(seed, Links::Sound) }.run().0;
+        failures +=
+            Scenario { has_victim: true, ..Scenario::new(seed, Links::Sound) }.run().operations;
     }
     assert!(testing::is_seed_given() || failures > 50, "{failures} ranks have noticed");
 }
@@ -88,6 +90,18 @@ struct Scenario {
     flavor: Flavor,
     /// True if a rank ends without a word.
     has_victim: bool,
+    /// True if only rank 0 submits operations.
+    is_of_one: bool,
+}
+
+/// Result of a scenario.
+struct ScenarioResult {
+    operations: u64,
+    /// Number of links that were cut.
+    cuts: u64,
+    /// Frames that rank 0 has sent, and the length of its peers' windows.
+    frames: Vec<Vec<u8>>,
+    window_len: usize,
 }
 
 impl Scenario {
@@ -95,16 +109,17 @@ impl Scenario {
         let mut random = Random::new(!seed);
         let size = 2 + random.below(3);
         let flavor = random.pick(&[Flavor::Own, Flavor::Own, Flavor::Node, Flavor::Dynamic]);
-        Self { seed, random, size, links, flavor, has_victim: false }
+        Self { seed, random, size, links, flavor, has_victim: false, is_of_one: false }
     }
 
-    /// Runs the programs of all ranks. Returns the number of operations, and of links that were cut.
-    fn run(mut self) -> (u64, u64) {
+    /// Runs the programs of all ranks.
+    fn run(mut self) -> ScenarioResult {
         let stage = self.stage();
         let processes: Vec<_> =
             (0..self.size).map(|rank| process(&stage, rank, self.size)).collect();
         let zone_len = if self.random.one_in(8) { 60_000 } else { 2_000 };
-        let memories = self.memories(world::window_len(self.size, zone_len));
+        let window_len = world::window_len(self.size, zone_len);
+        let memories = self.memories(window_len);
         let windows = self.windows(&processes, &memories);
         let regions: Vec<_> = memories.into_iter().map(|(region, _)| region).collect();
         let bases = regions.iter().map(|region| self.base(region)).collect();
@@ -114,6 +129,7 @@ impl Scenario {
         thread::scope(|scope| {
             for (rank, (window, progress)) in windows.iter().zip(&processes).enumerate() {
                 let member = Member::new(rank, world, progress, window, seed);
+                let member = if self.is_of_one && rank > 0 { member.idle() } else { member };
                 scope.spawn(move || {
                     world.stage.run(rank, || match victim {
                         Some(victim) => member.run_beside(victim),
@@ -125,7 +141,8 @@ impl Scenario {
         if victim.is_none() {
             world.check();
         }
-        (world.operations(), stage.cuts_made())
+        let (operations, cuts) = (world.operations(), stage.cuts_made());
+        ScenarioResult { operations, cuts, frames: stage.frames(), window_len }
     }
 
     fn stage(&mut self) -> Arc<Stage> {

@@ -26,6 +26,7 @@ pub struct Member<'a> {
     entries: usize,
     barriers: usize,
     operations: u64,
+    is_idle: bool,
     /// The rank that ends without a word, if any, and true once an operation has failed with it.
     victim: Option<usize>,
     has_lost: Cell<bool>,
@@ -67,9 +68,21 @@ impl<'a> Member<'a> {
             entries: 0,
             barriers: 0,
             operations: 0,
+            is_idle: false,
             victim: None,
             has_lost: Cell::new(false),
         }
+    }
+
+    /// Submits nothing, and only serves the others.
+    pub fn idle(mut self) -> Self {
+        self.is_idle = true;
+        self
+    }
+
+    /// Random number of operations, lower than `end`.
+    fn count(&mut self, end: usize) -> usize {
+        if self.is_idle { 0 } else { self.random.below(end) }
     }
 
     /// Runs all phases.
@@ -121,7 +134,7 @@ impl<'a> Member<'a> {
     }
 
     fn run_fence(&mut self) {
-        for _ in 0..self.random.below(OPERATIONS) {
+        for _ in 0..self.count(OPERATIONS) {
             let target = self.random.below(self.world.size);
             self.act(target);
         }
@@ -130,7 +143,7 @@ impl<'a> Member<'a> {
 
     fn run_lock_all(&mut self) {
         let mut is_locked = vec![false; self.world.size];
-        for _ in 0..self.random.below(OPERATIONS) {
+        for _ in 0..self.count(OPERATIONS) {
             let target = self.random.below(self.world.size);
             if !std::mem::replace(&mut is_locked[target], true) {
                 self.done(self.window.lock(target as u32, LockKind::Shared));
@@ -143,7 +156,7 @@ impl<'a> Member<'a> {
     }
 
     fn run_locks(&mut self) {
-        for _ in 0..self.random.below(10) {
+        for _ in 0..self.count(10) {
             let first = self.random.below(self.world.size);
             // Several locks are taken in the order of ranks, so that no circle waits.
             let count = if self.random.one_in(3) { self.world.size - first } else { 1 };
@@ -168,7 +181,7 @@ impl<'a> Member<'a> {
         for &target in &targets {
             self.until(|me| me.world.is_posted(phase, target, me.rank));
         }
-        for _ in 0..if targets.is_empty() { 0 } else { self.random.below(OPERATIONS) } {
+        for _ in 0..if targets.is_empty() { 0 } else { self.count(OPERATIONS) } {
             let target = self.random.pick(&targets);
             self.act(target);
         }

@@ -34,6 +34,8 @@ struct StageState {
     opened: BTreeSet<(PeerId, PeerId)>,
     cut: BTreeSet<(PeerId, PeerId)>,
     cuts_made: u64,
+    /// Frames that rank 0 has sent.
+    frames: Vec<Vec<u8>>,
 }
 
 /// Links that are cut at random times.
@@ -61,6 +63,7 @@ impl Stage {
             opened: BTreeSet::new(),
             cut: BTreeSet::new(),
             cuts_made: 0,
+            frames: Vec::new(),
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -118,8 +121,19 @@ impl Stage {
         self.lock().is_idle.fill(false);
     }
 
+    /// Takes the frames that rank 0 has sent.
+    pub fn frames(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.lock().frames)
+    }
+
     pub fn cuts_made(&self) -> u64 {
         self.lock().cuts_made
+    }
+
+    fn note_frame(&self, frame: &Frame) {
+        let mut bytes = frame.head.clone();
+        bytes.extend(frame.body.iter().flat_map(|body| body.region.to_vec()));
+        self.lock().frames.push(bytes);
     }
 
     fn note_poll(&self, rank: usize, moved: bool, is_last: bool) {
@@ -260,7 +274,11 @@ impl Rail for StageRail {
     }
 
     fn post(&mut self, peer: PeerId, frame: &Frame) -> Post {
-        self.rail.post(peer, frame)
+        let posted = self.rail.post(peer, frame);
+        if self.rank == 0 && posted != Post::Full {
+            self.stage.note_frame(frame);
+        }
+        posted
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
