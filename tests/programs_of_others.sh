@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Libraries for applications, built by our mpicc with their own instructions, and their own tests of MPI features:
-# FFTW's transforms, PT-Scotch's partitions, hypre's and PETSc's solvers. Their sources are Debian's, by apt. Prints a
+# FFTW's transforms, PT-Scotch's partitions, hypre's and PETSc's solvers, and MUMPS's in Fortran. Their sources are Debian's, by apt. Prints a
 # line for each: its name, and the numbers of tests run and failed. Their output is in FOLDER/NAME.log.
 # Usage: programs_of_others.sh PREFIX FOLDER [NAME...]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$1 folder=$2
 shift 2
-[ $# -gt 0 ] || set -- fftw3 scotch hypre petsc
+[ $# -gt 0 ] || set -- fftw3 scotch hypre petsc mumps
 export PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib
 jobs=$(nproc)
-for needed in flex bison liblapack-dev; do
-    dpkg -s $needed >/dev/null 2>&1 || { echo "$needed is missing: apt-get install flex bison liblapack-dev" >&2; exit 1; }
+for needed in flex bison liblapack-dev gfortran; do
+    dpkg -s $needed >/dev/null 2>&1 || { echo "$needed is missing: apt-get install flex bison liblapack-dev gfortran" >&2; exit 1; }
 done
 get() { "$here/debian_source.sh" "$folder" "$1" "$2" && cd "$folder/$1"; }
 # Runs once, and again if it has not come to its end.
@@ -52,6 +52,62 @@ petsc() {
     make -k -f gmakefile test TIMEOUT=300 search='ksp_ksp_tutorials*' || true
     # Those two require a display and report that there is none.
     ran=$(grep -cE '^(not)? ok ksp' <(grep -v SKIP "$log")) failed=$(grep '^not ok' "$log" | grep -cvE 'ex(28_1|5_5)' || true)
+}
+
+mumps() {
+    get mumps 5.5.1 || return
+    # Its dense root may go to ScaLAPACK, which is missing: whoever calls it is ended.
+    local routine ranks
+    for routine in blacs_gridexit blacs_gridinfo blacs_gridinit descinit numroc pdgetrf pdgetrs pdpotrf pdpotrs; do
+        echo "void ${routine}_(void) { __builtin_trap(); }"
+    done >absent.c
+    cat >Makefile.inc <<'MAKE'
+IPORD = -I$(topdir)/PORD/include/
+LPORDDIR = $(topdir)/PORD/lib/
+LORDERINGS = -L$(LPORDDIR) -lpord
+ORDERINGSF = -Dpord
+ORDERINGSC = $(ORDERINGSF)
+IORDERINGSC = $(IPORD)
+LIBEXT = .a
+OUTC = -o # a blank follows
+OUTF = -o # a blank follows
+RM = rm -f
+CC = mpicc
+FC = mpifort
+FL = mpifort
+AR = ar vr # a blank follows
+RANLIB = ranlib
+LIBBLAS = -llapack -lblas
+LIBOTHERS = $(topdir)/absent.o
+CDEFS = -DAdd_
+OPTF = -O
+OPTL = -O
+OPTC = -O
+MAKE
+    built eval 'mpicc -c absent.c && make d' || return
+    cd examples
+    # A Laplacian on a grid, with the right-hand side whose solution is 1 everywhere.
+    awk -v m=80 'BEGIN {
+        print m * m; print m * m + 4 * m * (m - 1)
+        for (i = 0; i < m; i++) for (j = 0; j < m; j++) {
+            row = i * m + j + 1; sum[row] = 4.5; print row, row, 4.5
+            for (k = 0; k < 4; k++) {
+                x = i + (k == 0) - (k == 1); y = j + (k == 2) - (k == 3)
+                if (x >= 0 && y >= 0 && x < m && y < m) { print row, x * m + y + 1, -1; sum[row]-- }
+            }
+        }
+        for (row = 1; row <= m * m; row++) print sum[row]
+    }' >laplacian
+    ran=0 failed=0
+    solved() { # expected numbers, ranks, program, input
+        ran=$((ran + 1))
+        mpiexec -timeout 300 -n "$2" "./$3" <"$4" >"$3.out" || { failed=$((failed + 1)) && return; }
+        sed -n '/Solution is/,/^ *$/p' "$3.out" | grep -oE '[0-9]+\.[0-9]+' | awk '{ printf "%.6g\n", $1 }' | sort -g | uniq -c |
+            awk '{ printf "%s of %s; ", $1, $2 }' | grep -qxF "$1" || failed=$((failed + 1))
+    }
+    for ranks in 1 2 4; do solved "1 of 1; 1 of 2; 1 of 3; 1 of 4; 1 of 5; " $ranks dsimpletest input_simpletest_real; done
+    solved "6400 of 1; " 4 dsimpletest laplacian
+    solved "1 of 1; 1 of 2; " 4 c_example /dev/null
 }
 
 mkdir -p "$folder"
