@@ -104,11 +104,48 @@ pub(crate) fn intra_as(name: &str, raw: RawHandle) -> Result<CommRef> {
     }
 }
 
-/// A window.
-pub(crate) fn window(raw: RawHandle) -> Result<Window> {
-    world::current()?;
-    named("win", window::find(handle(raw)))
+/// A window. That which the thread has named last is found without the table that all threads share.
+#[inline(always)]
+pub(crate) fn window(raw: RawHandle) -> Result<Rc<Window>> {
+    // SAFETY: the question only reads.
+    let known = unsafe {
+        LAST_WINDOW.ask(|last| {
+            last.as_ref().filter(|last| last.is(raw)).map(|last| Rc::clone(&last.window))
+        })
+    };
+    match known.flatten() {
+        Some(window) => world::current().map(|_| window),
+        None => find_window(raw),
+    }
 }
+
+#[cold]
+fn find_window(raw: RawHandle) -> Result<Rc<Window>> {
+    world::current()?;
+    let window = Rc::new(named("win", window::find(handle(raw)))?);
+    LAST_WINDOW.set(Some(LastWindow { raw, window: Rc::clone(&window) }));
+    Ok(window)
+}
+
+/// Lets the calling thread forget the window that it has named last, whose memory this keeps.
+pub(crate) fn forget_window() {
+    LAST_WINDOW.set(None);
+}
+
+/// The window that a thread has named last.
+struct LastWindow {
+    raw: RawHandle,
+    window: Rc<Window>,
+}
+
+impl LastWindow {
+    #[inline(always)]
+    fn is(&self, raw: RawHandle) -> bool {
+        self.raw == raw && self.window.is_live()
+    }
+}
+
+static LAST_WINDOW: ThreadSlots<Option<LastWindow>> = ThreadSlots::new();
 
 /// The destination of a send; none is `MPI_PROC_NULL`.
 #[inline]
@@ -177,17 +214,22 @@ pub(crate) fn datatype(name: &str, raw: RawHandle) -> Result<Datatype> {
 }
 
 /// A datatype to communicate with. The standard's own are always there, and always committed: they are not counted.
-#[inline]
+#[inline(always)]
 pub(crate) fn committed(name: &str, raw: RawHandle) -> Result<Cow<'static, Datatype>> {
     if handle(raw).is_predefined() {
         return named(name, objects::predefined(handle(raw))).map(Cow::Borrowed);
     }
+    committed_derived(name, raw).map(Cow::Owned)
+}
+
+#[inline(never)]
+fn committed_derived(name: &str, raw: RawHandle) -> Result<Datatype> {
     let datatype = datatype(name, raw)?;
     if !datatype.is_committed() {
         let text = format!("{name} = {raw:#x} is not committed: call MPI_Type_commit first");
         return Err(class(ErrorClass::Type, text));
     }
-    Ok(Cow::Owned(datatype))
+    Ok(datatype)
 }
 
 /// Names in the standard of the three arguments that describe a buffer.

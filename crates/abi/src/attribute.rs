@@ -227,7 +227,7 @@ pub(crate) fn type_delete_attr(on: RawHandle, key: c_int) -> Result<()> {
 }
 
 pub(crate) fn win_set_attr(on: RawHandle, key: c_int, value: *mut c_void) -> Result<()> {
-    Object::Win(&window(on)?).set("win_keyval", key, value)
+    Object::Win(&*window(on)?).set("win_keyval", key, value)
 }
 
 pub(crate) fn win_get_attr(
@@ -251,7 +251,7 @@ pub(crate) fn win_get_attr(
 }
 
 pub(crate) fn win_delete_attr(on: RawHandle, key: c_int) -> Result<()> {
-    Object::Win(&window(on)?).delete("win_keyval", key)
+    Object::Win(&*window(on)?).delete("win_keyval", key)
 }
 
 /// Reports a value, where `value` is the address of a pointer.

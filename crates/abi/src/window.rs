@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use mpi::window::{NULL, Window};
 
-use crate::arguments::{PAGE, PROC_NULL, intra, window};
+use crate::arguments::{PAGE, PROC_NULL, forget_window, intra, window};
 use crate::attribute;
 use crate::comm::NAME_MAX;
 use crate::convention::*;
@@ -106,6 +106,7 @@ pub(crate) fn win_free(win: InOut<RawHandle>) -> Result<()> {
         attribute::delete_window(&window)?;
         window.free()
     });
+    forget_window();
     freed.map_err(|error| error.on(on))?;
     win.put(raw(NULL))
 }
@@ -164,13 +165,17 @@ pub(crate) fn win_get_info(win: RawHandle, info: Out<RawHandle>) -> Result<()> {
 }
 
 /// The rank of a process of the window; none for `MPI_PROC_NULL`.
+#[inline]
 fn rank_or_null(window: &Window, name: &str, rank: c_int) -> Result<Option<u32>> {
     match u32::try_from(rank) {
         Ok(rank) if rank < window.size() => Ok(Some(rank)),
         _ if rank == PROC_NULL => Ok(None),
-        _ => {
-            let text = format!("{name} = {rank} is outside a window of {}", window.size());
-            Err(class(ErrorClass::Rank, text))
-        }
+        _ => Err(bad_rank(window, name, rank)),
     }
+}
+
+#[cold]
+fn bad_rank(window: &Window, name: &str, rank: c_int) -> Error {
+    let text = format!("{name} = {rank} is outside a window of {}", window.size());
+    class(ErrorClass::Rank, text)
 }

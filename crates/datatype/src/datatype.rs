@@ -290,10 +290,13 @@ impl Datatype {
     }
 
     /// Returns the predefined type that all elements of this type are of, if there is only one.
+    #[inline]
     pub fn only_builtin(&self) -> Option<Builtin> {
-        if self.0.builtin.is_some() {
-            return self.0.builtin;
-        }
+        self.0.builtin.or_else(|| self.only_builtin_of_parts())
+    }
+
+    #[inline(never)]
+    fn only_builtin_of_parts(&self) -> Option<Builtin> {
         let (first, rest) = self.0.contents.datatypes.split_first()?;
         let builtin = first.only_builtin()?;
         rest.iter().all(|part| part.only_builtin() == Some(builtin)).then_some(builtin)

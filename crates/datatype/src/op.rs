@@ -130,6 +130,7 @@ impl Predefined {
     }
 
     /// True if the operation is defined for a predefined type; see [`Op::is_valid_for`].
+    #[inline]
     pub fn combines(self, builtin: Builtin) -> bool {
         let class = builtin.class();
         match self {

@@ -115,6 +115,24 @@ pub(crate) unsafe fn copy_over(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// Copies like [`copy_over`], short lengths without a call. Numbers of 4 and 8 bytes take one load and one store.
+///
+/// # Safety
+/// The conditions of `std::ptr::copy`.
+#[inline(always)]
+pub(crate) unsafe fn move_few(from: *const u8, to: *mut u8, len: usize) {
+    match len {
+        // SAFETY: the caller guarantees as many bytes on both sides.
+        8 => unsafe { to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()) },
+        // SAFETY: the caller guarantees as many bytes on both sides.
+        4 => unsafe { to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()) },
+        // SAFETY: the caller guarantees the conditions of `copy_few`, which reads all before it writes.
+        9..=32 => unsafe { copy_few(from, to, len) },
+        // SAFETY: the caller guarantees the conditions of `copy`.
+        _ => unsafe { copy_over(from, to, len) },
+    }
+}
+
 /// Copies at least [`LONG`] bytes.
 ///
 /// # Safety

@@ -304,7 +304,7 @@ impl Layout {
     }
 
     /// Returns segments between which all others lie.
-    pub(crate) fn outermost(&self) -> impl Iterator<Item = Segment> + '_ {
+    pub fn outermost(&self) -> impl Iterator<Item = Segment> + '_ {
         let (ends, listed) = match &self.segments.0 {
             Form::Regular(regular) => ([regular.from(0).next(), regular.last()], &[][..]),
             Form::Listed(listed) => ([None, None], &listed[..]),

@@ -1,6 +1,5 @@
 //! Operations on windows (MPI-5.0 §12.3).
 
-use std::borrow::Cow;
 use std::ffi::c_int;
 
 use datatype::{Datatype, Op, Predefined};
@@ -9,7 +8,7 @@ use mpi::vci::Vci;
 use mpi::window::{Access, Elements, Target, Window};
 
 use super::rank_or_null;
-use crate::arguments::{Names, committed, count, region, window};
+use crate::arguments::{Names, buffer, committed, count, region, window};
 use crate::convention::*;
 
 const ORIGIN: Names = Names::new("origin_addr", "origin_count", "origin_datatype");
@@ -28,7 +27,7 @@ macro_rules! transfers {
             win: RawHandle,
         ) -> Result<()> {
             let window = window(win)?;
-            let own = elements(&ORIGIN, origin, origin_count, origin_datatype)?;
+            let own = buffer(&ORIGIN, origin, origin_count, origin_datatype)?;
             let target = target(&window, rank, disp, target_count, target_datatype)?;
             window.submit(&Access::$kind(own), &target)
         }
@@ -45,7 +44,7 @@ macro_rules! transfers {
             request: Out<RawHandle>,
         ) -> Result<()> {
             let window = window(win)?;
-            let own = elements(&ORIGIN, origin, origin_count, origin_datatype)?;
+            let own = buffer(&ORIGIN, origin, origin_count, origin_datatype)?;
             let target = target(&window, rank, disp, target_count, target_datatype)?;
             begin(&window, &Access::$kind(own), &target, request)
         }
@@ -108,7 +107,7 @@ pub(crate) fn get_accumulate(
 ) -> Result<()> {
     let window = window(win)?;
     let op = find_op(op)?;
-    let data = operands(&op, origin, origin_count, origin_datatype)?;
+    let data = operands(op, origin, origin_count, origin_datatype)?;
     let result = elements(&RESULT, result, result_count, result_datatype)?;
     let target = target(&window, rank, disp, target_count, target_datatype)?;
     window.submit(&Access::GetAccumulate { data, result, op }, &target)
@@ -131,7 +130,7 @@ pub(crate) fn rget_accumulate(
 ) -> Result<()> {
     let window = window(win)?;
     let op = find_op(op)?;
-    let data = operands(&op, origin, origin_count, origin_datatype)?;
+    let data = operands(op, origin, origin_count, origin_datatype)?;
     let result = elements(&RESULT, result, result_count, result_datatype)?;
     let target = target(&window, rank, disp, target_count, target_datatype)?;
     begin(&window, &Access::GetAccumulate { data, result, op }, &target, request)
@@ -150,8 +149,8 @@ pub(crate) fn fetch_and_op(
     let op = find_op(op)?;
     let one = predefined(datatype)?;
     let data = match op {
-        Op::Predefined(Predefined::NoOp) => None,
-        Op::Predefined(_) | Op::User { .. } => Some(element("origin_addr", origin, one)?),
+        Predefined::NoOp => None,
+        _ => Some(element("origin_addr", origin, one)?),
     };
     let result = element("result_addr", result, one)?;
     let target = target(&window, rank, disp, 1, datatype)?;
@@ -181,6 +180,7 @@ fn begin(window: &Window, access: &Access, target: &Target, request: Out<RawHand
 }
 
 /// Elements of this process.
+#[inline(always)]
 fn elements(
     names: &Names,
     address: Address,
@@ -189,30 +189,31 @@ fn elements(
 ) -> Result<Elements> {
     let elements = count(names.count, elements)?;
     let datatype = committed(names.datatype, datatype)?;
-    Ok(Elements { memory: region(names, address, elements, &datatype)?, datatype })
+    let memory = region(names, address, elements, &datatype)?;
+    Ok(Elements { memory, builtin: datatype.only_builtin() })
 }
 
 /// Elements of this process that an operation combines; `MPI_NO_OP` looks at none of these arguments.
 fn operands(
-    op: &Op,
+    op: Predefined,
     address: Address,
     count: i64,
     datatype: RawHandle,
 ) -> Result<Option<Elements>> {
     match op {
-        Op::Predefined(Predefined::NoOp) => Ok(None),
-        Op::Predefined(_) | Op::User { .. } => {
-            elements(&ORIGIN, address, count, datatype).map(Some)
-        }
+        Predefined::NoOp => Ok(None),
+        _ => elements(&ORIGIN, address, count, datatype).map(Some),
     }
 }
 
 /// One element of this process.
+#[inline(always)]
 fn element(name: &'static str, address: Address, one: &'static Datatype) -> Result<Elements> {
     let names = Names::new(name, "count", "datatype");
-    Ok(Elements { memory: region(&names, address, 1, one)?, datatype: Cow::Borrowed(one) })
+    Ok(Elements { memory: region(&names, address, 1, one)?, builtin: one.as_builtin() })
 }
 
+#[inline(always)]
 fn target(
     window: &Window,
     rank: c_int,
@@ -224,17 +225,29 @@ fn target(
     let count = count("target_count", elements)?;
     let datatype = committed("target_datatype", datatype)?;
     if count.checked_mul(datatype.size()).is_none_or(|bytes| bytes > isize::MAX as usize) {
-        let text =
-            format!("target_count = {count} of {} bytes each exceed memory", datatype.size());
-        return Err(class(ErrorClass::Count, text));
+        return Err(too_many(count, datatype.size()));
     }
     Ok(Target { rank, displacement: disp as i64, count, datatype })
 }
 
-fn find_op(op: RawHandle) -> Result<Op> {
-    named("op", objects::op(handle(op)))
+#[cold]
+fn too_many(count: usize, size: usize) -> Error {
+    let text = format!("target_count = {count} of {size} bytes each exceed memory");
+    class(ErrorClass::Count, text)
 }
 
+/// An operation that accumulates: one of the standard's.
+#[inline(always)]
+fn find_op(op: RawHandle) -> Result<Predefined> {
+    match named("op", objects::op(handle(op)))? {
+        Op::Predefined(op) => Ok(op),
+        Op::User { .. } => {
+            Err(class(ErrorClass::Op, "op is none of the standard's operations".into()))
+        }
+    }
+}
+
+#[inline(always)]
 fn predefined(datatype: RawHandle) -> Result<&'static Datatype> {
     named("datatype", objects::predefined(handle(datatype)))
 }

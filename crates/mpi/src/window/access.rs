@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use datatype::{Builtin, Class, Datatype, Op, Predefined};
+use datatype::{Builtin, Class, Datatype, Predefined};
 use memory::Region;
 use rma::{LockKind, TargetPlace};
 
@@ -18,8 +18,8 @@ use crate::{Error, ErrorClass, Result};
 pub struct Elements {
     /// Their memory.
     pub memory: Region,
-    /// Datatype of an element.
-    pub datatype: Cow<'static, Datatype>,
+    /// The predefined type of which they consist, if there is only one.
+    pub builtin: Option<Builtin>,
 }
 
 /// Elements in the window of a target.
@@ -39,15 +39,15 @@ pub struct Target {
 #[derive(Clone, Debug)]
 pub enum Access {
     /// Writes elements.
-    Put(Elements),
+    Put(Region),
     /// Reads elements.
-    Get(Elements),
+    Get(Region),
     /// Combines elements with those of the target.
     Accumulate {
         /// Elements of this process.
         data: Elements,
         /// The operation.
-        op: Op,
+        op: Predefined,
     },
     /// Combines elements with those of the target, and reads what was there.
     GetAccumulate {
@@ -56,7 +56,7 @@ pub enum Access {
         /// Memory for the target's former elements.
         result: Elements,
         /// The operation.
-        op: Op,
+        op: Predefined,
     },
     /// Replaces an element of the target if it has a certain value, and reads what was there.
     CompareAndSwap {
@@ -80,6 +80,7 @@ impl Window {
     ///
     /// # Errors
     /// Those of [`Window::begin`].
+    #[inline(always)]
     pub fn submit(&self, access: &Access, target: &Target) -> Result<()> {
         let combination = access.check(target)?;
         let Some(place) = self.admit(target, Use::Plain)? else { return Ok(()) };
@@ -105,11 +106,12 @@ impl Window {
 
     /// Permits an operation and takes the target's lock if need be. Returns the target's place; none if there is nothing
     /// to do.
+    #[inline(always)]
     fn admit<'a>(&self, target: &'a Target, with: Use) -> Result<Option<TargetPlace<'a>>> {
         let displacement = self.displacement(target)?;
-        let wants_lock = self.epochs().permit(target.rank, with)?;
-        if let Some(rank) = target.rank.filter(|_| wants_lock) {
-            self.take_lock(rank)?;
+        match target.rank {
+            Some(rank) if with == Use::Plain && self.0.epochs.is_permitted(rank) => {}
+            rank => self.permit(rank, with)?,
         }
         let layout = target.datatype.layout();
         let is_empty = target.count == 0 || layout.size() == 0;
@@ -117,31 +119,35 @@ impl Window {
         Ok(target.rank.filter(|_| !is_empty).map(place))
     }
 
+    /// Permits the first operation on a target in an epoch, or one with a request.
+    #[inline(never)]
+    fn permit(&self, rank: Option<u32>, with: Use) -> Result<()> {
+        let wants_lock = self.0.epochs.permit(rank, with)?;
+        match rank {
+            Some(rank) if wants_lock => self.take_lock(rank),
+            _ => Ok(()),
+        }
+    }
+
     /// Displacement in bytes of the target's elements in its window.
+    #[inline(always)]
     fn displacement(&self, target: &Target) -> Result<i64> {
         let Target { rank: Some(rank), displacement, .. } = *target else { return Ok(0) };
         if self.0.flavor == Flavor::Dynamic {
             return Ok(displacement);
         }
-        if displacement < 0 {
-            let message = format!("target_disp = {displacement} is negative");
-            return Err(Error::new(ErrorClass::Disp, message));
-        }
         let unit = self.0.rma.unit(rank);
-        displacement.checked_mul(i64::from(unit)).ok_or_else(|| {
-            let message =
-                format!("target_disp = {displacement} units of {unit} bytes exceed memory");
-            Error::new(ErrorClass::RmaRange, message)
-        })
+        let bytes = displacement.checked_mul(i64::from(unit)).filter(|bytes| *bytes >= 0);
+        bytes.ok_or_else(|| misplaced(displacement, unit))
     }
 
     /// Takes the shared lock of a target in the epoch of `MPI_Win_lock_all`, unless another thread has.
     pub(super) fn take_lock(&self, rank: u32) -> Result<()> {
         let _one_at_a_time = self.0.locking.lock().unwrap_or_else(|poison| poison.into_inner());
-        let wants_lock = self.epochs().wants_lock(rank);
+        let wants_lock = self.0.epochs.look().wants_lock(rank);
         if wants_lock {
             self.0.rma.lock(rank, LockKind::Shared)?;
-            self.epochs().note_taken(rank);
+            self.0.epochs.note_taken(rank);
         }
         Ok(())
     }
@@ -149,43 +155,44 @@ impl Window {
 
 impl Access {
     /// Checks that both sides fit together.
+    #[inline(always)]
     fn check(&self, target: &Target) -> Result<Combination> {
         let theirs = target.count.saturating_mul(target.datatype.size());
         if target.rank.is_some() {
-            self.lengths().try_for_each(|own| check_length(own, theirs))?;
+            self.check_lengths(theirs)?;
         }
         if target.rank.is_none() || theirs == 0 {
             return Ok(NOTHING);
         }
         match self {
             Self::Put(_) | Self::Get(_) => Ok(NOTHING),
-            Self::Accumulate { op: Op::Predefined(Predefined::NoOp), .. } => {
+            Self::Accumulate { op: Predefined::NoOp, .. } => {
                 let message = "op = MPI_NO_OP needs a function that gets what was there";
                 Err(Error::new(ErrorClass::Op, message))
             }
-            Self::Accumulate { data, op } => combination(op, &[data], target),
-            Self::GetAccumulate { data: Some(data), result, op } => {
-                combination(op, &[data, result], target)
+            Self::Accumulate { data, op } => combination(*op, [data, data], target),
+            Self::GetAccumulate { data, result, op } => {
+                combination(*op, [data.as_ref().unwrap_or(result), result], target)
             }
-            Self::GetAccumulate { data: None, result, op } => combination(op, &[result], target),
             Self::CompareAndSwap { .. } => swapped(&target.datatype),
         }
     }
 
-    /// Lengths of this process's data in bytes.
-    fn lengths(&self) -> impl Iterator<Item = usize> {
-        let (one, other) = match self {
-            Self::Put(own) | Self::Get(own) | Self::Accumulate { data: own, .. } => {
-                (own.memory.len(), None)
-            }
+    /// Checks that this process's data are as long as the target's elements.
+    #[inline(always)]
+    fn check_lengths(&self, theirs: usize) -> Result<()> {
+        match self {
+            Self::Put(own) | Self::Get(own) => check_length(own.len(), theirs),
+            Self::Accumulate { data, .. } => check_length(data.memory.len(), theirs),
             Self::GetAccumulate { data, result, .. } => {
-                (result.memory.len(), data.as_ref().map(|data| data.memory.len()))
+                check_length(result.memory.len(), theirs)?;
+                data.as_ref().map_or(Ok(()), |data| check_length(data.memory.len(), theirs))
             }
-            Self::CompareAndSwap { result, .. } => (result.len(), None),
-        };
-        [one].into_iter().chain(other)
+            Self::CompareAndSwap { result, .. } => check_length(result.len(), theirs),
+        }
     }
 
+    #[inline(always)]
     fn run(
         &self,
         rma: &rma::Window,
@@ -193,8 +200,8 @@ impl Access {
         (builtin, op): Combination,
     ) -> rma::Result<()> {
         match self {
-            Self::Put(data) => rma.put(&data.memory, to),
-            Self::Get(into) => rma.get(&into.memory, to),
+            Self::Put(data) => rma.put(data, to),
+            Self::Get(into) => rma.get(into, to),
             Self::Accumulate { data, .. } => rma.accumulate(&data.memory, to, builtin, op),
             Self::GetAccumulate { data, result, .. } => {
                 let none = Region::empty();
@@ -209,25 +216,28 @@ impl Access {
 }
 
 /// The combination of elements of both sides (MPI-5.0 §12.3.4): datatypes consist of one predefined type.
-fn combination(op: &Op, own: &[&Elements], target: &Target) -> Result<Combination> {
+#[inline]
+fn combination(op: Predefined, own: [&Elements; 2], target: &Target) -> Result<Combination> {
     let Some(builtin) = target.datatype.only_builtin() else {
         let message = "target_datatype consists of several predefined datatypes";
         return Err(Error::new(ErrorClass::Type, message));
     };
-    if own.iter().any(|own| own.datatype.only_builtin() != Some(builtin)) {
-        let message = format!("origin and target do not both consist of {}", builtin.name());
-        return Err(Error::new(ErrorClass::Type, message));
+    if own.iter().any(|own| own.builtin != Some(builtin)) {
+        return Err(other_type(builtin));
     }
-    match op {
-        Op::User { .. } => {
-            Err(Error::new(ErrorClass::Op, "op is none of the standard's operations"))
-        }
-        Op::Predefined(known) if known.combines(builtin) => Ok((builtin, *known)),
-        Op::Predefined(known) => {
-            let message = format!("op = {known:?} is not defined for {}", builtin.name());
-            Err(Error::new(ErrorClass::Op, message))
-        }
-    }
+    if op.combines(builtin) { Ok((builtin, op)) } else { Err(undefined(op, builtin)) }
+}
+
+#[cold]
+fn other_type(builtin: Builtin) -> Error {
+    let message = format!("origin and target do not both consist of {}", builtin.name());
+    Error::new(ErrorClass::Type, message)
+}
+
+#[cold]
+fn undefined(op: Predefined, builtin: Builtin) -> Error {
+    let message = format!("op = {op:?} is not defined for {}", builtin.name());
+    Error::new(ErrorClass::Op, message)
 }
 
 /// Checks the datatype of a compare-and-swap (MPI-5.0 §12.3.4).
@@ -243,10 +253,23 @@ fn swapped(datatype: &Datatype) -> Result<Combination> {
     Ok((builtin.ok_or_else(none)?, Predefined::Replace))
 }
 
+#[inline(always)]
 fn check_length(own: usize, theirs: usize) -> Result<()> {
-    if own == theirs {
-        return Ok(());
-    }
+    if own == theirs { Ok(()) } else { Err(differ(own, theirs)) }
+}
+
+#[cold]
+fn differ(own: usize, theirs: usize) -> Error {
     let message = format!("the data have {own} bytes at the origin, but {theirs} at the target");
-    Err(Error::new(ErrorClass::Truncate, message))
+    Error::new(ErrorClass::Truncate, message)
+}
+
+#[cold]
+fn misplaced(displacement: i64, unit: u32) -> Error {
+    if displacement < 0 {
+        let message = format!("target_disp = {displacement} is negative");
+        return Error::new(ErrorClass::Disp, message);
+    }
+    let message = format!("target_disp = {displacement} units of {unit} bytes exceed memory");
+    Error::new(ErrorClass::RmaRange, message)
 }

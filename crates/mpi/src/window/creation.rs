@@ -1,15 +1,16 @@
 //! Creation of windows (MPI-5.0 §12.2), and the memory that processes of a node share.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock};
 
 use coll::Team;
 use memory::Region;
 use rma::{NodeMemory, WindowMemory};
 
-use super::epoch::Epochs;
 use super::flavor::Flavor;
 use super::hints::{ALIGNMENT_MIN, Hints};
 use super::object::{Details, Values, WINDOWS, Window, WindowObject};
+use super::shared_epochs::SharedEpochs;
 use crate::attribute::Attributes;
 use crate::collective::Routine;
 use crate::comm::Comm;
@@ -120,7 +121,8 @@ impl Window {
                 flavor,
                 values,
                 handle: OnceLock::new(),
-                epochs: Mutex::new(Epochs::default()),
+                is_freed: AtomicBool::new(false),
+                epochs: SharedEpochs::new(own.size()),
                 locking: Mutex::new(()),
                 details: Mutex::new(details),
             }));

@@ -183,6 +183,11 @@ impl Epochs {
         }
     }
 
+    /// True in a passive target epoch.
+    pub fn is_passive(&self) -> bool {
+        matches!(self.access, Access::Locks(_) | Access::All { .. })
+    }
+
     /// Checks that a passive target epoch is open for a target, or for any if there is none.
     pub fn check_passive(&self, target: Option<u32>) -> Result<()> {
         let permits = match (&self.access, target) {

@@ -1,13 +1,14 @@
 //! The window as an object: its properties, its handle, and its end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use handles::{Handle, Kind, Table};
 use memory::Region;
 
-use super::epoch::Epochs;
 use super::flavor::Flavor;
 use super::hints::Hints;
+use super::shared_epochs::SharedEpochs;
 use crate::attribute::Attributes;
 use crate::collective;
 use crate::comm::Comm;
@@ -28,7 +29,8 @@ pub struct WindowObject {
     pub(super) flavor: Flavor,
     pub(super) values: Values,
     pub(super) handle: OnceLock<Handle>,
-    pub(super) epochs: Mutex<Epochs>,
+    pub(super) is_freed: AtomicBool,
+    pub(super) epochs: SharedEpochs,
     /// Held while the epoch of `MPI_Win_lock_all` takes a lock that it did not take at its beginning.
     pub(super) locking: Mutex<()>,
     pub(super) details: Mutex<Details>,
@@ -62,6 +64,12 @@ impl Window {
     /// The window's handle.
     pub fn handle(&self) -> Handle {
         self.0.handle.get().copied().unwrap_or(NULL)
+    }
+
+    /// True until the window is freed.
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        !self.0.is_freed.load(Ordering::Relaxed)
     }
 
     /// The processes of the window.
@@ -158,7 +166,7 @@ impl Window {
     /// # Errors
     /// `MPI_ERR_RMA_SYNC` while an epoch is open.
     pub fn check_free(&self) -> Result<()> {
-        self.epochs().check_free()
+        self.0.epochs.look().check_free()
     }
 
     /// Frees the window (collective).
@@ -171,14 +179,11 @@ impl Window {
         let flushed = self.0.rma.flush_all();
         let met = collective::barrier(&self.0.comm);
         self.0.rma.close();
+        self.0.is_freed.store(true, Ordering::Relaxed);
         WINDOWS.remove(self.handle())?;
         self.0.comm.free()?;
         flushed?;
         met
-    }
-
-    pub(super) fn epochs(&self) -> MutexGuard<'_, Epochs> {
-        self.0.epochs.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
     fn details(&self) -> MutexGuard<'_, Details> {

@@ -15,14 +15,14 @@ impl Window {
     /// # Errors
     /// `MPI_ERR_RMA_SYNC` while an epoch of another kind is open, and a peer failed.
     pub fn fence(&self, opens: bool) -> Result<()> {
-        let is_used = self.epochs().check_fence()?;
+        let is_used = self.0.epochs.look().check_fence()?;
         if is_used {
             self.0.rma.flush_all()?;
         }
         self.0.rma.sync();
         collective::barrier(&self.0.comm)?;
         self.0.rma.sync();
-        self.epochs().fence(opens);
+        self.0.epochs.change().fence(opens);
         Ok(())
     }
 
@@ -32,13 +32,13 @@ impl Window {
     /// `MPI_ERR_GROUP` for a group with strangers, `MPI_ERR_RMA_SYNC` while an access epoch is open, and a peer failed.
     pub fn start(&self, group: &Group, no_check: bool) -> Result<()> {
         let targets = self.ranks_of(group)?;
-        self.epochs().start(targets.clone())?;
+        self.0.epochs.change().start(targets.clone())?;
         if no_check {
             return Ok(());
         }
         let posted = targets.iter().try_for_each(|&target| self.receive(target, POSTED));
         if posted.is_err() {
-            self.epochs().close();
+            self.0.epochs.change().close();
         }
         posted
     }
@@ -48,11 +48,11 @@ impl Window {
     /// # Errors
     /// `MPI_ERR_RMA_SYNC` without such an epoch, and a peer failed.
     pub fn complete(&self) -> Result<()> {
-        let targets = self.epochs().started()?;
+        let targets = self.0.epochs.look().started()?;
         let flushed = self.0.rma.flush_all();
         let told =
             targets.iter().map(|&target| self.send(target, COMPLETE)).fold(Ok(()), Result::and);
-        self.epochs().close();
+        self.0.epochs.change().close();
         flushed?;
         told
     }
@@ -63,14 +63,14 @@ impl Window {
     /// `MPI_ERR_GROUP` for a group with strangers, `MPI_ERR_RMA_SYNC` while the window is exposed, and a peer failed.
     pub fn post(&self, group: &Group, no_check: bool) -> Result<()> {
         let origins = self.ranks_of(group)?;
-        self.epochs().post(origins.clone())?;
+        self.0.epochs.change().post(origins.clone())?;
         self.0.rma.sync();
         if no_check {
             return Ok(());
         }
         let told = origins.iter().try_for_each(|&origin| self.send(origin, POSTED));
         if told.is_err() {
-            self.epochs().end_exposure();
+            self.0.epochs.change().end_exposure();
         }
         told
     }
@@ -80,10 +80,10 @@ impl Window {
     /// # Errors
     /// `MPI_ERR_RMA_SYNC` while the window is not exposed, and a peer failed.
     pub fn wait(&self) -> Result<()> {
-        let awaited = self.epochs().awaited()?;
+        let awaited = self.0.epochs.look().awaited()?;
         for origin in awaited {
             self.receive(origin, COMPLETE)?;
-            self.epochs().note_complete(origin);
+            self.0.epochs.change().note_complete(origin);
         }
         self.end_exposure();
         Ok(())
@@ -94,7 +94,7 @@ impl Window {
     /// # Errors
     /// As [`Window::wait`].
     pub fn test(&self) -> Result<bool> {
-        let awaited = self.epochs().awaited()?;
+        let awaited = self.0.epochs.look().awaited()?;
         for origin in awaited {
             let (comm, from) = (&self.0.comm, From::Rank(origin));
             let found = point_to_point::immediate_probe(comm, from, Some(COMPLETE));
@@ -102,7 +102,7 @@ impl Window {
                 return Ok(false);
             }
             self.receive(origin, COMPLETE)?;
-            self.epochs().note_complete(origin);
+            self.0.epochs.change().note_complete(origin);
         }
         self.end_exposure();
         Ok(true)
@@ -110,7 +110,7 @@ impl Window {
 
     fn end_exposure(&self) {
         self.0.rma.sync();
-        self.epochs().end_exposure();
+        self.0.epochs.change().end_exposure();
     }
 
     /// Opens a passive target epoch for one target; none is `MPI_PROC_NULL`. With `no_check` no lock is taken.
@@ -119,13 +119,13 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` if the target is locked or another epoch is open, and the target failed.
     pub fn lock(&self, target: Option<u32>, kind: LockKind, no_check: bool) -> Result<()> {
         let hold = target.filter(|_| !no_check).map(|_| kind);
-        self.epochs().lock(target, hold)?;
+        self.0.epochs.change().lock(target, hold)?;
         let locked = match (target, hold) {
             (Some(target), Some(kind)) => self.0.rma.lock(target, kind),
             (Some(_) | None, _) => Ok(()),
         };
         if locked.is_err() {
-            self.epochs().unlock(target);
+            self.0.epochs.change().unlock(target);
         }
         self.0.rma.sync();
         Ok(locked?)
@@ -136,14 +136,14 @@ impl Window {
     /// # Errors
     /// `MPI_ERR_RMA_SYNC` if the target is not locked, and the target failed.
     pub fn unlock(&self, target: Option<u32>) -> Result<()> {
-        let hold = self.epochs().hold(target)?;
+        let hold = self.0.epochs.look().hold(target)?;
         self.0.rma.sync();
         let ended = match (target, hold) {
             (Some(target), Some(kind)) => self.0.rma.unlock(target, kind),
             (Some(target), None) => self.0.rma.flush(target),
             (None, _) => Ok(()),
         };
-        self.epochs().unlock(target);
+        self.0.epochs.change().unlock(target);
         Ok(ended?)
     }
 
@@ -153,7 +153,7 @@ impl Window {
     /// # Errors
     /// `MPI_ERR_RMA_SYNC` while an access epoch is open, and a target failed.
     pub fn lock_all(&self, no_check: bool) -> Result<()> {
-        self.epochs().lock_all(!no_check)?;
+        self.0.epochs.change().lock_all(!no_check)?;
         let mut mapped = (0..self.size()).filter(|&rank| self.0.rma.memory(rank).is_some());
         let locked = match no_check {
             true => Ok(()),
@@ -171,12 +171,12 @@ impl Window {
     /// # Errors
     /// `MPI_ERR_RMA_SYNC` without such an epoch, and a target failed.
     pub fn unlock_all(&self) -> Result<()> {
-        let taken = self.epochs().taken()?;
+        let taken = self.0.epochs.look().taken()?;
         self.0.rma.sync();
         let flushed = self.0.rma.flush_all();
         let unlock = |&target| self.0.rma.unlock(target, LockKind::Shared);
         let unlocked = taken.iter().map(unlock).fold(Ok(()), rma::Result::and);
-        self.epochs().close();
+        self.0.epochs.change().close();
         Ok(flushed.and(unlocked)?)
     }
 
@@ -185,7 +185,7 @@ impl Window {
     /// # Errors
     /// `MPI_ERR_RMA_SYNC` without a passive target epoch for the target, and the target failed.
     pub fn flush(&self, target: Option<u32>) -> Result<()> {
-        self.epochs().check_passive(target)?;
+        self.check_passive(target)?;
         Ok(target.map_or(Ok(()), |target| self.0.rma.flush(target))?)
     }
 
@@ -194,7 +194,7 @@ impl Window {
     /// # Errors
     /// As [`Window::flush`].
     pub fn flush_all(&self) -> Result<()> {
-        self.epochs().check_passive(None)?;
+        self.0.epochs.look().check_passive(None)?;
         Ok(self.0.rma.flush_all()?)
     }
 
@@ -203,7 +203,7 @@ impl Window {
     /// # Errors
     /// As [`Window::flush`].
     pub fn flush_local(&self, target: Option<u32>) -> Result<()> {
-        self.epochs().check_passive(target)?;
+        self.check_passive(target)?;
         Ok(target.map_or(Ok(()), |target| self.0.rma.flush_local(target))?)
     }
 
@@ -212,8 +212,17 @@ impl Window {
     /// # Errors
     /// As [`Window::flush`].
     pub fn flush_local_all(&self) -> Result<()> {
-        self.epochs().check_passive(None)?;
+        self.0.epochs.look().check_passive(None)?;
         Ok(self.0.rma.flush_local_all()?)
+    }
+
+    /// Checks that a passive target epoch is open for a target.
+    #[inline]
+    fn check_passive(&self, target: Option<u32>) -> Result<()> {
+        match target {
+            Some(target) if self.0.epochs.is_passive(target) => Ok(()),
+            _ => self.0.epochs.look().check_passive(target),
+        }
     }
 
     /// Orders this process's loads and stores in the window with accesses of others.
