@@ -18,6 +18,7 @@ pub(crate) struct Combination {
 }
 
 impl Combination {
+    #[inline]
     pub fn new(builtin: Builtin, op: Predefined) -> Self {
         static LAYOUTS: LazyLock<Vec<Arc<Layout>>> = LazyLock::new(|| {
             let none = || Arc::new(Layout::new([], 0));
@@ -48,6 +49,7 @@ impl Combination {
     }
 
     /// Data of an element, in bytes.
+    #[inline]
     pub fn size(&self) -> usize {
         self.layout.size()
     }
@@ -55,6 +57,62 @@ impl Combination {
     /// Distance of elements, in bytes.
     pub fn extent(&self) -> usize {
         self.layout.extent() as usize
+    }
+
+    /// True if elements have no gaps and are no longer than [`ELEMENT_MAX`].
+    #[inline]
+    pub fn is_simple(&self) -> bool {
+        self.layout.is_contiguous() && self.size() <= ELEMENT_MAX
+    }
+
+    /// Combines one simple element in `memory` with that of `data`, if there is one. Writes the one that was there to
+    /// `result`.
+    #[inline]
+    pub fn apply_to_one(
+        &self,
+        memory: &Region,
+        offset: usize,
+        data: Option<&Region>,
+        result: Option<&Region>,
+        control: &Control,
+    ) {
+        match self.size() {
+            8 => self.combine_one::<8>(8, (memory, offset), data, result, control),
+            4 => self.combine_one::<4>(4, (memory, offset), data, result, control),
+            len => self.combine_one::<ELEMENT_MAX>(len, (memory, offset), data, result, control),
+        }
+    }
+
+    /// Combines an element of `len` bytes in buffers of `ROOM`.
+    #[inline(always)]
+    fn combine_one<const ROOM: usize>(
+        &self,
+        len: usize,
+        (memory, offset): (&Region, usize),
+        data: Option<&Region>,
+        result: Option<&Region>,
+        control: &Control,
+    ) {
+        let (mut operand, mut old) = ([0; ROOM], [0; ROOM]);
+        let (operand, old) = (&mut operand[..len], &mut old[..len]);
+        if let Some(data) = data {
+            data.read(0, operand);
+        }
+        control.combine(|| {
+            memory.read(offset, old);
+            match self.op {
+                Predefined::NoOp => {}
+                Predefined::Replace => memory.write(offset, operand),
+                _ => {
+                    let mut new = [0; ROOM];
+                    self.reducer.combine(operand, old, &mut new[..len]);
+                    memory.write(offset, &new[..len]);
+                }
+            }
+        });
+        if let Some(result) = result {
+            result.write(0, old);
+        }
     }
 
     /// Combines `data` with as many elements that begin at `offset` in `memory`. Passes those that were there to `old`, in
@@ -72,6 +130,46 @@ impl Combination {
             (true, _) => self.combine_in::<LONG_LEN>(memory, offset, data, old),
             (false, _) => self.combine_spread(memory, offset, data, old),
         });
+    }
+
+    /// Combines `len` bytes of `data` from `at` on with as many elements that begin at `offset` in `memory`, whose lock the
+    /// caller holds. Writes those that were there to the same bytes of `result`.
+    pub fn apply_locked(
+        &self,
+        memory: &Region,
+        offset: usize,
+        (data, at, len): (&Region, usize, usize),
+        result: Option<&Region>,
+    ) {
+        if !self.layout.is_contiguous() {
+            let (mut next, bytes) = (at, data.slice(at, len).to_vec());
+            return self.combine_spread(memory, offset, &bytes, &mut |old| {
+                result.inspect(|result| result.write(next, old));
+                next += old.len();
+            });
+        }
+        if len <= SHORT_LEN {
+            let mut operands = [0; SHORT_LEN];
+            data.read(at, &mut operands[..len]);
+            return self.combine_in::<SHORT_LEN>(memory, offset, &operands[..len], &mut |old| {
+                result.inspect(|result| result.write(at, old));
+            });
+        }
+        let (operands, elements) = (data.slice(at, len), memory.slice(offset, len));
+        if let Some(result) = result {
+            result.slice(at, len).copy_from(&elements);
+        }
+        match self.op {
+            Predefined::NoOp => {}
+            Predefined::Replace => elements.copy_from(&operands),
+            _ if operands.as_span().is_some() => {
+                self.reducer.combine_regions(&operands, &elements);
+            }
+            _ => {
+                let operands = Region::from_box(operands.to_vec().into());
+                self.reducer.combine_regions(&operands, &elements);
+            }
+        }
     }
 
     /// Combines elements without gaps, in a buffer of `LEN` bytes.
@@ -128,22 +226,25 @@ impl Combination {
         }
     }
 
-    /// Replaces an element by `new` if it equals `compare`. Returns the one that was there.
+    /// Replaces a simple element by `new` if it equals `compare`. Passes the one that was there to `old`.
+    #[inline]
     pub fn compare_and_swap(
         &self,
         memory: &Region,
         offset: usize,
         (compare, new): (&[u8], &[u8]),
         control: &Control,
-    ) -> Vec<u8> {
+        old: impl FnOnce(&[u8]),
+    ) {
+        let mut former = [0; ELEMENT_MAX];
+        let former = &mut former[..compare.len()];
         control.combine(|| {
-            let element = self.element(memory, offset);
-            let old = element.to_vec();
-            if old == compare {
-                element.write(0, new);
+            memory.read(offset, former);
+            if former == compare {
+                memory.write(offset, new);
             }
-            old
-        })
+        });
+        old(former);
     }
 
     /// An element in memory, as its stream.
@@ -158,6 +259,9 @@ impl Combination {
 /// Lengths of the buffers in which elements are combined: multiples of every element without gaps.
 const SHORT_LEN: usize = 64;
 const LONG_LEN: usize = 4096;
+
+/// Longest simple element in bytes.
+pub(crate) const ELEMENT_MAX: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -200,6 +304,15 @@ mod tests {
                 assert_eq!(old, before, "{builtin:?} {op:?}");
                 assert_eq!(stream(&target), stream(&expected), "{builtin:?} {op:?}");
                 assert_eq!(old.len(), 3 * size);
+                if combination.is_simple() {
+                    let (target, result) = (memory(1), Region::owned(size));
+                    let one = Region::from_box(operand[size..2 * size].into());
+                    let data = Some(&one).filter(|_| op != Predefined::NoOp);
+                    combination.apply_to_one(&target, extent, data, Some(&result), &control());
+                    assert_eq!(result.to_vec(), before[size..2 * size], "{builtin:?} {op:?}");
+                    let [model, all] = [expected.slice(extent, size), target.slice(extent, size)];
+                    assert_eq!(all.to_vec(), model.to_vec(), "{builtin:?} {op:?}");
+                }
             }
         }
     }
@@ -212,7 +325,10 @@ mod tests {
             let (one, two) = (vec![1; size], vec![2; size]);
             let memory = Region::from_box(one.clone().into());
             let swap = |compare: &[u8], new: &[u8]| {
-                combination.compare_and_swap(&memory, 0, (compare, new), &control())
+                let mut old = Vec::new();
+                let keep = |former: &[u8]| old.extend_from_slice(former);
+                combination.compare_and_swap(&memory, 0, (compare, new), &control(), keep);
+                old
             };
             assert_eq!(swap(&two, &two), one);
             assert_eq!(memory.to_vec(), one);

@@ -9,13 +9,21 @@ mod combine;
 mod control;
 mod fault;
 mod locks;
+#[cfg(test)]
+mod loom_model;
 mod node_memory;
 mod operations;
+mod outstanding;
+mod parts;
 mod pending;
+mod pieces;
 mod place;
 mod request;
 mod served;
+#[cfg(test)]
+mod tests;
 mod window;
+mod word_lock;
 
 pub use fault::{AccessFault, Result};
 pub use locks::LockKind;

@@ -5,9 +5,9 @@
 //! and whoever gives it back tells the target.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use engine::{Replies, ReplyTo};
+use super::parts::AtomicU64;
 
 /// Kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) fn try_take(word: &AtomicU64, kind: LockKind) -> bool {
 }
 
 /// Takes the lock if it is free, on behalf of one who waits.
-fn try_grant(word: &AtomicU64, kind: LockKind) -> bool {
+pub(crate) fn try_grant(word: &AtomicU64, kind: LockKind) -> bool {
     take(word, kind, WAITERS)
 }
 
@@ -67,26 +67,31 @@ pub(crate) fn is_held(word: &AtomicU64, kind: LockKind) -> bool {
     }
 }
 
-/// Processes that wait for the lock of one target.
-#[derive(Debug, Default)]
-pub(crate) struct Queue(VecDeque<(LockKind, ReplyTo)>);
+/// Processes that wait for the lock of one target. `T` is the way to tell one.
+#[derive(Debug)]
+pub(crate) struct Queue<T>(VecDeque<(LockKind, T)>);
 
-impl Queue {
-    /// Grants a lock, or queues its process.
-    pub fn ask(&mut self, word: &AtomicU64, kind: LockKind, by: ReplyTo, replies: &mut Replies) {
-        self.0.push_back((kind, by));
-        self.serve(word, replies);
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T> Queue<T> {
+    /// Queues a process.
+    pub fn ask(&mut self, kind: LockKind, process: T) {
+        self.0.push_back((kind, process));
     }
 
-    /// Grants what can be granted, in order.
-    pub fn serve(&mut self, word: &AtomicU64, replies: &mut Replies) {
+    /// Grants what can be granted, in order, and tells those who waited for it.
+    pub fn serve(&mut self, word: &AtomicU64, tell: &mut impl FnMut(T)) {
         if self.0.is_empty() {
             return;
         }
         // Whoever gives the lock back from now on sees that somebody waits.
         word.fetch_or(WAITERS, Ordering::Relaxed);
-        while let Some((_, by)) = self.0.pop_front_if(|(kind, _)| try_grant(word, *kind)) {
-            replies.send(by, &[]);
+        while let Some((_, process)) = self.0.pop_front_if(|(kind, _)| try_grant(word, *kind)) {
+            tell(process);
         }
         if self.0.is_empty() {
             word.fetch_and(!WAITERS, Ordering::Relaxed);
@@ -95,33 +100,4 @@ impl Queue {
 }
 
 const EXCLUSIVE: u64 = 1 << 63;
-const WAITERS: u64 = 1 << 62;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lock_is_shared_or_exclusive() {
-        let word = AtomicU64::new(0);
-        assert!(try_take(&word, LockKind::Shared) && try_take(&word, LockKind::Shared));
-        assert!(!try_take(&word, LockKind::Exclusive));
-        assert!(is_held(&word, LockKind::Shared) && !is_held(&word, LockKind::Exclusive));
-        assert!(!give_back(&word, LockKind::Shared) && !give_back(&word, LockKind::Shared));
-        assert!(try_take(&word, LockKind::Exclusive) && !try_take(&word, LockKind::Shared));
-        assert!(!try_take(&word, LockKind::Exclusive));
-        assert!(!give_back(&word, LockKind::Exclusive));
-        assert_eq!(word.into_inner(), 0);
-    }
-
-    #[test]
-    fn nobody_passes_those_who_wait() {
-        let word = AtomicU64::new(WAITERS | 1);
-        assert!(!try_take(&word, LockKind::Shared));
-        assert!(give_back(&word, LockKind::Shared));
-        assert!(!try_take(&word, LockKind::Exclusive));
-        assert!(try_grant(&word, LockKind::Exclusive));
-        assert!(give_back(&word, LockKind::Exclusive));
-        assert_eq!(word.into_inner(), WAITERS);
-    }
-}
+pub(crate) const WAITERS: u64 = 1 << 62;

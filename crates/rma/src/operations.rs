@@ -4,8 +4,9 @@ use datatype::{Builtin, Predefined};
 use engine::{CALL_MAX, PutTo, Wanted};
 use memory::Region;
 
-use crate::combine::Combination;
+use crate::combine::{Combination, ELEMENT_MAX};
 use crate::fault::Result;
+use crate::pieces::{PIECE_MAX, PieceRun, Pieces};
 use crate::place::{ByteRun, TargetPlace};
 use crate::request::{self, CallKind, RUN_LEN};
 use crate::window::{Mapped, Target, Window};
@@ -18,17 +19,55 @@ impl Window {
     pub fn put(&self, data: &Region, to: TargetPlace<'_>) -> Result<()> {
         let target = self.target(to.rank);
         to.check(target.len)?;
-        if let Some(memory) = own_elements(target, &to) {
-            memory.copy_from(data);
+        if data.is_empty() {
             return Ok(());
         }
-        let mut at = 0;
-        for ByteRun { offset, len } in to.runs() {
-            self.put_run(&to, target, offset, &data.slice(at, len));
-            at += len;
+        if let Some(Mapped { memory, .. }) = &target.mapped {
+            match to.contiguous() {
+                Some(offset) => memory.move_piece(offset as usize, data, 0, data.len()),
+                None => elements(memory, &to).copy_from(data),
+            }
+            return Ok(());
         }
-        Self::note_sent(target);
+        self.put_remote(data, &to, target);
         Ok(())
+    }
+
+    #[inline(never)]
+    fn put_remote(&self, data: &Region, to: &TargetPlace<'_>, target: &Target) {
+        let (mut at, mut pieces) = (0, Pieces::default());
+        for piece in to.runs() {
+            if piece.len > PIECE_MAX || piece.len == data.len() {
+                self.put_pieces(&mut pieces, (data, at), to, target);
+                self.put_run(to, target, piece.offset, &data.slice(at, piece.len));
+            } else if !pieces.add::<true>(piece) {
+                self.put_pieces(&mut pieces, (data, at), to, target);
+                pieces.add::<true>(piece);
+            }
+            at += piece.len;
+        }
+        self.put_pieces(&mut pieces, (data, at), to, target);
+        target.outstanding.note_sent();
+    }
+
+    /// Puts short pieces, whose data end at byte `end`, and empties their list.
+    fn put_pieces(
+        &self,
+        pieces: &mut Pieces,
+        (data, end): (&Region, usize),
+        to: &TargetPlace<'_>,
+        target: &Target,
+    ) {
+        let Pieces { runs, bytes } = &pieces;
+        if runs.is_empty() {
+            return;
+        }
+        let mut payload = Vec::with_capacity(runs.len() * PieceRun::LEN + bytes);
+        pieces.encode(&mut payload);
+        data.slice(end - bytes, *bytes).append_to(&mut payload);
+        let arguments = [request::argument_of(target.key), runs.len() as u64, 0];
+        self.call(to, target, CallKind::Put, arguments, payload, None);
+        *pieces = Pieces::default();
     }
 
     fn put_run(&self, to: &TargetPlace<'_>, target: &Target, offset: u64, data: &Region) {
@@ -46,19 +85,61 @@ impl Window {
     pub fn get(&self, into: &Region, from: TargetPlace<'_>) -> Result<()> {
         let target = self.target(from.rank);
         from.check(target.len)?;
-        if let Some(memory) = own_elements(target, &from) {
-            into.copy_from(&memory);
+        if into.is_empty() {
             return Ok(());
         }
-        let mut at = 0;
-        for ByteRun { offset, len } in from.runs() {
-            let (place, into) = (PutTo { key: target.key, offset }, into.slice(at, len));
-            let submit =
-                |worker: &mut progress::Worker| worker.engine.submit_get(target.peer, place, &into);
-            self.note(from.rank, self.inner.progress.submit(submit));
-            at += len;
+        if let Some(Mapped { memory, .. }) = &target.mapped {
+            match from.contiguous() {
+                Some(offset) => into.move_piece(0, memory, offset as usize, into.len()),
+                None => into.copy_from(&elements(memory, &from)),
+            }
+            return Ok(());
         }
+        self.get_remote(into, &from, target);
         Ok(())
+    }
+
+    #[inline(never)]
+    fn get_remote(&self, into: &Region, from: &TargetPlace<'_>, target: &Target) {
+        let (mut at, mut pieces) = (0, Pieces::default());
+        for piece in from.runs() {
+            if piece.len > PIECE_MAX || piece.len == into.len() {
+                self.get_pieces(&mut pieces, (into, at), from, target);
+                self.get_run(from, target, piece.offset, &into.slice(at, piece.len));
+            } else if !pieces.add::<false>(piece) {
+                self.get_pieces(&mut pieces, (into, at), from, target);
+                pieces.add::<false>(piece);
+            }
+            at += piece.len;
+        }
+        self.get_pieces(&mut pieces, (into, at), from, target);
+    }
+
+    fn get_run(&self, from: &TargetPlace<'_>, target: &Target, offset: u64, into: &Region) {
+        let place = PutTo { key: target.key, offset };
+        let submit =
+            |worker: &mut progress::Worker| worker.engine.submit_get(target.peer, place, into);
+        self.note(from.rank, self.inner.progress.submit(submit));
+    }
+
+    /// Gets short pieces, whose memory here ends at byte `end`, and empties their list.
+    fn get_pieces(
+        &self,
+        pieces: &mut Pieces,
+        (into, end): (&Region, usize),
+        from: &TargetPlace<'_>,
+        target: &Target,
+    ) {
+        let Pieces { runs, bytes } = &pieces;
+        if runs.is_empty() {
+            return;
+        }
+        let mut payload = Vec::with_capacity(runs.len() * PieceRun::LEN);
+        pieces.encode(&mut payload);
+        let arguments = [request::argument_of(target.key), runs.len() as u64, 0];
+        let into = into.slice(end - bytes, *bytes);
+        self.call(from, target, CallKind::Get, arguments, payload, Some(&into));
+        *pieces = Pieces::default();
     }
 
     /// Combines data with the elements of `to`, which consist of `builtin`.
@@ -72,7 +153,7 @@ impl Window {
         builtin: Builtin,
         op: Predefined,
     ) -> Result<()> {
-        self.combine(data, None, &to, &Combination::new(builtin, op))
+        self.combine(Some(data), None, &to, &Combination::new(builtin, op))
     }
 
     /// Combines data like [`Window::accumulate`]; `result` gets the elements that were there. With
@@ -88,12 +169,11 @@ impl Window {
         builtin: Builtin,
         op: Predefined,
     ) -> Result<()> {
-        let none = || Region::from_box(vec![0; to.len()].into());
-        let operand = if op == Predefined::NoOp { none() } else { data.clone() };
-        self.combine(&operand, Some(result), &to, &Combination::new(builtin, op))
+        let data = Some(data).filter(|_| op != Predefined::NoOp);
+        self.combine(data, Some(result), &to, &Combination::new(builtin, op))
     }
 
-    /// Replaces one element by `data` if it equals `compare`; `result` gets the element that was there.
+    /// Replaces one element without gaps by `data` if it equals `compare`; `result` gets the element that was there.
     ///
     /// # Errors
     /// The element lies outside the window.
@@ -108,33 +188,70 @@ impl Window {
         let target = self.target(to.rank);
         to.check(target.len)?;
         let combination = Combination::new(builtin, Predefined::NoOp);
-        let (compare, new) = (compare.to_vec(), data.to_vec());
-        let offset = to.displacement as u64;
+        let (size, offset) = (combination.size(), to.displacement as u64);
+        let mut values = [0; 2 * ELEMENT_MAX];
+        let (older, newer) = values[..2 * size].split_at_mut(size);
+        compare.read(0, older);
+        data.read(0, newer);
         if let Some(Mapped { memory, control }) = &target.mapped {
-            let values = (&compare[..], &new[..]);
-            let old = combination.compare_and_swap(memory, offset as usize, values, control);
-            result.write(0, &old);
+            let keep = |old: &[u8]| result.write(0, old);
+            let values = (&*older, &*newer);
+            combination.compare_and_swap(memory, offset as usize, values, control, keep);
             return Ok(());
         }
         let arguments = [request::argument_of(target.key), combination.number(), offset];
-        let payload = [compare, new].concat();
+        let payload = values[..2 * size].to_vec();
         self.call(&to, target, CallKind::CompareAndSwap, arguments, payload, Some(result));
         Ok(())
     }
 
+    /// Combines data with elements of a target; without data, the elements stay as they are.
+    #[inline]
     fn combine(
         &self,
-        data: &Region,
+        data: Option<&Region>,
         result: Option<&Region>,
         to: &TargetPlace<'_>,
         combination: &Combination,
     ) -> Result<()> {
         let target = self.target(to.rank);
         to.check(target.len)?;
-        if let Some(mapped) = &target.mapped {
-            combine_mapped(data, result, to, combination, mapped);
+        if let Some(Mapped { memory, control }) = &target.mapped
+            && to.len() == combination.size()
+            && let Some(offset) = to.contiguous().filter(|_| combination.is_simple())
+        {
+            combination.apply_to_one(memory, offset as usize, data, result, control);
             return Ok(());
         }
+        self.combine_several(data, result, to, target, combination);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn combine_several(
+        &self,
+        data: Option<&Region>,
+        result: Option<&Region>,
+        to: &TargetPlace<'_>,
+        target: &Target,
+        combination: &Combination,
+    ) {
+        let zeros = data.is_none().then(|| Region::owned(to.len()));
+        let Some(data) = data.or(zeros.as_ref()) else { return };
+        match &target.mapped {
+            Some(mapped) => combine_mapped(data, result, to, combination, mapped),
+            None => self.combine_remote(data, result, to, target, combination),
+        }
+    }
+
+    fn combine_remote(
+        &self,
+        data: &Region,
+        result: Option<&Region>,
+        to: &TargetPlace<'_>,
+        target: &Target,
+        combination: &Combination,
+    ) {
         let mut part = CallPart { at: 0, runs: Vec::new(), elements: 0 };
         for (offset, count) in element_runs(to, combination) {
             let mut done = 0;
@@ -151,7 +268,6 @@ impl Window {
             }
         }
         self.combine_part(&mut part, (data, result), to, target, combination);
-        Ok(())
     }
 
     /// Combines some runs of elements, and empties their list.
@@ -179,7 +295,7 @@ impl Window {
         self.call(to, target, CallKind::Accumulate, arguments, payload, result.as_ref());
     }
 
-    /// Calls a handler of a target, which replies if there is room for it.
+    /// Calls a handler of a target, which replies if there is room for it. A call that was replied to needs no flush.
     fn call(
         &self,
         to: &TargetPlace<'_>,
@@ -195,7 +311,9 @@ impl Window {
             let handler = kind.handler();
             worker.engine.submit_call(target.peer, handler, arguments, &payload, wanted)
         });
-        Self::note_sent(target);
+        if reply.is_none() {
+            target.outstanding.note_sent();
+        }
         self.note(to.rank, op);
     }
 }
@@ -225,42 +343,31 @@ fn combine_mapped(
     combination: &Combination,
     Mapped { memory, control }: &Mapped,
 ) {
-    let (size, mut read, mut kept) = (combination.size(), 0, 0);
-    let mut old = |bytes: &[u8]| {
-        if let Some(result) = result {
-            result.write(kept, bytes);
-            kept += bytes.len();
-        }
-    };
-    if to.len() == size && to.layout.is_contiguous() {
-        // One element, as in most calls.
-        let mut element = [0; ELEMENT_MAX];
-        data.read(0, &mut element[..size]);
-        let offset = to.displacement as usize;
-        return combination.apply(memory, offset, &element[..size], control, &mut old);
-    }
-    for (offset, count) in element_runs(to, combination) {
-        for first in (0..count).step_by(LOCKED_MAX) {
-            let some = LOCKED_MAX.min(count - first);
-            let bytes = data.slice(read, some * size).to_vec();
-            let at = offset as usize + first * combination.extent();
-            combination.apply(memory, at, &bytes, control, &mut old);
-            read += bytes.len();
-        }
+    let (size, extent) = (combination.size(), combination.extent());
+    let mut runs = element_runs(to, combination).into_iter();
+    let (mut at, mut run) = (0, runs.next());
+    while run.is_some() {
+        control.combine(|| {
+            let mut room = LOCKED_MAX;
+            while let Some((offset, count)) = run.filter(|_| room > 0) {
+                let some = count.min(room);
+                combination.apply_locked(memory, offset as usize, (data, at, some * size), result);
+                (room, at) = (room - some, at + some * size);
+                let left = (offset + (some * extent) as u64, count - some);
+                run = if left.1 > 0 { Some(left) } else { runs.next() };
+            }
+        });
     }
 }
-
-/// Longest element in bytes.
-const ELEMENT_MAX: usize = 32;
 
 /// Number of elements that are combined while others wait for the lock.
 const LOCKED_MAX: usize = 2048;
 
-/// Elements of a place in memory that this process maps.
-fn own_elements(target: &Target, place: &TargetPlace<'_>) -> Option<Region> {
-    let mapped = target.mapped.as_ref()?;
-    let displacement = isize::try_from(place.displacement).ok()?;
-    mapped.memory.typed(displacement, place.count, place.layout)
+/// Elements of a place in memory that this process maps. The place was checked.
+fn elements(memory: &Region, place: &TargetPlace<'_>) -> Region {
+    let displacement = isize::try_from(place.displacement).ok();
+    let found = displacement.and_then(|at| memory.typed(at, place.count, place.layout));
+    found.unwrap_or_else(Region::empty)
 }
 
 /// Runs of whole elements of a predefined type: the offset of the first, and their number.

@@ -29,19 +29,40 @@ pub(crate) struct ByteRun {
 
 impl TargetPlace<'_> {
     /// Length of the elements in bytes.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.layout.size() * self.count
     }
 
+    /// Offset of the first byte, if the elements have no gaps.
+    #[inline]
+    pub(crate) fn contiguous(&self) -> Option<u64> {
+        u64::try_from(self.displacement).ok().filter(|_| self.layout.is_contiguous())
+    }
+
     /// Fails if any byte lies outside a window of `len` bytes.
+    #[inline]
     pub fn check(&self, len: u64) -> Result<()> {
+        let end = |first: u64| {
+            let bytes = (self.layout.size() as u64).checked_mul(self.count as u64)?;
+            first.checked_add(bytes)
+        };
+        match self.contiguous().and_then(end) {
+            Some(end) if end <= len => Ok(()),
+            _ => self.check_ends(len),
+        }
+    }
+
+    /// Checks the first and the last element, whose bytes lie farthest apart.
+    #[inline(never)]
+    fn check_ends(&self, len: u64) -> Result<()> {
         if self.count == 0 || self.layout.size() == 0 {
             return Ok(());
         }
         let (mut lowest, mut highest) = (i128::MAX, i128::MIN);
         for index in [0, self.count as i128 - 1] {
             let origin = i128::from(self.displacement) + index * self.layout.extent() as i128;
-            for segment in self.layout.segments().iter() {
+            for segment in self.layout.outermost() {
                 let first = origin + segment.offset as i128;
                 lowest = lowest.min(first);
                 highest = highest.max(first + segment.len as i128);

@@ -17,11 +17,22 @@ pub(crate) enum CallKind {
     Unlock,
     /// Tells that the lock was given back while somebody waited.
     GivenBack,
+    /// Writes short pieces of memory: the number of runs; runs and bytes are the payload.
+    Put,
+    /// Reads short pieces of memory: the number of runs, which are the payload. The answer is the bytes.
+    Get,
 }
 
 impl CallKind {
-    pub const ALL: [Self; 5] =
-        [Self::Accumulate, Self::CompareAndSwap, Self::Lock, Self::Unlock, Self::GivenBack];
+    pub const ALL: [Self; 7] = [
+        Self::Accumulate,
+        Self::CompareAndSwap,
+        Self::Lock,
+        Self::Unlock,
+        Self::GivenBack,
+        Self::Put,
+        Self::Get,
+    ];
 }
 
 /// Encodes a key as an argument.

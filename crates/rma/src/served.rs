@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use engine::{ExposedMemory, Handler, HandlerId, IncomingCall, Replies};
+use engine::{ExposedMemory, Handler, HandlerId, IncomingCall, Replies, ReplyTo};
 use lock::Lock;
 use progress::Progress;
 use wire::RemoteKey;
@@ -11,6 +11,7 @@ use wire::RemoteKey;
 use crate::combine::Combination;
 use crate::control::Control;
 use crate::locks::{self, LockKind, Queue};
+use crate::pieces::{PieceRun, REPLY_MAX};
 use crate::request::{self, CallKind};
 
 /// Windows of a process that peers reach. A process has one, for all its windows.
@@ -23,7 +24,7 @@ pub struct Served {
 #[derive(Debug)]
 pub(crate) struct Guarded {
     pub control: Control,
-    queue: Lock<Queue>,
+    queue: Lock<Queue<ReplyTo>>,
 }
 
 impl Served {
@@ -57,7 +58,8 @@ impl Served {
 impl Guarded {
     /// Grants the lock to those who wait for it, as far as it is free.
     pub fn serve_queue(&self, replies: &mut Replies) {
-        self.queue.lock().serve(self.control.lock_word(), replies);
+        let mut tell = |process| replies.send(process, &[]);
+        self.queue.lock().serve(self.control.lock_word(), &mut tell);
     }
 }
 
@@ -87,8 +89,8 @@ impl Handler for CallHandler {
             }
             CallKind::Lock => {
                 let kind = LockKind::numbered(what).ok_or("there is no such lock")?;
-                let word = guarded.control.lock_word();
-                guarded.queue.lock().ask(word, kind, call.reply_to, replies);
+                guarded.queue.lock().ask(kind, call.reply_to);
+                guarded.serve_queue(replies);
                 Ok(())
             }
             CallKind::Unlock => {
@@ -106,6 +108,8 @@ impl Handler for CallHandler {
                 guarded.serve_queue(replies);
                 Ok(())
             }
+            CallKind::Put => put(call, (key, memory), what),
+            CallKind::Get => get(call, (key, memory), what, replies),
         }
     }
 }
@@ -118,7 +122,7 @@ fn accumulate(
     replies: &mut Replies,
 ) -> Result<(), &'static str> {
     let combination = Combination::numbered(number).ok_or("there is no such combination")?;
-    let (runs, mut data) = request::runs_of(call.payload, runs).ok_or("the runs are too short")?;
+    let (runs, mut data) = request::runs_of(call.payload, runs).ok_or(SHORT_RUNS)?;
     let mut old = Vec::new();
     for (offset, count) in runs {
         let len = count as usize * combination.size();
@@ -148,14 +152,66 @@ fn compare_and_swap(
     replies: &mut Replies,
 ) -> Result<(), &'static str> {
     let combination = Combination::numbered(number).ok_or("there is no such combination")?;
+    if !combination.is_simple() {
+        return Err("elements of this type cannot be swapped");
+    }
     let size = combination.size();
     let values = call.payload.split_at_checked(size).filter(|(_, new)| new.len() == size);
     let (compare, new) = values.ok_or("there are not two elements")?;
     let found = memory.find(key, offset, size as u64).ok_or("an element outside the window")?;
-    let old = combination.compare_and_swap(&found, 0, (compare, new), &guarded.control);
-    replies.send(call.reply_to, &old);
+    let reply = |old: &[u8]| replies.send(call.reply_to, old);
+    combination.compare_and_swap(&found, 0, (compare, new), &guarded.control, reply);
     Ok(())
 }
+
+fn put(
+    call: &IncomingCall<'_>,
+    (key, memory): (RemoteKey, &ExposedMemory),
+    runs: u64,
+) -> Result<(), &'static str> {
+    let (runs, mut data) = PieceRun::decode(call.payload, runs).ok_or(SHORT_RUNS)?;
+    for run in runs {
+        let len = run.len as usize;
+        let bytes = usize::try_from(run.bytes()).ok().filter(|bytes| *bytes > 0);
+        let own =
+            bytes.and_then(|bytes| data.split_off(..bytes)).ok_or("the data are too short")?;
+        let mut pieces = own.chunks_exact(len);
+        let put = run.visit(memory, key, |memory, at| {
+            if let Some(piece) = pieces.next() {
+                memory.write(at, piece);
+            }
+        });
+        put.ok_or(OUTSIDE)?;
+    }
+    if data.is_empty() { Ok(()) } else { Err("there are more data than pieces") }
+}
+
+fn get(
+    call: &IncomingCall<'_>,
+    (key, memory): (RemoteKey, &ExposedMemory),
+    runs: u64,
+    replies: &mut Replies,
+) -> Result<(), &'static str> {
+    let (runs, _) = PieceRun::decode(call.payload, runs).ok_or(SHORT_RUNS)?;
+    let mut reply = Vec::new();
+    for run in runs {
+        let room = REPLY_MAX - reply.len();
+        if run.bytes() == 0 || run.bytes() > room as u64 {
+            return Err("the pieces are too long, or empty");
+        }
+        let got = run.visit(memory, key, |memory, at| {
+            let from = reply.len();
+            reply.resize(from + run.len as usize, 0);
+            memory.read(at, &mut reply[from..]);
+        });
+        got.ok_or(OUTSIDE)?;
+    }
+    replies.send(call.reply_to, &reply);
+    Ok(())
+}
+
+const SHORT_RUNS: &str = "the runs are too short";
+const OUTSIDE: &str = "pieces outside the window";
 
 impl CallKind {
     /// Number of its handler.

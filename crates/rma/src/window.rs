@@ -1,8 +1,8 @@
 //! A window, as one process sees it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use engine::{OpId, Outcome, Wanted};
 use lock::Lock;
@@ -14,6 +14,7 @@ use crate::control::Control;
 use crate::fault::{AccessFault, Result};
 use crate::locks::{self, LockKind};
 use crate::node_memory::NodeMemory;
+use crate::outstanding::{Outstanding, TargetFailed};
 use crate::pending::PendingAccess;
 use crate::request::{self, CallKind};
 use crate::served::{Guarded, Served};
@@ -48,8 +49,6 @@ pub(crate) struct WindowState {
     own: Arc<Guarded>,
     memory: WindowMemory,
     targets: OnceLock<Vec<Target>>,
-    /// Held by the thread that completes operations.
-    completing: Mutex<()>,
 }
 
 /// A process of the window.
@@ -60,11 +59,7 @@ pub(crate) struct Target {
     pub len: u64,
     unit: u32,
     pub mapped: Option<Mapped>,
-    /// True if puts or calls were sent since the last flush.
-    is_unflushed: AtomicBool,
-    /// True if an operation has failed with the target, and nobody was told yet.
-    has_failed: AtomicBool,
-    ops: Lock<Operations>,
+    pub outstanding: Outstanding<OpId>,
 }
 
 /// Memory of a target that this process maps too.
@@ -72,14 +67,6 @@ pub(crate) struct Target {
 pub(crate) struct Mapped {
     pub memory: Region,
     pub control: Control,
-}
-
-/// Operations on a target that may not be complete here.
-#[derive(Debug, Default)]
-struct Operations {
-    own: Vec<OpId>,
-    /// Those that requests stand for.
-    of_requests: Vec<OpId>,
 }
 
 impl fmt::Debug for WindowState {
@@ -118,9 +105,8 @@ impl Window {
         });
         let own = served.add(key, control);
         let (progress, served) = (Arc::clone(progress), Arc::clone(served));
-        let (targets, completing) = (OnceLock::new(), Mutex::new(()));
-        let inner =
-            Arc::new(WindowState { progress, served, rank, key, own, memory, targets, completing });
+        let targets = OnceLock::new();
+        let inner = Arc::new(WindowState { progress, served, rank, key, own, memory, targets });
         let mut card = [0; 24];
         card[..8].copy_from_slice(&request::argument_of(key).to_le_bytes());
         card[8..16].copy_from_slice(&len.to_le_bytes());
@@ -138,9 +124,7 @@ impl Window {
             len: number(&card[8..16]),
             unit: number(&card[16..20]) as u32,
             mapped: self.inner.mapped(rank),
-            is_unflushed: AtomicBool::new(false),
-            has_failed: AtomicBool::new(false),
-            ops: Lock::new(Operations::default()),
+            outstanding: Outstanding::new(),
         };
         let targets = (0..).zip(peers).zip(cards).map(target).collect();
         // A window is opened once.
@@ -155,11 +139,13 @@ impl Window {
     }
 
     /// Length of a target's window in bytes.
+    #[inline]
     pub fn len(&self, rank: u32) -> u64 {
         self.target(rank).len
     }
 
     /// Displacement unit of a target in bytes.
+    #[inline]
     pub fn unit(&self, rank: u32) -> u32 {
         self.target(rank).unit
     }
@@ -196,6 +182,7 @@ impl Window {
         &self.targets()[rank as usize]
     }
 
+    #[inline]
     fn targets(&self) -> &[Target] {
         self.inner.targets.get().map_or(&[], Vec::as_slice)
     }
@@ -232,26 +219,15 @@ impl Window {
 
     /// Lists an operation on a target.
     pub(crate) fn note(&self, rank: u32, op: OpId) {
-        let mut ops = self.target(rank).ops.lock();
+        let outstanding = &self.target(rank).outstanding;
         if let Some(sink) = &self.sink {
             sink.lock().push((rank, op));
-            ops.of_requests.push(op);
+            outstanding.list_of_request(op);
             return;
         }
-        ops.own.push(op);
-        let are_many = ops.own.len() >= OPERATIONS_MAX;
-        drop(ops);
         // A failure of the target is reported by what completes the operations.
-        if are_many && self.flush_local(rank).is_err() {
-            self.target(rank).has_failed.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Notes that a put or call was sent to a target. A flush of another thread before this call may have covered it.
-    #[inline]
-    pub(crate) fn note_sent(target: &Target) {
-        if !target.is_unflushed.load(Ordering::Relaxed) {
-            target.is_unflushed.store(true, Ordering::Relaxed);
+        if outstanding.list(op) >= OPERATIONS_MAX && self.flush_local(rank).is_err() {
+            outstanding.note_failed();
         }
     }
 
@@ -259,8 +235,16 @@ impl Window {
     ///
     /// # Errors
     /// The target has failed.
+    #[inline]
     pub fn flush(&self, rank: u32) -> Result<()> {
-        self.flush_some(rank..rank + 1)
+        self.sync();
+        if self.target(rank).outstanding.is_empty() { Ok(()) } else { self.flush_target(rank) }
+    }
+
+    #[inline(never)]
+    fn flush_target(&self, rank: u32) -> Result<()> {
+        self.begin_flush(self.target(rank));
+        self.complete(rank)
     }
 
     /// Completes all operations on all targets, there and here.
@@ -268,22 +252,17 @@ impl Window {
     /// # Errors
     /// A target has failed.
     pub fn flush_all(&self) -> Result<()> {
-        self.flush_some(0..self.targets().len() as u32)
+        self.sync();
+        self.targets().iter().for_each(|target| self.begin_flush(target));
+        self.flush_local_all()
     }
 
-    fn flush_some(&self, ranks: std::ops::Range<u32>) -> Result<()> {
-        let completing = self.inner.completing();
-        for rank in ranks.clone() {
-            let target = self.target(rank);
-            if target.is_unflushed.load(Ordering::Relaxed) {
-                target.is_unflushed.store(false, Ordering::Relaxed);
-                let flush = |worker: &mut progress::Worker| worker.engine.submit_flush(target.peer);
-                let op = self.inner.progress.submit(flush);
-                target.ops.lock().own.push(op);
-            }
-        }
-        self.sync();
-        self.complete(ranks, &completing)
+    /// Asks a target to tell when it has applied what was sent.
+    fn begin_flush(&self, target: &Target) {
+        target.outstanding.begin_flush(|| {
+            let flush = |worker: &mut progress::Worker| worker.engine.submit_flush(target.peer);
+            self.inner.progress.submit(flush)
+        });
     }
 
     /// Completes all operations on a target here: their memory may be reused.
@@ -291,7 +270,7 @@ impl Window {
     /// # Errors
     /// The target has failed.
     pub fn flush_local(&self, rank: u32) -> Result<()> {
-        self.complete(rank..rank + 1, &self.inner.completing())
+        self.complete(rank)
     }
 
     /// Completes all operations on all targets here.
@@ -299,53 +278,28 @@ impl Window {
     /// # Errors
     /// A target has failed.
     pub fn flush_local_all(&self) -> Result<()> {
-        self.complete(0..self.targets().len() as u32, &self.inner.completing())
+        (0..self.targets().len() as u32).map(|rank| self.complete(rank)).fold(Ok(()), Result::and)
     }
 
-    /// Waits for the listed operations on these targets. One thread at a time takes them from the list, so that none
-    /// returns while another waits for its operations.
-    fn complete(
-        &self,
-        ranks: std::ops::Range<u32>,
-        _completing: &MutexGuard<'_, ()>,
-    ) -> Result<()> {
-        let mut result = Ok(());
-        for rank in ranks {
-            if self.target(rank).has_failed.swap(false, Ordering::Relaxed) {
-                result = Err(AccessFault::PeerFailed(rank));
-            }
-            let Operations { own, of_requests } = {
-                let mut ops = self.target(rank).ops.lock();
-                if ops.own.is_empty() && ops.of_requests.is_empty() {
-                    continue;
-                }
-                std::mem::take(&mut *ops)
-            };
-            for op in own {
-                if self.inner.wait(op) == Outcome::PeerFailed {
-                    result = Err(AccessFault::PeerFailed(rank));
-                }
-            }
-            for op in of_requests {
-                let progress = &self.inner.progress;
-                progress.wait(|worker| (!worker.engine.is_pending(op)).then_some(()));
-            }
-        }
-        result
+    /// Waits for the listed operations on a target.
+    fn complete(&self, rank: u32) -> Result<()> {
+        let take = |op| self.inner.wait(op) != Outcome::PeerFailed;
+        let await_request = |op| {
+            let progress = &self.inner.progress;
+            progress.wait(|worker| (!worker.engine.is_pending(op)).then_some(()));
+        };
+        let completed = self.target(rank).outstanding.complete(take, await_request);
+        completed.map_err(|TargetFailed| AccessFault::PeerFailed(rank))
     }
 
     /// Orders accesses of this process to memory of the window before and after with each other, for all processes.
+    #[inline]
     pub fn sync(&self) {
         fence(Ordering::SeqCst);
     }
 }
 
 impl WindowState {
-    /// Lets one thread at a time complete operations.
-    fn completing(&self) -> MutexGuard<'_, ()> {
-        self.completing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn wait(&self, op: OpId) -> Outcome {
         self.progress.wait(|worker| worker.take_or_await(op)).outcome
     }
@@ -415,7 +369,7 @@ impl Window {
             let op = engine.submit_call(target.peer, handler, arguments, &payload, Wanted::Nothing);
             engine.release(op);
         });
-        Self::note_sent(target);
+        target.outstanding.note_sent();
     }
 }
 
