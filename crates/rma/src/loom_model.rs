@@ -184,7 +184,7 @@ fn elements_are_combined_one_after_the_other(first: u32) {
 }
 
 /// A target, its lock, and the processes that were told that they have it.
-struct Target {
+struct LockedTarget {
     word: AtomicU64,
     queue: Mutex<Queue<usize>>,
     granted: Mutex<[bool; 2]>,
@@ -192,7 +192,7 @@ struct Target {
     number: Arc<Number>,
 }
 
-impl Target {
+impl LockedTarget {
     fn serve(&self, queue: &mut Queue<usize>) {
         queue.serve(&self.word, &mut |process| {
             self.granted.lock().unwrap()[process] = true;
@@ -223,7 +223,7 @@ impl Target {
 
 /// Two processes lock a window, each of which may map its word.
 fn a_lock_is_granted_to_both(near: [bool; 2], kinds: [LockKind; 2]) {
-    let target = Arc::new(Target {
+    let target = Arc::new(LockedTarget {
         word: AtomicU64::new(0),
         queue: Mutex::new(Queue::default()),
         granted: Mutex::new([false; 2]),
