@@ -5,7 +5,7 @@ mpif.h and the module mpi under four names, as compilers write them. The module 
 and an absent error code are the same to a compiler. A procedure with choice buffers is there a second time, for descriptors.
 """
 import model
-from fortran import (ADDRESSES, HANDLES, ONLY_F90, dummies, extent, has_buffers, is_counted_status, is_kept, procedures, section_symbol,
+from fortran import (ADDRESSES, HANDLES, ONLY_F90, dummies, extent, has_sections, is_counted_status, is_kept, procedures, section_symbol,
                      symbol)
 
 SCALARS = {"int": "c_int", "MPI_Aint": "isize", "MPI_Count": "i64", "MPI_Offset": "i64"}
@@ -98,10 +98,8 @@ def attribute_value(parameter, function):
     return Argument(f"*mut {word}", f"ValueResult<{word}>", f"ValueResult::take({name}, {key})")
 
 
-def text(parameter, function, is_section, numbers):
+def text(parameter, function, numbers):
     name = parameter.rust_name
-    if is_section:
-        return Argument("*const Descriptor", "Text", f"Text::described({name})")
     if parameter.kind == "STRING_2DARRAY":
         return Argument("*const u8", "Option<TextRows>", f"TextRows::take({name}, {name}_length, *count)")
     if parameter.kind == "STRING_ARRAY":
@@ -149,7 +147,7 @@ def argument(parameter, function, is_section, is_f08, numbers):
     if kind.startswith("ATTRIBUTE_VAL"):
         return attribute_value(parameter, function)
     if parameter.base == "char":
-        return text(parameter, function, is_section, numbers)
+        return text(parameter, function, numbers)
     if kind == "BUFFER":
         return buffer(parameter, function, is_section)
     if kind == "STATUS":
@@ -200,7 +198,7 @@ def procedure(function, form, numbers):
     is_section, is_f08 = form == "sections", form in ("sections", "f08")
     made = [(p, argument(p, function, is_section, is_f08, numbers)) for p in function.parameters]
     passed = [f"{p.rust_name}: {a.dummy}" for p, a in made if a.dummy] + ["ierror: *mut c_int"]
-    passed += [f"{p.rust_name}_length: usize" for p, a in made if p.base == "char" and a.dummy not in (None, "*const Descriptor")]
+    passed += [f"{p.rust_name}_length: usize" for p, a in made if p.base == "char" and a.dummy]
     taken = ", ".join(f"{p.rust_name}: {a.form} = {a.take}" for p, a in made)
     both = " ".join(names(function, prefix, form) for prefix in ("", "P"))
     return f"    procedure {both}\n        ({', '.join(passed)})\n        ({taken}) {preparation(function) if is_section else 0} => ierror;"
@@ -211,10 +209,10 @@ def library():
     out = [HEAD]
     for entry in procedures():
         for function in entry.functions:
-            differs = has_buffers(function) or any(p.kind == "C_BUFFER2" for p in function.parameters)
+            differs = has_sections(function) or any(p.kind == "C_BUFFER2" for p in function.parameters)
             if not function.is_large:
                 out.append(procedure(function, "f90" if differs or entry.name in ONLY_F90 else "all", numbers))
-            if has_buffers(function):
+            if has_sections(function):
                 out.append(procedure(function, "sections", numbers))
             elif entry.name not in ONLY_F90 and (function.is_large or differs):
                 out.append(procedure(function, "f08", numbers))

@@ -4,7 +4,7 @@ They only declare. What has an address in Fortran and none in C lies in the libr
 choice buffers are BIND(C), so that the compiler passes descriptors as the Fortran standard lays them down.
 """
 import model
-from fortran import (HANDLES, ONLY_F90, dummies, has_buffers, is_counted_status, is_kept, name_of, procedures, section_symbol)
+from fortran import (HANDLES, ONLY_F90, dummies, has_sections, is_counted_status, is_kept, name_of, procedures, section_symbol)
 
 KINDS = {"MPI_Aint": "MPI_ADDRESS_KIND", "MPI_Count": "MPI_COUNT_KIND", "MPI_Offset": "MPI_OFFSET_KIND"}
 # Declaration of each constant with an address: in mpif.h and mpi, and in mpi_f08.
@@ -79,7 +79,7 @@ def declared(parameter, function, is_f08):
     if kind == "BUFFER" or kind == "C_BUFFER2" and not is_f08:
         # A compiler takes it that a procedure keeps no address of a variable without TARGET.
         is_asynchronous = is_kept(function) or function.name in ("MPI_Get_address", "MPI_Free_mem")
-        if not is_f08:
+        if not is_f08 or not has_sections(function):
             return "BUFFER", ["TARGET"] * is_asynchronous, ""
         kept = ["ASYNCHRONOUS", "TARGET"] * is_asynchronous
         is_read = parameter.direction == "in" and parameter.const
@@ -186,7 +186,7 @@ def interfaces_f08():
                 if function.is_large and not is_distinct(*forms):
                     out += ["  END INTERFACE", f"  INTERFACE {prefix}{function.name}"]
                 parameters = dummy_arguments(function, is_f08=True)
-                if has_buffers(function):
+                if has_sections(function):
                     bind = section_symbol(function, prefix.lower())
                     out += subroutine(f"{prefix}{function.name}_f08ts", parameters, bind)
                 else:
@@ -213,7 +213,7 @@ def others(prefix, is_f08):
     lower = prefix.lower()
     extra = [("Pcontrol", [("level", INTEGER, ["INTENT(IN)"], "")], None), ("Status_f2f08", old + new + error, None),
              ("Status_f082f", new + old + error, None),
-             ("Sizeof", [("x", "TYPE(*)", ["DIMENSION(..)"], ""), ("size", INTEGER, ["INTENT(OUT)"], ""), *error], f"canele_{lower}mpi_sizeof_f08ts"),
+             ("Sizeof", [("x", "TYPE(*)", ["DIMENSION(..)"], ""), ("size", INTEGER, ["INTENT(OUT)"], ""), *error], f"canele_{lower}mpi_sizeof{'_f08ts' * is_f08}"),
              ("F_sync_reg", [("buf", "TYPE(*)", ["DIMENSION(..)", "ASYNCHRONOUS"], "")] if is_f08 else [("buf", "BUFFER", [], "")],
               f"canele_{lower}mpi_f_sync_reg_f08ts" if is_f08 else None)]
     for name, parameters, bind in extra:

@@ -31,8 +31,10 @@ def name_of(parameter):
     return NAMES.get(parameter.name, parameter.name)
 
 
-def has_buffers(function):
-    return any(p.kind == "BUFFER" for p in function.parameters)
+def has_sections(function):
+    """True if mpi_f08 passes descriptors of choice buffers: not beside texts, for which compilers have none before gfortran 12."""
+    kinds = {p.kind for p in function.parameters}
+    return "BUFFER" in kinds and "STRING" not in kinds
 
 
 def is_kept(function):

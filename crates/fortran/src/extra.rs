@@ -154,7 +154,7 @@ unsafe extern "C" fn canele_mpi_sizeof_f08ts(
         crate::argument::finish(0, ierror);
     }
 }
-alias! { canele_mpi_sizeof_f08ts: canele_pmpi_sizeof_f08ts }
+alias! { canele_mpi_sizeof_f08ts: canele_pmpi_sizeof_f08ts canele_mpi_sizeof canele_pmpi_sizeof }
 
 /// Defines the comparisons of handles in `mpi_f08`.
 macro_rules! comparisons {

@@ -4,7 +4,6 @@ use std::ffi::{CString, c_char, c_int};
 use std::{ptr, slice};
 
 use crate::argument::Argument;
-use crate::section::Descriptor;
 use crate::sentinel;
 
 /// A text that C reads.
@@ -15,12 +14,6 @@ impl Text {
     pub(crate) unsafe fn take(text: *const u8, length: usize) -> Self {
         // SAFETY: Fortran passes a text of this length.
         Self(c_string(trimmed(unsafe { slice::from_raw_parts(text, length) })))
-    }
-
-    /// The text of a descriptor.
-    pub(crate) unsafe fn described(text: *const Descriptor) -> Self {
-        // SAFETY: Fortran passes the descriptor of a text.
-        unsafe { Self::take((*text).address().cast(), (*text).element()) }
     }
 
     /// A text of an info object, without the blanks at either end (MPI-5.0 chapter 10).

@@ -162,7 +162,7 @@ pub static ALL: [&Setting; 16] = [
 ];
 
 /// Variables that are not settings, but known: of the launcher, the lab, the compiler wrappers, and the tests.
-const INTERNAL: [&str; 12] = [
+const INTERNAL: [&str; 13] = [
     OF_AGENTS,
     "CANELE_RECORD",
     "CANELE_TRACE_FD",
@@ -172,6 +172,7 @@ const INTERNAL: [&str; 12] = [
     "CANELE_LAB_MARK",
     "CANELE_CC",
     "CANELE_CXX",
+    "CANELE_FC",
     "CANELE_SEED",
     "CANELE_SKIP_LOG",
     "CANELE_TEST_BUDGET",
