@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hkdf::Hkdf;
+use hmac::{Hmac, Mac};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature_with_raw_key};
@@ -32,13 +33,49 @@ use zeroize::Zeroizing;
 pub struct Identity {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    first_ids: FirstIds,
+}
+
+/// The connection IDs with which processes of a job address the first packets of a QUIC connection. Each proves the
+/// job's secret, so that a packet of a stranger costs one hash and no more.
+#[derive(Clone)]
+pub struct FirstIds(Arc<Zeroizing<[u8; 32]>>);
+
+impl FirstIds {
+    /// Makes an ID from random bytes.
+    pub fn make(&self, nonce: [u8; 8]) -> [u8; FIRST_ID_LEN] {
+        let mut id = [0; FIRST_ID_LEN];
+        id[..nonce.len()].copy_from_slice(&nonce);
+        id[nonce.len()..].copy_from_slice(&self.code(&nonce).into_bytes()[..CODE_LEN]);
+        id
+    }
+
+    /// True if a process of the job has made the ID.
+    pub fn is_made(&self, id: &[u8]) -> bool {
+        let Some((nonce, code)) = id.split_at_checked(FIRST_ID_LEN - CODE_LEN) else {
+            return false;
+        };
+        code.len() == CODE_LEN && self.mac(nonce).verify_truncated_left(code).is_ok()
+    }
+
+    fn code(&self, nonce: &[u8]) -> hmac::digest::CtOutput<Hmac<Sha256>> {
+        self.mac(nonce).finalize()
+    }
+
+    fn mac(&self, nonce: &[u8]) -> Hmac<Sha256> {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0[..]) else {
+            unreachable!("HMAC takes keys of any length");
+        };
+        mac.update(nonce);
+        mac
+    }
 }
 
 impl Identity {
     /// Derives the identity from the secret of the job with this number.
     pub fn of(secret: &[u8; 32], job: u64) -> Self {
         let provider = Arc::new(provider());
-        let pkcs8 = pkcs8_of(&seed(secret, job));
+        let pkcs8 = pkcs8_of(&derived(secret, job, b"identity ed25519"));
         // The provider clears the bytes that it is given.
         let private = PrivatePkcs8KeyDer::from(pkcs8.to_vec()).into();
         let Ok(key) = provider.key_provider.load_private_key(private) else {
@@ -53,7 +90,13 @@ impl Identity {
         Self {
             client: Arc::new(client(provider.clone(), own.clone(), wanted.clone())),
             server: Arc::new(server(provider, own, wanted)),
+            first_ids: FirstIds(Arc::new(derived(secret, job, b"first connection id"))),
         }
+    }
+
+    /// Connection IDs of first packets over QUIC.
+    pub fn first_ids(&self) -> FirstIds {
+        self.first_ids.clone()
     }
 
     /// TLS configuration of the initiator.
@@ -239,14 +282,14 @@ fn server(
     config
 }
 
-/// Derives the private key of a job.
-fn seed(secret: &[u8; 32], job: u64) -> Zeroizing<[u8; 32]> {
-    let mut seed = Zeroizing::new([0; 32]);
-    let label = [&b"identity ed25519"[..], &job.to_le_bytes()].concat();
-    let Ok(()) = Hkdf::<Sha256>::new(Some(SALT), secret).expand(&label, &mut seed[..]) else {
+/// Derives a key of a job for one purpose.
+fn derived(secret: &[u8; 32], job: u64, purpose: &[u8]) -> Zeroizing<[u8; 32]> {
+    let mut key = Zeroizing::new([0; 32]);
+    let label = [purpose, &job.to_le_bytes()].concat();
+    let Ok(()) = Hkdf::<Sha256>::new(Some(SALT), secret).expand(&label, &mut key[..]) else {
         unreachable!("32 bytes are one block");
     };
-    seed
+    key
 }
 
 /// Encodes a private key in PKCS #8 (RFC 8410 §7).
@@ -254,6 +297,10 @@ fn pkcs8_of(seed: &[u8; 32]) -> Zeroizing<Vec<u8>> {
     Zeroizing::new([PKCS8_ED25519, seed].concat())
 }
 
+/// Length of the ID of a first packet: the longest of QUIC (RFC 9000 §17.2).
+pub const FIRST_ID_LEN: usize = 20;
+/// Part of it that proves the secret.
+const CODE_LEN: usize = 12;
 /// Protocol and version inside TLS.
 pub const ALPN: &[u8] = b"canele/1";
 const SALT: &[u8] = b"canele/1";
@@ -268,6 +315,10 @@ mod tests {
     use rustls::{ClientConnection, Connection, ProtocolVersion, ServerConnection};
 
     use super::*;
+
+    fn seed(secret: &[u8; 32], job: u64) -> Zeroizing<[u8; 32]> {
+        derived(secret, job, b"identity ed25519")
+    }
 
     /// Two connected TLS ends.
     struct TlsPair {
@@ -373,6 +424,20 @@ mod tests {
 
         fn has_certs(&self) -> bool {
             false
+        }
+    }
+
+    #[test]
+    fn first_ids_are_of_one_job_and_whole() {
+        let [ours, others] = [1, 2].map(|job| Identity::of(&[7; 32], job).first_ids());
+        let id = ours.make([9; 8]);
+        assert!(ours.is_made(&id) && !others.is_made(&id));
+        assert!((0..id.len()).all(|len| !ours.is_made(&id[..len])));
+        assert!(!ours.is_made(&[&id[..], &[0]].concat()));
+        for at in 0..id.len() {
+            let mut altered = id;
+            altered[at] ^= 1;
+            assert!(!ours.is_made(&altered), "byte {at}");
         }
     }
 

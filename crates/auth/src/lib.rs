@@ -15,4 +15,4 @@ pub use credentials::{
     Hello, NOTE_LEN, Nonce, PROOF_LEN, SEAL_LEN, VERDICT_LEN,
 };
 pub use encryption::{Encryption, EncryptionRule};
-pub use identity::Identity;
+pub use identity::{FIRST_ID_LEN, FirstIds, Identity};

@@ -109,7 +109,7 @@ impl World {
         let start = Instant::now();
         let end = |known| {
             let identity = Identity::of(&[7; 32], 5);
-            let keys = Keys::new(identity.client(), identity.server()).unwrap();
+            let keys = Keys::new(&identity).unwrap();
             let config = Arc::new(settings::endpoint());
             let endpoint = Endpoint::new(config, Some(keys.any_server()), true, Some([3; 32]));
             End {

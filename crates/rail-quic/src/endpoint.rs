@@ -317,6 +317,9 @@ impl EndpointDriver {
 
     fn handle(&mut self, index: usize, datagram: Datagram, now: Instant) {
         let Datagram { from, to, ecn, bytes } = datagram;
+        if self.is_strange(&bytes, from) {
+            return self.note_strange(from);
+        }
         let mut answer = std::mem::take(&mut self.batch);
         answer.clear();
         match self.endpoint.handle(now, from, to, ecn, bytes, &mut answer) {

@@ -15,6 +15,7 @@ use crate::congestion::Path;
 use crate::connection::{Code, Connection, Outlet, Stage};
 use crate::controller::SharedController;
 use crate::endpoint::{EndpointDriver, QuicReport};
+use crate::first_packet::FirstPacket;
 use crate::hello::{HELLO_LEN, VERDICT_LEN, accept, accepted, answer_to};
 use crate::socket::Socket;
 
@@ -38,6 +39,25 @@ impl EndpointDriver {
         self.links.get(peer).is_some()
     }
 
+    /// True if a datagram is a first packet of somebody outside the job, and many connections are pending.
+    pub(super) fn is_strange(&self, datagram: &[u8], from: SocketAddr) -> bool {
+        let Some(packet) = FirstPacket::of(datagram) else { return false };
+        let knows_sender =
+            || self.connections.values().any(|one| one.protocol.remote_address() == from);
+        !packet.may_be_ours(&self.keys.first_ids, knows_sender) && self.has_many_pending()
+    }
+
+    /// Reports a stranger that was dropped, unless other reports wait.
+    pub(super) fn note_strange(&mut self, from: SocketAddr) {
+        if self.reports.is_empty() {
+            self.note_refusal(from, Refusal::TooMany);
+        }
+    }
+
+    fn has_many_pending(&self) -> bool {
+        self.pending_accepts().count() >= UNPROVED_UNVALIDATED
+    }
+
     /// Accepts a new connection. If many are pending, the client must validate its address first (Retry), which costs
     /// it a round trip. If the limit is reached, the oldest pending connection is closed.
     pub(super) fn admit(
@@ -48,8 +68,7 @@ impl EndpointDriver {
         answer: &mut Vec<u8>,
     ) {
         let from = incoming.remote_address();
-        let has_many_pending = self.pending_accepts().count() >= UNPROVED_UNVALIDATED;
-        if has_many_pending && !incoming.remote_address_validated() && incoming.may_retry() {
+        if self.has_many_pending() && !incoming.remote_address_validated() && incoming.may_retry() {
             if let Ok(transmit) = self.endpoint.retry(incoming, answer) {
                 self.sockets[index].send(transmit, answer);
             }

@@ -25,6 +25,7 @@ mod congestion;
 mod connection;
 mod controller;
 mod endpoint;
+mod first_packet;
 mod frames;
 mod handshake;
 mod hello;
@@ -179,7 +180,7 @@ impl QuicRail {
         epoll::add(&epoll, &timer, data, epoll::EventFlags::IN)
             .map_err(|error| system("epoll_ctl")(error.into()))?;
         let sockets = open(&epoll)?;
-        let keys = Keys::new(identity.client(), identity.server())?;
+        let keys = Keys::new(identity)?;
         let epoll = Arc::new(epoll);
         let (times, poll) = ((connect_timeout, passes), Arc::clone(&epoll));
         let driver = EndpointDriver::new(local, keys, sockets, poll, times, costs);

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use auth::{FirstIds, Identity};
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
-    AckFrequencyConfig, ClientConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig,
-    RandomConnectionIdGenerator, ServerConfig, TimeSource, TransportConfig, VarInt,
+    AckFrequencyConfig, ClientConfig, ConnectionId, ConnectionIdGenerator, EndpointConfig,
+    IdleTimeout, MtuDiscoveryConfig, RandomConnectionIdGenerator, ServerConfig, TimeSource,
+    TransportConfig, VarInt,
 };
 use rail::RailError;
-use rustls::{ClientConfig as TlsClient, ServerConfig as TlsServer};
 
 use crate::congestion::Path;
 use crate::controller::SharedController;
@@ -18,6 +19,7 @@ use crate::controller::SharedController;
 pub(super) struct Keys {
     client: Arc<QuicClientConfig>,
     server: ServerConfig,
+    pub first_ids: FirstIds,
 }
 
 impl Keys {
@@ -25,14 +27,15 @@ impl Keys {
     ///
     /// # Errors
     /// The TLS configuration lacks the initial cipher suite of QUIC.
-    pub fn new(client: Arc<TlsClient>, server: Arc<TlsServer>) -> Result<Self, RailError> {
+    pub fn new(identity: &Identity) -> Result<Self, RailError> {
+        let (client, server) = (identity.client(), identity.server());
         let unfit = |_| RailError::Unreachable("TLS without the first cipher of QUIC".into());
         let client = QuicClientConfig::try_from(client).map_err(unfit)?;
         let server = QuicServerConfig::try_from(server).map_err(unfit)?;
         let mut server = ServerConfig::with_crypto(Arc::new(server));
         server.max_incoming(INCOMING_MAX).incoming_buffer_size_total(INCOMING_BYTES_MAX);
         server.time_source(Arc::new(Steady { begin: Instant::now() }));
-        Ok(Self { client: Arc::new(client), server })
+        Ok(Self { client: Arc::new(client), server, first_ids: identity.first_ids() })
     }
 
     /// Returns the configuration that an endpoint needs to accept connections.
@@ -43,6 +46,8 @@ impl Keys {
     /// Returns the configuration of a connection that this process opens.
     pub fn client(&self, controller: &SharedController, known: Option<Path>) -> ClientConfig {
         let mut config = ClientConfig::new(self.client.clone());
+        let ids = self.first_ids.clone();
+        config.initial_dst_cid_provider(Arc::new(move || first_id(&ids)));
         config.transport_config(Arc::new(transport(controller, known, 0)));
         config
     }
@@ -64,6 +69,14 @@ impl TimeSource for Steady {
     fn now(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + self.begin.elapsed()
     }
+}
+
+/// Returns a connection ID for a first packet.
+fn first_id(ids: &FirstIds) -> ConnectionId {
+    let random = RandomConnectionIdGenerator::new(NONCE_LEN).generate_cid();
+    let mut nonce = [0; NONCE_LEN];
+    nonce.copy_from_slice(&random);
+    ConnectionId::new(&ids.make(nonce))
 }
 
 /// Returns the endpoint configuration.
@@ -123,7 +136,9 @@ const WINDOW_MAX: u32 = 128 << 20;
 /// Ethernet MTU without IPv4 and UDP headers; path MTU discovery finds smaller limits.
 const MTU_MAX: u16 = 1472;
 /// Half the usual length; every packet carries it.
-const CONNECTION_ID_LEN: usize = 5;
+pub(super) const CONNECTION_ID_LEN: usize = 5;
+/// Random part of the ID of a first packet.
+const NONCE_LEN: usize = 8;
 /// Maximum number of packets per acknowledgement; a batch received at once is acknowledged at once.
 const ACKNOWLEDGED_PACKETS: u32 = 10;
 /// Maximum ACK delay, which adds to the detection of a lost tail.

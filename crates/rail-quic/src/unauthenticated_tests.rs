@@ -1,9 +1,12 @@
 //! Tests with unauthenticated peers: the exchange between the job's ranks must go on.
 
 use std::net::UdpSocket;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use auth::Identity;
+use quinn_proto::crypto::rustls::QuicClientConfig;
+use quinn_proto::{ClientConfig, Endpoint, EndpointConfig};
 use rail::{Event, Fault, Post, Rail, Refusal};
 use wire::{Frame, PeerId};
 
@@ -191,4 +194,47 @@ fn hundreds_of_abandoned_connections_leave_room_for_the_job() {
     }
 }
 
+/// First packets of connections that nobody of the job opens.
+fn strange_packets(target: std::net::SocketAddr, count: usize) -> Vec<Vec<u8>> {
+    let client = QuicClientConfig::try_from(Identity::of(&[4; 32], 9).client()).unwrap();
+    let config = ClientConfig::new(Arc::new(client));
+    let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
+    let mut packet = || {
+        let now = Instant::now();
+        let (_, mut one) = endpoint.connect(now, config.clone(), target, "canele").unwrap();
+        let mut bytes = Vec::new();
+        assert!(one.poll_transmit(now, 1, &mut bytes).is_some());
+        bytes
+    };
+    (0..count).map(|_| packet()).collect()
+}
+
+#[test]
+fn a_flood_of_first_packets_becomes_no_work_and_keeps_no_peer_out() {
+    let mut exchange = Exchange::new();
+    let target = exchange.rails[0].driver().sockets[0].address;
+    let packets = strange_packets(target, 500);
+    let sockets: Vec<_> = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let address = exchange.rails[0].address();
+    let mut late = patient_rail(50, 3, 9, Duration::from_secs(30));
+    let (limit, mut is_up, mut sent) = (Instant::now() + Duration::from_secs(30), false, 0);
+    while !is_up || sent < 20_000 {
+        for packet in packets.iter().cycle().skip(sent % packets.len()).take(50) {
+            let _ = sockets[sent % sockets.len()].send_to(packet, target);
+            sent += 1;
+        }
+        if sent == 5000 {
+            late.connect(PeerId(0), &address).unwrap();
+        }
+        exchange.turn();
+        late.poll(&mut |event| is_up |= matches!(event, Event::Up { .. }));
+        let pending = exchange.rails[0].driver().connections.len();
+        assert!(pending <= PENDING_MAX, "{pending} connections");
+        assert!(Instant::now() < limit, "{sent} sent, {is_up}");
+    }
+    exchange.goes_on();
+}
+
+/// Connections of strangers at once, as in `handshake`, and three more.
+const PENDING_MAX: usize = 32 + 3;
 const PATIENCE: Duration = Duration::from_secs(4);

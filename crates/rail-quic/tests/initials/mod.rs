@@ -7,8 +7,8 @@ use std::time::Instant;
 use auth::Identity;
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
-    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig,
-    EndpointEvent,
+    ClientConfig, Connection, ConnectionHandle, ConnectionId, DatagramEvent, Endpoint,
+    EndpointConfig, EndpointEvent,
 };
 
 /// Clients that begin connections from several addresses, and could complete them: they have the key.
@@ -25,6 +25,13 @@ pub struct HalfOpenClients {
 impl HalfOpenClients {
     pub fn new(target: SocketAddr, identity: &Identity) -> Self {
         let client = QuicClientConfig::try_from(identity.client()).unwrap();
+        let mut config = ClientConfig::new(Arc::new(client));
+        let ids = identity.first_ids();
+        let number = std::sync::atomic::AtomicU64::new(0);
+        config.initial_dst_cid_provider(Arc::new(move || {
+            let nonce = number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            ConnectionId::new(&ids.make(nonce.to_le_bytes()))
+        }));
         let sockets = (2..10).map(|host| {
             let socket = UdpSocket::bind(SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
             socket.set_nonblocking(true).unwrap();
@@ -34,7 +41,7 @@ impl HalfOpenClients {
             target,
             sockets: sockets.collect(),
             endpoint: Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None),
-            config: ClientConfig::new(Arc::new(client)),
+            config,
             begun: Vec::new(),
             answered: 0,
         }
