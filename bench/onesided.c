@@ -11,20 +11,18 @@
 enum { MODEL_TAG, SEEN_TAG, SLICES = 3, COMPUTING_FACTOR = 5, MADE = 4 };
 
 struct job {
-    uint64_t *out, *in, *models[2]; /* data, results, and what each window holds */
-    uint64_t *memories[2];          /* of the windows */
-    MPI_Win windows[2];
+    uint64_t *out, *in, *model; /* data, results, and what the window holds */
+    uint64_t *memory;           /* of the window */
+    MPI_Win handle;
     long bytes, room;
     double seconds;
     int rank, operation, window;
     uint64_t calls; /* of this row */
 };
 
-static int window_of(const struct job *job) { return job->window != ALLOCATED; }
-
 static void operate(void *what, char word) {
     struct job *job = what;
-    MPI_Win window = job->windows[window_of(job)];
+    MPI_Win window = job->handle;
     int bytes = (int)job->bytes, words = bytes / ONESIDED_WORD;
     (void)word;
     job->calls++;
@@ -41,7 +39,7 @@ static void operate(void *what, char word) {
 
 /* Changes the model as the calls have changed the window. Returns true if the last call's result was right. */
 static int apply(const struct job *job) {
-    uint64_t *model = job->models[window_of(job)];
+    uint64_t *model = job->model;
     long words = job->bytes / ONESIDED_WORD;
     switch (job->operation) {
     case PUT: memcpy(model, job->out, (size_t)job->bytes); return 1;
@@ -54,14 +52,16 @@ static int apply(const struct job *job) {
     }
 }
 
-/* One phase of a target that computes: nobody calls, or the first rank does. Returns the second rank's work per second. */
+/* One phase of a target that computes: nobody calls, or the first rank does. It begins later and ends earlier, since the
+   ranks do not leave the barrier at once. Returns the second rank's work per second. */
 static double slice(struct job *job, int calls, struct samples *samples) {
-    double begin_s = clock_system_s(), end_s = begin_s + job->seconds * COMPUTING_FACTOR, done = 0;
+    double length_s = job->seconds * COMPUTING_FACTOR, apart_s = fmin(0.02, length_s / 5), done = 0;
+    double begin_s = clock_system_s(), end_s = begin_s + length_s;
     int most = samples->count + SAMPLES_ROOM / SLICES;
-    if (job->rank == 0 && !calls) clock_sleep_until(end_s);
+    if (job->rank == 0) clock_sleep_until(calls ? begin_s + apart_s : end_s);
     for (; job->rank == 1 && clock_system_s() < end_s; done += 10) compute_us(10);
-    for (int i = 0; job->rank == 0 && calls && clock_system_s() < end_s; i++) {
-        if (job->operation == FETCH_PACED) clock_sleep_until(fmax(clock_system_s(), begin_s + 1e-6 * ONESIDED_PACE_US * i));
+    for (int i = 0; job->rank == 0 && calls && (i == 0 || clock_system_s() < end_s - apart_s); i++) {
+        if (job->operation == FETCH_PACED) clock_sleep_until(begin_s + apart_s + 1e-6 * ONESIDED_PACE_US * i);
         uint64_t start = clock_ticks();
         operate(job, PROGRAM_GOES_ON);
         if (samples->count < most) samples->us[samples->count++] = samples_us(clock_ticks() - start, 1);
@@ -85,21 +85,20 @@ static double beside_computing(struct job *job, struct samples *samples) {
 static void measure(struct job *job, struct samples *samples) {
     int computes = job->window == COMPUTING, right = 1;
     double seen[2] = {1, 0}; /* the second rank saw what it must; the share */
-    char *model = (char *)job->models[window_of(job)];
     job->calls = 0;
     for (long i = 0; i < job->room / ONESIDED_WORD; i++) job->out[i] += 0x9e3779b97f4a7c15u;
     if (computes) seen[1] = beside_computing(job, samples);
     if (job->rank == 1) {
-        MPI_Recv(model, (int)job->room, MPI_CHAR, 0, MODEL_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Win_sync(job->windows[window_of(job)]);
-        seen[0] = memcmp(model, job->memories[window_of(job)], (size_t)job->room) == 0;
+        MPI_Recv(job->model, (int)job->room, MPI_CHAR, 0, MODEL_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Win_sync(job->handle);
+        seen[0] = memcmp(job->model, job->memory, (size_t)job->room) == 0;
         MPI_Send(seen, 2, MPI_DOUBLE, 0, SEEN_TAG, MPI_COMM_WORLD);
         return;
     }
     double pace_us = job->operation == FETCH_PACED ? ONESIDED_PACE_US : 0;
     if (!computes) onesided_take(samples, job->seconds, (struct onesided_series){operate, job, pace_us, 0, 1});
     right = apply(job);
-    MPI_Send(model, (int)job->room, MPI_CHAR, 1, MODEL_TAG, MPI_COMM_WORLD);
+    MPI_Send(job->model, (int)job->room, MPI_CHAR, 1, MODEL_TAG, MPI_COMM_WORLD);
     MPI_Recv(seen, 2, MPI_DOUBLE, 1, SEEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     if (!right || seen[0] != 1) missing_print(ONESIDED_NAMES[job->operation], job->bytes, job->window, "the result came out wrong");
     else onesided_print(job->operation, job->window, job->bytes, samples, computes ? &seen[1] : NULL);
@@ -132,35 +131,33 @@ static void measure_making(struct job *job, struct samples *samples) {
     while (job->calls != PROGRAM_ENDS);
 }
 
-static void measure_all(struct job job) {
+/* The rows of one window; there is no other meanwhile. */
+static void measure_window(struct job job, int is_created) {
     static struct samples samples;
     size_t room = (size_t)job.room;
+    char *own = program_memory("onesided", room);
     job.out = (uint64_t *)program_memory("onesided", room);
     job.in = (uint64_t *)program_memory("onesided", room);
-    MPI_Win_allocate(job.room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &job.memories[0], &job.windows[0]);
-    job.memories[1] = (uint64_t *)program_memory("onesided", room);
-    MPI_Win_create(job.memories[1], job.room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &job.windows[1]);
-    for (int i = 0; i < 2; i++) {
-        job.models[i] = (uint64_t *)program_memory("onesided", room);
-        memcpy(job.memories[i], job.models[i], room);
-        MPI_Win_lock_all(0, job.windows[i]);
-        MPI_Win_sync(job.windows[i]);
-    }
+    job.model = (uint64_t *)program_memory("onesided", room);
+    job.memory = (uint64_t *)own;
+    if (is_created) MPI_Win_create(own, job.room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &job.handle);
+    else MPI_Win_allocate(job.room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &job.memory, &job.handle);
+    memcpy(job.memory, job.model, room);
+    MPI_Win_lock_all(0, job.handle);
+    MPI_Win_sync(job.handle);
     MPI_Barrier(MPI_COMM_WORLD);
     for (job.operation = 0; job.operation < ONESIDED_OPERATIONS; job.operation++)
         for (job.window = 0; job.window < ONESIDED_WINDOWS; job.window++) {
-            if (!onesided_has(job.operation, job.window, job.bytes)) continue;
+            if ((job.window != ALLOCATED) != is_created || !onesided_has(job.operation, job.window, job.bytes)) continue;
             if (job.operation == MAKE) measure_making(&job, &samples);
             else measure(&job, &samples);
         }
-    for (int i = 0; i < 2; i++) {
-        MPI_Win_unlock_all(job.windows[i]);
-        MPI_Win_free(&job.windows[i]);
-        free(job.models[i]);
-    }
-    free(job.memories[1]);
+    MPI_Win_unlock_all(job.handle);
+    MPI_Win_free(&job.handle);
+    free(job.model);
     free(job.in);
     free(job.out);
+    free(own);
 }
 
 int main(int argc, char **argv) {
@@ -173,8 +170,9 @@ int main(int argc, char **argv) {
     compute_calibrate();
     for (int i = 2; i < argc; i++) {
         long bytes = onesided_bytes("onesided", argv[i]);
-        measure_all((struct job){.bytes = bytes, .room = onesided_moved(bytes == ONESIDED_WORD ? PUTS : PUT, bytes),
-                                 .seconds = seconds, .rank = rank});
+        long room = onesided_moved(bytes == ONESIDED_WORD ? PUTS : PUT, bytes);
+        for (int is_created = 0; is_created < 2; is_created++)
+            measure_window((struct job){.bytes = bytes, .room = room, .seconds = seconds, .rank = rank}, is_created);
     }
     return program_end(0);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Conformance of the library: the kit that every rail passes, the ABI beside the reference's, and mpi4py's own tests
-# on one and two ranks. Also MPICH's own tests, and those of libraries for applications (which need flex, bison and
-# liblapack-dev). Ends with a table. Fails if a failure is not listed in tests/mpi4py.excluded or
+# on one and two ranks. Also the own tests of pshmem, of MPICH, and of libraries for applications (which need flex, bison
+# and liblapack-dev). Ends with a table. Fails if a failure is not listed in tests/mpi4py.excluded or
 # tests/mpich.excluded.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -53,6 +53,15 @@ for ranks in 1 2; do
     check 1000 tests/mpi4py_suite.sh "$prefix" "$environment" $source $ranks || true
     read -r run passed skipped failed < <(tail -1 "$output" | grep -E '^([0-9]+|-) ([0-9]+|-) ([0-9]+|-) [0-9]+$' || echo '- - - no-end')
     row "mpi4py, ranks: $ranks" "$run" "$passed" "$skipped" "$failed"
+done
+
+step "pshmem's own tests"
+for ranks in 2 4; do
+    check 600 tests/pshmem.sh "$prefix" "$environment" $ranks || true
+    read -r run failed < <(tail -1 "$output" | grep -E '^[0-9]+ [0-9]+$' || echo '- no-end')
+    passed=-
+    [ "$run" = - ] || passed=$((run - failed))
+    row "pshmem, ranks: $ranks" "$run" "$passed" 0 "$failed"
 done
 
 step "MPICH's own tests"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Libraries for applications, built by our mpicc with their own instructions, and their own tests of MPI features:
-# FFTW's transforms, PT-Scotch's partitions, hypre's and PETSc's solvers, and MUMPS's in Fortran. Their sources are Debian's, by apt. Prints a
-# line for each: its name, and the numbers of tests run and failed. Their output is in FOLDER/NAME.log.
+# FFTW's transforms, PT-Scotch's partitions, hypre's and PETSc's solvers, PETSc's star forests over windows, and MUMPS's
+# solvers in Fortran. Their sources are Debian's, by apt. Prints a line for each: its name, and the numbers of tests run and
+# failed. Their output is in FOLDER/NAME.log.
 # Usage: programs_of_others.sh PREFIX FOLDER [NAME...]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -49,9 +50,14 @@ petsc() {
     get petsc 3.18.5 || return
     export PETSC_DIR=$PWD PETSC_ARCH=canele
     built eval './configure --with-cc=mpicc --with-cxx=0 --with-fc=0 --with-debugging=0 --with-x=0 --with-mpiexec="mpiexec -timeout 300" && make all' || return
-    make -k -f gmakefile test TIMEOUT=300 search='ksp_ksp_tutorials*' || true
-    # Those two require a display and report that there is none.
-    ran=$(grep -cE '^(not)? ok ksp' <(grep -v SKIP "$log")) failed=$(grep '^not ok' "$log" | grep -cvE 'ex(28_1|5_5)' || true)
+    # Star forests over every flavour of window (create, dynamic, allocate, shared), by fences, PSCW and locks.
+    for tests in 'ksp_ksp_tutorials*' 'vec_is_sf*'; do
+        make -k -f gmakefile test TIMEOUT=300 search="$tests" || true
+    done
+    # The same over TCP, where no memory is shared; those of shared windows still share it.
+    CANELE_RAILS=tcp make -k -f gmakefile test TIMEOUT=300 search='vec_is_sf*window*' || true
+    # Two of the solvers' require a display and report that there is none.
+    ran=$(grep -cE '^(not)? ok (ksp|vec)' <(grep -v SKIP "$log")) failed=$(grep '^not ok' "$log" | grep -cvE 'ksp.*ex(28_1|5_5)' || true)
 }
 
 mumps() {

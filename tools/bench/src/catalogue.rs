@@ -644,11 +644,10 @@ pub static ONESIDED: Description = Description {
     then: Some(Instrument::Gups),
     operations: |case| if case.bytes == 8 { 15 } else { 8 },
     statistics: &[Statistic::Median, Statistic::Least],
-    panels: &[Column::Operation],
+    panels: &[Column::Operation, Column::Statistic],
     axis: &[
         Column::Bytes("size"),
         Column::Word("window", &["allocated", "created", "created, computes"]),
-        Column::Statistic,
     ],
     shape: Shape::Bars,
     figure: Some(Quantity::Share(Share {
