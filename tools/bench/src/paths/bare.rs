@@ -1,5 +1,6 @@
 //! The path over a bare rail.
 
+use memory::Region;
 use rail::{Event, Post, Rail};
 use wire::{Frame, PeerId};
 
@@ -35,8 +36,10 @@ impl BareRail {
                 (*come, *taken) = (bytes.len(), true);
             }
             Event::Rest { bytes, .. } => {
-                into[*come..][..bytes.len()].copy_from_slice(bytes);
-                *come += bytes.len();
+                let rest = Region::owned(into.len() - *come);
+                let count = bytes.store(&rest).min(rest.len());
+                rest.read(0, &mut into[*come..][..count]);
+                *come += count;
                 if *come == into.len() {
                     outcome = Some(Ok(()));
                 }

@@ -40,7 +40,11 @@ impl RailBelowEngine {
                     Err(error) => failure = Some(error.to_string()),
                 }
             }
-            Event::Rest { peer, bytes } => engine.handle_rest(peer, bytes),
+            Event::Rest { peer, bytes } => {
+                if let Err(error) = engine.handle_rest(peer, ONLY, bytes) {
+                    failure = Some(error.to_string());
+                }
+            }
             Event::Sent { peer, token } => engine.handle_sent(peer, ONLY, token),
             Event::Room { peer } => engine.handle_room(peer, ONLY),
             Event::Cost { peer, cost } => engine.handle_cost(peer, ONLY, cost),
