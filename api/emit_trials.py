@@ -23,7 +23,7 @@ GOOD = {
     "FUNCTION": "@function", "POLYFUNCTION": "@function", "CVAR": "@cvar", "CVAR_INDEX_SPECIAL": 0, "CVAR_INDEX": 0,
     "PVAR": "@pvar", "PVAR_INDEX": 0, "CAT_INDEX": 0, "PVAR_SESSION": "@pvar_session", "PVAR_CLASS": "@counter",
     "EXTRA_STATE": 0, "ATTRIBUTE_VAL": 0, "TOOL_MPI_OBJ": 0, "EVENT_INDEX": 0, "SOURCE_INDEX": 0, "STRING_LENGTH": 8,
-    "FILE": 0, "WINDOW": "@win", "SESSION": 0, "LOCATION_SMALL": 0, "RMA_DISPLACEMENT_NNI": 0, "ASSERT": 0,
+    "FILE": "@file", "OFFSET": 0, "ACCESS_MODE": "@mode_rdonly", "UPDATE_MODE": "@seek_set", "WINDOW": "@win", "SESSION": 0, "LOCATION_SMALL": 0, "RMA_DISPLACEMENT_NNI": 0, "ASSERT": 0,
     "LOCK_TYPE": "@lock_shared", "WINDOW_SIZE": 4, "WIN_ATTACH_SIZE": 4,
 }
 # The objects that functions need in place of the usual ones.
@@ -32,14 +32,15 @@ OBJECTS = {r"MPI_Cart_(?!create|map)|MPI_Cartdim": {"COMMUNICATOR": "@grid"}, r"
            r"MPI_\w*_free|MPI_Type_commit|MPI_Comm_disconnect": {"DATATYPE": "@derived", "OPERATION": "@op"},
            r"MPI_Graph_(create|map)": {"RANK": 0, "INDEX": 1}, r"MPI_Type_create_(sub|d)array": {"POLYDTYPE_NUM_ELEM_NNI": 0},
            r"MPI_\w+_fromint": {"KEY_INDEX": 0}, r"MPI_Win_(at|de)tach": {"WINDOW": "@dynamic_win"},
-           r"MPI_Win_(set|get)_errhandler": {"ERRHANDLER": "@win_handler"}}
+           r"MPI_Win_(set|get)_errhandler": {"ERRHANDLER": "@win_handler"},
+           r"MPI_File_(set|get)_errhandler": {"ERRHANDLER": "@file_handler"}}
 KEYVALS = {"MPI_Type": "@type_keyval", "MPI_Win": "@win_keyval"}
 STRINGS = {"datarep": "external32", "name": "shm", "key": "key"}
 # Values that are no handle of a kind: MPI_*_NULL, freed, of another kind, and addresses.
 HANDLES = {kind: [f"@null_{word}", f"@freed_{word}", f"@{foreign}", "0x7f0000001234", "0x299", "0x1000", "-1",
                    "0x8000000000000000"] for kind, word, foreign in (
     ("COMMUNICATOR", "comm", "derived"), ("DATATYPE", "type", "comm"), ("GROUP", "group", "comm"), ("OPERATION", "op", "int"),
-    ("INFO", "info", "group"), ("ERRHANDLER", "handler", "info"), ("REQUEST", "request", "info"), ("MESSAGE", "message", "info"), ("WINDOW", "win", "comm"))}
+    ("INFO", "info", "group"), ("ERRHANDLER", "handler", "info"), ("REQUEST", "request", "info"), ("MESSAGE", "message", "info"), ("WINDOW", "win", "comm"), ("FILE", "file", "win"))}
 # What is not the program's to free.
 PREDEFINED = {"COMMUNICATOR": "@world", "DATATYPE": "@int", "OPERATION": "@sum", "INFO": "@info_env", "KEYVAL": "@tag_ub"}
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
@@ -60,7 +61,8 @@ RANGES = {
     "SOURCE_INDEX": [-1, 0, HIGH], "CVAR": [0, 0x299], "PVAR": [0, 0x299, "@other_pvar"], "PVAR_SESSION": [0, 0x299],
     "WEIGHT": [-1], "POLYLOCATION": [-1, HIGH], "DTYPE_DISTRIBUTION": [-7],
     "THREAD_LEVEL": [-1, 7, HIGH], "RMA_DISPLACEMENT_NNI": [-1, LOW], "ASSERT": [1, -1, LOW], "LOCK_TYPE": [0, -4, HIGH],
-    "WINDOW_SIZE": [-1, LOW], "WIN_ATTACH_SIZE": [-1, LOW], "POLYRMA_DISPLACEMENT": [0, -1, LOW],
+    "WINDOW_SIZE": [-1, LOW], "WIN_ATTACH_SIZE": [-1, LOW], "OFFSET": [-1, LOW],
+    "ACCESS_MODE": [0, 48, 18, 96, 512, -1, LOW], "UPDATE_MODE": [0, -4, HIGH], "POLYRMA_DISPLACEMENT": [0, -1, LOW],
 }
 # Values by the names of arguments, where the kind does not decide.
 NAMED = {"position": [-1, HIGH], "dims": [-1, LOW, HIGH], "indx": [-1, LOW], "stride": [], "count": [-1, LOW]}
@@ -74,12 +76,14 @@ EXTREMES = {
 }
 WIDE = 1 << 62
 # Arguments that may have any value, or one that is wrong elsewhere: it must do no harm.
-FREE = re.compile(r"MPI_(Comm|Win)_call_errhandler errorcode|MPI_Get_address location|MPI_\w+_(set|get)_name (comm|datatype|win|comm_name|type_name|win_name)|"
+FREE = re.compile(r"MPI_(Comm|Win|File)_call_errhandler errorcode|MPI_File_\w+_errhandler (file|fh)|MPI_File_\w+_end buf|MPI_Get_address location|MPI_\w+_(set|get)_name (comm|datatype|win|comm_name|type_name|win_name)|"
                   r"MPI_Add_error_string string|\S+ (stringtag|value)|MPI_Type_get_contents(_c)? array_of_(addresses|large_counts)|"
                   r"MPI_(Wait|Test)(all|any|some)? (request|array_of_requests)|MPI_Request_get_status\S* \S*request|"
                   r"MPI_Intercomm_create_from_groups |"
                   r"MPI_\w+_(toint|fromint) |MPI_Status_set_(source|tag|error) |"
                   r"MPI_T_category_get_\w+ indices|MPI_T_init_thread required")
+# Modules whose functions move data, or say how.
+COMMUNICATING = ("coll", "p2p", "op", "pack", "window", "file")
 # Calls that end the process or MPI, or that trust any address.
 LEFT_OUT = re.compile(r"MPI_(Abort|Finalize|T_finalize|Free_mem|Info_create_env)$")
 
@@ -125,7 +129,7 @@ def good(function, parameter, numbers, ranks=1):
         return "@memory"
     if parameter.kind == "STRING":
         if parameter.direction == "in":
-            return "s:" + STRINGS.get(parameter.name, "text")
+            return "s:" + ("native" if function.name == "MPI_File_set_view" else STRINGS.get(parameter.name, "text"))
         return f"b:{room_for_text(function, parameter, numbers)}"
     if parameter.kind in ("ARGUMENT_LIST", "ARGUMENT_COUNT"):
         return "0"
@@ -154,7 +158,7 @@ def wrong_values(function, parameter):
     if parameter.kind == "KEYVAL":
         values = values + ["@keyval" if function.name.startswith("MPI_Type") else "@type_keyval"]
     wrong = [(str(v).lstrip("@"), v) for v in values]
-    if parameter.kind == "DATATYPE" and parameter.direction == "in" and function.module in ("coll", "p2p", "op", "pack", "window"):
+    if parameter.kind == "DATATYPE" and parameter.direction == "in" and function.module in COMMUNICATING and "_extent" not in function.name:
         wrong.append(("uncommitted", "@uncommitted"))
     if parameter.kind == "OPERATION" and any(p.kind == "BUFFER" for p in function.parameters):
         wrong.append(("minloc", "@minloc"))
@@ -196,6 +200,10 @@ def classes(function, parameter, what, kinds):
         return "MPI_ERR_BUFFER" if parameter.kind == "BUFFER" else "MPI_ERR_ARG"
     if what == "overflow" and function.module == "types":
         return "any"
+    if parameter.name == "filename":
+        return "MPI_ERR_NO_SUCH_FILE,MPI_ERR_BAD_FILE"
+    if parameter.name == "datarep" and function.module == "file":
+        return "MPI_ERR_UNSUPPORTED_DATAREP"
     if parameter.name == "root":
         return "MPI_ERR_ROOT"
     if parameter.name == "key":

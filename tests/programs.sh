@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits refused operations requests windows windows_wrong windows_many windows_threads; do
+for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits refused operations requests windows windows_wrong windows_many windows_threads files; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -116,6 +116,13 @@ for rails in shm tcp; do
     go -genv CANELE_RAILS $rails -n 3 "$work/windows_threads" 4 60
 done
 go -genv CANELE_VCIS 4 -n 3 "$work/windows_threads" 4 60
+
+# Files, on the disk and in memory.
+for ranks in 1 2 4; do go -n $ranks "$work/files" "$work"; done
+files=$(mktemp -d -p /dev/shm)
+go -genv CANELE_RAILS tcp -n 3 "$work/files" "$files"
+rm -r "$files"
+go -genv CANELE_VCIS 4 -n 3 "$work/files" "$work"
 
 # Collectives that differ between processes, compared and not, and matching ones.
 for ranks in 2 3 6; do go -check -n $ranks "$work/mismatch"; done

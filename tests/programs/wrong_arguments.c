@@ -46,6 +46,8 @@ static void ignore(MPI_Comm *on, int *code, ...) { (void)on, (void)code; }
 
 static void ignore_win(MPI_Win *on, int *code, ...) { (void)on, (void)code; }
 
+static void ignore_file(MPI_File *on, int *code, ...) { (void)on, (void)code; }
+
 /* A live object of each kind, and a freed one. */
 #define PAIR(type, what, make, free)                                  \
     do {                                                              \
@@ -71,6 +73,14 @@ static void name_objects(void) {
     PAIR(int, "type_keyval", MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, made, NULL), MPI_Type_free_keyval);
     PAIR(int, "win_keyval", MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, made, NULL), MPI_Win_free_keyval);
     PAIR(MPI_Win, "win", (MPI_Win_create(memory, sizeof memory, 1, MPI_INFO_NULL, MPI_COMM_WORLD, made), MPI_Win_set_errhandler(*made, MPI_ERRORS_RETURN)), MPI_Win_free);
+    char path[] = "/tmp/canele-wrong-XXXXXX";
+    close(mkstemp(path));
+    PAIR(MPI_File, "file", MPI_File_open(MPI_COMM_SELF, path, MPI_MODE_RDWR, MPI_INFO_NULL, made), MPI_File_close);
+    unlink(path);
+    MPI_Errhandler file_handler;
+    MPI_File_create_errhandler(ignore_file, &file_handler);
+    name("file_handler", (long)file_handler), name("null_file", (long)MPI_FILE_NULL);
+    name("mode_rdonly", MPI_MODE_RDONLY), name("seek_set", MPI_SEEK_SET);
     MPI_Win dynamic;
     MPI_Errhandler win_handler;
     MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic), MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN);

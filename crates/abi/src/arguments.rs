@@ -9,6 +9,7 @@ use datatype::Datatype;
 use lock::ThreadSlots;
 use memory::Region;
 use mpi::comm::{self, Comm, CommRef};
+use mpi::file::{self, File};
 use mpi::objects;
 use mpi::point_to_point::From;
 use mpi::window::{self, Window};
@@ -146,6 +147,12 @@ impl LastWindow {
 }
 
 static LAST_WINDOW: ThreadSlots<Option<LastWindow>> = ThreadSlots::new();
+
+/// A file.
+pub(crate) fn file(raw: RawHandle) -> Result<File> {
+    world::current()?;
+    named("fh", file::find(handle(raw)))
+}
 
 /// The destination of a send; none is `MPI_PROC_NULL`.
 #[inline]

@@ -103,14 +103,18 @@ fn write(
         counts.write(contents.counts.iter().copied())?;
     }
     for (index, inner) in contents.datatypes.iter().enumerate() {
-        let handle = match (inner.as_builtin(), inner.contents().combiner) {
-            (Some(builtin), Combiner::Named) => usize::from(builtin.abi()),
-            (Some(_), _) => crate::kinds::handle_of(inner)?,
-            (None, _) => raw(DATATYPES.insert(inner.clone())?),
-        };
-        datatypes.put(index, handle)?;
+        datatypes.put(index, handle_for(inner)?)?;
     }
     Ok(())
+}
+
+/// A handle for a datatype that the library has stored; one of a derived type is the caller's to free.
+pub(crate) fn handle_for(datatype: &Datatype) -> Result<RawHandle> {
+    match (datatype.as_builtin(), datatype.contents().combiner) {
+        (Some(builtin), Combiner::Named) => Ok(usize::from(builtin.abi())),
+        (Some(_), _) => crate::kinds::handle_of(datatype),
+        (None, _) => Ok(raw(DATATYPES.insert(datatype.clone())?)),
+    }
 }
 
 fn code_of(combiner: Combiner) -> c_int {

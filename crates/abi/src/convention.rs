@@ -24,12 +24,16 @@ pub struct Status {
     pub(crate) internal: [c_int; 5],
 }
 
+/// `MPI_FILE_NULL`, whose error handler gets failures to open a file (MPI-5.0 §14.7).
+pub(crate) const FILE_NULL: RawHandle = mpi::file::NULL.0 as RawHandle;
+
 /// Object whose error handler gets a call's failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum On {
     Comm(RawHandle),
     Win(RawHandle),
-    /// Neither: `MPI_COMM_SELF`'s (MPI-5.0 §9.3).
+    File(RawHandle),
+    /// None of them: `MPI_COMM_SELF`'s (MPI-5.0 §9.3).
     Process,
     /// No communicator yet, but what will be its error handler (MPI-5.0 §7.4.2).
     Handler(RawHandle),

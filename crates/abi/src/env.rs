@@ -138,6 +138,7 @@ integers! {
     errhandler_toint errhandler_fromint mpi::errhandler::Errhandler::from_int;
     info_toint info_fromint mpi::info::Info::from_int;
     win_toint win_fromint mpi::window::from_int;
+    file_toint file_fromint mpi::file::from_int;
 }
 
 macro_rules! predefined_only {
@@ -155,6 +156,5 @@ macro_rules! predefined_only {
 }
 
 predefined_only! {
-    file_toint file_fromint;
     session_toint session_fromint;
 }

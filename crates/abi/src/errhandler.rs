@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use mpi::errhandler::{Errhandler, NULL, Owner};
+use mpi::file::{self, File};
 
 use crate::arguments::{comm, window};
 use crate::convention::*;
@@ -70,6 +71,36 @@ pub(crate) fn win_call_errhandler(on: RawHandle, code: c_int) -> Result<()> {
     let window = window(on)?;
     report("MPI_Win_call_errhandler", On::Win(raw(window.handle())), code);
     Ok(())
+}
+
+/// Sets the error handler of a file, or of `MPI_FILE_NULL`: files get that when they are opened (MPI-5.0 §14.7).
+pub(crate) fn file_set_errhandler(on: RawHandle, errhandler: RawHandle) -> Result<()> {
+    let find = || named("errhandler", Errhandler::find(handle(errhandler), Owner::File));
+    match handle(on) {
+        file::NULL => file::set_null_errhandler(find()?),
+        _ => file_of(on)?.set_errhandler(find()?),
+    }
+    Ok(())
+}
+
+pub(crate) fn file_get_errhandler(on: RawHandle, errhandler: Out<RawHandle>) -> Result<()> {
+    if handle(on) != file::NULL {
+        file_of(on)?;
+    }
+    errhandler.put(raw(file::errhandler_of(handle(on)).1.hold()?))
+}
+
+pub(crate) fn file_call_errhandler(on: RawHandle, code: c_int) -> Result<()> {
+    if handle(on) != file::NULL {
+        crate::arguments::file(on)?;
+    }
+    report("MPI_File_call_errhandler", On::File(on), code);
+    Ok(())
+}
+
+fn file_of(on: RawHandle) -> Result<File> {
+    crate::world::current()?;
+    named("file", file::find(handle(on)))
 }
 
 /// Calls the error handler of an object with a code. The handler's return ends the call well (MPI-5.0 §9.3.4).

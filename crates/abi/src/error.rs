@@ -8,7 +8,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 use handles::{Handle, Kind};
 use lock::Uncancelled;
 use mpi::errhandler::{Errhandler, Owner};
-use mpi::{comm, window};
+use mpi::{comm, file, window};
 
 use crate::arguments::find_comm;
 use crate::convention::*;
@@ -89,7 +89,7 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
     let found = handler_of(&error, on);
     let given = match on {
         On::Handler(given) => Errhandler::find(handle(given), Owner::Comm).ok(),
-        On::Comm(_) | On::Win(_) | On::Process => None,
+        On::Comm(_) | On::Win(_) | On::File(_) | On::Process => None,
     };
     let of_found = || found.as_ref().map_or(Errhandler::Fatal, |(_, handler)| handler.clone());
     let handler = given.unwrap_or_else(of_found);
@@ -108,8 +108,8 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
     }
 }
 
-/// The communicator or window concerned, and its error handler. Errors without a valid one are MPI_COMM_SELF's (MPI-5.0
-/// §9.3). They go by MPI_COMM_WORLD's handler if the program has set that one alone: it would end by the initial one of
+/// The communicator, window or file concerned, and its error handler. Those of files without a valid one are MPI_FILE_NULL's
+/// (MPI-5.0 §14.7), others MPI_COMM_SELF's (MPI-5.0 §9.3). They go by MPI_COMM_WORLD's handler if the program has set that one alone: it would end by the initial one of
 /// MPI_COMM_SELF, which it has not thought of. Before initialisation there is neither.
 fn handler_of(error: &Error, on: On) -> Option<(Handle, Errhandler)> {
     let of_window = |object| Some((object, window::find(object).ok()?.errhandler()));
@@ -119,8 +119,10 @@ fn handler_of(error: &Error, on: On) -> Option<(Handle, Errhandler)> {
     };
     let found = match (error.on, on) {
         (Some(object), _) if object.is_of(Kind::Window) => of_window(object),
+        (Some(object), _) if object.is_of(Kind::File) => Some(file::errhandler_of(object)),
         (Some(object), _) => of_comm(object),
         (None, On::Win(object)) => of_window(handle(object)),
+        (None, On::File(object)) => Some(file::errhandler_of(handle(object))),
         (None, On::Comm(object)) => of_comm(handle(object)),
         (None, On::Process | On::Handler(_)) => None,
     };

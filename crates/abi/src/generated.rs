@@ -534,365 +534,365 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(origin_addr: *const c_void, result_add
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Fetch_and_op(origin_addr: *const c_void, result_addr: *mut c_void, datatype: RawHandle, target_rank: c_int, target_disp: isize, op: RawHandle, win: RawHandle) -> c_int { finish("MPI_Fetch_and_op", On::Win(win), || unsafe { window::fetch_and_op(Address::new(origin_addr), Address::new(result_addr), datatype, target_rank, target_disp, op, win) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_call_errhandler(_fh: RawHandle, _errorcode: c_int) -> c_int { finish("MPI_File_call_errhandler", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_call_errhandler(fh: RawHandle, errorcode: c_int) -> c_int { finish("MPI_File_call_errhandler", On::File(fh), || errhandler::file_call_errhandler(fh, errorcode)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_call_errhandler(_fh: RawHandle, _errorcode: c_int) -> c_int { finish("MPI_File_call_errhandler", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_call_errhandler(fh: RawHandle, errorcode: c_int) -> c_int { finish("MPI_File_call_errhandler", On::File(fh), || errhandler::file_call_errhandler(fh, errorcode)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_close(_fh: *mut RawHandle) -> c_int { finish("MPI_File_close", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_close(fh: *mut RawHandle) -> c_int { finish("MPI_File_close", On::File(FILE_NULL), || unsafe { file::file_close(InOut::new("fh", fh)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_close(_fh: *mut RawHandle) -> c_int { finish("MPI_File_close", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_close(fh: *mut RawHandle) -> c_int { finish("MPI_File_close", On::File(FILE_NULL), || unsafe { file::file_close(InOut::new("fh", fh)?) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_create_errhandler(file_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_File_create_errhandler", On::Process, || unsafe { errhandler::file_create_errhandler(file_errhandler_fn, Out::new("errhandler", errhandler)?) }, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_create_errhandler(file_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_File_create_errhandler", On::Process, || unsafe { errhandler::file_create_errhandler(file_errhandler_fn, Out::new("errhandler", errhandler)?) }, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_delete(_filename: *const c_char, _info: RawHandle) -> c_int { finish("MPI_File_delete", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_delete(filename: *const c_char, info: RawHandle) -> c_int { finish("MPI_File_delete", On::File(FILE_NULL), || unsafe { file::file_delete(arguments::string("filename", filename)?, info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_delete(_filename: *const c_char, _info: RawHandle) -> c_int { finish("MPI_File_delete", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_delete(filename: *const c_char, info: RawHandle) -> c_int { finish("MPI_File_delete", On::File(FILE_NULL), || unsafe { file::file_delete(arguments::string("filename", filename)?, info) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_fromint(file: c_int) -> RawHandle { env::file_fromint(file) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_fromint(file: c_int) -> RawHandle { env::file_fromint(file) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_get_amode(_fh: RawHandle, _amode: *mut c_int) -> c_int { finish("MPI_File_get_amode", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_get_amode(fh: RawHandle, amode: *mut c_int) -> c_int { finish("MPI_File_get_amode", On::File(fh), || unsafe { file::file_get_amode(fh, Out::new("amode", amode)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_get_amode(_fh: RawHandle, _amode: *mut c_int) -> c_int { finish("MPI_File_get_amode", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_get_amode(fh: RawHandle, amode: *mut c_int) -> c_int { finish("MPI_File_get_amode", On::File(fh), || unsafe { file::file_get_amode(fh, Out::new("amode", amode)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_get_atomicity(_fh: RawHandle, _flag: *mut c_int) -> c_int { finish("MPI_File_get_atomicity", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_get_atomicity(fh: RawHandle, flag: *mut c_int) -> c_int { finish("MPI_File_get_atomicity", On::File(fh), || unsafe { file::file_get_atomicity(fh, Out::new("flag", flag)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_get_atomicity(_fh: RawHandle, _flag: *mut c_int) -> c_int { finish("MPI_File_get_atomicity", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_get_atomicity(fh: RawHandle, flag: *mut c_int) -> c_int { finish("MPI_File_get_atomicity", On::File(fh), || unsafe { file::file_get_atomicity(fh, Out::new("flag", flag)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_get_byte_offset(_fh: RawHandle, _offset: i64, _disp: *mut i64) -> c_int { finish("MPI_File_get_byte_offset", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_get_byte_offset(fh: RawHandle, offset: i64, disp: *mut i64) -> c_int { finish("MPI_File_get_byte_offset", On::File(fh), || unsafe { file::file_get_byte_offset(fh, offset, Out::new("disp", disp)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_get_byte_offset(_fh: RawHandle, _offset: i64, _disp: *mut i64) -> c_int { finish("MPI_File_get_byte_offset", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_get_byte_offset(fh: RawHandle, offset: i64, disp: *mut i64) -> c_int { finish("MPI_File_get_byte_offset", On::File(fh), || unsafe { file::file_get_byte_offset(fh, offset, Out::new("disp", disp)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_get_errhandler(_file: RawHandle, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_File_get_errhandler", On::Process, unsupported, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
+pub unsafe extern "C" fn MPI_File_get_errhandler(file: RawHandle, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_File_get_errhandler", On::File(file), || unsafe { errhandler::file_get_errhandler(file, Out::new("errhandler", errhandler)?) }, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_get_errhandler(_file: RawHandle, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_File_get_errhandler", On::Process, unsupported, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
+pub unsafe extern "C" fn PMPI_File_get_errhandler(file: RawHandle, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_File_get_errhandler", On::File(file), || unsafe { errhandler::file_get_errhandler(file, Out::new("errhandler", errhandler)?) }, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_get_group(_fh: RawHandle, group: *mut RawHandle) -> c_int { finish_or("MPI_File_get_group", On::Process, unsupported, || unsafe { unset(Out::optional(group), 0x108) }) }
+pub unsafe extern "C" fn MPI_File_get_group(fh: RawHandle, group: *mut RawHandle) -> c_int { finish_or("MPI_File_get_group", On::File(fh), || unsafe { file::file_get_group(fh, Out::new("group", group)?) }, || unsafe { unset(Out::optional(group), 0x108) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_get_group(_fh: RawHandle, group: *mut RawHandle) -> c_int { finish_or("MPI_File_get_group", On::Process, unsupported, || unsafe { unset(Out::optional(group), 0x108) }) }
+pub unsafe extern "C" fn PMPI_File_get_group(fh: RawHandle, group: *mut RawHandle) -> c_int { finish_or("MPI_File_get_group", On::File(fh), || unsafe { file::file_get_group(fh, Out::new("group", group)?) }, || unsafe { unset(Out::optional(group), 0x108) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_get_info(_fh: RawHandle, info_used: *mut RawHandle) -> c_int { finish_or("MPI_File_get_info", On::Process, unsupported, || unsafe { unset(Out::optional(info_used), 0x130) }) }
+pub unsafe extern "C" fn MPI_File_get_info(fh: RawHandle, info_used: *mut RawHandle) -> c_int { finish_or("MPI_File_get_info", On::File(fh), || unsafe { file::file_get_info(fh, Out::new("info_used", info_used)?) }, || unsafe { unset(Out::optional(info_used), 0x130) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_get_info(_fh: RawHandle, info_used: *mut RawHandle) -> c_int { finish_or("MPI_File_get_info", On::Process, unsupported, || unsafe { unset(Out::optional(info_used), 0x130) }) }
+pub unsafe extern "C" fn PMPI_File_get_info(fh: RawHandle, info_used: *mut RawHandle) -> c_int { finish_or("MPI_File_get_info", On::File(fh), || unsafe { file::file_get_info(fh, Out::new("info_used", info_used)?) }, || unsafe { unset(Out::optional(info_used), 0x130) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_get_position(_fh: RawHandle, _offset: *mut i64) -> c_int { finish("MPI_File_get_position", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_get_position(fh: RawHandle, offset: *mut i64) -> c_int { finish("MPI_File_get_position", On::File(fh), || unsafe { file::file_get_position(fh, Out::new("offset", offset)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_get_position(_fh: RawHandle, _offset: *mut i64) -> c_int { finish("MPI_File_get_position", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_get_position(fh: RawHandle, offset: *mut i64) -> c_int { finish("MPI_File_get_position", On::File(fh), || unsafe { file::file_get_position(fh, Out::new("offset", offset)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_get_position_shared(_fh: RawHandle, _offset: *mut i64) -> c_int { finish("MPI_File_get_position_shared", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_get_position_shared(fh: RawHandle, offset: *mut i64) -> c_int { finish("MPI_File_get_position_shared", On::File(fh), || unsafe { file::file_get_position_shared(fh, Out::new("offset", offset)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_get_position_shared(_fh: RawHandle, _offset: *mut i64) -> c_int { finish("MPI_File_get_position_shared", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_get_position_shared(fh: RawHandle, offset: *mut i64) -> c_int { finish("MPI_File_get_position_shared", On::File(fh), || unsafe { file::file_get_position_shared(fh, Out::new("offset", offset)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_get_size(_fh: RawHandle, _size: *mut i64) -> c_int { finish("MPI_File_get_size", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_get_size(fh: RawHandle, size: *mut i64) -> c_int { finish("MPI_File_get_size", On::File(fh), || unsafe { file::file_get_size(fh, Out::new("size", size)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_get_size(_fh: RawHandle, _size: *mut i64) -> c_int { finish("MPI_File_get_size", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_get_size(fh: RawHandle, size: *mut i64) -> c_int { finish("MPI_File_get_size", On::File(fh), || unsafe { file::file_get_size(fh, Out::new("size", size)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_get_type_extent(_fh: RawHandle, _datatype: RawHandle, _extent: *mut isize) -> c_int { finish("MPI_File_get_type_extent", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_get_type_extent(fh: RawHandle, datatype: RawHandle, extent: *mut isize) -> c_int { finish("MPI_File_get_type_extent", On::File(fh), || unsafe { file::file_get_type_extent(fh, datatype, OutInt::Count(Out::new("extent", extent.cast())?)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_get_type_extent(_fh: RawHandle, _datatype: RawHandle, _extent: *mut isize) -> c_int { finish("MPI_File_get_type_extent", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_get_type_extent(fh: RawHandle, datatype: RawHandle, extent: *mut isize) -> c_int { finish("MPI_File_get_type_extent", On::File(fh), || unsafe { file::file_get_type_extent(fh, datatype, OutInt::Count(Out::new("extent", extent.cast())?)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_get_type_extent_c(_fh: RawHandle, _datatype: RawHandle, _extent: *mut i64) -> c_int { finish("MPI_File_get_type_extent_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_get_type_extent_c(fh: RawHandle, datatype: RawHandle, extent: *mut i64) -> c_int { finish("MPI_File_get_type_extent_c", On::File(fh), || unsafe { file::file_get_type_extent(fh, datatype, OutInt::Count(Out::new("extent", extent.cast())?)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_get_type_extent_c(_fh: RawHandle, _datatype: RawHandle, _extent: *mut i64) -> c_int { finish("MPI_File_get_type_extent_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_get_type_extent_c(fh: RawHandle, datatype: RawHandle, extent: *mut i64) -> c_int { finish("MPI_File_get_type_extent_c", On::File(fh), || unsafe { file::file_get_type_extent(fh, datatype, OutInt::Count(Out::new("extent", extent.cast())?)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_get_view(_fh: RawHandle, _disp: *mut i64, etype: *mut RawHandle, filetype: *mut RawHandle, _datarep: *mut c_char) -> c_int { finish_or("MPI_File_get_view", On::Process, unsupported, || unsafe { unset(Out::optional(etype), 0x200); unset(Out::optional(filetype), 0x200) }) }
+pub unsafe extern "C" fn MPI_File_get_view(fh: RawHandle, disp: *mut i64, etype: *mut RawHandle, filetype: *mut RawHandle, datarep: *mut c_char) -> c_int { finish_or("MPI_File_get_view", On::File(fh), || unsafe { file::file_get_view(fh, Out::new("disp", disp)?, Out::new("etype", etype)?, Out::new("filetype", filetype)?, Chars::new("datarep", datarep)) }, || unsafe { unset(Out::optional(etype), 0x200); unset(Out::optional(filetype), 0x200) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_get_view(_fh: RawHandle, _disp: *mut i64, etype: *mut RawHandle, filetype: *mut RawHandle, _datarep: *mut c_char) -> c_int { finish_or("MPI_File_get_view", On::Process, unsupported, || unsafe { unset(Out::optional(etype), 0x200); unset(Out::optional(filetype), 0x200) }) }
+pub unsafe extern "C" fn PMPI_File_get_view(fh: RawHandle, disp: *mut i64, etype: *mut RawHandle, filetype: *mut RawHandle, datarep: *mut c_char) -> c_int { finish_or("MPI_File_get_view", On::File(fh), || unsafe { file::file_get_view(fh, Out::new("disp", disp)?, Out::new("etype", etype)?, Out::new("filetype", filetype)?, Chars::new("datarep", datarep)) }, || unsafe { unset(Out::optional(etype), 0x200); unset(Out::optional(filetype), 0x200) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iread(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iread(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread", On::File(fh), || unsafe { file::file_iread(fh, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iread(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iread(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread", On::File(fh), || unsafe { file::file_iread(fh, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iread_all(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_all", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iread_all(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_all", On::File(fh), || unsafe { file::file_iread_all(fh, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iread_all(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_all", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iread_all(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_all", On::File(fh), || unsafe { file::file_iread_all(fh, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iread_all_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_all_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iread_all_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_all_c", On::File(fh), || unsafe { file::file_iread_all(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iread_all_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_all_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iread_all_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_all_c", On::File(fh), || unsafe { file::file_iread_all(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iread_at(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iread_at(fh: RawHandle, offset: i64, buf: *mut c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at", On::File(fh), || unsafe { file::file_iread_at(fh, offset, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iread_at(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iread_at(fh: RawHandle, offset: i64, buf: *mut c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at", On::File(fh), || unsafe { file::file_iread_at(fh, offset, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iread_at_all(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at_all", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iread_at_all(fh: RawHandle, offset: i64, buf: *mut c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at_all", On::File(fh), || unsafe { file::file_iread_at_all(fh, offset, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iread_at_all(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at_all", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iread_at_all(fh: RawHandle, offset: i64, buf: *mut c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at_all", On::File(fh), || unsafe { file::file_iread_at_all(fh, offset, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iread_at_all_c(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at_all_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iread_at_all_c(fh: RawHandle, offset: i64, buf: *mut c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at_all_c", On::File(fh), || unsafe { file::file_iread_at_all(fh, offset, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iread_at_all_c(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at_all_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iread_at_all_c(fh: RawHandle, offset: i64, buf: *mut c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at_all_c", On::File(fh), || unsafe { file::file_iread_at_all(fh, offset, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iread_at_c(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iread_at_c(fh: RawHandle, offset: i64, buf: *mut c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at_c", On::File(fh), || unsafe { file::file_iread_at(fh, offset, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iread_at_c(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iread_at_c(fh: RawHandle, offset: i64, buf: *mut c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_at_c", On::File(fh), || unsafe { file::file_iread_at(fh, offset, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iread_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iread_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_c", On::File(fh), || unsafe { file::file_iread(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iread_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iread_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_c", On::File(fh), || unsafe { file::file_iread(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iread_shared(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_shared", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iread_shared(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_shared", On::File(fh), || unsafe { file::file_iread_shared(fh, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iread_shared(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_shared", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iread_shared(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_shared", On::File(fh), || unsafe { file::file_iread_shared(fh, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iread_shared_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_shared_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iread_shared_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_shared_c", On::File(fh), || unsafe { file::file_iread_shared(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iread_shared_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_shared_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iread_shared_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iread_shared_c", On::File(fh), || unsafe { file::file_iread_shared(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iwrite(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iwrite(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite", On::File(fh), || unsafe { file::file_iwrite(fh, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iwrite(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iwrite(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite", On::File(fh), || unsafe { file::file_iwrite(fh, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iwrite_all(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_all", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iwrite_all(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_all", On::File(fh), || unsafe { file::file_iwrite_all(fh, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iwrite_all(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_all", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iwrite_all(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_all", On::File(fh), || unsafe { file::file_iwrite_all(fh, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iwrite_all_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_all_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iwrite_all_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_all_c", On::File(fh), || unsafe { file::file_iwrite_all(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iwrite_all_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_all_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iwrite_all_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_all_c", On::File(fh), || unsafe { file::file_iwrite_all(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iwrite_at(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iwrite_at(fh: RawHandle, offset: i64, buf: *const c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at", On::File(fh), || unsafe { file::file_iwrite_at(fh, offset, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iwrite_at(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iwrite_at(fh: RawHandle, offset: i64, buf: *const c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at", On::File(fh), || unsafe { file::file_iwrite_at(fh, offset, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iwrite_at_all(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at_all", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iwrite_at_all(fh: RawHandle, offset: i64, buf: *const c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at_all", On::File(fh), || unsafe { file::file_iwrite_at_all(fh, offset, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iwrite_at_all(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at_all", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iwrite_at_all(fh: RawHandle, offset: i64, buf: *const c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at_all", On::File(fh), || unsafe { file::file_iwrite_at_all(fh, offset, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iwrite_at_all_c(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at_all_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iwrite_at_all_c(fh: RawHandle, offset: i64, buf: *const c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at_all_c", On::File(fh), || unsafe { file::file_iwrite_at_all(fh, offset, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iwrite_at_all_c(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at_all_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iwrite_at_all_c(fh: RawHandle, offset: i64, buf: *const c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at_all_c", On::File(fh), || unsafe { file::file_iwrite_at_all(fh, offset, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iwrite_at_c(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iwrite_at_c(fh: RawHandle, offset: i64, buf: *const c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at_c", On::File(fh), || unsafe { file::file_iwrite_at(fh, offset, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iwrite_at_c(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iwrite_at_c(fh: RawHandle, offset: i64, buf: *const c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_at_c", On::File(fh), || unsafe { file::file_iwrite_at(fh, offset, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iwrite_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iwrite_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_c", On::File(fh), || unsafe { file::file_iwrite(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iwrite_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iwrite_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_c", On::File(fh), || unsafe { file::file_iwrite(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iwrite_shared(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_shared", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iwrite_shared(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_shared", On::File(fh), || unsafe { file::file_iwrite_shared(fh, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iwrite_shared(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_shared", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iwrite_shared(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_shared", On::File(fh), || unsafe { file::file_iwrite_shared(fh, Address::new(buf), count as i64, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_iwrite_shared_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_shared_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_File_iwrite_shared_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_shared_c", On::File(fh), || unsafe { file::file_iwrite_shared(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_iwrite_shared_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_shared_c", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_File_iwrite_shared_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_shared_c", On::File(fh), || unsafe { file::file_iwrite_shared(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_open(comm: RawHandle, _filename: *const c_char, _amode: c_int, _info: RawHandle, fh: *mut RawHandle) -> c_int { finish_or("MPI_File_open", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(fh), 0x118) }) }
+pub unsafe extern "C" fn MPI_File_open(comm: RawHandle, filename: *const c_char, amode: c_int, info: RawHandle, fh: *mut RawHandle) -> c_int { finish_or("MPI_File_open", On::File(FILE_NULL), || unsafe { file::file_open(comm, arguments::string("filename", filename)?, amode, info, Out::new("fh", fh)?) }, || unsafe { unset(Out::optional(fh), 0x118) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_open(comm: RawHandle, _filename: *const c_char, _amode: c_int, _info: RawHandle, fh: *mut RawHandle) -> c_int { finish_or("MPI_File_open", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(fh), 0x118) }) }
+pub unsafe extern "C" fn PMPI_File_open(comm: RawHandle, filename: *const c_char, amode: c_int, info: RawHandle, fh: *mut RawHandle) -> c_int { finish_or("MPI_File_open", On::File(FILE_NULL), || unsafe { file::file_open(comm, arguments::string("filename", filename)?, amode, info, Out::new("fh", fh)?) }, || unsafe { unset(Out::optional(fh), 0x118) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_preallocate(_fh: RawHandle, _size: i64) -> c_int { finish("MPI_File_preallocate", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_preallocate(fh: RawHandle, size: i64) -> c_int { finish("MPI_File_preallocate", On::File(fh), || file::file_preallocate(fh, size)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_preallocate(_fh: RawHandle, _size: i64) -> c_int { finish("MPI_File_preallocate", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_preallocate(fh: RawHandle, size: i64) -> c_int { finish("MPI_File_preallocate", On::File(fh), || file::file_preallocate(fh, size)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read", On::File(fh), || unsafe { file::file_read(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read", On::File(fh), || unsafe { file::file_read(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_all(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_all", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_all(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_all", On::File(fh), || unsafe { file::file_read_all(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_all(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_all", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_all(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_all", On::File(fh), || unsafe { file::file_read_all(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_all_begin(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle) -> c_int { finish("MPI_File_read_all_begin", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_all_begin(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle) -> c_int { finish("MPI_File_read_all_begin", On::File(fh), || unsafe { file::file_read_all_begin(fh, Address::new(buf), count as i64, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_all_begin(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle) -> c_int { finish("MPI_File_read_all_begin", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_all_begin(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle) -> c_int { finish("MPI_File_read_all_begin", On::File(fh), || unsafe { file::file_read_all_begin(fh, Address::new(buf), count as i64, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_all_begin_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle) -> c_int { finish("MPI_File_read_all_begin_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_all_begin_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle) -> c_int { finish("MPI_File_read_all_begin_c", On::File(fh), || unsafe { file::file_read_all_begin(fh, Address::new(buf), count, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_all_begin_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle) -> c_int { finish("MPI_File_read_all_begin_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_all_begin_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle) -> c_int { finish("MPI_File_read_all_begin_c", On::File(fh), || unsafe { file::file_read_all_begin(fh, Address::new(buf), count, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_all_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_all_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_all_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_all_c", On::File(fh), || unsafe { file::file_read_all(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_all_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_all_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_all_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_all_c", On::File(fh), || unsafe { file::file_read_all(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_all_end(_fh: RawHandle, _buf: *mut c_void, _status: *mut Status) -> c_int { finish("MPI_File_read_all_end", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_all_end(fh: RawHandle, buf: *mut c_void, status: *mut Status) -> c_int { finish("MPI_File_read_all_end", On::File(fh), || unsafe { file::file_read_all_end(fh, Address::new(buf), StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_all_end(_fh: RawHandle, _buf: *mut c_void, _status: *mut Status) -> c_int { finish("MPI_File_read_all_end", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_all_end(fh: RawHandle, buf: *mut c_void, status: *mut Status) -> c_int { finish("MPI_File_read_all_end", On::File(fh), || unsafe { file::file_read_all_end(fh, Address::new(buf), StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_at(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_at", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_at(fh: RawHandle, offset: i64, buf: *mut c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_at", On::File(fh), || unsafe { file::file_read_at(fh, offset, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_at(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_at", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_at(fh: RawHandle, offset: i64, buf: *mut c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_at", On::File(fh), || unsafe { file::file_read_at(fh, offset, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_at_all(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_at_all", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_at_all(fh: RawHandle, offset: i64, buf: *mut c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_at_all", On::File(fh), || unsafe { file::file_read_at_all(fh, offset, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_at_all(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_at_all", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_at_all(fh: RawHandle, offset: i64, buf: *mut c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_at_all", On::File(fh), || unsafe { file::file_read_at_all(fh, offset, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_at_all_begin(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: c_int, _datatype: RawHandle) -> c_int { finish("MPI_File_read_at_all_begin", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_at_all_begin(fh: RawHandle, offset: i64, buf: *mut c_void, count: c_int, datatype: RawHandle) -> c_int { finish("MPI_File_read_at_all_begin", On::File(fh), || unsafe { file::file_read_at_all_begin(fh, offset, Address::new(buf), count as i64, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_at_all_begin(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: c_int, _datatype: RawHandle) -> c_int { finish("MPI_File_read_at_all_begin", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_at_all_begin(fh: RawHandle, offset: i64, buf: *mut c_void, count: c_int, datatype: RawHandle) -> c_int { finish("MPI_File_read_at_all_begin", On::File(fh), || unsafe { file::file_read_at_all_begin(fh, offset, Address::new(buf), count as i64, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_at_all_begin_c(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: i64, _datatype: RawHandle) -> c_int { finish("MPI_File_read_at_all_begin_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_at_all_begin_c(fh: RawHandle, offset: i64, buf: *mut c_void, count: i64, datatype: RawHandle) -> c_int { finish("MPI_File_read_at_all_begin_c", On::File(fh), || unsafe { file::file_read_at_all_begin(fh, offset, Address::new(buf), count, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_at_all_begin_c(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: i64, _datatype: RawHandle) -> c_int { finish("MPI_File_read_at_all_begin_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_at_all_begin_c(fh: RawHandle, offset: i64, buf: *mut c_void, count: i64, datatype: RawHandle) -> c_int { finish("MPI_File_read_at_all_begin_c", On::File(fh), || unsafe { file::file_read_at_all_begin(fh, offset, Address::new(buf), count, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_at_all_c(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_at_all_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_at_all_c(fh: RawHandle, offset: i64, buf: *mut c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_at_all_c", On::File(fh), || unsafe { file::file_read_at_all(fh, offset, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_at_all_c(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_at_all_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_at_all_c(fh: RawHandle, offset: i64, buf: *mut c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_at_all_c", On::File(fh), || unsafe { file::file_read_at_all(fh, offset, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_at_all_end(_fh: RawHandle, _buf: *mut c_void, _status: *mut Status) -> c_int { finish("MPI_File_read_at_all_end", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_at_all_end(fh: RawHandle, buf: *mut c_void, status: *mut Status) -> c_int { finish("MPI_File_read_at_all_end", On::File(fh), || unsafe { file::file_read_at_all_end(fh, Address::new(buf), StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_at_all_end(_fh: RawHandle, _buf: *mut c_void, _status: *mut Status) -> c_int { finish("MPI_File_read_at_all_end", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_at_all_end(fh: RawHandle, buf: *mut c_void, status: *mut Status) -> c_int { finish("MPI_File_read_at_all_end", On::File(fh), || unsafe { file::file_read_at_all_end(fh, Address::new(buf), StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_at_c(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_at_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_at_c(fh: RawHandle, offset: i64, buf: *mut c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_at_c", On::File(fh), || unsafe { file::file_read_at(fh, offset, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_at_c(_fh: RawHandle, _offset: i64, _buf: *mut c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_at_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_at_c(fh: RawHandle, offset: i64, buf: *mut c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_at_c", On::File(fh), || unsafe { file::file_read_at(fh, offset, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_c", On::File(fh), || unsafe { file::file_read(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_c", On::File(fh), || unsafe { file::file_read(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_ordered(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_ordered", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_ordered(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_ordered", On::File(fh), || unsafe { file::file_read_ordered(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_ordered(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_ordered", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_ordered(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_ordered", On::File(fh), || unsafe { file::file_read_ordered(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_ordered_begin(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle) -> c_int { finish("MPI_File_read_ordered_begin", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_ordered_begin(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle) -> c_int { finish("MPI_File_read_ordered_begin", On::File(fh), || unsafe { file::file_read_ordered_begin(fh, Address::new(buf), count as i64, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_ordered_begin(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle) -> c_int { finish("MPI_File_read_ordered_begin", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_ordered_begin(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle) -> c_int { finish("MPI_File_read_ordered_begin", On::File(fh), || unsafe { file::file_read_ordered_begin(fh, Address::new(buf), count as i64, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_ordered_begin_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle) -> c_int { finish("MPI_File_read_ordered_begin_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_ordered_begin_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle) -> c_int { finish("MPI_File_read_ordered_begin_c", On::File(fh), || unsafe { file::file_read_ordered_begin(fh, Address::new(buf), count, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_ordered_begin_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle) -> c_int { finish("MPI_File_read_ordered_begin_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_ordered_begin_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle) -> c_int { finish("MPI_File_read_ordered_begin_c", On::File(fh), || unsafe { file::file_read_ordered_begin(fh, Address::new(buf), count, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_ordered_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_ordered_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_ordered_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_ordered_c", On::File(fh), || unsafe { file::file_read_ordered(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_ordered_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_ordered_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_ordered_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_ordered_c", On::File(fh), || unsafe { file::file_read_ordered(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_ordered_end(_fh: RawHandle, _buf: *mut c_void, _status: *mut Status) -> c_int { finish("MPI_File_read_ordered_end", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_ordered_end(fh: RawHandle, buf: *mut c_void, status: *mut Status) -> c_int { finish("MPI_File_read_ordered_end", On::File(fh), || unsafe { file::file_read_ordered_end(fh, Address::new(buf), StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_ordered_end(_fh: RawHandle, _buf: *mut c_void, _status: *mut Status) -> c_int { finish("MPI_File_read_ordered_end", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_ordered_end(fh: RawHandle, buf: *mut c_void, status: *mut Status) -> c_int { finish("MPI_File_read_ordered_end", On::File(fh), || unsafe { file::file_read_ordered_end(fh, Address::new(buf), StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_shared(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_shared", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_shared(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_shared", On::File(fh), || unsafe { file::file_read_shared(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_shared(_fh: RawHandle, _buf: *mut c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_shared", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_shared(fh: RawHandle, buf: *mut c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_shared", On::File(fh), || unsafe { file::file_read_shared(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_read_shared_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_shared_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_read_shared_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_shared_c", On::File(fh), || unsafe { file::file_read_shared(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_read_shared_c(_fh: RawHandle, _buf: *mut c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_read_shared_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_read_shared_c(fh: RawHandle, buf: *mut c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_read_shared_c", On::File(fh), || unsafe { file::file_read_shared(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_seek(_fh: RawHandle, _offset: i64, _whence: c_int) -> c_int { finish("MPI_File_seek", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_seek(fh: RawHandle, offset: i64, whence: c_int) -> c_int { finish("MPI_File_seek", On::File(fh), || file::file_seek(fh, offset, whence)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_seek(_fh: RawHandle, _offset: i64, _whence: c_int) -> c_int { finish("MPI_File_seek", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_seek(fh: RawHandle, offset: i64, whence: c_int) -> c_int { finish("MPI_File_seek", On::File(fh), || file::file_seek(fh, offset, whence)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_seek_shared(_fh: RawHandle, _offset: i64, _whence: c_int) -> c_int { finish("MPI_File_seek_shared", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_seek_shared(fh: RawHandle, offset: i64, whence: c_int) -> c_int { finish("MPI_File_seek_shared", On::File(fh), || file::file_seek_shared(fh, offset, whence)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_seek_shared(_fh: RawHandle, _offset: i64, _whence: c_int) -> c_int { finish("MPI_File_seek_shared", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_seek_shared(fh: RawHandle, offset: i64, whence: c_int) -> c_int { finish("MPI_File_seek_shared", On::File(fh), || file::file_seek_shared(fh, offset, whence)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_set_atomicity(_fh: RawHandle, _flag: c_int) -> c_int { finish("MPI_File_set_atomicity", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_set_atomicity(fh: RawHandle, flag: c_int) -> c_int { finish("MPI_File_set_atomicity", On::File(fh), || file::file_set_atomicity(fh, flag)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_set_atomicity(_fh: RawHandle, _flag: c_int) -> c_int { finish("MPI_File_set_atomicity", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_set_atomicity(fh: RawHandle, flag: c_int) -> c_int { finish("MPI_File_set_atomicity", On::File(fh), || file::file_set_atomicity(fh, flag)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_set_errhandler(_file: RawHandle, _errhandler: RawHandle) -> c_int { finish("MPI_File_set_errhandler", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_set_errhandler(file: RawHandle, errhandler: RawHandle) -> c_int { finish("MPI_File_set_errhandler", On::File(file), || errhandler::file_set_errhandler(file, errhandler)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_set_errhandler(_file: RawHandle, _errhandler: RawHandle) -> c_int { finish("MPI_File_set_errhandler", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_set_errhandler(file: RawHandle, errhandler: RawHandle) -> c_int { finish("MPI_File_set_errhandler", On::File(file), || errhandler::file_set_errhandler(file, errhandler)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_set_info(_fh: RawHandle, _info: RawHandle) -> c_int { finish("MPI_File_set_info", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_set_info(fh: RawHandle, info: RawHandle) -> c_int { finish("MPI_File_set_info", On::File(fh), || file::file_set_info(fh, info)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_set_info(_fh: RawHandle, _info: RawHandle) -> c_int { finish("MPI_File_set_info", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_set_info(fh: RawHandle, info: RawHandle) -> c_int { finish("MPI_File_set_info", On::File(fh), || file::file_set_info(fh, info)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_set_size(_fh: RawHandle, _size: i64) -> c_int { finish("MPI_File_set_size", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_set_size(fh: RawHandle, size: i64) -> c_int { finish("MPI_File_set_size", On::File(fh), || file::file_set_size(fh, size)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_set_size(_fh: RawHandle, _size: i64) -> c_int { finish("MPI_File_set_size", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_set_size(fh: RawHandle, size: i64) -> c_int { finish("MPI_File_set_size", On::File(fh), || file::file_set_size(fh, size)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_set_view(_fh: RawHandle, _disp: i64, _etype: RawHandle, _filetype: RawHandle, _datarep: *const c_char, _info: RawHandle) -> c_int { finish("MPI_File_set_view", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_set_view(fh: RawHandle, disp: i64, etype: RawHandle, filetype: RawHandle, datarep: *const c_char, info: RawHandle) -> c_int { finish("MPI_File_set_view", On::File(fh), || unsafe { file::file_set_view(fh, disp, etype, filetype, arguments::string("datarep", datarep)?, info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_set_view(_fh: RawHandle, _disp: i64, _etype: RawHandle, _filetype: RawHandle, _datarep: *const c_char, _info: RawHandle) -> c_int { finish("MPI_File_set_view", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_set_view(fh: RawHandle, disp: i64, etype: RawHandle, filetype: RawHandle, datarep: *const c_char, info: RawHandle) -> c_int { finish("MPI_File_set_view", On::File(fh), || unsafe { file::file_set_view(fh, disp, etype, filetype, arguments::string("datarep", datarep)?, info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_sync(_fh: RawHandle) -> c_int { finish("MPI_File_sync", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_sync(fh: RawHandle) -> c_int { finish("MPI_File_sync", On::File(fh), || file::file_sync(fh)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_sync(_fh: RawHandle) -> c_int { finish("MPI_File_sync", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_sync(fh: RawHandle) -> c_int { finish("MPI_File_sync", On::File(fh), || file::file_sync(fh)) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_toint(file: RawHandle) -> c_int { env::file_toint(file) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_toint(file: RawHandle) -> c_int { env::file_toint(file) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write", On::File(fh), || unsafe { file::file_write(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write", On::File(fh), || unsafe { file::file_write(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_all(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_all", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_all(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_all", On::File(fh), || unsafe { file::file_write_all(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_all(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_all", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_all(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_all", On::File(fh), || unsafe { file::file_write_all(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_all_begin(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle) -> c_int { finish("MPI_File_write_all_begin", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_all_begin(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle) -> c_int { finish("MPI_File_write_all_begin", On::File(fh), || unsafe { file::file_write_all_begin(fh, Address::new(buf), count as i64, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_all_begin(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle) -> c_int { finish("MPI_File_write_all_begin", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_all_begin(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle) -> c_int { finish("MPI_File_write_all_begin", On::File(fh), || unsafe { file::file_write_all_begin(fh, Address::new(buf), count as i64, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_all_begin_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle) -> c_int { finish("MPI_File_write_all_begin_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_all_begin_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle) -> c_int { finish("MPI_File_write_all_begin_c", On::File(fh), || unsafe { file::file_write_all_begin(fh, Address::new(buf), count, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_all_begin_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle) -> c_int { finish("MPI_File_write_all_begin_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_all_begin_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle) -> c_int { finish("MPI_File_write_all_begin_c", On::File(fh), || unsafe { file::file_write_all_begin(fh, Address::new(buf), count, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_all_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_all_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_all_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_all_c", On::File(fh), || unsafe { file::file_write_all(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_all_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_all_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_all_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_all_c", On::File(fh), || unsafe { file::file_write_all(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_all_end(_fh: RawHandle, _buf: *const c_void, _status: *mut Status) -> c_int { finish("MPI_File_write_all_end", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_all_end(fh: RawHandle, buf: *const c_void, status: *mut Status) -> c_int { finish("MPI_File_write_all_end", On::File(fh), || unsafe { file::file_write_all_end(fh, Address::new(buf), StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_all_end(_fh: RawHandle, _buf: *const c_void, _status: *mut Status) -> c_int { finish("MPI_File_write_all_end", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_all_end(fh: RawHandle, buf: *const c_void, status: *mut Status) -> c_int { finish("MPI_File_write_all_end", On::File(fh), || unsafe { file::file_write_all_end(fh, Address::new(buf), StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_at(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_at", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_at(fh: RawHandle, offset: i64, buf: *const c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_at", On::File(fh), || unsafe { file::file_write_at(fh, offset, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_at(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_at", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_at(fh: RawHandle, offset: i64, buf: *const c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_at", On::File(fh), || unsafe { file::file_write_at(fh, offset, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_at_all(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_at_all", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_at_all(fh: RawHandle, offset: i64, buf: *const c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_at_all", On::File(fh), || unsafe { file::file_write_at_all(fh, offset, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_at_all(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_at_all", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_at_all(fh: RawHandle, offset: i64, buf: *const c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_at_all", On::File(fh), || unsafe { file::file_write_at_all(fh, offset, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_at_all_begin(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: c_int, _datatype: RawHandle) -> c_int { finish("MPI_File_write_at_all_begin", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_at_all_begin(fh: RawHandle, offset: i64, buf: *const c_void, count: c_int, datatype: RawHandle) -> c_int { finish("MPI_File_write_at_all_begin", On::File(fh), || unsafe { file::file_write_at_all_begin(fh, offset, Address::new(buf), count as i64, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_at_all_begin(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: c_int, _datatype: RawHandle) -> c_int { finish("MPI_File_write_at_all_begin", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_at_all_begin(fh: RawHandle, offset: i64, buf: *const c_void, count: c_int, datatype: RawHandle) -> c_int { finish("MPI_File_write_at_all_begin", On::File(fh), || unsafe { file::file_write_at_all_begin(fh, offset, Address::new(buf), count as i64, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_at_all_begin_c(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: i64, _datatype: RawHandle) -> c_int { finish("MPI_File_write_at_all_begin_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_at_all_begin_c(fh: RawHandle, offset: i64, buf: *const c_void, count: i64, datatype: RawHandle) -> c_int { finish("MPI_File_write_at_all_begin_c", On::File(fh), || unsafe { file::file_write_at_all_begin(fh, offset, Address::new(buf), count, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_at_all_begin_c(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: i64, _datatype: RawHandle) -> c_int { finish("MPI_File_write_at_all_begin_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_at_all_begin_c(fh: RawHandle, offset: i64, buf: *const c_void, count: i64, datatype: RawHandle) -> c_int { finish("MPI_File_write_at_all_begin_c", On::File(fh), || unsafe { file::file_write_at_all_begin(fh, offset, Address::new(buf), count, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_at_all_c(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_at_all_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_at_all_c(fh: RawHandle, offset: i64, buf: *const c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_at_all_c", On::File(fh), || unsafe { file::file_write_at_all(fh, offset, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_at_all_c(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_at_all_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_at_all_c(fh: RawHandle, offset: i64, buf: *const c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_at_all_c", On::File(fh), || unsafe { file::file_write_at_all(fh, offset, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_at_all_end(_fh: RawHandle, _buf: *const c_void, _status: *mut Status) -> c_int { finish("MPI_File_write_at_all_end", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_at_all_end(fh: RawHandle, buf: *const c_void, status: *mut Status) -> c_int { finish("MPI_File_write_at_all_end", On::File(fh), || unsafe { file::file_write_at_all_end(fh, Address::new(buf), StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_at_all_end(_fh: RawHandle, _buf: *const c_void, _status: *mut Status) -> c_int { finish("MPI_File_write_at_all_end", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_at_all_end(fh: RawHandle, buf: *const c_void, status: *mut Status) -> c_int { finish("MPI_File_write_at_all_end", On::File(fh), || unsafe { file::file_write_at_all_end(fh, Address::new(buf), StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_at_c(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_at_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_at_c(fh: RawHandle, offset: i64, buf: *const c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_at_c", On::File(fh), || unsafe { file::file_write_at(fh, offset, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_at_c(_fh: RawHandle, _offset: i64, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_at_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_at_c(fh: RawHandle, offset: i64, buf: *const c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_at_c", On::File(fh), || unsafe { file::file_write_at(fh, offset, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_c", On::File(fh), || unsafe { file::file_write(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_c", On::File(fh), || unsafe { file::file_write(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_ordered(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_ordered", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_ordered(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_ordered", On::File(fh), || unsafe { file::file_write_ordered(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_ordered(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_ordered", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_ordered(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_ordered", On::File(fh), || unsafe { file::file_write_ordered(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_ordered_begin(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle) -> c_int { finish("MPI_File_write_ordered_begin", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_ordered_begin(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle) -> c_int { finish("MPI_File_write_ordered_begin", On::File(fh), || unsafe { file::file_write_ordered_begin(fh, Address::new(buf), count as i64, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_ordered_begin(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle) -> c_int { finish("MPI_File_write_ordered_begin", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_ordered_begin(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle) -> c_int { finish("MPI_File_write_ordered_begin", On::File(fh), || unsafe { file::file_write_ordered_begin(fh, Address::new(buf), count as i64, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_ordered_begin_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle) -> c_int { finish("MPI_File_write_ordered_begin_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_ordered_begin_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle) -> c_int { finish("MPI_File_write_ordered_begin_c", On::File(fh), || unsafe { file::file_write_ordered_begin(fh, Address::new(buf), count, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_ordered_begin_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle) -> c_int { finish("MPI_File_write_ordered_begin_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_ordered_begin_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle) -> c_int { finish("MPI_File_write_ordered_begin_c", On::File(fh), || unsafe { file::file_write_ordered_begin(fh, Address::new(buf), count, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_ordered_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_ordered_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_ordered_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_ordered_c", On::File(fh), || unsafe { file::file_write_ordered(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_ordered_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_ordered_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_ordered_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_ordered_c", On::File(fh), || unsafe { file::file_write_ordered(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_ordered_end(_fh: RawHandle, _buf: *const c_void, _status: *mut Status) -> c_int { finish("MPI_File_write_ordered_end", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_ordered_end(fh: RawHandle, buf: *const c_void, status: *mut Status) -> c_int { finish("MPI_File_write_ordered_end", On::File(fh), || unsafe { file::file_write_ordered_end(fh, Address::new(buf), StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_ordered_end(_fh: RawHandle, _buf: *const c_void, _status: *mut Status) -> c_int { finish("MPI_File_write_ordered_end", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_ordered_end(fh: RawHandle, buf: *const c_void, status: *mut Status) -> c_int { finish("MPI_File_write_ordered_end", On::File(fh), || unsafe { file::file_write_ordered_end(fh, Address::new(buf), StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_shared(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_shared", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_shared(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_shared", On::File(fh), || unsafe { file::file_write_shared(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_shared(_fh: RawHandle, _buf: *const c_void, _count: c_int, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_shared", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_shared(fh: RawHandle, buf: *const c_void, count: c_int, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_shared", On::File(fh), || unsafe { file::file_write_shared(fh, Address::new(buf), count as i64, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_write_shared_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_shared_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_File_write_shared_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_shared_c", On::File(fh), || unsafe { file::file_write_shared(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_write_shared_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { finish("MPI_File_write_shared_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_File_write_shared_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, status: *mut Status) -> c_int { finish("MPI_File_write_shared_c", On::File(fh), || unsafe { file::file_write_shared(fh, Address::new(buf), count, datatype, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Finalize() -> c_int { finish("MPI_Finalize", On::Process, init::finalize) }
 #[unsafe(no_mangle)]

@@ -26,6 +26,7 @@ mod convention;
 mod env;
 mod errhandler;
 mod error;
+mod file;
 #[rustfmt::skip]
 #[expect(clippy::undocumented_unsafe_blocks, reason = "generated: each kind of block has its reason at the head of the file")]
 mod generated;

@@ -349,6 +349,7 @@ fn exchange(send: &Send, receive: &Receive, status: StatusOut) -> Result<()> {
         | Request::Flush(_)
         | Request::Collective(_)
         | Request::Access(_)
+        | Request::Transfer(_)
         | Request::Persistent(_) => None,
     };
     status.fill(&outcome);

@@ -70,7 +70,7 @@ pub(crate) fn initialize(level: ThreadLevel) -> Result<&'static WorldModel> {
 /// # Errors
 /// `MPI_ERR_OTHER` before initialisation, and those of [`shared::leave`].
 pub(crate) fn finalize() -> Result<()> {
-    current()?;
+    current()?.pool().end();
     shared::leave().map_err(other)?;
     STATE.store(FINALIZED, Ordering::Release);
     Ok(())

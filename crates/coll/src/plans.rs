@@ -51,6 +51,17 @@ pub enum Routine {
     IntercommMerge,
     DistGraphCreate,
     WinCreate,
+    FileOpen,
+    FileClose,
+    FileSetView,
+    FileSetSize,
+    FilePreallocate,
+    FileSync,
+    FileSetInfo,
+    FileSetAtomicity,
+    FileSeekShared,
+    FileRead,
+    FileWrite,
 }
 
 impl Shape {

@@ -66,10 +66,10 @@ pub enum Kind {
     Tool,
     /// A channel of the native interface.
     Channel,
-    /// A message of the native interface being packed.
+    /// A message of the native interface being packed or unpacked.
     Packing,
-    /// A message of the native interface being unpacked.
-    Unpacking,
+    /// A file.
+    File,
     /// A send of the engine's, in its table of operations.
     Send,
     /// A receive of the engine's, in its table of operations.

@@ -298,6 +298,43 @@ impl Layout {
         self.extent
     }
 
+    /// Returns the offset of byte `offset` of the stream of elements, an extent apart. None if that
+    /// overflows, or the elements have no data.
+    pub fn place_of(&self, offset: usize) -> Option<isize> {
+        let element = isize::try_from(offset.checked_div(self.size)?).ok()?;
+        let (index, skip) = self.find(offset % self.size);
+        let inside = self.segment(index).offset.checked_add_unsigned(skip)?;
+        self.extent.checked_mul(element)?.checked_add(inside)
+    }
+
+    /// True if each byte of the stream of elements lies behind the one before.
+    pub fn is_ascending(&self) -> bool {
+        self.follows(|before, after| {
+            before.offset.checked_add_unsigned(before.len) <= Some(after.offset)
+        })
+    }
+
+    /// True if no byte of the stream of elements lies before the one before.
+    pub fn is_nondecreasing(&self) -> bool {
+        self.follows(|before, after| before.offset <= after.offset)
+    }
+
+    /// True if this is so for each segment and the one after it, also in the next element.
+    fn follows(&self, is_so: impl Fn(Segment, Segment) -> bool) -> bool {
+        let count = self.segments.len();
+        if count == 0 {
+            return true;
+        }
+        let again =
+            Segment { offset: self.segment(0).offset.wrapping_add(self.extent), ..self.segment(0) };
+        let inside = match &self.segments.0 {
+            Form::Regular(_) if count == 1 => true,
+            Form::Regular(_) => is_so(self.segment(0), self.segment(1)),
+            Form::Listed(listed) => listed.windows(2).all(|pair| is_so(pair[0], pair[1])),
+        };
+        inside && is_so(self.segment(count - 1), again)
+    }
+
     /// Segments of one element.
     pub fn segments(&self) -> &Segments {
         &self.segments
@@ -336,6 +373,18 @@ impl Layout {
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.is_contiguous
+    }
+
+    /// Returns one of the segments.
+    pub(crate) fn segment(&self, index: usize) -> Segment {
+        match &self.segments.0 {
+            Form::Regular(regular) => {
+                let origin = regular.stride.wrapping_mul(index as isize);
+                let offset = regular.first.offset.wrapping_add(origin);
+                Segment { offset, ..regular.first }
+            }
+            Form::Listed(listed) => listed[index],
+        }
     }
 
     /// Returns the segment that holds byte `offset` of the element's stream (`offset < size`).

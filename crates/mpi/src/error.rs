@@ -74,7 +74,8 @@ impl From<TableError> for Error {
                 Kind::Errhandler => ErrorClass::Errhandler,
                 Kind::Info => ErrorClass::Info,
                 Kind::Window => ErrorClass::Win,
-                Kind::Tool | Kind::Channel | Kind::Packing | Kind::Unpacking => ErrorClass::Arg,
+                Kind::File => ErrorClass::File,
+                Kind::Tool | Kind::Channel | Kind::Packing => ErrorClass::Arg,
             },
         };
         Self::new(class, error.to_string())

@@ -8,6 +8,7 @@ pub mod comm;
 pub mod errhandler;
 pub mod error;
 mod exchange;
+pub mod file;
 pub mod from_group;
 pub mod group;
 pub mod info;

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 
+use io::Pool;
 use rma::Served;
 use runtime::{Instance, Vci};
 
@@ -31,6 +32,8 @@ pub struct Process {
     buffer: Place,
     /// Windows that peers access, from the first one on.
     served: OnceLock<Arc<Served>>,
+    /// Threads for operations on files.
+    pool: Pool,
 }
 
 impl Process {
@@ -42,6 +45,7 @@ impl Process {
             main_thread: std::thread::current().id(),
             buffer: Place::default(),
             served: OnceLock::new(),
+            pool: Pool::default(),
         }
     }
 
@@ -58,6 +62,11 @@ impl Process {
     /// Place of the buffer for buffered sends on communicators that have none of their own.
     pub fn buffer(&self) -> &Place {
         &self.buffer
+    }
+
+    /// Threads for operations on files.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// The windows of this process that peers access. The first VCI carries their messages.

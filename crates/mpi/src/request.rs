@@ -14,6 +14,7 @@ use progress::Worker;
 use crate::buffer::Flush;
 use crate::collective::{self, Collective, PendingCollective};
 use crate::comm::Comm;
+use crate::file::pending::PendingTransfer;
 use crate::point_to_point::{Receive, Send};
 use crate::process::Process;
 use crate::vci::Vci;
@@ -94,6 +95,8 @@ pub enum Request {
     Collective(PendingCollective),
     /// An operation on a window.
     Access(Box<PendingAccess>),
+    /// An operation on a file.
+    Transfer(PendingTransfer),
     /// A persistent request.
     Persistent(Arc<Persistent>),
 }
@@ -171,6 +174,7 @@ impl Request {
             | Self::Flush(_)
             | Self::Collective(_)
             | Self::Access(_)
+            | Self::Transfer(_)
             | Self::Persistent(_) => {
                 let stored = StoredRequest { request: self, is_listed: false };
                 Ok(REQUESTS.of(vci).insert(stored)?)
@@ -203,6 +207,10 @@ impl Request {
                 let error = pending.end(worker)?;
                 Some(Ended { error, ..Ended::of(Status::EMPTY) })
             }
+            Self::Transfer(pending) => {
+                let (bytes, error) = pending.end()?;
+                Some(Ended { error, ..Ended::of(Status { bytes, ..Status::EMPTY }) })
+            }
             Self::Persistent(persistent) => {
                 let mut active = persistent.active();
                 let ended = match &*active {
@@ -234,6 +242,9 @@ impl Request {
             Self::Flush(flush) => flush.is_done(vci, worker).then_some(Status::EMPTY),
             Self::Collective(pending) => pending.has_ended().then_some(Status::EMPTY),
             Self::Access(pending) => pending.end(worker).map(|_| Status::EMPTY),
+            Self::Transfer(pending) => {
+                pending.end().map(|(bytes, _)| Status { bytes, ..Status::EMPTY })
+            }
             Self::Persistent(persistent) => match &*persistent.active() {
                 None => Some(Status::EMPTY),
                 Some(Active::Done(done)) => Some(done.status()),
@@ -251,7 +262,8 @@ impl Request {
             | Self::Exchange(_)
             | Self::Flush(_)
             | Self::Collective(_)
-            | Self::Access(_) => true,
+            | Self::Access(_)
+            | Self::Transfer(_) => true,
             Self::Persistent(persistent) => persistent.active().is_some(),
         }
     }
@@ -264,7 +276,11 @@ impl Request {
     /// The engine's operations of this request; empty if they do not belong to the request alone.
     fn operations(&self) -> Vec<Operation> {
         match self {
-            Self::Done(_) | Self::Flush(_) | Self::Collective(_) | Self::Access(_) => Vec::new(),
+            Self::Done(_)
+            | Self::Flush(_)
+            | Self::Collective(_)
+            | Self::Access(_)
+            | Self::Transfer(_) => Vec::new(),
             Self::Operation(operation) => vec![*operation],
             Self::Exchange(parts) => parts.iter().flat_map(Self::operations).collect(),
             Self::Persistent(persistent) => match &*persistent.active() {
@@ -274,12 +290,13 @@ impl Request {
         }
     }
 
-    /// Names what can be neither cancelled nor freed while it is in flight: a collective (MPI-5.0 §6.12, §6.13), or an
-    /// operation on a window (MPI-5.0 §12.3.5).
+    /// Names what can be neither cancelled nor freed while it is in flight. This is a collective (MPI-5.0 §6.12, §6.13),
+    /// an operation on a window (MPI-5.0 §12.3.5), or one on a file, whose memory is in use.
     fn unstoppable(&self) -> Option<&'static str> {
         match self {
             Self::Collective(_) => Some(COLLECTIVE),
             Self::Access(_) => Some("operation on a window"),
+            Self::Transfer(_) => Some("operation on a file"),
             Self::Done(_) | Self::Operation(_) | Self::Exchange(_) | Self::Flush(_) => None,
             Self::Persistent(persistent) => match &*persistent.active() {
                 Some(Active::Collective(_)) => Some(COLLECTIVE),
@@ -380,6 +397,7 @@ impl Persistent {
             Request::Exchange(_)
             | Request::Flush(_)
             | Request::Access(_)
+            | Request::Transfer(_)
             | Request::Persistent(_) => None,
         };
         Ok(())
@@ -417,7 +435,8 @@ fn startable(handle: Handle) -> Result<Arc<Persistent>> {
         | Request::Exchange(_)
         | Request::Flush(_)
         | Request::Collective(_)
-        | Request::Access(_) => Err(not_persistent()),
+        | Request::Access(_)
+        | Request::Transfer(_) => Err(not_persistent()),
     }
 }
 
@@ -432,7 +451,7 @@ fn already_active() -> Error {
 /// Cancels a receive that has not matched a message; sends continue (MPI-5.0 §3.8.4).
 ///
 /// # Errors
-/// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective or an operation on a window.
+/// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective or an operation on a window or file.
 pub fn cancel(process: &Process, handle: Handle) -> Result<()> {
     let find =
         |requests: &mut Objects<StoredRequest>| Ok(requests.find(handle)?.request.operations());
@@ -445,7 +464,7 @@ pub fn cancel(process: &Process, handle: Handle) -> Result<()> {
 /// Frees a request; its operation completes in the background.
 ///
 /// # Errors
-/// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective or an operation on a window in flight.
+/// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective or an operation on a window or file in flight.
 pub fn free(process: &Process, handle: Handle) -> Result<()> {
     let remove =
         |requests: &mut Objects<StoredRequest>| Ok(requests.remove(handle)?.request.operations());

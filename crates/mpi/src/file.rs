@@ -1,0 +1,24 @@
+//! Files that outlive the job (MPI-5.0 §14).
+//!
+//! Here are the rules of MPI: who opens a file, which bytes a process sees, where its pointers are, and on what all
+//! processes agree. The crate `io` moves the data.
+
+mod access;
+mod agreement;
+mod hints;
+mod mode;
+mod object;
+mod opening;
+pub(crate) mod pending;
+mod place;
+mod pointers;
+mod shared_pointer;
+mod split;
+mod split_call;
+mod view;
+
+pub use mode::AccessMode;
+pub use object::{File, NULL, errhandler_of, find, from_int, set_null_errhandler};
+pub use opening::delete;
+pub use place::{AccessKind, At};
+pub use pointers::Whence;

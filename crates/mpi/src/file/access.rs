@@ -1,0 +1,237 @@
+//! Reading and writing (MPI-5.0 §14.4).
+
+use std::sync::Arc;
+
+use io::View;
+use memory::Region;
+use rma::LockKind;
+
+use super::agreement::agree;
+use super::object::File;
+use super::pending::PendingTransfer;
+use super::place::{AccessKind, At};
+use crate::request::{Request, Status};
+use crate::{Error, ErrorClass, Result, exchange};
+
+/// An access that is ready to run, on any thread.
+#[derive(Debug)]
+pub(super) struct FileTransfer {
+    file: File,
+    kind: AccessKind,
+    view: View,
+    /// First etype in the view.
+    position: u64,
+    memory: Region,
+    is_atomic: bool,
+}
+
+impl File {
+    /// Reads or writes, and waits until the memory may be reused.
+    ///
+    /// # Errors
+    /// The system's; the file is not open for this; the memory holds no whole number of etypes.
+    pub fn access(&self, kind: AccessKind, at: At, memory: Region) -> Result<Status> {
+        let transfer = self.prepare(kind, at, memory)?;
+        let bytes = transfer.run()?;
+        if at == At::Own {
+            transfer.correct_pointer(bytes);
+        }
+        Ok(status_of(bytes))
+    }
+
+    /// Begins to read or write.
+    ///
+    /// # Errors
+    /// Those of [`File::access`] that are known at once.
+    pub fn begin_access(&self, kind: AccessKind, at: At, memory: Region) -> Result<Request> {
+        Ok(Request::Transfer(self.begin(self.prepare(kind, at, memory)?)))
+    }
+
+    /// [`File::access`] by all processes together (collective).
+    ///
+    /// # Errors
+    /// Those of [`File::access`], on all processes alike.
+    pub fn access_all(&self, kind: AccessKind, at: At, memory: Result<Region>) -> Result<Status> {
+        let done = self.prepare_all(kind, at, memory).and_then(|transfer| {
+            let bytes = transfer.run()?;
+            if at == At::Own {
+                transfer.correct_pointer(bytes);
+            }
+            Ok(status_of(bytes))
+        });
+        agree(&self.0.comm, kind.routine(), done)
+    }
+
+    /// [`File::begin_access`] by all processes together (collective).
+    ///
+    /// # Errors
+    /// Those of [`File::begin_access`].
+    pub fn begin_access_all(&self, kind: AccessKind, at: At, memory: Region) -> Result<Request> {
+        self.check_collective()?;
+        self.begin_access(kind, at, memory)
+    }
+
+    /// Makes an access of a collective call ready. Only that in the order of ranks communicates.
+    pub(super) fn prepare_all(
+        &self,
+        kind: AccessKind,
+        at: At,
+        memory: Result<Region>,
+    ) -> Result<FileTransfer> {
+        let checked = memory.and_then(|memory| {
+            self.check_collective()?;
+            self.check_direction(kind)?;
+            Ok(memory)
+        });
+        match at {
+            At::Ordered => self.prepare_ordered(kind, checked),
+            At::Offset(_) | At::Own | At::Shared => self.prepare(kind, at, checked?),
+        }
+    }
+
+    /// Makes an access ready. Pointers move past it.
+    fn prepare(&self, kind: AccessKind, at: At, memory: Region) -> Result<FileTransfer> {
+        self.check_direction(kind)?;
+        let etypes = self.etypes_of(&self.state().view, &memory)?;
+        let position = match at {
+            At::Offset(offset) => {
+                self.check_random()?;
+                u64::try_from(offset)
+                    .map_err(|_| Error::argument(format!("offset = {offset} is negative")))?
+            }
+            At::Own => {
+                self.check_random()?;
+                let mut state = self.state();
+                let position = state.position;
+                state.position = position.saturating_add(etypes);
+                position
+            }
+            At::Shared | At::Ordered => self.0.shared.fetch_add(etypes as i64)?,
+        };
+        self.transfer(kind, position, memory)
+    }
+
+    /// Makes an access ready whose place depends on those of lower ranks (collective).
+    fn prepare_ordered(&self, kind: AccessKind, memory: Result<Region>) -> Result<FileTransfer> {
+        let (comm, routine) = (&self.0.comm, kind.routine());
+        let counted = memory.and_then(|memory| {
+            let etypes = self.etypes_of(&self.state().view, &memory)?;
+            Ok((memory, etypes))
+        });
+        let (memory, etypes) = agree(comm, routine, counted)?;
+        let all = exchange::allgather(comm, routine, etypes.to_le_bytes())?;
+        let sum = |ranks: &[[u8; 8]]| ranks.iter().map(|one| u64::from_le_bytes(*one)).sum::<u64>();
+        let first = match comm.rank() {
+            0 => self.0.shared.fetch_add(sum(&all) as i64),
+            _ => Ok(0),
+        };
+        let first = agree(comm, routine, first)?;
+        let first = u64::from_le_bytes(exchange::broadcast(comm, routine, first.to_le_bytes())?);
+        self.transfer(kind, first + sum(&all[..comm.rank() as usize]), memory)
+    }
+
+    fn transfer(&self, kind: AccessKind, position: u64, memory: Region) -> Result<FileTransfer> {
+        let state = self.state();
+        let (view, is_atomic) = (state.view.clone(), state.is_atomic);
+        drop(state);
+        let stream = position.checked_mul(view.etype().size() as u64);
+        if !stream.is_some_and(|stream| view.reaches(stream, memory.len())) {
+            let (path, len) = (self.0.path.display(), memory.len());
+            let message = match view.filetype().size() {
+                0 => format!("{len} bytes of {path}, whose view has no bytes"),
+                _ => format!(
+                    "{len} bytes of {path} from etype {position} exceed the range of offsets"
+                ),
+            };
+            return Err(Error::argument(message));
+        }
+        Ok(FileTransfer { file: self.clone(), kind, view, position, memory, is_atomic })
+    }
+
+    /// Number of etypes that memory holds.
+    fn etypes_of(&self, view: &View, memory: &Region) -> Result<u64> {
+        let (len, etype) = (memory.len(), view.etype().size());
+        match len.checked_div(etype) {
+            Some(etypes) if etypes * etype == len => Ok(etypes as u64),
+            None if len == 0 => Ok(0),
+            Some(_) | None => {
+                let message = format!("{len} bytes are no whole number of etypes of {etype} bytes");
+                Err(Error::new(ErrorClass::Type, message))
+            }
+        }
+    }
+
+    fn check_direction(&self, kind: AccessKind) -> Result<()> {
+        match kind {
+            AccessKind::Write => self.check_writable(),
+            AccessKind::Read if self.0.mode.reads() => Ok(()),
+            AccessKind::Read => {
+                let message = format!("{} is open for writing only", self.0.path.display());
+                Err(Error::new(ErrorClass::Access, message))
+            }
+        }
+    }
+
+    /// Runs an access on a thread of the pool.
+    pub(super) fn begin(&self, transfer: FileTransfer) -> PendingTransfer {
+        let process = Arc::clone(self.0.comm.process());
+        let pending = PendingTransfer::new(self.handle());
+        let end = pending.clone();
+        let progress = Arc::clone(process.vci(crate::vci::Vci::FIRST));
+        process.pool().run(move || {
+            end.set(transfer.run());
+            // The memory is the application's again before it learns of the end.
+            drop(transfer);
+            progress.submit(|worker| worker.engine.submit_event());
+        });
+        pending
+    }
+}
+
+impl FileTransfer {
+    /// Moves the data. Returns the number of bytes.
+    pub fn run(&self) -> Result<u64> {
+        if !self.is_atomic {
+            return self.run_unlocked();
+        }
+        let kind = match self.kind {
+            AccessKind::Read => LockKind::Shared,
+            AccessKind::Write => LockKind::Exclusive,
+        };
+        let shared = &self.file.0.shared;
+        shared.lock(kind)?;
+        let done = self.run_unlocked();
+        shared.unlock(kind)?;
+        done
+    }
+
+    fn run_unlocked(&self) -> Result<u64> {
+        let Self { file, kind, view, memory, .. } = self;
+        let stream = self.position * view.etype().size() as u64;
+        let system = &file.0.file;
+        match kind {
+            AccessKind::Read => io::read_view(system, view, stream, memory)
+                .map(|bytes| bytes as u64)
+                .map_err(|fault| file.fault("read", fault)),
+            AccessKind::Write => io::write_view(system, view, stream, memory)
+                .map(|()| memory.len() as u64)
+                .map_err(|fault| file.fault("write", fault)),
+        }
+    }
+
+    /// Moves the own pointer back to the end of what was read, unless another call has moved it.
+    pub fn correct_pointer(&self, bytes: u64) {
+        let etype = self.view.etype().size() as u64;
+        let etypes = |bytes: u64| bytes.checked_div(etype).unwrap_or(0);
+        let expected = self.position + etypes(self.memory.len() as u64);
+        let mut state = self.file.state();
+        if state.position == expected {
+            state.position = self.position + etypes(bytes);
+        }
+    }
+}
+
+/// The status of an access.
+pub(super) fn status_of(bytes: u64) -> Status {
+    Status { bytes, ..Status::EMPTY }
+}
