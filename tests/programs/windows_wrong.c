@@ -188,6 +188,52 @@ static void of_memory(void) {
     MPI_Win_free(&dynamic);
 }
 
+/* Operations on memory that is not attached fail when they are completed; the window stays usable. */
+static void of_detached_memory(void) {
+    static int cells[4];
+    int value = 5, old = 0, *bases[64], *own = cells;
+    MPI_Win dynamic;
+    MPI_Request request;
+    MPI_Aint place;
+    MPI_Datatype apart;
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic);
+    MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN);
+    MPI_Win_attach(dynamic, cells, 2 * sizeof(int));
+    MPI_Allgather(&own, sizeof own, MPI_BYTE, bases, sizeof own, MPI_BYTE, MPI_COMM_WORLD);
+    place = (MPI_Aint)bases[right];
+    MPI_Type_vector(2, 1, 2, MPI_INT, &apart), MPI_Type_commit(&apart);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, dynamic);
+    EXPECT(MPI_Put(&value, 1, MPI_INT, right, place + 8, 1, MPI_INT, dynamic), MPI_SUCCESS);
+    EXPECT(MPI_Win_flush(right, dynamic), MPI_ERR_RMA_RANGE);
+    EXPECT(MPI_Win_flush(right, dynamic), MPI_SUCCESS);
+    EXPECT(MPI_Get(&old, 1, MPI_INT, right, place + 6, 1, MPI_INT, dynamic), MPI_SUCCESS);
+    EXPECT(MPI_Win_flush_local(right, dynamic), MPI_ERR_RMA_RANGE);
+    EXPECT(MPI_Accumulate(&value, 1, MPI_INT, right, place + 8, 1, MPI_INT, MPI_SUM, dynamic), MPI_SUCCESS);
+    EXPECT(MPI_Win_flush(right, dynamic), MPI_ERR_RMA_RANGE);
+    EXPECT(MPI_Fetch_and_op(&value, &old, MPI_INT, right, place - 4, MPI_SUM, dynamic), MPI_SUCCESS);
+    EXPECT(MPI_Win_flush(right, dynamic), MPI_ERR_RMA_RANGE);
+    EXPECT(MPI_Compare_and_swap(&value, &value, &old, MPI_INT, right, 8, dynamic), MPI_SUCCESS);
+    EXPECT(MPI_Win_flush(right, dynamic), MPI_ERR_RMA_RANGE);
+    EXPECT(MPI_Get(cells, 0, apart, right, place, 0, apart, dynamic), MPI_SUCCESS);
+    EXPECT(MPI_Rget(&old, 1, MPI_INT, right, place + 100, 1, MPI_INT, dynamic, &request), MPI_SUCCESS);
+    EXPECT(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_RMA_RANGE);
+    EXPECT(MPI_Put(bases, 2, MPI_INT, right, place, 1, apart, dynamic), MPI_SUCCESS);
+    /* The lock is given back although an operation has failed. */
+    EXPECT(MPI_Win_unlock(right, dynamic), MPI_ERR_RMA_RANGE);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, dynamic);
+    MPI_Put(&value, 1, MPI_INT, right, place + 4, 1, MPI_INT, dynamic);
+    EXPECT(MPI_Win_unlock(right, dynamic), MPI_SUCCESS);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(cells[1] == 5 && cells[2] == 0 && cells[3] == 0);
+    /* All meet in the fence. */
+    MPI_Win_fence(0, dynamic);
+    if (rank == 0) MPI_Put(&value, 1, MPI_INT, right, 0, 1, MPI_INT, dynamic);
+    EXPECT(MPI_Win_fence(0, dynamic), rank == 0 ? MPI_ERR_RMA_RANGE : MPI_SUCCESS);
+    EXPECT(MPI_Win_fence(MPI_MODE_NOSUCCEED, dynamic), MPI_SUCCESS);
+    MPI_Type_free(&apart);
+    MPI_Win_free(&dynamic);
+}
+
 static void of_handles(void) {
     int class, key, *value, flag;
     MPI_Errhandler own, found, of_comm;
@@ -254,7 +300,7 @@ int main(int argc, char **argv) {
     memset(base, 0, COUNT * sizeof(int));
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-    outside_epochs(), inside_epochs(), of_assertions(), of_operations(), of_requests(), of_memory(), of_groups(), of_handles();
+    outside_epochs(), inside_epochs(), of_assertions(), of_operations(), of_requests(), of_memory(), of_detached_memory(), of_groups(), of_handles();
     MPI_Allreduce(MPI_IN_PLACE, &failures, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("wrong calls on windows of %d ranks: %d failures\n", size, failures);
     MPI_Finalize();

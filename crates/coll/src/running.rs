@@ -301,7 +301,7 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
                 gone(&why_gone(peer, &worker.take_notices()))
             }
             Outcome::Truncated { message_bytes } => unfit(source, message_bytes, expected),
-            Outcome::Ok | Outcome::Cancelled => unfit(source, bytes, expected),
+            Outcome::Ok | Outcome::Cancelled | Outcome::Refused => unfit(source, bytes, expected),
         });
     }
 

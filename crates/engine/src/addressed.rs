@@ -40,6 +40,8 @@ struct Flush {
     /// Others that nothing was submitted before since this one.
     followers: Vec<OpId>,
     is_answered: bool,
+    /// True if the peer has refused a put or call before it.
+    is_refused: bool,
 }
 
 /// An epoch of the peer.
@@ -47,8 +49,19 @@ struct Flush {
 struct IncomingEpoch {
     number: u16,
     applied: u64,
+    /// True if a put or call was refused.
+    is_refused: bool,
     /// The peer's operation, and the bytes sent in the epoch.
     flush: Option<(u32, u64)>,
+}
+
+/// An epoch of the peer that was applied whole, and asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndedEpoch {
+    /// The peer's operation.
+    pub op: u32,
+    /// True if a put or call was refused.
+    pub is_refused: bool,
 }
 
 /// An operation that waits until the peer has to send fewer data.
@@ -99,21 +112,21 @@ impl AddressedState {
     }
 
     fn begin_flush(&mut self, op: OpId, followers: Vec<OpId>) -> FlushStep {
-        self.flushes.push_back(Flush { op, followers, is_answered: false });
+        self.flushes.push_back(Flush { op, followers, is_answered: false, is_refused: false });
         let step = FlushStep::Send { epoch: self.epoch, bytes: self.bytes };
         (self.epoch, self.bytes) = (self.epoch.wrapping_add(1), 0);
         step
     }
 
-    /// Handles the answer to a flush; returns the completed ones, in order.
-    pub fn flush_answered(&mut self, op: OpId) -> Vec<OpId> {
+    /// Handles the answer to a flush; returns the completed ones, in order, and true for each that was refused.
+    pub fn flush_answered(&mut self, op: OpId, is_refused: bool) -> Vec<(OpId, bool)> {
         if let Some(flush) = self.flushes.iter_mut().find(|flush| flush.op == op) {
-            flush.is_answered = true;
+            (flush.is_answered, flush.is_refused) = (true, is_refused);
         }
         let mut completed = Vec::new();
         while let Some(flush) = self.flushes.pop_front_if(|flush| flush.is_answered) {
-            completed.push(flush.op);
-            completed.extend(flush.followers);
+            let Flush { op, followers, is_refused, .. } = flush;
+            completed.extend([op].into_iter().chain(followers).map(|op| (op, is_refused)));
         }
         completed
     }
@@ -128,16 +141,27 @@ impl AddressedState {
         Some((op, self.begin_flush(op, ops)))
     }
 
-    /// Counts applied bytes of the peer's epoch; returns the peer's operation if its flush is complete. `None` if it
-    /// has too many epochs.
-    pub fn apply(&mut self, number: u16, bytes: u64) -> Option<Option<u32>> {
+    /// Counts applied or refused bytes of the peer's epoch; returns the epoch if its flush is complete. `None` if the
+    /// peer has too many epochs.
+    pub fn apply(
+        &mut self,
+        number: u16,
+        bytes: u64,
+        is_refused: bool,
+    ) -> Option<Option<EndedEpoch>> {
         let at = self.incoming(number)?;
         self.incoming[at].applied += bytes;
+        self.incoming[at].is_refused |= is_refused;
         Some(self.end_incoming(at))
     }
 
     /// Handles a flush of the peer like [`AddressedState::apply`]. `None` also if the epoch has one already.
-    pub fn flush_arrived(&mut self, number: u16, op: u32, bytes: u64) -> Option<Option<u32>> {
+    pub fn flush_arrived(
+        &mut self,
+        number: u16,
+        op: u32,
+        bytes: u64,
+    ) -> Option<Option<EndedEpoch>> {
         let at = self.incoming(number)?;
         if self.incoming[at].flush.replace((op, bytes)).is_some() {
             return None;
@@ -152,16 +176,21 @@ impl AddressedState {
             if self.incoming.len() > FLUSHES_MAX {
                 return None;
             }
-            self.incoming.push(IncomingEpoch { number, applied: 0, flush: None });
+            self.incoming.push(IncomingEpoch {
+                number,
+                applied: 0,
+                is_refused: false,
+                flush: None,
+            });
         }
         found.or(Some(self.incoming.len() - 1))
     }
 
-    fn end_incoming(&mut self, at: usize) -> Option<u32> {
-        let IncomingEpoch { applied, flush, .. } = self.incoming[at];
+    fn end_incoming(&mut self, at: usize) -> Option<EndedEpoch> {
+        let IncomingEpoch { applied, flush, is_refused, .. } = self.incoming[at];
         let (op, _) = flush.filter(|&(_, bytes)| bytes <= applied)?;
         self.incoming.swap_remove(at);
-        Some(op)
+        Some(EndedEpoch { op, is_refused })
     }
 
     /// True if an operation may be sent now; else it has to wait.

@@ -225,6 +225,10 @@ pub(crate) fn emit_choice(
                 counters.answers += 1;
                 packet::emit_fin(&mut frame.head, op);
             }
+            Some(Control::Refused { op }) => {
+                counters.answers += 1;
+                packet::emit_refused(&mut frame.head, op);
+            }
             Some(Control::Get { key, offset, bytes, op }) => {
                 addressed::emit_get(&mut frame.head, key, offset, bytes, op);
             }

@@ -84,6 +84,17 @@ impl ExposedMemory {
         }
     }
 
+    /// Returns `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// The bytes are not exposed. That is the application's error if pieces of memory come and go behind the key.
+    pub fn take(&self, key: RemoteKey, offset: u64, len: u64) -> Result<Region, CallError> {
+        self.find(key, offset, len).ok_or(match self.has_pieces(key) {
+            true => CallError::Refused,
+            false => CallError::Malformed("bytes outside the exposed memory"),
+        })
+    }
+
     /// Returns `len` bytes from `offset` on; `None` for a stale or invalid key, or if a byte is not exposed.
     pub fn find(&self, key: RemoteKey, offset: u64, len: u64) -> Option<Region> {
         let slot = self.slots.get(key.index as usize)?;
@@ -95,6 +106,16 @@ impl ExposedMemory {
                 part(region, offset - start, len).or_else(|| across(pieces, *start, offset, len))
             }
         }
+    }
+}
+
+impl ExposedMemory {
+    /// True if pieces come and go behind this key: an access to others is an error of the application, and not of its
+    /// library.
+    pub(crate) fn has_pieces(&self, key: RemoteKey) -> bool {
+        let slot = self.slots.get(key.index as usize);
+        let slot = slot.filter(|slot| slot.generation == key.generation);
+        slot.is_some_and(|slot| matches!(slot.memory, Some(Exposed::Pieces(_))))
     }
 }
 
@@ -121,13 +142,28 @@ pub trait Handler: Send + Debug {
     /// Handles a call. A call that asks for an answer is answered once, now or during a later call.
     ///
     /// # Errors
-    /// The call is malformed; the text says how. The caller's links are closed.
+    /// The call was not carried out.
     fn handle(
         &mut self,
         call: &IncomingCall<'_>,
         memory: &ExposedMemory,
         replies: &mut Replies,
-    ) -> Result<(), &'static str>;
+    ) -> Result<(), CallError>;
+}
+
+/// Reason why a call was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallError {
+    /// The call is malformed; the text says how. The caller's links are closed.
+    Malformed(&'static str),
+    /// The application accesses memory that is not exposed. The caller is told.
+    Refused,
+}
+
+impl From<&'static str> for CallError {
+    fn from(reason: &'static str) -> Self {
+        Self::Malformed(reason)
+    }
 }
 
 /// Number of a handler, the same in all processes.

@@ -54,7 +54,8 @@ pub use engine::{
     BUDGET_BYTES, Config, Counters, Engine, Loss, Peak, PeerError, Posted, RemoteRead, RemoteReadId,
 };
 pub use exposed::{
-    CALL_MAX, ExposedMemory, Handler, HandlerId, IncomingCall, PutTo, Replies, ReplyTo, Wanted,
+    CALL_MAX, CallError, ExposedMemory, Handler, HandlerId, IncomingCall, PutTo, Replies, ReplyTo,
+    Wanted,
 };
 pub use matching::{MatchedId, Message, Selector};
 pub use op::{Completion, Envelope, OpId, Outcome, SendMode};

@@ -63,6 +63,9 @@ pub enum Outcome {
     Cancelled,
     /// The peer has failed.
     PeerFailed,
+    /// The peer has exposed no such memory, and took the access for an error of the application. A flush ends so if an
+    /// earlier put or call did.
+    Refused,
 }
 
 /// Completion of an operation.
@@ -157,6 +160,8 @@ pub(crate) struct SendState {
     pub held: u32,
     /// True if the send waits for a CTS or FIN.
     pub awaiting: bool,
+    /// True if the peer has refused the call.
+    pub is_refused: bool,
     /// Streaming state: the message's sequence, the bytes sent before the CTS, the receiver's
     /// operation after it, and the unsent bytes `next..end`.
     pub sequence: u32,
@@ -178,6 +183,7 @@ impl SendState {
             to_emit: false,
             held: 0,
             awaiting: false,
+            is_refused: false,
             sequence: 0,
             rts_data: 0,
             receiver: 0,
@@ -366,7 +372,8 @@ impl Ops {
                 Head::Addressed(_) => (0, 0),
             };
             let bytes = region.len() as u64;
-            self.complete(index, Completion { source, tag, bytes, outcome: Outcome::Ok });
+            let outcome = if send.is_refused { Outcome::Refused } else { Outcome::Ok };
+            self.complete(index, Completion { source, tag, bytes, outcome });
         }
     }
 

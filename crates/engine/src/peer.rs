@@ -42,6 +42,7 @@ pub(crate) enum Control {
     Cts { op: u32, receiver: u32, wanted: u64 },
     Grant { op: u32 },
     Fin { op: u32 },
+    Refused { op: u32 },
     Get { key: RemoteKey, offset: u64, bytes: u64, op: u32 },
     Flush { op: u32, epoch: u16, bytes: u64 },
     LinkDown { link: Incarnation, frames: u32 },

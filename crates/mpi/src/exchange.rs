@@ -100,7 +100,7 @@ impl Span<'_> {
         match outcome {
             Outcome::Ok => Ok(()),
             Outcome::PeerFailed => Err(self.gone(self.close(self.group.peer(peer)))),
-            Outcome::Truncated { .. } | Outcome::Cancelled => Err(Error::new(
+            Outcome::Truncated { .. } | Outcome::Cancelled | Outcome::Refused => Err(Error::new(
                 ErrorClass::Intern,
                 "an exchange of the library met a foreign message",
             )),

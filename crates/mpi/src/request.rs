@@ -335,7 +335,7 @@ impl Operation {
         match completion.outcome {
             Outcome::Ok => (self.status(&completion), None),
             Outcome::Cancelled => (Status { cancelled: true, ..Status::EMPTY }, None),
-            Outcome::Truncated { .. } | Outcome::PeerFailed => {
+            Outcome::Truncated { .. } | Outcome::PeerFailed | Outcome::Refused => {
                 (self.status(&completion), Some(self.failure(completion, worker)))
             }
         }
@@ -361,7 +361,9 @@ impl Operation {
                 );
                 Error::new(ErrorClass::Truncate, message)
             }
-            Outcome::Ok | Outcome::Cancelled | Outcome::PeerFailed => gone(worker),
+            Outcome::Ok | Outcome::Cancelled | Outcome::PeerFailed | Outcome::Refused => {
+                gone(worker)
+            }
         };
         error.on(self.comm)
     }

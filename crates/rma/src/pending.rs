@@ -21,8 +21,10 @@ impl PendingAccess {
     /// Result, once the operations are complete here. `worker` is that of the window's progress engine.
     pub fn poll(&mut self, worker: &mut Worker) -> Option<Result<()>> {
         while let Some(&(rank, op)) = self.ops.last() {
-            if worker.engine.take(op)?.outcome == Outcome::PeerFailed {
-                self.fault = Some(AccessFault::PeerFailed(rank));
+            match worker.engine.take(op)?.outcome {
+                Outcome::Ok | Outcome::Truncated { .. } | Outcome::Cancelled => {}
+                Outcome::PeerFailed => self.fault = Some(AccessFault::PeerFailed(rank)),
+                Outcome::Refused => self.fault = Some(AccessFault::NotAttached(rank)),
             }
             self.ops.pop();
         }

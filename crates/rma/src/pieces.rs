@@ -1,6 +1,6 @@
 //! Short pieces of memory that share a call: those of an operation on elements with gaps.
 
-use engine::{CALL_MAX, ExposedMemory};
+use engine::{CALL_MAX, CallError, ExposedMemory};
 use memory::Region;
 use wire::RemoteKey;
 
@@ -92,29 +92,35 @@ impl PieceRun {
         u64::from(self.len) * u64::from(self.count)
     }
 
-    /// Passes each piece to `act` in order, as exposed memory and an offset there. `None` if a byte is not exposed.
+    /// Passes each piece to `act` in order, as exposed memory and an offset there.
+    ///
+    /// # Errors
+    /// A byte is not exposed, or an offset is no number.
     pub fn visit(
         self,
         memory: &ExposedMemory,
         key: RemoteKey,
         mut act: impl FnMut(&Region, usize),
-    ) -> Option<()> {
+    ) -> Result<(), CallError> {
         let Self { offset, stride, len, count } = self;
-        let reach = stride.checked_mul(i64::from(count.checked_sub(1)?))?;
-        let lowest = offset.checked_add_signed(reach.min(0))?;
-        let span = reach.unsigned_abs().checked_add(u64::from(len))?;
+        let reach = || {
+            let reach = stride.checked_mul(i64::from(count.checked_sub(1)?))?;
+            let lowest = offset.checked_add_signed(reach.min(0))?;
+            Some((lowest, reach.unsigned_abs().checked_add(u64::from(len))?))
+        };
+        let (lowest, span) = reach().ok_or("pieces beyond all memory")?;
         if let Some(whole) = memory.find(key, lowest, span) {
             for index in 0..i64::from(count) {
                 act(&whole, (offset.wrapping_add_signed(stride * index) - lowest) as usize);
             }
-            return Some(());
+            return Ok(());
         }
         // Attached memory may have gaps between the pieces.
-        let at = |index: i64| offset.checked_add_signed(stride * index);
         for index in 0..i64::from(count) {
-            act(&memory.find(key, at(index)?, u64::from(len))?, 0);
+            let at = offset.wrapping_add_signed(stride * index);
+            act(&memory.take(key, at, u64::from(len))?, 0);
         }
-        Some(())
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use engine::{ExposedMemory, Handler, HandlerId, IncomingCall, Replies, ReplyTo};
+use engine::{CallError, ExposedMemory, Handler, HandlerId, IncomingCall, Replies, ReplyTo};
 use lock::Lock;
 use progress::Progress;
 use wire::RemoteKey;
@@ -76,7 +76,7 @@ impl Handler for CallHandler {
         call: &IncomingCall<'_>,
         memory: &ExposedMemory,
         replies: &mut Replies,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), CallError> {
         let [key, what, detail] = call.arguments;
         let key = request::key_of(key);
         let guarded = self.served.find(key)?;
@@ -97,7 +97,7 @@ impl Handler for CallHandler {
                 let kind = LockKind::numbered(what).ok_or("there is no such lock")?;
                 let word = guarded.control.lock_word();
                 if !locks::is_held(word, kind) {
-                    return Err("the lock is not held");
+                    return Err("the lock is not held".into());
                 }
                 if locks::give_back(word, kind) {
                     guarded.serve_queue(replies);
@@ -120,7 +120,7 @@ fn accumulate(
     guarded: &Guarded,
     (number, runs): (u64, u64),
     replies: &mut Replies,
-) -> Result<(), &'static str> {
+) -> Result<(), CallError> {
     let combination = Combination::numbered(number).ok_or("there is no such combination")?;
     let (runs, mut data) = request::runs_of(call.payload, runs).ok_or(SHORT_RUNS)?;
     let mut old = Vec::new();
@@ -129,8 +129,7 @@ fn accumulate(
         let own = data.split_off(..len).ok_or("the data are too short")?;
         let Some(last) = count.checked_sub(1) else { continue };
         let reach = last as usize * combination.extent() + combination.size();
-        let found = memory.find(key, offset, reach as u64);
-        let found = found.ok_or("elements outside the window")?;
+        let found = memory.take(key, offset, reach as u64)?;
         combination.apply(&found, 0, own, &guarded.control, &mut |one| {
             if call.reply_to.wants_data() {
                 old.extend_from_slice(one);
@@ -138,7 +137,7 @@ fn accumulate(
         });
     }
     if !data.is_empty() {
-        return Err("there are more data than elements");
+        return Err("there are more data than elements".into());
     }
     replies.send(call.reply_to, &old);
     Ok(())
@@ -150,15 +149,15 @@ fn compare_and_swap(
     guarded: &Guarded,
     (number, offset): (u64, u64),
     replies: &mut Replies,
-) -> Result<(), &'static str> {
+) -> Result<(), CallError> {
     let combination = Combination::numbered(number).ok_or("there is no such combination")?;
     if !combination.is_simple() {
-        return Err("elements of this type cannot be swapped");
+        return Err("elements of this type cannot be swapped".into());
     }
     let size = combination.size();
     let values = call.payload.split_at_checked(size).filter(|(_, new)| new.len() == size);
     let (compare, new) = values.ok_or("there are not two elements")?;
-    let found = memory.find(key, offset, size as u64).ok_or("an element outside the window")?;
+    let found = memory.take(key, offset, size as u64)?;
     let reply = |old: &[u8]| replies.send(call.reply_to, old);
     combination.compare_and_swap(&found, 0, (compare, new), &guarded.control, reply);
     Ok(())
@@ -168,7 +167,7 @@ fn put(
     call: &IncomingCall<'_>,
     (key, memory): (RemoteKey, &ExposedMemory),
     runs: u64,
-) -> Result<(), &'static str> {
+) -> Result<(), CallError> {
     let (runs, mut data) = PieceRun::decode(call.payload, runs).ok_or(SHORT_RUNS)?;
     for run in runs {
         let len = run.len as usize;
@@ -181,9 +180,9 @@ fn put(
                 memory.write(at, piece);
             }
         });
-        put.ok_or(OUTSIDE)?;
+        put?;
     }
-    if data.is_empty() { Ok(()) } else { Err("there are more data than pieces") }
+    if data.is_empty() { Ok(()) } else { Err("there are more data than pieces".into()) }
 }
 
 fn get(
@@ -191,27 +190,26 @@ fn get(
     (key, memory): (RemoteKey, &ExposedMemory),
     runs: u64,
     replies: &mut Replies,
-) -> Result<(), &'static str> {
+) -> Result<(), CallError> {
     let (runs, _) = PieceRun::decode(call.payload, runs).ok_or(SHORT_RUNS)?;
     let mut reply = Vec::new();
     for run in runs {
         let room = REPLY_MAX - reply.len();
         if run.bytes() == 0 || run.bytes() > room as u64 {
-            return Err("the pieces are too long, or empty");
+            return Err("the pieces are too long, or empty".into());
         }
         let got = run.visit(memory, key, |memory, at| {
             let from = reply.len();
             reply.resize(from + run.len as usize, 0);
             memory.read(at, &mut reply[from..]);
         });
-        got.ok_or(OUTSIDE)?;
+        got?;
     }
     replies.send(call.reply_to, &reply);
     Ok(())
 }
 
 const SHORT_RUNS: &str = "the runs are too short";
-const OUTSIDE: &str = "pieces outside the window";
 
 impl CallKind {
     /// Number of its handler.

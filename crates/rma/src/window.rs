@@ -1,7 +1,7 @@
 //! A window, as one process sees it.
 
 use std::fmt;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use engine::{OpId, Outcome, Wanted};
@@ -60,6 +60,8 @@ pub(crate) struct Target {
     unit: u32,
     pub mapped: Option<Mapped>,
     pub outstanding: Outstanding<OpId>,
+    /// True if the target has refused an operation, and nobody was told yet.
+    has_refused: AtomicBool,
 }
 
 /// Memory of a target that this process maps too.
@@ -125,6 +127,7 @@ impl Window {
             unit: number(&card[16..20]) as u32,
             mapped: self.inner.mapped(rank),
             outstanding: Outstanding::new(),
+            has_refused: AtomicBool::new(false),
         };
         let targets = (0..).zip(peers).zip(cards).map(target).collect();
         // A window is opened once.
@@ -283,13 +286,24 @@ impl Window {
 
     /// Waits for the listed operations on a target.
     fn complete(&self, rank: u32) -> Result<()> {
-        let take = |op| self.inner.wait(op) != Outcome::PeerFailed;
+        let target = self.target(rank);
+        let take = |op| match self.inner.wait(op) {
+            Outcome::Ok | Outcome::Truncated { .. } | Outcome::Cancelled => true,
+            Outcome::PeerFailed => false,
+            Outcome::Refused => {
+                target.has_refused.store(true, Ordering::Relaxed);
+                false
+            }
+        };
         let await_request = |op| {
             let progress = &self.inner.progress;
             progress.wait(|worker| (!worker.engine.is_pending(op)).then_some(()));
         };
-        let completed = self.target(rank).outstanding.complete(take, await_request);
-        completed.map_err(|TargetFailed| AccessFault::PeerFailed(rank))
+        let completed = target.outstanding.complete(take, await_request);
+        completed.map_err(|TargetFailed| {
+            let is_refused = target.has_refused.swap(false, Ordering::Relaxed);
+            if is_refused { AccessFault::NotAttached(rank) } else { AccessFault::PeerFailed(rank) }
+        })
     }
 
     /// Orders accesses of this process to memory of the window before and after with each other, for all processes.
@@ -323,22 +337,24 @@ impl Window {
         });
         match self.inner.wait(op) {
             Outcome::PeerFailed => Err(AccessFault::PeerFailed(rank)),
-            Outcome::Ok | Outcome::Truncated { .. } | Outcome::Cancelled => Ok(()),
+            Outcome::Ok | Outcome::Truncated { .. } | Outcome::Cancelled | Outcome::Refused => {
+                Ok(())
+            }
         }
     }
 
-    /// Completes all operations on a target and gives its lock back.
+    /// Completes all operations on a target and gives its lock back, also if an operation has failed.
     ///
     /// # Errors
-    /// The target has failed.
+    /// The target has failed or refused an operation.
     pub fn unlock(&self, rank: u32, kind: LockKind) -> Result<()> {
-        self.flush(rank)?;
+        let flushed = self.flush(rank);
         let Some(word) = self.lock_word_of(rank) else {
             self.tell(rank, CallKind::Unlock, kind);
-            return Ok(());
+            return flushed;
         };
         if !locks::give_back(word.lock_word(), kind) {
-            return Ok(());
+            return flushed;
         }
         if rank == self.inner.rank {
             let own = &self.inner.own;
@@ -348,7 +364,7 @@ impl Window {
         } else {
             self.tell(rank, CallKind::GivenBack, kind);
         }
-        Ok(())
+        flushed
     }
 
     /// Words of a target that this process maps.

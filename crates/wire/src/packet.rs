@@ -105,6 +105,11 @@ pub enum Packet<'a> {
         /// Sender's operation.
         op: u32,
     },
+    /// A get, call or flush was not carried out, or a put before the flush was not: the memory is not exposed.
+    Refused {
+        /// The peer's operation.
+        op: u32,
+    },
     /// First packet each time a link opens whose frames may be stored until acknowledged.
     Resume {
         /// Sender's name for the link.
@@ -186,6 +191,7 @@ const LINK_DOWN: u8 = 0x21;
 const RESUME_KEEPS: u8 = 0x22;
 const RTS_SHORT: u8 = 0x23;
 const GRANT: u8 = 0x24;
+const REFUSED: u8 = 0x2b;
 
 /// Length of an eager packet's header in bytes.
 pub const EAGER_LEN: usize = 32;
@@ -292,6 +298,12 @@ pub fn emit_grant(to: &mut Vec<u8>, op: u32) {
 /// Appends a FIN.
 pub fn emit_fin(to: &mut Vec<u8>, op: u32) {
     to.extend_from_slice(&[FIN, 0, 0, 0]);
+    to.extend_from_slice(&op.to_le_bytes());
+}
+
+/// Appends a `Refused`.
+pub fn emit_refused(to: &mut Vec<u8>, op: u32) {
+    to.extend_from_slice(&[REFUSED, 0, 0, 0]);
     to.extend_from_slice(&op.to_le_bytes());
 }
 
@@ -411,6 +423,7 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
         }
         GRANT => Packet::Grant { op: u32_at(take::<8>(frame)?, 4) },
         FIN => Packet::Fin { op: u32_at(take::<8>(frame)?, 4) },
+        REFUSED => Packet::Refused { op: u32_at(take::<8>(frame)?, 4) },
         CREDIT => Packet::Credit { bytes: u32_at(take::<8>(frame)?, 4) },
         ACK | ACK_PROMPT => {
             let frames = u32_at(take::<ACK_LEN>(frame)?, 4);
@@ -453,6 +466,7 @@ fn name(kind: u8) -> &'static str {
         RTS_DATA_COMPRESSED => "compressed RTS data",
         GRANT => "grant",
         FIN => "fin",
+        REFUSED => "refused",
         CREDIT => "credit",
         ACK | ACK_PROMPT => "ACK",
         RESUME | RESUME_KEEPS => "resume",
@@ -529,6 +543,7 @@ mod tests {
         emit_cts(&mut bytes, 5, 6, 77);
         emit_grant(&mut bytes, 8);
         emit_fin(&mut bytes, 9);
+        emit_refused(&mut bytes, 10);
         emit_credit(&mut bytes, 4096);
         emit_data(&mut bytes, 6, 1 << 32, 1);
         bytes.push(1);
@@ -556,6 +571,7 @@ mod tests {
             Packet::Cts { op: 5, receiver: 6, wanted: 77 },
             Packet::Grant { op: 8 },
             Packet::Fin { op: 9 },
+            Packet::Refused { op: 10 },
             Packet::Credit { bytes: 4096 },
             Packet::Data { receiver: 6, offset: 1 << 32, payload: &[1] },
             Packet::RtsData { sequence: 7, offset: 3, payload: &[2, 3] },

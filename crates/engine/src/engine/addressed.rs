@@ -6,9 +6,9 @@ use wire::{PeerId, RemoteKey};
 
 use super::revoke::REVOKE;
 use super::{Engine, PeerError};
-use crate::addressed::{FlushStep, Postponed};
+use crate::addressed::{EndedEpoch, FlushStep, Postponed};
 use crate::exposed::{
-    AddressedHead, CALL_MAX, Handler, HandlerId, IncomingCall, PutTo, Replies, ReplyTo,
+    AddressedHead, CALL_MAX, CallError, Handler, HandlerId, IncomingCall, PutTo, Replies, ReplyTo,
     SHORT_PUT_MAX, Wanted,
 };
 use crate::matching::Early;
@@ -287,13 +287,21 @@ impl Engine {
         match packet {
             Addressed::Put { key, epoch, offset, payload } => {
                 let len = payload.len() as u64;
-                self.exposed(key, offset, len)?.write(0, payload);
-                self.note_applied(peer, epoch, len)
+                let memory = self.exposed(key, offset, len)?;
+                let is_refused = memory.is_none();
+                if let Some(memory) = memory {
+                    memory.write(0, payload);
+                }
+                self.note_applied(peer, epoch, len, is_refused)
             }
             Addressed::Get { key, offset, bytes, op } => {
-                let data = self.exposed(key, offset, bytes)?;
-                self.owe(peer)?;
-                self.send_data(peer, op, data);
+                match self.exposed(key, offset, bytes)? {
+                    Some(data) => {
+                        self.owe(peer)?;
+                        self.send_data(peer, op, data);
+                    }
+                    None => self.answer_with(peer, Control::Refused { op }),
+                }
                 Ok(())
             }
             Addressed::Call { call, payload } => self.handle_call(peer, &call, payload),
@@ -304,10 +312,18 @@ impl Engine {
         }
     }
 
-    /// Finds exposed memory that has these bytes.
-    fn exposed(&self, key: RemoteKey, offset: u64, len: u64) -> Result<Region, PeerError> {
-        let memory = self.memory.find(key, offset, len);
-        memory.ok_or(PeerError::Key { index: key.index, offset, len })
+    /// Finds exposed memory that has these bytes; none if the application named bytes that are not attached.
+    fn exposed(&self, key: RemoteKey, offset: u64, len: u64) -> Result<Option<Region>, PeerError> {
+        match self.memory.take(key, offset, len) {
+            Ok(memory) => Ok(Some(memory)),
+            Err(CallError::Refused) => Ok(None),
+            Err(CallError::Malformed(_)) => Err(PeerError::Key { index: key.index, offset, len }),
+        }
+    }
+
+    fn answer_with(&mut self, peer: PeerId, answer: Control) {
+        self.peer(peer).control.push_back(answer);
+        self.list(peer);
     }
 
     fn owe(&mut self, peer: PeerId) -> Result<(), PeerError> {
@@ -344,6 +360,7 @@ impl Engine {
         if let Answer::Data(_) = answer {
             self.owe(peer)?;
         }
+        let mut is_refused = false;
         let call = IncomingCall { peer, arguments, payload, reply_to: ReplyTo { peer, answer } };
         if handler == REVOKE.0 {
             self.handle_revocation(&call)?;
@@ -352,34 +369,105 @@ impl Engine {
             let found = handlers.get_mut(usize::from(handler)).and_then(Option::as_mut);
             let found = found.ok_or(PeerError::Handler(handler))?;
             let handled = found.handle(&call, memory, replies);
-            handled.map_err(|reason| PeerError::Call { handler, reason })?;
+            match handled {
+                Ok(()) => {}
+                Err(CallError::Malformed(reason)) => {
+                    return Err(PeerError::Call { handler, reason });
+                }
+                Err(CallError::Refused) => is_refused = true,
+            }
         }
         self.send_replies();
-        self.note_applied(peer, header.epoch, (payload.len() + CALL_BYTES) as u64)
+        // A caller that waits for an answer hears of it there, and others with the next flush.
+        match answer {
+            Answer::Fin(op) | Answer::Data(op) if is_refused => {
+                if let Answer::Data(_) = answer {
+                    self.peer(peer).addressed().paid();
+                }
+                self.answer_with(peer, Control::Refused { op });
+                is_refused = false;
+            }
+            Answer::Fin(_) | Answer::Data(_) | Answer::None => {}
+        }
+        let bytes = (payload.len() + CALL_BYTES) as u64;
+        self.note_applied(peer, header.epoch, bytes, is_refused)
     }
 
     /// Counts what was applied of an epoch of a peer. A thread may wait for its effect on memory.
-    fn note_applied(&mut self, peer: PeerId, epoch: u16, bytes: u64) -> Result<(), PeerError> {
+    fn note_applied(
+        &mut self,
+        peer: PeerId,
+        epoch: u16,
+        bytes: u64,
+        is_refused: bool,
+    ) -> Result<(), PeerError> {
         self.ops.event_count += 1;
-        let ended = self.peer(peer).addressed().apply(epoch, bytes);
+        let ended = self.peer(peer).addressed().apply(epoch, bytes, is_refused);
         self.answer_flush(peer, ended)
     }
 
-    fn answer_flush(&mut self, peer: PeerId, ended: Option<Option<u32>>) -> Result<(), PeerError> {
-        if let Some(op) = ended.ok_or(PeerError::Addressed("flushes"))? {
-            self.peer(peer).control.push_back(Control::Fin { op });
-            self.list(peer);
+    fn answer_flush(
+        &mut self,
+        peer: PeerId,
+        ended: Option<Option<EndedEpoch>>,
+    ) -> Result<(), PeerError> {
+        match ended.ok_or(PeerError::Addressed("flushes"))? {
+            Some(EndedEpoch { op, is_refused: true }) => {
+                self.answer_with(peer, Control::Refused { op })
+            }
+            Some(EndedEpoch { op, is_refused: false }) => {
+                self.answer_with(peer, Control::Fin { op })
+            }
+            None => {}
         }
         Ok(())
     }
 
+    /// Handles the refusal of a flush, a get, or a call that wants an answer.
+    #[cold]
+    pub(super) fn handle_refused(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
+        let is_get = self.ops.at(op).is_some_and(|one| {
+            let awaits = matches!(one.state, OpState::Receiving { is_answer: true, .. });
+            awaits && one.peer == Some(peer)
+        });
+        if is_get {
+            self.refuse(op);
+            self.answer_arrived(peer);
+            return Ok(());
+        }
+        let (_, send) = self.awaiting_send(peer, op, "refused")?;
+        match send.head {
+            Head::Addressed(AddressedHead::Flush) => self.handle_flushed(peer, op, true),
+            Head::Addressed(AddressedHead::Call(_)) => {
+                (send.awaiting, send.is_refused) = (false, true);
+                self.ops.complete_send_if_done(op);
+                Ok(())
+            }
+            Head::Addressed(_) | Head::Matched(_) => {
+                Err(PeerError::Operation { what: "refused", op })
+            }
+        }
+    }
+
+    fn refuse(&mut self, op: u32) {
+        let outcome = Outcome::Refused;
+        self.ops.complete(op, Completion { source: 0, tag: 0, bytes: 0, outcome });
+    }
+
     /// Handles the answer to a flush: completes it and its followers, if those before it are complete.
-    pub(super) fn handle_flushed(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
+    pub(super) fn handle_flushed(
+        &mut self,
+        peer: PeerId,
+        op: u32,
+        is_refused: bool,
+    ) -> Result<(), PeerError> {
         let id = self.ops.id(op);
         let addressed = self.peer(peer).addressed();
-        let completed = addressed.flush_answered(id);
+        let completed = addressed.flush_answered(id, is_refused);
         let begun = addressed.begin_deferred();
-        completed.into_iter().for_each(|id| self.end(id));
+        for (id, is_refused) in completed {
+            if is_refused { self.refuse(id.index) } else { self.end(id) }
+        }
         if let Some((id, step)) = begun {
             self.take_step(peer, id, step);
         }

@@ -75,6 +75,7 @@ impl Engine {
                 self.handle_compressed_data(peer, (receiver, offset), payload, bytes as usize)
             }
             Packet::Fin { op } => self.handle_fin(peer, op),
+            Packet::Refused { op } => self.handle_refused(peer, op),
             Packet::Addressed(addressed) => self.handle_addressed(peer, addressed),
             Packet::Credit { bytes } => {
                 let state = self.peer(peer);
@@ -419,7 +420,7 @@ impl Engine {
     fn handle_fin(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
         let (_, send) = self.awaiting_send(peer, op, "fin")?;
         if let Head::Addressed(AddressedHead::Flush) = send.head {
-            return self.handle_flushed(peer, op);
+            return self.handle_flushed(peer, op, false);
         }
         send.awaiting = false;
         self.ops.complete_send_if_done(op);
@@ -427,7 +428,7 @@ impl Engine {
     }
 
     /// Finds a send that waits for a packet of this peer, and its message's length in bytes.
-    fn awaiting_send(
+    pub(super) fn awaiting_send(
         &mut self,
         peer: PeerId,
         op: u32,

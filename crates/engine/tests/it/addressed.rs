@@ -260,19 +260,54 @@ fn pieces_are_reached_while_they_are_attached_and_overlap_none() {
     };
     assert_eq!(put(&mut engine, 105, 5), Ok(()));
     assert_eq!(put(&mut engine, 1 << 40, 20), Ok(()));
+    // The application's errors are no violation.
     for (offset, len) in [(99, 1), (99, 2), (109, 2), (110, 1), ((1 << 40) - 1, 2), (0, 1)] {
-        let error = put(&mut engine, offset, len);
-        assert!(matches!(error, Err(PeerError::Key { .. })), "{len} bytes at {offset}: {error:?}");
+        assert_eq!(put(&mut engine, offset, len), Ok(()), "{len} bytes at {offset}");
     }
     assert_eq!(low.to_vec(), [0, 0, 0, 0, 0, 7, 7, 7, 7, 7]);
     let (next, last) = (Region::owned(5), Region::owned(5));
     assert!(engine.attach(key, 115, last.clone()));
-    assert!(put(&mut engine, 105, 12).is_err(), "there is a gap");
+    assert_eq!(put(&mut engine, 105, 12), Ok(()), "there is a gap");
+    assert_eq!(last.to_vec(), [0; 5]);
     assert!(engine.attach(key, 110, next.clone()));
     assert_eq!(put(&mut engine, 105, 12), Ok(()));
     assert_eq!((next.to_vec(), last.to_vec()), (vec![7; 5], vec![7, 7, 0, 0, 0]));
-    assert!(put(&mut engine, 105, 16).is_err());
+    assert_eq!(put(&mut engine, 105, 16), Ok(()));
+    assert_eq!(last.to_vec(), [7, 7, 0, 0, 0]);
     assert_eq!(high.to_vec(), [7; 20]);
     assert!(!engine.detach(key, 101) && engine.detach(key, 100) && !engine.detach(key, 100));
-    assert!(put(&mut engine, 105, 1).is_err());
+    low.write(5, &[1]);
+    assert_eq!(put(&mut engine, 105, 1), Ok(()));
+    assert_eq!(low.to_vec()[5], 1);
+}
+
+#[test]
+fn what_is_not_attached_is_refused_and_the_link_stays() {
+    for seed in seeds(50) {
+        let mut network = SimulatedNetwork::new(seed, 2, TWO_LINKS);
+        network.expose();
+        let key = network.expose_pieces(1);
+        let (data, into) = (Region::owned(3000), Region::owned(8));
+        let to = PutTo { key, offset: 4096 };
+        let mut outcomes = Vec::new();
+        for round in 0..3 {
+            let first = network.call(0, 1, INVERT, 0, 8, true);
+            let engine = network.engine(0);
+            let put = engine.submit_put(peer_id(1), to, &data.slice(0, 8 + 1400 * round));
+            let flush = engine.submit_flush(peer_id(1));
+            let get = engine.submit_get(peer_id(1), to, &into);
+            let again = engine.submit_flush(peer_id(1));
+            network.finish();
+            assert_eq!(network.end(first).outcome, Outcome::Ok);
+            let mut outcome = |op| network.engine(0).take(op).map(|end| end.outcome);
+            outcomes.push([put, flush, get, again].map(&mut outcome));
+        }
+        let refused = Some(Outcome::Refused);
+        for one in outcomes {
+            assert_eq!(one, [Some(Outcome::Ok), refused, refused, refused]);
+        }
+        let later = network.engine(0).submit_flush(peer_id(1));
+        let later = network.engine(0).take(later).map(|end| end.outcome);
+        assert_eq!((later, network.failures()), (Some(Outcome::Ok), 0), "a link was left");
+    }
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    ExposedMemory, Handler, HandlerId, IncomingCall, Outcome, PutTo, Replies, ReplyTo, Short,
-    Wanted,
+    CallError, Engine, ExposedMemory, Handler, HandlerId, IncomingCall, Outcome, PutTo, Replies,
+    ReplyTo, Short, Wanted,
 };
 use memory::Region;
 use testing::Random;
@@ -66,7 +66,7 @@ impl Handler for Invert {
         call: &IncomingCall<'_>,
         _memory: &ExposedMemory,
         replies: &mut Replies,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), CallError> {
         self.0.lock().unwrap().entry(call.peer.0).or_default().push(call.arguments[1]);
         let inverted: Vec<u8> = call.payload.iter().map(|byte| !byte).collect();
         replies.send(call.reply_to, &inverted);
@@ -86,7 +86,7 @@ impl Handler for Later {
         call: &IncomingCall<'_>,
         _memory: &ExposedMemory,
         replies: &mut Replies,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), CallError> {
         self.calls.lock().unwrap().entry(call.peer.0).or_default().push(call.arguments[1]);
         let inverted: Vec<u8> = call.payload.iter().map(|byte| !byte).collect();
         for (to, bytes) in self.waiting.drain(..) {
@@ -121,6 +121,17 @@ impl SimulatedNetwork {
             let exposed = Exposed { read_only, written, calls, puts, submitted, room: 0 };
             self.processes[rank].exposed = Some(exposed);
         }
+    }
+
+    /// Exposes memory of a process whose pieces come and go.
+    pub fn expose_pieces(&mut self, rank: usize) -> RemoteKey {
+        self.engine(rank).expose_pieces()
+    }
+
+    /// Engine of a process, for what the model does not follow. It is looked at soon.
+    pub fn engine(&mut self, rank: usize) -> &mut Engine {
+        self.processes[rank].events_seen = u64::MAX;
+        &mut self.processes[rank].engine
     }
 
     fn exposed(&mut self, rank: usize) -> &mut Exposed {

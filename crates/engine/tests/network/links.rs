@@ -668,6 +668,7 @@ impl SimulatedNetwork {
                 | Packet::Data { .. }
                 | Packet::CompressedData { .. }
                 | Packet::Fin { .. }
+                | Packet::Refused { .. }
                 | Packet::Credit { .. } => continue,
                 Packet::Grant { .. } => {
                     self.granted += 1;

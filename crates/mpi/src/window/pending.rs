@@ -57,6 +57,12 @@ impl From<AccessFault> for Error {
             AccessFault::PeerFailed(rank) => {
                 (ErrorClass::ProcAborted, format!("rank {rank} of the window is gone"))
             }
+            AccessFault::NotAttached(rank) => (
+                ErrorClass::RmaRange,
+                format!(
+                    "an operation named memory that rank {rank} has not attached to the window"
+                ),
+            ),
             AccessFault::Attach => (
                 ErrorClass::RmaAttach,
                 "base: the memory overlaps attached memory, or is not attached".to_owned(),

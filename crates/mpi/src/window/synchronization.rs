@@ -16,14 +16,13 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` while an epoch of another kind is open, and a peer failed.
     pub fn fence(&self, opens: bool) -> Result<()> {
         let is_used = self.0.epochs.look().check_fence()?;
-        if is_used {
-            self.0.rma.flush_all()?;
-        }
+        let flushed = if is_used { self.0.rma.flush_all() } else { Ok(()) };
         self.0.rma.sync();
+        // The others wait for this process, whatever became of its operations.
         collective::barrier(&self.0.comm)?;
         self.0.rma.sync();
         self.0.epochs.change().fence(opens);
-        Ok(())
+        Ok(flushed?)
     }
 
     /// Opens an access epoch for the members of a group, once each has posted. With `no_check`, all have.
