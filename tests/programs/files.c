@@ -124,6 +124,92 @@ static void scattered(void) {
     MPI_File_close(&file);
 }
 
+enum { RANKS_MAX = 16, MODEL_MAX = 1 << 20 };
+
+/* What each rank sees of a file, and what it accesses of that, in bytes. */
+struct part { int first, len, tile, from, count; };
+
+static int random_below(int end) { return rand() / (RAND_MAX / end + 1); }
+
+/* Draws the parts of all ranks, the same everywhere: blocks of a tile one behind the other, with holes. */
+static void draw_parts(struct part *parts) {
+    int next = 0, scale = random_below(2) ? 20 : 3000;
+    for (int i = 0; i < size; i++) {
+        next += random_below(3) * random_below(scale);
+        parts[i].first = next, parts[i].len = 1 + random_below(scale);
+        next += parts[i].len;
+    }
+    next += random_below(3) * random_below(scale);
+    for (int i = 0; i < size; i++) {
+        int most = MODEL_MAX / 4 / next * parts[i].len;
+        parts[i].tile = next;
+        parts[i].from = random_below(1 + most / 2), parts[i].count = random_below(4) ? random_below(1 + most / 2) : 0;
+    }
+}
+
+static int place_of(const struct part *part, int at) {
+    return at / part->len * part->tile + part->first + at % part->len;
+}
+
+static void set_part(MPI_File file, const struct part *part) {
+    MPI_Datatype block, type;
+    MPI_Type_create_indexed_block(1, part->len, &part->first, MPI_BYTE, &block);
+    MPI_Type_create_resized(block, 0, part->tile, &type), MPI_Type_commit(&type);
+    MPI_File_set_view(file, 0, MPI_BYTE, type, "native", MPI_INFO_NULL);
+    MPI_Type_free(&block), MPI_Type_free(&type);
+}
+
+/* Random collective accesses of all ranks, against a model of the file that each rank has. */
+static void together(int seed, const char *how, const char *buffer_bytes, const char *aggregators) {
+    static unsigned char model[MODEL_MAX], data[MODEL_MAX], found[MODEL_MAX];
+    struct part parts[RANKS_MAX];
+    int end = 0;
+    MPI_Status status;
+    MPI_Info info;
+    MPI_File file;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) unlink(path);
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "romio_cb_write", how), MPI_Info_set(info, "romio_cb_read", how);
+    MPI_Info_set(info, "cb_buffer_size", buffer_bytes), MPI_Info_set(info, "cb_nodes", aggregators);
+    MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_CREATE, info, &file);
+    MPI_Info_free(&info);
+    srand(seed);
+    memset(model, 0, sizeof model);
+    for (int round = 0; round < 6; round++) {
+        draw_parts(parts);
+        set_part(file, &parts[rank]);
+        for (int i = 0; i < size; i++) {
+            for (int at = 0; at < parts[i].count; at++) {
+                int place = place_of(&parts[i], parts[i].from + at), byte = (place * 7 + round * 31 + i) & 255;
+                model[place] = byte;
+                if (i == rank) data[at] = byte;
+                if (place >= end) end = place + 1;
+            }
+        }
+        MPI_File_write_at_all(file, parts[rank].from, data, parts[rank].count, MPI_BYTE, &status);
+        count_is(&status, MPI_BYTE, parts[rank].count);
+        draw_parts(parts);
+        set_part(file, &parts[rank]);
+        const struct part *own = &parts[rank];
+        int there = 0, differ = 0;
+        while (there < own->count && place_of(own, own->from + there) < end) there++;
+        MPI_File_seek(file, own->from, MPI_SEEK_SET);
+        MPI_File_read_all(file, found, own->count, MPI_BYTE, &status);
+        count_is(&status, MPI_BYTE, there);
+        for (int at = 0; at < there; at++) differ += found[at] != model[place_of(own, own->from + at)];
+        if (differ) failures++, fprintf(stderr, "rank %d: seed %d, round %d: %d of %d bytes differ\n", rank, seed, round, differ, there);
+        MPI_Offset position;
+        MPI_File_get_position(file, &position);
+        CHECK(position == own->from + there);
+    }
+    MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
+    MPI_File_read_at(file, 0, found, MODEL_MAX, MPI_BYTE, &status);
+    count_is(&status, MPI_BYTE, end);
+    CHECK(!memcmp(found, model, end));
+    MPI_File_close(&file);
+}
+
 static void nonblocking(void) {
     int data[INTS], found[INTS], flag, index;
     MPI_Request requests[4];
@@ -404,6 +490,9 @@ int main(int argc, char **argv) {
     snprintf(path, sizeof path, "%s/file", argc > 1 ? argv[1] : ".");
     views();
     scattered();
+    for (int seed = 1; seed <= 4 && size <= RANKS_MAX; seed++) {
+        together(seed, "enable", "4096", "2"), together(seed, "automatic", "100000", "3"), together(seed, "disable", "1", "1");
+    }
     nonblocking();
     split();
     shared();

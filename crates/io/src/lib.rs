@@ -5,13 +5,17 @@
 #![deny(unsafe_code)]
 
 mod access;
+mod coverage;
 mod fault;
 mod open_file;
+mod pattern;
 mod pool;
 mod view;
 
 pub use access::{read_view, write_view};
+pub use coverage::Coverage;
 pub use fault::{FaultKind, FileFault, Result};
 pub use open_file::{OpenFile, OpenMode, delete};
+pub use pattern::Pattern;
 pub use pool::Pool;
 pub use view::{View, ViewFault};

@@ -1,12 +1,14 @@
 //! File views (MPI-5.0 §14.3): which bytes of a file a process sees, in which order.
 
 use datatype::{Builtin, Datatype};
-use memory::Runs;
+use memory::Segment;
+
+use crate::pattern::Pattern;
 
 /// Bytes of a file as a stream: those of the filetype, repeated from a displacement on.
 #[derive(Clone, Debug)]
 pub struct View {
-    displacement: i64,
+    pattern: Pattern,
     etype: Datatype,
     filetype: Datatype,
 }
@@ -43,7 +45,8 @@ impl Default for View {
     /// The view of a file just opened: its bytes.
     fn default() -> Self {
         let byte = Datatype::builtin(Builtin::Byte);
-        Self { displacement: 0, etype: byte.clone(), filetype: byte }
+        let pattern = Pattern::new(0, byte.layout()).unwrap_or_else(|| unreachable!());
+        Self { pattern, etype: byte.clone(), filetype: byte }
     }
 }
 
@@ -68,12 +71,19 @@ impl View {
         {
             return Err(ViewFault::NoEtypes { filetype: of_filetype, etype: of_etype });
         }
-        Ok(Self { displacement, etype: etype.clone(), filetype: filetype.clone() })
+        let pattern = Pattern::new(displacement, filetype.layout());
+        let pattern = pattern.ok_or(ViewFault::Negative("filetype"))?;
+        Ok(Self { pattern, etype: etype.clone(), filetype: filetype.clone() })
+    }
+
+    /// The bytes seen.
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
     }
 
     /// Offset of the view in bytes.
     pub fn displacement(&self) -> i64 {
-        self.displacement
+        self.pattern.displacement()
     }
 
     /// Unit of access and positioning.
@@ -86,31 +96,20 @@ impl View {
         &self.filetype
     }
 
-    /// Returns the offset in the file of byte `stream` of the view. None if it exceeds the range of offsets. A view without
-    /// bytes lies at its displacement.
+    /// Returns the offset in the file of byte `stream` of the view ([`Pattern::byte_offset`]).
     pub fn byte_offset(&self, stream: u64) -> Option<i64> {
-        if self.filetype.size() == 0 {
-            return Some(self.displacement);
-        }
-        let inside = self.filetype.layout().place_of(usize::try_from(stream).ok()?)?;
-        self.displacement.checked_add(i64::try_from(inside).ok()?)
+        self.pattern.byte_offset(stream)
     }
 
     /// True if the view has bytes `stream..stream + len`, all within the range of offsets.
     pub fn reaches(&self, stream: u64, len: usize) -> bool {
-        let last = |len: u64| stream.checked_add(len - 1).and_then(|last| self.byte_offset(last));
-        match len as u64 {
-            0 => true,
-            len => self.filetype.size() > 0 && last(len).is_some_and(|last| last < i64::MAX),
-        }
+        self.pattern.reaches(stream, len)
     }
 
     /// Returns the runs of bytes `stream..stream + len` of the view, with their offsets in the file. The view reaches so
     /// far.
-    pub fn runs(&self, stream: u64, len: usize) -> impl Iterator<Item = memory::Segment> + '_ {
-        let runs: Runs<'_> = self.filetype.layout().runs(stream as usize, len);
-        let displacement = self.displacement as isize;
-        runs.map(move |run| memory::Segment { offset: run.offset + displacement, ..run })
+    pub fn runs(&self, stream: u64, len: usize) -> impl Iterator<Item = Segment> + '_ {
+        self.pattern.runs(stream, len)
     }
 
     /// Number of etypes that lie before offset `size` of the file, at least in part: where the end of a file of that
@@ -120,17 +119,8 @@ impl View {
         if unit == 0 || self.filetype.size() == 0 {
             return 0;
         }
-        let lies_before = |index: u64| {
-            let offset = index.checked_mul(unit).and_then(|stream| self.byte_offset(stream));
-            offset.is_some_and(|offset| (offset as u64) < size)
-        };
-        // Offsets never decrease, and an etype's is no less than its number.
-        let (mut known, mut end) = (0, size.saturating_add(1));
-        while known < end {
-            let middle = known + (end - known) / 2;
-            if lies_before(middle) { known = middle + 1 } else { end = middle }
-        }
-        known
+        // An etype's offset is no less than its number.
+        self.pattern.find(size, 0, size.saturating_add(1), unit)
     }
 }
 

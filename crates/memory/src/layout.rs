@@ -99,6 +99,14 @@ impl Segments {
         }))
     }
 
+    /// Returns the first segment, the distance between segments and their number, if that is equal for all.
+    pub fn regular(&self) -> Option<(Segment, isize, usize)> {
+        match &self.0 {
+            Form::Regular(Regular { first, stride, count }) => Some((*first, *stride, *count)),
+            Form::Listed(_) => None,
+        }
+    }
+
     /// Appends a segment, which may be empty; none if that took a list of more than `limit`, or more memory than there is.
     #[inline]
     pub fn push(&mut self, segment: Segment, limit: usize) -> Option<()> {

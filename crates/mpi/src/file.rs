@@ -5,6 +5,7 @@
 
 mod access;
 mod agreement;
+mod buffering;
 mod hints;
 mod mode;
 mod object;
@@ -15,6 +16,7 @@ mod pointers;
 mod shared_pointer;
 mod split;
 mod split_call;
+mod together;
 mod view;
 
 pub use mode::AccessMode;

@@ -1,8 +1,9 @@
 //! Reading and writing (MPI-5.0 §14.4).
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use io::View;
+use io::{Pattern, View};
 use memory::Region;
 use rma::LockKind;
 
@@ -34,7 +35,7 @@ impl File {
         let transfer = self.prepare(kind, at, memory)?;
         let bytes = transfer.run()?;
         if at == At::Own {
-            transfer.correct_pointer(bytes);
+            self.correct_pointer(transfer.place(), bytes);
         }
         Ok(status_of(bytes))
     }
@@ -52,14 +53,18 @@ impl File {
     /// # Errors
     /// Those of [`File::access`], on all processes alike.
     pub fn access_all(&self, kind: AccessKind, at: At, memory: Result<Region>) -> Result<Status> {
-        let done = self.prepare_all(kind, at, memory).and_then(|transfer| {
-            let bytes = transfer.run()?;
-            if at == At::Own {
-                transfer.correct_pointer(bytes);
-            }
-            Ok(status_of(bytes))
-        });
-        agree(&self.0.comm, kind.routine(), done)
+        let prepared = self.prepare_all(kind, at, memory);
+        if at == At::Ordered {
+            // Data in the order of ranks are not interleaved.
+            let done = prepared.and_then(|transfer| transfer.run());
+            return agree(&self.0.comm, kind.routine(), done.map(status_of));
+        }
+        let place = prepared.as_ref().ok().map(|own| own.place());
+        let bytes = self.run_together(kind, prepared)?;
+        if let (At::Own, Some(place)) = (at, place) {
+            self.correct_pointer(place, bytes);
+        }
+        Ok(status_of(bytes))
     }
 
     /// [`File::begin_access`] by all processes together (collective).
@@ -161,6 +166,15 @@ impl File {
         }
     }
 
+    /// Moves the own pointer back to the end of what was read, unless another call has moved it.
+    fn correct_pointer(&self, (position, etypes): (u64, u64), bytes: u64) {
+        let mut state = self.state();
+        let moved = bytes.checked_div(state.view.etype().size() as u64).unwrap_or(0);
+        if state.position == position + etypes {
+            state.position = position + moved;
+        }
+    }
+
     fn check_direction(&self, kind: AccessKind) -> Result<()> {
         match kind {
             AccessKind::Write => self.check_writable(),
@@ -219,15 +233,31 @@ impl FileTransfer {
         }
     }
 
-    /// Moves the own pointer back to the end of what was read, unless another call has moved it.
-    pub fn correct_pointer(&self, bytes: u64) {
-        let etype = self.view.etype().size() as u64;
-        let etypes = |bytes: u64| bytes.checked_div(etype).unwrap_or(0);
-        let expected = self.position + etypes(self.memory.len() as u64);
-        let mut state = self.file.state();
-        if state.position == expected {
-            state.position = self.position + etypes(bytes);
-        }
+    /// The first etype, and the number of etypes.
+    fn place(&self) -> (u64, u64) {
+        let bytes = self.memory.len() as u64;
+        (self.position, bytes.checked_div(self.view.etype().size() as u64).unwrap_or(0))
+    }
+
+    /// The pattern of bytes of the file.
+    pub fn pattern(&self) -> &Pattern {
+        self.view.pattern()
+    }
+
+    /// The bytes of the pattern's stream.
+    pub fn stream(&self) -> Range<u64> {
+        let first = self.position * self.view.etype().size() as u64;
+        first..first + self.memory.len() as u64
+    }
+
+    /// The memory of the application.
+    pub fn memory(&self) -> &Region {
+        &self.memory
+    }
+
+    /// True if no other access may come between.
+    pub fn is_atomic(&self) -> bool {
+        self.is_atomic
     }
 }
 

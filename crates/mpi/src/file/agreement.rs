@@ -14,20 +14,32 @@ pub(super) fn agree<T>(comm: &Comm, routine: Routine, mine: Result<T>) -> Result
 
 /// [`agree`]; a value that differs between processes is a failure of class `MPI_ERR_NOT_SAME`.
 pub(super) fn agree_on<T>(comm: &Comm, routine: Routine, value: u64, mine: Result<T>) -> Result<T> {
+    let (result, values) = gather(comm, routine, value.to_le_bytes().into(), 8, mine)?;
+    let differs = values.iter().position(|other| *other != values[0]);
+    differs.map_or(Ok(result), |rank| {
+        let message = format!("{routine:?}: the arguments of ranks 0 and {rank} differ");
+        Err(Error::new(ErrorClass::NotSame, message))
+    })
+}
+
+/// [`agree`] that gathers `len` bytes of each process. Those of one that has failed may be fewer.
+pub(super) fn gather<T>(
+    comm: &Comm,
+    routine: Routine,
+    mut bytes: Vec<u8>,
+    len: usize,
+    mine: Result<T>,
+) -> Result<(T, Vec<Vec<u8>>)> {
     if comm.size() == 1 {
-        return mine;
+        return Ok((mine?, vec![bytes]));
     }
-    let mut vote = [0; 9];
-    vote[0] = mine.as_ref().err().map_or(0, |error| number_of(error.class));
-    vote[1..].copy_from_slice(&value.to_le_bytes());
-    let votes = exchange::allgather(comm, routine, vote)?;
-    let failed = votes.iter().position(|vote| vote[0] != 0);
-    let Some(failed) = failed else {
-        let differs = votes.iter().position(|vote| vote[1..] != votes[0][1..]);
-        return differs.map_or(mine, |rank| {
-            let message = format!("{routine:?}: the arguments of ranks 0 and {rank} differ");
-            Err(Error::new(ErrorClass::NotSame, message))
-        });
+    bytes.resize(len, 0);
+    bytes.push(mine.as_ref().err().map_or(0, |error| number_of(error.class)));
+    let lengths = vec![bytes.len() as u64; comm.size() as usize];
+    let mut votes = exchange::allgather_listed(comm, routine, &bytes, &lengths)?;
+    let classes: Vec<u8> = votes.iter_mut().map(|vote| vote.pop().unwrap_or(0)).collect();
+    let Some(failed) = classes.iter().position(|class| *class != 0) else {
+        return Ok((mine?, votes));
     };
     let text = mine.as_ref().err().map_or(String::new(), |error| error.message.to_string());
     let mut padded = [0; TEXT];
@@ -35,7 +47,7 @@ pub(super) fn agree_on<T>(comm: &Comm, routine: Routine, value: u64, mine: Resul
     padded[..len].copy_from_slice(&text.as_bytes()[..len]);
     let texts = exchange::allgather(comm, routine, padded)?;
     let text = String::from_utf8_lossy(&texts[failed]);
-    let class = class_of(votes[failed][0]);
+    let class = class_of(classes[failed]);
     Err(Error::new(class, format!("rank {failed}: {}", text.trim_end_matches('\0'))))
 }
 

@@ -8,8 +8,9 @@ use handles::{Handle, Kind, Table};
 use io::{FaultKind, FileFault, OpenFile, View};
 
 use super::agreement::{agree, agree_on};
-use super::hints::Hints;
+use super::hints::{Buffering, Hints};
 use super::mode::AccessMode;
+use super::place::AccessKind;
 use super::shared_pointer::SharedPointer;
 use super::split_call::Split;
 use crate::comm::Comm;
@@ -95,6 +96,11 @@ impl File {
         let info = agree(&self.0.comm, Routine::FileSetInfo, info)?;
         self.set_hints(&info);
         Ok(())
+    }
+
+    /// Returns the rules for collective accesses of a kind.
+    pub(super) fn buffering(&self, kind: AccessKind) -> Buffering {
+        self.details().hints.buffering(kind)
     }
 
     /// Size in bytes.

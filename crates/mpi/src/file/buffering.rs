@@ -1,0 +1,298 @@
+//! Collective buffering: some processes, the *aggregators*, access the file for all. Each has a domain of its own, and the
+//! others send it their data, or get them from it, in rounds.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use handles::Handle;
+use io::{Coverage, Pattern};
+use memory::{Region, Segment};
+
+use super::object::File;
+use super::place::AccessKind;
+use crate::point_to_point::{From, Mode, begin_receive, begin_send};
+use crate::request::{self, Request};
+use crate::{Error, ErrorClass, Result};
+
+/// The access of a process.
+#[derive(Debug)]
+pub(super) struct RankPart {
+    pub pattern: Pattern,
+    /// Bytes of the pattern's stream.
+    pub stream: Range<u64>,
+}
+
+/// Accesses of all processes, and who carries them out. It is the same on all processes.
+#[derive(Debug)]
+pub(super) struct BufferedPlan {
+    /// Accesses by rank.
+    pub parts: Vec<RankPart>,
+    /// Ranks of the aggregators.
+    pub aggregators: Vec<u32>,
+    /// Bytes of the file between the lowest and the highest one accessed.
+    pub span: Range<u64>,
+    /// Bytes that an aggregator accesses in a round.
+    pub buffer_bytes: u64,
+}
+
+/// Bytes that an aggregator accesses in a round.
+#[derive(Clone, Debug)]
+struct AggregatorWindow {
+    aggregator: u32,
+    bytes: Range<u64>,
+}
+
+impl BufferedPlan {
+    /// Windows of a round; none after the last.
+    fn windows(&self, round: u64) -> Option<Vec<AggregatorWindow>> {
+        let count = self.aggregators.len() as u64;
+        let domain = (self.span.end - self.span.start).div_ceil(count).next_multiple_of(PAGE);
+        let begun = round.checked_mul(self.buffer_bytes).filter(|begun| *begun < domain)?;
+        let window = |(index, &aggregator): (u64, &u32)| {
+            let first = self.span.start.saturating_add(index * domain);
+            let end = first.saturating_add(domain).min(self.span.end);
+            let start = first.saturating_add(begun).min(end);
+            let bytes = start..start.saturating_add(self.buffer_bytes).min(end);
+            AggregatorWindow { aggregator, bytes }
+        };
+        Some((0..).zip(&self.aggregators).map(window).collect())
+    }
+
+    /// The bytes of a rank's stream that lie in a window.
+    fn stream_in(&self, rank: u32, window: &AggregatorWindow) -> Range<u64> {
+        let RankPart { pattern, stream } = &self.parts[rank as usize];
+        let first = pattern.find(window.bytes.start, stream.start, stream.end, 1);
+        first..pattern.find(window.bytes.end, first, stream.end, 1)
+    }
+
+    /// The parts of all ranks in a window, by rank.
+    fn pieces(&self, window: &AggregatorWindow) -> Vec<StreamPiece> {
+        let piece = |rank| StreamPiece { rank, stream: self.stream_in(rank, window) };
+        let all = (0..self.parts.len() as u32).map(piece);
+        all.filter(|piece| !piece.stream.is_empty()).collect()
+    }
+
+    /// The runs of a piece in the file.
+    fn runs(&self, piece: &StreamPiece) -> impl Iterator<Item = Segment> + '_ {
+        let Range { start, end } = piece.stream;
+        self.parts[piece.rank as usize].pattern.runs(start, (end - start) as usize)
+    }
+
+    /// The bytes in the file from the first to the last one of some pieces.
+    fn extent_of(&self, pieces: &[StreamPiece]) -> Range<u64> {
+        let offset = |rank: u32, stream| {
+            self.parts[rank as usize].pattern.byte_offset(stream).map_or(0, |at| at as u64)
+        };
+        let first = pieces.iter().map(|piece| offset(piece.rank, piece.stream.start)).min();
+        let end = pieces.iter().map(|piece| offset(piece.rank, piece.stream.end - 1) + 1).max();
+        first.unwrap_or(0)..end.unwrap_or(0)
+    }
+
+    /// Carries out the accesses of all processes (collective). `memory` is this one's. Returns its bytes.
+    ///
+    /// A process that fails goes on to the last round, because others wait for its messages.
+    pub fn run(&self, file: &File, kind: AccessKind, memory: &Region) -> Result<u64> {
+        let mut round = BufferRound { plan: self, file, memory, bytes: 0, failed: None };
+        for number in 0.. {
+            let Some(windows) = self.windows(number) else { break };
+            match kind {
+                AccessKind::Read => round.read(&windows),
+                AccessKind::Write => round.write(&windows),
+            }
+        }
+        round.failed.map_or(Ok(round.bytes), Err)
+    }
+}
+
+/// Part of a rank's access.
+#[derive(Clone, Debug)]
+struct StreamPiece {
+    rank: u32,
+    /// Bytes of the rank's stream.
+    stream: Range<u64>,
+}
+
+impl StreamPiece {
+    fn len(&self) -> usize {
+        (self.stream.end - self.stream.start) as usize
+    }
+}
+
+/// Rounds of messages between processes, and of accesses by aggregators.
+struct BufferRound<'a> {
+    plan: &'a BufferedPlan,
+    file: &'a File,
+    memory: &'a Region,
+    /// Bytes of this process that were moved.
+    bytes: u64,
+    /// The first failure.
+    failed: Option<Error>,
+}
+
+/// Messages under way.
+#[derive(Default)]
+struct Messages(Vec<Cell<Handle>>);
+
+impl BufferRound<'_> {
+    /// Sends data to the aggregators, and writes those of this process's window.
+    fn write(&mut self, windows: &[AggregatorWindow]) {
+        let (own, mut messages) = (self.rank(), Messages::default());
+        let window = windows.iter().find(|window| window.aggregator == own);
+        let pieces = window.map_or(Vec::new(), |window| self.plan.pieces(window));
+        let mut received = Vec::new();
+        for piece in &pieces {
+            received.push(match piece.rank == own {
+                true => self.own_memory(&piece.stream),
+                false => {
+                    let data = self.scratch(piece.len());
+                    self.receive(&mut messages, piece.rank, &data);
+                    data
+                }
+            });
+        }
+        for window in windows {
+            let stream = self.plan.stream_in(own, window);
+            self.bytes += stream.end - stream.start;
+            if window.aggregator != own && !stream.is_empty() {
+                self.send(&mut messages, window.aggregator, &self.own_memory(&stream));
+            }
+        }
+        self.complete(&messages, |_, _| {});
+        if self.failed.is_none() {
+            let written = self.write_pieces(&pieces, &received);
+            self.note(written);
+        }
+    }
+
+    /// Writes received data, and no byte between.
+    fn write_pieces(&self, pieces: &[StreamPiece], received: &[Region]) -> Result<()> {
+        let extent = self.plan.extent_of(pieces);
+        let buffer = Region::scratch((extent.end - extent.start) as usize).ok_or_else(no_memory)?;
+        let mut coverage = Coverage::new(buffer.len());
+        for (piece, data) in pieces.iter().zip(received) {
+            let mut done = 0;
+            for run in self.plan.runs(piece) {
+                let at = run.offset as usize - extent.start as usize;
+                buffer.copy_piece(at, data, done, run.len);
+                coverage.add(at, run.len);
+                done += run.len;
+            }
+        }
+        let write = |run: Segment| {
+            let at = extent.start + run.offset as u64;
+            self.file.0.file.write(at, &buffer, run.offset as usize, run.len)
+        };
+        coverage.runs().try_for_each(write).map_err(|fault| self.file.fault("write", fault))
+    }
+
+    /// Reads for all processes what lies in this one's window, and gets its own data.
+    fn read(&mut self, windows: &[AggregatorWindow]) {
+        let (own, mut messages) = (self.rank(), Messages::default());
+        for window in windows {
+            let stream = self.plan.stream_in(own, window);
+            if window.aggregator != own && !stream.is_empty() {
+                self.receive(&mut messages, window.aggregator, &self.own_memory(&stream));
+            }
+        }
+        let receives = messages.0.len();
+        if let Some(window) = windows.iter().find(|window| window.aggregator == own) {
+            self.read_pieces(&mut messages, &self.plan.pieces(window));
+        }
+        let mut received = 0;
+        self.complete(&messages, |index, bytes| {
+            received += if index < receives { bytes } else { 0 };
+        });
+        self.bytes += received;
+    }
+
+    /// Reads the pieces of all ranks at once, and begins to send them.
+    fn read_pieces(&mut self, messages: &mut Messages, pieces: &[StreamPiece]) {
+        let extent = self.plan.extent_of(pieces);
+        let buffer = self.scratch((extent.end - extent.start) as usize);
+        let read = self.file.0.file.read(extent.start, &buffer, 0, buffer.len());
+        let there = extent.start + read.as_ref().map_or(0, |bytes| *bytes as u64);
+        self.note(read.map(drop).map_err(|fault| self.file.fault("read", fault)));
+        for piece in pieces {
+            let pattern = &self.plan.parts[piece.rank as usize].pattern;
+            let Range { start, end } = piece.stream;
+            let stream = start..pattern.find(there, start, end, 1);
+            let mut found = StreamPiece { stream, ..*piece };
+            let data = match piece.rank == self.rank() {
+                true => self.own_memory(&found.stream),
+                false => self.scratch(found.len()),
+            };
+            // Less only where memory is short.
+            found.stream.end = found.stream.start + data.len() as u64;
+            let mut done = 0;
+            for run in self.plan.runs(&found) {
+                let at = run.offset as usize - extent.start as usize;
+                data.copy_piece(done, &buffer, at, run.len);
+                done += run.len;
+            }
+            match piece.rank == self.rank() {
+                true => self.bytes += done as u64,
+                // Also a message of no bytes, which the receiver waits for.
+                false => self.send(messages, piece.rank, &data),
+            }
+        }
+    }
+
+    fn rank(&self) -> u32 {
+        self.file.0.comm.rank()
+    }
+
+    /// The memory of bytes of this process's stream.
+    fn own_memory(&self, stream: &Range<u64>) -> Region {
+        let first = self.plan.parts[self.rank() as usize].stream.start;
+        self.memory.slice((stream.start - first) as usize, (stream.end - stream.start) as usize)
+    }
+
+    /// Memory of so many bytes; none, which is a failure, where there are not enough.
+    fn scratch(&mut self, len: usize) -> Region {
+        Region::scratch(len).unwrap_or_else(|| {
+            self.note(Err(no_memory()));
+            Region::empty()
+        })
+    }
+
+    fn note(&mut self, result: Result<()>) {
+        self.failed = self.failed.take().or(result.err());
+    }
+
+    fn send(&mut self, messages: &mut Messages, to: u32, data: &Region) {
+        let begun = begin_send(&self.file.0.comm, Some(to), TAG, data, Mode::Standard);
+        let added = begun.and_then(|begun| self.add(messages, begun));
+        self.note(added);
+    }
+
+    fn receive(&mut self, messages: &mut Messages, from: u32, into: &Region) {
+        let begun = begin_receive(&self.file.0.comm, From::Rank(from), Some(TAG), into);
+        let added = self.add(messages, begun);
+        self.note(added);
+    }
+
+    fn add(&self, messages: &mut Messages, request: Request) -> Result<()> {
+        messages.0.push(Cell::new(request.register(self.file.0.comm.vci())?));
+        Ok(())
+    }
+
+    /// Waits for all messages. Reports the index and the bytes of each.
+    fn complete(&mut self, messages: &Messages, mut report: impl FnMut(usize, u64)) {
+        let mut failed = None;
+        let ended = request::wait_all(self.file.0.comm.process(), &messages.0, |index, ended| {
+            report(index, ended.status.bytes);
+            failed = failed.take().or(ended.error);
+        });
+        self.note(ended.and(failed.map_or(Ok(()), Err)));
+    }
+}
+
+#[cold]
+fn no_memory() -> Error {
+    Error::new(ErrorClass::NoMem, "there is not enough memory to access the file for others")
+}
+
+/// Tag of the messages: the file's communicator has no others.
+const TAG: i32 = 0;
+/// Domains begin on pages, in bytes.
+const PAGE: u64 = 4096;

@@ -1,0 +1,188 @@
+//! Collective accesses: each process for itself, or through aggregators where their data are interleaved.
+
+use super::access::FileTransfer;
+use super::agreement::{agree, gather};
+use super::buffering::{BufferedPlan, RankPart};
+use super::hints::{BufferSwitch, Buffering};
+use super::object::File;
+use super::place::AccessKind;
+use crate::comm::Comm;
+use crate::{Error, ErrorClass, Result, exchange};
+
+/// Summary of an access, from which all processes choose how to carry out all accesses.
+#[derive(Clone, Copy, Debug)]
+struct AccessSummary([u64; FIELDS]);
+
+impl AccessSummary {
+    fn of(transfer: &FileTransfer, hints: Buffering) -> Self {
+        let (pattern, stream) = (transfer.pattern(), transfer.stream());
+        let offset = |stream| pattern.byte_offset(stream).map_or(0, |at| at as u64);
+        let is_empty = stream.is_empty();
+        let first = if is_empty { 0 } else { offset(stream.start) };
+        let end = if is_empty { 0 } else { offset(stream.end - 1) + 1 };
+        let may_buffer = match hints.switch {
+            _ if transfer.is_atomic() => NEVER,
+            BufferSwitch::Disable => NEVER,
+            BufferSwitch::Automatic => IF_INTERLEAVED,
+            BufferSwitch::Enable => ALWAYS,
+        };
+        Self([
+            first,
+            end,
+            stream.start,
+            stream.end,
+            pattern.encode().len() as u64,
+            pattern.run_len() as u64,
+            may_buffer,
+            hints.aggregators.map_or(0, u64::from),
+            hints.buffer_bytes,
+        ])
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let mut words = [0; FIELDS];
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        Self(words)
+    }
+}
+
+impl File {
+    /// Carries out the accesses of all processes (collective). Returns the number of bytes of this one's.
+    pub(super) fn run_together(
+        &self,
+        kind: AccessKind,
+        prepared: Result<FileTransfer>,
+    ) -> Result<u64> {
+        let (comm, routine) = (&self.0.comm, kind.routine());
+        if comm.size() == 1 {
+            return prepared?.run();
+        }
+        let hints = self.buffering(kind);
+        let mine =
+            prepared.as_ref().map_or(Vec::new(), |own| AccessSummary::of(own, hints).bytes());
+        let (transfer, all) = gather(comm, routine, mine, 8 * FIELDS, prepared)?;
+        let all: Vec<AccessSummary> =
+            all.iter().map(|bytes| AccessSummary::from_bytes(bytes)).collect();
+        let done = match is_buffered(&all) {
+            true => plan(comm, kind, &transfer, &all)
+                .and_then(|plan| plan.run(self, kind, transfer.memory())),
+            false => transfer.run(),
+        };
+        agree(comm, routine, done)
+    }
+}
+
+/// True if aggregators access the file for all. The hints of rank 0 count.
+fn is_buffered(all: &[AccessSummary]) -> bool {
+    let mut ranges: Vec<(u64, u64)> = all.iter().map(|one| (one.0[0], one.0[1])).collect();
+    ranges.retain(|(first, end)| first < end);
+    ranges.sort_unstable();
+    let is_interleaved = ranges.windows(2).any(|pair| pair[1].0 < pair[0].1);
+    let has_short_runs = all.iter().any(|one| one.0[5] < RUN_LONG);
+    let described: u64 = all.iter().map(|one| one.0[4]).sum();
+    let pays = match all[0].0[6] {
+        ALWAYS => true,
+        IF_INTERLEAVED => is_interleaved && has_short_runs,
+        _ => false,
+    };
+    pays && !ranges.is_empty() && described <= DESCRIBED_MAX
+}
+
+/// Exchanges the patterns of all processes (collective), and divides the file among aggregators.
+fn plan(
+    comm: &Comm,
+    kind: AccessKind,
+    own: &FileTransfer,
+    all: &[AccessSummary],
+) -> Result<BufferedPlan> {
+    let lengths: Vec<u64> = all.iter().map(|one| one.0[4]).collect();
+    let mine = own.pattern().encode();
+    let described = exchange::allgather_listed(comm, kind.routine(), &mine, &lengths)?;
+    let part = |(bytes, one): (&Vec<u8>, &AccessSummary)| {
+        let pattern = io::Pattern::decode(bytes)?;
+        let stream = one.0[2]..one.0[3];
+        let len = usize::try_from(stream.end.checked_sub(stream.start)?).ok()?;
+        pattern.reaches(stream.start, len).then_some(RankPart { pattern, stream })
+    };
+    let parts: Option<Vec<RankPart>> = described.iter().zip(all).map(part).collect();
+    let unknown = || Error::new(ErrorClass::Intern, "a process describes its view wrongly");
+    let used = || all.iter().filter(|one| one.0[0] < one.0[1]);
+    let first = used().map(|one| one.0[0]).min().unwrap_or(0);
+    let end = used().map(|one| one.0[1]).max().unwrap_or(0);
+    let [.., aggregators, buffer_bytes] = all[0].0;
+    Ok(BufferedPlan {
+        parts: parts.ok_or_else(unknown)?,
+        aggregators: choose(comm, aggregators),
+        span: first..end,
+        buffer_bytes: buffer_bytes.max(1),
+    })
+}
+
+/// Chooses aggregators: ranks of all nodes by turns. As many as are wanted, or for 0 at most four of each node.
+fn choose(comm: &Comm, wanted: u64) -> Vec<u32> {
+    let places = comm.places();
+    let mut turns = vec![0u32; places.nodes().max(1) as usize];
+    let mut ranks: Vec<(u32, u32)> = Vec::new();
+    for rank in 0..comm.size() {
+        let node = places.location(rank).node as usize;
+        if node >= turns.len() {
+            turns.resize(node + 1, 0);
+        }
+        ranks.push((turns[node], rank));
+        turns[node] += 1;
+    }
+    ranks.sort_unstable();
+    match wanted {
+        0 => ranks.retain(|(turn, _)| *turn < PER_NODE),
+        wanted => ranks.truncate(wanted.min(u64::from(u32::MAX)) as usize),
+    }
+    ranks.into_iter().map(|(_, rank)| rank).collect()
+}
+
+/// Number of words in a summary.
+const FIELDS: usize = 9;
+const NEVER: u64 = 0;
+const IF_INTERLEAVED: u64 = 1;
+const ALWAYS: u64 = 2;
+/// Length of runs in bytes from which system calls cost less than messages.
+const RUN_LONG: u64 = 64 << 10;
+/// Bytes that describe the patterns of all processes, up to which each process gets them.
+const DESCRIBED_MAX: u64 = 64 << 20;
+/// Aggregators of a node.
+const PER_NODE: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A summary: first and last byte, length of runs, and whether to buffer.
+    fn summary(first: u64, end: u64, run: u64, may_buffer: u64) -> AccessSummary {
+        AccessSummary([first, end, 0, 8, 56, run, may_buffer, 0, 1 << 20])
+    }
+
+    #[test]
+    fn interleaved_short_runs_are_buffered() {
+        let is_buffered_of = |first, end, run, switch| {
+            is_buffered(&[summary(0, 100, run, switch), summary(first, end, run, switch)])
+        };
+        assert!(is_buffered_of(50, 150, 8, IF_INTERLEAVED));
+        assert!(!is_buffered_of(100, 150, 8, IF_INTERLEAVED), "they do not overlap");
+        assert!(!is_buffered_of(0, 0, 8, IF_INTERLEAVED), "one accesses nothing");
+        assert!(!is_buffered_of(50, 150, RUN_LONG, IF_INTERLEAVED));
+        assert!(is_buffered_of(100, 150, 8, ALWAYS));
+        assert!(!is_buffered_of(50, 150, 8, NEVER));
+        assert!(!is_buffered(&[summary(0, 0, 8, ALWAYS)]));
+    }
+
+    #[test]
+    fn a_summary_comes_back_from_its_bytes() {
+        let one = summary(3, 5, 8, ALWAYS);
+        assert_eq!(AccessSummary::from_bytes(&one.bytes()).0, one.0);
+    }
+}
