@@ -15,7 +15,13 @@ pub struct Dialling {
     /// Time of the next attempt, even if the last is still silent.
     next: Duration,
     deadline: Duration,
+    /// Deadline without listeners that accept and are silent.
+    granted: Duration,
     patience: Duration,
+    /// Number of last rounds in a row in which a stranger answered at every address, and in which every address closed
+    /// the connection.
+    strange: u32,
+    closed: u32,
     /// Time of the first attempt, while path costs are awaited.
     held: Option<Duration>,
     /// State of reopening a link; `None` at its first opening.
@@ -52,6 +58,8 @@ pub struct DialFailure {
 enum DialFailureKind {
     Silent,
     Refused,
+    Closed,
+    Stranger,
     OtherVersion,
 }
 
@@ -64,6 +72,16 @@ impl DialFailure {
     /// A refusal by the host, or in its name.
     pub fn refused(text: impl Into<String>) -> Self {
         Self { text: text.into(), kind: DialFailureKind::Refused }
+    }
+
+    /// A process is there and has closed the connection in the handshake.
+    pub fn closed(text: impl Into<String>) -> Self {
+        Self { text: text.into(), kind: DialFailureKind::Closed }
+    }
+
+    /// A process is there that does not belong to the job.
+    pub fn stranger(text: impl Into<String>) -> Self {
+        Self { text: text.into(), kind: DialFailureKind::Stranger }
     }
 
     /// A process is there that speaks another version of the protocol.
@@ -99,7 +117,10 @@ impl Dialling {
             at: 0,
             next: now,
             deadline: now + patience,
+            granted: now + patience,
             patience,
+            strange: 0,
+            closed: 0,
             held: None,
             again: None,
         }
@@ -128,7 +149,8 @@ impl Dialling {
     pub(crate) fn again(candidates: Vec<SocketAddr>, now: Duration, seed: u64) -> Self {
         let again = Some(Reopening { seed, rounds: 0, refused: 0 });
         let first = now + pause(seed, 0);
-        Self { again, next: first, deadline: Duration::MAX, ..Self::new(candidates, now, ROUND) }
+        let (deadline, granted) = (Duration::MAX, Duration::MAX);
+        Self { again, next: first, deadline, granted, ..Self::new(candidates, now, ROUND) }
     }
 
     /// Timeout of one connection attempt.
@@ -157,6 +179,17 @@ impl Dialling {
         self.at = 0;
         if self.all_have_failed(DialFailureKind::OtherVersion) {
             return Due::GiveUp(self.account());
+        }
+        let is_strange = self.all_have_failed(DialFailureKind::Stranger);
+        self.strange = if is_strange { self.strange + 1 } else { 0 };
+        if self.strange >= REFUSALS {
+            return Due::GiveUp(self.account());
+        }
+        let is_closed = self.all_have_failed(DialFailureKind::Closed);
+        self.closed = if is_closed { self.closed + 1 } else { 0 };
+        if self.closed >= REFUSALS {
+            // Who answers so does not compute: there is nothing more to wait for.
+            self.deadline = self.granted;
         }
         let is_refused = self.all_have_failed(DialFailureKind::Refused);
         let Some(again) = &mut self.again else {
@@ -202,6 +235,9 @@ impl Dialling {
             .collect();
         if self.all_have_failed(DialFailureKind::OtherVersion) {
             return tried.join(", ");
+        }
+        if self.strange >= REFUSALS {
+            return format!("no process of this job is at {}", tried.join(", "));
         }
         if self.again.is_some() {
             return format!("nobody listens at {}", tried.join(", "));
@@ -361,6 +397,49 @@ mod tests {
         }
         let Due::GiveUp(account) = dialling.due(at(3300)) else { panic!("it goes on") };
         assert_eq!(account, "10.0.0.1:1 (it speaks version 7), 10.0.0.2:2 (it speaks version 7)");
+    }
+
+    #[test]
+    fn strangers_at_all_addresses_are_given_up_soon() {
+        let one = "10.0.0.1:1".parse().unwrap();
+        let first = || Dialling::new(vec![one], at(0), at(30_000));
+        let dials = [first(), Dialling::again(vec![one], at(0), 7)];
+        for mut dialling in dials {
+            let (mut now, mut tries) = (0, 0);
+            let account = loop {
+                match dialling.due(at(now)) {
+                    Due::Nothing => now += 10,
+                    Due::Try(_) => {
+                        tries += 1;
+                        dialling.handle_connection(at(now), at(60_000));
+                        let failure = DialFailure::stranger("it has another secret");
+                        dialling.handle_failure(one, failure, at(now));
+                    }
+                    Due::GiveUp(account) => break account,
+                }
+                assert!(now < 30_000, "{tries} tries");
+            };
+            assert_eq!(tries, 3);
+            assert_eq!(account, "no process of this job is at 10.0.0.1:1 (it has another secret)");
+        }
+    }
+
+    #[test]
+    fn a_listener_that_closes_does_not_extend_the_patience() {
+        let (one, _, mut dialling) = two();
+        for now in (0..).step_by(10) {
+            match dialling.due(at(now)) {
+                Due::Nothing => {}
+                Due::Try(address) => {
+                    dialling.handle_connection(at(now), at(60_000));
+                    dialling.handle_failure(address, DialFailure::closed("closed"), at(now));
+                }
+                Due::GiveUp(account) => {
+                    assert_eq!(now, 5000);
+                    return assert!(account.contains(&format!("{one} (closed)")), "{account}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -234,6 +234,12 @@ impl<K: Copy> Links<K> {
         (!is_open).then(|| self.agree(asked.peer, generation))
     }
 
+    /// Records that a connection ended before the verdict of its other end arrived, which may have accepted it. The
+    /// next opening has a later number, and replaces that one.
+    pub fn handle_unanswered(&mut self, asked: Asked) {
+        self.agree(asked.peer, asked.generation);
+    }
+
     /// Records an opening that has succeeded, or may have.
     fn agree(&mut self, peer: PeerId, generation: u32) -> Agreed {
         let Openings { latest, .. } = self.openings.entry(peer).or_default();
@@ -338,6 +344,25 @@ mod tests {
         assert_eq!(links.ask(PeerId(1), false).generation(), 3);
         assert_eq!(links.ask(PeerId(1), true).generation(), 3);
         assert_eq!(links.ask(PeerId(2), false).generation(), 1);
+    }
+
+    #[test]
+    fn an_opening_whose_verdict_was_lost_is_replaced_by_the_next() {
+        for lost in 1..4 {
+            let (mut caller, mut callee) = (Links::<u64>::new(PeerId(1), NOW.1), links());
+            for key in 0..=lost {
+                let asked = caller.ask(OWN, false);
+                assert_eq!(asked.generation(), key as u32 + 1);
+                match callee.judge(PeerId(1), asked.generation(), || false) {
+                    Verdict::Accepted(agreed) | Verdict::Replaces(_, agreed) => {
+                        callee.open(agreed, key);
+                    }
+                    Verdict::Declined => panic!("opening {key} is declined"),
+                }
+                caller.handle_unanswered(asked);
+            }
+            assert_eq!(callee.open_key(PeerId(1)), Some(lost));
+        }
     }
 
     #[test]

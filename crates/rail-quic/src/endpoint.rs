@@ -25,7 +25,7 @@ use wire::{Capabilities, Frame, PeerId};
 
 use crate::connection::{Code, Connection, Outlet, Reading, Stage};
 use crate::frames::FRAME_MAX;
-use crate::hello::{LocalEnd, dial_failure, refusal};
+use crate::hello::{LocalEnd, dial_failure, is_declined, refusal};
 use crate::knowledge::Knowledge;
 use crate::settings;
 use crate::settings::Keys;
@@ -296,29 +296,34 @@ impl EndpointDriver {
     }
 
     fn take_in_from(&mut self, index: usize) -> bool {
-        let mut moved = false;
-        for _ in 0..LOOKS {
+        let (mut moved, mut looks) = (false, 0);
+        for _ in 0..LOOKS_AT_STRANGERS {
             let mut inbound = std::mem::take(&mut self.inbound);
             let has_more = self.sockets[index]
                 .receive(&mut self.intake, &mut |datagram| inbound.push(datagram));
             moved |= !inbound.is_empty();
             // The clock is read per batch: the minimum RTT filter would keep a round trip measured too short.
             let now = Instant::now();
+            let mut is_strange = !inbound.is_empty();
             for datagram in inbound.drain(..) {
-                self.handle(index, datagram, now);
+                is_strange &= !self.handle(index, datagram, now);
             }
             self.inbound = inbound;
-            if !has_more {
+            // A flood is dropped as fast as it comes, so that little else is lost in it.
+            looks += u32::from(!is_strange);
+            if !has_more || looks == LOOKS {
                 break;
             }
         }
         moved
     }
 
-    fn handle(&mut self, index: usize, datagram: Datagram, now: Instant) {
+    /// Handles a datagram; returns false if it is a stranger's that was dropped.
+    fn handle(&mut self, index: usize, datagram: Datagram, now: Instant) -> bool {
         let Datagram { from, to, ecn, bytes } = datagram;
         if self.is_strange(&bytes, from) {
-            return self.note_strange(from);
+            self.note_strange(from);
+            return false;
         }
         let mut answer = std::mem::take(&mut self.batch);
         answer.clear();
@@ -338,6 +343,7 @@ impl EndpointDriver {
             None => {}
         }
         self.batch = answer;
+        true
     }
 
     pub(super) fn close(&mut self, key: usize, code: Code, now: Instant) {
@@ -530,6 +536,11 @@ impl EndpointDriver {
                 self.learn(key);
             }
             Stage::Dialled { .. } | Stage::HelloSent { .. } | Stage::Accepted => {
+                if let Stage::HelloSent { asked } = connection.stage
+                    && !is_declined(reason)
+                {
+                    self.links.handle_unanswered(asked);
+                }
                 connection.stage = Stage::Closing;
                 self.unproved -= 1;
                 if let Some(peer) = dialled {
@@ -738,7 +749,9 @@ const DOUBT: Duration = Duration::from_secs(2);
 /// Events taken from one `epoll_wait`.
 const EVENTS: usize = 16;
 /// Receive calls on one socket before other sockets are served.
-const LOOKS: usize = 4;
+const LOOKS: u32 = 4;
+/// Maximum number of batches per socket if those of strangers are dropped.
+const LOOKS_AT_STRANGERS: u32 = 64;
 /// Bytes delivered from one link before other links are served.
 const READ_BYTES: usize = 512 << 10;
 /// Passes over the connections that produce new work while they are served.

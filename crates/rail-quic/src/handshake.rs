@@ -235,6 +235,9 @@ impl EndpointDriver {
         for key in late {
             let Some(connection) = self.connections.get(&key) else { continue };
             let (dials, address) = (connection.dials(), connection.protocol.remote_address());
+            if let Stage::HelloSent { asked } = connection.stage {
+                self.links.handle_unanswered(asked);
+            }
             self.close(key, Code::Declined, at);
             match dials {
                 Some(peer) => {

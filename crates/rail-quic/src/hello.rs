@@ -69,6 +69,11 @@ pub(super) fn answer_to(refusal: Refusal) -> Bytes {
     }
 }
 
+/// True if the other end has preferred another connection, or refused this end.
+pub(super) fn is_declined(reason: &ConnectionError) -> bool {
+    matches!(reason, ConnectionError::ApplicationClosed(_))
+}
+
 /// Says why an attempt of this end has failed.
 pub(super) fn dial_failure(reason: &ConnectionError) -> DialFailure {
     let answered = match reason {
@@ -83,6 +88,9 @@ pub(super) fn dial_failure(reason: &ConnectionError) -> DialFailure {
     };
     match answered {
         Some(refusal) => DialFailure::other_version(refusal.to_string()),
+        None if refusal(reason) == Some(Refusal::Secret) => {
+            DialFailure::stranger(Refusal::Secret.to_string())
+        }
         None => DialFailure::silent(reason.to_string()),
     }
 }

@@ -170,6 +170,13 @@ impl TcpRail {
         }
     }
 
+    /// Records that a connection ended that its other end may have accepted.
+    fn note_unanswered(&mut self, one: &PendingConnection) {
+        if let HandshakeStage::Verdict { asked } = one.stage {
+            self.links.handle_unanswered(asked);
+        }
+    }
+
     fn note_failed_try(&mut self, peer: PeerId, one: &PendingConnection, failure: DialFailure) {
         match peer {
             NOBODY => self.handle_path_costs(one.address, &one.about, None),
@@ -361,6 +368,9 @@ impl TcpRail {
                     return true;
                 }
                 Err(failure) => {
+                    if !matches!(failure, Failure::Declined) {
+                        self.note_unanswered(&one);
+                    }
                     match (one.dials(), failure) {
                         (Some(peer), failure) => {
                             let failure = self.dial_failure(peer, one.address, failure);
@@ -395,6 +405,10 @@ impl TcpRail {
                 DialFailure::refused(text)
             }
             Failure::Refused(Refusal::Version { .. }) => DialFailure::other_version(text),
+            Failure::Refused(Refusal::Secret | Refusal::Job | Refusal::Protocol) => {
+                DialFailure::stranger(text)
+            }
+            Failure::Refused(Refusal::Closed) => DialFailure::closed(text),
             Failure::System(_) | Failure::Refused(_) | Failure::Declined | Failure::Gateway(_) => {
                 DialFailure::silent(text)
             }
@@ -415,6 +429,7 @@ impl TcpRail {
             let text = if connecting { "no connection" } else { "connected, but silent" };
             if let Some(Socket::PendingConnection(one)) = self.sockets.remove(&key) {
                 self.pending -= 1;
+                self.note_unanswered(&one);
                 self.note_failed_try(peer, &one, DialFailure::silent(text));
             }
         }

@@ -357,6 +357,19 @@ fn another_secret_is_refused_by_the_acceptor() {
 }
 
 #[test]
+fn a_dialler_with_another_secret_gives_up_with_one_line() {
+    for encryption in [Encryption::All, Encryption::None] {
+        let mut pair = EncryptedPair::new([encryption.clone(), encryption], [SECRET, SECRET + 1]);
+        pair.connect(pair.target());
+        pair.until(|pair| !pair.down.is_empty());
+        let [(0, Fault::Unreachable(text))] = &pair.down[..] else { panic!("{:?}", pair.down) };
+        assert!(text.contains("no process of this job"), "{text}");
+        assert!(text.contains("does not know the job's secret"), "{text}");
+        assert!(pair.refused.len() <= 4, "{:?}", pair.refused);
+    }
+}
+
+#[test]
 fn an_older_version_of_tls_is_refused() {
     let mut pair = EncryptedPair::private();
     let mut stream = TcpStream::connect(pair.target()).unwrap();
