@@ -240,7 +240,9 @@ def trials(functions, kinds, numbers):
             continue
         values = [good(function, p, numbers) for p in function.parameters]
         for index, parameter in enumerate(function.parameters):
-            tried = [(what, value, classes(function, parameter, what, kinds)) for what, value in wrong_values(function, parameter)]
+            # The only process is the first.
+            tried = [(what, value, "any" if parameter.after_first else classes(function, parameter, what, kinds))
+                     for what, value in wrong_values(function, parameter)]
             tried += [(what, value, "any") for what, value in extreme_values(function, parameter)]
             for what, value, fitting in tried:
                 call = values[:index] + [str(value)] + values[index + 1:]
@@ -258,7 +260,9 @@ def is_misstated(function, parameter):
 def absurd(functions, numbers):
     """Calls with one number that is far too large: most would need more memory than there is."""
     for function in functions:
-        if function.module is None or LEFT_OUT.match(function.name):
+        # The forms of a collective share their checks.
+        is_form = function.module == "coll" and re.match(r"MPI_I[a-z]|\w+_init", function.name)
+        if function.module is None or is_form or LEFT_OUT.match(function.name):
             continue
         right = [good(function, p, numbers) for p in function.parameters]
         if function.module == "p2p" and not COPIES.search(function.name):
@@ -300,13 +304,52 @@ def refused(functions, kinds, numbers):
 
 
 def insignificant(functions, numbers):
-    """Calls on two processes: right ones for the root, and for the other those with nonsense where it does not count."""
-    nonsense = {"DATATYPE": "0x299"}
-    for function in functions:
-        if function.module is None or not any(p.at_root for p in function.parameters):
-            continue
-        right = [good(function, p, numbers, ranks=2) for p in function.parameters]
-        other = [("0x10" if p.pointers else nonsense.get(p.kind, "-7")) if p.at_root else value
-                 for p, value in zip(function.parameters, right)]
-        yield " ".join([function.name, "-", "root", "0", *right])
-        yield " ".join([function.name, "-", "other", "0", *other])
+    """Calls on two processes with nonsense where it does not count: at one of them, beside counts of 0, or for data in place."""
+    for function in (f for f in functions if f.module in ("coll", "p2p", "pack", "op")):
+        parameters = function.parameters
+        right = [good(function, p, numbers, ranks=2) for p in parameters]
+        if function.module == "p2p":
+            right = [numbers["MPI_PROC_NULL"] if p.kind.startswith("RANK") else v for p, v in zip(parameters, right)]
+
+        def with_nonsense(words, which):
+            return " ".join([function.name, "-", words, "0", *[nonsense(p) if p in which else v for p, v in zip(parameters, right)]])
+
+        for words, which in (("other", [p for p in parameters if p.at_root]), ("root", [p for p in parameters if p.after_first])):
+            if which:
+                yield with_nonsense(words, which)
+                yield with_nonsense("other" if words == "root" else "root", [])
+        in_place = next((i for i, p in enumerate(parameters) if takes_in_place(function, p) and not any(q.at_root for q in parameters)), None)
+        if in_place is not None and (described := described_after(parameters, in_place)):
+            kept, right[in_place] = right[in_place], "1"
+            yield with_nonsense("all", described)
+            right[in_place] = kept
+        if counts := [i for i, p in enumerate(parameters) if is_count(p)]:
+            for i in counts:
+                right[i] = f"{width(parameters[i])}:0,0" if parameters[i].pointers else "0"
+            yield with_nonsense("all", [p for i, p in enumerate(parameters) if is_beside_count(parameters, i)])
+
+
+def nonsense(parameter):
+    return "0x10" if parameter.pointers else {"DATATYPE": "0x299"}.get(parameter.kind, "-7")
+
+
+def is_count(parameter):
+    return parameter.kind == "POLYXFER_NUM_ELEM_NNI" and parameter.direction == "in"
+
+
+def is_beside_count(parameters, index):
+    """True for a buffer, places or datatypes of elements that a count of the same call counts."""
+    if parameters[index].kind == "BUFFER":
+        after = next((p for p in parameters[index + 1:] if p.kind != "BUFFER"), None)
+        return after is not None and is_count(after)
+    return parameters[index].kind in ("DATATYPE", "POLYDISPLACEMENT", "DISPLACEMENT") and parameters[index].direction == "in"
+
+
+def described_after(parameters, index):
+    """Counts, places and datatypes of the data in a buffer, if they describe no other."""
+    own = []
+    for parameter in parameters[index + 1:]:
+        if parameter.kind == "BUFFER":
+            return own
+        own.append(parameter)
+    return []

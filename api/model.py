@@ -44,6 +44,7 @@ class Parameter:
         self.pointers = self.c.count("*") + self.array
         self.direction, self.kind = direction, kind
         self.length, self.may_be_null, self.at_root = facts["length"], facts["null"], facts["root"]
+        self.after_first = facts["after_first"]
 
     @property
     def is_function(self):
@@ -109,7 +110,7 @@ class Procedure:
         if direction not in DIRECTIONS:
             raise ValueError(f"{self.name}: {direction} is no direction: {line}")
         length = rest.pop(rest.index("length") + 1) if "length" in rest else None
-        known = {"null": "null" in rest, "root": "root" in rest, "large": "large" in rest}
+        known = {fact: fact in rest for fact in ("null", "root", "after_first", "large")}
         if set(rest) - {"length", *known}:
             raise ValueError(f"{self.name}: unknown fact: {line}")
         self.rows.append((declaration, direction, kind, {"length": length, **known}))

@@ -224,6 +224,29 @@ static void without_object(void) {
     MPI_Errhandler_free(&teller);
 }
 
+/* A process whose neighbour sends more than nothing, or nothing, is told so, in every form and length. */
+static void neighbours(int rank) {
+    enum { MANY = 1 << 20 };
+    static int sent[MANY], got[MANY];
+    int other = !rank, zero = 0;
+    MPI_Aint start = 0;
+    MPI_Datatype type = MPI_INT;
+    MPI_Comm ring;
+    MPI_Dist_graph_create_adjacent(comm, 1, &other, MPI_UNWEIGHTED, 1, &other, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &ring);
+    for (int form = 0; form < 5; form++) {
+        for (int turn = 0; turn < 4; turn++) {
+            int longer = turn % 2 ? MANY : 1, m = !rank && turn < 2 ? longer : 0, n = rank && turn >= 2 ? longer : 0, code = MPI_SUCCESS;
+            if (form == 0) code = MPI_Neighbor_allgather(sent, m, MPI_INT, got, n, MPI_INT, ring);
+            if (form == 1) code = MPI_Neighbor_allgatherv(sent, m, MPI_INT, got, &n, &zero, MPI_INT, ring);
+            if (form == 2) code = MPI_Neighbor_alltoall(sent, m, MPI_INT, got, n, MPI_INT, ring);
+            if (form == 3) code = MPI_Neighbor_alltoallv(sent, &m, &zero, MPI_INT, got, &n, &zero, MPI_INT, ring);
+            if (form == 4) code = MPI_Neighbor_alltoallw(sent, &m, &start, &type, got, &n, &start, &type, ring);
+            EXPECT(code, rank ? MPI_ERR_TRUNCATE : MPI_SUCCESS, rank ? "differ" : "");
+        }
+    }
+    MPI_Comm_free(&ring);
+}
+
 static void pair(void) {
     int rank, a[4] = {0}, counts[2] = {2, 2}, overlapping[2] = {0, 1}, apart[2] = {2, 0};
     MPI_Status status;
@@ -236,6 +259,7 @@ static void pair(void) {
     EXPECT(MPI_Allgatherv(a, 2, nothing, memory, counts, overlapping, nothing, comm), MPI_SUCCESS, "");
     MPI_Type_free(&nothing);
     EXPECT(MPI_Bcast(a, rank ? 2 : 1, MPI_INT, 0, comm), rank ? MPI_ERR_TRUNCATE : MPI_SUCCESS, rank ? "4 bytes where 8" : "");
+    neighbours(rank);
     if (rank == 0) {
         MPI_Send(a, 4, MPI_INT, 1, 6, comm);
     } else {

@@ -239,6 +239,16 @@ fn committed_derived(name: &str, raw: RawHandle) -> Result<Datatype> {
     Ok(datatype)
 }
 
+/// A datatype of so many elements to communicate. That of none may be anything, and is not looked at.
+#[inline]
+pub(crate) fn committed_for(
+    name: &str,
+    raw: RawHandle,
+    elements: usize,
+) -> Result<Cow<'static, Datatype>> {
+    committed(name, if elements == 0 { BYTE } else { raw })
+}
+
 /// Names in the standard of the three arguments that describe a buffer.
 pub(crate) struct Names {
     pub address: &'static str,
@@ -283,7 +293,7 @@ fn unusual_buffer(
     datatype: RawHandle,
 ) -> Result<Region> {
     let elements = count(names.count, elements)?;
-    let datatype = committed(names.datatype, datatype)?;
+    let datatype = committed_for(names.datatype, datatype, elements)?;
     region(names, address, elements, &datatype)
 }
 
@@ -374,6 +384,8 @@ fn bad_rank(kind: ErrorClass, name: &str, rank: c_int, comm: &Comm) -> Error {
     class(kind, format!("{name} = {rank} is outside a communicator of {}", comm.peer_count()))
 }
 
+/// `MPI_BYTE`.
+const BYTE: RawHandle = 0x247;
 pub(crate) const ANY_SOURCE: c_int = -1;
 pub(crate) const ANY_TAG: c_int = -2;
 pub(crate) const PROC_NULL: c_int = -3;

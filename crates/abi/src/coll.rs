@@ -24,7 +24,8 @@ use mpi::vci::Vci;
 use plan::{Operands, Schedule, Topology};
 
 use crate::arguments::{
-    Names, PROC_NULL, RECV, SEND, buffer, comm, committed, count, distinct, overlap, region, root,
+    Names, PROC_NULL, RECV, SEND, buffer, comm, committed, committed_for, count, distinct, overlap,
+    region, root,
 };
 use crate::convention::*;
 

@@ -7,7 +7,7 @@ use datatype::{Op, UserFunction};
 use memory::Region;
 use mpi::objects::{self, OPS};
 
-use crate::arguments::{committed, count};
+use crate::arguments::{committed_for, count};
 use crate::convention::*;
 
 /// An `MPI_User_function`, or its large-count sibling.
@@ -77,19 +77,19 @@ pub(crate) fn reduce_local(
     op: RawHandle,
 ) -> Result<()> {
     let elements = count("count", elements)?;
-    let kind = committed("datatype", datatype)?;
-    let op = checked(op, &kind)?;
+    let kind = committed_for("datatype", datatype, elements)?;
+    let op = checked(op, &kind, elements)?;
     let input = crate::coll::elements("inbuf", inbuf, elements, &kind)?;
     let inout = crate::coll::elements("inoutbuf", inoutbuf, elements, &kind)?;
     op.apply(&input, &inout, elements, &kind, datatype as u64);
     Ok(())
 }
 
-/// The operation, if it is defined for the datatype.
+/// The operation, if it is defined for the datatype of the elements, if there are any.
 #[inline]
-pub(crate) fn checked(op: RawHandle, datatype: &datatype::Datatype) -> Result<Op> {
+pub(crate) fn checked(op: RawHandle, datatype: &datatype::Datatype, elements: usize) -> Result<Op> {
     let found = named("op", objects::op(handle(op)))?;
-    if !found.is_valid_for(datatype) {
+    if elements > 0 && !found.is_valid_for(datatype) {
         let name = String::from_utf8_lossy(&datatype.name()).into_owned();
         let text = format!("op = {found:?} is not defined for datatype {name}");
         return Err(class(ErrorClass::Op, text));

@@ -2,7 +2,7 @@
 
 use datatype::Datatype;
 
-use crate::arguments::{Names, buffer, comm, committed, count, length};
+use crate::arguments::{Names, buffer, comm, committed_for, count, length};
 use crate::convention::*;
 
 pub(crate) fn pack(
@@ -46,7 +46,8 @@ pub(crate) fn pack_size(
     size: OutInt,
 ) -> Result<()> {
     comm(on)?;
-    let bytes = committed("datatype", datatype)?.size().checked_mul(count("incount", incount)?);
+    let elements = count("incount", incount)?;
+    let bytes = committed_for("datatype", datatype, elements)?.size().checked_mul(elements);
     let too_large =
         || class(ErrorClass::Count, format!("incount = {incount} elements exceed memory"));
     size.put(bytes.ok_or_else(too_large)? as i64)
@@ -63,8 +64,9 @@ pub(crate) fn pack_external(
 ) -> Result<()> {
     check_representation(&datarep)?;
     let source = buffer(&IN, inbuf, incount, datatype)?;
-    let kind = committed("datatype", datatype)?;
-    let len = external_size("incount", &kind, count("incount", incount)?)?;
+    let elements = count("incount", incount)?;
+    let kind = committed_for("datatype", datatype, elements)?;
+    let len = external_size("incount", &kind, elements)?;
     let at = place(position, len, outsize, "outsize")?;
     packed("outbuf", outbuf, outsize)?;
     let converted = kind.to_external(&source.to_vec());
@@ -85,8 +87,8 @@ pub(crate) fn unpack_external(
 ) -> Result<()> {
     check_representation(&datarep)?;
     let target = buffer(&OUT, outbuf, outcount, datatype)?;
-    let kind = committed("datatype", datatype)?;
     let count = count("outcount", outcount)?;
+    let kind = committed_for("datatype", datatype, count)?;
     let len = external_size("outcount", &kind, count)?;
     let at = place(position, len, insize, "insize")?;
     packed("inbuf", inbuf, insize)?;
@@ -101,8 +103,9 @@ pub(crate) fn pack_external_size(
     size: OutInt,
 ) -> Result<()> {
     check_representation(&datarep)?;
-    let datatype = committed("datatype", datatype)?;
-    let bytes = external_size("incount", &datatype, count("incount", incount)?)?;
+    let elements = count("incount", incount)?;
+    let datatype = committed_for("datatype", datatype, elements)?;
+    let bytes = external_size("incount", &datatype, elements)?;
     size.put(bytes as i64)
 }
 

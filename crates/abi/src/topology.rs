@@ -223,16 +223,22 @@ pub(crate) fn dist_graph_create_adjacent(
 ) -> Result<()> {
     let comm = old(on)?;
     let hints = crate::info::optional(info)?;
-    let weighted = [source_weights, destination_weights].map(|one| one.address() != UNWEIGHTED);
-    if weighted[0] != weighted[1] {
-        let text = "destweights and sourceweights must both be MPI_UNWEIGHTED, or none";
-        return Err(Error::argument(text));
-    }
+    // Where there are no neighbours, there is nothing to weigh.
+    let sides = [(sources, source_weights), (destinations, destination_weights)];
+    let weighted = sides.map(|(ranks, one)| (!ranks.is_empty(), one.address() != UNWEIGHTED));
+    let is_weighted = match weighted {
+        [(true, sources), (true, destinations)] if sources != destinations => {
+            let text = "destweights and sourceweights must both be MPI_UNWEIGHTED, or none";
+            return Err(Error::argument(text));
+        }
+        [(true, is_weighted), _] | [_, (true, is_weighted)] => is_weighted,
+        [(false, sources), (false, destinations)] => sources && destinations,
+    };
     let (into, out) = ((sources, source_weights), (destinations, destination_weights));
     let neighbours = Neighbours {
         sources: edges_of(comm.size(), "sources", into, "sourceweights")?,
         destinations: edges_of(comm.size(), "destinations", out, "destweights")?,
-        is_weighted: weighted[0],
+        is_weighted,
     };
     let result = comm.arrange_neighbours(neighbours, reorder != 0)?;
     result.set_info(&hints);

@@ -235,6 +235,16 @@ impl Schedule {
         }
     }
 
+    /// [`Schedule::send`], also of an empty span.
+    pub(crate) fn send_even_empty(&mut self, to: u32, span: Span) {
+        self.steps.push(Step::Send { to, span });
+    }
+
+    /// [`Schedule::receive`], also of an empty span.
+    pub(crate) fn receive_even_empty(&mut self, from: u32, span: Span) {
+        self.steps.push(Step::Receive { from, span });
+    }
+
     /// Sends a message without data.
     pub(crate) fn send_signal(&mut self, to: u32) {
         self.steps.push(Step::Send { to, span: Buffer::Output.span(0, 0) });

@@ -23,16 +23,20 @@ impl Blocks {
         datatype: RawHandle,
         ranks: u32,
     ) -> Result<Self> {
-        let datatype = committed(names.datatype, datatype)?;
         let (counts, displacements) = match placement {
             Placement::Uniform(each) => {
                 let each = count(names.count, each)?;
+                let datatype = committed_for(names.datatype, datatype, each)?;
                 return Self::uniform(names, address, each, &datatype, ranks);
+            }
+            Placement::Listed { counts, .. } if is_all_empty(counts, ranks)? => {
+                return Ok(Self::empty(ranks));
             }
             Placement::Listed { counts, displacements } => {
                 (counts.all(ranks as usize)?, displacements.all(ranks as usize)?)
             }
         };
+        let datatype = committed(names.datatype, datatype)?;
         let places = (counts, displacements);
         let in_a_row = Self::in_a_row(names, address, places, &datatype, ranks)?;
         if let Some(blocks) = in_a_row {
@@ -52,6 +56,9 @@ impl Blocks {
     pub fn apart(self, placement: Placement<'_>) -> Result<Self> {
         let Placement::Listed { counts, displacements } = placement else { return Ok(self) };
         let len = self.sizes.len();
+        if self.stream.is_empty() {
+            return Ok(self);
+        }
         let (counts, displacements) = (counts.all(len)?, displacements.all(len)?);
         let at = |index| (displacements.at(index), counts.at(index), index);
         let filled = || (0..self.sizes.len()).filter(|index| self.sizes[*index] > 0).map(at);
@@ -76,6 +83,11 @@ impl Blocks {
             "{name}[{}] = {} lies in the block of {} at {name}[{}] = {}",
             other.2, other.0, one.1, one.2, one.0
         )))
+    }
+
+    /// Blocks of no elements. Their places and datatypes mean nothing.
+    fn empty(ranks: u32) -> Self {
+        Self { stream: Region::empty(), sizes: vec![0; ranks as usize] }
     }
 
     /// Blocks of one count, which follow each other as elements do: all of them are one buffer.
@@ -127,12 +139,15 @@ impl Blocks {
         types: Array<'_, RawHandle>,
         ranks: u32,
     ) -> Result<Self> {
+        if is_all_empty(counts, ranks)? {
+            return Ok(Self::empty(ranks));
+        }
         let (counts, displacements) =
             (counts.all(ranks as usize)?, displacements.all(ranks as usize)?);
         let mut blocks = Gathered::new(ranks);
         let types = types.all(ranks as usize)?;
         for (index, &raw) in types.iter().enumerate() {
-            let datatype = committed(names.datatype, raw)?;
+            let datatype = committed_for(names.datatype, raw, counts.count_at(index)?)?;
             let offset = displacements.at(index) as isize;
             // From `MPI_BOTTOM` on, these displacements are addresses.
             let place = match address.get().is_null() {
@@ -150,6 +165,12 @@ impl Blocks {
         let start: u64 = self.sizes[..rank].iter().sum();
         self.stream.slice(start as usize, self.sizes[rank] as usize)
     }
+}
+
+/// True if no block has elements.
+fn is_all_empty(counts: Ints<'_>, ranks: u32) -> Result<bool> {
+    let counts = counts.all(ranks as usize)?;
+    Ok((0..counts.len()).all(|index| counts.at(index) == 0))
 }
 
 /// Blocks on their way to one stream.

@@ -222,8 +222,8 @@ pub(super) fn reduce(
     if role == Role::Idle {
         return Ok(idle(comm, Routine::Reduce));
     }
-    let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
+    let this = Reduction::new(sendbuf, n, datatype, op, comm)?;
     let buffers = match role {
         Role::Root => (Region::empty(), this.received(recvbuf, n)?),
         Role::Idle | Role::Partner(_) => (this.sent(sendbuf, n)?, Region::empty()),
@@ -245,8 +245,8 @@ pub(super) fn allreduce(
     op: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
+    let this = Reduction::new(sendbuf, n, datatype, op, comm)?;
     let buffers = (this.sent(sendbuf, n)?, this.received(recvbuf, n)?);
     this.check_distinct((&buffers.0, n), (&buffers.1, n))?;
     let operands = this.operands(n, false);
@@ -267,7 +267,8 @@ pub(super) fn reduce_scatter(
     op: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, comm)?;
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let this = Reduction::new(sendbuf, most, datatype, op, comm)?;
     let groups = groups(&this.comm)?;
     let total = this.total(name, counts)?;
     let own = counts[(this.comm.rank() - groups.local.start) as usize];

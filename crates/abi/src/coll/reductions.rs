@@ -38,10 +38,17 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
+    /// Checks the arguments of a reduction of so many elements.
     #[inline(always)]
-    pub fn new(sendbuf: Address, datatype: RawHandle, op: RawHandle, comm: Call) -> Result<Self> {
-        let kind = committed("datatype", datatype)?;
-        let op = crate::op::checked(op, &kind)?;
+    pub fn new(
+        sendbuf: Address,
+        elements: usize,
+        datatype: RawHandle,
+        op: RawHandle,
+        comm: Call,
+    ) -> Result<Self> {
+        let kind = committed_for("datatype", datatype, elements)?;
+        let op = crate::op::checked(op, &kind, elements)?;
         let in_place = sendbuf.is_in_place();
         Ok(Self { comm, datatype: kind, handle: datatype as u64, op, in_place })
     }
@@ -163,9 +170,10 @@ pub(crate) fn reduce(
     if comm.halves().is_some() {
         return inter::reduce(sendbuf, recvbuf, n, datatype, op, to, comm);
     }
-    let this = Reduction::new(sendbuf, datatype, op, comm)?;
+    let n = count("count", n)?;
+    let this = Reduction::new(sendbuf, n, datatype, op, comm)?;
     let to = root(&this.comm, to)?;
-    let (rank, n) = (this.comm.rank(), count("count", n)?);
+    let rank = this.comm.rank();
     let in_place = this.in_place && rank == to;
     let buffers = match rank == to {
         true => this.buffers(sendbuf, recvbuf, n)?,
@@ -189,8 +197,8 @@ pub(crate) fn allreduce(
     if comm.halves().is_some() {
         return inter::allreduce(sendbuf, recvbuf, n, datatype, op, comm);
     }
-    let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
+    let this = Reduction::new(sendbuf, n, datatype, op, comm)?;
     let buffers = this.buffers(sendbuf, recvbuf, n)?;
     let operands = this.operands(n, this.in_place);
     let schedule = this.plan(Routine::Allreduce, 0, operands, |rank, places| {
@@ -207,8 +215,8 @@ pub(crate) fn scan(
     op: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, inter::within(comm, "a scan")?)?;
     let n = count("count", n)?;
+    let this = Reduction::new(sendbuf, n, datatype, op, inter::within(comm, "a scan")?)?;
     let buffers = this.buffers(sendbuf, recvbuf, n)?;
     let operands = this.operands(n, this.in_place);
     let schedule =
@@ -224,9 +232,13 @@ pub(crate) fn exscan(
     op: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, inter::within(comm, "a scan")?)?;
     let n = count("count", n)?;
-    let buffers = this.buffers(sendbuf, recvbuf, n)?;
+    let this = Reduction::new(sendbuf, n, datatype, op, inter::within(comm, "a scan")?)?;
+    // The first rank has nothing to receive (MPI-5.0 §6.11.2).
+    let buffers = match this.comm.rank() {
+        0 if !this.in_place => (this.sent(sendbuf, n)?, Region::empty()),
+        _ => this.buffers(sendbuf, recvbuf, n)?,
+    };
     let operands = this.operands(n, this.in_place);
     let schedule = this
         .plan(Routine::Exscan, 0, operands, |rank, places| plan::exscan(rank, places, operands));
@@ -246,7 +258,8 @@ fn reduce_scatter_counts(
     if comm.halves().is_some() {
         return inter::reduce_scatter(sendbuf, recvbuf, (name, counts), datatype, op, comm);
     }
-    let this = Reduction::new(sendbuf, datatype, op, comm)?;
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let this = Reduction::new(sendbuf, most, datatype, op, comm)?;
     let rank = this.comm.rank();
     let total = this.total(name, counts)?;
     let own = counts[rank as usize];
