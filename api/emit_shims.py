@@ -186,7 +186,7 @@ def call_of(function, run, names):
 
 
 def handler(function):
-    if function.name in ("MPI_File_open", "MPI_File_close", "MPI_File_delete"):
+    if function.name.removesuffix("_c") in ("MPI_File_open", "MPI_File_close", "MPI_File_delete", "MPI_Register_datarep"):
         return "On::File(FILE_NULL)"
     for parameter in function.parameters:
         if parameter.c in HANDLES:

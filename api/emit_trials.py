@@ -202,7 +202,7 @@ def classes(function, parameter, what, kinds):
         return "any"
     if parameter.name == "filename":
         return "MPI_ERR_NO_SUCH_FILE,MPI_ERR_BAD_FILE"
-    if parameter.name == "datarep" and function.module == "file":
+    if parameter.name == "datarep" and function.name == "MPI_File_set_view":
         return "MPI_ERR_UNSUPPORTED_DATAREP"
     if parameter.name == "root":
         return "MPI_ERR_ROOT"

@@ -7,7 +7,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 prefix=$1 folder=$2
 shift 2
 version=4.0.2
-suites="attr coll comm datatype errhan group info init pt2pt rma topo threads/coll threads/comm threads/init threads/pt2pt"
+suites="attr coll comm datatype errhan group info init io pt2pt rma topo threads/coll threads/comm threads/init threads/pt2pt"
 # Fortran's, without those of files and spawned processes, as above.
 for language in f77 f90 f08; do
     for part in attr coll comm datatype ext info init profile pt2pt rma topo; do suites="$suites $language/$part"; done
@@ -26,6 +26,8 @@ build() {
     for part in dtpools util $suites; do
         make -k -C "$part" >"${part//\//-}.log" 2>&1 || [ "$part" != util ]
     done
+    # The non-blocking variants of tests of files.
+    for source in io/i_*.c; do make -C io "$(basename "$source" .c)" >>optional.log 2>&1 || true; done
     for optional in f77/ext/allocmemf f90/ext/allocmemf90 f08/ext/allocmemf90 f90/rma/aintf90 f08/rma/aintf08; do
         make -C "${optional%/*}" "${optional##*/}" >>optional.log 2>&1 || true
     done

@@ -337,6 +337,125 @@ static void atomic_accesses(void) {
     free(data);
 }
 
+/* Ints are 8 bytes in a file: the number, and the state that was registered. */
+static int extent_of(MPI_Datatype type, MPI_Aint *extent, void *state) {
+    int bytes;
+    (void)state;
+    if (type == MPI_CHAR) return 1;
+    MPI_Type_size(type, &bytes);
+    *extent = type == MPI_INT ? 8 : bytes;
+    return MPI_SUCCESS;
+}
+
+/* The int of a buffer at a place in the order of a datatype, which is MPI_INT or every other int. */
+static int *item(void *user, MPI_Datatype type, MPI_Count at) { return (int *)user + (type == MPI_INT ? at : 2 * at); }
+
+static int write_wide(void *user, MPI_Datatype type, MPI_Count count, void *file, MPI_Offset position, void *state) {
+    for (MPI_Count i = 0; i < count; i++) ((int *)file)[2 * i] = *item(user, type, position + i), ((int *)file)[2 * i + 1] = *(int *)state;
+    return MPI_SUCCESS;
+}
+
+static int read_wide(void *user, MPI_Datatype type, MPI_Count count, void *file, MPI_Offset position, void *state) {
+    for (MPI_Count i = 0; i < count; i++) {
+        if (((int *)file)[2 * i + 1] != *(int *)state) return 1;
+        *item(user, type, position + i) = ((int *)file)[2 * i];
+    }
+    return MPI_SUCCESS;
+}
+
+static int write_narrow(void *user, MPI_Datatype type, int count, void *file, MPI_Offset position, void *state) {
+    return write_wide(user, type, count, file, position, state);
+}
+
+static int read_narrow(void *user, MPI_Datatype type, int count, void *file, MPI_Offset position, void *state) {
+    return read_wide(user, type, count, file, position, state);
+}
+
+static void external(void) {
+    long longs[6], found[7];
+    unsigned char bytes[24];
+    MPI_Status status;
+    MPI_Offset offset;
+    MPI_Aint extent;
+    MPI_Datatype type;
+    MPI_Request request;
+    char name[MPI_MAX_DATAREP_STRING];
+    MPI_File file = fresh();
+    MPI_Type_vector(3, 1, size, MPI_LONG, &type), MPI_Type_commit(&type);
+    for (int i = 0; i < 6; i++) longs[i] = -(i * 100 + rank) - 1;
+    expect("external32", MPI_File_set_view(file, 0, MPI_LONG, MPI_LONG, "external32", MPI_INFO_NULL), MPI_SUCCESS);
+    MPI_File_get_type_extent(file, MPI_LONG, &extent);
+    CHECK(extent == 4);
+    MPI_File_get_type_extent(file, type, &extent);
+    CHECK(extent == 4 * (2 * size + 1));
+    MPI_File_write_at_all(file, 6 * rank, longs, 6, MPI_LONG, &status);
+    count_is(&status, MPI_LONG, 6);
+    MPI_File_get_size(file, &offset);
+    CHECK(offset == 24 * size);
+    MPI_File_iread_at(file, 6 * rank, found, 7, MPI_LONG, &request);
+    MPI_Wait(&request, &status);
+    count_is(&status, MPI_LONG, rank == size - 1 ? 6 : 7);
+    CHECK(!memcmp(longs, found, sizeof longs));
+    MPI_Datatype etype, filetype;
+    MPI_File_get_view(file, &offset, &etype, &filetype, name);
+    CHECK(etype == MPI_LONG && filetype == MPI_LONG && !strcmp(name, "external32"));
+    /* Places of a view count elements of the file. */
+    MPI_File_set_view(file, 4 * rank, MPI_LONG, type, "external32", MPI_INFO_NULL);
+    MPI_File_read_all(file, found, 3, MPI_LONG, &status);
+    count_is(&status, MPI_LONG, 3);
+    for (int i = 0; i < 3; i++) CHECK(found[i] == -((rank + i * size) % 6 * 100 + (rank + i * size) / 6) - 1);
+    MPI_File_get_position(file, &offset);
+    CHECK(offset == 3);
+    longs[0] = 1L << 40;
+    expect("a long of 41 bits", MPI_File_write_at(file, 0, longs, 1, MPI_LONG, &status), MPI_ERR_CONVERSION);
+    MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
+    MPI_File_read_at(file, 24 * rank, bytes, 24, MPI_BYTE, &status);
+    for (int i = 0; i < 6; i++) {
+        int expected = -(i * 100 + rank) - 1;
+        for (int j = 0; j < 4; j++) CHECK(bytes[4 * i + j] == (unsigned char)(expected >> (24 - 8 * j)));
+    }
+    MPI_Type_free(&type);
+    MPI_File_close(&file);
+}
+
+static void registered(void) {
+    static int state = 77;
+    int data[2 * INTS], found[2 * INTS], raw[2];
+    MPI_Status status;
+    MPI_Aint extent;
+    MPI_Datatype spaced, every_other;
+    expect("wide", MPI_Register_datarep_c("wide", read_wide, write_wide, extent_of, &state), MPI_SUCCESS);
+    expect("narrow", MPI_Register_datarep("narrow", read_narrow, write_narrow, extent_of, &state), MPI_SUCCESS);
+    expect("plain", MPI_Register_datarep("plain", MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL, extent_of, NULL), MPI_SUCCESS);
+    expect("wide again", MPI_Register_datarep("wide", read_narrow, write_narrow, extent_of, NULL), MPI_ERR_DUP_DATAREP);
+    expect("native", MPI_Register_datarep("native", read_narrow, write_narrow, extent_of, NULL), MPI_ERR_DUP_DATAREP);
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &spaced);
+    MPI_Type_contiguous(INTS, spaced, &every_other), MPI_Type_commit(&every_other);
+    for (int which = 0; which < 2; which++) {
+        const char *name = which ? "narrow" : "wide";
+        MPI_File file = fresh();
+        for (int i = 0; i < 2 * INTS; i++) data[i] = i % 2 ? -1 : seen(i / 2), found[i] = -1;
+        expect("its view", MPI_File_set_view(file, 0, MPI_INT, MPI_INT, name, MPI_INFO_NULL), MPI_SUCCESS);
+        MPI_File_get_type_extent(file, MPI_INT, &extent);
+        CHECK(extent == 8);
+        MPI_File_write_at_all(file, INTS * rank, data, 1, every_other, &status);
+        count_is(&status, MPI_INT, INTS);
+        MPI_File_read_at_all(file, INTS * rank, found, 1, every_other, &status);
+        count_is(&status, MPI_INT, INTS);
+        CHECK(!memcmp(data, found, sizeof data));
+        expect("an etype without an extent", MPI_File_set_view(file, 0, MPI_CHAR, MPI_CHAR, name, MPI_INFO_NULL), MPI_ERR_CONVERSION);
+        MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL);
+        MPI_File_read_at(file, 2 * INTS * rank + 2, raw, 2, MPI_INT, &status);
+        CHECK(raw[0] == data[2] && raw[1] == state);
+        raw[1] = 0;
+        if (rank == 0) MPI_File_write_at(file, 0, raw, 2, MPI_INT, &status);
+        MPI_File_set_view(file, 0, MPI_INT, MPI_INT, name, MPI_INFO_NULL);
+        expect("a failing conversion", MPI_File_read_at_all(file, INTS * rank, found, 1, MPI_INT, &status), MPI_ERR_CONVERSION);
+        MPI_File_close(&file);
+    }
+    MPI_Type_free(&every_other), MPI_Type_free(&spaced);
+}
+
 static void sizes_and_modes(void) {
     MPI_Offset offset;
     MPI_Group group, all;
@@ -497,6 +616,8 @@ int main(int argc, char **argv) {
     split();
     shared();
     atomic_accesses();
+    external();
+    registered();
     sizes_and_modes();
     failing();
     if (rank == 0) unlink(path);

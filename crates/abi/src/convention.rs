@@ -24,7 +24,7 @@ pub struct Status {
     pub(crate) internal: [c_int; 5],
 }
 
-/// `MPI_FILE_NULL`, whose error handler gets failures to open a file (MPI-5.0 §14.7).
+/// `MPI_FILE_NULL`, whose error handler gets failures that concern no open file (MPI-5.0 §14.7).
 pub(crate) const FILE_NULL: RawHandle = mpi::file::NULL.0 as RawHandle;
 
 /// Object whose error handler gets a call's failure.

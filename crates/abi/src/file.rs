@@ -1,6 +1,7 @@
 //! Files (MPI-5.0 §14): opening and closing, views, pointers and sizes.
 
 mod access;
+mod representation;
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -12,6 +13,7 @@ use crate::contents::handle_for;
 use crate::convention::*;
 
 pub(crate) use access::*;
+pub(crate) use representation::*;
 
 pub(crate) fn file_open(
     on: RawHandle,
@@ -90,11 +92,11 @@ pub(crate) fn file_get_view(
     datarep: Chars,
 ) -> Result<()> {
     let file = file(fh)?;
-    let view = file.view();
-    disp.put(view.displacement())?;
-    datarep.write(file.datarep(), DATAREP_MAX)?;
-    etype.put(handle_for(view.etype())?)?;
-    filetype.put(handle_for(view.filetype())?)
+    let (at, of_etype, of_filetype, representation) = file.view();
+    disp.put(at)?;
+    datarep.write(representation.name(), DATAREP_MAX)?;
+    etype.put(handle_for(&of_etype)?)?;
+    filetype.put(handle_for(&of_filetype)?)
 }
 
 pub(crate) fn file_get_type_extent(
@@ -102,8 +104,8 @@ pub(crate) fn file_get_type_extent(
     datatype: RawHandle,
     extent: OutInt,
 ) -> Result<()> {
-    file(fh)?;
-    extent.put(crate::arguments::datatype("datatype", datatype)?.extent().1 as i64)
+    let file = file(fh)?;
+    extent.put(file.type_extent(&crate::arguments::datatype("datatype", datatype)?)?)
 }
 
 pub(crate) fn file_seek(fh: RawHandle, offset: i64, whence: c_int) -> Result<()> {

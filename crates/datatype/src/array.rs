@@ -113,6 +113,24 @@ impl Datatype {
 }
 
 impl Cut {
+    /// Returns the cuts and the order that the integer arguments of a distributed array say.
+    pub(crate) fn of_arguments(integers: &[i64]) -> (Vec<Self>, ArrayOrder) {
+        let dimensions = integers[2] as usize;
+        let argument = |list: usize, index: usize| integers[3 + list * dimensions + index];
+        let cut = |index| Self {
+            size: argument(0, index),
+            distribution: match argument(1, index) {
+                DISTRIBUTE_BLOCK => Distribution::Block,
+                DISTRIBUTE_CYCLIC => Distribution::Cyclic,
+                _ => Distribution::None,
+            },
+            block: Some(argument(2, index)).filter(|block| *block != DISTRIBUTE_DEFAULT),
+            processes: argument(3, index),
+        };
+        let cuts = (0..dimensions).map(cut).collect();
+        (cuts, ArrayOrder::of_code(integers[integers.len() - 1]))
+    }
+
     fn check(&self) -> Result<(), TypeError> {
         check_size("array_of_gsizes", self.size)?;
         check_size("array_of_psizes", self.processes)?;
@@ -164,6 +182,11 @@ impl ArrayOrder {
             Self::C => ORDER_C,
             Self::Fortran => ORDER_FORTRAN,
         }
+    }
+
+    /// Returns the order with this code.
+    pub(crate) fn of_code(code: i64) -> Self {
+        if code == ORDER_FORTRAN { Self::Fortran } else { Self::C }
     }
 }
 

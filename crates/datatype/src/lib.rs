@@ -13,6 +13,7 @@ mod external;
 #[allow(unsafe_code, reason = "typed loops over memory that regions describe")]
 mod kernel;
 mod op;
+mod replaced;
 
 pub use array::{ArrayOrder, Cut, Distribution};
 pub use builtin::{Builtin, Class};

@@ -13,6 +13,7 @@ mod opening;
 pub(crate) mod pending;
 mod place;
 mod pointers;
+mod representation;
 mod shared_pointer;
 mod split;
 mod split_call;
@@ -24,3 +25,4 @@ pub use object::{File, NULL, errhandler_of, find, from_int, set_null_errhandler}
 pub use opening::delete;
 pub use place::{AccessKind, At};
 pub use pointers::Whence;
+pub use representation::{Conversion, Representation, TypedMemory};

@@ -1,9 +1,9 @@
 //! Reading and writing files (MPI-5.0 §14.4). Each macro makes the functions of one form of arguments.
 
-use mpi::file::{AccessKind, At};
+use mpi::file::{AccessKind, At, TypedMemory};
 use mpi::vci::Vci;
 
-use crate::arguments::{BUF, buffer, file};
+use crate::arguments::{BUF, buffer, committed, file};
 use crate::convention::*;
 
 macro_rules! at_offsets {
@@ -154,6 +154,13 @@ split! {
 /// Arguments that describe memory: address, number of elements, their datatype.
 type Memory = (Address, i64, RawHandle);
 
+/// The elements that arguments describe.
+fn elements(buf: Address, count: i64, datatype: RawHandle) -> Result<TypedMemory> {
+    let memory = buffer(&BUF, buf, count, datatype)?;
+    let datatype = committed(BUF.datatype, datatype)?.into_owned();
+    Ok(TypedMemory { memory, address: buf.get() as usize, datatype })
+}
+
 fn access(
     fh: RawHandle,
     kind: AccessKind,
@@ -161,7 +168,7 @@ fn access(
     (buf, count, datatype): Memory,
     status: StatusOut,
 ) -> Result<()> {
-    let ended = file(fh)?.access(kind, at, buffer(&BUF, buf, count, datatype)?)?;
+    let ended = file(fh)?.access(kind, at, elements(buf, count, datatype)?)?;
     status.fill(&ended);
     Ok(())
 }
@@ -174,7 +181,7 @@ fn access_all(
     (buf, count, datatype): Memory,
     status: StatusOut,
 ) -> Result<()> {
-    let ended = file(fh)?.access_all(kind, at, buffer(&BUF, buf, count, datatype))?;
+    let ended = file(fh)?.access_all(kind, at, elements(buf, count, datatype))?;
     status.fill(&ended);
     Ok(())
 }
@@ -186,7 +193,7 @@ fn begin(
     (buf, count, datatype): Memory,
     request: Out<RawHandle>,
 ) -> Result<()> {
-    let begun = file(fh)?.begin_access(kind, at, buffer(&BUF, buf, count, datatype)?)?;
+    let begun = file(fh)?.begin_access(kind, at, elements(buf, count, datatype)?)?;
     request.put(raw(begun.register(Vci::FIRST)?))
 }
 
@@ -197,7 +204,7 @@ fn begin_all(
     (buf, count, datatype): Memory,
     request: Out<RawHandle>,
 ) -> Result<()> {
-    let begun = file(fh)?.begin_access_all(kind, at, buffer(&BUF, buf, count, datatype)?)?;
+    let begun = file(fh)?.begin_access_all(kind, at, elements(buf, count, datatype)?)?;
     request.put(raw(begun.register(Vci::FIRST)?))
 }
 
@@ -207,7 +214,7 @@ fn begin_split(
     at: At,
     (buf, count, datatype): Memory,
 ) -> Result<()> {
-    file(fh)?.begin_split(kind, at, buffer(&BUF, buf, count, datatype))
+    file(fh)?.begin_split(kind, at, elements(buf, count, datatype))
 }
 
 fn end_split(fh: RawHandle, kind: AccessKind, at: At, status: StatusOut) -> Result<()> {

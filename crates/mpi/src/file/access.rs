@@ -11,6 +11,7 @@ use super::agreement::agree;
 use super::object::File;
 use super::pending::PendingTransfer;
 use super::place::{AccessKind, At};
+use super::representation::{Representation, TypedMemory, room};
 use crate::request::{Request, Status};
 use crate::{Error, ErrorClass, Result, exchange};
 
@@ -22,8 +23,13 @@ pub(super) struct FileTransfer {
     view: View,
     /// First etype in the view.
     position: u64,
+    /// The bytes of the file: the application's memory, or converted ones.
     memory: Region,
     is_atomic: bool,
+    /// Bytes in the application's memory.
+    native_len: usize,
+    /// Elements to be converted once they are read.
+    decoded: Option<(Representation, TypedMemory)>,
 }
 
 impl File {
@@ -31,20 +37,20 @@ impl File {
     ///
     /// # Errors
     /// The system's; the file is not open for this; the memory holds no whole number of etypes.
-    pub fn access(&self, kind: AccessKind, at: At, memory: Region) -> Result<Status> {
+    pub fn access(&self, kind: AccessKind, at: At, memory: TypedMemory) -> Result<Status> {
         let transfer = self.prepare(kind, at, memory)?;
-        let bytes = transfer.run()?;
+        let moved = transfer.run()?;
         if at == At::Own {
-            self.correct_pointer(transfer.place(), bytes);
+            self.correct_pointer(transfer.place(), moved);
         }
-        Ok(status_of(bytes))
+        Ok(status_of(transfer.finish(moved)?))
     }
 
     /// Begins to read or write.
     ///
     /// # Errors
     /// Those of [`File::access`] that are known at once.
-    pub fn begin_access(&self, kind: AccessKind, at: At, memory: Region) -> Result<Request> {
+    pub fn begin_access(&self, kind: AccessKind, at: At, memory: TypedMemory) -> Result<Request> {
         Ok(Request::Transfer(self.begin(self.prepare(kind, at, memory)?)))
     }
 
@@ -52,17 +58,27 @@ impl File {
     ///
     /// # Errors
     /// Those of [`File::access`], on all processes alike.
-    pub fn access_all(&self, kind: AccessKind, at: At, memory: Result<Region>) -> Result<Status> {
+    pub fn access_all(
+        &self,
+        kind: AccessKind,
+        at: At,
+        memory: Result<TypedMemory>,
+    ) -> Result<Status> {
         let prepared = self.prepare_all(kind, at, memory);
-        if at == At::Ordered {
-            // Data in the order of ranks are not interleaved.
-            let done = prepared.and_then(|transfer| transfer.run());
-            return agree(&self.0.comm, kind.routine(), done.map(status_of));
-        }
         let place = prepared.as_ref().ok().map(|own| own.place());
-        let bytes = self.run_together(kind, prepared)?;
+        let (moved, bytes) = match at {
+            // Data in the order of ranks are not interleaved.
+            At::Ordered => {
+                let done = prepared.and_then(|transfer| {
+                    let moved = transfer.run()?;
+                    Ok((moved, transfer.finish(moved)?))
+                });
+                agree(&self.0.comm, kind.routine(), done)?
+            }
+            At::Offset(_) | At::Own | At::Shared => self.run_together(kind, prepared)?,
+        };
         if let (At::Own, Some(place)) = (at, place) {
-            self.correct_pointer(place, bytes);
+            self.correct_pointer(place, moved);
         }
         Ok(status_of(bytes))
     }
@@ -71,7 +87,12 @@ impl File {
     ///
     /// # Errors
     /// Those of [`File::begin_access`].
-    pub fn begin_access_all(&self, kind: AccessKind, at: At, memory: Region) -> Result<Request> {
+    pub fn begin_access_all(
+        &self,
+        kind: AccessKind,
+        at: At,
+        memory: TypedMemory,
+    ) -> Result<Request> {
         self.check_collective()?;
         self.begin_access(kind, at, memory)
     }
@@ -81,7 +102,7 @@ impl File {
         &self,
         kind: AccessKind,
         at: At,
-        memory: Result<Region>,
+        memory: Result<TypedMemory>,
     ) -> Result<FileTransfer> {
         let checked = memory.and_then(|memory| {
             self.check_collective()?;
@@ -95,9 +116,9 @@ impl File {
     }
 
     /// Makes an access ready. Pointers move past it.
-    fn prepare(&self, kind: AccessKind, at: At, memory: Region) -> Result<FileTransfer> {
+    fn prepare(&self, kind: AccessKind, at: At, memory: TypedMemory) -> Result<FileTransfer> {
         self.check_direction(kind)?;
-        let etypes = self.etypes_of(&self.state().view, &memory)?;
+        let etypes = self.etypes_of(&memory)?;
         let position = match at {
             At::Offset(offset) => {
                 self.check_random()?;
@@ -117,10 +138,14 @@ impl File {
     }
 
     /// Makes an access ready whose place depends on those of lower ranks (collective).
-    fn prepare_ordered(&self, kind: AccessKind, memory: Result<Region>) -> Result<FileTransfer> {
+    fn prepare_ordered(
+        &self,
+        kind: AccessKind,
+        memory: Result<TypedMemory>,
+    ) -> Result<FileTransfer> {
         let (comm, routine) = (&self.0.comm, kind.routine());
         let counted = memory.and_then(|memory| {
-            let etypes = self.etypes_of(&self.state().view, &memory)?;
+            let etypes = self.etypes_of(&memory)?;
             Ok((memory, etypes))
         });
         let (memory, etypes) = agree(comm, routine, counted)?;
@@ -135,27 +160,48 @@ impl File {
         self.transfer(kind, first + sum(&all[..comm.rank() as usize]), memory)
     }
 
-    fn transfer(&self, kind: AccessKind, position: u64, memory: Region) -> Result<FileTransfer> {
-        let state = self.state();
-        let (view, is_atomic) = (state.view.clone(), state.is_atomic);
-        drop(state);
+    /// Makes an access ready that begins at a place of the view. Data to be written are converted.
+    fn transfer(&self, kind: AccessKind, position: u64, own: TypedMemory) -> Result<FileTransfer> {
+        let (view, representation, is_atomic) = self.shape();
+        let native_len = own.memory.len();
+        let (memory, decoded) = match kind {
+            _ if representation.is_native() => (own.memory, None),
+            AccessKind::Write => (representation.encode(&own)?, None),
+            AccessKind::Read => {
+                (room(representation.file_len(&own)?)?, Some((representation, own)))
+            }
+        };
         let stream = position.checked_mul(view.etype().size() as u64);
         if !stream.is_some_and(|stream| view.reaches(stream, memory.len())) {
             let (path, len) = (self.0.path.display(), memory.len());
             let message = match view.filetype().size() {
                 0 => format!("{len} bytes of {path}, whose view has no bytes"),
-                _ => format!(
-                    "{len} bytes of {path} from etype {position} exceed the range of offsets"
-                ),
+                _ => {
+                    format!(
+                        "{len} bytes of {path} from etype {position} exceed the range of offsets"
+                    )
+                }
             };
             return Err(Error::argument(message));
         }
-        Ok(FileTransfer { file: self.clone(), kind, view, position, memory, is_atomic })
+        let file = self.clone();
+        Ok(FileTransfer { file, kind, view, position, memory, is_atomic, native_len, decoded })
     }
 
-    /// Number of etypes that memory holds.
-    fn etypes_of(&self, view: &View, memory: &Region) -> Result<u64> {
-        let (len, etype) = (memory.len(), view.etype().size());
+    /// The view, the representation and the atomicity of the next access.
+    fn shape(&self) -> (View, Representation, bool) {
+        let state = self.state();
+        (state.view.clone(), state.representation.clone(), state.is_atomic)
+    }
+
+    /// Number of etypes that elements have in the file.
+    fn etypes_of(&self, memory: &TypedMemory) -> Result<u64> {
+        let (view, representation, _) = self.shape();
+        let len = match representation.is_native() {
+            true => memory.memory.len(),
+            false => representation.file_len(memory)?,
+        };
+        let etype = view.etype().size();
         match len.checked_div(etype) {
             Some(etypes) if etypes * etype == len => Ok(etypes as u64),
             None if len == 0 => Ok(0),
@@ -193,7 +239,7 @@ impl File {
         let end = pending.clone();
         let progress = Arc::clone(process.vci(crate::vci::Vci::FIRST));
         process.pool().run(move || {
-            end.set(transfer.run());
+            end.set(transfer.run().and_then(|moved| transfer.finish(moved)));
             // The memory is the application's again before it learns of the end.
             drop(transfer);
             progress.submit(|worker| worker.engine.submit_event());
@@ -203,7 +249,7 @@ impl File {
 }
 
 impl FileTransfer {
-    /// Moves the data. Returns the number of bytes.
+    /// Moves the data. Returns the number of bytes in the file.
     pub fn run(&self) -> Result<u64> {
         if !self.is_atomic {
             return self.run_unlocked();
@@ -233,6 +279,18 @@ impl FileTransfer {
         }
     }
 
+    /// Ends an access that has moved so many bytes of the file: elements that were read are converted. Returns the number of
+    /// bytes in the application's memory.
+    pub fn finish(&self, moved: u64) -> Result<u64> {
+        match &self.decoded {
+            Some((representation, own)) => {
+                representation.decode(&self.memory.slice(0, moved as usize), own)
+            }
+            None if moved == self.memory.len() as u64 => Ok(self.native_len as u64),
+            None => Ok(moved),
+        }
+    }
+
     /// The first etype, and the number of etypes.
     fn place(&self) -> (u64, u64) {
         let bytes = self.memory.len() as u64;
@@ -250,7 +308,7 @@ impl FileTransfer {
         first..first + self.memory.len() as u64
     }
 
-    /// The memory of the application.
+    /// Memory for the bytes of the file.
     pub fn memory(&self) -> &Region {
         &self.memory
     }

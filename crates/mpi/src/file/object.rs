@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use coll::Routine;
+use datatype::Datatype;
 use handles::{Handle, Kind, Table};
 use io::{FaultKind, FileFault, OpenFile, View};
 
@@ -11,6 +12,7 @@ use super::agreement::{agree, agree_on};
 use super::hints::{Buffering, Hints};
 use super::mode::AccessMode;
 use super::place::AccessKind;
+use super::representation::Representation;
 use super::shared_pointer::SharedPointer;
 use super::split_call::Split;
 use crate::comm::Comm;
@@ -40,6 +42,9 @@ pub struct FileObject {
 #[derive(Debug)]
 pub(super) struct FileState {
     pub view: View,
+    /// Etype and filetype as the application has given them; those of the view are of bytes in the file.
+    pub types: (Datatype, Datatype),
+    pub representation: Representation,
     /// The own file pointer, in etypes of the view.
     pub position: u64,
     pub is_atomic: bool,

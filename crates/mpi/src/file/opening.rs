@@ -10,6 +10,7 @@ use super::agreement::{agree, agree_on};
 use super::hints::Hints;
 use super::mode::AccessMode;
 use super::object::{Details, FILES, File, FileObject, FileState, NULL, errhandler_of, fault_of};
+use super::representation::Representation;
 use super::shared_pointer::SharedPointer;
 use crate::comm::Comm;
 use crate::info::Info;
@@ -54,8 +55,15 @@ impl File {
         let file = agree(comm, Routine::FileOpen, opened)?;
         let size = if mode.appends() { file.size().unwrap_or(0) } else { 0 };
         let shared = SharedPointer::open(comm, size)?;
-        let state =
-            FileState { view: View::default(), position: size, is_atomic: false, split: None };
+        let view = View::default();
+        let state = FileState {
+            types: (view.etype().clone(), view.filetype().clone()),
+            view,
+            representation: Representation::find("native")?,
+            position: size,
+            is_atomic: false,
+            split: None,
+        };
         let details = Details { errhandler: errhandler_of(NULL).1, hints: Hints::new(info) };
         let file = Self(Arc::new(FileObject {
             comm: comm.clone(),

@@ -1,11 +1,10 @@
 //! Split collectives: one call begins, another completes (MPI-5.0 §14.4.5).
 
-use memory::Region;
-
 use super::access::status_of;
 use super::agreement::agree;
 use super::object::File;
 use super::place::{AccessKind, At};
+use super::representation::TypedMemory;
 use super::split_call::{Split, SplitCall};
 use crate::request::Status;
 use crate::vci::Vci;
@@ -16,7 +15,7 @@ impl File {
     ///
     /// # Errors
     /// Another is under way on this file, or the arguments are wrong.
-    pub fn begin_split(&self, kind: AccessKind, at: At, memory: Result<Region>) -> Result<()> {
+    pub fn begin_split(&self, kind: AccessKind, at: At, memory: Result<TypedMemory>) -> Result<()> {
         self.check_collective()?;
         let prepared = self.prepare_all(kind, at, memory);
         let begun = prepared.map(|transfer| self.begin(transfer));

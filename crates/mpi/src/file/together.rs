@@ -53,15 +53,18 @@ impl AccessSummary {
 }
 
 impl File {
-    /// Carries out the accesses of all processes (collective). Returns the number of bytes of this one's.
+    /// Carries out the accesses of all processes (collective). Returns the numbers of bytes of this one's, in the file and in
+    /// memory.
     pub(super) fn run_together(
         &self,
         kind: AccessKind,
         prepared: Result<FileTransfer>,
-    ) -> Result<u64> {
+    ) -> Result<(u64, u64)> {
         let (comm, routine) = (&self.0.comm, kind.routine());
         if comm.size() == 1 {
-            return prepared?.run();
+            let transfer = prepared?;
+            let moved = transfer.run()?;
+            return Ok((moved, transfer.finish(moved)?));
         }
         let hints = self.buffering(kind);
         let mine =
@@ -74,7 +77,8 @@ impl File {
                 .and_then(|plan| plan.run(self, kind, transfer.memory())),
             false => transfer.run(),
         };
-        agree(comm, routine, done)
+        let ended = done.and_then(|moved| Ok((moved, transfer.finish(moved)?)));
+        agree(comm, routine, ended)
     }
 }
 

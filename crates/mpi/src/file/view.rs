@@ -6,6 +6,7 @@ use io::View;
 
 use super::agreement::{agree, agree_on};
 use super::object::File;
+use super::representation::Representation;
 use crate::info::Info;
 use crate::{Error, ErrorClass, Result};
 
@@ -25,34 +26,44 @@ impl File {
         let comm = &self.0.comm;
         let checked = types.and_then(|(etype, filetype)| {
             self.check_collective()?;
-            check_datarep(datarep)?;
+            let representation = Representation::find(datarep)?;
             let displacement = self.displacement(displacement)?;
-            let view = View::new(displacement, &etype, &filetype, self.0.mode.writes());
+            let in_file = (representation.in_file(&etype)?, representation.in_file(&filetype)?);
+            let view = View::new(displacement, &in_file.0, &in_file.1, self.0.mode.writes());
             let class = match displacement {
                 0.. => ErrorClass::Type,
                 _ => ErrorClass::Arg,
             };
-            Ok((view.map_err(|fault| Error::new(class, fault.to_string()))?, info?))
+            let view = view.map_err(|fault| Error::new(class, fault.to_string()))?;
+            Ok((view, (etype, filetype), representation, info?))
         });
-        let extent = checked.as_ref().map_or(0, |(view, _)| view.etype().extent().1);
-        let (view, info) = agree_on(comm, Routine::FileSetView, extent as u64, checked)?;
+        let extent = checked.as_ref().map_or(0, |(view, ..)| view.etype().extent().1);
+        let checked = agree_on(comm, Routine::FileSetView, extent as u64, checked)?;
+        let (view, types, representation, info) = checked;
         let moved = if comm.rank() == 0 { self.0.shared.set(0) } else { Ok(()) };
         agree(comm, Routine::FileSetView, moved)?;
         let mut state = self.state();
         (state.view, state.position) = (view, 0);
+        (state.types, state.representation) = (types, representation);
         drop(state);
         self.set_hints(&info);
         Ok(())
     }
 
-    /// The view.
-    pub fn view(&self) -> View {
-        self.state().view.clone()
+    /// Displacement, etype, filetype and representation of the view.
+    pub fn view(&self) -> (i64, Datatype, Datatype, Representation) {
+        let state = self.state();
+        let (etype, filetype) = state.types.clone();
+        (state.view.displacement(), etype, filetype, state.representation.clone())
     }
 
-    /// Name of the data representation.
-    pub fn datarep(&self) -> &'static str {
-        NATIVE
+    /// Extent of a datatype in the file, in bytes.
+    ///
+    /// # Errors
+    /// Those of [`Representation::in_file`].
+    pub fn type_extent(&self, datatype: &Datatype) -> Result<i64> {
+        let representation = self.state().representation.clone();
+        Ok(representation.in_file(datatype)?.extent().1 as i64)
     }
 
     /// The displacement of a view. That of the current position exists only in sequential files, and must be given there.
@@ -75,16 +86,3 @@ impl File {
         }
     }
 }
-
-/// Checks that the library knows a data representation. That named `internal` is the same as `native`.
-fn check_datarep(name: &str) -> Result<()> {
-    match name {
-        NATIVE | "internal" => Ok(()),
-        _ => {
-            let message = format!("datarep = {name} is not known");
-            Err(Error::new(ErrorClass::UnsupportedDatarep, message))
-        }
-    }
-}
-
-const NATIVE: &str = "native";
