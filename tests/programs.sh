@@ -110,6 +110,8 @@ for rails in tcp shm+tcp; do go -genv CANELE_RAILS $rails -n 4 "$work/windows"; 
 go -genv CANELE_RAILS tcp -n 2 "$work/windows_wrong"
 go -genv CANELE_VCIS 4 -n 3 "$work/windows"
 sited 'PMI_RANK % 2' 4 windows
+go -check -n 3 "$work/windows"
+go -check -n 2 "$work/windows_wrong"
 # Windows in numbers; the nightly run has more. Threads that share one.
 for rails in shm tcp; do
     go -genv CANELE_RAILS $rails -n 2 "$work/windows_many" 200 200 1000

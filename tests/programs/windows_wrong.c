@@ -2,6 +2,7 @@
    handler, and leaves the window usable. Any number of ranks. */
 #include <mpi.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "expect.h"
@@ -188,6 +189,41 @@ static void of_memory(void) {
     MPI_Win_free(&dynamic);
 }
 
+/* Puts that overlap without a flush between them, with mpiexec -check. */
+static void of_conflicts(void) {
+    int two[2] = {0};
+    MPI_Request request;
+    if (!getenv("CANELE_CHECK")) return;
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, win);
+    EXPECT(MPI_Put(two, 2, MPI_INT, right, 0, 2, MPI_INT, win), MPI_SUCCESS);
+    EXPECT(MPI_Put(two, 2, MPI_INT, right, 2, 2, MPI_INT, win), MPI_SUCCESS);
+    EXPECT(MPI_Put(two, 2, MPI_INT, right, 1, 2, MPI_INT, win), MPI_ERR_RMA_CONFLICT);
+    EXPECT(MPI_Rput(two, 1, MPI_INT, right, 3, 1, MPI_INT, win, &request), MPI_ERR_RMA_CONFLICT);
+    MPI_Win_flush(right, win);
+    EXPECT(MPI_Put(two, 2, MPI_INT, right, 1, 2, MPI_INT, win), MPI_SUCCESS);
+    MPI_Win_unlock(right, win);
+    MPI_Win_fence(0, win);
+    EXPECT(MPI_Put(two, 1, MPI_INT, right, 1, 1, MPI_INT, win), MPI_SUCCESS);
+    MPI_Win_fence(0, win);
+    EXPECT(MPI_Put(two, 1, MPI_INT, right, 1, 1, MPI_INT, win), MPI_SUCCESS);
+    EXPECT(MPI_Put(two, 1, MPI_INT, right, 1, 1, MPI_INT, win), MPI_ERR_RMA_CONFLICT);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+}
+
+/* A message names rank, bytes, and the window if it has a name. */
+static void of_messages(void) {
+    int value = 0, len;
+    char text[MPI_MAX_ERROR_STRING], expected[MPI_MAX_ERROR_STRING];
+    MPI_Win_set_name(win, "cells");
+    MPI_Win_lock(MPI_LOCK_SHARED, right, 0, win);
+    MPI_Error_string(MPI_Put(&value, 1, MPI_INT, right, COUNT, 1, MPI_INT, win), text, &len);
+    snprintf(expected, sizeof expected,
+             "MPI_Put: MPI_ERR_RMA_RANGE: bytes %zu to %zu lie outside the %zu bytes of rank %d's window (window cells)",
+             COUNT * sizeof(int), (COUNT + 1) * sizeof(int), COUNT * sizeof(int), right);
+    CHECK(!strcmp(text, expected));
+    MPI_Win_unlock(right, win);
+}
+
 /* Operations on memory that is not attached fail when they are completed; the window stays usable. */
 static void of_detached_memory(void) {
     static int cells[4];
@@ -300,7 +336,7 @@ int main(int argc, char **argv) {
     memset(base, 0, COUNT * sizeof(int));
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-    outside_epochs(), inside_epochs(), of_assertions(), of_operations(), of_requests(), of_memory(), of_detached_memory(), of_groups(), of_handles();
+    outside_epochs(), inside_epochs(), of_assertions(), of_operations(), of_messages(), of_conflicts(), of_requests(), of_memory(), of_detached_memory(), of_groups(), of_handles();
     MPI_Allreduce(MPI_IN_PLACE, &failures, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("wrong calls on windows of %d ranks: %d failures\n", size, failures);
     MPI_Finalize();

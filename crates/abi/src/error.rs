@@ -93,7 +93,8 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
     };
     let of_found = || found.as_ref().map_or(Errhandler::Fatal, |(_, handler)| handler.clone());
     let handler = given.unwrap_or_else(of_found);
-    let text = format!("{function}: {error}");
+    let place = found.as_ref().map_or(String::new(), |(object, _)| place_of(*object));
+    let text = format!("{function}: {error}{place}");
     let code = error.code.unwrap_or_else(|| code_for(error.class, text.clone()));
     match handler {
         Errhandler::Return => code,
@@ -106,6 +107,14 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
             code
         }
     }
+}
+
+/// Name of the window concerned, in brackets, if the application has given it one.
+fn place_of(object: Handle) -> String {
+    let window = Some(object).filter(|object| object.is_of(Kind::Window));
+    let name = window.and_then(|object| window::find(object).ok()).map(|window| window.name());
+    let name = name.filter(|name| !name.is_empty());
+    name.map_or(String::new(), |name| format!(" (window {})", String::from_utf8_lossy(&name)))
 }
 
 /// The communicator, window or file concerned, and its error handler. Those of files without a valid one are MPI_FILE_NULL's

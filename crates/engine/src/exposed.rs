@@ -191,6 +191,11 @@ pub struct ReplyTo {
 }
 
 impl ReplyTo {
+    /// The caller.
+    pub fn peer(&self) -> PeerId {
+        self.peer
+    }
+
     /// True if the caller wants bytes.
     pub fn wants_data(&self) -> bool {
         matches!(self.answer, Answer::Data(_))

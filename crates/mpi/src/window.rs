@@ -10,6 +10,7 @@ mod flavor;
 mod hints;
 mod object;
 pub(crate) mod pending;
+mod put_record;
 mod shared_epochs;
 mod synchronization;
 

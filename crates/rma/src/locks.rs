@@ -83,6 +83,11 @@ impl<T> Queue<T> {
         self.0.push_back((kind, process));
     }
 
+    /// True if such a process waits.
+    pub fn has(&self, is_it: impl Fn(&T) -> bool) -> bool {
+        self.0.iter().any(|(_, process)| is_it(process))
+    }
+
     /// Grants what can be granted, in order, and tells those who waited for it.
     pub fn serve(&mut self, word: &AtomicU64, tell: &mut impl FnMut(T)) {
         if self.0.is_empty() {

@@ -89,7 +89,13 @@ impl Handler for CallHandler {
             }
             CallKind::Lock => {
                 let kind = LockKind::numbered(what).ok_or("there is no such lock")?;
-                guarded.queue.lock().ask(kind, call.reply_to);
+                let mut queue = guarded.queue.lock();
+                // A process holds the lock of a target once, so it waits once: the queue is bounded.
+                if queue.has(|process| process.peer() == call.peer) {
+                    return Err("a process waits twice for a lock".into());
+                }
+                queue.ask(kind, call.reply_to);
+                drop(queue);
                 guarded.serve_queue(replies);
                 Ok(())
             }

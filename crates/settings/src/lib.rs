@@ -104,7 +104,8 @@ pub static CHECK: Setting = setting(
     "CANELE_CHECK",
     Kind::Text("no"),
     "yes, no",
-    "Compares the arguments of every collective among processes. All ranks need the same value; mpiexec -check sets it.",
+    "Compares the arguments of every collective among processes, and puts of an epoch with each other. All ranks need the \
+         same value; mpiexec -check sets it.",
 );
 
 /// Threads that poll from free cores.

@@ -83,7 +83,7 @@ impl Window {
     #[inline(always)]
     pub fn submit(&self, access: &Access, target: &Target) -> Result<()> {
         let combination = access.check(target)?;
-        let Some(place) = self.admit(target, Use::Plain)? else { return Ok(()) };
+        let Some(place) = self.admit(access, target, Use::Plain)? else { return Ok(()) };
         Ok(access.run(&self.0.rma, place, combination)?)
     }
 
@@ -97,7 +97,7 @@ impl Window {
     /// * `MPI_ERR_PROC_ABORTED` if the target has failed.
     pub fn begin(&self, access: &Access, target: &Target) -> Result<Request> {
         let combination = access.check(target)?;
-        let Some(place) = self.admit(target, Use::WithRequest)? else {
+        let Some(place) = self.admit(access, target, Use::WithRequest)? else {
             return Ok(Request::Done(Done::Sent));
         };
         let pending = self.0.rma.with_request(|rma| access.run(rma, place, combination))?;
@@ -107,22 +107,37 @@ impl Window {
     /// Permits an operation and takes the target's lock if need be. Returns the target's place; none if there is nothing
     /// to do.
     #[inline(always)]
-    fn admit<'a>(&self, target: &'a Target, with: Use) -> Result<Option<TargetPlace<'a>>> {
+    fn admit<'a>(
+        &self,
+        access: &Access,
+        target: &'a Target,
+        with: Use,
+    ) -> Result<Option<TargetPlace<'a>>> {
         let displacement = self.displacement(target)?;
-        match target.rank {
-            Some(rank) if with == Use::Plain && self.0.epochs.is_permitted(rank) => {}
-            rank => self.permit(rank, with)?,
-        }
         let layout = target.datatype.layout();
         let is_empty = target.count == 0 || layout.size() == 0;
         let place = |rank| TargetPlace { rank, displacement, count: target.count, layout };
-        Ok(target.rank.filter(|_| !is_empty).map(place))
+        let place = target.rank.filter(|_| !is_empty).map(place);
+        match target.rank {
+            Some(rank) if with == Use::Plain && self.0.epochs.is_permitted(rank) => {}
+            rank => self.permit(access, rank, place.as_ref(), with)?,
+        }
+        Ok(place)
     }
 
-    /// Permits the first operation on a target in an epoch, or one with a request.
+    /// Permits the first operation on a target in an epoch, one with a request, or one that is compared with others.
     #[inline(never)]
-    fn permit(&self, rank: Option<u32>, with: Use) -> Result<()> {
+    fn permit(
+        &self,
+        access: &Access,
+        rank: Option<u32>,
+        place: Option<&TargetPlace<'_>>,
+        with: Use,
+    ) -> Result<()> {
         let wants_lock = self.0.epochs.permit(rank, with)?;
+        if let (Access::Put(_), Some(place), Some(puts)) = (access, place, &self.0.puts) {
+            puts.note(self.0.epochs.number(), place)?;
+        }
         match rank {
             Some(rank) if wants_lock => self.take_lock(rank),
             _ => Ok(()),

@@ -10,6 +10,7 @@ use rma::{NodeMemory, WindowMemory};
 use super::flavor::Flavor;
 use super::hints::{ALIGNMENT_MIN, Hints};
 use super::object::{Details, Values, WINDOWS, Window, WindowObject};
+use super::put_record::PutRecord;
 use super::shared_epochs::SharedEpochs;
 use crate::attribute::Attributes;
 use crate::collective::Routine;
@@ -122,7 +123,8 @@ impl Window {
                 values,
                 handle: OnceLock::new(),
                 is_freed: AtomicBool::new(false),
-                epochs: SharedEpochs::new(own.size()),
+                epochs: SharedEpochs::new(own.size(), coll::check::is_on()),
+                puts: coll::check::is_on().then(PutRecord::default),
                 locking: Mutex::new(()),
                 details: Mutex::new(details),
             }));

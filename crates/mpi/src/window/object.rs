@@ -8,6 +8,7 @@ use memory::Region;
 
 use super::flavor::Flavor;
 use super::hints::Hints;
+use super::put_record::PutRecord;
 use super::shared_epochs::SharedEpochs;
 use crate::attribute::Attributes;
 use crate::collective;
@@ -31,6 +32,8 @@ pub struct WindowObject {
     pub(super) handle: OnceLock<Handle>,
     pub(super) is_freed: AtomicBool,
     pub(super) epochs: SharedEpochs,
+    /// Puts that are compared with later ones, if the application wants its calls checked.
+    pub(super) puts: Option<PutRecord>,
     /// Held while the epoch of `MPI_Win_lock_all` takes a lock that it did not take at its beginning.
     pub(super) locking: Mutex<()>,
     pub(super) details: Mutex<Details>,

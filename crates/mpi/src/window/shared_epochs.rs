@@ -15,6 +15,8 @@ pub(super) struct SharedEpochs {
     number: AtomicU64,
     /// For each target, the number of the state that permits its access at once.
     permitted: Box<[AtomicU64]>,
+    /// True if each access asks for its permission.
+    is_strict: bool,
 }
 
 /// The epochs, to be read.
@@ -27,11 +29,11 @@ pub(super) struct EpochsChange<'a> {
 }
 
 impl SharedEpochs {
-    /// Makes the closed epochs of a window of `size` processes.
-    pub fn new(size: u32) -> Self {
+    /// Makes the closed epochs of a window of `size` processes. With `is_strict`, each access asks for its permission.
+    pub fn new(size: u32, is_strict: bool) -> Self {
         let epochs = Mutex::new(Epochs::default());
         let permitted = (0..size).map(|_| AtomicU64::new(0)).collect();
-        Self { epochs, number: AtomicU64::new(2), permitted }
+        Self { epochs, number: AtomicU64::new(2), permitted, is_strict }
     }
 
     /// True if an operation without a request is permitted at once, because another one was in this epoch.
@@ -47,11 +49,16 @@ impl SharedEpochs {
         self.number.load(Ordering::Relaxed) & PASSIVE != 0 && self.is_permitted(target)
     }
 
+    /// Number of the present epoch.
+    pub fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
     /// Permits an operation like [`Epochs::permit`], and the next ones of this epoch on the same target.
     pub fn permit(&self, target: Option<u32>, with: Use) -> Result<bool> {
         let mut epochs = self.lock();
         let wants_lock = epochs.permit(target, with)?;
-        if let Some(target) = target.filter(|_| !wants_lock) {
+        if let Some(target) = target.filter(|_| !wants_lock && !self.is_strict) {
             let number = self.number.load(Ordering::Relaxed);
             self.permitted[target as usize].store(number, Ordering::Release);
         }
@@ -119,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_permission_ends_with_its_epoch() {
-        let epochs = SharedEpochs::new(3);
+        let epochs = SharedEpochs::new(3, false);
         assert!(!epochs.is_permitted(1) && !epochs.is_passive(1));
         epochs.change().lock(Some(1), Some(LockKind::Shared)).unwrap();
         assert!(!epochs.is_permitted(1));
@@ -135,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_target_whose_lock_is_to_be_taken_is_not_permitted_yet() {
-        let epochs = SharedEpochs::new(2);
+        let epochs = SharedEpochs::new(2, false);
         epochs.change().lock_all(true).unwrap();
         assert!(epochs.permit(Some(1), Use::Plain).unwrap());
         assert!(!epochs.is_permitted(1));
@@ -146,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_permission_in_a_fence_is_none_for_a_flush() {
-        let epochs = SharedEpochs::new(2);
+        let epochs = SharedEpochs::new(2, false);
         epochs.change().fence(true);
         epochs.permit(Some(0), Use::Plain).unwrap();
         assert!(epochs.is_permitted(0) && !epochs.is_passive(0));

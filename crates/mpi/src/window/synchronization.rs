@@ -185,6 +185,9 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` without a passive target epoch for the target, and the target failed.
     pub fn flush(&self, target: Option<u32>) -> Result<()> {
         self.check_passive(target)?;
+        if let (Some(puts), Some(_)) = (&self.0.puts, target) {
+            puts.clear(target);
+        }
         Ok(target.map_or(Ok(()), |target| self.0.rma.flush(target))?)
     }
 
@@ -194,6 +197,9 @@ impl Window {
     /// As [`Window::flush`].
     pub fn flush_all(&self) -> Result<()> {
         self.0.epochs.look().check_passive(None)?;
+        if let Some(puts) = &self.0.puts {
+            puts.clear(None);
+        }
         Ok(self.0.rma.flush_all()?)
     }
 
