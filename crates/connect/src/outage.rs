@@ -20,11 +20,11 @@ impl Default for Patience {
 
 /// Outage of a peer: it has lost a link and has not shown since that another one works.
 ///
-/// The clock starts with the first lost link. The links of a peer are often found lost one after the other, since each
+/// The clock starts with the last sign of life of the first lost link. The links of a peer are often found lost one after the other, since each
 /// rail finds out by itself, and an idle link only once something is sent over it.
 #[derive(Clone, Copy, Debug)]
 pub struct Outage {
-    /// Time of the first loss, and of the latest.
+    /// Begin of the first loss, and time of the latest.
     since: Duration,
     lost: Duration,
     /// Time since which no link is open.

@@ -282,10 +282,14 @@ impl Peers {
         let Some(Route::Searching(search)) = self.routes.get_mut(peer.0 as usize) else { return };
         let is_leader = search.leader == rail;
         match fault {
-            Fault::Lost(reason) | Fault::Unreachable(reason) if !is_leader => {
+            Fault::Lost(reason) | Fault::Silent(reason, _) | Fault::Unreachable(reason)
+                if !is_leader =>
+            {
                 search.note_refusal(rail, name, &reason);
             }
-            Fault::Lost(reason) | Fault::Unreachable(reason) if !search.is_alone() => {
+            Fault::Lost(reason) | Fault::Silent(reason, _) | Fault::Unreachable(reason)
+                if !search.is_alone() =>
+            {
                 search.note_refusal(rail, name, &reason);
                 self.actions.push_back(Action::NoteUnreachable { peer, rail });
                 self.tell_next_rail(peer);
@@ -294,7 +298,11 @@ impl Peers {
             Fault::Unreachable(_) if search.purpose == Purpose::Awaited => self.end_search(peer),
             // The peer has closed, or is no process of this job.
             fault if is_leader => self.fail(peer, &fault),
-            Fault::Closed | Fault::Lost(_) | Fault::Unreachable(_) | Fault::Misbehaved(_) => {}
+            Fault::Closed
+            | Fault::Lost(_)
+            | Fault::Silent(..)
+            | Fault::Unreachable(_)
+            | Fault::Misbehaved(_) => {}
         }
     }
 
@@ -359,7 +367,7 @@ impl Peers {
                     !open.is_empty() && !open.iter().any(|other| self.is_mate(other, rail));
                 // A bypass link is requested again when the other links reopen.
                 let is_spared = passes && !open.is_empty();
-                let ends = is_spared || is_replaced || !matches!(fault, Fault::Lost(_));
+                let ends = is_spared || is_replaced || !fault.is_loss();
                 if facts.is_restored(peer) {
                     self.outages.remove(&peer);
                 }
@@ -394,7 +402,9 @@ impl Peers {
         self.reopening.retain(|one| !one.is_of(peer, rail));
         let is_down = facts.is_down(peer);
         if was_open || is_down {
-            let outage = self.outages.entry(peer).or_insert_with(|| Outage::new(now));
+            // The time without a sign of life counts.
+            let begin = now.saturating_sub(fault.silence());
+            let outage = self.outages.entry(peer).or_insert_with(|| Outage::new(begin));
             if was_open {
                 outage.note_loss(now);
             }
@@ -489,7 +499,9 @@ impl Peers {
     pub fn fail(&mut self, peer: PeerId, fault: &Fault) {
         let text = match fault {
             Fault::Closed => None,
-            Fault::Lost(text) => Some(format!("link to rank {} lost: {text}", peer.0)),
+            Fault::Lost(text) | Fault::Silent(text, _) => {
+                Some(format!("link to rank {} lost: {text}", peer.0))
+            }
             Fault::Unreachable(text) => Some(format!("rank {} unreachable: {text}", peer.0)),
             Fault::Misbehaved(text) => {
                 Some(format!("rank {} sent what no rank sends: {text}", peer.0))

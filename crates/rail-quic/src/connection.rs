@@ -13,7 +13,7 @@ use wire::PeerId;
 
 use crate::controller::SharedController;
 use crate::frames::{Inbox, Outbox};
-use crate::keepalive::{Keepalive, Signs};
+use crate::keepalive::{Keepalive, PROBE_EVERY, Signs, UNANSWERED_MAX};
 use crate::pacer::Pacer;
 use crate::settings::KEEP_ALIVE;
 use crate::tail_duplicate;
@@ -325,6 +325,12 @@ impl Connection {
             self.heard = (datagrams, now);
         }
         now.saturating_duration_since(self.heard.1) > KEEP_ALIVE + ANSWER_WITHIN
+    }
+
+    /// Time since the last datagram of the peer, as far as probes have shown it: this process may have been stopped.
+    pub fn silence(&self, now: Instant) -> Duration {
+        let silence = now.saturating_duration_since(self.heard.1);
+        silence.min(KEEP_ALIVE + ANSWER_WITHIN + PROBE_EVERY * UNANSWERED_MAX)
     }
 
     /// Sends one ack-eliciting packet without waiting for the pacer.

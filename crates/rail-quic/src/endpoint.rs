@@ -431,21 +431,23 @@ impl EndpointDriver {
         if is_stuck && !was_stuck {
             self.set_interest(index);
         }
-        let unanswered = self.connections.get(&key).and_then(Connection::unanswered);
-        if let Some(count) = unanswered {
-            self.lose(key, format!("its host has answered none of {count} keepalive probes"), now);
+        let connection = self.connections.get(&key);
+        let unanswered = connection.and_then(|one| Some((one.unanswered()?, one.silence(now))));
+        if let Some((count, silence)) = unanswered {
+            let text = format!("its host has answered none of {count} keepalive probes");
+            self.lose(key, Fault::Silent(text, silence), now);
         }
         self.remove_drained(key);
         moved
     }
 
     /// Closes a link that this end counts as lost.
-    pub(super) fn lose(&mut self, key: usize, text: String, now: Instant) {
+    pub(super) fn lose(&mut self, key: usize, fault: Fault, now: Instant) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         if connection.peer().is_none() || connection.ending.is_some() {
             return;
         }
-        connection.ending = Some(Fault::Lost(text));
+        connection.ending = Some(fault);
         connection.protocol.close(now, (Code::Lost as u32).into(), Bytes::new());
         connection.stir();
         self.learn(key);
@@ -609,7 +611,7 @@ impl EndpointDriver {
         let is_silent = connection.protocol.stats().udp_rx.datagrams == heard;
         if is_silent && connection.peer().is_some() && connection.ending.is_none() {
             let text = "its host says that nobody is there, and nobody answers";
-            self.lose(key, text.into(), now);
+            self.lose(key, Fault::Lost(text.into()), now);
         }
         is_silent
     }

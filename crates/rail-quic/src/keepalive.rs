@@ -55,7 +55,7 @@ impl Keepalive {
 }
 
 /// Interval of probes, unless two round trips are longer.
-const PROBE_EVERY: Duration = Duration::from_millis(250);
+pub(super) const PROBE_EVERY: Duration = Duration::from_millis(250);
 /// Number of unanswered probes after which the connection counts as lost: 5 s or more.
 pub(super) const UNANSWERED_MAX: u32 = 20;
 

@@ -9,6 +9,8 @@ use std::time::Instant;
 
 use quinn_proto::Side;
 
+use rail::Fault;
+
 use crate::endpoint::{EndpointDriver, open_sockets};
 
 impl EndpointDriver {
@@ -43,7 +45,8 @@ impl EndpointDriver {
             match connection.protocol.side() {
                 Side::Client => self.migrate(key, new),
                 Side::Server if connection.is_wan => {
-                    self.lose(key, "this host has another address now".into(), now);
+                    let text = "this host has another address now";
+                    self.lose(key, Fault::Lost(text.into()), now);
                 }
                 Side::Server => {}
             }

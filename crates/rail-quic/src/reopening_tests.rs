@@ -63,7 +63,9 @@ impl RailPair {
                 has_ended = matches!(event, Event::Down { .. });
                 match event {
                     Event::Up { .. } => seen.push(Seen::Up),
-                    Event::Down { fault: Fault::Lost(_), .. } => seen.push(Seen::Lost),
+                    Event::Down { fault: Fault::Lost(_) | Fault::Silent(..), .. } => {
+                        seen.push(Seen::Lost)
+                    }
                     Event::Down { .. } => seen.push(Seen::Unreachable),
                     Event::Frame { bytes, .. } => seen.push(Seen::Frame(bytes.into())),
                     Event::Cost { .. } => {}

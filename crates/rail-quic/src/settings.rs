@@ -147,7 +147,8 @@ const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(2);
 const DUPLICATE_BYTES: usize = 8 << 10;
 /// Idle timeout: the IO thread answers for computing processes, so a reachable host is never silent for so long.
 const SILENCE: Duration = Duration::from_secs(30);
-pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Interval of PINGs on idle connections. A lost host is noticed after this time, a second, and 20 probes.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(3);
 /// Limits of announced connections that are not accepted yet.
 const INCOMING_MAX: usize = 128;
 const INCOMING_BYTES_MAX: u64 = 1 << 20;

@@ -219,7 +219,7 @@ impl TcpRail {
         for (key, silence) in vanished {
             let seconds = silence.as_secs_f64();
             let text = format!("its host has shown no sign of life for {seconds:.1} s");
-            self.close(key, Fault::Lost(text));
+            self.close(key, Fault::Silent(text, silence));
         }
     }
 

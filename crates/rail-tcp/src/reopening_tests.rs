@@ -59,7 +59,9 @@ impl ReopenedPair {
             for (rail, seen) in self.rails.iter_mut().zip(&mut self.seen) {
                 rail.poll(&mut |event| match event {
                     Event::Up { .. } => seen.push(LinkEvent::Up),
-                    Event::Down { fault: Fault::Lost(_), .. } => seen.push(LinkEvent::Lost),
+                    Event::Down { fault: Fault::Lost(_) | Fault::Silent(..), .. } => {
+                        seen.push(LinkEvent::Lost)
+                    }
                     Event::Down { .. } => seen.push(LinkEvent::Unreachable),
                     Event::Frame { bytes, .. } => seen.push(LinkEvent::Frame(bytes.into())),
                     Event::Cost { .. } => {}

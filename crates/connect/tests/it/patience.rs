@@ -65,6 +65,20 @@ fn a_link_that_survives_the_loss_of_another_starts_no_clock() {
 }
 
 #[test]
+fn the_patience_counts_from_the_last_sign_of_life() {
+    for silent in [STEP, PATIENCE.limit / 2, 2 * PATIENCE.limit] {
+        let case = Case { rails: 1, is_team: true, order: vec![0], refusing: 0, gap: 1 };
+        let mut process = LoneProcess::new(&case);
+        let lost = process.now;
+        process.down(RailId(0), Fault::Silent("no sign of life".into(), silent));
+        // The rail has some time in any case.
+        let due = (lost - silent + PATIENCE.limit).max(lost + PATIENCE.detour);
+        let end = process.run(due + 10 * STEP, |_| false).expect("an end");
+        assert!(end >= due && end <= due + STEP, "{silent:?}: {end:?}, due {due:?}");
+    }
+}
+
+#[test]
 fn each_rail_is_asked_once_in_a_search_that_fails() {
     for_each_case(|case| {
         let mut process = LoneProcess::closed(&case);
