@@ -498,12 +498,13 @@ static void sizes_and_modes(void) {
     CHECK(!memcmp(data, found, sizeof data));
     MPI_File_close(&file);
     CHECK(access(path, F_OK) != 0);
-    /* One that a process has for itself. */
+    /* One that a process has for itself, whose name is no UTF-8. */
     char own[4200];
-    snprintf(own, sizeof own, "%s.%d", path, rank);
+    snprintf(own, sizeof own, "%s.\377%d", path, rank);
     expect("a file of its own", MPI_File_open(MPI_COMM_SELF, own, MPI_MODE_WRONLY | MPI_MODE_CREATE, MPI_INFO_NULL, &file), MPI_SUCCESS);
     MPI_File_write_ordered(file, data, 4, MPI_INT, &status), count_is(&status, MPI_INT, 4);
     MPI_File_close(&file);
+    CHECK(access(own, F_OK) == 0);
     expect("delete", MPI_File_delete(own, MPI_INFO_NULL), MPI_SUCCESS);
     expect("delete again", MPI_File_delete(own, MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);
 }

@@ -1,8 +1,10 @@
 //! Arguments that many functions take: checked, and turned into the `mpi` crate's terms.
 
 use std::borrow::Cow;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::ops::Deref;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use datatype::Datatype;
@@ -377,6 +379,19 @@ pub(crate) unsafe fn string(name: &str, text: *const c_char) -> Result<String> {
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+/// The name of a file, which may have any bytes but zero.
+///
+/// # Safety
+/// As [`string`].
+pub(crate) unsafe fn path(name: &str, text: *const c_char) -> Result<PathBuf> {
+    if text.is_null() {
+        return Err(null(name));
+    }
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    Ok(OsStr::from_bytes(bytes).into())
 }
 
 #[cold]

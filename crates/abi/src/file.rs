@@ -4,7 +4,7 @@ mod access;
 mod representation;
 
 use std::ffi::c_int;
-use std::path::Path;
+use std::path::PathBuf;
 
 use mpi::file::{self, File, NULL, Whence};
 
@@ -17,14 +17,14 @@ pub(crate) use representation::*;
 
 pub(crate) fn file_open(
     on: RawHandle,
-    filename: String,
+    filename: PathBuf,
     amode: c_int,
     info: RawHandle,
     fh: Out<RawHandle>,
 ) -> Result<()> {
     let comm = intra(on)?;
     let info = crate::info::optional(info)?;
-    let opened = File::open(&comm, Path::new(&filename), amode, &info)?;
+    let opened = File::open(&comm, &filename, amode, &info)?;
     fh.put(raw(opened.handle()))
 }
 
@@ -35,10 +35,10 @@ pub(crate) fn file_close(fh: InOut<RawHandle>) -> Result<()> {
     fh.put(raw(NULL))
 }
 
-pub(crate) fn file_delete(filename: String, info: RawHandle) -> Result<()> {
+pub(crate) fn file_delete(filename: PathBuf, info: RawHandle) -> Result<()> {
     crate::world::current()?;
     crate::info::optional(info)?;
-    file::delete(Path::new(&filename))
+    file::delete(&filename)
 }
 
 pub(crate) fn file_set_size(fh: RawHandle, size: i64) -> Result<()> {

@@ -7,7 +7,7 @@
 //! * `StatusOut`, `Statuses`, `status`, `status_mut` of a status: MPI_STATUS_IGNORE (NULL), or one status or as many as the length beside it.
 //! * `array`, `array_mut`, `handles`, `Slots` of a sized array: NULL, or as many values as the parameter says that gives its length.
 //! * `Array`, `Ints` of a plain array: a constant of the standard, or as many values as the standard says for the communicator.
-//! * `string`, `text`, `Chars`, `Label` of a text: NULL, or a text that ends in a zero byte; for results, room for as much as the standard says.
+//! * `string`, `path`, `text`, `Chars`, `Label` of a text: NULL, or a text that ends in a zero byte; for results, room for as much as the standard says.
 //! * `Address`, `Value` of a buffer: a constant of the standard, or memory that belongs to the operation until it completes.
 
 use std::ffi::{c_char, c_double, c_int, c_void};
@@ -546,9 +546,9 @@ pub unsafe extern "C" fn MPI_File_create_errhandler(file_errhandler_fn: Function
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_create_errhandler(file_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_File_create_errhandler", On::Process, || unsafe { errhandler::file_create_errhandler(file_errhandler_fn, Out::new("errhandler", errhandler)?) }, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_delete(filename: *const c_char, info: RawHandle) -> c_int { finish("MPI_File_delete", On::File(FILE_NULL), || unsafe { file::file_delete(arguments::string("filename", filename)?, info) }) }
+pub unsafe extern "C" fn MPI_File_delete(filename: *const c_char, info: RawHandle) -> c_int { finish("MPI_File_delete", On::File(FILE_NULL), || unsafe { file::file_delete(arguments::path("filename", filename)?, info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_delete(filename: *const c_char, info: RawHandle) -> c_int { finish("MPI_File_delete", On::File(FILE_NULL), || unsafe { file::file_delete(arguments::string("filename", filename)?, info) }) }
+pub unsafe extern "C" fn PMPI_File_delete(filename: *const c_char, info: RawHandle) -> c_int { finish("MPI_File_delete", On::File(FILE_NULL), || unsafe { file::file_delete(arguments::path("filename", filename)?, info) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_fromint(file: c_int) -> RawHandle { env::file_fromint(file) }
 #[unsafe(no_mangle)]
@@ -682,9 +682,9 @@ pub unsafe extern "C" fn MPI_File_iwrite_shared_c(fh: RawHandle, buf: *const c_v
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_iwrite_shared_c(fh: RawHandle, buf: *const c_void, count: i64, datatype: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_File_iwrite_shared_c", On::File(fh), || unsafe { file::file_iwrite_shared(fh, Address::new(buf), count, datatype, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_open(comm: RawHandle, filename: *const c_char, amode: c_int, info: RawHandle, fh: *mut RawHandle) -> c_int { finish_or("MPI_File_open", On::File(FILE_NULL), || unsafe { file::file_open(comm, arguments::string("filename", filename)?, amode, info, Out::new("fh", fh)?) }, || unsafe { unset(Out::optional(fh), 0x118) }) }
+pub unsafe extern "C" fn MPI_File_open(comm: RawHandle, filename: *const c_char, amode: c_int, info: RawHandle, fh: *mut RawHandle) -> c_int { finish_or("MPI_File_open", On::File(FILE_NULL), || unsafe { file::file_open(comm, arguments::path("filename", filename)?, amode, info, Out::new("fh", fh)?) }, || unsafe { unset(Out::optional(fh), 0x118) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_open(comm: RawHandle, filename: *const c_char, amode: c_int, info: RawHandle, fh: *mut RawHandle) -> c_int { finish_or("MPI_File_open", On::File(FILE_NULL), || unsafe { file::file_open(comm, arguments::string("filename", filename)?, amode, info, Out::new("fh", fh)?) }, || unsafe { unset(Out::optional(fh), 0x118) }) }
+pub unsafe extern "C" fn PMPI_File_open(comm: RawHandle, filename: *const c_char, amode: c_int, info: RawHandle, fh: *mut RawHandle) -> c_int { finish_or("MPI_File_open", On::File(FILE_NULL), || unsafe { file::file_open(comm, arguments::path("filename", filename)?, amode, info, Out::new("fh", fh)?) }, || unsafe { unset(Out::optional(fh), 0x118) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_preallocate(fh: RawHandle, size: i64) -> c_int { finish("MPI_File_preallocate", On::File(fh), || file::file_preallocate(fh, size)) }
 #[unsafe(no_mangle)]
