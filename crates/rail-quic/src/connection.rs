@@ -272,7 +272,9 @@ impl Connection {
         let controller = self.controller.lock();
         let (has_all_arrived, arrived) = (controller.has_all_arrived, controller.arrived);
         drop(controller);
-        let awaits = !has_all_arrived || self.is_unheard(now);
+        // Asked at each look, since it also notes when the last datagram came.
+        let is_unheard = self.is_unheard(now);
+        let awaits = !has_all_arrived || is_unheard;
         let signs = || Signs { arrived, round_trip: self.protocol.rtt() };
         if self.keepalive.look(now, awaits, signs) {
             self.probe();
