@@ -35,11 +35,17 @@ impl Combination {
 
     /// Returns a combination from its numbers on the wire; `None` if it is not defined.
     pub fn numbered(number: u64) -> Option<Self> {
-        let builtin = Builtin::ALL.iter().find(|one| u64::from(one.abi()) == number & 0xffff)?;
+        static BUILTINS: LazyLock<Vec<Option<Builtin>>> = LazyLock::new(|| {
+            let mut builtins = vec![None; 0x100];
+            for &builtin in Builtin::ALL {
+                builtins[usize::from(builtin.abi() & 0xff)] = Some(builtin);
+            }
+            builtins
+        });
+        let builtin = BUILTINS[(number & 0xff) as usize]?;
         let op = *Predefined::ALL.get((number >> 16) as usize)?;
-        let is_moved = matches!(op, Predefined::Replace | Predefined::NoOp);
-        let is_valid = is_moved || op.combines(*builtin);
-        is_valid.then(|| Self::new(*builtin, op))
+        let is_valid = u64::from(builtin.abi()) == number & 0xffff && op.combines(builtin);
+        is_valid.then(|| Self::new(builtin, op))
     }
 
     /// Number of the combination on the wire.
@@ -132,42 +138,28 @@ impl Combination {
         });
     }
 
-    /// Combines `len` bytes of `data` from `at` on with as many elements that begin at `offset` in `memory`, whose lock the
-    /// caller holds. Writes those that were there to the same bytes of `result`.
-    pub fn apply_locked(
-        &self,
-        memory: &Region,
-        offset: usize,
-        (data, at, len): (&Region, usize, usize),
-        result: Option<&Region>,
-    ) {
-        if !self.layout.is_contiguous() {
-            let (mut next, bytes) = (at, data.slice(at, len).to_vec());
-            return self.combine_spread(memory, offset, &bytes, &mut |old| {
-                result.inspect(|result| result.write(next, old));
-                next += old.len();
-            });
-        }
-        if len <= SHORT_LEN {
-            let mut operands = [0; SHORT_LEN];
-            data.read(at, &mut operands[..len]);
-            return self.combine_in::<SHORT_LEN>(memory, offset, &operands[..len], &mut |old| {
-                result.inspect(|result| result.write(at, old));
-            });
-        }
-        let (operands, elements) = (data.slice(at, len), memory.slice(offset, len));
+    /// True if elements have gaps.
+    #[inline]
+    pub fn has_gaps(&self) -> bool {
+        !self.layout.is_contiguous()
+    }
+
+    /// Combines `data` with as many elements without gaps, whose lock the caller holds. Writes those that were there to
+    /// `result`.
+    pub fn apply_to_stream(&self, elements: &Region, data: &Region, result: Option<&Region>) {
         if let Some(result) = result {
-            result.slice(at, len).copy_from(&elements);
+            result.copy_from(elements);
         }
         match self.op {
             Predefined::NoOp => {}
-            Predefined::Replace => elements.copy_from(&operands),
-            _ if operands.as_span().is_some() => {
-                self.reducer.combine_regions(&operands, &elements);
+            Predefined::Replace => elements.copy_from(data),
+            _ if elements.as_span().is_some() && data.as_span().is_some() => {
+                self.reducer.combine_regions(data, elements);
             }
             _ => {
-                let operands = Region::from_box(operands.to_vec().into());
-                self.reducer.combine_regions(&operands, &elements);
+                let mut combined = elements.to_vec();
+                self.reducer.combine_onto(&data.to_vec(), &mut combined);
+                elements.write(0, &combined);
             }
         }
     }

@@ -5,6 +5,7 @@ use engine::{CALL_MAX, PutTo, Wanted};
 use memory::Region;
 
 use crate::combine::{Combination, ELEMENT_MAX};
+use crate::control::Control;
 use crate::fault::Result;
 use crate::pieces::{PIECE_MAX, PieceRun, Pieces};
 use crate::place::{ByteRun, TargetPlace};
@@ -47,7 +48,11 @@ impl Window {
             at += piece.len;
         }
         self.put_pieces(&mut pieces, (data, at), to, target);
-        target.outstanding.note_sent();
+    }
+
+    /// True if a flush is likely to follow the next operation on a target, and is as cheap before as after it.
+    fn expects_flush(&self, target: &Target) -> bool {
+        !self.is_of_request() && target.outstanding.expects_flush()
     }
 
     /// Puts short pieces, whose data end at byte `end`, and empties their list.
@@ -72,10 +77,20 @@ impl Window {
 
     fn put_run(&self, to: &TargetPlace<'_>, target: &Target, offset: u64, data: &Region) {
         let (progress, put) = (&self.inner.progress, PutTo { key: target.key, offset });
+        if data.len() <= PIECE_MAX && self.expects_flush(target) {
+            // Both leave in one frame.
+            let flush = progress.submit(|worker| {
+                let op = worker.engine.submit_put(target.peer, put, data);
+                worker.engine.release(op);
+                worker.engine.submit_flush(target.peer)
+            });
+            return self.note(to.rank, flush);
+        }
         if !progress.put_short(target.peer, put, data) {
             let op = progress.submit(|worker| worker.engine.submit_put(target.peer, put, data));
             self.note(to.rank, op);
         }
+        target.outstanding.note_sent();
     }
 
     /// Gets the elements of `from` into memory of the same length.
@@ -283,13 +298,13 @@ impl Window {
         if len == 0 {
             return;
         }
-        let (data, at) = (data.slice(part.at, len).to_vec(), part.at);
+        let at = part.at;
         let result = result.map(|result| result.slice(at, len));
         let runs = std::mem::take(&mut part.runs);
         (part.at, part.elements) = (at + len, 0);
         let mut payload = Vec::with_capacity(runs.len() * RUN_LEN + len);
         runs.iter().for_each(|&(offset, count)| request::push_run(&mut payload, offset, count));
-        payload.extend_from_slice(&data);
+        data.slice(at, len).append_to(&mut payload);
         let key = request::argument_of(target.key);
         let arguments = [key, combination.number(), runs.len() as u64];
         self.call(to, target, CallKind::Accumulate, arguments, payload, result.as_ref());
@@ -306,12 +321,16 @@ impl Window {
         reply: Option<&Region>,
     ) {
         let payload = Region::from_box(payload.into());
-        let wanted = reply.map_or(Wanted::Nothing, Wanted::Reply);
+        let wanted = match reply {
+            Some(reply) => Wanted::Reply(reply),
+            None if self.expects_flush(target) => Wanted::Done,
+            None => Wanted::Nothing,
+        };
         let op = self.inner.progress.submit(|worker| {
             let handler = kind.handler();
             worker.engine.submit_call(target.peer, handler, arguments, &payload, wanted)
         });
-        if reply.is_none() {
+        if matches!(wanted, Wanted::Nothing) {
             target.outstanding.note_sent();
         }
         self.note(to.rank, op);
@@ -343,20 +362,40 @@ fn combine_mapped(
     combination: &Combination,
     Mapped { memory, control }: &Mapped,
 ) {
-    let (size, extent) = (combination.size(), combination.extent());
-    let mut runs = element_runs(to, combination).into_iter();
-    let (mut at, mut run) = (0, runs.next());
-    while run.is_some() {
-        control.combine(|| {
-            let mut room = LOCKED_MAX;
-            while let Some((offset, count)) = run.filter(|_| room > 0) {
-                let some = count.min(room);
-                combination.apply_locked(memory, offset as usize, (data, at, some * size), result);
-                (room, at) = (room - some, at + some * size);
-                let left = (offset + (some * extent) as u64, count - some);
-                run = if left.1 > 0 { Some(left) } else { runs.next() };
-            }
-        });
+    let step = LOCKED_MAX * combination.size();
+    if combination.has_gaps() {
+        return combine_with_gaps(data, result, to, combination, (memory, control));
+    }
+    let elements = elements(memory, to);
+    for at in (0..data.len()).step_by(step) {
+        let len = step.min(data.len() - at);
+        let (data, result) = (data.slice(at, len), result.map(|result| result.slice(at, len)));
+        let elements = elements.slice(at, len);
+        control.combine(|| combination.apply_to_stream(&elements, &data, result.as_ref()));
+    }
+}
+
+/// Combines elements whose parts have gaps in memory.
+#[cold]
+fn combine_with_gaps(
+    data: &Region,
+    result: Option<&Region>,
+    to: &TargetPlace<'_>,
+    combination: &Combination,
+    (memory, control): (&Region, &Control),
+) {
+    let (mut read, mut kept) = (0, 0);
+    for (offset, count) in element_runs(to, combination) {
+        for first in (0..count).step_by(LOCKED_MAX) {
+            let some = LOCKED_MAX.min(count - first);
+            let bytes = data.slice(read, some * combination.size()).to_vec();
+            let at = offset as usize + first * combination.extent();
+            combination.apply(memory, at, &bytes, control, &mut |old| {
+                result.inspect(|result| result.write(kept, old));
+                kept += old.len();
+            });
+            read += bytes.len();
+        }
     }
 }
 

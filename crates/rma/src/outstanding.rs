@@ -7,7 +7,7 @@ use super::parts::{AtomicU8, Mutex, MutexGuard, PoisonError};
 /// Operations on one target. `T` identifies an operation.
 #[derive(Debug)]
 pub(crate) struct Outstanding<T> {
-    /// [`UNFLUSHED`], [`LISTED`] and [`FAILED`]. A flush without these has nothing to do.
+    /// [`UNFLUSHED`], [`LISTED`] and [`FAILED`], without which a flush has nothing to do, and what is expected.
     flags: AtomicU8,
     listed: Mutex<Listed<T>>,
     /// Held by the thread that completes operations.
@@ -43,7 +43,16 @@ impl<T> Outstanding<T> {
     /// another thread meanwhile.
     #[inline]
     pub fn note_sent(&self) {
-        self.set(UNFLUSHED);
+        if self.has(UNFLUSHED) {
+            self.set(SEVERAL);
+        } else {
+            self.set(UNFLUSHED);
+        }
+    }
+
+    /// True if the last flush was of one operation, and nothing was submitted since.
+    pub fn expects_flush(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) == SINGLE
     }
 
     /// Notes that an operation has failed. The thread that completes the others is told.
@@ -72,10 +81,15 @@ impl<T> Outstanding<T> {
             return;
         }
         let mut listed = lock(&self.listed);
+        let is_single = !self.has(SEVERAL | LISTED);
         // A thread that finds the one flag gone finds the other, and waits for the list.
         self.set(LISTED);
-        if self.flags.fetch_and(!UNFLUSHED, Ordering::AcqRel) & UNFLUSHED != 0 {
+        let former = self.flags.fetch_and(!(UNFLUSHED | SEVERAL | SINGLE), Ordering::AcqRel);
+        if former & UNFLUSHED != 0 {
             listed.own.push(submit());
+        }
+        if is_single {
+            self.set(SINGLE);
         }
     }
 
@@ -129,3 +143,7 @@ const UNFLUSHED: u8 = 1;
 const LISTED: u8 = 2;
 /// An operation has failed, and nobody was told yet.
 const FAILED: u8 = 4;
+/// Several puts or calls were sent since the last flush.
+const SEVERAL: u8 = 8;
+/// The last flush was of one put or call.
+const SINGLE: u8 = 16;

@@ -1,6 +1,5 @@
 //! Windows of this process that peers reach, and the handlers of their calls.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use engine::{CallError, ExposedMemory, Handler, HandlerId, IncomingCall, Replies, ReplyTo};
@@ -17,12 +16,14 @@ use crate::request::{self, CallKind};
 /// Windows of a process that peers reach. A process has one, for all its windows.
 #[derive(Debug)]
 pub struct Served {
-    windows: Lock<HashMap<RemoteKey, Arc<Guarded>>>,
+    /// By the index of their keys.
+    windows: Lock<Vec<Option<Arc<Guarded>>>>,
 }
 
 /// Guards of the memory of one window.
 #[derive(Debug)]
 pub(crate) struct Guarded {
+    key: RemoteKey,
     pub control: Control,
     queue: Lock<Queue<ReplyTo>>,
 }
@@ -30,7 +31,7 @@ pub(crate) struct Guarded {
 impl Served {
     /// Makes the windows of a process, and sets the handlers of its worker.
     pub fn new(progress: &Progress) -> Arc<Self> {
-        let served = Arc::new(Self { windows: Lock::new(HashMap::new()) });
+        let served = Arc::new(Self { windows: Lock::new(Vec::new()) });
         progress.look(|worker| {
             for kind in CallKind::ALL {
                 let handler = CallHandler { kind, served: Arc::clone(&served) };
@@ -41,17 +42,27 @@ impl Served {
     }
 
     pub(crate) fn add(&self, key: RemoteKey, control: Control) -> Arc<Guarded> {
-        let guarded = Arc::new(Guarded { control, queue: Lock::new(Queue::default()) });
-        self.windows.lock().insert(key, Arc::clone(&guarded));
+        let guarded = Arc::new(Guarded { key, control, queue: Lock::new(Queue::default()) });
+        let mut windows = self.windows.lock();
+        let index = key.index as usize;
+        if windows.len() <= index {
+            windows.resize(index + 1, None);
+        }
+        windows[index] = Some(Arc::clone(&guarded));
         guarded
     }
 
     pub(crate) fn remove(&self, key: RemoteKey) {
-        self.windows.lock().remove(&key);
+        if let Some(place) = self.windows.lock().get_mut(key.index as usize) {
+            place.take_if(|guarded| guarded.key == key);
+        }
     }
 
     fn find(&self, key: RemoteKey) -> Result<Arc<Guarded>, &'static str> {
-        self.windows.lock().get(&key).cloned().ok_or("there is no such window")
+        let windows = self.windows.lock();
+        let found = windows.get(key.index as usize).and_then(Option::as_ref);
+        let found = found.filter(|guarded| guarded.key == key);
+        found.cloned().ok_or("there is no such window")
     }
 }
 
@@ -114,7 +125,7 @@ impl Handler for CallHandler {
                 guarded.serve_queue(replies);
                 Ok(())
             }
-            CallKind::Put => put(call, (key, memory), what),
+            CallKind::Put => put(call, (key, memory), what, replies),
             CallKind::Get => get(call, (key, memory), what, replies),
         }
     }
@@ -173,6 +184,7 @@ fn put(
     call: &IncomingCall<'_>,
     (key, memory): (RemoteKey, &ExposedMemory),
     runs: u64,
+    replies: &mut Replies,
 ) -> Result<(), CallError> {
     let (runs, mut data) = PieceRun::decode(call.payload, runs).ok_or(SHORT_RUNS)?;
     for run in runs {
@@ -188,7 +200,11 @@ fn put(
         });
         put?;
     }
-    if data.is_empty() { Ok(()) } else { Err("there are more data than pieces".into()) }
+    if !data.is_empty() {
+        return Err("there are more data than pieces".into());
+    }
+    replies.send(call.reply_to, &[]);
+    Ok(())
 }
 
 fn get(

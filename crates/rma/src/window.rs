@@ -220,6 +220,11 @@ impl Window {
         Ok(PendingAccess::new(ops))
     }
 
+    /// True if a request stands for the operations that are submitted.
+    pub(crate) fn is_of_request(&self) -> bool {
+        self.sink.is_some()
+    }
+
     /// Lists an operation on a target.
     pub(crate) fn note(&self, rank: u32, op: OpId) {
         let outstanding = &self.target(rank).outstanding;

@@ -29,7 +29,7 @@ macro_rules! transfers {
             let window = window(win)?;
             let own = buffer(&ORIGIN, origin, origin_count, origin_datatype)?;
             let target = target(&window, rank, disp, target_count, target_datatype)?;
-            window.submit(&Access::$kind(own), &target)
+            window.submit(Access::$kind(&own), &target)
         }
 
         pub(crate) fn $later(
@@ -46,7 +46,7 @@ macro_rules! transfers {
             let window = window(win)?;
             let own = buffer(&ORIGIN, origin, origin_count, origin_datatype)?;
             let target = target(&window, rank, disp, target_count, target_datatype)?;
-            begin(&window, &Access::$kind(own), &target, request)
+            begin(&window, Access::$kind(&own), &target, request)
         }
     )*};
 }
@@ -70,7 +70,7 @@ pub(crate) fn accumulate(
     let window = window(win)?;
     let data = elements(&ORIGIN, origin, origin_count, origin_datatype)?;
     let target = target(&window, rank, disp, target_count, target_datatype)?;
-    window.submit(&Access::Accumulate { data, op: find_op(op)? }, &target)
+    window.submit(Access::Accumulate { data: &data, op: find_op(op)? }, &target)
 }
 
 pub(crate) fn raccumulate(
@@ -88,7 +88,7 @@ pub(crate) fn raccumulate(
     let window = window(win)?;
     let data = elements(&ORIGIN, origin, origin_count, origin_datatype)?;
     let target = target(&window, rank, disp, target_count, target_datatype)?;
-    begin(&window, &Access::Accumulate { data, op: find_op(op)? }, &target, request)
+    begin(&window, Access::Accumulate { data: &data, op: find_op(op)? }, &target, request)
 }
 
 pub(crate) fn get_accumulate(
@@ -110,7 +110,7 @@ pub(crate) fn get_accumulate(
     let data = operands(op, origin, origin_count, origin_datatype)?;
     let result = elements(&RESULT, result, result_count, result_datatype)?;
     let target = target(&window, rank, disp, target_count, target_datatype)?;
-    window.submit(&Access::GetAccumulate { data, result, op }, &target)
+    window.submit(Access::GetAccumulate { data: data.as_ref(), result: &result, op }, &target)
 }
 
 pub(crate) fn rget_accumulate(
@@ -133,7 +133,12 @@ pub(crate) fn rget_accumulate(
     let data = operands(op, origin, origin_count, origin_datatype)?;
     let result = elements(&RESULT, result, result_count, result_datatype)?;
     let target = target(&window, rank, disp, target_count, target_datatype)?;
-    begin(&window, &Access::GetAccumulate { data, result, op }, &target, request)
+    begin(
+        &window,
+        Access::GetAccumulate { data: data.as_ref(), result: &result, op },
+        &target,
+        request,
+    )
 }
 
 pub(crate) fn fetch_and_op(
@@ -154,7 +159,7 @@ pub(crate) fn fetch_and_op(
     };
     let result = element("result_addr", result, one)?;
     let target = target(&window, rank, disp, 1, datatype)?;
-    window.submit(&Access::GetAccumulate { data, result, op }, &target)
+    window.submit(Access::GetAccumulate { data: data.as_ref(), result: &result, op }, &target)
 }
 
 pub(crate) fn compare_and_swap(
@@ -172,10 +177,16 @@ pub(crate) fn compare_and_swap(
     let compare = element("compare_addr", compare, one)?.memory;
     let result = element("result_addr", result, one)?.memory;
     let target = target(&window, rank, disp, 1, datatype)?;
-    window.submit(&Access::CompareAndSwap { data, compare, result }, &target)
+    window
+        .submit(Access::CompareAndSwap { data: &data, compare: &compare, result: &result }, &target)
 }
 
-fn begin(window: &Window, access: &Access, target: &Target, request: Out<RawHandle>) -> Result<()> {
+fn begin(
+    window: &Window,
+    access: Access<'_>,
+    target: &Target,
+    request: Out<RawHandle>,
+) -> Result<()> {
     request.put(raw(window.begin(access, target)?.register(Vci::FIRST)?))
 }
 

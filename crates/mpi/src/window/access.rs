@@ -36,36 +36,36 @@ pub struct Target {
 }
 
 /// An operation, ready to be submitted.
-#[derive(Clone, Debug)]
-pub enum Access {
+#[derive(Clone, Copy, Debug)]
+pub enum Access<'a> {
     /// Writes elements.
-    Put(Region),
+    Put(&'a Region),
     /// Reads elements.
-    Get(Region),
+    Get(&'a Region),
     /// Combines elements with those of the target.
     Accumulate {
         /// Elements of this process.
-        data: Elements,
+        data: &'a Elements,
         /// The operation.
         op: Predefined,
     },
     /// Combines elements with those of the target, and reads what was there.
     GetAccumulate {
         /// Elements of this process; none with `MPI_NO_OP`.
-        data: Option<Elements>,
+        data: Option<&'a Elements>,
         /// Memory for the target's former elements.
-        result: Elements,
+        result: &'a Elements,
         /// The operation.
         op: Predefined,
     },
     /// Replaces an element of the target if it has a certain value, and reads what was there.
     CompareAndSwap {
         /// The new element.
-        data: Region,
+        data: &'a Region,
         /// Value that the target's element must have.
-        compare: Region,
+        compare: &'a Region,
         /// Memory for the target's former element.
-        result: Region,
+        result: &'a Region,
     },
 }
 
@@ -81,7 +81,7 @@ impl Window {
     /// # Errors
     /// Those of [`Window::begin`].
     #[inline(always)]
-    pub fn submit(&self, access: &Access, target: &Target) -> Result<()> {
+    pub fn submit(&self, access: Access<'_>, target: &Target) -> Result<()> {
         let combination = access.check(target)?;
         let Some(place) = self.admit(access, target, Use::Plain)? else { return Ok(()) };
         Ok(access.run(&self.0.rma, place, combination)?)
@@ -95,7 +95,7 @@ impl Window {
     /// * `MPI_ERR_DISP` and `MPI_ERR_RMA_RANGE` for elements outside the target's window;
     /// * `MPI_ERR_RMA_SYNC` outside an epoch for the target;
     /// * `MPI_ERR_PROC_ABORTED` if the target has failed.
-    pub fn begin(&self, access: &Access, target: &Target) -> Result<Request> {
+    pub fn begin(&self, access: Access<'_>, target: &Target) -> Result<Request> {
         let combination = access.check(target)?;
         let Some(place) = self.admit(access, target, Use::WithRequest)? else {
             return Ok(Request::Done(Done::Sent));
@@ -109,7 +109,7 @@ impl Window {
     #[inline(always)]
     fn admit<'a>(
         &self,
-        access: &Access,
+        access: Access<'_>,
         target: &'a Target,
         with: Use,
     ) -> Result<Option<TargetPlace<'a>>> {
@@ -129,7 +129,7 @@ impl Window {
     #[inline(never)]
     fn permit(
         &self,
-        access: &Access,
+        access: Access<'_>,
         rank: Option<u32>,
         place: Option<&TargetPlace<'_>>,
         with: Use,
@@ -168,10 +168,10 @@ impl Window {
     }
 }
 
-impl Access {
+impl Access<'_> {
     /// Checks that both sides fit together.
     #[inline(always)]
-    fn check(&self, target: &Target) -> Result<Combination> {
+    fn check(self, target: &Target) -> Result<Combination> {
         let theirs = target.count.saturating_mul(target.datatype.size());
         if target.rank.is_some() {
             self.check_lengths(theirs)?;
@@ -185,9 +185,9 @@ impl Access {
                 let message = "op = MPI_NO_OP needs a function that gets what was there";
                 Err(Error::new(ErrorClass::Op, message))
             }
-            Self::Accumulate { data, op } => combination(*op, [data, data], target),
+            Self::Accumulate { data, op } => combination(op, [data, data], target),
             Self::GetAccumulate { data, result, op } => {
-                combination(*op, [data.as_ref().unwrap_or(result), result], target)
+                combination(op, [data.unwrap_or(result), result], target)
             }
             Self::CompareAndSwap { .. } => swapped(&target.datatype),
         }
@@ -195,13 +195,13 @@ impl Access {
 
     /// Checks that this process's data are as long as the target's elements.
     #[inline(always)]
-    fn check_lengths(&self, theirs: usize) -> Result<()> {
+    fn check_lengths(self, theirs: usize) -> Result<()> {
         match self {
             Self::Put(own) | Self::Get(own) => check_length(own.len(), theirs),
             Self::Accumulate { data, .. } => check_length(data.memory.len(), theirs),
             Self::GetAccumulate { data, result, .. } => {
                 check_length(result.memory.len(), theirs)?;
-                data.as_ref().map_or(Ok(()), |data| check_length(data.memory.len(), theirs))
+                data.map_or(Ok(()), |data| check_length(data.memory.len(), theirs))
             }
             Self::CompareAndSwap { result, .. } => check_length(result.len(), theirs),
         }
@@ -209,7 +209,7 @@ impl Access {
 
     #[inline(always)]
     fn run(
-        &self,
+        self,
         rma: &rma::Window,
         to: TargetPlace<'_>,
         (builtin, op): Combination,
@@ -220,7 +220,7 @@ impl Access {
             Self::Accumulate { data, .. } => rma.accumulate(&data.memory, to, builtin, op),
             Self::GetAccumulate { data, result, .. } => {
                 let none = Region::empty();
-                let data = data.as_ref().map_or(&none, |data| &data.memory);
+                let data = data.map_or(&none, |data| &data.memory);
                 rma.get_accumulate(data, &result.memory, to, builtin, op)
             }
             Self::CompareAndSwap { data, compare, result } => {
