@@ -37,7 +37,7 @@ impl Window {
     #[inline(never)]
     fn put_remote(&self, data: &Region, to: &TargetPlace<'_>, target: &Target) {
         let (mut at, mut pieces) = (0, Pieces::default());
-        for piece in to.runs() {
+        to.each_run(|piece| {
             if piece.len > PIECE_MAX || piece.len == data.len() {
                 self.put_pieces(&mut pieces, (data, at), to, target);
                 self.put_run(to, target, piece.offset, &data.slice(at, piece.len));
@@ -46,7 +46,7 @@ impl Window {
                 pieces.add::<true>(piece);
             }
             at += piece.len;
-        }
+        });
         self.put_pieces(&mut pieces, (data, at), to, target);
     }
 
@@ -117,7 +117,7 @@ impl Window {
     #[inline(never)]
     fn get_remote(&self, into: &Region, from: &TargetPlace<'_>, target: &Target) {
         let (mut at, mut pieces) = (0, Pieces::default());
-        for piece in from.runs() {
+        from.each_run(|piece| {
             if piece.len > PIECE_MAX || piece.len == into.len() {
                 self.get_pieces(&mut pieces, (into, at), from, target);
                 self.get_run(from, target, piece.offset, &into.slice(at, piece.len));
@@ -126,7 +126,7 @@ impl Window {
                 pieces.add::<false>(piece);
             }
             at += piece.len;
-        }
+        });
         self.get_pieces(&mut pieces, (into, at), from, target);
     }
 
@@ -415,10 +415,10 @@ fn element_runs(place: &TargetPlace<'_>, combination: &Combination) -> Vec<(u64,
     let mut runs: Vec<(u64, usize)> = Vec::new();
     // Bytes that are missing of an element whose parts have gaps between them.
     let mut missing = 0;
-    for ByteRun { offset, len } in place.runs() {
+    place.each_run(|ByteRun { offset, len }| {
         if missing > 0 {
             missing -= len.min(missing);
-            continue;
+            return;
         }
         let count = if size == extent { len / size } else { 1 };
         missing = (size * count).saturating_sub(len);
@@ -428,6 +428,6 @@ fn element_runs(place: &TargetPlace<'_>, combination: &Combination) -> Vec<(u64,
             }
             _ => runs.push((offset, count)),
         }
-    }
+    });
     runs
 }

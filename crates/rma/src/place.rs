@@ -76,32 +76,30 @@ impl TargetPlace<'_> {
         Err(AccessFault::Range { rank: self.rank, first, end, len })
     }
 
-    /// Adjacent bytes of the elements, in the order of the stream. The place was checked.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = ByteRun> + '_ {
-        let mut rest = self.segments().peekable();
-        std::iter::from_fn(move || {
-            let mut run = rest.next()?;
-            while let Some(next) = rest.next_if(|next| next.offset == run.offset + run.len as u64) {
-                run.len += next.len;
-            }
-            Some(run)
-        })
-    }
-
-    /// Segments of all elements.
-    fn segments(&self) -> Box<dyn Iterator<Item = ByteRun> + '_> {
+    /// Passes adjacent bytes of the elements to `act`, in the order of the stream. The place was checked.
+    pub(crate) fn each_run(&self, mut act: impl FnMut(ByteRun)) {
+        let mut run = ByteRun { offset: self.displacement as u64, len: 0 };
         if self.layout.is_contiguous() {
-            let only = ByteRun { offset: self.displacement as u64, len: self.len() };
-            return Box::new((only.len > 0).then_some(only).into_iter());
+            run.len = self.len();
+        } else {
+            for index in 0..self.count {
+                let origin = self.displacement + index as i64 * self.layout.extent() as i64;
+                self.layout.segments().iter().for_each(|segment| {
+                    let offset = (origin + segment.offset as i64) as u64;
+                    if run.len > 0 && offset == run.offset + run.len as u64 {
+                        run.len += segment.len;
+                        return;
+                    }
+                    let former = std::mem::replace(&mut run, ByteRun { offset, len: segment.len });
+                    if former.len > 0 {
+                        act(former);
+                    }
+                });
+            }
         }
-        Box::new((0..self.count).flat_map(move |index| {
-            let origin = self.displacement + index as i64 * self.layout.extent() as i64;
-            let segments = self.layout.segments().iter();
-            segments.map(move |segment| ByteRun {
-                offset: (origin + segment.offset as i64) as u64,
-                len: segment.len,
-            })
-        }))
+        if run.len > 0 {
+            act(run);
+        }
     }
 }
 
@@ -119,7 +117,9 @@ mod tests {
         };
         let runs = |displacement, count, layout: &Arc<Layout>| -> Vec<(u64, usize)> {
             let place = TargetPlace { rank: 0, displacement, count, layout };
-            place.runs().map(|run| (run.offset, run.len)).collect()
+            let mut runs = Vec::new();
+            place.each_run(|run| runs.push((run.offset, run.len)));
+            runs
         };
         assert_eq!(runs(8, 3, &layout(&[(0, 4)], 4)), [(8, 12)]);
         assert_eq!(runs(8, 2, &layout(&[(0, 4), (8, 4)], 12)), [(8, 4), (16, 8), (28, 4)]);
