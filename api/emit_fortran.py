@@ -18,6 +18,7 @@ use std::ptr;
 use crate::argument::*;
 use crate::attribute::{self, KeyvalProcedures, KeyvalState, NewValue, ValueResult};
 use crate::callback::*;
+use crate::compiler::announce;
 use crate::handle::*;
 use crate::section::{Descriptor, On, Section, raise};
 use crate::text::*;
@@ -25,6 +26,8 @@ use crate::text::*;
 procedures! {"""
 # Objects whose error handler is called for a section that is refused.
 RAISED = {"COMMUNICATOR": "Comm", "WINDOW": "Win", "FILE": "File"}
+# Calls that begin the use of MPI.
+STARTS = ("MPI_Init", "MPI_Init_thread", "MPI_Session_init")
 CONVERSIONS = {"read_conversion_fn": "datarep_read", "write_conversion_fn": "datarep_write"}
 
 
@@ -163,9 +166,11 @@ def argument(parameter, function, is_section, is_f08, numbers):
     return plain(parameter)
 
 
-def preparation(function):
-    """Code that describes the sections of a call that keeps them, or refuses them."""
-    if not is_kept(function) or ADDRESSES.match(function.name):
+def preparation(function, form):
+    """Code that is run before the call: it describes the sections of a call that keeps them, or refuses them."""
+    if function.name in STARTS:
+        return "announce()"
+    if form != "sections" or not is_kept(function) or ADDRESSES.match(function.name):
         return "0"
     codes = []
     for parameter in (p for p in function.parameters if p.kind == "BUFFER"):
@@ -201,7 +206,7 @@ def procedure(function, form, numbers):
     passed += [f"{p.rust_name}_length: usize" for p, a in made if p.base == "char" and a.dummy]
     taken = ", ".join(f"{p.rust_name}: {a.form} = {a.take}" for p, a in made)
     both = " ".join(names(function, prefix, form) for prefix in ("", "P"))
-    return f"    procedure {both}\n        ({', '.join(passed)})\n        ({taken}) {preparation(function) if is_section else 0} => ierror;"
+    return f"    procedure {both}\n        ({', '.join(passed)})\n        ({taken}) {preparation(function, form)} => ierror;"
 
 
 def library():

@@ -1,6 +1,8 @@
 """Man pages of section 3: one for each implemented function; NAME_c leads to the page of NAME."""
 import re
 
+import emit_fortran_kit
+import fortran
 import model
 
 SCOPES = {"local": "The call is local: it does not wait for other processes.",
@@ -40,6 +42,42 @@ def synopsis(function):
             current = " " * 8
         current += argument + " "
     return lines + [current.rstrip()]
+
+
+def fortran_synopsis(procedure):
+    """Both forms in Fortran, with the arguments of one type on one line."""
+    if procedure.name not in {p.name for p in fortran.procedures()}:
+        return []
+    out = []
+    for is_f08 in (True, False):
+        if is_f08 and procedure.name in fortran.ONLY_F90:
+            continue
+        function = procedure.functions[0]
+        arguments = emit_fortran_kit.dummy_arguments(function, is_f08)
+        out.append("use mpi_f08" if is_f08 else "use mpi (or include 'mpif.h')")
+        name = function.name if is_f08 else function.name.upper()
+        out += wrapped(f"{name}(", [a[0] for a in arguments], ")")
+        types = {}
+        for dummy, kind, attributes, shape in arguments:
+            kind, shape = ("<type>", "(*)") if kind == "BUFFER" else (kind, shape)
+            attributes = [a for a in attributes if a != "TARGET"]
+            types.setdefault(", ".join([kind, *attributes]), []).append(dummy + shape)
+        for kind, dummies in types.items():
+            out += wrapped(f"    {kind} :: ", dummies, "")
+        out.append("")
+    return out
+
+
+def wrapped(head, words, tail):
+    """A list, on several lines."""
+    lines, current = [], head
+    for i, word in enumerate(words):
+        word += ", " if i + 1 < len(words) else tail
+        if len(current) + len(word) > 78 and current != head:
+            lines.append(current.rstrip())
+            current = " " * 8
+        current += word
+    return [*lines, current]
 
 
 def about(parameter, kind):
@@ -95,6 +133,7 @@ def page(procedure, kinds, names, version):
            ".SH SYNOPSIS", ".nf", "#include <mpi.h>", ""]
     for function in functions:
         out += [*map(line, synopsis(function)), ""]
+    out += [text and line(text) for text in fortran_synopsis(procedure)]
     out += [".fi", ".SH DESCRIPTION", *(line(SCOPES[word]) for word in procedure.scope)]
     if full.parameters:
         out.append(".SH PARAMETERS")

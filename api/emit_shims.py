@@ -130,7 +130,7 @@ def argument(parameter, function, width):
         return f"{name} as i64" if width and parameter.rust != "i64" and not parameter.is_function else name
     if parameter.kind in WORDS or parameter.kind.startswith("ATTRIBUTE_VAL") and parameter.direction == "in":
         return name
-    if parameter.kind == "BUFFER":
+    if parameter.kind in ("BUFFER", "LOGICAL_VOID"):
         return f"tool::given(Value::new({name}))?" if is_tool else f"Address::new({name})"
     if parameter.name == "filename":
         return f"arguments::path({quoted})?"

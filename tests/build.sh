@@ -65,6 +65,8 @@ check "its pages are there" "" "$(cd "$pages/.." && sed -n 's/^\.so //p' man3/*.
 # Sections in their order: a page that breaks off, or an argument taken for a request, has others.
 sections() { sed -n 's/^\.SH //p' "$pages/$1.3" | paste -sd,; }
 check "sections of a page" "NAME,SYNOPSIS,DESCRIPTION,PARAMETERS,RETURN VALUE,SEE ALSO,STANDARDS" "$(sections MPI_Gatherv)"
+check "Fortran in a page" "MPI_Gatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs," \
+    "$(grep -A1 '^use mpi_f08$' "$pages/MPI_Gatherv.3" | tail -1)"
 check "only known requests" "" "$(sed -n 's/^\.\([A-Za-z]*\).*/\1/p' "$pages"/*.3 | sort -u | grep -vxE 'TH|SH|nf|fi|TP|I|BR|so')"
 check "each parameter once" "$(printf '%s\n' sendbuf sendcount sendtype recvbuf recvcounts displs recvtype root comm)" \
     "$(sed -n 's/^\.I //p' "$pages/MPI_Gatherv.3")"

@@ -28,6 +28,17 @@ for compiler in gfortran gfortran-11 flang-new-19; do
         done
     done
 done
+cat >refused.f90 <<'F90'
+use mpi_f08
+integer :: a(4), b(4)
+type(MPI_Request) :: request
+call MPI_Init()
+call MPI_Iallreduce(a(::2), b(::2), 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, request)
+end
+F90
+mpifort refused.f90 -o refused
+check "a section that is refused says so" 1 \
+    "$(run -n 1 ./refused | grep -c 'MPI_ERR_BUFFER: .*cannot use a section of an array that is not contiguous: pass a contiguous copy')"
 check "over TCP" " no errors" "$(run -genv CANELE_RAILS tcp -n 2 ./program)"
 
 # The wrappers. Modules are found whatever is asked first.

@@ -372,13 +372,52 @@ static void topologies(void) {
     free(ends), free(edges);
 }
 
+static int class_of(int code) {
+    int class = -1;
+    MPI_Error_class(code, &class);
+    return class;
+}
+
+/* Facts about Fortran's types: unknown until they are set, and set once. A size that the library cannot have is refused. */
+static void fortran_facts(void) {
+    MPI_Info info, found = MPI_INFO_ENV;
+    char yes[16], no[16], text[8];
+    int is_set = 1, flag, len = 8;
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    CHECK(MPI_Abi_get_fortran_info(&found) == MPI_SUCCESS && found == MPI_INFO_NULL);
+    CHECK(MPI_Abi_get_fortran_booleans(4, yes, no, &is_set) == MPI_SUCCESS && !is_set);
+    MPI_Info_create(&info), MPI_Info_set(info, "mpi_integer_size", "8");
+    CHECK(class_of(MPI_Abi_set_fortran_info(info)) == MPI_ERR_ABI);
+    CHECK(MPI_Abi_get_fortran_info(&found) == MPI_SUCCESS && found == MPI_INFO_NULL);
+    MPI_Info_set(info, "mpi_integer_size", "4");
+    CHECK(MPI_Abi_set_fortran_info(info) == MPI_SUCCESS);
+    CHECK(class_of(MPI_Abi_set_fortran_info(info)) == MPI_ERR_ABI);
+    MPI_Info_free(&info);
+    CHECK(MPI_Abi_get_fortran_info(&found) == MPI_SUCCESS && found != MPI_INFO_NULL);
+    MPI_Info_get_string(found, "mpi_integer_size", &len, text, &flag);
+    CHECK(flag && !strcmp(text, "4"));
+    MPI_Info_free(&found);
+    for (int size = -1; size < 20; size++)
+        if (size != 1 && size != 2 && size != 4 && size != 8 && size != 16)
+            CHECK(class_of(MPI_Abi_set_fortran_booleans(size, yes, no)) == MPI_ERR_ARG);
+    memset(yes, 7, 16), memset(no, 8, 16);
+    /* The values may lie anywhere. */
+    CHECK(MPI_Abi_set_fortran_booleans(8, yes + 1, no + 3) == MPI_SUCCESS);
+    CHECK(class_of(MPI_Abi_set_fortran_booleans(8, yes, no)) == MPI_ERR_ABI);
+    memset(yes, 0, 16), memset(no, 0, 16);
+    CHECK(class_of(MPI_Abi_get_fortran_booleans(4, yes, no, &is_set)) == MPI_ERR_ARG && !yes[0]);
+    CHECK(MPI_Abi_get_fortran_booleans(8, yes, no, &is_set) == MPI_SUCCESS && is_set);
+    CHECK(yes[0] == 7 && yes[7] == 7 && !yes[8] && no[0] == 8 && no[7] == 8 && !no[8]);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 int main(int argc, char **argv) {
     int all;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     integers(), attributes(), error_handlers(), infos(argc, argv), operations(), external(), statuses();
-    large_counts(), topologies();
+    large_counts(), topologies(), fortran_facts();
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("rarely used functions, on %d ranks: %d failures\n", size, all);
     MPI_Finalize();

@@ -212,6 +212,15 @@ pub(crate) fn error_string(code: c_int, text: Chars, len: Out<c_int>) -> Result<
     write_string(&string, STRING_MAX, text, len)
 }
 
+/// The class of a code, and its text behind a colon if it has one.
+pub(crate) fn described(code: c_int) -> (ErrorClass, String) {
+    let class = class_of(code)
+        .and_then(|class| ErrorClass::ALL.iter().copied().find(|known| code_of(*known) == class));
+    let text = codes().text(code).filter(|text| !text.is_empty());
+    let text = text.map_or_else(String::new, |text| format!(": {text}"));
+    (class.unwrap_or(ErrorClass::Unknown), text)
+}
+
 pub(crate) fn add_error_class(result: Out<c_int>) -> Result<()> {
     let code = codes().add(None);
     result.put(code)

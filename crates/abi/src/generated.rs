@@ -18,13 +18,13 @@ use crate::tool::{Label, Value};
 use crate::*;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(_logical_size: c_int, _logical_true: *mut c_void, _logical_false: *mut c_void, _is_set: *mut c_int) -> c_int { finish("MPI_Abi_get_fortran_booleans", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(logical_size: c_int, logical_true: *mut c_void, logical_false: *mut c_void, is_set: *mut c_int) -> c_int { finish("MPI_Abi_get_fortran_booleans", On::Process, || unsafe { fortran::abi_get_fortran_booleans(logical_size, Address::new(logical_true), Address::new(logical_false), Out::new("is_set", is_set)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Abi_get_fortran_booleans(_logical_size: c_int, _logical_true: *mut c_void, _logical_false: *mut c_void, _is_set: *mut c_int) -> c_int { finish("MPI_Abi_get_fortran_booleans", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Abi_get_fortran_booleans(logical_size: c_int, logical_true: *mut c_void, logical_false: *mut c_void, is_set: *mut c_int) -> c_int { finish("MPI_Abi_get_fortran_booleans", On::Process, || unsafe { fortran::abi_get_fortran_booleans(logical_size, Address::new(logical_true), Address::new(logical_false), Out::new("is_set", is_set)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Abi_get_fortran_info(info: *mut RawHandle) -> c_int { finish_or("MPI_Abi_get_fortran_info", On::Process, unsupported, || unsafe { unset(Out::optional(info), 0x130) }) }
+pub unsafe extern "C" fn MPI_Abi_get_fortran_info(info: *mut RawHandle) -> c_int { finish_or("MPI_Abi_get_fortran_info", On::Process, || unsafe { fortran::abi_get_fortran_info(Out::new("info", info)?) }, || unsafe { unset(Out::optional(info), 0x130) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Abi_get_fortran_info(info: *mut RawHandle) -> c_int { finish_or("MPI_Abi_get_fortran_info", On::Process, unsupported, || unsafe { unset(Out::optional(info), 0x130) }) }
+pub unsafe extern "C" fn PMPI_Abi_get_fortran_info(info: *mut RawHandle) -> c_int { finish_or("MPI_Abi_get_fortran_info", On::Process, || unsafe { fortran::abi_get_fortran_info(Out::new("info", info)?) }, || unsafe { unset(Out::optional(info), 0x130) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Abi_get_info(info: *mut RawHandle) -> c_int { finish_or("MPI_Abi_get_info", On::Process, || unsafe { env::abi_get_info(Out::new("info", info)?) }, || unsafe { unset(Out::optional(info), 0x130) }) }
 #[unsafe(no_mangle)]
@@ -34,13 +34,13 @@ pub unsafe extern "C" fn MPI_Abi_get_version(abi_major: *mut c_int, abi_minor: *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int { finish("MPI_Abi_get_version", On::Process, || unsafe { env::abi_get_version(Out::new("abi_major", abi_major)?, Out::new("abi_minor", abi_minor)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Abi_set_fortran_booleans(_logical_size: c_int, _logical_true: *mut c_void, _logical_false: *mut c_void) -> c_int { finish("MPI_Abi_set_fortran_booleans", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Abi_set_fortran_booleans(logical_size: c_int, logical_true: *mut c_void, logical_false: *mut c_void) -> c_int { finish("MPI_Abi_set_fortran_booleans", On::Process, || unsafe { fortran::abi_set_fortran_booleans(logical_size, Address::new(logical_true), Address::new(logical_false)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Abi_set_fortran_booleans(_logical_size: c_int, _logical_true: *mut c_void, _logical_false: *mut c_void) -> c_int { finish("MPI_Abi_set_fortran_booleans", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Abi_set_fortran_booleans(logical_size: c_int, logical_true: *mut c_void, logical_false: *mut c_void) -> c_int { finish("MPI_Abi_set_fortran_booleans", On::Process, || unsafe { fortran::abi_set_fortran_booleans(logical_size, Address::new(logical_true), Address::new(logical_false)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Abi_set_fortran_info(_info: RawHandle) -> c_int { finish("MPI_Abi_set_fortran_info", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Abi_set_fortran_info(info: RawHandle) -> c_int { finish("MPI_Abi_set_fortran_info", On::Process, || fortran::abi_set_fortran_info(info)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Abi_set_fortran_info(_info: RawHandle) -> c_int { finish("MPI_Abi_set_fortran_info", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Abi_set_fortran_info(info: RawHandle) -> c_int { finish("MPI_Abi_set_fortran_info", On::Process, || fortran::abi_set_fortran_info(info)) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Abort(comm: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Abort", On::Comm(comm), || init::abort(comm, errorcode)) }
 #[unsafe(no_mangle)]

@@ -10,7 +10,7 @@ use crate::convention::*;
 /// `MPI_MAX_INFO_KEY`.
 const KEY_MAX: usize = 256;
 
-fn find(info: RawHandle) -> Result<Info> {
+pub(crate) fn find(info: RawHandle) -> Result<Info> {
     named("info", Info::find(handle(info), environment))
 }
 

@@ -27,6 +27,7 @@ mod env;
 mod errhandler;
 mod error;
 mod file;
+mod fortran;
 #[rustfmt::skip]
 #[expect(clippy::undocumented_unsafe_blocks, reason = "generated: each kind of block has its reason at the head of the file")]
 mod generated;

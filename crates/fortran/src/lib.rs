@@ -15,6 +15,7 @@
 mod argument;
 mod attribute;
 mod callback;
+mod compiler;
 mod extra;
 #[rustfmt::skip]
 mod generated;

@@ -4,7 +4,8 @@
 //! section. A call that uses the buffer after it has returned gets a datatype that describes the section, where count
 //! and datatype are those of the whole buffer. Elsewhere the section is refused with `MPI_ERR_BUFFER`.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
 use std::{ptr, slice};
 
 use crate::argument::{Argument, Value};
@@ -86,7 +87,7 @@ impl Section {
 
     /// Refuses a section that is not contiguous; returns an error code.
     pub(crate) fn refuse(&self) -> c_int {
-        if self.is_contiguous { 0 } else { ERR_BUFFER }
+        if self.is_contiguous { 0 } else { refused() }
     }
 
     /// Describes a section by a datatype if it is not contiguous; returns an error code.
@@ -275,9 +276,28 @@ unsafe extern "C" {
         types: *const usize,
         new: *mut usize,
     ) -> c_int;
+    fn PMPI_Add_error_code(class: c_int, code: *mut c_int) -> c_int;
+    fn PMPI_Add_error_string(code: c_int, text: *const c_char) -> c_int;
     fn PMPI_Type_commit(datatype: *mut usize) -> c_int;
     fn PMPI_Type_free(datatype: *mut usize) -> c_int;
 }
+
+/// An error code of class `MPI_ERR_BUFFER`, with a text that says what to do.
+fn refused() -> c_int {
+    static CODE: OnceLock<c_int> = OnceLock::new();
+    *CODE.get_or_init(|| {
+        let mut code = ERR_BUFFER;
+        // SAFETY: the functions take any class, and a text that ends in a zero byte.
+        unsafe {
+            PMPI_Add_error_code(ERR_BUFFER, &mut code);
+            PMPI_Add_error_string(code, REFUSED.as_ptr());
+        }
+        code
+    })
+}
+
+const REFUSED: &CStr =
+    c"this call cannot use a section of an array that is not contiguous: pass a contiguous copy";
 
 type Result<T> = std::result::Result<T, c_int>;
 
@@ -329,7 +349,7 @@ unsafe fn datatype_of(descriptor: &Descriptor, count: i64, basic: usize) -> Resu
     let per_element = descriptor.element as i64 / size.max(1);
     let elements: i64 = dimensions.iter().map(|dimension| dimension.extent as i64).product();
     if !is_fitting || count < 0 || count > elements * per_element {
-        return Err(ERR_BUFFER);
+        return Err(refused());
     }
     // Datatypes of an element, of a row of them, of a plane of rows, and so on.
     let mut slabs = vec![SectionType::contiguous(per_element, basic)?];

@@ -13,13 +13,13 @@ impl Text {
     /// A text without the blanks at its end.
     pub(crate) unsafe fn take(text: *const u8, length: usize) -> Self {
         // SAFETY: Fortran passes a text of this length.
-        Self(c_string(trimmed(unsafe { slice::from_raw_parts(text, length) })))
+        Self(c_string(trimmed(unsafe { bytes(text, length) })))
     }
 
     /// A text of an info object, without the blanks at either end (MPI-5.0 chapter 10).
     pub(crate) unsafe fn of_info(text: *const u8, length: usize) -> Self {
         // SAFETY: Fortran passes a text of this length.
-        let text = trimmed(unsafe { slice::from_raw_parts(text, length) });
+        let text = trimmed(unsafe { bytes(text, length) });
         let blanks = text.iter().take_while(|byte| **byte == b' ').count();
         Self(c_string(&text[blanks..]))
     }
@@ -31,6 +31,12 @@ impl Argument for Text {
     fn c(&mut self) -> *const c_char {
         self.0.as_ptr()
     }
+}
+
+/// The bytes of a text. One without bytes may have any address.
+unsafe fn bytes<'a>(text: *const u8, length: usize) -> &'a [u8] {
+    // SAFETY: Fortran passes a text of this length.
+    if length == 0 { &[] } else { unsafe { slice::from_raw_parts(text, length) } }
 }
 
 fn trimmed(text: &[u8]) -> &[u8] {
@@ -67,7 +73,7 @@ impl Argument for TextResult {
     }
 
     fn give(self) {
-        if self.room[0] == UNWRITTEN {
+        if self.room[0] == UNWRITTEN || self.length == 0 {
             return;
         }
         let written = self.room.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -127,7 +133,7 @@ impl Texts {
     pub(crate) unsafe fn counted(texts: *const u8, length: usize, number: c_int) -> Option<Self> {
         Some(Self::new((0..number.max(0) as usize).map(|i| {
             // SAFETY: Fortran passes as many texts of this length.
-            c_string(trimmed(unsafe { slice::from_raw_parts(texts.add(i * length), length) }))
+            c_string(trimmed(unsafe { bytes(texts.add(i * length), length) }))
         })))
     }
 
@@ -135,7 +141,7 @@ impl Texts {
     unsafe fn strided(texts: *const u8, length: usize, distance: usize) -> Self {
         Self::new((0..).map_while(|i| {
             // SAFETY: Fortran passes texts of this length, and the last one is blank.
-            let text = unsafe { slice::from_raw_parts(texts.add(i * distance), length) };
+            let text = unsafe { bytes(texts.add(i * distance), length) };
             let text = trimmed(text);
             (!text.is_empty()).then(|| c_string(text))
         }))

@@ -46,6 +46,7 @@ program module_mpi
   call topologies
   call texts
   call memory
+  call facts
   call MPI_Finalize(ierr)
   if (rank == 0) print *, 'no errors'
 contains
@@ -204,6 +205,23 @@ contains
     call expect(nkeys == 1 .and. key == 'colour', 'MPI_Info_get_nthkey')
     call MPI_Info_free(info, ierr)
     call expect(info == MPI_INFO_NULL, 'MPI_Info_free')
+  end subroutine
+
+  ! What the library tells C of Fortran.
+  subroutine facts
+    integer :: info, length
+    character(8) :: text
+    logical :: yes, no, flag
+    call MPI_Abi_get_fortran_info(info, ierr)
+    length = 8
+    call MPI_Info_get_string(info, 'mpi_double_precision_size', length, text, flag, ierr)
+    call expect(flag .and. text == '8', 'MPI_Abi_get_fortran_info')
+    call MPI_Info_free(info, ierr)
+    call MPI_Abi_set_fortran_booleans(4, .true., .false., ierr)
+    yes = .false.
+    no = .true.
+    call MPI_Abi_get_fortran_booleans(4, yes, no, flag, ierr)
+    call expect(flag .and. yes .and. .not. no, 'MPI_Abi_get_fortran_booleans')
   end subroutine
 
   subroutine memory
