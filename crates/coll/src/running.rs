@@ -52,14 +52,16 @@ struct InFlight {
 impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
     #[inline]
     pub(crate) fn new(collective: C) -> Self {
-        let temporaries = &collective.schedule.temporaries;
-        let temporaries = temporaries.iter().map(|&units| collective.memory.temporary(units));
-        let temporaries: Option<Vec<_>> = temporaries.collect();
+        let temporaries = match collective.schedule.temporaries.is_empty() {
+            true => Some(Vec::new()),
+            false => temporaries(&collective),
+        };
         let (needs_wake, watches, is_over) = (false, false, false);
         let (begun, failure) = (Vec::new(), temporaries.is_none().then(no_memory));
+        let at = if failure.is_some() { NOWHERE } else { 0 };
         let temporaries = temporaries.unwrap_or_default();
         let early = Early::default();
-        Self { collective, temporaries, at: 0, begun, needs_wake, watches, early, failure, is_over }
+        Self { collective, temporaries, at, begun, needs_wake, watches, early, failure, is_over }
     }
 
     /// [`Running::advance`] for a waiting thread; registers the awaited operation with the worker.
@@ -95,9 +97,6 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
         {
             self.give_up(worker, failed);
             return self.settle(worker);
-        }
-        if self.at == 0 && self.failure.is_some() {
-            return self.leave(worker);
         }
         while let Some(&step) = self.collective.schedule.steps.get(self.at) {
             match step {
@@ -174,6 +173,9 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
                 Step::Combine { .. } => return TaskStage::Works,
             }
             self.at += 1;
+        }
+        if self.at == NOWHERE {
+            return self.leave(worker);
         }
         self.settle(worker)
     }
@@ -336,6 +338,15 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
         self.collective.memory.reduce(input, inout, &self.temporaries);
     }
 }
+
+/// The memory of the temporaries; none if there is not enough.
+fn temporaries<T>(collective: &Collective<T>) -> Option<Vec<Region>> {
+    let units = collective.schedule.temporaries.iter();
+    units.map(|&units| collective.memory.temporary(units)).collect()
+}
+
+/// The step of a run that has no memory for its temporaries: behind all steps.
+const NOWHERE: usize = usize::MAX;
 
 /// The reason for a failed message to or from a peer: the notices of lost links, if any are left.
 fn why_gone(peer: PeerId, notices: &[String]) -> String {
