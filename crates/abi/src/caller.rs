@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use handles::Handle;
 use memory::{Layout, Region};
-use mpi::request;
+use mpi::request::{self, Source};
 
 use crate::convention::*;
 
@@ -211,10 +211,15 @@ impl Statuses {
             // SAFETY: the maker vouched for the array, and the caller for the index.
             let place = unsafe { first.add(index).as_mut() };
             (place.source, place.tag, place.internal) = (source, tag, internal);
+            // Empty statuses have one (MPI-5.0 §3.7.3).
+            if status.source == Source::Inactive {
+                place.error = 0;
+            }
         }
     }
 
-    /// Writes the status at an index, unless statuses are ignored; its error field stays as it is (MPI-5.0 §3.2.5).
+    /// Writes the status at an index, unless statuses are ignored. Its error field stays as it is (MPI-5.0 §3.2.5),
+    /// unless the request was inactive.
     pub fn fill(self, index: usize, status: &request::Status) {
         self.check(index);
         // SAFETY: the index is below the length.

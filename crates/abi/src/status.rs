@@ -13,7 +13,7 @@ impl Status {
         let source = match status.source {
             Source::Rank(rank) => rank as c_int,
             Source::ProcNull => PROC_NULL,
-            Source::None => ANY_SOURCE,
+            Source::None | Source::Inactive => ANY_SOURCE,
         };
         let bytes = status.bytes;
         let internal =

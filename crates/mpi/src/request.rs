@@ -50,13 +50,17 @@ pub enum Source {
     Rank(u32),
     /// `MPI_PROC_NULL`.
     ProcNull,
-    /// No message (an empty status).
+    /// No message.
     None,
+    /// No message, because the request is null or not active.
+    Inactive,
 }
 
 impl Status {
     /// The status of operations that concern no message (MPI-5.0 §3.7.3).
     pub const EMPTY: Self = Self { source: Source::None, tag: None, bytes: 0, cancelled: false };
+    /// The status of a request that is null or not active: the empty status, with an error field (MPI-5.0 §3.7.3).
+    pub const INACTIVE: Self = Self { source: Source::Inactive, ..Self::EMPTY };
     /// The status of a receive from `MPI_PROC_NULL`.
     pub const PROC_NULL: Self = Self { source: Source::ProcNull, ..Self::EMPTY };
 }
@@ -214,7 +218,7 @@ impl Request {
             Self::Persistent(persistent) => {
                 let mut active = persistent.active();
                 let ended = match &*active {
-                    None => Ended { status: Status::EMPTY, error: None, freed: false },
+                    None => Ended { status: Status::INACTIVE, error: None, freed: false },
                     Some(Active::Done(done)) => {
                         Ended { status: done.status(), error: None, freed: false }
                     }
@@ -246,7 +250,7 @@ impl Request {
                 pending.end().map(|(bytes, _)| Status { bytes, ..Status::EMPTY })
             }
             Self::Persistent(persistent) => match &*persistent.active() {
-                None => Some(Status::EMPTY),
+                None => Some(Status::INACTIVE),
                 Some(Active::Done(done)) => Some(done.status()),
                 Some(Active::Operation(operation)) => operation.peek(worker),
                 Some(Active::Collective(pending)) => pending.has_ended().then_some(Status::EMPTY),

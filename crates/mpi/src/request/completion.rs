@@ -202,7 +202,7 @@ fn test_all_in_vcis(
 #[inline]
 fn report_done(handles: &[Cell<Handle>], report: &mut impl FnMut(usize, Ended)) -> bool {
     let done = |handle: &Cell<Handle>| match Named::of(handle.get()) {
-        Named::Null => Some(Status::EMPTY),
+        Named::Null => Some(Status::INACTIVE),
         Named::Done(done) => Some(done.status()),
         Named::Operation(_) | Named::Stored(_) => None,
     };
@@ -210,7 +210,7 @@ fn report_done(handles: &[Cell<Handle>], report: &mut impl FnMut(usize, Ended)) 
         return false;
     }
     for (index, handle) in handles.iter().enumerate() {
-        report(index, Ended::of(done(handle).unwrap_or(Status::EMPTY)));
+        report(index, Ended::of(done(handle).unwrap_or(Status::INACTIVE)));
         handle.set(NULL);
     }
     true
@@ -225,7 +225,7 @@ fn end_all(
 ) -> Result<Option<()>> {
     while let Some((handle, before)) = open.split_last() {
         let ended = if handle.get() == NULL {
-            Ended::of(Status::EMPTY)
+            Ended::of(Status::INACTIVE)
         } else {
             let ended = end((vci, worker), handle.get())?;
             let Some(ended) = ended else { return Ok(None) };
@@ -414,7 +414,7 @@ impl<'a> List<'a> {
             if is_active(handle)? {
                 active += 1;
             } else {
-                report(index, Ended { freed: false, ..Ended::of(Status::EMPTY) });
+                report(index, Ended { freed: false, ..Ended::of(Status::INACTIVE) });
             }
         }
         Ok(active)
