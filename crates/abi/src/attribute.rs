@@ -55,7 +55,7 @@ impl Object<'_> {
                 let mut all = of_types();
                 let attributes = all.entry(*datatype).or_default();
                 let result = access(attributes);
-                if attributes.all().is_empty() {
+                if attributes.is_empty() {
                     all.remove(datatype);
                 }
                 result
@@ -98,7 +98,7 @@ impl Object<'_> {
 
     /// Copies the attributes to a duplicate, as their callbacks say.
     fn copy_to(&self, copy: &Object<'_>) -> Result<()> {
-        for attribute in self.with(|attributes| attributes.all().to_vec()) {
+        for attribute in self.with(|attributes| attributes.all()) {
             if let Some(value) = copied(&attribute, self.handle())? {
                 copy.with(|attributes| attributes.set(Attribute { value, ..attribute }));
             }
@@ -108,7 +108,7 @@ impl Object<'_> {
 
     /// Deletes the attributes, the last set first.
     fn delete_all(&self) -> Result<()> {
-        for attribute in self.with(|attributes| attributes.all().to_vec()).iter().rev() {
+        for attribute in self.with(|attributes| attributes.all()).iter().rev() {
             deleted(attribute, self.handle())?;
             self.with(|attributes| attributes.remove(attribute.key));
         }

@@ -4,6 +4,7 @@
 //! values, in the order they were set.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use crate::{Error, ErrorClass, Result};
@@ -32,9 +33,15 @@ pub struct Keyval {
     pub extra_state: usize,
 }
 
-/// The attributes of one object. Each holds on to its key, which the application may free meanwhile.
+/// The attributes of one object, in the order they were set. Each holds on to its key, which the application may free
+/// meanwhile.
 #[derive(Clone, Debug, Default)]
-pub struct Attributes(Vec<Attribute>);
+pub struct Attributes {
+    /// Attributes under their keys, each with its place in the order.
+    known: BTreeMap<i32, (u64, Attribute)>,
+    /// Number of attributes set so far.
+    count: u64,
+}
 
 /// A value under a key.
 #[derive(Clone, Debug)]
@@ -50,25 +57,35 @@ pub struct Attribute {
 impl Attributes {
     /// The attribute under a key.
     pub fn find(&self, key: i32) -> Option<&Attribute> {
-        self.0.iter().find(|attribute| attribute.key == key)
+        self.known.get(&key).map(|(_, attribute)| attribute)
     }
 
     /// Sets a value.
     pub fn set(&mut self, attribute: Attribute) {
-        match self.0.iter_mut().find(|known| known.key == attribute.key) {
-            Some(known) => *known = attribute,
-            None => self.0.push(attribute),
+        match self.known.entry(attribute.key) {
+            Entry::Occupied(mut known) => known.get_mut().1 = attribute,
+            Entry::Vacant(place) => {
+                self.count += 1;
+                place.insert((self.count, attribute));
+            }
         }
     }
 
     /// Removes a value.
     pub fn remove(&mut self, key: i32) {
-        self.0.retain(|attribute| attribute.key != key);
+        self.known.remove(&key);
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
     }
 
     /// All of them, the first set first.
-    pub fn all(&self) -> &[Attribute] {
-        &self.0
+    pub fn all(&self) -> Vec<Attribute> {
+        let mut all: Vec<_> = self.known.values().collect();
+        all.sort_unstable_by_key(|(order, _)| *order);
+        all.into_iter().map(|(_, attribute)| attribute.clone()).collect()
     }
 }
 
@@ -128,6 +145,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn attributes_keep_the_order_in_which_they_were_first_set() {
+        let keyval = Arc::new(Keyval { owner: Owner::Comm, copy: 1, delete: 0, extra_state: 0 });
+        let mut attributes = Attributes::default();
+        for (key, value) in [(9, 1), (3, 2), (7, 3), (3, 4)] {
+            attributes.set(Attribute { key, keyval: Arc::clone(&keyval), value });
+        }
+        let all = || attributes.all().into_iter().map(|one| (one.key, one.value));
+        assert_eq!(all().collect::<Vec<_>>(), [(9, 1), (3, 4), (7, 3)]);
+    }
+
+    #[test]
     fn a_freed_key_lives_on_in_its_attributes() {
         let owner = Owner::Comm;
         let key = create(Keyval { owner, copy: 1, delete: 0, extra_state: 0 });
@@ -143,6 +171,6 @@ mod tests {
             Some((7, 1))
         );
         attributes.remove(key);
-        assert!(attributes.all().is_empty());
+        assert!(attributes.is_empty() && attributes.all().is_empty());
     }
 }
