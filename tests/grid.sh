@@ -126,18 +126,7 @@ gateways() {
 # A site whose hosts are reachable only through its gateway, which mpiexec starts.
 private_site() {
     timeout 60 "${as[@]}" "$canele" lab up --name "$CANELE_LAB" --private 1 >/dev/null 2>&1
-    "${as[@]}" "$canele" lab grid | sed 's/^name = "site\(.\)"/&\nslots = 2\nnetworks = ["lan\1"]/' >"$work/grid.toml"
-    cat >>"$work/grid.toml" <<END
-[[site.gateway]]
-host = "site1-node0"
-inside = "10.77.1.10:7001"
-outside = "10.77.1.10:7001"
-[[network]]
-name = "lan0"
-[[network]]
-name = "lan1"
-subnets = ["10.77.1.0/24"]
-END
+    "${as[@]}" "$canele" lab grid | sed 's/^name = "site."/&\nslots = 2/' >"$work/grid.toml"
     check "8 ranks communicate through a gateway" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives")"
     "${as[@]}" "$mpiexec" -timeout 50 -grid "$work/grid.toml" -genv EXCHANGE_BEGUN "$work/begun" -n 8 "$work/exchange" 4 0 >"$work/said" 2>"$work/err" &
     job=$!
@@ -159,11 +148,25 @@ END
     ended "the job ends" 143
     until_true 20 '[ -z "$(gateways)" ]'
     check "and its gateway" "" "$(gateways)"
-    sed -i 's/10.77.1.10:7001/10.99.1.10:7001/' "$work/grid.toml"
+    sed -i 's/"10.77.1.10"/"10.99.1.10:7001"/' "$work/grid.toml"
     run -grid "$work/grid.toml" -n 8 "$work/sites" 2>"$work/err"
     check "a gateway that cannot listen fails the job" 1 $?
     check "that is named" "1 1" "$(grep -c '^mpiexec: the gateway on host site1-node0 of site site1 has ended' "$work/err") $(grep -c 'canele-gateway: TCP 10.99.1.10:7001: Cannot assign' "$work/err")"
     "${as[@]}" "$canele" lab down
+}
+
+# What the lab writes runs, whatever the lab is like.
+every_lab() {
+    local options ranks
+    for options in "--private 0 --private 1" "--nics 2" "--sites 1 --private 0" "--sites 3 --nodes 1 --pair 0-2=40ms --private 2" \
+        "--sites 3 --nics 2 --private 0 --socket-max 64kB --wan-loss 0.1%" "--rtt 0.1ms --wan-rate 10Mbit --lan-rate 100Mbit --wan-buffer 64kB --seed 3"; do
+        # shellcheck disable=SC2086
+        timeout 60 "${as[@]}" "$canele" lab up --name "$CANELE_LAB" $options >/dev/null 2>&1
+        "${as[@]}" "$canele" lab grid >"$work/grid.toml"
+        ranks=$(grep -o 'site[0-9]*-node[0-9]*"[],]' "$work/grid.toml" | wc -l)
+        check "a lab with $options" "collectives on $ranks ranks: 0 failures" "$(CANELE_CACHE_DIR=$work/caches/every run -grid "$work/grid.toml" -n "$ranks" "$work/collectives" 2>"$work/err")"
+        "${as[@]}" "$canele" lab down
+    done
 }
 
 if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
@@ -172,6 +175,7 @@ if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
 fi
 whole_grid own
 private_site
+every_lab
 if [ "$(id -u)" = 0 ]; then
     as=(setpriv --reuid 65534 --regid 65534 --clear-groups env -u XDG_RUNTIME_DIR PATH=/usr/bin:/bin)
     if "${as[@]}" unshare -Urn true 2>/dev/null; then

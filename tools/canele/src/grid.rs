@@ -89,7 +89,72 @@ fn span(times: &[Option<u64>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args, FromArgMatches};
+    use lab::Spec;
+
     use super::*;
+
+    /// Values of each option of `canele lab up`.
+    fn values(option: &str) -> &'static [&'static str] {
+        match option {
+            "name" => &["x"],
+            "sites" => &["1", "2", "8"],
+            "nodes" => &["1", "32"],
+            "nics" => &["1", "4"],
+            "rtt" => &["0.1ms", "300ms"],
+            "wan_rate" | "lan_rate" => &["1Mbit", "1Gbit"],
+            "wan_buffer" | "socket_max" => &["64kB"],
+            "wan_loss" => &["1%"],
+            "pairs" => &["0-1=40ms"],
+            "private_sites" => &["0", "1"],
+            "seed" => &["7"],
+            _ => panic!("--{option} of `canele lab up` has no values here"),
+        }
+    }
+
+    /// Returns the lab that a command line describes, if there is one.
+    fn lab_of(words: &[String]) -> Option<Spec> {
+        let up = Spec::augment_args(clap::Command::new("up"));
+        let matches = up.try_get_matches_from(words).expect("the values are sound");
+        let spec = Spec::from_arg_matches(&matches).expect("the values are sound");
+        spec.check().is_ok().then_some(spec)
+    }
+
+    #[test]
+    fn grid_files_of_all_labs_are_read() {
+        let up = Spec::augment_args(clap::Command::new("up"));
+        let ids = up.get_arguments().map(|option| option.get_id().to_string());
+        let names = up.get_arguments().filter_map(clap::Arg::get_long);
+        let options: Vec<_> = names.zip(ids).collect();
+        let settings = || {
+            let all = options
+                .iter()
+                .flat_map(|(long, id)| values(id).iter().map(move |value| (long, value)));
+            all.map(|(long, value)| vec![format!("--{long}"), (*value).to_owned()])
+        };
+        let mut count = 0;
+        // Every option with every other one, twice where it may be repeated.
+        for (one, other) in
+            settings().flat_map(|one| settings().map(move |other| (one.clone(), other)))
+        {
+            if one[0] == other[0] && !["--pair", "--private"].contains(&one[0].as_str()) {
+                continue;
+            }
+            let words = [vec!["up".to_owned()], one, other].concat();
+            let Some(spec) = lab_of(&words) else { continue };
+            let text = lab::grid_file(&spec, "canele lab run --name x");
+            let grid = launch::Grid::parse(&text, "lab")
+                .unwrap_or_else(|error| panic!("{words:?}: {error}\n{text}"));
+            let hosts: usize = grid.sites.iter().map(|site| site.hosts.len()).sum();
+            assert_eq!(hosts as u32, spec.sites * spec.nodes, "{words:?}");
+            let gateways = grid.sites.iter().filter(|site| !site.gateways.is_empty()).count();
+            let mut private = spec.private_sites.clone();
+            private.dedup();
+            assert_eq!(gateways, if spec.sites > 1 { private.len() } else { 0 }, "{words:?}");
+            count += 1;
+        }
+        assert!(count > 100, "{count} labs");
+    }
 
     #[test]
     fn missing_measurements_are_printed() {

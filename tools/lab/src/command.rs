@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::check::{self, check_links};
+use crate::check::check_links;
 use crate::daemon::{self, Change, Cut, Link, Way, Which};
 use crate::error::LabError;
 use crate::flow;
 use crate::grid::Lab;
+use crate::grid_file::grid_file;
+use crate::probe;
 use crate::spec::{self, Spec};
 
 /// Command line of `canele lab`.
@@ -98,7 +100,7 @@ enum Word {
     #[command(hide = true)]
     Serve { address: String },
     #[command(hide = true)]
-    Measure { address: String },
+    Measure { address: String, rate: u64 },
 }
 
 #[derive(Debug, Args)]
@@ -126,8 +128,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Word::Daemon { carries, spec, socket } => keep(carries, &spec, &socket),
         Word::Sink => flow::sink().map_err(text),
         Word::Source(source) => source.run().map_err(text),
-        Word::Serve { address } => check::serve(&address).map_err(text),
-        Word::Measure { address } => measure(&address),
+        Word::Serve { address } => probe::serve(&address).map_err(text),
+        Word::Measure { address, rate } => measure(&address, rate),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -184,12 +186,8 @@ fn enter(lab: &str, node: &str, command: &[OsString]) -> Result<(), String> {
 fn describe_grid(name: &str) -> Result<(), String> {
     let lab = find(name)?;
     let own = std::env::current_exe().map_err(text)?;
-    for site in 0..lab.spec.sites {
-        let hosts = lab.nodes.iter().filter(|node| node.site == site);
-        let hosts: Vec<String> = hosts.map(|node| format!("\"{}\"", node.host)).collect();
-        write_line!("[[site]]\nname = \"site{site}\"\nhosts = [{}]", hosts.join(", "));
-        write_line!("launch = \"{} lab run --name {name}\"\n", own.display());
-    }
+    let command = format!("{} lab run --name {name}", own.display());
+    write_line!("{}", grid_file(&lab.spec, &command).trim_end());
     Ok(())
 }
 
@@ -299,8 +297,8 @@ fn down(lab: &str) -> Result<(), String> {
     }
 }
 
-fn measure(address: &str) -> Result<(), String> {
-    let (rtt, goodput) = check::measure(address).map_err(|error| error.to_string())?;
+fn measure(address: &str, rate: u64) -> Result<(), String> {
+    let (rtt, goodput) = probe::measure(address, rate).map_err(|error| error.to_string())?;
     write_line!("{} {goodput}", rtt.as_secs_f64());
     Ok(())
 }

@@ -160,6 +160,8 @@ pub(crate) enum Request {
     Report,
     /// Change links.
     Set(Which, Change),
+    /// Take the time that the machine adds off the delay.
+    Lead(Which, Duration),
     /// Cut, for a time or until healed.
     Cut(Cut, Option<Duration>),
     /// End all cuts.
@@ -266,6 +268,11 @@ impl Daemon {
         match request {
             Request::Report => {}
             Request::Set(which, change) => self.set(which, &change)?,
+            Request::Lead(which, lead) => {
+                self.chosen(which)?.for_each(|(_, _, direction)| {
+                    direction.change(|state| state.lead = lead);
+                });
+            }
             Request::Cut(Cut { node: None, .. }, _) if self.links.is_empty() => {
                 return Err("there is no link that could be cut".into());
             }
@@ -286,12 +293,20 @@ impl Daemon {
         Ok(self.links.iter().map(report).collect())
     }
 
-    fn set(&self, which: Which, change: &Change) -> Result<(), String> {
-        let mut chosen = self.links.iter().filter(|(from, to, _)| which.has(*from, *to)).peekable();
-        if chosen.peek().is_none() {
-            return Err("there is no such link whose conditions could be changed".into());
+    fn chosen(
+        &self,
+        which: Which,
+    ) -> Result<impl Iterator<Item = &(u32, u32, Arc<Direction>)>, String> {
+        let is_chosen = move |link: &&(u32, u32, Arc<Direction>)| which.has(link.0, link.1);
+        let mut chosen = self.links.iter().filter(is_chosen).peekable();
+        match chosen.peek() {
+            Some(_) => Ok(chosen),
+            None => Err("there is no such link whose conditions could be changed".into()),
         }
-        for (_, to, direction) in chosen {
+    }
+
+    fn set(&self, which: Which, change: &Change) -> Result<(), String> {
+        for (_, to, direction) in self.chosen(which)? {
             if let Some(mtu) = change.mtu {
                 let mtu = mtu.to_string();
                 system("ip", &["link", "set", "dev", &spec::lan(*to, 0), "mtu", &mtu])?;

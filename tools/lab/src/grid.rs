@@ -173,6 +173,14 @@ impl Lab {
         self.ask(&Request::Set(which, change))
     }
 
+    /// Takes time that the machine adds to packets off the delay of links.
+    ///
+    /// # Errors
+    /// Fails if there are no such links, or they are the kernel's.
+    pub(crate) fn lead(&self, which: Which, lead: Duration) -> Result<Vec<Link>, LabError> {
+        self.ask(&Request::Lead(which, lead))
+    }
+
     /// Cuts a site off from all others, or a node from everything outside it, for a time or until
     /// [`Lab::heal`].
     ///

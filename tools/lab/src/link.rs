@@ -30,11 +30,14 @@ pub(crate) struct State {
     pub conditions: Conditions,
     pub is_cut: bool,
     pub counts: Counts,
+    /// Time that this machine adds to each packet, which is taken off the delay.
+    pub lead: Duration,
 }
 
 impl Direction {
     pub fn new(conditions: Conditions) -> io::Result<Self> {
-        let state = State { conditions, is_cut: false, counts: Counts::default() };
+        let (counts, lead) = (Counts::default(), Duration::ZERO);
+        let state = State { conditions, is_cut: false, counts, lead };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Self { state: Mutex::new(state), wake_fd: rustix::event::eventfd(0, flags)? })
     }
@@ -130,11 +133,12 @@ impl Carrier<'_> {
     }
 
     fn take(&mut self, packet: Packet) -> io::Result<()> {
-        // The wire does not wait for this thread to be scheduled.
-        let now = self.now().saturating_sub(age(packet.arrived).as_nanos() as u64);
         let size = Size { bytes: u64::from(packet.bytes), protocol: packet.protocol };
         let mut state = self.direction.lock();
-        let State { conditions, is_cut, counts } = &mut *state;
+        let State { conditions, is_cut, counts, lead } = &mut *state;
+        // The wire waits neither for this thread to be scheduled nor for the machine.
+        let before = age(packet.arrived) + (*lead).min(conditions.delay);
+        let now = self.now().saturating_sub(before.as_nanos() as u64);
         let fate = self.wire.pass(conditions, *is_cut, now, size, counts);
         drop(state);
         match fate {

@@ -131,6 +131,11 @@ impl Spec {
         pairs.filter(|(from, to)| from != to)
     }
 
+    /// Returns the subnet of one of a site's LANs.
+    pub fn subnet(&self, site: u32, nic: u32) -> String {
+        format!("10.{}.{site}.0/24", FIRST_LAN + nic)
+    }
+
     /// Returns the address of a node on one of its LANs.
     pub fn address(&self, site: u32, node: u32, nic: u32) -> String {
         format!("10.{}.{site}.{}", FIRST_LAN + nic, node + 10)
@@ -229,10 +234,14 @@ fn time(text: &str, most_s: f64) -> Result<Duration, String> {
 /// Reads a rate, in bits per second: a number of `Gbit`, `Mbit` or `kbit`.
 ///
 /// # Errors
-/// Fails for a text that is no rate, or less than 8 kbit.
+/// Fails for a text that is no rate, or one that no lab reaches.
 pub fn rate(text: &str) -> Result<u64, String> {
     let rate = quantity(text, &[("Gbit", 1e9), ("Mbit", 1e6), ("kbit", 1e3)], "1Gbit")? as u64;
-    if rate < 8_000 { Err("less than 8kbit".into()) } else { Ok(rate) }
+    match rate {
+        ..100_000 => Err("less than 100kbit".into()),
+        10_000_000_001.. => Err("more than 10Gbit".into()),
+        rate => Ok(rate),
+    }
 }
 
 /// Reads a number of bytes, of `MB`, `kB` or `B`.
