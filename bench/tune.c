@@ -20,6 +20,11 @@ struct tune {
     char *out, *in;
 };
 
+/* Data that is added: doubles, or floats where those do not fill it. */
+static long number_bytes(const struct tune *tune) {
+    return tune->bytes % (long)sizeof(double) ? (long)sizeof(float) : (long)sizeof(double);
+}
+
 static void meet(const struct tune *tune) {
     for (int far = 1; far < tune->size; far *= 2) {
         int to = (tune->rank + far) % tune->size, from = (tune->rank - far + tune->size) % tune->size;
@@ -28,7 +33,8 @@ static void meet(const struct tune *tune) {
 }
 
 static void once(const struct tune *tune) {
-    int bytes = (int)tune->bytes, numbers = (int)(tune->bytes / (long)sizeof(double));
+    int bytes = (int)tune->bytes, numbers = (int)(tune->bytes / number_bytes(tune));
+    MPI_Datatype number = number_bytes(tune) == sizeof(double) ? MPI_DOUBLE : MPI_FLOAT;
     MPI_Comm world = MPI_COMM_WORLD;
     switch (tune->operation) {
     case BARRIER: MPI_Barrier(world); break;
@@ -37,11 +43,11 @@ static void once(const struct tune *tune) {
     case SCATTER: MPI_Scatter(tune->out, bytes, MPI_CHAR, tune->in, bytes, MPI_CHAR, 0, world); break;
     case ALLGATHER: MPI_Allgather(tune->out, bytes, MPI_CHAR, tune->in, bytes, MPI_CHAR, world); break;
     case ALLTOALL: MPI_Alltoall(tune->out, bytes, MPI_CHAR, tune->in, bytes, MPI_CHAR, world); break;
-    case REDUCE: MPI_Reduce(tune->out, tune->in, numbers, MPI_DOUBLE, MPI_SUM, 0, world); break;
-    case ALLREDUCE: MPI_Allreduce(tune->out, tune->in, numbers, MPI_DOUBLE, MPI_SUM, world); break;
-    case REDUCE_SCATTER: MPI_Reduce_scatter(tune->out, tune->in, tune->counts, MPI_DOUBLE, MPI_SUM, world); break;
-    case SCAN: MPI_Scan(tune->out, tune->in, numbers, MPI_DOUBLE, MPI_SUM, world); break;
-    case EXSCAN: MPI_Exscan(tune->out, tune->in, numbers, MPI_DOUBLE, MPI_SUM, world); break;
+    case REDUCE: MPI_Reduce(tune->out, tune->in, numbers, number, MPI_SUM, 0, world); break;
+    case ALLREDUCE: MPI_Allreduce(tune->out, tune->in, numbers, number, MPI_SUM, world); break;
+    case REDUCE_SCATTER: MPI_Reduce_scatter(tune->out, tune->in, tune->counts, number, MPI_SUM, world); break;
+    case SCAN: MPI_Scan(tune->out, tune->in, numbers, number, MPI_SUM, world); break;
+    case EXSCAN: MPI_Exscan(tune->out, tune->in, numbers, number, MPI_SUM, world); break;
     case MEETING: break;
     }
 }
@@ -81,9 +87,12 @@ static struct tune tune_of(const char *text, int rank, int size) {
     tune.out = program_memory("tune", (size_t)(tune.bytes * size) + 1);
     tune.in = program_memory("tune", (size_t)(tune.bytes * size) + 1);
     tune.counts = (int *)program_memory("tune", (size_t)size * sizeof(int));
-    long numbers = tune.bytes / (long)sizeof(double);
+    long numbers = tune.bytes / number_bytes(&tune);
     /* Sums need a number. */
-    for (long i = 0; tune.operation >= REDUCE && i < numbers; i++) ((double *)tune.out)[i] = 1;
+    for (long i = 0; tune.operation >= REDUCE && i < numbers; i++) {
+        if (number_bytes(&tune) == sizeof(double)) ((double *)tune.out)[i] = 1;
+        else ((float *)tune.out)[i] = 1;
+    }
     for (int to = 0; to < size; to++) tune.counts[to] = (int)(numbers * (to + 1) / size - numbers * to / size);
     return tune;
 }

@@ -55,8 +55,8 @@ impl FromStr for Sizes {
         let mut sizes = text.split(',').map(size).collect::<Result<Vec<u64>, String>>()?;
         sizes.sort_unstable();
         sizes.dedup();
-        match sizes.iter().find(|bytes| **bytes == 0 || !bytes.is_multiple_of(ELEMENT)) {
-            Some(odd) => Err(format!("{odd} is no multiple of {ELEMENT}")),
+        match sizes.iter().find(|bytes| **bytes == 0 || !bytes.is_multiple_of(LEAST_ELEMENT)) {
+            Some(odd) => Err(format!("{odd} is no multiple of {LEAST_ELEMENT}")),
             None => Ok(Self(sizes)),
         }
     }
@@ -156,8 +156,8 @@ fn cases(arguments: &TuneArguments, places: &Topology) -> Vec<TuneCase> {
             | Operation::Scan
             | Operation::Exscan => {
                 let operands = |bytes: u64| Operands {
-                    len: bytes / ELEMENT,
-                    element: ELEMENT,
+                    len: bytes / element(bytes),
+                    element: element(bytes),
                     commutes: true,
                     is_exact: true,
                     in_place: false,
@@ -430,7 +430,12 @@ fn between(one: u64, other: u64) -> u64 {
 }
 
 /// Size of an element in reductions, in bytes.
-const ELEMENT: u64 = 8;
+const LEAST_ELEMENT: u64 = 4;
+
+/// Returns the length of the elements that `bench/tune.c` adds: doubles, or floats.
+fn element(bytes: u64) -> u64 {
+    if bytes.is_multiple_of(8) { 8 } else { LEAST_ELEMENT }
+}
 
 /// Factor below which a difference is clear; smaller ones may be noise.
 const CLEARLY: f64 = 0.93;

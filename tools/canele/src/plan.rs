@@ -269,7 +269,8 @@ fn wanted() -> Result<Plans, String> {
 type Maker = Box<dyn Fn(u32, &Topology) -> Schedule>;
 
 /// Returns the planner of an operation, the call, and the bytes of its unit. The root is rank 0. Reductions
-/// combine eight-byte elements by a commutative and associative operation.
+/// combine elements of eight bytes, or fewer if these do not divide the length. Their operation is commutative and
+/// associative.
 fn maker(name: &str, bytes: u64) -> Result<(Call, u64, Maker), String> {
     let all = Operation::ALL;
     let Some(operation) = all.into_iter().find(|operation| operation.name() == name) else {
@@ -278,13 +279,9 @@ fn maker(name: &str, bytes: u64) -> Result<(Call, u64, Maker), String> {
         let advice = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
         return Err(format!("no plan for `{name}`{advice}: there are {names}"));
     };
-    let operands = Operands {
-        len: bytes / ELEMENT,
-        element: ELEMENT,
-        commutes: true,
-        is_exact: true,
-        in_place: false,
-    };
+    let element = element(bytes);
+    let operands =
+        Operands { len: bytes / element, element, commutes: true, is_exact: true, in_place: false };
     let sizes = move |_: u32| bytes;
     let make: Maker = match operation {
         Operation::Barrier => Box::new(plan::barrier),
@@ -310,9 +307,9 @@ fn maker(name: &str, bytes: u64) -> Result<(Call, u64, Maker), String> {
         Operation::Exscan => Box::new(move |rank, on| plan::exscan(rank, on, operands)),
     };
     let (call, unit) = match operation {
-        Operation::Reduce => (operands.call(operation).with_root(0), ELEMENT),
+        Operation::Reduce => (operands.call(operation).with_root(0), element),
         Operation::Allreduce | Operation::ReduceScatter | Operation::Scan | Operation::Exscan => {
-            (operands.call(operation), ELEMENT)
+            (operands.call(operation), element)
         }
         Operation::Broadcast | Operation::Gather | Operation::Scatter => {
             (Call::of(operation, bytes).with_root(0), 1)
@@ -370,7 +367,11 @@ fn printed(step: &Step) -> String {
     }
 }
 
-const ELEMENT: u64 = 8;
+/// Returns the length of the elements of a reduction: eight bytes, or the greatest that divides the whole.
+fn element(bytes: u64) -> u64 {
+    let fits = |element: &u64| bytes.is_multiple_of(*element);
+    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
+}
 
 /// Number of repetitions; the fastest counts.
 const PLANNED: u32 = 5;
