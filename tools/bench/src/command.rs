@@ -180,7 +180,12 @@ impl InstrumentOptions {
                     .long(numbers.option)
                     .value_name("LIST")
                     .help_heading(WORK)
-                    .help(format!("{} [default: {}]", numbers.help, numbers.default))
+                    .help(format!(
+                        "{}, {} [default: {}]",
+                        numbers.help,
+                        numbers.bounds(),
+                        numbers.default
+                    ))
                     .value_parser(parser),
             )
         });

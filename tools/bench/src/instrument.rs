@@ -393,10 +393,15 @@ impl Numbers {
             if (self.least..=self.most).contains(&number) {
                 return Ok(number);
             }
-            let bounds = [self.least, self.most].map(short_text);
-            Err(format!("{word} is not between {} and {}", bounds[0], bounds[1]))
+            Err(format!("{word} is not {}", self.bounds()))
         };
         text.split(',').map(number).collect()
+    }
+
+    /// Returns the bounds of each number: `between 1 and 64k`.
+    pub fn bounds(self) -> String {
+        let [least, most] = [self.least, self.most].map(short_text);
+        format!("between {least} and {most}")
     }
 }
 

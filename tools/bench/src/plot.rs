@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-use plotters::coord::Shift;
 use plotters::coord::combinators::{BindKeyPoints, IntoLogRange};
 use plotters::prelude::*;
 use plotters::style::FontStyle;
@@ -18,11 +17,13 @@ use crate::report::{By, Report, Row};
 use crate::scenario::{duration_text, size_text};
 
 mod bars;
+mod legend;
 mod links;
 
 pub use links::draw_sweep;
 
 use bars::{Heights, bars_panel};
+use legend::{Area, FONT, Marker, Name, draw_marker};
 
 /// Error of a plot.
 #[derive(Debug, thiserror::Error)]
@@ -133,8 +134,6 @@ fn fonts() -> Result<(), Box<dyn Error>> {
     plotters::style::register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
         .map_err(|_| "the font cannot be read".into())
 }
-
-type Area<'a, B> = DrawingArea<B, Shift>;
 
 /// Returns the machine and the statistic over rounds.
 fn note(report: &Report, by: By) -> String {
@@ -332,14 +331,6 @@ struct PlotLine {
     points: Vec<(f64, f64)>,
 }
 
-#[derive(Clone, Copy)]
-enum Marker {
-    Circle,
-    Triangle,
-    Cross,
-    None,
-}
-
 fn lines_panel<B: DrawingBackend>(
     report: &Report,
     panel: &Panel,
@@ -359,26 +350,20 @@ where
         name: &|at| axis.text(at),
         label: time_label(report, quantity),
         value: &|value| tick(quantity, value),
-        legend: match quantity {
-            Quantity::Time | Quantity::OfLimit => SeriesLabelPosition::UpperLeft,
-            Quantity::Bandwidth | Quantity::Share(_) => SeriesLabelPosition::LowerRight,
-            Quantity::Rate => SeriesLabelPosition::LowerLeft,
-        },
     };
     curves(&panel.title, &lines, &axes, area)
 }
 
-/// Labels of the axes of curves, and the place of the legend.
+/// Labels of the axes of curves.
 struct Axes<'a> {
     head: &'static str,
     marks: Vec<f64>,
     name: &'a dyn Fn(f64) -> String,
     label: &'static str,
     value: &'a dyn Fn(f64) -> String,
-    legend: SeriesLabelPosition,
 }
 
-/// Draws lines, both scales logarithmic.
+/// Draws lines, both scales logarithmic, and a legend below them.
 fn curves<B: DrawingBackend>(
     title: &str,
     lines: &[PlotLine],
@@ -388,10 +373,18 @@ fn curves<B: DrawingBackend>(
 where
     B::ErrorType: 'static,
 {
+    let name = |line: &PlotLine| {
+        let PlotLine { color, marker, width, .. } = *line;
+        Name { text: line.name.clone(), color, marker, width }
+    };
+    // Ours is drawn last, and named first.
+    let names: Vec<Name> = lines.iter().rev().map(name).collect();
+    let (area, below) = legend::split(area, &names);
+    legend::draw(&below, &names)?;
     let drawn = || lines.iter().flat_map(|line| &line.points);
     let xs = span(drawn().map(|point| point.0), 1.3);
     let ys = span(drawn().map(|point| point.1), 1.6);
-    let mut chart = builder(title, area).build_cartesian_2d(
+    let mut chart = builder(title, &area).build_cartesian_2d(
         (xs.0..xs.1).log_scale().with_key_points(axes.marks.clone()),
         (ys.0..ys.1).log_scale().with_key_points(ticks(ys)),
     )?;
@@ -411,46 +404,17 @@ where
         let style = color.stroke_width(width);
         let points = line.points.clone();
         match line.marker {
-            Marker::None => chart.draw_series(DashedLineSeries::new(points, 7, 5, style))?,
-            Marker::Circle => {
-                let series = LineSeries::new(points, style.filled()).point_size(4);
-                chart.draw_series(series)?
-            }
-            Marker::Triangle => {
+            Marker::Dashes => drop(chart.draw_series(DashedLineSeries::new(points, 7, 5, style))?),
+            marker => {
                 chart.draw_series(LineSeries::new(points.clone(), style))?;
-                chart.draw_series(
-                    points.into_iter().map(|at| TriangleMarker::new(at, 5, color.filled())),
-                )?
-            }
-            Marker::Cross => {
-                chart.draw_series(LineSeries::new(points.clone(), style))?;
-                chart.draw_series(points.into_iter().map(|at| Cross::new(at, 4, style)))?
+                let origin = area.get_base_pixel();
+                for at in points {
+                    let (x, y) = chart.backend_coord(&at);
+                    draw_marker(&area, marker, (x - origin.0, y - origin.1), color)?;
+                }
             }
         }
-        .label(line.name.as_str())
-        .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], color.stroke_width(width)));
     }
-    draw_legend(&mut chart, axes.legend.clone())
-}
-
-fn draw_legend<'a, B, X, Y>(
-    chart: &mut ChartContext<'a, B, Cartesian2d<X, Y>>,
-    position: SeriesLabelPosition,
-) -> Result<(), Box<dyn Error>>
-where
-    B: DrawingBackend + 'a,
-    B::ErrorType: 'static,
-    X: Ranged,
-    Y: Ranged,
-{
-    chart
-        .configure_series_labels()
-        .position(position)
-        .background_style(WHITE.mix(0.85))
-        .border_style(RGBColor(200, 200, 200))
-        .label_font((FONT, 14))
-        .legend_area_size(30)
-        .draw()?;
     Ok(())
 }
 
@@ -493,7 +457,21 @@ where
     let limit = row.limit(panel.quantity);
     let longest_s = points().map(|point| point.0).fold(0.0, f64::max);
     let fastest = points().map(|point| point.1).chain(limit).fold(0.0, f64::max);
-    let mut chart = builder(&panel.title, area)
+    let width =
+        |index: usize| if report.entries[index].library == LibraryKind::Canele { 3 } else { 2 };
+    let mut names: Vec<Name> = lines
+        .iter()
+        .map(|(index, _)| Name {
+            text: report.entries[*index].name(),
+            color: look(report, *index).0,
+            marker: Marker::Line,
+            width: width(*index),
+        })
+        .collect();
+    names.extend(limit.is_some().then(limit_name));
+    let (area, below) = legend::split(area, &names);
+    legend::draw(&below, &names)?;
+    let mut chart = builder(&panel.title, &area)
         .build_cartesian_2d(0.0..longest_s * 1.02, Heights::of(vec![fastest], true, false))?;
     chart
         .configure_mesh()
@@ -506,27 +484,20 @@ where
         .label_style((FONT, 14))
         .axis_desc_style((FONT, 15))
         .draw()?;
-    let legend = |style: ShapeStyle| {
-        move |(x, y): (i32, i32)| PathElement::new([(x, y), (x + 22, y)], style)
-    };
     if let Some(limit) = limit {
         let ends = [(0.0, limit), (longest_s, limit)];
-        let style = BLACK.stroke_width(2);
-        chart
-            .draw_series(DashedLineSeries::new(ends, 7, 5, style))?
-            .label("limit of the link")
-            .legend(legend(style));
+        chart.draw_series(DashedLineSeries::new(ends, 7, 5, BLACK.stroke_width(2)))?;
     }
     for (index, points) in lines.into_iter().rev() {
-        let entry = &report.entries[index];
-        let width = if entry.library == LibraryKind::Canele { 3 } else { 2 };
-        let style = look(report, index).0.stroke_width(width);
-        chart
-            .draw_series(LineSeries::new(points, style))?
-            .label(entry.name())
-            .legend(legend(style));
+        let style = look(report, index).0.stroke_width(width(index));
+        chart.draw_series(LineSeries::new(points, style))?;
     }
-    draw_legend(&mut chart, SeriesLabelPosition::UpperRight)
+    Ok(())
+}
+
+/// Name of the link's limit in a legend.
+fn limit_name() -> Name {
+    Name { text: LIMIT.into(), color: BLACK, marker: Marker::Dashes, width: 2 }
 }
 
 fn builder<'a, 'b, B: DrawingBackend>(
@@ -576,8 +547,8 @@ fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<PlotLine> {
     };
     let points: Vec<_> = panel.rows.iter().filter_map(limit).collect();
     if !points.is_empty() {
-        let name = "limit of the link".into();
-        lines.push(PlotLine { name, color: BLACK, marker: Marker::None, points, width: 2 });
+        let Name { text: name, color, marker, width } = limit_name();
+        lines.push(PlotLine { name, color, marker, points, width });
     }
     lines.reverse();
     lines
@@ -586,26 +557,22 @@ fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<PlotLine> {
 /// Returns a colour that most people distinguish (Okabe and Ito), and a marker. Settings of Canele have
 /// colours of their own.
 fn look(report: &Report, index: usize) -> (RGBColor, Marker) {
-    let kind = report.entries[index].library;
-    let before = &report.entries[..index];
-    match kind {
-        LibraryKind::Canele => {
-            let place = before.iter().filter(|entry| entry.library == kind).count();
-            (OURS[place % OURS.len()], Marker::Circle)
-        }
-        LibraryKind::Mpich => (RGBColor(0, 114, 178), Marker::Triangle),
-        LibraryKind::OpenMpi => (RGBColor(0, 158, 115), Marker::Cross),
-        LibraryKind::IntelMpi => (RGBColor(204, 121, 167), Marker::Circle),
-        LibraryKind::RawTcp if report.entries[index].variant.is_some() => {
-            (RGBColor(60, 60, 60), Marker::Circle)
-        }
-        LibraryKind::RawTcp | LibraryKind::Memory => (RGBColor(110, 110, 110), Marker::Cross),
-        LibraryKind::TcpStreams => (RGBColor(170, 170, 170), Marker::Triangle),
-    }
+    let entry = &report.entries[index];
+    let before = report.entries[..index].iter().filter(|other| other.library == entry.library);
+    let color = match entry.library {
+        LibraryKind::Canele => OURS[before.count() % OURS.len()],
+        LibraryKind::Mpich => RGBColor(0, 114, 178),
+        LibraryKind::OpenMpi => RGBColor(0, 158, 115),
+        LibraryKind::IntelMpi => RGBColor(204, 121, 167),
+        LibraryKind::RawTcp if entry.variant.is_some() => RGBColor(60, 60, 60),
+        LibraryKind::RawTcp | LibraryKind::Memory => RGBColor(110, 110, 110),
+        LibraryKind::TcpStreams => RGBColor(170, 170, 170),
+    };
+    (color, Marker::of(entry.library))
 }
 
-/// Markers of curves of one library under several conditions.
-const MARKERS: [Marker; 3] = [Marker::Circle, Marker::Triangle, Marker::Cross];
+const LIMIT: &str = "limit of the link";
+
 const OURS: [RGBColor; 4] =
     [RGBColor(213, 94, 0), RGBColor(230, 159, 0), RGBColor(86, 180, 233), RGBColor(120, 60, 20)];
 
@@ -654,7 +621,6 @@ fn rounded(value: f64) -> f64 {
     (value * factor).round() / factor
 }
 
-const FONT: &str = "sans-serif";
 /// Colour of notes.
 const NOTE: RGBColor = RGBColor(110, 110, 110);
 /// Width of a picture, in pixels.

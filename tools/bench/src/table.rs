@@ -152,10 +152,17 @@ fn heading(report: &Report, title: &str) -> String {
         );
         text.push_str(if report.has_peers() {
             "; (least): the\n\
-             ratio of the least disturbed rounds, which is the one to read when other work ran beside\n"
+             ratio of the least disturbed rounds, which is the one to read when other work ran beside\n\
+             ratios below 1 mean: faster than that\n"
         } else {
             "\n"
         });
+    }
+    let samples = || report.entries.iter().flat_map(|entry| entry.rounds.iter().flatten());
+    let samples = || samples().map(|measurement| measurement.samples);
+    if let (Some(fewest), Some(most)) = (samples().min(), samples().max()) {
+        let _ =
+            writeln!(text, "each time is of {fewest} to {most} samples, or batches, in a round");
     }
     for entry in ours(report) {
         if let Some(Variant { name, settings }) = &entry.variant {
@@ -428,6 +435,8 @@ mod tests {
         let row = text.lines().find(|line| line.contains("1 MiB")).unwrap();
         assert!(row.contains("14715") && row.contains("0.50") && row.contains("1.25"), "{text}");
         assert!(text.contains("Open MPI: not measured here: not installed"), "{text}");
+        assert!(text.contains("ratios below 1 mean: faster than that"), "{text}");
+        assert!(text.contains("each time is of"), "{text}");
         assert!(row.contains('–'), "{text}");
     }
 

@@ -7,7 +7,8 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatte
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Area, FONT, Panel, builder, draw_legend, look, span, tick, ticks, time_label};
+use super::legend::{self, Area, FONT, Marker, Name};
+use super::{Panel, builder, look, span, tick, ticks, time_label};
 use crate::instrument::{Column, Description, Quantity, Share};
 use crate::report::{By, Report, Row};
 
@@ -29,8 +30,15 @@ where
     let is_of_one = matches!(panel.quantity, Quantity::Share(Share { is_clamped: true, .. }));
     let heights = Heights::of(values.collect(), !panel.title.is_empty(), is_of_one);
     let bottom = heights.span.start;
+    let name = |index: &usize| {
+        let (text, color) = (report.entries[*index].name(), look(report, *index).0);
+        Name { text, color, marker: Marker::Bar, width: 2 }
+    };
+    let names: Vec<Name> = drawn.iter().map(name).collect();
+    let (area, below) = legend::split(area, &names);
+    legend::draw(&below, &names)?;
     let mut chart =
-        builder(&panel.title, area).build_cartesian_2d(0.0..rows.len() as f64, heights)?;
+        builder(&panel.title, &area).build_cartesian_2d(0.0..rows.len() as f64, heights)?;
     let middles: Vec<f64> = (0..rows.len()).map(|index| index as f64 + 0.5).collect();
     chart
         .configure_mesh()
@@ -54,7 +62,6 @@ where
         .color(&BLACK)
         .pos(Pos::new(HPos::Center, VPos::Bottom));
     for (place, index) in drawn.iter().enumerate() {
-        let entry = &report.entries[*index];
         let color = look(report, *index).0;
         let left = move |row: usize| row as f64 + 0.1 + place as f64 * width;
         let bars: Vec<(f64, f64)> = rows
@@ -62,12 +69,9 @@ where
             .enumerate()
             .filter_map(|(at, row)| Some((left(at), value(*index, row)?)))
             .collect();
-        chart
-            .draw_series(bars.iter().map(|(x, value)| {
-                Rectangle::new([(*x, bottom), (x + width * 0.92, *value)], color.filled())
-            }))?
-            .label(entry.name())
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 22, y + 5)], color.filled()));
+        chart.draw_series(bars.iter().map(|(x, value)| {
+            Rectangle::new([(*x, bottom), (x + width * 0.92, *value)], color.filled())
+        }))?;
         chart.draw_series(bars.iter().map(|(x, value)| {
             let at = (x + width * 0.46, *value);
             Text::new(tick(panel.quantity, *value), at, over.clone())
@@ -81,7 +85,7 @@ where
         let name = bar_name(report.workload.description(), row);
         area.strip_coord_spec().draw(&Text::new(name, (x, y + 6), under.clone()))?;
     }
-    draw_legend(&mut chart, SeriesLabelPosition::UpperRight)
+    Ok(())
 }
 
 /// Axis of bars: linear, or logarithmic if the values span orders of magnitude.

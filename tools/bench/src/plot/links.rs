@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 
 use plotters::prelude::*;
 
-use super::{
-    Area, Axes, MARKERS, Parts, PlotError, PlotLine, Sheet, curves, look, note, size, tick,
-    time_label,
-};
+use super::legend::Area;
+use super::{Axes, Parts, PlotError, PlotLine, Sheet, curves, look, note, size, tick, time_label};
 use crate::instrument::{Case, Column, Quantity, Statistic};
 use crate::library::LibraryKind;
 use crate::report::{By, Row};
@@ -66,8 +64,6 @@ impl Parts for Vec<LinkPanel> {
             name: &name,
             label,
             value: &|value| tick(*quantity, value),
-            // The curves of links that TCP does not fill go up to the right.
-            legend: SeriesLabelPosition::UpperLeft,
         };
         curves(title, lines, &axes, area)
     }
@@ -123,7 +119,7 @@ fn link_panels(sweep: &Sweep, by: By) -> Vec<LinkPanel> {
                     None => lines.push(PlotLine {
                         name,
                         color: paler(look(&whole, index).0, place),
-                        marker: MARKERS[place % MARKERS.len()],
+                        marker: look(&whole, index).1,
                         width: if entry.library == LibraryKind::Canele { 3 } else { 2 },
                         points: vec![point],
                     }),
