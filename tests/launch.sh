@@ -40,6 +40,14 @@ check "an unknown setting in the environment" "$unknown" "$(CANELE_STRATGY=fifo 
 check "an unknown setting on the command line" "$unknown" "$(run -genv CANELE_STRATGY fifo -n 2 true 2>&1)"
 run -timeout 1 -n 2 sleep 30 2>/dev/null
 check "a job that takes too long" 124 $?
+MPIEXEC_TIMEOUT=1 run -n 2 sleep 30 2>"$work/err"
+check "the same by Hydra's variable" 124 $?
+check "which is named" 1 "$(grep -c MPIEXEC_TIMEOUT "$work/err")"
+MPIEXEC_TIMEOUT=1 run -timeout 9 -n 1 sleep 1.5
+check "which the option overrides" 0 $?
+MPIEXEC_TIMEOUT=-1 run -n 1 true
+check "and in which -1 means no limit" 0 $?
+check "and no number is refused" "mpiexec: MPIEXEC_TIMEOUT=soon: a number of seconds is needed (see mpiexec --help)" "$(MPIEXEC_TIMEOUT=soon run -n 1 true 2>&1)"
 
 # Bound to cores: the affinity of ranks, beside the cores that a thread of this shell may use.
 allowed='sed -n "s/Cpus_allowed_list:\t//p" /proc/self/status'

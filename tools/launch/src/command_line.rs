@@ -366,7 +366,7 @@ const LAUNCHING: &[Flag] = &[
         names: &["timeout"],
         aliases: &[],
         values: "SECONDS",
-        help: "end the job after this time",
+        help: "end the job after this time (default: that of MPIEXEC_TIMEOUT)",
         take: |reading, given| {
             reading.options.timeout_s = Some(u64::from(given.number()?));
             Ok(())

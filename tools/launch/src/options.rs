@@ -47,6 +47,9 @@ pub struct Options {
     pub verbose: bool,
 }
 
+/// Hydra's variable for the time limit of a job, in seconds.
+pub(crate) const TIMEOUT: &str = "MPIEXEC_TIMEOUT";
+
 /// One program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
@@ -152,6 +155,7 @@ impl Options {
             return Err(UsageError("-grid names the hosts: leave -hosts and -hostfile out".into()));
         }
         options.take_allocation(variable)?;
+        options.take_timeout(variable)?;
         options.count_ranks()?;
         if let Some(path) = pattern {
             options.placing = Some(Placing::by_file(&path, &options).map_err(UsageError)?);
@@ -201,6 +205,20 @@ impl Options {
         let hosts = grid.sites.iter().flat_map(|site| &site.hosts);
         self.hosts.extend(hosts.map(|host| (host.name.clone(), host.slots)));
         self.grid = Some(grid);
+    }
+
+    /// Takes the time limit of Hydra's variable, unless the command line has one. -1 means none.
+    fn take_timeout(
+        &mut self,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(), UsageError> {
+        let Some(text) = variable(TIMEOUT).filter(|text| self.timeout_s.is_none() && text != "-1")
+        else {
+            return Ok(());
+        };
+        let refused = |_| UsageError(format!("{TIMEOUT}={text}: a number of seconds is needed"));
+        self.timeout_s = Some(text.trim().parse::<u32>().map_err(refused)?.into());
+        Ok(())
     }
 
     /// Takes the hosts of the allocation around us where none are named.

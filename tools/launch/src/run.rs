@@ -542,7 +542,8 @@ impl Run {
             self.kill();
         }
         if self.deadline.is_some_and(|deadline| now > deadline) && self.ending.is_none() {
-            tell!("mpiexec: the time given by -timeout is over; ending the job");
+            let limit = "-timeout or MPIEXEC_TIMEOUT";
+            tell!("mpiexec: the time given by {limit} is over; ending the job");
             self.end(124, Cause::First);
         }
         let patience = Duration::from_secs(self.connect_timeout_s);
