@@ -117,9 +117,10 @@ fn place_of(object: Handle) -> String {
     name.map_or(String::new(), |name| format!(" (window {})", String::from_utf8_lossy(&name)))
 }
 
-/// The communicator, window or file concerned, and its error handler. Those of files without a valid one are MPI_FILE_NULL's
-/// (MPI-5.0 §14.7), others MPI_COMM_SELF's (MPI-5.0 §9.3). They go by MPI_COMM_WORLD's handler if the program has set that one alone: it would end by the initial one of
-/// MPI_COMM_SELF, which it has not thought of. Before initialisation there is neither.
+/// The communicator, window or file concerned, and its error handler. Errors of files without a valid one go by
+/// MPI_FILE_NULL's (MPI-5.0 §14.7), others by MPI_COMM_SELF's (MPI-5.0 §9.3). If the program has set that of
+/// MPI_COMM_WORLD alone, it is used in place of MPI_COMM_SELF's: many programs know of no other. Before
+/// initialisation there is neither.
 fn handler_of(error: &Error, on: On) -> Option<(Handle, Errhandler)> {
     let of_window = |object| Some((object, window::find(object).ok()?.errhandler()));
     let of_comm = |object| {
