@@ -82,7 +82,7 @@ static inline void exchange_print_row(long bytes, long messages, struct samples 
     struct summary summary = samples_summary(&sorted);
     summary_begin("each message", bytes, messages, &summary);
     printf(", \"trace_us\": [");
-    for (int i = 0; i < samples->count; i++) printf("%s%.3f", i ? ", " : "", samples->us[i]);
+    for (int i = 0; i < samples->count; i++) printf("%s%.5f", i ? ", " : "", samples->us[i]);
     printf("]}\n");
     if (until_us < 0) {
         missing_print(until, bytes, messages, "no message was as fast");

@@ -59,8 +59,8 @@ static void arguments(mad_channel_t channel, int peer) {
     FAILS(MAD_ERR_ARGUMENT, "send = 0x7 is no send constraint", mad_pack(c, word, 8, 7, X, U));
     FAILS(MAD_ERR_ARGUMENT, "receive = 0x3 is no receive constraint", mad_pack(c, word, 8, S, C, U));
     FAILS(MAD_ERR_ARGUMENT, "next = 0x200", mad_pack(c, word, 8, S, X, 0x200));
-    FAILS(MAD_ERR_HANDLE, "not a live Unpacking", mad_unpack(c, word, 8, S, X, U));
-    FAILS(MAD_ERR_HANDLE, "not a live Unpacking", mad_end_unpacking(c));
+    FAILS(MAD_ERR_HANDLE, "not a live MadMessage", mad_unpack(c, word, 8, S, X, U));
+    FAILS(MAD_ERR_HANDLE, "not a live MadMessage", mad_end_unpacking(c));
     DO(mad_pack(c, word, 8, S, X, U));
     DO(mad_end_packing(c));
     FAILS(MAD_ERR_HANDLE, "stale", mad_end_packing(c));
@@ -69,7 +69,7 @@ static void arguments(mad_channel_t channel, int peer) {
 
     DO(mad_begin_unpacking_from(channel, peer, &c));
     FAILS(MAD_ERR_OPEN, "has not been ended", mad_begin_unpacking_from(channel, peer, &d));
-    FAILS(MAD_ERR_HANDLE, "not a live Packing", mad_pack(c, word, 8, S, X, U));
+    FAILS(MAD_ERR_HANDLE, "not a live MadMessage", mad_pack(c, word, 8, S, X, U));
     FAILS(MAD_ERR_ARGUMENT, "data is NULL", mad_unpack(c, NULL, 8, S, X, U));
     DO(mad_unpack(c, other, 8, S, X, U));
     CHECK(!memcmp(other, word, 8));

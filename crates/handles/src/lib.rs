@@ -67,7 +67,7 @@ pub enum Kind {
     /// A channel of the native interface.
     Channel,
     /// A message of the native interface being packed or unpacked.
-    Packing,
+    MadMessage,
     /// A file.
     File,
     /// A send of the engine's, in its table of operations.

@@ -473,8 +473,8 @@ const UNKNOWN: c_int = 0;
 const COMPUTING: c_int = 0x100;
 
 static CHANNELS: Table<Channel> = Table::new(Kind::Channel);
-static PACKINGS: Table<Packing> = Table::part(Kind::Packing, 0);
-static UNPACKINGS: Table<Unpacking> = Table::part(Kind::Packing, 1);
+static PACKINGS: Table<Packing> = Table::part(Kind::MadMessage, 0);
+static UNPACKINGS: Table<Unpacking> = Table::part(Kind::MadMessage, 1);
 
 static PACKED: ThreadSlots<(RawHandle, Packing)> = ThreadSlots::new();
 static UNPACKED: ThreadSlots<(RawHandle, Unpacking)> = ThreadSlots::new();

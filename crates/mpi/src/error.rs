@@ -75,7 +75,7 @@ impl From<TableError> for Error {
                 Kind::Info => ErrorClass::Info,
                 Kind::Window => ErrorClass::Win,
                 Kind::File => ErrorClass::File,
-                Kind::Tool | Kind::Channel | Kind::Packing => ErrorClass::Arg,
+                Kind::Tool | Kind::Channel | Kind::MadMessage => ErrorClass::Arg,
             },
         };
         Self::new(class, error.to_string())
