@@ -288,6 +288,8 @@ pub(crate) fn buffer(
 }
 
 /// The general case of [`buffer`], with all checks.
+#[cold]
+#[inline(never)]
 fn unusual_buffer(
     names: &Names,
     address: Address,
