@@ -27,6 +27,7 @@ use crate::connection::{Code, Connection, Outlet, Reading, Stage};
 use crate::frames::FRAME_MAX;
 use crate::hello::{LocalEnd, dial_failure, is_declined, refusal};
 use crate::knowledge::Knowledge;
+use crate::limits;
 use crate::settings;
 use crate::settings::Keys;
 use crate::socket::{Datagram, Intake, Socket, Undelivered};
@@ -627,13 +628,14 @@ impl EndpointDriver {
             drop(controller);
             let cost = self.knowledge.measured_cost(&path);
             self.reports.push_back(QuicReport::Cost { peer, cost });
-            let needed = settings::buffer_needed(path.bytes_per_s);
-            let got = self.sockets[connection.socket].receive_buffer_bytes;
-            if got < needed && !std::mem::replace(&mut self.has_complained, true) {
-                let reason = format!(
-                    "the system gives a UDP socket {got} bytes, where {needed} would keep what arrives while \
-                     this process computes; sysctl net.core.rmem_max={needed} would help"
-                );
+            let (sockets, there) = (&self.sockets, connection.protocol.remote_address().ip());
+            // Within this host the rate is that of copies, and no line paces it: shared memory is the remedy.
+            let is_local =
+                there.is_loopback() || sockets.iter().any(|socket| socket.address.ip() == there);
+            let got = sockets[connection.socket].receive_buffer_bytes;
+            let advice = limits::advice(got, path.bytes_per_s).filter(|_| !is_local);
+            if let Some(reason) = advice.filter(|_| !self.has_complained) {
+                self.has_complained = true;
                 self.reports.push_back(QuicReport::Hampered { reason });
             }
         }

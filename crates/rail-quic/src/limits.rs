@@ -51,9 +51,20 @@ impl QuicNeeds {
             window: settings::window(Some(Path { bytes_per_s, is_conclusive: false, round_trip }))
                 .into(),
             receive: settings::buffer_needed(bytes_per_s) as u64,
-            send: cost.bytes_within(LOOK_NS),
+            send: cost.bytes_within(LOOK_NS).min(settings::BUFFER_BYTES as u64),
         }
     }
+}
+
+/// Returns advice to the user if a socket's receive buffer of `got` bytes loses data that arrive at this rate.
+pub(super) fn advice(got: usize, bytes_per_s: f64) -> Option<String> {
+    let needed = settings::buffer_needed(bytes_per_s);
+    (got < needed).then(|| {
+        format!(
+            "the system gives a UDP socket {got} bytes, where {needed} would keep what arrives while this process \
+             computes; sysctl net.core.rmem_max={needed} would help"
+        )
+    })
 }
 
 /// Twice the poll interval of a progress thread, in nanoseconds.
@@ -73,5 +84,17 @@ mod tests {
         assert_eq!(near.window, 8 << 20);
         let got = QuicBuffers::here().unwrap();
         assert!(got.receive > 0 && got.send > 0, "{got:?}");
+    }
+    /// Whoever follows the advice is not told again, at whatever rate.
+    #[test]
+    fn advice_is_what_the_system_can_give() {
+        let is_told = |text: Option<String>| text.is_some_and(|text| text.contains("rmem_max="));
+        assert!(is_told(advice(212_992, 125e6)));
+        assert!(!is_told(advice(212_992, 10e6)));
+        for bytes_per_s in [1e6, 125e6, 1.25e9, 5e9, f64::MAX] {
+            let granted = settings::buffer_needed(bytes_per_s);
+            assert_eq!(advice(granted, bytes_per_s), None);
+            assert_eq!(advice(settings::BUFFER_BYTES, bytes_per_s), None);
+        }
     }
 }

@@ -68,7 +68,7 @@ impl RailPair {
                     }
                     Event::Down { .. } => seen.push(Seen::Unreachable),
                     Event::Frame { bytes, .. } => seen.push(Seen::Frame(bytes.into())),
-                    Event::Cost { .. } => {}
+                    Event::Cost { .. } | Event::Hampered { .. } => {}
                     other => panic!("{other:?}"),
                 }
             });

@@ -123,13 +123,16 @@ pub(super) fn window(known: Option<Path>) -> u32 {
         as u32
 }
 
-/// Returns the socket buffer, in bytes, that loses nothing while a process is late.
+/// Returns the socket buffer, in bytes, that loses nothing while a process is late. It is at most what the rail asks
+/// for, since no limit of the system gives a socket more.
 pub(super) fn buffer_needed(bytes_per_s: f64) -> usize {
-    (bytes_per_s * LATE.as_secs_f64()) as usize
+    ((bytes_per_s * LATE.as_secs_f64()) as usize).min(BUFFER_BYTES)
 }
 
 /// Lateness of a process that the socket buffer must cover.
 const LATE: Duration = Duration::from_millis(20);
+/// Requested size of each socket buffer: 60 ms at 1 Gb/s, for a process that computes.
+pub(super) const BUFFER_BYTES: usize = 8 << 20;
 /// 1 Gb/s over 64 ms, the default for an unknown path.
 const WINDOW_MIN: u32 = 8 << 20;
 const WINDOW_MAX: u32 = 128 << 20;

@@ -11,6 +11,7 @@ use rail::Unshared;
 use rustix::net::sockopt;
 
 use crate::connection::Outlet;
+use crate::settings::BUFFER_BYTES;
 
 /// A socket bound to one address of this host.
 pub(super) struct Socket {
@@ -210,8 +211,6 @@ fn inner_ecn(ecn: quinn_udp::EcnCodepoint) -> EcnCodepoint {
     }
 }
 
-/// Requested size of each buffer: 60 ms at 1 Gb/s, for a process that computes.
-const BUFFER_BYTES: usize = 8 << 20;
 /// Number of batches per receive call.
 const BATCH: usize = 4;
 /// Maximum length of a received batch (GRO).

@@ -70,7 +70,7 @@ impl Exchange {
                     assert_eq!(rank, 0);
                     refused.push(reason);
                 }
-                Event::Cost { .. } => {}
+                Event::Cost { .. } | Event::Hampered { .. } => {}
                 // Those that come and go.
                 Event::Down { peer, .. } if peer > PeerId(1) => {}
                 other => panic!("{other:?}"),
@@ -121,7 +121,7 @@ fn a_computing_rank_without_peers_is_reached() {
     while !is_up {
         rails[0].poll(&mut |event| match event {
             Event::Up { .. } => is_up = true,
-            Event::Cost { .. } => {}
+            Event::Cost { .. } | Event::Hampered { .. } => {}
             other => panic!("{other:?}"),
         });
         assert!(Instant::now() < limit, "nobody answers");

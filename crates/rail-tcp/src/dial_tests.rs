@@ -57,7 +57,7 @@ impl DialPair {
             }
             Event::Down { fault, .. } => down.push((rank, fault)),
             Event::Refused { reason, .. } => refused.push((rank, reason)),
-            Event::Cost { .. } => {}
+            Event::Cost { .. } | Event::Hampered { .. } => {}
             other => panic!("{other:?}"),
         });
     }

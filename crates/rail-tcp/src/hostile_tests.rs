@@ -84,7 +84,7 @@ impl Exchange {
                     assert_eq!(rank, 0);
                     refused.push(reason);
                 }
-                Event::Cost { .. } => {}
+                Event::Cost { .. } | Event::Hampered { .. } => {}
                 other => panic!("{other:?}"),
             });
             if let Some(number) = arrived {

@@ -64,7 +64,7 @@ impl EncryptedPair {
                     received[rank] += 1;
                 }
                 Event::Refused { reason, .. } => refused.push((rank, reason)),
-                Event::Cost { .. } | Event::Room { .. } => {}
+                Event::Cost { .. } | Event::Room { .. } | Event::Hampered { .. } => {}
                 other => panic!("{other:?}"),
             });
             if self.up[rank] && self.sent[rank] < self.received[rank] + AHEAD {
@@ -293,7 +293,7 @@ fn connections_cannot_be_spliced() {
             // A connection that is still in its handshake is refused and not lost. Its bytes are not under its keys,
             // or are no hello.
             Event::Refused { reason: Refusal::Altered | Refusal::Protocol, .. } => lost += 1,
-            Event::Up { .. } | Event::Cost { .. } => {}
+            Event::Up { .. } | Event::Cost { .. } | Event::Hampered { .. } => {}
             other => panic!("{other:?}"),
         });
         assert!(Instant::now() < limit);

@@ -64,7 +64,7 @@ impl ReopenedPair {
                     }
                     Event::Down { .. } => seen.push(LinkEvent::Unreachable),
                     Event::Frame { bytes, .. } => seen.push(LinkEvent::Frame(bytes.into())),
-                    Event::Cost { .. } => {}
+                    Event::Cost { .. } | Event::Hampered { .. } => {}
                     other => panic!("{other:?}"),
                 });
             }

@@ -185,7 +185,7 @@ fn a_long_path_is_probed_both_ways_after_its_first_long_frame() {
                     frames += 1;
                 }
                 Event::Cost { .. } => costs[rank] += 1,
-                Event::Sent { .. } | Event::Room { .. } => {}
+                Event::Sent { .. } | Event::Room { .. } | Event::Hampered { .. } => {}
                 other => panic!("{other:?}"),
             });
         }

@@ -222,7 +222,8 @@ pub enum Event<'a> {
         /// Reason of the refusal.
         reason: Refusal,
     },
-    /// A shortage or misconfiguration that slows this rail, as text for the user; reported once.
+    /// A shortage or misconfiguration of this host that slows the rail, as text for the user. Each rail reports it at
+    /// most once, and nothing else changes.
     Hampered {
         /// The cause, and the remedy.
         reason: String,

@@ -42,7 +42,7 @@ fn a_node() {
         rail.poll(&mut |event| match event {
             Event::Up { .. } => up = true,
             Event::Frame { bytes, .. } => heard = bytes == b"hello",
-            Event::Cost { .. } => {}
+            Event::Cost { .. } | Event::Hampered { .. } => {}
             other => panic!("{other:?}"),
         });
         if up && !was_up {

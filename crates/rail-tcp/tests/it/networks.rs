@@ -166,7 +166,7 @@ impl RailState {
             }
             // The other node has finished.
             Event::Down { fault: Fault::Closed, .. } if outcome.is_some() => {}
-            Event::Cost { .. } => {}
+            Event::Cost { .. } | Event::Hampered { .. } => {}
             other => panic!("{name}: {other:?}"),
         });
         let bytes = if name == "tcp" { PIECE } else { BULK };

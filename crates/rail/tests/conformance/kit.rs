@@ -42,6 +42,8 @@ pub struct End {
     pub rank: PeerId,
     pub rail: Box<dyn Rail>,
     pub peers: BTreeMap<PeerId, Seen>,
+    /// Advice to the user, which depends on the limits of this host.
+    advice: Option<String>,
 }
 
 /// Events of one peer.
@@ -60,16 +62,22 @@ pub struct Seen {
 
 impl End {
     pub fn new(rank: u32, rail: Box<dyn Rail>) -> Self {
-        Self { rank: PeerId(rank), rail, peers: BTreeMap::new() }
+        Self { rank: PeerId(rank), rail, peers: BTreeMap::new(), advice: None }
     }
 
     /// Polls once and records the events.
     pub fn poll(&mut self) -> bool {
-        let Self { rail, peers, .. } = self;
+        let Self { rail, peers, advice, .. } = self;
         let (mut reported, mut has_ended) = (false, false);
         let moved = rail.poll(&mut |event| {
             assert!(!has_ended, "{event:?} in the poll that reported the end of a link");
             has_ended = matches!(event, Event::Down { .. });
+            if let Event::Hampered { reason } = &event {
+                let names_remedy = ["sysctl ", "ulimit "].iter().any(|tool| reason.contains(tool));
+                assert!(names_remedy, "no remedy: {reason}");
+                let earlier = advice.replace(reason.clone());
+                assert_eq!(earlier, None, "advice is given once, and now again: {reason}");
+            }
             reported |= note(peers, event);
         });
         assert!(moved || !reported, "something was reported, and nothing happened");
@@ -150,7 +158,7 @@ fn note(peers: &mut BTreeMap<PeerId, Seen>, event: Event<'_>) -> bool {
             held.unwrap_or_else(|| panic!("{token:?} is not held")).spoil();
         }
         Event::Refused { from, reason } => panic!("{from} was refused: {reason}"),
-        Event::Hampered { reason } => panic!("{reason}"),
+        Event::Hampered { .. } => {}
         Event::Room { peer } => open(peers, peer).rooms += 1,
         Event::Cost { peer, cost } => {
             assert!(cost.busy_ns(1 << 20) > 0, "a megabyte takes its time");

@@ -57,7 +57,7 @@ impl RankPair {
                         assert_eq!(bytes, heard[rank].to_le_bytes());
                         heard[rank] += 1;
                     }
-                    Event::Room { .. } => {}
+                    Event::Room { .. } | Event::Hampered { .. } => {}
                     other => panic!("{other:?}"),
                 });
             }
