@@ -13,7 +13,7 @@ done || true
 sed -n 's/^deb /deb-src /p' /etc/apt/sources.list 2>/dev/null >"$apt/sources.list" || true
 from=(-q -o "Dir::Etc::SourceList=$apt/sources.list" -o "Dir::Etc::SourceParts=$apt/parts" -o "Dir::State::Lists=$apt/lists")
 apt-get "${from[@]}" update >/dev/null
-(cd "$folder" && apt-get "${from[@]}" source --download-only "$package" >/dev/null)
+(cd "$folder" && apt-get "${from[@]}" source --tar-only "$package" >/dev/null)
 archive=$(find "$folder" -maxdepth 1 -name "${package}_$version*.orig.tar.*" ! -name '*.asc' | head -1)
 [ -n "$archive" ] || { echo "this Debian has another $package than $version, whose tests are known here" >&2; exit 1; }
 unpacked=$(mktemp -d -p "$folder")

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Libraries for applications, built by our mpicc with their own instructions, and their own tests of MPI features:
-# FFTW's transforms, PT-Scotch's partitions, hypre's and PETSc's solvers, PETSc's star forests over windows, and MUMPS's
-# solvers in Fortran. Their sources are Debian's, by apt. Prints a line for each: its name, and the numbers of tests run and
+# FFTW's transforms, PT-Scotch's partitions, hypre's and PETSc's solvers, PETSc's star forests over windows, MUMPS's
+# solvers in Fortran, and the HPC Challenge. Their sources are Debian's, by apt. Prints a line for each: its name, and the numbers of tests run and
 # failed. Their output is in FOLDER/NAME.log.
 # Usage: programs_of_others.sh PREFIX FOLDER [NAME...]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$1 folder=$2
 shift 2
-[ $# -gt 0 ] || set -- fftw3 scotch hypre petsc mumps
+[ $# -gt 0 ] || set -- fftw3 scotch hypre petsc mumps hpcc
 export PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib
 jobs=$(nproc)
 for needed in flex bison liblapack-dev gfortran; do
@@ -114,6 +114,47 @@ MAKE
     for ranks in 1 2 4; do solved "1 of 1; 1 of 2; 1 of 3; 1 of 4; 1 of 5; " $ranks dsimpletest input_simpletest_real; done
     solved "6400 of 1; " 4 dsimpletest laplacian
     solved "1 of 1; 1 of 2; " 4 c_example /dev/null
+}
+
+hpcc() {
+    get hpcc 1.5.0 || return
+    # It calls two functions by the names of MPI-1, which have left the standard; today's have the same arguments.
+    cat >hpl/Make.canele <<'MAKE'
+SHELL = /bin/sh
+CD = cd
+CP = cp
+LN_S = ln -fs
+MKDIR = mkdir -p
+RM = rm -f
+TOUCH = touch
+TOPdir = ../../..
+INCdir = $(TOPdir)/include
+HPLlib = $(TOPdir)/lib/canele/libhpl.a
+HPL_INCLUDES = -I$(INCdir) -I$(INCdir)/canele
+HPL_LIBS = $(HPLlib) -lblas -lm
+HPL_DEFS = -DAdd_ -DF77_INTEGER=int -DStringSunStyle -DMPI_Address=MPI_Get_address -DMPI_Type_struct=MPI_Type_create_struct $(HPL_INCLUDES)
+CC = mpicc
+CCNOOPT = $(HPL_DEFS)
+CCFLAGS = $(HPL_DEFS) -O2 -std=gnu99 -fcommon
+LINKER = mpicc
+LINKFLAGS = $(CCFLAGS)
+ARCHIVER = ar
+ARFLAGS = r
+RANLIB = true
+MAKE
+    built make arch=canele || return
+    # A small matrix: what is wanted is that each part says its result is right.
+    sed 's/^1000 .*Ns/400 Ns/' _hpccinf.txt >hpccinf.txt
+    rm -f hpccoutf.txt
+    mpiexec -timeout 300 -n 4 ./hpcc || true
+    ran=0 failed=0
+    local sign
+    for sign in 'Success=1' '\|\|Ax-b.*PASSED' ' 0 tests completed and failed residual checks\.' \
+        'PTRANS_residual=0' 'MPIRandomAccess_ErrorsFraction=0' 'MPIRandomAccess_LCG_ErrorsFraction=0' \
+        'MPIFFT_maxErr=[0-9.]+e-1[4-6]'; do
+        ran=$((ran + 1))
+        grep -qE "^ *$sign" hpccoutf.txt || { echo "not there: $sign" && failed=$((failed + 1)); }
+    done
 }
 
 mkdir -p "$folder"
