@@ -66,6 +66,26 @@ pub fn by_memory(cores: &[usize]) -> Vec<Vec<usize>> {
     divide(cores, |core| Location { cache: None, ..location(core) })
 }
 
+/// Groups the cores by socket.
+pub fn by_package(cores: &[usize]) -> Vec<Vec<usize>> {
+    let package = |core: usize| {
+        let path = Path::new(CORES).join(format!("cpu{core}/topology/physical_package_id"));
+        fs::read_to_string(path).ok()?.trim().parse::<usize>().ok()
+    };
+    group(cores, package)
+}
+
+/// Groups hardware threads by the cache of a level that they share; by core where the machine does not tell.
+pub fn by_cache(threads: &[usize], level: usize) -> Vec<Vec<usize>> {
+    let cache = |thread: &usize| {
+        cache(&Path::new(CORES).join(format!("cpu{thread}/cache")), |one| one == level)
+    };
+    match threads.iter().all(|thread| cache(thread).is_some()) {
+        true => group(threads, |thread| cache(&thread)),
+        false => by_core(threads),
+    }
+}
+
 /// Groups hardware threads by core; near cores come one after the other.
 pub fn by_core(threads: &[usize]) -> Vec<Vec<usize>> {
     let first = |thread: usize| {
@@ -80,7 +100,7 @@ pub fn locate() -> impl Fn(usize) -> Location {
     let nodes = nodes(Path::new(NODES));
     move |core| Location {
         node: nodes.iter().find(|(_, cores)| cores.contains(&core)).map(|(node, _)| *node),
-        cache: last_cache(&Path::new(CORES).join(format!("cpu{core}/cache"))),
+        cache: cache(&Path::new(CORES).join(format!("cpu{core}/cache")), |_| true),
     }
 }
 
@@ -94,15 +114,16 @@ fn nodes(directory: &Path) -> Vec<(usize, Vec<usize>)> {
     entries.filter_map(node).collect()
 }
 
-/// Returns the first core that shares the last level of the caches described in `directory`.
-fn last_cache(directory: &Path) -> Option<usize> {
+/// Returns the first core that shares the last of these levels of the caches described in `directory`.
+fn cache(directory: &Path, is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
     let entries = fs::read_dir(directory).ok()?.flatten();
     let cache = |entry: fs::DirEntry| {
         let level: usize =
             fs::read_to_string(entry.path().join("level")).ok()?.trim().parse().ok()?;
         Some((level, *listed(&entry.path().join("shared_cpu_list"))?.first()?))
     };
-    entries.filter_map(cache).max_by_key(|(level, _)| *level).map(|(_, first)| first)
+    let caches = entries.filter_map(cache).filter(|(level, _)| is_wanted(*level));
+    caches.max_by_key(|(level, _)| *level).map(|(_, first)| first)
 }
 
 fn listed(path: &Path) -> Option<Vec<usize>> {
@@ -160,8 +181,8 @@ mod tests {
             fs::write(directory.join("level"), level).unwrap();
             fs::write(directory.join("shared_cpu_list"), shared).unwrap();
         }
-        assert_eq!(last_cache(&cache), Some(4));
-        assert_eq!(last_cache(machine.path()), None);
+        assert_eq!(super::cache(&cache, |_| true), Some(4));
+        assert_eq!(super::cache(machine.path(), |_| true), None);
         let node = machine.path().join("node1");
         fs::create_dir(&node).unwrap();
         fs::write(node.join("cpulist"), "4-5,8\n").unwrap();

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
-mod core_list;
+pub mod core_list;
 pub mod domains;
 mod file;
 mod link_costs;
