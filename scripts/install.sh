@@ -81,6 +81,9 @@ for package in mpi mpi-fort canele-mad; do
 done
 # One page for each function, made from the table of the API.
 python3 api/generate.py man "$made/share/man/man3" "$version"
+mkdir -p "$made/share/man/man1"
+sed "s/@VERSION@/$version/" packaging/mpiexec.1.in >"$made/share/man/man1/mpiexec.1"
+ln -s mpiexec.1 "$made/share/man/man1/mpirun.1"
 install -m 644 README.md CHANGELOG.md LICENSE-* "$made/share/doc/canele/"
 install -m 644 docs/user/*.md "$made/share/doc/canele/user/"
 {

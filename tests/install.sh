@@ -13,6 +13,7 @@ check "an installation below DESTDIR" "1 1" "$(ls "$work/stage" | wc -l) $(ls "$
 check "programs and library" "canele canele-agent canele-gateway mpic++ mpicc mpicxx mpiexec mpif77 mpif90 mpifort mpirun, libcanele_trace.so libmpi_abi.so libmpi_abi.so.1 libmpifort_abi.so libmpifort_abi.so.1 pkgconfig" \
     "$(ls "$prefix/bin" | paste -sd' '), $(ls "$prefix/lib" | paste -sd' ')"
 check "licences and documents" "CHANGELOG.md LICENSE-APACHE LICENSE-MIT README.md user" "$(ls "$prefix/share/doc/canele" | paste -sd' ')"
+check "the manual page of mpiexec" "1 1" "$(grep -c '^.TH MPIEXEC' "$prefix/share/man/man1/mpirun.1") $(grep -c -- '^.B .*report.*bindings' "$prefix/share/man/man1/mpiexec.1")"
 for file in lib/libmpi_abi.so.1 bin/mpiexec; do
     check "$file is stripped" 0 "$(readelf -S "$prefix/$file" | grep -c '\.debug_info')"
     debug=$prefix/${file%/*}/.debug/${file##*/}.debug

@@ -172,7 +172,8 @@ impl Agent {
             | MessageKind::Lost
             | MessageKind::Listening
             | MessageKind::Probed
-            | MessageKind::Trace => {}
+            | MessageKind::Trace
+            | MessageKind::Bound => {}
         }
     }
 
@@ -251,7 +252,17 @@ impl Agent {
         let refused = |what: &'static str| move |error: io::Error| (126, limited(what, &error));
         let (ours, theirs) = UnixStream::pair().map_err(refused("socketpair"))?;
         let pmi = ours.try_clone().map_err(refused("dup"))?;
+        let processors = start.bound.as_ref().map(|bound| bound.processors()).transpose();
+        let processors = processors.map_err(|text| (126, text))?;
+        if start.reports_binding {
+            let all = || topo::domains::allowed(None).unwrap_or_default();
+            let list = topo::core_list::text(&processors.clone().unwrap_or_else(all));
+            send(&self.out, &Message::new(MessageKind::Bound, start.rank, list));
+        }
         let mut command = self.command(start, all.size, &theirs);
+        if let Some(processors) = &processors {
+            system::bind(&mut command, processors);
+        }
         command.envs(gateways.map(|list| (settings::GATEWAYS.variable(), list)));
         let traced = all.trace_bytes.map(|bytes| TracedRank::new(bytes, start, &mut command));
         let traced = traced.transpose().map_err(|text| (126, text))?;
@@ -277,11 +288,13 @@ impl Agent {
     fn command(&self, start: &RankStart, size: u32, pmi: &UnixStream) -> Command {
         let mut command = Command::new(program(start));
         command.args(&start.command[1..]);
-        // Only rank 0 gets standard input, as with other launchers.
-        command.stdin(if start.rank == 0 { Stdio::piped() } else { Stdio::null() });
+        command.stdin(if start.has_input { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         if !start.inherit {
             command.env_clear();
+        }
+        for name in &start.without {
+            command.env_remove(name);
         }
         command.envs(start.environment.iter().map(|(name, value)| (name, value)));
         // `mpiexec` may itself run in a traced rank.
@@ -295,9 +308,6 @@ impl Agent {
         command.env(boot::NODE_CORES_VARIABLE, boot::own_cores().to_string());
         if let Some(directory) = &start.directory {
             command.current_dir(directory);
-        }
-        if let Some(bound) = start.bound {
-            system::bind(&mut command, &bound.processors());
         }
         system::own_group(&mut command);
         system::inherit(&mut command, pmi.as_raw_fd());
@@ -480,7 +490,7 @@ pub(crate) fn send(out: &Out, message: &Message) {
 }
 
 /// Version in the `Hello` message.
-pub(crate) const VERSION: &str = "canele-agent 9";
+pub(crate) const VERSION: &str = "canele-agent 10";
 
 /// Signals by which `mpiexec` ends a job.
 const ENDING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGKILL];

@@ -63,6 +63,8 @@ pub(crate) enum MessageKind {
     Trace,
     /// To the agent of a rank: read the clock. From the agent: a [`ClockReading`](crate::trace::ClockReading).
     Clock,
+    /// From the agent: the processors that a rank may use, as text.
+    Bound,
 }
 
 /// The processes that an agent starts: its node's ranks, gateways and child agents.
@@ -137,14 +139,20 @@ pub(crate) struct Lost {
 pub(crate) struct RankStart {
     pub rank: u32,
     pub command: Vec<OsString>,
-    /// Directory where a program without an absolute path is looked for first.
-    pub binaries: Option<String>,
+    /// Directories where a program without an absolute path is looked for first.
+    pub binaries: Vec<String>,
     pub directory: Option<String>,
     pub environment: Vec<(String, String)>,
     /// True if the agent's own environment is passed on.
     pub inherit: bool,
+    /// Variables of the agent's environment that are not.
+    pub without: Vec<String>,
+    /// True if the rank gets standard input.
+    pub has_input: bool,
     /// Binding, if the rank is bound.
     pub bound: Option<CoreBinding>,
+    /// True if the agent reports its processors.
+    pub reports_binding: bool,
 }
 
 /// A rank's end.
@@ -241,6 +249,7 @@ impl MessageKind {
             Self::Probed,
             Self::Trace,
             Self::Clock,
+            Self::Bound,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

@@ -1,55 +1,28 @@
-//! The options of `mpiexec`, in one table that both the parser and the help read.
+//! The options of `mpiexec`, in one table that the parser, the help and the manual read.
 //!
-//! Options follow Hydra: a long name has one dash or two, `--name=value` and `-n2` are one word, and options end where the
-//! program begins, or at `--`.
+//! Options follow Hydra, and take those of Open MPI for the same. A long name has one dash or two, and `--name=value` and
+//! `-n2` are one word. Options end where the program begins, or at `--`.
 
+mod environment;
+mod flag;
+mod launching;
+mod output;
+mod parse;
+mod placement;
+mod ranks;
+mod received;
+
+use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::slice::Iter;
 
-use crate::binding::Binding;
-use crate::grid::Grid;
-use crate::options::{
-    Launcher, Options, Program, UsageError, hosts_in, hosts_of, launcher, number,
-};
+pub(crate) use self::flag::Text;
+use self::flag::{Effect, Flag, Given, Reading, dashed};
+pub use self::parse::Parsed;
+use crate::usage::UsageError;
 
-/// State of a command line that is being read.
-#[derive(Debug, Default)]
-pub(crate) struct Reading {
-    pub options: Options,
-    pub program: Program,
-    /// File of `-place`.
-    pub pattern: Option<PathBuf>,
-    /// Text that is printed instead of a run.
-    pub text: Option<Text>,
-}
-
-/// A text that the command line asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Text {
-    Help,
-    Version,
-}
-
-/// An option with its values, as given.
-struct Given<'a> {
-    name: &'a str,
-    values: Vec<String>,
-}
-
-/// A row of the table.
-struct Flag {
-    /// Names in the help, without dashes.
-    names: &'static [&'static str],
-    /// Names of other launchers for the same.
-    aliases: &'static [&'static str],
-    /// Names of its values, one word each.
-    values: &'static str,
-    help: &'static str,
-    take: fn(&mut Reading, &Given<'_>) -> Result<(), UsageError>,
-}
-
-struct Group {
+/// A topic of the help.
+struct Topic {
+    name: &'static str,
     title: &'static str,
     flags: &'static [Flag],
 }
@@ -59,11 +32,12 @@ impl Reading {
     pub(crate) fn take(
         &mut self,
         word: &OsString,
-        rest: &mut Iter<'_, OsString>,
+        rest: &mut VecDeque<OsString>,
     ) -> Result<(), UsageError> {
         let option = word.to_string_lossy();
         let (name, joined) = split(option.trim_start_matches('-'));
         let flag = find(name).ok_or_else(|| unknown(&option, name))?;
+        let is_optional = flag.values.starts_with('[');
         let wanted = flag.values.split_whitespace().count();
         if joined.is_some() && wanted == 0 {
             return Err(UsageError(format!("{option}: -{name} takes no value")));
@@ -77,42 +51,63 @@ impl Reading {
                 values = vec![name.to_owned(), value.to_owned()];
                 break;
             }
-            let missing = || UsageError(format!("option -{name} needs a value"));
-            let value = rest.next().ok_or_else(missing)?;
+            let Some(value) = rest.pop_front() else {
+                if is_optional {
+                    break;
+                }
+                return Err(UsageError(format!("option -{name} needs a value")));
+            };
             let strange = || UsageError(format!("-{name} {}: not in UTF-8", value.display()));
             values.push(value.to_str().ok_or_else(strange)?.to_owned());
         }
-        (flag.take)(self, &Given { name, values })
+        let said = || format!("{} {}", option.trim(), values.join(" ")).trim().to_owned();
+        match flag.effect {
+            Effect::Take(take) => take(self, &Given { name, values })?,
+            Effect::Always => {}
+            Effect::Ignored => self.options.note(format!("{}: {}", said(), flag.help)),
+            Effect::Refused => return Err(UsageError(format!("{}: {}", said(), flag.help))),
+        }
+        Ok(())
     }
 }
 
-impl Given<'_> {
-    /// The first value.
-    fn value(&self) -> &str {
-        self.values.first().map_or("", String::as_str)
-    }
-
-    fn number(&self) -> Result<u32, UsageError> {
-        number(self.name, self.value())
-    }
-
-    /// Two values: a variable's name and value.
-    fn variable(&self) -> (String, String) {
-        (self.value().to_owned(), self.values.get(1).cloned().unwrap_or_default())
-    }
-}
-
-/// Text of `mpiexec -help`.
-pub fn help() -> String {
+/// Text of `mpiexec --help`, or of `mpiexec --help TOPIC`.
+///
+/// # Errors
+/// Fails for an unknown topic, with one line that names the topics.
+pub(crate) fn help(topic: Option<&str>) -> Result<String, UsageError> {
+    let names = || TOPICS.iter().map(|topic| topic.name);
     let mut text = String::from(USAGE);
-    for Group { title, flags } in GROUPS {
+    let shown: Vec<&Topic> = match topic {
+        None => TOPICS.iter().filter(|topic| topic.name != RECEIVED).collect(),
+        Some("all") => TOPICS.iter().collect(),
+        Some(word) => {
+            let name = word.trim_start_matches('-');
+            let flag = |topic: &&Topic| topic.flags.iter().any(|flag| flag.is_named(name));
+            let named = TOPICS.iter().find(|topic| topic.name == word);
+            let topics = names().collect::<Vec<_>>().join(", ");
+            let unknown = || UsageError(format!("no help on {word}; topics are {topics} and all"));
+            vec![named.or_else(|| TOPICS.iter().find(flag)).ok_or_else(unknown)?]
+        }
+    };
+    for Topic { title, flags, .. } in shown {
         text += &format!("\n{title}:\n");
-        for Flag { names, values, help, .. } in *flags {
-            let names: Vec<String> = names.iter().map(|name| format!("-{name}")).collect();
-            text += &format!("  {:<24}  {help}\n", format!("{} {values}", names.join(", ")).trim());
+        for flag in *flags {
+            let synopsis = flag.synopsis();
+            // The text of an option that needs more room is on a line of its own.
+            let indent =
+                if synopsis.len() > WIDTH { format!("\n{:WIDTH$}    ", "") } else { "  ".into() };
+            text += &format!("  {synopsis:<WIDTH$}{indent}{}\n", flag.help);
+            if topic.is_some() && !flag.aliases.is_empty() {
+                text += &format!("  {:<WIDTH$}  (also {})\n", "", dashed(flag.aliases));
+            }
         }
     }
-    text
+    if topic.is_none() {
+        let topics = names().collect::<Vec<_>>().join(" | ");
+        text += &format!("\nMore, with the names of other launchers:\n  --help {topics} | all\n");
+    }
+    Ok(text)
 }
 
 /// Splits an option without its dashes from a value in the same word: `name=value`, or a number behind a known name.
@@ -129,7 +124,7 @@ fn split(option: &str) -> (&str, Option<&str>) {
 }
 
 fn find(name: &str) -> Option<&'static Flag> {
-    flags().find(|flag| names(flag).any(|known| known == name))
+    flags().find(|flag| flag.is_named(name))
 }
 
 fn unknown(option: &str, name: &str) -> UsageError {
@@ -139,309 +134,36 @@ fn unknown(option: &str, name: &str) -> UsageError {
 }
 
 fn flags() -> impl Iterator<Item = &'static Flag> {
-    GROUPS.iter().flat_map(|group| group.flags)
+    TOPICS.iter().flat_map(|topic| topic.flags)
 }
 
 fn names(flag: &'static Flag) -> impl Iterator<Item = &'static str> {
     flag.names.iter().chain(flag.aliases).copied()
 }
 
-/// Sets a variable of the library for all ranks.
-fn set(reading: &mut Reading, setting: &settings::Setting, value: &str) {
-    reading.options.environment.push((setting.variable().to_owned(), value.to_owned()));
-}
-
 const USAGE: &str = "\
 Usage: mpiexec [options] program [arguments] [: [options] program [arguments]]...
 ";
 
-const GROUPS: &[Group] = &[
-    Group { title: "Ranks and hosts", flags: RANKS },
-    Group { title: "Placement", flags: PLACEMENT },
-    Group { title: "Environment of ranks", flags: ENVIRONMENT },
-    Group { title: "Launching", flags: LAUNCHING },
-    Group { title: "Output and checks", flags: OUTPUT },
+const TOPICS: &[Topic] = &[
+    Topic { name: "ranks", title: "Ranks and hosts", flags: ranks::FLAGS },
+    Topic { name: "placement", title: "Placement", flags: placement::FLAGS },
+    Topic { name: "environment", title: "Environment of ranks", flags: environment::FLAGS },
+    Topic { name: "launching", title: "Launching", flags: launching::FLAGS },
+    Topic { name: "output", title: "Input, output and checks", flags: output::FLAGS },
+    Topic { name: RECEIVED, title: "Options of other launchers", flags: received::FLAGS },
 ];
 
-const RANKS: &[Flag] = &[
-    Flag {
-        names: &["n", "np"],
-        aliases: &[],
-        values: "N",
-        help: "number of ranks (default: all slots of the hosts, or 1)",
-        take: |reading, given| {
-            reading.program.ranks = given.number()?;
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["hosts"],
-        aliases: &["host"],
-        values: "A:2,B:2",
-        help: "hosts, and number of ranks on each",
-        take: |reading, given| {
-            reading.options.hosts.extend(hosts_of(given.value())?);
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["f", "hostfile"],
-        aliases: &["machinefile"],
-        values: "FILE",
-        help: "read hosts from a file: host, host:2 or host slots=2 per line",
-        take: |reading, given| {
-            reading.options.hosts.extend(hosts_in(&PathBuf::from(given.value()))?);
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["grid"],
-        aliases: &[],
-        values: "FILE",
-        help: "read sites and hosts from a grid file",
-        take: |reading, given| {
-            let grid = Grid::read(Path::new(given.value()));
-            reading.options.take_grid(grid.map_err(|error| UsageError(error.to_string()))?);
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["ppn"],
-        aliases: &[],
-        values: "N",
-        help: "ranks per host, for hosts without a number",
-        take: |reading, given| {
-            reading.options.per_host = Some(given.number()?);
-            Ok(())
-        },
-    },
-];
+/// Width of the column of options in the help.
+const WIDTH: usize = 30;
 
-const PLACEMENT: &[Flag] = &[
-    Flag {
-        names: &["bind-to"],
-        aliases: &[],
-        values: "WHAT",
-        help: "bind each rank: none, core, l3cache or numa",
-        take: |reading, given| {
-            let word = given.value();
-            let wrong = |known| UsageError(format!("-bind-to {word}: not one of {known}"));
-            reading.options.binding = Binding::parse(word).map_err(wrong)?;
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["record"],
-        aliases: &[],
-        values: "FILE",
-        help: "record the bytes that ranks send each other",
-        take: |reading, given| {
-            reading.options.record = Some(given.value().into());
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["place"],
-        aliases: &[],
-        values: "FILE",
-        help: "place ranks by a recorded file",
-        take: |reading, given| {
-            reading.pattern = Some(given.value().into());
-            Ok(())
-        },
-    },
-];
-
-const ENVIRONMENT: &[Flag] = &[
-    Flag {
-        names: &["genv"],
-        aliases: &[],
-        values: "NAME VALUE",
-        help: "set a variable for all programs; also NAME=VALUE",
-        take: |reading, given| {
-            reading.options.environment.push(given.variable());
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["env"],
-        aliases: &[],
-        values: "NAME VALUE",
-        help: "set a variable for this program; also NAME=VALUE",
-        take: |reading, given| {
-            reading.program.environment.push(given.variable());
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["genvall"],
-        aliases: &[],
-        values: "",
-        help: "pass the local environment (default)",
-        take: |reading, _| {
-            reading.options.no_environment = false;
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["genvnone"],
-        aliases: &[],
-        values: "",
-        help: "do not pass the local environment",
-        take: |reading, _| {
-            reading.options.no_environment = true;
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["wdir"],
-        aliases: &["wd"],
-        values: "DIR",
-        help: "working directory of the program",
-        take: |reading, given| {
-            reading.program.directory = Some(given.value().to_owned());
-            Ok(())
-        },
-    },
-];
-
-const LAUNCHING: &[Flag] = &[
-    Flag {
-        names: &["launcher"],
-        aliases: &["rmk", "bootstrap"],
-        values: "NAME",
-        help: "start agents by ssh, rsh, slurm or fork",
-        take: |reading, given| {
-            reading.options.launcher = Some(launcher(given.value())?);
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["launcher-exec"],
-        aliases: &["bootstrap-exec"],
-        values: "CMD",
-        help: "start agents by the command CMD HOST AGENT",
-        take: |reading, given| {
-            let words = given.value().split_whitespace().map(str::to_owned).collect();
-            reading.options.launcher = Some(Launcher::Command(words));
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["iface"],
-        aliases: &[],
-        values: "NAME",
-        help: "network interface of TCP and QUIC",
-        take: |reading, given| {
-            set(reading, &settings::IFACE, given.value());
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["encrypt"],
-        aliases: &[],
-        values: "WHICH",
-        help: "encrypt TCP between sites, all TCP, or none: sites, all, none",
-        take: |reading, given| {
-            let which = given.value();
-            if !ENCRYPTED.contains(&which) {
-                let known = ENCRYPTED.join(", ");
-                return Err(UsageError(format!("-encrypt {which}: not one of {known}")));
-            }
-            set(reading, &settings::ENCRYPT, which);
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["disable-auto-cleanup"],
-        aliases: &["enable-recovery"],
-        values: "",
-        help: "continue when a rank fails, for programs that handle errors",
-        take: |reading, _| {
-            reading.options.recovers = true;
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["timeout"],
-        aliases: &[],
-        values: "SECONDS",
-        help: "end the job after this time (default: that of MPIEXEC_TIMEOUT)",
-        take: |reading, given| {
-            reading.options.timeout_s = Some(u64::from(given.number()?));
-            Ok(())
-        },
-    },
-];
-
-const OUTPUT: &[Flag] = &[
-    Flag {
-        names: &["l", "prepend-rank"],
-        aliases: &[],
-        values: "",
-        help: "label lines of output with their rank",
-        take: |reading, _| {
-            reading.options.label = true;
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["v"],
-        aliases: &[],
-        values: "",
-        help: "print the effect of -place, and statistics of gateways",
-        take: |reading, _| {
-            reading.options.verbose = true;
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["trace"],
-        aliases: &[],
-        values: "FILE",
-        help: "record MPI calls and frames of all ranks, for ui.perfetto.dev",
-        take: |reading, given| {
-            reading.options.trace = Some(given.value().into());
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["check"],
-        aliases: &[],
-        values: "",
-        help: "compare the arguments of collectives among ranks",
-        take: |reading, _| {
-            set(reading, &settings::CHECK, "yes");
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["V", "version"],
-        aliases: &[],
-        values: "",
-        help: "print the version",
-        take: |reading, _| {
-            reading.text = Some(Text::Version);
-            Ok(())
-        },
-    },
-    Flag {
-        names: &["h", "help"],
-        aliases: &[],
-        values: "",
-        help: "print this help",
-        take: |reading, _| {
-            reading.text = Some(Text::Help);
-            Ok(())
-        },
-    },
-];
-
-/// Values of `-encrypt`.
-const ENCRYPTED: [&str; 3] = ["sites", "all", "none"];
+/// Topic of options that are not in the overview.
+const RECEIVED: &str = "others";
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect_file;
+
     use super::*;
 
     #[test]
@@ -451,7 +173,8 @@ mod tests {
         let count = all.len();
         all.dedup();
         assert_eq!(all.len(), count);
-        assert!(help().lines().all(|line| line.chars().count() <= 90), "{}", help());
+        let text = help(Some("all")).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     }
 
     #[test]
@@ -461,4 +184,88 @@ mod tests {
         assert!(told("--bind-too").contains("did you mean -bind-to?"));
         assert!(told("-frobnicate").starts_with("unknown option -frobnicate (see"));
     }
+
+    #[test]
+    fn help_is_divided_into_topics() {
+        let overview = help(None).unwrap();
+        for topic in TOPICS {
+            assert_eq!(overview.contains(topic.title), topic.name != RECEIVED, "{}", topic.name);
+            let text = help(Some(topic.name)).unwrap();
+            let titles = TOPICS.iter().filter(|topic| text.contains(&format!("{}:", topic.title)));
+            assert_eq!(titles.count(), 1, "{text}");
+            for flag in topic.flags {
+                assert!(text.contains(&flag.synopsis()) && text.contains(flag.help), "{text}");
+                assert_eq!(help(Some(flag.names[0])).unwrap(), text, "{}", flag.names[0]);
+            }
+        }
+        let mistake = help(Some("pony")).unwrap_err().to_string();
+        assert!(mistake.contains("no help on pony; topics are ranks, placement"), "{mistake}");
+    }
+
+    /// `UPDATE_EXPECT=1 cargo test -p launch` writes the page, the manual page and the completions.
+    #[test]
+    fn the_manual_is_the_table() {
+        expect_file!["../../../docs/user/options.md"].assert_eq(&page());
+        expect_file!["../../../packaging/mpiexec.1.in"].assert_eq(&manual());
+    }
+
+    /// Page of the user's documentation.
+    fn page() -> String {
+        let mut text = String::from(PAGE);
+        for Topic { title, flags, .. } in TOPICS {
+            text += &format!("\n## {title}\n\n| option | also | effect |\n|---|---|---|\n");
+            for flag in *flags {
+                let ticked = |names: &[&str]| -> Vec<String> {
+                    names.iter().map(|name| format!("`-{name}`")).collect()
+                };
+                let mut option = ticked(flag.names).join(", ");
+                if !flag.values.is_empty() {
+                    option += &format!(" `{}`", flag.values.replace('|', "\\|"));
+                }
+                let also = ticked(flag.aliases).join(", ");
+                text += &format!("| {option} | {also} | {} |\n", flag.help.replace('|', "\\|"));
+            }
+        }
+        text
+    }
+
+    /// Manual page in the language of man(7).
+    fn manual() -> String {
+        let escaped = |text: &str| text.replace('\\', "\\e").replace('-', "\\-");
+        let mut text = String::from(MANUAL);
+        for Topic { title, flags, .. } in TOPICS {
+            text += &format!(".SH {}\n", title.to_uppercase());
+            for flag in *flags {
+                let all = [flag.names, flag.aliases].concat();
+                let (names, values) = (escaped(&dashed(&all)), escaped(flag.values));
+                text += &format!(".TP\n.B {names}\n.I {values}\n").replace(".I \n", "");
+                text += &format!("{}\n", escaped(flag.help));
+            }
+        }
+        text + MANUAL_END
+    }
+
+    const PAGE: &str = "\
+# Options of mpiexec
+
+Options follow Hydra's and take those of Open MPI for the same. A name has one dash or two. A value may stand in the word of its
+option: `--name=value`, `-n4`. Options end where the program begins, or at `--`. `mpiexec --help` prints the first five tables,
+and `mpiexec --help placement` one of them.
+";
+    const MANUAL: &str = "\
+.TH MPIEXEC 1 \"\" \"Canele @VERSION@\"
+.SH NAME
+mpiexec, mpirun \\- start the ranks of an MPI program
+.SH SYNOPSIS
+.B mpiexec
+[options] program [arguments] [: [options] program [arguments]]...
+.SH DESCRIPTION
+Starts one agent on each host, which starts the ranks of the host. The exit code is that of the rank that failed first. A name
+has one dash or two, and a value may stand in the word of its option, as in \\-n4 and \\-\\-name=value.
+";
+    const MANUAL_END: &str = "\
+.SH SEE ALSO
+.BR canele (1),
+the pages of the user's documentation, installed in share/doc/canele/user.
+";
 }

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::channel::{Message, MessageKind};
 use crate::grid::{Grid, Host, Site};
+use crate::launch_context::{LaunchContext, random};
 use crate::node::{Node, Report};
-use crate::options::{Options, UsageError};
+use crate::options::Options;
 use crate::probe::Token;
-use crate::run::{launch_context, random};
 use crate::tree;
+use crate::usage::UsageError;
 
 /// Result of a discovery.
 #[derive(Debug)]
@@ -91,7 +92,7 @@ struct Agents {
 impl Agents {
     fn start(options: &Options) -> Result<Self, String> {
         let patience_s = settings::CONNECT_TIMEOUT.number().map_err(|error| error.to_string())?;
-        let here = launch_context(options, patience_s)?;
+        let here = LaunchContext::new(options, patience_s)?;
         let (sender, reports) = mpsc::sync_channel(REPORTS_MAX);
         let mut agents = Self { nodes: Vec::new(), reports, patience_s };
         for (index, branch) in tree::bare(options, &here).iter().enumerate() {
@@ -211,8 +212,8 @@ impl Options {
         }
         words.push("no program".into());
         match Self::parse(&words)? {
-            crate::options::Parsed::Run(options) => Ok(*options),
-            crate::options::Parsed::Help | crate::options::Parsed::Version => Ok(Self::default()),
+            crate::command_line::Parsed::Run(options) => Ok(*options),
+            crate::command_line::Parsed::Print(_) => Ok(Self::default()),
         }
     }
 }

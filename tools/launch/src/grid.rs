@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use toml::Spanned;
 
 use crate::host::{self, RANKS_MAX};
-use crate::options::Launcher;
+use crate::launcher::Launcher;
 
 /// Sites and networks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -241,33 +241,6 @@ fn write_addresses<S: Serializer>(
     to.collect_seq(listen_addresses.iter().map(ListenAddress::to_string))
 }
 
-impl Launcher {
-    /// Parses a launcher's name or command.
-    pub(crate) fn named(text: &str) -> Option<Self> {
-        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        match text.trim() {
-            "" => None,
-            "fork" => Some(Self::Fork),
-            "ssh" => Some(Self::ssh()),
-            "slurm" => Some(Self::slurm()),
-            command => Some(Self::Command(words(command))),
-        }
-    }
-
-    /// Returns the command that starts `agent` on `host`.
-    pub(crate) fn command(&self, host: &str, agent: &str) -> Vec<String> {
-        let words = match self {
-            Self::Fork => return vec![agent.into()],
-            Self::Command(words) => words,
-        };
-        let agent = if self.has_shell() { shell_quoted(agent) } else { agent.into() };
-        let is_template = words.iter().any(|word| word.contains(HOST));
-        let words = words.iter().map(|word| word.replace(HOST, host));
-        let end = if is_template { vec![agent] } else { vec![host.into(), agent] };
-        words.chain(end).collect()
-    }
-}
-
 /// The file before it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -425,7 +398,7 @@ impl GridSource<'_> {
     ) -> Result<Option<Launcher>, GridError> {
         let advice = "is no launcher: write ssh, slurm, fork or a command";
         let Some(text) = text else { return Ok(None) };
-        Launcher::named(text.get_ref()).map(Some).ok_or_else(|| self.at(key, &text, advice))
+        Launcher::parse(text.get_ref()).map(Some).ok_or_else(|| self.at(key, &text, advice))
     }
 
     fn filled(
@@ -554,22 +527,7 @@ fn as_command<S: serde::Serializer>(launcher: &Option<Launcher>, to: S) -> Resul
     }
 }
 
-/// Quotes a path for a remote shell if it has special characters. Other paths stay as they are, with `~` and
-/// variables.
-fn shell_quoted(path: &str) -> String {
-    match path.contains(|letter: char| letter.is_whitespace() || SHELL_SPECIAL.contains(letter)) {
-        true => format!("'{}'", path.replace('\'', "'\\''")),
-        false => path.into(),
-    }
-}
-
-/// Characters that are special to a shell.
-const SHELL_SPECIAL: &str = "'\"\\`();&|<>*?[]#!";
-
 const NO_NETWORK: &str = "is no [[network]] of this file: add it";
-
-/// Placeholder for the host in a launcher's command.
-const HOST: &str = "{host}";
 
 /// Longest name of a site or network.
 const NAME_MAX: usize = 64;
@@ -581,7 +539,7 @@ mod tests {
     #[test]
     fn a_remote_shell_gets_the_path_of_an_agent_whole() {
         let word = |launcher: &str, agent: &str| {
-            Launcher::named(launcher).unwrap().command("h", agent).pop().unwrap()
+            Launcher::parse(launcher).unwrap().command("h", agent).pop().unwrap()
         };
         assert_eq!(word("ssh", "~/canele/bin/canele-agent"), "~/canele/bin/canele-agent");
         assert_eq!(word("/usr/bin/ssh -p 7", "/my dir/agent"), "'/my dir/agent'");

@@ -1,4 +1,4 @@
-//! Standard input of `mpiexec`, which goes to rank 0.
+//! Standard input of `mpiexec`, and the ranks that get it.
 
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -7,6 +7,52 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::system;
+
+/// Ranks that get standard input.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum InputRanks {
+    /// Rank 0, as with other launchers.
+    #[default]
+    First,
+    /// All ranks.
+    All,
+    /// These ranks.
+    Listed(Vec<usize>),
+}
+
+impl InputRanks {
+    /// Reads the value of `-s`.
+    ///
+    /// # Errors
+    /// Fails for anything else; the text continues "-s VALUE: …".
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "all" => Ok(Self::All),
+            "none" => Ok(Self::Listed(Vec::new())),
+            _ => {
+                let ranks = topo::core_list::numbers(text);
+                ranks.map(Self::Listed).ok_or("not all, none or a list of ranks such as 0,3-5")
+            }
+        }
+    }
+
+    /// Largest rank that is named.
+    pub(crate) fn largest(&self) -> Option<usize> {
+        match self {
+            Self::First | Self::All => None,
+            Self::Listed(ranks) => ranks.iter().copied().max(),
+        }
+    }
+
+    /// True if the rank gets input.
+    pub(crate) fn has(&self, rank: u32) -> bool {
+        match self {
+            Self::First => rank == 0,
+            Self::All => true,
+            Self::Listed(ranks) => ranks.contains(&(rank as usize)),
+        }
+    }
+}
 
 /// Starts a thread that reads standard input in pieces, the last of them empty. It reads the next one for each permit.
 /// It ends if `take` returns false.

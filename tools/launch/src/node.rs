@@ -10,7 +10,7 @@ use signal_hook::consts::SIGKILL;
 
 use crate::agent::VERSION;
 use crate::channel::{BODY_MAX, Branch, Message, MessageKind};
-use crate::options::Launcher;
+use crate::launcher::Launcher;
 use crate::system;
 
 /// Reports of an agent.

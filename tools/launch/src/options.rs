@@ -1,14 +1,22 @@
 //! The command line of `mpiexec`: the conventions of Hydra.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::allocation;
 use crate::binding::Binding;
-use crate::command_line::{Reading, Text};
 use crate::grid::Grid;
-use crate::host::{self, RANKS_MAX};
+use crate::host::RANKS_MAX;
+use crate::host_list::HostList;
+use crate::input::InputRanks;
+use crate::label::Label;
+use crate::launcher::Launcher;
+use crate::mapping::Mapping;
+use crate::output_files::FilePatterns;
 use crate::placing::Placing;
+use crate::soft::Soft;
+use crate::universe::Universe;
+use crate::usage::UsageError;
+use crate::{allocation, hydra};
 
 /// The options of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,23 +24,43 @@ pub struct Options {
     /// Programs, in the order of ranks.
     pub programs: Vec<Program>,
     /// Hosts with their numbers of ranks; empty: this machine.
-    pub hosts: Vec<(String, Option<u32>)>,
+    pub hosts: HostList,
     /// Hosts of the surrounding allocation.
     pub(crate) allocated: Vec<String>,
     /// Grid of the hosts.
     pub grid: Option<Grid>,
-    /// Ranks per host, for hosts without a number.
+    /// Ranks per host, whatever numbers the hosts have.
     pub per_host: Option<u32>,
+    /// Order of ranks among hosts.
+    pub mapping: Mapping,
+    /// Value of `MPI_UNIVERSE_SIZE`.
+    pub universe: Universe,
     /// Launcher of agents.
     pub launcher: Option<Launcher>,
+    /// Arguments for the launcher, before the host.
+    pub launcher_arguments: Vec<String>,
+    /// Folder where Canele is installed on other hosts, if not as here.
+    pub prefix: Option<String>,
+    /// Name of this machine among the hosts, if it is not that of the system.
+    pub own_name: Option<String>,
     /// Binding of each rank on its host.
     pub binding: Option<Binding>,
-    /// True if lines of output are labelled with their rank.
-    pub label: bool,
+    /// True if the processors of ranks are printed.
+    pub reports_bindings: bool,
+    /// True if the ranks of each host are printed.
+    pub prints_map: bool,
+    /// True if the exit codes of all ranks are printed.
+    pub prints_codes: bool,
+    /// Ranks that get standard input.
+    pub input: InputRanks,
+    /// Label of lines of output.
+    pub label: Option<Label>,
+    /// Files for output.
+    pub files: FilePatterns,
     /// Variables for all programs.
     pub environment: Vec<(String, String)>,
-    /// True if the local environment is not passed to the ranks.
-    pub no_environment: bool,
+    /// Part of the local environment that is passed to the ranks.
+    pub inherited: Inherited,
     /// Time limit of the job.
     pub timeout_s: Option<u64>,
     /// True if the job continues when a rank fails.
@@ -45,6 +73,20 @@ pub struct Options {
     pub(crate) placing: Option<Placing>,
     /// True if decisions are printed.
     pub verbose: bool,
+    /// Lines about options without an effect.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The variables that ranks get of the local environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Inherited {
+    /// All but those of this host, this session and other launchers.
+    #[default]
+    All,
+    /// Only these, and none that the remote host has.
+    Only(Vec<String>),
+    /// All but these.
+    Except(Vec<String>),
 }
 
 /// Hydra's variable for the time limit of a job, in seconds.
@@ -55,114 +97,21 @@ pub(crate) const TIMEOUT: &str = "MPIEXEC_TIMEOUT";
 pub struct Program {
     /// Number of its ranks.
     pub ranks: u32,
+    /// Numbers of ranks that will do.
+    pub soft: Option<Soft>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
     /// Variables for this program only.
     pub environment: Vec<(String, String)>,
+    /// Part of the local environment, if not that of all programs.
+    pub inherited: Option<Inherited>,
     /// Working directory.
     pub directory: Option<String>,
-}
-
-/// A launcher of agents.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Launcher {
-    /// A child process on this machine, whatever the host's name.
-    Fork,
-    /// A command, followed by the host and the agent's command line.
-    Command(Vec<String>),
-}
-
-impl Launcher {
-    /// The default launcher for other hosts.
-    pub(crate) fn ssh() -> Self {
-        Self::Command(SSH.split_whitespace().map(str::to_owned).collect())
-    }
-
-    /// The launcher for hosts of a Slurm allocation.
-    pub(crate) fn slurm() -> Self {
-        Self::Command(SRUN.split_whitespace().map(str::to_owned).collect())
-    }
-
-    /// True if a remote shell reads the command.
-    pub(crate) fn has_shell(&self) -> bool {
-        let Self::Command(words) = self else { return false };
-        let program = words.first().and_then(|word| Path::new(word).file_name());
-        program.is_some_and(|name| name == "ssh" || name == "rsh")
-    }
-}
-
-/// A mistake in a command line.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{0} (see mpiexec --help)")]
-pub struct UsageError(pub(crate) String);
-
-/// A parsed command line.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Parsed {
-    /// A run.
-    Run(Box<Options>),
-    /// The help.
-    Help,
-    /// The version.
-    Version,
+    /// Directories where the program is looked for first.
+    pub path: Vec<String>,
 }
 
 impl Options {
-    /// Reads a command line, without the program's own name.
-    ///
-    /// # Errors
-    /// For an unknown option, a missing or malformed value, a hosts file that cannot be read, or no
-    /// program.
-    pub fn parse(arguments: &[OsString]) -> Result<Parsed, UsageError> {
-        Self::parse_within(arguments, &|name| std::env::var(name).ok())
-    }
-
-    /// Reads a command line, where `variable` looks up what an allocation has left in the environment.
-    pub(crate) fn parse_within(
-        arguments: &[OsString],
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Parsed, UsageError> {
-        let mut reading = Reading::default();
-        let mut rest = arguments.iter();
-        while let Some(argument) = rest.next() {
-            let Reading { options, program, .. } = &mut reading;
-            if argument == ":" {
-                options.end_program(program)?;
-                continue;
-            }
-            let has_options = program.command.is_empty();
-            if has_options && argument == "--" {
-                // The program's name may begin with a dash.
-                program.command.extend(rest.next().cloned());
-                continue;
-            }
-            let is_option = has_options && argument.as_encoded_bytes().starts_with(b"-");
-            if !is_option {
-                program.command.push(argument.clone());
-                continue;
-            }
-            reading.take(argument, &mut rest)?;
-            match reading.text {
-                Some(Text::Help) => return Ok(Parsed::Help),
-                Some(Text::Version) => return Ok(Parsed::Version),
-                None => {}
-            }
-        }
-        let Reading { mut options, mut program, pattern, .. } = reading;
-        options.end_program(&mut program)?;
-        let of_grid = options.grid.iter().flat_map(|grid| &grid.sites).map(|site| site.hosts.len());
-        if options.grid.is_some() && options.hosts.len() != of_grid.sum::<usize>() {
-            return Err(UsageError("-grid names the hosts: leave -hosts and -hostfile out".into()));
-        }
-        options.take_allocation(variable)?;
-        options.take_timeout(variable)?;
-        options.count_ranks()?;
-        if let Some(path) = pattern {
-            options.placing = Some(Placing::by_file(&path, &options).map_err(UsageError)?);
-        }
-        Ok(Parsed::Run(Box::new(options)))
-    }
-
     /// Names of the variables that the command line and the grid set for ranks.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         let of_programs = self.programs.iter().flat_map(|program| &program.environment);
@@ -182,10 +131,29 @@ impl Options {
         if let Some(placing) = &self.placing {
             return placing.homes.clone();
         }
-        let size = self.size() as usize;
         let hosts = 0..self.host_names().count();
-        let one_round = hosts.flat_map(|index| vec![index; self.slots(index) as usize]);
-        one_round.collect::<Vec<_>>().into_iter().cycle().take(size).collect()
+        let slots: Vec<u32> = hosts.map(|host| self.slots(host)).collect();
+        self.mapping.hosts(self.size() as usize, &slots)
+    }
+
+    /// Value of `MPI_UNIVERSE_SIZE`. None without a limit.
+    pub(crate) fn universe_size(&self) -> Option<u32> {
+        match self.universe {
+            Universe::Ranks => Some(self.size()),
+            Universe::Slots => {
+                let slots = (0..self.host_names().count()).map(|host| self.slots(host));
+                Some(slots.fold(0, u32::saturating_add))
+            }
+            Universe::Infinite => None,
+            Universe::Given(size) => Some(size),
+        }
+    }
+
+    /// Adds a line to tell once.
+    pub(crate) fn note(&mut self, text: String) {
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
     }
 
     /// Names of the hosts.
@@ -197,7 +165,23 @@ impl Options {
     /// Number of ranks that a host takes before the next one is filled.
     pub(crate) fn slots(&self, host: usize) -> u32 {
         let own = self.hosts.get(host).and_then(|(_, count)| *count);
-        own.unwrap_or_else(|| self.per_host.unwrap_or(1).max(1))
+        match (own, self.per_host()) {
+            // A host of a grid for its gateway only.
+            (Some(0), _) => 0,
+            (_, Some(count)) | (Some(count), None) => count,
+            (None, None) => 1,
+        }
+    }
+
+    /// Passes variables of the local environment on, also those that are not passed otherwise.
+    pub(crate) fn export(&mut self, names: Vec<String>, variable: &dyn Fn(&str) -> Option<String>) {
+        // All that a pattern such as `NCCL_*` names is passed anyway.
+        for name in names.into_iter().filter(|name| !name.ends_with('*')) {
+            match variable(&name) {
+                Some(value) => self.environment.push((name, value)),
+                None => self.note(format!("-x {name}: no such variable is set here")),
+            }
+        }
     }
 
     /// Takes the hosts of a grid.
@@ -207,8 +191,38 @@ impl Options {
         self.grid = Some(grid);
     }
 
+    /// Takes what Hydra's variables say where the command line does not.
+    pub(crate) fn take_hydra(
+        &mut self,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(), UsageError> {
+        if self.hosts.is_empty() {
+            self.hosts = hydra::hosts(variable)?;
+        }
+        if self.launcher.is_none() {
+            self.launcher = hydra::launcher(variable)?;
+        }
+        self.launcher_arguments = hydra::arguments(variable);
+        let iface = settings::IFACE.variable();
+        let is_given = self.variables().any(|name| name == iface) || variable(iface).is_some();
+        if let Some(name) = hydra::interface(variable).filter(|_| !is_given) {
+            self.environment.push((iface.to_owned(), name));
+        }
+        Ok(())
+    }
+
+    /// Ranks per host, whatever numbers the hosts have.
+    fn per_host(&self) -> Option<u32> {
+        self.per_host.or(self.mapping.per_host)
+    }
+
+    /// Binding of each rank on its host.
+    pub(crate) fn binding(&self) -> Option<Binding> {
+        self.binding.clone().or(self.mapping.binding.clone())
+    }
+
     /// Takes the time limit of Hydra's variable, unless the command line has one. -1 means none.
-    fn take_timeout(
+    pub(crate) fn take_timeout(
         &mut self,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(), UsageError> {
@@ -222,14 +236,14 @@ impl Options {
     }
 
     /// Takes the hosts of the allocation around us where none are named.
-    fn take_allocation(
+    pub(crate) fn take_allocation(
         &mut self,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(), UsageError> {
         let hosts = allocation::hosts(variable).map_err(UsageError)?;
         self.allocated = hosts.iter().map(|(name, _)| name.clone()).collect();
         if self.hosts.is_empty() && self.launcher != Some(Launcher::Fork) {
-            self.hosts = match self.per_host {
+            self.hosts = match self.per_host() {
                 Some(_) => hosts.into_iter().map(|(name, _)| (name, None)).collect(),
                 None => hosts,
             };
@@ -239,19 +253,35 @@ impl Options {
 
     /// A program alone takes all that its hosts do where the command line does not say how many ranks it has;
     /// one beside others has one.
-    fn count_ranks(&mut self) -> Result<(), UsageError> {
+    pub(crate) fn count_ranks(&mut self) -> Result<(), UsageError> {
         let all: u64 = (0..self.hosts.len()).map(|host| u64::from(self.slots(host))).sum();
         let all = u32::try_from(all).ok().filter(|all| *all <= RANKS_MAX);
         let all =
             all.ok_or_else(|| UsageError(format!("hosts for more than {RANKS_MAX} ranks")))?;
         let is_alone = self.programs.len() == 1;
-        for program in self.programs.iter_mut().filter(|program| program.ranks == UNCOUNTED) {
-            program.ranks = if is_alone { all.max(1) } else { 1 };
+        for program in &mut self.programs {
+            let is_counted = program.ranks != UNCOUNTED;
+            if let Some(soft) = &program.soft {
+                let most = if is_counted { program.ranks } else { RANKS_MAX };
+                let none = || UsageError(format!("-soft: no number of ranks up to -n {most}"));
+                program.ranks = soft.largest(most).ok_or_else(none)?;
+            } else if !is_counted {
+                program.ranks = if is_alone { all.max(1) } else { 1 };
+            }
         }
         Ok(())
     }
 
-    fn end_program(&mut self, program: &mut Program) -> Result<(), UsageError> {
+    /// Checks that the ranks exist that are to get input.
+    pub(crate) fn check_input(&self) -> Result<(), UsageError> {
+        let size = self.size();
+        match self.input.largest().filter(|rank| *rank >= size as usize) {
+            Some(rank) => Err(UsageError(format!("-s names rank {rank} of {size} ranks"))),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn end_program(&mut self, program: &mut Program) -> Result<(), UsageError> {
         if program.command.is_empty() {
             return Err(UsageError("no program to run is given".into()));
         }
@@ -260,246 +290,5 @@ impl Options {
     }
 }
 
-pub(crate) fn number(name: &str, value: &str) -> Result<u32, UsageError> {
-    match value.parse() {
-        Ok(0) | Err(_) => Err(UsageError(format!("-{name} {value}: not a positive number"))),
-        Ok(number) if number > RANKS_MAX => {
-            Err(UsageError(format!("-{name} {value}: more than {RANKS_MAX}")))
-        }
-        Ok(number) => Ok(number),
-    }
-}
-
-pub(crate) fn launcher(name: &str) -> Result<Launcher, UsageError> {
-    match name {
-        "fork" => Ok(Launcher::Fork),
-        "ssh" => Ok(Launcher::ssh()),
-        "slurm" => Ok(Launcher::slurm()),
-        "rsh" => Ok(Launcher::Command(vec!["rsh".into()])),
-        _ => Err(UsageError(format!("-launcher {name}: not one of ssh, rsh, slurm, fork"))),
-    }
-}
-
-pub(crate) fn hosts_of(list: &str) -> Result<Vec<(String, Option<u32>)>, UsageError> {
-    let hosts: Vec<&str> = list.split(',').filter(|host| !host.is_empty()).collect();
-    if hosts.is_empty() {
-        return Err(UsageError(format!("-hosts: `{list}` names no host")));
-    }
-    hosts.into_iter().map(|host| host_of(host, "-hosts")).collect()
-}
-
-/// Reads a host that takes ranks.
-fn host_of(text: &str, place: &str) -> Result<(String, Option<u32>), UsageError> {
-    match host::parse(text) {
-        Ok((_, Some(0))) => {
-            Err(UsageError(format!("{place}: `{text}` takes no ranks: leave it out")))
-        }
-        Ok(host) => Ok(host),
-        Err(mistake) => Err(UsageError(format!("{place}: `{text}` {mistake}"))),
-    }
-}
-
-pub(crate) fn hosts_in(path: &PathBuf) -> Result<Vec<(String, Option<u32>)>, UsageError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| UsageError(format!("hosts file {}: {error}", path.display())))?;
-    hosts_from(&text, &path.display().to_string())
-}
-
-fn hosts_from(text: &str, name: &str) -> Result<Vec<(String, Option<u32>)>, UsageError> {
-    let mut hosts = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let place = format!("{name}:{number}");
-        let mut words = line.split('#').next().unwrap_or("").split_whitespace();
-        let Some(first) = words.next() else { continue };
-        let mut host = host_of(first, &place)?;
-        for word in words {
-            match word.split_once('=') {
-                Some(("slots", count)) => {
-                    let wrong =
-                        |_| UsageError(format!("{place}: `{word}`: the count is no number"));
-                    host.1 = Some(self::number("slots", count).map_err(wrong)?);
-                }
-                _ => return Err(UsageError(format!("{place}: `{word}` is not understood"))),
-            }
-        }
-        hosts.push(host);
-    }
-    if hosts.is_empty() {
-        return Err(UsageError(format!("hosts file {name} names no host")));
-    }
-    Ok(hosts)
-}
-
-const SSH: &str = "ssh -x -o BatchMode=yes -o ConnectTimeout=20";
-
-/// Command that starts an agent on a host of a Slurm allocation. The agent shares the host with other steps, uses all
-/// its cores, and writes without line buffering, since its messages have no line ends.
-const SRUN: &str = "srun --quiet --nodes=1 --ntasks=1 --overlap --export=ALL --mpi=none --cpu-bind=none --unbuffered --nodelist={host}";
-
 /// Number of ranks of a program before one is given.
 const UNCOUNTED: u32 = 0;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(line: &str) -> Result<Parsed, UsageError> {
-        within(line, &[])
-    }
-
-    fn within(line: &str, variables: &[(&str, &str)]) -> Result<Parsed, UsageError> {
-        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        Options::parse_within(&words, &|name| {
-            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
-        })
-    }
-
-    #[test]
-    fn a_program_alone_takes_all_that_its_hosts_do() {
-        let size = |line: &str| run(line).size();
-        assert_eq!(
-            (size("./a"), size("-hosts a:2,b ./a"), size("-ppn 3 -hosts a,b ./a")),
-            (1, 3, 6)
-        );
-        assert_eq!((size("-n 2 -hosts a:2,b ./a"), size("-hosts a:2 ./a : ./b")), (2, 2));
-        assert!(parse("-hosts a:1000000,b:1000000 ./a").is_err());
-    }
-
-    #[test]
-    fn an_allocation_gives_hosts_where_none_are_named() {
-        let slurm = [("SLURM_JOB_NODELIST", "n[1-2]"), ("SLURM_TASKS_PER_NODE", "2,1")];
-        let run = |line: &str| match within(line, &slurm).unwrap() {
-            Parsed::Run(options) => *options,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(run("./a").placement(), [0, 0, 1]);
-        assert_eq!(run("-ppn 1 ./a").placement(), [0, 1]);
-        assert_eq!(run("-n 2 ./a").hosts[1].0, "n2");
-        assert_eq!(run("-hosts n2 ./a").hosts, [("n2".to_owned(), None)]);
-        assert!(run("-launcher fork ./a").hosts.is_empty());
-        let wrong = within("./a", &[("SLURM_JOB_NODELIST", "n[")]).unwrap_err().to_string();
-        assert!(wrong.contains("SLURM_JOB_NODELIST=n["), "{wrong}");
-    }
-
-    fn run(line: &str) -> Options {
-        match parse(line).unwrap() {
-            Parsed::Run(options) => *options,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn options_end_where_the_program_begins() {
-        let options = run("-n 2 -l -genv A b ./a -n 3 : -np 1 -env C d ./b");
-        assert_eq!(options.size(), 3);
-        assert_eq!(options.programs[0].command, ["./a", "-n", "3"]);
-        assert_eq!(options.programs[1].environment, [("C".into(), "d".into())]);
-        assert!(options.label);
-    }
-
-    #[test]
-    fn a_value_may_stand_in_the_word_of_its_option() {
-        for line in ["--encrypt=all -n 2 ./a --b=c", "-encrypt all --n=2 ./a --b=c"] {
-            let options = run(line);
-            let variable = settings::ENCRYPT.variable().to_owned();
-            assert_eq!(options.environment, [(variable, "all".to_owned())]);
-            assert_eq!((options.size(), options.programs[0].command.len()), (2, 2));
-        }
-    }
-
-    #[test]
-    fn values_may_be_joined_as_other_launchers_permit() {
-        for line in ["-n2 ./a", "-n=2 ./a", "--np=2 ./a", "-np2 ./a", "-n 2 -- ./a"] {
-            let options = run(line);
-            assert_eq!(
-                (options.size(), &options.programs[0].command[..]),
-                (2, &["./a".into()][..])
-            );
-        }
-        let options = run("-genv A=b -env C=d=e -genv F g ./a");
-        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(options.environment, [variable("A", "b"), variable("F", "g")]);
-        assert_eq!(options.programs[0].environment, [variable("C", "d=e")]);
-        assert_eq!(run("-- -x -n 3").programs[0].command, ["-x", "-n", "3"]);
-        for (line, word) in [("-l2 ./a", "-l2"), ("-n2x ./a", "-n2x"), ("-n 2 --", "no program")] {
-            let error = parse(line).unwrap_err().to_string();
-            assert!(error.contains(word), "{line}: {error}");
-        }
-    }
-
-    #[test]
-    fn arguments_of_programs_are_bytes_and_options_text() {
-        use std::os::unix::ffi::OsStringExt;
-        let bytes = || OsString::from_vec(vec![b'-', 0xff, 0xfe]);
-        let words = [OsString::from("./a"), bytes()];
-        let Ok(Parsed::Run(options)) = Options::parse(&words) else { panic!("no run") };
-        assert_eq!(options.programs[0].command, words);
-        for words in [vec![bytes()], vec!["-wdir".into(), bytes(), "./a".into()]] {
-            assert!(Options::parse(&words).is_err());
-        }
-    }
-
-    #[test]
-    fn ranks_are_bound_if_that_is_asked_for() {
-        assert_eq!(run("-n 2 x").binding, None);
-        assert_eq!(run("-bind-to core -n 2 x").binding, Some(Binding::Core));
-        assert_eq!(run("--bind-to=l3cache -n 2 x").binding, Some(Binding::LastCache));
-        assert_eq!(run("-bind-to numa -bind-to none -n 2 x").binding, None);
-        assert!(parse("-bind-to socket x").unwrap_err().to_string().contains("numa"));
-    }
-
-    #[test]
-    fn ranks_fill_hosts_in_turn() {
-        assert_eq!(run("-n 5 -hosts a:2,b:1 x").placement(), [0, 0, 1, 0, 0]);
-        assert_eq!(run("-n 4 -ppn 2 -hosts a,b x").placement(), [0, 0, 1, 1]);
-        assert_eq!(run("-n 2 x").placement(), [0, 0]);
-    }
-
-    #[test]
-    fn hosts_files_have_comments_and_slots() {
-        let hosts = hosts_from("# all\na\nb:2 # two\n\nc slots=3\n", "f").unwrap();
-        assert_eq!(hosts, [("a".into(), None), ("b".into(), Some(2)), ("c".into(), Some(3))]);
-        let error = |text: &str| hosts_from(text, "f").unwrap_err().to_string();
-        assert!(error("a\nb weight=2\n").starts_with("f:2: `weight=2` is not"));
-        assert!(error("a\n[::1\n").starts_with("f:2: `[::1` has colons"));
-        assert!(error("a:0\n").starts_with("f:1: `a:0` takes no ranks"));
-        let hosts = hosts_from("::1\n[::2]:3\nfe80::1%eth0 slots=4", "f").unwrap();
-        assert_eq!(
-            hosts,
-            [("::1".into(), None), ("::2".into(), Some(3)), ("fe80::1%eth0".into(), Some(4))]
-        );
-        assert_eq!(run("-n 3 -hosts ::1,[::2]:2 x").placement(), [0, 1, 1]);
-    }
-
-    #[test]
-    fn no_hosts_are_not_this_machine() {
-        let words = ["-hosts", "", "./a"].map(OsString::from);
-        let error = Options::parse(&words).unwrap_err().to_string();
-        assert!(error.contains("-hosts: `` names no host"), "{error}");
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        for (line, word) in [
-            ("-n x ./a", "-n x"),
-            ("-n 0 ./a", "-n 0"),
-            ("-frobnicate ./a", "-frobnicate"),
-            ("-hotfile h ./a", "unknown option -hotfile; did you mean -hostfile?"),
-            ("-n 2", "no program"),
-            ("-n", "-n needs"),
-            ("-launcher pony ./a", "pony"),
-            ("-encrypt some ./a", "-encrypt some: not one of sites, all, none"),
-            ("--encrypt ./a", "-encrypt ./a"),
-            ("--l=yes ./a", "-l takes no value"),
-            ("-grid /nowhere ./a", "/nowhere: cannot be read"),
-            ("-place /nowhere ./a", "-place /nowhere: cannot be read"),
-            ("-place Cargo.toml ./a", "-place Cargo.toml: is no recorded pattern"),
-            ("-record", "-record needs"),
-            ("-trace", "-trace needs"),
-        ] {
-            let error = parse(line).unwrap_err().to_string();
-            assert!(error.contains(word), "{line}: {error}");
-        }
-        assert_eq!(parse("--help"), Ok(Parsed::Help));
-    }
-}

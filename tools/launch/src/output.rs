@@ -4,20 +4,25 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
+use crate::label::{Label, LabelFacts, OutputStream};
+use crate::output_files::OutputFiles;
 use crate::system;
 
-/// Standard output or standard error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum OutputStream {
-    Output,
-    Error,
+/// Hosts of the ranks, as labels name them.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    pub hosts: Vec<String>,
+    /// Number of each rank's host.
+    pub nodes: Vec<usize>,
 }
 
 /// Output streams of all ranks. Whole lines are printed at once. An unfinished line waits until it ends,
 /// exceeds [`LINE_MAX`] or is flushed. While a longer line is printed in pieces, the others wait for its end.
 #[derive(Debug)]
 pub(crate) struct Outputs {
-    label: bool,
+    label: Option<Label>,
+    places: Places,
+    files: OutputFiles,
     partial: HashMap<(u32, OutputStream), PartialLine>,
     /// The line that is printed in pieces, on each of the two streams.
     long: HashMap<OutputStream, LongLine>,
@@ -48,13 +53,22 @@ struct LongLine {
 }
 
 impl Outputs {
-    /// Creates empty streams. With `label`, every line begins with its rank.
-    pub fn new(label: bool) -> Self {
-        Self { label, partial: HashMap::new(), long: HashMap::new(), lost: false, unread: false }
+    /// Creates empty streams. With a label, every line begins with it.
+    pub fn new(label: Option<Label>, places: Places, files: OutputFiles) -> Self {
+        let (partial, long) = (HashMap::new(), HashMap::new());
+        Self { label, places, files, partial, long, lost: false, unread: false }
     }
 
     /// Prints the whole lines of a rank's output and keeps the rest.
     pub fn print(&mut self, rank: u32, stream: OutputStream, bytes: &[u8]) {
+        let written = self.files.write(self.places.facts(rank, stream), bytes);
+        let is_printed = written.unwrap_or_else(|text| {
+            self.tell_lost(&text);
+            true
+        });
+        if !is_printed {
+            return;
+        }
         let text = self.take_lines(rank, stream, bytes, Instant::now());
         self.print_text(stream, &text);
     }
@@ -70,7 +84,7 @@ impl Outputs {
             }
             let text = self.break_long(stream, now);
             self.print_text(stream, &text);
-            if !self.label {
+            if self.label.is_none() {
                 self.flush_stream(stream);
             }
         }
@@ -113,10 +127,14 @@ impl Outputs {
                 OutputStream::Error => {}
             },
             Err(error) => {
-                if !std::mem::replace(&mut self.lost, true) {
-                    tell!("mpiexec: output of the ranks cannot be written: {error}");
-                }
+                self.tell_lost(&format!("output of the ranks cannot be written: {error}"));
             }
+        }
+    }
+
+    fn tell_lost(&mut self, text: &str) {
+        if !std::mem::replace(&mut self.lost, true) {
+            tell!("mpiexec: {text}");
         }
     }
 
@@ -173,7 +191,8 @@ impl Outputs {
             None => return Vec::new(),
         };
         let lines: Vec<u8> = line.bytes.drain(..whole).collect();
-        let text = labelled(self.label.then_some(rank), &lines, &mut line.is_printed);
+        let label = self.label.as_ref().map(|label| label.text(self.places.facts(rank, stream)));
+        let text = labelled(label.as_deref(), &lines, &mut line.is_printed);
         if std::mem::take(&mut line.is_last) || !line.is_printed {
             self.long.remove(&stream);
         } else {
@@ -201,7 +220,7 @@ impl Outputs {
         let Some(LongLine { rank, .. }) = self.long.remove(&stream) else { return Vec::new() };
         let mut text = self.take_held(stream, now);
         let line = self.partial.get_mut(&(rank, stream));
-        if let Some(line) = line.filter(|_| self.label && !text.is_empty()) {
+        if let Some(line) = line.filter(|_| self.label.is_some() && !text.is_empty()) {
             line.is_printed = false;
             text.insert(0, b'\n');
         }
@@ -218,6 +237,19 @@ impl Outputs {
     }
 }
 
+impl Places {
+    fn facts(&self, rank: u32, stream: OutputStream) -> LabelFacts<'_> {
+        let (host, node) = (self.hosts.get(rank as usize), self.nodes.get(rank as usize));
+        LabelFacts {
+            rank,
+            size: self.hosts.len() as u32,
+            host: host.map_or("", String::as_str),
+            node: node.copied().unwrap_or(0),
+            stream,
+        }
+    }
+}
+
 impl LongLine {
     /// True if other ranks still wait for the end of the line.
     fn is_awaited(&self, now: Instant) -> bool {
@@ -227,13 +259,13 @@ impl LongLine {
 
 /// Returns the text with labels at the beginning of lines. `inside` is true if the text begins within a line,
 /// and then if it ends within one.
-fn labelled(label: Option<u32>, text: &[u8], inside: &mut bool) -> Vec<u8> {
+fn labelled(label: Option<&str>, text: &[u8], inside: &mut bool) -> Vec<u8> {
     let mut labelled = Vec::with_capacity(text.len() + 16);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
-        if let Some(rank) = label
+        if let Some(label) = label
             && !*inside
         {
-            labelled.extend(format!("[{rank}] ").bytes());
+            labelled.extend(label.bytes());
         }
         labelled.extend(line);
         *inside = !line.ends_with(b"\n");
@@ -269,6 +301,11 @@ mod tests {
         String::from_utf8(bytes).unwrap()
     }
 
+    fn outputs(label: bool) -> Outputs {
+        let label = label.then(Label::rank);
+        Outputs::new(label, Places::default(), OutputFiles::default())
+    }
+
     fn rest(outputs: &mut Outputs, rank: u32) -> String {
         let bytes = outputs.take_rest(rank, OutputStream::Output, Instant::now());
         String::from_utf8(bytes).unwrap()
@@ -280,7 +317,7 @@ mod tests {
 
     #[test]
     fn lines_are_printed_whole_and_labelled_once() {
-        let mut outputs = Outputs::new(true);
+        let mut outputs = self::outputs(true);
         assert_eq!(printed(&mut outputs, 1, "a\nb"), "[1] a\n");
         assert_eq!(printed(&mut outputs, 2, "c\n"), "[2] c\n");
         assert_eq!(printed(&mut outputs, 1, "\nd\n"), "[1] b\n[1] d\n");
@@ -288,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_long_line_is_printed_in_pieces_with_one_label() {
-        let mut outputs = Outputs::new(true);
+        let mut outputs = self::outputs(true);
         assert_eq!(printed(&mut outputs, 0, &long()), format!("[0] {}", long()));
         assert_eq!(printed(&mut outputs, 0, "end\nnext\n"), "end\n[0] next\n");
         assert_eq!(printed(&mut outputs, 0, "rest"), "");
@@ -299,7 +336,7 @@ mod tests {
     #[test]
     fn others_wait_for_the_end_of_a_long_line() {
         for label in [true, false] {
-            let mut outputs = Outputs::new(label);
+            let mut outputs = self::outputs(label);
             let of = |rank: u32| if label { format!("[{rank}] ") } else { String::new() };
             assert_eq!(printed(&mut outputs, 0, &long()), of(0) + &long());
             assert_eq!(printed(&mut outputs, 1, "a\nb"), "");
@@ -316,7 +353,7 @@ mod tests {
     #[test]
     fn a_long_line_is_broken_off_for_those_that_wait_too_long() {
         for (label, broken) in [(true, "\n[1] a\n[1] b\n"), (false, "a\nb\n")] {
-            let mut outputs = Outputs::new(label);
+            let mut outputs = self::outputs(label);
             let start = Instant::now();
             printed_at(&mut outputs, 0, &long(), start);
             assert_eq!(printed_at(&mut outputs, 1, "a\n", start), "");
@@ -328,7 +365,7 @@ mod tests {
 
     #[test]
     fn bytes_that_wait_are_bounded() {
-        let mut outputs = Outputs::new(true);
+        let mut outputs = self::outputs(true);
         let start = Instant::now();
         printed_at(&mut outputs, 0, &long(), start);
         let line = format!("{}\n", "y".repeat(999));
@@ -341,7 +378,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_pass_unchanged() {
-        let mut outputs = Outputs::new(false);
+        let mut outputs = self::outputs(false);
         let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
         let mut seen = Vec::new();
         let now = Instant::now();

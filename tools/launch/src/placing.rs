@@ -92,8 +92,8 @@ mod tests {
     use place::traffic::{Counted, Sent, TrafficKind};
 
     use super::*;
+    use crate::command_line::Parsed;
     use crate::grid::Grid;
-    use crate::options::Parsed;
 
     fn options(line: &str) -> Options {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();

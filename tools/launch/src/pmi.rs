@@ -47,7 +47,8 @@ pub(crate) enum AgentReply {
 pub(crate) struct Server {
     /// Name of the job, unique because libraries name their shared memory by it.
     name: String,
-    size: u32,
+    /// Value of `MPI_UNIVERSE_SIZE`; negative without a limit.
+    universe_size: i64,
     values: Values,
     /// Values not sent to agents yet.
     new_values: SharedValues,
@@ -61,12 +62,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub fn new(name: String, programs: Vec<u32>, values: Values) -> Self {
+    pub fn new(
+        name: String,
+        programs: Vec<u32>,
+        universe_size: Option<u32>,
+        values: Values,
+    ) -> Self {
         let ranks = programs.len();
         let new_values = SharedValues { values: values.clone(), answers: Values::new() };
         let mut server = Self {
             name,
-            size: ranks as u32,
+            universe_size: universe_size.map_or(-1, i64::from),
             new_values,
             values,
             waiting: vec![false; ranks],
@@ -122,7 +128,7 @@ impl Server {
             }
             "get_appnum" => format!("cmd=appnum appnum={} rc=0", self.programs[index]),
             "get_my_kvsname" => format!("cmd=my_kvsname kvsname={} rc=0", self.name),
-            "get_universe_size" => format!("cmd=universe_size size={} rc=0", self.size),
+            "get_universe_size" => format!("cmd=universe_size size={} rc=0", self.universe_size),
             "put" => self.put(word("key"), word("value")),
             "get" => match self.values.get(word("key")) {
                 Some(value) => found(value),
@@ -260,7 +266,7 @@ mod tests {
 
     #[test]
     fn values_are_found_after_they_are_put() {
-        let mut server = Server::new("job".into(), vec![0, 0], HashMap::new());
+        let mut server = Server::new("job".into(), vec![0, 0], Some(2), HashMap::new());
         let get = "cmd=get kvsname=job key=a";
         let PmiAction::Line(missing) = server.handle(1, get) else { panic!() };
         assert!(missing.contains("rc=-1"));
@@ -271,7 +277,7 @@ mod tests {
 
     #[test]
     fn the_barrier_opens_for_all_when_the_last_rank_enters() {
-        let mut server = Server::new("job".into(), vec![0, 0], HashMap::new());
+        let mut server = Server::new("job".into(), vec![0, 0], Some(2), HashMap::new());
         assert_eq!(server.handle(0, "cmd=barrier_in"), PmiAction::Wait);
         assert!(matches!(server.handle(1, "cmd=barrier_in"), PmiAction::Everyone(_)));
         assert_eq!(server.waiting(), None);
@@ -283,7 +289,7 @@ mod tests {
     fn agents_answer_as_the_server_does() {
         let secret = boot::SECRET_KEY;
         let first = Values::from([(secret.into(), "s".into())]);
-        let mut server = Server::new("job".into(), vec![0, 0], first);
+        let mut server = Server::new("job".into(), vec![0, 0], Some(2), first);
         let mut shared = SharedValues::default();
         shared.extend(server.take_new());
         let get = |key: &str| format!("cmd=get kvsname=job key={key}");
@@ -316,13 +322,13 @@ mod tests {
         }
         assert_eq!(shared.reply("cmd=barrier_in"), AgentReply::AskServer);
         assert_eq!(server.take_new(), SharedValues::default());
-        let mut several = Server::new("job".into(), vec![0, 1], Values::new());
+        let mut several = Server::new("job".into(), vec![0, 1], Some(2), Values::new());
         assert_eq!(several.take_new().reply("cmd=get_appnum"), AgentReply::AskServer);
     }
 
     #[test]
     fn agents_know_ended_processes_without_asking() {
-        let mut server = Server::new("job".into(), vec![0, 0], Values::new());
+        let mut server = Server::new("job".into(), vec![0, 0], Some(2), Values::new());
         let mut shared = SharedValues::default();
         let get = format!("cmd=get kvsname=job key={}", boot::ended_name(1));
         assert_eq!(shared.reply(&get), AgentReply::Known(NOT_FOUND.into()));
@@ -348,7 +354,7 @@ mod tests {
 
     #[test]
     fn barriers_end_without_the_ranks_that_are_counted_out() {
-        let mut server = Server::new("job".into(), vec![0; 3], Values::new());
+        let mut server = Server::new("job".into(), vec![0; 3], Some(2), Values::new());
         let all_go = || PmiAction::Everyone("cmd=barrier_out rc=0".into());
         assert_eq!(server.handle(0, "cmd=barrier_in"), PmiAction::Wait);
         assert_eq!(server.handle(2, "cmd=barrier_in"), PmiAction::Wait);
@@ -361,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_rank_is_open_between_init_and_finalize() {
-        let mut server = Server::new("job".into(), vec![0], HashMap::new());
+        let mut server = Server::new("job".into(), vec![0], Some(2), HashMap::new());
         assert!(!server.is_open(0));
         server.handle(0, "cmd=init pmi_version=1 pmi_subversion=1");
         assert!(server.is_open(0));

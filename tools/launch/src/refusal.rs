@@ -9,14 +9,13 @@ use rustix::io::Errno;
 
 use crate::channel::RankStart;
 
-/// Returns the program of a rank: in the directory of programs if it is there.
+/// Returns the program of a rank: in one of the directories of programs if it is there.
 pub(crate) fn program(start: &RankStart) -> PathBuf {
     let shared = Path::new(&start.command[0]);
-    let there = start.binaries.as_ref().filter(|_| shared.is_relative()).and_then(|place| {
-        // The rank may run in another directory, so the path is made absolute.
-        std::path::absolute(Path::new(place).join(shared)).ok()
-    });
-    there.filter(|path| path.is_file()).unwrap_or_else(|| shared.into())
+    let folders = start.binaries.iter().filter(|_| shared.is_relative());
+    // The rank may run in another directory, so the path is made absolute.
+    let there = |place: &String| std::path::absolute(Path::new(place).join(shared)).ok();
+    folders.filter_map(there).find(|path| path.is_file()).unwrap_or_else(|| shared.into())
 }
 
 /// Returns exit code and reason of a rank that could not be started.
@@ -33,8 +32,8 @@ pub(crate) fn refusal(start: &RankStart, error: &io::Error) -> (i32, String) {
                 (127, format!("program {name} needs {interpreter}, which is missing on this host"))
             }
             None => {
-                let also = start.binaries.as_ref().map(|place| format!(", nor in {place}"));
-                (127, format!("program {name} not found{}", also.unwrap_or_default()))
+                let also = start.binaries.iter().map(|place| format!(", nor in {place}"));
+                (127, format!("program {name} not found{}", also.collect::<String>()))
             }
         },
         io::ErrorKind::PermissionDenied => (126, format!("program {name} cannot be executed")),
@@ -88,11 +87,14 @@ mod tests {
         RankStart {
             rank: 0,
             command: vec![program.into()],
-            binaries: None,
+            binaries: Vec::new(),
             directory: None,
             environment: Vec::new(),
             inherit: true,
+            without: Vec::new(),
+            has_input: false,
             bound: None,
+            reports_binding: false,
         }
     }
 

@@ -13,37 +13,38 @@ use signal_hook::consts::signal::*;
 use signal_hook::iterator::Signals;
 
 use crate::channel::{BODY_MAX, Ended, Exit, Lost, Message, MessageKind, Pass, Serving};
-use crate::command_line::help;
+use crate::command_line::{Parsed, Text, help};
+use crate::label::OutputStream;
+use crate::launch_context::{LaunchContext, random};
 use crate::node::{Node, Report};
-use crate::options::{Options, Parsed};
-use crate::output::{OutputStream, Outputs};
+use crate::options::Options;
+use crate::output::{Outputs, Places};
+use crate::output_files::OutputFiles;
 use crate::pmi::{PmiAction, REFUSED, Server};
+use crate::rank_map::{joined, mapping, rank_map};
 use crate::recording::Recording;
 use crate::trace::{ClockReading, Trace};
-use crate::tree::{self, LaunchContext, StartedGateway, Tree};
+use crate::tree::{self, StartedGateway, Tree};
+use crate::usage::UsageError;
 use crate::{foreign, input, signals, system};
 
 /// Runs `mpiexec` with these arguments, without its own name.
 pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
     let options = match Options::parse(arguments) {
         Ok(Parsed::Run(options)) => options,
-        Ok(Parsed::Help) => {
-            return print(&help());
-        }
-        Ok(Parsed::Version) => {
-            return print(concat!("mpiexec (Canele) ", env!("CARGO_PKG_VERSION"), "\n"));
-        }
-        Err(error) => {
-            tell!("mpiexec: {error}");
-            return ExitCode::from(2);
-        }
+        Ok(Parsed::Print(Text::Version)) => return print(VERSION),
+        Ok(Parsed::Print(Text::Help(topic))) => match help(topic.as_deref()) {
+            Ok(text) => return print(&text),
+            Err(error) => return refuse(&error),
+        },
+        Err(error) => return refuse(&error),
     };
     let own = std::env::vars_os().map(|(name, _)| name);
     for variable in settings::unknown(own.chain(options.variables().map(OsString::from))) {
         tell!("mpiexec: {variable}");
     }
     // Recorded from here on, and obeyed while the job runs.
-    for text in foreign::warnings(&options) {
+    for text in options.notes.iter().cloned().chain(foreign::warnings(&options)) {
         tell!("mpiexec: {text}");
     }
     let mut signals = match signals::receive() {
@@ -60,6 +61,11 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn refuse(error: &UsageError) -> ExitCode {
+    tell!("mpiexec: {error}");
+    ExitCode::from(2)
 }
 
 /// Prints a requested text on standard output.
@@ -88,6 +94,8 @@ struct Run {
     node_of_rank: Vec<usize>,
     /// Name of each rank's host in messages.
     hosts: Vec<String>,
+    /// Hosts with their ranks.
+    map: Vec<(String, Vec<usize>)>,
     server: Server,
     events: Receiver<RunEvent>,
     outputs: Outputs,
@@ -108,12 +116,18 @@ struct Run {
     gateways: Vec<(StartedGateway, Vec<SocketAddr>)>,
     /// Permits to the thread that reads our input.
     permits: Sender<()>,
+    /// Ranks that get our input.
+    readers: Vec<u32>,
+    /// Number of those that have not taken the last piece.
+    untaken: usize,
     started: Instant,
     /// Time within which agents must answer.
     connect_timeout_s: u64,
     deadline: Option<Instant>,
     /// True if the job continues when a rank fails.
     recovers: bool,
+    /// Exit code of each rank, if all are printed.
+    codes: Option<Vec<u8>>,
     recording: Option<Recording>,
     trace: Option<Trace>,
 }
@@ -134,7 +148,7 @@ impl Run {
         let (secret, number) = (hex::encode(random()?), hex::encode(random()?));
         let name = format!("canele_{}", &number[..16]);
         let pass = boot::pass(&secret, &name).ok_or("a secret that is none")?;
-        let tree = Tree::of(options, &launch_context(options, connect_timeout)?, &Pass(pass));
+        let tree = Tree::of(options, &LaunchContext::new(options, connect_timeout)?, &Pass(pass));
         let recording = Recording::of(options)?;
         let trace = Trace::of(options, &tree.nodes, &tree.hosts)?;
         if let Some(placing) = options.placing.as_ref().filter(|_| options.verbose) {
@@ -149,7 +163,21 @@ impl Run {
             nodes.push(Node::start(branch, report)?);
         }
         let Tree { branch_of_rank: node_of_rank, hosts, nodes: homes, gateways, .. } = tree;
-        let permits = input::read(move |piece| sender.send(RunEvent::Input(piece)).is_ok())?;
+        let readers: Vec<u32> =
+            (0..homes.len() as u32).filter(|rank| options.input.has(*rank)).collect();
+        let permits = match readers.is_empty() {
+            true => mpsc::channel().0,
+            false => input::read(move |piece| sender.send(RunEvent::Input(piece)).is_ok())?,
+        };
+        let map = rank_map(&hosts, &homes);
+        if options.prints_map {
+            print(
+                &map.iter()
+                    .map(|(host, ranks)| format!("({host}:{})\n", joined(ranks)))
+                    .collect::<String>(),
+            );
+        }
+        let places = Places { hosts: hosts.clone(), nodes: homes.clone() };
         let mut values = HashMap::new();
         values.insert(boot::SECRET_KEY.to_owned(), secret);
         values.insert("PMI_process_mapping".to_owned(), mapping(&homes));
@@ -161,9 +189,14 @@ impl Run {
             nodes,
             node_of_rank,
             hosts,
-            server: Server::new(name, programs, values),
+            map,
+            server: Server::new(name, programs, options.universe_size(), values),
             events,
-            outputs: Outputs::new(options.label),
+            outputs: Outputs::new(
+                options.label.clone(),
+                places,
+                OutputFiles::new(options.files.clone()),
+            ),
             left: homes.len(),
             ended: vec![false; homes.len()],
             aborting: vec![false; homes.len()],
@@ -174,10 +207,13 @@ impl Run {
             killed: None,
             gateways: gateways.into_iter().map(|gateway| (gateway, Vec::new())).collect(),
             permits,
+            readers,
+            untaken: 0,
             started,
             connect_timeout_s: connect_timeout,
             deadline: options.timeout_s.map(|seconds| started + Duration::from_secs(seconds)),
             recovers: options.recovers,
+            codes: options.prints_codes.then(|| vec![0; homes.len()]),
             recording,
             trace,
         };
@@ -197,7 +233,11 @@ impl Run {
                     let text = self.nodes[node].stranger_text(&said);
                     self.give_up(&self.nodes[node].ranks.clone(), &text);
                 }
-                Ok(RunEvent::Input(piece)) => self.send(0, MessageKind::Input, piece),
+                Ok(RunEvent::Input(piece)) => {
+                    self.untaken = self.readers.len();
+                    let readers = self.readers.iter();
+                    readers.for_each(|&rank| self.send(rank, MessageKind::Input, piece.clone()));
+                }
                 Err(RecvTimeoutError::Timeout) => self.outputs.flush_prompts(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -212,6 +252,7 @@ impl Run {
             }
         }
         self.outputs.flush_all();
+        self.print_codes();
         self.collect_trace(signals);
         // All agents end at the same time.
         self.nodes.iter_mut().for_each(Node::hang_up);
@@ -248,8 +289,17 @@ impl Run {
                     self.handle_end(rank, ended);
                 }
             }
-            // The reader has ended with the input.
-            MessageKind::Input => drop(self.permits.send(())),
+            MessageKind::Input => {
+                self.untaken = self.untaken.saturating_sub(1);
+                if self.untaken == 0 {
+                    // The reader has ended with the input.
+                    let _ = self.permits.send(());
+                }
+            }
+            MessageKind::Bound => {
+                let (host, list) = (&self.hosts[rank as usize], String::from_utf8_lossy(&body));
+                tell!("mpiexec: rank {rank} on {host}: may use processors {list}");
+            }
             MessageKind::Serving => {
                 if let Ok(serving) = serde_json::from_slice(&body) {
                     self.note_serving(serving);
@@ -280,6 +330,15 @@ impl Run {
             | MessageKind::Listening
             | MessageKind::Probe
             | MessageKind::Probed => {}
+        }
+    }
+
+    /// Prints the exit codes of all ranks by their hosts, as Hydra does.
+    fn print_codes(&self) {
+        let Some(codes) = &self.codes else { return };
+        for (host, ranks) in &self.map {
+            let codes: Vec<u8> = ranks.iter().map(|rank| codes[*rank]).collect();
+            print(&format!("Exit codes: [{host}] {}\n", joined(&codes)));
         }
     }
 
@@ -414,6 +473,12 @@ impl Run {
             return;
         }
         self.left -= 1;
+        if let Some(codes) = &mut self.codes {
+            codes[rank as usize] = match ended.exit {
+                Exit::Code(code) | Exit::NotStarted(code, _) => code as u8,
+                Exit::Signal { signal, .. } => exit_code(128 + signal),
+            };
+        }
         self.outputs.flush(rank, OutputStream::Output);
         self.outputs.flush(rank, OutputStream::Error);
         let was_started = !matches!(ended.exit, Exit::NotStarted(..));
@@ -637,81 +702,25 @@ impl Run {
     }
 }
 
-/// Collects what the agents need to know about this process.
-pub(crate) fn launch_context(options: &Options, patience_s: u64) -> Result<LaunchContext, String> {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let directory = std::env::current_dir().ok();
-    Ok(LaunchContext {
-        agent: agent_path()?,
-        host: host.trim().to_owned(),
-        directory: directory.map(|path| path.to_string_lossy().into_owned()),
-        environment: shared_environment(options),
-        patience_s,
-    })
-}
-
-/// Returns the environment for all ranks: ours, without variables of this host, of this session or of another
-/// launcher.
-fn shared_environment(options: &Options) -> Vec<(String, String)> {
-    let foreign = ["PMI_", "PMIX_", "HYDRA_", "HYDI_", "OMPI_", "PRTE_"];
-    let own = ["HOSTNAME", "DISPLAY", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SHLVL", "_"];
-    let ours = [
-        settings::SITE.variable(),
-        boot::RECORD_VARIABLE,
-        recorder::VARIABLE,
-        boot::SOCKET_VARIABLE,
-    ];
-    let own = |name: &str| own.contains(&name) || ours.contains(&name);
-    let mut environment: Vec<(String, String)> = Vec::new();
-    if !options.no_environment {
-        let given = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        let passed = given.filter(|(name, _)| {
-            !foreign.iter().any(|prefix| name.starts_with(prefix)) && !own(name)
-        });
-        environment.extend(passed);
-    }
-    environment
-}
-
-/// Returns the path of the agent, which is installed beside `mpiexec`.
-fn agent_path() -> Result<String, String> {
-    let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
-    let beside = own.with_file_name("canele-agent");
-    match beside.is_file() {
-        true => Ok(beside.to_string_lossy().into_owned()),
-        false => Err(format!("{} is missing: install Canele again", beside.display())),
-    }
-}
-
-/// Returns 256 random bits.
-pub(crate) fn random() -> Result<[u8; 32], String> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| format!("random numbers: {error}"))?;
-    Ok(bytes)
-}
-
-/// Returns the ranks per node in PMI's format: blocks of (first node, nodes, ranks on each).
-fn mapping(homes: &[usize]) -> String {
-    let mut blocks: Vec<(usize, usize)> = Vec::new();
-    for &home in homes {
-        match blocks.last_mut() {
-            Some((last, ranks)) if *last == home => *ranks += 1,
-            _ => blocks.push((home, 1)),
-        }
-    }
-    let blocks: Vec<String> =
-        blocks.iter().map(|(home, ranks)| format!("({home},1,{ranks})")).collect();
-    format!("(vector,{})", blocks.join(","))
-}
-
 fn exit_code(code: i32) -> u8 {
     match u8::try_from(code & 0xff) {
         Ok(0) | Err(_) => 1,
         Ok(code) => code,
     }
 }
+
+/// Text of `mpiexec --version`. Tools choose their options by Hydra's first line and by the word MPICH, and parse the
+/// version behind it.
+const VERSION: &str = concat!(
+    "mpiexec (Canele) ",
+    env!("CARGO_PKG_VERSION"),
+    ", with the options of MPICH's Hydra\n",
+    "HYDRA build details:\n",
+    "    Version:                                 4.3.0\n",
+    "    Process Manager:                         pmi\n",
+    "    Launchers available:                     ssh rsh slurm fork\n",
+    "    Resource management kernels available:   slurm\n",
+);
 
 /// Exit code for output that nobody reads, as a shell reports SIGPIPE.
 const UNREAD: u8 = 128 + SIGPIPE as u8;
@@ -733,11 +742,6 @@ const EVENTS_MAX: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_mapping_names_blocks_of_ranks() {
-        assert_eq!(mapping(&[0, 0, 1, 1, 1]), "(vector,(0,1,2),(1,1,3))");
-    }
 
     #[test]
     fn exit_codes_are_never_success() {

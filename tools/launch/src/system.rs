@@ -107,6 +107,24 @@ pub(crate) fn bind(command: &mut Command, processors: &[usize]) {
     }
 }
 
+/// Returns the local time as `ctime` writes it: `Mon Nov 30 04:14:57 2026`.
+pub(crate) fn local_time() -> String {
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let seconds = now.as_secs() as libc::time_t;
+    let mut text = [0u8; 64];
+    // SAFETY: a `tm` of zeros is valid: numbers, and a null pointer for the name of the zone.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to values of this function.
+    unsafe { libc::localtime_r(&raw const seconds, &raw mut parts) };
+    let format = c"%a %b %e %H:%M:%S %Y";
+    // SAFETY: the buffer has the length that is given, and the format ends with a zero.
+    let len = unsafe {
+        libc::strftime(text.as_mut_ptr().cast(), text.len(), format.as_ptr(), &raw const parts)
+    };
+    String::from_utf8_lossy(&text[..len]).into_owned()
+}
+
 /// Starts a thread that needs little memory.
 pub(crate) fn start_thread(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().stack_size(STACK_BYTES).spawn(body).map(drop)

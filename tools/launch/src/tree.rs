@@ -12,7 +12,9 @@ use crate::binding::CoreBinding;
 use crate::channel::{Branch, GatewayStart, Pass, RankStart, Start};
 use crate::grid::{Gateway, Grid, Site};
 use crate::host;
-use crate::options::{Launcher, Options};
+use crate::launch_context::LaunchContext;
+use crate::launcher::Launcher;
+use crate::options::{Inherited, Options, Program};
 use crate::trace;
 
 /// Agents and gateways to start, and the places of the ranks.
@@ -40,27 +42,15 @@ pub(crate) struct StartedGateway {
     pub gateway: Gateway,
 }
 
-/// Facts about the process of `mpiexec`.
-pub(crate) struct LaunchContext {
-    /// Path of the agent on this machine.
-    pub agent: String,
-    /// Name of this machine.
-    pub host: String,
-    pub directory: Option<String>,
-    /// Environment variables for ranks.
-    pub environment: Vec<(String, String)>,
-    pub patience_s: u64,
-}
-
 impl Tree {
     /// Builds the tree for a run.
     pub fn of(options: &Options, here: &LaunchContext, pass: &Pass) -> Self {
         let placement = options.placement();
         let sites = sites_of(options);
-        let mut ranks = ranks_of(options, here, &placement, &sites);
         let size = placement.len() as u32;
         let local = [("localhost".to_owned(), None)];
         let hosts = if options.hosts.is_empty() { &local[..] } else { &options.hosts };
+        let mut ranks = ranks_of(options, here, &placement, hosts, &sites);
         let mut tree = Self {
             branches: Vec::new(),
             gateways: Vec::new(),
@@ -110,8 +100,8 @@ impl Tree {
             let start =
                 Start { size, ranks: mine, branches, patience_s, gateways, awaits, trace_bytes };
             let launcher = launcher(host, site, is_child, options, here);
-            let agent = site.and_then(|site| site.agent.as_ref()).unwrap_or(&here.agent);
-            let branch = Branch { host: name, command: launcher.command(host, agent), start };
+            let agent = agent(site, &launcher, options, here);
+            let branch = Branch { host: name, command: launcher.command(host, &agent), start };
             match tree.branches.last_mut().filter(|_| is_child) {
                 Some(first) => first.start.branches.push(branch),
                 None => tree.branches.push(branch),
@@ -125,7 +115,8 @@ impl Tree {
 /// Returns agents without ranks on the hosts of a command line without a grid.
 pub(crate) fn bare(options: &Options, here: &LaunchContext) -> Vec<Branch> {
     let branch = |(host, _): &(String, Option<u32>)| {
-        let command = launcher(host, None, false, options, here).command(host, &here.agent);
+        let launcher = launcher(host, None, false, options, here);
+        let command = launcher.command(host, &agent(None, &launcher, options, here));
         Branch { host: host.clone(), command, start: Start::default() }
     };
     options.hosts.iter().map(branch).collect()
@@ -174,12 +165,53 @@ fn launcher(
     let launch = site.and_then(|site| site.launch.as_ref());
     let spread = site.and_then(|site| site.spread.as_ref()).filter(|_| is_child);
     let is_here = !is_child && (host::is_loopback(host) || host == here.host);
-    match spread.or(launch).or(options.launcher.as_ref()) {
+    let default = || match options.launcher.as_ref() {
         Some(launcher) => launcher.clone(),
         None if is_here => Launcher::Fork,
         None if options.allocated.iter().any(|one| one == host) => Launcher::slurm(),
         None => Launcher::ssh(),
+    };
+    match spread.or(launch) {
+        Some(launcher) => launcher.clone(),
+        None => default().with(&options.launcher_arguments),
     }
+}
+
+/// Returns the path of the agent on a host.
+fn agent(
+    site: Option<&Site>,
+    launcher: &Launcher,
+    options: &Options,
+    here: &LaunchContext,
+) -> String {
+    let of_site = site.and_then(|site| site.agent.clone());
+    let prefix = options.prefix.as_ref().filter(|_| *launcher != Launcher::Fork);
+    let installed = prefix.map(|prefix| format!("{prefix}/bin/canele-agent"));
+    of_site.or(installed).unwrap_or_else(|| here.agent.clone())
+}
+
+/// Returns what a program gets of the environment of `mpiexec`.
+fn inherited(options: &Options, program: &Program, here: &LaunchContext) -> Vec<(String, String)> {
+    let own = &here.environment;
+    match program.inherited.as_ref().unwrap_or(&options.inherited) {
+        Inherited::All => own.clone(),
+        Inherited::Except(names) => {
+            own.iter().filter(|(name, _)| !names.contains(name)).cloned().collect()
+        }
+        Inherited::Only(names) => {
+            let value = |name: &String| Some((name.clone(), std::env::var(name).ok()?));
+            names.iter().filter_map(value).collect()
+        }
+    }
+}
+
+/// Returns variables by which programs on other hosts find Canele in its folder there.
+fn of_prefix(prefix: &str, environment: &[(String, String)]) -> [(String, String); 2] {
+    [("PATH", "bin"), ("LD_LIBRARY_PATH", "lib")].map(|(variable, folder)| {
+        let known = environment.iter().rev().find(|(name, _)| name == variable);
+        let rest = known.map(|(_, value)| format!(":{value}")).unwrap_or_default();
+        (variable.to_owned(), format!("{prefix}/{folder}{rest}"))
+    })
 }
 
 /// Returns the starts of the ranks of each host.
@@ -187,13 +219,19 @@ fn ranks_of(
     options: &Options,
     here: &LaunchContext,
     placement: &[usize],
+    hosts: &[(String, Option<u32>)],
     sites: &[Option<&Site>],
 ) -> HashMap<usize, Vec<RankStart>> {
     let programs = options.programs.iter().flat_map(|one| vec![one; one.ranks as usize]);
     let mut on_hosts: HashMap<usize, Vec<RankStart>> = HashMap::new();
     for ((rank, &host), program) in (0u32..).zip(placement).zip(programs) {
         let site = sites.get(host).copied().flatten();
-        let mut environment = here.environment.clone();
+        let mut environment = inherited(options, program, here);
+        if let Some(prefix) = &options.prefix
+            && launcher(&hosts[host].0, site, false, options, here) != Launcher::Fork
+        {
+            environment.extend(of_prefix(prefix, &environment));
+        }
         environment.extend(site.iter().flat_map(|site| site.environment.clone()));
         environment.extend(options.environment.iter().cloned());
         environment.extend(program.environment.iter().cloned());
@@ -203,23 +241,33 @@ fn ranks_of(
         if let Some(site) = site {
             environment.push((settings::SITE.variable().to_owned(), site.name.clone()));
         }
+        let binaries = site.and_then(|site| site.binaries.clone());
+        let without = match program.inherited.as_ref().unwrap_or(&options.inherited) {
+            Inherited::Except(names) => Some(names.clone()),
+            Inherited::All => Some(Vec::new()),
+            Inherited::Only(_) => None,
+        };
         let directory = program.directory.as_ref();
         let directory = directory.or(site.and_then(|site| site.directory.as_ref()));
         on_hosts.entry(host).or_default().push(RankStart {
             rank,
             command: program.command.clone(),
-            binaries: site.and_then(|site| site.binaries.clone()),
+            binaries: program.path.iter().cloned().chain(binaries).collect(),
             directory: directory.or(here.directory.as_ref()).cloned(),
             environment,
-            inherit: !options.no_environment,
+            inherit: without.is_some(),
+            without: without.unwrap_or_default(),
+            has_input: options.input.has(rank),
             bound: None,
+            reports_binding: options.reports_bindings,
         });
     }
     for ranks in on_hosts.values_mut() {
         let (count, of) = (ranks.len().to_string(), ranks.len() as u32);
         for (position, one) in ranks.iter_mut().enumerate() {
-            let bound = |to| CoreBinding { to, position: position as u32, ranks: of };
-            one.bound = options.binding.map(bound);
+            let (order, position_of) = (options.mapping.order, position as u32);
+            let bound = |to| CoreBinding { to, order, position: position_of, ranks: of };
+            one.bound = options.binding().map(bound);
             one.environment.push(("MPI_LOCALNRANKS".into(), count.clone()));
             one.environment.push(("MPI_LOCALRANKID".into(), position.to_string()));
         }
@@ -232,8 +280,8 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
+    use crate::command_line::Parsed;
     use crate::grid::Grid;
-    use crate::options::Parsed;
 
     fn options(line: &str) -> Options {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
@@ -331,7 +379,7 @@ mod tests {
         assert_eq!(value(&plain, 5, "A").as_deref(), Some("there"));
         assert_eq!(value(&plain, 3, "MPI_LOCALNRANKS").as_deref(), Some("2"));
         assert_eq!(plain.branches[1].start.ranks[0].directory.as_deref(), Some("/run"));
-        assert_eq!(plain.branches[0].start.ranks[0].binaries.as_deref(), Some("bin"));
+        assert_eq!(plain.branches[0].start.ranks[0].binaries, ["bin"]);
         let given = tree("-genv A g -n 6 -env B p -wdir /w x", GRID);
         assert_eq!(value(&given, 5, "A").as_deref(), Some("g"));
         assert_eq!(value(&given, 5, "B").as_deref(), Some("p"));

@@ -1,0 +1,118 @@
+//! Options of other launchers that mean nothing here, or that have another name.
+
+use super::flag::{Effect, Flag};
+
+pub(super) const FLAGS: &[Flag] = &[
+    Flag {
+        names: &["oversubscribe"],
+        aliases: &["map-by-oversubscribe", "use-hwthread-cpus"],
+        values: "",
+        help: "accepted: ranks may always outnumber cores",
+        effect: Effect::Always,
+    },
+    Flag {
+        names: &["allow-run-as-root"],
+        aliases: &[],
+        values: "",
+        help: "accepted: root may always start jobs",
+        effect: Effect::Always,
+    },
+    Flag {
+        names: &["enable-hostname-propagation", "disable-hostname-propagation"],
+        aliases: &[],
+        values: "",
+        help: "accepted: ranks find their addresses themselves",
+        effect: Effect::Always,
+    },
+    Flag {
+        names: &["disable-x"],
+        aliases: &[],
+        values: "",
+        help: "accepted: X11 is never forwarded",
+        effect: Effect::Always,
+    },
+    Flag {
+        names: &["enable-x"],
+        aliases: &[],
+        values: "",
+        help: "no effect: use -launcher-exec 'ssh -X'",
+        effect: Effect::Ignored,
+    },
+    Flag {
+        names: &["mca"],
+        aliases: &["gmca", "omca", "pmixmca", "prtemca"],
+        values: "KEY VALUE",
+        help: "no effect: Canele has settings of its own (canele info --settings)",
+        effect: Effect::Ignored,
+    },
+    Flag {
+        names: &["nooversubscribe"],
+        aliases: &[],
+        values: "",
+        help: "no effect: -n gives the number of ranks, without a limit",
+        effect: Effect::Ignored,
+    },
+    Flag {
+        names: &["q", "quiet"],
+        aliases: &[],
+        values: "",
+        help: "no effect: mpiexec prints only what a user has to know",
+        effect: Effect::Ignored,
+    },
+    Flag {
+        names: &["topolib", "demux"],
+        aliases: &[],
+        values: "NAME",
+        help: "no effect: there is one way only",
+        effect: Effect::Ignored,
+    },
+    Flag {
+        names: &["get-stack-traces"],
+        aliases: &[],
+        values: "",
+        help: "no effect: gdb -p prints the stack of a rank",
+        effect: Effect::Ignored,
+    },
+    Flag {
+        names: &["report-state-on-timeout"],
+        aliases: &[],
+        values: "",
+        help: "no effect: -timeout ends the job and says so",
+        effect: Effect::Ignored,
+    },
+    Flag {
+        names: &["gdb"],
+        aliases: &["tv"],
+        values: "",
+        help: "not supported: use mpiexec -n 2 xterm -e gdb PROGRAM",
+        effect: Effect::Refused,
+    },
+    Flag {
+        names: &["membind"],
+        aliases: &[],
+        values: "POLICY",
+        help: "not supported: use mpiexec -bind-to numa numactl --localalloc PROGRAM",
+        effect: Effect::Refused,
+    },
+    Flag {
+        names: &["file"],
+        aliases: &[],
+        values: "FILE",
+        help: "not supported: use -configfile FILE for programs, or -f FILE for hosts",
+        effect: Effect::Refused,
+    },
+    Flag {
+        names: &["nameserver"],
+        aliases: &["ompi-server"],
+        values: "NAME",
+        help: "not supported: names are known within a job only",
+        effect: Effect::Refused,
+    },
+    Flag {
+        names: &["cpus-per-proc", "cpus-per-rank"],
+        aliases: &["cpus-per-task"],
+        values: "N",
+        help: "not supported: use -bind-to core:N",
+        effect: Effect::Refused,
+    },
+];
