@@ -134,8 +134,13 @@ static void objects(void) {
     EXPECT(MPI_Add_error_code(77777, &code), MPI_ERR_ARG, "errorclass = 77777");
     EXPECT(MPI_Add_error_string(MPI_ERR_TYPE, "mine"), MPI_ERR_ARG, "errorcode = 3");
     EXPECT(MPI_Reduce_local(memory[0], memory[1], 1, MPI_DOUBLE, MPI_BXOR), MPI_ERR_OP, "MPI_DOUBLE");
+    EXPECT(MPI_Reduce_local(memory[0], memory[0], 1, MPI_DOUBLE, MPI_SUM), MPI_ERR_BUFFER, "overlaps inoutbuf");
     free(key);
 }
+
+static void forgive(MPI_Comm *on, int *code, ...) { (void)on, *code = MPI_SUCCESS; }
+static void forgive_window(MPI_Win *on, int *code, ...) { (void)on, *code = MPI_SUCCESS; }
+static void forgive_file(MPI_File *on, int *code, ...) { (void)on, *code = MPI_SUCCESS; }
 
 /* The handler of the communicator concerned gets the error, together with that communicator. Errors that concern no
    live communicator go to the handler of MPI_COMM_SELF. */
@@ -170,6 +175,30 @@ static void handlers(void) {
     MPI_Win_create_errhandler(tell_window, &teller);
     EXPECT(MPI_Comm_set_errhandler(MPI_COMM_WORLD, teller), MPI_ERR_ERRHANDLER, "errhandler: the handler is one of Win");
     MPI_Errhandler_free(&teller);
+}
+
+/* What a handler leaves as the code is what the function returns, whatever the object. */
+static void changed_codes(void) {
+    MPI_Errhandler forgiving;
+    MPI_Win window;
+    MPI_File file = MPI_FILE_NULL;
+    int value = 0;
+    MPI_Comm_create_errhandler(forgive, &forgiving);
+    MPI_Comm_set_errhandler(comm, forgiving);
+    EXPECT(MPI_Send(&value, 1, MPI_INT, 9, 0, comm), MPI_SUCCESS, "");
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Errhandler_free(&forgiving);
+    MPI_Win_create_errhandler(forgive_window, &forgiving);
+    MPI_Win_create(memory, sizeof memory, 1, MPI_INFO_NULL, comm, &window);
+    MPI_Win_set_errhandler(window, forgiving);
+    EXPECT(MPI_Put(&value, 1, MPI_INT, 9, 0, 1, MPI_INT, window), MPI_SUCCESS, "");
+    MPI_Win_free(&window);
+    MPI_Errhandler_free(&forgiving);
+    MPI_File_create_errhandler(forgive_file, &forgiving);
+    MPI_File_set_errhandler(MPI_FILE_NULL, forgiving);
+    EXPECT(MPI_File_open(comm, "missing", MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_SUCCESS, "");
+    MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN);
+    MPI_Errhandler_free(&forgiving);
 }
 
 static void statuses(void) {
@@ -285,7 +314,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "pair")) {
         pair();
     } else {
-        arrays(), objects(), handlers(), statuses(), error_fields();
+        arrays(), objects(), handlers(), changed_codes(), statuses(), error_fields();
         printf("bad input beyond types: %d calls, %d failures\n", checked, failures);
     }
     MPI_Finalize();

@@ -34,7 +34,8 @@ pub(crate) use neighbourhood::{
     neighbor_alltoallw,
 };
 pub(crate) use reductions::{
-    allreduce, elements, exscan, reduce, reduce_scatter, reduce_scatter_block, scan,
+    allreduce, check_data_distinct, elements, exscan, reduce, reduce_scatter, reduce_scatter_block,
+    scan,
 };
 
 use blocks::{Blocks, Placement};

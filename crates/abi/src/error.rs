@@ -83,7 +83,8 @@ pub(crate) fn code_of(class: ErrorClass) -> c_int {
     }
 }
 
-/// Takes a failure to the error handler of the object concerned; the code, where that returns.
+/// Takes a failure to the error handler of the object concerned. Returns the code that the function returns, which a
+/// handler of the application may change (MPI-5.0 §9.3.1).
 #[cold]
 pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
     let found = handler_of(&error, on);
@@ -104,7 +105,7 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
             let mut reported = code;
             // SAFETY: the application gave this address as an error handler function of this type.
             unsafe { crate::errhandler::call(function.address, &mut object, &mut reported) };
-            code
+            reported
         }
     }
 }

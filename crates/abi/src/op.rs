@@ -81,6 +81,8 @@ pub(crate) fn reduce_local(
     let op = checked(op, &kind, elements)?;
     let input = crate::coll::elements("inbuf", inbuf, elements, &kind)?;
     let inout = crate::coll::elements("inoutbuf", inoutbuf, elements, &kind)?;
+    let buffers = [(&input, elements), (&inout, elements)];
+    crate::coll::check_data_distinct(&kind, ["inbuf", "inoutbuf"], buffers)?;
     op.apply(&input, &inout, elements, &kind, datatype as u64);
     Ok(())
 }

@@ -22,6 +22,33 @@ pub(crate) fn elements(
     Ok(address.bytes(lowest, bytes))
 }
 
+/// Checks that the data of two buffers of so many elements lie apart. Data of one may lie in the other's gaps.
+#[inline]
+pub(crate) fn check_data_distinct(
+    datatype: &Datatype,
+    names: [&str; 2],
+    buffers: [(&Region, usize); 2],
+) -> Result<()> {
+    match overlap(buffers[0].0, buffers[1].0) {
+        None => Ok(()),
+        Some(_) => check_between_gaps(datatype, names, buffers),
+    }
+}
+
+#[cold]
+fn check_between_gaps(
+    datatype: &Datatype,
+    names: [&str; 2],
+    buffers: [(&Region, usize); 2],
+) -> Result<()> {
+    let data = |(whole, count): (&Region, usize)| {
+        let (lowest, _) = datatype.reach(count)?;
+        whole.typed(-lowest, count, datatype.layout())
+    };
+    let [Some(sent), Some(received)] = buffers.map(data) else { return Ok(()) };
+    distinct(names[0], &sent, names[1], &received)
+}
+
 fn shape_of(operation: Routine, operands: Operands) -> Shape {
     let Operands { len, element, commutes, is_exact, in_place } = operands;
     let shape = Shape::of(operation).with_len(len);
@@ -104,24 +131,10 @@ impl Reduction {
         Ok((input, output))
     }
 
-    /// Checks the data and not the gaps: what is sent may lie between what is received.
+    /// Checks that what is sent and what is received lie apart.
     #[inline]
     pub fn check_distinct(&self, input: (&Region, usize), output: (&Region, usize)) -> Result<()> {
-        match overlap(input.0, output.0) {
-            None => Ok(()),
-            Some(_) => self.check_data_distinct(input, output),
-        }
-    }
-
-    /// Checks that the data do not overlap. Buffers that overlap only in gaps of the datatype are valid.
-    #[cold]
-    fn check_data_distinct(&self, input: (&Region, usize), output: (&Region, usize)) -> Result<()> {
-        let data = |(whole, count): (&Region, usize)| {
-            let (lowest, _) = self.datatype.reach(count)?;
-            whole.typed(-lowest, count, self.datatype.layout())
-        };
-        let (Some(sent), Some(received)) = (data(input), data(output)) else { return Ok(()) };
-        distinct("sendbuf", &sent, "recvbuf", &received)
+        check_data_distinct(&self.datatype, ["sendbuf", "recvbuf"], [input, output])
     }
 
     #[inline]
