@@ -30,7 +30,10 @@ build() {
         make -k -C "$part" >"${part//\//-}.log" 2>&1 || [ "$part" != util ]
     done
     # The non-blocking variants of tests of files.
-    for source in io/i_*.c; do make -C io "$(basename "$source" .c)" >>optional.log 2>&1 || true; done
+    for source in io/i_*.c f{77,90,08}/io/{i_,iwriteatall}*.f*; do
+        source=${source%.*}
+        make -C "${source%/*}" "${source##*/}" >>optional.log 2>&1 || true
+    done
     for optional in f77/ext/allocmemf f90/ext/allocmemf90 f08/ext/allocmemf90 f90/rma/aintf90 f08/rma/aintf08; do
         make -C "${optional%/*}" "${optional##*/}" >>optional.log 2>&1 || true
     done
