@@ -11,7 +11,7 @@ chmod 755 "$work"
 export CANELE_LAB=g$$
 started=()
 trap 'for id in "${started[@]}"; do kill -9 "$id" 2>/dev/null; done; "$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
-for program in collectives exchange; do
+for program in collectives exchange secret; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" || exit 1
 done
 digits() { head -c "$1" /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }
@@ -117,6 +117,20 @@ check "strangers and the loss are reported" "yes yes" "$(grep -q refused "$work/
 check "the test knows the secret" 64 "$(tr -dc 0-9a-f <"$work/secret" | wc -c)"
 hidden=$(python3 -c 'import base64, sys; print(base64.b64encode(bytes.fromhex(sys.argv[1])).decode().rstrip("="))' "$(cat "$work/secret")")
 check "and no output has it, in hexadecimal or base64" "" "$(grep -iF -e "$(cat "$work/secret")" -e "$hidden" "$work/out" "$work/err")"
+# Nor does any core dump have it, or a key derived from it.
+search_dumps() { # what the job consists of, its command: searches the memory of its processes
+    local job
+    rm -f "$work/ready" "$work/over"
+    "${@:2}" "$work/secret" "$work" >"$work/out" 2>&1 &
+    job=$!
+    until_true 30 '[ -e "$work/ready" ]'
+    check "no core dump has the secret" "$1: 0 copies" "$(python3 programs/dumped.py "$work/answers" $job)"
+    touch "$work/over"
+    wait $job
+    check "and the job ends well: $(cat "$work/out")" 0 $?
+}
+search_dumps "2 canele-agent, 2 canele-gateway, 1 mpiexec, 4 secret" sites -genv CANELE_RAILS tcp
+search_dumps "1 canele-agent, 1 mpiexec, 2 secret" timeout 100 "$mpiexec" -genv CANELE_RAILS quic -n 2
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 dead=127.0.0.1:$port
 pretend "[[site.gateway]]\nhost = \"far\"\ninside = \"$dead\"\noutside = \"$dead\"\nlisten = [\"127.0.0.1\"]\n" >"$work/grid.toml"

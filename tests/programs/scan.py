@@ -116,4 +116,5 @@ def main():
     sys.exit(not ports or made < 100)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -410,7 +410,7 @@ mod tests {
 
     /// Returns two ends after their key exchange.
     fn agreed(network: &mut Network) -> [Tls; 2] {
-        let identity = Identity::of(&[1; 32], 2);
+        let identity = Identity::of(&[1; 32].into(), 2);
         let client = ClientConnection::new(identity.client(), Identity::name()).unwrap();
         let server = ServerConnection::new(identity.server()).unwrap();
         let mut ends = [Tls::new(client.into()), Tls::new(server.into())];

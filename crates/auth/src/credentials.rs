@@ -10,6 +10,7 @@
 
 use connect::{HelloPrefix, Refusal};
 use hmac::{Hmac, Mac};
+use secret::{Secret, scrubbed};
 use sha2::Sha256;
 use wire::PeerId;
 
@@ -21,7 +22,7 @@ pub struct Credentials {
     /// Number of the job.
     pub job: u64,
     /// Secret of the job.
-    pub secret: [u8; 32],
+    pub secret: Secret,
 }
 
 /// Length of a hello in bytes.
@@ -105,8 +106,7 @@ impl Credentials {
     pub fn answer(&self, hello: &Hello, binding: &Binding, nonce: Nonce) -> Answer {
         let mut answer = [0; ANSWER_LEN];
         answer[..32].copy_from_slice(&nonce);
-        let code = self.code(b"answer", hello, binding, &nonce).finalize().into_bytes();
-        answer[32..].copy_from_slice(&code);
+        answer[32..].copy_from_slice(&self.code(&[b"answer", hello, binding, &nonce]));
         answer
     }
 
@@ -120,13 +120,13 @@ impl Credentials {
         binding: &Binding,
         answer: &Answer,
     ) -> Result<(), Refusal> {
-        let code = self.code(b"answer", hello, binding, &answer[..32]);
-        code.verify_slice(&answer[32..]).map_err(|_| Refusal::Secret)
+        let (nonce, code) = answer.split_at(32);
+        self.check(&[b"answer", hello, binding, nonce], code, Refusal::Secret)
     }
 
     /// Returns the initiator's proof.
     pub fn proof(&self, hello: &Hello, binding: &Binding, answer: &Answer) -> [u8; PROOF_LEN] {
-        self.code(b"proof!", hello, binding, &answer[..32]).finalize().into_bytes().into()
+        self.code(&[b"proof!", hello, binding, &answer[..32]])
     }
 
     /// Checks that a proof proves knowledge of the secret.
@@ -140,13 +140,12 @@ impl Credentials {
         answer: &Answer,
         proof: &[u8; PROOF_LEN],
     ) -> Result<(), Refusal> {
-        let code = self.code(b"proof!", hello, binding, &answer[..32]);
-        code.verify_slice(proof).map_err(|_| Refusal::Secret)
+        self.check(&[b"proof!", hello, binding, &answer[..32]], proof, Refusal::Secret)
     }
 
     /// Returns the MAC that binds `words`, a request to a gateway, to a proof.
     pub fn seal(&self, hello: &Hello, answer: &Answer, words: &[u8]) -> [u8; SEAL_LEN] {
-        self.sealing(hello, answer, words).finalize().into_bytes().into()
+        self.code(&[b"sealed", hello, &CLEAR, &answer[..32], words])
     }
 
     /// Checks that `words` come from the peer that has proved itself.
@@ -160,44 +159,66 @@ impl Credentials {
         words: &[u8],
         seal: &[u8; SEAL_LEN],
     ) -> Result<(), Refusal> {
-        let code = self.sealing(hello, answer, words);
-        code.verify_slice(seal).map_err(|_| Refusal::Altered)
+        self.check(&[b"sealed", hello, &CLEAR, &answer[..32], words], seal, Refusal::Altered)
     }
 
-    /// Starts the MAC of a message after the handshake, sent by one of two sides as its number `count`.
-    pub fn sealing_later(
+    /// Returns the MAC of a message after the handshake, sent by one of two sides as its number `count`.
+    pub fn seal_later(
         &self,
         hello: &Hello,
         answer: &Answer,
-        side: u8,
-        count: u64,
-    ) -> Hmac<Sha256> {
-        let code = self.code(b"linked", hello, &[0; 32], &answer[..32]);
-        code.chain_update([side]).chain_update(count.to_le_bytes())
+        (side, count): (u8, u64),
+        words: &[u8],
+    ) -> [u8; SEAL_LEN] {
+        let count = count.to_le_bytes();
+        self.code(&[b"linked", hello, &CLEAR, &answer[..32], &[side], &count, words])
     }
 
-    fn sealing(&self, hello: &Hello, answer: &Answer, words: &[u8]) -> Hmac<Sha256> {
-        self.code(b"sealed", hello, &[0; 32], &answer[..32]).chain_update(words)
+    /// Checks that `words` are the message that the side of this peer sent as its number `count`.
+    ///
+    /// # Errors
+    /// Returned when they are not.
+    pub fn check_seal_later(
+        &self,
+        hello: &Hello,
+        answer: &Answer,
+        (side, count): (u8, u64),
+        words: &[u8],
+        seal: &[u8; SEAL_LEN],
+    ) -> Result<(), Refusal> {
+        let count = count.to_le_bytes();
+        let parts: [&[u8]; 7] = [b"linked", hello, &CLEAR, &answer[..32], &[side], &count, words];
+        self.check(&parts, seal, Refusal::Altered)
     }
 
-    fn code(&self, role: &[u8; 6], hello: &Hello, binding: &Binding, nonce: &[u8]) -> Hmac<Sha256> {
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else {
+    /// Returns the MAC of the parts of a message.
+    fn code(&self, parts: &[&[u8]]) -> [u8; 32] {
+        scrubbed(|| self.mac(parts).finalize().into_bytes().into())
+    }
+
+    /// Checks a MAC of the parts of a message, in a time that does not depend on where it is wrong.
+    fn check(&self, parts: &[&[u8]], code: &[u8], refusal: Refusal) -> Result<(), Refusal> {
+        scrubbed(|| self.mac(parts).verify_slice(code)).map_err(|_| refusal)
+    }
+
+    fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.secret.expose()) else {
             unreachable!("HMAC takes keys of any length");
         };
-        mac.update(role);
-        mac.update(hello);
-        mac.update(binding);
-        mac.update(nonce);
+        parts.iter().for_each(|part| mac.update(part));
         mac
     }
 }
+
+/// Binding of a connection that is not encrypted.
+const CLEAR: Binding = [0; 32];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn side(rank: u32, job: u64, secret: u8) -> Credentials {
-        Credentials { rank: PeerId(rank), job, secret: [secret; 32] }
+        Credentials { rank: PeerId(rank), job, secret: [secret; 32].into() }
     }
 
     #[test]
@@ -260,6 +281,4 @@ mod tests {
         clear[ENCRYPTS_AT] = 0;
         assert_eq!(b.check_proof(&clear, &one, &answer, &proof), Err(Refusal::Secret));
     }
-
-    const CLEAR: Binding = [0; 32];
 }

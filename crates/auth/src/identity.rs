@@ -20,13 +20,13 @@ use rustls::pki_types::{
 };
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error,
     PeerIncompatible, ServerConfig, SignatureScheme,
 };
+use secret::{Secret, scrubbed};
 use sha2::Sha256;
-use zeroize::Zeroizing;
 
 /// The key that a process of a job presents and demands from others.
 #[derive(Clone)]
@@ -39,14 +39,15 @@ pub struct Identity {
 /// The connection IDs with which processes of a job address the first packets of a QUIC connection. Each proves the
 /// job's secret, so that a packet of a stranger costs one hash and no more.
 #[derive(Clone)]
-pub struct FirstIds(Arc<Zeroizing<[u8; 32]>>);
+pub struct FirstIds(Secret);
 
 impl FirstIds {
     /// Makes an ID from random bytes.
     pub fn make(&self, nonce: [u8; 8]) -> [u8; FIRST_ID_LEN] {
         let mut id = [0; FIRST_ID_LEN];
         id[..nonce.len()].copy_from_slice(&nonce);
-        id[nonce.len()..].copy_from_slice(&self.code(&nonce).into_bytes()[..CODE_LEN]);
+        let code: [u8; 32] = scrubbed(|| self.mac(&nonce).finalize().into_bytes().into());
+        id[nonce.len()..].copy_from_slice(&code[..CODE_LEN]);
         id
     }
 
@@ -55,15 +56,12 @@ impl FirstIds {
         let Some((nonce, code)) = id.split_at_checked(FIRST_ID_LEN - CODE_LEN) else {
             return false;
         };
-        code.len() == CODE_LEN && self.mac(nonce).verify_truncated_left(code).is_ok()
-    }
-
-    fn code(&self, nonce: &[u8]) -> hmac::digest::CtOutput<Hmac<Sha256>> {
-        self.mac(nonce).finalize()
+        let is_right = || self.mac(nonce).verify_truncated_left(code).is_ok();
+        code.len() == CODE_LEN && scrubbed(is_right)
     }
 
     fn mac(&self, nonce: &[u8]) -> Hmac<Sha256> {
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0[..]) else {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.0.expose()) else {
             unreachable!("HMAC takes keys of any length");
         };
         mac.update(nonce);
@@ -73,14 +71,10 @@ impl FirstIds {
 
 impl Identity {
     /// Derives the identity from the secret of the job with this number.
-    pub fn of(secret: &[u8; 32], job: u64) -> Self {
+    pub fn of(secret: &Secret, job: u64) -> Self {
         let provider = Arc::new(provider());
-        let pkcs8 = pkcs8_of(&derived(secret, job, b"identity ed25519"));
-        // The provider clears the bytes that it is given.
-        let private = PrivatePkcs8KeyDer::from(pkcs8.to_vec()).into();
-        let Ok(key) = provider.key_provider.load_private_key(private) else {
-            unreachable!("any 32 bytes are an Ed25519 key");
-        };
+        let seed = derived(secret, job, b"identity ed25519");
+        let key = scrubbed(|| load(&provider, &seed));
         let Some(public) = key.public_key().map(SubjectPublicKeyInfoDer::into_owned) else {
             unreachable!("an Ed25519 key has a public half");
         };
@@ -90,7 +84,7 @@ impl Identity {
         Self {
             client: Arc::new(client(provider.clone(), own.clone(), wanted.clone())),
             server: Arc::new(server(provider, own, wanted)),
-            first_ids: FirstIds(Arc::new(derived(secret, job, b"first connection id"))),
+            first_ids: FirstIds(derived(secret, job, b"first connection id")),
         }
     }
 
@@ -283,18 +277,23 @@ fn server(
 }
 
 /// Derives a key of a job for one purpose.
-fn derived(secret: &[u8; 32], job: u64, purpose: &[u8]) -> Zeroizing<[u8; 32]> {
-    let mut key = Zeroizing::new([0; 32]);
+fn derived(secret: &Secret, job: u64, purpose: &[u8]) -> Secret {
     let label = [purpose, &job.to_le_bytes()].concat();
-    let Ok(()) = Hkdf::<Sha256>::new(Some(SALT), secret).expand(&label, &mut key[..]) else {
-        unreachable!("32 bytes are one block");
-    };
-    key
+    Secret::made(|key| {
+        let Ok(()) = Hkdf::<Sha256>::new(Some(SALT), secret.expose()).expand(&label, key) else {
+            unreachable!("32 bytes are one block");
+        };
+    })
 }
 
-/// Encodes a private key in PKCS #8 (RFC 8410 §7).
-fn pkcs8_of(seed: &[u8; 32]) -> Zeroizing<Vec<u8>> {
-    Zeroizing::new([PKCS8_ED25519, seed].concat())
+/// Loads a private key, which the provider holds from then on.
+fn load(provider: &CryptoProvider, seed: &Secret) -> Arc<dyn SigningKey> {
+    // PKCS #8 (RFC 8410 §7). The provider clears the bytes that it is given.
+    let pkcs8 = PrivatePkcs8KeyDer::from([PKCS8_ED25519, seed.expose()].concat());
+    let Ok(key) = provider.key_provider.load_private_key(pkcs8.into()) else {
+        unreachable!("any 32 bytes are an Ed25519 key");
+    };
+    key
 }
 
 /// Length of the ID of a first packet: the longest of QUIC (RFC 9000 §17.2).
@@ -316,8 +315,12 @@ mod tests {
 
     use super::*;
 
-    fn seed(secret: &[u8; 32], job: u64) -> Zeroizing<[u8; 32]> {
-        derived(secret, job, b"identity ed25519")
+    fn identity(secret: u8, job: u64) -> Identity {
+        Identity::of(&[secret; 32].into(), job)
+    }
+
+    fn seed(secret: u8, job: u64) -> Secret {
+        derived(&[secret; 32].into(), job, b"identity ed25519")
     }
 
     /// Two connected TLS ends.
@@ -354,7 +357,7 @@ mod tests {
 
     #[test]
     fn processes_of_a_job_connect_with_fresh_keys() {
-        let (one, other) = (Identity::of(&[7; 32], 3), Identity::of(&[7; 32], 3));
+        let (one, other) = (identity(7, 3), identity(7, 3));
         let mut ends = TlsPair::new(one.client(), other.server());
         ends.meet().unwrap();
         let bindings = ends.ends.each_ref().map(|end| {
@@ -377,9 +380,9 @@ mod tests {
 
     #[test]
     fn other_secrets_and_other_jobs_are_refused_by_both_ends() {
-        let own = Identity::of(&[7; 32], 3);
+        let own = identity(7, 3);
         let refused = Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure);
-        for other in [Identity::of(&[8; 32], 3), Identity::of(&[7; 32], 4)] {
+        for other in [identity(8, 3), identity(7, 4)] {
             let met = TlsPair::new(own.client(), other.server()).meet();
             assert_eq!(met, Err(refused.clone()), "by the client");
             // A client that trusts everybody must still present a key that it does not have.
@@ -392,18 +395,14 @@ mod tests {
 
     #[test]
     fn a_client_without_a_key_and_one_with_a_copy_of_the_public_half_are_refused() {
-        let own = Identity::of(&[7; 32], 3);
+        let own = identity(7, 3);
         let mut keyless = (*own.client()).clone();
         keyless.client_auth_cert_resolver = Arc::new(NoKey);
         let met = TlsPair::new(Arc::new(keyless), own.server()).meet();
         assert_eq!(met, Err(Error::NoCertificatesPresented));
-        let load = |seed: &[u8; 32]| {
-            let pkcs8 = PrivatePkcs8KeyDer::from(pkcs8_of(seed).to_vec());
-            provider().key_provider.load_private_key(pkcs8.into()).unwrap()
-        };
-        let public = load(&seed(&[7; 32], 3)).public_key().unwrap().to_vec();
+        let public = load(&provider(), &seed(7, 3)).public_key().unwrap().to_vec();
         let shown = vec![CertificateDer::from(public)];
-        let forged = Arc::new(CertifiedKey::new(shown, load(&[9; 32])));
+        let forged = Arc::new(CertifiedKey::new(shown, load(&provider(), &[9; 32].into())));
         let mut copied = (*own.client()).clone();
         copied.client_auth_cert_resolver = Arc::new(AlwaysResolvesClientRawPublicKeys::new(forged));
         let met = TlsPair::new(Arc::new(copied), own.server()).meet();
@@ -429,7 +428,7 @@ mod tests {
 
     #[test]
     fn first_ids_are_of_one_job_and_whole() {
-        let [ours, others] = [1, 2].map(|job| Identity::of(&[7; 32], job).first_ids());
+        let [ours, others] = [1, 2].map(|job| identity(7, job).first_ids());
         let id = ours.make([9; 8]);
         assert!(ours.is_made(&id) && !others.is_made(&id));
         assert!((0..id.len()).all(|len| !ours.is_made(&id[..len])));
@@ -443,9 +442,9 @@ mod tests {
 
     #[test]
     fn nothing_secret_is_printed() {
-        let printed = format!("{:?}", Identity::of(&[7; 32], 3));
+        let printed = format!("{:?}", identity(7, 3));
         assert_eq!(printed, "Identity { .. }");
-        assert_eq!(*seed(&[7; 32], 3), *seed(&[7; 32], 3));
-        assert_ne!(*seed(&[7; 32], 3), *seed(&[7; 32], 4));
+        assert_eq!(seed(7, 3).expose(), seed(7, 3).expose());
+        assert_ne!(seed(7, 3).expose(), seed(7, 4).expose());
     }
 }

@@ -16,3 +16,4 @@ pub use credentials::{
 };
 pub use encryption::{Encryption, EncryptionRule};
 pub use identity::{FIRST_ID_LEN, FirstIds, Identity};
+pub use secret::Secret;

@@ -1,9 +1,9 @@
 //! A job: its processes, its key-value exchange, its secret.
 
-use std::fmt;
 use std::net::TcpStream;
 use std::sync::{Mutex, MutexGuard};
 
+use secret::{Secret, scrubbed};
 use sha2::{Digest, Sha256};
 
 use crate::environment::{Detected, detect, unused_tasks};
@@ -11,23 +11,6 @@ use crate::error::BootError;
 use crate::identity::{self, Holder};
 use crate::launcher::Launcher;
 use crate::pmi::Pmi;
-
-/// The job's secret, which proves to peers that a process belongs to the job.
-#[derive(Clone)]
-pub struct Secret([u8; 32]);
-
-impl Secret {
-    /// The bytes, for the derivation of keys. They must not be logged or stored.
-    pub fn expose(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
 
 /// The job of this process.
 pub struct Job {
@@ -79,7 +62,7 @@ impl Job {
 
     fn alone() -> Result<Self, BootError> {
         let secret = random_secret()?;
-        let id = job_id(&secret, "");
+        let id = job_number(&secret, "");
         let universe_size = None;
         let application_number = None;
         let (launcher, is_watched) = (None, false);
@@ -105,7 +88,7 @@ impl Job {
         let application_number = server.application_number()?;
         let (secret, is_ours) = agree_secret(&mut *server, rank)?;
         let is_watched = is_ours && server.introduce()?;
-        let id = job_id(&secret, server.job_name());
+        let id = job_number(&secret, server.job_name());
         let launcher = Some(Mutex::new(server));
         Ok(Self {
             rank,
@@ -145,7 +128,7 @@ impl Job {
         self.application_number
     }
 
-    /// The secret that proves that a process belongs to the job.
+    /// The secret that proves to peers that a process belongs to the job.
     pub fn secret(&self) -> &Secret {
         &self.secret
     }
@@ -239,7 +222,7 @@ fn agree_secret(server: &mut dyn Launcher, rank: u32) -> Result<(Secret, bool), 
     }
     if rank == 0 {
         let secret = random_secret()?;
-        server.put(SHARED_SECRET_KEY, &hex::encode(secret.expose()))?;
+        server.put(SHARED_SECRET_KEY, &secret.line("", ""))?;
     }
     server.barrier()?;
     match server.get(SHARED_SECRET_KEY)? {
@@ -249,45 +232,38 @@ fn agree_secret(server: &mut dyn Launcher, rank: u32) -> Result<(Secret, bool), 
 }
 
 fn secret_of(text: &str) -> Result<Secret, BootError> {
-    let mut secret = [0; 32];
     let wrong =
-        |_| BootError::Answer { expected: "a secret of 32 bytes", line: "(not shown)".into() };
-    hex::decode_to_slice(text, &mut secret).map_err(wrong)?;
-    Ok(Secret(secret))
+        || BootError::Answer { expected: "a secret of 32 bytes", line: "(not shown)".into() };
+    Secret::parse(text).ok_or_else(wrong)
 }
 
 fn random_secret() -> Result<Secret, BootError> {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(|error| BootError::Random(error.to_string()))?;
-    Ok(Secret(secret))
+    Secret::random().map_err(|error| BootError::Random(error.to_string()))
 }
 
-/// Returns the number and secret of a job for a gateway, from the secret's hexadecimal digits and the launcher's
-/// name for the job. Only the gateway may receive it. `None` if the digits are not a secret.
-pub fn pass(secret: &str, name: &str) -> Option<String> {
-    let number = job_id(&secret_of(secret).ok()?, name);
-    Some(format!("{number:016x} {secret}"))
-}
-
-fn job_id(secret: &Secret, name: &str) -> u64 {
-    let digest = Sha256::new().chain_update(b"job").chain_update(secret.0).chain_update(name);
-    let mut id = [0; 8];
-    id.copy_from_slice(&digest.finalize()[..8]);
-    u64::from_le_bytes(id)
+/// Returns the number of the job with this secret and this name at its launcher.
+pub fn job_number(secret: &Secret, name: &str) -> u64 {
+    scrubbed(|| {
+        let digest = Sha256::new().chain_update(b"job").chain_update(secret.expose());
+        let mut number = [0; 8];
+        number.copy_from_slice(&digest.chain_update(name).finalize()[..8]);
+        u64::from_le_bytes(number)
+    })
 }
 
 /// Assembles the value that process `rank` published under `key` from its pieces; `None` if one is missing.
 ///
 /// # Errors
 /// Those of `value`.
-pub fn published<E>(
+pub fn published<V: AsRef<str>, E>(
     rank: u32,
     key: &str,
-    mut value: impl FnMut(&str) -> Result<Option<String>, E>,
+    mut value: impl FnMut(&str) -> Result<Option<V>, E>,
 ) -> Result<Option<Vec<u8>>, E> {
     let mut text = String::new();
     for index in 0..PIECES_MAX {
         let Some(piece) = value(&piece_name(rank, key, index))? else { return Ok(None) };
+        let piece = piece.as_ref();
         text.push_str(piece.get(1..).unwrap_or(""));
         if piece.starts_with('.') {
             return Ok(hex::decode(&text).ok());

@@ -1,5 +1,7 @@
 //! The launcher of a job, as its processes see it.
 
+use zeroize::Zeroizing;
+
 use crate::error::BootError;
 
 /// A connection to the launcher. A method fails if the launcher does.
@@ -35,11 +37,11 @@ pub trait Launcher: Send {
     /// The launcher fails.
     fn put(&mut self, key: &str, value: &str) -> Result<(), BootError>;
 
-    /// Returns a published value, if there is one.
+    /// Returns a published value, if there is one. It may be the job's secret.
     ///
     /// # Errors
     /// The launcher fails.
-    fn get(&mut self, key: &str) -> Result<Option<String>, BootError>;
+    fn get(&mut self, key: &str) -> Result<Option<Zeroizing<String>>, BootError>;
 
     /// Waits for all processes of the job.
     ///

@@ -11,6 +11,7 @@ mod identity;
 mod job;
 mod launcher;
 mod limits;
+mod lines;
 mod pmi;
 
 pub use environment::{
@@ -19,9 +20,10 @@ pub use environment::{
 pub use error::BootError;
 pub use identity::{SOCKET_VARIABLE, socket_inode};
 pub use job::{
-    Job, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, Secret, TRAFFIC_KEY, ended_name, is_ended_name,
-    is_published_as, pass, published,
+    Job, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, TRAFFIC_KEY, ended_name, is_ended_name,
+    is_published_as, job_number, published,
 };
 pub use launcher::Launcher;
 pub use limits::{raise_open_files, shortage};
 pub use pmi::process_space;
+pub use secret::Secret;

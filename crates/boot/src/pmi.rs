@@ -3,15 +3,17 @@
 //! The protocol is the one Hydra and Slurm serve: every command is one line that begins with
 //! `cmd=`, every answer one line; values contain neither spaces nor newlines.
 
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
+
+use zeroize::Zeroizing;
 
 use crate::error::BootError;
 use crate::launcher::Launcher;
+use crate::lines::Lines;
 
 /// A connection to the launcher's PMI server.
 pub(crate) struct Pmi<S> {
-    stream: BufReader<S>,
+    lines: Lines<S>,
     kvs: String,
     /// The longest value the server takes.
     value_max: usize,
@@ -21,7 +23,7 @@ impl<S: Read + Write> Pmi<S> {
     /// Introduces this process; `id` where the server does not know who is calling. Returns rank
     /// and size where the server tells them.
     pub fn open(stream: S, id: Option<u32>) -> Result<(Self, Option<(u32, u32)>), BootError> {
-        let mut pmi = Self { stream: BufReader::new(stream), kvs: String::new(), value_max: 0 };
+        let mut pmi = Self { lines: Lines::new(stream), kvs: String::new(), value_max: 0 };
         let mut place = None;
         if let Some(id) = id {
             pmi.say(&format!("cmd=initack pmiid={id}"))?;
@@ -44,15 +46,14 @@ impl<S: Read + Write> Pmi<S> {
     }
 
     fn say(&mut self, line: &str) -> Result<(), BootError> {
-        let stream = self.stream.get_mut();
-        stream.write_all(format!("{line}\n").as_bytes()).map_err(BootError::Launcher)
+        self.lines.write(line).map_err(BootError::Launcher)
     }
 
     fn answer(&mut self, expected: &'static str) -> Result<Answer, BootError> {
-        let answer = Answer::parse(&self.line()?);
-        match answer.words.get("cmd") {
+        let answer = Answer(self.lines.read().map_err(BootError::Launcher)?);
+        match answer.find("cmd") {
             Some(command) if command == expected => Ok(answer),
-            _ => Err(BootError::Answer { expected, line: answer.line }),
+            _ => Err(answer.unexpected(expected)),
         }
     }
 
@@ -60,16 +61,6 @@ impl<S: Read + Write> Pmi<S> {
     fn value_line(&mut self, name: &'static str) -> Result<u32, BootError> {
         let answer = self.answer("set")?;
         answer.number(name)
-    }
-
-    fn line(&mut self) -> Result<String, BootError> {
-        let mut line = Vec::new();
-        let mut limited = (&mut self.stream).take(LINE_MAX);
-        limited.read_until(b'\n', &mut line).map_err(BootError::Launcher)?;
-        match line.pop() {
-            Some(b'\n') => Ok(String::from_utf8_lossy(&line).into_owned()),
-            _ => Err(BootError::Launcher(std::io::ErrorKind::UnexpectedEof.into())),
-        }
     }
 }
 
@@ -93,18 +84,21 @@ impl<S: Read + Write + Send> Launcher for Pmi<S> {
     }
 
     fn put(&mut self, key: &str, value: &str) -> Result<(), BootError> {
-        let line = format!("cmd=put kvsname={} key={key} value={value}", self.kvs);
+        let words = ["cmd=put kvsname=", &self.kvs, " key=", key, " value=", value];
+        // The value may be the job's secret: the text must not grow.
+        let mut line = Zeroizing::new(String::with_capacity(words.map(str::len).iter().sum()));
+        words.into_iter().for_each(|word| line.push_str(word));
         let answer = self.ask(&line, "put_result")?;
         answer.check("put")
     }
 
-    fn get(&mut self, key: &str) -> Result<Option<String>, BootError> {
+    fn get(&mut self, key: &str) -> Result<Option<Zeroizing<String>>, BootError> {
         let line = format!("cmd=get kvsname={} key={key}", self.kvs);
         let answer = self.ask(&line, "get_result")?;
         if answer.word("rc")? != "0" {
             return Ok(None);
         }
-        Ok(Some(answer.word("value")?.to_owned()))
+        Ok(Some(Zeroizing::new(answer.word("value")?.to_owned())))
     }
 
     fn introduce(&mut self) -> Result<bool, BootError> {
@@ -132,37 +126,49 @@ pub fn process_space() -> Option<String> {
     Some(name.to_str()?.to_owned())
 }
 
-/// An answer's words.
-#[derive(Debug)]
-struct Answer {
-    line: String,
-    words: HashMap<String, String>,
-}
+/// A line of words `key=value`.
+struct Answer(Zeroizing<String>);
 
 impl Answer {
-    fn parse(line: &str) -> Self {
-        let words = line.split_ascii_whitespace().filter_map(|word| word.split_once('='));
-        let words = words.map(|(key, value)| (key.into(), value.into())).collect();
-        Self { line: line.into(), words }
+    fn find(&self, key: &str) -> Option<&str> {
+        let words = self.0.split_ascii_whitespace().filter_map(|word| word.split_once('='));
+        words.rev().find(|(found, _)| *found == key).map(|(_, value)| value)
     }
 
     fn word(&self, key: &'static str) -> Result<&str, BootError> {
-        let missing = || BootError::Answer { expected: key, line: self.line.clone() };
-        self.words.get(key).map(String::as_str).ok_or_else(missing)
+        self.find(key).ok_or_else(|| self.unexpected(key))
     }
 
     fn number(&self, key: &'static str) -> Result<u32, BootError> {
-        let wrong = || BootError::Answer { expected: key, line: self.line.clone() };
-        self.word(key)?.parse().map_err(|_| wrong())
+        self.word(key)?.parse().map_err(|_| self.unexpected(key))
     }
 
     fn check(&self, what: &'static str) -> Result<(), BootError> {
-        match self.words.get("rc").map(String::as_str) {
+        match self.find("rc") {
             None | Some("0") => Ok(()),
-            Some(_) => Err(BootError::Answer { expected: what, line: self.line.clone() }),
+            Some(_) => Err(self.unexpected(what)),
         }
+    }
+
+    /// Returns the error for this answer, which shows no value: it may be the job's secret.
+    fn unexpected(&self, expected: &'static str) -> BootError {
+        let shown = self.0.split(' ').map(|word| match word.split_once("value=") {
+            Some(("", _)) => "value=…",
+            _ => word,
+        });
+        BootError::Answer { expected, line: shown.collect::<Vec<_>>().join(" ") }
     }
 }
 
-/// The longest line a server may send.
-const LINE_MAX: u64 = 64 << 10;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_found_by_word_and_shown_without_values() {
+        let answer = Answer(Zeroizing::new("cmd=get_result rc=x value=a=b".to_owned()));
+        assert_eq!((answer.find("value"), answer.find("alu")), (Some("a=b"), None));
+        let shown = answer.check("get").unwrap_err().to_string();
+        assert!(shown.contains("`cmd=get_result rc=x value=…`"), "{shown}");
+    }
+}

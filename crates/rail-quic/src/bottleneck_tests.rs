@@ -108,7 +108,7 @@ impl World {
     fn new(link: BottleneckLink, known: Option<Path>, seed: u64) -> Self {
         let start = Instant::now();
         let end = |known| {
-            let identity = Identity::of(&[7; 32], 5);
+            let identity = Identity::of(&[7; 32].into(), 5);
             let keys = Keys::new(&identity).unwrap();
             let config = Arc::new(settings::endpoint());
             let endpoint = Endpoint::new(config, Some(keys.any_server()), true, Some([3; 32]));

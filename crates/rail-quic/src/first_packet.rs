@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn packets_of_the_job_are_told_from_others() {
-        let ids = Identity::of(&[7; 32], 1).first_ids();
+        let ids = Identity::of(&[7; 32].into(), 1).first_ids();
         let ours = |datagram: &[u8], knows| {
             FirstPacket::of(datagram).map(|packet| packet.may_be_ours(&ids, || knows))
         };

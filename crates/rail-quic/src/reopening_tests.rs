@@ -34,7 +34,7 @@ impl RailPair {
             QuicRail::new(QuicConfig {
                 rank: PeerId(rank),
                 job: 3,
-                identity: Identity::of(&[8; 32], 3),
+                identity: Identity::of(&[8; 32].into(), 3),
                 interface: Some("127.0.0.1".into()),
                 connect_timeout: PATIENCE,
                 passes: false,

@@ -28,7 +28,7 @@ fn patient_rail(rank: u32, secret: u8, job: u64, connect_timeout: Duration) -> Q
     QuicRail::new(QuicConfig {
         rank: PeerId(rank),
         job,
-        identity: Identity::of(&[secret; 32], job),
+        identity: Identity::of(&[secret; 32].into(), job),
         interface: Some("127.0.0.1".into()),
         connect_timeout,
         passes: false,
@@ -196,7 +196,7 @@ fn hundreds_of_abandoned_connections_leave_room_for_the_job() {
 
 /// First packets of connections that nobody of the job opens.
 fn strange_packets(target: std::net::SocketAddr, count: usize) -> Vec<Vec<u8>> {
-    let client = QuicClientConfig::try_from(Identity::of(&[4; 32], 9).client()).unwrap();
+    let client = QuicClientConfig::try_from(Identity::of(&[4; 32].into(), 9).client()).unwrap();
     let config = ClientConfig::new(Arc::new(client));
     let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
     let mut packet = || {

@@ -127,7 +127,7 @@ impl Exchange {
 }
 
 fn credentials(rank: u32) -> Credentials {
-    Credentials { rank: PeerId(rank), job: JOB, secret: SECRET }
+    Credentials { rank: PeerId(rank), job: JOB, secret: SECRET.into() }
 }
 
 /// Sends `bytes` and waits until the connection is closed.
@@ -195,7 +195,7 @@ fn other_jobs_and_thieves_are_refused() {
     });
     assert_eq!(exchange.refused, [Refusal::Job; 2]);
     exchange.attack_with(|target| {
-        let thief = Credentials { secret: [0; 32], ..credentials(2) };
+        let thief = Credentials { secret: [0; 32].into(), ..credentials(2) };
         let mut stream = TcpStream::connect(target).unwrap();
         let hello = thief.hello(PeerId(0), false, 0, [1; 32]);
         stream.write_all(&hello).unwrap();

@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use auth::{Credentials, Encryption, EncryptionRule};
+use auth::{Credentials, Encryption, EncryptionRule, Secret};
 use connect::{Links, RailLink};
 use cost::{CostStore, NoStore};
 use lock::Uncancelled;
@@ -60,7 +60,7 @@ pub struct TcpConfig {
     /// The job's number, the same in all its processes.
     pub job: u64,
     /// The job's secret.
-    pub secret: [u8; 32],
+    pub secret: Secret,
     /// Interfaces or addresses to listen on, separated by commas; all if absent.
     pub interface: Option<String>,
     /// Time for which a peer's addresses are tried, and in which an accepted connection must prove itself.
@@ -75,12 +75,12 @@ pub struct TcpConfig {
 
 impl TcpConfig {
     /// All networks, nothing encrypted, no costs kept.
-    pub fn new(rank: PeerId, job: u64, secret: [u8; 32]) -> Self {
+    pub fn new(rank: PeerId, job: u64, secret: impl Into<Secret>) -> Self {
         let connect_timeout = Duration::from_secs(30);
         Self {
             rank,
             job,
-            secret,
+            secret: secret.into(),
             interface: None,
             connect_timeout,
             encryption: Encryption::None,

@@ -390,7 +390,7 @@ fn thousands_of_half_open_handshakes_keep_no_peer_out() {
     pair.flows();
     let target = pair.target();
     let many = thread::spawn(move || {
-        let identity = Identity::of(&[99; 32], JOB);
+        let identity = Identity::of(&[99; 32].into(), JOB);
         let mut tls = ClientConnection::new(identity.client(), Identity::name()).unwrap();
         let mut words = stranger().hello(PeerId(1), true, 0, [1; 32]).to_vec();
         tls.write_tls(&mut words).unwrap();
@@ -446,7 +446,7 @@ proptest! {
 
 /// A process that knows the job's number, and not its secret.
 fn stranger() -> Credentials {
-    Credentials { rank: PeerId(2), job: JOB, secret: [0; 32] }
+    Credentials { rank: PeerId(2), job: JOB, secret: [0; 32].into() }
 }
 
 const JOB: u64 = 78;

@@ -503,7 +503,7 @@ mod tests {
 
     /// Returns an encrypted pair.
     fn private_pair() -> (FrameStream, FrameStream) {
-        let identity = Identity::of(&[1; 32], 2);
+        let identity = Identity::of(&[1; 32].into(), 2);
         let (mut one, mut other) = pair();
         one.channel.encrypt_as_client(&identity).unwrap();
         other.channel.encrypt_as_server(&identity).unwrap();

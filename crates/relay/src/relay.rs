@@ -10,8 +10,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use auth::{ANSWER_LEN, Answer, Credentials, HELLO_LEN, Hello, PROOF_LEN, SEAL_LEN};
-use hmac::Mac;
+use auth::{ANSWER_LEN, Answer, Credentials, HELLO_LEN, Hello, PROOF_LEN, SEAL_LEN, Secret};
 use netpath::interfaces::{ADDRESSES_MAX, emit_one, parse_all, parse_one};
 use netpath::{RELAY_INFO_LEN, RelayInfo};
 use rail::Refusal;
@@ -140,8 +139,8 @@ pub struct RelayHandshake {
 
 impl RelayHandshake {
     /// Creates the handshake of a gateway of this job.
-    pub fn new(job: u64, secret: [u8; 32]) -> Self {
-        Self { credentials: Credentials { rank: GATEWAY, job, secret } }
+    pub fn new(job: u64, secret: impl Into<Secret>) -> Self {
+        Self { credentials: Credentials { rank: GATEWAY, job, secret: secret.into() } }
     }
 
     /// Returns the answer to a caller's hello; the nonce is used once.
@@ -239,8 +238,8 @@ pub struct Session {
 impl Session {
     /// Returns the seal of this side's next message, which is then [recorded](Self::note_sent) as sent.
     pub fn seal(&self, word: &[u8]) -> [u8; SEAL_LEN] {
-        let code = self.credentials.sealing_later(&self.hello, &self.answer, self.own, self.sent);
-        code.chain_update(word).finalize().into_bytes().into()
+        let place = (self.own, self.sent);
+        self.credentials.seal_later(&self.hello, &self.answer, place, word)
     }
 
     /// Records that a sealed message was sent.
@@ -254,9 +253,8 @@ impl Session {
     /// Returned when the seal is wrong.
     pub fn check<'a>(&mut self, sealed: &'a [u8]) -> Result<&'a [u8], Refusal> {
         let (word, seal) = sealed.split_last_chunk::<SEAL_LEN>().ok_or(Refusal::Protocol)?;
-        let other = 1 - self.own;
-        let code = self.credentials.sealing_later(&self.hello, &self.answer, other, self.received);
-        code.chain_update(word).verify_slice(seal).map_err(|_| Refusal::Altered)?;
+        let place = (1 - self.own, self.received);
+        self.credentials.check_seal_later(&self.hello, &self.answer, place, word, seal)?;
         self.received += 1;
         Ok(word)
     }
@@ -326,7 +324,7 @@ mod tests {
     }
 
     fn rank(secret: u8) -> Credentials {
-        Credentials { rank: PeerId(3), job: 1, secret: [secret; 32] }
+        Credentials { rank: PeerId(3), job: 1, secret: [secret; 32].into() }
     }
 
     /// Returns the gateway's verdict on a call whose bytes `alter` may change.
@@ -341,7 +339,7 @@ mod tests {
             Ok(sent) => sent,
             Err(refusal) => {
                 assert_eq!(refusal, Refusal::Secret);
-                let credulous = Credentials { rank: caller.rank, job: caller.job, ..*caller };
+                let credulous = caller.clone();
                 let words = request().emit();
                 let mut sent = credulous.proof(&hello, &CLEAR, &answer).to_vec();
                 sent.extend((words.len() as u16).to_le_bytes());

@@ -235,7 +235,7 @@ fn open_tcp(
         encryption: encryption(job, sites)?,
         congestion: congestion(),
         costs: Arc::clone(costs),
-        ..TcpConfig::new(PeerId(job.rank()), job.id(), *job.secret().expose())
+        ..TcpConfig::new(PeerId(job.rank()), job.id(), job.secret().clone())
     };
     match TcpRail::new(config.clone()) {
         Ok(rail) => opened.rails.push(Box::new(rail)),
@@ -286,7 +286,7 @@ fn open_quic(job: &Job, costs: &Arc<dyn CostStore>, opened: &mut Opened) -> Resu
     let config = QuicConfig {
         rank: PeerId(job.rank()),
         job: job.id(),
-        identity: Identity::of(job.secret().expose(), job.id()),
+        identity: Identity::of(job.secret(), job.id()),
         interface: interface(),
         connect_timeout: CONNECT_TIMEOUT,
         passes: true,

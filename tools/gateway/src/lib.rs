@@ -93,7 +93,7 @@ impl Gateway {
         let account = Arc::new(Account::default());
         let (carrier, incoming) = Carrier::start(&config.pass, sockets, Arc::clone(&account))?;
         let shared = Shared {
-            handshake: RelayHandshake::new(config.pass.job, *config.pass.secret),
+            handshake: RelayHandshake::new(config.pass.job, config.pass.secret),
             hosts: config.hosts,
             gateways: config.gateways,
             unproven: UnprovenCallers::default(),

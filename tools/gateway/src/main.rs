@@ -1,8 +1,10 @@
 //! The gateway's command.
 #![forbid(unsafe_code)]
 
-use std::io::{self, BufRead, Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -104,14 +106,22 @@ async fn ended(input: &mut Option<oneshot::Receiver<()>>) {
     }
 }
 
-/// Reads the pass from the first line of standard input, and no more bytes than it can have.
+/// Reads the pass from the first line of standard input. What follows has no meaning.
 fn read_pass() -> Result<Pass, Box<dyn std::error::Error>> {
-    let mut line = Zeroizing::new(String::with_capacity(LINE_MAX as usize));
-    io::stdin().lock().take(LINE_MAX).read_line(&mut line)?;
-    Ok(Pass::parse(&line)?)
+    // The buffer of `io::stdin` would keep what it has read.
+    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let (mut line, mut filled) = (Zeroizing::new([0; LINE_MAX]), 0);
+    while filled < LINE_MAX && !line[..filled].contains(&b'\n') {
+        match input.read(&mut line[filled..])? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    let line = line[..filled].split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(Pass::parse(str::from_utf8(line).unwrap_or_default())?)
 }
 
 /// Interval between the empty lines of `--beat`.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Length of a line: a pass has 81 bytes, and the line end up to 2.
-const LINE_MAX: u64 = 83;
+const LINE_MAX: usize = 83;

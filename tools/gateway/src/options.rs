@@ -1,10 +1,8 @@
 //! Command line, and the job's pass, which is never on it.
 
-use std::fmt;
-
+use auth::Secret;
 use clap::{Parser, ValueEnum};
 use netpath::ListenAddress;
-use zeroize::Zeroizing;
 
 use crate::network::Net;
 
@@ -52,12 +50,12 @@ pub enum Between {
 }
 
 /// A proof of membership in a job.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Pass {
     /// Number of the job.
     pub job: u64,
     /// Secret of the job.
-    pub secret: Zeroizing<[u8; 32]>,
+    pub secret: Secret,
 }
 
 /// Error for a line that is no pass; the line itself is not shown.
@@ -75,28 +73,10 @@ impl Pass {
     /// Fails if the line is no pass.
     pub fn parse(line: &str) -> Result<Self, PassError> {
         let (job, secret) = line.trim_end().split_once(' ').ok_or(PassError)?;
-        let job = u64::from_be_bytes(bytes_of(job)?);
-        Ok(Self { job, secret: Zeroizing::new(bytes_of(secret)?) })
+        let is_number = job.len() == 16 && job.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let job = u64::from_str_radix(job, 16).ok().filter(|_| is_number).ok_or(PassError)?;
+        Ok(Self { job, secret: Secret::parse(secret).ok_or(PassError)? })
     }
-}
-
-impl fmt::Debug for Pass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pass(…)")
-    }
-}
-
-fn bytes_of<const N: usize>(text: &str) -> Result<[u8; N], PassError> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * N {
-        return Err(PassError);
-    }
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let value = |digit: u8| char::from(digit).to_digit(16).ok_or(PassError);
-        *byte = (value(pair[0])? << 4 | value(pair[1])?) as u8;
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -107,8 +87,8 @@ mod tests {
     fn a_pass_is_a_number_and_a_secret() {
         let line = format!("00000000000000ff {}\n", "0a".repeat(32));
         let pass = Pass::parse(&line).unwrap();
-        assert_eq!((pass.job, *pass.secret), (255, [10; 32]));
-        assert_eq!(format!("{pass:?}"), "Pass(…)");
+        assert_eq!((pass.job, pass.secret.expose()), (255, &[10; 32]));
+        assert_eq!(format!("{pass:?}"), "Pass { job: 255, secret: Secret(…) }");
         let short = format!("ff {}", "0a".repeat(32));
         for wrong in ["", "x", &line.replace('a', "g"), &line.replace(' ', "  "), &short] {
             assert_eq!(Pass::parse(wrong).err(), Some(PassError), "{wrong}");

@@ -1,8 +1,9 @@
 //! Agent of a node: starts its ranks and child agents, and relays between them and `mpiexec`.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
@@ -11,10 +12,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use boot::Secret;
 use rustix::process::Rlimit;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 
-use crate::channel::{Ended, Exit, Message, MessageKind, RankStart, Start};
+use crate::channel::{Ended, Exit, Message, MessageKind, RankStart, Start, secret_in};
 use crate::child_agents::ChildAgents;
 use crate::discovery::Probe;
 use crate::gateway::{self, GatewayProcess};
@@ -49,10 +51,17 @@ pub fn agent_main() -> ExitCode {
     let out: Out = Arc::new(Mutex::new(std::io::stdout()));
     send(&out, &Message::new(MessageKind::Hello, 0, VERSION));
     let (ranks, child_agents, sent) = (HashMap::new(), ChildAgents::default(), Sent::default());
-    let (waiting, gateways, shared) = (None, Vec::new(), Shared::default());
+    let (secret, waiting, gateways, shared) = (None, None, Vec::new(), Shared::default());
     let mut agent =
-        Agent { ranks, child_agents, gateways, waiting, shared, sent, descriptors, out };
-    let mut input = std::io::stdin().lock();
+        Agent { ranks, child_agents, gateways, waiting, secret, shared, sent, descriptors, out };
+    let mut input = match std::io::stdin().as_fd().try_clone_to_owned() {
+        // The buffer of `io::stdin` would keep the secret.
+        Ok(input) => File::from(input),
+        Err(error) => {
+            tell!("canele-agent: the channel to mpiexec: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     // The end of the channel, orderly or not, ends the job here.
     loop {
         match Message::read(&mut input) {
@@ -79,6 +88,8 @@ struct Agent {
     gateways: Vec<Arc<GatewayProcess>>,
     /// Ranks that start once the gateways serve.
     waiting: Option<WaitingRanks>,
+    /// The job's secret, which comes before the start of ranks.
+    secret: Option<Secret>,
     shared: Shared,
     sent: Sent,
     /// Original limit of descriptors, which ranks get back.
@@ -106,6 +117,7 @@ impl Agent {
             return;
         }
         match message.kind {
+            MessageKind::Secret => self.secret = secret_in(message.body),
             MessageKind::Start => match serde_json::from_slice::<Start>(&message.body) {
                 Ok(start) => self.start(start),
                 Err(error) => tell!("canele-agent: a start that cannot be read: {error}"),
@@ -190,8 +202,13 @@ impl Agent {
 
     fn start(&mut self, start: Start) {
         // Child agents take longer to start than ranks.
-        self.child_agents.start(&start, &self.sent, &self.out);
-        self.gateways.extend(start.gateways.iter().map(|one| gateway::start(one, &self.out)));
+        self.child_agents.start(&start, self.secret.as_ref(), &self.sent, &self.out);
+        for one in &start.gateways {
+            match &self.secret {
+                Some(secret) => self.gateways.push(gateway::start(one, secret, &self.out)),
+                None => gateway::lose(one, "would have no secret", &self.out),
+            }
+        }
         match start.awaits {
             Some(_) => self.waiting = Some(WaitingRanks { start, messages: Vec::new() }),
             None => self.start_ranks(&start, None),
@@ -272,7 +289,7 @@ impl Agent {
         let threads = || {
             let input =
                 child.stdin.take().map(|stdin| feed(start.rank, stdin, &self.out)).transpose()?;
-            serve(start.rank, ours, &self.shared, &self.out)?;
+            serve(start.rank, ours, (&self.shared, &self.secret), &self.out)?;
             watch(start.rank, (child, traced), &self.sent, &self.out)?;
             Ok(input)
         };
@@ -333,8 +350,13 @@ fn measure(probe: Vec<u8>, out: &Out) {
 }
 
 /// Starts a thread that answers a rank's requests or forwards them.
-fn serve(rank: u32, stream: UnixStream, known: &Shared, out: &Out) -> io::Result<()> {
-    let (known, out) = (Arc::clone(known), Arc::clone(out));
+fn serve(
+    rank: u32,
+    stream: UnixStream,
+    (known, secret): (&Shared, &Option<Secret>),
+    out: &Out,
+) -> io::Result<()> {
+    let (known, secret, out) = (Arc::clone(known), secret.clone(), Arc::clone(out));
     system::start_thread(move || {
         let mut lines = BufReader::new(&stream);
         let mut line = Vec::new();
@@ -352,6 +374,13 @@ fn serve(rank: u32, stream: UnixStream, known: &Shared, out: &Out) -> io::Result
             // A rank that has ended needs no answer.
             let answer = |text: String| drop((&stream).write_all(format!("{text}\n").as_bytes()));
             match reply {
+                AgentReply::Secret => match &secret {
+                    Some(secret) => {
+                        let line = secret.line(pmi::FOUND, "\n");
+                        drop((&stream).write_all(line.as_bytes()));
+                    }
+                    None => answer(pmi::NOT_FOUND.to_owned()),
+                },
                 AgentReply::Known(text) => answer(text),
                 AgentReply::Noted(text) => {
                     // The notice comes before messages about the rank's later actions, its end included.
@@ -490,7 +519,7 @@ pub(crate) fn send(out: &Out, message: &Message) {
 }
 
 /// Version in the `Hello` message.
-pub(crate) const VERSION: &str = "canele-agent 10";
+pub(crate) const VERSION: &str = "canele-agent 11";
 
 /// Signals by which `mpiexec` ends a job.
 const ENDING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGKILL];

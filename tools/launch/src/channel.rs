@@ -1,11 +1,12 @@
 //! Messages between `mpiexec` and agents: a kind, a rank and bytes.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 
+use boot::Secret;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use crate::binding::CoreBinding;
 
@@ -23,8 +24,10 @@ pub(crate) struct Message {
 pub(crate) enum MessageKind {
     /// From the agent: it runs, and speaks this version. The number is the same in all versions.
     Hello = 9,
+    /// To the agent: the job's secret, before its [`Start`].
+    Secret = 15,
     /// To the agent: the [`Start`] of its ranks.
-    Start = 16,
+    Start,
     /// To the agent: bytes for a rank's standard input, empty at its end. From the agent: they were taken.
     Input,
     /// To the agent: a signal's number, for all ranks.
@@ -93,7 +96,8 @@ pub(crate) struct GatewayStart {
     /// Listen addresses, each as on its command line.
     pub listen: Vec<String>,
     pub arguments: Vec<String>,
-    pub pass: Pass,
+    /// Number of the job.
+    pub job: u64,
 }
 
 /// A gateway that serves.
@@ -103,16 +107,6 @@ pub(crate) struct Serving {
     pub number: usize,
     /// Actual address for each listen address.
     pub addresses: Vec<SocketAddr>,
-}
-
-/// Proof that a gateway belongs to the job.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Pass(pub String);
-
-impl fmt::Debug for Pass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pass(…)")
-    }
 }
 
 /// An agent to start, on another host or on this one in its place.
@@ -192,9 +186,7 @@ impl Message {
     /// Writes the message.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(HEADER_LEN + self.body.len());
-        bytes.push(self.kind as u8);
-        bytes.extend(self.rank.to_le_bytes());
-        bytes.extend((self.body.len() as u32).to_le_bytes());
+        bytes.extend(header(self.kind, self.rank, self.body.len()));
         bytes.extend(&self.body);
         to.write_all(&bytes)?;
         to.flush()
@@ -225,10 +217,35 @@ impl Message {
     }
 }
 
+/// Writes the message with the job's secret to an agent. Its bytes are in no queue, and are wiped.
+pub(crate) fn write_secret(secret: &Secret, to: &mut impl Write) -> io::Result<()> {
+    let mut bytes = Zeroizing::new([0; HEADER_LEN + Secret::LEN]);
+    bytes[..HEADER_LEN].copy_from_slice(&header(MessageKind::Secret, 0, Secret::LEN));
+    bytes[HEADER_LEN..].copy_from_slice(secret.expose());
+    to.write_all(&bytes[..])?;
+    to.flush()
+}
+
+/// Returns the secret that a message brought, whose bytes are wiped.
+pub(crate) fn secret_in(body: Vec<u8>) -> Option<Secret> {
+    let body = Zeroizing::new(body);
+    let bytes: &[u8; Secret::LEN] = body.as_slice().try_into().ok()?;
+    Some(Secret::made(|key| key.copy_from_slice(bytes)))
+}
+
+fn header(kind: MessageKind, rank: u32, len: usize) -> [u8; HEADER_LEN] {
+    let mut header = [0; HEADER_LEN];
+    header[0] = kind as u8;
+    header[1..5].copy_from_slice(&rank.to_le_bytes());
+    header[5..].copy_from_slice(&(len as u32).to_le_bytes());
+    header
+}
+
 impl MessageKind {
     fn of(byte: u8) -> Option<Self> {
         let all = [
             Self::Hello,
+            Self::Secret,
             Self::Start,
             Self::Input,
             Self::Signal,
@@ -279,6 +296,16 @@ mod tests {
             assert_eq!(Message::read(&mut rest).unwrap(), Some(message));
         }
         assert_eq!(Message::read(&mut rest).unwrap(), None);
+    }
+
+    #[test]
+    fn a_secret_is_read_as_written() {
+        let mut bytes = Vec::new();
+        write_secret(&[7; 32].into(), &mut bytes).unwrap();
+        let message = Message::read(&mut &bytes[..]).unwrap().unwrap();
+        assert_eq!(message.kind, MessageKind::Secret);
+        assert_eq!(secret_in(message.body).unwrap().expose(), &[7; 32]);
+        assert!(secret_in(vec![7; 31]).is_none());
     }
 
     #[test]

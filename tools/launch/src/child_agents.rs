@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use boot::Secret;
 use signal_hook::consts::SIGKILL;
 
 use crate::agent::{Out, Sent, send};
@@ -25,9 +26,9 @@ pub(crate) struct ChildAgents {
 
 impl ChildAgents {
     /// Starts the agents of the branches.
-    pub fn start(&mut self, start: &Start, sent: &Sent, out: &Out) {
+    pub fn start(&mut self, start: &Start, secret: Option<&Secret>, sent: &Sent, out: &Out) {
         for branch in &start.branches {
-            if let Err(text) = self.start_one(branch, start.patience_s, sent, out) {
+            if let Err(text) = self.start_one((branch, secret), start.patience_s, sent, out) {
                 report_lost(out, branch.start.all_ranks(), text);
             }
         }
@@ -35,13 +36,13 @@ impl ChildAgents {
 
     fn start_one(
         &mut self,
-        branch: &Branch,
+        (branch, secret): (&Branch, Option<&Secret>),
         patience_s: u64,
         sent: &Sent,
         out: &Out,
     ) -> Result<(), String> {
         let (reports, received) = mpsc::sync_channel(REPORTS_MAX);
-        let node = Node::start(branch, move |report| reports.send(report).is_ok())?;
+        let node = Node::start(branch, secret, move |report| reports.send(report).is_ok())?;
         let (channel, ranks) = (node.channel(), node.ranks.clone());
         let (done, ended) = mpsc::channel();
         let (sent, out) = (sent.clone(), out.clone());

@@ -99,7 +99,7 @@ impl Agents {
             let sender = sender.clone();
             // The receiver may have given up.
             let report = move |report| sender.send((index, report)).is_ok();
-            match Node::start(branch, report) {
+            match Node::start(branch, None, report) {
                 Ok(node) => agents.nodes.push(node),
                 Err(text) => {
                     agents.close();

@@ -7,6 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use boot::Secret;
+
 use crate::agent::{Out, send};
 use crate::channel::{GatewayStart, Lost, Message, MessageKind, Serving};
 use crate::system;
@@ -28,10 +30,12 @@ struct ProcessState {
 }
 
 /// Starts a gateway, and supervises it for as long as this agent lives.
-pub(crate) fn start(gateway: &GatewayStart, out: &Out) -> Arc<GatewayProcess> {
+pub(crate) fn start(gateway: &GatewayStart, secret: &Secret, out: &Out) -> Arc<GatewayProcess> {
     let process = Arc::new(GatewayProcess::default());
     let (theirs, out_of_thread, own) = (gateway.clone(), out.clone(), Arc::clone(&process));
-    if let Err(error) = system::start_thread(move || supervise(&theirs, &own, &out_of_thread)) {
+    let secret = secret.clone();
+    let supervised = move || supervise(&theirs, &secret, &own, &out_of_thread);
+    if let Err(error) = system::start_thread(supervised) {
         lose(gateway, &format!("cannot have a thread: {error}"), out);
     }
     process
@@ -69,12 +73,12 @@ impl GatewayProcess {
     }
 }
 
-fn supervise(gateway: &GatewayStart, process: &GatewayProcess, out: &Out) {
+fn supervise(gateway: &GatewayStart, secret: &Secret, process: &GatewayProcess, out: &Out) {
     // Actual addresses, which a restarted gateway listens at again.
     let mut addresses = Vec::new();
     for _ in 0..STARTS_MAX {
         process.note_running(true);
-        let served = serve(gateway, process, &mut addresses, out);
+        let served = serve(gateway, secret, process, &mut addresses, out);
         process.note_running(false);
         if process.state().is_over {
             return;
@@ -92,6 +96,7 @@ fn supervise(gateway: &GatewayStart, process: &GatewayProcess, out: &Out) {
 /// Runs a gateway and returns how it ended. Reports its addresses when it first listens.
 fn serve(
     gateway: &GatewayStart,
+    secret: &Secret,
     process: &GatewayProcess,
     addresses: &mut Vec<SocketAddr>,
     out: &Out,
@@ -110,7 +115,7 @@ fn serve(
     // The gateway ends with its input, however this agent ends.
     let mut input = child.stdin.take();
     let mut output = child.stdout.take().map(BufReader::new);
-    let reported = exchange_hello(input.as_mut(), output.as_mut(), gateway);
+    let reported = exchange_hello(input.as_mut(), output.as_mut(), gateway, secret);
     process.note_serving(input);
     if addresses.is_empty() && !reported.is_empty() {
         addresses.clone_from(&reported);
@@ -154,16 +159,18 @@ fn exchange_hello(
     input: Option<&mut ChildStdin>,
     output: Option<&mut BufReader<ChildStdout>>,
     gateway: &GatewayStart,
+    secret: &Secret,
 ) -> Vec<SocketAddr> {
     let (Some(input), Some(output)) = (input, output) else { return Vec::new() };
     // A gateway that has ended at once reports why itself, and its end is noticed later.
-    let _ = writeln!(input, "{}", gateway.pass.0);
+    let pass = secret.line(&format!("{:016x} ", gateway.job), "\n");
+    let _ = input.write_all(pass.as_bytes());
     let lines = output.take(LINES_MAX).lines().take(gateway.listen.len());
     let addresses = lines.map(|line| line.ok()?.parse().ok()).collect::<Option<Vec<_>>>();
     addresses.filter(|all| all.len() == gateway.listen.len()).unwrap_or_default()
 }
 
-fn lose(gateway: &GatewayStart, reason: &str, out: &Out) {
+pub(crate) fn lose(gateway: &GatewayStart, reason: &str, out: &Out) {
     let lost = Lost { ranks: Vec::new(), text: format!("{} {reason}", gateway.name) };
     let body = serde_json::to_vec(&lost).unwrap_or_default();
     send(out, &Message::new(MessageKind::Lost, 0, body));

@@ -6,10 +6,11 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use boot::Secret;
 use signal_hook::consts::SIGKILL;
 
 use crate::agent::VERSION;
-use crate::channel::{BODY_MAX, Branch, Message, MessageKind};
+use crate::channel::{BODY_MAX, Branch, Message, MessageKind, write_secret};
 use crate::launcher::Launcher;
 use crate::system;
 
@@ -39,13 +40,14 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Starts the agent of a branch and sends it its start. Its reports go to `report`, which returns false
-    /// if nobody wants more.
+    /// Starts the agent of a branch, and sends it the job's secret and its start. Its reports go to `report`, which
+    /// returns false if nobody wants more.
     ///
     /// # Errors
     /// Fails if the launcher cannot be started, with one line that names it.
     pub fn start(
         branch: &Branch,
+        secret: Option<&Secret>,
         report: impl FnMut(Report) -> bool + Send + 'static,
     ) -> Result<Self, String> {
         let Branch { host, command: words, start } = branch;
@@ -62,7 +64,12 @@ impl Node {
             return Err(format!("no channel to the agent on {host}"));
         };
         let (channel, messages) = mpsc::channel::<Message>();
+        let secret = secret.cloned();
         let writer = system::start_thread(move || {
+            // The reader reports a lost agent.
+            if secret.is_some_and(|secret| write_secret(&secret, &mut stdin).is_err()) {
+                return;
+            }
             while let Ok(message) = messages.recv() {
                 // The reader reports a lost agent.
                 if message.write(&mut stdin).is_err() {

@@ -38,6 +38,8 @@ pub(crate) enum AgentReply {
     Known(String),
     /// The agent has the answer, and notifies the server without waiting for it.
     Noted(String),
+    /// The agent answers with the job's secret, which is no value.
+    Secret,
     /// The server answers.
     AskServer,
 }
@@ -207,6 +209,7 @@ impl SharedValues {
         match word("cmd") {
             "init" => AgentReply::Noted(INITIALIZED.into()),
             "put" if may_put(word("key"), word("value")) => AgentReply::Noted(PUT.into()),
+            "get" if word("key") == boot::SECRET_KEY => AgentReply::Secret,
             "get" => match self.values.get(word("key")) {
                 Some(value) => AgentReply::Known(found(value)),
                 None if boot::is_ended_name(word("key")) => AgentReply::Known(NOT_FOUND.into()),
@@ -245,11 +248,15 @@ fn words(line: &str) -> HashMap<&str, &str> {
 }
 
 fn found(value: &str) -> String {
-    format!("cmd=get_result rc=0 msg=success value={value}")
+    format!("{FOUND}{value}")
 }
 
+/// Answer with a value, which follows.
+pub(crate) const FOUND: &str = "cmd=get_result rc=0 msg=success value=";
+
 const INITIALIZED: &str = "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0";
-const NOT_FOUND: &str = "cmd=get_result rc=-1 msg=key_not_found value=unknown";
+/// Answer without a value.
+pub(crate) const NOT_FOUND: &str = "cmd=get_result rc=-1 msg=key_not_found value=unknown";
 const PUT: &str = "cmd=put_result rc=0 msg=success";
 /// Answer to a value that was refused.
 pub(crate) const REFUSED: &str = "cmd=put_result rc=-1 msg=refused";
@@ -288,14 +295,12 @@ mod tests {
     #[test]
     fn agents_answer_as_the_server_does() {
         let secret = boot::SECRET_KEY;
-        let first = Values::from([(secret.into(), "s".into())]);
-        let mut server = Server::new("job".into(), vec![0, 0], Some(2), first);
+        let mut server = Server::new("job".into(), vec![0, 0], Some(2), Values::new());
         let mut shared = SharedValues::default();
         shared.extend(server.take_new());
         let get = |key: &str| format!("cmd=get kvsname=job key={key}");
         let put = |key: &str, value: &str| format!("cmd=put kvsname=job key={key} value={value}");
         for (line, is_known) in [
-            (get(secret), true),
             ("cmd=get_maxes".into(), true),
             ("cmd=get_my_kvsname".into(), true),
             ("cmd=get_universe_size".into(), true),
@@ -308,6 +313,7 @@ mod tests {
                 if is_known { AgentReply::Known(answer) } else { AgentReply::Noted(answer) };
             assert_eq!(shared.reply(&line), reply);
         }
+        assert_eq!(shared.reply(&get(secret)), AgentReply::Secret);
         assert_eq!(shared.reply(&get("a")), AgentReply::AskServer);
         shared.extend(server.take_new());
         assert!(matches!(shared.reply(&get("a")), AgentReply::Known(_)));

@@ -9,10 +9,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use boot::Secret;
 use signal_hook::consts::signal::*;
 use signal_hook::iterator::Signals;
 
-use crate::channel::{BODY_MAX, Ended, Exit, Lost, Message, MessageKind, Pass, Serving};
+use crate::channel::{BODY_MAX, Ended, Exit, Lost, Message, MessageKind, Serving};
 use crate::command_line::{Parsed, Text, help};
 use crate::label::OutputStream;
 use crate::launch_context::{LaunchContext, random};
@@ -145,10 +146,10 @@ impl Run {
     fn start(options: &Options) -> Result<Self, String> {
         let connect_timeout = settings::CONNECT_TIMEOUT.number();
         let connect_timeout = connect_timeout.map_err(|error| error.to_string())?;
-        let (secret, number) = (hex::encode(random()?), hex::encode(random()?));
-        let name = format!("canele_{}", &number[..16]);
-        let pass = boot::pass(&secret, &name).ok_or("a secret that is none")?;
-        let tree = Tree::of(options, &LaunchContext::new(options, connect_timeout)?, &Pass(pass));
+        let secret = Secret::random().map_err(|error| format!("random numbers: {error}"))?;
+        let name = format!("canele_{}", &hex::encode(random()?)[..16]);
+        let job = boot::job_number(&secret, &name);
+        let tree = Tree::of(options, &LaunchContext::new(options, connect_timeout)?, job);
         let recording = Recording::of(options)?;
         let trace = Trace::of(options, &tree.nodes, &tree.hosts)?;
         if let Some(placing) = options.placing.as_ref().filter(|_| options.verbose) {
@@ -160,7 +161,7 @@ impl Run {
             let events = sender.clone();
             // The loop may have ended already.
             let report = move |report| events.send(RunEvent::From(index, report)).is_ok();
-            nodes.push(Node::start(branch, report)?);
+            nodes.push(Node::start(branch, Some(&secret), report)?);
         }
         let Tree { branch_of_rank: node_of_rank, hosts, nodes: homes, gateways, .. } = tree;
         let readers: Vec<u32> =
@@ -179,7 +180,6 @@ impl Run {
         }
         let places = Places { hosts: hosts.clone(), nodes: homes.clone() };
         let mut values = HashMap::new();
-        values.insert(boot::SECRET_KEY.to_owned(), secret);
         values.insert("PMI_process_mapping".to_owned(), mapping(&homes));
         let programs = (0u32..).zip(&options.programs);
         let programs =
@@ -321,6 +321,7 @@ impl Run {
                 }
             }
             MessageKind::Start
+            | MessageKind::Secret
             | MessageKind::Signal
             | MessageKind::PmiAnswer
             | MessageKind::PmiForAll

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use netpath::ListenAddress;
 
 use crate::binding::CoreBinding;
-use crate::channel::{Branch, GatewayStart, Pass, RankStart, Start};
+use crate::channel::{Branch, GatewayStart, RankStart, Start};
 use crate::grid::{Gateway, Grid, Site};
 use crate::host;
 use crate::launch_context::LaunchContext;
@@ -43,8 +43,8 @@ pub(crate) struct StartedGateway {
 }
 
 impl Tree {
-    /// Builds the tree for a run.
-    pub fn of(options: &Options, here: &LaunchContext, pass: &Pass) -> Self {
+    /// Builds the tree for a run of the job with this number.
+    pub fn of(options: &Options, here: &LaunchContext, job: u64) -> Self {
         let placement = options.placement();
         let sites = sites_of(options);
         let size = placement.len() as u32;
@@ -76,7 +76,7 @@ impl Tree {
                     let name = format!("the gateway on host {name}");
                     let started =
                         StartedGateway { name, site: site.name.clone(), gateway: gateway.clone() };
-                    let mut start = started.start(tree.gateways.len(), grid, site, pass);
+                    let mut start = started.start(tree.gateways.len(), grid, site, job);
                     start.arguments.extend(options.verbose.then(|| "--account".to_owned()));
                     gateways.push(start);
                     tree.gateways.push(started);
@@ -129,7 +129,7 @@ fn sites_of(options: &Options) -> Vec<Option<&Site>> {
 }
 
 impl StartedGateway {
-    fn start(&self, number: usize, grid: &Grid, site: &Site, pass: &Pass) -> GatewayStart {
+    fn start(&self, number: usize, grid: &Grid, site: &Site, job: u64) -> GatewayStart {
         let others = grid.sites.iter().filter(|other| other.name != site.name);
         let others =
             others.flat_map(|other| &other.gateways).filter_map(|one| one.outside.as_ref());
@@ -138,7 +138,7 @@ impl StartedGateway {
         let words = allow.chain(others);
         let arguments = words.flat_map(|(name, value)| [name.to_owned(), value]).collect();
         let listen = self.gateway.listen_addresses().iter().map(ListenAddress::to_string).collect();
-        GatewayStart { number, name: self.name.clone(), listen, arguments, pass: pass.clone() }
+        GatewayStart { number, name: self.name.clone(), listen, arguments, job }
     }
 }
 
@@ -306,7 +306,7 @@ mod tests {
         if !grid.is_empty() {
             options.take_grid(Grid::parse(grid, "g").unwrap());
         }
-        Tree::of(&options, &here(), &Pass("7 s".into()))
+        Tree::of(&options, &here(), 7)
     }
 
     fn shape(branches: &[Branch]) -> Vec<(&str, Vec<u32>, usize)> {
@@ -405,7 +405,7 @@ mod tests {
         let gateway = &first.branches[0].start.gateways[0];
         assert_eq!(gateway.listen, ["10.1.0.2:7", "192.0.2.2:7-9"]);
         assert_eq!(gateway.arguments.join(" "), "--allow 10.1.0.0/16");
-        assert_eq!(format!("{:?}", gateway.pass), "Pass(…)");
+        assert_eq!(gateway.job, 7);
         // The gateway's host has no rank because there are few, or because it takes none.
         let third = |hosts: &str| {
             let tree = tree("-n 3 x", &grid.replace("\"b\"]", hosts));

@@ -153,7 +153,7 @@ fn quic(rank: u32, (job, secret): (u64, [u8; 32])) -> Box<QuicRail> {
     let config = QuicConfig {
         rank: PeerId(rank),
         job,
-        identity: Identity::of(&secret, job),
+        identity: Identity::of(&secret.into(), job),
         interface: Some("127.0.0.1".into()),
         connect_timeout: Duration::from_secs(10),
         passes: false,

@@ -22,7 +22,7 @@ fn half_open_connections_take_little_memory_and_keep_no_peer_out() {
     let mut ranks = ServedRanks::new();
     let port = u16::from_le_bytes(*ranks.rails[0].address().last_chunk().unwrap());
     let mut clients =
-        HalfOpenClients::new(([127, 0, 0, 1], port).into(), &Identity::of(&SECRET, JOB));
+        HalfOpenClients::new(([127, 0, 0, 1], port).into(), &Identity::of(&SECRET.into(), JOB));
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
     // Some send one packet and no more; others prove their address and fall silent then.
@@ -116,7 +116,7 @@ fn rail(rank: u32) -> QuicRail {
     QuicRail::new(QuicConfig {
         rank: PeerId(rank),
         job: JOB,
-        identity: Identity::of(&SECRET, JOB),
+        identity: Identity::of(&SECRET.into(), JOB),
         interface: Some("127.0.0.1".into()),
         connect_timeout: PATIENCE,
         passes: false,

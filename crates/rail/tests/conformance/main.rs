@@ -148,7 +148,7 @@ fn quic_rail(rank: u32) -> Box<dyn Rail> {
     let rail = QuicRail::new(QuicConfig {
         rank: PeerId(rank),
         job: 11,
-        identity: Identity::of(&[3; 32], 11),
+        identity: Identity::of(&[3; 32].into(), 11),
         interface: Some(LOOPBACK.into()),
         connect_timeout: Duration::from_secs(20),
         passes: false,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
 
 use boot::{BootError, Job, Launcher};
+use zeroize::Zeroizing;
 
 /// The launcher of one job.
 #[derive(Default)]
@@ -59,8 +60,8 @@ impl Launcher for Client {
         Ok(())
     }
 
-    fn get(&mut self, key: &str) -> Result<Option<String>, BootError> {
-        Ok(self.0.state.lock().unwrap().values.get(key).cloned())
+    fn get(&mut self, key: &str) -> Result<Option<Zeroizing<String>>, BootError> {
+        Ok(self.0.state.lock().unwrap().values.get(key).cloned().map(Zeroizing::new))
     }
 
     fn barrier(&mut self) -> Result<(), BootError> {

@@ -145,7 +145,7 @@ pub fn pass(byte: u8) -> Pass {
 
 pub fn handshake(byte: u8) -> RelayHandshake {
     let pass = pass(byte);
-    RelayHandshake::new(pass.job, *pass.secret)
+    RelayHandshake::new(pass.job, pass.secret)
 }
 
 /// A request for the host at `address`, through another gateway or not.

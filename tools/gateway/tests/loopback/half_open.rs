@@ -14,7 +14,8 @@ fn half_open_udp_links_take_little_memory_and_keep_nobody_out() {
     let (gateway, host) = (RankProcess::start(1, SECRET), echo());
     let far = Daemon::start(Between::Udp);
     let mut carried = open(far.address, &request(host, &[gateway.address]));
-    let mut strangers = HalfOpenClients::new(gateway.address, &Identity::of(&[SECRET; 32], 1));
+    let mut strangers =
+        HalfOpenClients::new(gateway.address, &Identity::of(&[SECRET; 32].into(), 1));
     let before = gateway.peak_kb();
     // Some send one packet only; others validate their address and then fall silent.
     for answers in [false, true] {
