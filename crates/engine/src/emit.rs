@@ -329,6 +329,7 @@ fn emit_eager(
     send.to_emit = false;
     let acknowledge = send.awaiting.then_some(pending.id.index);
     let header = next_header(state, envelope);
+    send.sequence = header.sequence;
     packet::emit_eager(&mut frame.head, &header, acknowledge, pending.bytes as u32);
     if carry == Carry::Inline {
         region.append_to(&mut frame.head);

@@ -6,6 +6,7 @@ mod error;
 mod leave;
 mod links;
 mod noted;
+mod retract;
 mod revoke;
 mod submit;
 mod through;
@@ -121,6 +122,8 @@ crate::counters! {
         pub resent: u64,
         /// Messages that arrived before their receive.
         pub unexpected: u64,
+        /// Messages among these that their senders cancelled.
+        pub retracted: u64,
         /// Peak bytes of unmatched messages.
         pub unexpected_bytes_max: Peak,
         /// Compressed pieces of long messages.

@@ -88,6 +88,15 @@ impl Unexpected {
         }
     }
 
+    /// The sender's operation, if it waits until a receive matches the message.
+    pub fn awaits_match(&self) -> Option<u32> {
+        match self.content {
+            Content::Eager { acknowledge, .. } => acknowledge,
+            Content::Rts { rndv: RndvKind::WithData { cts: false, .. }, .. } => None,
+            Content::Rts { op, .. } => Some(op),
+        }
+    }
+
     pub fn message(&self) -> Message {
         Message { source: self.header.source, tag: self.header.tag, bytes: self.bytes() }
     }
@@ -153,6 +162,18 @@ impl Matching {
     ) -> Option<Unexpected> {
         let slot = self.waiting.find(peer, selector)?;
         Some(self.waiting.remove(slot))
+    }
+
+    /// Takes the waiting message of `peer` with this header, if `is_selected` is true for it.
+    pub fn retract(
+        &mut self,
+        peer: PeerId,
+        header: &Header,
+        is_selected: impl FnOnce(&Unexpected) -> bool,
+    ) -> Option<Unexpected> {
+        let slot = self.waiting.find_message(peer, header)?;
+        let is_selected = self.waiting.message(slot).is_some_and(is_selected);
+        is_selected.then(|| self.waiting.remove(slot))
     }
 
     /// Iterates over waiting messages in no order; their peers and headers must not change.

@@ -150,6 +150,19 @@ impl Head {
     }
 }
 
+/// Unusual events in the life of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendFate {
+    /// Nothing unusual.
+    Usual,
+    /// The application has cancelled it, and the peer was asked to drop the message.
+    Retracted,
+    /// The peer has dropped the message.
+    Dropped,
+    /// The peer has refused the call.
+    Refused,
+}
+
 /// A send; it is complete when nothing of this is left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendState {
@@ -160,8 +173,7 @@ pub(crate) struct SendState {
     pub held: u32,
     /// True if the send waits for a CTS or FIN.
     pub awaiting: bool,
-    /// True if the peer has refused the call.
-    pub is_refused: bool,
+    pub fate: SendFate,
     /// Streaming state: the message's sequence, the bytes sent before the CTS, the receiver's
     /// operation after it, and the unsent bytes `next..end`.
     pub sequence: u32,
@@ -183,7 +195,7 @@ impl SendState {
             to_emit: false,
             held: 0,
             awaiting: false,
-            is_refused: false,
+            fate: SendFate::Usual,
             sequence: 0,
             rts_data: 0,
             receiver: 0,
@@ -372,7 +384,11 @@ impl Ops {
                 Head::Addressed(_) => (0, 0),
             };
             let bytes = region.len() as u64;
-            let outcome = if send.is_refused { Outcome::Refused } else { Outcome::Ok };
+            let outcome = match send.fate {
+                SendFate::Usual | SendFate::Retracted => Outcome::Ok,
+                SendFate::Dropped => Outcome::Cancelled,
+                SendFate::Refused => Outcome::Refused,
+            };
             self.complete(index, Completion { source, tag, bytes, outcome });
         }
     }

@@ -294,6 +294,16 @@ impl Request {
         }
     }
 
+    /// The engine's operations that a cancel concerns: of an exchange only the receive, whose status cannot tell of the
+    /// send.
+    fn cancellable(&self) -> Vec<Operation> {
+        let mut operations = self.operations();
+        if let Self::Exchange(_) = self {
+            operations.retain(|operation| operation.receives);
+        }
+        operations
+    }
+
     /// Names what can be neither cancelled nor freed while it is in flight. This is a collective (MPI-5.0 §6.12, §6.13),
     /// an operation on a window (MPI-5.0 §12.3.5), or one on a file, whose memory is in use.
     fn unstoppable(&self) -> Option<&'static str> {
@@ -454,14 +464,15 @@ fn already_active() -> Error {
     Error::new(ErrorClass::Request, "the request is active already")
 }
 
-/// Cancels a receive that has not matched a message; sends continue (MPI-5.0 §3.8.4).
+/// Cancels a receive that has not matched a message, or a send whose message no receive has matched. The peer's engine
+/// decides on one that has left, whatever its program does (MPI-5.0 §3.8.4).
 ///
 /// # Errors
 /// Those of [`wait`], and `MPI_ERR_REQUEST` for a collective or an operation on a window or file.
 pub fn cancel(process: &Process, handle: Handle) -> Result<()> {
     let find =
-        |requests: &mut Objects<StoredRequest>| Ok(requests.find(handle)?.request.operations());
-    // A matched receive continues.
+        |requests: &mut Objects<StoredRequest>| Ok(requests.find(handle)?.request.cancellable());
+    // A matched receive continues, and so does a matched send.
     act_on(process, handle, "cancelled", find, |worker, op| {
         worker.engine.submit_cancel(op);
     })

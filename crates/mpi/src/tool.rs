@@ -543,6 +543,11 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         |all| all.engine.unexpected,
         "messages that arrived before their receive was posted",
     ),
+    counts(
+        "messages_retracted",
+        |all| all.engine.retracted,
+        "messages among these that their senders cancelled",
+    ),
     most(
         "unexpected_bytes_most",
         |all| all.engine.unexpected_bytes_max.0 as u64,
@@ -551,7 +556,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
 ];
 
 const OF_PROGRESS: usize = 37;
-const OF_MESSAGES: usize = 16;
+const OF_MESSAGES: usize = 17;
 
 static CATEGORIES: [Category; 3] = [
     Category {

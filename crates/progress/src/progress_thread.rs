@@ -3,8 +3,9 @@
 //! A computing application leaves operations pending: requests that need a peer's answer, bytes that a full socket
 //! did not take, short messages that wait to be coalesced. The progress thread completes them in all VCIs
 //! of its process. A call that leaves something pending wakes it. It then checks from time to time if another thread
-//! polls, and sleeps in the kernel on all rails if none does. While nothing is pending it sleeps without a time
-//! limit. A process that only makes blocking calls never starts it.
+//! polls, and sleeps in the kernel on all rails if none does. While nothing is pending it sleeps, and polls once every
+//! [`IDLE`]: a peer that has cancelled a send waits for an answer of this process, whose application may call nothing.
+//! A process that only makes blocking calls never starts it.
 
 #[cfg(test)]
 mod loom_model;
@@ -71,6 +72,8 @@ pub(crate) enum CheckCause {
     Woken,
     /// The end of a sleep on the rails of this length.
     Slept(Duration),
+    /// The end of a sleep while nothing was pending.
+    Lapsed,
 }
 
 /// Rest times of the progress thread while threads wait for the polling one. Each check costs them more time than a
@@ -231,7 +234,7 @@ struct VciState {
 }
 
 enum VciPhase {
-    /// Nothing is pending. Sleeps until called or, while threads have a higher priority, until this time.
+    /// Nothing is pending. Sleeps until called, or until this time.
     Sleeps(Option<Instant>),
     /// Rests between two checks. Holds the idle pollers that may wake it before, and true if one has.
     Rests { until: Instant, idle_pollers: Option<Arc<IdlePollers>>, is_woken: bool },
@@ -308,18 +311,18 @@ impl VciState {
         };
     }
 
-    /// Ends a sleep without a time limit.
+    /// Ends a sleep while nothing was pending.
     fn wake(&mut self, progress: &Progress) -> CheckCause {
         let is_called = progress.thread_handle.awake.swap(true, Ordering::AcqRel);
         if is_called {
             progress.start_idle_pollers();
         }
-        // A thread that only checks priorities sleeps again after one check.
+        // A thread that nobody has called sleeps again after one check.
         self.idle_checks = if is_called { 0 } else { IDLE_CHECKS - 1 };
-        CheckCause::Due
+        if is_called { CheckCause::Due } else { CheckCause::Lapsed }
     }
 
-    /// Begins a sleep without a time limit, unless something was left pending meanwhile.
+    /// Begins a sleep until called, unless something was left pending meanwhile.
     fn sleep(&mut self, progress: &Progress) -> VciPhase {
         let awake = &progress.thread_handle.awake;
         awake.store(false, Ordering::Release);
@@ -329,7 +332,7 @@ impl VciState {
             self.idle_checks = 0;
             return VciPhase::Due;
         }
-        VciPhase::Sleeps(watch.map(|period| Instant::now() + period))
+        VciPhase::Sleeps(Some(Instant::now() + watch.unwrap_or(IDLE).min(IDLE)))
     }
 
     /// Returns the VCI whose rails wake the thread.
@@ -399,7 +402,10 @@ const DEFERRED_MAX: Duration = Duration::from_micros(400);
 /// Number of checks in a row that are skipped.
 const PASSES_MAX: u32 = 3;
 
-/// Number of checks that find nothing before the thread sleeps without a time limit.
+/// Time between polls while nothing is pending: about 20 µs of processor time each.
+const IDLE: Duration = Duration::from_millis(250);
+
+/// Number of checks that find nothing before the thread sleeps until called.
 pub(crate) const IDLE_CHECKS: u32 = 10;
 
 /// Stack size: reduction functions of the application may run on it.

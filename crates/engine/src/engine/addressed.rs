@@ -4,6 +4,7 @@ use memory::Region;
 use wire::addressed::{Addressed, Answer, CallHeader};
 use wire::{PeerId, RemoteKey};
 
+use super::retract::RETRACT;
 use super::revoke::REVOKE;
 use super::{Engine, PeerError};
 use crate::addressed::{EndedEpoch, FlushStep, Postponed};
@@ -12,7 +13,7 @@ use crate::exposed::{
     SHORT_PUT_MAX, Wanted,
 };
 use crate::matching::Early;
-use crate::op::{Completion, Head, OpId, OpState, Outcome, SendState};
+use crate::op::{Completion, Head, OpId, OpState, Outcome, SendFate, SendState};
 use crate::peer::Control;
 use crate::pending::{ADDRESSED, Pending};
 
@@ -48,9 +49,9 @@ impl Engine {
         is_known
     }
 
-    /// Sets the handler of a number, which all processes use alike. Number 0 is the engine's own.
+    /// Sets the handler of a number, which all processes use alike. The first number and the last are the engine's own.
     pub fn set_handler(&mut self, id: HandlerId, handler: Box<dyn Handler>) {
-        assert!(id != REVOKE, "the engine's own handler");
+        assert!(id != REVOKE && id != RETRACT, "the engine's own handler");
         let index = usize::from(id.0);
         if self.handlers.len() <= index {
             self.handlers.resize_with(index + 1, || None);
@@ -106,7 +107,7 @@ impl Engine {
         payload: &Region,
         wanted: Wanted<'_>,
     ) -> OpId {
-        assert!(handler != REVOKE, "the engine's own handler");
+        assert!(handler != REVOKE && handler != RETRACT, "the engine's own handler");
         self.note_access(peer, payload.len() as u64);
         self.call(peer, handler, (arguments, payload), wanted, ADDRESSED)
     }
@@ -321,7 +322,7 @@ impl Engine {
         }
     }
 
-    fn answer_with(&mut self, peer: PeerId, answer: Control) {
+    pub(super) fn answer_with(&mut self, peer: PeerId, answer: Control) {
         self.peer(peer).control.push_back(answer);
         self.list(peer);
     }
@@ -364,6 +365,8 @@ impl Engine {
         let call = IncomingCall { peer, arguments, payload, reply_to: ReplyTo { peer, answer } };
         if handler == REVOKE.0 {
             self.handle_revocation(&call)?;
+        } else if handler == RETRACT.0 {
+            self.handle_retraction(&call);
         } else {
             let Self { handlers, memory, replies, .. } = self;
             let found = handlers.get_mut(usize::from(handler)).and_then(Option::as_mut);
@@ -423,7 +426,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles the refusal of a flush, a get, or a call that wants an answer.
+    /// Handles the refusal of a flush, a get, or a call that wants an answer, and the answer to a retraction.
     #[cold]
     pub(super) fn handle_refused(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
         let is_get = self.ops.at(op).is_some_and(|one| {
@@ -439,7 +442,13 @@ impl Engine {
         match send.head {
             Head::Addressed(AddressedHead::Flush) => self.handle_flushed(peer, op, true),
             Head::Addressed(AddressedHead::Call(_)) => {
-                (send.awaiting, send.is_refused) = (false, true);
+                (send.awaiting, send.fate) = (false, SendFate::Refused);
+                self.ops.complete_send_if_done(op);
+                Ok(())
+            }
+            // What was announced of the message is sent to its end.
+            Head::Matched(_) if send.fate == SendFate::Retracted => {
+                (send.awaiting, send.fate) = (false, SendFate::Dropped);
                 self.ops.complete_send_if_done(op);
                 Ok(())
             }

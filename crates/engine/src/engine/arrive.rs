@@ -560,7 +560,7 @@ impl Engine {
     }
 
     /// Gives a matched receive the data that came before the CTS.
-    fn take_rts_data(&mut self, peer: PeerId, sequence: u32, id: OpId) {
+    pub(super) fn take_rts_data(&mut self, peer: PeerId, sequence: u32, id: OpId) {
         let Self { peers, ops, .. } = self;
         let Some(Some(state)) = peers.get_mut(peer.0 as usize) else { return };
         let settled = state.rts_data.matched(ops, sequence, id);

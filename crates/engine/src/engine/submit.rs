@@ -7,7 +7,7 @@ use super::Engine;
 use crate::emit::{BEGIN_MAX, COALESCED_MAX, Short, emit_any, emit_lent, emit_short, emit_whole};
 use crate::exposed::PutTo;
 use crate::matching::{MatchedId, Message, Selector, Unexpected};
-use crate::op::{Completion, Envelope, Head, OpId, OpState, Outcome, SendMode, SendState};
+use crate::op::{Envelope, Head, OpId, OpState, SendMode, SendState};
 use crate::peer::charge;
 use crate::pending::Pending;
 use crate::send_observer::SendObserver;
@@ -258,17 +258,6 @@ impl Engine {
         } else {
             self.matching.post(peer, selector, id);
         }
-    }
-
-    /// Cancels a receive that has not been matched; false for a matched receive or a send.
-    pub fn submit_cancel(&mut self, op: OpId) -> bool {
-        let is_posted = self.ops.find(op).is_some_and(|op| matches!(op.state, OpState::Posted));
-        if !is_posted || !self.matching.cancel(op) {
-            return false;
-        }
-        let outcome = Outcome::Cancelled;
-        self.ops.complete(op.index, Completion { source: 0, tag: 0, bytes: 0, outcome });
-        true
     }
 
     /// Returns the oldest waiting message that `selector` accepts; `peer` is as in

@@ -50,6 +50,16 @@ impl Queues {
         None
     }
 
+    /// Iterates over the entries with a key, oldest first.
+    pub fn entries<F: Fn(u32) -> Key>(
+        &self,
+        key: Key,
+        key_of: F,
+    ) -> impl Iterator<Item = u32> + use<'_, F> {
+        let next = |slot: &u32| Some(self.links[*slot].next).filter(|next| *next != NONE);
+        std::iter::successors(self.first(key, key_of), next)
+    }
+
     /// Adds a slot to the queue of its key.
     #[inline]
     pub fn push(&mut self, slot: u32, key_of: impl Fn(u32) -> Key) {

@@ -1,6 +1,7 @@
 //! Unmatched messages.
 
 use wire::PeerId;
+use wire::packet::Header;
 
 use super::blocks::Blocks;
 use super::key::{Key, Pattern, Patterns};
@@ -93,6 +94,20 @@ impl Waiting {
             self.arrange(pattern);
         }
         self.queues[pattern.index()].first(key, |slot| key_of(&self.slots, pattern, slot))
+    }
+
+    /// Finds the message of a peer with this header.
+    pub fn find_message(&self, peer: PeerId, header: &Header) -> Option<u32> {
+        let is_it = |slot: &u32| {
+            let message = self.message(*slot);
+            message.is_some_and(|message| message.peer == peer && message.header == *header)
+        };
+        if self.lone != NONE {
+            return Some(self.lone).filter(is_it);
+        }
+        let (pattern, slots) = (Pattern::EXACT, &self.slots);
+        let (queues, key) = (&self.queues[pattern.index()], Key::of_message(pattern, peer, header));
+        queues.entries(key, |slot| key_of(slots, pattern, slot)).find(is_it)
     }
 
     pub fn message(&self, slot: u32) -> Option<&Unexpected> {

@@ -7,6 +7,7 @@
 mod network;
 
 mod addressed;
+mod cancelled;
 mod credits;
 mod faults;
 mod granted;

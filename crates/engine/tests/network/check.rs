@@ -29,9 +29,17 @@ impl SimulatedNetwork {
             self.held.iter().any(|(from, _, span)| *from == rank && overlaps(region, *span));
         assert!(!is_held, "a send is complete while a rail holds its memory");
         fill(region, OVERWRITTEN);
-        let Sent { send: Send { to, tag, bytes, mode, .. }, matched, .. } = self.messages[message];
+        let Sent { send: Send { to, tag, bytes, mode, .. }, matched, dropped, .. } =
+            self.messages[message];
         if end.outcome == Outcome::PeerFailed {
             return assert!(self.is_cut(rank, to), "a send fails only with its peer");
+        }
+        if !self.is_tampered(rank, to) {
+            let is_cancelled = end.outcome == Outcome::Cancelled;
+            assert_eq!(is_cancelled, dropped, "message {message} is dropped or delivered");
+        }
+        if end.outcome == Outcome::Cancelled {
+            return;
         }
         let outcome = Outcome::Ok;
         let expected = Completion { source: rank as u32, tag, bytes: bytes as u64, outcome };

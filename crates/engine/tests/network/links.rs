@@ -5,12 +5,10 @@ use std::collections::BTreeSet;
 use cost::HostCost;
 use engine::{Counters, Engine, Loss, PeerError, Posted, RemoteReadId};
 use memory::{Region, Span};
-use wire::addressed::Addressed;
 use wire::packet::{self, Packet};
 use wire::{Capabilities, Frame, FrameToken, Incoming, PeerId, RailId, RemoteRegion};
 
 use super::check::overlaps;
-use super::reference::Waiting;
 use super::{Event, Sent, Shape, SimulatedNetwork, SimulatedProcess, Tamper, peer_id};
 
 /// One direction between two processes, with its links.
@@ -578,7 +576,12 @@ impl SimulatedNetwork {
             None => vec![bytes],
         };
         for frame in frames {
-            if let Err(error) = self.receive_frame(from, to, link, &frame) {
+            let retracted = self.processes[to].engine.counters().retracted;
+            let received = self.receive_frame(from, to, link, &frame);
+            if !self.is_tampered(from, to) {
+                self.drop_retracted(to, retracted);
+            }
+            if let Err(error) = received {
                 assert!(self.is_tampered(from, to), "rank {to} accuses {from}: {error}");
                 self.accusations.push((to, from, error));
                 self.direction(from, to).cut();
@@ -637,54 +640,6 @@ impl SimulatedNetwork {
             self.fates.parts += 1;
             let half = Incoming::Here(&rest[..rest.len() / 2]);
             assert_eq!(engine.handle_rest(peer_id(from), rail, half), Ok(()));
-        }
-    }
-
-    fn update_reference(&mut self, from: usize, to: usize, mut frame: &[u8]) {
-        while let Some(packet) = packet::parse(&mut frame).expect("engines send frames") {
-            let (header, asks) = match packet {
-                Packet::Eager { header, .. } => (header, None),
-                Packet::Rts { header, bytes, .. } => (header, Some(bytes)),
-                Packet::RtsData { sequence, payload, .. } => {
-                    let bytes = payload.len() as u64;
-                    self.processes[to].reference.arrive_rts_data(peer_id(from), sequence, bytes);
-                    continue;
-                }
-                Packet::CompressedRtsData { sequence, bytes, .. } => {
-                    let bytes = u64::from(bytes);
-                    self.processes[to].reference.arrive_rts_data(peer_id(from), sequence, bytes);
-                    continue;
-                }
-                Packet::Addressed(Addressed::Call { call, .. }) => {
-                    let pairs = self.processes[to].reference.pass(peer_id(from), call.sequence);
-                    self.pair_all(to, pairs);
-                    continue;
-                }
-                Packet::Addressed(_)
-                | Packet::Ack { .. }
-                | Packet::Resume { .. }
-                | Packet::LinkDown { .. }
-                | Packet::Cts { .. }
-                | Packet::Data { .. }
-                | Packet::CompressedData { .. }
-                | Packet::Fin { .. }
-                | Packet::Refused { .. }
-                | Packet::Credit { .. } => continue,
-                Packet::Grant { .. } => {
-                    self.granted += 1;
-                    continue;
-                }
-            };
-            let is_new = self.sequences.insert((from, to, header.sequence));
-            assert!(is_new, "message {} from {from} to {to} came twice", header.sequence);
-            let pairs = self.processes[to].reference.arrive(peer_id(from), header, asks);
-            self.pair_all(to, pairs);
-        }
-    }
-
-    fn pair_all(&mut self, rank: usize, pairs: Vec<(usize, Waiting)>) {
-        for (receive, message) in pairs {
-            self.pair(rank, receive, message);
         }
     }
 

@@ -35,6 +35,15 @@ pub fn corpus() -> Vec<Vec<u8>> {
         for tag in 40..120 {
             network.receive(1, Some(0), Some(tag), 1000);
         }
+        // Messages that nobody receives.
+        let (to, context, mode) = (1, 0, SendMode::Synchronous);
+        let unwanted = |tag| Send { to, context, tag, bytes: [8, 5000][tag as usize % 2], mode };
+        let sends: Vec<_> = (120..130).map(|tag| network.submit_send(0, unwanted(tag))).collect();
+        network.run();
+        for send in sends {
+            network.cancel_send(send);
+        }
+        network.run();
         network.expose();
         for round in 0..40 {
             let len = [0, 8, 300, 1500, 5000][round % 5];

@@ -18,6 +18,7 @@ mod check;
 mod content;
 mod links;
 mod mangle;
+mod matching;
 mod outages;
 mod program;
 mod reference;
@@ -175,6 +176,8 @@ struct Sent {
     region: Region,
     matched: bool,
     complete: bool,
+    /// True if it was cancelled before it left, or the receiver has dropped it.
+    dropped: bool,
 }
 
 enum Event {
@@ -324,7 +327,8 @@ impl SimulatedNetwork {
         let is_urgent = send.context % 2 == 1;
         let (context, source) = (send.context, from as u32);
         let envelope = Envelope { context, source, tag: send.tag, is_urgent };
-        let sent = Sent { from, send, region: region.clone(), matched: false, complete: false };
+        let (matched, complete, dropped) = (false, false, false);
+        let sent = Sent { from, send, region: region.clone(), matched, complete, dropped };
         self.messages.push(sent);
         self.order.entry((from, send.to, send.context)).or_default().push(message);
         let kind = TrackedKind::Send { message };
@@ -373,7 +377,8 @@ impl SimulatedNetwork {
             &region,
         );
         if taken {
-            let sent = Sent { from, send, region, matched: false, complete: true };
+            let (matched, complete, dropped) = (false, true, false);
+            let sent = Sent { from, send, region, matched, complete, dropped };
             self.messages.push(sent);
             self.order.entry((from, to, 0)).or_default().push(message);
         }
@@ -485,6 +490,11 @@ impl SimulatedNetwork {
         self.messages[message].matched = true;
         self.settle(rank);
         handle
+    }
+
+    /// Number of processes.
+    pub fn size(&self) -> usize {
+        self.processes.len()
     }
 
     /// Number of operations that ended because a peer failed.
@@ -663,21 +673,6 @@ impl SimulatedNetwork {
         for index in done {
             self.check(rank, index);
         }
-    }
-
-    fn pair(&mut self, rank: usize, receive: usize, waiting: Waiting) {
-        let message = self.message_of(rank, &waiting);
-        self.messages[message].matched = true;
-        let process = &mut self.processes[rank];
-        if let TrackedKind::Receive { found, .. } = &mut process.ops[receive].kind {
-            *found = Some(message);
-        }
-        process.watch(receive);
-    }
-
-    fn message_of(&self, rank: usize, waiting: &Waiting) -> usize {
-        let key = (waiting.peer.0 as usize, rank, waiting.header.context);
-        self.order[&key][waiting.number as usize]
     }
 
     fn described(&self, rank: usize, waiting: &Waiting) -> Message {

@@ -10,6 +10,9 @@ pub struct Program {
     pub network: SimulatedNetwork,
     size: usize,
     receives: Vec<Handle>,
+    sends: Vec<(Handle, Send)>,
+    /// Cancelled sends that a receiver may have granted.
+    uncertain: Vec<(Handle, Send)>,
     granted: Vec<(usize, (MatchedId, usize))>,
 }
 
@@ -20,7 +23,14 @@ impl Program {
 
     /// Runs a program on all processes of a network.
     pub fn on(network: SimulatedNetwork, size: usize) -> Self {
-        Self { network, size, receives: Vec::new(), granted: Vec::new() }
+        Self {
+            network,
+            size,
+            receives: Vec::new(),
+            sends: Vec::new(),
+            uncertain: Vec::new(),
+            granted: Vec::new(),
+        }
     }
 
     pub fn act(&mut self, random: &mut Random) {
@@ -29,7 +39,9 @@ impl Program {
             0..=6 => self.send(rank, random),
             7..=11 => self.post(rank, random),
             12 => {
-                if !self.receives.is_empty() {
+                if random.one_in(2) {
+                    self.cancel_send(random);
+                } else if !self.receives.is_empty() {
                     let at = random.below(self.receives.len());
                     self.network.cancel(self.receives.swap_remove(at));
                 }
@@ -56,7 +68,27 @@ impl Program {
         let (to, context) = (random.below(self.size), random.next() % 2);
         let bytes = random.pick(&[0, 1, 100, 256, 257, 1000, 1024, 1025, 5000, 9000]);
         let mode = random.pick(&[SendMode::Standard, SendMode::Standard, SendMode::Synchronous]);
-        self.network.submit_send(rank, Send { to, context, tag: random.below(3), bytes, mode });
+        let send = Send { to, context, tag: random.below(3), bytes, mode };
+        self.sends.push((self.network.submit_send(rank, send), send));
+    }
+
+    /// Cancels a send, one of the newest more often.
+    pub fn cancel_send(&mut self, random: &mut Random) {
+        let Some(last) = self.sends.len().checked_sub(1) else { return };
+        let back = random.pick(&[1, 3, self.sends.len()]);
+        let (handle, send) = self.sends.remove(last.saturating_sub(random.below(back)));
+        if send.mode == SendMode::Standard {
+            // The model could not tell which of several was granted.
+            let network = &self.network;
+            self.uncertain.retain(|(other, _)| !network.is_complete(*other));
+            let is_like =
+                |(other, of): &(Handle, Send)| other.rank == handle.rank && of.to == send.to;
+            if self.uncertain.iter().any(is_like) {
+                return;
+            }
+            self.uncertain.push((handle, send));
+        }
+        self.network.cancel_send(handle);
     }
 
     pub fn post(&mut self, rank: usize, random: &mut Random) {
@@ -75,10 +107,12 @@ impl Program {
         }
     }
 
-    /// Drains like [`Program::drain`], and asserts that no process has failed.
+    /// Drains like [`Program::drain`]. Asserts that no process has failed, and that each message was either received or
+    /// cancelled.
     pub fn drain_whole(self) -> SimulatedNetwork {
         let network = self.drain();
         assert_eq!(network.failures(), 0, "a link was left");
+        network.check_each_message();
         network
     }
 

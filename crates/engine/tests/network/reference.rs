@@ -15,6 +15,8 @@ pub struct Reference {
     /// Number of messages received for each peer and context.
     counts: HashMap<(PeerId, u64), u32>,
     early: HashMap<(PeerId, u32), EarlyPacket>,
+    /// Messages without a receive whose senders have cancelled them, until the engine's decision is known.
+    retracted: Vec<Waiting>,
     /// Bytes received before the CTS, by their message's sequence.
     rts_data: HashMap<(PeerId, u32), u64>,
 }
@@ -22,10 +24,10 @@ pub struct Reference {
 /// A packet that is not in order yet.
 #[derive(Debug)]
 enum EarlyPacket {
-    /// A message, and its length if it sent an RTS.
-    Message(Header, Option<u64>),
-    /// One that is not matched.
-    Other,
+    /// A message; of an RTS its length, and whether the message may be granted.
+    Message(Header, Option<(u64, bool)>),
+    /// A call; the arguments of one that retracts a message.
+    Call(Option<[u64; 3]>),
 }
 
 #[derive(Debug)]
@@ -41,8 +43,15 @@ pub struct Waiting {
     pub peer: PeerId,
     pub header: Header,
     pub number: u32,
-    /// Length of the message, if it sent an RTS.
-    asks: Option<u64>,
+    /// Of an RTS, the length of the message, and whether the message may be granted.
+    asks: Option<(u64, bool)>,
+}
+
+impl Waiting {
+    /// True if the receiver may have granted the message.
+    pub fn may_be_granted(&self) -> bool {
+        self.asks.is_some_and(|(_, may_be_granted)| may_be_granted)
+    }
 }
 
 impl Reference {
@@ -78,16 +87,32 @@ impl Reference {
         &mut self,
         peer: PeerId,
         header: Header,
-        asks: Option<u64>,
+        asks: Option<(u64, bool)>,
     ) -> Vec<(usize, Waiting)> {
         self.early.insert((peer, header.sequence), EarlyPacket::Message(header, asks));
         self.advance(peer)
     }
 
-    /// Handles a sequenced packet that is not matched.
-    pub fn pass(&mut self, peer: PeerId, sequence: u32) -> Vec<(usize, Waiting)> {
-        self.early.insert((peer, sequence), EarlyPacket::Other);
+    /// Handles a call; `retracted` are the arguments of one that retracts a message.
+    pub fn pass(
+        &mut self,
+        peer: PeerId,
+        sequence: u32,
+        retracted: Option<[u64; 3]>,
+    ) -> Vec<(usize, Waiting)> {
+        self.early.insert((peer, sequence), EarlyPacket::Call(retracted));
         self.advance(peer)
+    }
+
+    /// Takes the list of messages without a receive whose senders have cancelled them.
+    pub fn retracted(&mut self) -> Vec<Waiting> {
+        std::mem::take(&mut self.retracted)
+    }
+
+    /// Drops a message.
+    pub fn drop_waiting(&mut self, dropped: &Waiting) {
+        let is_it = |one: &Waiting| one.peer == dropped.peer && one.header == dropped.header;
+        self.waiting.retain(|one| !is_it(one));
     }
 
     fn advance(&mut self, peer: PeerId) -> Vec<(usize, Waiting)> {
@@ -95,7 +120,17 @@ impl Reference {
         let due = self.arrived.entry(peer).or_default();
         while let Some(next) = self.early.remove(&(peer, *due)) {
             *due += 1;
-            let EarlyPacket::Message(header, asks) = next else { continue };
+            let (header, asks) = match next {
+                EarlyPacket::Message(header, asks) => (header, asks),
+                EarlyPacket::Call(retracted) => {
+                    let is_it = |one: &&Waiting| {
+                        let sequence = retracted.map(|[_, _, place]| (place >> 32) as u32);
+                        one.peer == peer && Some(one.header.sequence) == sequence
+                    };
+                    self.retracted.extend(self.waiting.iter().find(is_it));
+                    continue;
+                }
+            };
             let count = self.counts.entry((peer, header.context)).or_default();
             let message = Waiting { peer, header, number: *count, asks };
             *count += 1;
@@ -129,7 +164,7 @@ impl Reference {
         let Self { waiting, rts_data, .. } = self;
         waiting.retain(|one| {
             let here = || rts_data.get(&(peer, one.header.sequence)).copied().unwrap_or(0);
-            one.peer != peer || one.asks.is_none_or(|bytes| here() == bytes)
+            one.peer != peer || one.asks.is_none_or(|(bytes, _)| here() == bytes)
         });
         rts_data.retain(|(from, _), _| *from != peer);
         self.early.retain(|(from, _), _| *from != peer);

@@ -15,7 +15,8 @@ impl Progress {
     /// Does one check of the progress thread; afterwards `seen` is the worker's poll tick. If no thread has polled
     /// since the last check, it polls until another thread does or it is to sleep on the rails. If an idle poller
     /// has signalled, it polls until its events are handled. If `rest` allows it, it skips a worker whose lock is
-    /// taken. If `is_shared`, it checks other VCIs between two polls.
+    /// taken. If `is_shared`, it checks other VCIs between two polls. After a sleep while nothing was pending it polls
+    /// once.
     pub(crate) fn run_check(
         &self,
         seen: &mut u64,
@@ -26,11 +27,22 @@ impl Progress {
         let is_woken = cause == CheckCause::Woken;
         let mut worker = match cause {
             CheckCause::Slept(slept) => self.end_thread_sleep(slept),
-            CheckCause::Due | CheckCause::Woken => match self.begin_check(seen, is_woken, rest) {
-                Ok(worker) => worker,
-                Err(look) => return look,
-            },
+            CheckCause::Due | CheckCause::Woken | CheckCause::Lapsed => {
+                match self.begin_check(seen, is_woken, rest) {
+                    Ok(worker) => worker,
+                    Err(look) => return look,
+                }
+            }
         };
+        if cause == CheckCause::Lapsed {
+            if worker.tick() == *seen && !worker.poll_state.is_asleep() {
+                let before = worker.engine.event_count();
+                worker.counters.polls_by_progress_thread += 1;
+                worker.advance();
+                self.report(&mut worker, before);
+            }
+            *seen = worker.tick();
+        }
         let (mut copies, mut has_moved) = (None, false);
         loop {
             worker.look_at_backlog();
