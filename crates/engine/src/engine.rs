@@ -2,6 +2,7 @@
 
 mod addressed;
 mod arrive;
+mod ends;
 mod error;
 mod leave;
 mod links;

@@ -37,6 +37,8 @@ mod addressed;
 mod compress;
 mod counters;
 mod emit;
+mod end_marks;
+mod ends;
 mod engine;
 mod exposed;
 mod link;
@@ -50,6 +52,8 @@ mod send_observer;
 pub mod strategy;
 
 pub use emit::Short;
+pub use end_marks::EndMarks;
+pub use ends::{EndMark, EndQueueId};
 pub use engine::{
     BUDGET_BYTES, Config, Counters, Engine, Loss, Peak, PeerError, Posted, RemoteRead, RemoteReadId,
 };

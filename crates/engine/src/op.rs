@@ -3,6 +3,7 @@
 use memory::Region;
 use wire::PeerId;
 
+use crate::ends::EndQueues;
 use crate::exposed::AddressedHead;
 
 /// Identifies an operation until its completion is taken. Stale identifiers are recognised.
@@ -90,6 +91,8 @@ pub(crate) struct Op {
     pub state: OpState,
     /// True if the completion will not be taken.
     pub released: bool,
+    /// True if the operation may be registered in queues of ends.
+    pub has_marks: bool,
     /// Note of the submitter; 0 if there is none, or the operation was released.
     pub note: u64,
     /// True if the operation is in the list being built.
@@ -98,7 +101,8 @@ pub(crate) struct Op {
 
 impl Op {
     fn new(generation: u32, peer: Option<PeerId>, region: Region, state: OpState) -> Self {
-        Self { generation, peer, region, state, released: false, note: 0, is_listed: false }
+        let (released, has_marks, is_listed) = (false, false, false);
+        Self { generation, peer, region, state, released, has_marks, note: 0, is_listed }
     }
 }
 
@@ -272,6 +276,8 @@ pub(crate) struct Ops {
     pub pending: usize,
     /// Counter of completions and of other events that a thread may wait for.
     pub event_count: u64,
+    /// Queues of those who wait for one of many operations.
+    pub ends: EndQueues,
 }
 
 impl Ops {
@@ -368,7 +374,20 @@ impl Ops {
         self.pending -= 1;
         self.event_count += 1;
         op.state = OpState::Done(completion);
-        if op.released {
+        // One comparison for both.
+        if op.released | op.has_marks {
+            self.note_completion(index);
+        }
+    }
+
+    /// Tells the queues of ends, and forgets a released operation.
+    #[inline(never)]
+    fn note_completion(&mut self, index: u32) {
+        let op = &mut self.slots[index as usize];
+        if std::mem::take(&mut op.has_marks) {
+            self.ends.note(index);
+        }
+        if self.slots[index as usize].released {
             self.vacate(index);
         }
     }
@@ -403,7 +422,12 @@ impl Ops {
     pub fn release(&mut self, id: OpId) {
         match self.find_mut(id) {
             Some(Op { state: OpState::Done(_), .. }) => self.vacate(id.index),
-            Some(op) => (op.released, op.note) = (true, 0),
+            Some(op) => {
+                (op.released, op.note) = (true, 0);
+                if std::mem::take(&mut op.has_marks) {
+                    self.ends.note(id.index);
+                }
+            }
             None => {}
         }
     }
