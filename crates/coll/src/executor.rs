@@ -1,8 +1,9 @@
 //! Execution of collective operations from the planner's schedules (MPI-5.0 §6): at once, in the background, or
 //! repeatedly.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use engine::{EndMark, EndMarks, EndQueueId, OpId};
 use memory::Region;
 use plan::Schedule;
 use progress::{Task, TaskStage, Worker};
@@ -15,7 +16,14 @@ use crate::team::{Form, Team};
 
 /// Result of a collective in the background, once it has ended: `None` or the failure.
 #[derive(Clone, Debug)]
-pub struct Pending(Arc<OnceLock<Option<Box<Failure>>>>);
+pub struct Pending(Arc<CollectiveEnd>);
+
+#[derive(Debug, Default)]
+struct CollectiveEnd {
+    result: OnceLock<Option<Box<Failure>>>,
+    /// Queues that are told of the end; used with the lock of the team's worker.
+    marks: Mutex<EndMarks>,
+}
 
 impl<T: Team> Collective<T> {
     /// Runs the collective to its end.
@@ -92,7 +100,27 @@ impl Pending {
     /// The result, if the collective has ended.
     #[inline]
     pub fn end(&self) -> Option<&Option<Box<Failure>>> {
-        self.0.get()
+        self.0.result.get()
+    }
+
+    /// Lets a place enter a queue of the team's worker at the end, or at once; see [`EndMarks::register`].
+    pub fn register_end(&self, worker: &mut Worker, mark: EndMark) -> Option<u32> {
+        self.marks().register(&mut worker.engine, mark, self.end().is_some())
+    }
+
+    /// Takes back [`Pending::register_end`], unless the collective has ended.
+    pub fn forget_end(&self, worker: &mut Worker, queue: EndQueueId) {
+        self.marks().forget(&mut worker.engine, queue);
+    }
+
+    fn set(&self, failure: Option<Box<Failure>>, worker: &mut Worker) {
+        // A collective ends once.
+        let _ = self.0.result.set(failure);
+        self.marks().note(&mut worker.engine);
+    }
+
+    fn marks(&self) -> MutexGuard<'_, EndMarks> {
+        self.0.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -187,8 +215,7 @@ impl<T: Team + Clone + Send + Sync> Task for Background<T> {
             if let (None, Some(then)) = (&failure, self.then.take()) {
                 then();
             }
-            // A collective ends once.
-            let _ = self.end.0.set(failure);
+            self.end.set(failure, worker);
         }
         stage
     }
@@ -197,6 +224,13 @@ impl<T: Team + Clone + Send + Sync> Task for Background<T> {
         match &mut self.comparison {
             Some((running, _)) => running.work(),
             None => self.running.work(),
+        }
+    }
+
+    fn awaited(&self) -> Option<OpId> {
+        match &self.comparison {
+            Some((running, _)) => running.awaited(),
+            None => self.running.awaited(),
         }
     }
 }

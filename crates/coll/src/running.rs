@@ -76,8 +76,9 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
     }
 
     /// The operation that the current step waits for, if any.
-    fn awaited(&self) -> Option<OpId> {
+    pub(crate) fn awaited(&self) -> Option<OpId> {
         match self.collective.schedule.steps.get(self.at) {
+            _ if self.is_over => self.begun.last().map(|begun| begun.op),
             Some(Step::Wait) | None => self.begun.last().map(|begun| begun.op),
             Some(&Step::Await { step }) => {
                 let index = self.begun.binary_search_by_key(&step, |begun| begun.step).ok()?;

@@ -50,6 +50,8 @@ counters! {
         /// Those of the waits left to others that ended because they were complete, or because the thread had to poll
         /// itself.
         pub woken: u64,
+        /// Requests that calls for any or some of several looked at.
+        pub request_looks: u64,
         /// Work of tasks and pieces to copy that threads took on the core where it was offered,
         pub work_stolen_same_core: u64,
         /// elsewhere in its domain, or in the only domain,

@@ -77,6 +77,11 @@ impl Locality {
         WorkCore((!self.locations.is_empty()).then(core_here))
     }
 
+    /// True if no work is nearer than other work.
+    pub fn is_uniform(&self) -> bool {
+        self.locations.is_empty()
+    }
+
     /// Returns the distance between two places. A core that was added later is at the largest distance.
     pub fn distance(&self, from: WorkCore, to: WorkCore) -> Distance {
         let (WorkCore(Some(from)), WorkCore(Some(to))) = (from, to) else {
@@ -93,6 +98,14 @@ impl Locality {
 }
 
 impl NearestFirst {
+    /// Chooses like [`NearestFirst::take`] among so many offers at one distance, the newest first; returns the age.
+    pub fn take_of_equals(&mut self, count: usize) -> Option<usize> {
+        let newest = count.checked_sub(1)?;
+        let is_due = self.passed >= PASSED_MAX;
+        self.passed = if is_due || newest == 0 { 0 } else { self.passed + 1 };
+        Some(if is_due { 0 } else { newest })
+    }
+
     /// Chooses the first of the nearest offers. Each has its age in the queue, 0 for the oldest, and its distance.
     pub fn take(
         &mut self,

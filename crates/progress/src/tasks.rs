@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use engine::{EndMark, EndQueueId, Engine, OpId};
+
 use crate::counters::TaskSteps;
 use crate::locality::{Distance, Locality, NearestFirst, WorkCore};
 use crate::progress_thread;
@@ -29,12 +31,25 @@ pub trait Task: Send {
 
     /// Computes what it needs before it can go on, without the worker's lock.
     fn work(&mut self);
+
+    /// The operation without whose end a waiting task cannot go on; any event may be awaited if there is none.
+    fn awaited(&self) -> Option<OpId> {
+        None
+    }
 }
 
 /// The tasks of a process, except those taken by a thread to compute.
-#[derive(Default)]
 pub(crate) struct Tasks {
+    /// Tasks that advance after any event.
     waiting: Vec<Box<dyn Task>>,
+    /// Tasks that advance at the end of one operation, by their places in `ends`.
+    parked: Vec<Option<Box<dyn Task>>>,
+    /// Unused places.
+    free: Vec<u32>,
+    /// Number of tasks that wait, for any event or for an operation.
+    idle: usize,
+    /// The operations that have ended.
+    ends: EndQueueId,
     /// Tasks that have to compute, each with the place where it was offered.
     working: Vec<(WorkCore, Box<dyn Task>)>,
     choice: NearestFirst,
@@ -43,8 +58,30 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
+    pub fn new(engine: &mut Engine) -> Self {
+        Self {
+            waiting: Vec::new(),
+            parked: Vec::new(),
+            free: Vec::new(),
+            idle: 0,
+            ends: engine.open_end_queue(),
+            working: Vec::new(),
+            choice: NearestFirst::default(),
+            seen: 0,
+        }
+    }
+
+    fn are_due(&self, engine: &Engine) -> bool {
+        engine.ends_in(self.ends) > 0
+            || (!self.waiting.is_empty() && self.seen != engine.event_count())
+    }
+
     /// Takes the nearest task that has to compute, the newest among equals, and returns its distance.
     fn take(&mut self, locality: &Locality, here: WorkCore) -> Option<(Distance, Box<dyn Task>)> {
+        if locality.is_uniform() {
+            let index = self.choice.take_of_equals(self.working.len())?;
+            return Some((locality.distance(here, here), self.working.remove(index).1));
+        }
         let far = self.working.iter().map(|(place, _)| locality.distance(here, *place));
         let (index, distance) = self.choice.take(far.enumerate().rev())?;
         Some((distance, self.working.remove(index).1))
@@ -55,7 +92,7 @@ impl Worker {
     /// True if something has completed for which a task may have waited.
     #[inline]
     pub(crate) fn has_due_tasks(&self) -> bool {
-        !self.tasks.waiting.is_empty() && self.tasks.seen != self.engine.event_count()
+        self.tasks.idle != 0 && self.tasks.are_due(&self.engine)
     }
 
     /// True if a task has something to compute.
@@ -79,18 +116,37 @@ impl Worker {
     }
 
     /// Adds a task, which advances at once if it can.
-    pub(crate) fn add_task(&mut self, mut task: Box<dyn Task>) {
-        self.task_steps().advances += 1;
-        match task.advance(self) {
-            TaskStage::Waits => self.tasks.waiting.push(task),
-            TaskStage::Works => self.has_to_work(task),
-            TaskStage::Ended => self.engine.submit_event(),
-        }
+    pub(crate) fn add_task(&mut self, task: Box<dyn Task>) {
+        self.advance_task(task);
         self.flush();
+    }
+
+    /// Keeps a task until the event that it waits for.
+    fn park(&mut self, task: Box<dyn Task>) {
+        let Self { engine, tasks, .. } = self;
+        tasks.idle += 1;
+        let Some(op) = task.awaited().filter(|op| engine.is_pending(*op)) else {
+            return tasks.waiting.push(task);
+        };
+        let place = tasks.free.pop().unwrap_or_else(|| {
+            tasks.parked.push(None);
+            tasks.parked.len() as u32 - 1
+        });
+        tasks.parked[place as usize] = Some(task);
+        engine.expect_end_of(op, EndMark { queue: tasks.ends, place });
+    }
+
+    /// Lets all tasks advance, whatever they wait for.
+    pub(crate) fn rouse_tasks(&mut self) {
+        let Tasks { waiting, parked, free, .. } = &mut self.tasks;
+        waiting.extend(parked.drain(..).flatten());
+        free.clear();
+        self.engine.submit_event();
     }
 
     /// Adds a task, also while another one advances; it advances at the next check.
     pub(crate) fn queue_task(&mut self, task: Box<dyn Task>) {
+        self.tasks.idle += 1;
         self.tasks.waiting.push(task);
         self.engine.submit_event();
     }
@@ -110,26 +166,35 @@ impl Worker {
         self.has_loose_ends = true;
     }
 
-    /// Advances all waiting tasks. Their submissions are not sent yet.
+    /// Advances the tasks whose operations have ended, and those that wait for any event. Their submissions are not
+    /// sent yet.
     #[cold]
     pub(crate) fn advance_tasks(&mut self) {
         self.tasks.seen = self.engine.event_count();
-        let mut tasks = std::mem::take(&mut self.tasks.waiting);
-        self.task_steps().advances += tasks.len() as u64;
-        let mut index = 0;
-        while let Some(task) = tasks.get_mut(index) {
-            match task.advance(self) {
-                TaskStage::Waits => index += 1,
-                TaskStage::Works => self.has_to_work(tasks.swap_remove(index)),
-                TaskStage::Ended => {
-                    drop(tasks.swap_remove(index));
-                    self.engine.submit_event();
-                }
+        // What ends meanwhile is for the next time, after the submissions have been sent.
+        for _ in 0..self.engine.ends_in(self.tasks.ends) {
+            let Some(place) = self.engine.next_end(self.tasks.ends) else { break };
+            // A roused task has left its place.
+            if let Some(task) = self.tasks.parked.get_mut(place as usize).and_then(Option::take) {
+                self.tasks.free.push(place);
+                self.tasks.idle -= 1;
+                self.advance_task(task);
             }
         }
-        // Tasks may have added others meanwhile.
-        tasks.append(&mut self.tasks.waiting);
-        self.tasks.waiting = tasks;
+        let waiting = std::mem::take(&mut self.tasks.waiting);
+        self.tasks.idle -= waiting.len();
+        for task in waiting {
+            self.advance_task(task);
+        }
+    }
+
+    fn advance_task(&mut self, mut task: Box<dyn Task>) {
+        self.task_steps().advances += 1;
+        match task.advance(self) {
+            TaskStage::Waits => self.park(task),
+            TaskStage::Works => self.has_to_work(task),
+            TaskStage::Ended => self.engine.submit_event(),
+        }
     }
 }
 
@@ -157,7 +222,7 @@ mod tests {
     fn order(core: usize, offered: &[usize]) -> Vec<usize> {
         let (locality, at) = (made_up::machine(), made_up::at);
         let worked = Arc::new(AtomicUsize::new(0));
-        let mut tasks = Tasks::default();
+        let mut tasks = Tasks::new(&mut Engine::new(engine::Config::new(1)));
         for (number, core) in offered.iter().enumerate() {
             let task = Numbered(number, Arc::clone(&worked));
             tasks.working.push((at(*core), Box::new(task)));
@@ -168,6 +233,27 @@ mod tests {
         };
         let taken = std::iter::from_fn(|| tasks.take(&locality, at(core)));
         taken.map(|(_, mut task)| number(&mut task)).collect()
+    }
+
+    #[test]
+    fn oldest_task_is_taken_after_many_newer_ones_whatever_the_machine() {
+        let uniform = Locality::default();
+        for locality in [&uniform, &made_up::machine()] {
+            let worked = Arc::new(AtomicUsize::new(0));
+            let mut tasks = Tasks::new(&mut Engine::new(engine::Config::new(1)));
+            let mut taken = Vec::new();
+            for number in 0..200 {
+                let task = Box::new(Numbered(number, Arc::clone(&worked)));
+                tasks.working.push((made_up::at(0), task));
+                if number >= 100 {
+                    let (_, mut task) = tasks.take(locality, made_up::at(0)).unwrap();
+                    task.work();
+                    taken.push(worked.load(Ordering::Relaxed));
+                }
+            }
+            let newest = (100..200).map(|number| if number == 164 { 0 } else { number });
+            assert!(taken.into_iter().eq(newest));
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Engine, OpId, Selector};
+use engine::{EndQueueId, Engine, OpId, Selector};
 use wire::PeerId;
 
 use crate::parker::Parker;
@@ -39,6 +39,7 @@ pub(crate) enum Awaited {
     Events,
     Op(OpId),
     AnyOf(Vec<OpId>),
+    EndIn(EndQueueId),
     /// An unexpected message, from one peer or from any.
     Message(Option<PeerId>, Selector),
 }
@@ -133,7 +134,7 @@ impl Awaited {
     pub fn probed(&self) -> Option<PeerId> {
         match self {
             Self::Message(peer, _) => *peer,
-            Self::Events | Self::Op(_) | Self::AnyOf(_) => None,
+            Self::Events | Self::Op(_) | Self::AnyOf(_) | Self::EndIn(_) => None,
         }
     }
 
@@ -143,6 +144,8 @@ impl Awaited {
             Self::Events => true,
             Self::Op(op) => engine.is_complete(*op),
             Self::AnyOf(ops) => ops.iter().any(|&op| engine.is_complete(op)),
+            // The owner of a closed queue looks for itself.
+            Self::EndIn(queue) => engine.ends_in(*queue) > 0 || !engine.is_open_end_queue(*queue),
             Self::Message(peer, selector) => {
                 peer.is_some_and(|peer| engine.is_failed(peer))
                     || engine.probe(*peer, *selector).is_some()

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use coalescing::{LastShort, ShortRun};
 use connect::{LivenessState, Patience, Peers, Purpose, RailTraits};
-use engine::{Completion, Engine, OpId, Posted, RemoteRead, Selector};
+use engine::{Completion, EndQueueId, Engine, OpId, Posted, RemoteRead, Selector};
 use lock::Lock;
 use rail::{Clock, Event, Neighbours, Post, Rail, ReadinessProbe};
 use rail_shm::ShmColl;
@@ -155,7 +155,7 @@ impl Worker {
     /// The engine of process `rank` in a job of `size` over `rails`, preferred rails first. The first rail that
     /// reaches a peer carries its frames, together with the rails of its kind.
     pub fn new(
-        engine: Engine,
+        mut engine: Engine,
         rank: PeerId,
         size: usize,
         rails: Vec<Box<dyn Rail>>,
@@ -182,6 +182,7 @@ impl Worker {
         };
         let mut rails: Vec<_> = rails.into_iter().map(polled).collect();
         let near = rails.iter_mut().position(|polled| polled.rail.neighbours().is_some());
+        let tasks = Tasks::new(&mut engine);
         let mut worker = Self {
             engine,
             rails,
@@ -203,7 +204,7 @@ impl Worker {
             began: Instant::now(),
             clock: Clock::new(),
             journal: Journal::new(rank),
-            tasks: Tasks::default(),
+            tasks,
             copies: Copies::default(),
             locality: Locality::default(),
             waiters: Waiters::default(),
@@ -412,6 +413,11 @@ impl Worker {
         }
     }
 
+    /// Counts requests that a call for any or some of several has looked at.
+    pub fn note_request_looks(&mut self, looks: usize) {
+        self.counters.request_looks += looks as u64;
+    }
+
     /// Number of poll ticks.
     #[inline]
     pub(crate) fn tick(&self) -> u64 {
@@ -474,6 +480,11 @@ impl Worker {
         if self.has_company() {
             self.awaited = op().map_or(Awaited::Events, Awaited::Op);
         }
+    }
+
+    /// Declares that the current question waits for the first end in this queue; see [`Worker::await_op`].
+    pub fn await_end_in(&mut self, queue: EndQueueId) {
+        self.awaited = Awaited::EndIn(queue);
     }
 
     /// Declares that the current question waits for the first of these operations; see [`Worker::await_op`].

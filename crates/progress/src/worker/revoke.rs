@@ -16,7 +16,11 @@ impl Worker {
     /// before.
     #[cold]
     pub fn revoke_context(&mut self, context: u64, failed: PeerId) {
-        if self.engine.submit_revoke(context, failed) || self.unannounced.remove(&context) {
+        let is_new = self.engine.submit_revoke(context, failed);
+        if is_new {
+            self.rouse_tasks();
+        }
+        if is_new || self.unannounced.remove(&context) {
             self.announce_revoked(context);
         }
     }
@@ -25,6 +29,7 @@ impl Worker {
     #[inline]
     pub(super) fn forward_revocations(&mut self) {
         while let Some(context) = self.engine.poll_revoked() {
+            self.rouse_tasks();
             self.announce_revoked(context);
         }
     }

@@ -215,6 +215,51 @@ impl Task for Work {
     }
 }
 
+#[test]
+fn tasks_advance_only_when_their_own_operations_have_ended() {
+    for tasks in [100, 200, 400] {
+        let process = process(oversubscribed());
+        for tag in 0..tasks {
+            process.begin(Box::new(ReceiveTask { tag, received: None }));
+        }
+        for tag in (0..tasks).rev() {
+            send(&process, tag);
+        }
+        let is_over = |worker: &mut Worker| (!worker.engine.has_pending()).then_some(());
+        assert!(process.wait_for(PATIENCE, is_over).is_some());
+        let Counters { tasks_in_calls, tasks_in_waits, tasks_by_progress_thread, .. } =
+            counters(&process);
+        let all = [tasks_in_calls, tasks_in_waits, tasks_by_progress_thread];
+        let advances: u64 = all.iter().map(|of| of.advances).sum();
+        assert_eq!(advances, 2 * tasks as u64, "each begins and ends");
+    }
+}
+
+/// A task that receives a message.
+struct ReceiveTask {
+    tag: i32,
+    received: Option<OpId>,
+}
+
+impl Task for ReceiveTask {
+    fn advance(&mut self, worker: &mut Worker) -> TaskStage {
+        let received = *self.received.get_or_insert_with(|| {
+            let (peer, into) = (Some(PeerId(0)), Region::owned(8));
+            worker.engine.submit_receive(peer, selector(self.tag), &into)
+        });
+        match worker.engine.take(received) {
+            Some(_) => TaskStage::Ended,
+            None => TaskStage::Waits,
+        }
+    }
+
+    fn work(&mut self) {}
+
+    fn awaited(&self) -> Option<OpId> {
+        self.received
+    }
+}
+
 /// A process alone in its job.
 fn process(policy: Policy) -> Arc<Progress> {
     let rail = LoopbackRail::new(PeerId(0)).expect("a rail to itself");
