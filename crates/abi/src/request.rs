@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use handles::Handle;
-use mpi::request::{self, Ended, Peeked};
+use mpi::request::{self, Ended, Peeked, several};
 
 use crate::convention::*;
 use crate::error::code_for;
@@ -148,8 +148,8 @@ fn any(
     let mut found = None;
     let report = |at, ended| found = Some((at, ended));
     let active = match waits {
-        true => request::wait_some(world::current()?, requests, 1, report)?,
-        false => request::test_some(world::current()?, requests, 1, report)?,
+        true => several::wait_some(world::current()?, requests, 1, report)?,
+        false => several::test_some(world::current()?, requests, 1, report)?,
     };
     match found {
         Some((at, ended)) => {
@@ -202,8 +202,8 @@ fn some(
         place += 1;
     };
     let active = match waits {
-        true => request::wait_some(world::current()?, requests, usize::MAX, report)?,
-        false => request::test_some(world::current()?, requests, usize::MAX, report)?,
+        true => several::wait_some(world::current()?, requests, usize::MAX, report)?,
+        false => several::test_some(world::current()?, requests, usize::MAX, report)?,
     };
     outcount.put(if active { place as c_int } else { UNDEFINED })?;
     reports.result(place)

@@ -35,7 +35,10 @@ pub enum Buffer {
 #[derive(Debug)]
 struct Attached {
     buffer: Buffer,
+    /// In the order of their serial numbers.
     sends: Vec<Sent>,
+    /// Bytes of the buffer that they take.
+    used: usize,
     /// Number of sends so far.
     serial: u64,
     /// With so many sends in the list it is looked through.
@@ -68,7 +71,13 @@ impl Place {
         if attached.is_some() {
             return Err(Error::new(ErrorClass::Buffer, "a buffer is attached already"));
         }
-        *attached = Some(Attached { buffer, sends: Vec::new(), serial: 0, look_at: LOOK_AT_LEAST });
+        *attached = Some(Attached {
+            buffer,
+            sends: Vec::new(),
+            used: 0,
+            serial: 0,
+            look_at: LOOK_AT_LEAST,
+        });
         Ok(())
     }
 
@@ -119,6 +128,7 @@ impl Place {
             let bytes = data.len() + BSEND_OVERHEAD;
             attached.reserve(bytes, vci, worker)?;
             let op = worker.engine.submit_send(peer, envelope, &copy, SendMode::Standard);
+            attached.used += bytes;
             attached.sends.push(Sent { vci, op, bytes, serial: attached.serial });
             attached.serial += 1;
             Ok(())
@@ -164,23 +174,43 @@ impl Flush {
     pub(crate) fn is_done(&self, vci: Vci, worker: &mut Worker) -> bool {
         let mut attached = self.place.lock();
         let Some(attached) = attached.as_mut() else { return true };
-        attached.forget_complete(vci, worker);
-        attached.sends.iter().all(|sent| sent.serial >= self.before)
+        attached.forget_before(self.before, vci, worker);
+        attached.sends.first().is_none_or(|sent| sent.serial >= self.before)
     }
 }
 
 impl Attached {
     fn forget_complete(&mut self, vci: Vci, worker: &mut Worker) {
-        self.sends.retain(|sent| sent.vci != vci || worker.engine.take(sent.op).is_none());
+        let Self { sends, used, .. } = self;
+        sends.retain(|sent| {
+            let is_under_way = sent.vci != vci || worker.engine.take(sent.op).is_none();
+            *used -= if is_under_way { 0 } else { sent.bytes };
+            is_under_way
+        });
         self.look_at = LOOK_AT_LEAST.max(2 * self.sends.len());
+    }
+
+    /// Forgets messages that have been sent, from the last before a serial number on until one has not: a wait for all
+    /// of them looks at each once.
+    fn forget_before(&mut self, before: u64, vci: Vci, worker: &mut Worker) {
+        loop {
+            let count = self.sends.partition_point(|sent| sent.serial < before);
+            let Some(&sent) = self.sends[..count].last() else { return };
+            if sent.vci != vci {
+                return self.forget_complete(vci, worker);
+            }
+            if worker.engine.take(sent.op).is_none() {
+                return;
+            }
+            self.sends.remove(count - 1);
+            self.used -= sent.bytes;
+        }
     }
 
     fn free_bytes(&self) -> usize {
         match self.buffer {
             Buffer::Automatic => usize::MAX,
-            Buffer::Lent { bytes, .. } => {
-                bytes.saturating_sub(self.sends.iter().map(|sent| sent.bytes).sum())
-            }
+            Buffer::Lent { bytes, .. } => bytes.saturating_sub(self.used),
         }
     }
 

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use coll::{Argument, Collectives, Failure, Fault, Team};
+use engine::{EndMark, EndQueueId};
 use handles::Handle;
 use plan::Topology;
-use progress::Progress;
+use progress::{Progress, Worker};
 use runtime::{record, wanted_rails};
 use wire::PeerId;
 
 use crate::comm::{Comm, CommRef};
 use crate::request::{Request, Template};
+use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
 pub use coll::{CallArguments, Elements, Form, Lengths, Listed, Routine, Shape};
@@ -70,8 +72,8 @@ pub(crate) fn start(
     collective: Arc<Collective>,
     then: Option<Box<dyn FnOnce() + Send>>,
 ) -> PendingCollective {
-    let comm = collective.team().handle();
-    PendingCollective { run: collective.start(then), comm }
+    let (comm, vci) = (collective.team().handle(), collective.team().vci());
+    PendingCollective { run: collective.start(then), comm, vci }
 }
 
 /// A collective in the background, and the communicator for its errors.
@@ -79,6 +81,7 @@ pub(crate) fn start(
 pub struct PendingCollective {
     run: coll::Pending,
     comm: Handle,
+    vci: Vci,
 }
 
 impl PendingCollective {
@@ -86,6 +89,21 @@ impl PendingCollective {
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.run.end().is_some()
+    }
+
+    /// The VCI that carries its messages.
+    pub(crate) fn vci(&self) -> Vci {
+        self.vci
+    }
+
+    /// See [`coll::Pending::register_end`]; the worker is that of its VCI.
+    pub(crate) fn register_end(&self, worker: &mut Worker, mark: EndMark) -> Option<u32> {
+        self.run.register_end(worker, mark)
+    }
+
+    /// See [`coll::Pending::forget_end`].
+    pub(crate) fn forget_end(&self, worker: &mut Worker, queue: EndQueueId) {
+        self.run.forget_end(worker, queue);
     }
 
     /// The result, if the collective has ended: `None` or the error.

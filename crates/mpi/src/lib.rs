@@ -21,6 +21,7 @@ pub mod request;
 pub mod tool;
 pub mod topology;
 pub mod vci;
+mod watched;
 pub mod window;
 pub mod world;
 

@@ -10,6 +10,7 @@ use rma::Served;
 use runtime::{Instance, Vci};
 
 use crate::buffer::Place;
+use crate::watched::Watched;
 
 /// Level of thread support (MPI-5.0 §11.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +35,7 @@ pub struct Process {
     served: OnceLock<Arc<Served>>,
     /// Threads for operations on files.
     pool: Pool,
+    watched: Watched,
 }
 
 impl Process {
@@ -46,6 +48,7 @@ impl Process {
             buffer: Place::default(),
             served: OnceLock::new(),
             pool: Pool::default(),
+            watched: Watched::default(),
         }
     }
 
@@ -67,6 +70,11 @@ impl Process {
     /// Threads for operations on files.
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Arrays of requests that calls name repeatedly.
+    pub(crate) fn watched(&self) -> &Watched {
+        &self.watched
     }
 
     /// The windows of this process that peers access. The first VCI carries their messages.

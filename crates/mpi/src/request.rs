@@ -2,12 +2,15 @@
 
 mod completion;
 mod named;
+mod registered;
 mod requests;
+pub mod several;
+mod watching;
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use engine::{Completion, OpId, Outcome};
+use engine::{Completion, EndMarks, OpId, Outcome};
 use handles::{Handle, Objects};
 use progress::Worker;
 
@@ -21,9 +24,7 @@ use crate::vci::Vci;
 use crate::window::pending::PendingAccess;
 use crate::{Error, ErrorClass, Result};
 
-pub use completion::{
-    Peeked, peek, peek_all, test, test_all, test_some, wait, wait_all, wait_some,
-};
+pub use completion::{Peeked, peek, peek_all, test, test_all, wait, wait_all};
 pub use named::from_int;
 
 use completion::{check_now, entry};
@@ -154,6 +155,8 @@ pub enum Template {
 pub struct Persistent {
     template: Template,
     active: Mutex<Option<Active>>,
+    /// Queues that are told of the end of each run.
+    marks: Mutex<EndMarks>,
 }
 
 /// Operation in flight of a started persistent request.
@@ -188,7 +191,8 @@ impl Request {
 
     /// Makes a persistent request, inactive until started.
     pub fn persistent(template: Template) -> Self {
-        Self::Persistent(Arc::new(Persistent { template, active: Mutex::new(None) }))
+        let (active, marks) = (Mutex::default(), Mutex::default());
+        Self::Persistent(Arc::new(Persistent { template, active, marks }))
     }
 
     /// Takes the result of the request if it has completed, as far as this VCI's worker knows.
@@ -416,6 +420,9 @@ impl Persistent {
             | Request::Transfer(_)
             | Request::Persistent(_) => None,
         };
+        if let Some(active) = &*active {
+            self.announce(active);
+        }
         Ok(())
     }
 }

@@ -402,6 +402,11 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         "waiting threads woken, because their operation completed or to take over polling",
     ),
     counts(
+        "request_looks",
+        |all| all.progress.request_looks,
+        "requests that calls for any or some of several looked at",
+    ),
+    counts(
         "task_steps_in_calls",
         |all| all.progress.tasks_in_calls.advances,
         "steps of nonblocking collectives in calls that submit or test",
@@ -555,7 +560,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     ),
 ];
 
-const OF_PROGRESS: usize = 37;
+const OF_PROGRESS: usize = 38;
 const OF_MESSAGES: usize = 17;
 
 static CATEGORIES: [Category; 3] = [

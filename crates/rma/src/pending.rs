@@ -31,6 +31,11 @@ impl PendingAccess {
         Some(self.fault.map_or(Ok(()), Err))
     }
 
+    /// The operations that have not been seen to end.
+    pub fn ops(&self) -> impl Iterator<Item = OpId> {
+        self.ops.iter().map(|&(_, op)| op)
+    }
+
     /// True if [`PendingAccess::poll`] would return a result.
     pub fn is_complete(&self, worker: &mut Worker) -> bool {
         self.ops.iter().all(|&(_, op)| worker.engine.is_complete(op))

@@ -43,6 +43,11 @@ impl VciSet {
         Self(self.0 | 1 << vci.0)
     }
 
+    /// True if it is one of them.
+    pub fn contains(self, vci: Vci) -> bool {
+        self.0 >> vci.0 & 1 == 1
+    }
+
     /// The one vci, if it is one; the first where there is none.
     pub fn only(self) -> Option<Vci> {
         match self.0 {

@@ -242,7 +242,7 @@ impl File {
             end.set(transfer.run().and_then(|moved| transfer.finish(moved)));
             // The memory is the application's again before it learns of the end.
             drop(transfer);
-            progress.submit(|worker| worker.engine.submit_event());
+            progress.submit(|worker| end.announce(worker));
         });
         pending
     }

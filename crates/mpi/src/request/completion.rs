@@ -10,7 +10,7 @@ use super::named::{Named, unknown};
 use super::requests::REQUESTS;
 use super::{Ended, NULL, Status};
 use crate::process::Process;
-use crate::vci::{Vci, VciSet};
+use crate::vci::{VCIS_MAX, Vci, VciSet};
 use crate::{Error, ErrorClass, Result};
 
 /// Waits for one request.
@@ -139,8 +139,9 @@ fn wait_all_in_vcis(
     report: &mut impl FnMut(usize, Ended),
 ) -> Result<()> {
     let mut left = list.report_inactive(report)?;
+    let mut open = [list.handles; VCIS_MAX];
     process.wait_in(list.vcis, |vci, worker| {
-        let ended = list.end_some(vci, worker, usize::MAX, report);
+        let ended = end_last(&mut open[vci.number()], (vci, worker), report);
         let is_over = |ended| {
             left -= ended;
             (left == 0).then_some(())
@@ -166,6 +167,9 @@ pub fn test_all(
         return test_all_in_vcis(process, &list, &mut report);
     };
     let all_done = process.vci(vci).test(|worker| {
+        if handles.len() >= LONG && has_open(handles, (vci, worker)) {
+            return Ok(false);
+        }
         list.check(vci, worker)?;
         for handle in handles.iter().map(Cell::get).filter(|handle| *handle != NULL) {
             if status((vci, worker), handle)?.is_none() {
@@ -179,6 +183,34 @@ pub fn test_all(
         process.vci(vci).pause();
     }
     Ok(all_done)
+}
+
+/// True if a request is found that has not ended. The search begins where the calling thread found one last, since a
+/// program that tests again and again for all would otherwise look at those that have ended each time.
+fn has_open(handles: &[Cell<Handle>], (vci, worker): (Vci, &mut Worker)) -> bool {
+    let mut is_open = |handle: Handle| match Named::of(handle).vci() {
+        Some(of) if of == vci => status((vci, worker), handle).map(|status| status.is_none()),
+        Some(_) => Err(unknown(handle)),
+        None => Ok(false),
+    };
+    let first = OPEN_LAST.get().min(handles.len());
+    for index in (first..handles.len()).chain(0..first) {
+        match is_open(handles[index].get()) {
+            Ok(false) => {}
+            Ok(true) => {
+                OPEN_LAST.set(index);
+                return true;
+            }
+            // The check of all requests says which is wrong.
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+thread_local! {
+    /// Index at which a call of this thread last found a request that had not ended.
+    static OPEN_LAST: Cell<usize> = const { Cell::new(0) };
 }
 
 #[cold]
@@ -240,108 +272,56 @@ fn end_all(
     Ok(Some(()))
 }
 
-/// Waits until at least one active request has ended and reports those that have, at most `most`;
-/// handles become null as by [`wait_all`]. False when none is active.
-///
-/// # Errors
-/// As [`wait`].
-pub fn wait_some(
-    process: &Process,
-    handles: &[Cell<Handle>],
-    most: usize,
-    report: impl FnMut(usize, Ended),
-) -> Result<bool> {
-    some(process, handles, most, true, report)
-}
-
-/// [`wait_some`] without waiting. Returns true if any request is active; possibly none is reported.
-///
-/// # Errors
-/// As [`wait`].
-pub fn test_some(
-    process: &Process,
-    handles: &[Cell<Handle>],
-    most: usize,
-    report: impl FnMut(usize, Ended),
-) -> Result<bool> {
-    some(process, handles, most, false, report)
-}
-
-fn some(
-    process: &Process,
-    handles: &[Cell<Handle>],
-    most: usize,
-    waits: bool,
-    mut report: impl FnMut(usize, Ended),
-) -> Result<bool> {
-    let mut list = List::of(process, handles)?;
-    let (vcis, mut is_active) = (list.vcis, true);
-    let look = |vci, worker: &mut Worker| {
-        list.check(vci, worker)?;
-        if !list.is_active {
-            is_active = false;
-            return Ok(Some(()));
+/// Ends requests of one VCI among others, as [`end_all`] does; how many.
+fn end_last(
+    open: &mut &[Cell<Handle>],
+    (vci, worker): (Vci, &mut Worker),
+    report: &mut impl FnMut(usize, Ended),
+) -> Result<usize> {
+    let mut found = 0;
+    while let Some((handle, before)) = open.split_last() {
+        if is_asked(handle.get(), vci)? {
+            let Some(ended) = end((vci, worker), handle.get())? else { break };
+            if ended.freed {
+                handle.set(NULL);
+            }
+            report(before.len(), ended);
+            found += 1;
         }
-        let found = list.end_some(vci, worker, most, &mut report)?;
-        if found == 0 {
-            worker.await_any(|| list.ends(vci));
-        }
-        Ok((found > 0).then_some(()))
-    };
-    let found = match waits {
-        true => Some(process.wait_in(vcis, transposed(look))?),
-        false => test_in(process, vcis, look)?,
-    };
-    if found.is_none() {
-        process.vci(vcis.first()).pause();
+        *open = before;
     }
-    Ok(is_active)
+    Ok(found)
 }
 
 /// An answer that may be an error, as a wait takes it.
-fn transposed<T>(
+pub(super) fn transposed<T>(
     mut look: impl FnMut(Vci, &mut Worker) -> Result<Option<T>>,
 ) -> impl FnMut(Vci, &mut Worker) -> Option<Result<T>> {
     move |vci, worker| look(vci, worker).transpose()
 }
 
 /// Requests that a call names together.
-struct List<'a> {
+pub(super) struct List<'a> {
     handles: &'a [Cell<Handle>],
     /// The vcis that can tell of their ends; none of them means the first.
-    vcis: VciSet,
+    pub vcis: VciSet,
     is_checked: bool,
     /// True if any request is active; valid once `is_checked` is set.
-    is_active: bool,
+    pub is_active: bool,
 }
 
 impl<'a> List<'a> {
     /// Those behind some handles. Where they are in one vci, they are checked by the first who asks in it: so that takes
     /// its lock once.
     #[inline]
-    fn of(process: &Process, handles: &'a [Cell<Handle>]) -> Result<Self> {
+    pub(super) fn of(process: &Process, handles: &'a [Cell<Handle>]) -> Result<Self> {
         let list = Self { handles, vcis: VciSet::NONE, is_checked: false, is_active: false };
         if process.vcis() == 1 { Ok(list) } else { list.in_vcis(process) }
     }
 
     #[cold]
     fn in_vcis(mut self, process: &Process) -> Result<Self> {
-        let all = VciSet::all(process.vcis());
-        for (index, handle) in self.handles.iter().map(Cell::get).enumerate() {
-            let named = Named::of(handle);
-            let Some(vci) = named.vci() else { continue };
-            let is_known = all.with(vci) == all;
-            let is_of_all = match named {
-                Named::Stored(Vci::FIRST) => is_of_all_vcis(handle),
-                Named::Stored(_) | Named::Operation(_) | Named::Null | Named::Done(_) => Ok(false),
-            };
-            match is_of_all {
-                Ok(true) => self.vcis = all,
-                Ok(false) if is_known => self.vcis = self.vcis.with(vci),
-                Ok(false) => return Err(unknown(handle).about(entry(index))),
-                Err(error) => return Err(error.about(entry(index))),
-            }
-        }
+        self.vcis = Self::vcis_of(process, self.handles)?;
         if self.vcis.only().is_none() {
             for vci in self.vcis.iter() {
                 process.vci(vci).look(|worker| self.check_in(vci, worker))?;
@@ -351,9 +331,43 @@ impl<'a> List<'a> {
         Ok(self)
     }
 
+    /// The VCIs that can tell of the ends of requests.
+    pub(super) fn vcis_of(process: &Process, handles: &[Cell<Handle>]) -> Result<VciSet> {
+        let (all, mut vcis) = (VciSet::all(process.vcis()), VciSet::NONE);
+        for (index, handle) in handles.iter().map(Cell::get).enumerate() {
+            let named = Named::of(handle);
+            let Some(vci) = named.vci() else { continue };
+            let is_of_all = match named {
+                Named::Stored(Vci::FIRST) => is_of_all_vcis(handle),
+                Named::Stored(_) | Named::Operation(_) | Named::Null | Named::Done(_) => Ok(false),
+            };
+            match is_of_all {
+                Ok(true) => vcis = all,
+                Ok(false) if all.contains(vci) => vcis = vcis.with(vci),
+                Ok(false) => return Err(unknown(handle).about(entry(index))),
+                Err(error) => return Err(error.about(entry(index))),
+            }
+        }
+        Ok(vcis)
+    }
+
+    /// Checks the requests of a VCI, for a call that has found out which VCIs there are.
+    pub(super) fn check_all(
+        process: &Process,
+        handles: &'a [Cell<Handle>],
+        vci: Vci,
+        worker: &mut Worker,
+    ) -> Result<()> {
+        let vcis = match process.vcis() {
+            1 => VciSet::NONE,
+            several => VciSet::all(several),
+        };
+        Self { handles, vcis, is_checked: false, is_active: false }.check_in(vci, worker)
+    }
+
     /// Checks, if nobody has, that all handles are null or live, and none is listed twice: a request can end only once.
     #[inline]
-    fn check(&mut self, vci: Vci, worker: &mut Worker) -> Result<()> {
+    pub(super) fn check(&mut self, vci: Vci, worker: &mut Worker) -> Result<()> {
         if self.is_checked {
             return Ok(());
         }
@@ -422,16 +436,17 @@ impl<'a> List<'a> {
 
     /// Ends and reports active requests that have ended as far as the core of a vci tells, at most `most`; how many.
     #[inline]
-    fn end_some(
+    pub(super) fn end_some(
         &self,
         vci: Vci,
         worker: &mut Worker,
         most: usize,
         report: &mut impl FnMut(usize, Ended),
     ) -> Result<usize> {
-        let mut found = 0;
+        let (mut found, mut looks) = (0, 0);
         self.each_active(vci, |index| {
             let handle = &self.handles[index];
+            looks += 1;
             if let Some(ended) = end((vci, worker), handle.get())? {
                 if ended.freed {
                     handle.set(NULL);
@@ -441,11 +456,12 @@ impl<'a> List<'a> {
             }
             Ok(found < most)
         })?;
+        worker.note_request_looks(looks);
         Ok(found)
     }
 
     /// The operations of a vci whose ends end requests; none where something else does as well.
-    fn ends(&self, vci: Vci) -> Option<Vec<OpId>> {
+    pub(super) fn ends(&self, vci: Vci) -> Option<Vec<OpId>> {
         let (mut ops, mut are_all) = (Vec::new(), true);
         let listed = self.each_active(vci, |index| {
             let handle = self.handles[index].get();
@@ -468,15 +484,7 @@ impl<'a> List<'a> {
     #[inline]
     fn each_active(&self, vci: Vci, mut then: impl FnMut(usize) -> Result<bool>) -> Result<()> {
         for (index, handle) in self.handles.iter().map(Cell::get).enumerate() {
-            let is_asked = match Named::of(handle) {
-                Named::Null => false,
-                Named::Done(_) => true,
-                Named::Operation(named) => named.vci == vci,
-                Named::Stored(of) if of == vci => is_active(handle)?,
-                Named::Stored(Vci::FIRST) => is_of_all_vcis(handle)?,
-                Named::Stored(_) => false,
-            };
-            if is_asked && !then(index)? {
+            if is_asked(handle, vci)? && !then(index)? {
                 break;
             }
         }
@@ -507,7 +515,7 @@ pub(super) fn check_now(process: &Process, handles: &[Cell<Handle>]) -> Result<(
 
 /// Asks each of several vcis of a process once, until one answers.
 #[inline]
-fn test_in<T>(
+pub(super) fn test_in<T>(
     process: &Process,
     vcis: VciSet,
     mut ask: impl FnMut(Vci, &mut Worker) -> Result<Option<T>>,
@@ -536,12 +544,25 @@ fn vcis_of(process: &Process, vci: Vci, handle: Handle) -> Result<VciSet> {
 }
 
 /// True if the completion of a request in the first table depends on every VCI.
-fn is_of_all_vcis(handle: Handle) -> Result<bool> {
+pub(super) fn is_of_all_vcis(handle: Handle) -> Result<bool> {
     Ok(REQUESTS.of(Vci::FIRST).lock().find(handle)?.request.is_of_all_vcis())
 }
 
+/// True if a request is active, and the worker of a VCI can tell of its end.
+#[inline]
+pub(super) fn is_asked(handle: Handle, vci: Vci) -> Result<bool> {
+    match Named::of(handle) {
+        Named::Null => Ok(false),
+        Named::Done(_) => Ok(true),
+        Named::Operation(named) => Ok(named.vci == vci),
+        Named::Stored(of) if of == vci => is_active(handle),
+        Named::Stored(Vci::FIRST) => is_of_all_vcis(handle),
+        Named::Stored(_) => Ok(false),
+    }
+}
+
 /// True if calls that wait for one of several requests wait for this one.
-fn is_active(handle: Handle) -> Result<bool> {
+pub(super) fn is_active(handle: Handle) -> Result<bool> {
     match Named::of(handle) {
         Named::Null => Ok(false),
         Named::Done(_) | Named::Operation(_) => Ok(true),
@@ -552,7 +573,7 @@ fn is_active(handle: Handle) -> Result<bool> {
 /// Takes the result of a request if it has completed, as far as this VCI's worker knows. The request is then freed
 /// unless it is persistent. For an engine operation the VCI must be its own.
 #[inline(always)]
-fn end((vci, worker): (Vci, &mut Worker), handle: Handle) -> Result<Option<Ended>> {
+pub(super) fn end((vci, worker): (Vci, &mut Worker), handle: Handle) -> Result<Option<Ended>> {
     match Named::of(handle) {
         Named::Null => Err(unknown(handle)),
         Named::Done(done) => Ok(Some(Ended::of(done.status()))),
@@ -578,7 +599,7 @@ fn status((vci, worker): (Vci, &mut Worker), handle: Handle) -> Result<Option<St
 }
 
 #[cold]
-fn listed_twice(handles: &[Cell<Handle>], index: usize) -> Error {
+pub(super) fn listed_twice(handles: &[Cell<Handle>], index: usize) -> Error {
     let first = handles.iter().position(|handle| handle == &handles[index]).unwrap_or(index);
     Error::new(ErrorClass::Request, format!("{} is {} again", entry(index), entry(first)))
 }
@@ -586,3 +607,6 @@ fn listed_twice(handles: &[Cell<Handle>], index: usize) -> Error {
 pub(super) fn entry(index: usize) -> String {
     format!("array_of_requests[{index}]")
 }
+
+/// Number of requests from which on a call does not look at each: to look at fewer takes no longer.
+pub(super) const LONG: usize = 64;

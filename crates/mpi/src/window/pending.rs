@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
+use engine::{EndMark, EndQueueId, OpId};
 use handles::Handle;
 use progress::Worker;
 use rma::AccessFault;
@@ -36,6 +37,29 @@ impl PendingAccess {
         match &*state {
             State::Pending(_) => None,
             State::Ended(error) => Some(error.clone()),
+        }
+    }
+
+    /// Lets a place enter a queue of the window's worker when an operation ends, at once if all have. Returns the former
+    /// place, if it was registered there before.
+    pub(crate) fn register_end(&self, worker: &mut Worker, mark: EndMark) -> Option<u32> {
+        let ops = self.ops();
+        if ops.is_empty() {
+            worker.engine.expect_end(mark.queue);
+            worker.engine.note_end(mark);
+        }
+        ops.into_iter().fold(None, |former, op| former.or(worker.engine.expect_end_of(op, mark)))
+    }
+
+    /// Takes back [`PendingAccess::register_end`], unless they have ended.
+    pub(crate) fn forget_end(&self, worker: &mut Worker, queue: EndQueueId) {
+        self.ops().into_iter().for_each(|op| worker.engine.forget_end_of(op, queue));
+    }
+
+    fn ops(&self) -> Vec<OpId> {
+        match &*self.state() {
+            State::Pending(pending) => pending.ops().collect(),
+            State::Ended(_) => Vec::new(),
         }
     }
 

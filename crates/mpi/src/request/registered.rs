@@ -1,0 +1,142 @@
+//! Requests whose ends enter queues.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use engine::{EndMark, EndMarks, EndQueueId};
+use progress::Worker;
+
+use super::{Active, Persistent, Request, Template};
+use crate::vci::Vci;
+
+/// Result of registering a request in a queue of ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Registered {
+    /// It was not registered there.
+    Anew,
+    /// It was registered there, at another place.
+    Before,
+    /// Its end enters no queue.
+    Never,
+}
+
+impl Registered {
+    /// Result of a registration that returns the former place.
+    pub fn of(former: Option<u32>) -> Self {
+        if former.is_some() { Self::Before } else { Self::Anew }
+    }
+
+    /// Registers what has ended.
+    pub fn ended(worker: &mut Worker, mark: EndMark) -> Self {
+        worker.engine.expect_end(mark.queue);
+        worker.engine.note_end(mark);
+        Self::Anew
+    }
+}
+
+impl Request {
+    /// Lets a place enter a queue of this VCI's worker whenever an operation of the request ends, and at once if it has.
+    /// A persistent request stays registered.
+    pub(super) fn register_end(&self, vci: Vci, worker: &mut Worker, mark: EndMark) -> Registered {
+        match self {
+            Self::Done(_) => Registered::ended(worker, mark),
+            Self::Operation(operation) => {
+                Registered::of(worker.engine.expect_end_of(operation.op, mark))
+            }
+            Self::Exchange(parts) => {
+                match parts.each_ref().map(|part| part.register_end(vci, worker, mark)) {
+                    [Registered::Anew, Registered::Anew] => Registered::Anew,
+                    _ => Registered::Before,
+                }
+            }
+            Self::Flush(_) => Registered::Never,
+            Self::Collective(pending) => match pending.vci() == vci {
+                true => Registered::of(pending.register_end(worker, mark)),
+                false => Registered::Never,
+            },
+            Self::Access(pending) => Registered::of(pending.register_end(worker, mark)),
+            Self::Transfer(pending) => Registered::of(pending.register_end(worker, mark)),
+            Self::Persistent(persistent) => persistent.register_end(worker, mark),
+        }
+    }
+
+    /// Takes back [`Request::register_end`], unless the request has ended.
+    pub(super) fn forget_end(&self, worker: &mut Worker, queue: EndQueueId) {
+        match self {
+            Self::Done(_) | Self::Flush(_) => {}
+            Self::Operation(operation) => worker.engine.forget_end_of(operation.op, queue),
+            Self::Exchange(parts) => parts.iter().for_each(|part| part.forget_end(worker, queue)),
+            Self::Collective(pending) => pending.forget_end(worker, queue),
+            Self::Access(pending) => pending.forget_end(worker, queue),
+            Self::Transfer(pending) => pending.forget_end(worker, queue),
+            Self::Persistent(persistent) => persistent.forget_end(worker, queue),
+        }
+    }
+}
+
+impl Persistent {
+    fn register_end(&self, worker: &mut Worker, mark: EndMark) -> Registered {
+        let active = self.active();
+        if self.marks().add(&mut worker.engine, mark).is_some() {
+            return Registered::Before;
+        }
+        if let Some(active) = &*active {
+            active.register_end(worker, mark);
+        }
+        Registered::Anew
+    }
+
+    fn forget_end(&self, worker: &mut Worker, queue: EndQueueId) {
+        let active = self.active();
+        self.marks().remove(queue);
+        match &*active {
+            Some(Active::Operation(operation)) => {
+                worker.engine.forget_end_of(operation.op, queue);
+            }
+            Some(Active::Collective(pending)) => pending.forget_end(worker, queue),
+            Some(Active::Done(_)) | None => {}
+        }
+    }
+
+    /// Registers a run that has begun wherever the request is registered.
+    #[inline]
+    pub(super) fn announce(&self, active: &Active) {
+        if !self.marks().is_empty() {
+            self.announce_to_queues(active);
+        }
+    }
+
+    #[cold]
+    fn announce_to_queues(&self, active: &Active) {
+        let register = |worker: &mut Worker| {
+            let marks = self.marks();
+            marks.iter().for_each(|mark| active.register_end(worker, mark));
+            // It may have ended before.
+            worker.engine.submit_event();
+        };
+        match &self.template {
+            Template::Send(send) => send.comm.progress().submit(register),
+            Template::Receive(receive) => receive.comm.progress().submit(register),
+            Template::Collective(collective) => collective.team().progress().submit(register),
+        }
+    }
+
+    fn marks(&self) -> MutexGuard<'_, EndMarks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Active {
+    fn register_end(&self, worker: &mut Worker, mark: EndMark) {
+        match self {
+            Self::Done(_) => {
+                Registered::ended(worker, mark);
+            }
+            Self::Operation(operation) => {
+                worker.engine.expect_end_of(operation.op, mark);
+            }
+            Self::Collective(pending) => {
+                pending.register_end(worker, mark);
+            }
+        }
+    }
+}
