@@ -8,6 +8,7 @@ through to its PMPI_* form. A row names the facts that the record takes from the
     count, datatype      of the first buffer whose length does not depend on the rank; from them follow the bytes
     place                that buffer: with MPI_IN_PLACE, count and datatype have no meaning
     room                 true if the bytes are those of a receiver's buffer
+    counts, large_counts  of the first buffer, one for each rank of the communicator
 """
 RANKS = {"dest": "peer", "source": "source", "root": "root"}
 
@@ -47,7 +48,21 @@ def facts(function):
         out["place"] = place.rust_name + ("" if place.const else ".cast_const()")
         if all(p.direction == "out" for p in function.parameters if p.kind == "BUFFER"):
             out["room"] = "true"
+    elif "comm" in scalars:
+        out |= counts_for_ranks(function)
     return out
+
+
+def counts_for_ranks(function):
+    """Facts of a first buffer with a count for each rank, and one datatype. Neighbours have counts of their own."""
+    parameters = [p for p in function.parameters if p.name != "sdispls"]
+    for place, counts, datatype in zip(parameters, parameters[1:], parameters[2:]):
+        is_pair = datatype.c == "MPI_Datatype" and not datatype.pointers and counts.name in ("sendcounts", "recvcounts")
+        if is_pair and "eighbor" not in function.name:
+            name = "large_counts" if counts.rust == "*const i64" else "counts"
+            place_value = place.rust_name + ("" if place.rust == "*const c_void" else ".cast_const()")
+            return {name: counts.rust_name, "datatype": datatype.rust_name, "place": place_value}
+    return {}
 
 
 def calls(procedures):

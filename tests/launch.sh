@@ -455,6 +455,24 @@ check "a trace that cannot be written fails the job" 1 $?
 check "in one line that says why" "mpiexec: -trace $work/nowhere/run.json: cannot be written: No such file or directory (os error 2)" "$(cat "$work/err")"
 check "before it starts" no "$([ -e "$work/started" ] && echo yes || echo no)"
 
+# A profile of all ranks.
+shown() { "$1/canele" profile "$work/calls.json" | sed -E 's/[0-9]+\.[0-9]+ (s,|%)/TIME \1/g'; }
+grid -profile "$work/calls.json" -n 6 "$work/traced" 2>"$work/err"
+check "a profiled job" 0 $?
+check "prints a table" "$("$1/canele" profile "$work/calls.json")" "$(grep -v '^mpiexec' "$work/err")"
+check "of ranks, hosts and sites" "profile of 6 ranks (hosts: 4, sites: 2): TIME s, TIME % in MPI" "$(shown "$1" | head -1)"
+check "with sizes" "MPI_Send by size: ≤ 8 B: 25, ≤ 512 KiB: 5" "$(shown "$1" | grep '^MPI_Send by size')"
+run -profile "$work/calls.json" -trace "$work/run.json" -n 3 "$work/traced" 2>"$work/err"
+check "a profile and a trace of one job" "$whole" "$(facts)"
+check "count the same calls" "MPI_Allreduce MPI_COMM_WORLD 3" "$(shown "$1" | awk '/^MPI_Allreduce +MPI/ { print $1, $2, $3 }')"
+run -profile "$work/nowhere/calls.json" -n 2 sh -c "cat '$work/err' >'$work/early'" 2>"$work/err"
+check "a profile that cannot be written is no reason to fail" 0 $?
+check "and said before the job starts" "mpiexec: -profile $work/nowhere/calls.json: cannot be written: No such file or directory (os error 2); only the table is printed" "$(head -1 "$work/early")"
+run -profile "$work/calls.json" -n 2 true 2>"$work/err"
+check "a program without MPI has an empty profile" "profile of 2 ranks (hosts: 1, sites: 1): 0.000 s, - in MPI" "$(head -1 "$work/err")"
+"$1/canele" profile "$work/run.json" 2>"$work/err"
+check "a file that is no profile" "1 1" "$? $(wc -l <"$work/err")"
+
 # The job's secret is known to ranks and written nowhere.
 rm -f "$work/secret" "$work/ids"
 "$mpiexec" -timeout 20 -grid "$work/grid.toml" -n 6 bash -c "echo cmd=get kvsname=x key=canele-secret >&\$PMI_FD; read -r line <&\$PMI_FD; echo \${line##*value=} >>$work/secret; echo \$\$ >>$work/ids; exec sleep 60" 2>/dev/null &

@@ -3,19 +3,14 @@
 use std::cell::Cell as LocalCell;
 use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
-use std::ptr;
-use std::slice;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::event::{CELL_LEN, MAGIC, MpiCall, NameKind, SENT_DONE, TraceEvent, WORDS, Words};
+use crate::memory;
 
 /// Variable with the descriptor of a rank's recording.
 pub const VARIABLE: &str = "CANELE_TRACE_FD";
@@ -25,15 +20,7 @@ pub const VARIABLE: &str = "CANELE_TRACE_FD";
 /// # Errors
 /// The system lacks a resource.
 pub fn create(len: u64) -> io::Result<File> {
-    let file = File::from(memfd_create("canele-trace", MemfdFlags::CLOEXEC)?);
-    file.set_len(len)?;
-    file.write_all_at(&MAGIC.to_le_bytes(), 0)?;
-    Ok(file)
-}
-
-fn is_recording(file: &File) -> bool {
-    let mut magic = [0; 8];
-    file.read_exact_at(&mut magic, 0).is_ok() && u64::from_le_bytes(magic) == MAGIC
+    memory::create("canele-trace", MAGIC, len)
 }
 
 /// Returns the length of the used part of a recording.
@@ -66,25 +53,8 @@ impl Recorder {
     /// The recording cannot be mapped; the text says why.
     pub fn of_process() -> Result<Option<&'static Self>, String> {
         static OWN: OnceLock<Result<Option<Recorder>, String>> = OnceLock::new();
-        let own = OWN.get_or_init(|| {
-            let Some(number) = std::env::var_os(VARIABLE) else { return Ok(None) };
-            let path = std::path::Path::new("/proc/self/fd").join(&number);
-            let failed = |error: io::Error| {
-                format!(
-                    "the recording of mpiexec -trace ({VARIABLE}={}): {error}",
-                    number.display()
-                )
-            };
-            // Programs that a rank starts inherit its variables, but not its recording.
-            let file = File::options().read(true).write(true).open(path).ok();
-            let Some(file) = file.filter(is_recording) else { return Ok(None) };
-            if let Some(Ok(inherited)) = number.to_str().map(str::parse) {
-                // SAFETY: the agent has left this descriptor open, and nothing in this process closes it.
-                let inherited = unsafe { BorrowedFd::borrow_raw(inherited) };
-                fcntl_setfd(inherited, FdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
-            }
-            Self::map(&file).map(Some).map_err(failed)
-        });
+        let own =
+            OWN.get_or_init(|| Ok(memory::of_process(VARIABLE, "-trace", MAGIC)?.map(Self::of)));
         own.as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
 
@@ -93,18 +63,12 @@ impl Recorder {
     /// # Errors
     /// It is not a recording, or the system lacks a resource.
     pub fn map(file: &File) -> io::Result<Self> {
-        let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        if !is_recording(file) {
-            return Err(io::Error::other("is no recording"));
-        }
-        let len = len / CELL_LEN * CELL_LEN;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, at an address of the kernel's choice, replaces no other.
-        let address = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, 0)? };
-        // SAFETY: the mapping has `len` bytes, begins on a page and is never removed. Its words are only accessed as
-        // atomics, and all their values are valid. The file is as long: only its agent has it too, which only reads.
-        let words = unsafe { slice::from_raw_parts(address.cast::<AtomicU64>(), len / 8) };
-        Ok(Self { words, last_name: AtomicU16::new(0) })
+        memory::map(file, MAGIC).map(Self::of)
+    }
+
+    fn of(words: &'static [AtomicU64]) -> Self {
+        let len = words.len() / WORDS * WORDS;
+        Self { words: &words[..len], last_name: AtomicU16::new(0) }
     }
 
     /// Records an event.

@@ -9,10 +9,11 @@ mod progress_report;
 mod units;
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 /// MPI for machines that are far apart, and for machines with more ranks than cores
 #[derive(Debug, Parser)]
@@ -30,10 +31,18 @@ enum CaneleCommand {
     Grid(grid::Arguments),
     /// Emulate sites and nodes on this machine
     Lab(lab::Arguments),
+    /// Print the table of a file that mpiexec -profile has written
+    Profile(ProfileArguments),
     /// Measure the algorithms of collectives, and write a table of the fastest
     Tune(bench::TuneArguments),
     /// Measure Canele, other MPIs and raw TCP
     Bench(bench::BenchArguments),
+}
+
+#[derive(Debug, Args)]
+struct ProfileArguments {
+    /// The file
+    file: PathBuf,
 }
 
 fn main() -> ExitCode {
@@ -51,8 +60,25 @@ fn main() -> ExitCode {
         CaneleCommand::Info(arguments) => info::run(&arguments),
         CaneleCommand::Grid(arguments) => grid::run(&arguments),
         CaneleCommand::Lab(arguments) => lab::run(arguments),
+        CaneleCommand::Profile(arguments) => profile(&arguments),
         CaneleCommand::Tune(arguments) => bench::tune(&arguments),
         CaneleCommand::Bench(arguments) => bench::run(arguments),
+    }
+}
+
+/// Prints the table of a profile.
+fn profile(arguments: &ProfileArguments) -> ExitCode {
+    let printed = launch::profile_table(&arguments.file).and_then(|table| {
+        let written = io::stdout().write_all(table.as_bytes());
+        written.map_err(|error| format!("standard output: {error}"))
+    });
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            // A message that nobody can read is lost.
+            let _ = writeln!(io::stderr(), "canele profile: {text}");
+            ExitCode::FAILURE
+        }
     }
 }
 

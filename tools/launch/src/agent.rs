@@ -185,6 +185,7 @@ impl Agent {
             | MessageKind::Listening
             | MessageKind::Probed
             | MessageKind::Trace
+            | MessageKind::Profile
             | MessageKind::Bound => {}
         }
     }
@@ -281,8 +282,7 @@ impl Agent {
             system::bind(&mut command, processors);
         }
         command.envs(gateways.map(|list| (settings::GATEWAYS.variable(), list)));
-        let traced = all.trace_bytes.map(|bytes| TracedRank::new(bytes, start, &mut command));
-        let traced = traced.transpose().map_err(|text| (126, text))?;
+        let traced = TracedRank::of(all, start, &mut command).map_err(|text| (126, text))?;
         let mut child = command.spawn().map_err(|error| refusal(start, &error))?;
         drop(theirs);
         let group = child.id();
@@ -315,7 +315,7 @@ impl Agent {
         }
         command.envs(start.environment.iter().map(|(name, value)| (name, value)));
         // `mpiexec` may itself run in a traced rank.
-        command.env_remove(recorder::VARIABLE);
+        command.env_remove(recorder::VARIABLE).env_remove(recorder::PROFILE_VARIABLE);
         command.env("PMI_FD", pmi.as_raw_fd().to_string());
         let inode = boot::socket_inode(pmi.as_raw_fd()).map(|inode| inode.to_string());
         command.envs(inode.map(|inode| (boot::SOCKET_VARIABLE, inode)));
@@ -425,7 +425,7 @@ fn watch(
         }
         report_end(&out, rank, &ended);
         if let Some(traced) = traced {
-            traced.read(|piece| send(&out, &Message::new(MessageKind::Trace, rank, piece)));
+            traced.read(|kind, piece| send(&out, &Message::new(kind, rank, piece)));
         }
     })
 }

@@ -64,6 +64,8 @@ pub(crate) enum MessageKind {
     Probed,
     /// From the agent: a piece of the recording of a rank that has ended, empty at its end.
     Trace,
+    /// From the agent: the same of its profile.
+    Profile,
     /// To the agent of a rank: read the clock. From the agent: a [`ClockReading`](crate::trace::ClockReading).
     Clock,
     /// From the agent: the processors that a rank may use, as text.
@@ -84,6 +86,8 @@ pub(crate) struct Start {
     pub awaits: Option<String>,
     /// Room for the recording of each rank in bytes, if the job is traced.
     pub trace_bytes: Option<u64>,
+    /// True if the calls of each rank are counted.
+    pub has_profile: bool,
 }
 
 /// A gateway to start.
@@ -265,6 +269,7 @@ impl MessageKind {
             Self::Probe,
             Self::Probed,
             Self::Trace,
+            Self::Profile,
             Self::Clock,
             Self::Bound,
         ];

@@ -69,6 +69,8 @@ pub struct Options {
     pub record: Option<PathBuf>,
     /// File for the trace.
     pub trace: Option<PathBuf>,
+    /// File for the profile.
+    pub profile: Option<PathBuf>,
     /// Placement by a recorded pattern.
     pub(crate) placing: Option<Placing>,
     /// True if decisions are printed.

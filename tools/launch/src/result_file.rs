@@ -25,6 +25,24 @@ impl ResultFile {
         }
     }
 
+    /// Makes sure that the disk has room for a short file, by writing one beside it.
+    ///
+    /// # Errors
+    /// Fails if it has none; one line names the file.
+    pub fn with_room(self) -> Result<Self, String> {
+        if !self.file.metadata().is_ok_and(|file| file.is_file()) {
+            return Ok(self);
+        }
+        let mut beside = self.path.clone().into_os_string();
+        beside.push(format!(".{}", std::process::id()));
+        let written = fs::write(&beside, [1; ROOM]);
+        // One that was not made cannot be removed.
+        let _ = fs::remove_file(&beside);
+        let failed = |error| format!("{} {}: has no room: {error}", self.option, self.name());
+        written.map_err(failed)?;
+        Ok(self)
+    }
+
     /// Name of the file for messages.
     pub fn name(&self) -> impl std::fmt::Display {
         self.path.display()
@@ -44,6 +62,9 @@ impl ResultFile {
             .map_err(|error| format!("{} {}: cannot be written: {error}", self.option, self.name()))
     }
 }
+
+/// Room that a short file needs, in bytes.
+const ROOM: usize = 64 << 10;
 
 impl Drop for ResultFile {
     fn drop(&mut self) {

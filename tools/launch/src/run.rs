@@ -14,6 +14,7 @@ use signal_hook::consts::signal::*;
 use signal_hook::iterator::Signals;
 
 use crate::channel::{BODY_MAX, Ended, Exit, Lost, Message, MessageKind, Serving};
+use crate::collected::Collected;
 use crate::command_line::{Parsed, Text, help};
 use crate::label::OutputStream;
 use crate::launch_context::{LaunchContext, random};
@@ -22,6 +23,7 @@ use crate::options::Options;
 use crate::output::{Outputs, Places};
 use crate::output_files::OutputFiles;
 use crate::pmi::{PmiAction, REFUSED, Server};
+use crate::profile::Profile;
 use crate::rank_map::{joined, mapping, rank_map};
 use crate::recording::Recording;
 use crate::trace::{ClockReading, Trace};
@@ -131,6 +133,7 @@ struct Run {
     codes: Option<Vec<u8>>,
     recording: Option<Recording>,
     trace: Option<Trace>,
+    profile: Option<Profile>,
 }
 
 /// Cause of a job's end.
@@ -152,6 +155,7 @@ impl Run {
         let tree = Tree::of(options, &LaunchContext::new(options, connect_timeout)?, job);
         let recording = Recording::of(options)?;
         let trace = Trace::of(options, &tree.nodes, &tree.hosts)?;
+        let profile = Profile::of(options, &tree.nodes, &tree.hosts);
         if let Some(placing) = options.placing.as_ref().filter(|_| options.verbose) {
             tell!("mpiexec: {}", placing.summary);
         }
@@ -216,6 +220,7 @@ impl Run {
             codes: options.prints_codes.then(|| vec![0; homes.len()]),
             recording,
             trace,
+            profile,
         };
         run.share_values();
         run.compare_clocks();
@@ -253,14 +258,16 @@ impl Run {
         }
         self.outputs.flush_all();
         self.print_codes();
-        self.collect_trace(signals);
+        self.collect_recordings(signals);
         // All agents end at the same time.
         self.nodes.iter_mut().for_each(Node::hang_up);
         self.nodes.iter_mut().for_each(Node::close);
         let has_failed = self.code != 0;
         let recorded = self.recording.take().map(|it| it.finish(&self.server, has_failed));
         let traced = self.trace.take().map(Trace::finish);
-        for text in recorded.into_iter().chain(traced).filter_map(Result::err) {
+        let profiled = self.profile.take().map(Profile::finish);
+        let written = recorded.into_iter().chain(traced).chain(profiled);
+        for text in written.filter_map(Result::err) {
             tell!("mpiexec: {text}");
             self.code = self.code.max(1);
         }
@@ -312,7 +319,12 @@ impl Run {
             }
             MessageKind::Trace => {
                 if let Some(trace) = &mut self.trace {
-                    trace.take_piece(rank, &body);
+                    trace.collected.take_piece(rank, &body);
+                }
+            }
+            MessageKind::Profile => {
+                if let Some(profile) = &mut self.profile {
+                    profile.collected.take_piece(rank, &body);
                 }
             }
             MessageKind::Clock => {
@@ -367,24 +379,32 @@ impl Run {
     }
 
     /// Waits for the recordings of all ranks that have ended, and compares the clocks once more.
-    fn collect_trace(&mut self, signals: &mut Signals) {
-        self.receive_while(signals, TRACE_TIMEOUT, Trace::awaits_recordings);
+    fn collect_recordings(&mut self, signals: &mut Signals) {
+        self.receive_while(signals, TRACE_TIMEOUT, |run| {
+            run.recordings().any(|recordings| recordings.is_awaiting())
+        });
         self.compare_clocks();
-        self.receive_while(signals, CLOCK_TIMEOUT, Trace::awaits_readings);
+        self.receive_while(signals, CLOCK_TIMEOUT, |run| {
+            run.trace.as_ref().is_some_and(Trace::awaits_readings)
+        });
     }
 
-    /// Handles events until the trace needs no more of them, nothing has come for a time, or a signal comes.
+    /// Returns the recordings of the ranks: of the trace, and of the profile.
+    fn recordings(&mut self) -> impl Iterator<Item = &mut Collected> {
+        let traced = self.trace.as_mut().map(|trace| &mut trace.collected);
+        let profiled = self.profile.as_mut().map(|profile| &mut profile.collected);
+        traced.into_iter().chain(profiled)
+    }
+
+    /// Handles events until no more of them are needed, nothing has come for a time, or a signal comes.
     fn receive_while(
         &mut self,
         signals: &mut Signals,
         patience: Duration,
-        needs_more: fn(&Trace) -> bool,
+        needs_more: fn(&mut Self) -> bool,
     ) {
         let mut heard = Instant::now();
-        while self.trace.as_ref().is_some_and(needs_more)
-            && heard.elapsed() < patience
-            && signals.pending().next().is_none()
-        {
+        while needs_more(self) && heard.elapsed() < patience && signals.pending().next().is_none() {
             match self.events.recv_timeout(TICK) {
                 Ok(RunEvent::From(node, Report::Message(message))) => {
                     heard = Instant::now();
@@ -400,9 +420,7 @@ impl Run {
 
     /// Notes that the events of these ranks will not come, because nothing comes from their agent.
     fn expect_no_events(&mut self, ranks: &[u32]) {
-        if let Some(trace) = &mut self.trace {
-            trace.give_up(ranks);
-        }
+        self.recordings().for_each(|recordings| recordings.give_up(ranks));
     }
 
     /// Does what a request of a rank requires, or its end.
@@ -483,8 +501,8 @@ impl Run {
         self.outputs.flush(rank, OutputStream::Output);
         self.outputs.flush(rank, OutputStream::Error);
         let was_started = !matches!(ended.exit, Exit::NotStarted(..));
-        if let Some(trace) = self.trace.as_mut().filter(|_| was_started) {
-            trace.expect(rank);
+        if was_started {
+            self.recordings().for_each(|recordings| recordings.expect(rank));
         }
         if ended.was_signalled || self.aborting[rank as usize] {
             return;

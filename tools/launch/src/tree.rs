@@ -97,8 +97,17 @@ impl Tree {
             let awaits = awaits.map(|site| site.name.clone());
             let branches = Vec::new();
             let trace_bytes = options.trace.as_ref().map(|_| trace::room(placement.len()));
-            let start =
-                Start { size, ranks: mine, branches, patience_s, gateways, awaits, trace_bytes };
+            let has_profile = options.profile.is_some();
+            let start = Start {
+                size,
+                ranks: mine,
+                branches,
+                patience_s,
+                gateways,
+                awaits,
+                trace_bytes,
+                has_profile,
+            };
             let launcher = launcher(host, site, is_child, options, here);
             let agent = agent(site, &launcher, options, here);
             let branch = Branch { host: name, command: launcher.command(host, &agent), start };
@@ -123,7 +132,7 @@ pub(crate) fn bare(options: &Options, here: &LaunchContext) -> Vec<Branch> {
 }
 
 /// Returns the site of each host; none without a grid.
-fn sites_of(options: &Options) -> Vec<Option<&Site>> {
+pub(crate) fn sites_of(options: &Options) -> Vec<Option<&Site>> {
     let sites = options.grid.iter().flat_map(|grid| &grid.sites);
     sites.flat_map(|site| site.hosts.iter().map(move |_| Some(site))).collect()
 }

@@ -127,6 +127,16 @@ pub(super) const FLAGS: &[Flag] = &[
         }),
     },
     Flag {
+        names: &["profile"],
+        aliases: &[],
+        values: "FILE",
+        help: "count MPI calls of all ranks, and print a table at the end",
+        effect: Effect::Take(|reading, given| {
+            reading.options.profile = Some(given.value().into());
+            Ok(())
+        }),
+    },
+    Flag {
         names: &["check"],
         aliases: &[],
         values: "",

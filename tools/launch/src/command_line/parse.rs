@@ -371,6 +371,7 @@ mod tests {
             ("-usize many ./a", "-usize many: not a positive number"),
             ("-configfile /nowhere", "-configfile /nowhere: "),
             ("-trace", "-trace needs"),
+            ("-profile", "-profile needs"),
         ] {
             let error = parse(line).unwrap_err().to_string();
             assert!(error.contains(word), "{line}: {error}");

@@ -1,0 +1,142 @@
+//! A call as it passes through the layer: its arguments, and the function that it goes to.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io::Write;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use recorder::{MpiCall, NameKind, Profile, Recorder, TraceEvent};
+
+/// A handle of the ABI.
+pub(crate) type RawHandle = *mut c_void;
+/// A status, of which only the address passes through.
+pub(crate) type Status = c_void;
+
+/// Facts that a call is recorded with, as its arguments give them.
+pub(crate) struct CallArguments {
+    pub peer: c_int,
+    pub source: c_int,
+    pub root: c_int,
+    pub tag: c_int,
+    pub comm: RawHandle,
+    pub count: i64,
+    pub datatype: RawHandle,
+    pub place: *const c_void,
+    pub room: bool,
+    /// Counts for each rank of the communicator, of two lengths.
+    pub counts: *const c_int,
+    pub large_counts: *const i64,
+}
+
+/// A call without any of these arguments.
+pub(crate) const NONE: CallArguments = CallArguments {
+    peer: ABSENT,
+    source: ABSENT,
+    root: ABSENT,
+    tag: ABSENT,
+    comm: ptr::null_mut(),
+    count: 0,
+    datatype: ptr::null_mut(),
+    place: ptr::null(),
+    room: false,
+    counts: ptr::null(),
+    large_counts: ptr::null(),
+};
+
+impl CallArguments {
+    /// Returns the facts that are known before the call.
+    pub fn facts(&self) -> MpiCall {
+        let given = |value: c_int| (value != ABSENT).then_some(value);
+        MpiCall {
+            peer: given(self.peer).or(given(self.root)),
+            source: given(self.source),
+            tag: given(self.tag),
+            is_root: self.root != ABSENT,
+            bytes: None,
+            is_room: self.room,
+            comm: (!self.comm.is_null()).then_some(self.comm as u64),
+            code: 0,
+        }
+    }
+}
+
+/// A function of the library.
+pub(crate) struct Next {
+    pub number: u16,
+    name: &'static str,
+    /// Null before the first call.
+    address: AtomicPtr<c_void>,
+}
+
+impl Next {
+    pub const fn new(number: u16, name: &'static str) -> Self {
+        Self { number, name, address: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    pub fn address(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Acquire);
+        if known.is_null() { self.find() } else { known }
+    }
+
+    /// Finds the function and records its name.
+    #[cold]
+    fn find(&self) -> *mut c_void {
+        let address = library_function(self.name);
+        let text = self.name.trim_start_matches('P');
+        if let Some(recorder) = own_recorder()
+            && self.number > 0
+        {
+            let (id, text) = (self.number.into(), text.to_owned());
+            recorder.record(&TraceEvent::Name { kind: NameKind::Function, id, text });
+        }
+        if let Some(profile) = own_profile()
+            && self.number > 0
+        {
+            profile.name(self.number, text);
+        }
+        self.address.store(address, Ordering::Release);
+        address
+    }
+}
+
+/// Returns the recorder, if there is a recording. The library says why there is none.
+pub(crate) fn own_recorder() -> Option<&'static Recorder> {
+    Recorder::of_process().unwrap_or_default()
+}
+
+/// Returns the profile, if there is one. One that cannot be mapped stays empty.
+pub(crate) fn own_profile() -> Option<&'static Profile> {
+    Profile::of_process().unwrap_or_default()
+}
+
+/// Finds a function of the library that the program has loaded.
+fn library_function(name: &str) -> *mut c_void {
+    static LIBRARY: OnceLock<usize> = OnceLock::new();
+    let library = *LIBRARY.get_or_init(|| {
+        // The program is linked to the library, or has loaded it with what is. It is not loaded again.
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+        // SAFETY: the name is a C string, and a library that is loaded already runs no code.
+        unsafe { libc::dlopen(SONAME.as_ptr(), flags) as usize }
+    });
+    let symbol = format!("{name}\0");
+    let address = match library {
+        0 => ptr::null_mut(),
+        // SAFETY: the handle is that of a library that stays loaded, and the name ends in a zero byte.
+        _ => unsafe { libc::dlsym(library as *mut c_void, symbol.as_ptr().cast::<c_char>()) },
+    };
+    if address.is_null() {
+        let library = SONAME.to_string_lossy();
+        let text = format!(
+            "canele: mpiexec -trace and -profile: {library} of this program has no {name}\n"
+        );
+        // A message that nobody can read is lost.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        std::process::abort();
+    }
+    address
+}
+
+const SONAME: &CStr = c"libmpi_abi.so.1";
+/// Value of an argument that a function does not have.
+const ABSENT: c_int = c_int::MIN;
