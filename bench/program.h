@@ -7,28 +7,34 @@
 
 #include "samples.h"
 
-/* Starts MPI and prints the first line. All programs use MPI_THREAD_MULTIPLE. Returns the rank. */
-static inline int program_start(const char *program, int *argc, char ***argv, int *size) {
+/* Starts MPI on at least so many ranks, and prints the first line. All programs use MPI_THREAD_MULTIPLE. Returns the rank. */
+static inline int program_start_on(const char *program, int least, int *argc, char ***argv, int *size) {
     int provided, rank, length;
     char hosts[2][256] = {"", ""}, library[MPI_MAX_LIBRARY_VERSION_STRING];
     MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, size);
-    if (*size < 2) {
-        fprintf(stderr, "%s: needs two ranks at least\n", program);
+    if (*size < least) {
+        fprintf(stderr, "%s: needs %d ranks at least\n", program, least);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     clock_calibrate();
     gethostname(hosts[0], sizeof hosts[0] - 1);
     int last = *size - 1;
-    if (rank == last) MPI_Send(hosts[0], sizeof hosts[0], MPI_CHAR, 0, 9, MPI_COMM_WORLD);
+    MPI_Request sent;
+    if (rank == last) MPI_Isend(hosts[0], sizeof hosts[0], MPI_CHAR, 0, 9, MPI_COMM_WORLD, &sent);
     if (rank == 0) {
         MPI_Recv(hosts[1], sizeof hosts[1], MPI_CHAR, last, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Get_library_version(library, &length);
         clock_check(0.02);
         program_print(program, library, *size, hosts[0], hosts[1]);
     }
+    if (rank == last) MPI_Wait(&sent, MPI_STATUS_IGNORE);
     return rank;
+}
+
+static inline int program_start(const char *program, int *argc, char ***argv, int *size) {
+    return program_start_on(program, 2, argc, argv, size);
 }
 
 /* Ends MPI. A job with a wrong result aborts with its code. All ranks meet first: MPICH 5.0.2 does not always tell a

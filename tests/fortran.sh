@@ -5,6 +5,7 @@ cd "$(dirname "$0")"
 . ./check.sh
 prefix=$(readlink -f "$1")
 sources=$PWD/programs/fortran
+nas=$(readlink -f ../bench/nas)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export PATH="$prefix/bin:$PATH" PKG_CONFIG_PATH=$prefix/lib/pkgconfig XDG_CACHE_HOME=$work/cache
@@ -40,6 +41,11 @@ mpifort refused.f90 -o refused
 check "a section that is refused says so" 1 \
     "$(run -n 1 ./refused | grep -c 'MPI_ERR_BUFFER: .*cannot use a section of an array that is not contiguous: pass a contiguous copy')"
 check "over TCP" " no errors" "$(run -genv CANELE_RAILS tcp -n 2 ./program)"
+
+# Kernels of the NAS Parallel Benchmarks, which compare their results with the specification's.
+mpifort -O2 -J "$work" -o nas "$nas"/{net_f08,random,ep,cg,mg,ft_known,ft,flow,lu,cells,bt,sp}.f90 "$nas"/{nas,is}.c -lm 2>log || cat log
+check "kernels of class S through mpi_f08" "8 right" \
+    "$(run -n 4 ./nas 0 0/0 1/0 2/0 3/0 4/0 5/0 6/0 7/0 | grep -c '"median_us"') right"
 
 # The wrappers. Modules are found whatever is asked first.
 modules=$(mpifort --showme:incdirs | awk '{ print $2 }')
