@@ -89,6 +89,14 @@ experiment rails 'Canele two Mb/s' 2 --place shm --sizes 8,64k --rounds 2 --vari
 [ "$(grep -c '^rails shm Canele two' progress)" = 4 ]
 grep -q 'CANELE_RAILS=tcp,shm' table
 
+if command -v gfortran >/dev/null; then
+    experiment nas 'CG' 8 --quick
+    timeout 60 "$canele" bench nas --kernel BT,IS --class S --ranks 2 --output "$work" >table 2>progress
+    grep -q 'not measured: .*BT.*: it runs on a square number of ranks' table || { cat table; exit 1; }
+else
+    echo "skip canele bench nas: there is no gfortran"
+fi
+
 # Experiments for long links, here without one: silence, a row of messages and its plot over time.
 experiment wan silence 4 --place shm --sizes 8,64k --silence 0,1000
 experiment slowstart 'until 500 Mb/s' 2 --place shm --messages 20 --rounds 2
@@ -139,6 +147,7 @@ refuses 5x pingpong --sizes 5x
 refuses /none/bin/mpiexec pingpong --prefix /none --output "$work"
 refuses nowhere pingpong --place wan --lab nowhere --output "$work"
 refuses mars compare mars
+refuses 'UA is not one of EP' nas --kernel UA
 refuses 'between sites' wan --place shm --loss 1% --output "$work"
 refuses 'gateways are between sites' pingpong --place lan --variant x:gateways=1 --output "$work"
 refuses 'nothing to measure' torres --place shm --sizes 6 --output "$work"

@@ -1,11 +1,11 @@
 //! The catalogue: each instrument's description, as a value.
 
 use crate::instrument::{
-    Against, Base, Case, Column, Description, Instrument, Numbers, Quantity, Relation, Shape,
-    Share, Statistic,
+    Against, Base, Column, Description, Instrument, Numbers, Quantity, Relation, Shape, Share,
+    Statistic,
 };
 use crate::library::LibraryKind;
-use crate::scenario::{Distribution, IdealLink, Place};
+use crate::scenario::Place;
 
 /// Defaults: two ranks, a measurement for each size, one panel.
 const PLAIN: Description = Description {
@@ -50,6 +50,7 @@ const SIZES: Numbers = Numbers {
     quick: "8",
     least: 1,
     most: 1 << 30,
+    words: &[],
 };
 
 const RANKS: Numbers = Numbers {
@@ -59,6 +60,7 @@ const RANKS: Numbers = Numbers {
     quick: "2",
     least: 2,
     most: 1024,
+    words: &[],
 };
 
 /// Benchmarks that exchange one message by the program `pingpong`.
@@ -97,8 +99,8 @@ pub static BURST: Description = Description {
         help: "Number of messages",
         default: "1000",
         quick: "1000",
-        least: 1,
         most: 100_000,
+        ..SIZES
     }),
     panels: &[Column::Count("messages")],
     figure: Some(Quantity::Rate),
@@ -135,8 +137,8 @@ pub static CUT: Description = Description {
         help: "Number of packets, at most one per byte",
         default: "1,2,4,8,16,32,64,128,256,512,1024",
         quick: "1,8,64",
-        least: 1,
         most: 64 << 10,
+        ..SIZES
     }),
     has_case: |case| case.count <= case.bytes,
     panels: &[Column::Bytes("message")],
@@ -162,6 +164,7 @@ pub static BEHIND: Description = Description {
         quick: "0,64k",
         least: 0,
         most: 1 << 30,
+        ..SIZES
     }),
     operations: |_| 2,
     panels: &[Column::Operation, Column::Bytes("short")],
@@ -187,6 +190,7 @@ pub static QUEUES: Description = Description {
         quick: "0,1000",
         least: 0,
         most: 30_000,
+        ..SIZES
     }),
     operations: |_| 8,
     panels: &[Column::Operation, Column::Bytes("size")],
@@ -213,6 +217,7 @@ pub static MODULES: Description = Description {
         quick: "0,1M",
         least: 0,
         most: 1 << 30,
+        ..SIZES
     }),
     panels: &[Column::Bytes("size")],
     axis: &[Column::Length("unready")],
@@ -291,8 +296,8 @@ pub static EXPRESS: Description = Description {
         help: "Number of packets",
         default: "1,4,16,64,256",
         quick: "1,64",
-        least: 1,
         most: 10_000,
+        ..SIZES
     }),
     operations: |_| 6,
     panels: &[Column::Operation, Column::Bytes("packet")],
@@ -326,8 +331,8 @@ pub static OVERLAP: Description = Description {
         help: "Length of the computation, in µs",
         default: "1000,10000",
         quick: "1000,10000",
-        least: 1,
         most: 10_000_000,
+        ..SIZES
     }),
     operations: |_| 6,
     panels: &[Column::Operation],
@@ -364,8 +369,8 @@ pub static PROGRESS: Description = Description {
         help: "Length of the computation, in µs",
         default: "100000",
         quick: "20000",
-        least: 1,
         most: 10_000_000,
+        ..SIZES
     }),
     ranks: Some(RANKS),
     operations: |case| if case.bytes == 0 { 2 } else { 6 },
@@ -391,6 +396,7 @@ pub static REACTIVITY: Description = Description {
         quick: "0,2",
         least: 0,
         most: 256,
+        ..SIZES
     }),
     operations: |_| 4,
     statistics: &[Statistic::Median, Statistic::Mean, Statistic::P99],
@@ -419,8 +425,8 @@ pub static THREADS: Description = Description {
         help: "Threads per rank",
         default: "1,2,4,8,16",
         quick: "1,4",
-        least: 1,
         most: 64,
+        ..SIZES
     }),
     operations: |_| 6,
     panels: &[Column::Operation, Column::Bytes("size")],
@@ -458,6 +464,7 @@ pub static IDLE: Description = Description {
         quick: "100000",
         least: 1000,
         most: 60_000_000,
+        ..SIZES
     }),
     operations: |_| 3,
     panels: &[Column::Bytes("size"), Column::Duration("waiting")],
@@ -487,6 +494,7 @@ pub static WAN: Description = Description {
         quick: "0,200000",
         least: 0,
         most: 60_000_000,
+        ..SIZES
     }),
     place: Place::Wan,
     then: Some(Instrument::Slowstart),
@@ -513,8 +521,8 @@ pub static SLOWSTART: Description = Description {
         help: "Number of messages",
         default: "200",
         quick: "20",
-        least: 1,
         most: 50_000,
+        ..SIZES
     }),
     place: Place::Wan,
     operations: |_| 2,
@@ -565,7 +573,7 @@ pub static COLL: Description = Description {
     ],
     shape: Shape::Bars,
     moved_bytes: |case| case.bytes * 500,
-    least_us: Some(collective_limit_us),
+    least_us: Some(|link, operation, case| link.collective_us(operation, case.bytes, case.ranks)),
     has_crossing: true,
     // Drawn: one call at a time, whose time is that of one call.
     is_drawn: |case, statistic| case.count == 1 && statistic == Statistic::Mean,
@@ -696,68 +704,42 @@ pub static GUPS: Description = Description {
     ..PLAIN
 };
 
-/// Returns the least time of a collective. It is the path from the first site to the farthest plus the data
-/// of one site for another over one link, or the data of one node.
-fn collective_limit_us(link: &IdealLink, operation: &str, case: Case) -> f64 {
-    let (bytes, ranks) = (case.bytes, u64::from(case.ranks));
-    let Distribution { sites, on_site, on_node } = link.layout.distribution(case.ranks);
-    let foreign = ranks - on_node;
-    let (crossing, network) = match operation {
-        "allgather"
-        | "gather"
-        | "scatter"
-        | "reduce_scatter"
-        | "reduce_scatter_block"
-        | "allgatherv"
-        | "gatherv"
-        | "scatterv" => (on_site * bytes, foreign * bytes),
-        "alltoall" | "alltoallv" => (on_site * on_site * bytes, on_node * foreign * bytes),
-        _ => (bytes, bytes),
-    };
-    let network_us = link.layout.interface_us(network);
-    match sites {
-        1 => network_us,
-        2.. => network_us.max(link.layout.farthest_us + link.stream_us(crossing)),
-        0 => unreachable!("ranks are somewhere"),
-    }
-}
+/// Kernels, in the order of `bench/nas/nas.c`.
+const KERNELS: &[&str] = &["EP", "IS", "CG", "MG", "FT", "LU", "BT", "SP"];
+const CLASSES: &[&str] = &["S", "W", "A", "B"];
 
-#[cfg(test)]
-mod tests {
-    use lab::Spec;
-
-    use super::*;
-
-    fn limit_ms(spec: &Spec, place: Place, operation: &str, ranks: u32) -> f64 {
-        let case = Case { bytes: 1 << 20, count: 0, ranks };
-        let limit_us = collective_limit_us(&IdealLink::of(place, spec).unwrap(), operation, case);
-        (limit_us / 1e2).round() / 10.0
-    }
-
-    #[test]
-    fn a_collective_takes_as_long_as_its_busiest_link_or_interface() {
-        let spec = Spec::default();
-        let of = |operation| limit_ms(&spec, Place::Wan, operation, 8);
-        assert_eq!([of("bcast"), of("scan")], [14.7, 14.7]);
-        // An interface takes in six blocks, and the link carries four.
-        assert_eq!([of("allgather"), of("gatherv"), of("reduce_scatter")], [53.5; 3]);
-        assert_eq!(of("alltoall"), 148.4);
-        assert_eq!(limit_ms(&spec, Place::Wan, "allgather", 2), 14.7);
-        assert_eq!(limit_ms(&spec, Place::Lan, "allgather", 8), 35.7);
-        let lone = Spec { nodes: 1, ..spec };
-        assert_eq!(limit_ms(&lone, Place::Wan, "allgather", 8), 41.5);
-    }
-
-    #[test]
-    fn the_farthest_site_counts_by_its_shortest_path() {
-        let pair = |one, other, ms| lab::Pair {
-            sites: [one, other],
-            rtt: std::time::Duration::from_millis(ms),
-        };
-        let spec = Spec { sites: 3, pairs: vec![pair(0, 2, 80)], ..Spec::default() };
-        assert_eq!(limit_ms(&spec, Place::Wan, "bcast", 6), 20.5);
-        let spec = Spec { pairs: vec![pair(0, 2, 20)], ..spec };
-        assert_eq!(limit_ms(&spec, Place::Wan, "bcast", 6), 18.9);
-        assert_eq!(limit_ms(&spec, Place::Wan, "allgather", 6), 44.6);
-    }
-}
+pub static NAS: Description = Description {
+    name: "nas",
+    about: "Kernels of the NAS Parallel Benchmarks",
+    details: "Times are those that the specification defines, of one run. Results are compared with those of the specification, and wrong ones end the measurement. \
+              CG, MG, FT and LU run on powers of two of ranks, BT and SP on square numbers. The kernels in Fortran need gfortran.",
+    program: "nas",
+    title: "NAS Parallel Benchmarks",
+    time: "time of the kernel",
+    sizes: Some(Numbers {
+        option: "kernel",
+        help: "Kernels",
+        default: "EP,IS,CG,MG,FT,LU,BT,SP",
+        quick: "EP,IS,CG,MG,FT,LU,BT,SP",
+        least: 0,
+        most: KERNELS.len() as u64 - 1,
+        words: KERNELS,
+    }),
+    counts: Some(Numbers {
+        option: "class",
+        help: "Classes of problems, from the least on",
+        default: "A",
+        quick: "S",
+        least: 0,
+        most: CLASSES.len() as u64 - 1,
+        words: CLASSES,
+    }),
+    ranks: Some(Numbers { default: "4", quick: "4", least: 1, most: 32, ..RANKS }),
+    statistics: &[Statistic::Least],
+    panels: &[Column::Ranks, Column::Word("class", CLASSES)],
+    axis: &[Column::Operation],
+    shape: Shape::Bars,
+    // The time limit of a run follows from the bytes.
+    moved_bytes: |case| (16 << 20) << (3 * case.count),
+    ..PLAIN
+};

@@ -79,6 +79,9 @@ struct Common {
     /// Canele with and without its strategy: --variant on --variant off:CANELE_STRATEGY=fifo
     #[arg(long, help_heading = LIBRARIES, conflicts_with = "variants")]
     on_off: bool,
+    /// Peers also with larger eager messages and socket buffers
+    #[arg(long, help_heading = LIBRARIES)]
+    tuned: bool,
     /// Number of turns of each library [default: 1; 5 for several libraries]
     #[arg(long, help_heading = WORK, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
@@ -443,12 +446,22 @@ fn plan(
             "{name}: no --quick trial: the times asked for with --{option}, in µs, sum up to {least_s} s in {runs} runs: ask for less, or leave --quick out"
         ));
     }
-    let Common { loss, beside, flow, sites, ref pairs, .. } = *common;
+    let Common { loss, beside, flow, sites, tuned, ref pairs, .. } = *common;
     let surroundings = Surroundings { loss, beside, flow, sites, crossing: None };
     let (seconds, nodes) = (common.seconds(), common.nodes.unwrap_or(*nodes));
     let pairs = pairs.clone();
-    let plan =
-        Plan { workload, place, surroundings, kinds, variants, rounds, seconds, nodes, pairs };
+    let plan = Plan {
+        workload,
+        place,
+        surroundings,
+        kinds,
+        variants,
+        tuned,
+        rounds,
+        seconds,
+        nodes,
+        pairs,
+    };
     plan.needs().spec("").check().map_err(|error| format!("--pair: {error}"))?;
     Ok(plan)
 }
@@ -636,6 +649,8 @@ mod tests {
             "compare onesided onesided@wan gups --quick",
             "onesided --sizes 8,64k --place lan",
             "gups --ranks 2,16 --sizes 1M",
+            "nas --kernel CG,ft --class S,a --ranks 1,16",
+            "compare nas nas@lan nas@wan --sites 4 --tuned",
             "overlap --sizes 64k,1M --computing 1000 --place wan",
             "rails --variant one:CANELE_RAILS=tcp --variant two",
             "burst --peers build/peers --place lan --by least",
@@ -674,6 +689,8 @@ mod tests {
             ("compare mars", "mars"),
             ("wan --long --quick", "--quick"),
             ("wan --loss 2", "2"),
+            ("nas --kernel CG,UA", "UA"),
+            ("nas --class E", "S, W, A, B"),
             ("wan --flow vegas", "vegas"),
             ("coll --beside -1", "-1"),
             ("coll --lab there --nodes 4", "--nodes"),

@@ -64,6 +64,8 @@ pub enum Instrument {
     Onesided,
     /// Random updates of a common table.
     Gups,
+    /// Kernels of the NAS Parallel Benchmarks.
+    Nas,
 }
 
 /// An instrument, as a value.
@@ -242,6 +244,8 @@ pub struct Numbers {
     pub least: u64,
     /// The maximum.
     pub most: u64,
+    /// Words that stand for the numbers from 0 on; none if they are given as numbers.
+    pub words: &'static [&'static str],
 }
 
 /// A column that names rows.
@@ -383,12 +387,17 @@ impl Description {
 }
 
 impl Numbers {
-    /// Reads a list: `16,64k,4M` (binary).
+    /// Reads a list: `16,64k,4M` (binary), or words.
     ///
     /// # Errors
     /// Fails for a text that is no number, or out of bounds.
     pub fn parse(self, text: &str) -> Result<Vec<u64>, String> {
         let number = |word: &str| {
+            if !self.words.is_empty() {
+                let index = self.words.iter().position(|known| known.eq_ignore_ascii_case(word));
+                let index = index.ok_or_else(|| format!("{word} is not {}", self.bounds()))?;
+                return Ok(index as u64);
+            }
             let number = size(word)?;
             if (self.least..=self.most).contains(&number) {
                 return Ok(number);
@@ -398,8 +407,11 @@ impl Numbers {
         text.split(',').map(number).collect()
     }
 
-    /// Returns the bounds of each number: `between 1 and 64k`.
+    /// Returns the bounds of each number: `between 1 and 64k`, or the words.
     pub fn bounds(self) -> String {
+        if !self.words.is_empty() {
+            return format!("one of {}", self.words.join(", "));
+        }
         let [least, most] = [self.least, self.most].map(short_text);
         format!("between {least} and {most}")
     }
@@ -417,7 +429,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All instruments.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Pingpong,
         Self::Burst,
         Self::Oversubscribed,
@@ -442,6 +454,7 @@ impl Instrument {
         Self::Pairs,
         Self::Onesided,
         Self::Gups,
+        Self::Nas,
     ];
 
     /// Returns its description.
@@ -471,6 +484,7 @@ impl Instrument {
             Self::Pairs => &catalogue::PAIRS,
             Self::Onesided => &catalogue::ONESIDED,
             Self::Gups => &catalogue::GUPS,
+            Self::Nas => &catalogue::NAS,
         }
     }
 }
@@ -560,6 +574,15 @@ impl Workload {
             _ => format!("{}/{}", case.bytes, case.count),
         };
         std::iter::once(seconds.to_string()).chain(self.cases().into_iter().map(word)).collect()
+    }
+
+    /// Returns a case for people: the word of its count, or its size.
+    pub fn case_text(&self, case: Case) -> String {
+        let words = self.description().counts.map_or(&[][..], |counts| counts.words);
+        match words.get(case.count as usize) {
+            Some(word) => (*word).into(),
+            None => size_text(case.bytes),
+        }
     }
 
     /// Returns the number of measurements, or of reasons for missing ones, that the program prints in a run.

@@ -124,6 +124,21 @@ impl Variant {
         ]
     }
 
+    /// Returns a peer's settings for long links: larger eager messages and socket buffers, as in Hablot et al.,
+    /// "Comparison and tuning of MPI implementations in a grid context" (2007). None for other libraries.
+    pub fn tuned(kind: LibraryKind) -> Option<Self> {
+        let settings: &[(&str, &str)] = match kind {
+            LibraryKind::Mpich | LibraryKind::IntelMpi => TUNED_LIBFABRIC,
+            LibraryKind::OpenMpi => TUNED_OPENMPI,
+            LibraryKind::Canele
+            | LibraryKind::RawTcp
+            | LibraryKind::TcpStreams
+            | LibraryKind::Memory => return None,
+        };
+        let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        Some(Self { name: "tuned".into(), settings: settings.iter().map(pair).collect() })
+    }
+
     /// Returns the variables to set.
     pub fn environment(&self) -> impl Iterator<Item = (String, String)> {
         self.settings.iter().filter(|(key, _)| key != GATEWAYS).cloned()
@@ -179,6 +194,16 @@ fn setting(word: &str) -> Option<(String, String)> {
     let is_key = !key.is_empty() && key.bytes().all(is_plain);
     is_key.then(|| (key.into(), value.into()))
 }
+
+/// Tuning of peers: eager messages up to 4 MiB over TCP. The two that use libfabric leave socket buffers to the kernel.
+const TUNED_LIBFABRIC: &[(&str, &str)] = &[("FI_TCP_MAX_SAVED_SIZE", "4194304")];
+const TUNED_OPENMPI: &[(&str, &str)] = &[
+    ("OMPI_MCA_btl_tcp_sndbuf", "4194304"),
+    ("OMPI_MCA_btl_tcp_rcvbuf", "4194304"),
+    ("OMPI_MCA_btl_tcp_eager_limit", "4194304"),
+    ("OMPI_MCA_btl_tcp_rndv_eager_limit", "4194304"),
+    ("OMPI_MCA_btl_tcp_max_send_size", "4194304"),
+];
 
 /// An installed library.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -267,6 +292,15 @@ mod tests {
         let relayed = through.relayed().unwrap();
         assert_eq!((relayed.gateways(), relayed.environment().count()), (2, 0));
         assert_eq!("x:gateways=0".parse::<Variant>().unwrap().relayed(), None);
+    }
+
+    #[test]
+    fn every_peer_has_settings_for_long_links_and_canele_needs_none() {
+        for kind in LibraryKind::MPI {
+            let tuned = Variant::tuned(kind);
+            assert_eq!(tuned.is_some(), kind.is_peer(), "{kind:?}");
+            assert!(tuned.is_none_or(|variant| variant.environment().count() > 0));
+        }
     }
 
     #[test]

@@ -54,9 +54,10 @@ impl Programs {
     /// Fails if it cannot be written to.
     pub fn new(folder: &Path, prefix: &Path) -> Result<Self, ProgramError> {
         let programs = Self { folder: folder.to_path_buf(), mpicc: prefix.join("bin/mpicc") };
-        fs::create_dir_all(folder).map_err(|source| write_error(folder, source))?;
         for (name, text) in SOURCES {
             let path = folder.join(name);
+            let parent = path.parent().unwrap_or(folder);
+            fs::create_dir_all(parent).map_err(|source| write_error(parent, source))?;
             fs::write(&path, text).map_err(|source| write_error(&path, source))?;
         }
         Ok(programs)
@@ -67,12 +68,34 @@ impl Programs {
     /// # Errors
     /// Fails if it does not compile.
     pub fn mpi(&self, name: &str, library: &Library) -> Result<PathBuf, ProgramError> {
+        let one = [format!("{name}.c")];
+        let fortran = FORTRAN.iter().find(|program| program.name == name);
+        let mut words = match fortran {
+            Some(program) => self.fortran(program)?,
+            None => one.to_vec(),
+        };
         if library.kind.has_standard_abi() {
             // A search path that LD_LIBRARY_PATH overrides, so that the library can be replaced.
-            return self.compile(&self.mpicc, name, name, &["-Wl,--enable-new-dtags"]);
+            words.push("-Wl,--enable-new-dtags".into());
+            return self.compile(&self.mpicc, name, name, &words);
         }
         let own = format!("{name}-{}", library.kind.name().to_lowercase().replace(' ', "-"));
-        self.compile(&library.root.join("bin/mpicc"), name, &own, &[])
+        self.compile(&library.root.join("bin/mpicc"), name, &own, &words)
+    }
+
+    /// Compiles the Fortran part of a program, which is the same for every library. Returns what the C
+    /// compiler gets: C sources, objects, libraries.
+    fn fortran(&self, program: &FortranProgram) -> Result<Vec<String>, ProgramError> {
+        let mut command = Command::new(GFORTRAN);
+        command.current_dir(&self.folder).args(["-std=f2018", "-O3", "-march=native", "-J"]);
+        command.args([program.name, "-c"]);
+        let sources = program.fortran.iter().map(|part| format!("{}/{part}.f90", program.name));
+        command.args(sources);
+        run_compiler(&mut command, GFORTRAN, program.name)?;
+        let sources = program.c.iter().map(|part| format!("{}/{part}.c", program.name));
+        let objects = program.fortran.iter().map(|part| format!("{part}.o"));
+        let rest = ["-O3", "-march=native", "-lgfortran"].map(str::to_owned);
+        Ok(sources.chain(objects).chain(rest).collect())
     }
 
     /// Compiles a program without MPI: `clock`, `tcp`, `memory` or `busy`.
@@ -80,7 +103,7 @@ impl Programs {
     /// # Errors
     /// Fails if it does not compile.
     pub fn plain(&self, name: &str) -> Result<PathBuf, ProgramError> {
-        self.compile(Path::new("cc"), name, name, &[])
+        self.compile(Path::new("cc"), name, name, &[format!("{name}.c")])
     }
 
     /// Writes a command that peers' launchers use as `ssh`: it drops options, and enters the lab's node.
@@ -109,38 +132,60 @@ impl Programs {
         Ok(path)
     }
 
+    /// Compiles and links sources, by the words after the usual options.
     fn compile(
         &self,
         compiler: &Path,
-        source: &str,
+        name: &str,
         output: &str,
-        options: &[&str],
+        words: &[String],
     ) -> Result<PathBuf, ProgramError> {
         let path = self.folder.join(output);
-        let result = Command::new(compiler)
-            .args(["-O2", "-Wall", "-o"])
-            .arg(&path)
-            .arg(self.folder.join(format!("{source}.c")))
-            .args(options)
-            .args(["-lm", "-pthread"])
-            .output();
-        let compiler = compiler.display().to_string();
-        let result =
-            result.map_err(|source| ProgramError::Start { compiler: compiler.clone(), source })?;
-        if result.status.success() {
-            return Ok(path);
-        }
-        let text = String::from_utf8_lossy(&result.stderr);
-        let text = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-        Err(ProgramError::Compile { compiler, program: source.into(), text: text.into() })
+        let mut command = Command::new(compiler);
+        command.current_dir(&self.folder).args(["-O2", "-Wall", "-o"]).arg(&path);
+        command.args(words).args(["-lm", "-pthread"]);
+        run_compiler(&mut command, &compiler.display().to_string(), name)?;
+        Ok(path)
     }
+}
+
+fn run_compiler(command: &mut Command, compiler: &str, program: &str) -> Result<(), ProgramError> {
+    let compiler = compiler.to_owned();
+    let result = match command.output() {
+        Ok(result) => result,
+        Err(source) => return Err(ProgramError::Start { compiler, source }),
+    };
+    if result.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&result.stderr);
+    let text = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    Err(ProgramError::Compile { compiler, program: program.into(), text: text.into() })
 }
 
 fn write_error(path: &Path, source: io::Error) -> ProgramError {
     ProgramError::Write { path: path.display().to_string(), source }
 }
 
-const SOURCES: [(&str, &str); 33] = [
+/// A program whose parts are partly in Fortran, in a folder of its name.
+struct FortranProgram {
+    name: &'static str,
+    c: &'static [&'static str],
+    /// Each after those whose modules it uses.
+    fortran: &'static [&'static str],
+}
+
+const FORTRAN: [FortranProgram; 1] = [FortranProgram {
+    name: "nas",
+    c: &["nas", "is", "net"],
+    fortran: &[
+        "net", "random", "ep", "cg", "mg", "ft_known", "ft", "flow", "lu", "cells", "bt", "sp",
+    ],
+}];
+/// The compiler whose library the linker gets.
+const GFORTRAN: &str = "gfortran";
+
+const SOURCES: [(&str, &str); 49] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -174,6 +219,22 @@ const SOURCES: [(&str, &str); 33] = [
     ("gups.c", include_str!("../../../bench/gups.c")),
     ("memory.c", include_str!("../../../bench/memory.c")),
     ("tcp.c", include_str!("../../../bench/tcp.c")),
+    ("nas/nas.h", include_str!("../../../bench/nas/nas.h")),
+    ("nas/nas.c", include_str!("../../../bench/nas/nas.c")),
+    ("nas/is.c", include_str!("../../../bench/nas/is.c")),
+    ("nas/net.c", include_str!("../../../bench/nas/net.c")),
+    ("nas/net.f90", include_str!("../../../bench/nas/net.f90")),
+    ("nas/random.f90", include_str!("../../../bench/nas/random.f90")),
+    ("nas/ep.f90", include_str!("../../../bench/nas/ep.f90")),
+    ("nas/cg.f90", include_str!("../../../bench/nas/cg.f90")),
+    ("nas/mg.f90", include_str!("../../../bench/nas/mg.f90")),
+    ("nas/ft_known.f90", include_str!("../../../bench/nas/ft_known.f90")),
+    ("nas/ft.f90", include_str!("../../../bench/nas/ft.f90")),
+    ("nas/flow.f90", include_str!("../../../bench/nas/flow.f90")),
+    ("nas/lu.f90", include_str!("../../../bench/nas/lu.f90")),
+    ("nas/cells.f90", include_str!("../../../bench/nas/cells.f90")),
+    ("nas/bt.f90", include_str!("../../../bench/nas/bt.f90")),
+    ("nas/sp.f90", include_str!("../../../bench/nas/sp.f90")),
 ];
 
 #[cfg(test)]

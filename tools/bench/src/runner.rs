@@ -16,7 +16,7 @@ use crate::programs::{ProgramError, Programs};
 use crate::record::{Description, Measurement, Missing, RecordLine};
 use crate::report::{CROSSING_BYTES, CROSSING_PACKETS, Entry, Report};
 use crate::run::{Guarded, Interruption, RunError, run, tell};
-use crate::scenario::{IdealLink, Place, Surroundings, size_text};
+use crate::scenario::{IdealLink, Place, Surroundings};
 use crate::testbed::{Needs, Prepared, TestbedError, Testbeds, Weather};
 
 /// Plan of a measurement.
@@ -32,6 +32,8 @@ pub struct Plan {
     pub kinds: Vec<LibraryKind>,
     /// Settings of Canele, each measured beside the others; empty for the default settings.
     pub variants: Vec<Variant>,
+    /// True if each peer is also measured with its settings for long links.
+    pub tuned: bool,
     /// Number of turns of each library.
     pub rounds: u32,
     /// Time per size in each round.
@@ -70,20 +72,27 @@ impl Plan {
 
     /// Returns the entries to measure.
     fn entries(&self) -> Vec<Entry> {
-        let of = |kind: &LibraryKind| match kind {
-            LibraryKind::Canele if !self.variants.is_empty() => {
-                let variants = self.variants.iter().cloned();
-                variants.map(|variant| Entry::new(LibraryKind::Canele, Some(variant))).collect()
+        let of = |kind: &LibraryKind| -> Vec<Entry> {
+            match kind {
+                LibraryKind::Canele if !self.variants.is_empty() => {
+                    let variants = self.variants.iter().cloned();
+                    variants.map(|variant| Entry::new(LibraryKind::Canele, Some(variant))).collect()
+                }
+                LibraryKind::RawTcp => {
+                    let mut relayed: Vec<Variant> =
+                        self.variants.iter().filter_map(Variant::relayed).collect();
+                    relayed.sort_by_key(Variant::gateways);
+                    relayed.dedup_by_key(|variant| variant.gateways());
+                    let relayed =
+                        relayed.into_iter().map(|variant| Entry::new(*kind, Some(variant)));
+                    std::iter::once(Entry::new(*kind, None)).chain(relayed).collect()
+                }
+                _ => {
+                    let tuned = Variant::tuned(*kind).filter(|_| self.tuned);
+                    let tuned = tuned.map(|variant| Entry::new(*kind, Some(variant)));
+                    std::iter::once(Entry::new(*kind, None)).chain(tuned).collect()
+                }
             }
-            LibraryKind::RawTcp => {
-                let mut relayed: Vec<Variant> =
-                    self.variants.iter().filter_map(Variant::relayed).collect();
-                relayed.sort_by_key(Variant::gateways);
-                relayed.dedup_by_key(|variant| variant.gateways());
-                let relayed = relayed.into_iter().map(|variant| Entry::new(*kind, Some(variant)));
-                std::iter::once(Entry::new(*kind, None)).chain(relayed).collect()
-            }
-            _ => vec![Entry::new(*kind, None)],
         };
         self.kinds.iter().flat_map(of).collect()
     }
@@ -224,7 +233,7 @@ fn run_on(
                 plan.workload.description().name,
                 plan.place.name(),
                 read.operation,
-                size_text(read.bytes),
+                plan.workload.case_text(read.case()),
                 read.median_us,
             ));
         }
@@ -683,6 +692,7 @@ mod tests {
             surroundings: Surroundings::default(),
             kinds: vec![LibraryKind::Mpich],
             variants: Vec::new(),
+            tuned: false,
             rounds: 1,
             seconds: 0.1,
             nodes: 2,

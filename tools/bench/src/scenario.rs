@@ -169,6 +169,32 @@ impl IdealLink {
     pub fn stream_us(&self, bytes: u64) -> f64 {
         bytes as f64 * 8.0 / self.goodput_mbit_per_s
     }
+
+    /// Returns the least time of a collective. It is the path from the first site to the farthest plus the data
+    /// of one site for another over one link, or the data of one node.
+    pub fn collective_us(&self, operation: &str, bytes: u64, ranks: u32) -> f64 {
+        let Distribution { sites, on_site, on_node } = self.layout.distribution(ranks);
+        let ranks = u64::from(ranks);
+        let foreign = ranks - on_node;
+        let (crossing, network) = match operation {
+            "allgather"
+            | "gather"
+            | "scatter"
+            | "reduce_scatter"
+            | "reduce_scatter_block"
+            | "allgatherv"
+            | "gatherv"
+            | "scatterv" => (on_site * bytes, foreign * bytes),
+            "alltoall" | "alltoallv" => (on_site * on_site * bytes, on_node * foreign * bytes),
+            _ => (bytes, bytes),
+        };
+        let network_us = self.layout.interface_us(network);
+        match sites {
+            1 => network_us,
+            2.. => network_us.max(self.layout.farthest_us + self.stream_us(crossing)),
+            0 => unreachable!("ranks are somewhere"),
+        }
+    }
 }
 
 /// Link between sites of a lab that is created.
@@ -441,5 +467,37 @@ mod tests {
             [2, 3, 5, 6, 8].map(distribution),
             [(2, 1, 1), (2, 1, 1), (3, 1, 1), (3, 2, 1), (3, 2, 2)]
         );
+    }
+
+    fn limit_ms(spec: &Spec, place: Place, operation: &str, ranks: u32) -> f64 {
+        let limit_us = IdealLink::of(place, spec).unwrap().collective_us(operation, 1 << 20, ranks);
+        (limit_us / 1e2).round() / 10.0
+    }
+
+    #[test]
+    fn a_collective_takes_as_long_as_its_busiest_link_or_interface() {
+        let spec = Spec::default();
+        let of = |operation| limit_ms(&spec, Place::Wan, operation, 8);
+        assert_eq!([of("bcast"), of("scan")], [14.7, 14.7]);
+        // An interface takes in six blocks, and the link carries four.
+        assert_eq!([of("allgather"), of("gatherv"), of("reduce_scatter")], [53.5; 3]);
+        assert_eq!(of("alltoall"), 148.4);
+        assert_eq!(limit_ms(&spec, Place::Wan, "allgather", 2), 14.7);
+        assert_eq!(limit_ms(&spec, Place::Lan, "allgather", 8), 35.7);
+        let lone = Spec { nodes: 1, ..spec };
+        assert_eq!(limit_ms(&lone, Place::Wan, "allgather", 8), 41.5);
+    }
+
+    #[test]
+    fn the_farthest_site_counts_by_its_shortest_path() {
+        let pair = |one, other, ms| lab::Pair {
+            sites: [one, other],
+            rtt: std::time::Duration::from_millis(ms),
+        };
+        let spec = Spec { sites: 3, pairs: vec![pair(0, 2, 80)], ..Spec::default() };
+        assert_eq!(limit_ms(&spec, Place::Wan, "bcast", 6), 20.5);
+        let spec = Spec { pairs: vec![pair(0, 2, 20)], ..spec };
+        assert_eq!(limit_ms(&spec, Place::Wan, "bcast", 6), 18.9);
+        assert_eq!(limit_ms(&spec, Place::Wan, "allgather", 6), 44.6);
     }
 }

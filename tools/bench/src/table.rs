@@ -164,12 +164,12 @@ fn heading(report: &Report, title: &str) -> String {
         let _ =
             writeln!(text, "each time is of {fewest} to {most} samples, or batches, in a round");
     }
-    for entry in ours(report) {
-        if let Some(Variant { name, settings }) = &entry.variant {
+    for entry in report.entries.iter().filter(|entry| LibraryKind::MPI.contains(&entry.library)) {
+        if let Some(Variant { settings, .. }) = &entry.variant {
             let words: Vec<_> =
                 settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
             let words = if words.is_empty() { "as it is".into() } else { words.join(" ") };
-            let _ = writeln!(text, "Canele {name}: {words}");
+            let _ = writeln!(text, "{}: {words}", entry.name());
         }
     }
     for entry in report.entries.iter().filter(|entry| entry.library == LibraryKind::RawTcp) {
