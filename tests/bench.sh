@@ -89,6 +89,7 @@ experiment rails 'Canele two Mb/s' 2 --place shm --sizes 8,64k --rounds 2 --vari
 [ "$(grep -c '^rails shm Canele two' progress)" = 4 ]
 grep -q 'CANELE_RAILS=tcp,shm' table
 
+experiment ray2mesh merging 3 --quick
 if command -v gfortran >/dev/null; then
     experiment nas 'CG' 8 --quick
     timeout 60 "$canele" bench nas --kernel BT,IS --class S --ranks 2 --output "$work" >table 2>progress

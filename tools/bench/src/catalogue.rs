@@ -743,3 +743,36 @@ pub static NAS: Description = Description {
     moved_bytes: |case| (16 << 20) << (3 * case.count),
     ..PLAIN
 };
+
+pub static RAY2MESH: Description = Description {
+    name: "ray2mesh",
+    about: "Seismic rays traced by workers for a master, and a mesh that all merge (ray2mesh)",
+    details: "Times are µs. The master hands out sets of 1000 rays (69 kB) to workers that ask; there are 100 sets for each second of --seconds. \
+              Then each rank gets its part of the mesh from all others. The numbers of rays per rank are in the JSON file.",
+    program: "ray2mesh",
+    title: "ray2mesh: rays traced for a master, and a merged mesh",
+    time: "time",
+    sizes: Some(Numbers {
+        help: "Sizes of the mesh in bytes",
+        default: "16M",
+        quick: "1M",
+        least: 1 << 10,
+        ..SIZES
+    }),
+    counts: Some(Numbers {
+        option: "masters",
+        help: "Ranks that are the master, one after the other",
+        default: "0",
+        quick: "0",
+        least: 0,
+        most: 1023,
+        ..SIZES
+    }),
+    ranks: Some(Numbers { default: "4", quick: "4", ..RANKS }),
+    operations: |_| 3,
+    statistics: &[Statistic::Least],
+    panels: &[Column::Ranks, Column::Bytes("mesh")],
+    axis: &[Column::Operation, Column::Count("master")],
+    shape: Shape::Bars,
+    ..PLAIN
+};

@@ -651,6 +651,7 @@ mod tests {
             "gups --ranks 2,16 --sizes 1M",
             "nas --kernel CG,ft --class S,a --ranks 1,16",
             "compare nas nas@lan nas@wan --sites 4 --tuned",
+            "ray2mesh --masters 0,4 --sizes 1M --place wan",
             "overlap --sizes 64k,1M --computing 1000 --place wan",
             "rails --variant one:CANELE_RAILS=tcp --variant two",
             "burst --peers build/peers --place lan --by least",

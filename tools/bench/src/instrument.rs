@@ -66,6 +66,8 @@ pub enum Instrument {
     Gups,
     /// Kernels of the NAS Parallel Benchmarks.
     Nas,
+    /// Rays traced for a master, and a merged mesh.
+    Ray2mesh,
 }
 
 /// An instrument, as a value.
@@ -429,7 +431,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All instruments.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Pingpong,
         Self::Burst,
         Self::Oversubscribed,
@@ -455,6 +457,7 @@ impl Instrument {
         Self::Onesided,
         Self::Gups,
         Self::Nas,
+        Self::Ray2mesh,
     ];
 
     /// Returns its description.
@@ -485,6 +488,7 @@ impl Instrument {
             Self::Onesided => &catalogue::ONESIDED,
             Self::Gups => &catalogue::GUPS,
             Self::Nas => &catalogue::NAS,
+            Self::Ray2mesh => &catalogue::RAY2MESH,
         }
     }
 }

@@ -185,7 +185,7 @@ const FORTRAN: [FortranProgram; 1] = [FortranProgram {
 /// The compiler whose library the linker gets.
 const GFORTRAN: &str = "gfortran";
 
-const SOURCES: [(&str, &str); 49] = [
+const SOURCES: [(&str, &str); 50] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -218,6 +218,7 @@ const SOURCES: [(&str, &str); 49] = [
     ("onesided.c", include_str!("../../../bench/onesided.c")),
     ("gups.c", include_str!("../../../bench/gups.c")),
     ("memory.c", include_str!("../../../bench/memory.c")),
+    ("ray2mesh.c", include_str!("../../../bench/ray2mesh.c")),
     ("tcp.c", include_str!("../../../bench/tcp.c")),
     ("nas/nas.h", include_str!("../../../bench/nas/nas.h")),
     ("nas/nas.c", include_str!("../../../bench/nas/nas.c")),
