@@ -1,4 +1,4 @@
-//! Who waits for one of many operations learns from a queue which have ended.
+//! Ends of operations, as queues tell them to whoever waits for one of many.
 //!
 //! Work that the engine does not know, such as a collective, keeps its registrations itself ([`EndMarks`](crate::EndMarks)).
 
