@@ -68,18 +68,18 @@ impl Programs {
     /// # Errors
     /// Fails if it does not compile.
     pub fn mpi(&self, name: &str, library: &Library) -> Result<PathBuf, ProgramError> {
-        let one = [format!("{name}.c")];
         let fortran = FORTRAN.iter().find(|program| program.name == name);
-        let mut words = match fortran {
-            Some(program) => self.fortran(program)?,
-            None => one.to_vec(),
+        // The folder of its parts has its name.
+        let (output, mut words) = match fortran {
+            Some(program) => (format!("{name}-program"), self.fortran(program)?),
+            None => (name.to_owned(), vec![format!("{name}.c")]),
         };
         if library.kind.has_standard_abi() {
             // A search path that LD_LIBRARY_PATH overrides, so that the library can be replaced.
             words.push("-Wl,--enable-new-dtags".into());
-            return self.compile(&self.mpicc, name, name, &words);
+            return self.compile(&self.mpicc, name, &output, &words);
         }
-        let own = format!("{name}-{}", library.kind.name().to_lowercase().replace(' ', "-"));
+        let own = format!("{output}-{}", library.kind.name().to_lowercase().replace(' ', "-"));
         self.compile(&library.root.join("bin/mpicc"), name, &own, &words)
     }
 
