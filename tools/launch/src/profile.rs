@@ -55,7 +55,7 @@ impl Profile {
         }
         let read = collected.into_parts().map(|(_, bytes)| ReadProfile::parse(&bytes));
         let profiled = Profiled::of(&places, &read.collect::<Vec<_>>());
-        tell!("{}", table::render(&profiled));
+        tell!("{}", table::render(&profiled).trim_end());
         let Some(file) = file else { return Ok(()) };
         file.write(|out| {
             serde_json::to_writer(&mut *out, &profiled)?;
