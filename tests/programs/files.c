@@ -124,6 +124,63 @@ static void scattered(void) {
     MPI_File_close(&file);
 }
 
+/* A view that has bytes twice, for reading: all ranks together see what each sees alone. */
+static void repeated(void) {
+    enum { MANY = 5000 };
+    static int data[MANY], alone[MANY], all[MANY];
+    int lengths[] = {1500, 1500}, places[] = {0, 700};
+    MPI_Datatype twice, type;
+    MPI_Status status;
+    MPI_Info info;
+    MPI_File file = fresh();
+    for (int i = 0; i < MANY; i++) data[i] = value(i);
+    MPI_File_write_at_all(file, 0, data, rank == 0 ? MANY : 0, MPI_INT, &status);
+    MPI_File_close(&file);
+    MPI_Type_indexed(2, lengths, places, MPI_INT, &twice);
+    MPI_Type_create_resized(twice, 0, 1400 * sizeof(int), &type), MPI_Type_commit(&type);
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "romio_cb_read", "enable"), MPI_Info_set(info, "cb_buffer_size", "4096");
+    CHECK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDONLY, info, &file) == MPI_SUCCESS);
+    MPI_Info_free(&info);
+    CHECK(MPI_File_set_view(file, rank * (int)sizeof(int), MPI_INT, type, "native", MPI_INFO_NULL) == MPI_SUCCESS);
+    MPI_File_read_at(file, 1, alone, MANY, MPI_INT, &status);
+    count_is(&status, MPI_INT, MANY);
+    MPI_File_read_at_all(file, 1, all, MANY, MPI_INT, &status);
+    count_is(&status, MPI_INT, MANY);
+    CHECK(!memcmp(alone, all, sizeof all) && all[0] == value(rank + 1) && all[1500] == value(rank + 701));
+    MPI_Type_free(&twice), MPI_Type_free(&type);
+    MPI_File_close(&file);
+}
+
+/* Filetypes whose elements begin within the one before, of which one element is accessed: a header, and rows of a matrix behind
+   it, as PnetCDF's first rank has them. Lower bounds that are set count more than the header's (MPI-5.0 5.1.7). */
+static void behind_a_header(void) {
+    enum { HEADER = 512, ROWS = 40, COLUMNS = 3 };
+    int data[ROWS * COLUMNS], found[ROWS * COLUMNS], sizes[] = {ROWS, COLUMNS * size}, part[] = {ROWS, COLUMNS}, starts[] = {0, COLUMNS * rank};
+    int lengths[] = {HEADER, 1};
+    MPI_Aint places[] = {0, HEADER}, lower, extent;
+    MPI_Datatype types[] = {MPI_BYTE, MPI_DATATYPE_NULL}, whole;
+    MPI_Status status;
+    MPI_File file = fresh();
+    MPI_Type_create_subarray(2, sizes, part, starts, MPI_ORDER_C, MPI_INT, &types[1]);
+    MPI_Type_create_struct(2, lengths, places, types, &whole), MPI_Type_commit(&types[1]), MPI_Type_commit(&whole);
+    MPI_Type_get_extent(whole, &lower, &extent);
+    CHECK(lower == HEADER && extent == ROWS * COLUMNS * size * (MPI_Aint)sizeof(int));
+    for (int i = 0; i < ROWS * COLUMNS; i++) data[i] = rank * 1000 + i;
+    CHECK(MPI_File_set_view(file, rank ? HEADER : 0, MPI_BYTE, rank ? types[1] : whole, "native", MPI_INFO_NULL) == MPI_SUCCESS);
+    expect("write", MPI_File_write_at_all(file, rank ? 0 : HEADER, data, ROWS * COLUMNS, MPI_INT, &status), MPI_SUCCESS);
+    expect("read", MPI_File_read_at_all(file, rank ? 0 : HEADER, found, ROWS * COLUMNS, MPI_INT, &status), MPI_SUCCESS);
+    CHECK(!memcmp(found, data, sizeof data));
+    CHECK(MPI_File_set_view(file, HEADER, MPI_INT, MPI_INT, "native", MPI_INFO_NULL) == MPI_SUCCESS);
+    for (int row = 0; row < ROWS; row++)
+        for (int of = 0; of < size; of++) {
+            MPI_File_read_at(file, (row * size + of) * COLUMNS, found, COLUMNS, MPI_INT, &status);
+            for (int i = 0; i < COLUMNS; i++) CHECK(found[i] == of * 1000 + row * COLUMNS + i);
+        }
+    MPI_Type_free(&types[1]), MPI_Type_free(&whole);
+    MPI_File_close(&file);
+}
+
 enum { RANKS_MAX = 16, MODEL_MAX = 1 << 20 };
 
 /* What each rank sees of a file, and what it accesses of that, in bytes. */
@@ -610,6 +667,8 @@ int main(int argc, char **argv) {
     snprintf(path, sizeof path, "%s/file", argc > 1 ? argv[1] : ".");
     views();
     scattered();
+    repeated();
+    behind_a_header();
     for (int seed = 1; seed <= 4 && size <= RANKS_MAX; seed++) {
         together(seed, "enable", "4096", "2"), together(seed, "automatic", "100000", "3"), together(seed, "disable", "1", "1");
     }

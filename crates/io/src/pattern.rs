@@ -1,28 +1,47 @@
 //! A pattern of bytes in a file, repeated from a displacement on.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use memory::{Layout, Segment, Segments};
 
-/// Bytes of a file as a stream: those of a layout, repeated from a displacement on. They never lie before those that precede
-/// them in the stream.
+/// Bytes of a file as a stream: those of a layout, repeated from a displacement on. The segments of an element never lie before
+/// those that precede them; elements may overlap.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     displacement: i64,
     layout: Arc<Layout>,
+    /// True if each byte of an element lies behind the one before.
+    is_ascending: bool,
 }
 
 impl Pattern {
-    /// Makes a pattern. None if bytes lie before the displacement, or before those that precede them.
+    /// Makes a pattern. None if bytes lie before the displacement, segments before those that precede them, or elements
+    /// before the last one.
     pub fn new(displacement: i64, layout: &Arc<Layout>) -> Option<Self> {
         let first = layout.place_of(0).unwrap_or(0);
-        let is_one = displacement >= 0 && first >= 0 && layout.is_nondecreasing();
-        is_one.then(|| Self { displacement, layout: Arc::clone(layout) })
+        let is_one = displacement >= 0 && first >= 0 && is_nondecreasing(layout);
+        let is_ascending = is_ascending(layout);
+        is_one.then(|| Self { displacement, layout: Arc::clone(layout), is_ascending })
     }
 
     /// Offset of the first element in bytes.
     pub fn displacement(&self) -> i64 {
         self.displacement
+    }
+
+    /// The bytes of an element.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// True if each byte of a part of the stream lies behind the one before.
+    pub fn ascends(&self, stream: &Range<u64>) -> bool {
+        let element = |at: u64| at.checked_div(self.layout.size() as u64);
+        match stream.is_empty() || self.layout.is_ascending() {
+            true => true,
+            false => element(stream.start) == element(stream.end - 1) && self.is_ascending,
+        }
     }
 
     /// Returns the offset in the file of byte `stream`. None if it exceeds the range of offsets. A pattern without bytes
@@ -37,10 +56,16 @@ impl Pattern {
 
     /// True if there are bytes `stream..stream + len`, all within the range of offsets.
     pub fn reaches(&self, stream: u64, len: usize) -> bool {
-        let last = |len: u64| stream.checked_add(len - 1).and_then(|last| self.byte_offset(last));
-        match len as u64 {
-            0 => true,
-            len => self.layout.size() > 0 && last(len).is_some_and(|last| last < i64::MAX),
+        let size = self.layout.size() as u64;
+        let has_place = |at: u64| self.byte_offset(at).is_some_and(|place| place < i64::MAX);
+        match (len as u64, size) {
+            (0, _) => true,
+            (_, 0) => false,
+            (len, _) => stream.checked_add(len - 1).is_some_and(|last| {
+                // The element before may end behind the last byte.
+                let before = (last / size * size).checked_sub(1);
+                has_place(last) && before.is_none_or(has_place)
+            }),
         }
     }
 
@@ -69,6 +94,12 @@ impl Pattern {
             if lies_before(middle) { known = middle + 1 } else { end = middle }
         }
         known
+    }
+
+    /// Length of [`Pattern::encode`] in bytes.
+    pub fn encoded_len(&self) -> usize {
+        let segments = self.layout.segments();
+        8 * segments.regular().map_or(3 + 2 * segments.len(), |_| 7)
     }
 
     /// Describes the pattern for another process.
@@ -125,6 +156,28 @@ impl Pattern {
     }
 }
 
+/// True if no segment of an element lies before the one before, and no element before the last one.
+pub(crate) fn is_nondecreasing(layout: &Layout) -> bool {
+    let goes_on = layout.extent() >= 0 || layout.size() == 0;
+    goes_on && follows(layout, |before, after| before.offset <= after.offset)
+}
+
+/// True if each byte of an element lies behind the one before.
+pub(crate) fn is_ascending(layout: &Layout) -> bool {
+    follows(layout, |before, after| {
+        before.offset.checked_add_unsigned(before.len) <= Some(after.offset)
+    })
+}
+
+/// True if this is so for each segment of an element and the one after it.
+fn follows(layout: &Layout, is_so: impl Fn(Segment, Segment) -> bool) -> bool {
+    let segments = layout.segments();
+    // Where all distances are equal, the first one tells.
+    let count = segments.regular().map_or(segments.len(), |(_, _, count)| count.min(2));
+    let each = segments.iter().take(count);
+    each.clone().zip(each.skip(1)).all(|(before, after)| is_so(before, after))
+}
+
 /// Form of a description with an equal distance between segments.
 const REGULAR: i64 = 0;
 /// Form of a description that lists segments.
@@ -153,6 +206,7 @@ mod tests {
             let pattern = Pattern::new(7, &Arc::new(layout)).unwrap();
             let again = Pattern::decode(&pattern.encode()).unwrap();
             assert_eq!((again.displacement, &again.layout), (7, &pattern.layout));
+            assert_eq!(pattern.encode().len(), pattern.encoded_len());
         }
     }
 

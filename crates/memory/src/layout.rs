@@ -322,11 +322,6 @@ impl Layout {
         })
     }
 
-    /// True if no byte of the stream of elements lies before the one before.
-    pub fn is_nondecreasing(&self) -> bool {
-        self.follows(|before, after| before.offset <= after.offset)
-    }
-
     /// True if this is so for each segment and the one after it, also in the next element.
     fn follows(&self, is_so: impl Fn(Segment, Segment) -> bool) -> bool {
         let count = self.segments.len();

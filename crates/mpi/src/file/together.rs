@@ -21,7 +21,7 @@ impl AccessSummary {
         let first = if is_empty { 0 } else { offset(stream.start) };
         let end = if is_empty { 0 } else { offset(stream.end - 1) + 1 };
         let may_buffer = match hints.switch {
-            _ if transfer.is_atomic() => NEVER,
+            _ if transfer.is_atomic() || !pattern.ascends(&stream) => IMPOSSIBLE,
             BufferSwitch::Disable => NEVER,
             BufferSwitch::Automatic => IF_INTERLEAVED,
             BufferSwitch::Enable => ALWAYS,
@@ -84,6 +84,9 @@ impl File {
 
 /// True if aggregators access the file for all. The hints of rank 0 count.
 fn is_buffered(all: &[AccessSummary]) -> bool {
+    if all.iter().any(|one| one.0[6] == IMPOSSIBLE) {
+        return false;
+    }
     let mut ranges: Vec<(u64, u64)> = all.iter().map(|one| (one.0[0], one.0[1])).collect();
     ranges.retain(|(first, end)| first < end);
     ranges.sort_unstable();
@@ -112,7 +115,8 @@ fn plan(
         let pattern = io::Pattern::decode(bytes)?;
         let stream = one.0[2]..one.0[3];
         let len = usize::try_from(stream.end.checked_sub(stream.start)?).ok()?;
-        pattern.reaches(stream.start, len).then_some(RankPart { pattern, stream })
+        let is_possible = pattern.reaches(stream.start, len) && pattern.ascends(&stream);
+        is_possible.then_some(RankPart { pattern, stream })
     };
     let parts: Option<Vec<RankPart>> = described.iter().zip(all).map(part).collect();
     let unknown = || Error::new(ErrorClass::Intern, "a process describes its view wrongly");
@@ -154,6 +158,8 @@ const FIELDS: usize = 9;
 const NEVER: u64 = 0;
 const IF_INTERLEAVED: u64 = 1;
 const ALWAYS: u64 = 2;
+/// Of atomic accesses, and of bytes that do not ascend in the file.
+const IMPOSSIBLE: u64 = 3;
 /// Length of runs in bytes from which system calls cost less than messages.
 const RUN_LONG: u64 = 64 << 10;
 /// Bytes that describe the patterns of all processes, up to which each process gets them.
@@ -177,6 +183,8 @@ mod tests {
         };
         assert!(is_buffered_of(50, 150, 8, IF_INTERLEAVED));
         assert!(!is_buffered_of(100, 150, 8, IF_INTERLEAVED), "they do not overlap");
+        let all = [summary(0, 100, 8, ALWAYS), summary(50, 150, 8, IMPOSSIBLE)];
+        assert!(!is_buffered(&all), "one cannot");
         assert!(!is_buffered_of(0, 0, 8, IF_INTERLEAVED), "one accesses nothing");
         assert!(!is_buffered_of(50, 150, RUN_LONG, IF_INTERLEAVED));
         assert!(is_buffered_of(100, 150, 8, ALWAYS));
