@@ -9,6 +9,7 @@ mod coverage;
 mod fault;
 mod open_file;
 mod pattern;
+mod pattern_copy;
 mod pool;
 mod view;
 

@@ -8,6 +8,8 @@ mod agreement;
 mod buffering;
 mod hints;
 mod mode;
+mod node_buffering;
+mod node_buffers;
 mod object;
 mod opening;
 pub(crate) mod pending;

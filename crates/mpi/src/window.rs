@@ -16,6 +16,7 @@ mod synchronization;
 
 pub use access::{Access, Elements, Target};
 pub use creation::ReachableMemory;
+pub(crate) use creation::node_memory;
 pub use flavor::Flavor;
 pub use object::{NULL, Values, Window, find, from_int};
 pub use rma::LockKind;

@@ -1,5 +1,6 @@
 //! Collective buffering: some processes, the *aggregators*, access the file for all. Each has a domain of its own, and the
-//! others send it their data, or get them from it, in rounds.
+//! others send it their data, or get them from it, in rounds. Processes of one node share memory instead
+//! (`node_buffering`).
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -15,7 +16,7 @@ use crate::request::{self, Request};
 use crate::{Error, ErrorClass, Result};
 
 /// The access of a process.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RankPart {
     pub pattern: Pattern,
     /// Bytes of the pattern's stream.
@@ -33,53 +34,73 @@ pub(super) struct BufferedPlan {
     pub span: Range<u64>,
     /// Bytes that an aggregator accesses in a round.
     pub buffer_bytes: u64,
+    /// Bytes of the file of which the processes access each one.
+    pub dense: Range<u64>,
 }
 
 /// Bytes that an aggregator accesses in a round.
 #[derive(Clone, Debug)]
-struct AggregatorWindow {
-    aggregator: u32,
-    bytes: Range<u64>,
+pub(super) struct AggregatorWindow {
+    pub aggregator: u32,
+    pub bytes: Range<u64>,
 }
 
 impl BufferedPlan {
     /// Windows of a round; none after the last.
-    fn windows(&self, round: u64) -> Option<Vec<AggregatorWindow>> {
+    pub fn windows(&self, round: u64) -> Option<Vec<AggregatorWindow>> {
         let count = self.aggregators.len() as u64;
-        let domain = (self.span.end - self.span.start).div_ceil(count).next_multiple_of(PAGE);
+        let base = self.span.start / PAGE * PAGE;
+        let domain = (self.span.end - base).div_ceil(count).next_multiple_of(PAGE);
         let begun = round.checked_mul(self.buffer_bytes).filter(|begun| *begun < domain)?;
         let window = |(index, &aggregator): (u64, &u32)| {
-            let first = self.span.start.saturating_add(index * domain);
+            let first = base.saturating_add(index * domain);
             let end = first.saturating_add(domain).min(self.span.end);
             let start = first.saturating_add(begun).min(end);
             let bytes = start..start.saturating_add(self.buffer_bytes).min(end);
+            let bytes = bytes.start.max(self.span.start).min(bytes.end)..bytes.end;
             AggregatorWindow { aggregator, bytes }
         };
         Some((0..).zip(&self.aggregators).map(window).collect())
     }
 
     /// The bytes of a rank's stream that lie in a window.
-    fn stream_in(&self, rank: u32, window: &AggregatorWindow) -> Range<u64> {
+    pub fn stream_in(&self, rank: u32, window: &AggregatorWindow) -> Range<u64> {
         let RankPart { pattern, stream } = &self.parts[rank as usize];
         let first = pattern.find(window.bytes.start, stream.start, stream.end, 1);
         first..pattern.find(window.bytes.end, first, stream.end, 1)
     }
 
     /// The parts of all ranks in a window, by rank.
-    fn pieces(&self, window: &AggregatorWindow) -> Vec<StreamPiece> {
+    pub fn pieces(&self, window: &AggregatorWindow) -> Vec<StreamPiece> {
         let piece = |rank| StreamPiece { rank, stream: self.stream_in(rank, window) };
         let all = (0..self.parts.len() as u32).map(piece);
         all.filter(|piece| !piece.stream.is_empty()).collect()
     }
 
     /// The runs of a piece in the file.
-    fn runs(&self, piece: &StreamPiece) -> impl Iterator<Item = Segment> + '_ {
+    pub fn runs(&self, piece: &StreamPiece) -> impl Iterator<Item = Segment> + '_ {
         let Range { start, end } = piece.stream;
         self.parts[piece.rank as usize].pattern.runs(start, (end - start) as usize)
     }
 
+    /// The bytes that a rank sees.
+    pub fn pattern(&self, rank: u32) -> &Pattern {
+        &self.parts[rank as usize].pattern
+    }
+
+    /// The memory of bytes of a rank's stream, whose memory is `memory`.
+    pub fn memory_of(&self, memory: &Region, rank: u32, stream: &Range<u64>) -> Region {
+        let first = self.parts[rank as usize].stream.start;
+        memory.slice((stream.start - first) as usize, (stream.end - stream.start) as usize)
+    }
+
+    /// True if the processes access each of these bytes of the file.
+    pub fn is_dense(&self, bytes: &Range<u64>) -> bool {
+        self.dense.start <= bytes.start && bytes.end <= self.dense.end
+    }
+
     /// The bytes in the file from the first to the last one of some pieces.
-    fn extent_of(&self, pieces: &[StreamPiece]) -> Range<u64> {
+    pub fn extent_of(&self, pieces: &[StreamPiece]) -> Range<u64> {
         let offset = |rank: u32, stream| {
             self.parts[rank as usize].pattern.byte_offset(stream).map_or(0, |at| at as u64)
         };
@@ -104,9 +125,43 @@ impl BufferedPlan {
     }
 }
 
+/// Returns the bytes of the file of which the processes access each one: whole elements of patterns that fill together what
+/// each of them repeats. None where no such pattern is found.
+pub(super) fn dense_range(parts: &[RankPart]) -> Option<Range<u64>> {
+    let first = &parts.first()?.pattern;
+    let (extent, origin) = (first.layout().extent(), first.displacement());
+    let is_alike = |pattern: &Pattern| {
+        let size = pattern.layout().size();
+        pattern.layout().extent() == extent && pattern.displacement() == origin && size > 0
+    };
+    let sum = |of: fn(&Pattern) -> usize| parts.iter().map(|part| of(&part.pattern)).sum::<usize>();
+    let segments = sum(|pattern| pattern.layout().segments().len());
+    let room = usize::try_from(extent).ok().filter(|room| *room <= TILE_MAX)?;
+    let is_possible = parts.iter().all(|part| is_alike(&part.pattern));
+    if !is_possible || segments > TILE_SEGMENTS_MAX || sum(|own| own.layout().size()) != room {
+        return None;
+    }
+    let mut coverage = Coverage::new(room);
+    for segment in parts.iter().flat_map(|part| part.pattern.layout().segments().iter()) {
+        let from = usize::try_from(segment.offset).ok()?;
+        coverage.add(from, (from.checked_add(segment.len)? <= room).then_some(segment.len)?);
+    }
+    if coverage.runs().next() != Some(Segment { offset: 0, len: room }) {
+        return None;
+    }
+    let elements = parts.iter().map(|part| {
+        let size = part.pattern.layout().size() as u64;
+        part.stream.start.div_ceil(size)..part.stream.end / size
+    });
+    let common =
+        elements.reduce(|one, other| one.start.max(other.start)..one.end.min(other.end))?;
+    let offset = |element: u64| element.checked_mul(room as u64)?.checked_add(origin as u64);
+    Some(offset(common.start)?..offset(common.end)?)
+}
+
 /// Part of a rank's access.
 #[derive(Clone, Debug)]
-struct StreamPiece {
+pub(super) struct StreamPiece {
     rank: u32,
     /// Bytes of the rank's stream.
     stream: Range<u64>,
@@ -243,8 +298,7 @@ impl BufferRound<'_> {
 
     /// The memory of bytes of this process's stream.
     fn own_memory(&self, stream: &Range<u64>) -> Region {
-        let first = self.plan.parts[self.rank() as usize].stream.start;
-        self.memory.slice((stream.start - first) as usize, (stream.end - stream.start) as usize)
+        self.plan.memory_of(self.memory, self.rank(), stream)
     }
 
     /// Memory of so many bytes; none, which is a failure, where there are not enough.
@@ -294,5 +348,74 @@ fn no_memory() -> Error {
 
 /// Tag of the messages: the file's communicator has no others.
 const TAG: i32 = 0;
+/// Longest elements in bytes, and most segments of all, that are compared to find out whether they fill the file.
+const TILE_MAX: usize = 1 << 24;
+const TILE_SEGMENTS_MAX: usize = 1 << 14;
 /// Domains begin on pages, in bytes.
 const PAGE: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use memory::Layout;
+
+    use super::*;
+
+    fn part(
+        displacement: i64,
+        segments: &[(isize, usize)],
+        extent: isize,
+        stream: Range<u64>,
+    ) -> RankPart {
+        let segments = segments.iter().map(|&(offset, len)| Segment { offset, len });
+        let layout = Arc::new(Layout::new(segments, extent));
+        RankPart { pattern: Pattern::new(displacement, &layout).unwrap(), stream }
+    }
+
+    #[test]
+    fn elements_that_fill_the_file_are_dense_where_all_have_some() {
+        let of = |other: RankPart| dense_range(&[part(100, &[(0, 4), (12, 4)], 16, 8..79), other]);
+        assert_eq!(of(part(100, &[(4, 8)], 16, 0..800)), Some(116..100 + 9 * 16));
+        assert_eq!(of(part(100, &[(4, 8)], 16, 30..40)), Some(100 + 4 * 16..100 + 5 * 16));
+        assert_eq!(of(part(100, &[(4, 7)], 16, 0..80)), None, "a byte is missing");
+        assert_eq!(of(part(100, &[(5, 8)], 16, 0..80)), None, "one is missing, one there twice");
+        assert_eq!(of(part(104, &[(0, 8)], 16, 0..80)), None, "another origin");
+        assert_eq!(of(part(100, &[(4, 8)], 32, 0..80)), None, "another distance");
+        assert_eq!(of(part(100, &[(4, 4), (16, 4)], 16, 0..80)), None, "beyond its extent");
+    }
+
+    #[test]
+    fn windows_cover_the_span_once() {
+        for (start, end, buffer_bytes, aggregators) in [
+            (0, 1, 4096, 1),
+            (5000, 100_000, 4096, 3),
+            (4095, 8193, 10_000, 4),
+            (8192, 50_000, 1 << 20, 2),
+        ] {
+            let plan = BufferedPlan {
+                parts: Vec::new(),
+                aggregators: (0..aggregators).collect(),
+                span: start..end,
+                buffer_bytes,
+                dense: 0..0,
+            };
+            let rounds = (0..).map_while(|round| plan.windows(round));
+            let mut all: Vec<Range<u64>> = rounds.flatten().map(|window| window.bytes).collect();
+            assert!(
+                all.iter().all(
+                    |bytes| bytes.start <= bytes.end && bytes.end - bytes.start <= buffer_bytes
+                )
+            );
+            all.retain(|bytes| !bytes.is_empty());
+            all.sort_by_key(|bytes| bytes.start);
+            assert_eq!((all[0].start, all[all.len() - 1].end), (start, end));
+            assert!(all.windows(2).all(|pair| pair[0].end == pair[1].start), "{all:?}");
+            assert!(
+                all[1..]
+                    .iter()
+                    .all(|bytes| buffer_bytes % PAGE > 0 || bytes.start.is_multiple_of(PAGE))
+            );
+        }
+    }
+}

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use coll::Routine;
 use datatype::Datatype;
 use handles::{Handle, Kind, Table};
-use io::{FaultKind, FileFault, OpenFile, View};
+use io::{FaultKind, FileFault, OpenFile, Pattern, View};
 
 use super::agreement::{agree, agree_on};
 use super::hints::{Buffering, Hints};
 use super::mode::AccessMode;
+use super::node_buffers::NodeBuffers;
 use super::place::AccessKind;
 use super::representation::Representation;
 use super::shared_pointer::SharedPointer;
@@ -50,6 +51,10 @@ pub(super) struct FileState {
     pub is_atomic: bool,
     /// The split collective under way.
     pub split: Option<Split>,
+    /// The patterns of all processes, once they have told each other.
+    pub patterns: Option<Arc<[Pattern]>>,
+    /// Shared memory of collective accesses with windows of so many bytes, once it was asked for.
+    pub node_buffers: Option<(u64, Option<NodeBuffers>)>,
 }
 
 /// Rarely used properties.

@@ -63,6 +63,8 @@ impl File {
             position: size,
             is_atomic: false,
             split: None,
+            patterns: None,
+            node_buffers: None,
         };
         let details = Details { errhandler: errhandler_of(NULL).1, hints: Hints::new(info) };
         let file = Self(Arc::new(FileObject {

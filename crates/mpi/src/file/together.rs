@@ -1,9 +1,14 @@
 //! Collective accesses: each process for itself, or through aggregators where their data are interleaved.
 
+use std::sync::Arc;
+
+use io::Pattern;
+
 use super::access::FileTransfer;
 use super::agreement::{agree, gather};
-use super::buffering::{BufferedPlan, RankPart};
+use super::buffering::{BufferedPlan, RankPart, dense_range};
 use super::hints::{BufferSwitch, Buffering};
+use super::node_buffers::NodeBuffers;
 use super::object::File;
 use super::place::AccessKind;
 use crate::comm::Comm;
@@ -31,7 +36,7 @@ impl AccessSummary {
             end,
             stream.start,
             stream.end,
-            pattern.encode().len() as u64,
+            pattern.encoded_len() as u64,
             pattern.run_len() as u64,
             may_buffer,
             hints.aggregators.map_or(0, u64::from),
@@ -73,12 +78,49 @@ impl File {
         let all: Vec<AccessSummary> =
             all.iter().map(|bytes| AccessSummary::from_bytes(bytes)).collect();
         let done = match is_buffered(&all) {
-            true => plan(comm, kind, &transfer, &all)
-                .and_then(|plan| plan.run(self, kind, transfer.memory())),
+            true => self.run_buffered(kind, &transfer, &all),
             false => transfer.run(),
         };
         let ended = done.and_then(|moved| Ok((moved, transfer.finish(moved)?)));
         agree(comm, routine, ended)
+    }
+
+    /// Carries out the accesses of all processes through aggregators (collective).
+    fn run_buffered(
+        &self,
+        kind: AccessKind,
+        transfer: &FileTransfer,
+        all: &[AccessSummary],
+    ) -> Result<u64> {
+        let plan = plan(self, kind, transfer, all)?;
+        let buffers = self.node_buffers(plan.buffer_bytes)?;
+        match buffers {
+            Some(buffers) => {
+                let plan = BufferedPlan { buffer_bytes: buffers.window_bytes(), ..plan };
+                plan.run_on_node(self, &buffers, kind, transfer.memory())
+            }
+            None => plan.run(self, kind, transfer.memory()),
+        }
+    }
+
+    /// The shared memory of processes of one node (collective), made at the first access that needs it. None where there are
+    /// several nodes, or memory cannot be shared.
+    fn node_buffers(&self, buffer_bytes: u64) -> Result<Option<NodeBuffers>> {
+        let comm = &self.0.comm;
+        if comm.places().nodes() > 1 {
+            return Ok(None);
+        }
+        let window_bytes = buffer_bytes.min(NODE_WINDOW);
+        let known = self.state().node_buffers.clone();
+        // All processes know the same.
+        if let Some((bytes, buffers)) = known
+            && bytes == window_bytes
+        {
+            return Ok(buffers);
+        }
+        let made = NodeBuffers::make(comm, window_bytes)?;
+        self.state().node_buffers = Some((window_bytes, made.clone()));
+        Ok(made)
     }
 }
 
@@ -101,35 +143,60 @@ fn is_buffered(all: &[AccessSummary]) -> bool {
     pays && !ranges.is_empty() && described <= DESCRIBED_MAX
 }
 
-/// Exchanges the patterns of all processes (collective), and divides the file among aggregators.
+/// Divides the file among aggregators (collective).
 fn plan(
-    comm: &Comm,
+    file: &File,
     kind: AccessKind,
     own: &FileTransfer,
     all: &[AccessSummary],
 ) -> Result<BufferedPlan> {
-    let lengths: Vec<u64> = all.iter().map(|one| one.0[4]).collect();
-    let mine = own.pattern().encode();
-    let described = exchange::allgather_listed(comm, kind.routine(), &mine, &lengths)?;
-    let part = |(bytes, one): (&Vec<u8>, &AccessSummary)| {
-        let pattern = io::Pattern::decode(bytes)?;
+    let part = |(pattern, one): (&Pattern, &AccessSummary)| {
         let stream = one.0[2]..one.0[3];
         let len = usize::try_from(stream.end.checked_sub(stream.start)?).ok()?;
+        let pattern = pattern.clone();
         let is_possible = pattern.reaches(stream.start, len) && pattern.ascends(&stream);
         is_possible.then_some(RankPart { pattern, stream })
     };
-    let parts: Option<Vec<RankPart>> = described.iter().zip(all).map(part).collect();
-    let unknown = || Error::new(ErrorClass::Intern, "a process describes its view wrongly");
+    let patterns = patterns(file, kind, own, all)?;
+    let parts: Option<Vec<RankPart>> = patterns.iter().zip(all).map(part).collect();
+    let parts = parts.ok_or_else(wrong_description)?;
     let used = || all.iter().filter(|one| one.0[0] < one.0[1]);
     let first = used().map(|one| one.0[0]).min().unwrap_or(0);
     let end = used().map(|one| one.0[1]).max().unwrap_or(0);
     let [.., aggregators, buffer_bytes] = all[0].0;
     Ok(BufferedPlan {
-        parts: parts.ok_or_else(unknown)?,
-        aggregators: choose(comm, aggregators),
+        dense: dense_range(&parts).unwrap_or(0..0),
+        parts,
+        aggregators: choose(&file.0.comm, aggregators),
         span: first..end,
         buffer_bytes: buffer_bytes.max(1),
     })
+}
+
+/// Patterns of all processes (collective), exchanged at the first access through a view.
+fn patterns(
+    file: &File,
+    kind: AccessKind,
+    own: &FileTransfer,
+    all: &[AccessSummary],
+) -> Result<Arc<[Pattern]>> {
+    // Views are set by all processes together.
+    if let Some(known) = file.state().patterns.clone() {
+        return Ok(known);
+    }
+    let lengths: Vec<u64> = all.iter().map(|one| one.0[4]).collect();
+    let mine = own.pattern().encode();
+    let described = exchange::allgather_listed(&file.0.comm, kind.routine(), &mine, &lengths)?;
+    let patterns: Option<Arc<[Pattern]>> =
+        described.iter().map(|bytes| Pattern::decode(bytes)).collect();
+    let patterns = patterns.ok_or_else(wrong_description)?;
+    file.state().patterns = Some(Arc::clone(&patterns));
+    Ok(patterns)
+}
+
+#[cold]
+fn wrong_description() -> Error {
+    Error::new(ErrorClass::Intern, "a process describes its view wrongly")
 }
 
 /// Chooses aggregators: ranks of all nodes by turns. As many as are wanted, or for 0 at most four of each node.
@@ -164,6 +231,8 @@ const IMPOSSIBLE: u64 = 3;
 const RUN_LONG: u64 = 64 << 10;
 /// Bytes that describe the patterns of all processes, up to which each process gets them.
 const DESCRIBED_MAX: u64 = 64 << 20;
+/// Bytes of a window in shared memory: with all windows of a node, so many stay in a cache.
+const NODE_WINDOW: u64 = 1 << 20;
 /// Aggregators of a node.
 const PER_NODE: u32 = 4;
 

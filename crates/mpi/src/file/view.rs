@@ -43,7 +43,7 @@ impl File {
         let moved = if comm.rank() == 0 { self.0.shared.set(0) } else { Ok(()) };
         agree(comm, Routine::FileSetView, moved)?;
         let mut state = self.state();
-        (state.view, state.position) = (view, 0);
+        (state.view, state.position, state.patterns) = (view, 0, None);
         (state.types, state.representation) = (types, representation);
         drop(state);
         self.set_hints(&info);
@@ -78,7 +78,7 @@ impl File {
                 state.view.byte_offset(stream).ok_or_else(outside)
             }
             (None, false) => Err(Error::argument(
-                "disp is MPI_DISPLACEMENT_CURRENT, and the file is not sequential",
+                "disp: a displacement of MPI_DISPLACEMENT_CURRENT (-1) is for sequential files only",
             )),
             (Some(given), true) => Err(Error::argument(format!(
                 "disp = {given}, and a sequential file needs MPI_DISPLACEMENT_CURRENT"

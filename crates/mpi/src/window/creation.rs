@@ -238,6 +238,15 @@ fn share(
     Ok(joined.filter(|_| have_all).map(|memory| WindowMemory::Node(memory, ranks)))
 }
 
+/// Makes memory that the processes of this node share, `len` bytes for each (collective). None if they cannot.
+pub(crate) fn node_memory(comm: &Comm, len: u64) -> Result<Option<NodeMemory>> {
+    let node = Neighbours::find(comm, len)?;
+    Ok(match share(comm, node, false, comm.wants_shm_coll())? {
+        Some(WindowMemory::Node(memory, _)) => Some(memory),
+        Some(WindowMemory::Own(_) | WindowMemory::Dynamic) | None => None,
+    })
+}
+
 /// Memory of this process alone, filled with zeros.
 fn own_memory(len: usize, alignment: usize) -> Option<Region> {
     let mut bytes = Vec::new();
