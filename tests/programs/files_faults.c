@@ -1,0 +1,159 @@
+/* Files on which the system refuses something: every rank of a collective call gets the same class, with the file, the rank
+   and the system's reason, and the next call works. Usage: files_faults CASE DIRECTORY. Any number of ranks.
+   The cases: full (DIRECTORY has room for 1 MiB), readonly (DIRECTORY is on a file system mounted so), limit (the soft limit
+   of open files is lowered to what is open). */
+#include <fcntl.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "expect.h"
+
+enum { MANY = 4 << 20, BLOCK = 1000 };
+
+static int size;
+static char path[4096];
+static char *data;
+
+static MPI_File open_as(int mode) {
+    MPI_File file = MPI_FILE_NULL;
+    expect("open", MPI_File_open(MPI_COMM_WORLD, path, mode, MPI_INFO_NULL, &file), MPI_SUCCESS);
+    return file;
+}
+
+/* The text of an error says where and why. */
+static void says(int code, const char *reason) {
+    char text[MPI_MAX_ERROR_STRING];
+    int len;
+    MPI_Error_string(code, text, &len);
+    if (strstr(text, path) && strstr(text, "rank ") && strstr(text, reason)) return;
+    failures++;
+    fprintf(stderr, "rank %d: `%s` names no file, no rank, or another reason than `%s`\n", rank, text, reason);
+}
+
+/* Blocks of all ranks by turns. */
+static void interleave(MPI_File file) {
+    MPI_Datatype block, type;
+    int place = rank * BLOCK;
+    MPI_Type_create_indexed_block(1, BLOCK, &place, MPI_BYTE, &block);
+    MPI_Type_create_resized(block, 0, (MPI_Aint)size * BLOCK, &type);
+    MPI_Type_commit(&type);
+    expect("set_view", MPI_File_set_view(file, 0, MPI_BYTE, type, "native", MPI_INFO_NULL), MPI_SUCCESS);
+    MPI_Type_free(&block), MPI_Type_free(&type);
+}
+
+/* A collective write that has no room, as a whole or for the last rank alone. */
+static void no_room(MPI_File file, const char *what, int code) {
+    char text[100];
+    snprintf(text, sizeof text, "%s on a full disk", what);
+    expect(text, code, MPI_ERR_NO_SPACE);
+    says(code, "No space left");
+    expect("cut", MPI_File_set_size(file, 0), MPI_SUCCESS);
+}
+
+static void full(void) {
+    MPI_File file = open_as(MPI_MODE_RDWR | MPI_MODE_CREATE);
+    MPI_Request request;
+    MPI_Status status;
+    int last = rank == size - 1 ? MANY : 1;
+    expect("set_view", MPI_File_set_view(file, (MPI_Offset)rank * 8, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL), MPI_SUCCESS);
+    no_room(file, "write_at_all", MPI_File_write_at_all(file, 0, data, last, MPI_BYTE, &status));
+    no_room(file, "write_all", MPI_File_write_all(file, data, last, MPI_BYTE, &status));
+    MPI_File_write_at_all_begin(file, 0, data, last, MPI_BYTE);
+    no_room(file, "write_at_all_end", MPI_File_write_at_all_end(file, data, &status));
+    /* An access that each begins for itself fails where there is no room. */
+    MPI_File_iwrite_at_all(file, 0, data, last, MPI_BYTE, &request);
+    expect("iwrite_at_all", MPI_Wait(&request, &status), last == MANY ? MPI_ERR_NO_SPACE : MPI_SUCCESS);
+    MPI_Barrier(MPI_COMM_WORLD);
+    expect("cut", MPI_File_set_size(file, 0), MPI_SUCCESS);
+    interleave(file);
+    no_room(file, "write_at_all of blocks", MPI_File_write_at_all(file, 0, data, MANY / size, MPI_BYTE, &status));
+    no_room(file, "write_all of blocks", MPI_File_write_all(file, data, MANY / size, MPI_BYTE, &status));
+    expect("set_view", MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL), MPI_SUCCESS);
+    no_room(file, "write_ordered", MPI_File_write_ordered(file, data, last, MPI_BYTE, &status));
+    no_room(file, "preallocate", MPI_File_preallocate(file, MANY));
+    expect("set_atomicity", MPI_File_set_atomicity(file, 1), MPI_SUCCESS);
+    no_room(file, "atomic write_at_all", MPI_File_write_at_all(file, rank, data, last, MPI_BYTE, &status));
+    expect("set_atomicity", MPI_File_set_atomicity(file, 0), MPI_SUCCESS);
+    /* With room again, all goes on. */
+    interleave(file);
+    expect("write with room", MPI_File_write_at_all(file, 0, data, 2 * BLOCK, MPI_BYTE, &status), MPI_SUCCESS);
+    expect("sync", MPI_File_sync(file), MPI_SUCCESS);
+    char *found = malloc(2 * BLOCK);
+    expect("read", MPI_File_read_at_all(file, 0, found, 2 * BLOCK, MPI_BYTE, &status), MPI_SUCCESS);
+    CHECK(!memcmp(found, data, 2 * BLOCK));
+    free(found);
+    /* A file cut by somebody else under way: fewer bytes come, and none that are not there. */
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) CHECK(truncate(path, size * BLOCK) == 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    int count;
+    found = calloc(1, 2 * BLOCK);
+    expect("read a cut file", MPI_File_read_at_all(file, 0, found, 2 * BLOCK, MPI_BYTE, &status), MPI_SUCCESS);
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    CHECK(count == BLOCK && !memcmp(found, data, BLOCK) && found[BLOCK] == 0);
+    free(found);
+    MPI_File_close(&file);
+    expect("delete", rank == 0 ? MPI_File_delete(path, MPI_INFO_NULL) : MPI_SUCCESS, MPI_SUCCESS);
+}
+
+static void readonly(void) {
+    MPI_File file = MPI_FILE_NULL;
+    int modes[] = {MPI_MODE_RDWR, MPI_MODE_WRONLY, MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_MODE_WRONLY | MPI_MODE_CREATE};
+    for (int i = 0; i < 4; i++) {
+        int code = MPI_File_open(MPI_COMM_WORLD, path, modes[i], MPI_INFO_NULL, &file);
+        expect("open for writing on a read-only file system", code, MPI_ERR_READ_ONLY);
+        says(code, "Read-only file system");
+        CHECK(file == MPI_FILE_NULL);
+    }
+    file = open_as(MPI_MODE_RDONLY);
+    expect("read", MPI_File_read_at_all(file, 0, data, 1, MPI_BYTE, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    expect("sync of what is read", MPI_File_sync(file), MPI_SUCCESS);
+    MPI_File_close(&file);
+    MPI_Barrier(MPI_COMM_WORLD);
+    expect("delete", MPI_File_delete(path, MPI_INFO_NULL), MPI_ERR_READ_ONLY);
+}
+
+/* One rank has no descriptor left, the first or the last. */
+static void limit(int who) {
+    MPI_File file = open_as(MPI_MODE_RDWR | MPI_MODE_CREATE);
+    struct rlimit before, now;
+    MPI_Barrier(MPI_COMM_WORLD);
+    getrlimit(RLIMIT_NOFILE, &before);
+    now = before;
+    int free_one = dup(0);
+    CHECK(free_one >= 0);
+    close(free_one);
+    now.rlim_cur = (rlim_t)free_one;
+    MPI_File other = MPI_FILE_NULL;
+    if (rank == who) CHECK(setrlimit(RLIMIT_NOFILE, &now) == 0);
+    int code = MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL, &other);
+    if (rank == who) CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    expect("open without a descriptor", code, MPI_ERR_IO);
+    says(code, "Too many open files");
+    CHECK(other == MPI_FILE_NULL);
+    expect("write to the open one", MPI_File_write_at_all(file, rank, data, 1, MPI_BYTE, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    expect("open again", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR, MPI_INFO_NULL, &other), MPI_SUCCESS);
+    MPI_File_close(&other);
+    MPI_File_close(&file);
+}
+
+int main(int argc, char **argv) {
+    int all;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc < 3) MPI_Abort(MPI_COMM_WORLD, 2);
+    snprintf(path, sizeof path, "%s/file", argv[2]);
+    data = malloc(MANY);
+    for (int i = 0; i < MANY; i++) data[i] = (char)(i * 7 + rank + 1);
+    if (!strcmp(argv[1], "full")) full();
+    if (!strcmp(argv[1], "readonly")) readonly();
+    if (!strcmp(argv[1], "limit")) limit(0), limit(size - 1);
+    free(data);
+    MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) printf("%s: %d failures\n", argv[1], all);
+    MPI_Finalize();
+    return all != 0;
+}
