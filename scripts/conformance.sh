@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Conformance of the library: the kit that every rail passes, the ABI beside the reference's, and mpi4py's own tests
-# on one and two ranks. Also the own tests of pshmem, of MPICH, and of libraries for applications (which need flex, bison
-# and liblapack-dev). Ends with a table. Fails if a failure is not listed in tests/mpi4py.excluded or
-# tests/mpich.excluded.
+# on one and two ranks. Also the own tests of pshmem, of MPICH, and of libraries for applications and for files (which need
+# the packages that tests/programs_of_others.sh names). Ends with a table. Fails if a failure is not listed in
+# tests/mpi4py.excluded or tests/mpich.excluded.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/bootstrap.sh --tests
@@ -73,7 +73,7 @@ if command -v apt-get >/dev/null; then
     [ "$run" = - ] || passed=$((run - failed))
     row "MPICH" "$run" "$passed" 0 "$failed"
     step "libraries of others"
-    for name in fftw3 scotch hypre petsc mumps hpcc; do
+    for name in fftw3 scotch hypre petsc mumps hpcc romio pnetcdf hdf5 netcdf; do
         check 2400 tests/programs_of_others.sh "$prefix" "$PWD/build/debian" $name || true
         read -r run failed < <(sed -nE "s/^$name ([0-9]+) ([0-9]+)$/\1 \2/p" "$output" | grep . || echo '- no-end')
         passed=-

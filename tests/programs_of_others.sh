@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Libraries for applications, built by our mpicc with their own instructions, and their own tests of MPI features:
 # FFTW's transforms, PT-Scotch's partitions, hypre's and PETSc's solvers, PETSc's star forests over windows, MUMPS's
-# solvers in Fortran, and the HPC Challenge. Their sources are Debian's, by apt. Prints a line for each: its name, and the numbers of tests run and
-# failed. Their output is in FOLDER/NAME.log.
+# solvers in Fortran, and the HPC Challenge. For files ROMIO's tests, PnetCDF, parallel HDF5, and netCDF-C on top of both.
+# Their sources are Debian's, by apt. Prints a line for each: its name, and the numbers of tests run and failed. Their
+# output is in FOLDER/NAME.log.
 # Usage: programs_of_others.sh PREFIX FOLDER [NAME...]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$1 folder=$2
 shift 2
-[ $# -gt 0 ] || set -- fftw3 scotch hypre petsc mumps hpcc
+[ $# -gt 0 ] || set -- fftw3 scotch hypre petsc mumps hpcc romio pnetcdf hdf5 netcdf
 export PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib
 jobs=$(nproc)
-for needed in flex bison liblapack-dev gfortran; do
-    dpkg -s $needed >/dev/null 2>&1 || { echo "$needed is missing: apt-get install flex bison liblapack-dev gfortran" >&2; exit 1; }
+packages="flex bison liblapack-dev gfortran autoconf automake libtool m4 zlib1g-dev libxml2-dev"
+for needed in $packages; do
+    dpkg -s $needed >/dev/null 2>&1 || { echo "$needed is missing: apt-get install $packages" >&2; exit 1; }
 done
 get() { "$here/debian_source.sh" "$folder" "$1" "$2" && cd "$folder/$1"; }
 # Runs once, and again if it has not come to its end.
@@ -154,6 +156,84 @@ MAKE
         'MPIFFT_maxErr=[0-9.]+e-1[4-6]'; do
         ran=$((ran + 1))
         grep -qE "^ *$sign" hpccoutf.txt || { echo "not there: $sign" && failed=$((failed + 1)); }
+    done
+}
+
+# Counts a test, which is a command that must succeed.
+passes() { # seconds, command...
+    local limit_s=$1
+    shift
+    ran=$((ran + 1))
+    echo "== $*"
+    timeout -k 10 "$limit_s" "$@" </dev/null && return
+    failed=$((failed + 1))
+    echo "== failed with code $?: $*"
+}
+# ROMIO's, which are of MPICH's source. Left out are those that use MPI_LB and MPI_UB or MPIO_Request, which MPI has removed, and
+# coll_perf, whose file has 14 GB.
+romio() {
+    ran=0 failed=0
+    "$here/debian_source.sh" "$folder/romio-source" mpich 4.0.2 src/mpi/romio/test && cd "$folder/romio-source/mpich/src/mpi/romio/test" || return
+    sed 's/@LL@/%lld/' misc.c.in >misc.c
+    local program sources
+    sources=$(grep -LE 'MPI_LB|MPI_UB|MPIO_Request' ./*.c)
+    built eval 'for source in $sources; do mpicc -w -O1 -o "${source%.c}" "$source" || exit 1; done' || return
+    clean() { # ranks, program...: it prints that there were no errors
+        local said
+        rm -f data*
+        said=$(mpiexec -timeout 280 -n "$@" 2>&1) || { echo "$said"; return 1; }
+        echo "$said"
+        grep -qi 'no errors' <<<"$said"
+    }
+    export -f clean
+    shows() { passes 300 bash -c 'clean "$@"' clean "$@"; }
+    for program in simple async-multiple atomicity coll_test creat_excl excl file_info misc psimple shared_fp ordered_fp split_coll; do
+        shows 4 ./$program -fname data
+    done
+    for program in error status; do shows 1 ./$program -fname data; done
+    for program in aggregation2 hindexed darray_read; do shows 4 ./$program data; done
+    shows 4 ./aggregation1 -h -f data
+    shows 2 ./types_with_zeros data
+    # It reports errors alone.
+    passes 300 mpiexec -timeout 280 -n 4 ./large_array -fname data
+}
+
+pnetcdf() {
+    ran=0 failed=0
+    ran=0 failed=0
+    get pnetcdf 1.12.3 || return
+    built eval 'autoreconf -i && ./configure --prefix="$folder/netcdf-libraries" --enable-shared --disable-static --disable-cxx --disable-fortran MPICC=mpicc TESTMPIRUN="mpiexec -timeout 280 -n NP" && make -j"$jobs" && make install && make -j"$jobs" tests' || return
+    # Each prints a line with "pass", or "fail".
+    for part in C nc_test cdf_format header testcases nonblocking; do make -C test/$part ptest || failed=$((failed + 1)); done
+    make -C examples ptest || failed=$((failed + 1))
+    ran=$(grep -cE -- '---.*(pass|fail)' "$log") failed=$((failed + $(grep -cE -- '---.*fail' "$log" || true)))
+}
+
+# In the mode that skips most of alike cases (HDF5TestExpress=3). Left out are t_cache and t_cache_image: they test the library's own cache, mostly
+# without files, and take far longer than all others.
+hdf5() {
+    ran=0 failed=0
+    get hdf5 1.10.8 || return
+    built eval 'CC=mpicc ./configure --prefix="$folder/netcdf-libraries" --enable-parallel --disable-static --disable-fortran --disable-cxx && make -j"$jobs" -C src && make -C src install && make -j"$jobs" -C hl/src && make -C hl/src install && make -j"$jobs" -C test libh5test.la && make -j"$jobs" -C testpar t_mpi t_bigio testphdf5 t_pread t_pshutdown t_prestart t_init_term t_shapesame t_filters_parallel' || return
+    cd testpar
+    export HDF5TestExpress=3
+    for program in t_mpi testphdf5 t_pread t_pshutdown t_prestart t_init_term t_shapesame t_filters_parallel t_bigio; do
+        passes 900 mpiexec -timeout 880 -n 4 ./$program
+    done
+}
+
+netcdf() {
+    get netcdf 4.9.0 || return
+    local libraries=$folder/netcdf-libraries
+    built eval 'CC=mpicc CPPFLAGS="-I$libraries/include" LDFLAGS="-L$libraries/lib -Wl,-rpath,$libraries/lib" ./configure --enable-pnetcdf --enable-parallel-tests --disable-dap --disable-nczarr --disable-utilities --disable-static --with-mpiexec="mpiexec -timeout 280" && make -j"$jobs"' || return
+    # Its scripts run programs on 1 to 16 ranks, and end with the first failure.
+    local part script programs
+    for part in h5_test/run_par_tests.sh nc_test4/run_par_test.sh nc_test/run_pnetcdf_tests.sh; do
+        script=${part##*/} part=${part%/*}
+        programs=$(grep -v '^ *#' "$part/$script" | grep -oE '(^| )\./[a-zA-Z0-9_]+' | sed 's|.*/||' | sort -u)
+        # shellcheck disable=SC2086
+        make -j"$jobs" -C "$part" $programs && (cd "$part" && timeout 900 bash "./$script") || failed=$((failed + 1))
+        ran=$((ran + $(wc -w <<<"$programs")))
     done
 }
 
