@@ -30,13 +30,11 @@ impl Fault {
         }
     }
 
-    /// Time that had passed since the last sign of life when the link ended.
-    pub fn silence(&self) -> Duration {
+    /// Time that had passed since the last sign of life when the link ended, if it ended for that.
+    pub fn silence(&self) -> Option<Duration> {
         match self {
-            Self::Silent(_, silence) => *silence,
-            Self::Closed | Self::Lost(_) | Self::Unreachable(_) | Self::Misbehaved(_) => {
-                Duration::ZERO
-            }
+            Self::Silent(_, silence) => Some(*silence),
+            Self::Closed | Self::Lost(_) | Self::Unreachable(_) | Self::Misbehaved(_) => None,
         }
     }
 

@@ -329,6 +329,9 @@ impl Peers {
                 return None;
             }
         }
+        if let Some(outage) = self.outages.get_mut(&peer) {
+            outage.note_opening(rail);
+        }
         let at = self.reopening.iter().position(|one| one.is_of(peer, rail));
         if let Some(at) = at {
             self.reopening.swap_remove(at);
@@ -403,10 +406,10 @@ impl Peers {
         let is_down = facts.is_down(peer);
         if was_open || is_down {
             // The time without a sign of life counts.
-            let begin = now.saturating_sub(fault.silence());
-            let outage = self.outages.entry(peer).or_insert_with(|| Outage::new(begin));
+            let begin = || Outage::new(now, fault.silence().unwrap_or_default());
+            let outage = self.outages.entry(peer).or_insert_with(begin);
             if was_open {
-                outage.note_loss(now);
+                outage.note_loss(rail, now, fault.silence());
             }
         }
         if was_open && (is_down || !passes) {

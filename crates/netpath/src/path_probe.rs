@@ -40,7 +40,12 @@ pub fn has_vanished(socket: &impl AsFd, silence: Duration) -> Option<Duration> {
     verdict(&life_signs(socket)?, silence)
 }
 
-/// The kernel's life_signs of life of a connection.
+/// Returns the text of a link that has ended because its host was silent.
+pub fn text(silence: Duration) -> String {
+    format!("its host has shown no sign of life for {:.1} s", silence.as_secs_f64())
+}
+
+/// The kernel's signs of life of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct LifeSigns {
     /// Retransmissions and keepalives since the last ACK.

@@ -13,9 +13,8 @@ use wire::PeerId;
 
 use crate::controller::SharedController;
 use crate::frames::{Inbox, Outbox};
-use crate::keepalive::{Keepalive, PROBE_EVERY, Signs, UNANSWERED_MAX};
+use crate::keepalive::{Keepalive, Signs, UNHEARD_MAX};
 use crate::pacer::Pacer;
-use crate::settings::KEEP_ALIVE;
 use crate::tail_duplicate;
 use crate::tail_duplicate::{Reassembly, Tail};
 
@@ -139,7 +138,7 @@ impl Connection {
             doubted: None,
             timer: None,
             is_wan: false,
-            keepalive: Keepalive::default(),
+            keepalive: Keepalive::new(now),
             heard: (0, now),
             probes: false,
             pacer: Pacer::new(now),
@@ -204,7 +203,8 @@ impl Connection {
 
     /// Returns the time of the next service if no input arrives before.
     pub fn next(&mut self) -> Option<Instant> {
-        let dues = [self.protocol.poll_timeout(), self.paced_until, self.keepalive.due()];
+        let keepalive = self.keepalive.due().unwrap_or(self.heard.1 + UNHEARD_MAX);
+        let dues = [self.protocol.poll_timeout(), self.paced_until, Some(keepalive)];
         dues.into_iter().chain([self.tail.due()]).flatten().min()
     }
 
@@ -275,7 +275,8 @@ impl Connection {
         // Asked at each look, since it also notes when the last datagram came.
         let is_unheard = self.is_unheard(now);
         let awaits = !has_all_arrived || is_unheard;
-        let signs = || Signs { arrived, round_trip: self.protocol.rtt() };
+        let heard = self.heard.1;
+        let signs = || Signs { arrived, heard, round_trip: self.protocol.rtt() };
         if self.keepalive.look(now, awaits, signs) {
             self.probe();
         }
@@ -326,13 +327,7 @@ impl Connection {
         if datagrams != self.heard.0 {
             self.heard = (datagrams, now);
         }
-        now.saturating_duration_since(self.heard.1) > KEEP_ALIVE + ANSWER_WITHIN
-    }
-
-    /// Time since the last datagram of the peer, as far as probes have shown it: this process may have been stopped.
-    pub fn silence(&self, now: Instant) -> Duration {
-        let silence = now.saturating_duration_since(self.heard.1);
-        silence.min(KEEP_ALIVE + ANSWER_WITHIN + PROBE_EVERY * UNANSWERED_MAX)
+        now.saturating_duration_since(self.heard.1) >= UNHEARD_MAX
     }
 
     /// Sends one ack-eliciting packet without waiting for the pacer.
@@ -342,9 +337,10 @@ impl Connection {
         self.stir();
     }
 
-    /// Returns the number of unanswered probes if it ends the link: only a WAN link, which can be reopened.
-    pub fn unanswered(&self) -> Option<u32> {
-        self.keepalive.verdict().filter(|_| self.is_wan)
+    /// Returns the time without a sign of life if it ends the link: only a WAN link, which can be reopened.
+    pub fn has_vanished(&self, now: Instant, silence: Duration) -> Option<Duration> {
+        let verdict = || self.keepalive.verdict(now, silence, self.protocol.rtt());
+        if self.is_wan { verdict() } else { None }
     }
 
     /// Returns the number of bytes that may leave now, and the pace in bytes per second.
@@ -507,5 +503,3 @@ const DEPTH: Duration = Duration::from_millis(2);
 const BURST: Duration = Duration::from_micros(500);
 const DEPTH_MIN: usize = 64 << 10;
 const DEPTH_MAX: usize = 1 << 20;
-/// Time that a requested keepalive may take on the longest path.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use connect::{DialFailure, Links, RailLink};
-use cost::{Cost, CostStore};
+use cost::CostStore;
+use netpath::path_probe;
 use quinn_proto::{
     ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointEvent,
     Event as ProtocolEvent, StreamEvent,
 };
-use rail::{Clock, Event, Fault, Post, RailError, Refusal};
+use rail::{Clock, Event, Fault, Post, RailError};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
 use wire::{Capabilities, Frame, PeerId};
@@ -28,6 +29,7 @@ use crate::frames::FRAME_MAX;
 use crate::hello::{LocalEnd, dial_failure, is_declined, refusal};
 use crate::knowledge::Knowledge;
 use crate::limits;
+use crate::reports::QuicReport;
 use crate::settings;
 use crate::settings::Keys;
 use crate::socket::{Datagram, Intake, Socket, Undelivered};
@@ -66,16 +68,19 @@ pub(super) struct EndpointDriver {
     pub(super) polls: u32,
     /// True if the links overtake those of another rail, which stores the path estimates.
     passes: bool,
+    /// Silence after which a WAN link is lost.
+    silence: Duration,
 }
 
-/// Event that was not reported yet.
-pub(super) enum QuicReport {
-    Up { peer: PeerId },
-    Room { peer: PeerId },
-    Cost { peer: PeerId, cost: Cost },
-    Down { peer: PeerId, fault: Fault },
-    Refused { from: SocketAddr, reason: Refusal },
-    Hampered { reason: String },
+/// Limits and kind of the rail.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Time limit for connecting to a peer.
+    pub connect_timeout: Duration,
+    /// Silence after which a WAN link is lost.
+    pub silence: Duration,
+    /// True if the links overtake those of another rail.
+    pub passes: bool,
 }
 
 impl EndpointDriver {
@@ -84,9 +89,10 @@ impl EndpointDriver {
         keys: Keys,
         sockets: Vec<Socket>,
         epoll: Arc<OwnedFd>,
-        (connect_timeout, passes): (Duration, bool),
+        limits: Limits,
         costs: Arc<dyn CostStore>,
     ) -> Self {
+        let Limits { connect_timeout, silence, passes } = limits;
         let tries_lengths = sockets.iter().all(Socket::keeps_packets_whole);
         let config = Arc::new(settings::endpoint());
         let endpoint = Endpoint::new(config, Some(keys.any_server()), tries_lengths, None);
@@ -115,6 +121,7 @@ impl EndpointDriver {
             is_asleep: false,
             polls: 0,
             passes,
+            silence,
         }
     }
 
@@ -433,9 +440,8 @@ impl EndpointDriver {
             self.set_interest(index);
         }
         let connection = self.connections.get(&key);
-        let unanswered = connection.and_then(|one| Some((one.unanswered()?, one.silence(now))));
-        if let Some((count, silence)) = unanswered {
-            let text = format!("its host has answered none of {count} keepalive probes");
+        if let Some(silence) = connection.and_then(|one| one.has_vanished(now, self.silence)) {
+            let text = path_probe::text(silence);
             self.lose(key, Fault::Silent(text, silence), now);
         }
         self.remove_drained(key);
@@ -673,29 +679,6 @@ impl EndpointDriver {
         let data = epoll::EventData::new_u64(index as u64);
         // Fails only for lack of kernel memory; input is still received.
         let _ = epoll::modify(&*self.epoll, socket, data, epoll::EventFlags::IN | write);
-    }
-}
-
-impl QuicReport {
-    fn peer(&self) -> Option<PeerId> {
-        match self {
-            Self::Up { peer }
-            | Self::Room { peer }
-            | Self::Cost { peer, .. }
-            | Self::Down { peer, .. } => Some(*peer),
-            Self::Refused { .. } | Self::Hampered { .. } => None,
-        }
-    }
-
-    fn tell(self, capabilities: &Capabilities, sink: &mut dyn FnMut(Event<'_>)) {
-        match self {
-            Self::Up { peer } => sink(Event::Up { peer, capabilities: *capabilities }),
-            Self::Room { peer } => sink(Event::Room { peer }),
-            Self::Cost { peer, cost } => sink(Event::Cost { peer, cost }),
-            Self::Down { peer, fault } => sink(Event::Down { peer, fault }),
-            Self::Refused { from, reason } => sink(Event::Refused { from, reason }),
-            Self::Hampered { reason } => sink(Event::Hampered { reason }),
-        }
     }
 }
 

@@ -14,9 +14,10 @@ use wire::PeerId;
 use crate::congestion::Path;
 use crate::connection::{Code, Connection, Outlet, Stage};
 use crate::controller::SharedController;
-use crate::endpoint::{EndpointDriver, QuicReport};
+use crate::endpoint::EndpointDriver;
 use crate::first_packet::FirstPacket;
 use crate::hello::{HELLO_LEN, VERDICT_LEN, accept, accepted, answer_to};
+use crate::reports::QuicReport;
 use crate::socket::Socket;
 
 impl EndpointDriver {

@@ -37,6 +37,7 @@ mod migration;
 mod pacer;
 #[cfg(test)]
 mod reopening_tests;
+mod reports;
 mod settings;
 mod socket;
 mod tail_duplicate;
@@ -50,6 +51,7 @@ use std::time::{Duration, Instant};
 
 use ::lock::Uncancelled;
 use auth::Identity;
+use connect::Patience;
 use cost::CostStore;
 use netpath::{Interface, QUIC_NAME, interfaces};
 use rail::{Event, Post, Rail, RailError, ReadinessProbe, Sockets};
@@ -63,7 +65,7 @@ use rustix::time::{
 use wire::Capabilities;
 use wire::{Frame, PeerId};
 
-use self::endpoint::{EndpointDriver, lock, open_sockets, take_sockets};
+use self::endpoint::{EndpointDriver, Limits, lock, open_sockets, take_sockets};
 pub use self::frames::{Inbox, Outbox};
 use self::hello::LocalEnd;
 use self::io_thread::IoThread;
@@ -84,6 +86,8 @@ pub struct QuicConfig {
     pub interface: Option<String>,
     /// Time limit for connecting to a peer.
     pub connect_timeout: Duration,
+    /// Silence after which a link to another site is lost ([`connect::Patience::silence`]).
+    pub silence: Duration,
     /// True for a second rail, whose links overtake those of the first ([`Capabilities::passes`]).
     pub passes: bool,
     /// Costs of paths, kept between jobs.
@@ -141,8 +145,9 @@ impl QuicRail {
         }
         let open = |epoll: &OwnedFd| open_sockets(addresses, epoll, 0);
         let local = LocalEnd { rank: config.rank, job: config.job, is_gateway: false };
-        let QuicConfig { identity, connect_timeout, passes, costs, .. } = config;
-        let mut rail = Self::with(local, &identity, (connect_timeout, passes), costs, open)?;
+        let QuicConfig { identity, connect_timeout, silence, passes, costs, .. } = config;
+        let limits = Limits { connect_timeout, silence, passes };
+        let mut rail = Self::with(local, &identity, limits, costs, open)?;
         let listeners: Vec<_> = rail.driver().sockets.iter().map(|one| one.address).collect();
         rail.network = interfaces::network_identity();
         rail.address = interfaces::emit(rail.network, &listeners);
@@ -160,13 +165,15 @@ impl QuicRail {
         let TrunkConfig { own, job, identity, sockets, connect_timeout, costs } = config;
         let open = |epoll: &OwnedFd| take_sockets(sockets.into_iter().map(Socket::of), epoll, 0);
         let local = LocalEnd { rank: own, job, is_gateway: true };
-        Self::with(local, &identity, (connect_timeout, false), costs, open)
+        let silence = Patience::default().silence();
+        let limits = Limits { connect_timeout, silence, passes: false };
+        Self::with(local, &identity, limits, costs, open)
     }
 
     fn with(
         local: LocalEnd,
         identity: &Identity,
-        (connect_timeout, passes): (Duration, bool),
+        limits: Limits,
         costs: Arc<dyn CostStore>,
         open: impl FnOnce(&OwnedFd) -> Result<Vec<Socket>, RailError>,
     ) -> Result<Self, RailError> {
@@ -182,8 +189,8 @@ impl QuicRail {
         let sockets = open(&epoll)?;
         let keys = Keys::new(identity)?;
         let epoll = Arc::new(epoll);
-        let (times, poll) = ((connect_timeout, passes), Arc::clone(&epoll));
-        let driver = EndpointDriver::new(local, keys, sockets, poll, times, costs);
+        let poll = Arc::clone(&epoll);
+        let driver = EndpointDriver::new(local, keys, sockets, poll, limits, costs);
         Ok(Self {
             driver: Arc::new(Mutex::new(driver)),
             epoll,
@@ -193,7 +200,7 @@ impl QuicRail {
             interfaces: Vec::new(),
             address: Vec::new(),
             io_thread: None,
-            passes,
+            passes: limits.passes,
         })
     }
 

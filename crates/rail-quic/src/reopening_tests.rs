@@ -7,11 +7,11 @@ use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
 use auth::Identity;
+use connect::Patience;
 use netpath::interfaces;
 use rail::{Event, Fault, Post, Rail};
 use wire::{Frame, PeerId};
 
-use crate::keepalive::UNANSWERED_MAX;
 use crate::{QuicConfig, QuicRail};
 
 /// Two rails, and what they have reported.
@@ -37,6 +37,7 @@ impl RailPair {
                 identity: Identity::of(&[8; 32].into(), 3),
                 interface: Some("127.0.0.1".into()),
                 connect_timeout: PATIENCE,
+                silence: Patience::default().silence(),
                 passes: false,
                 costs: std::sync::Arc::new(cost::NoStore),
             })
@@ -204,7 +205,7 @@ fn a_short_outage_is_no_loss() {
     pair.set_far();
     relay.set_cut(true);
     pair.post(0);
-    pair.expect_nothing_for(UNANSWERED_MAX / 2, || relay.take_swallowed());
+    pair.expect_nothing_for(SHORT, || relay.take_swallowed());
     relay.set_cut(false);
     pair.expect([&[], &[Seen::Frame(vec![0; 9])]]);
     pair.exchange();
@@ -334,3 +335,5 @@ impl Drop for Relay {
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Datagrams lost in a short outage.
+const SHORT: u32 = 10;

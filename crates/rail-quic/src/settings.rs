@@ -14,6 +14,7 @@ use rail::RailError;
 
 use crate::congestion::Path;
 use crate::controller::SharedController;
+use crate::keepalive::PING_EVERY;
 
 /// The job's keys, in the form that quinn takes.
 pub(super) struct Keys {
@@ -100,7 +101,7 @@ fn transport(controller: &SharedController, known: Option<Path>, streams: u32) -
         .max_concurrent_bidi_streams(streams.into())
         .max_concurrent_uni_streams(0u32.into())
         .max_idle_timeout(Some(idle))
-        .keep_alive_interval(Some(KEEP_ALIVE))
+        .keep_alive_interval(Some(PING_EVERY))
         .stream_receive_window(VarInt::from_u32(window))
         .receive_window(VarInt::from_u32(window))
         .send_window(2 * u64::from(window))
@@ -150,8 +151,6 @@ const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(2);
 const DUPLICATE_BYTES: usize = 8 << 10;
 /// Idle timeout: the IO thread answers for computing processes, so a reachable host is never silent for so long.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Interval of PINGs on idle connections. A lost host is noticed after this time, a second, and 20 probes.
-pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(3);
 /// Limits of announced connections that are not accepted yet.
 const INCOMING_MAX: usize = 128;
 const INCOMING_BYTES_MAX: u64 = 1 << 20;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use auth::Identity;
+use connect::Patience;
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{ClientConfig, Endpoint, EndpointConfig};
 use rail::{Event, Fault, Post, Rail, Refusal};
@@ -31,6 +32,7 @@ fn patient_rail(rank: u32, secret: u8, job: u64, connect_timeout: Duration) -> Q
         identity: Identity::of(&[secret; 32].into(), job),
         interface: Some("127.0.0.1".into()),
         connect_timeout,
+        silence: Patience::default().silence(),
         passes: false,
         costs: std::sync::Arc::new(cost::NoStore),
     })

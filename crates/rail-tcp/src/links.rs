@@ -217,9 +217,7 @@ impl TcpRail {
         });
         let vanished: Vec<_> = vanished.collect();
         for (key, silence) in vanished {
-            let seconds = silence.as_secs_f64();
-            let text = format!("its host has shown no sign of life for {seconds:.1} s");
-            self.close(key, Fault::Silent(text, silence));
+            self.close(key, Fault::Silent(path_probe::text(silence), silence));
         }
     }
 

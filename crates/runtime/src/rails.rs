@@ -69,18 +69,17 @@ impl Opened {
         }
         let number = |setting: &settings::Setting| setting.number().map_err(|it| it.to_string());
         let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / modex.vcis;
-        let limit = Duration::from_secs(number(&settings::LINK_PATIENCE)?);
+        let patience = patience()?;
         let usual = Config::new(size);
         let mut engine = Engine::new(Config {
             budget_bytes,
-            reopens: !limit.is_zero(),
+            reopens: !patience.limit.is_zero(),
             host,
             strategy,
             ..usual
         });
         record::begin(&mut engine, job);
-        let worker = Worker::new(engine, rank, size, rails, directory)
-            .with_patience(Patience { limit, ..Patience::default() });
+        let worker = Worker::new(engine, rank, size, rails, directory).with_patience(patience);
         let join = |worker: Worker, team: &Vec<String>| {
             worker.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())
         };
@@ -289,6 +288,7 @@ fn open_quic(job: &Job, costs: &Arc<dyn CostStore>, opened: &mut Opened) -> Resu
         identity: Identity::of(job.secret(), job.id()),
         interface: interface(),
         connect_timeout: CONNECT_TIMEOUT,
+        silence: patience()?.silence(),
         passes: true,
         costs: Arc::clone(costs),
     };
@@ -298,6 +298,12 @@ fn open_quic(job: &Job, costs: &Arc<dyn CostStore>, opened: &mut Opened) -> Resu
         Err(reason) => opened.leave_out("quic", reason)?,
     }
     Ok(())
+}
+
+/// Limits of outages, of which the user sets one.
+fn patience() -> Result<Patience, String> {
+    let limit = settings::LINK_PATIENCE.number().map_err(|it| it.to_string())?;
+    Ok(Patience { limit: Duration::from_secs(limit), ..Patience::default() })
 }
 
 /// The networks that the user allows.

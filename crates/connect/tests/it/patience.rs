@@ -64,17 +64,83 @@ fn a_link_that_survives_the_loss_of_another_starts_no_clock() {
     assert_eq!(process.run(due + 10 * STEP, |_| false), Some(due));
 }
 
+/// However the rails notice it, and however long the clock of connections has run before: it runs only while they need
+/// it, so that a long silence may have begun before it.
 #[test]
 fn the_patience_counts_from_the_last_sign_of_life() {
-    for silent in [STEP, PATIENCE.limit / 2, 2 * PATIENCE.limit] {
-        let case = Case { rails: 1, is_team: true, order: vec![0], refusing: 0, gap: 1 };
-        let mut process = LoneProcess::new(&case);
-        let lost = process.now;
-        process.down(RailId(0), Fault::Silent("no sign of life".into(), silent));
-        // The rail has some time in any case.
-        let due = (lost - silent + PATIENCE.limit).max(lost + PATIENCE.detour);
-        let end = process.run(due + 10 * STEP, |_| false).expect("an end");
-        assert!(end >= due && end <= due + STEP, "{silent:?}: {end:?}, due {due:?}");
+    for seconds in [0, 2, 4, 8, 12, 60] {
+        for notices in [
+            &[STEP][..],
+            &[6 * STEP],
+            &[20 * STEP],
+            &[20 * STEP, 22 * STEP],
+            &[6 * STEP, 24 * STEP],
+        ] {
+            for clock in [Duration::ZERO, STEP, 400 * STEP] {
+                let rails = notices.len() as u8;
+                let order = (0..rails).collect();
+                let case = Case { rails, is_team: true, order, refusing: 0, gap: 0 };
+                let mut process = LoneProcess::new(&case);
+                let patience = Patience { limit: Duration::from_secs(seconds), ..PATIENCE };
+                process.peers.set_patience(patience);
+                process.now = clock;
+                // The first rail notices a silence when the clock starts to run.
+                let first = notices[0];
+                for (rail, silent) in (0..).zip(notices) {
+                    process.run(clock + (*silent - first), |_| false);
+                    process.down(RailId(rail), Fault::Silent("no sign of life".into(), *silent));
+                }
+                let lasted = first
+                    + process.run(process.now + 400 * STEP, |_| false).expect("an end")
+                    - clock;
+                // The rail of the last link has some time in any case.
+                let detour = patience.detour.min(patience.limit);
+                let due = patience.limit.max(notices[notices.len() - 1] + detour);
+                assert!(
+                    lasted >= due && lasted <= due + STEP,
+                    "{patience:?}, {notices:?}: {lasted:?}"
+                );
+            }
+        }
+    }
+}
+
+/// An idle link was heard last before the others were, and may be found lost before them.
+#[test]
+fn the_last_sign_of_life_over_any_link_counts() {
+    for (first, second) in [(20, 20), (20, 16), (20, 30), (6, 20), (20, 1)] {
+        for gap in [0, 1, 8] {
+            let case = Case { rails: 2, is_team: true, order: vec![0, 1], refusing: 0, gap: 0 };
+            let mut process = LoneProcess::new(&case);
+            let lost = [process.now, process.now + gap * STEP];
+            for (rail, silent) in [(0, first), (1, second)] {
+                process.run(lost[rail as usize], |_| false);
+                process.down(RailId(rail), Fault::Silent("silent".into(), silent * STEP));
+            }
+            let sign = (lost[0] - first * STEP).max(lost[1] - second * STEP);
+            // A link that opens and is silent again shows nothing.
+            process.run(process.now + STEP, |_| false);
+            process.up(RailId(0));
+            process.run(process.now + STEP, |_| false);
+            process.down(RailId(0), Fault::Silent("silent".into(), Duration::ZERO));
+            let down = process.now;
+            let end = process.run(process.now + 400 * STEP, |_| false).expect("an end");
+            let due = (sign + PATIENCE.limit).max(down + PATIENCE.detour);
+            assert!(end >= due && end <= due + STEP, "{first}, {second}, {gap}: {end:?}, {due:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rail_notices_silence_soon_enough_to_reopen_the_link_in_time() {
+    for seconds in 1..100 {
+        let patience = Patience { limit: Duration::from_secs(seconds), ..PATIENCE };
+        let silence = patience.silence();
+        assert!(
+            silence + patience.detour <= patience.limit.max(2 * patience.detour),
+            "{patience:?}"
+        );
+        assert!(silence >= patience.detour, "{patience:?}: a short outage is no loss");
     }
 }
 

@@ -48,7 +48,11 @@ impl SimulatedProcess {
         }
         let loss = engine.handle_link_down(peer, rail, ends);
         let now = outages.now;
-        outages.peers.entry(peer).or_insert_with(|| Outage::new(now)).note_loss(now);
+        outages
+            .peers
+            .entry(peer)
+            .or_insert_with(|| Outage::new(now, Duration::ZERO))
+            .note_loss(rail, now, None);
         loss
     }
 }

@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use auth::Identity;
+use connect::Patience;
 use engine::{Config, Engine};
 use progress::{Directory, Worker};
 use rail::{Event, Rail};
@@ -156,6 +157,7 @@ fn quic(rank: u32, (job, secret): (u64, [u8; 32])) -> Box<QuicRail> {
         identity: Identity::of(&secret.into(), job),
         interface: Some("127.0.0.1".into()),
         connect_timeout: Duration::from_secs(10),
+        silence: Patience::default().silence(),
         passes: false,
         costs: std::sync::Arc::new(cost::NoStore),
     };

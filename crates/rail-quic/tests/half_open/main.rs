@@ -7,6 +7,7 @@ mod initials;
 use std::time::{Duration, Instant};
 
 use auth::Identity;
+use connect::Patience;
 use initials::{AT_ONCE, HalfOpenClients};
 use peak_alloc::PeakAlloc;
 use rail::{Event, Post, Rail, Refusal};
@@ -119,6 +120,7 @@ fn rail(rank: u32) -> QuicRail {
         identity: Identity::of(&SECRET.into(), JOB),
         interface: Some("127.0.0.1".into()),
         connect_timeout: PATIENCE,
+        silence: Patience::default().silence(),
         passes: false,
         costs: std::sync::Arc::new(cost::NoStore),
     })

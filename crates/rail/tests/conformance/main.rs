@@ -7,6 +7,7 @@ mod scenarios;
 use std::time::Duration;
 
 use auth::{Encryption, Identity};
+use connect::Patience;
 use kit::{Field, Ground};
 use netpath::TcpNetworks;
 use rail::{LoopbackRail, Rail, SimLoss, SimNetwork, SimPath};
@@ -151,6 +152,7 @@ fn quic_rail(rank: u32) -> Box<dyn Rail> {
         identity: Identity::of(&[3; 32].into(), 11),
         interface: Some(LOOPBACK.into()),
         connect_timeout: Duration::from_secs(20),
+        silence: Patience::default().silence(),
         passes: false,
         costs: std::sync::Arc::new(cost::NoStore),
     });
