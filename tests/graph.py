@@ -2,7 +2,7 @@
 """Checks the structure of the source against ARCHITECTURE.md: edges between crates, purity, cycles of files.
 
 - The dependencies of each crate are those of the table "Crates".
-- Pure crates (their list is below the table) use no clock, thread, socket, file or environment outside their tests.
+- Pure crates and modules (their list is below the table) use no clock, thread, socket, file or environment outside their tests.
 - Crates without unsafe code (the list below that) forbid it, and no others do.
 - Files of a crate that import each other in a circle are counted. tests/graph.most holds the highest count allowed for
   each crate, which only shrinks. `--list` prints the cycles.
@@ -65,7 +65,7 @@ def listed(text, opening):
     found = re.search(rf"^\*\*{opening}.*?\.(?=\s)", text, re.M | re.S)
     if not found:
         sys.exit(f'FAILED: ARCHITECTURE.md has no sentence that begins with "{opening}"')
-    return re.findall(r"`([a-z][\w-]*)`", found[0])
+    return re.findall(r"`([a-z][\w:-]*)`", found[0])
 
 
 def section(text, title):
@@ -109,12 +109,15 @@ def sources(crate):
     return found
 
 
-def impurities(crate):
-    """Finds uses of the machine in a pure crate."""
-    faults = []
-    for path, text in sorted(sources(crate).items()):
+def impurities(name):
+    """Finds uses of the machine in a pure crate, or in a pure module of another one."""
+    crate, *module = name.split("::")
+    begin = "/".join([home(crate), "src", *module])
+    texts = {path: text for path, text in sources(crate).items() if path.startswith((begin + "/", begin + ".rs"))}
+    faults = [] if texts else [f"ARCHITECTURE.md: `{name}` is not there"]
+    for path, text in sorted(texts.items()):
         for used in sorted(set(filter(IMPURE.match, paths(text)))):
-            faults.append(f"{path}: `{crate}` is pure, and uses {used}")
+            faults.append(f"{path}: `{name}` is pure, and uses {used}")
     return faults
 
 

@@ -36,15 +36,8 @@ pub const NOTE_LEN: usize = 4;
 pub const ANSWER_LEN: usize = 64;
 /// Length of a proof in bytes.
 pub const PROOF_LEN: usize = 32;
-/// Length of a verdict in bytes.
-pub const VERDICT_LEN: usize = 1;
 /// Length of a seal in bytes.
 pub const SEAL_LEN: usize = 32;
-
-/// Verdict: the connection is the link.
-pub const ACCEPTED: u8 = 1;
-/// Verdict: another connection is the link.
-pub const DECLINED: u8 = 2;
 
 /// First message of the initiator.
 pub type Hello = [u8; HELLO_LEN];
@@ -71,17 +64,8 @@ pub struct Caller {
 impl Credentials {
     /// Returns the initiator's hello to `peer`.
     pub fn hello(&self, peer: PeerId, encrypts: bool, generation: u32, nonce: Nonce) -> Hello {
-        let mut hello = [0; HELLO_LEN];
         let prefix = HelloPrefix { job: self.job, caller: self.rank, wanted: peer, generation };
-        hello[..HelloPrefix::LEN].copy_from_slice(&prefix.emit());
-        hello[HelloPrefix::LEN..ENCRYPTS_AT].copy_from_slice(&nonce);
-        hello[ENCRYPTS_AT] = u8::from(encrypts);
-        hello
-    }
-
-    /// Adds a note to the acceptor to a hello.
-    pub fn add_note(hello: &mut Hello, note: [u8; NOTE_LEN]) {
-        hello[NOTE_AT..].copy_from_slice(&note);
+        hello(&prefix, encrypts, [0; NOTE_LEN], nonce)
     }
 
     /// The sender of a hello.
@@ -89,17 +73,7 @@ impl Credentials {
     /// # Errors
     /// Returned when the caller is not of this job or wants another rank.
     pub fn check_hello(&self, hello: &Hello) -> Result<Caller, Refusal> {
-        let (mut prefix, mut note) = ([0; HelloPrefix::LEN], [0; NOTE_LEN]);
-        prefix.copy_from_slice(&hello[..HelloPrefix::LEN]);
-        note.copy_from_slice(&hello[NOTE_AT..]);
-        let HelloPrefix { caller, generation, .. } =
-            HelloPrefix::check(&prefix, self.job, self.rank)?;
-        let encrypts = match hello[ENCRYPTS_AT] {
-            0 => false,
-            1 => true,
-            _ => return Err(Refusal::Protocol),
-        };
-        Ok(Caller { rank: caller, encrypts, generation, note })
+        check_hello(hello, self.job, self.rank)
     }
 
     /// Returns the acceptor's answer.
@@ -213,6 +187,35 @@ impl Credentials {
 /// Binding of a connection that is not encrypted.
 const CLEAR: Binding = [0; 32];
 
+/// Returns a hello.
+pub(crate) fn hello(
+    prefix: &HelloPrefix,
+    encrypts: bool,
+    note: [u8; NOTE_LEN],
+    nonce: Nonce,
+) -> Hello {
+    let mut hello = [0; HELLO_LEN];
+    hello[..HelloPrefix::LEN].copy_from_slice(&prefix.emit());
+    hello[HelloPrefix::LEN..ENCRYPTS_AT].copy_from_slice(&nonce);
+    hello[ENCRYPTS_AT] = u8::from(encrypts);
+    hello[NOTE_AT..].copy_from_slice(&note);
+    hello
+}
+
+/// The sender of a hello to the process `own` of a job.
+pub(crate) fn check_hello(hello: &Hello, job: u64, own: PeerId) -> Result<Caller, Refusal> {
+    let (mut prefix, mut note) = ([0; HelloPrefix::LEN], [0; NOTE_LEN]);
+    prefix.copy_from_slice(&hello[..HelloPrefix::LEN]);
+    note.copy_from_slice(&hello[NOTE_AT..]);
+    let HelloPrefix { caller, generation, .. } = HelloPrefix::check(&prefix, job, own)?;
+    let encrypts = match hello[ENCRYPTS_AT] {
+        0 => false,
+        1 => true,
+        _ => return Err(Refusal::Protocol),
+    };
+    Ok(Caller { rank: caller, encrypts, generation, note })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,9 +228,8 @@ mod tests {
     fn ranks_of_a_job_authenticate_each_other() {
         for encrypts in [false, true] {
             let (a, b) = (side(0, 9, 1), side(1, 9, 1));
-            let mut hello = a.hello(PeerId(1), encrypts, 3, [5; 32]);
-            let note = [5, 8, 0, 1];
-            Credentials::add_note(&mut hello, note);
+            let hello = a.hello(PeerId(1), encrypts, 3, [5; 32]);
+            let note = [0; NOTE_LEN];
             let caller = Caller { rank: PeerId(0), encrypts, generation: 3, note };
             assert_eq!(b.check_hello(&hello), Ok(caller));
             let answer = b.answer(&hello, &CLEAR, [6; 32]);

@@ -7,13 +7,17 @@
 mod channel;
 mod credentials;
 mod encryption;
+mod handshake;
 mod identity;
 
 pub use channel::{Channel, refusal_in};
 pub use credentials::{
-    ACCEPTED, ANSWER_LEN, Answer, Binding, Caller, Credentials, DECLINED, ENCRYPTS_AT, HELLO_LEN,
-    Hello, NOTE_LEN, Nonce, PROOF_LEN, SEAL_LEN, VERDICT_LEN,
+    ANSWER_LEN, Answer, Binding, Caller, Credentials, ENCRYPTS_AT, HELLO_LEN, Hello, NOTE_LEN,
+    Nonce, PROOF_LEN, SEAL_LEN,
 };
 pub use encryption::{Encryption, EncryptionRule};
+pub use handshake::{
+    DECLINES, Handshake, HandshakeEnd, Opening, Outcome, Own, Step, VERDICT_LEN, answer_to, verdict,
+};
 pub use identity::{FIRST_ID_LEN, FirstIds, Identity};
 pub use secret::Secret;

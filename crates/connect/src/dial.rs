@@ -6,6 +6,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::refusal::Refusal;
+
 /// The addresses of a peer, tried in rounds until one leads to it.
 #[derive(Debug)]
 pub struct Dialling {
@@ -87,6 +89,23 @@ impl DialFailure {
     /// A process is there that speaks another version of the protocol.
     pub fn other_version(text: impl Into<String>) -> Self {
         Self { text: text.into(), kind: DialFailureKind::OtherVersion }
+    }
+}
+
+impl From<Refusal> for DialFailure {
+    /// Says what it means for an attempt that one end has refused the other.
+    fn from(refusal: Refusal) -> Self {
+        let text = refusal.to_string();
+        match refusal {
+            Refusal::Version { .. } => Self::other_version(text),
+            Refusal::Secret | Refusal::Job | Refusal::Protocol => Self::stranger(text),
+            Refusal::Closed => Self::closed(text),
+            Refusal::Slow
+            | Refusal::Altered
+            | Refusal::Clear
+            | Refusal::Encrypted
+            | Refusal::TooMany => Self::silent(text),
+        }
     }
 }
 

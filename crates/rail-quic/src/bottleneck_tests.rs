@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use auth::Identity;
+use auth::{Handshake, Identity};
 use bytes::BytesMut;
 use cost::Traffic;
 use expect_test::expect_file;
@@ -140,7 +140,7 @@ impl World {
         let controller = SharedController::new(known);
         let config = first.keys.client(&controller, known);
         let (handle, protocol) = first.endpoint.connect(start, config, address(1), "test").unwrap();
-        let stage = Stage::Dialled { peer: PeerId(1) };
+        let stage = Stage::Dialled { peer: PeerId(1), deadline: Duration::MAX };
         first.connection = Some((handle, Connection::new(protocol, 0, stage, controller, start)));
         world.pump(0);
         world.until(|world| world.ends.iter().all(|end| end.is_up()));
@@ -365,8 +365,9 @@ impl End {
                 let config = self.keys.server(&controller, self.known);
                 let accepted = self.endpoint.accept(incoming, now, &mut answer, Some(config));
                 let (handle, protocol) = accepted.expect("a good first packet");
+                let stage = Stage::Handshake(Handshake::listen(Duration::MAX));
                 self.connection =
-                    Some((handle, Connection::new(protocol, 0, Stage::Accepted, controller, now)));
+                    Some((handle, Connection::new(protocol, 0, stage, controller, now)));
             }
             Some(DatagramEvent::Response(transmit)) => {
                 out.send(transmit, &mut answer);

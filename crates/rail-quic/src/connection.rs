@@ -5,10 +5,11 @@
 
 use std::time::{Duration, Instant};
 
+use auth::{Handshake, HandshakeEnd, Own, Step};
 use bytes::Bytes;
 use connect::Asked;
 use quinn_proto::{ReadError, StreamId, Transmit, VarInt, WriteError};
-use rail::Fault;
+use rail::{Fault, Refusal};
 use wire::PeerId;
 
 use crate::controller::SharedController;
@@ -31,14 +32,12 @@ pub(super) trait Outlet {
 }
 
 /// Stage of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Stage {
-    /// This process opens it to reach `peer`; the QUIC handshake is under way.
-    Dialled { peer: PeerId },
-    /// This process has sent its hello and awaits the verdict.
-    HelloSent { asked: Asked },
-    /// Another process has opened it and has not sent its hello yet.
-    Accepted,
+    /// This process opens it to reach `peer`; the handshake of QUIC is under way. The deadline is on the rail's clock.
+    Dialled { peer: PeerId, deadline: Duration },
+    /// The two ends agree on whether it is the link.
+    Handshake(Handshake),
     /// It is the link to `peer`.
     Open { peer: PeerId },
     /// It is closed, and remains until the other end has drained.
@@ -56,16 +55,12 @@ pub(super) struct Connection {
     pub stream: Option<StreamId>,
     pub outbox: Outbox,
     pub inbox: Inbox,
-    /// Partial hello or verdict.
-    pub word: Vec<u8>,
     /// True if the stream may have data to read.
     pub readable: bool,
     /// Membership in the rail's work lists.
     pub listed: Listed,
     /// Cause of the end of the link, reported after all received frames.
     pub ending: Option<Fault>,
-    /// Time on the rail's clock at which the connection is given up unless it has become a link.
-    pub deadline: Duration,
     /// Set after an ICMP error: the time by which the peer must send something, and the datagrams received before.
     pub doubted: Option<(Instant, u64)>,
     /// Earliest entry in the rail's timer queue.
@@ -130,11 +125,9 @@ impl Connection {
             stream: None,
             outbox: Outbox::new(DEPTH_MIN),
             inbox: Inbox::default(),
-            word: Vec::new(),
             readable: false,
             listed: Listed::default(),
             ending: None,
-            deadline: Duration::MAX,
             doubted: None,
             timer: None,
             is_wan: false,
@@ -158,25 +151,38 @@ impl Connection {
     pub fn peer(&self) -> Option<PeerId> {
         match self.stage {
             Stage::Open { peer } => Some(peer),
-            Stage::Dialled { .. } | Stage::HelloSent { .. } | Stage::Accepted | Stage::Closing => {
-                None
-            }
+            Stage::Dialled { .. } | Stage::Handshake(_) | Stage::Closing => None,
         }
     }
 
     /// Returns the peer that this process wants to reach, while the connection is not a link yet.
     pub fn dials(&self) -> Option<PeerId> {
-        match self.stage {
-            Stage::Dialled { peer } => Some(peer),
-            Stage::HelloSent { asked } => Some(asked.peer()),
-            Stage::Accepted | Stage::Open { .. } | Stage::Closing => None,
+        match &self.stage {
+            Stage::Dialled { peer, .. } => Some(*peer),
+            Stage::Handshake(handshake) => handshake.asked().map(Asked::peer),
+            Stage::Open { .. } | Stage::Closing => None,
+        }
+    }
+
+    /// True if another process has opened it, and it is not a link yet.
+    pub fn is_accepted(&self) -> bool {
+        matches!(&self.stage, Stage::Handshake(handshake) if handshake.asked().is_none())
+    }
+
+    /// True if it has not become a link in time.
+    pub fn is_late(&self, now: Duration) -> bool {
+        match &self.stage {
+            Stage::Dialled { deadline, .. } => now >= *deadline,
+            // The IO thread of a peer that computes says the verdict at once.
+            Stage::Handshake(handshake) => handshake.is_late(now, || false),
+            Stage::Open { .. } | Stage::Closing => false,
         }
     }
 
     /// True while it may still become a link.
     pub fn is_unproved(&self) -> bool {
         match self.stage {
-            Stage::Dialled { .. } | Stage::HelloSent { .. } | Stage::Accepted => true,
+            Stage::Dialled { .. } | Stage::Handshake(_) => true,
             Stage::Open { .. } | Stage::Closing => false,
         }
     }
@@ -407,20 +413,25 @@ impl Connection {
         }
     }
 
-    /// Returns the next `N` bytes once they have arrived.
-    pub fn receive_message<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let id = self.stream?;
+    /// Advances the handshake by what has arrived. Bytes of frames behind it stay in the stream.
+    ///
+    /// # Errors
+    /// The other end is refused.
+    pub fn receive_message(&mut self, own: &Own<'_>) -> Result<Step, HandshakeEnd> {
+        let (Stage::Handshake(handshake), Some(id)) = (&mut self.stage, self.stream) else {
+            return Ok(Step::Waits);
+        };
         let mut stream = self.protocol.recv_stream(id);
-        let Ok(mut chunks) = stream.read(true) else { return None };
-        while self.word.len() < N {
-            let Ok(Some(chunk)) = chunks.next(N - self.word.len()) else { break };
-            self.word.extend(self.reassembly.bring(chunk.bytes));
+        let Ok(mut chunks) = stream.read(true) else { return Ok(Step::Waits) };
+        let mut step = Ok(Step::Waits);
+        while step == Ok(Step::Waits) && handshake.missing() > 0 {
+            let Ok(Some(chunk)) = chunks.next(handshake.missing()) else { break };
+            let bytes = self.reassembly.bring(chunk.bytes);
+            step = handshake.handle_bytes(own, &mut &bytes[..], || Err(Refusal::Protocol));
         }
         // The window update leaves with the next packet.
         let _ = chunks.finalize();
-        let word = <[u8; N]>::try_from(&self.word[..]).ok()?;
-        self.word.clear();
-        Some(word)
+        step
     }
 
     /// Delivers received frames, about `budget` bytes of them at most.

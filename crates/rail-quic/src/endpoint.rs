@@ -26,7 +26,7 @@ use wire::{Capabilities, Frame, PeerId};
 
 use crate::connection::{Code, Connection, Outlet, Reading, Stage};
 use crate::frames::FRAME_MAX;
-use crate::hello::{LocalEnd, dial_failure, is_declined, refusal};
+use crate::hello::{LocalEnd, end_of_accepted, end_of_attempt};
 use crate::knowledge::Knowledge;
 use crate::limits;
 use crate::reports::QuicReport;
@@ -354,15 +354,11 @@ impl EndpointDriver {
         true
     }
 
-    pub(super) fn close(&mut self, key: usize, code: Code, now: Instant) {
-        self.close_for(key, (code, Bytes::new()), now);
-    }
-
     /// Closes a connection and tells its other end why.
-    pub(super) fn close_for(&mut self, key: usize, (code, reason): (Code, Bytes), now: Instant) {
+    pub(super) fn close(&mut self, key: usize, code: Code, now: Instant) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         self.unproved -= usize::from(connection.is_unproved());
-        connection.close(now, code, reason);
+        connection.close(now, code, Bytes::new());
         self.list_to_serve(key);
     }
 
@@ -480,7 +476,7 @@ impl EndpointDriver {
                 connection.protocol.handle_event(event);
             }
         }
-        if connection.protocol.is_drained() && connection.stage == Stage::Closing {
+        if connection.protocol.is_drained() && matches!(connection.stage, Stage::Closing) {
             self.connections.remove(&key);
         }
     }
@@ -527,8 +523,7 @@ impl EndpointDriver {
         if connection.readable {
             match connection.stage {
                 Stage::Open { .. } => self.list_to_read(key),
-                Stage::Accepted => self.receive_hello(key, now),
-                Stage::HelloSent { asked } => self.receive_verdict(key, asked, now),
+                Stage::Handshake(_) => self.shake_hands(key, now),
                 Stage::Dialled { .. } | Stage::Closing => {}
             }
         }
@@ -536,27 +531,16 @@ impl EndpointDriver {
 
     fn handle_lost(&mut self, key: usize, reason: &ConnectionError, now: Instant) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
-        let address = connection.protocol.remote_address();
-        let dialled = connection.dials();
         match connection.stage {
             Stage::Open { .. } => {
                 connection.ending.get_or_insert_with(|| fault(reason));
                 self.list_to_read(key);
                 self.learn(key);
             }
-            Stage::Dialled { .. } | Stage::HelloSent { .. } | Stage::Accepted => {
-                if let Stage::HelloSent { asked } = connection.stage
-                    && !is_declined(reason)
-                {
-                    self.links.handle_unanswered(asked);
-                }
-                connection.stage = Stage::Closing;
-                self.unproved -= 1;
-                if let Some(peer) = dialled {
-                    self.note_failure(peer, address, dial_failure(reason), now);
-                } else if let Some(refusal) = refusal(reason) {
-                    self.note_refusal(address, refusal);
-                }
+            Stage::Dialled { .. } | Stage::Handshake(_) => {
+                let is_attempt = connection.dials().is_some();
+                let end = if is_attempt { end_of_attempt } else { end_of_accepted };
+                self.end_handshake(key, end(reason), None, now);
             }
             Stage::Closing => {}
         }
@@ -588,7 +572,7 @@ impl EndpointDriver {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let heard = connection.protocol.stats().udp_rx.datagrams;
         match connection.stage {
-            Stage::Dialled { peer } if heard == 0 => {
+            Stage::Dialled { peer, .. } if heard == 0 => {
                 let address = connection.protocol.remote_address();
                 self.close(key, Code::Declined, now);
                 let text = "nobody is there";
@@ -601,11 +585,7 @@ impl EndpointDriver {
                 connection.protocol.ping();
                 self.list_to_serve(key);
             }
-            Stage::Open { .. }
-            | Stage::Dialled { .. }
-            | Stage::HelloSent { .. }
-            | Stage::Accepted
-            | Stage::Closing => {}
+            Stage::Open { .. } | Stage::Dialled { .. } | Stage::Handshake(_) | Stage::Closing => {}
         }
     }
 

@@ -4,7 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use connect::{Agreed, Asked, DialAction, DialFailure, HelloPrefix, Verdict};
+use auth::{Handshake, HandshakeEnd, Opening, Outcome, Step, answer_to, verdict};
+use bytes::Bytes;
+use connect::{Agreed, Asked, DialAction, DialFailure, Verdict};
 use quinn_proto::{ConnectionHandle, Dir, Incoming};
 use rail::{Fault, Refusal};
 use rustc_hash::FxHashMap;
@@ -16,7 +18,6 @@ use crate::connection::{Code, Connection, Outlet, Stage};
 use crate::controller::SharedController;
 use crate::endpoint::EndpointDriver;
 use crate::first_packet::FirstPacket;
-use crate::hello::{HELLO_LEN, VERDICT_LEN, accept, accepted, answer_to};
 use crate::reports::QuicReport;
 use crate::socket::Socket;
 
@@ -81,10 +82,9 @@ impl EndpointDriver {
         let config = self.keys.server(&controller, known);
         match self.endpoint.accept(incoming, now, answer, Some(config)) {
             Ok((handle, protocol)) => {
-                let mut connection =
-                    Connection::new(protocol, index, Stage::Accepted, controller, now);
-                connection.deadline = self.clock.look(now) + TRY_TIMEOUT;
-                self.add(handle, connection);
+                let handshake = Handshake::listen(self.clock.look(now) + TRY_TIMEOUT);
+                let stage = Stage::Handshake(handshake);
+                self.add(handle, Connection::new(protocol, index, stage, controller, now));
             }
             Err(error) => {
                 if let Some(transmit) = error.response {
@@ -97,10 +97,12 @@ impl EndpointDriver {
 
     /// Accepted connections that are not links, with their deadlines; closed ones come first.
     fn pending_accepts(&self) -> impl Iterator<Item = (Duration, usize)> {
-        self.connections.iter().filter_map(|(&key, connection)| match connection.stage {
-            Stage::Accepted => Some((connection.deadline, key)),
+        self.connections.iter().filter_map(|(&key, connection)| match &connection.stage {
+            Stage::Handshake(handshake) if handshake.asked().is_none() => {
+                Some((handshake.deadline(), key))
+            }
             Stage::Closing => Some((Duration::ZERO, key)),
-            Stage::Dialled { .. } | Stage::HelloSent { .. } | Stage::Open { .. } => None,
+            Stage::Dialled { .. } | Stage::Handshake(_) | Stage::Open { .. } => None,
         })
     }
 
@@ -110,11 +112,8 @@ impl EndpointDriver {
             return;
         }
         let Some((_, key)) = self.pending_accepts().min() else { return };
-        let Some(connection) = self.connections.get(&key) else { return };
-        if connection.stage == Stage::Accepted {
-            let from = connection.protocol.remote_address();
-            self.note_refusal(from, Refusal::TooMany);
-            self.close(key, Code::Declined, now);
+        if self.connections.get(&key).is_some_and(Connection::is_unproved) {
+            self.end_handshake(key, Refusal::TooMany.into(), Some(Code::Declined), now);
             self.pump(key, now);
         }
         self.forget(key);
@@ -163,10 +162,8 @@ impl EndpointDriver {
         let config = self.keys.client(&controller, known);
         match self.endpoint.connect(now, config, address, SERVER_NAME) {
             Ok((handle, protocol)) => {
-                let mut connection =
-                    Connection::new(protocol, index, Stage::Dialled { peer }, controller, now);
-                connection.deadline = deadline;
-                self.add(handle, connection);
+                let stage = Stage::Dialled { peer, deadline };
+                self.add(handle, Connection::new(protocol, index, stage, controller, now));
             }
             Err(error) => {
                 self.note_failure(peer, address, DialFailure::silent(error.to_string()), now);
@@ -225,65 +222,107 @@ impl EndpointDriver {
     /// Closes connections that have not become links in time.
     pub(super) fn expire(&mut self, at: Instant) {
         let now = self.clock.look(at);
-        let is_late =
-            |connection: &Connection| connection.is_unproved() && now >= connection.deadline;
         let late: Vec<usize> = self
             .connections
             .iter()
-            .filter(|(_, connection)| is_late(connection))
+            .filter(|(_, connection)| connection.is_late(now))
             .map(|(&key, _)| key)
             .collect();
         for key in late {
             let Some(connection) = self.connections.get(&key) else { continue };
-            let (dials, address) = (connection.dials(), connection.protocol.remote_address());
-            if let Stage::HelloSent { asked } = connection.stage {
-                self.links.handle_unanswered(asked);
-            }
-            self.close(key, Code::Declined, at);
-            match dials {
-                Some(peer) => {
-                    self.note_failure(peer, address, DialFailure::silent("no answer"), at);
-                }
-                None => self.note_refusal(address, Refusal::Slow),
-            }
+            let end = match connection.stage {
+                Stage::Dialled { .. } => HandshakeEnd::Failed("no answer".into()),
+                Stage::Handshake(_) | Stage::Open { .. } | Stage::Closing => HandshakeEnd::Late,
+            };
+            self.end_handshake(key, end, Some(Code::Declined), at);
         }
     }
 
+    /// Ends a connection that becomes no link, and closes it with a code unless it is closed already.
+    pub(super) fn end_handshake(
+        &mut self,
+        key: usize,
+        end: HandshakeEnd,
+        code: Option<Code>,
+        at: Instant,
+    ) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let address = connection.protocol.remote_address();
+        let is_unproved = connection.is_unproved();
+        let stage = std::mem::replace(&mut connection.stage, Stage::Closing);
+        self.unproved -= usize::from(is_unproved);
+        if let Some(code) = code {
+            let reason = match &end {
+                HandshakeEnd::Refused(refusal) => answer_to(*refusal),
+                HandshakeEnd::Declined | HandshakeEnd::Late | HandshakeEnd::Failed(_) => None,
+            };
+            let reason = reason.map_or_else(Bytes::new, |word| Bytes::copy_from_slice(&word));
+            connection.close(at, code, reason);
+            self.list_to_serve(key);
+        }
+        match stage {
+            Stage::Dialled { peer, .. } => self.note_failure(peer, address, end.into(), at),
+            Stage::Handshake(handshake) => match handshake.end(end, &mut self.links) {
+                Outcome::Attempt(peer, failure) => self.note_failure(peer, address, failure, at),
+                Outcome::Stranger(refusal) => self.note_refusal(address, refusal),
+                Outcome::Excused => {}
+            },
+            Stage::Open { .. } | Stage::Closing => {}
+        }
+    }
+
+    /// Begins the handshake on a connection that this end has opened.
     pub(super) fn handle_connected(&mut self, key: usize) {
-        let Some(Stage::Dialled { peer }) =
-            self.connections.get(&key).map(|connection| connection.stage)
+        let Some(&Stage::Dialled { peer, deadline }) =
+            self.connections.get(&key).map(|connection| &connection.stage)
         else {
             return;
         };
         let is_asked = has_proved_to(&self.connections, peer);
         let asked = self.links.ask(peer, is_asked);
+        // The channel has proved both ends, and encrypts.
+        let (wanted, encrypts, note, nonce) = (self.local.name_of(peer), true, [0; 4], [0; 32]);
+        let opening = Opening { asked, wanted, encrypts, note, nonce };
+        let deadline = deadline.max(self.clock.now() + VERDICT_TIMEOUT);
+        let (handshake, hello) = Handshake::call(&self.local.own(), &opening, deadline);
         let Some(connection) = self.connections.get_mut(&key) else { return };
         connection.stream = connection.protocol.streams().open(Dir::Bi);
-        connection.send_message(&self.local.hello(peer, asked.generation()));
-        connection.stage = Stage::HelloSent { asked };
-        connection.deadline = connection.deadline.max(self.clock.now() + VERDICT_TIMEOUT);
+        connection.send_message(&hello);
+        connection.stage = Stage::Handshake(handshake);
     }
 
     pub(super) fn handle_opened(&mut self, key: usize) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let accepted = connection.protocol.streams().accept(Dir::Bi);
-        if connection.stage == Stage::Accepted && connection.stream.is_none() {
+        if connection.is_accepted() && connection.stream.is_none() {
             connection.stream = accepted;
             connection.readable = true;
         }
     }
 
-    pub(super) fn receive_hello(&mut self, key: usize, now: Instant) {
+    /// Advances the handshake by the bytes that have arrived.
+    pub(super) fn shake_hands(&mut self, key: usize, now: Instant) {
+        let own = self.local.own();
         let Some(connection) = self.connections.get_mut(&key) else { return };
-        let Some(hello) = connection.receive_message::<HELLO_LEN>() else { return };
-        let from = connection.protocol.remote_address();
-        let HelloPrefix { caller: peer, generation, .. } = match self.local.check(&hello) {
-            Ok(prefix) => prefix,
-            Err(refusal) => {
-                self.close_for(key, (Code::Misbehaved, answer_to(refusal)), now);
-                return self.note_refusal(from, refusal);
+        match connection.receive_message(&own) {
+            Ok(Step::Waits) => {}
+            Ok(Step::Identified { peer, generation }) => self.judge(key, peer, generation, now),
+            Ok(Step::Accepted { asked, generation }) => {
+                match self.links.conclude(asked, generation) {
+                    Some(agreed) => self.open(key, agreed, now),
+                    None => self.close(key, Code::Declined, now),
+                }
             }
-        };
+            // Not asked for where the channel has proved both ends.
+            Ok(Step::Proves(_) | Step::Introduced(_)) => {
+                self.end_handshake(key, Refusal::Protocol.into(), Some(Code::Misbehaved), now);
+            }
+            Err(end) => self.end_handshake(key, end, Some(Code::Misbehaved), now),
+        }
+    }
+
+    /// Decides whether the connection of an authenticated peer is the link.
+    fn judge(&mut self, key: usize, peer: PeerId, generation: u32, now: Instant) {
         let has_proved = || has_proved_to(&self.connections, peer);
         let agreed = match self.links.judge(peer, generation, has_proved) {
             Verdict::Accepted(agreed) => agreed,
@@ -294,7 +333,7 @@ impl EndpointDriver {
             Verdict::Declined => return self.close(key, Code::Declined, now),
         };
         if let Some(connection) = self.connections.get_mut(&key) {
-            connection.send_message(&accept(agreed.generation()));
+            connection.send_message(&verdict(agreed.generation()));
         }
         self.open(key, agreed, now);
     }
@@ -306,16 +345,6 @@ impl EndpointDriver {
         self.close(key, Code::Lost, now);
         let fault = Fault::Lost("the peer has lost it".into());
         self.reports.push_back(QuicReport::Down { peer, fault });
-    }
-
-    pub(super) fn receive_verdict(&mut self, key: usize, asked: Asked, now: Instant) {
-        let Some(connection) = self.connections.get_mut(&key) else { return };
-        let Some(verdict) = connection.receive_message::<VERDICT_LEN>() else { return };
-        let agreed = accepted(verdict).and_then(|count| self.links.conclude(asked, count));
-        match agreed {
-            Some(agreed) => self.open(key, agreed, now),
-            None => self.close(key, Code::Declined, now),
-        }
     }
 
     fn open(&mut self, key: usize, agreed: Agreed, now: Instant) {
@@ -349,9 +378,12 @@ impl EndpointDriver {
 
 /// True if this end has sent a hello to `peer` and awaits the verdict: that connection may be the link already.
 fn has_proved_to(connections: &FxHashMap<usize, Connection>, peer: PeerId) -> bool {
-    connections.values().any(
-        |connection| matches!(connection.stage, Stage::HelloSent { asked } if asked.peer() == peer),
-    )
+    connections.values().any(|connection| match &connection.stage {
+        Stage::Handshake(handshake) => {
+            handshake.is_proved() && handshake.asked().map(Asked::peer) == Some(peer)
+        }
+        Stage::Dialled { .. } | Stage::Open { .. } | Stage::Closing => false,
+    })
 }
 
 /// Default estimate of a path of which only the round trip is known.

@@ -1,14 +1,15 @@
-//! Hello and verdict: the first messages on a connection, which state the ranks it joins.
+//! This process in hellos, and what the end of a QUIC connection means for its handshake ([`auth::Handshake`]).
 //!
-//! Both ends have authenticated with the job's key by then. The client sends its rank, the rank it looks for, and the
-//! generation of the link. The server replies with the generation it counts, which accepts the connection as the
-//! link, or closes the connection.
+//! Both ends have authenticated with the job's key by then. An acceptor that declines or refuses closes the connection
+//! instead of saying so on the stream, which a close would discard.
 
-use bytes::Bytes;
-use connect::{DialFailure, HelloPrefix, other_version, version_word};
+use auth::{HandshakeEnd, Own};
+use connect::other_version;
 use quinn_proto::{ConnectionError, TransportErrorCode};
 use rail::Refusal;
 use wire::PeerId;
+
+use crate::connection::Code;
 
 /// Identity of this process in hellos.
 #[derive(Clone, Copy, Debug)]
@@ -19,94 +20,48 @@ pub(super) struct LocalEnd {
     pub is_gateway: bool,
 }
 
-pub(super) const HELLO_LEN: usize = HelloPrefix::LEN;
-pub(super) const VERDICT_LEN: usize = 5;
-const ACCEPTED: u8 = 1;
-
-/// Encodes the verdict that accepts a connection as the link.
-pub(super) fn accept(generation: u32) -> [u8; VERDICT_LEN] {
-    let mut verdict = [ACCEPTED; VERDICT_LEN];
-    verdict[1..].copy_from_slice(&generation.to_le_bytes());
-    verdict
-}
-
-/// Returns the generation that the server counts, if it has accepted.
-pub(super) fn accepted(verdict: [u8; VERDICT_LEN]) -> Option<u32> {
-    let [ACCEPTED, generation @ ..] = verdict else { return None };
-    Some(u32::from_le_bytes(generation))
-}
-
 impl LocalEnd {
-    /// Encodes the hello to `peer`.
-    pub fn hello(&self, peer: PeerId, generation: u32) -> [u8; HELLO_LEN] {
-        let wanted = if self.is_gateway { ANY_GATEWAY } else { peer };
-        HelloPrefix { job: self.job, caller: self.rank, wanted, generation }.emit()
+    /// Returns this process as a party of handshakes.
+    pub fn own(&self) -> Own<'static> {
+        Own::Channel { job: self.job, rank: self.rank, known_as: self.name_of(self.rank) }
     }
 
-    /// Decodes a hello.
-    ///
-    /// # Errors
-    /// The client has another version or job, or looks for another rank.
-    pub fn check(&self, hello: &[u8; HELLO_LEN]) -> Result<HelloPrefix, Refusal> {
-        let own = if self.is_gateway { ANY_GATEWAY } else { self.rank };
-        HelloPrefix::check(hello, self.job, own)
+    /// Returns the number under which callers look for a process of this kind.
+    pub fn name_of(&self, peer: PeerId) -> PeerId {
+        if self.is_gateway { ANY_GATEWAY } else { peer }
     }
-}
-
-/// Returns the reason sent with the end of a refused connection: the own version, if the client has another.
-pub(super) fn answer_to(refusal: Refusal) -> Bytes {
-    match refusal {
-        Refusal::Version { .. } => Bytes::copy_from_slice(&version_word()),
-        Refusal::Protocol
-        | Refusal::Job
-        | Refusal::Secret
-        | Refusal::Slow
-        | Refusal::Closed
-        | Refusal::Altered
-        | Refusal::Clear
-        | Refusal::Encrypted
-        | Refusal::TooMany => Bytes::new(),
-    }
-}
-
-/// True if the other end has preferred another connection, or refused this end.
-pub(super) fn is_declined(reason: &ConnectionError) -> bool {
-    matches!(reason, ConnectionError::ApplicationClosed(_))
 }
 
 /// Says why an attempt of this end has failed.
-pub(super) fn dial_failure(reason: &ConnectionError) -> DialFailure {
-    let answered = match reason {
-        ConnectionError::ApplicationClosed(close) => other_version(&close.reason),
-        ConnectionError::VersionMismatch
-        | ConnectionError::TransportError(_)
-        | ConnectionError::ConnectionClosed(_)
-        | ConnectionError::Reset
-        | ConnectionError::TimedOut
-        | ConnectionError::LocallyClosed
-        | ConnectionError::CidsExhausted => None,
-    };
-    match answered {
-        Some(refusal) => DialFailure::other_version(refusal.to_string()),
-        None if refusal(reason) == Some(Refusal::Secret) => {
-            DialFailure::stranger(Refusal::Secret.to_string())
-        }
-        None => DialFailure::silent(reason.to_string()),
+pub(super) fn end_of_attempt(reason: &ConnectionError) -> HandshakeEnd {
+    match (reason, blame(reason)) {
+        (ConnectionError::ApplicationClosed(close), _) => match other_version(&close.reason) {
+            Some(refusal) => refusal.into(),
+            None if close.error_code == (Code::Misbehaved as u32).into() => Refusal::Closed.into(),
+            None => HandshakeEnd::Declined,
+        },
+        (_, Some(Refusal::Secret)) => Refusal::Secret.into(),
+        _ => HandshakeEnd::Failed(reason.to_string()),
     }
 }
 
-/// Number that is no rank and stands for any gateway.
-const ANY_GATEWAY: PeerId = PeerId(u32::MAX);
+/// Says why an accepted connection has ended. A caller that closes in the middle may have found a better path.
+pub(super) fn end_of_accepted(reason: &ConnectionError) -> HandshakeEnd {
+    match (reason, blame(reason)) {
+        (ConnectionError::TimedOut, _) => HandshakeEnd::Late,
+        (_, Some(refusal)) => refusal.into(),
+        _ => HandshakeEnd::Declined,
+    }
+}
 
-/// Returns the refusal to report when an unauthenticated connection ends. A client that closes in the middle may have
-/// found a better path and is not reported.
-pub(super) fn refusal(reason: &ConnectionError) -> Option<Refusal> {
+/// Returns the refusal in the end of a connection, by this end or the other.
+fn blame(reason: &ConnectionError) -> Option<Refusal> {
     let code = match reason {
         ConnectionError::TransportError(error) => error.code,
         ConnectionError::ConnectionClosed(close) => close.error_code,
         ConnectionError::VersionMismatch => return Some(Refusal::Protocol),
-        ConnectionError::TimedOut => return Some(Refusal::Slow),
-        ConnectionError::ApplicationClosed(_)
+        ConnectionError::TimedOut
+        | ConnectionError::ApplicationClosed(_)
         | ConnectionError::Reset
         | ConnectionError::LocallyClosed
         | ConnectionError::CidsExhausted => return None,
@@ -121,8 +76,16 @@ pub(super) fn refusal(reason: &ConnectionError) -> Option<Refusal> {
     }
 }
 
+/// Number that is no rank and stands for any gateway.
+const ANY_GATEWAY: PeerId = PeerId(u32::MAX);
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use auth::{Handshake, Opening, Step, answer_to};
+    use bytes::Bytes;
+    use connect::{DialFailure, Links};
     use wire::PROTOCOL_VERSION;
 
     use super::*;
@@ -131,50 +94,62 @@ mod tests {
         LocalEnd { rank: PeerId(rank), job, is_gateway: false }
     }
 
+    /// Returns what an acceptor makes of a caller's hello to `peer`.
+    fn meet(caller: LocalEnd, peer: PeerId, acceptor: LocalEnd) -> Result<Step, HandshakeEnd> {
+        let asked = Links::<u32>::new(caller.rank, Duration::MAX).ask(peer, false);
+        let (wanted, note, nonce) = (caller.name_of(peer), [0; 4], [0; 32]);
+        let opening = Opening { asked, wanted, encrypts: true, note, nonce };
+        let (_, hello) = Handshake::call(&caller.own(), &opening, Duration::MAX);
+        let no_binding = || unreachable!("the channel has proved both");
+        Handshake::listen(Duration::MAX).handle_bytes(&acceptor.own(), &mut &hello[..], no_binding)
+    }
+
     #[test]
     fn gateways_accept_hellos_of_gateways_only() {
         let [one, other] = [5, 6].map(|rank| LocalEnd { is_gateway: true, ..side(rank, 9) });
-        let prefix = HelloPrefix { job: 9, caller: PeerId(5), wanted: ANY_GATEWAY, generation: 1 };
-        assert_eq!(other.check(&one.hello(PeerId(0), 1)), Ok(prefix));
-        assert_eq!(side(0, 9).check(&one.hello(PeerId(0), 1)), Err(Refusal::Job));
-        assert_eq!(other.check(&side(0, 9).hello(PeerId(6), 1)), Err(Refusal::Job));
+        let known = Step::Identified { peer: PeerId(5), generation: 1 };
+        assert_eq!(meet(one, PeerId(0), other), Ok(known));
+        assert_eq!(meet(one, PeerId(0), side(0, 9)), Err(Refusal::Job.into()));
+        assert_eq!(meet(side(0, 9), PeerId(6), other), Err(Refusal::Job.into()));
     }
 
     #[test]
     fn a_hello_of_another_job_or_for_another_rank_is_refused() {
-        let own = side(1, 9);
-        let prefix = HelloPrefix { job: 9, caller: PeerId(0), wanted: PeerId(1), generation: 4 };
-        assert_eq!(own.check(&side(0, 9).hello(PeerId(1), 4)), Ok(prefix));
-        assert_eq!(own.check(&side(0, 8).hello(PeerId(1), 4)), Err(Refusal::Job));
-        assert_eq!(own.check(&side(0, 9).hello(PeerId(2), 4)), Err(Refusal::Job));
-        assert_eq!(own.check(&[7; HELLO_LEN]), Err(Refusal::Protocol));
+        let known = Step::Identified { peer: PeerId(0), generation: 1 };
+        assert_eq!(meet(side(0, 9), PeerId(1), side(1, 9)), Ok(known));
+        assert_eq!(meet(side(0, 8), PeerId(1), side(1, 9)), Err(Refusal::Job.into()));
+        assert_eq!(meet(side(0, 9), PeerId(2), side(1, 9)), Err(Refusal::Job.into()));
+    }
+
+    fn closed(code: Code, reason: Vec<u8>) -> ConnectionError {
+        let error_code = (code as u32).into();
+        let reason = Bytes::from(reason);
+        ConnectionError::ApplicationClosed(quinn_proto::ApplicationClose { error_code, reason })
     }
 
     #[test]
-    fn both_ends_name_both_versions() {
-        let own = side(1, 9);
-        let mut hello = side(0, 9).hello(PeerId(1), 4);
-        hello[7] += 1;
-        let refusal = own.check(&hello).unwrap_err();
-        let versions = |text: String| {
-            [PROTOCOL_VERSION, PROTOCOL_VERSION + 1]
-                .map(|version| text.contains(&format!("version {version}")))
-        };
-        assert_eq!(versions(refusal.to_string()), [true; 2]);
-        // The client of the other version sees this end's one.
-        let mut reason = answer_to(refusal).to_vec();
-        assert_eq!(other_version(&reason), None);
+    fn the_caller_of_another_version_names_both() {
+        let theirs = Refusal::Version { theirs: PROTOCOL_VERSION + 1, own: PROTOCOL_VERSION };
+        let mut reason = answer_to(theirs).expect("a version").to_vec();
+        assert_eq!(end_of_attempt(&closed(Code::Misbehaved, reason.clone())), CLOSED);
         reason[7] += 1;
-        let error_code = 2u32.into();
-        let close = quinn_proto::ApplicationClose { error_code, reason: reason.into() };
-        let failure = dial_failure(&ConnectionError::ApplicationClosed(close));
-        assert_eq!(versions(format!("{failure:?}")), [true; 2]);
-        assert_eq!(answer_to(Refusal::Job), Bytes::new());
+        let end = end_of_attempt(&closed(Code::Misbehaved, reason));
+        assert_eq!(end, theirs.into());
+        let failure = format!("{:?}", DialFailure::from(end));
+        for version in [PROTOCOL_VERSION, PROTOCOL_VERSION + 1] {
+            assert!(failure.contains(&format!("version {version}")), "{failure}");
+        }
     }
 
     #[test]
-    fn a_verdict_carries_the_generation() {
-        assert_eq!(accepted(accept(0x0102_0304)), Some(0x0102_0304));
-        assert_eq!(accepted([0; VERDICT_LEN]), None);
+    fn closed_connections_were_declined_or_refused() {
+        assert_eq!(end_of_attempt(&closed(Code::Declined, Vec::new())), HandshakeEnd::Declined);
+        assert_eq!(end_of_attempt(&closed(Code::Misbehaved, Vec::new())), CLOSED);
+        assert_eq!(end_of_accepted(&closed(Code::Declined, Vec::new())), HandshakeEnd::Declined);
+        assert_eq!(end_of_accepted(&ConnectionError::TimedOut), HandshakeEnd::Late);
+        assert_eq!(end_of_accepted(&ConnectionError::Reset), HandshakeEnd::Declined);
+        assert!(matches!(end_of_attempt(&ConnectionError::TimedOut), HandshakeEnd::Failed(_)));
     }
+
+    const CLOSED: HandshakeEnd = HandshakeEnd::Refused(Refusal::Closed);
 }

@@ -2,15 +2,14 @@
 
 mod steps;
 
-use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use auth::{Answer, Channel, Hello, refusal_in};
-use connect::{Agreed, Asked, DialAction, DialFailure, VERSION_LEN, other_version, version_word};
+use auth::{Channel, Handshake, HandshakeEnd, Hello, Outcome, refusal_in};
+use connect::{Agreed, Asked, DialAction, DialFailure, Refusal, VERSION_LEN, other_version};
 use netpath::{RelayInfo, TcpNetwork, TcpSample, path_probe};
-use rail::{Event, Fault, Refusal};
+use rail::{Event, Fault};
 use relay::{NOBODY, PathCost, Request, Routes};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
@@ -24,52 +23,38 @@ pub(super) struct PendingConnection {
     channel: Channel,
     /// Address of the other end.
     address: SocketAddr,
-    stage: HandshakeStage,
+    stage: PendingStage,
+    /// Received part of a gateway's message.
     got: Vec<u8>,
-    /// Deadline on the rail's clock.
-    deadline: Duration,
     /// Path behind `address`, if that is a gateway's.
     relay_info: RelayInfo,
     /// Other gateways, if the connection only asks for path costs to them (peer [`NOBODY`]).
     about: Vec<SocketAddr>,
 }
 
-/// The message or event that the handshake waits for.
+/// Stage of a connection.
+enum PendingStage {
+    /// It does not lead to the peer yet.
+    Prelude {
+        peer: PeerId,
+        awaits: Prelude,
+        /// Deadline on the rail's clock.
+        deadline: Duration,
+    },
+    /// The two ends prove themselves.
+    Handshake(Handshake),
+    /// It is the link once the one that it replaces has been closed.
+    Replaces(Agreed),
+}
+
+/// The event that a connection waits for which does not lead to its peer yet.
 #[derive(Clone, Copy)]
-enum HandshakeStage {
-    Connect {
-        peer: PeerId,
-    },
+enum Prelude {
+    Connection,
     /// The answer of a gateway to the hello.
-    RelayAnswer {
-        peer: PeerId,
-        hello: Hello,
-    },
+    RelayAnswer(Hello),
     /// The gateway's reply to the request.
-    Reply {
-        peer: PeerId,
-    },
-    Answer {
-        asked: Asked,
-        hello: Hello,
-    },
-    Verdict {
-        asked: Asked,
-    },
-    Hello,
-    Keys {
-        peer: PeerId,
-        hello: Hello,
-    },
-    Proof {
-        peer: PeerId,
-        hello: Hello,
-        answer: Answer,
-    },
-    /// Authenticated; the link that it replaces has been closed.
-    Authenticated {
-        agreed: Agreed,
-    },
+    Reply,
 }
 
 impl TcpRail {
@@ -101,12 +86,11 @@ impl TcpRail {
         debug!(peer = peer.0, %address, "TCP: connects");
         match begin_connect(address, self.network.as_ref(), self.short_segments.contains(&peer)) {
             Ok(socket) => {
-                let stage = HandshakeStage::Connect { peer };
-                let pending = PendingConnection::new(socket, address, stage, deadline);
-                self.add(pending, epoll::EventFlags::OUT);
+                let stage = PendingStage::connecting(peer, deadline);
+                self.add(PendingConnection::new(socket, address, stage), epoll::EventFlags::OUT);
             }
             Err(error) => {
-                let failure = self.dial_failure(peer, address, Failure::System(error));
+                let failure = self.connect_failure(peer, address, &error);
                 self.note_failure(peer, address, failure);
             }
         }
@@ -125,11 +109,10 @@ impl TcpRail {
                 continue;
             };
             self.path_costs.note_asked(gateway, about);
-            let (stage, deadline) =
-                (HandshakeStage::Connect { peer: NOBODY }, now + ANSWER_TIMEOUT);
+            let stage = PendingStage::connecting(NOBODY, now + ANSWER_TIMEOUT);
             let pending = PendingConnection {
                 about: about.to_vec(),
-                ..PendingConnection::new(socket, gateway, stage, deadline)
+                ..PendingConnection::new(socket, gateway, stage)
             };
             self.add(pending, epoll::EventFlags::OUT);
         }
@@ -156,32 +139,36 @@ impl TcpRail {
         }
     }
 
-    /// Extends the deadline of a connection attempt that met a listener, the peer's or a gateway's. A gateway may be
-    /// there though nobody is behind it.
-    fn note_connection(&mut self, one: &mut PendingConnection) {
-        if !one.about.is_empty() {
-            return;
-        }
-        let now = self.clock.now();
-        one.deadline = now + self.connect_timeout;
-        let HandshakeStage::Answer { asked, .. } = one.stage else { return };
-        if let Some(dialling) = self.links.dialling(asked.peer()) {
-            dialling.handle_connection(now, 2 * self.connect_timeout);
+    /// Ends a connection that becomes no link.
+    fn end(&mut self, one: PendingConnection, failure: Failure) {
+        let PendingConnection { address, stage, about, .. } = one;
+        match stage {
+            PendingStage::Prelude { peer: NOBODY, .. } => {
+                self.handle_path_costs(address, &about, None);
+            }
+            PendingStage::Prelude { peer, .. } => {
+                let failure = match failure {
+                    Failure::End(end) => end.into(),
+                    Failure::System(error) => self.connect_failure(peer, address, &error),
+                };
+                self.note_failure(peer, address, failure);
+            }
+            PendingStage::Handshake(handshake) => {
+                match handshake.end(failure.into_end(), &mut self.links) {
+                    Outcome::Attempt(peer, failure) => self.note_failure(peer, address, failure),
+                    Outcome::Stranger(refusal) => self.refused.push((address, refusal)),
+                    Outcome::Excused => {}
+                }
+            }
+            PendingStage::Replaces(_) => {}
         }
     }
 
-    /// Records that a connection ended that its other end may have accepted.
-    fn note_unanswered(&mut self, one: &PendingConnection) {
-        if let HandshakeStage::Verdict { asked } = one.stage {
-            self.links.handle_unanswered(asked);
-        }
-    }
-
-    fn note_failed_try(&mut self, peer: PeerId, one: &PendingConnection, failure: DialFailure) {
-        match peer {
-            NOBODY => self.handle_path_costs(one.address, &one.about, None),
-            peer => self.note_failure(peer, one.address, failure),
-        }
+    /// Takes a connection out of the handshake.
+    fn take_pending(&mut self, key: u64) -> Option<PendingConnection> {
+        let Some(Socket::PendingConnection(one)) = self.sockets.remove(&key) else { return None };
+        self.pending -= 1;
+        Some(*one)
     }
 
     fn note_failure(&mut self, peer: PeerId, address: SocketAddr, failure: DialFailure) {
@@ -196,8 +183,10 @@ impl TcpRail {
     /// the peer learns whose connection it was.
     fn is_dial_to(socket: &Socket, peer: PeerId) -> bool {
         let Socket::PendingConnection(one) = socket else { return false };
-        let is_asked_for =
-            matches!(one.stage, HandshakeStage::RelayAnswer { .. } | HandshakeStage::Reply { .. });
+        let is_asked_for = matches!(
+            one.stage,
+            PendingStage::Prelude { awaits: Prelude::RelayAnswer(_) | Prelude::Reply, .. }
+        );
         one.dials() == Some(peer) && !is_asked_for
     }
 
@@ -207,7 +196,7 @@ impl TcpRail {
         for (_, socket) in dials.collect::<Vec<_>>() {
             self.pending -= 1;
             if let (Socket::PendingConnection(mut one), Ok(nonce)) = (socket, nonce())
-                && let HandshakeStage::Connect { .. } = one.stage
+                && one.is_connecting()
                 && self.request(peer, one.address).is_none()
             {
                 // If the connection has just been established, the hello tells the other end whose it was. Otherwise
@@ -220,22 +209,8 @@ impl TcpRail {
 
     /// Begins the handshake with a peer over a new connection.
     fn ask(&mut self, peer: PeerId) -> Asked {
-        let is_asked = |socket: &Socket| match socket {
-            Socket::PendingConnection(one) => match one.stage {
-                HandshakeStage::Answer { asked, .. } | HandshakeStage::Verdict { asked } => {
-                    asked.peer() == peer
-                }
-                HandshakeStage::Connect { .. }
-                | HandshakeStage::RelayAnswer { .. }
-                | HandshakeStage::Reply { .. }
-                | HandshakeStage::Hello
-                | HandshakeStage::Keys { .. }
-                | HandshakeStage::Proof { .. }
-                | HandshakeStage::Authenticated { .. } => false,
-            },
-            Socket::Open(_) => false,
-        };
-        self.links.ask(peer, self.sockets.values().any(is_asked))
+        let is_asked = is_asked(&self.sockets, |handshake| asks(handshake, peer));
+        self.links.ask(peer, is_asked)
     }
 
     pub(super) fn accept(&mut self, index: usize, now: Duration) {
@@ -250,12 +225,8 @@ impl TcpRail {
             }
             debug!(%address, "TCP: accepts");
             self.evict_oldest();
-            let deadline = now + self.connect_timeout;
-            let stage = HandshakeStage::Hello;
-            self.add(
-                PendingConnection::new(socket, address, stage, deadline),
-                epoll::EventFlags::IN,
-            );
+            let stage = PendingStage::Handshake(Handshake::listen(now + self.connect_timeout));
+            self.add(PendingConnection::new(socket, address, stage), epoll::EventFlags::IN);
         }
     }
 
@@ -297,60 +268,31 @@ impl TcpRail {
         });
         let count = unauthenticated.clone().count();
         if let Some((_, key)) = unauthenticated.min().filter(|_| count >= PENDING_MAX) {
-            self.reject(key, Refusal::TooMany);
+            self.give_up(key, Refusal::TooMany.into());
         }
     }
 
-    /// Closes a connection in its handshake because of the other end's fault.
-    fn reject(&mut self, key: u64, refusal: Refusal) {
-        if let Some(Socket::PendingConnection(one)) = self.sockets.remove(&key) {
-            self.pending -= 1;
-            self.note_refusal(&one, refusal);
-        }
-    }
-
-    /// Reports a refused connection. After a proper hello, a timeout or close is not reported: the peer may be
-    /// computing, or have found a better path.
-    fn note_refusal(&mut self, one: &PendingConnection, refusal: Refusal) {
-        let excusable = match refusal {
-            Refusal::Slow | Refusal::Closed | Refusal::TooMany => true,
-            Refusal::Protocol
-            | Refusal::Version { .. }
-            | Refusal::Job
-            | Refusal::Secret
-            | Refusal::Altered
-            | Refusal::Clear
-            | Refusal::Encrypted => false,
-        };
-        if !(excusable && one.is_known()) {
-            self.refused.push((one.address, refusal));
+    /// Closes a connection in its handshake.
+    fn give_up(&mut self, key: u64, end: HandshakeEnd) {
+        if let Some(one) = self.take_pending(key) {
+            self.end(one, end.into());
         }
     }
 
     /// Advances a handshake as far as the received bytes allow.
     pub(super) fn advance(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> bool {
-        let Some(Socket::PendingConnection(mut one)) = self.sockets.remove(&key) else {
-            return false;
-        };
-        self.pending -= 1;
+        let Some(mut one) = self.take_pending(key) else { return false };
         loop {
-            let connecting = matches!(one.stage, HandshakeStage::Connect { .. });
+            let was_connecting = one.is_connecting();
             match self.step(&mut one) {
                 Ok(Step::Wait) => {
-                    self.pending += 1;
-                    self.sockets.insert(key, Socket::PendingConnection(one));
+                    self.keep_pending(key, one);
                     return false;
                 }
-                Ok(Step::On) if connecting => {
-                    let data = epoll::EventData::new_u64(key);
+                Ok(Step::On) if was_connecting => {
+                    let (data, socket) = (epoll::EventData::new_u64(key), &one.channel.socket);
                     // Fails only for lack of kernel memory; the attempt then times out.
-                    let _ = epoll::modify(
-                        &self.epoll,
-                        &one.channel.socket,
-                        data,
-                        epoll::EventFlags::IN,
-                    );
-                    self.note_connection(&mut one);
+                    let _ = epoll::modify(&self.epoll, socket, data, epoll::EventFlags::IN);
                 }
                 Ok(Step::On) => {}
                 Ok(Step::Open(agreed)) => {
@@ -359,8 +301,7 @@ impl TcpRail {
                 }
                 Ok(Step::Drop) => return false,
                 Ok(Step::Replace(peer)) => {
-                    self.pending += 1;
-                    self.sockets.insert(key, Socket::PendingConnection(one));
+                    self.keep_pending(key, one);
                     self.newcomers.push(key);
                     if let Some(old) = self.links.open_key(peer) {
                         self.close(old, Fault::Lost("the peer has lost it".into()));
@@ -368,23 +309,16 @@ impl TcpRail {
                     return true;
                 }
                 Err(failure) => {
-                    if !matches!(failure, Failure::Declined) {
-                        self.note_unanswered(&one);
-                    }
-                    match (one.dials(), failure) {
-                        (Some(peer), failure) => {
-                            let failure = self.dial_failure(peer, one.address, failure);
-                            self.note_failed_try(peer, &one, failure);
-                        }
-                        (None, Failure::Refused(refusal)) => self.note_refusal(&one, refusal),
-                        (None, Failure::System(_) | Failure::Declined | Failure::Gateway(_)) => {
-                            self.note_refusal(&one, Refusal::Closed)
-                        }
-                    }
+                    self.end(one, failure);
                     return false;
                 }
             }
         }
+    }
+
+    fn keep_pending(&mut self, key: u64, one: PendingConnection) {
+        self.pending += 1;
+        self.sockets.insert(key, Socket::PendingConnection(Box::new(one)));
     }
 
     /// Returns the request for the gateway at `address`, if it is a gateway on a route to `peer`.
@@ -395,43 +329,31 @@ impl TcpRail {
         is_gateway.then(|| routes.request(peer, address, listeners, known))
     }
 
-    /// Says what the failure of an attempt means. A refusal by a gateway says nothing of the peer.
-    fn dial_failure(&self, peer: PeerId, address: SocketAddr, failure: Failure) -> DialFailure {
-        let text = failure.to_string();
-        match failure {
-            Failure::System(error)
-                if is_refusal(&error) && self.request(peer, address).is_none() =>
-            {
-                DialFailure::refused(text)
-            }
-            Failure::Refused(Refusal::Version { .. }) => DialFailure::other_version(text),
-            Failure::Refused(Refusal::Secret | Refusal::Job | Refusal::Protocol) => {
-                DialFailure::stranger(text)
-            }
-            Failure::Refused(Refusal::Closed) => DialFailure::closed(text),
-            Failure::System(_) | Failure::Refused(_) | Failure::Declined | Failure::Gateway(_) => {
-                DialFailure::silent(text)
-            }
-        }
+    /// Says what it means that a connection could not be made. A refusal by a gateway says nothing of the peer.
+    fn connect_failure(&self, peer: PeerId, address: SocketAddr, error: &io::Error) -> DialFailure {
+        let is_refused = error.kind() == ErrorKind::ConnectionRefused;
+        let failure = if is_refused && self.request(peer, address).is_none() {
+            DialFailure::refused
+        } else {
+            DialFailure::silent
+        };
+        failure(error.to_string())
     }
 
     pub(super) fn expire(&mut self, now: Duration) {
-        let late = |socket: &Socket| matches!(socket, Socket::PendingConnection(one) if now >= one.deadline && !one.may_be_open());
+        let late =
+            |socket: &Socket| matches!(socket, Socket::PendingConnection(one) if one.is_late(now));
         let keys: Vec<u64> =
             self.sockets.iter().filter(|(_, one)| late(one)).map(|(&key, _)| key).collect();
         for key in keys {
-            let Some(Socket::PendingConnection(one)) = self.sockets.get(&key) else { continue };
-            let Some(peer) = one.dials() else {
-                self.reject(key, Refusal::Slow);
-                continue;
+            let Some(one) = self.take_pending(key) else { continue };
+            let is_connecting = one.is_connecting();
+            let end = if is_connecting {
+                HandshakeEnd::Failed("no connection".into())
+            } else {
+                HandshakeEnd::Late
             };
-            let connecting = matches!(one.stage, HandshakeStage::Connect { .. });
-            let text = if connecting { "no connection" } else { "connected, but silent" };
-            if let Some(Socket::PendingConnection(one)) = self.sockets.remove(&key) {
-                self.pending -= 1;
-                self.note_unanswered(&one);
-                self.note_failed_try(peer, &one, DialFailure::silent(text));
-            }
+            self.end(one, end.into());
         }
     }
 
@@ -441,34 +363,33 @@ impl TcpRail {
             Socket::PendingConnection(one) => {
                 let peer = one.dials().filter(|peer| self.links.has_been_open(*peer))?;
                 path_probe::has_vanished(&one.channel.socket, path_probe::SILENCE_WAN)?;
-                Some((key, peer, one.address))
+                Some((key, peer))
             }
             Socket::Open(_) => None,
         });
-        for (key, peer, address) in vanished.collect::<Vec<_>>() {
-            self.sockets.remove(&key);
-            self.pending -= 1;
+        for (key, peer) in vanished.collect::<Vec<_>>() {
             self.short_segments.insert(peer);
-            self.note_failure(peer, address, DialFailure::silent("connected, but vanished"));
+            self.give_up(key, HandshakeEnd::Failed("connected, but vanished".into()));
         }
     }
 }
 
+impl PendingStage {
+    fn connecting(peer: PeerId, deadline: Duration) -> Self {
+        Self::Prelude { peer, awaits: Prelude::Connection, deadline }
+    }
+}
+
 impl PendingConnection {
-    /// A connection with this address whose handshake begins with `stage`.
-    fn new(
-        socket: TcpStream,
-        address: SocketAddr,
-        stage: HandshakeStage,
-        deadline: Duration,
-    ) -> Self {
+    /// A connection with this address and stage.
+    fn new(socket: TcpStream, address: SocketAddr, stage: PendingStage) -> Self {
         let (channel, relay_info) = (Channel::new(socket), RelayInfo::default());
-        Self { channel, address, stage, got: Vec::new(), deadline, relay_info, about: Vec::new() }
+        Self { channel, address, stage, got: Vec::new(), relay_info, about: Vec::new() }
     }
 
     #[cfg(test)]
     pub(super) fn awaits_proof(&self) -> bool {
-        matches!(self.stage, HandshakeStage::Proof { .. })
+        matches!(&self.stage, PendingStage::Handshake(handshake) if handshake.awaits_proof())
     }
 
     /// Round trip of the connection itself, as far as the kernel knows.
@@ -480,34 +401,34 @@ impl PendingConnection {
     /// Returns the peer that this side dials, if it is the initiator.
     fn dials(&self) -> Option<PeerId> {
         match &self.stage {
-            HandshakeStage::Connect { peer }
-            | HandshakeStage::RelayAnswer { peer, .. }
-            | HandshakeStage::Reply { peer } => Some(*peer),
-            HandshakeStage::Answer { asked, .. } | HandshakeStage::Verdict { asked } => {
-                Some(asked.peer())
-            }
-            HandshakeStage::Hello
-            | HandshakeStage::Keys { .. }
-            | HandshakeStage::Proof { .. }
-            | HandshakeStage::Authenticated { .. } => None,
+            PendingStage::Prelude { peer, .. } => Some(*peer),
+            PendingStage::Handshake(handshake) => handshake.asked().map(Asked::peer),
+            PendingStage::Replaces(_) => None,
         }
+    }
+
+    fn is_connecting(&self) -> bool {
+        matches!(self.stage, PendingStage::Prelude { awaits: Prelude::Connection, .. })
     }
 
     /// True if the other end has sent a valid hello.
     fn is_known(&self) -> bool {
-        matches!(
-            self.stage,
-            HandshakeStage::Keys { .. }
-                | HandshakeStage::Proof { .. }
-                | HandshakeStage::Authenticated { .. }
-        )
+        match &self.stage {
+            PendingStage::Prelude { .. } => false,
+            PendingStage::Handshake(handshake) => handshake.is_known(),
+            PendingStage::Replaces(_) => true,
+        }
     }
 
-    /// True if the peer may have taken this connection for the link already, or will once it polls. Such a connection
-    /// has no deadline, like a link, while the peer's host is alive.
-    fn may_be_open(&self) -> bool {
-        let is_proved = matches!(self.stage, HandshakeStage::Verdict { .. });
-        is_proved && path_probe::has_vanished(&self.channel.socket, path_probe::SILENCE).is_none()
+    /// True if the connection is given up now.
+    fn is_late(&self, now: Duration) -> bool {
+        let socket = &self.channel.socket;
+        let is_alive = || path_probe::has_vanished(socket, path_probe::SILENCE).is_none();
+        match &self.stage {
+            PendingStage::Prelude { deadline, .. } => now >= *deadline,
+            PendingStage::Handshake(handshake) => handshake.is_late(now, is_alive),
+            PendingStage::Replaces(_) => false,
+        }
     }
 
     /// Sends a handshake message. It is short: a fresh connection takes it whole.
@@ -518,15 +439,6 @@ impl PendingConnection {
         }
     }
 
-    /// Tells a caller of another version the own one, so that both ends can name both.
-    fn answer(&mut self, refusal: Refusal) -> Refusal {
-        if let Refusal::Version { .. } = refusal {
-            // A caller that does not hear it sees a closed connection.
-            let _ = self.say(&version_word());
-        }
-        refusal
-    }
-
     /// Returns the refusal of an acceptor that has answered a hello with another version, before any key.
     fn heard_version(&self) -> Option<Refusal> {
         let mut word = [0; VERSION_LEN];
@@ -534,27 +446,41 @@ impl PendingConnection {
         other_version(word.get(..len)?)
     }
 
-    /// Returns the next `N` bytes, once they have arrived.
+    /// Returns the next `N` bytes of a gateway, once they have arrived.
     fn hear<const N: usize>(&mut self) -> Result<Option<[u8; N]>, Failure> {
         let mut buffer = [0; N];
-        let missing = N - self.got.len();
-        match self.channel.read(&mut buffer[..missing]) {
-            Ok(0) => return Err(Refusal::Closed.into()),
-            Ok(count) => self.got.extend(&buffer[..count]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
+        let Some(bytes) = self.read(&mut buffer[self.got.len()..])? else { return Ok(None) };
+        self.got.extend(bytes);
         let Ok(message) = <[u8; N]>::try_from(&self.got[..]) else { return Ok(None) };
         self.got.clear();
         Ok(Some(message))
+    }
+
+    /// Reads what has arrived, as far as there is room.
+    fn read<'a>(&mut self, room: &'a mut [u8]) -> Result<Option<&'a [u8]>, Failure> {
+        match self.channel.read(room) {
+            Ok(0) => Err(Refusal::Closed.into()),
+            Ok(count) => Ok(Some(&room[..count])),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
 /// True if an attempt to reach `peer` waits for the verdict, so that it may be the link already.
 pub(super) fn has_proved_to(sockets: &FxHashMap<u64, Socket>, peer: PeerId) -> bool {
+    is_asked(sockets, |handshake| handshake.is_proved() && asks(handshake, peer))
+}
+
+fn asks(handshake: &Handshake, peer: PeerId) -> bool {
+    handshake.asked().map(Asked::peer) == Some(peer)
+}
+
+/// True if a handshake of this kind is under way.
+fn is_asked(sockets: &FxHashMap<u64, Socket>, is_such: impl Fn(&Handshake) -> bool) -> bool {
     sockets.values().any(|socket| {
         let Socket::PendingConnection(one) = socket else { return false };
-        matches!(one.stage, HandshakeStage::Verdict { asked } if asked.peer() == peer)
+        matches!(&one.stage, PendingStage::Handshake(handshake) if is_such(handshake))
     })
 }
 
@@ -568,36 +494,37 @@ enum Step {
     Drop,
 }
 
+/// Why a connection in its handshake ends.
 enum Failure {
-    Refused(Refusal),
-    /// The other end prefers another connection, which may fail.
-    Declined,
+    End(HandshakeEnd),
     System(io::Error),
-    /// A gateway does not reach the peer, and says why.
-    Gateway(String),
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Failure {
+    fn into_end(self) -> HandshakeEnd {
         match self {
-            Self::Refused(refusal) => refusal.fmt(f),
-            Self::Declined => f.write_str("declined in favour of another connection"),
-            Self::System(error) => error.fmt(f),
-            Self::Gateway(text) => write!(f, "gateway: {text}"),
+            Self::End(end) => end,
+            Self::System(error) => HandshakeEnd::Failed(error.to_string()),
         }
+    }
+}
+
+impl From<HandshakeEnd> for Failure {
+    fn from(end: HandshakeEnd) -> Self {
+        Self::End(end)
     }
 }
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+        Self::End(refusal.into())
     }
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match refusal_in(&error) {
-            Some(refusal) => Self::Refused(refusal),
+            Some(refusal) => refusal.into(),
             None => Self::System(error),
         }
     }
@@ -629,11 +556,6 @@ pub(super) fn begin_connect(
     Ok(socket.into())
 }
 
-/// True if the other host, or somebody in its name, has refused the connection.
-fn is_refusal(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::ConnectionRefused
-}
-
 /// True if accepting failed for lack of a resource that may be there later.
 fn is_shortage(error: &io::Error) -> bool {
     let shortages = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
@@ -652,7 +574,7 @@ pub(super) const SHORT_SEGMENT: u32 = 1220;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause of the listeners when nothing can be accepted.
 const REST: Duration = Duration::from_millis(200);
-/// PendingConnection connections at once; a scan can hold no more.
+/// Pending connections at once; a scan can hold no more.
 pub(super) const PENDING_MAX: usize = 128;
 /// Maximum number of connections accepted per poll.
 const ACCEPTS: usize = 16;

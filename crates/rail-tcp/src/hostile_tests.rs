@@ -5,7 +5,9 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use auth::{ACCEPTED, ANSWER_LEN, Binding, Credentials, ENCRYPTS_AT, HELLO_LEN, PROOF_LEN};
+use auth::{
+    ANSWER_LEN, Binding, Credentials, ENCRYPTS_AT, HELLO_LEN, PROOF_LEN, VERDICT_LEN, verdict,
+};
 use connect::version_word;
 use proptest::prelude::*;
 use rail::{Event, Fault, Post, Rail, Refusal};
@@ -163,9 +165,9 @@ fn prove(target: SocketAddr) -> (TcpStream, Vec<u8>) {
     own.check_answer(&hello, &CLEAR, &answer).unwrap();
     let proof = own.proof(&hello, &CLEAR, &answer);
     stream.write_all(&proof).unwrap();
-    let mut verdict = [0];
-    stream.read_exact(&mut verdict).unwrap();
-    assert_eq!(verdict, [ACCEPTED]);
+    let mut said = [0; VERDICT_LEN];
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(said, verdict(0));
     (stream, [&hello[..], &proof].concat())
 }
 

@@ -1,81 +1,34 @@
-//! The stages of a handshake.
+//! The steps of a connection towards a link.
 
 use std::io::ErrorKind;
 
 use auth::{
-    ACCEPTED, ANSWER_LEN, Answer, Caller, Credentials, DECLINED, HELLO_LEN, Hello, PROOF_LEN,
-    VERDICT_LEN,
+    ANSWER_LEN, DECLINES, HELLO_LEN, Handshake, HandshakeEnd, Hello, Opening, Own, Step as Move,
+    answer_to, verdict,
 };
-use connect::Verdict;
+use connect::{Refusal, Verdict};
 use netpath::{RelayInfo, path_probe};
-use rail::Refusal;
 use relay::{GATEWAY, NOBODY, REPLY_LEN, Reply, Request};
 use wire::PeerId;
 
 use crate::TcpRail;
-use crate::handshake::{Failure, HandshakeStage, PendingConnection, Step, has_proved_to, nonce};
+use crate::handshake::{
+    Failure, PendingConnection, PendingStage, Prelude, Step, has_proved_to, nonce,
+};
 
 impl TcpRail {
-    /// Advances a handshake by one stage.
+    /// Advances a connection by one step.
     pub(super) fn step(&mut self, one: &mut PendingConnection) -> Result<Step, Failure> {
-        match one.stage {
-            HandshakeStage::Connect { peer } => self.handle_connected(one, peer),
-            HandshakeStage::RelayAnswer { peer, hello } => {
-                self.handle_relay_answer(one, peer, hello)
-            }
-            HandshakeStage::Reply { peer } => self.handle_reply(one, peer),
-            HandshakeStage::Answer { asked, hello } => {
-                if let Some(refusal) = one.heard_version() {
-                    return Err(refusal.into());
-                }
-                let Some(answer) = one.hear::<ANSWER_LEN>()? else { return Ok(Step::Wait) };
-                let binding = one.channel.binding()?;
-                self.credentials.check_answer(&hello, &binding, &answer)?;
-                let proof = self.credentials.proof(&hello, &binding, &answer);
-                one.say(&proof)?;
-                path_probe::watch(&one.channel.socket, path_probe::SILENCE)?;
-                one.stage = HandshakeStage::Verdict { asked };
-                Ok(Step::On)
-            }
-            HandshakeStage::Verdict { asked } => {
-                match one.hear::<VERDICT_LEN>()? {
-                    None => Ok(Step::Wait),
-                    Some([ACCEPTED]) => {
-                        let agreed = self.links.conclude(asked, asked.generation());
-                        Ok(agreed.map_or(Step::Drop, Step::Open))
-                    }
-                    // The peer's own connection, or an earlier one of ours, is the link.
-                    Some([DECLINED]) => Err(Failure::Declined),
-                    Some(_) => Err(Refusal::Protocol.into()),
-                }
-            }
-            HandshakeStage::Hello => {
-                let Some(hello) = one.hear::<HELLO_LEN>()? else { return Ok(Step::Wait) };
-                let caller =
-                    self.credentials.check_hello(&hello).map_err(|refusal| one.answer(refusal))?;
-                self.encryption.check(caller)?;
-                one.channel.socket.set_nodelay(true)?;
-                one.relay_info = RelayInfo::parse(caller.note).behind(one.round_trip());
-                if caller.encrypts {
-                    one.channel.encrypt_as_server(self.encryption.identity(&self.credentials))?;
-                }
-                one.stage = HandshakeStage::Keys { peer: caller.rank, hello };
-                Ok(Step::On)
-            }
-            HandshakeStage::Keys { peer, hello } => {
-                if !one.channel.agree()? {
-                    return Ok(Step::Wait);
-                }
-                let answer = self.credentials.answer(&hello, &one.channel.binding()?, nonce()?);
-                one.say(&answer)?;
-                one.stage = HandshakeStage::Proof { peer, hello, answer };
-                Ok(Step::On)
-            }
-            HandshakeStage::Proof { peer, hello, answer } => {
-                self.handle_proof(one, peer, hello, answer)
-            }
-            HandshakeStage::Authenticated { agreed } => {
-                one.say(&[ACCEPTED])?;
+        match &one.stage {
+            PendingStage::Prelude { peer, awaits, .. } => match (*awaits, *peer) {
+                (Prelude::Connection, peer) => self.handle_connected(one, peer),
+                (Prelude::RelayAnswer(hello), peer) => self.handle_relay_answer(one, peer, &hello),
+                (Prelude::Reply, peer) => self.handle_reply(one, peer),
+            },
+            PendingStage::Handshake(_) => self.shake_hands(one),
+            PendingStage::Replaces(agreed) => {
+                let agreed = *agreed;
+                one.say(&verdict(agreed.generation()))?;
                 Ok(Step::Open(agreed))
             }
         }
@@ -100,7 +53,13 @@ impl TcpRail {
         if peer == NOBODY || self.request(peer, one.address).is_some() {
             let hello = self.credentials.hello(GATEWAY, false, 0, nonce()?);
             one.say(&hello)?;
-            one.stage = HandshakeStage::RelayAnswer { peer, hello };
+            one.await_gateway(Prelude::RelayAnswer(hello));
+            // Nobody waits long for path costs.
+            if let PendingStage::Prelude { peer, deadline, .. } = &mut one.stage
+                && *peer != NOBODY
+            {
+                *deadline = self.clock.now() + self.connect_timeout;
+            }
             return Ok(Step::On);
         }
         self.send_hello(one, peer)
@@ -111,7 +70,7 @@ impl TcpRail {
         &mut self,
         one: &mut PendingConnection,
         peer: PeerId,
-        hello: Hello,
+        hello: &Hello,
     ) -> Result<Step, Failure> {
         let Some(answer) = one.hear::<ANSWER_LEN>()? else { return Ok(Step::Wait) };
         let request = match peer {
@@ -120,8 +79,8 @@ impl TcpRail {
         };
         // The peer may have been disconnected meanwhile.
         let Some(request) = request else { return Ok(Step::Drop) };
-        one.say(&relay::ask(&self.credentials, &hello, &answer, &request)?)?;
-        one.stage = HandshakeStage::Reply { peer };
+        one.say(&relay::ask(&self.credentials, hello, &answer, &request)?)?;
+        one.await_gateway(Prelude::Reply);
         Ok(Step::On)
     }
 
@@ -134,57 +93,131 @@ impl TcpRail {
                 return Ok(Step::Drop);
             }
             Reply::Open { beyond } if peer != NOBODY => one.relay_info = beyond,
-            Reply::Refused(text) => return Err(Failure::Gateway(text)),
+            Reply::Refused(text) => {
+                return Err(HandshakeEnd::Failed(format!("gateway: {text}")).into());
+            }
             Reply::Open { .. } | Reply::PathCosts(_) => {
                 return Err(Refusal::Protocol.into());
             }
         }
+        // The peer learns whose connection it is, even if nobody wants it any more.
         let step = self.send_hello(one, peer)?;
-        self.note_connection(one);
         let is_wanted = self.links.dialling(peer).is_some();
         Ok(if is_wanted { step } else { Step::Drop })
     }
 
-    /// Checks the proof of an accepted peer and decides whether its connection is the link.
-    fn handle_proof(
-        &mut self,
-        one: &mut PendingConnection,
-        peer: PeerId,
-        hello: Hello,
-        answer: Answer,
-    ) -> Result<Step, Failure> {
-        let Some(proof) = one.hear::<PROOF_LEN>()? else { return Ok(Step::Wait) };
-        let binding = one.channel.binding()?;
-        self.credentials.check_proof(&hello, &binding, &answer, &proof)?;
-        let Caller { generation, .. } = self.credentials.check_hello(&hello)?;
-        match self.links.judge(peer, generation, || has_proved_to(&self.sockets, peer)) {
-            Verdict::Accepted(agreed) => {
-                one.say(&[ACCEPTED])?;
-                Ok(Step::Open(agreed))
-            }
-            Verdict::Replaces(_, agreed) => {
-                one.stage = HandshakeStage::Authenticated { agreed };
-                Ok(Step::Replace(peer))
-            }
-            Verdict::Declined => {
-                one.say(&[DECLINED])?;
-                Ok(Step::Drop)
-            }
-        }
-    }
-
-    /// Sends the hello to a peer, directly or through a gateway.
+    /// Sends the hello to a peer, directly or through a gateway. A listener, the peer's or a gateway's, has accepted
+    /// the connection; a gateway may be there though nobody is behind it.
     fn send_hello(&mut self, one: &mut PendingConnection, peer: PeerId) -> Result<Step, Failure> {
         let encrypts = self.encryption.covers(peer);
-        let nonce = nonce()?;
-        let asked = self.ask(peer);
-        let mut hello = self.credentials.hello(peer, encrypts, asked.generation(), nonce);
-        Credentials::add_note(&mut hello, one.relay_info.before(one.round_trip()).emit());
+        let (note, nonce) = (one.relay_info.before(one.round_trip()).emit(), nonce()?);
+        let opening = Opening { asked: self.ask(peer), wanted: peer, encrypts, note, nonce };
+        let now = self.clock.now();
+        let own = Own::Codes(&self.credentials);
+        let (handshake, hello) = Handshake::call(&own, &opening, now + self.connect_timeout);
         one.say(&hello)?;
         if encrypts {
             one.channel.encrypt_as_client(self.encryption.identity(&self.credentials))?;
         }
-        one.stage = HandshakeStage::Answer { asked, hello };
+        one.stage = PendingStage::Handshake(handshake);
+        if let Some(dialling) = self.links.dialling(peer) {
+            dialling.handle_connection(now, 2 * self.connect_timeout);
+        }
         Ok(Step::On)
+    }
+
+    /// Advances the handshake by the bytes that have arrived, or by the keys that the two ends agree on.
+    fn shake_hands(&mut self, one: &mut PendingConnection) -> Result<Step, Failure> {
+        let PendingStage::Handshake(handshake) = &one.stage else { return Ok(Step::Wait) };
+        let (calls, is_proved) = (handshake.asked().is_some(), handshake.is_proved());
+        let missing = handshake.missing();
+        if missing == 0 {
+            return self.agree_on_keys(one);
+        }
+        if calls
+            && !is_proved
+            && let Some(refusal) = one.heard_version()
+        {
+            return Err(refusal.into());
+        }
+        let mut room = [0; HELLO_LEN];
+        let Some(mut bytes) = one.read(&mut room[..missing])? else { return Ok(Step::Wait) };
+        let PendingConnection { channel, stage, .. } = one;
+        let PendingStage::Handshake(handshake) = stage else { return Ok(Step::Wait) };
+        let own = Own::Codes(&self.credentials);
+        let step = handshake.handle_bytes(&own, &mut bytes, || channel.binding());
+        match step {
+            Ok(Move::Waits) => Ok(Step::Wait),
+            Ok(Move::Proves(proof)) => {
+                one.say(&proof)?;
+                path_probe::watch(&one.channel.socket, path_probe::SILENCE)?;
+                Ok(Step::On)
+            }
+            Ok(Move::Introduced(caller)) => {
+                self.encryption.check(caller)?;
+                one.channel.socket.set_nodelay(true)?;
+                one.relay_info = RelayInfo::parse(caller.note).behind(one.round_trip());
+                if caller.encrypts {
+                    one.channel.encrypt_as_server(self.encryption.identity(&self.credentials))?;
+                }
+                Ok(Step::On)
+            }
+            Ok(Move::Identified { peer, generation }) => self.judge(one, peer, generation),
+            Ok(Move::Accepted { asked, generation }) => {
+                Ok(self.links.conclude(asked, generation).map_or(Step::Drop, Step::Open))
+            }
+            Err(end) => {
+                if let HandshakeEnd::Refused(refusal) = end
+                    && let Some(word) = answer_to(refusal).filter(|_| !calls)
+                {
+                    // A caller that does not hear it sees a closed connection.
+                    let _ = one.say(&word);
+                }
+                Err(end.into())
+            }
+        }
+    }
+
+    /// Answers the caller once both ends have keys, if they encrypt.
+    fn agree_on_keys(&mut self, one: &mut PendingConnection) -> Result<Step, Failure> {
+        if !one.channel.agree()? {
+            return Ok(Step::Wait);
+        }
+        let binding = one.channel.binding()?;
+        let PendingStage::Handshake(handshake) = &mut one.stage else { return Ok(Step::Wait) };
+        let answer = handshake.handle_keys(&self.credentials, &binding, nonce()?)?;
+        one.say(&answer)?;
+        Ok(Step::On)
+    }
+
+    /// Decides whether the connection of an authenticated peer is the link.
+    fn judge(
+        &mut self,
+        one: &mut PendingConnection,
+        peer: PeerId,
+        generation: u32,
+    ) -> Result<Step, Failure> {
+        match self.links.judge(peer, generation, || has_proved_to(&self.sockets, peer)) {
+            Verdict::Accepted(agreed) => {
+                one.say(&verdict(agreed.generation()))?;
+                Ok(Step::Open(agreed))
+            }
+            Verdict::Replaces(_, agreed) => {
+                one.stage = PendingStage::Replaces(agreed);
+                Ok(Step::Replace(peer))
+            }
+            Verdict::Declined => {
+                one.say(&DECLINES)?;
+                Ok(Step::Drop)
+            }
+        }
+    }
+}
+
+impl PendingConnection {
+    fn await_gateway(&mut self, event: Prelude) {
+        if let PendingStage::Prelude { awaits, .. } = &mut self.stage {
+            *awaits = event;
+        }
     }
 }

@@ -1,0 +1,129 @@
+//! Two ends of a handshake, and what each says to the other.
+
+use std::time::Duration;
+
+use auth::{Credentials, Handshake, HandshakeEnd, Opening, Own, Step};
+use connect::{Asked, Links, Refusal};
+use testing::Random;
+use wire::PeerId;
+
+/// Way in which the two ends prove themselves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Proof {
+    Codes,
+    Channel,
+}
+
+pub const PROOFS: [Proof; 2] = [Proof::Codes, Proof::Channel];
+pub const CALLER: PeerId = PeerId(3);
+pub const ACCEPTOR: PeerId = PeerId(1);
+pub const JOB: u64 = 0x1122_3344_5566_7788;
+pub const DEADLINE: Duration = Duration::from_secs(10);
+pub const CLEAR: [u8; 32] = [0; 32];
+
+pub fn credentials(rank: PeerId) -> Credentials {
+    Credentials { rank, job: JOB, secret: [7; 32].into() }
+}
+
+/// Returns a process as a party of handshakes.
+pub fn own(proof: Proof, credentials: &Credentials) -> Own<'_> {
+    let Credentials { rank, job, .. } = *credentials;
+    match proof {
+        Proof::Codes => Own::Codes(credentials),
+        Proof::Channel => Own::Channel { job, rank, known_as: rank },
+    }
+}
+
+pub fn nonce(random: &mut Random) -> [u8; 32] {
+    std::array::from_fn(|_| random.next() as u8)
+}
+
+/// The first opening of a link to `peer`.
+pub fn first_opening(caller: PeerId, peer: PeerId) -> Asked {
+    Links::<usize>::new(caller, DEADLINE).ask(peer, false)
+}
+
+/// An end of a handshake.
+pub struct Party {
+    pub proof: Proof,
+    pub credentials: Credentials,
+    pub handshake: Handshake,
+    /// Everything said so far.
+    pub said: Vec<u8>,
+}
+
+impl Party {
+    pub fn caller(
+        proof: Proof,
+        credentials: Credentials,
+        asked: Asked,
+        random: &mut Random,
+    ) -> Self {
+        let (note, nonce) = ([1, 2, 3, 4], nonce(random));
+        let encrypts = proof == Proof::Channel;
+        let opening = Opening { asked, wanted: asked.peer(), encrypts, note, nonce };
+        let (handshake, hello) = Handshake::call(&own(proof, &credentials), &opening, DEADLINE);
+        Self { proof, credentials, handshake, said: hello.to_vec() }
+    }
+
+    pub fn acceptor(proof: Proof, credentials: Credentials) -> Self {
+        Self { proof, credentials, handshake: Handshake::listen(DEADLINE), said: Vec::new() }
+    }
+
+    /// Takes bytes in pieces of random length, until a step concerns the link, or the end. What is not taken is left.
+    pub fn hear(&mut self, bytes: &mut &[u8], random: &mut Random) -> Result<Step, HandshakeEnd> {
+        let mut left = self.handshake.missing() + 1000;
+        while !bytes.is_empty() {
+            assert!(left > 0, "it makes no progress");
+            left -= 1;
+            let own = own(self.proof, &self.credentials);
+            let len = 1 + random.below(bytes.len());
+            let mut piece = &bytes[..len];
+            let missing = self.handshake.missing();
+            let step = self.handshake.handle_bytes(&own, &mut piece, || Ok(CLEAR))?;
+            assert_eq!(len - piece.len(), missing.min(len), "it takes what it lacks, and no more");
+            *bytes = &bytes[len - piece.len()..];
+            match step {
+                Step::Waits => {}
+                Step::Proves(proof) => self.said.extend(proof),
+                Step::Introduced(_) => {
+                    let answer =
+                        self.handshake.handle_keys(&self.credentials, &CLEAR, nonce(random))?;
+                    self.said.extend(answer);
+                }
+                Step::Identified { .. } | Step::Accepted { .. } => return Ok(step),
+            }
+        }
+        Ok(Step::Waits)
+    }
+}
+
+/// An honest pair, up to the point at which the acceptor knows the caller. Returns what each has said.
+pub fn introduce(proof: Proof, random: &mut Random) -> (Party, Party, Step) {
+    let asked = first_opening(CALLER, ACCEPTOR);
+    let mut caller = Party::caller(proof, credentials(CALLER), asked, random);
+    let mut acceptor = Party::acceptor(proof, credentials(ACCEPTOR));
+    let (mut heard, mut answered) = (0, 0);
+    for _ in 0..3 {
+        let mut bytes = &caller.said[heard..];
+        let step = acceptor.hear(&mut bytes, random).expect("an honest caller");
+        assert!(bytes.is_empty(), "the caller says no more than it is asked");
+        heard = caller.said.len();
+        if step != Step::Waits {
+            return (caller, acceptor, step);
+        }
+        let said = acceptor.said.clone();
+        let step = caller.hear(&mut &said[answered..], random);
+        assert_eq!(step, Ok(Step::Waits), "an honest acceptor");
+        answered = said.len();
+    }
+    panic!("{proof:?}: no end");
+}
+
+/// The refusal in the end of a handshake.
+pub fn refusal(end: Result<Step, HandshakeEnd>) -> Option<Refusal> {
+    match end {
+        Err(HandshakeEnd::Refused(refusal)) => Some(refusal),
+        _ => None,
+    }
+}
