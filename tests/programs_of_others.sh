@@ -200,7 +200,6 @@ romio() {
 
 pnetcdf() {
     ran=0 failed=0
-    ran=0 failed=0
     get pnetcdf 1.12.3 || return
     built eval 'autoreconf -i && ./configure --prefix="$folder/netcdf-libraries" --enable-shared --disable-static --disable-cxx --disable-fortran MPICC=mpicc TESTMPIRUN="mpiexec -timeout 280 -n NP" && make -j"$jobs" && make install && make -j"$jobs" tests' || return
     # Each prints a line with "pass", or "fail".
@@ -223,6 +222,7 @@ hdf5() {
 }
 
 netcdf() {
+    ran=0 failed=0
     get netcdf 4.9.0 || return
     local libraries=$folder/netcdf-libraries
     built eval 'CC=mpicc CPPFLAGS="-I$libraries/include" LDFLAGS="-L$libraries/lib -Wl,-rpath,$libraries/lib" ./configure --enable-pnetcdf --enable-parallel-tests --disable-dap --disable-nczarr --disable-utilities --disable-static --with-mpiexec="mpiexec -timeout 280" && make -j"$jobs"' || return
