@@ -179,6 +179,11 @@ impl Peers {
         !self.reopening.is_empty() || self.failbacks.iter().any(Failback::is_trying)
     }
 
+    /// Peers to which no link leads at the moment, although one has.
+    pub fn without_link(&self) -> impl Iterator<Item = PeerId> {
+        self.outages.keys().copied()
+    }
+
     /// True if [`Peers::handle_time`] has something to do.
     #[inline]
     pub fn is_timed(&self) -> bool {

@@ -3,6 +3,7 @@
 mod addressed;
 mod arrive;
 mod ends;
+mod describe;
 mod error;
 mod leave;
 mod links;

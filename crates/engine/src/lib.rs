@@ -46,6 +46,7 @@ mod matching;
 mod op;
 mod peer;
 mod pending;
+mod pending_op;
 mod replay_buffer;
 mod rts_data;
 mod send_observer;
@@ -63,4 +64,5 @@ pub use exposed::{
 };
 pub use matching::{MatchedId, Message, Selector};
 pub use op::{Completion, Envelope, OpId, Outcome, SendMode};
+pub use pending_op::PendingOp;
 pub use send_observer::SendObserver;

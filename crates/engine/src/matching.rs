@@ -131,6 +131,16 @@ impl Matching {
         self.posted.of_context(context)
     }
 
+    /// Peer and selector of a posted receive.
+    pub fn posted(&self, op: OpId) -> Option<(Option<PeerId>, Selector)> {
+        self.posted.named_by(op)
+    }
+
+    /// Peers and selectors of all posted receives.
+    pub fn all_posted(&self) -> Vec<(Option<PeerId>, Selector)> {
+        self.posted.all()
+    }
+
     /// Peers that receives name, and their contexts.
     pub fn awaited(&self) -> Vec<(PeerId, u64)> {
         self.posted.named()

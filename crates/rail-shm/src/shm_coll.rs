@@ -592,6 +592,14 @@ impl<S: Shared> ShmColl<S> {
         self.looks = LOOKS_PER_CLOCK - 1;
     }
 
+    /// Returns the members that this one waits for, because they have not yet done what it needs.
+    pub fn awaited_members(&self) -> Vec<u32> {
+        let Some(Awaited { round, members, what }) = self.awaited.clone() else {
+            return Vec::new();
+        };
+        members.filter(|member| !self.has_done(*member, round, what)).collect()
+    }
+
     /// Returns a member that has ended without fulfilling the awaited condition. The check runs at intervals.
     pub fn missing(&mut self) -> Option<u32> {
         if self.lost.is_some() {

@@ -108,6 +108,16 @@ impl Key {
         (self.origin as u8 & PEER != 0).then_some(PeerId((self.origin >> 32) as u32))
     }
 
+    /// Selector of the receive that has this key.
+    pub fn selector(self) -> Selector {
+        let named = |bit: u8| self.origin as u8 & bit != 0;
+        Selector {
+            context: self.context,
+            source: named(SOURCE).then_some((self.envelope >> 32) as u32),
+            tag: named(TAG).then_some(self.envelope as i32),
+        }
+    }
+
     pub fn context(self) -> u64 {
         self.context
     }

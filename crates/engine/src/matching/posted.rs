@@ -144,6 +144,21 @@ impl Posted {
         (0..self.entries.len()).filter_map(named).collect()
     }
 
+    /// Peer and selector of a receive; none if it is not posted.
+    pub fn named_by(&self, op: OpId) -> Option<(Option<PeerId>, Selector)> {
+        let is_there = op.index < self.entries.len();
+        let slot = is_there.then(|| self.entries[op.index])?;
+        let is_it = slot.stamp != 0 && slot.generation == op.generation;
+        is_it.then(|| (slot.key.peer(), slot.key.selector()))
+    }
+
+    /// Peers and selectors of all receives, in the order of their slots.
+    pub fn all(&self) -> Vec<(Option<PeerId>, Selector)> {
+        let slots = (0..self.entries.len()).map(|index| self.entries[index]);
+        let used = slots.filter(|slot| slot.stamp != 0);
+        used.map(|slot| (slot.key.peer(), slot.key.selector())).collect()
+    }
+
     /// Removes a receive; false if it is not here.
     pub fn cancel(&mut self, op: OpId) -> bool {
         if op.index >= self.entries.len() {

@@ -1,0 +1,78 @@
+//! Descriptions of what is pending, for reports on jobs that hang.
+
+use wire::PeerId;
+
+use crate::engine::Engine;
+use crate::matching::{Message, Selector};
+use crate::op::{Head, Op, OpId, OpState};
+use crate::pending_op::PendingOp;
+
+impl Engine {
+    /// Describes an operation; none if it is not pending.
+    pub fn describe(&self, op: OpId) -> Option<PendingOp> {
+        let &Op { peer, ref state, .. } = self.ops.find(op)?;
+        Some(match *state {
+            OpState::Free | OpState::Done(_) => return None,
+            OpState::Posted => {
+                let (peer, selector) = self.matching.posted(op)?;
+                PendingOp::Receive { peer, selector }
+            }
+            OpState::Receiving { is_answer: true, .. } => PendingOp::Access { peer },
+            OpState::Receiving { tag, bytes, .. } | OpState::RemoteReading { tag, bytes, .. } => {
+                PendingOp::Arriving { peer, tag, bytes }
+            }
+            OpState::Send(send) => match send.head {
+                Head::Addressed(_) => PendingOp::Access { peer },
+                Head::Matched(envelope) => PendingOp::Send {
+                    peer,
+                    context: envelope.context,
+                    tag: envelope.tag,
+                    is_offered: send.awaiting && !send.to_emit,
+                },
+            },
+        })
+    }
+
+    /// Receives without a message, each with the peer that it names.
+    pub fn unmatched_receives(&self) -> Vec<(Option<PeerId>, Selector)> {
+        self.matching.all_posted()
+    }
+
+    /// Messages without a receive, each with its sender and context.
+    pub fn unmatched_messages(&mut self) -> Vec<(PeerId, u64, Message)> {
+        let messages = self.matching.messages_mut();
+        messages.map(|one| (one.peer, one.header.context, one.message())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memory::Region;
+
+    use super::*;
+    use crate::engine::Config;
+    use crate::op::{Envelope, SendMode};
+
+    #[test]
+    fn pending_operations_are_described_until_they_end() {
+        let mut engine = Engine::new(Config::new(3));
+        let named = Selector { context: 4, source: Some(1), tag: Some(-7) };
+        let any = Selector { context: 4, source: None, tag: None };
+        let ops = [(Some(PeerId(1)), named), (None, any)].map(|(peer, selector)| {
+            let op = engine.submit_receive(peer, selector, &Region::owned(8));
+            assert_eq!(engine.describe(op), Some(PendingOp::Receive { peer, selector }));
+            op
+        });
+        assert_eq!(engine.unmatched_receives(), [(Some(PeerId(1)), named), (None, any)]);
+        let envelope = Envelope { context: 9, source: 0, tag: 3, is_urgent: false };
+        let data = Region::owned(8);
+        let sent = engine.submit_send(PeerId(2), envelope, &data, SendMode::Standard);
+        let peer = Some(PeerId(2));
+        let expected = PendingOp::Send { peer, context: 9, tag: 3, is_offered: false };
+        assert_eq!(engine.describe(sent), Some(expected));
+        engine.submit_cancel(ops[0]);
+        assert_eq!(engine.describe(ops[0]), None);
+        assert_eq!(engine.unmatched_receives(), [(None, any)]);
+        assert!(engine.unmatched_messages().is_empty());
+    }
+}
