@@ -2,6 +2,7 @@
 
 mod copying;
 mod progress_check;
+mod reporting;
 mod several;
 
 use std::os::fd::OwnedFd;
@@ -588,6 +589,7 @@ impl Progress {
         next: Option<Arc<Parker>>,
     ) -> CombiningGuard<'a, Worker> {
         exit_handover::note(&self.myself);
+        worker.note_wait();
         let awaited = std::mem::take(&mut worker.awaited);
         let parker = Parker::of_this_thread();
         worker.waiters.add(&parker, awaited);
@@ -671,7 +673,10 @@ impl Progress {
         deadline: Option<Instant>,
     ) -> CombiningGuard<'a, Worker> {
         worker.waiters.wake_due();
-        self.look_at_cores(&mut worker, Instant::now());
+        worker.note_wait();
+        let now = Instant::now();
+        worker.note_quiet(now);
+        self.look_at_cores(&mut worker, now);
         let probed = worker.awaited.probed();
         if worker.prepare_sleep() {
             let former = worker.poll_state.begin_poller_sleep();

@@ -30,6 +30,7 @@ use crate::poller::PollState;
 use crate::precedence::Precedence;
 use crate::tasks::Tasks;
 use crate::wait::Progress;
+use crate::wait_report::WaitReport;
 use crate::waiters::{Awaited, Waiters};
 
 /// Source of peer addresses, asked at the first message to a peer.
@@ -127,6 +128,8 @@ pub struct Worker {
     pub(crate) awaited: Awaited,
     /// True if the asking thread polls for all.
     pub(crate) asker_polls: bool,
+    /// Report that waiting threads contribute to.
+    pub(crate) wait_report: WaitReport,
 }
 
 /// A rail and its polling frequency.
@@ -221,6 +224,7 @@ impl Worker {
             is_in_call: false,
             awaited: Awaited::Events,
             asker_polls: false,
+            wait_report: WaitReport::default(),
         };
         worker.count_teams();
         worker
@@ -448,7 +452,25 @@ impl Worker {
             || self.is_coalescing()
             || self.has_work()
             || !self.copies.is_empty()
-            || self.peers.is_reopening();
+            || self.peers.is_reopening()
+            || self.is_reporting();
+    }
+
+    /// True if waiting threads are to say what they wait for.
+    #[inline]
+    pub fn is_reporting(&self) -> bool {
+        self.wait_report.is_open()
+    }
+
+    /// Notes, for a report, the processes that the current question waits for in a shared segment.
+    #[cold]
+    pub fn note_awaited_members(&mut self, context: u64, peers: Vec<PeerId>) {
+        self.wait_report.members = Some((context, peers));
+    }
+
+    /// Peers to which no link leads at the moment, although one has.
+    pub fn peers_without_link(&self) -> Vec<PeerId> {
+        self.peers.without_link().collect()
     }
 
     /// Takes the completion of an operation that the caller waits for. If there is none, the current question waits

@@ -46,6 +46,12 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
                 break;
             }
             self.watches = true;
+            if worker.is_reporting() {
+                let (team, awaited) = (&self.collective.call.team, shm_coll.lock());
+                let members = awaited.awaited_members();
+                let peers = members.into_iter().map(|member| team.peer(slot.rank(member)));
+                worker.note_awaited_members(team.context(), peers.collect());
+            }
             if worker.watch(shm_coll) {
                 return TaskStage::Waits;
             }

@@ -87,6 +87,7 @@ impl Progress {
             worker.settle();
             one.report(&mut worker, before);
             if answer.is_none() {
+                worker.note_wait();
                 let awaited = std::mem::take(&mut worker.awaited);
                 worker.waiters.add(&parker, awaited);
                 worker.counters.waits_without_polling += 1;
