@@ -18,6 +18,7 @@ use mad as _;
 
 mod arguments;
 mod attribute;
+mod call_finder;
 mod caller;
 mod coll;
 mod comm;

@@ -10,6 +10,7 @@ use mpi::process::{Process, ThreadLevel};
 use mpi::world::WorldModel;
 use runtime::{Needs, shared};
 
+use crate::call_finder;
 use crate::convention::*;
 
 /// The initialised process.
@@ -58,7 +59,12 @@ pub(crate) fn initialize(level: ThreadLevel) -> Result<&'static WorldModel> {
     let _uncancelled = Uncancelled::begin();
     mpi::collective::check_settings()?;
     let is_multithreaded = level == ThreadLevel::Multiple;
-    let needs = Needs { is_multithreaded, members: Some(mpi::comm::members) };
+    let needs = Needs {
+        is_multithreaded,
+        members: Some(mpi::comm::members),
+        name_context: Some(mpi::comm::context_name),
+        find_call: Some(call_finder::find),
+    };
     let instance = shared::join(&needs).map_err(other)?;
     let world = WORLD.get_or_init(|| WorldModel::new(Process::new(instance, level)));
     STATE.store(ACTIVE, Ordering::Release);

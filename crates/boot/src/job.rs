@@ -1,7 +1,7 @@
 //! A job: its processes, its key-value exchange, its secret.
 
 use std::net::TcpStream;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use secret::{Secret, scrubbed};
 use sha2::{Digest, Sha256};
@@ -11,6 +11,7 @@ use crate::error::BootError;
 use crate::identity::{self, Holder};
 use crate::launcher::Launcher;
 use crate::pmi::Pmi;
+use crate::report::ReportSocket;
 
 /// The job of this process.
 pub struct Job {
@@ -25,6 +26,8 @@ pub struct Job {
     is_watched: bool,
     /// A line for the user about how the process was started.
     notice: Option<String>,
+    /// Socket on which the launcher asks for reports.
+    report_socket: Mutex<Option<ReportSocket>>,
 }
 
 impl Job {
@@ -44,7 +47,8 @@ impl Job {
                     Holder::Own => {
                         let stream = identity::take(fd).map_err(BootError::Launcher)?;
                         let (pmi, _) = Pmi::open(stream, None)?;
-                        Self::of_many(Box::new(pmi), rank, size)
+                        let report_socket = Mutex::new(ReportSocket::take());
+                        Ok(Self { report_socket, ..Self::of_many(Box::new(pmi), rank, size)? })
                     }
                     // A program that a rank has started.
                     Holder::Ancestor => Self::alone(),
@@ -76,6 +80,7 @@ impl Job {
             launcher,
             is_watched,
             notice: None,
+            report_socket: Mutex::default(),
         })
     }
 
@@ -100,12 +105,18 @@ impl Job {
             launcher,
             is_watched,
             notice: None,
+            report_socket: Mutex::default(),
         })
     }
 
     /// Returns a line for the user about how the process was started, if there is one to give.
     pub fn notice(&self) -> Option<&str> {
         self.notice.as_deref()
+    }
+
+    /// Takes the socket on which the launcher asks for reports, if it has passed one.
+    pub fn take_report_socket(&self) -> Option<ReportSocket> {
+        self.report_socket.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// This process's rank.

@@ -13,6 +13,7 @@ mod launcher;
 mod limits;
 mod lines;
 mod pmi;
+mod report;
 
 pub use environment::{
     Detected, NODE_CORES_VARIABLE, detect, is_first_on_node, local_ranks, node_cores, own_cores,
@@ -26,4 +27,5 @@ pub use job::{
 pub use launcher::Launcher;
 pub use limits::{raise_open_files, shortage};
 pub use pmi::process_space;
+pub use report::{REPORT_VARIABLE, RankReport, RankWait, ReportSocket, ask_rank};
 pub use secret::Secret;

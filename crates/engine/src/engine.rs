@@ -2,8 +2,8 @@
 
 mod addressed;
 mod arrive;
-mod ends;
 mod describe;
+mod ends;
 mod error;
 mod leave;
 mod links;

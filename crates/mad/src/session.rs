@@ -14,7 +14,7 @@ use crate::{Error, Fault, Node, Result};
 pub fn initialize() -> Result<()> {
     let mut users = users();
     if *users == 0 {
-        let needs = Needs { is_multithreaded: true, members: None };
+        let needs = Needs { is_multithreaded: true, ..Needs::default() };
         let instance = shared::join(&needs).map_err(system)?;
         let progress = Arc::clone(instance.progress());
         NODE.get_or_init(|| Node::new(progress, instance.rank(), instance.size()));

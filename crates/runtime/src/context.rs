@@ -19,6 +19,9 @@ pub(crate) const FIRST_DRAWN: u32 = 16;
 /// none if the context is unknown.
 pub type Members = fn(context: u64, own: PeerId) -> Option<Vec<PeerId>>;
 
+/// Returns the name of the communicator that a context belongs to; none if it is unknown or has no name.
+pub type NameContext = fn(context: u64) -> Option<String>;
+
 /// Composes a context number.
 pub fn number(leader: u32, counter: u32) -> u64 {
     u64::from(leader) << 34 | u64::from(counter) << 2

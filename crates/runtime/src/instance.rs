@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use boot::Job;
 use cost::CostStore;
-use progress::{Policy, Progress, Worker};
+use progress::{CallFinder, Policy, Progress, Worker};
 use rail_shm::node_identity;
 use relay::Gateways;
 use topo::StoredCosts;
@@ -18,7 +18,7 @@ use tracing::{debug, info};
 use wire::PeerId;
 
 use crate::cards::{CARD, gateways, locality, locality_of, publish_card};
-use crate::context::{self, Members};
+use crate::context::{self, Members, NameContext};
 use crate::error::{Error, Result};
 use crate::modex::{self, Modex};
 use crate::rails::{Opened, open_rails, wanted_rails};
@@ -32,6 +32,10 @@ pub struct Needs {
     pub is_multithreaded: bool,
     /// The processes of contexts that the interface has drawn.
     pub members: Option<Members>,
+    /// Names of the contexts that the interface has drawn, for reports.
+    pub name_context: Option<NameContext>,
+    /// Names the call that the calling thread is in and the place that has called it, for reports.
+    pub find_call: Option<CallFinder>,
 }
 
 /// This process in its job.
@@ -43,6 +47,7 @@ pub struct Instance {
     node_identity: Vec<u8>,
     modex: Modex,
     members: Arc<OnceLock<Members>>,
+    name_context: OnceLock<NameContext>,
     next_context: AtomicU32,
 }
 
@@ -118,12 +123,39 @@ impl Instance {
         );
         let node_identity = node_identity();
         let next_context = AtomicU32::new(context::FIRST_DRAWN);
-        Ok(Self { job, progress, later_vcis, node_identity, modex, members, next_context })
+        let name_context = OnceLock::new();
+        Ok(Self {
+            job,
+            progress,
+            later_vcis,
+            node_identity,
+            modex,
+            members,
+            name_context,
+            next_context,
+        })
     }
 
     /// Adds the processes of contexts that a further interface has drawn.
     pub(crate) fn set_members(&self, members: Members) {
         self.members.get_or_init(|| members);
+    }
+
+    /// Adds the names of contexts that a further interface has drawn.
+    pub(crate) fn set_name_context(&self, name: NameContext) {
+        self.name_context.get_or_init(|| name);
+    }
+
+    /// Name of the communicator that a context belongs to.
+    pub(crate) fn context_name(&self, context: u64) -> String {
+        let name = self.name_context.get().and_then(|name| name(context));
+        name.unwrap_or_else(|| "an unnamed communicator".into())
+    }
+
+    /// Processes that exchange messages of a context, if it is known.
+    pub(crate) fn members_of(&self, context: u64) -> Option<Vec<PeerId>> {
+        let collective = context | context::COLLECTIVES;
+        self.members.get().and_then(|members| members(collective, self.own_peer()))
     }
 
     /// Ends communication: messages in flight arrive, all remaining processes of the job meet, and the launcher is
@@ -273,7 +305,7 @@ impl Instance {
     }
 
     /// Progress engines of all VCIs.
-    fn all(&self) -> impl Iterator<Item = &Progress> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Progress> {
         std::iter::once(&*self.progress).chain(self.later_vcis.iter().map(|vci| &**vci))
     }
 

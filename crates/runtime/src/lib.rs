@@ -12,6 +12,7 @@ mod log;
 mod modex;
 mod rails;
 pub mod record;
+mod report;
 pub mod shared;
 pub mod strategy;
 mod traced;

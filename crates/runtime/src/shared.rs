@@ -8,6 +8,7 @@ use lock::Uncancelled;
 
 use crate::error::{Error, Result};
 use crate::instance::{Instance, Needs};
+use crate::report;
 
 /// Counts one more user of this process's communication. The first joins the job. All share one instance.
 ///
@@ -27,11 +28,18 @@ pub fn join(needs: &Needs) -> Result<Arc<Instance>> {
             let job = Job::join().map_err(|error| Error(error.to_string()))?;
             let instance = Arc::new(Instance::new(job, needs)?);
             rail::tell_forked(have_forked);
+            report::begin(&instance);
             Arc::clone(membership.instance.insert(instance))
         }
     };
     if let Some(members) = needs.members {
         instance.set_members(members);
+    }
+    if let Some(name) = needs.name_context {
+        instance.set_name_context(name);
+    }
+    if let Some(find) = needs.find_call {
+        progress::set_call_finder(find);
     }
     membership.users += 1;
     Ok(instance)

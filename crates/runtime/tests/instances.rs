@@ -42,7 +42,7 @@ fn exchange(instance: &Instance) {
 fn run_job(size: u32) {
     let processes = hub::job(size).into_iter().map(|join| {
         thread::spawn(move || {
-            let needs = Needs { is_multithreaded: true, members: None };
+            let needs = Needs { is_multithreaded: true, ..Needs::default() };
             let instance = Instance::new(join(), &needs).expect("an instance");
             exchange(&instance);
             instance.end().expect("an end");

@@ -1,0 +1,159 @@
+//! Answers the launcher's requests for a report: the calls in which threads of this rank wait, for whom, and what is
+//! unmatched.
+//!
+//! A thread of its own answers, so it also does while the application computes. It sleeps until it is asked.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use boot::{RankReport, RankWait};
+use engine::{PendingOp, Selector};
+use progress::{AwaitedThing, Worker};
+use tracing::debug;
+use wire::PeerId;
+
+use crate::context;
+use crate::instance::Instance;
+
+/// Begins to answer, if the launcher asks for reports.
+pub(crate) fn begin(instance: &Arc<Instance>) {
+    let Some(socket) = instance.job().take_report_socket() else { return };
+    let weak = Arc::downgrade(instance);
+    let answer = move || socket.serve(|| weak.upgrade().map(|instance| report(&instance)));
+    let spawned = cpu::without_signals(|| {
+        thread::Builder::new().name("canele-report".into()).stack_size(STACK_BYTES).spawn(answer)
+    });
+    if let Err(error) = spawned {
+        debug!(%error, "no thread for reports");
+    }
+}
+
+fn report(instance: &Instance) -> RankReport {
+    let mut report = RankReport::default();
+    for vci in instance.all() {
+        for waiting in vci.waiting_threads(PATIENCE) {
+            let (call, place) = waiting.call.unwrap_or_default();
+            let things: Vec<Thing> =
+                waiting.awaited.iter().map(|thing| Thing::of(thing, instance)).collect();
+            let texts: Vec<&str> = things.iter().map(|thing| thing.text.as_str()).collect();
+            report.waits.push(RankWait {
+                call,
+                place,
+                quiet_ms: waiting.quiet.as_millis() as u64,
+                what: texts.join(if waiting.is_any { " or " } else { " and " }),
+                is_any: waiting.is_any || things.iter().any(|thing| thing.is_any),
+                ranks: things.into_iter().flat_map(|thing| thing.ranks).collect(),
+            });
+        }
+        report.notes.extend(vci.look(|worker| notes(worker, instance)));
+    }
+    report
+}
+
+/// Returns lines about unmatched receives and messages, and about peers without a link.
+fn notes(worker: &mut Worker, instance: &Instance) -> Vec<String> {
+    let receives = worker.engine.unmatched_receives();
+    let receives: Vec<String> =
+        receives.iter().map(|(peer, selector)| message(*peer, *selector, instance).text).collect();
+    let messages = worker.engine.unmatched_messages();
+    let messages: Vec<String> = messages
+        .iter()
+        .map(|(peer, context, message)| {
+            let (tag, bytes) = (message.tag, message.bytes);
+            let comm = instance.context_name(*context);
+            format!("{bytes} bytes from rank {} with tag {tag} in {comm}", peer.0)
+        })
+        .collect();
+    let mut notes = Vec::new();
+    notes.extend(list("receives without a message", &receives));
+    notes.extend(list("messages without a receive", &messages));
+    let lost: Vec<String> =
+        worker.peers_without_link().iter().map(|peer| format!("rank {}", peer.0)).collect();
+    notes.extend(list("lost links that have not opened again", &lost));
+    notes
+}
+
+/// Returns a line with a number of things, and the first of them.
+fn list(title: &str, things: &[String]) -> Option<String> {
+    let more = if things.len() > LISTED { ", and more" } else { "" };
+    let first = things.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join("; ");
+    (!things.is_empty()).then(|| format!("{} {title}: {first}{more}", things.len()))
+}
+
+/// A thing that a thread waits for, in words.
+struct Thing {
+    text: String,
+    ranks: Vec<u32>,
+    /// True if one of the ranks suffices.
+    is_any: bool,
+}
+
+impl Thing {
+    fn of(thing: &AwaitedThing, instance: &Instance) -> Self {
+        let of_peer = |peer: &Option<PeerId>, text: &dyn Fn(&str) -> String| {
+            let name = peer.map_or_else(|| "any rank".into(), |peer| format!("rank {}", peer.0));
+            let ranks = peer.iter().map(|peer| peer.0).collect();
+            Self { text: text(&name), ranks, is_any: false }
+        };
+        match thing {
+            AwaitedThing::Message(peer, selector)
+            | AwaitedThing::Op(PendingOp::Receive { peer, selector }) => {
+                message(*peer, *selector, instance)
+            }
+            AwaitedThing::Op(PendingOp::Arriving { peer, tag, bytes }) => {
+                let rest = format!("the rest of a message of {bytes} bytes with tag {tag}");
+                of_peer(peer, &|rank| format!("{rest} from {rank}"))
+            }
+            AwaitedThing::Op(PendingOp::Send { peer, context, tag, is_offered }) => {
+                let comm = instance.context_name(*context);
+                of_peer(peer, &|rank| match is_offered {
+                    true => format!("{rank} to receive a message with tag {tag} in {comm}"),
+                    false => format!("a message to {rank} with tag {tag} in {comm} to leave"),
+                })
+            }
+            AwaitedThing::Op(PendingOp::Access { peer }) => {
+                let text = |rank: &str| format!("{rank} to answer an access to its window or lock");
+                // The rank answers by itself. A lock is granted once another rank, which is not known, gives it back.
+                Self { ranks: Vec::new(), ..of_peer(peer, &text) }
+            }
+            AwaitedThing::Members(context, peers) => {
+                let ranks: Vec<u32> = peers.iter().map(|peer| peer.0).collect();
+                let names = ranks.iter().take(LISTED).map(u32::to_string).collect::<Vec<_>>();
+                let more = if ranks.len() > LISTED { " and more" } else { "" };
+                let comm = instance.context_name(*context);
+                let text = format!("ranks {}{more} in a collective of {comm}", names.join(", "));
+                Self { text, ranks, is_any: false }
+            }
+        }
+    }
+}
+
+/// Describes a message that a receive or probe accepts.
+fn message(peer: Option<PeerId>, selector: Selector, instance: &Instance) -> Thing {
+    let Selector { context, source, tag } = selector;
+    let comm = instance.context_name(context);
+    let own = instance.own_peer();
+    let others = || {
+        let members = instance.members_of(context).unwrap_or_default();
+        members.into_iter().filter(|member| *member != own).map(|member| member.0).collect()
+    };
+    let from = match (peer, source) {
+        (Some(peer), _) => format!("rank {}", peer.0),
+        (None, Some(source)) => format!("rank {source} of the communicator"),
+        (None, None) => "any rank".to_owned(),
+    };
+    let tag = tag.map_or_else(|| "any tag".into(), |tag| format!("tag {tag}"));
+    let text = match context::if_collective(context) {
+        Some(_) => format!("{from} in a collective of {comm}"),
+        None => format!("a message from {from} with {tag} in {comm}"),
+    };
+    Thing { text, ranks: peer.map_or_else(others, |peer| vec![peer.0]), is_any: peer.is_none() }
+}
+
+/// Time that waiting threads have to say what they wait for.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Things that a line lists.
+const LISTED: usize = 4;
+/// Stack of the thread.
+const STACK_BYTES: usize = 128 << 10;
