@@ -3,6 +3,7 @@
 mod chart;
 mod grid;
 mod info;
+mod jobs;
 mod limits;
 mod plan;
 mod progress_report;
@@ -27,6 +28,10 @@ struct Cli {
 enum CaneleCommand {
     /// Print settings, the cost of links, how ranks wait, or the plan of a collective
     Info(info::Arguments),
+    /// List the running jobs of this user on this machine
+    Jobs,
+    /// Print the calls in which the ranks of a job wait, for whom, and deadlocks among them
+    Stack(jobs::StackArguments),
     /// Find sites by measuring round trips between hosts
     Grid(grid::Arguments),
     /// Emulate sites and nodes on this machine
@@ -58,6 +63,8 @@ fn main() -> ExitCode {
     }
     match cli.word {
         CaneleCommand::Info(arguments) => info::run(&arguments),
+        CaneleCommand::Jobs => jobs::list(),
+        CaneleCommand::Stack(arguments) => jobs::stack(&arguments),
         CaneleCommand::Grid(arguments) => grid::run(&arguments),
         CaneleCommand::Lab(arguments) => lab::run(arguments),
         CaneleCommand::Profile(arguments) => profile(&arguments),

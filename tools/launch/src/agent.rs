@@ -23,6 +23,7 @@ use crate::gateway::{self, GatewayProcess};
 use crate::pmi::{self, AgentReply, SharedValues};
 use crate::probe::{self, Token};
 use crate::refusal::{limited, program, refusal};
+use crate::reports;
 use crate::signals::bit;
 use crate::system;
 use crate::trace::ClockReading;
@@ -108,6 +109,8 @@ struct Rank {
     group: u32,
     input: Option<SyncSender<Vec<u8>>>,
     pmi: UnixStream,
+    /// Socket on which the rank answers requests for reports.
+    reports: Arc<UnixStream>,
 }
 
 impl Agent {
@@ -157,6 +160,21 @@ impl Agent {
                 for rank in self.ranks.values() {
                     system::signal_group(rank.group, signal);
                 }
+            }
+            MessageKind::SignalTaken => {
+                self.child_agents.send_to_all(&message);
+                let signal = message.body.first().copied().map_or(0, i32::from);
+                for rank in self.ranks.values().filter(|rank| system::takes(rank.group, signal)) {
+                    system::signal_group(rank.group, signal);
+                }
+            }
+            MessageKind::Report => {
+                self.child_agents.send_to_all(&message);
+                let number = String::from_utf8_lossy(&message.body).parse().unwrap_or(0);
+                let ranks = self.ranks.iter();
+                let sockets = ranks.map(|(rank, one)| (*rank, one.group, Arc::clone(&one.reports)));
+                let out = Arc::clone(&self.out);
+                reports::collect(sockets.collect(), number, move |message| send(&out, message));
             }
             MessageKind::Listen => {
                 let token = Token::try_from(&message.body[..]);
@@ -277,14 +295,16 @@ impl Agent {
             let list = topo::core_list::text(&processors.clone().unwrap_or_else(all));
             send(&self.out, &Message::new(MessageKind::Bound, start.rank, list));
         }
+        let (reports, their_reports) = UnixStream::pair().map_err(refused("socketpair"))?;
         let mut command = self.command(start, all.size, &theirs);
+        reports::pass(&mut command, &their_reports);
         if let Some(processors) = &processors {
             system::bind(&mut command, processors);
         }
         command.envs(gateways.map(|list| (settings::GATEWAYS.variable(), list)));
         let traced = TracedRank::of(all, start, &mut command).map_err(|text| (126, text))?;
         let mut child = command.spawn().map_err(|error| refusal(start, &error))?;
-        drop(theirs);
+        drop((theirs, their_reports));
         let group = child.id();
         let threads = || {
             let input =
@@ -294,7 +314,7 @@ impl Agent {
             Ok(input)
         };
         match threads() {
-            Ok(input) => Ok(Rank { group, input, pmi }),
+            Ok(input) => Ok(Rank { group, input, pmi, reports: Arc::new(reports) }),
             Err(error) => {
                 system::signal_group(group, SIGKILL);
                 Err(refused("threads for a rank")(error))

@@ -70,6 +70,11 @@ pub(crate) enum MessageKind {
     Clock,
     /// From the agent: the processors that a rank may use, as text.
     Bound,
+    /// To the agent: ask the ranks for their reports; the body is the number of the request. From the agent: a rank's
+    /// [`RankState`](crate::reports::RankState).
+    Report,
+    /// To the agent: a signal's number, for the ranks that handle or ignore it.
+    SignalTaken,
 }
 
 /// The processes that an agent starts: its node's ranks, gateways and child agents.
@@ -272,6 +277,8 @@ impl MessageKind {
             Self::Profile,
             Self::Clock,
             Self::Bound,
+            Self::Report,
+            Self::SignalTaken,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

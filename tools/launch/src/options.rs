@@ -151,6 +151,15 @@ impl Options {
         }
     }
 
+    /// Programs with their arguments, for people.
+    pub(crate) fn command(&self) -> String {
+        let words = |program: &Program| -> String {
+            let words = program.command.iter().map(|word| word.to_string_lossy());
+            words.collect::<Vec<_>>().join(" ")
+        };
+        self.programs.iter().map(words).collect::<Vec<_>>().join(" : ")
+    }
+
     /// Adds a line to tell once.
     pub(crate) fn note(&mut self, text: String) {
         if !self.notes.contains(&text) {

@@ -1,9 +1,12 @@
 //! `mpiexec` itself: one loop over the reports of the agents.
 
+mod report;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -16,6 +19,8 @@ use signal_hook::iterator::Signals;
 use crate::channel::{BODY_MAX, Ended, Exit, Lost, Message, MessageKind, Serving};
 use crate::collected::Collected;
 use crate::command_line::{Parsed, Text, help};
+use crate::job_report::Reporting;
+use crate::jobs::{self, Question};
 use crate::label::OutputStream;
 use crate::launch_context::{LaunchContext, random};
 use crate::node::{Node, Report};
@@ -89,6 +94,8 @@ enum RunEvent {
     From(usize, Report),
     /// A piece of our own standard input; empty at its end.
     Input(Vec<u8>),
+    /// A question of another process.
+    Asked(Question, UnixStream),
 }
 
 struct Run {
@@ -134,6 +141,7 @@ struct Run {
     recording: Option<Recording>,
     trace: Option<Trace>,
     profile: Option<Profile>,
+    reporting: Reporting,
 }
 
 /// Cause of a job's end.
@@ -168,6 +176,10 @@ impl Run {
             nodes.push(Node::start(branch, Some(&secret), report)?);
         }
         let Tree { branch_of_rank: node_of_rank, hosts, nodes: homes, gateways, .. } = tree;
+        let questions = sender.clone();
+        jobs::listen(move |question, asker| {
+            questions.send(RunEvent::Asked(question, asker)).is_ok()
+        });
         let readers: Vec<u32> =
             (0..homes.len() as u32).filter(|rank| options.input.has(*rank)).collect();
         let permits = match readers.is_empty() {
@@ -221,6 +233,7 @@ impl Run {
             recording,
             trace,
             profile,
+            reporting: Reporting::new(options.command()),
         };
         run.share_values();
         run.compare_clocks();
@@ -243,6 +256,7 @@ impl Run {
                     let readers = self.readers.iter();
                     readers.for_each(|&rank| self.send(rank, MessageKind::Input, piece.clone()));
                 }
+                Ok(RunEvent::Asked(question, asker)) => self.answer(question, asker),
                 Err(RecvTimeoutError::Timeout) => self.outputs.flush_prompts(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -303,6 +317,7 @@ impl Run {
                     let _ = self.permits.send(());
                 }
             }
+            MessageKind::Report => self.take_answer(rank, &body),
             MessageKind::Bound => {
                 let (host, list) = (&self.hosts[rank as usize], String::from_utf8_lossy(&body));
                 tell!("mpiexec: rank {rank} on {host}: may use processors {list}");
@@ -335,6 +350,7 @@ impl Run {
             MessageKind::Start
             | MessageKind::Secret
             | MessageKind::Signal
+            | MessageKind::SignalTaken
             | MessageKind::PmiAnswer
             | MessageKind::PmiForAll
             | MessageKind::PmiShared
@@ -411,7 +427,11 @@ impl Run {
                     self.handle(node, message);
                 }
                 Ok(RunEvent::From(node, Report::Closed)) => self.handle_lost_agent(node),
-                Ok(RunEvent::From(_, Report::Foreign(_)) | RunEvent::Input(_))
+                Ok(
+                    RunEvent::From(_, Report::Foreign(_))
+                    | RunEvent::Input(_)
+                    | RunEvent::Asked(..),
+                )
                 | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -598,7 +618,11 @@ impl Run {
 
     fn pass_signal(&mut self, signal: i32) {
         match signal {
-            SIGUSR1 | SIGUSR2 | SIGCONT | SIGWINCH => self.signal_all(signal),
+            SIGUSR1 => {
+                self.print_report();
+                self.send_to_all(&Message::new(MessageKind::SignalTaken, 0, [signal as u8]));
+            }
+            SIGUSR2 | SIGCONT | SIGWINCH => self.signal_all(signal),
             SIGTSTP => {
                 self.signal_all(signal);
                 // Lets the writers send the signal before this process stops.
@@ -625,10 +649,10 @@ impl Run {
         {
             self.kill();
         }
+        self.end_report();
         if self.deadline.is_some_and(|deadline| now > deadline) && self.ending.is_none() {
-            let limit = "-timeout or MPIEXEC_TIMEOUT";
-            tell!("mpiexec: the time given by {limit} is over; ending the job");
-            self.end(124, Cause::First);
+            self.deadline = None;
+            self.report_and_end();
         }
         let patience = Duration::from_secs(self.connect_timeout_s);
         if now - self.started > patience && self.ending.is_none() {

@@ -33,7 +33,18 @@ pub(crate) fn in_background(command: &mut Command) {
 /// Returns the signals that this process ignores, one bit per number.
 pub(crate) fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    signals_of(&status, "SigIgn:")
+}
+
+/// True if a process handles or ignores a signal, so that it does not end by it.
+pub(crate) fn takes(process: u32, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    ["SigCgt:", "SigIgn:"].iter().any(|name| signals_of(&status, name) >> signal & 1 != 0)
+}
+
+/// Returns a set of signals in the status of a process, one bit per number.
+fn signals_of(status: &str, name: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix(name));
     // The kernel's lowest bit is signal 1.
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).map_or(0, |mask| mask << 1)
 }

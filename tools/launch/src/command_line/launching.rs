@@ -92,7 +92,7 @@ pub(super) const FLAGS: &[Flag] = &[
         names: &["timeout"],
         aliases: &[],
         values: "SECONDS",
-        help: "end the job after this time (default: that of MPIEXEC_TIMEOUT)",
+        help: "end the job after this time and say where ranks wait (default: MPIEXEC_TIMEOUT)",
         effect: Effect::Take(|reading, given| {
             reading.options.timeout_s = Some(u64::from(given.number()?));
             Ok(())

@@ -68,17 +68,10 @@ pub(super) const FLAGS: &[Flag] = &[
     },
     Flag {
         names: &["get-stack-traces"],
-        aliases: &[],
+        aliases: &["report-state-on-timeout"],
         values: "",
-        help: "no effect: gdb -p prints the stack of a rank",
-        effect: Effect::Ignored,
-    },
-    Flag {
-        names: &["report-state-on-timeout"],
-        aliases: &[],
-        values: "",
-        help: "no effect: -timeout ends the job and says so",
-        effect: Effect::Ignored,
+        help: "accepted: -timeout always prints where each rank waits, and for whom",
+        effect: Effect::Always,
     },
     Flag {
         names: &["gdb"],
