@@ -84,10 +84,10 @@ fn begin_duplicate(
     copy: Out<RawHandle>,
     request: Out<RawHandle>,
 ) -> Result<()> {
-    let (made, begun) = comm.begin_duplicate()?;
+    let (made, begun, vci) = comm.begin_duplicate()?;
     made.set_info(hints);
     attribute::copy_comm(comm, &made)?;
-    request.put(raw(begun.register(comm.vci())?))?;
+    request.put(raw(begun.register(vci)?))?;
     give(Some(made), copy)
 }
 

@@ -89,10 +89,8 @@ pub(crate) struct Op {
     pub peer: Option<PeerId>,
     pub region: Region,
     pub state: OpState,
-    /// True if the completion will not be taken.
-    pub released: bool,
-    /// True if the operation may be registered in queues of ends.
-    pub has_marks: bool,
+    /// Marks of what follows the completion: [`RELEASED`], [`REGISTERED`].
+    pub at_end: u8,
     /// Note of the submitter; 0 if there is none, or the operation was released.
     pub note: u64,
     /// True if the operation is in the list being built.
@@ -101,8 +99,7 @@ pub(crate) struct Op {
 
 impl Op {
     fn new(generation: u32, peer: Option<PeerId>, region: Region, state: OpState) -> Self {
-        let (released, has_marks, is_listed) = (false, false, false);
-        Self { generation, peer, region, state, released, has_marks, note: 0, is_listed }
+        Self { generation, peer, region, state, at_end: 0, note: 0, is_listed: false }
     }
 }
 
@@ -265,6 +262,12 @@ pub(crate) fn received(source: u32, tag: i32, bytes: u64, wanted: u64) -> Comple
     Completion { source, tag, bytes: wanted, outcome }
 }
 
+/// Mark of an operation whose completion will not be taken.
+pub(crate) const RELEASED: u8 = 1;
+
+/// Mark of an operation that may be registered in queues of ends.
+pub(crate) const REGISTERED: u8 = 2;
+
 /// Table of all operations of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
@@ -301,7 +304,7 @@ impl Ops {
             op.peer = peer;
             op.region = region;
             op.state = state;
-            op.released = false;
+            op.at_end = 0;
             return OpId { index, generation: op.generation };
         }
         let index = self.slots.len() as u32;
@@ -374,8 +377,7 @@ impl Ops {
         self.pending -= 1;
         self.event_count += 1;
         op.state = OpState::Done(completion);
-        // One comparison for both.
-        if op.released | op.has_marks {
+        if op.at_end != 0 {
             self.note_completion(index);
         }
     }
@@ -383,11 +385,11 @@ impl Ops {
     /// Tells the queues of ends, and forgets a released operation.
     #[inline(never)]
     fn note_completion(&mut self, index: u32) {
-        let op = &mut self.slots[index as usize];
-        if std::mem::take(&mut op.has_marks) {
+        let at_end = std::mem::take(&mut self.slots[index as usize].at_end);
+        if at_end & REGISTERED != 0 {
             self.ends.note(index);
         }
-        if self.slots[index as usize].released {
+        if at_end & RELEASED != 0 {
             self.vacate(index);
         }
     }
@@ -423,8 +425,9 @@ impl Ops {
         match self.find_mut(id) {
             Some(Op { state: OpState::Done(_), .. }) => self.vacate(id.index),
             Some(op) => {
-                (op.released, op.note) = (true, 0);
-                if std::mem::take(&mut op.has_marks) {
+                let former = std::mem::replace(&mut op.at_end, RELEASED);
+                op.note = 0;
+                if former & REGISTERED != 0 {
                     self.ends.note(id.index);
                 }
             }

@@ -12,7 +12,6 @@ use wire::PeerId;
 
 use crate::comm::{Comm, CommRef};
 use crate::request::{Request, Template};
-use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result};
 
 pub use coll::{CallArguments, Elements, Form, Lengths, Listed, Routine, Shape};
@@ -72,8 +71,8 @@ pub(crate) fn start(
     collective: Arc<Collective>,
     then: Option<Box<dyn FnOnce() + Send>>,
 ) -> PendingCollective {
-    let (comm, vci) = (collective.team().handle(), collective.team().vci());
-    PendingCollective { run: collective.start(then), comm, vci }
+    let comm = collective.team().handle();
+    PendingCollective { run: collective.start(then), comm }
 }
 
 /// A collective in the background, and the communicator for its errors.
@@ -81,7 +80,6 @@ pub(crate) fn start(
 pub struct PendingCollective {
     run: coll::Pending,
     comm: Handle,
-    vci: Vci,
 }
 
 impl PendingCollective {
@@ -89,11 +87,6 @@ impl PendingCollective {
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.run.end().is_some()
-    }
-
-    /// The VCI that carries its messages.
-    pub(crate) fn vci(&self) -> Vci {
-        self.vci
     }
 
     /// See [`coll::Pending::register_end`]; the worker is that of its VCI.

@@ -428,11 +428,12 @@ impl Comm {
         copy.register()
     }
 
-    /// Nonblocking [`Comm::duplicate`]: returns the copy at once; it is usable when the request completes.
+    /// Nonblocking [`Comm::duplicate`]: returns the copy at once, which is usable when the request completes, and the VCI
+    /// that carries the request.
     ///
     /// # Errors
     /// Those of [`Comm::duplicate`].
-    pub fn begin_duplicate(&self) -> Result<(Self, Request)> {
+    pub fn begin_duplicate(&self) -> Result<(Self, Request, Vci)> {
         let call = collective::call(CommRef::Derived(self.clone()), Form::Nonblocking);
         call.note_arguments(|| CallArguments::new(Routine::CommIdup, None, None, None));
         let process = self.process();
@@ -455,7 +456,8 @@ impl Comm {
             made.settle_context(u64::from_le_bytes(bytes));
         };
         let copying = call.bytes(schedule, Region::empty(), received);
-        Ok((copy, collective::begin_with_end(copying, Box::new(settle))))
+        let vci = copying.team().vci();
+        Ok((copy, collective::begin_with_end(copying, Box::new(settle)), vci))
     }
 
     fn settle_context(&self, context: u64) {

@@ -10,7 +10,7 @@ mod watching;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use engine::{Completion, EndMarks, OpId, Outcome};
+use engine::{Completion, OpId, Outcome};
 use handles::{Handle, Objects};
 use progress::Worker;
 
@@ -155,8 +155,6 @@ pub enum Template {
 pub struct Persistent {
     template: Template,
     active: Mutex<Option<Active>>,
-    /// Queues that are told of the end of each run.
-    marks: Mutex<EndMarks>,
 }
 
 /// Operation in flight of a started persistent request.
@@ -183,7 +181,7 @@ impl Request {
             | Self::Access(_)
             | Self::Transfer(_)
             | Self::Persistent(_) => {
-                let stored = StoredRequest { request: self, is_listed: false };
+                let stored = StoredRequest { request: self, is_listed: false, marks: None };
                 Ok(REQUESTS.of(vci).insert(stored)?)
             }
         }
@@ -191,8 +189,7 @@ impl Request {
 
     /// Makes a persistent request, inactive until started.
     pub fn persistent(template: Template) -> Self {
-        let (active, marks) = (Mutex::default(), Mutex::default());
-        Self::Persistent(Arc::new(Persistent { template, active, marks }))
+        Self::Persistent(Arc::new(Persistent { template, active: Mutex::new(None) }))
     }
 
     /// Takes the result of the request if it has completed, as far as this VCI's worker knows.
@@ -420,9 +417,6 @@ impl Persistent {
             | Request::Transfer(_)
             | Request::Persistent(_) => None,
         };
-        if let Some(active) = &*active {
-            self.announce(active);
-        }
         Ok(())
     }
 }
@@ -445,14 +439,37 @@ pub fn start_all(process: &Process, handles: &[Cell<Handle>]) -> Result<()> {
     for (index, handle) in handles.iter().enumerate() {
         all.push(startable(handle.get()).map_err(|error| error.about(entry(index)))?);
     }
-    all.iter().try_for_each(|persistent| persistent.start())
+    all.iter().try_for_each(Startable::start)
 }
 
-fn startable(handle: Handle) -> Result<Arc<Persistent>> {
+/// A persistent request that may be started.
+struct Startable {
+    handle: Handle,
+    persistent: Arc<Persistent>,
+    /// True if it is registered in queues of ends.
+    is_registered: bool,
+}
+
+impl Startable {
+    fn start(&self) -> Result<()> {
+        self.persistent.start()?;
+        if self.is_registered {
+            self.persistent.announce(self.handle);
+        }
+        Ok(())
+    }
+}
+
+fn startable(handle: Handle) -> Result<Startable> {
     let Named::Stored(vci) = Named::of(handle) else { return Err(not_persistent()) };
-    match &REQUESTS.of(vci).lock().find(handle)?.request {
+    let mut requests = REQUESTS.of(vci).lock();
+    let StoredRequest { request, marks, .. } = requests.find(handle)?;
+    match request {
         Request::Persistent(persistent) if persistent.active().is_some() => Err(already_active()),
-        Request::Persistent(persistent) => Ok(Arc::clone(persistent)),
+        Request::Persistent(persistent) => {
+            let (persistent, is_registered) = (Arc::clone(persistent), marks.is_some());
+            Ok(Startable { handle, persistent, is_registered })
+        }
         Request::Done(_)
         | Request::Operation(_)
         | Request::Exchange(_)

@@ -1,10 +1,10 @@
-//! Ends of operations, as queues tell them to whoever waits for one of many.
+//! Queues from which a caller that waits for one of many operations learns which have ended.
 //!
 //! Work that the engine does not know, such as a collective, keeps its registrations itself ([`EndMarks`](crate::EndMarks)).
 
 use super::Engine;
 use crate::ends::{EndMark, EndQueueId};
-use crate::op::{OpId, OpState};
+use crate::op::{OpId, OpState, REGISTERED};
 
 impl Engine {
     /// Opens a queue of ends.
@@ -22,7 +22,7 @@ impl Engine {
     pub fn expect_end_of(&mut self, op: OpId, mark: EndMark) -> Option<u32> {
         match self.ops.find_mut(op) {
             Some(found) if !matches!(found.state, OpState::Done(_) | OpState::Free) => {
-                found.has_marks = true;
+                found.at_end |= REGISTERED;
                 self.ops.ends.register(op.index, mark)
             }
             Some(_) | None => {
@@ -35,7 +35,7 @@ impl Engine {
 
     /// Takes back [`Engine::expect_end_of`], unless the operation has completed.
     pub fn forget_end_of(&mut self, op: OpId, queue: EndQueueId) {
-        if self.ops.find(op).is_some_and(|op| op.has_marks) {
+        if self.ops.find(op).is_some_and(|op| op.at_end & REGISTERED != 0) {
             self.ops.ends.forget(op.index, queue);
         }
     }

@@ -1,10 +1,11 @@
 //! Requests whose ends enter queues.
 
-use std::sync::{MutexGuard, PoisonError};
-
-use engine::{EndMark, EndMarks, EndQueueId};
+use engine::{EndMark, EndQueueId};
+use handles::Handle;
 use progress::Worker;
 
+use super::named::Named;
+use super::requests::{REQUESTS, StoredRequest};
 use super::{Active, Persistent, Request, Template};
 use crate::vci::Vci;
 
@@ -35,7 +36,6 @@ impl Registered {
 
 impl Request {
     /// Lets a place enter a queue of this VCI's worker whenever an operation of the request ends, and at once if it has.
-    /// A persistent request stays registered.
     pub(super) fn register_end(&self, vci: Vci, worker: &mut Worker, mark: EndMark) -> Registered {
         match self {
             Self::Done(_) => Registered::ended(worker, mark),
@@ -49,13 +49,15 @@ impl Request {
                 }
             }
             Self::Flush(_) => Registered::Never,
-            Self::Collective(pending) => match pending.vci() == vci {
-                true => Registered::of(pending.register_end(worker, mark)),
-                false => Registered::Never,
-            },
+            Self::Collective(pending) => Registered::of(pending.register_end(worker, mark)),
             Self::Access(pending) => Registered::of(pending.register_end(worker, mark)),
             Self::Transfer(pending) => Registered::of(pending.register_end(worker, mark)),
-            Self::Persistent(persistent) => persistent.register_end(worker, mark),
+            Self::Persistent(persistent) => {
+                if let Some(active) = &*persistent.active() {
+                    active.register_end(worker, mark);
+                }
+                Registered::Anew
+            }
         }
     }
 
@@ -68,48 +70,53 @@ impl Request {
             Self::Collective(pending) => pending.forget_end(worker, queue),
             Self::Access(pending) => pending.forget_end(worker, queue),
             Self::Transfer(pending) => pending.forget_end(worker, queue),
-            Self::Persistent(persistent) => persistent.forget_end(worker, queue),
+            Self::Persistent(persistent) => match &*persistent.active() {
+                Some(Active::Operation(operation)) => {
+                    worker.engine.forget_end_of(operation.op, queue);
+                }
+                Some(Active::Collective(pending)) => pending.forget_end(worker, queue),
+                Some(Active::Done(_)) | None => {}
+            },
         }
     }
 }
 
-impl Persistent {
-    fn register_end(&self, worker: &mut Worker, mark: EndMark) -> Registered {
-        let active = self.active();
-        if self.marks().add(&mut worker.engine, mark).is_some() {
-            return Registered::Before;
-        }
-        if let Some(active) = &*active {
-            active.register_end(worker, mark);
-        }
-        Registered::Anew
-    }
-
-    fn forget_end(&self, worker: &mut Worker, queue: EndQueueId) {
-        let active = self.active();
-        self.marks().remove(queue);
-        match &*active {
-            Some(Active::Operation(operation)) => {
-                worker.engine.forget_end_of(operation.op, queue);
+impl StoredRequest {
+    /// [`Request::register_end`]; a persistent request stays registered.
+    pub fn register_end(&mut self, vci: Vci, worker: &mut Worker, mark: EndMark) -> Registered {
+        if let Request::Persistent(_) = &self.request {
+            let marks = self.marks.get_or_insert_default();
+            if marks.add(&mut worker.engine, mark).is_some() {
+                return Registered::Before;
             }
-            Some(Active::Collective(pending)) => pending.forget_end(worker, queue),
-            Some(Active::Done(_)) | None => {}
         }
+        self.request.register_end(vci, worker, mark)
     }
 
+    /// Takes back [`StoredRequest::register_end`].
+    pub fn forget_end(&mut self, worker: &mut Worker, queue: EndQueueId) {
+        if let Some(marks) = &mut self.marks {
+            marks.remove(queue);
+        }
+        self.request.forget_end(worker, queue);
+    }
+}
+
+impl Persistent {
     /// Registers a run that has begun wherever the request is registered.
-    #[inline]
-    pub(super) fn announce(&self, active: &Active) {
-        if !self.marks().is_empty() {
-            self.announce_to_queues(active);
-        }
-    }
-
     #[cold]
-    fn announce_to_queues(&self, active: &Active) {
+    pub(super) fn announce(&self, handle: Handle) {
         let register = |worker: &mut Worker| {
-            let marks = self.marks();
-            marks.iter().for_each(|mark| active.register_end(worker, mark));
+            let Named::Stored(vci) = Named::of(handle) else { return };
+            let mut requests = REQUESTS.of(vci).lock();
+            let Ok(StoredRequest { marks: Some(marks), .. }) = requests.find(handle) else {
+                return;
+            };
+            for mark in marks.iter() {
+                if let Some(active) = &*self.active() {
+                    active.register_end(worker, mark);
+                }
+            }
             // It may have ended before.
             worker.engine.submit_event();
         };
@@ -118,10 +125,6 @@ impl Persistent {
             Template::Receive(receive) => receive.comm.progress().submit(register),
             Template::Collective(collective) => collective.team().progress().submit(register),
         }
-    }
-
-    fn marks(&self) -> MutexGuard<'_, EndMarks> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The table of requests. Engine operations and requests complete at once need no entry: their handles contain all.
 
+use engine::EndMarks;
+
 use super::Request;
 use crate::vci::{VCIS_MAX, Vci};
 use handles::{Kind, Table};
@@ -10,6 +12,8 @@ pub(super) struct StoredRequest {
     pub request: Request,
     /// It stands in a list that is being made, with its vci's lock.
     pub is_listed: bool,
+    /// Queues in which a persistent request stays registered.
+    pub marks: Option<Box<EndMarks>>,
 }
 
 /// Those of each vci, on cache lines of their own.

@@ -269,7 +269,7 @@ fn register(
     (vci, worker): (Vci, &mut Worker),
 ) -> Result<Option<Registered>> {
     let in_table = |of: Vci, worker: &mut Worker| {
-        Ok(Some(REQUESTS.of(of).lock().find(handle)?.request.register_end(vci, worker, mark)))
+        Ok(Some(REQUESTS.of(of).lock().find(handle)?.register_end(vci, worker, mark)))
     };
     match Named::of(handle) {
         Named::Null => Ok(None),
@@ -292,7 +292,7 @@ fn forget(handle: Handle, queue: EndQueueId, (vci, worker): (Vci, &mut Worker)) 
         }
         Named::Stored(of) if of == vci => {
             if let Ok(stored) = REQUESTS.of(of).lock().find(handle) {
-                stored.request.forget_end(worker, queue);
+                stored.forget_end(worker, queue);
             }
         }
         Named::Null | Named::Done(_) | Named::Operation(_) | Named::Stored(_) => {}
