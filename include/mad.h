@@ -57,7 +57,7 @@ enum {
 
 /* Counted: as many mad_finalize as mad_init. MPI may be initialised before, after, or not at all, and
    finalised before, after, or not at all; the last finalisation of all leaves the job, and waits for
-   all processes. */
+   all processes. Afterwards all of them may initialise the interface again. */
 int mad_init(void);
 int mad_finalize(void);
 int mad_rank(int *rank);

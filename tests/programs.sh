@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads vcis together bits refused operations requests outstanding cancelled windows windows_wrong windows_many windows_threads files; do
+for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse joins threads vcis together bits refused operations requests outstanding cancelled windows windows_wrong windows_many windows_threads files; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -163,7 +163,9 @@ for rails in shm tcp; do
         go -genv CANELE_RAILS $rails -n $ranks "$work/mad_pack" mpi
     done
     go -genv CANELE_RAILS $rails -n 2 "$work/mad_misuse"
+    [ "$(go -genv CANELE_RAILS $rails -n 3 "$work/joins")" = "joined and left" ]
 done
+[ "$("$work/joins")" = "joined and left" ]
 [ "$(go -n 3 "$work/array" | sort)" = "$(printf 'rank %s\n' '1: 1000 numbers' '2: 2000 numbers')" ]
 "$work/mad_pack"
 # Coalesced, 64 packets are ten times as fast as flushed one by one over TCP (21 to 45 times, measured).

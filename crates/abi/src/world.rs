@@ -76,9 +76,11 @@ pub(crate) fn initialize(level: ThreadLevel) -> Result<&'static WorldModel> {
 /// # Errors
 /// `MPI_ERR_OTHER` before initialisation, and those of [`shared::leave`].
 pub(crate) fn finalize() -> Result<()> {
-    current()?.pool().end();
+    let world = current()?;
+    world.pool().end();
     shared::leave().map_err(other)?;
     STATE.store(FINALIZED, Ordering::Release);
+    world.drop_objects();
     Ok(())
 }
 

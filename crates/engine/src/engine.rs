@@ -46,6 +46,9 @@ pub struct Config {
     pub host: HostCost,
     /// Strategy that chooses the contents of frames.
     pub strategy: Box<dyn Strategy>,
+    /// First generation of the identifiers of operations. Engines that follow each other in one process take distant
+    /// ones: no identifier of an earlier engine is then one of a later engine's.
+    pub first_generation: u32,
 }
 
 impl Config {
@@ -57,6 +60,7 @@ impl Config {
             reopens: true,
             host: HostCost::default(),
             strategy: Box::new(Auto::default()),
+            first_generation: 0,
         }
     }
 }
@@ -219,7 +223,7 @@ impl Engine {
         peers.resize_with(config.size, || None);
         Self {
             peers,
-            ops: Ops::default(),
+            ops: Ops::new(config.first_generation),
             matching: Matching::new(),
             matched: Matched::default(),
             ready: VecDeque::new(),

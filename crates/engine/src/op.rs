@@ -273,6 +273,8 @@ pub(crate) const REGISTERED: u8 = 2;
 pub(crate) struct Ops {
     slots: Vec<Op>,
     free: Vec<u32>,
+    /// Generation of the first operation in each slot.
+    first_generation: u32,
     /// Number of pending sends by rendezvous.
     pub offers: usize,
     /// Number of pending operations, and of exposed memories.
@@ -284,6 +286,11 @@ pub(crate) struct Ops {
 }
 
 impl Ops {
+    /// An empty table whose identifiers begin with this generation.
+    pub fn new(first_generation: u32) -> Self {
+        Self { first_generation, ..Self::default() }
+    }
+
     /// Returns the memory for bytes `from..to` of a message that a receive takes in pieces: as much as it wants of
     /// them, and nothing if it has ended.
     #[inline]
@@ -307,15 +314,16 @@ impl Ops {
             op.at_end = 0;
             return OpId { index, generation: op.generation };
         }
-        let index = self.slots.len() as u32;
-        self.slots.push(Op::new(0, peer, region, state));
-        OpId { index, generation: 0 }
+        let (index, generation) = (self.slots.len() as u32, self.first_generation);
+        self.slots.push(Op::new(generation, peer, region, state));
+        OpId { index, generation }
     }
 
     /// Reserves an identifier for a later operation.
     pub fn reserve(&mut self) -> OpId {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Op::new(0, None, Region::empty(), OpState::Free));
+            let generation = self.first_generation;
+            self.slots.push(Op::new(generation, None, Region::empty(), OpState::Free));
             self.slots.len() as u32 - 1
         });
         self.id(index)

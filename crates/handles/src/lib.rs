@@ -299,6 +299,21 @@ impl<T> Table<T> {
         self.lock().remove(handle)
     }
 
+    /// Drops all objects, whose handles become stale.
+    pub fn clear(&self) {
+        let mut objects = self.lock();
+        let live =
+            objects.slots.iter().filter(|slot| slot.object.is_some()).map(|slot| slot.handle);
+        let removed: Vec<T> = live
+            .collect::<Vec<_>>()
+            .into_iter()
+            .filter_map(|handle| objects.remove(handle).ok())
+            .collect();
+        drop(objects);
+        // Without the lock: the end of an object may look up others.
+        drop(removed);
+    }
+
     /// The handle whose low 32 bits are `value`, or the value itself where no object has it (it
     /// then fails at its use).
     pub fn from_int(&self, value: i32) -> Handle {
@@ -338,6 +353,8 @@ const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -352,6 +369,21 @@ mod tests {
         let groups = Table::<i32>::new(Kind::Group);
         assert_eq!(groups.find(second).unwrap_err(), TableError::Unknown(Kind::Group, second));
         assert!(table.remove(Handle(0x101)).is_err());
+    }
+
+    #[test]
+    fn a_cleared_table_has_no_objects_and_knows_no_handle_of_before() {
+        let table = Table::new(Kind::Channel);
+        let handles: Vec<_> =
+            (0..3).map(|object| table.insert(Arc::new(object)).unwrap()).collect();
+        let held = table.find(handles[1]).unwrap();
+        table.remove(handles[0]).unwrap();
+        table.clear();
+        assert!(table.is_empty());
+        assert_eq!(Arc::strong_count(&held), 1, "dropped here");
+        let again: Vec<_> = (0..3).map(|object| table.insert(Arc::new(object)).unwrap()).collect();
+        assert!(handles.iter().all(|handle| table.find(*handle).is_err()), "stale");
+        assert!(again.iter().all(|handle| table.find(*handle).is_ok()));
     }
 
     #[test]

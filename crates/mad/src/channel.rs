@@ -46,7 +46,7 @@ pub(crate) struct Line {
     pub rank: u32,
     size: u32,
     number: u32,
-    /// All there are, this one among them; a process keeps them to its end.
+    /// All there are, this one among them, as long as the node exists.
     lines: Arc<Lines>,
     /// Taken inside the worker's lock or alone; the core's is never taken inside.
     state: Mutex<State>,
@@ -168,6 +168,13 @@ impl Node {
     fn line(&self, number: u32) -> Line {
         let (progress, lines) = (Arc::clone(&self.progress), Arc::clone(&self.lines));
         Line { progress, rank: self.rank, size: self.size, number, lines, state: Mutex::default() }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // The lines refer to each other.
+        self.lines.lock().clear();
     }
 }
 

@@ -27,7 +27,12 @@ pub extern "C" fn mad_init() -> c_int {
 /// Ends what `mad_init` began.
 #[unsafe(no_mangle)]
 pub extern "C" fn mad_finalize() -> c_int {
-    finish("mad_finalize", session::finalize)
+    let free = || {
+        CHANNELS.clear();
+        PACKINGS.clear();
+        UNPACKINGS.clear();
+    };
+    finish("mad_finalize", || session::finalize(free))
 }
 
 /// This process's rank in the job.

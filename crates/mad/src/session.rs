@@ -1,40 +1,42 @@
 //! Initialisation and finalisation, beside MPI or without it.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use runtime::{Needs, shared};
 
 use crate::{Error, Fault, Node, Result};
 
-/// Begins to use the interface, once more if that was done before. Where MPI is initialised, before or
-/// after, both share the process's communication.
+/// Begins to use the interface, once more if that was done before, and also after its end. Where MPI is initialised,
+/// before or after, both share the process's communication.
 ///
 /// # Errors
-/// When the process cannot join its job, or has left it; the text says what to do.
+/// When the process cannot join its job; the text says what to do.
 pub fn initialize() -> Result<()> {
-    let mut users = users();
-    if *users == 0 {
+    let mut session = session();
+    if session.users == 0 {
         let needs = Needs { is_multithreaded: true, ..Needs::default() };
         let instance = shared::join(&needs).map_err(system)?;
         let progress = Arc::clone(instance.progress());
-        NODE.get_or_init(|| Node::new(progress, instance.rank(), instance.size()));
+        session.node = Some(Arc::new(Node::new(progress, instance.rank(), instance.size())));
     }
-    *users += 1;
+    session.users += 1;
     Ok(())
 }
 
-/// Ends one use of the interface. The last closes the channels, and leaves the job unless MPI is still
-/// initialised.
+/// Ends one use of the interface. The last closes the channels, calls `free` for what belongs to them, and leaves the job
+/// unless MPI is still initialised.
 ///
 /// # Errors
 /// When not initialised; when messages are open, and then it stays initialised; when the launcher has failed.
-pub fn finalize() -> Result<()> {
-    let mut users = users();
-    if *users == 1 {
-        NODE.get().map_or(Ok(()), Node::close)?;
+pub fn finalize(free: impl FnOnce()) -> Result<()> {
+    let mut session = session();
+    if session.users == 1 {
+        session.node.as_deref().map_or(Ok(()), Node::close)?;
+        free();
         shared::leave().map_err(system)?;
+        session.node = None;
     }
-    *users = users.checked_sub(1).ok_or_else(not_initialized)?;
+    session.users = session.users.checked_sub(1).ok_or_else(not_initialized)?;
     Ok(())
 }
 
@@ -42,9 +44,8 @@ pub fn finalize() -> Result<()> {
 ///
 /// # Errors
 /// When not initialised.
-pub fn node() -> Result<&'static Node> {
-    let is_initialized = *users() > 0;
-    NODE.get().filter(|_| is_initialized).ok_or_else(not_initialized)
+pub fn node() -> Result<Arc<Node>> {
+    session().node.clone().ok_or_else(not_initialized)
 }
 
 /// Fails in a process forked from one that is in its job.
@@ -65,9 +66,13 @@ fn system(error: runtime::Error) -> Error {
     Error::new(Fault::System, error.0)
 }
 
-fn users() -> MutexGuard<'static, u32> {
-    static USERS: Mutex<u32> = Mutex::new(0);
-    USERS.lock().unwrap_or_else(|poison| poison.into_inner())
+/// Uses of the interface, and this process while there are any.
+struct Session {
+    users: u32,
+    node: Option<Arc<Node>>,
 }
 
-static NODE: OnceLock<Node> = OnceLock::new();
+fn session() -> MutexGuard<'static, Session> {
+    static SESSION: Mutex<Session> = Mutex::new(Session { users: 0, node: None });
+    SESSION.lock().unwrap_or_else(|poison| poison.into_inner())
+}

@@ -682,6 +682,11 @@ pub fn from_int(value: i32) -> Handle {
     COMMS.from_int(value)
 }
 
+/// Drops all communicators; their handles are stale.
+pub(crate) fn clear() {
+    COMMS.clear();
+}
+
 /// The processes of the communicator whose collectives have this context, as a ring that begins with `own`.
 pub fn members(context: u64, own: PeerId) -> Option<Vec<PeerId>> {
     let is_it = |comm: &Comm| comm.collective_context() == context;

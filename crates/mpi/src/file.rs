@@ -23,6 +23,7 @@ mod together;
 mod view;
 
 pub use mode::AccessMode;
+pub(crate) use object::clear;
 pub use object::{File, NULL, errhandler_of, find, from_int, set_null_errhandler};
 pub use opening::delete;
 pub use place::{AccessKind, At};

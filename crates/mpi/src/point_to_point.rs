@@ -324,4 +324,9 @@ fn status_of(message: Message) -> Status {
     Status { source: Source::Rank(source), tag: Some(tag), bytes, cancelled: false }
 }
 
+/// Drops all matched messages; their handles are stale.
+pub(crate) fn clear() {
+    MESSAGES.clear();
+}
+
 static MESSAGES: Table<(MatchedId, Handle, Vci)> = Table::new(Kind::Message);

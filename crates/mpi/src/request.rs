@@ -57,6 +57,11 @@ pub enum Source {
     Inactive,
 }
 
+/// Drops all requests in the table; their handles are stale.
+pub(crate) fn clear() {
+    REQUESTS.clear();
+}
+
 impl Status {
     /// The status of operations that concern no message (MPI-5.0 §3.7.3).
     pub const EMPTY: Self = Self { source: Source::None, tag: None, bytes: 0, cancelled: false };

@@ -18,5 +18,6 @@ pub use access::{Access, Elements, Target};
 pub use creation::ReachableMemory;
 pub(crate) use creation::node_memory;
 pub use flavor::Flavor;
+pub(crate) use object::clear;
 pub use object::{NULL, Values, Window, find, from_int};
 pub use rma::LockKind;

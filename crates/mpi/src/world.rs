@@ -3,8 +3,9 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::comm::Comm;
+use crate::comm::{self, Comm};
 use crate::process::Process;
+use crate::{file, point_to_point, request, window};
 
 /// The World Model (MPI-5.0 §11.2): a process with its predefined communicators.
 #[derive(Debug)]
@@ -19,6 +20,16 @@ impl WorldModel {
     pub fn new(process: Process) -> Self {
         let process = Arc::new(process);
         Self { world: Comm::world(&process), myself: Comm::myself(&process), process }
+    }
+
+    /// Drops what an ended process has left: nothing of it can communicate any more. The handles are stale from then on,
+    /// and no later object gets one of them.
+    pub fn drop_objects(&self) {
+        request::clear();
+        point_to_point::clear();
+        window::clear();
+        file::clear();
+        comm::clear();
     }
 
     /// The process.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -76,6 +77,7 @@ impl Opened {
             reopens: !patience.limit.is_zero(),
             host,
             strategy,
+            first_generation: first_generation(),
             ..usual
         });
         record::begin(&mut engine, job);
@@ -120,6 +122,14 @@ impl Opened {
         self.closed.push(ClosedRail { name, reason });
         Ok(())
     }
+}
+
+/// Returns the first generation of an engine's operations. Engines of one process have distant ones, so that the handle
+/// of a request names no operation of a later instance: that would need as many operations as lie between two numbers.
+fn first_generation() -> u32 {
+    static ENGINES: AtomicU32 = AtomicU32::new(0);
+    // The golden ratio spreads multiples evenly (Knuth, The Art of Computer Programming, volume 3, §6.4).
+    ENGINES.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9)
 }
 
 /// Opens these rails of this process. Settings restrict the networks. `sites` is set before the first link opens

@@ -3,31 +3,31 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use boot::Job;
+use boot::{BootError, Job};
 use lock::Uncancelled;
 
 use crate::error::{Error, Result};
 use crate::instance::{Instance, Needs};
 use crate::report;
 
-/// Counts one more user of this process's communication. The first joins the job. All share one instance.
+/// Counts one more user of this process's communication. The first joins the job, once more if it was left before: all
+/// processes of the job do so as often as each other. All users share one instance.
 ///
 /// # Errors
-/// The process has left its job or was forked, the launcher is not supported, a setting is malformed, or the system
+/// The process was forked, the launcher is not supported, a setting is malformed, or the system
 /// lacks a resource. The text says what to do.
 pub fn join(needs: &Needs) -> Result<Arc<Instance>> {
     refuse_forked()?;
     let _uncancelled = Uncancelled::begin();
     let mut membership = membership();
-    if membership.has_left {
-        return Err(Error("the process has left its job; it cannot join again".into()));
-    }
     let instance = match &membership.instance {
         Some(instance) => Arc::clone(instance),
         None => {
-            let job = Job::join().map_err(|error| Error(error.to_string()))?;
+            let job = join_job(membership.has_left)?;
             let instance = Arc::new(Instance::new(job, needs)?);
-            rail::tell_forked(have_forked);
+            if !membership.has_left {
+                rail::tell_forked(have_forked);
+            }
             report::begin(&instance);
             Arc::clone(membership.instance.insert(instance))
         }
@@ -65,6 +65,20 @@ pub fn leave() -> Result<()> {
     }
     membership.users -= 1;
     Ok(())
+}
+
+/// Joins the job of the launcher.
+fn join_job(again: bool) -> Result<Job> {
+    if !again {
+        return Job::join().map_err(|error| Error(error.to_string()));
+    }
+    let failed = |error: BootError| {
+        Error(format!("the process has left its job and cannot join it again: {error}"))
+    };
+    let job = Job::join().map_err(failed)?;
+    // All processes have closed the links of before; a late one might be taken for one of this time.
+    job.fence().map_err(failed)?;
+    Ok(job)
 }
 
 /// Fails in a process forked from one that has joined its job. Takes no lock, because another thread may have

@@ -100,6 +100,11 @@ impl Server {
         self.initialized[rank] && !self.finalized[rank]
     }
 
+    /// True if a rank has called MPI_Finalize and has not joined the job again.
+    pub fn has_left(&self, rank: u32) -> bool {
+        self.finalized[rank as usize]
+    }
+
     /// Returns the values that agents may answer from now on: before ranks begin, and after each barrier.
     pub fn take_new(&mut self) -> SharedValues {
         std::mem::take(&mut self.new_values)
@@ -123,6 +128,8 @@ impl Server {
         PmiAction::Line(match word("cmd") {
             "init" => {
                 self.initialized[index] = true;
+                // It may join again.
+                self.finalized[index] = false;
                 INITIALIZED.into()
             }
             "get_maxes" => {

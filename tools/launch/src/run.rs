@@ -568,9 +568,11 @@ impl Run {
         let ended = self.ended.iter().position(|ended| *ended && !self.recovers);
         if let (Some(rank), Some(other), None) = (ended, self.server.waiting(), self.ending) {
             let host = &self.hosts[rank];
-            tell!(
-                "mpiexec: rank {rank} on {host}: ended without MPI_Init, in which rank {other} waits for all; ending the job"
-            );
+            let (how, what) = match self.server.has_left(rank as u32) {
+                true => ("ended after it had left the job, which", "joins again"),
+                false => ("ended without MPI_Init, in which", "waits for all"),
+            };
+            tell!("mpiexec: rank {rank} on {host}: {how} rank {other} {what}; ending the job");
             self.end(1, Cause::First);
         }
     }

@@ -10,6 +10,7 @@ mod addressed;
 mod cancelled;
 mod credits;
 mod faults;
+mod generations;
 mod granted;
 mod hostile;
 mod hostile_links;

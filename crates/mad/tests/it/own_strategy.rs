@@ -65,5 +65,5 @@ fn job_of_one_process() {
     });
     assert_eq!(into.to_vec(), [7; 300_000]);
     assert!(ASKED.load(Ordering::Relaxed) > 0);
-    session::finalize().expect("the job's end");
+    session::finalize(|| {}).expect("the job's end");
 }

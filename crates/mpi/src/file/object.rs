@@ -274,4 +274,9 @@ pub fn from_int(value: i32) -> Handle {
 /// `MPI_FILE_NULL`.
 pub const NULL: Handle = Handle(0x118);
 
+/// Drops all files; their handles are stale.
+pub(crate) fn clear() {
+    FILES.clear();
+}
+
 pub(super) static FILES: Table<File> = Table::new(Kind::File);

@@ -23,6 +23,11 @@ pub(super) struct Requests([Part; VCIS_MAX]);
 struct Part(Table<StoredRequest>);
 
 impl Requests {
+    /// Drops all; their handles are stale.
+    pub fn clear(&self) {
+        self.0.iter().for_each(|part| part.0.clear());
+    }
+
     #[inline]
     pub fn of(&self, vci: Vci) -> &Table<StoredRequest> {
         &self.0[vci.number()].0

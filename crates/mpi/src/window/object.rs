@@ -213,4 +213,9 @@ pub fn from_int(value: i32) -> Handle {
 /// `MPI_WIN_NULL`.
 pub const NULL: Handle = Handle(0x110);
 
+/// Drops all windows; their handles are stale.
+pub(crate) fn clear() {
+    WINDOWS.clear();
+}
+
 pub(super) static WINDOWS: Table<Window> = Table::new(Kind::Window);
