@@ -3,7 +3,7 @@
 //!
 //! A thread of its own answers, so it also does while the application computes. It sleeps until it is asked.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -16,17 +16,28 @@ use wire::PeerId;
 use crate::context;
 use crate::instance::Instance;
 
-/// Begins to answer, if the launcher asks for reports.
+/// Begins to answer for an instance, if the launcher asks for reports. A process that joins its job again answers by the
+/// same thread.
 pub(crate) fn begin(instance: &Arc<Instance>) {
+    static CURRENT: Mutex<Weak<Instance>> = Mutex::new(Weak::new());
+    static THREAD: Once = Once::new();
+    let current = || CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+    *current() = Arc::downgrade(instance);
     let Some(socket) = instance.job().take_report_socket() else { return };
-    let weak = Arc::downgrade(instance);
-    let answer = move || socket.serve(|| weak.upgrade().map(|instance| report(&instance)));
-    let spawned = cpu::without_signals(|| {
-        thread::Builder::new().name("canele-report".into()).stack_size(STACK_BYTES).spawn(answer)
+    let reported = move || {
+        let instance = current().upgrade();
+        instance.map_or_else(RankReport::default, |instance| report(&instance))
+    };
+    let answer = move || socket.serve(reported);
+    THREAD.call_once(|| {
+        let spawned = cpu::without_signals(|| {
+            let thread = thread::Builder::new().name("canele-report".into());
+            thread.stack_size(STACK_BYTES).spawn(answer)
+        });
+        if let Err(error) = spawned {
+            debug!(%error, "no thread for reports");
+        }
     });
-    if let Err(error) = spawned {
-        debug!(%error, "no thread for reports");
-    }
 }
 
 fn report(instance: &Instance) -> RankReport {
