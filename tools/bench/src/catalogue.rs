@@ -1,11 +1,15 @@
 //! The catalogue: each instrument's description, as a value.
 
+mod applications;
+
 use crate::instrument::{
     Against, Base, Column, Description, Instrument, Numbers, Quantity, Relation, Shape, Share,
     Statistic,
 };
 use crate::library::LibraryKind;
 use crate::scenario::Place;
+
+pub use applications::{IO, NAS, RAY2MESH};
 
 /// Defaults: two ranks, a measurement for each size, one panel.
 const PLAIN: Description = Description {
@@ -701,78 +705,5 @@ pub static GUPS: Description = Description {
     shape: Shape::Bars,
     figure: Some(Quantity::Rate),
     draws_time: false,
-    ..PLAIN
-};
-
-/// Kernels, in the order of `bench/nas/nas.c`.
-const KERNELS: &[&str] = &["EP", "IS", "CG", "MG", "FT", "LU", "BT", "SP"];
-const CLASSES: &[&str] = &["S", "W", "A", "B"];
-
-pub static NAS: Description = Description {
-    name: "nas",
-    about: "Kernels of the NAS Parallel Benchmarks",
-    details: "Times are those that the specification defines, of one run. Results are compared with those of the specification, and wrong ones end the measurement. \
-              CG, MG, FT and LU run on powers of two of ranks, BT and SP on square numbers. The kernels in Fortran need gfortran.",
-    program: "nas",
-    title: "NAS Parallel Benchmarks",
-    time: "time of the kernel",
-    sizes: Some(Numbers {
-        option: "kernel",
-        help: "Kernels",
-        default: "EP,IS,CG,MG,FT,LU,BT,SP",
-        quick: "EP,IS,CG,MG,FT,LU,BT,SP",
-        least: 0,
-        most: KERNELS.len() as u64 - 1,
-        words: KERNELS,
-    }),
-    counts: Some(Numbers {
-        option: "class",
-        help: "Classes of problems, from the least on",
-        default: "A",
-        quick: "S",
-        least: 0,
-        most: CLASSES.len() as u64 - 1,
-        words: CLASSES,
-    }),
-    ranks: Some(Numbers { default: "4", quick: "4", least: 1, most: 32, ..RANKS }),
-    statistics: &[Statistic::Least],
-    panels: &[Column::Ranks, Column::Word("class", CLASSES)],
-    axis: &[Column::Operation],
-    shape: Shape::Bars,
-    // The time limit of a run follows from the bytes.
-    moved_bytes: |case| (16 << 20) << (3 * case.count),
-    ..PLAIN
-};
-
-pub static RAY2MESH: Description = Description {
-    name: "ray2mesh",
-    about: "Seismic rays traced by workers for a master, and a mesh that all merge (ray2mesh)",
-    details: "Times are µs. The master hands out sets of 1000 rays (69 kB) to workers that ask; there are 100 sets for each second of --seconds. \
-              Then each rank gets its part of the mesh from all others. The numbers of rays per rank are in the JSON file.",
-    program: "ray2mesh",
-    title: "ray2mesh: rays traced for a master, and a merged mesh",
-    time: "time",
-    sizes: Some(Numbers {
-        help: "Sizes of the mesh in bytes",
-        default: "16M",
-        quick: "1M",
-        least: 1 << 10,
-        ..SIZES
-    }),
-    counts: Some(Numbers {
-        option: "masters",
-        help: "Ranks that are the master, one after the other",
-        default: "0",
-        quick: "0",
-        least: 0,
-        most: 1023,
-        ..SIZES
-    }),
-    ranks: Some(Numbers { default: "4", quick: "4", ..RANKS }),
-    operations: |_| 3,
-    statistics: &[Statistic::Least],
-    panels: &[Column::Ranks, Column::Bytes("mesh")],
-    axis: &[Column::Operation, Column::Count("master")],
-    shape: Shape::Bars,
     ..PLAIN
 };

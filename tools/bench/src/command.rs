@@ -652,6 +652,7 @@ mod tests {
             "nas --kernel CG,ft --class S,a --ranks 1,16",
             "compare nas nas@lan nas@wan --sites 4 --tuned",
             "ray2mesh --masters 0,4 --sizes 1M --place wan",
+            "io --ranks 4 --sizes 4M --files 0",
             "overlap --sizes 64k,1M --computing 1000 --place wan",
             "rails --variant one:CANELE_RAILS=tcp --variant two",
             "burst --peers build/peers --place lan --by least",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue;
 use crate::library::LibraryKind;
-use crate::record::Measurement;
+use crate::record::{Case, Measurement};
 use crate::scenario::{IdealLink, Place, duration_text, size, size_text};
 use crate::statistics::{bandwidth_mbit_per_s, messages_per_us};
 
@@ -68,6 +68,8 @@ pub enum Instrument {
     Nas,
     /// Rays traced for a master, and a merged mesh.
     Ray2mesh,
+    /// Files by all ranks.
+    Io,
 }
 
 /// An instrument, as a value.
@@ -137,17 +139,6 @@ pub struct Description {
     pub has_crossing: bool,
     /// True if rows of a case and statistic are drawn.
     pub is_drawn: fn(Case, Statistic) -> bool,
-}
-
-/// One case of a program: a count and a size; the instrument defines what is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Case {
-    /// Size of a message, in bytes.
-    pub bytes: u64,
-    /// Count, or the length of what precedes; 0 if nothing is counted.
-    pub count: u64,
-    /// Number of ranks; 0 if it is not known yet.
-    pub ranks: u32,
 }
 
 /// Base of a comparison between cases.
@@ -431,7 +422,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All instruments.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Pingpong,
         Self::Burst,
         Self::Oversubscribed,
@@ -458,6 +449,7 @@ impl Instrument {
         Self::Gups,
         Self::Nas,
         Self::Ray2mesh,
+        Self::Io,
     ];
 
     /// Returns its description.
@@ -489,6 +481,7 @@ impl Instrument {
             Self::Gups => &catalogue::GUPS,
             Self::Nas => &catalogue::NAS,
             Self::Ray2mesh => &catalogue::RAY2MESH,
+            Self::Io => &catalogue::IO,
         }
     }
 }

@@ -30,8 +30,7 @@ use pair::{AnsweringProcess, PeerPipes, take_core};
 use put::PutPath;
 use serde::Serialize;
 
-use crate::instrument::Case;
-use crate::record::{Clock, Description, Measurement};
+use crate::record::{Case, Clock, Description, Measurement};
 
 /// Paths that an instrument compares.
 #[derive(Debug)]

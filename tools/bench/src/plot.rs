@@ -10,9 +10,9 @@ use plotters::prelude::*;
 use plotters::style::FontStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::instrument::{Case, Column, Description, Quantity, Shape};
+use crate::instrument::{Column, Description, Quantity, Shape};
 use crate::library::LibraryKind;
-use crate::record::Measurement;
+use crate::record::{Case, Measurement};
 use crate::report::{By, Report, Row};
 use crate::scenario::{duration_text, size_text};
 

@@ -185,7 +185,7 @@ const FORTRAN: [FortranProgram; 1] = [FortranProgram {
 /// The compiler whose library the linker gets.
 const GFORTRAN: &str = "gfortran";
 
-const SOURCES: [(&str, &str); 50] = [
+const SOURCES: [(&str, &str); 51] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -216,6 +216,7 @@ const SOURCES: [(&str, &str); 50] = [
     ("express.c", include_str!("../../../bench/express.c")),
     ("onesided.h", include_str!("../../../bench/onesided.h")),
     ("onesided.c", include_str!("../../../bench/onesided.c")),
+    ("io.c", include_str!("../../../bench/io.c")),
     ("gups.c", include_str!("../../../bench/gups.c")),
     ("memory.c", include_str!("../../../bench/memory.c")),
     ("ray2mesh.c", include_str!("../../../bench/ray2mesh.c")),

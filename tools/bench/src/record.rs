@@ -5,7 +5,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::instrument::Case;
+/// One case of a program: a count and a size; the instrument defines what is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Case {
+    /// Size of a message, in bytes.
+    pub bytes: u64,
+    /// Count, or the length of what precedes; 0 if nothing is counted.
+    pub count: u64,
+    /// Number of ranks; 0 if it is not known yet.
+    pub ranks: u32,
+}
 
 /// First line of a program: its name, library, hosts and clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

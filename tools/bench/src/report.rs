@@ -5,9 +5,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
-use crate::instrument::{Against, Base, Case, Quantity, Share, Statistic, Workload};
+use crate::instrument::{Against, Base, Quantity, Share, Statistic, Workload};
 use crate::library::{LibraryKind, Variant};
-use crate::record::{Clock, Measurement, Missing};
+use crate::record::{Case, Clock, Measurement, Missing};
 use crate::scenario::{IdealLink, Place, Surroundings};
 use crate::statistics::Across;
 

@@ -732,7 +732,7 @@ mod tests {
         let mut reading = reading(None);
         let measurement = serde_json::to_string(&crate::record::measurement(
             "pingpong",
-            crate::instrument::Case { bytes: 8, count: 0, ranks: 2 },
+            crate::record::Case { bytes: 8, count: 0, ranks: 2 },
             1.0,
         ))
         .unwrap();
@@ -761,7 +761,7 @@ mod tests {
     #[test]
     fn an_interrupted_run_keeps_its_measurements() {
         let lines = [8, 16].map(|bytes| {
-            let case = crate::instrument::Case { bytes, count: 0, ranks: 2 };
+            let case = crate::record::Case { bytes, count: 0, ranks: 2 };
             serde_json::to_string(&crate::record::measurement("pingpong", case, 1.0)).unwrap()
         });
         let missing = r#"{"operation": "pingpong", "bytes": 16, "count": 0, "missing": "why"}"#;

@@ -7,8 +7,9 @@ use plotters::prelude::*;
 
 use super::legend::Area;
 use super::{Axes, Parts, PlotError, PlotLine, Sheet, curves, look, note, size, tick, time_label};
-use crate::instrument::{Case, Column, Quantity, Statistic};
+use crate::instrument::{Column, Quantity, Statistic};
 use crate::library::LibraryKind;
+use crate::record::Case;
 use crate::report::{By, Row};
 use crate::scenario::Crossing;
 use crate::sweep::{Knob, Sweep};
