@@ -1,10 +1,12 @@
 # Few words; each calls a script that can be read.
 PREFIX ?= /usr/local
-.PHONY: help demo test conformance nightly peers bench install uninstall
+.PHONY: help demo test conformance nightly peers bench install uninstall wheel deb
 help:
 	@echo "make demo         build Canele, and run it on an emulated grid of two sites"
 	@echo "make install      build Canele, and install it in PREFIX ($(PREFIX)), below DESTDIR if that is set"
 	@echo "make uninstall    remove what make install has installed in PREFIX"
+	@echo "make wheel        build Canele, and pack it for pip, into build/packages"
+	@echo "make deb          build Canele, and pack it for Debian, into build/packages"
 	@echo "make test         run the test suite"
 	@echo "make bench        measure Canele beside its peers and raw TCP (BENCH: what, and options)"
 	@echo "make peers        install other MPIs to measure beside"
@@ -26,5 +28,9 @@ install:
 	@scripts/bootstrap.sh
 	@PATH="$$PATH:$$HOME/.cargo/bin" cargo build --release --locked
 	@DESTDIR="$(DESTDIR)" scripts/install.sh "$(PREFIX)"
+wheel deb:
+	@scripts/bootstrap.sh
+	@PATH="$$PATH:$$HOME/.cargo/bin" cargo build --release --locked
+	@scripts/$@.sh build/packages
 uninstall:
 	@DESTDIR="$(DESTDIR)" scripts/install.sh --uninstall "$(PREFIX)"
