@@ -7,7 +7,6 @@ use progress::Worker;
 use super::named::Named;
 use super::requests::{REQUESTS, StoredRequest};
 use super::{Active, Persistent, Request, Template};
-use crate::vci::Vci;
 
 /// Result of registering a request in a queue of ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +34,15 @@ impl Registered {
 }
 
 impl Request {
-    /// Lets a place enter a queue of this VCI's worker whenever an operation of the request ends, and at once if it has.
-    pub(super) fn register_end(&self, vci: Vci, worker: &mut Worker, mark: EndMark) -> Registered {
+    /// Lets a place enter a queue of its VCI's worker whenever an operation of the request ends, and at once if it has.
+    pub(super) fn register_end(&self, worker: &mut Worker, mark: EndMark) -> Registered {
         match self {
             Self::Done(_) => Registered::ended(worker, mark),
             Self::Operation(operation) => {
                 Registered::of(worker.engine.expect_end_of(operation.op, mark))
             }
             Self::Exchange(parts) => {
-                match parts.each_ref().map(|part| part.register_end(vci, worker, mark)) {
+                match parts.each_ref().map(|part| part.register_end(worker, mark)) {
                     [Registered::Anew, Registered::Anew] => Registered::Anew,
                     _ => Registered::Before,
                 }
@@ -83,14 +82,14 @@ impl Request {
 
 impl StoredRequest {
     /// [`Request::register_end`]; a persistent request stays registered.
-    pub fn register_end(&mut self, vci: Vci, worker: &mut Worker, mark: EndMark) -> Registered {
+    pub fn register_end(&mut self, worker: &mut Worker, mark: EndMark) -> Registered {
         if let Request::Persistent(_) = &self.request {
             let marks = self.marks.get_or_insert_default();
             if marks.add(&mut worker.engine, mark).is_some() {
                 return Registered::Before;
             }
         }
-        self.request.register_end(vci, worker, mark)
+        self.request.register_end(worker, mark)
     }
 
     /// Takes back [`StoredRequest::register_end`].

@@ -269,7 +269,7 @@ fn register(
     (vci, worker): (Vci, &mut Worker),
 ) -> Result<Option<Registered>> {
     let in_table = |of: Vci, worker: &mut Worker| {
-        Ok(Some(REQUESTS.of(of).lock().find(handle)?.register_end(vci, worker, mark)))
+        Ok(Some(REQUESTS.of(of).lock().find(handle)?.register_end(worker, mark)))
     };
     match Named::of(handle) {
         Named::Null => Ok(None),
