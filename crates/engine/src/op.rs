@@ -268,6 +268,10 @@ pub(crate) const RELEASED: u8 = 1;
 /// Mark of an operation that may be registered in queues of ends.
 pub(crate) const REGISTERED: u8 = 2;
 
+/// Number of slots for which there is room from the start: as many as a process reserves for its threads. A table that
+/// grew to that size would leave smaller ones on the heap.
+const FIRST_SLOTS: usize = 64;
+
 /// Table of all operations of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
@@ -288,7 +292,7 @@ pub(crate) struct Ops {
 impl Ops {
     /// An empty table whose identifiers begin with this generation.
     pub fn new(first_generation: u32) -> Self {
-        Self { first_generation, ..Self::default() }
+        Self { first_generation, slots: Vec::with_capacity(FIRST_SLOTS), ..Self::default() }
     }
 
     /// Returns the memory for bytes `from..to` of a message that a receive takes in pieces: as much as it wants of

@@ -20,8 +20,8 @@ pub struct Record {
     /// Reserved id of the operation.
     op: OpId,
     request: SubmittedRequest,
-    /// Bytes of a short message whose sender has returned.
-    copied: Page<COPIED_MAX>,
+    /// Bytes of a short message whose sender has returned; allocated at the first one.
+    copied: Option<Page<COPIED_MAX>>,
 }
 
 /// A requested operation. The caller guarantees that its memory stays valid until the operation ends.
@@ -228,7 +228,7 @@ impl Record {
         let record = |_| Self {
             op: worker.engine.reserve(),
             request: SubmittedRequest::Nothing,
-            copied: Page::default(),
+            copied: None,
         };
         (0..RECORDS).map(record).collect()
     }
@@ -250,7 +250,7 @@ impl Record {
         let len = data.len();
         let mut bytes = [0; COPIED_MAX];
         data.read(0, &mut bytes[..len]);
-        self.copied.write(0, &bytes[..len]);
+        self.copied.get_or_insert_default().write(0, &bytes[..len]);
         self.request = SubmittedRequest::SendCopy { peer, envelope, len };
     }
 
@@ -274,7 +274,9 @@ impl Record {
                 self.op = worker.engine.reserve();
             }
             SubmittedRequest::SendCopy { peer, envelope, len } => {
-                let data = self.copied.region().slice(0, len);
+                // A record without a page has no copy.
+                let Some(page) = &self.copied else { return };
+                let data = page.region().slice(0, len);
                 if !worker.send_short(peer, envelope, &data) {
                     worker.hold_copy(peer, envelope, &data);
                 }
